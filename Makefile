@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+# kvmscope. `make help` lists what there is.
+
+VERSION := 0.1.0
+BUILD   ?= build
+PREFIX  ?= /usr/local
+CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
+CXX     := $(if $(filter default,$(origin CXX)),g++,$(CXX))
+CLANG   ?= clang
+V       ?= 0
+Q       := $(if $(filter 1,$(V)),,@)
+
+ifdef SANITIZE
+SANITIZE_FLAGS := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
+endif
+
+LIBRARIES := libelf libdw libzstd jansson zlib
+OPTIMIZE  ?= -O2
+WARNINGS  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter $(if $(WERROR),-Werror)
+CFLAGS    ?= -g
+ALL_CFLAGS = -std=gnu11 $(OPTIMIZE) $(WARNINGS) -pthread -D_GNU_SOURCE -DKVMSCOPE_VERSION='"$(VERSION)"' \
+	-I. -I$(BUILD)/include $(SANITIZE_FLAGS) $(LIBRARY_CFLAGS) $(CFLAGS)
+LIBRARY_CFLAGS := $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
+LIBRARY_LIBS   := $(shell pkg-config --libs $(LIBRARIES) 2>/dev/null || echo -lelf -ldw -lzstd -ljansson -lz)
+ALL_LDFLAGS = -pthread $(SANITIZE_FLAGS) $(LDFLAGS)
+
+LIBRARY_SOURCES := $(filter-out vmm/cli/main.c,$(wildcard vmm/*/*.c shared/*.c))
+TEST_SOURCES    := $(wildcard tests/unit/*.c tests/kvm/*.c tests/rig/*.c tests/e2e/*.c)
+FUZZ_SOURCES    := $(wildcard tests/fuzz/fuzz_*.c)
+BENCH_SOURCES   := $(wildcard tests/bench/bench_*.c)
+
+LIBRARY_OBJECTS := $(LIBRARY_SOURCES:%.c=$(BUILD)/%.o)
+TEST_OBJECTS    := $(TEST_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/tests/unit/shim/shim.o
+FUZZERS         := $(FUZZ_SOURCES:tests/fuzz/%.c=build/fuzz/%)
+BENCHES         := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%)
+
+.PHONY: all
+all: $(BUILD)/kvmscope
+
+# Rules that belong to one folder stand in it; they add to these lists.
+LIBRARY_EXTRA :=
+TEST_NEEDS    :=
+include $(wildcard vmm/*/module.mk tests/*/module.mk guest-agent/module.mk)
+
+$(BUILD)/libkvmscope.a: $(LIBRARY_OBJECTS) $(LIBRARY_EXTRA)
+	@echo "  AR      $@"
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(BUILD)/kvmscope: $(BUILD)/vmm/cli/main.o $(BUILD)/libkvmscope.a
+	@echo "  LD      $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBRARY_LIBS)
+
+$(BUILD)/kvmscope-tests: $(TEST_OBJECTS) $(BUILD)/libkvmscope.a
+	@echo "  LD      $@"
+	$(Q)$(CXX) $(ALL_LDFLAGS) -o $@ $^ $(LIBRARY_LIBS) -lgtest
+
+$(BUILD)/bench/%: $(BUILD)/tests/bench/%.o $(BUILD)/libkvmscope.a
+	@mkdir -p $(@D)
+	@echo "  LD      $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBRARY_LIBS) $(BENCH_LIBS)
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	@echo "  CC      $<"
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/%.o: %.cc
+	@mkdir -p $(@D)
+	@echo "  CXX     $<"
+	$(Q)$(CXX) -std=c++14 -O1 -Wall -Wextra -I. $(SANITIZE_FLAGS) -MMD -MP -c -o $@ $<
+
+# Fuzz targets link the whole library again, built by clang with coverage.
+FUZZ_FLAGS := -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
+FUZZ_OBJECTS := $(LIBRARY_SOURCES:%.c=build/fuzz/objects/%.o)
+
+build/fuzz/objects/%.o: %.c
+	@mkdir -p $(@D)
+	@echo "  FUZZCC  $<"
+	$(Q)$(CLANG) $(ALL_CFLAGS) -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -MMD -MP -c -o $@ $<
+
+build/fuzz/libkvmscope.a: $(FUZZ_OBJECTS) $(LIBRARY_EXTRA)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+build/fuzz/%: build/fuzz/objects/tests/fuzz/%.o build/fuzz/libkvmscope.a
+	@echo "  FUZZLD  $@"
+	$(Q)$(CLANG) $(FUZZ_FLAGS) -pthread -o $@ $^ $(LIBRARY_LIBS)
+
+.SECONDARY:
+
+.PHONY: test demo bench lint asan ubsan tsan fuzz deps install uninstall clean help test-programs
+test-programs: $(BUILD)/kvmscope $(BUILD)/kvmscope-tests $(TEST_NEEDS)
+
+test: ## build with gcc and clang, lint, sanitizers, fuzz corpora, and run all tests; FILTER='*ring*' for a part
+	$(Q)tests/run $(if $(FILTER),--filter '$(FILTER)')
+
+demo: ## boot Debian's own kernel, profile it, leave build/demo/perf.data and flame.html
+	$(Q)tests/e2e/demo
+
+bench: deps ## run tests/bench, JSON lines in build/bench/
+	$(Q)tests/bench/run
+
+lint: ## check the layers, the format and clang-tidy
+	$(Q)tests/lint/run
+
+asan: ## build/asan: everything with AddressSanitizer
+	$(Q)$(MAKE) BUILD=build/asan SANITIZE=address OPTIMIZE=-O1 test-programs
+
+ubsan: ## build/ubsan: everything with UndefinedBehaviorSanitizer
+	$(Q)$(MAKE) BUILD=build/ubsan SANITIZE=undefined OPTIMIZE=-O1 test-programs
+
+tsan: ## build/tsan: everything with ThreadSanitizer
+	$(Q)$(MAKE) BUILD=build/tsan SANITIZE=thread OPTIMIZE=-O1 test-programs
+
+fuzz: $(FUZZERS) ## build the fuzz targets and run each on its corpus for SECONDS=5
+	$(Q)tests/fuzz/run $(or $(SECONDS),5) $(FUZZERS)
+
+deps: ## install the Debian packages that are missing; says which; needs root
+	$(Q)tests/deps/install
+
+install: all ## install the program, man pages and completion into DESTDIR and PREFIX
+	$(Q)install -D -m 755 $(BUILD)/kvmscope $(DESTDIR)$(PREFIX)/bin/kvmscope
+	$(Q)for page in docs/man/*.1; do [ ! -e $$page ] || install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $$page; done
+	$(Q)install -D -m 644 docs/completion/kvmscope.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/kvmscope
+
+uninstall: ## remove what install put there
+	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/kvmscope $(DESTDIR)$(PREFIX)/share/man/man1/kvmscope*.1 \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/kvmscope
+
+clean: ## remove build/
+	$(Q)rm -rf build
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages for the user on standard error, one line each, prefixed with
+ * "kvmscope: ". May be called on any thread; a line is written whole.
+ * Never on the sample path.
+ */
+#ifndef KVMSCOPE_SHARED_LOG_H
+#define KVMSCOPE_SHARED_LOG_H
+
+#include <stdbool.h>
+
+/* Something failed and the user must know; the caller goes on or ends. */
+void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Something is less than the user may expect. */
+void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* What is being done; silent after log_quiet(true). */
+void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Details for developers; shown only after log_verbose(true). */
+void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * One line of progress that replaces itself, only where standard error is a
+ * terminal and log_quiet() is off; an empty FORMAT clears it. Any other
+ * message clears the line first.
+ */
+void log_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+void log_quiet(bool quiet);
+void log_verbose(bool verbose);
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The subcommands: one file each, named after it; parsing and messages only. */
+#ifndef KVMSCOPE_CLI_COMMAND_H
+#define KVMSCOPE_CLI_COMMAND_H
+
+/* Exit codes, documented in kvmscope(1). A guest's debug-exit value comes through as it is. */
+enum exit_code {
+	EXIT_OK = 0,
+	EXIT_FAILED = 1,     /* what was asked for could not be done */
+	EXIT_USAGE = 2,	     /* the command line is wrong */
+	EXIT_GUEST_CRASH = 3, /* triple fault or KVM internal error */
+	EXIT_UNSUPPORTED = 4, /* this host's KVM can not do it: see kvmscope doctor */
+};
+
+/* ARGV[0] is the subcommand's name; returns an exit code. Main thread, once. */
+typedef int command(int argc, char **argv);
+
+command command_run;
+command command_report;
+command command_export;
+command command_doctor;
+command command_demo;
+
+/* Prints error_message() for the user and returns EXIT_FAILED. */
+int command_failed(void);
+
+#endif

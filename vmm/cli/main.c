@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/cli/command.h"
+
+static const struct {
+	const char *name;
+	command *run;
+	const char *help;
+} commands[] = {
+	/* keep in the order in which a user meets them */
+	{ NULL, NULL, NULL },
+};
+
+static void print_help(FILE *to)
+{
+	fputs("kvmscope: profile KVM guests from the host, with nothing installed in them\n\n"
+	      "Usage: kvmscope COMMAND [OPTION...]\n\n"
+	      "Commands:\n",
+	      to);
+	for (size_t i = 0; commands[i].name; i++)
+		fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
+	fputs("\nkvmscope COMMAND --help tells more about each.\n", to);
+}
+
+int command_failed(void)
+{
+	log_error("%s", error_message());
+	return EXIT_FAILED;
+}
+
+static command *find_command(const char *name)
+{
+	for (size_t i = 0; commands[i].name; i++)
+		if (!strcmp(commands[i].name, name))
+			return commands[i].run;
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	command *run;
+
+	if (argc < 2) {
+		print_help(stderr);
+		return EXIT_USAGE;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help")) {
+		print_help(stdout);
+		return EXIT_OK;
+	}
+	if (!strcmp(argv[1], "--version")) {
+		printf("kvmscope %s\n", KVMSCOPE_VERSION);
+		return EXIT_OK;
+	}
+	run = find_command(argv[1]);
+	if (!run) {
+		log_error("no command named '%s'; kvmscope --help lists them", argv[1]);
+		return EXIT_USAGE;
+	}
+	return run(argc - 1, argv + 1);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The guest's Linux kernel, found in guest memory with nothing but registers
+ * of one stopped vCPU: where it lies, its symbols, modules, build id, and
+ * its unwind tables.
+ */
+#ifndef KVMSCOPE_GUEST_KERNEL_H
+#define KVMSCOPE_GUEST_KERNEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/guest/registers.h"
+#include "vmm/guest/symbols.h"
+#include "vmm/guest/view.h"
+
+#define GUEST_BUILD_ID_MAX 20
+
+struct guest_module {
+	char name[64];
+	uint64_t start; /* GVA of its text */
+	uint64_t size;	/* bytes of text */
+	uint8_t build_id[GUEST_BUILD_ID_MAX];
+	size_t build_id_size; /* 0: none was found */
+};
+
+struct guest_kernel {
+	uint64_t text_start; /* GVA of _text, KASLR included */
+	uint64_t text_end;   /* GVA of _etext */
+	char release[65];    /* as uname -r; "" if it was not found */
+	char version_banner[256]; /* linux_banner, "" if it was not found */
+	uint8_t build_id[GUEST_BUILD_ID_MAX];
+	size_t build_id_size;
+	struct symbols *symbols; /* kernel and modules; owned */
+	struct guest_module *modules; /* owned */
+	size_t module_count;
+	struct guest_paging paging; /* a CR3 that maps the whole kernel */
+	const struct guest_unwinder *unwinder; /* owned; NULL where only frame pointers can be tried */
+};
+
+/*
+ * Finds and decodes the kernel. -ENOENT: there is none (yet), the message
+ * says why; -EFAULT and -EINVAL as the tables turned out. May take some ten
+ * milliseconds and allocates: never on a vCPU thread.
+ */
+int guest_kernel_find(struct guest_kernel **kernel, const struct guest_view *view,
+		      const struct guest_registers *registers);
+
+/*
+ * A copy of KERNEL with the modules as they are loaded now. The older one
+ * stays valid for its readers. Not on a vCPU thread.
+ */
+int guest_kernel_refresh(struct guest_kernel **newer, const struct guest_kernel *kernel,
+			 const struct guest_view *view);
+
+void guest_kernel_free(struct guest_kernel *kernel);
+
+#endif

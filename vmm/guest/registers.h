@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The registers of a stopped vCPU that the guest side needs, without any KVM type. */
+#ifndef KVMSCOPE_GUEST_REGISTERS_H
+#define KVMSCOPE_GUEST_REGISTERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What decides how a GVA is translated. SDM vol. 3A ch. 4. */
+struct guest_paging {
+	uint64_t cr0;
+	uint64_t cr3;
+	uint64_t cr4;
+	uint64_t efer;
+};
+
+struct guest_registers {
+	uint64_t rip, rsp, rbp, rflags;
+	uint64_t rax, rbx, rcx, rdx, rsi, rdi;
+	uint64_t r8, r9, r10, r11, r12, r13, r14, r15;
+	uint64_t idt_base; /* GVA */
+	uint64_t gs_base;  /* active GS base, not the swapped one */
+	struct guest_paging paging;
+	uint16_t idt_limit; /* bytes - 1 */
+	uint8_t cpl;	    /* SS.DPL */
+	bool long_mode;	    /* CS.L */
+};
+
+#endif

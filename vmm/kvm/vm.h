@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The virtual machine: /dev/kvm, the VM with its in-kernel irqchip, its RAM as memslots, interrupt lines. */
+#ifndef KVMSCOPE_KVM_VM_H
+#define KVMSCOPE_KVM_VM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vmm/kvm/memory.h"
+
+#define VM_CPUS_MAX 64
+
+struct vcpu;
+
+struct vm {
+	int kvm_fd;
+	int vm_fd;
+	struct memory memory;
+	struct vcpu *vcpus[VM_CPUS_MAX]; /* owned; vcpu_count of them */
+	unsigned int vcpu_count;
+};
+
+/*
+ * Opens /dev/kvm and makes a VM with MEMORY_SIZE bytes of RAM, irqchip and
+ * PIT, no vCPUs yet. The errors of open() and the ioctls, each with its
+ * message. Any thread.
+ */
+int vm_create(struct vm *vm, uint64_t memory_size);
+
+/* Destroys the vCPUs (whose threads must have ended), then the VM. Works on half-made VMs. */
+void vm_destroy(struct vm *vm);
+
+/* Sets interrupt line GSI (0 to 23 of the IOAPIC, 0 to 15 also of the PIC). Any thread. */
+int vm_set_irq(struct vm *vm, unsigned int gsi, bool high);
+
+/* The value of KVM_CHECK_EXTENSION on the VM, 0 if it is not there. */
+int vm_capability(const struct vm *vm, int capability);
+
+#endif

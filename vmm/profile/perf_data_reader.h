@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads perf.data files: ours, perf's, cut-off ones, compressed ones. The
+ * file is hostile: every offset is checked, unknown records are skipped and
+ * counted.
+ */
+#ifndef KVMSCOPE_PROFILE_PERF_DATA_READER_H
+#define KVMSCOPE_PROFILE_PERF_DATA_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct perf_data_reader;
+
+struct perf_data_sample {
+	uint64_t time, ip, period, address;
+	uint32_t pid, tid, cpu;
+	uint32_t machine_pid, vcpu; /* 0 and UINT32_MAX unless the file says */
+	uint16_t misc; /* PERF_RECORD_MISC_CPUMODE_MASK part */
+	uint64_t id;
+	const uint64_t *callchain; /* PERF_CONTEXT_* markers included; NULL without */
+	size_t callchain_size;
+};
+
+struct perf_data_mapping_event {
+	uint64_t time, start, size, offset;
+	int32_t pid, tid;
+	uint16_t misc;
+	const char *name;
+	const uint8_t *build_id;
+	size_t build_id_size;
+};
+
+/* Called in file order; any may be NULL. A negative result ends the reading with it. */
+struct perf_data_events {
+	int (*sample)(void *context, const struct perf_data_sample *sample);
+	int (*mapping)(void *context, const struct perf_data_mapping_event *mapping);
+	int (*comm)(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time);
+	int (*lost)(void *context, uint64_t count);
+	void *context;
+};
+
+struct perf_data_summary {
+	bool cut_off;	   /* not closed by its writer: read up to where it ends */
+	uint64_t skipped;  /* records of types or kinds that are not understood */
+	unsigned int cpus; /* of the recorded machine */
+	char event_name[64];
+	char hostname[65], release[65], arch[65], command_line[1024];
+	unsigned int frequency;
+};
+
+/* -EINVAL for what is no perf.data file or a broken header, -ENOTSUP for other byte order. */
+int perf_data_reader_open(struct perf_data_reader **reader, const char *path);
+int perf_data_reader_run(struct perf_data_reader *reader, const struct perf_data_events *events);
+const struct perf_data_summary *perf_data_reader_summary(const struct perf_data_reader *reader);
+void perf_data_reader_close(struct perf_data_reader *reader);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writes perf.data as a stream (tools/perf/Documentation/perf.data-file-format.txt):
+ * whatever happens to the writer, perf and we can read the file up to the last flush.
+ * One thread at a time.
+ */
+#ifndef KVMSCOPE_PROFILE_PERF_DATA_WRITER_H
+#define KVMSCOPE_PROFILE_PERF_DATA_WRITER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "shared/sample.h"
+
+struct perf_data_writer;
+
+enum perspective {
+	PERSPECTIVE_GUEST, /* as if recorded inside the guest: KERNEL and USER */
+	PERSPECTIVE_HOST,  /* as perf kvm sees it: GUEST_KERNEL and GUEST_USER, machine_pid and vcpu */
+};
+
+struct perf_data_options {
+	const char *path; /* "-" is standard output in pipe mode */
+	enum perspective perspective;
+	bool wall_clock;	/* the event is named wall-clock, not cpu-clock */
+	unsigned int frequency; /* Hz */
+	bool callchains;
+	unsigned int compression; /* zstd level 1 to 22; 0 writes records as they are */
+	unsigned int vcpus;
+	pid_t vmm_pid;
+	const char *command_line; /* for HEADER_CMDLINE */
+	/* Guest facts for the feature sections; "" or 0 where not known: the section is then left out. */
+	const char *hostname, *release, *arch, *cpu_description;
+	uint64_t memory_kib;
+};
+
+/* One executable mapping: the kernel, a module, an image. */
+struct perf_data_mapping {
+	uint64_t time; /* ns, 0: since ever */
+	int32_t pid, tid; /* -1 for the kernel */
+	uint64_t start, size, offset;
+	const char *name; /* "[kernel.kallsyms]_text", "[virtio_blk]", a path */
+	const uint8_t *build_id;
+	size_t build_id_size; /* 0 without one */
+	bool kernel;
+};
+
+/* Replaces PATH if it is there (kept as PATH.old, as perf record does). The errors of open(). */
+int perf_data_writer_open(struct perf_data_writer **writer, const struct perf_data_options *options);
+
+/* Facts that came after opening; replaces what the options said. Before perf_data_writer_close(). */
+void perf_data_writer_set_guest(struct perf_data_writer *writer, const char *release, const char *hostname);
+
+/* Each appends one record to the block; 0 or a negative errno of writing, after which the writer only closes. */
+int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample);
+int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_data_mapping *mapping);
+int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_t pid, int32_t tid, const char *comm);
+int perf_data_writer_lost(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu, uint64_t count);
+
+/*
+ * All samples up to now are in: readers may sort and show what lies before
+ * (PERF_RECORD_FINISHED_ROUND). Writes the block out; from here on it survives a kill.
+ */
+int perf_data_writer_flush(struct perf_data_writer *writer);
+
+/* Writes the feature sections and frees the writer, also after an error. */
+int perf_data_writer_close(struct perf_data_writer *writer);
+
+uint64_t perf_data_writer_bytes(const struct perf_data_writer *writer);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A profile in memory: samples by their symbolized stacks, as report, folded
+ * and flame graph want it. Built from a perf.data file with names found the
+ * way perf finds them (build-id cache, --kallsyms, --vmlinux).
+ */
+#ifndef KVMSCOPE_PROFILE_PROFILE_H
+#define KVMSCOPE_PROFILE_PROFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/profile/perf_data_reader.h"
+
+struct profile;
+
+struct profile_frame {
+	const char *symbol; /* NULL: not known; show the address */
+	const char *image;  /* "[kernel.kallsyms]", "[virtio_blk]", a file's name, "[unknown]" */
+	uint64_t address;   /* as sampled, of the first sample merged into it */
+	bool kernel;
+};
+
+/* A set of samples with one and the same stack on one vCPU in one process. */
+struct profile_stack {
+	const struct profile_frame *const *frames; /* innermost first */
+	size_t depth; /* at least 1 */
+	const char *comm; /* "" where none is known */
+	uint32_t pid, vcpu;
+	uint64_t samples;
+	uint64_t weight; /* sum of periods, ns for the clocks */
+};
+
+struct profile_options {
+	const char *input;    /* perf.data */
+	const char *kallsyms; /* file or NULL */
+	const char *vmlinux;  /* ELF or NULL */
+	const char *buildid_dir; /* NULL: perf's default, $HOME/.debug or its configuration */
+	int32_t vcpu;	      /* only this one; -1 all */
+};
+
+/* Reads and symbolizes the whole file. */
+int profile_load(struct profile **profile, const struct profile_options *options);
+void profile_free(struct profile *profile);
+
+size_t profile_stack_count(const struct profile *profile);
+const struct profile_stack *profile_stack(const struct profile *profile, size_t index);
+uint64_t profile_samples(const struct profile *profile);
+uint64_t profile_weight(const struct profile *profile);
+uint64_t profile_lost(const struct profile *profile);
+const struct perf_data_summary *profile_summary(const struct profile *profile);
+
+#endif
