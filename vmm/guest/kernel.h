@@ -20,22 +20,22 @@
 struct guest_module {
 	char name[64];
 	uint64_t start; /* GVA of its text */
-	uint64_t size;	/* bytes of text */
+	uint64_t size;  /* bytes of text */
 	uint8_t build_id[GUEST_BUILD_ID_MAX];
 	size_t build_id_size; /* 0: none was found */
 };
 
 struct guest_kernel {
-	uint64_t text_start; /* GVA of _text, KASLR included */
-	uint64_t text_end;   /* GVA of _etext */
-	char release[65];    /* as uname -r; "" if it was not found */
+	uint64_t text_start;      /* GVA of _text, KASLR included */
+	uint64_t text_end;        /* GVA of _etext */
+	char release[65];         /* as uname -r; "" if it was not found */
 	char version_banner[256]; /* linux_banner, "" if it was not found */
 	uint8_t build_id[GUEST_BUILD_ID_MAX];
 	size_t build_id_size;
-	struct symbols *symbols; /* kernel and modules; owned */
+	struct symbols *symbols;      /* kernel and modules; owned */
 	struct guest_module *modules; /* owned */
 	size_t module_count;
-	struct guest_paging paging; /* a CR3 that maps the whole kernel */
+	struct guest_paging paging;            /* a CR3 that maps the whole kernel */
 	const struct guest_unwinder *unwinder; /* owned; NULL where only frame pointers can be tried */
 };
 

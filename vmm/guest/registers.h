@@ -22,8 +22,8 @@ struct guest_registers {
 	uint64_t gs_base;  /* active GS base, not the swapped one */
 	struct guest_paging paging;
 	uint16_t idt_limit; /* bytes - 1 */
-	uint8_t cpl;	    /* SS.DPL */
-	bool long_mode;	    /* CS.L */
+	uint8_t cpl;        /* SS.DPL */
+	bool long_mode;     /* CS.L */
 };
 
 #endif

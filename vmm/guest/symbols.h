@@ -13,11 +13,11 @@
 struct symbols;
 
 struct symbol {
-	uint64_t start;	    /* GVA */
-	uint64_t end;	    /* first address behind it; the next symbol's start where no size is known */
+	uint64_t start;     /* GVA */
+	uint64_t end;       /* first address behind it; the next symbol's start where no size is known */
 	const char *name;   /* owned by the table */
 	const char *module; /* owned by the table; NULL for the main image */
-	char type;	    /* as in /proc/kallsyms: 't', 'T', 'd', ... */
+	char type;          /* as in /proc/kallsyms: 't', 'T', 'd', ... */
 };
 
 struct symbols *symbols_new(void); /* NULL without memory */
@@ -33,7 +33,8 @@ int symbols_add(struct symbols *symbols, uint64_t start, uint64_t size, char typ
 /* Sorts; from here on the table may be read. 0 or -ENOMEM. */
 int symbols_finish(struct symbols *symbols);
 
-/* The symbol that ADDRESS lies in. False: none; *SYMBOL is then left alone. Prefers a global name over a local one at the same address. */
+/* The symbol that ADDRESS lies in. False: none; *SYMBOL is then left alone. Prefers a global name over a
+ * local one at the same address. */
 bool symbols_find(const struct symbols *symbols, uint64_t address, struct symbol *symbol);
 
 /* The first symbol named NAME in the main image. */

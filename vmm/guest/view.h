@@ -24,7 +24,8 @@ struct guest_region {
 };
 
 struct guest_view {
-	const struct guest_region *regions; /* sorted by gpa, not overlapping; owned by the maker of the view */
+	const struct guest_region
+		*regions; /* sorted by gpa, not overlapping; owned by the maker of the view */
 	size_t region_count;
 	/* Reads from another process; NULL where every region has an hva. 0 or -EFAULT. */
 	int (*read)(const struct guest_view *view, uint64_t gpa, void *to, size_t size);
