@@ -18,6 +18,7 @@ struct perf_data_sample {
 	uint32_t pid, tid, cpu;
 	uint32_t machine_pid, vcpu; /* 0 and UINT32_MAX unless the file says */
 	uint16_t misc; /* PERF_RECORD_MISC_CPUMODE_MASK part */
+	uint16_t event; /* index of the event in the file, 0 the first; found by the sample's id */
 	uint64_t id;
 	const uint64_t *callchain; /* PERF_CONTEXT_* markers included; NULL without */
 	size_t callchain_size;
@@ -32,11 +33,26 @@ struct perf_data_mapping_event {
 	size_t build_id_size;
 };
 
-/* Called in file order; any may be NULL. A negative result ends the reading with it. */
+/* One entry of the table of build ids (HEADER_BUILD_ID): what perf record writes where mappings carry none. */
+struct perf_data_build_id {
+	const char *name; /* the image's path, "[kernel.kallsyms]" */
+	int32_t pid;	  /* of the machine, -1 the host */
+	uint16_t misc;
+	const uint8_t *build_id;
+	size_t build_id_size; /* 1 to 20 */
+};
+
+/*
+ * Called in file order, build ids before everything else; any may be NULL. A negative result ends the
+ * reading with it. What the arguments point to is valid during the call only.
+ */
 struct perf_data_events {
 	int (*sample)(void *context, const struct perf_data_sample *sample);
 	int (*mapping)(void *context, const struct perf_data_mapping_event *mapping);
 	int (*comm)(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time);
+	/* TID of PID begins as a copy of PARENT_TID of PARENT_PID; PID == PARENT_PID for a thread (PERF_RECORD_FORK). */
+	int (*fork)(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid, uint32_t parent_tid, uint64_t time);
+	int (*build_id)(void *context, const struct perf_data_build_id *build_id);
 	int (*lost)(void *context, uint64_t count);
 	void *context;
 };
@@ -45,13 +61,15 @@ struct perf_data_summary {
 	bool cut_off;	   /* not closed by its writer: read up to where it ends */
 	uint64_t skipped;  /* records of types or kinds that are not understood */
 	unsigned int cpus; /* of the recorded machine */
-	char event_name[64];
+	unsigned int events; /* in the file, at least 1 */
+	char event_name[64]; /* of event 0 */
 	char hostname[65], release[65], arch[65], command_line[1024];
 	unsigned int frequency;
 };
 
 /* -EINVAL for what is no perf.data file or a broken header, -ENOTSUP for other byte order. */
 int perf_data_reader_open(struct perf_data_reader **reader, const char *path);
+/* From the file's beginning, however often it is called. */
 int perf_data_reader_run(struct perf_data_reader *reader, const struct perf_data_events *events);
 const struct perf_data_summary *perf_data_reader_summary(const struct perf_data_reader *reader);
 void perf_data_reader_close(struct perf_data_reader *reader);
