@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/boot/loader.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/boot/layout.h"
+
+#define PAGE_MASK_4K 0xfffull
+
+int loader_write(const struct memory *memory, uint64_t gpa, const void *from, uint64_t size)
+{
+	if (memory_write(memory, gpa, from, size))
+		return error_set(-EFAULT, "the guest has no RAM at %#llx for its boot information",
+				 (unsigned long long)gpa);
+	return 0;
+}
+
+/* The highest page-aligned place of SIZE bytes between the kernel and LAST. */
+static int place(const struct loader *loader, const char *what, uint64_t size, uint64_t last, uint64_t *gpa)
+{
+	const struct memory_region *low = &loader->memory->regions[0];
+	uint64_t end = low->gpa + low->size;
+	uint64_t floor = loader->image_end;
+
+	if (floor < LAYOUT_HIGH_MEMORY)
+		floor = LAYOUT_HIGH_MEMORY;
+	if (last < end)
+		end = last + 1;
+	if (size > end || ((end - size) & ~PAGE_MASK_4K) < floor)
+		return error_set(-ENOSPC,
+				 "%s of %llu KiB does not fit between the kernel's end at %#llx and %#llx; "
+				 "give the guest more memory",
+				 what, (unsigned long long)size >> 10, (unsigned long long)floor,
+				 (unsigned long long)end);
+	*gpa = (end - size) & ~PAGE_MASK_4K;
+	return 0;
+}
+
+int loader_place_initrd(const struct loader *loader, uint64_t last, struct placed *placed)
+{
+	struct kernel_file initrd;
+	int error;
+
+	*placed = (struct placed){ 0 };
+	if (!loader->options->initrd)
+		return 0;
+	error = kernel_file_open(&initrd, loader->options->initrd);
+	if (error)
+		return error;
+	placed->size = initrd.bytes.size;
+	error = place(loader, initrd.path, placed->size, last, &placed->gpa);
+	if (!error)
+		error = kernel_file_load(&initrd, 0, placed->size, loader->memory, placed->gpa);
+	kernel_file_close(&initrd);
+	return error;
+}
+
+int loader_place_text(const struct loader *loader, const char *text, uint64_t last, struct placed *placed)
+{
+	int error;
+
+	placed->size = strlen(text);
+	error = place(loader, "a module", placed->size + 1, last, &placed->gpa);
+	if (error)
+		return error;
+	/* with its NUL, which the size does not count: a guest may take it for a string */
+	return loader_write(loader->memory, placed->gpa, text, placed->size + 1);
+}
+
+int loader_place_command_line(const struct loader *loader, const char *prefix, uint64_t limit)
+{
+	const char *append = loader->options->append ? loader->options->append : "";
+	size_t prefix_length = strlen(prefix);
+	size_t length = strlen(append);
+	int error;
+
+	if (limit > LAYOUT_COMMAND_LINE_SIZE - 1)
+		limit = LAYOUT_COMMAND_LINE_SIZE - 1;
+	if (prefix_length + length > limit)
+		return error_set(-E2BIG, "the command line has %zu bytes, but %s takes %llu",
+				 prefix_length + length, loader->file.path, (unsigned long long)limit);
+	error = loader_write(loader->memory, LAYOUT_COMMAND_LINE, prefix, prefix_length);
+	if (error)
+		return error;
+	return loader_write(loader->memory, LAYOUT_COMMAND_LINE + prefix_length, append, length + 1);
+}
