@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# What runs beside or inside the rig is built plainly, whatever the sanitizer.
+RIG_CFLAGS := -std=gnu11 -O2 -Wall -Wextra -Wshadow -Werror -D_GNU_SOURCE -I.
+
+build/rig/debug-shim.so: tests/rig/qemu/debug-shim.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(RIG_CFLAGS) -shared -fPIC -o $@ $< -ldl
+
+build/rig/workload: tests/rig/guest/workload.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
+
+TEST_NEEDS += build/rig/debug-shim.so build/rig/workload

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/rig/rig.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RIG_TIMED_OUT = 124, RIG_FAILED = 125 };
+
+/* All of FILE from its start, ended by '\0'. */
+static char *read_all(FILE *file)
+{
+	size_t size = 0, capacity = 4096;
+	char *text = malloc(capacity);
+
+	rewind(file);
+	while (text) {
+		size_t got = fread(text + size, 1, capacity - size - 1, file);
+
+		if (!got)
+			break;
+		size += got;
+		if (capacity - size < 2)
+			text = realloc(text, capacity *= 2);
+	}
+	if (!text)
+		abort();
+	text[size] = '\0';
+	return text;
+}
+
+static int wait_status(pid_t child)
+{
+	int status;
+
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			return RIG_FAILED;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int run_program(char *const arguments[], FILE *output, FILE *errors)
+{
+	pid_t child;
+
+	fflush(NULL);
+	child = fork();
+	if (child < 0)
+		return RIG_FAILED;
+	if (!child) {
+		dup2(fileno(output), STDOUT_FILENO);
+		dup2(fileno(errors), STDERR_FILENO);
+		execv(arguments[0], arguments);
+		_exit(RIG_FAILED);
+	}
+	return wait_status(child);
+}
+
+static void run_and_keep(struct rig_result *result, char *const arguments[])
+{
+	FILE *output = tmpfile(), *errors = tmpfile();
+
+	if (!output || !errors)
+		abort();
+	result->status = run_program(arguments, output, errors);
+	result->output = read_all(output);
+	result->errors = read_all(errors);
+	fclose(output);
+	fclose(errors);
+}
+
+static void run_in(struct rig_result *result, char *kind, unsigned int timeout, const char *format, va_list arguments)
+{
+	char seconds[16];
+	char *command;
+
+	snprintf(seconds, sizeof(seconds), "%u", timeout);
+	if (vasprintf(&command, format, arguments) < 0)
+		abort();
+	run_and_keep(result, (char *[]){ "tests/rig/rig", kind, "--timeout", seconds, "--", "/bin/bash", "-c", command,
+					 NULL });
+	if (result->status == RIG_TIMED_OUT || result->status == RIG_FAILED)
+		printf("in the rig: %s\nended with status %d; its output:\n%s\nits errors:\n%s\n", command,
+		       result->status, result->output, result->errors);
+	free(command);
+}
+
+void rig_run(struct rig_result *result, unsigned int timeout, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	run_in(result, "--amd", timeout, format, arguments);
+	va_end(arguments);
+}
+
+void rig_run_intel(struct rig_result *result, unsigned int timeout, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	run_in(result, "--intel", timeout, format, arguments);
+	va_end(arguments);
+}
+
+void rig_result_free(struct rig_result *result)
+{
+	free(result->output);
+	free(result->errors);
+	*result = (struct rig_result){ 0 };
+}
+
+static void cut_last_newline(char *text)
+{
+	size_t length = strlen(text);
+
+	if (length && text[length - 1] == '\n')
+		text[length - 1] = '\0';
+}
+
+/* The outcome of one `rig --check WHAT`, kept for the life of the program. */
+struct check {
+	bool asked;
+	char *reason;
+};
+
+static const char *check_reason(struct check *check, char *what)
+{
+	struct rig_result result;
+
+	if (check->asked)
+		return check->reason;
+	check->asked = true;
+	run_and_keep(&result, (char *[]){ "tests/rig/rig", "--check", what, NULL });
+	cut_last_newline(result.output);
+	if (result.status)
+		check->reason = strdup(*result.output ? result.output : "tests/rig/rig --check failed and said nothing");
+	rig_result_free(&result);
+	return check->reason;
+}
+
+const char *rig_unavailable_reason(void)
+{
+	static struct check check;
+
+	return check_reason(&check, "rig");
+}
+
+const char *rig_debug_registers_unavailable_reason(void)
+{
+	static struct check check;
+
+	return check_reason(&check, "debug-registers");
+}
+
+const char *rig_intel_unavailable_reason(void)
+{
+	static struct check check;
+
+	return check_reason(&check, "intel");
+}
+
+/* Runs a script that makes a file; false and a failed check if it could not. */
+static bool make_file(char *const arguments[])
+{
+	struct rig_result result;
+	bool made;
+
+	run_and_keep(&result, arguments);
+	made = !result.status;
+	if (!made)
+		FAIL_TEST("%s %s failed: %s", arguments[0], arguments[1], result.errors);
+	rig_result_free(&result);
+	return made;
+}
+
+/* Paths handed out; there are four kernels and their initrds. */
+static const char *keep_path(const char *format, const char *version)
+{
+	static char *paths[16];
+	char *path;
+
+	if (asprintf(&path, format, version) < 0)
+		abort();
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		if (!paths[i])
+			return paths[i] = path;
+		if (!strcmp(paths[i], path)) {
+			free(path);
+			return paths[i];
+		}
+	}
+	abort();
+}
+
+const char *rig_kernel(const char *version)
+{
+	if (!make_file((char *[]){ "tests/rig/fetch-kernels", (char *)version, NULL }))
+		return NULL;
+	return keep_path("build/cache/kernels/%s/vmlinuz", version);
+}
+
+const char *rig_initrd(const char *version)
+{
+	if (!make_file((char *[]){ "tests/rig/initrd", "--kernel", (char *)version, NULL }))
+		return NULL;
+	return keep_path("build/initrd/%s.cpio", version);
+}
