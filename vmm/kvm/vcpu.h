@@ -56,7 +56,8 @@ struct vcpu {
 	int fd;
 	struct kvm_run *run;  /* run_size bytes */
 	size_t run_size;
-	pthread_t thread;     /* valid once thread_id is set */
+	pthread_mutex_t lock; /* of thread and thread_id: a kick never meets a thread that has left */
+	pthread_t thread;     /* valid while thread_id is set */
 	_Atomic pid_t thread_id; /* 0 while no thread runs it */
 	const struct vcpu_handlers *handlers;
 	atomic_bool stop;	     /* asked to end */
@@ -76,8 +77,8 @@ void vcpu_destroy(struct vcpu *vcpu);
 
 /*
  * Makes the calling thread the vCPU's, blocks all signals but the kicks, and
- * runs the guest until it ends. Why is the result; on the two errors the
- * message is set.
+ * runs the guest until it ends. Why is the result; on the two errors, and on
+ * a triple fault, the message is set.
  */
 enum vcpu_end vcpu_run(struct vcpu *vcpu);
 

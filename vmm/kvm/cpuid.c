@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The machine's topology is one package of single-threaded cores, whose APIC
+ * ids are 0, 1, 2, ... Bits are those of the SDM vol. 2A, CPUID, and of the
+ * APM vol. 3 app. E for the 0x8000_0000 leaves.
+ */
+#include "vmm/kvm/cpuid.h"
+
+#include <asm/kvm_para.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "shared/error.h"
+
+#define BIT(n) (1u << (n))
+
+int cpuid_supported(int kvm_fd, struct cpuid_table *table)
+{
+	memset(table, 0, sizeof(*table));
+	table->header.nent = CPUID_ENTRIES_MAX;
+	if (ioctl(kvm_fd, KVM_GET_SUPPORTED_CPUID, &table->header)) {
+		int error = errno;
+
+		return error_set(-error, "this host's KVM does not tell what CPUID it supports: %s", strerror(error));
+	}
+	return 0;
+}
+
+struct kvm_cpuid_entry2 *cpuid_find(struct cpuid_table *table, uint32_t function, uint32_t index)
+{
+	for (uint32_t i = 0; i < table->header.nent; i++)
+		if (table->entries[i].function == function && table->entries[i].index == index)
+			return &table->entries[i];
+	return NULL;
+}
+
+static void remove_leaf(struct cpuid_table *table, uint32_t function)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < table->header.nent; i++)
+		if (table->entries[i].function != function)
+			table->entries[kept++] = table->entries[i];
+	table->header.nent = kept;
+}
+
+static void add_subleaf(struct cpuid_table *table, const struct kvm_cpuid_entry2 *entry)
+{
+	if (table->header.nent < CPUID_ENTRIES_MAX)
+		table->entries[table->header.nent++] = *entry;
+}
+
+/* Bits of an APIC id that number the cores: the smallest n with 2^n >= cpus. */
+static unsigned int core_id_bits(unsigned int cpus)
+{
+	unsigned int bits = 0;
+
+	while ((1u << bits) < cpus)
+		bits++;
+	return bits;
+}
+
+static void filter_features(struct kvm_cpuid_entry2 *leaf, const struct cpuid_options *options)
+{
+	unsigned int package_ids = 1u << core_id_bits(options->cpus);
+
+	/* EBX: this vCPU's APIC id, and how many ids its package has, instead of the host's. */
+	leaf->ebx &= 0x0000ffff;
+	leaf->ebx |= options->apic_id << 24 | package_ids << 16;
+	/* HTT says that the count in EBX means something. */
+	leaf->edx &= ~BIT(28);
+	if (options->cpus > 1)
+		leaf->edx |= BIT(28);
+	/* A hypervisor is here: without it Linux does not look for kvm-clock. */
+	leaf->ecx |= BIT(31);
+	/* KVM's LAPIC has x2APIC and the deadline timer, older kernels just don't list them. */
+	leaf->ecx |= BIT(21);
+	if (options->tsc_deadline)
+		leaf->ecx |= BIT(24);
+	/* MONITOR/MWAIT would be a NOP here: an idle guest would spin, and be sampled doing so. */
+	leaf->ecx &= ~BIT(3);
+	/* No VMX: what a sample taken inside a nested guest means is not defined. */
+	leaf->ecx &= ~BIT(5);
+	/* No PMU, so no PERF_CAPABILITIES and no debug store (PEBS, BTS). */
+	leaf->ecx &= ~(BIT(15) | BIT(2) | BIT(4));
+	leaf->edx &= ~BIT(21);
+}
+
+/* Intel's cache leaf: cores per package and who shares each cache, instead of the host's. */
+static void filter_caches(struct kvm_cpuid_entry2 *leaf, const struct cpuid_options *options)
+{
+	unsigned int ids = 1u << core_id_bits(options->cpus);
+	unsigned int type = leaf->eax & 0x1f;
+	unsigned int level = leaf->eax >> 5 & 7;
+
+	if (!type)
+		return;
+	leaf->eax &= 0x00003fff;
+	leaf->eax |= (ids - 1) << 26;
+	if (level >= 3)
+		leaf->eax |= (ids - 1) << 14;
+}
+
+/* AMD's cache leaf: the last level is shared by all cores, the others by none. */
+static void filter_amd_caches(struct kvm_cpuid_entry2 *leaf, const struct cpuid_options *options)
+{
+	if (!(leaf->eax & 0x1f))
+		return;
+	leaf->eax &= 0x00003fff;
+	if ((leaf->eax >> 5 & 7) >= 3)
+		leaf->eax |= (options->cpus - 1) << 14;
+}
+
+/* Linux takes the APIC ids and the package from leaf 0xB where there is one: an SMT and a core level. */
+static void build_topology(struct cpuid_table *table, const struct cpuid_options *options)
+{
+	const struct kvm_cpuid_entry2 *maximum = cpuid_find(table, 0, 0);
+
+	remove_leaf(table, 0xb);
+	if (!maximum || maximum->eax < 0xb)
+		return;
+	for (uint32_t level = 0; level < 3; level++) {
+		struct kvm_cpuid_entry2 entry = { .function = 0xb, .index = level, .ecx = level,
+						  .edx = options->apic_id, .flags = KVM_CPUID_FLAG_SIGNIFCANT_INDEX };
+
+		if (level == 0) { /* threads of a core: one */
+			entry.ebx = 1;
+			entry.ecx |= 1 << 8;
+		} else if (level == 1) { /* cores of the package */
+			entry.eax = core_id_bits(options->cpus);
+			entry.ebx = options->cpus;
+			entry.ecx |= 2 << 8;
+		}
+		add_subleaf(table, &entry);
+	}
+}
+
+static void filter_kvm_features(struct kvm_cpuid_entry2 *leaf)
+{
+	/* These three ask the VMM for things that it has no use for: MSI routing, page encryption, migration. */
+	leaf->eax &= ~(BIT(KVM_FEATURE_MSI_EXT_DEST_ID) | BIT(KVM_FEATURE_HC_MAP_GPA_RANGE) |
+		       BIT(KVM_FEATURE_MIGRATION_CONTROL));
+}
+
+static void filter_amd_features(struct kvm_cpuid_entry2 *leaf)
+{
+	/* No SVM: as VMX above. */
+	leaf->ecx &= ~BIT(2);
+	/* No PMU: IBS, and the counter extensions of core, northbridge and last level cache. */
+	leaf->ecx &= ~(BIT(10) | BIT(23) | BIT(24) | BIT(28));
+}
+
+static void filter_amd_sizes(struct kvm_cpuid_entry2 *leaf, const struct cpuid_options *options)
+{
+	/* ECX: cores of the package less one, and how many bits of the APIC id number them. */
+	leaf->ecx &= ~0xf0ffu;
+	leaf->ecx |= (options->cpus - 1) | core_id_bits(options->cpus) << 12;
+}
+
+static void filter_amd_topology(struct kvm_cpuid_entry2 *leaf, const struct cpuid_options *options)
+{
+	leaf->eax = options->apic_id;	      /* extended APIC id */
+	leaf->ebx = options->apic_id & 0xff;  /* core id, one thread a core */
+	leaf->ecx = 0;			      /* node 0 of one */
+	leaf->edx = 0;
+}
+
+static void filter_leaf(struct kvm_cpuid_entry2 *leaf, const struct cpuid_options *options)
+{
+	switch (leaf->function) {
+	case 0x1:
+		filter_features(leaf, options);
+		break;
+	case 0x4:
+		filter_caches(leaf, options);
+		break;
+	case 0x6: /* power management: keep ARAT, the LAPIC timer that never stops; no APERF/MPERF MSRs here */
+		leaf->eax &= BIT(2);
+		leaf->ebx = leaf->ecx = leaf->edx = 0;
+		break;
+	case 0x7: /* no processor trace, no architectural LBRs: tracing hardware that the guest does not get */
+		if (leaf->index == 0) {
+			leaf->ebx &= ~BIT(25);
+			leaf->edx &= ~BIT(19);
+		}
+		break;
+	case KVM_CPUID_FEATURES:
+		filter_kvm_features(leaf);
+		break;
+	case 0x80000001:
+		filter_amd_features(leaf);
+		break;
+	case 0x80000008:
+		filter_amd_sizes(leaf, options);
+		break;
+	case 0x8000001d:
+		filter_amd_caches(leaf, options);
+		break;
+	case 0x8000001e:
+		filter_amd_topology(leaf, options);
+		break;
+	}
+}
+
+void cpuid_filter(struct cpuid_table *table, const struct cpuid_options *options)
+{
+	static const uint32_t hidden[] = {
+		0xa,	    /* architectural PMU: the guest has none yet */
+		0x14,	    /* processor trace */
+		0x1c,	    /* architectural LBRs */
+		0x1f,	    /* host topology, second version: leaf 0xB says it all */
+		0x8000001b, /* IBS */
+		0x80000022, /* AMD's PMU, second version */
+		0x80000026, /* AMD's host topology */
+	};
+
+	for (uint32_t i = 0; i < table->header.nent; i++)
+		filter_leaf(&table->entries[i], options);
+	for (size_t i = 0; i < sizeof(hidden) / sizeof(*hidden); i++)
+		remove_leaf(table, hidden[i]);
+	build_topology(table, options);
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/kvm/exit_report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "shared/error.h"
+#include "vmm/kvm/instruction.h"
+#include "vmm/kvm/memory.h"
+#include "vmm/kvm/vcpu.h"
+#include "vmm/kvm/vm.h"
+
+#define INSTRUCTION_SIZE_MAX 15
+#define PAGE_SIZE_4K 4096u
+
+typedef unsigned long long ull;
+
+/* The architectural state that tells most, on four lines. */
+static void format_registers(struct vcpu *vcpu, char *text, size_t size)
+{
+	const struct kvm_regs *r = vcpu_registers(vcpu);
+	const struct kvm_sregs *s = vcpu_special_registers(vcpu);
+
+	snprintf(text, size,
+		 "  rip %016llx rflags %08llx cs %04x ss %04x cpl %u\n"
+		 "  rax %016llx rbx %016llx rcx %016llx rdx %016llx\n"
+		 "  rsi %016llx rdi %016llx rsp %016llx rbp %016llx\n"
+		 "  cr0 %08llx cr2 %016llx cr3 %016llx cr4 %08llx efer %llx idt %llx+%x",
+		 (ull)r->rip, (ull)r->rflags, s->cs.selector, s->ss.selector, s->ss.dpl, (ull)r->rax, (ull)r->rbx,
+		 (ull)r->rcx, (ull)r->rdx, (ull)r->rsi, (ull)r->rdi, (ull)r->rsp, (ull)r->rbp, (ull)s->cr0,
+		 (ull)s->cr2, (ull)s->cr3, (ull)s->cr4, (ull)s->efer, (ull)s->idt.base, s->idt.limit);
+}
+
+/* Copies up to SIZE bytes at the GVA, page by page; how many could be read. */
+static size_t read_virtual(struct vcpu *vcpu, uint64_t gva, uint8_t *to, size_t size)
+{
+	size_t done = 0;
+
+	while (done < size) {
+		struct kvm_translation translation = { .linear_address = gva + done };
+		size_t part = PAGE_SIZE_4K - ((gva + done) & (PAGE_SIZE_4K - 1));
+
+		if (part > size - done)
+			part = size - done;
+		if (ioctl(vcpu->fd, KVM_TRANSLATE, &translation) || !translation.valid ||
+		    memory_read(&vcpu->vm->memory, translation.physical_address, to + done, part))
+			break;
+		done += part;
+	}
+	return done;
+}
+
+/* The bytes that KVM could not do: as it reports them, else those at RIP. */
+static size_t failed_instruction(struct vcpu *vcpu, uint8_t *bytes)
+{
+	const struct kvm_run *run = vcpu->run;
+
+	if (run->internal.ndata >= 1 + (1 + INSTRUCTION_SIZE_MAX + 7) / 8 &&
+	    run->emulation_failure.flags & KVM_INTERNAL_ERROR_EMULATION_FLAG_INSTRUCTION_BYTES &&
+	    run->emulation_failure.insn_size && run->emulation_failure.insn_size <= INSTRUCTION_SIZE_MAX) {
+		memcpy(bytes, run->emulation_failure.insn_bytes, run->emulation_failure.insn_size);
+		return run->emulation_failure.insn_size;
+	}
+	return read_virtual(vcpu, vcpu_special_registers(vcpu)->cs.base + vcpu_registers(vcpu)->rip, bytes,
+			    INSTRUCTION_SIZE_MAX);
+}
+
+static void format_bytes(const uint8_t *bytes, size_t count, char *text, size_t size)
+{
+	size_t length = 0;
+
+	snprintf(text, size, "not readable");
+	for (size_t i = 0; i < count && length < size; i++)
+		length += (size_t)snprintf(text + length, size - length, i ? " %02x" : "%02x", bytes[i]);
+}
+
+static void report_emulation_failure(struct vcpu *vcpu)
+{
+	uint8_t bytes[INSTRUCTION_SIZE_MAX];
+	char text[INSTRUCTION_SIZE_MAX * 3 + 16], registers[512];
+	size_t count = failed_instruction(vcpu, bytes);
+	const char *name = instruction_name(bytes, count);
+	bool kernel = vcpu_special_registers(vcpu)->ss.dpl == 0;
+
+	format_bytes(bytes, count, text, sizeof(text));
+	format_registers(vcpu, registers, sizeof(registers));
+	error_set(-ENOTSUP,
+		  "vCPU %u: KVM could not execute the guest's instruction at RIP %#llx (bytes: %s): this KVM interprets "
+		  "guest %s code and does not know %s; see kvmscope doctor\n%s",
+		  vcpu->index, (ull)vcpu_registers(vcpu)->rip, text, kernel ? "kernel" : "user",
+		  name ? name : "these bytes", registers);
+}
+
+static const char *suberror_name(uint32_t suberror)
+{
+	switch (suberror) {
+	case KVM_INTERNAL_ERROR_SIMUL_EX:
+		return "exceptions at the same time while KVM delivered one";
+	case KVM_INTERNAL_ERROR_DELIVERY_EV:
+		return "an exit while KVM delivered an event, as by a broken IDT or stack in memory that is no RAM";
+	case KVM_INTERNAL_ERROR_UNEXPECTED_EXIT_REASON:
+		return "a hardware exit that KVM did not expect";
+	default:
+		return "unknown";
+	}
+}
+
+void exit_report_internal_error(struct vcpu *vcpu)
+{
+	char registers[512];
+
+	if (vcpu->run->internal.suberror == KVM_INTERNAL_ERROR_EMULATION) {
+		report_emulation_failure(vcpu);
+		return;
+	}
+	format_registers(vcpu, registers, sizeof(registers));
+	error_set(-EIO, "vCPU %u: KVM_EXIT_INTERNAL_ERROR, suberror %u (%s), data %#llx %#llx; the guest can not go on\n%s",
+		  vcpu->index, vcpu->run->internal.suberror, suberror_name(vcpu->run->internal.suberror),
+		  (ull)vcpu->run->internal.data[0], (ull)vcpu->run->internal.data[1], registers);
+}
+
+void exit_report_shutdown(struct vcpu *vcpu)
+{
+	char registers[512];
+
+	format_registers(vcpu, registers, sizeof(registers));
+	error_set(-EIO, "vCPU %u: triple fault: the guest could not handle an exception, nor the fault of handling it\n%s",
+		  vcpu->index, registers);
+}
+
+void exit_report_fail_entry(struct vcpu *vcpu)
+{
+	char registers[512];
+
+	format_registers(vcpu, registers, sizeof(registers));
+	error_set(-EIO, "vCPU %u: the processor refused to enter the guest, hardware reason %#llx: its state is not valid\n%s",
+		  vcpu->index, (ull)vcpu->run->fail_entry.hardware_entry_failure_reason, registers);
+}
+
+void exit_report_unknown(struct vcpu *vcpu)
+{
+	char registers[512];
+
+	format_registers(vcpu, registers, sizeof(registers));
+	error_set(-EIO, "vCPU %u: KVM exit with reason %u, which kvmscope does not know; see <linux/kvm.h>\n%s", vcpu->index,
+		  vcpu->run->exit_reason, registers);
+}
+
+void exit_report_run_failed(struct vcpu *vcpu, int error)
+{
+	char registers[512];
+
+	format_registers(vcpu, registers, sizeof(registers));
+	error_set(-error, "vCPU %u: KVM_RUN failed: %s; see kvmscope doctor and the host's kernel log\n%s", vcpu->index,
+		  strerror(error), registers);
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/kvm/instruction.h"
+
+#include <stdbool.h>
+
+#define ANY (-1)
+
+enum prefix { PREFIX_NONE, PREFIX_66, PREFIX_F2, PREFIX_F3 };
+
+/*
+ * Opcodes behind 0x0f, except where one_byte is set. PREFIX must stand where
+ * it is not PREFIX_NONE. MODRM is the whole byte; REG is its middle field,
+ * with a memory operand or a register as MEMORY says (SDM vol. 2, app. A).
+ */
+struct pattern {
+	const char *name;
+	bool one_byte;
+	uint8_t opcode;
+	enum prefix prefix;
+	int modrm, reg;
+	bool memory;
+};
+
+static const struct pattern patterns[] = {
+	{ "FWAIT", true, 0x9b, PREFIX_NONE, ANY, ANY, false },
+	{ "INT", true, 0xcd, PREFIX_NONE, ANY, ANY, false },
+	{ "STAC", false, 0x01, PREFIX_NONE, 0xcb, ANY, false },
+	{ "CLAC", false, 0x01, PREFIX_NONE, 0xca, ANY, false },
+	{ "XGETBV", false, 0x01, PREFIX_NONE, 0xd0, ANY, false },
+	{ "SWAPGS", false, 0x01, PREFIX_NONE, 0xf8, ANY, false },
+	{ "RDTSCP", false, 0x01, PREFIX_NONE, 0xf9, ANY, false },
+	{ "VERW", false, 0x00, PREFIX_NONE, ANY, 5, false },
+	{ "VERW", false, 0x00, PREFIX_NONE, ANY, 5, true },
+	{ "XSAVE", false, 0xae, PREFIX_NONE, ANY, 4, true },
+	{ "XRSTOR", false, 0xae, PREFIX_NONE, ANY, 5, true },
+	{ "XSAVEOPT", false, 0xae, PREFIX_NONE, ANY, 6, true },
+	{ "RDFSBASE", false, 0xae, PREFIX_F3, ANY, 0, false },
+	{ "RDGSBASE", false, 0xae, PREFIX_F3, ANY, 1, false },
+	{ "WRFSBASE", false, 0xae, PREFIX_F3, ANY, 2, false },
+	{ "WRGSBASE", false, 0xae, PREFIX_F3, ANY, 3, false },
+	{ "CMPXCHG16B", false, 0xc7, PREFIX_NONE, ANY, 1, true },
+	{ "XRSTORS", false, 0xc7, PREFIX_NONE, ANY, 3, true },
+	{ "XSAVEC", false, 0xc7, PREFIX_NONE, ANY, 4, true },
+	{ "XSAVES", false, 0xc7, PREFIX_NONE, ANY, 5, true },
+	{ "RDRAND", false, 0xc7, PREFIX_NONE, ANY, 6, false },
+	{ "RDSEED", false, 0xc7, PREFIX_NONE, ANY, 7, false },
+	{ "POPCNT", false, 0xb8, PREFIX_F3, ANY, ANY, false },
+	{ "TZCNT", false, 0xbc, PREFIX_F3, ANY, ANY, false },
+	{ "LZCNT", false, 0xbd, PREFIX_F3, ANY, ANY, false },
+	{ "ENDBR", false, 0x1e, PREFIX_F3, 0xfa, ANY, false },
+};
+
+static bool is_legacy_prefix(uint8_t byte)
+{
+	switch (byte) {
+	case 0x26:
+	case 0x2e:
+	case 0x36:
+	case 0x3e:
+	case 0x64:
+	case 0x65:
+	case 0x66:
+	case 0x67:
+	case 0xf0:
+	case 0xf2:
+	case 0xf3:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static enum prefix prefix_of(uint8_t byte, enum prefix before)
+{
+	switch (byte) {
+	case 0xf2:
+		return PREFIX_F2;
+	case 0xf3:
+		return PREFIX_F3;
+	case 0x66:
+		return before == PREFIX_NONE ? PREFIX_66 : before;
+	default:
+		return before;
+	}
+}
+
+static bool matches(const struct pattern *pattern, bool one_byte, uint8_t opcode, enum prefix prefix, int modrm)
+{
+	if (pattern->one_byte != one_byte || pattern->opcode != opcode)
+		return false;
+	if (pattern->prefix != PREFIX_NONE && pattern->prefix != prefix)
+		return false;
+	if (pattern->modrm != ANY)
+		return modrm == pattern->modrm;
+	if (pattern->reg != ANY)
+		return modrm >= 0 && (modrm >> 3 & 7) == pattern->reg && pattern->memory == (modrm >> 6 != 3);
+	return true;
+}
+
+const char *instruction_name(const uint8_t *bytes, size_t size)
+{
+	enum prefix prefix = PREFIX_NONE;
+	bool one_byte = true;
+	size_t at = 0;
+	int modrm;
+
+	while (at < size && is_legacy_prefix(bytes[at]))
+		prefix = prefix_of(bytes[at++], prefix);
+	if (at < size && (bytes[at] & 0xf0) == 0x40) /* REX */
+		at++;
+	if (at < size && bytes[at] == 0x0f) {
+		one_byte = false;
+		at++;
+	}
+	if (at >= size)
+		return NULL;
+	if (one_byte && (bytes[at] == 0xc4 || bytes[at] == 0xc5))
+		return "an AVX instruction";
+	modrm = at + 1 < size ? bytes[at + 1] : ANY;
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++)
+		if (matches(&patterns[i], one_byte, bytes[at], prefix, modrm))
+			return patterns[i].name;
+	return NULL;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/kvm/memory.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "shared/error.h"
+
+#define MEMORY_SIZE_MIN (1ull << 20)
+#define PAGE_MASK 0xfffull
+
+static void add_region(struct memory *memory, uint64_t gpa, uint64_t size, uint8_t *hva)
+{
+	memory->regions[memory->region_count++] = (struct memory_region){ .gpa = gpa, .size = size, .hva = hva };
+}
+
+int memory_create(struct memory *memory, uint64_t size)
+{
+	uint64_t low = size < MEMORY_LOW_END ? size : MEMORY_LOW_END;
+	void *mapping;
+
+	*memory = (struct memory){ 0 };
+	if (size < MEMORY_SIZE_MIN || (size & PAGE_MASK) || size > SIZE_MAX)
+		return error_set(-EINVAL, "guest memory of %llu bytes: it must be a multiple of 4 KiB and at least 1 MiB",
+				 (unsigned long long)size);
+	/* No reserve: a page costs nothing until the guest first touches it. */
+	mapping = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (mapping == MAP_FAILED)
+		return error_set(-ENOMEM, "can not map %llu MiB of guest memory: %s; choose a smaller --mem",
+				 (unsigned long long)size >> 20, strerror(errno));
+	memory->mapping = mapping;
+	memory->size = size;
+	add_region(memory, 0, low, memory->mapping);
+	if (size > low)
+		add_region(memory, MEMORY_HIGH_START, size - low, memory->mapping + low);
+	return 0;
+}
+
+void memory_destroy(struct memory *memory)
+{
+	if (memory->mapping)
+		munmap(memory->mapping, memory->size);
+	*memory = (struct memory){ 0 };
+}
+
+void *memory_pointer(const struct memory *memory, uint64_t gpa, uint64_t size)
+{
+	for (size_t i = 0; i < memory->region_count; i++) {
+		const struct memory_region *region = &memory->regions[i];
+
+		if (gpa >= region->gpa && gpa - region->gpa <= region->size &&
+		    size <= region->size - (gpa - region->gpa))
+			return region->hva + (gpa - region->gpa);
+	}
+	return NULL;
+}
+
+int memory_write(const struct memory *memory, uint64_t gpa, const void *from, uint64_t size)
+{
+	void *to = memory_pointer(memory, gpa, size);
+
+	if (!to)
+		return -EFAULT;
+	memcpy(to, from, size);
+	return 0;
+}
+
+int memory_read(const struct memory *memory, uint64_t gpa, void *to, uint64_t size)
+{
+	const void *from = memory_pointer(memory, gpa, size);
+
+	if (!from)
+		return -EFAULT;
+	memcpy(to, from, size);
+	return 0;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/kvm/vm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kvm.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/kvm/vcpu.h"
+
+/*
+ * Pages that VT-x needs from the VMM: a one-page identity page table and the
+ * three-page TSS behind it, in the hole below the BIOS area at 4 GiB where no
+ * guest has RAM (api.rst, KVM_SET_TSS_ADDR and KVM_SET_IDENTITY_MAP_ADDR).
+ */
+#define IDENTITY_MAP_ADDRESS 0xfffbc000ull
+#define TSS_ADDRESS 0xfffbd000ull
+
+static const char *advice_on_open(int error)
+{
+	switch (error) {
+	case ENOENT:
+	case ENODEV:
+	case ENXIO:
+		return "load kvm_intel or kvm_amd, or switch virtualization on in the firmware";
+	case EACCES:
+	case EPERM:
+		return "add yourself to the group kvm, or run as root";
+	default:
+		return "see kvmscope doctor";
+	}
+}
+
+static int ioctl_failed(const char *what)
+{
+	int error = errno;
+
+	return error_set(-error, "this host's KVM refused %s: %s; see kvmscope doctor", what, strerror(error));
+}
+
+static int open_kvm(struct vm *vm)
+{
+	int version;
+
+	vm->kvm_fd = open("/dev/kvm", O_RDWR | O_CLOEXEC);
+	if (vm->kvm_fd < 0) {
+		int error = errno;
+
+		return error_set(-error, "can not open /dev/kvm: %s; %s", strerror(error), advice_on_open(error));
+	}
+	version = ioctl(vm->kvm_fd, KVM_GET_API_VERSION, 0);
+	if (version != KVM_API_VERSION)
+		return error_set(-ENOTSUP, "/dev/kvm speaks API version %d, not %d", version, KVM_API_VERSION);
+	return 0;
+}
+
+static int create_vm_fd(struct vm *vm)
+{
+	/* KVM_CREATE_VM may be interrupted while it waits for locks. */
+	do
+		vm->vm_fd = ioctl(vm->kvm_fd, KVM_CREATE_VM, 0);
+	while (vm->vm_fd < 0 && errno == EINTR);
+	return vm->vm_fd < 0 ? ioctl_failed("a virtual machine (KVM_CREATE_VM)") : 0;
+}
+
+static void enable_capability(struct vm *vm, uint32_t capability, uint64_t argument)
+{
+	struct kvm_enable_cap enable = { .cap = capability, .args = { argument } };
+
+	if (ioctl(vm->vm_fd, KVM_ENABLE_CAP, &enable))
+		log_debug("KVM capability %u can not be set to %llu: %s", capability,
+			  (unsigned long long)argument, strerror(errno));
+}
+
+/* What is better so, but works without. */
+static void tune(struct vm *vm)
+{
+	/* CPUID shows the guest no PMU (cpuid.c): its MSRs must not answer either. */
+	if (vm_capability(vm, KVM_CAP_PMU_CAPABILITY) & KVM_PMU_CAP_DISABLE)
+		enable_capability(vm, KVM_CAP_PMU_CAPABILITY, KVM_PMU_CAP_DISABLE);
+	/*
+	 * No busy polling while a vCPU is halted: it would be CPU time of the
+	 * vCPU's thread, and the sampling clock would show an idle guest at work.
+	 */
+	if (vm_capability(vm, KVM_CAP_HALT_POLL))
+		enable_capability(vm, KVM_CAP_HALT_POLL, 0);
+}
+
+static int create_interrupt_chips(struct vm *vm)
+{
+	struct kvm_pit_config pit = { .flags = KVM_PIT_SPEAKER_DUMMY }; /* port 0x61 too: Linux calibrates by it */
+	uint64_t identity_map = IDENTITY_MAP_ADDRESS;
+
+	if (ioctl(vm->vm_fd, KVM_SET_IDENTITY_MAP_ADDR, &identity_map))
+		return ioctl_failed("the identity map page (KVM_SET_IDENTITY_MAP_ADDR)");
+	if (ioctl(vm->vm_fd, KVM_SET_TSS_ADDR, TSS_ADDRESS))
+		return ioctl_failed("the TSS pages (KVM_SET_TSS_ADDR)");
+	if (ioctl(vm->vm_fd, KVM_CREATE_IRQCHIP, 0))
+		return ioctl_failed("in-kernel interrupt controllers (KVM_CREATE_IRQCHIP)");
+	if (ioctl(vm->vm_fd, KVM_CREATE_PIT2, &pit))
+		return ioctl_failed("an in-kernel timer (KVM_CREATE_PIT2)");
+	return 0;
+}
+
+static int add_memory_slots(struct vm *vm)
+{
+	for (size_t i = 0; i < vm->memory.region_count; i++) {
+		const struct memory_region *region = &vm->memory.regions[i];
+		struct kvm_userspace_memory_region slot = {
+			.slot = (uint32_t)i,
+			.guest_phys_addr = region->gpa,
+			.memory_size = region->size,
+			.userspace_addr = (uintptr_t)region->hva,
+		};
+
+		if (ioctl(vm->vm_fd, KVM_SET_USER_MEMORY_REGION, &slot))
+			return ioctl_failed("guest memory (KVM_SET_USER_MEMORY_REGION)");
+	}
+	return 0;
+}
+
+int vm_create(struct vm *vm, uint64_t memory_size)
+{
+	int error;
+
+	*vm = (struct vm){ .kvm_fd = -1, .vm_fd = -1, .cpus = 1 };
+	error = open_kvm(vm);
+	if (!error)
+		error = create_vm_fd(vm);
+	if (!error) {
+		tune(vm);
+		error = create_interrupt_chips(vm);
+	}
+	if (!error)
+		error = memory_create(&vm->memory, memory_size);
+	if (!error)
+		error = add_memory_slots(vm);
+	if (error)
+		vm_destroy(vm);
+	return error;
+}
+
+void vm_destroy(struct vm *vm)
+{
+	while (vm->vcpu_count)
+		vcpu_destroy(vm->vcpus[--vm->vcpu_count]);
+	if (vm->vm_fd >= 0)
+		close(vm->vm_fd);
+	memory_destroy(&vm->memory);
+	if (vm->kvm_fd >= 0)
+		close(vm->kvm_fd);
+	*vm = (struct vm){ .kvm_fd = -1, .vm_fd = -1 };
+}
+
+int vm_set_irq(struct vm *vm, unsigned int gsi, bool high)
+{
+	struct kvm_irq_level level = { .irq = gsi, .level = high };
+
+	if (ioctl(vm->vm_fd, KVM_IRQ_LINE, &level))
+		return ioctl_failed("an interrupt (KVM_IRQ_LINE)");
+	return 0;
+}
+
+int vm_capability(const struct vm *vm, int capability)
+{
+	int value = ioctl(vm->vm_fd, KVM_CHECK_EXTENSION, capability);
+
+	return value < 0 ? 0 : value;
+}
