@@ -13,7 +13,11 @@
 
 enum bus_space { BUS_PORT, BUS_MMIO };
 
-/* OFFSET is within the device's range; SIZE is 1, 2, 4 or 8; reads fill DATA. On any vCPU thread. */
+/*
+ * OFFSET is within the device's range, and OFFSET + SIZE too; SIZE is 1, 2, 4
+ * or 8. Reads fill DATA, which comes in as all ones: a device leaves alone
+ * what it does not decode. Little-endian. On any vCPU thread.
+ */
 typedef void bus_access(void *device, uint64_t offset, bool write, void *data, unsigned int size);
 
 struct bus_range {
@@ -31,15 +35,20 @@ struct bus {
 	size_t range_count;
 };
 
-/* -EEXIST where a range overlaps another, -ENOSPC where the table is full. Before the guest runs. */
+/*
+ * -EEXIST where a range overlaps another, -ENOSPC where the table is full,
+ * -EINVAL for an empty or wrapping range. Before the guest runs.
+ */
 int bus_add(struct bus *bus, const struct bus_range *range);
 
 /*
- * Gives the access to the device that owns the address. Nobody there: reads
- * are all ones, writes are dropped, and false is returned.
+ * Gives the access to the device that owns the whole of [address, address +
+ * size). Nobody there: reads are all ones, writes are dropped, and false is
+ * returned. That is also what Linux's probing of PCI (ports 0xcf8 and 0xcfc,
+ * arch/x86/pci/direct.c) has to meet where there is no PCI. Any vCPU thread.
  */
-bool bus_dispatch(const struct bus *bus, enum bus_space space, uint64_t address, bool write,
-		  void *data, unsigned int size);
+bool bus_dispatch(const struct bus *bus, enum bus_space space, uint64_t address, bool write, void *data,
+		  unsigned int size);
 
 /* How a device raises its line; implemented by the machine. Any thread. */
 struct irq_line {

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/devices/event_loop.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+
+#define EVENTS_AT_ONCE 16
+
+/*
+ * A watch is found again by its id, not by fd or pointer: an event that
+ * epoll_wait() has delivered already may belong to a watch that is gone, and
+ * its fd number to a new one.
+ */
+struct watch {
+	struct watch *next;
+	uint64_t id;
+	int fd;
+	event_handler *handler;
+	void *context;
+};
+
+#define STOP_ID 0
+
+/*
+ * lock guards watches, next_id, running_id and stop. The handler runs with
+ * the lock released and running_id set; handler_done tells of its end.
+ */
+struct event_loop {
+	int epoll_fd;
+	int stop_fd;
+	pthread_t thread;
+	bool thread_started;
+	pthread_mutex_t lock;
+	pthread_cond_t handler_done;
+	struct watch *watches;
+	uint64_t next_id;
+	uint64_t running_id; /* STOP_ID while no handler runs */
+};
+
+static struct watch **find_by_fd(struct event_loop *loop, int fd)
+{
+	struct watch **link = &loop->watches;
+
+	while (*link && (*link)->fd != fd)
+		link = &(*link)->next;
+	return link;
+}
+
+static struct watch *find_by_id(struct event_loop *loop, uint64_t id)
+{
+	struct watch *watch = loop->watches;
+
+	while (watch && watch->id != id)
+		watch = watch->next;
+	return watch;
+}
+
+/* The handler may remove its own watch: nothing of it is used after the call. */
+static void run_handler(struct event_loop *loop, const struct epoll_event *event)
+{
+	event_handler *handler;
+	struct watch *watch;
+	void *context;
+	int fd;
+
+	pthread_mutex_lock(&loop->lock);
+	watch = find_by_id(loop, event->data.u64);
+	if (!watch) {
+		pthread_mutex_unlock(&loop->lock);
+		return;
+	}
+	handler = watch->handler;
+	context = watch->context;
+	fd = watch->fd;
+	loop->running_id = watch->id;
+	pthread_mutex_unlock(&loop->lock);
+
+	handler(context, fd, event->events);
+
+	pthread_mutex_lock(&loop->lock);
+	loop->running_id = STOP_ID;
+	pthread_cond_broadcast(&loop->handler_done);
+	pthread_mutex_unlock(&loop->lock);
+}
+
+static void *run_loop(void *argument)
+{
+	struct event_loop *loop = argument;
+	struct epoll_event events[EVENTS_AT_ONCE];
+
+	for (;;) {
+		int count = epoll_wait(loop->epoll_fd, events, EVENTS_AT_ONCE, -1);
+
+		assert(count >= 0 || errno == EINTR);
+		for (int i = 0; i < count; i++) {
+			if (events[i].data.u64 == STOP_ID)
+				return NULL;
+			run_handler(loop, &events[i]);
+		}
+	}
+}
+
+/* The thread inherits its mask: signals are for the main and the vCPU threads. */
+static int start_thread(struct event_loop *loop)
+{
+	sigset_t all, old;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	error = pthread_create(&loop->thread, NULL, run_loop, loop);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (error)
+		return error_set(-error, "can not start the devices' thread: %s", strerror(error));
+	loop->thread_started = true;
+	pthread_setname_np(loop->thread, "devices");
+	return 0;
+}
+
+static int open_files(struct event_loop *loop)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.u64 = STOP_ID };
+
+	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (loop->epoll_fd < 0)
+		return error_set(-errno, "can not make an epoll instance: %s", strerror(errno));
+	loop->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (loop->stop_fd < 0)
+		return error_set(-errno, "can not make an eventfd: %s", strerror(errno));
+	if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->stop_fd, &event))
+		return error_set(-errno, "can not watch an eventfd: %s", strerror(errno));
+	return 0;
+}
+
+int event_loop_create(struct event_loop **result)
+{
+	struct event_loop *loop = calloc(1, sizeof(*loop));
+	int error;
+
+	*result = NULL;
+	if (!loop)
+		return error_set(-ENOMEM, "no memory for the devices' event loop");
+	loop->epoll_fd = -1;
+	loop->stop_fd = -1;
+	loop->next_id = STOP_ID + 1;
+	pthread_mutex_init(&loop->lock, NULL);
+	pthread_cond_init(&loop->handler_done, NULL);
+	error = open_files(loop);
+	if (!error)
+		error = start_thread(loop);
+	if (error) {
+		event_loop_destroy(loop);
+		return error;
+	}
+	*result = loop;
+	return 0;
+}
+
+static void stop_thread(struct event_loop *loop)
+{
+	uint64_t one = 1;
+	ssize_t written = write(loop->stop_fd, &one, sizeof(one));
+
+	assert(written == sizeof(one));
+	(void)written;
+	pthread_join(loop->thread, NULL);
+}
+
+void event_loop_destroy(struct event_loop *loop)
+{
+	if (!loop)
+		return;
+	assert(!event_loop_on_thread(loop));
+	if (loop->thread_started)
+		stop_thread(loop);
+	while (loop->watches) {
+		struct watch *watch = loop->watches;
+
+		loop->watches = watch->next;
+		free(watch);
+	}
+	if (loop->stop_fd >= 0)
+		close(loop->stop_fd);
+	if (loop->epoll_fd >= 0)
+		close(loop->epoll_fd);
+	pthread_cond_destroy(&loop->handler_done);
+	pthread_mutex_destroy(&loop->lock);
+	free(loop);
+}
+
+/* With the lock held. Takes WATCH over on success. */
+static int insert_watch(struct event_loop *loop, struct watch *watch, uint32_t events)
+{
+	struct epoll_event event = { .events = events, .data.u64 = loop->next_id };
+
+	if (*find_by_fd(loop, watch->fd))
+		return error_set(-EEXIST, "file descriptor %d is watched already", watch->fd);
+	if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event))
+		return error_set(-errno, "can not wait for file descriptor %d: %s", watch->fd,
+				 strerror(errno));
+	watch->id = loop->next_id++;
+	watch->next = loop->watches;
+	loop->watches = watch;
+	return 0;
+}
+
+int event_loop_add(struct event_loop *loop, int fd, uint32_t events, event_handler *handler, void *context)
+{
+	struct watch *watch = malloc(sizeof(*watch));
+	int error;
+
+	if (!watch)
+		return error_set(-ENOMEM, "no memory to watch file descriptor %d", fd);
+	*watch = (struct watch){ .fd = fd, .handler = handler, .context = context };
+	pthread_mutex_lock(&loop->lock);
+	error = insert_watch(loop, watch, events);
+	pthread_mutex_unlock(&loop->lock);
+	if (error)
+		free(watch);
+	return error;
+}
+
+int event_loop_modify(struct event_loop *loop, int fd, uint32_t events)
+{
+	struct epoll_event event = { .events = events };
+	struct watch *watch;
+	int error = 0;
+
+	pthread_mutex_lock(&loop->lock);
+	watch = *find_by_fd(loop, fd);
+	if (!watch) {
+		error = error_set(-ENOENT, "file descriptor %d is not watched", fd);
+	} else {
+		event.data.u64 = watch->id;
+		if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_MOD, fd, &event))
+			error = error_set(-errno, "can not wait for file descriptor %d: %s", fd,
+					  strerror(errno));
+	}
+	pthread_mutex_unlock(&loop->lock);
+	return error;
+}
+
+void event_loop_remove(struct event_loop *loop, int fd)
+{
+	struct watch **link, *watch;
+	uint64_t id;
+
+	pthread_mutex_lock(&loop->lock);
+	link = find_by_fd(loop, fd);
+	watch = *link;
+	if (watch) {
+		id = watch->id;
+		*link = watch->next;
+		free(watch);
+		epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+		while (loop->running_id == id && !event_loop_on_thread(loop))
+			pthread_cond_wait(&loop->handler_done, &loop->lock);
+	}
+	pthread_mutex_unlock(&loop->lock);
+}
+
+bool event_loop_on_thread(const struct event_loop *loop)
+{
+	return loop->thread_started && pthread_equal(loop->thread, pthread_self());
+}
