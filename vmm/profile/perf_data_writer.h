@@ -2,7 +2,7 @@
 /*
  * Writes perf.data as a stream (tools/perf/Documentation/perf.data-file-format.txt):
  * whatever happens to the writer, perf and we can read the file up to the last flush.
- * One thread at a time.
+ * How we use the format is in docs/perf-data.md. One thread at a time.
  */
 #ifndef KVMSCOPE_PROFILE_PERF_DATA_WRITER_H
 #define KVMSCOPE_PROFILE_PERF_DATA_WRITER_H
@@ -22,13 +22,13 @@ enum perspective {
 };
 
 struct perf_data_options {
-	const char *path; /* "-" is standard output in pipe mode */
+	const char *path; /* "-" is standard output in pipe mode, as is what is no regular file */
 	enum perspective perspective;
 	bool wall_clock;	/* the event is named wall-clock, not cpu-clock */
 	unsigned int frequency; /* Hz */
 	bool callchains;
 	unsigned int compression; /* zstd level 1 to 22; 0 writes records as they are */
-	unsigned int vcpus;
+	unsigned int vcpus; /* at least 1; samples of higher numbers are refused */
 	pid_t vmm_pid;
 	const char *command_line; /* for HEADER_CMDLINE */
 	/* Guest facts for the feature sections; "" or 0 where not known: the section is then left out. */
@@ -38,25 +38,34 @@ struct perf_data_options {
 
 /* One executable mapping: the kernel, a module, an image. */
 struct perf_data_mapping {
-	uint64_t time; /* ns, 0: since ever */
+	uint64_t time; /* ns, 0: since ever; readers then apply it at once, before samples of the same round */
 	int32_t pid, tid; /* -1 for the kernel */
+	/* bytes; the kernel's offset is the address of the symbol that its name ends with (_text) */
 	uint64_t start, size, offset;
 	const char *name; /* "[kernel.kallsyms]_text", "[virtio_blk]", a path */
 	const uint8_t *build_id;
-	size_t build_id_size; /* 0 without one */
+	size_t build_id_size; /* at most 20; 0 without one */
 	bool kernel;
 };
 
-/* Replaces PATH if it is there (kept as PATH.old, as perf record does). The errors of open(). */
+/*
+ * Replaces PATH if it is there (kept as PATH.old, as perf record does). The
+ * errors of open(). From here on the file is a valid one without samples. The
+ * strings of the options are copied.
+ */
 int perf_data_writer_open(struct perf_data_writer **writer, const struct perf_data_options *options);
 
-/* Facts that came after opening; replaces what the options said. Before perf_data_writer_close(). */
-void perf_data_writer_set_guest(struct perf_data_writer *writer, const char *release, const char *hostname);
+/*
+ * Facts that came after opening; replaces what the options said, NULL leaves
+ * a fact alone. Before perf_data_writer_close(). 0, -ENOMEM, or as below.
+ */
+int perf_data_writer_set_guest(struct perf_data_writer *writer, const char *release, const char *hostname);
 
 /* Each appends one record to the block; 0 or a negative errno of writing, after which the writer only closes. */
 int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample);
 int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_data_mapping *mapping);
 int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_t pid, int32_t tid, const char *comm);
+/* COUNT samples of VCPU were lost before TIME. */
 int perf_data_writer_lost(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu, uint64_t count);
 
 /*
@@ -65,9 +74,16 @@ int perf_data_writer_lost(struct perf_data_writer *writer, uint64_t time, uint32
  */
 int perf_data_writer_flush(struct perf_data_writer *writer);
 
-/* Writes the feature sections and frees the writer, also after an error. */
+/*
+ * The same without the end of a round: what is written survives a kill, but
+ * mappings that come later still apply to the samples that readers hold back.
+ */
+int perf_data_writer_write_out(struct perf_data_writer *writer);
+
+/* Writes the feature sections and frees the writer, also after an error; returns the first one. */
 int perf_data_writer_close(struct perf_data_writer *writer);
 
+/* Of the file so far. */
 uint64_t perf_data_writer_bytes(const struct perf_data_writer *writer);
 
 #endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The collector: one thread that drains the rings of all vCPUs into a
+ * perf.data file, finds the guest's kernel in the meantime, and hands the
+ * kernel's unwinder to whoever takes samples. It knows neither KVM nor the
+ * sampler: rings, guest memory and registers come in through the options.
+ *
+ *	vCPU thread --sample--> ring --> collector --> perf.data, build-id cache
+ *	            <-- unwinder -------'   ^--- guest memory, registers
+ */
+#ifndef KVMSCOPE_PROFILE_COLLECTOR_H
+#define KVMSCOPE_PROFILE_COLLECTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shared/ring.h"
+#include "vmm/guest/registers.h"
+#include "vmm/guest/unwind.h"
+#include "vmm/guest/view.h"
+#include "vmm/profile/perf_data_writer.h"
+
+struct collector;
+
+struct collector_options {
+	struct ring *const *rings; /* one for each vCPU, in order; readable until collector_stop() */
+	size_t ring_count;
+	const struct guest_view *view; /* readable until collector_stop() returns */
+
+	/*
+	 * The registers of the latest stop of some vCPU, for finding the
+	 * kernel; false while there are none. Called on the collector's thread.
+	 */
+	bool (*registers)(void *context, struct guest_registers *registers);
+	/*
+	 * Takes the unwinder of the kernel that was found, for the samples from
+	 * now on; it stays valid until collector_stop(), also when a newer one
+	 * comes. Called on the collector's thread; may be NULL.
+	 */
+	void (*publish)(void *context, const struct guest_unwinder *unwinder);
+	void *context; /* of both */
+
+	struct perf_data_options output;
+	const char *kallsyms; /* names from this file instead of from the guest; NULL */
+	const char *vmlinux;  /* names from this ELF file; NULL */
+	bool buildid_cache;   /* put names where perf looks for them */
+};
+
+struct collector_statistics {
+	uint64_t samples;  /* written to the file */
+	uint64_t kernel;   /* of them taken at CPL 0 */
+	uint64_t lost;	   /* dropped because a ring was full */
+	uint64_t bytes;	   /* of the file so far */
+	uint64_t cost;	   /* ns that taking all samples cost the vCPU threads */
+	uint64_t weight;   /* ns that all samples stand for */
+	bool kernel_found; /* names are there: found in the guest or given by a file */
+	char release[65];  /* of the guest's kernel, "" while it is not known */
+};
+
+/*
+ * Opens the file and starts the thread. Errors: those of
+ * perf_data_writer_open(), of reading the symbol files, and of making a
+ * thread. The options are copied, what they point to is not: it must live
+ * until collector_stop() returns.
+ */
+int collector_start(struct collector **collector, const struct collector_options *options);
+
+/* Any thread, at any time between start and stop. */
+void collector_statistics(struct collector *collector, struct collector_statistics *statistics);
+
+/*
+ * Drains what is left, brings symbols up to date, closes the file, ends the
+ * thread and frees the collector. To be called when the vCPU threads have
+ * ended: nobody may write to the rings or use an unwinder any more.
+ * STATISTICS (may be NULL) gets the final counts. Returns the first error of
+ * writing, with its message; the collector is gone in any case.
+ */
+int collector_stop(struct collector *collector, struct collector_statistics *statistics);
+
+#endif

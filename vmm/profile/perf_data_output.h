@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where the bytes of a perf.data stream go: blocks of whole records into the
+ * data section of a file, or down a pipe, as they are or compressed.
+ *
+ * What makes a file outlive its writer: the data section is the last thing
+ * in it while it grows, and its size in the header is moved by one pwrite()
+ * of 8 bytes, only after the bytes themselves are written. One thread.
+ */
+#ifndef KVMSCOPE_PROFILE_PERF_DATA_OUTPUT_H
+#define KVMSCOPE_PROFILE_PERF_DATA_OUTPUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The most that one compressed record unpacks to, which readers are told in
+ * FEATURE_COMPRESSED. Small enough that what can't be compressed at all
+ * still fits one record.
+ */
+#define PERF_DATA_OUTPUT_CHUNK (60u << 10)
+
+struct perf_data_output;
+
+/*
+ * Opens PATH: "-" and whatever is there and no regular file are written as a
+ * pipe; a regular file is kept as PATH.old, as perf record does it. The
+ * errors of open() and rename(), and -ENOMEM.
+ */
+int perf_data_output_open(struct perf_data_output **output, const char *path, unsigned int compression);
+
+/* Is it pipe mode: no seeking, no header to come back to? */
+bool perf_data_output_is_pipe(const struct perf_data_output *output);
+
+/*
+ * Writes HEAD, the start of the file up to and with the first records, at
+ * once. The data section starts DATA_OFFSET bytes into it. Before anything else.
+ */
+int perf_data_output_start(struct perf_data_output *output, const void *head, size_t size,
+			   uint64_t data_offset);
+
+/* Appends one record to the block and writes the block if it is full. SIZE at most 65535. */
+int perf_data_output_record(struct perf_data_output *output, const void *record, size_t size);
+
+/* The same for a record that must not be compressed: the block before it is written first. */
+int perf_data_output_plain(struct perf_data_output *output, const void *record, size_t size);
+
+/* Writes the block: from here on it is part of the file. */
+int perf_data_output_flush(struct perf_data_output *output);
+
+/* Bytes of the file: what was written and what is in the block. */
+uint64_t perf_data_output_bytes(const struct perf_data_output *output);
+
+/* Bytes of records that went in for each byte of data that came out, at least 1. */
+unsigned int perf_data_output_ratio(const struct perf_data_output *output);
+
+/*
+ * Puts TAIL behind the data section, then the SIZE bytes HEADER over the
+ * start of the file. TAIL is made with offsets from perf_data_output_bytes()
+ * after a flush. Not in pipe mode.
+ */
+int perf_data_output_finish(struct perf_data_output *output, const void *tail, size_t tail_size,
+			    const void *features, size_t features_size, uint64_t features_offset);
+
+/* Closes the file and frees. Returns the first error there was, or 0. */
+int perf_data_output_close(struct perf_data_output *output);
+
+#endif

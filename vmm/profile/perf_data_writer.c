@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/perf_data_writer.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "shared/error.h"
+#include "vmm/profile/perf_data_features.h"
+#include "vmm/profile/perf_data_output.h"
+
+/* Readers that know less than the file's attribute size refuse the file; this much is in Linux 4.1. */
+#define ATTRIBUTE_SIZE PERF_ATTR_SIZE_VER5
+
+struct perf_data_writer {
+	struct perf_data_output *output;
+	enum perspective perspective;
+	bool callchains;
+	pid_t vmm_pid;
+	struct perf_data_facts facts;
+	struct bytes record; /* the one that is being put together */
+};
+
+static uint64_t now(clockid_t clock)
+{
+	struct timespec time;
+
+	clock_gettime(clock, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static int no_memory(void)
+{
+	return error_set(-ENOMEM, "no memory to write perf.data");
+}
+
+/*
+ * The host's perspective has no CPU: which one of the host ran the vCPU is
+ * not known, and the vCPU itself stands in the index of ids.
+ */
+static void describe_event(struct perf_event_attr *attribute, const struct perf_data_options *options)
+{
+	*attribute = (struct perf_event_attr){
+		.type = PERF_TYPE_SOFTWARE,
+		.size = ATTRIBUTE_SIZE,
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.sample_freq = options->frequency,
+		.freq = 1,
+		.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
+			       PERF_SAMPLE_PERIOD,
+		.read_format = PERF_FORMAT_ID,
+		.sample_id_all = 1,
+		.mmap = 1,
+		.mmap2 = 1,
+		.comm = 1,
+		.build_id = 1,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC_RAW,
+		.exclude_host = options->perspective == PERSPECTIVE_HOST,
+	};
+	if (options->perspective == PERSPECTIVE_GUEST)
+		attribute->sample_type |= PERF_SAMPLE_CPU;
+	if (options->callchains)
+		attribute->sample_type |= PERF_SAMPLE_CALLCHAIN;
+}
+
+static char *copy_string(const char *string)
+{
+	return strdup(string ? string : "");
+}
+
+static int collect_facts(struct perf_data_facts *facts, const struct perf_data_options *options)
+{
+	facts->hostname = copy_string(options->hostname);
+	facts->release = copy_string(options->release);
+	facts->arch = copy_string(options->arch);
+	facts->cpu_description = copy_string(options->cpu_description);
+	facts->command_line = copy_string(options->command_line);
+	if (!facts->hostname || !facts->release || !facts->arch || !facts->cpu_description ||
+	    !facts->command_line)
+		return no_memory();
+	facts->event_name = options->wall_clock ? "wall-clock" : "cpu-clock";
+	facts->memory_kib = options->memory_kib;
+	facts->cpus = options->vcpus;
+	facts->ids = options->vcpus;
+	facts->compression = options->compression;
+	facts->ratio = 1;
+	facts->wall_time = now(CLOCK_REALTIME);
+	facts->clock_time = now(CLOCK_MONOTONIC_RAW);
+	describe_event(&facts->attribute, options);
+	return 0;
+}
+
+/* Tells readers which id is which vCPU of which machine (perf since 5.19). */
+static void add_id_index(struct perf_data_writer *writer, struct bytes *to)
+{
+	uint64_t count = writer->facts.ids;
+	struct perf_event_header header = { .type = PERF_DATA_ID_INDEX };
+
+	header.size = (uint16_t)(sizeof(header) + sizeof(count) +
+				 count * (sizeof(struct perf_data_id_entry) + sizeof(struct perf_data_id_guest)));
+	bytes_add(to, &header, sizeof(header));
+	bytes_add_u64(to, count);
+	for (uint64_t i = 0; i < count; i++)
+		bytes_add(to, &(struct perf_data_id_entry){ i + 1, i, UINT64_MAX, UINT64_MAX },
+			  sizeof(struct perf_data_id_entry));
+	for (uint64_t i = 0; i < count; i++)
+		bytes_add(to, &(struct perf_data_id_guest){ (uint64_t)writer->vmm_pid, i },
+			  sizeof(struct perf_data_id_guest));
+}
+
+static void add_ids(const struct perf_data_facts *facts, struct bytes *to)
+{
+	for (uint64_t id = 1; id <= facts->ids; id++)
+		bytes_add_u64(to, id);
+}
+
+static void add_first_records(struct perf_data_writer *writer, struct bytes *to)
+{
+	perf_data_feature_records(&writer->facts, to);
+	if (writer->perspective == PERSPECTIVE_HOST)
+		add_id_index(writer, to);
+}
+
+static int start_pipe(struct perf_data_writer *writer)
+{
+	const struct perf_data_facts *facts = &writer->facts;
+	struct perf_data_pipe_header pipe_header = { PERF_DATA_MAGIC, sizeof(pipe_header) };
+	struct perf_event_header header = {
+		.type = PERF_DATA_HEADER_ATTR,
+		.size = (uint16_t)(sizeof(header) + ATTRIBUTE_SIZE + facts->ids * sizeof(uint64_t)),
+	};
+	struct bytes head = { 0 };
+	int error;
+
+	bytes_add(&head, &pipe_header, sizeof(pipe_header));
+	bytes_add(&head, &header, sizeof(header));
+	bytes_add(&head, &facts->attribute, ATTRIBUTE_SIZE);
+	add_ids(facts, &head);
+	add_first_records(writer, &head);
+	error = head.failed ? no_memory() : perf_data_output_start(writer->output, head.data, head.size, 0);
+	free(head.data);
+	return error;
+}
+
+/* The order in the file: header, attribute, ids, data. */
+static int start_file(struct perf_data_writer *writer)
+{
+	const struct perf_data_facts *facts = &writer->facts;
+	struct perf_data_section ids = {
+		sizeof(struct perf_data_header) + ATTRIBUTE_SIZE + sizeof(ids),
+		facts->ids * sizeof(uint64_t),
+	};
+	struct perf_data_header header = {
+		.magic = PERF_DATA_MAGIC,
+		.size = sizeof(header),
+		.attribute_size = ATTRIBUTE_SIZE + sizeof(ids),
+		.attributes = { sizeof(header), ATTRIBUTE_SIZE + sizeof(ids) },
+		.data = { ids.offset + ids.size, 0 },
+	};
+	struct bytes head = { 0 };
+	int error;
+
+	bytes_add(&head, &header, sizeof(header));
+	bytes_add(&head, &facts->attribute, ATTRIBUTE_SIZE);
+	bytes_add(&head, &ids, sizeof(ids));
+	add_ids(facts, &head);
+	add_first_records(writer, &head);
+	header.data.size = head.size - header.data.offset;
+	if (head.failed) {
+		error = no_memory();
+	} else {
+		memcpy(head.data, &header, sizeof(header));
+		error = perf_data_output_start(writer->output, head.data, head.size, header.data.offset);
+	}
+	free(head.data);
+	return error;
+}
+
+static void free_writer(struct perf_data_writer *writer)
+{
+	free(writer->facts.hostname);
+	free(writer->facts.release);
+	free(writer->facts.arch);
+	free(writer->facts.cpu_description);
+	free(writer->facts.command_line);
+	free(writer->facts.build_ids.data);
+	free(writer->record.data);
+	free(writer);
+}
+
+static int open_writer(struct perf_data_writer *writer, const struct perf_data_options *options)
+{
+	int error = collect_facts(&writer->facts, options);
+
+	writer->perspective = options->perspective;
+	writer->callchains = options->callchains;
+	writer->vmm_pid = options->vmm_pid;
+	if (!error)
+		error = perf_data_output_open(&writer->output, options->path, options->compression);
+	if (error)
+		return error;
+	error = perf_data_output_is_pipe(writer->output) ? start_pipe(writer) : start_file(writer);
+	if (error)
+		perf_data_output_close(writer->output);
+	return error;
+}
+
+int perf_data_writer_open(struct perf_data_writer **result, const struct perf_data_options *options)
+{
+	struct perf_data_writer *writer;
+	int error;
+
+	/* The ids of all vCPUs must fit one record, and the level is zstd's. */
+	if (!options->vcpus || options->vcpus > 1024 || options->compression > 22)
+		return error_set(-EINVAL, "can't write perf.data of %u vCPUs with compression level %u",
+				 options->vcpus, options->compression);
+	writer = calloc(1, sizeof(*writer));
+	if (!writer)
+		return no_memory();
+	error = open_writer(writer, options);
+	if (error)
+		free_writer(writer);
+	else
+		*result = writer;
+	return error;
+}
+
+static uint16_t guest_misc(const struct perf_data_writer *writer, bool kernel)
+{
+	if (writer->perspective == PERSPECTIVE_HOST)
+		return kernel ? PERF_RECORD_MISC_GUEST_KERNEL : PERF_RECORD_MISC_GUEST_USER;
+	return kernel ? PERF_RECORD_MISC_KERNEL : PERF_RECORD_MISC_USER;
+}
+
+static void begin_record(struct perf_data_writer *writer, uint32_t type, uint16_t misc)
+{
+	struct perf_event_header header = { .type = type, .misc = misc };
+
+	writer->record.size = 0;
+	bytes_add(&writer->record, &header, sizeof(header));
+}
+
+static int end_record(struct perf_data_writer *writer)
+{
+	struct bytes *record = &writer->record;
+	uint16_t size = (uint16_t)record->size;
+
+	if (record->failed)
+		return no_memory();
+	if (record->size > PERF_DATA_RECORD_MAX)
+		return error_set(-EINVAL, "a record of %zu bytes is too large for perf.data", record->size);
+	memcpy(record->data + offsetof(struct perf_event_header, size), &size, sizeof(size));
+	return perf_data_output_record(writer->output, record->data, record->size);
+}
+
+/* What stands at the end of all records but samples (sample_id_all), in the order of perf_event_open(2). */
+static void add_sample_id(struct perf_data_writer *writer, int32_t pid, int32_t tid, uint64_t time,
+			  uint32_t vcpu)
+{
+	bytes_add_u32(&writer->record, (uint32_t)pid);
+	bytes_add_u32(&writer->record, (uint32_t)tid);
+	bytes_add_u64(&writer->record, time);
+	if (writer->facts.attribute.sample_type & PERF_SAMPLE_CPU)
+		bytes_add_u64(&writer->record, vcpu);
+	bytes_add_u64(&writer->record, vcpu + 1);
+}
+
+/*
+ * perf knows no markers of guest callchains and drops a chain with
+ * PERF_CONTEXT_GUEST_KERNEL in it, so both perspectives have the plain ones:
+ * perf looks the addresses up in the machine of the sample.
+ */
+static void add_callchain(struct bytes *record, const struct sample *sample)
+{
+	uint64_t markers = (sample->kernel_depth != 0) + (sample->user_depth != 0);
+
+	bytes_add_u64(record, markers + sample->kernel_depth + sample->user_depth);
+	if (sample->kernel_depth)
+		bytes_add_u64(record, (uint64_t)PERF_CONTEXT_KERNEL);
+	bytes_add(record, sample->callchain, sample->kernel_depth * sizeof(uint64_t));
+	if (sample->user_depth)
+		bytes_add_u64(record, (uint64_t)PERF_CONTEXT_USER);
+	bytes_add(record, sample->callchain + sample->kernel_depth, sample->user_depth * sizeof(uint64_t));
+}
+
+static void note_time(struct perf_data_facts *facts, uint64_t time)
+{
+	if (!facts->last_time || time < facts->first_time)
+		facts->first_time = time;
+	if (time > facts->last_time)
+		facts->last_time = time;
+}
+
+int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample)
+{
+	struct bytes *record = &writer->record;
+
+	if (sample->vcpu >= writer->facts.ids)
+		return error_set(-EINVAL, "a sample of vCPU %u in a recording of %u", sample->vcpu,
+				 writer->facts.cpus);
+	note_time(&writer->facts, sample->time);
+	begin_record(writer, PERF_RECORD_SAMPLE, guest_misc(writer, !sample->cpl));
+	bytes_add_u64(record, sample->vcpu + 1);
+	bytes_add_u64(record, sample->rip);
+	bytes_add_u32(record, (uint32_t)writer->vmm_pid);
+	bytes_add_u32(record, sample->host_tid);
+	bytes_add_u64(record, sample->time);
+	if (writer->facts.attribute.sample_type & PERF_SAMPLE_CPU)
+		bytes_add_u64(record, sample->vcpu);
+	bytes_add_u64(record, sample->period);
+	if (writer->callchains)
+		add_callchain(record, sample);
+	return end_record(writer);
+}
+
+static void add_mapping_build_id(struct bytes *record, const struct perf_data_mapping *mapping)
+{
+	bytes_add_u32(record, (uint32_t)mapping->build_id_size);
+	bytes_add(record, mapping->build_id, mapping->build_id_size);
+	bytes_add_zeros(record, 20 - mapping->build_id_size);
+}
+
+/*
+ * For the table of build ids, where a mapping says none twice. The kernel
+ * stands there by its image's name, without the symbol. In the host's
+ * perspective the mappings alone say it: the table has no machine_pid.
+ */
+static void note_build_id(struct perf_data_writer *writer, const struct perf_data_mapping *mapping)
+{
+	const char *name = mapping->kernel && *mapping->name == '[' && strstr(mapping->name, "]_") ?
+				   "[kernel.kallsyms]" :
+				   mapping->name;
+
+	if (!mapping->build_id_size || writer->perspective == PERSPECTIVE_HOST)
+		return;
+	perf_data_add_build_id(&writer->facts, guest_misc(writer, mapping->kernel), mapping->pid, name,
+			       mapping->build_id, mapping->build_id_size);
+}
+
+int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_data_mapping *mapping)
+{
+	uint16_t misc = guest_misc(writer, mapping->kernel);
+	struct bytes *record = &writer->record;
+
+	if (mapping->build_id_size > 20)
+		return error_set(-EINVAL, "the build id of %s has %zu bytes; perf.data holds 20", mapping->name,
+				 mapping->build_id_size);
+	note_build_id(writer, mapping);
+	begin_record(writer, PERF_RECORD_MMAP2, misc | (mapping->build_id_size ? PERF_RECORD_MISC_MMAP_BUILD_ID : 0));
+	bytes_add_u32(record, (uint32_t)mapping->pid);
+	bytes_add_u32(record, (uint32_t)(mapping->kernel ? 0 : mapping->tid));
+	bytes_add_u64(record, mapping->start);
+	bytes_add_u64(record, mapping->size);
+	bytes_add_u64(record, mapping->offset);
+	if (mapping->build_id_size)
+		add_mapping_build_id(record, mapping);
+	else
+		bytes_add_zeros(record, 24);
+	bytes_add_u32(record, 5); /* PROT_READ | PROT_EXEC */
+	bytes_add_u32(record, 2); /* MAP_PRIVATE */
+	bytes_add(record, mapping->name, strlen(mapping->name) + 1);
+	bytes_pad(record, 8);
+	add_sample_id(writer, mapping->pid, mapping->kernel ? 0 : mapping->tid, mapping->time, 0);
+	return end_record(writer);
+}
+
+int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_t pid, int32_t tid, const char *comm)
+{
+	begin_record(writer, PERF_RECORD_COMM, guest_misc(writer, false));
+	bytes_add_u32(&writer->record, (uint32_t)pid);
+	bytes_add_u32(&writer->record, (uint32_t)tid);
+	bytes_add(&writer->record, comm, strlen(comm) + 1);
+	bytes_pad(&writer->record, 8);
+	add_sample_id(writer, pid, tid, time, 0);
+	return end_record(writer);
+}
+
+int perf_data_writer_lost(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu, uint64_t count)
+{
+	begin_record(writer, PERF_RECORD_LOST, guest_misc(writer, true));
+	bytes_add_u64(&writer->record, vcpu + 1);
+	bytes_add_u64(&writer->record, count);
+	add_sample_id(writer, writer->vmm_pid, writer->vmm_pid, time, vcpu);
+	return end_record(writer);
+}
+
+static int write_fact(struct perf_data_writer *writer, enum perf_data_feature feature)
+{
+	writer->record.size = 0;
+	perf_data_feature_record(&writer->facts, feature, &writer->record);
+	if (writer->record.failed)
+		return no_memory();
+	if (!writer->record.size)
+		return 0;
+	return perf_data_output_record(writer->output, writer->record.data, writer->record.size);
+}
+
+static int replace_fact(struct perf_data_writer *writer, char **fact, const char *value,
+			enum perf_data_feature feature)
+{
+	char *copy;
+
+	if (!value || !strcmp(*fact, value))
+		return 0;
+	copy = strdup(value);
+	if (!copy)
+		return no_memory();
+	free(*fact);
+	*fact = copy;
+	return write_fact(writer, feature);
+}
+
+int perf_data_writer_set_guest(struct perf_data_writer *writer, const char *release, const char *hostname)
+{
+	int error = replace_fact(writer, &writer->facts.release, release, FEATURE_OSRELEASE);
+
+	return error ? error : replace_fact(writer, &writer->facts.hostname, hostname, FEATURE_HOSTNAME);
+}
+
+int perf_data_writer_flush(struct perf_data_writer *writer)
+{
+	int error;
+
+	begin_record(writer, PERF_DATA_FINISHED_ROUND, 0);
+	error = end_record(writer);
+	return error ? error : perf_data_output_flush(writer->output);
+}
+
+int perf_data_writer_write_out(struct perf_data_writer *writer)
+{
+	return perf_data_output_flush(writer->output);
+}
+
+/* The sections lie behind the data; only when they are there does the header say so. */
+static int write_sections(struct perf_data_writer *writer)
+{
+	uint64_t bitmap[4] = { 0 };
+	struct bytes sections = { 0 };
+	int error;
+
+	writer->facts.ratio = perf_data_output_ratio(writer->output);
+	perf_data_feature_sections(&writer->facts, perf_data_output_bytes(writer->output), &sections, bitmap);
+	error = sections.failed ? no_memory() :
+				  perf_data_output_finish(writer->output, sections.data, sections.size, bitmap,
+							  sizeof(bitmap),
+							  offsetof(struct perf_data_header, features));
+	free(sections.data);
+	return error;
+}
+
+int perf_data_writer_close(struct perf_data_writer *writer)
+{
+	int error = perf_data_output_flush(writer->output);
+	int close_error;
+
+	if (!error && !perf_data_output_is_pipe(writer->output))
+		error = write_sections(writer);
+	close_error = perf_data_output_close(writer->output);
+	free_writer(writer);
+	return error ? error : close_error;
+}
+
+uint64_t perf_data_writer_bytes(const struct perf_data_writer *writer)
+{
+	return perf_data_output_bytes(writer->output);
+}
