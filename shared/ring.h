@@ -1,16 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One lock-free ring per vCPU: a single writer thread (which may be
- * interrupted by its own signal handler), one memfd that readers map.
+ * interrupted by its own signal handler, the user-space form of an NMI over
+ * a task) and a reader, over a memfd that other processes can map. The
+ * layout is in docs/ring-format.md.
+ *
+ * Full means: the new record is dropped and counted, and a LOST record with
+ * the exact number stands in the stream before the next one that fits. So
+ * written + lost + discarded = reservations asked for, always.
+ *
+ * There are no sub-buffers, and no record is ever split: the data is mapped
+ * twice in a row, so that one that runs over the end goes on at the start.
+ *
+ * Publishing. Readers see what lies before data_head. The writer moves it
+ * once per batch of bytes, by ring_publish() or by ring_flush(), and never
+ * over a record that is not finished. None of reserve, commit, discard and
+ * publish makes a system call, takes a lock or allocates. Waking a reader is
+ * a system call; only ring_flush() makes it, where the writer can afford one
+ * (between two runs of its vCPU), once per watermark as ring_wake_due() says.
+ * The time bound is the reader's own: it looks again after a while, woken or
+ * not.
+ *
+ * Synchronization. "W" is the writer thread, "H" a signal handler on top of
+ * it, "R" the reader's thread, "X" any thread of any process that maps it.
+ *
+ *                    reserve  commit/discard  publish  flush  read/done  statistics
+ *   reserve          WH safe  WH safe         WH safe  W      safe       safe
+ *   commit/discard   WH safe  WH safe         WH safe  W      safe       safe
+ *   publish          WH safe  WH safe         WH safe  W      safe       safe
+ *   flush            W        W               W        W      safe       safe
+ *   read/done        safe     safe            safe     safe   R only     safe
+ *   statistics       safe     safe            safe     safe   safe       X safe
+ *
+ *   safe     the two may run at the same time
+ *   WH safe  both on the writer thread, where the one may interrupt the
+ *            other at any instruction
+ *   W        on the writer thread, outside of handlers
+ *   R only   one reader at a time
+ *   create, attach and destroy need the ring to themselves.
  */
 #ifndef KVMSCOPE_SHARED_RING_H
 #define KVMSCOPE_SHARED_RING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define RING_SIZE_MIN (64ul << 10)
 #define RING_SIZE_MAX (1ul << 30)
+
+/* Reservations that may be open at the same time; one more is dropped as if the ring were full. */
+#define RING_OPEN_MAX 255
 
 /* Types below 8 are the ring's own; readers see LOST, never PADDING. */
 enum ring_record_type {
@@ -33,49 +73,93 @@ struct ring_lost {
 
 struct ring;
 
+/* Zero means the default for each but the size. */
+struct ring_options {
+	size_t size;	  /* bytes of data: a power of two, RING_SIZE_MIN to RING_SIZE_MAX */
+	size_t batch;	  /* bytes after which commit publishes by itself; default size / 16 */
+	size_t watermark; /* bytes published after which a wake-up is due; default size / 4 */
+};
+
 struct ring_statistics {
 	uint64_t written;  /* records committed */
 	uint64_t lost;	   /* records dropped because the ring was full or they were too large */
 	uint64_t discarded; /* reservations given back */
-	uint64_t unread;   /* records between the reader and the head */
+	uint64_t unread;   /* records committed and not yet read, published or not */
+	uint64_t broken;   /* times the reader met bytes that are no record and went on behind the head */
 };
 
 /*
- * Makes a ring with SIZE bytes of data (a power of two, RING_SIZE_MIN to
- * RING_SIZE_MAX) in consumer mode. -EINVAL for a bad size, -ENOMEM and the
- * errors of memfd_create() and mmap() otherwise. Any thread.
+ * Makes a ring with SIZE bytes of data and the default batch and watermark,
+ * in consumer mode. -EINVAL for a bad size, -ENOMEM and the errors of
+ * memfd_create(), eventfd() and mmap() otherwise. Any thread.
  */
 int ring_create(struct ring **ring, size_t size);
+int ring_create_with(struct ring **ring, const struct ring_options *options);
+
+/*
+ * Attaches to the ring behind MEMORY_FD (as another process got it from
+ * ring_memory_fd(); stays the caller's) as its one reader. Only reading,
+ * statistics and destroying work on it. Nothing in the memory is trusted.
+ * -EINVAL if it is no ring of a version we know, else the errors of fstat()
+ * and mmap().
+ */
+int ring_attach(struct ring **ring, int memory_fd);
+
+/* NULL is a no-op. Unmaps; a ring that other processes map lives on there. */
 void ring_destroy(struct ring *ring);
 
-/* The memfd, for others to map; owned by the ring. The eventfd that is signalled at the watermark. */
+/*
+ * The memfd, for others to map; owned by the ring. Sealed against changes of
+ * its size. The eventfd that ring_flush() signals; -1 on an attached ring.
+ */
 int ring_memory_fd(const struct ring *ring);
 int ring_event_fd(const struct ring *ring);
 
+/* The largest payload in bytes that a record may have: a half of the ring less its header. */
+size_t ring_payload_max(const struct ring *ring);
+
 /*
- * Reserves a record of TYPE with PAYLOAD bytes of payload; returns the
- * payload, 8-byte aligned, to be filled and given to ring_commit() or
- * ring_discard() on the same thread. NULL if the ring is full (the record is
- * then counted as lost) or the record is larger than the ring can hold.
- * Writer thread only, its signal handlers included. No lock, no system call.
+ * Reserves a record of TYPE (8 and up) with PAYLOAD bytes of payload; returns
+ * the payload, 8-byte aligned, to be filled and given to ring_commit() or
+ * ring_discard() on the same thread. Reservations nest, and end in any order.
+ * NULL if the ring is full or the record is larger than ring_payload_max():
+ * it is then counted as lost. Writer thread only, its signal handlers included.
  */
 void *ring_reserve(struct ring *ring, uint16_t type, size_t payload);
 
-/* Finish a reservation; NULL is a defined no-op. Writer thread only. */
+/*
+ * Finish a reservation; NULL is a defined no-op. A discarded record is given
+ * back if it is still the newest, and becomes padding that readers do not see
+ * if another one was reserved behind it. Writer thread only, handlers included.
+ */
 void ring_commit(struct ring *ring, void *payload);
 void ring_discard(struct ring *ring, void *payload);
 
 /*
- * Publishes everything committed so far and wakes readers. Writer thread
- * only, outside of signal handlers; makes a system call if readers wait.
+ * Makes readers see all records before the oldest one that is not finished.
+ * No system call. Writer thread only, handlers included.
+ */
+void ring_publish(struct ring *ring);
+
+/* Has a watermark's worth been published since the last wake-up? Writer thread only. */
+bool ring_wake_due(const struct ring *ring);
+
+/*
+ * Tells of losses that no record followed yet, publishes, and wakes the reader
+ * if there is anything new since the last wake-up: then one write() to the
+ * eventfd, which never blocks. Writer thread only, outside of handlers.
  */
 void ring_flush(struct ring *ring);
 
 /*
- * The next unread record or NULL. The record stays valid until
- * ring_read_done(). Reader thread only (one reader).
+ * The next unread record or NULL. It is a copy, so that what was checked
+ * stays true; it belongs to the ring and is valid until the next ring_read().
+ * Bytes that can be no record are skipped up to the head and counted. NULL
+ * also without memory for a copy; the record is then still unread.
  */
 const struct ring_record *ring_read(struct ring *ring);
+
+/* Gives the space of all that was read back to the writer. Reader thread only. */
 void ring_read_done(struct ring *ring);
 
 /* Any thread. Counts are exact once the writer is quiet. */
