@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Function names out of ELF files: programs, libraries, vmlinux. The files may be hostile; libelf checks
+ * them. */
+#ifndef KVMSCOPE_PROFILE_ELF_SYMBOLS_H
+#define KVMSCOPE_PROFILE_ELF_SYMBOLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/guest/symbols.h"
+
+#define ELF_BUILD_ID_MAX 20
+
+enum elf_symbols_addresses {
+	ELF_FILE_OFFSETS,      /* of programs and libraries, as mappings of files have them */
+	ELF_VIRTUAL_ADDRESSES, /* of vmlinux */
+};
+
+/*
+ * Loads .symtab, or .dynsym where there is none. With BUILD_ID_SIZE not 0 the
+ * file must carry that build id (perf's cache pads shorter ones with zeroes),
+ * else -ESTALE: names of another build would be wrong names. -ENODATA: the
+ * file is stripped of all symbols; -EINVAL: it is no ELF file. Any thread.
+ */
+int elf_symbols_load(struct symbols **symbols, const char *path, enum elf_symbols_addresses addresses,
+		     const uint8_t *build_id, size_t build_id_size);
+
+/* The build id's size, 0 without one, or a negative errno. BUILD_ID holds ELF_BUILD_ID_MAX bytes. */
+int elf_build_id(const char *path, uint8_t *build_id);
+
+#endif
