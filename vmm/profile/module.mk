@@ -1,0 +1,21 @@
+# The flame graph page: d3-flame-graph and our script, bundled once into one file that the program carries.
+# It lies in build/web whatever BUILD is, and npm runs only when what it reads has changed.
+WEB_SOURCES := $(wildcard vmm/profile/web/*.js vmm/profile/web/*.mjs vmm/profile/web/*.html vmm/profile/web/*.css)
+WEB_PAGE    := build/web/flame_graph.html
+
+build/web/installed: vmm/profile/web/package.json vmm/profile/web/package-lock.json vmm/profile/web/.npmrc
+	@mkdir -p build/web
+	@echo "  NPM     build/web"
+	$(Q)cp $^ build/web/
+	$(Q)cd build/web && flock . npm ci --ignore-scripts --no-progress > npm.log 2>&1 || { \
+		tail -n 20 npm.log >&2; \
+		echo "kvmscope: npm could not fetch the packages of vmm/profile/web/package-lock.json;" \
+			"the whole output is in build/web/npm.log" >&2; exit 1; }
+	$(Q)touch $@
+
+$(WEB_PAGE): build/web/installed $(WEB_SOURCES)
+	@echo "  BUNDLE  $@"
+	$(Q)cp $(WEB_SOURCES) build/web/ && cd build/web && flock . node build.mjs $(@F)
+
+# The assembler reads the page: its object must be made again when the page changes.
+$(BUILD)/vmm/profile/flame_graph_page.o build/fuzz/objects/vmm/profile/flame_graph_page.o: $(WEB_PAGE)

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The view in the address, so that it can be sent to somebody who has the same file:
+//   #search=TEXT & zoom=NUMBER or NAME & view=flame|icicle & theme=light|dark
+
+export function readAddress() {
+	const values = new URLSearchParams(window.location.hash.slice(1));
+	return {
+		search: values.get("search") || "",
+		zoom: values.get("zoom") || "",
+		view: values.get("view") || "",
+		theme: values.get("theme") || "",
+	};
+}
+
+export function writeAddress(changes) {
+	const next = { ...readAddress(), ...changes };
+	const values = new URLSearchParams();
+	for (const [key, value] of Object.entries(next)) {
+		if (value)
+			values.set(key, value);
+	}
+	const text = values.toString();
+	window.history.replaceState(null, "", text ? "#" + text : window.location.pathname + window.location.search);
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers as people read them.
+
+const grouped = new Intl.NumberFormat("en");
+
+export function count(value) {
+	return grouped.format(value);
+}
+
+export function percent(part, whole) {
+	if (!part || !whole)
+		return "0%";
+	const share = (100 * part) / whole;
+	if (share >= 99.95)
+		return part === whole ? "100%" : "99.9%";
+	if (share > 0 && share < 0.01)
+		return "<0.01%";
+	return share.toFixed(share < 1 ? 2 : 1) + "%";
+}
+
+// Nanoseconds with three digits of precision.
+export function duration(nanoseconds) {
+	if (nanoseconds === 0)
+		return "0 s";
+	const units = [[1e9, "s"], [1e6, "ms"], [1e3, "us"]];
+	for (const [size, name] of units) {
+		if (nanoseconds >= size) {
+			const value = nanoseconds / size;
+			return (value >= 100 ? grouped.format(Math.round(value)) : value.toPrecision(3)) + " " + name;
+		}
+	}
+	return nanoseconds + " ns";
+}

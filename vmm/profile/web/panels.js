@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands around the graph: facts of the recording, the selected frame, the table of functions.
+// Names come from the guest: they become text nodes, never markup.
+
+import { count, duration, percent } from "./format.js";
+import { functions, KINDS } from "./profile.js";
+import { kindColor, LABELS } from "./theme.js";
+
+const ROWS = 40;
+
+function element(tag, properties, ...children) {
+	const made = Object.assign(document.createElement(tag), properties);
+	made.append(...children);
+	return made;
+}
+
+function pair(term, value, className) {
+	return element("div", { className: className || "" }, element("dt", {}, term), element("dd", {}, value));
+}
+
+export function amount(about, weight) {
+	return about.unit === "ns" ? duration(weight) : count(weight);
+}
+
+export function showAbout(about) {
+	const guest = about.release ? `Linux ${about.release}` : "Flame graph";
+	const where = about.hostname ? `Flame graph of ${about.hostname}` : "Flame graph";
+	const facts = document.getElementById("facts");
+	const clock = about.frequency ? `${about.event}, ${count(about.frequency)} Hz` : about.event;
+
+	document.title = `${guest} - flame graph`;
+	document.getElementById("title").replaceChildren(guest,
+		element("small", {}, [where, about.arch].filter(Boolean).join(", ")));
+	facts.append(pair("Event", clock), pair("Samples", count(about.samples)));
+	facts.append(pair(about.unit === "ns" ? "Time" : "Sum", amount(about, about.weight)));
+	if (about.vcpus)
+		facts.append(pair("vCPUs", count(about.vcpus)));
+	facts.append(pair("Lost", count(about.lost), about.lost ? "bad" : ""));
+	if (about.command)
+		facts.append(pair("Command", about.command, "command"));
+	showNotes(about);
+}
+
+function showNotes(about) {
+	const notes = document.getElementById("notes");
+	const text = [];
+
+	if (about.cutOff)
+		text.push("The recording was cut off before its end: this is what had been written.");
+	if (about.skipped)
+		text.push(`${count(about.skipped)} records of the file were not understood and are left out.`);
+	if (about.omitted)
+		text.push(`${count(about.omitted)} frames too narrow to see are left out; their time is in their callers.`);
+	notes.textContent = text.join(" ");
+	notes.hidden = text.length === 0;
+}
+
+export function showLegend(root) {
+	const legend = document.getElementById("legend");
+	const present = new Set();
+	(function visit(data) {
+		present.add(data.kind);
+		data.children.forEach(visit);
+	})(root);
+	legend.replaceChildren(...["kernel", "module", "user", "unknown", "process"]
+		.filter((kind) => present.has(kind) && KINDS.includes(kind))
+		.map((kind) => {
+			const swatch = element("i", {});
+			swatch.style.background = kindColor(kind);
+			return element("li", {}, swatch, LABELS[kind]);
+		}));
+}
+
+function callers(node, zoom) {
+	const path = element("nav", { ariaLabel: "Callers" });
+	node.ancestors().reverse().slice(0, -1).forEach((caller, depth) => {
+		if (depth)
+			path.append("\u203a ");
+		path.append(element("button", { type: "button", onclick: () => zoom(caller) }, caller.data.name));
+	});
+	return path;
+}
+
+// ZOOM is called with a node whose name was pressed; WITHIN is the zoomed node.
+export function showDetails(about, node, within, zoom) {
+	const { data } = node;
+	const numbers = element("dl", {},
+		pair("Total", `${percent(data.value, about.weight)} \u00b7 ${amount(about, data.value)}`),
+		pair("Self", `${percent(data.self, about.weight)} \u00b7 ${amount(about, data.self)}`),
+		pair("Samples", count(data.samples)));
+
+	if (within.parent && node !== within)
+		numbers.append(pair(`Of ${within.data.name}`, percent(data.value, within.data.value)));
+	document.getElementById("details").replaceChildren(
+		element("div", { className: "name" }, data.name + " ",
+			element("span", { className: "image" }, data.kind === "process" ? "" : data.image)),
+		numbers);
+	if (node.parent) {
+		const path = callers(node, zoom);
+		document.getElementById("details").append(path);
+		path.scrollLeft = path.scrollWidth;
+	}
+}
+
+// PRESSED is called with a function's name.
+export function showFunctions(about, root, pressed) {
+	const rows = functions(root).sort((a, b) => b.self - a.self).slice(0, ROWS).filter((row) => row.self > 0);
+	document.getElementById("functions").replaceChildren(...rows.map((row) => {
+		const swatch = element("i", {});
+		const share = element("td", { className: "number share" }, percent(row.self, about.weight));
+		swatch.style.background = kindColor(row.data.kind);
+		share.style.setProperty("--share", (100 * row.self) / about.weight + "%");
+		return element("tr", {},
+			element("td", {}, swatch,
+				element("button", { type: "button", onclick: () => pressed(row.data.name) }, row.data.name),
+				element("small", {}, row.data.image)),
+			share,
+			element("td", { className: "number" }, percent(row.total, about.weight)));
+	}));
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Light or dark as the system says, until the reader says otherwise; and the colours of frames in both.
+
+const HUES = {
+	process: [165, 26], // hue, saturation in percent
+	kernel: [33, 88],
+	module: [275, 58],
+	user: [205, 72],
+	unknown: [0, 0],
+};
+
+export const LABELS = {
+	kernel: "Kernel",
+	module: "Kernel module",
+	user: "User space",
+	unknown: "Unknown",
+	process: "Process",
+};
+
+const system = window.matchMedia("(prefers-color-scheme: dark)");
+let chosen = null;
+
+export function isDark() {
+	return chosen === null ? system.matches : chosen === "dark";
+}
+
+function apply() {
+	document.documentElement.dataset.theme = isDark() ? "dark" : "light";
+}
+
+// CHANGED is called after each change.
+export function startTheme(button, initial, changed) {
+	chosen = initial === "dark" || initial === "light" ? initial : null;
+	apply();
+	button.addEventListener("click", () => {
+		chosen = isDark() ? "light" : "dark";
+		apply();
+		changed(chosen);
+	});
+	system.addEventListener("change", () => {
+		apply();
+		changed(chosen);
+	});
+}
+
+// A number in [0, 1) that is the same for the same name.
+function hash(name) {
+	let value = 2166136261;
+	for (let i = 0; i < name.length; i++)
+		value = Math.imul(value ^ name.charCodeAt(i), 16777619);
+	return (value >>> 8) / 0x1000000;
+}
+
+export function frameColor(data, dimmed) {
+	const [hue, saturation] = HUES[data.kind];
+	const vary = hash(data.name);
+	const light = (isDark() ? 58 : 66) + vary * 12;
+
+	if (dimmed)
+		return `hsl(${hue} ${saturation * 0.15}% ${isDark() ? 42 + vary * 5 : 84 + vary * 5}%)`;
+	return `hsl(${hue + (vary - 0.5) * 14} ${saturation}% ${light}%)`;
+}
+
+export function kindColor(kind) {
+	const [hue, saturation] = HUES[kind];
+	return `hsl(${hue} ${saturation}% ${isDark() ? 62 : 70}%)`;
+}
+
+export function matchColor() {
+	return isDark() ? "hsl(328 85% 68%)" : "hsl(328 85% 70%)";
+}
