@@ -10,6 +10,7 @@ enum exit_code {
 	EXIT_USAGE = 2,	     /* the command line is wrong */
 	EXIT_GUEST_CRASH = 3, /* triple fault or KVM internal error */
 	EXIT_UNSUPPORTED = 4, /* this host's KVM can not do it: see kvmscope doctor */
+	EXIT_TIMEOUT = 124,  /* kvmscope run --timeout came to its end; as timeout(1) says it */
 };
 
 /* ARGV[0] is the subcommand's name; returns an exit code. Main thread, once. */

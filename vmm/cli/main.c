@@ -13,6 +13,7 @@ static const struct {
 	const char *help;
 } commands[] = {
 	/* keep in the order in which a user meets them */
+	{ "run", command_run, "run a guest and profile it" },
 	{ NULL, NULL, NULL },
 };
 

@@ -329,8 +329,8 @@ enum vcpu_end vcpu_run(struct vcpu *vcpu)
 	enum vcpu_end end;
 
 	vcpu_signal_mask(&mask);
-	pthread_sigmask(SIG_SETMASK, &mask, &before);
 	enter_thread(vcpu);
+	pthread_sigmask(SIG_SETMASK, &mask, &before);
 	end = run_until_end(vcpu);
 	leave_thread(vcpu);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -358,6 +358,11 @@ void vcpu_stop(struct vcpu *vcpu)
 {
 	atomic_store(&vcpu->stop, true);
 	vcpu_kick(vcpu);
+}
+
+struct vcpu *vcpu_current(void)
+{
+	return current;
 }
 
 bool vcpu_on_thread(const struct vcpu *vcpu)

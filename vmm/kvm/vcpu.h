@@ -91,6 +91,9 @@ void vcpu_kick(struct vcpu *vcpu);
 /* Ask vcpu_run() to end with VCPU_END_STOPPED. Any thread; returns at once. */
 void vcpu_stop(struct vcpu *vcpu);
 
+/* The vCPU that the calling thread runs, NULL on every other thread. */
+struct vcpu *vcpu_current(void);
+
 /* Is the caller the vCPU's thread (or has the vCPU none)? For assertions. */
 bool vcpu_on_thread(const struct vcpu *vcpu);
 

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/cli/run_options.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "shared/ring.h"
+#include "vmm/cli/command.h"
+#include "vmm/cli/size.h"
+
+enum key {
+	KEY_FREQUENCY = 'F',
+	KEY_EVENT = 'e',
+	KEY_OUTPUT = 'o',
+	KEY_COMPRESS = 'z',
+	KEY_QUIET = 'q',
+	KEY_VERBOSE = 'v',
+	KEY_KERNEL = 256,
+	KEY_INITRD,
+	KEY_APPEND,
+	KEY_PROTOCOL,
+	KEY_MODULE_TEXT,
+	KEY_CPUS,
+	KEY_MEM,
+	KEY_DISK,
+	KEY_CONSOLE,
+	KEY_AGENT_SOCKET,
+	KEY_TIMEOUT,
+	KEY_DURATION,
+	KEY_NO_PROFILE,
+	KEY_CLOCK,
+	KEY_NO_CALL_GRAPH,
+	KEY_PERSPECTIVE,
+	KEY_KALLSYMS,
+	KEY_VMLINUX,
+	KEY_NO_BUILDID_CACHE,
+	KEY_RING_SIZE,
+};
+
+enum group { GROUP_KERNEL = 1, GROUP_MACHINE, GROUP_PROFILE, GROUP_END };
+
+static const struct argp_option option_list[] = {
+	{ NULL, 0, NULL, 0, "What to boot:", GROUP_KERNEL },
+	{ "kernel", KEY_KERNEL, "FILE", 0, "bzImage, vmlinux or multiboot image (required)", GROUP_KERNEL },
+	{ "initrd", KEY_INITRD, "FILE", 0, "Initial RAM disk", GROUP_KERNEL },
+	{ "append", KEY_APPEND, "STRING", 0, "Kernel command line", GROUP_KERNEL },
+	{ "protocol", KEY_PROTOCOL, "NAME", 0,
+	  "How to start it: auto (by what the file is), bzimage, pvh, elf64, multiboot", GROUP_KERNEL },
+	{ "module-text", KEY_MODULE_TEXT, "TEXT", 0,
+	  "Multiboot's one module: an environment text, or @FILE to read it from", GROUP_KERNEL },
+
+	{ NULL, 0, NULL, 0, "The machine:", GROUP_MACHINE },
+	{ "cpus", KEY_CPUS, "N", 0, "vCPUs, 1 to 64 (1)", GROUP_MACHINE },
+	{ "mem", KEY_MEM, "SIZE", 0, "Guest memory: 128M, 2G, ... (512M)", GROUP_MACHINE },
+	{ "disk", KEY_DISK, "FILE[,ro]", 0, "Raw image as a virtio disk, with ,ro read-only; up to 5 times", GROUP_MACHINE },
+	{ "console", KEY_CONSOLE, "WHERE", 0,
+	  "The serial port ttyS0: stdio (Ctrl-A x quits on a terminal), none, or a file for its output (stdio)",
+	  GROUP_MACHINE },
+	{ "agent-socket", KEY_AGENT_SOCKET, "PATH", 0,
+	  "UNIX socket that the virtio port org.kvmscope.agent.0 is reached by", GROUP_MACHINE },
+
+	{ NULL, 0, NULL, 0, "The profile:", GROUP_PROFILE },
+	{ "output", KEY_OUTPUT, "FILE", 0, "perf.data file; - for standard output (perf.data)", GROUP_PROFILE },
+	{ "freq", KEY_FREQUENCY, "HZ", 0, "Samples per second of the clock and vCPU, up to 10000 (999)", GROUP_PROFILE },
+	{ "event", KEY_EVENT, "EVENT", 0, "What to sample by: cpu-clock", GROUP_PROFILE },
+	{ "clock", KEY_CLOCK, "CLOCK", 0,
+	  "cpu: the vCPU's CPU time, so an idle guest gives no samples; wall: time as it passes (cpu)", GROUP_PROFILE },
+	{ "no-call-graph", KEY_NO_CALL_GRAPH, NULL, 0, "No callchains", GROUP_PROFILE },
+	{ "perspective", KEY_PERSPECTIVE, "WHOSE", 0,
+	  "guest: as if recorded inside the guest; host: as perf kvm sees it (guest)", GROUP_PROFILE },
+	{ "compression-level", KEY_COMPRESS, "LEVEL", OPTION_ARG_OPTIONAL, "Compress with zstd, level 1 to 22 (1)",
+	  GROUP_PROFILE },
+	{ "kallsyms", KEY_KALLSYMS, "FILE", 0, "Kernel symbols from this /proc/kallsyms of the guest", GROUP_PROFILE },
+	{ "vmlinux", KEY_VMLINUX, "FILE", 0, "Kernel symbols from this ELF file", GROUP_PROFILE },
+	{ "no-buildid-cache", KEY_NO_BUILDID_CACHE, NULL, 0, "Leave perf's build-id cache alone", GROUP_PROFILE },
+	{ "ring-size", KEY_RING_SIZE, "SIZE", 0, "Buffer of each vCPU, a power of two (512K)", GROUP_PROFILE },
+	{ "no-profile", KEY_NO_PROFILE, NULL, 0, "Run the guest only", GROUP_PROFILE },
+
+	{ NULL, 0, NULL, 0, "The end, and messages:", GROUP_END },
+	{ "duration", KEY_DURATION, "SECONDS", 0, "End the guest then, as wanted", GROUP_END },
+	{ "timeout", KEY_TIMEOUT, "SECONDS", 0, "End the guest then, as failed: exit status 124", GROUP_END },
+	{ "quiet", KEY_QUIET, NULL, 0, "No progress, no summary", GROUP_END },
+	{ "verbose", KEY_VERBOSE, NULL, 0, "Details", GROUP_END },
+	{ 0 },
+};
+
+static const char before_options[] =
+	"Run a guest under KVM and profile it from outside: nothing is installed in it, nothing copied out of it.\v";
+
+static const char after_options[] =
+	"Examples:\n"
+	"  kvmscope run --kernel vmlinuz --initrd initrd.img --append console=ttyS0\n"
+	"      boot it, write perf.data; look with: kvmscope report, or perf report\n"
+	"  kvmscope run --kernel vmlinuz --cpus 4 --mem 2G --disk root.img \\\n"
+	"               --append 'root=/dev/vda console=ttyS0' -F 4000 -o boot.data\n"
+	"      four vCPUs, a disk, 4000 samples per second of CPU time\n"
+	"  kvmscope run --kernel guest.elf --protocol multiboot --no-profile; echo $?\n"
+	"      a small guest whose value at port 0xf4 is the exit status\n"
+	"\n"
+	"The guest ends by powering off, by a reboot, or by writing port 0xf4. SIGINT (Ctrl-C, where\n"
+	"the console is not the terminal) presses its power button, the second one stops it where it stands, as\n"
+	"Ctrl-A x does on the terminal.\n"
+	"\n"
+	"Exit status: 0, or the value the guest wrote to port 0xf4 (its low 8 bits); 1 something failed; 2 wrong\n"
+	"usage; 3 triple fault or KVM internal error; 4 this host's KVM can not do it; 124 --timeout.\n";
+
+static unsigned int parse_number(struct argp_state *state, const char *name, const char *text, unsigned int low,
+				 unsigned int high)
+{
+	char *end;
+	unsigned long value;
+
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	if (errno || end == text || *end || *text == '-' || value < low || value > high)
+		argp_error(state, "%s %s: it must be a number from %u to %u", name, text, low, high);
+	return (unsigned int)value;
+}
+
+static uint64_t parse_size(struct argp_state *state, const char *name, const char *text)
+{
+	uint64_t bytes = 0;
+
+	if (size_parse(text, &bytes))
+		argp_error(state, "%s %s: it must be a size like 512M or 2G", name, text);
+	return bytes;
+}
+
+/* One of the NULL-terminated NAMES; its index. */
+static int parse_choice(struct argp_state *state, const char *name, const char *text, const char *const *names)
+{
+	for (int i = 0; names[i]; i++)
+		if (!strcmp(text, names[i]))
+			return i;
+	argp_error(state, "%s %s is not known; --help lists what is", name, text);
+	return 0;
+}
+
+static void add_disk(struct argp_state *state, struct run_options *options, char *text)
+{
+	char *comma = strrchr(text, ',');
+	struct machine_disk disk = { .path = text };
+
+	if (options->disk_count == RUN_DISKS_MAX)
+		argp_error(state, "--disk: there can be %d", RUN_DISKS_MAX);
+	if (comma && !strcmp(comma, ",ro")) {
+		*comma = '\0';
+		disk.read_only = true;
+	}
+	options->disks[options->disk_count++] = disk;
+}
+
+static void set_console(struct run_options *options, const char *text)
+{
+	options->console_path = text;
+	if (!strcmp(text, "stdio"))
+		options->console = RUN_CONSOLE_STDIO;
+	else
+		options->console = strcmp(text, "none") ? RUN_CONSOLE_FILE : RUN_CONSOLE_NONE;
+}
+
+static error_t parse_machine_option(int key, char *text, struct argp_state *state, struct run_options *options)
+{
+	static const char *const protocols[] = { "auto", "bzimage", "pvh", "elf64", "multiboot", NULL };
+
+	switch (key) {
+	case KEY_KERNEL:
+		options->boot.kernel = text;
+		return 0;
+	case KEY_INITRD:
+		options->boot.initrd = text;
+		return 0;
+	case KEY_APPEND:
+		options->boot.append = text;
+		return 0;
+	case KEY_PROTOCOL:
+		options->boot.protocol = (enum boot_protocol)parse_choice(state, "--protocol", text, protocols);
+		return 0;
+	case KEY_MODULE_TEXT:
+		options->boot.module_text = text;
+		return 0;
+	case KEY_CPUS:
+		options->cpus = parse_number(state, "--cpus", text, 1, VM_CPUS_MAX);
+		return 0;
+	case KEY_MEM:
+		options->memory_size = parse_size(state, "--mem", text);
+		return 0;
+	case KEY_DISK:
+		add_disk(state, options, text);
+		return 0;
+	case KEY_CONSOLE:
+		set_console(options, text);
+		return 0;
+	case KEY_AGENT_SOCKET:
+		options->agent_socket = text;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static error_t parse_profile_option(int key, char *text, struct argp_state *state, struct run_options *options)
+{
+	static const char *const perspectives[] = { "guest", "host", NULL };
+	static const char *const clocks[] = { "cpu", "wall", NULL };
+	static const char *const events[] = { "cpu-clock", NULL };
+
+	switch (key) {
+	case KEY_OUTPUT:
+		options->output = text;
+		return 0;
+	case KEY_FREQUENCY:
+		options->frequency = parse_number(state, "-F", text, 1, RUN_FREQUENCY_MAX);
+		return 0;
+	case KEY_EVENT:
+		parse_choice(state, "-e", text, events);
+		return 0;
+	case KEY_CLOCK:
+		options->wall_clock = parse_choice(state, "--clock", text, clocks);
+		return 0;
+	case KEY_NO_CALL_GRAPH:
+		options->callchains = false;
+		return 0;
+	case KEY_PERSPECTIVE:
+		options->perspective = (enum perspective)parse_choice(state, "--perspective", text, perspectives);
+		return 0;
+	case KEY_COMPRESS:
+		options->compression = text ? parse_number(state, "-z", text, 1, 22) : 1;
+		return 0;
+	case KEY_KALLSYMS:
+		options->kallsyms = text;
+		return 0;
+	case KEY_VMLINUX:
+		options->vmlinux = text;
+		return 0;
+	case KEY_NO_BUILDID_CACHE:
+		options->buildid_cache = false;
+		return 0;
+	case KEY_RING_SIZE:
+		options->ring_size = parse_size(state, "--ring-size", text);
+		return 0;
+	case KEY_NO_PROFILE:
+		options->profile = false;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static void check(struct argp_state *state, const struct run_options *options)
+{
+	if (!options->boot.kernel)
+		argp_error(state, "--kernel FILE is missing: what shall be booted?");
+	if (options->ring_size < RING_SIZE_MIN || options->ring_size > RING_SIZE_MAX ||
+	    options->ring_size & (options->ring_size - 1))
+		argp_error(state, "--ring-size: it must be a power of two from 64K to 1G");
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+	struct run_options *options = state->input;
+	error_t known;
+
+	switch (key) {
+	case KEY_TIMEOUT:
+		options->timeout = parse_number(state, "--timeout", text, 1, 1u << 30);
+		return 0;
+	case KEY_DURATION:
+		options->duration = parse_number(state, "--duration", text, 1, 1u << 30);
+		return 0;
+	case KEY_QUIET:
+		options->quiet = true;
+		return 0;
+	case KEY_VERBOSE:
+		options->verbose = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s' is not an option; the kernel is named by --kernel", text);
+		return 0;
+	case ARGP_KEY_END:
+		check(state, options);
+		return 0;
+	}
+	known = parse_machine_option(key, text, state, options);
+	return known == ARGP_ERR_UNKNOWN ? parse_profile_option(key, text, state, options) : known;
+}
+
+/* The text is put in the place of "@FILE". */
+static int read_module_text(struct run_options *options)
+{
+	const char *path = options->boot.module_text;
+	FILE *file;
+	size_t size = 0;
+	ssize_t length;
+
+	if (!path || *path != '@')
+		return 0;
+	file = fopen(++path, "re");
+	if (!file)
+		return error_set(-errno, "can not open %s, the module text: %s", path, strerror(errno));
+	length = getdelim(&options->module_text, &size, '\0', file);
+	fclose(file);
+	options->boot.module_text = length < 0 ? "" : options->module_text;
+	return 0;
+}
+
+int run_options_parse(struct run_options *options, int argc, char **argv)
+{
+	static char name[] = "kvmscope run";
+	char *help = NULL;
+	struct argp argp = { .options = option_list, .parser = parse_option };
+	int error;
+
+	*options = (struct run_options){
+		.boot.append = "",
+		.cpus = 1,
+		.memory_size = 512ull << 20,
+		.profile = true,
+		.frequency = 999,
+		.callchains = true,
+		.output = "perf.data",
+		.buildid_cache = true,
+		.ring_size = 512ull << 10,
+	};
+	if (asprintf(&help, "%s%s", before_options, after_options) < 0)
+		return error_set(-ENOMEM, "no memory for the options");
+	argp.doc = help;
+	argp_err_exit_status = EXIT_USAGE;
+	argv[0] = name; /* what argp's messages start with */
+	error = argp_parse(&argp, argc, argv, 0, NULL, options);
+	free(help);
+	if (error)
+		return error_set(-error, "the command line can not be read: %s", strerror(error));
+	return read_module_text(options);
+}
+
+void run_options_free(struct run_options *options)
+{
+	free(options->module_text);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line of `kvmscope run`. */
+#ifndef KVMSCOPE_CLI_RUN_OPTIONS_H
+#define KVMSCOPE_CLI_RUN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/boot/boot.h"
+#include "vmm/machine/machine.h"
+#include "vmm/profile/perf_data_writer.h"
+
+#define RUN_DISKS_MAX 5
+#define RUN_FREQUENCY_MAX 10000u
+
+enum run_console { RUN_CONSOLE_STDIO, RUN_CONSOLE_FILE, RUN_CONSOLE_NONE };
+
+struct run_options {
+	struct boot_options boot;
+	unsigned int cpus;
+	uint64_t memory_size;
+	struct machine_disk disks[RUN_DISKS_MAX];
+	size_t disk_count;
+	enum run_console console;
+	const char *console_path;
+	const char *agent_socket;
+	char *module_text; /* owned: read from a file; boot.module_text may point to it */
+
+	bool profile;
+	unsigned int frequency; /* Hz */
+	bool wall_clock;
+	bool callchains;
+	const char *output;
+	enum perspective perspective;
+	unsigned int compression; /* zstd level, 0 for none */
+	const char *kallsyms, *vmlinux;
+	bool buildid_cache;
+	uint64_t ring_size; /* bytes of each vCPU's ring */
+
+	unsigned int timeout;  /* s until the guest is ended as failed; 0 never */
+	unsigned int duration; /* s until the guest is ended as wanted; 0 never */
+	bool quiet, verbose;
+};
+
+/*
+ * Fills OPTIONS from the command line; what is wrong in it, and --help, end
+ * the program (EXIT_USAGE, EXIT_OK). Strings point into ARGV. Returns 0, or a
+ * negative errno with its message for a file that can not be read.
+ */
+int run_options_parse(struct run_options *options, int argc, char **argv);
+void run_options_free(struct run_options *options);
+
+#endif

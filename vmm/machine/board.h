@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The board: all devices on their bus, with the event loop that serves them.
+ * Made before the vCPUs start, destroyed after they have ended.
+ */
+#ifndef KVMSCOPE_MACHINE_BOARD_H
+#define KVMSCOPE_MACHINE_BOARD_H
+
+#include "vmm/boot/acpi.h"
+#include "vmm/devices/acpi_pm.h"
+#include "vmm/devices/bus.h"
+#include "vmm/devices/debug_exit.h"
+#include "vmm/devices/event_loop.h"
+#include "vmm/devices/i8042.h"
+#include "vmm/devices/rtc.h"
+#include "vmm/devices/serial.h"
+#include "vmm/kvm/vm.h"
+#include "vmm/machine/machine.h"
+
+/* What the guest asks of the machine through a device; each on the vCPU's thread. */
+struct board_events {
+	void (*power_off)(void *context);
+	void (*reset)(void *context);
+	void (*debug_exit)(void *context, uint32_t value);
+	void *context;
+};
+
+struct board {
+	struct bus bus;
+	struct event_loop *loop;
+	struct serial *serial;
+	struct rtc rtc;
+	struct i8042 i8042;
+	struct acpi_pm acpi_pm;
+	struct debug_exit debug_exit;
+	bool has_registers; /* rtc and acpi_pm are initialized */
+};
+
+/* BOARD must not move. VM must outlive it. On an error what was made is destroyed. */
+int board_create(struct board *board, struct vm *vm, const struct machine_options *options,
+		 const struct board_events *events);
+
+/* After the vCPUs have ended: writes out what the guest has printed. Works on a zeroed board. */
+void board_destroy(struct board *board);
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/machine/machine.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "vmm/boot/acpi.h"
+#include "vmm/machine/board.h"
+#include "vmm/machine/start_state.h"
+
+struct vcpu_thread {
+	struct machine *machine;
+	struct vcpu *vcpu;
+	pthread_t thread;
+};
+
+struct machine {
+	struct vm vm;
+	struct board board;
+	struct machine_hooks hooks;
+	struct vcpu_handlers handlers;
+	struct boot_start start;
+	struct vcpu_thread threads[VM_CPUS_MAX];
+	unsigned int thread_count; /* that were started and not joined */
+	int end_fd;
+
+	pthread_mutex_t lock; /* of what follows */
+	bool ended;	      /* result is final, but for debug_exit_value's meaning */
+	struct machine_result result;
+};
+
+/* The first end counts; the other vCPUs are stopped for it. Any thread. */
+static void end_machine(struct machine *machine, enum vcpu_end end, const char *message)
+{
+	bool first;
+
+	pthread_mutex_lock(&machine->lock);
+	first = !machine->ended;
+	if (first) {
+		machine->ended = true;
+		machine->result.end = end;
+		memccpy(machine->result.message, message, '\0', sizeof(machine->result.message));
+	}
+	pthread_mutex_unlock(&machine->lock);
+	if (!first)
+		return;
+	for (unsigned int i = 0; i < machine->vm.vcpu_count; i++)
+		vcpu_stop(machine->vm.vcpus[i]);
+	eventfd_write(machine->end_fd, 1);
+}
+
+static bool end_is_error(enum vcpu_end end)
+{
+	return end == VCPU_END_SHUTDOWN || end == VCPU_END_INTERNAL_ERROR || end == VCPU_END_HOST_ERROR;
+}
+
+static void *run_vcpu_thread(void *argument)
+{
+	struct vcpu_thread *self = argument;
+	struct machine *machine = self->machine;
+	enum vcpu_end end;
+
+	if (machine->hooks.vcpu_start)
+		machine->hooks.vcpu_start(machine->hooks.context, self->vcpu);
+	end = vcpu_run(self->vcpu);
+	if (machine->hooks.vcpu_end)
+		machine->hooks.vcpu_end(machine->hooks.context, self->vcpu);
+	end_machine(machine, end, end_is_error(end) ? error_message() : "");
+	return NULL;
+}
+
+static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data, unsigned int size)
+{
+	struct machine *machine = context;
+
+	bus_dispatch(&machine->board.bus, BUS_PORT, port, write, data, size);
+}
+
+static void on_mmio(void *context, struct vcpu *vcpu, uint64_t gpa, bool write, void *data, unsigned int size)
+{
+	struct machine *machine = context;
+
+	bus_dispatch(&machine->board.bus, BUS_MMIO, gpa, write, data, size);
+}
+
+static void on_sample(void *context, struct vcpu *vcpu)
+{
+	struct machine *machine = context;
+
+	machine->hooks.sample(machine->hooks.context, vcpu);
+}
+
+static void on_power_off(void *context)
+{
+	vcpu_ask_end(vcpu_current(), VCPU_END_POWER_OFF);
+}
+
+static void on_reset(void *context)
+{
+	vcpu_ask_end(vcpu_current(), VCPU_END_RESET);
+}
+
+static void on_debug_exit(void *context, uint32_t value)
+{
+	struct machine *machine = context;
+
+	pthread_mutex_lock(&machine->lock);
+	if (!machine->ended)
+		machine->result.debug_exit_value = value;
+	pthread_mutex_unlock(&machine->lock);
+	vcpu_ask_end(vcpu_current(), VCPU_END_DEBUG_EXIT);
+}
+
+static int create_vcpus(struct machine *machine, unsigned int cpus)
+{
+	int error = 0;
+
+	if (cpus < 1 || cpus > VM_CPUS_MAX)
+		return error_set(-EINVAL, "%u vCPUs: there can be 1 to %d", cpus, VM_CPUS_MAX);
+	machine->vm.cpus = cpus;
+	for (unsigned int i = 0; i < cpus && !error; i++)
+		error = vcpu_create(&machine->vm, i, &machine->handlers);
+	return error;
+}
+
+static int load_kernel(struct machine *machine, const struct machine_options *options)
+{
+	struct acpi_options acpi = { .cpus = options->cpus };
+	struct boot_options boot = options->boot;
+	int error;
+
+	boot.cpus = options->cpus;
+	error = acpi_build(&acpi, &machine->vm.memory, &boot.rsdp);
+	if (!error)
+		error = boot_load(&boot, &machine->vm.memory, &machine->start);
+	return error ? error : start_state_set(machine->vm.vcpus[0], &machine->start);
+}
+
+static int build(struct machine *machine, const struct machine_options *options)
+{
+	struct board_events events = { .power_off = on_power_off, .reset = on_reset, .debug_exit = on_debug_exit,
+				       .context = machine };
+	int error;
+
+	machine->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (machine->end_fd < 0)
+		return error_set(-errno, "can not make an eventfd: %s", strerror(errno));
+	error = vm_create(&machine->vm, options->memory_size);
+	if (!error)
+		error = create_vcpus(machine, options->cpus);
+	if (!error)
+		error = board_create(&machine->board, &machine->vm, options, &events);
+	return error ? error : load_kernel(machine, options);
+}
+
+int machine_create(struct machine **machine, const struct machine_options *options)
+{
+	struct machine *made = calloc(1, sizeof(*made));
+	int error;
+
+	*machine = NULL;
+	if (!made)
+		return error_set(-ENOMEM, "no memory for the machine");
+	made->vm.kvm_fd = made->vm.vm_fd = made->end_fd = -1;
+	made->hooks = options->hooks;
+	made->handlers = (struct vcpu_handlers){ .io = on_io, .mmio = on_mmio, .context = made,
+						 .sample = options->hooks.sample ? on_sample : NULL };
+	pthread_mutex_init(&made->lock, NULL);
+	error = build(made, options);
+	if (error)
+		machine_destroy(made);
+	else
+		*machine = made;
+	return error;
+}
+
+static int start_threads(struct machine *machine)
+{
+	for (unsigned int i = 0; i < machine->vm.vcpu_count; i++) {
+		struct vcpu_thread *thread = &machine->threads[i];
+		int error;
+
+		*thread = (struct vcpu_thread){ .machine = machine, .vcpu = machine->vm.vcpus[i] };
+		error = pthread_create(&thread->thread, NULL, run_vcpu_thread, thread);
+		if (error)
+			return error_set(-error, "can not start the thread of vCPU %u: %s", i, strerror(error));
+		machine->thread_count++;
+	}
+	return 0;
+}
+
+static void join_threads(struct machine *machine)
+{
+	while (machine->thread_count)
+		pthread_join(machine->threads[--machine->thread_count].thread, NULL);
+}
+
+int machine_start(struct machine *machine)
+{
+	sigset_t all, before;
+	int error;
+
+	assert(!machine->thread_count);
+	/* Signals of the process are the main thread's; vcpu_run() opens those of the vCPU. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = start_threads(machine);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (error) {
+		machine_stop(machine);
+		join_threads(machine);
+	}
+	return error;
+}
+
+int machine_end_fd(const struct machine *machine)
+{
+	return machine->end_fd;
+}
+
+void machine_wait(struct machine *machine, struct machine_result *result)
+{
+	struct pollfd end = { .fd = machine->end_fd, .events = POLLIN };
+
+	while (poll(&end, 1, -1) < 0 && errno == EINTR)
+		;
+	join_threads(machine);
+	pthread_mutex_lock(&machine->lock);
+	*result = machine->result;
+	pthread_mutex_unlock(&machine->lock);
+}
+
+void machine_stop(struct machine *machine)
+{
+	end_machine(machine, VCPU_END_STOPPED, "");
+}
+
+bool machine_power_button(struct machine *machine)
+{
+	return acpi_pm_press_power_button(&machine->board.acpi_pm);
+}
+
+struct vm *machine_vm(struct machine *machine)
+{
+	return &machine->vm;
+}
+
+const struct boot_start *machine_boot_start(const struct machine *machine)
+{
+	return &machine->start;
+}
+
+void machine_destroy(struct machine *machine)
+{
+	if (!machine)
+		return;
+	if (machine->thread_count)
+		machine_stop(machine);
+	join_threads(machine);
+	board_destroy(&machine->board);
+	vm_destroy(&machine->vm);
+	if (machine->end_fd >= 0)
+		close(machine->end_fd);
+	pthread_mutex_destroy(&machine->lock);
+	free(machine);
+}
