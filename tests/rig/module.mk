@@ -10,6 +10,6 @@ build/rig/debug-shim.so: tests/rig/qemu/debug-shim.c tests/rig/module.mk
 build/rig/workload: tests/rig/guest/workload.c tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
-	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
+	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -o $@ $<
 
 TEST_NEEDS += build/rig/debug-shim.so build/rig/workload
