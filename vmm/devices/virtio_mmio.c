@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/devices/virtio_mmio.h"
+
+#include <linux/virtio_config.h>
+#include <linux/virtio_mmio.h>
+#include <string.h>
+
+#include "shared/span.h"
+
+#define MAGIC   0x74726976 /* "virt" */
+#define VERSION 2
+#define VENDOR  0x534d564b /* "KVMS" */
+
+static uint32_t feature_page(uint64_t features, uint32_t page)
+{
+	return page < 2 ? (uint32_t)(features >> page * 32) : 0;
+}
+
+static struct virtio_queue *selected_queue(struct virtio_device *device)
+{
+	return device->queue_selected < device->queue_count ? &device->queues[device->queue_selected] : NULL;
+}
+
+static uint32_t read_register(struct virtio_device *device, uint64_t offset)
+{
+	const struct virtio_queue *queue = selected_queue(device);
+
+	switch (offset) {
+	case VIRTIO_MMIO_MAGIC_VALUE:
+		return MAGIC;
+	case VIRTIO_MMIO_VERSION:
+		return VERSION;
+	case VIRTIO_MMIO_DEVICE_ID:
+		return device->operations->id;
+	case VIRTIO_MMIO_VENDOR_ID:
+		return VENDOR;
+	case VIRTIO_MMIO_DEVICE_FEATURES:
+		return feature_page(device->features, device->features_page);
+	case VIRTIO_MMIO_QUEUE_NUM_MAX:
+		return queue ? VIRTIO_QUEUE_SIZE_MAX : 0;
+	case VIRTIO_MMIO_QUEUE_READY:
+		return queue && queue->ready;
+	case VIRTIO_MMIO_STATUS:
+		return device->status;
+	case VIRTIO_MMIO_SHM_LEN_LOW:
+	case VIRTIO_MMIO_SHM_LEN_HIGH:
+	case VIRTIO_MMIO_SHM_BASE_LOW:
+	case VIRTIO_MMIO_SHM_BASE_HIGH:
+		return UINT32_MAX; /* no such region */
+	default:
+		return 0; /* the configuration's generation too: it never changes */
+	}
+}
+
+/* Section 2.2: what is accepted is fixed from FEATURES_OK on. */
+static void write_driver_features(struct virtio_device *device, uint32_t value)
+{
+	uint32_t page = device->driver_features_page;
+
+	if (page >= 2 || (device->status & VIRTIO_CONFIG_S_FEATURES_OK))
+		return;
+	device->driver_features &= ~(UINT64_C(0xffffffff) << page * 32);
+	device->driver_features |= (uint64_t)value << page * 32;
+}
+
+static void set_low(uint64_t *address, uint32_t value)
+{
+	*address = (*address & ~UINT64_C(0xffffffff)) | value;
+}
+
+static void set_high(uint64_t *address, uint32_t value)
+{
+	*address = (*address & UINT64_C(0xffffffff)) | (uint64_t)value << 32;
+}
+
+/* Where a queue is, and how large, stands still while it is ready (section 4.2.2.2). */
+static void write_queue_register(struct virtio_queue *queue, uint64_t offset, uint32_t value)
+{
+	if (queue->ready)
+		return;
+	switch (offset) {
+	case VIRTIO_MMIO_QUEUE_NUM:
+		queue->size = value;
+		break;
+	case VIRTIO_MMIO_QUEUE_DESC_LOW:
+		set_low(&queue->descriptors_gpa, value);
+		break;
+	case VIRTIO_MMIO_QUEUE_DESC_HIGH:
+		set_high(&queue->descriptors_gpa, value);
+		break;
+	case VIRTIO_MMIO_QUEUE_AVAIL_LOW:
+		set_low(&queue->driver_gpa, value);
+		break;
+	case VIRTIO_MMIO_QUEUE_AVAIL_HIGH:
+		set_high(&queue->driver_gpa, value);
+		break;
+	case VIRTIO_MMIO_QUEUE_USED_LOW:
+		set_low(&queue->device_gpa, value);
+		break;
+	case VIRTIO_MMIO_QUEUE_USED_HIGH:
+		set_high(&queue->device_gpa, value);
+		break;
+	}
+}
+
+static void write_register(struct virtio_device *device, uint64_t offset, uint32_t value)
+{
+	struct virtio_queue *queue = selected_queue(device);
+
+	switch (offset) {
+	case VIRTIO_MMIO_DEVICE_FEATURES_SEL:
+		device->features_page = value;
+		break;
+	case VIRTIO_MMIO_DRIVER_FEATURES:
+		write_driver_features(device, value);
+		break;
+	case VIRTIO_MMIO_DRIVER_FEATURES_SEL:
+		device->driver_features_page = value;
+		break;
+	case VIRTIO_MMIO_QUEUE_SEL:
+		device->queue_selected = value;
+		break;
+	case VIRTIO_MMIO_QUEUE_READY:
+		if (queue)
+			virtio_device_set_queue_ready(device, device->queue_selected, value & 1);
+		break;
+	case VIRTIO_MMIO_STATUS:
+		virtio_device_set_status(device, (uint8_t)value);
+		break;
+	default:
+		if (queue)
+			write_queue_register(queue, offset, value);
+	}
+}
+
+/* Those that do not wait for the device to be done with a request; true if OFFSET is one. */
+static bool access_without_lock(struct virtio_device *device, uint64_t offset, bool write, uint32_t *value)
+{
+	if (write && offset == VIRTIO_MMIO_QUEUE_NOTIFY)
+		virtio_device_notify(device, *value);
+	else if (write && offset == VIRTIO_MMIO_INTERRUPT_ACK)
+		virtio_device_acknowledge(device, *value);
+	else if (!write && offset == VIRTIO_MMIO_INTERRUPT_STATUS)
+		*value = virtio_device_interrupt_status(device);
+	else
+		return false;
+	return true;
+}
+
+static void access_register(struct virtio_device *device, uint64_t offset, bool write, uint32_t *value)
+{
+	if (access_without_lock(device, offset, write, value))
+		return;
+	pthread_mutex_lock(&device->lock);
+	if (write)
+		write_register(device, offset, *value);
+	else
+		*value = read_register(device, offset);
+	pthread_mutex_unlock(&device->lock);
+}
+
+/* No device here has configuration that the driver may write, or that changes. */
+static void read_config(const struct virtio_device *device, uint64_t offset, void *data, unsigned int size)
+{
+	span_copy(span_of(device->config, device->config_size), offset, data, size);
+}
+
+static void virtio_mmio_access(void *context, uint64_t offset, bool write, void *data, unsigned int size)
+{
+	struct virtio_device *device = context;
+	uint32_t value = 0;
+
+	if (write)
+		memcpy(&value, data, size < sizeof(value) ? size : sizeof(value));
+	else
+		memset(data, 0, size);
+	if (offset >= VIRTIO_MMIO_CONFIG) {
+		if (!write)
+			read_config(device, offset - VIRTIO_MMIO_CONFIG, data, size);
+		return;
+	}
+	if (size != sizeof(value) || offset % sizeof(value))
+		return;
+	access_register(device, offset, write, &value);
+	if (!write)
+		memcpy(data, &value, sizeof(value));
+}
+
+int virtio_mmio_add(struct virtio_device *device, struct bus *bus, uint64_t gpa)
+{
+	return bus_add(bus, &(struct bus_range){ .space = BUS_MMIO,
+						 .start = gpa,
+						 .size = VIRTIO_MMIO_SIZE,
+						 .access = virtio_mmio_access,
+						 .device = device });
+}
