@@ -9,9 +9,6 @@
 /* perf pads strings to this (NAME_ALIGN of tools/perf/util/header.c). */
 #define STRING_ALIGNMENT 64
 
-/* In a FEATURE_BUILD_ID record: the field's size byte is valid. */
-#define MISC_BUILD_ID_SIZE (1 << 15)
-
 /* Known when the recording starts; how samples are compressed comes before the first one that is. */
 static const enum perf_data_feature early_features[] = {
 	FEATURE_COMPRESSED, FEATURE_HOSTNAME,	FEATURE_OSRELEASE, FEATURE_VERSION,
@@ -219,7 +216,7 @@ void perf_data_add_build_id(struct perf_data_facts *facts, uint16_t misc, int32_
 	size_t name_size = (strlen(name) + 1 + STRING_ALIGNMENT - 1) / STRING_ALIGNMENT * STRING_ALIGNMENT;
 	uint8_t field[PERF_DATA_BUILD_ID_FIELD] = { 0 };
 	struct perf_event_header header = {
-		.misc = misc | MISC_BUILD_ID_SIZE,
+		.misc = misc | PERF_DATA_MISC_BUILD_ID_SIZE,
 		.size = (uint16_t)(sizeof(header) + sizeof(pid) + sizeof(field) + name_size),
 	};
 

@@ -42,12 +42,13 @@ struct perf_data_pipe_header {
 enum perf_data_record_type {
 	PERF_DATA_FIRST_OWN_TYPE = 64,
 	PERF_DATA_HEADER_ATTR = 64,
+	PERF_DATA_HEADER_TRACING_DATA = 66, /* its data follow the record and are not part of its size */
+	PERF_DATA_HEADER_BUILD_ID = 67,
 	PERF_DATA_FINISHED_ROUND = 68,
 	PERF_DATA_ID_INDEX = 69,
-	PERF_DATA_AUXTRACE = 71, /* its data follow the record and are not part of its size */
+	PERF_DATA_AUXTRACE = 71, /* likewise followed by its data */
 	PERF_DATA_HEADER_FEATURE = 80,
 	PERF_DATA_COMPRESSED = 81,
-	PERF_DATA_HEADER_TRACING_DATA = 66, /* likewise followed by its data */
 	PERF_DATA_TYPE_END = 83,
 };
 
@@ -72,8 +73,9 @@ enum perf_data_feature {
 
 #define PERF_DATA_ZSTD 1u /* type in FEATURE_COMPRESSED */
 
-/* The 20 bytes of a build id are padded to this in FEATURE_BUILD_ID. */
+/* The 20 bytes of a build id are padded to this in FEATURE_BUILD_ID; the byte behind them is its true size. */
 #define PERF_DATA_BUILD_ID_FIELD 24
+#define PERF_DATA_MISC_BUILD_ID_SIZE (1 << 15) /* if this bit of misc is set, else it is 20 */
 
 /* One entry of PERF_DATA_ID_INDEX; those of the second array follow all of the first. */
 struct perf_data_id_entry {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads perf.data files: ours, perf's, cut-off ones, compressed ones. The
- * file is hostile: every offset is checked, unknown records are skipped and
- * counted.
+ * Reads perf.data files: ours, perf's, cut-off ones, compressed ones, and
+ * what perf writes into a pipe. The file is hostile: every offset is checked,
+ * unknown records are skipped and counted. One thread at a time.
  */
 #ifndef KVMSCOPE_PROFILE_PERF_DATA_READER_H
 #define KVMSCOPE_PROFILE_PERF_DATA_READER_H
@@ -15,7 +15,8 @@ struct perf_data_reader;
 
 struct perf_data_sample {
 	uint64_t time, ip, period, address;
-	uint32_t pid, tid, cpu;
+	uint32_t pid, tid;
+	uint32_t cpu; /* UINT32_MAX unless the file says */
 	uint32_t machine_pid, vcpu; /* 0 and UINT32_MAX unless the file says */
 	uint16_t misc; /* PERF_RECORD_MISC_CPUMODE_MASK part */
 	uint16_t event; /* index of the event in the file, 0 the first; found by the sample's id */
@@ -43,8 +44,9 @@ struct perf_data_build_id {
 };
 
 /*
- * Called in file order, build ids before everything else; any may be NULL. A negative result ends the
- * reading with it. What the arguments point to is valid during the call only.
+ * Called in file order, which is the order of time only between the samples of one CPU; the table of build
+ * ids before everything else; any may be NULL. A negative result ends the reading with it. What the
+ * arguments point to is valid during the call only.
  */
 struct perf_data_events {
 	int (*sample)(void *context, const struct perf_data_sample *sample);
@@ -57,20 +59,34 @@ struct perf_data_events {
 	void *context;
 };
 
+/* "" and 0 for what the file does not say. */
 struct perf_data_summary {
 	bool cut_off;	   /* not closed by its writer: read up to where it ends */
+	bool compressed;   /* some records are */
 	uint64_t skipped;  /* records of types or kinds that are not understood */
 	unsigned int cpus; /* of the recorded machine */
-	unsigned int events; /* in the file, at least 1 */
-	char event_name[64]; /* of event 0 */
+	unsigned int events; /* in the file; with those of a pipe as far as it was read */
+	char event_name[64]; /* of the first event */
 	char hostname[65], release[65], arch[65], command_line[1024];
-	unsigned int frequency;
+	char cpu_description[128], version[64]; /* version: of the program that wrote the file */
+	unsigned int frequency; /* Hz, of the first event */
 };
 
-/* -EINVAL for what is no perf.data file or a broken header, -ENOTSUP for other byte order. */
+/*
+ * Opens PATH ("-": standard input) and reads its header. -EINVAL for what is
+ * no perf.data file or a broken header, -ENOTSUP for other byte order,
+ * -EISDIR for a directory of perf record --threads, the errors of open().
+ */
 int perf_data_reader_open(struct perf_data_reader **reader, const char *path);
-/* From the file's beginning, however often it is called. */
+
+/*
+ * Reads all records; 0 also for a file that was cut off in the middle. Of a
+ * file (not of a pipe) any number of times. -EINVAL for broken records, with
+ * their place in the message; what came before them has been delivered.
+ */
 int perf_data_reader_run(struct perf_data_reader *reader, const struct perf_data_events *events);
+
+/* Of a closed file complete after opening; of others after the first run. Lives as long as the reader. */
 const struct perf_data_summary *perf_data_reader_summary(const struct perf_data_reader *reader);
 void perf_data_reader_close(struct perf_data_reader *reader);
 
