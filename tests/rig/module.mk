@@ -13,3 +13,12 @@ build/rig/workload: tests/rig/guest/workload.c tests/rig/module.mk
 	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -o $@ $<
 
 TEST_NEEDS += build/rig/debug-shim.so build/rig/workload
+
+build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
+
+.PHONY: rig-intel
+rig-intel: ## build the emulator of the Intel rig
+	$(Q)tests/rig/bochs/build
