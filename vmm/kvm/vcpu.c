@@ -48,9 +48,11 @@ static void on_kick(int signal)
 		current->run->immediate_exit = 1;
 }
 
-static void on_sample(int signal)
+/* A timer's signal comes once for all expirations while it was pending (timer_getoverrun(2)). */
+static void on_sample(int signal, siginfo_t *information, void *context)
 {
 	if (current) {
+		current->sample_expirations += 1 + (information->si_code == SI_TIMER ? information->si_overrun : 0);
 		current->sample_due = 1;
 		current->run->immediate_exit = 1;
 	}
@@ -60,7 +62,7 @@ static void install_signal_handlers(void)
 {
 	/* SA_RESTART: KVM_RUN returns all the same, and what handlers of exits do is not disturbed. */
 	struct sigaction kick = { .sa_handler = on_kick, .sa_flags = SA_RESTART };
-	struct sigaction sample = { .sa_handler = on_sample, .sa_flags = SA_RESTART };
+	struct sigaction sample = { .sa_sigaction = on_sample, .sa_flags = SA_RESTART | SA_SIGINFO };
 
 	sigaction(VCPU_KICK_SIGNAL, &kick, NULL);
 	sigaction(VCPU_SAMPLE_SIGNAL, &sample, NULL);
@@ -368,6 +370,14 @@ struct vcpu *vcpu_current(void)
 bool vcpu_on_thread(const struct vcpu *vcpu)
 {
 	return current == vcpu || !atomic_load(&vcpu->thread_id);
+}
+
+bool vcpu_is_halted(const struct vcpu *vcpu)
+{
+	struct kvm_mp_state state;
+
+	assert(vcpu_on_thread(vcpu));
+	return !ioctl(vcpu->fd, KVM_GET_MP_STATE, &state) && state.mp_state == KVM_MP_STATE_HALTED;
 }
 
 const struct kvm_regs *vcpu_registers(struct vcpu *vcpu)

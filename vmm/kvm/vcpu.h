@@ -62,6 +62,7 @@ struct vcpu {
 	const struct vcpu_handlers *handlers;
 	atomic_bool stop;	     /* asked to end */
 	volatile sig_atomic_t sample_due; /* set by the sample signal; only on the thread */
+	volatile uint64_t sample_expirations; /* of the sampling clock, merged signals included; only on the thread */
 	enum vcpu_end asked_end;     /* by a handler on the thread, with end_asked */
 	bool end_asked;
 	uint64_t exits;		     /* returns of KVM_RUN other than by a kick */
@@ -100,6 +101,9 @@ bool vcpu_on_thread(const struct vcpu *vcpu);
 /* Registers of the stopped vCPU, from sync regs at no cost, valid in handlers. On the vCPU's thread. */
 const struct kvm_regs *vcpu_registers(struct vcpu *vcpu);
 const struct kvm_sregs *vcpu_special_registers(struct vcpu *vcpu);
+
+/* Does it wait in HLT? Asks KVM: a system call. On the vCPU's thread. */
+bool vcpu_is_halted(const struct vcpu *vcpu);
 
 /* Set both before the first vcpu_run(), or on the vCPU's thread. */
 int vcpu_set_registers(struct vcpu *vcpu, const struct kvm_regs *registers);

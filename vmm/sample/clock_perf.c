@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * CPU time by perf's cpu-clock event on the vCPU's thread: an hrtimer that
+ * runs only while the thread does (kernel/events/core.c, perf_swevent_hrtimer),
+ * so that it ticks at up to 10 kHz and not at all while the vCPU is halted.
+ * POSIX timers on the thread's CPU time have the resolution of the scheduler's tick.
+ *
+ * Each overflow sends one queued signal. Periods that pass while the host holds back its own timer interrupt
+ * are lost to perf itself, too: the kernel forwards the timer past them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "vmm/kvm/vcpu.h"
+#include "vmm/sample/clock_source.h"
+
+static int send_signals(int event, pid_t thread)
+{
+	struct f_owner_ex owner = { .type = F_OWNER_TID, .pid = thread };
+
+	if (fcntl(event, F_SETOWN_EX, &owner) || fcntl(event, F_SETSIG, VCPU_SAMPLE_SIGNAL) ||
+	    fcntl(event, F_SETFL, O_ASYNC | O_NONBLOCK))
+		return error_set(-errno, "can not direct a perf event's signal to the vCPU's thread: %s", strerror(errno));
+	return 0;
+}
+
+static int open_event(struct sampling_clock *clock)
+{
+	struct perf_event_attr attributes = {
+		.size = sizeof(attributes),
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.sample_period = clock->period,
+		.wakeup_events = 1,
+		.disabled = 1,
+	};
+	int error;
+
+	clock->event = (int)syscall(SYS_perf_event_open, &attributes, clock->thread, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (clock->event < 0)
+		return error_set(-errno, "the host lets us have no cpu-clock event (perf_event_open: %s); "
+				 "kernel.perf_event_paranoid must be at most 1, or CAP_PERFMON be there",
+				 strerror(errno));
+	error = send_signals(clock->event, clock->thread);
+	if (error)
+		close(clock->event);
+	return error;
+}
+
+static void close_event(struct sampling_clock *clock)
+{
+	close(clock->event);
+}
+
+static int control(struct sampling_clock *clock, unsigned long request, void *argument)
+{
+	if (ioctl(clock->event, request, argument))
+		return error_set(-errno, "can not control the cpu-clock event: %s", strerror(errno));
+	return 0;
+}
+
+static int start_event(struct sampling_clock *clock)
+{
+	int error = control(clock, PERF_EVENT_IOC_PERIOD, &clock->period);
+
+	return error ? error : control(clock, PERF_EVENT_IOC_ENABLE, NULL);
+}
+
+static int stop_event(struct sampling_clock *clock)
+{
+	return control(clock, PERF_EVENT_IOC_DISABLE, NULL);
+}
+
+static int change_event_period(struct sampling_clock *clock)
+{
+	return control(clock, PERF_EVENT_IOC_PERIOD, &clock->period);
+}
+
+static uint64_t take_periods(struct sampling_clock *clock, uint64_t expirations)
+{
+	return expirations * clock->period;
+}
+
+const struct sampling_clock_operations sampling_clock_perf_event = {
+	.source = SAMPLING_SOURCE_PERF_EVENT,
+	.open = open_event,
+	.close = close_event,
+	.start = start_event,
+	.stop = stop_event,
+	.change_period = change_event_period,
+	.take = take_periods,
+};

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Clocks by a POSIX timer on CLOCK_MONOTONIC that signals the vCPU's thread.
+ * For wall time each expiration counts, those that the kernel merged included
+ * (timer_getoverrun(2): they come with the signal).
+ *
+ * For CPU time, where perf events are not to be had, the timer only says when
+ * to look: samples stand for whole periods of CPU time that the thread used.
+ * It wakes halted vCPUs as well, which costs some CPU time by itself.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/kvm/vcpu.h"
+#include "vmm/sample/clock_source.h"
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+#define NANOSECONDS 1000000000ull
+
+static int open_timer(struct sampling_clock *clock)
+{
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = VCPU_SAMPLE_SIGNAL };
+
+	event.sigev_notify_thread_id = clock->thread;
+	if (timer_create(CLOCK_MONOTONIC, &event, &clock->timer))
+		return error_set(-errno, "can not make a sampling timer: %s", strerror(errno));
+	return 0;
+}
+
+static void close_timer(struct sampling_clock *clock)
+{
+	timer_delete(clock->timer);
+}
+
+static int set_timer(struct sampling_clock *clock, uint64_t period)
+{
+	struct timespec interval = { .tv_sec = period / NANOSECONDS, .tv_nsec = period % NANOSECONDS };
+	struct itimerspec specification = { .it_interval = interval, .it_value = interval };
+
+	if (timer_settime(clock->timer, 0, &specification, NULL))
+		return error_set(-errno, "can not set the sampling timer: %s", strerror(errno));
+	return 0;
+}
+
+static int start_timer(struct sampling_clock *clock)
+{
+	return set_timer(clock, clock->period);
+}
+
+static int stop_timer(struct sampling_clock *clock)
+{
+	return set_timer(clock, 0);
+}
+
+static uint64_t take_expirations(struct sampling_clock *clock, uint64_t expirations)
+{
+	return expirations * clock->period;
+}
+
+static uint64_t thread_cpu_time(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
+}
+
+static int start_cpu_timer(struct sampling_clock *clock)
+{
+	clock->cpu_time = thread_cpu_time();
+	return start_timer(clock);
+}
+
+static uint64_t take_cpu_time(struct sampling_clock *clock, uint64_t expirations)
+{
+	uint64_t used = thread_cpu_time() - clock->cpu_time;
+	uint64_t whole = used - used % clock->period;
+
+	clock->cpu_time += whole;
+	return whole;
+}
+
+const struct sampling_clock_operations sampling_clock_wall_timer = {
+	.source = SAMPLING_SOURCE_WALL_TIMER,
+	.open = open_timer,
+	.close = close_timer,
+	.start = start_timer,
+	.stop = stop_timer,
+	.change_period = start_timer,
+	.take = take_expirations,
+};
+
+const struct sampling_clock_operations sampling_clock_cpu_timer = {
+	.source = SAMPLING_SOURCE_CPU_TIMER,
+	.open = open_timer,
+	.close = close_timer,
+	.start = start_cpu_timer,
+	.stop = stop_timer,
+	.change_period = start_timer,
+	.take = take_cpu_time,
+};

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/sample/sampler.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/local_atomic.h"
+#include "shared/log.h"
+#include "vmm/guest/page_walk.h"
+#include "vmm/kvm/vm.h"
+#include "vmm/sample/snapshot.h"
+#include "vmm/sample/vm_view.h"
+
+#define NANOSECONDS 1000000000ull
+#define HLT 0xf4
+
+/* What one vCPU's thread needs to take a sample; written by that thread only. */
+struct vcpu_sampler {
+	struct ring *ring;
+	struct sampling_clock *clock; /* NULL while not attached */
+	pid_t thread;
+	struct snapshot latest;
+	struct sampler_statistics statistics;
+	uint64_t addresses[SAMPLE_CALLCHAIN_MAX];
+} __attribute__((aligned(64)));
+
+struct sampler {
+	struct sampler_options options;
+	_Atomic(const struct guest_unwinder *) unwinder;
+	atomic_flag warned;
+	struct vcpu_sampler vcpus[]; /* options.vcpus of them */
+};
+
+int sampler_create(struct sampler **result, const struct sampler_options *options)
+{
+	size_t size = sizeof(struct sampler) + options->vcpus * sizeof(struct vcpu_sampler);
+	struct sampler *sampler;
+
+	assert(options->vcpus >= 1 && options->vcpus <= VM_CPUS_MAX);
+	if (!options->frequency || options->frequency > SAMPLING_FREQUENCY_MAX)
+		return error_set(-EINVAL, "a sampling frequency of %u Hz is not possible: 1 to %u are",
+				 options->frequency, SAMPLING_FREQUENCY_MAX);
+	sampler = aligned_alloc(64, (size + 63) & ~(size_t)63);
+	if (!sampler)
+		return error_set(-ENOMEM, "no memory for the sampler");
+	memset(sampler, 0, size);
+	sampler->options = *options;
+	for (unsigned int i = 0; i < options->vcpus; i++)
+		sampler->vcpus[i].ring = options->rings[i];
+	*result = sampler;
+	return 0;
+}
+
+void sampler_destroy(struct sampler *sampler)
+{
+	if (!sampler)
+		return;
+	for (unsigned int i = 0; i < sampler->options.vcpus; i++)
+		assert(!sampler->vcpus[i].clock);
+	free(sampler);
+}
+
+static void warn_of_timer(struct sampler *sampler)
+{
+	if (atomic_flag_test_and_set(&sampler->warned))
+		return;
+	log_warning("%s; sampling by a timer instead, which also wakes halted vCPUs", error_message());
+}
+
+int sampler_attach(struct sampler *sampler, struct vcpu *vcpu)
+{
+	struct vcpu_sampler *self = &sampler->vcpus[vcpu->index];
+	struct sampling_clock *clock;
+	int error;
+
+	assert(vcpu->index < sampler->options.vcpus && !self->clock && vcpu_on_thread(vcpu));
+	error = sampling_clock_create(&clock, sampler->options.clock, sampler->options.frequency);
+	if (error)
+		return error;
+	if (sampling_clock_source(clock) == SAMPLING_SOURCE_CPU_TIMER)
+		warn_of_timer(sampler);
+	sampling_clock_take(clock, vcpu->sample_expirations);
+	error = sampling_clock_start(clock);
+	if (error) {
+		sampling_clock_destroy(clock);
+		return error;
+	}
+	self->thread = gettid();
+	self->clock = clock;
+	vcpu->sampler = self;
+	return 0;
+}
+
+void sampler_detach(struct sampler *sampler, struct vcpu *vcpu)
+{
+	struct vcpu_sampler *self = vcpu->sampler;
+
+	if (!self)
+		return;
+	assert(self->thread == gettid());
+	sampling_clock_stop(self->clock);
+	sampling_clock_destroy(self->clock);
+	self->clock = NULL;
+	vcpu->sampler = NULL;
+	ring_flush(self->ring);
+}
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time); /* no system call: the vDSO has it */
+	return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
+}
+
+/*
+ * A halted vCPU stands behind its HLT. The byte is only a hint (it may be the
+ * end of another instruction), so KVM is asked if it fits; where it is right
+ * the guest loses nothing by the system call.
+ */
+static bool is_idle(const struct sampler *sampler, struct vcpu *vcpu, const struct guest_registers *registers)
+{
+	uint8_t before;
+
+	if (sampler->options.clock != SAMPLING_CLOCK_WALL || registers->cpl)
+		return false;
+	if (guest_read_virtual(sampler->options.view, &registers->paging, registers->rip - 1, &before, 1))
+		return false;
+	return before == HLT && vcpu_is_halted(vcpu);
+}
+
+static void walk(struct sampler *sampler, const struct guest_registers *registers, struct guest_callchain *chain)
+{
+	const struct guest_unwinder *unwinder = atomic_load_explicit(&sampler->unwinder, memory_order_acquire);
+
+	if (sampler->options.callchains) {
+		guest_unwind(unwinder, sampler->options.view, registers, chain);
+		return;
+	}
+	chain->addresses[0] = registers->rip;
+	chain->kernel_depth = registers->cpl == 0;
+	chain->user_depth = registers->cpl != 0;
+}
+
+static void fill_sample(struct sample *sample, const struct guest_registers *registers,
+			const struct guest_callchain *chain)
+{
+	sample->rip = registers->rip;
+	sample->rsp = registers->rsp;
+	sample->rbp = registers->rbp;
+	sample->rflags = registers->rflags;
+	sample->cr3 = registers->paging.cr3;
+	sample->cpl = registers->cpl;
+	sample->event = 0;
+	sample->reserved = 0;
+	sample->flags = chain->flags;
+	sample->kernel_depth = chain->kernel_depth;
+	sample->user_depth = chain->user_depth;
+	memcpy(sample->callchain, chain->addresses, (chain->kernel_depth + chain->user_depth) * sizeof(uint64_t));
+}
+
+/* Publishing is a store; the wake-up is due once per watermark. */
+static void hand_over(struct ring *ring, struct sample *sample)
+{
+	ring_commit(ring, sample);
+	ring_publish(ring);
+	if (ring_wake_due(ring))
+		ring_flush(ring);
+}
+
+static void count(struct vcpu_sampler *self, uint64_t periods, uint64_t cost)
+{
+	local_add(&self->statistics.samples, 1);
+	local_add(&self->statistics.periods, periods);
+	local_add(&self->statistics.cost, cost);
+}
+
+void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
+{
+	struct vcpu_sampler *self = vcpu->sampler;
+	struct guest_callchain chain = { .capacity = SAMPLE_CALLCHAIN_MAX };
+	struct guest_registers registers;
+	uint64_t begin = now(), period, cost;
+	struct sample *sample;
+
+	if (!self || !(period = sampling_clock_take(self->clock, vcpu->sample_expirations)))
+		return;
+	chain.addresses = self->addresses;
+	vm_view_registers(vcpu, &registers);
+	snapshot_write(&self->latest, &registers);
+	walk(sampler, &registers, &chain);
+	if (is_idle(sampler, vcpu, &registers))
+		chain.flags |= SAMPLE_IDLE;
+	sample = ring_reserve(self->ring, RECORD_SAMPLE, sample_size(chain.kernel_depth + chain.user_depth));
+	if (sample) {
+		fill_sample(sample, &registers, &chain);
+		sample->time = begin;
+		sample->period = period;
+		sample->vcpu = vcpu->index;
+		sample->host_tid = (uint32_t)self->thread;
+	}
+	cost = now() - begin;
+	if (sample)
+		sample->cost = cost < UINT32_MAX ? (uint32_t)cost : UINT32_MAX;
+	hand_over(self->ring, sample);
+	count(self, period / sampling_clock_period(self->clock), cost);
+}
+
+void sampler_set_unwinder(struct sampler *sampler, const struct guest_unwinder *unwinder)
+{
+	atomic_store_explicit(&sampler->unwinder, unwinder, memory_order_release);
+}
+
+bool sampler_registers(const struct sampler *sampler, unsigned int vcpu, struct guest_registers *registers)
+{
+	return vcpu < sampler->options.vcpus && snapshot_read(&sampler->vcpus[vcpu].latest, registers);
+}
+
+void sampler_statistics(const struct sampler *sampler, struct sampler_statistics *statistics)
+{
+	*statistics = (struct sampler_statistics){ 0 };
+	for (unsigned int i = 0; i < sampler->options.vcpus; i++) {
+		const struct sampler_statistics *of = &sampler->vcpus[i].statistics;
+
+		statistics->samples += __atomic_load_n(&of->samples, __ATOMIC_RELAXED);
+		statistics->periods += __atomic_load_n(&of->periods, __ATOMIC_RELAXED);
+		statistics->cost += __atomic_load_n(&of->cost, __ATOMIC_RELAXED);
+	}
+}

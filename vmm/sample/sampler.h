@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sampler: when a vCPU's clock says so, its registers and callchain go
+ * into its ring as a struct sample. It knows nothing of who reads the rings.
+ *
+ *	attach, detach, take     the vCPU's thread
+ *	everything else          any thread between create and destroy
+ *
+ * sampler_take() takes no lock and allocates nothing. Its one system call is
+ * the wake-up of the ring's reader, once per watermark: some hundred samples.
+ */
+#ifndef KVMSCOPE_SAMPLE_SAMPLER_H
+#define KVMSCOPE_SAMPLE_SAMPLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/ring.h"
+#include "shared/sample.h"
+#include "vmm/guest/registers.h"
+#include "vmm/guest/unwind.h"
+#include "vmm/guest/view.h"
+#include "vmm/kvm/vcpu.h"
+#include "vmm/sample/clock.h"
+
+struct sampler;
+
+struct sampler_options {
+	struct ring *const *rings; /* one for each vCPU, in order; written only by the sampler until it is destroyed */
+	unsigned int vcpus;	   /* 1 to VM_CPUS_MAX */
+	const struct guest_view *view; /* of the VM; outlives the sampler */
+	enum sampling_clock_kind clock;
+	unsigned int frequency; /* Hz, 1 to SAMPLING_FREQUENCY_MAX */
+	bool callchains;	/* else a sample has its RIP only */
+};
+
+struct sampler_statistics {
+	uint64_t samples; /* taken, whether or not the ring had room */
+	uint64_t periods; /* of the clock that they stand for; more than samples where signals were merged */
+	uint64_t cost;	  /* ns that taking them cost, without leaving and entering the guest */
+};
+
+/* -EINVAL for a bad frequency, -ENOMEM. The options are copied, what they point to is not. */
+int sampler_create(struct sampler **sampler, const struct sampler_options *options);
+
+/* All vCPUs must be detached. NULL is a no-op. */
+void sampler_destroy(struct sampler *sampler);
+
+/*
+ * Makes and starts VCPU's clock, before its first vcpu_run(); the errors of
+ * sampling_clock_create(). Warns once where CPU time can be had only by a timer.
+ */
+int sampler_attach(struct sampler *sampler, struct vcpu *vcpu);
+
+/* Stops the clock and publishes what is in the ring. A no-op on a vCPU that is not attached. */
+void sampler_detach(struct sampler *sampler, struct vcpu *vcpu);
+
+/* The `sample` handler's work: see struct vcpu_handlers. Does nothing if no period has passed. */
+void sampler_take(struct sampler *sampler, struct vcpu *vcpu);
+
+/*
+ * Callchains are walked with UNWINDER (NULL: frame pointers only) from now
+ * on. It, and each one before it, must stay valid until the vCPUs are detached.
+ */
+void sampler_set_unwinder(struct sampler *sampler, const struct guest_unwinder *unwinder);
+
+/* The registers at VCPU's latest sample; false if there was none yet. */
+bool sampler_registers(const struct sampler *sampler, unsigned int vcpu, struct guest_registers *registers);
+
+/* Sums over all vCPUs; exact once they are detached. */
+void sampler_statistics(const struct sampler *sampler, struct sampler_statistics *statistics);
+
+#endif

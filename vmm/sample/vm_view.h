@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Our own VM as a guest view and as the guest side's registers. */
+#ifndef KVMSCOPE_SAMPLE_VM_VIEW_H
+#define KVMSCOPE_SAMPLE_VM_VIEW_H
+
+#include "vmm/guest/registers.h"
+#include "vmm/guest/view.h"
+#include "vmm/kvm/memory.h"
+#include "vmm/kvm/vcpu.h"
+
+struct vm_view {
+	struct guest_view view;
+	struct guest_region regions[MEMORY_REGIONS_MAX];
+};
+
+/*
+ * Makes VIEW the view of MEMORY, which must outlive it. Any number of
+ * threads may then read through view->view; VIEW must not be moved.
+ */
+void vm_view_init(struct vm_view *view, const struct memory *memory);
+
+/* The registers of a stopped vCPU, from sync regs, at no system call. On the vCPU's thread. */
+void vm_view_registers(struct vcpu *vcpu, struct guest_registers *registers);
+
+#endif
