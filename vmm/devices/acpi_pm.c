@@ -16,7 +16,13 @@
 #define TIMER_OFFSET   8
 
 /* ACPI 6.4, tables 4.13, 4.14 and 4.15. */
-#define PM1_POWER_BUTTON     (1u << 8)
+#define PM1_POWER_BUTTON (1u << 8)
+/*
+ * Enable bits that stick: timer, global lock, both buttons, RTC. Only the
+ * power button's event ever comes, but ACPICA (evxfevnt.c) reports the lock
+ * and the RTC as broken hardware if it can not enable them.
+ */
+#define PM1_ENABLES          0x0721u
 #define PM1_SCI_EN           (1u << 0)
 #define PM1_SLP_TYP_SHIFT    10
 #define PM1_SLP_TYP_MASK     7u
@@ -54,7 +60,7 @@ static uint16_t *half_word(struct acpi_pm *pm, uint64_t offset)
 	}
 }
 
-/* Status bits are cleared by writing 1 to them; only events that exist can be enabled. */
+/* Status bits are cleared by writing 1 to them. */
 static void write_byte(struct acpi_pm *pm, uint64_t offset, uint8_t value)
 {
 	unsigned int shift = offset % 2 * 8;
@@ -65,7 +71,7 @@ static void write_byte(struct acpi_pm *pm, uint64_t offset, uint8_t value)
 	if (word == &pm->status)
 		*word &= (uint16_t)~bits;
 	else if (word == &pm->enable)
-		*word = (others | bits) & PM1_POWER_BUTTON;
+		*word = (others | bits) & PM1_ENABLES;
 	else
 		*word = ((others | bits) & PM1_CONTROL_READABLE) | PM1_SCI_EN;
 }
