@@ -158,6 +158,13 @@ static int report_end(const struct run *run, const struct machine_result *result
 	return EXIT_OK;
 }
 
+/* Writes out what the guest has printed and gives the terminal back: our own messages come behind. */
+static void destroy_machine(struct run *run)
+{
+	machine_destroy(atomic_exchange(&run->machine, NULL));
+	console_close(&run->console);
+}
+
 static int run_machine(struct run *run)
 {
 	struct machine_result result;
@@ -166,15 +173,13 @@ static int run_machine(struct run *run)
 		return command_failed();
 	supervise(run);
 	machine_wait(run->machine, &result);
+	destroy_machine(run);
 	return report_end(run, &result);
 }
 
 static void clean_up(struct run *run)
 {
-	struct machine *machine = atomic_exchange(&run->machine, NULL);
-
-	machine_destroy(machine);
-	console_close(&run->console);
+	destroy_machine(run);
 	if (run->signal_fd >= 0)
 		close(run->signal_fd);
 	run_options_free(&run->options);

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/guests/guest.h"
+
+/* Registers of the local APIC (SDM vol. 3A 11.4.1), mapped one to one like all below 4 GiB. */
+#define LAPIC 0xfee00000ull
+#define END_OF_INTERRUPT 0x0b0
+#define SPURIOUS 0x0f0
+#define COMMAND_LOW 0x300
+#define COMMAND_HIGH 0x310
+#define TIMER 0x320
+#define TIMER_INITIAL 0x380
+#define TIMER_DIVIDE 0x3e0
+
+#define ENABLED 0x100u
+#define SPURIOUS_VECTOR 0x7f
+#define TIMER_PERIODIC 0x20000u
+#define DIVIDE_BY_1 0xb
+#define INIT_ASSERT 0x4500u
+#define STARTUP 0x4600u
+
+static void write_register(unsigned int offset, uint32_t value)
+{
+	*(volatile uint32_t *)(LAPIC + offset) = value;
+}
+
+static void ignore(struct frame *frame)
+{
+}
+
+void lapic_init(void)
+{
+	trap_set(SPURIOUS_VECTOR, ignore);
+	write_register(SPURIOUS, ENABLED | SPURIOUS_VECTOR);
+}
+
+void lapic_timer(uint32_t count)
+{
+	write_register(TIMER_DIVIDE, DIVIDE_BY_1);
+	write_register(TIMER, TIMER_PERIODIC | VECTOR_TIMER);
+	write_register(TIMER_INITIAL, count);
+}
+
+void lapic_end_of_interrupt(void)
+{
+	write_register(END_OF_INTERRUPT, 0);
+}
+
+void lapic_start_other(uint32_t apic_id, uint8_t page)
+{
+	write_register(COMMAND_HIGH, apic_id << 24);
+	write_register(COMMAND_LOW, INIT_ASSERT);
+	write_register(COMMAND_HIGH, apic_id << 24);
+	write_register(COMMAND_LOW, STARTUP | page);
+}

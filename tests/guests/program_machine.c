@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs about the machine: its console, its ways to end, its CPUs and its memory. */
+#include "tests/guests/guest.h"
+
+#define PM1_CONTROL 0x604
+#define SLEEP_S5 (5u << 10 | 1u << 13)
+#define RESET_CONTROL 0xcf9
+#define KEYBOARD_COMMAND 0x64
+
+#define PAGE_OF_OTHER_CPUS 0x2000ull
+
+extern uint8_t other_cpu_start[], other_cpu_end[];
+extern volatile uint32_t other_cpu_count;
+static volatile uint32_t cpus_up = 1;
+void other_cpu_main(void);
+
+/* Says its command line, ends with exit=N. */
+uint32_t program_hello(void)
+{
+	print("hello: ");
+	print(command_line);
+	print("\n");
+	return (uint32_t)option_number("exit", 42);
+}
+
+uint32_t program_power_off(void)
+{
+	out16(PM1_CONTROL, SLEEP_S5);
+	return 1;
+}
+
+uint32_t program_reset(void)
+{
+	if (option_is("by", "acpi"))
+		out8(RESET_CONTROL, 6);
+	else
+		out8(KEYBOARD_COMMAND, 0xfe);
+	return 1;
+}
+
+/* A triple fault: #UD with no IDT to find a handler in. */
+uint32_t program_crash(void)
+{
+	struct {
+		uint16_t limit;
+		uint64_t base;
+	} __attribute__((packed)) nothing = { 0, 0 };
+
+	print("crashing\n");
+	__asm__ volatile("lidt %0\n\t"
+			 "ud2"
+			 :
+			 : "m"(nothing), "a"(0x123456789abcdef0));
+	return 1;
+}
+
+/* An instruction that a KVM which interprets CPL0 does not know. */
+uint32_t program_xrstor(void)
+{
+	static uint8_t area[1024] __attribute__((aligned(64)));
+	uint64_t cr4;
+
+	__asm__ volatile("movq %%cr4, %0" : "=r"(cr4));
+	__asm__ volatile("movq %0, %%cr4" : : "r"(cr4 | 1u << 18)); /* OSXSAVE */
+	__asm__ volatile("xrstor %0" : : "m"(area), "a"(0), "d"(0));
+	return 0;
+}
+
+void other_cpu_main(void)
+{
+	__atomic_fetch_add(&cpus_up, 1, __ATOMIC_SEQ_CST);
+	__asm__ volatile("cli");
+}
+
+/* Starts cpus=N, one after the other, and ends with how many are up. */
+uint32_t program_cpus(void)
+{
+	uint32_t cpus = (uint32_t)option_number("cpus", 1);
+
+	for (size_t i = 0; i < (size_t)(other_cpu_end - other_cpu_start); i++)
+		((volatile uint8_t *)PAGE_OF_OTHER_CPUS)[i] = other_cpu_start[i];
+	lapic_init();
+	for (uint32_t id = 1; id < cpus; id++) {
+		lapic_start_other(id, PAGE_OF_OTHER_CPUS >> 12);
+		while (cpus_up != id + 1)
+			__asm__ volatile("pause");
+	}
+	return cpus_up;
+}
+
+/* Writes and reads RAM at gpa=ADDRESS, a multiple of 2 MiB. */
+uint32_t program_memory(void)
+{
+	uint64_t gpa = option_number("gpa", 0);
+	volatile uint64_t *words = (volatile uint64_t *)gpa;
+
+	page_map(page_root, gpa, gpa, PAGE_WRITABLE | PAGE_LARGE);
+	for (uint64_t i = 0; i < 512; i += 64)
+		words[i] = gpa + i;
+	for (uint64_t i = 0; i < 512; i += 64)
+		if (words[i] != gpa + i)
+			return 1;
+	return 0;
+}

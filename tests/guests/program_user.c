@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs about CPL3: faults and interrupts from it, address spaces, and known shares of its time. */
+#include "tests/guests/guest.h"
+
+/* Where nothing is mapped until a fault asks for it; each address space has its own page there. */
+#define WINDOW 0x8000000000ull
+#define WINDOW_PAGES 8
+
+#define FAULT_USER 4ull
+
+static volatile uint32_t kernel_faults, user_faults, ticks;
+USER_DATA static volatile uint32_t user_ticks_wanted;
+USER_DATA static volatile uint32_t user_ticks;
+USER_DATA static volatile uint64_t user_rounds;
+USER_DATA static volatile uint64_t user_chunk;
+
+static void map_on_fault(struct frame *frame)
+{
+	uint64_t address = read_cr2();
+
+	if (address < WINDOW || address >= WINDOW + 2 * WINDOW_PAGES * 4096)
+		debug_exit(0xfb);
+	if (frame->error & FAULT_USER)
+		user_faults++;
+	else
+		kernel_faults++;
+	page_map(page_root, address & ~0xfffull, (uint64_t)page_new(), PAGE_WRITABLE | PAGE_USER);
+}
+
+USER_TEXT static void user_touches_pages(void)
+{
+	for (uint64_t i = 0; i < WINDOW_PAGES; i++)
+		*(volatile uint64_t *)(WINDOW + i * 4096) = i;
+	user_exit();
+}
+
+/* Page faults at CPL3 and CPL0: each maps the page, and the access is done again. Ends with 0. */
+uint32_t program_faults(void)
+{
+	trap_set(VECTOR_PF, map_on_fault);
+	user_call(user_touches_pages, false);
+	for (uint64_t i = 0; i < WINDOW_PAGES; i++)
+		if (*(volatile uint64_t *)(WINDOW + i * 4096) != i)
+			return 1;
+	if (user_faults != WINDOW_PAGES || kernel_faults)
+		return 2;
+	*(volatile uint64_t *)(WINDOW + WINDOW_PAGES * 4096) = 1;
+	return kernel_faults == 1 ? 0 : 3;
+}
+
+static void on_tick(struct frame *frame)
+{
+	ticks++;
+	if ((frame->cs & 3) == 3)
+		user_ticks++;
+	lapic_end_of_interrupt();
+}
+
+USER_TEXT static void user_waits_for_ticks(void)
+{
+	while (user_ticks < user_ticks_wanted)
+		;
+	user_exit();
+}
+
+static void start_timer(uint32_t hz)
+{
+	trap_set(VECTOR_TIMER, on_tick);
+	lapic_init();
+	lapic_timer(1000000000 / hz);
+}
+
+/* Timer interrupts at CPL3, then at CPL0 out of HLT: ticks=N of each. Ends with 0. */
+uint32_t program_timer(void)
+{
+	uint32_t wanted = (uint32_t)option_number("ticks", 20);
+
+	user_ticks_wanted = wanted;
+	start_timer(100);
+	user_call(user_waits_for_ticks, true);
+	if (user_ticks < wanted)
+		return 1;
+	for (ticks = 0; ticks < wanted;)
+		__asm__ volatile("sti\n\thlt\n\tcli" : : : "memory");
+	lapic_timer(0);
+	return 0;
+}
+
+USER_TEXT static void user_spins(void)
+{
+	for (;;)
+		__asm__ volatile("");
+}
+
+/* Never ends: at CPL3, or with cpl=0 at CPL0; with timer=HZ it is interrupted. */
+uint32_t program_spin(void)
+{
+	uint32_t hz = (uint32_t)option_number("timer", 0);
+
+	print("spinning\n");
+	if (hz)
+		start_timer(hz);
+	if (!option_is("cpl", "0"))
+		user_call(user_spins, hz != 0);
+	for (;;)
+		__asm__ volatile("");
+}
+
+/* The same loop three times: its time is its count. Own sections and alignment keep them equal. */
+#define WORK(name)                                                             \
+	__attribute__((section(".user.text"), noinline, used, aligned(64))) void name(uint64_t count); \
+	void name(uint64_t count)                                              \
+	{                                                                      \
+		__asm__ volatile(".balign 32\n"                                \
+				 "1:	subq $1, %0\n"                         \
+				 "	jnz 1b"                                \
+				 : "+r"(count)                                 \
+				 :                                             \
+				 : "cc");                                      \
+	}
+
+WORK(share_sixty)
+WORK(share_thirty)
+WORK(share_ten)
+
+USER_TEXT static void user_works(void)
+{
+	for (uint64_t round = 0; round < user_rounds; round++) {
+		share_sixty(6 * user_chunk);
+		share_thirty(3 * user_chunk);
+		share_ten(user_chunk);
+	}
+	user_exit();
+}
+
+/* 60, 30 and 10 % of CPL3's time in three functions; rounds=N of 10 chunk=N loops; timer=HZ. Ends with 0. */
+uint32_t program_shares(void)
+{
+	uint32_t hz = (uint32_t)option_number("timer", 0);
+
+	user_rounds = option_number("rounds", 100);
+	user_chunk = option_number("chunk", 1000000);
+	if (hz)
+		start_timer(hz);
+	user_call(user_works, hz != 0);
+	return 0;
+}
+
+USER_TEXT static void user_works_in_space(void)
+{
+	share_ten(*(volatile uint64_t *)WINDOW);
+	*(volatile uint64_t *)WINDOW = 0;
+	user_exit();
+}
+
+/* An address space that shares all but the window with the boot tables. */
+static uint64_t *new_space(volatile uint64_t **page)
+{
+	uint64_t *root = page_new(), *own = page_new();
+
+	root[0] = page_root[0];
+	page_map(root, WINDOW, (uint64_t)own, PAGE_WRITABLE | PAGE_USER);
+	*page = own;
+	return root;
+}
+
+/* Two address spaces by turns, with 70 and 30 % of the time: the same code at other CR3s. Ends with 0. */
+uint32_t program_spaces(void)
+{
+	uint64_t rounds = option_number("rounds", 100), chunk = option_number("chunk", 1000000);
+	volatile uint64_t *first, *second;
+	uint64_t *first_root = new_space(&first), *second_root = new_space(&second);
+
+	for (uint64_t round = 0; round < rounds; round++) {
+		*first = 7 * chunk;
+		*second = 3 * chunk;
+		write_cr3((uint64_t)first_root);
+		user_call(user_works_in_space, false);
+		if (*first || *second != 3 * chunk)
+			return 1;
+		write_cr3((uint64_t)second_root);
+		user_call(user_works_in_space, false);
+		if (*second)
+			return 2;
+	}
+	return 0;
+}
