@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+# Bash completion for kvmscope. Commands and options come from the program's
+# own --help, so that they can not differ from it.
+
+_kvmscope_commands() {
+	kvmscope --help 2> /dev/null | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }'
+}
+
+_kvmscope_options() {
+	kvmscope "$1" --help 2> /dev/null | grep -oE -- '(^|[ ,])--?[a-zA-Z][a-z-]*' | tr -d ' ,'
+}
+
+_kvmscope_values() {
+	case $1 in
+	--protocol) echo auto bzimage pvh elf64 multiboot ;;
+	--clock) echo cpu wall ;;
+	--perspective) echo guest host ;;
+	--format) echo folded html script ;;
+	--event | -e) echo cpu-clock ;;
+	*) return 1 ;;
+	esac
+}
+
+_kvmscope() {
+	local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} values
+	COMPREPLY=()
+	# Bash makes a word of its own of '='.
+	if [ "$word" = = ]; then
+		word=
+	elif [ "$before" = = ]; then
+		before=${COMP_WORDS[COMP_CWORD - 2]}
+	fi
+	if [ "$COMP_CWORD" = 1 ]; then
+		mapfile -t COMPREPLY < <(compgen -W "$(_kvmscope_commands)" -- "$word")
+	elif values=$(_kvmscope_values "$before"); then
+		mapfile -t COMPREPLY < <(compgen -W "$values" -- "$word")
+	elif [[ $word == -* ]]; then
+		mapfile -t COMPREPLY < <(compgen -W "$(_kvmscope_options "${COMP_WORDS[1]}")" -- "$word")
+	else
+		mapfile -t COMPREPLY < <(compgen -f -- "$word")
+	fi
+}
+
+complete -o filenames -F _kvmscope kvmscope
