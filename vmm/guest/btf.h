@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A reader of BTF (Documentation/bpf/btf.rst) for one purpose: where members
+ * of a guest kernel's structures lie. The bytes are the guest's: every
+ * offset is checked, every chain of types is bounded. Owns an index only.
+ */
+#ifndef KVMSCOPE_GUEST_BTF_H
+#define KVMSCOPE_GUEST_BTF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/span.h"
+
+struct btf {
+	struct span types, strings; /* of the data given to btf_open() */
+	uint32_t *offsets;          /* of each type in types, by id; owned */
+	uint32_t count;             /* of types; ids are 1 to count - 1 */
+};
+
+struct btf_member {
+	uint32_t type;   /* id */
+	uint32_t offset; /* bytes from the structure's start */
+};
+
+/* Indexes DATA, which must outlive BTF. -EINVAL, or -ENOMEM; BTF is then empty. */
+int btf_open(struct btf *btf, struct span data);
+void btf_close(struct btf *btf);
+
+/* The id of struct NAME, 0 if there is none. */
+uint32_t btf_find_struct(const struct btf *btf, const char *name);
+
+/* Member NAME of the struct or union ID (or behind typedefs), in anonymous members too. */
+bool btf_find_member(const struct btf *btf, uint32_t id, const char *name, struct btf_member *member);
+
+/* The type that pointer or array ID is made of, modifiers and typedefs skipped; 0 if it is neither. */
+uint32_t btf_element(const struct btf *btf, uint32_t id);
+
+/* The number of elements of array ID, 0 if it is none. */
+uint32_t btf_array_length(const struct btf *btf, uint32_t id);
+
+/* The size in bytes of struct, union or integer ID, 0 if it has none. */
+uint32_t btf_size(const struct btf *btf, uint32_t id);
+
+/* The value of enumerator NAME of any 32-bit enum. */
+bool btf_find_enumerator(const struct btf *btf, const char *name, uint32_t *value);
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/modules.h"
+
+#include <ctype.h>
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/guest/build_id.h"
+#include "vmm/guest/kallsyms.h"
+#include "vmm/guest/kernel_image.h"
+#include "vmm/guest/page_walk.h"
+
+#define MODULES_MAX    4096
+#define SYMBOLS_MAX    (1u << 20)
+#define ORCS_MAX       (4u << 20)
+#define NOTES_MAX      8
+#define NOTE_SIZE_MAX  4096
+#define STATE_UNFORMED 3 /* enum module_state: not set up yet, not to be looked at */
+
+/* One module that is being read. */
+struct reader {
+	const struct guest_view *view;
+	const struct guest_paging *paging;
+	const struct module_layout *layout;
+	uint64_t module; /* GVA of its struct */
+};
+
+static int read_u64(const struct reader *reader, uint64_t gva, uint64_t *value)
+{
+	return guest_read_virtual(reader->view, reader->paging, gva, value, sizeof(*value));
+}
+
+static int read_u32(const struct reader *reader, uint64_t gva, uint32_t *value)
+{
+	return guest_read_virtual(reader->view, reader->paging, gva, value, sizeof(*value));
+}
+
+/* The address of note NUMBER's struct bin_attribute, 0 behind the last. */
+static uint64_t note_attribute(const struct reader *reader, uint64_t notes, uint32_t number)
+{
+	const struct module_layout *layout = reader->layout;
+	uint64_t list, attribute;
+	uint32_t count;
+
+	if (layout->notes_in_group) {
+		if (read_u64(reader, notes + layout->notes, &list) || !list ||
+		    read_u64(reader, list + number * 8ull, &attribute))
+			return 0;
+		return attribute;
+	}
+	if (read_u32(reader, notes + layout->notes, &count) || number >= count)
+		return 0;
+	return notes + layout->attrs + (uint64_t)number * layout->attr_stride;
+}
+
+static size_t read_build_id(const struct reader *reader, uint8_t *id)
+{
+	const struct module_layout *layout = reader->layout;
+	uint64_t notes, attribute, size, address;
+	uint8_t bytes[NOTE_SIZE_MAX];
+	size_t found = 0;
+
+	if (!layout->has_notes || read_u64(reader, reader->module + layout->notes_attrs, &notes) || !notes)
+		return 0;
+	for (uint32_t i = 0; i < NOTES_MAX && !found && (attribute = note_attribute(reader, notes, i)); i++) {
+		if (read_u64(reader, attribute + layout->attr_size, &size) || size > sizeof(bytes) ||
+		    read_u64(reader, attribute + layout->attr_address, &address) ||
+		    guest_read_virtual(reader->view, reader->paging, address, bytes, size))
+			return 0;
+		found = build_id_find(span_of(bytes, size), id, GUEST_BUILD_ID_MAX);
+	}
+	return found;
+}
+
+static void read_orc(const struct reader *reader, struct module_orc *orc)
+{
+	const struct module_layout *layout = reader->layout;
+	uint64_t module = reader->module;
+
+	memset(orc, 0, sizeof(*orc));
+	if (!layout->has_orc || read_u64(reader, module + layout->orc_ips, &orc->ips) ||
+	    read_u64(reader, module + layout->orc_entries, &orc->entries) ||
+	    read_u32(reader, module + layout->num_orcs, &orc->count) || orc->count > ORCS_MAX)
+		orc->count = 0;
+}
+
+static bool is_module_name(const char *name)
+{
+	for (const char *at = name; *at; at++)
+		if (!isgraph((unsigned char)*at) || *at == '[' || *at == ']')
+			return false;
+	return *name != '\0';
+}
+
+/* Name, text and build id. -ENOENT: a module that is not set up. */
+static int read_module(const struct reader *reader, struct guest_module *module)
+{
+	const struct module_layout *layout = reader->layout;
+	uint32_t state, size;
+	size_t name_size =
+		layout->name_size < sizeof(module->name) ? layout->name_size : sizeof(module->name);
+
+	memset(module, 0, sizeof(*module));
+	if (read_u32(reader, reader->module + layout->state, &state) ||
+	    guest_read_string(reader->view, reader->paging, reader->module + layout->name, module->name,
+			      name_size) ||
+	    read_u64(reader, reader->module + layout->text_base, &module->start) ||
+	    read_u32(reader, reader->module + layout->text_size, &size))
+		return -EFAULT;
+	if (state >= STATE_UNFORMED)
+		return -ENOENT;
+	if (!is_module_name(module->name) || module->start < KERNEL_IMAGE_START || !size)
+		return -EFAULT;
+	module->size = size;
+	module->build_id_size = read_build_id(reader, module->build_id);
+	return 0;
+}
+
+static int compare_symbols(const void *left, const void *right)
+{
+	const Elf64_Sym *a = left, *b = right;
+
+	return a->st_value < b->st_value ? -1 : a->st_value > b->st_value;
+}
+
+/*
+ * Symbols of assembly have no size: they reach up to the next one, in text;
+ * outside of it only their first byte is surely theirs.
+ */
+static uint64_t symbol_size(const Elf64_Sym *symbols, uint32_t count, uint32_t index,
+			    const struct guest_module *module)
+{
+	uint64_t start = symbols[index].st_value;
+	uint64_t end = module->start + module->size;
+
+	if (symbols[index].st_size)
+		return symbols[index].st_size;
+	if (start - module->start >= module->size)
+		return 1;
+	for (uint32_t next = index + 1; next < count; next++)
+		if (symbols[next].st_value > start)
+			return (symbols[next].st_value < end ? symbols[next].st_value : end) - start;
+	return end - start;
+}
+
+/* The symbol table's own order is kept in st_other and st_shndx, for the table of types. */
+static void keep_index(Elf64_Sym *symbol, uint32_t index)
+{
+	symbol->st_other = (unsigned char)(index >> 16);
+	symbol->st_shndx = (Elf64_Half)index;
+}
+
+static uint32_t kept_index(const Elf64_Sym *symbol)
+{
+	return (uint32_t)symbol->st_other << 16 | symbol->st_shndx;
+}
+
+static int add_symbols(const struct reader *reader, const struct guest_module *module, Elf64_Sym *table,
+		       const uint8_t *types, uint32_t count, uint64_t strings, struct symbols *symbols)
+{
+	char name[KALLSYMS_NAME_MAX];
+	int error = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		keep_index(&table[i], i);
+	qsort(table, count, sizeof(*table), compare_symbols);
+	for (uint32_t i = 0; i < count && !error; i++) {
+		uint8_t type = types[kept_index(&table[i])];
+
+		if (table[i].st_value < KERNEL_IMAGE_START || !isalpha(type) ||
+		    guest_read_string(reader->view, reader->paging, strings + table[i].st_name, name,
+				      sizeof(name)) ||
+		    !is_module_name(name))
+			continue;
+		error = symbols_add(symbols, table[i].st_value, symbol_size(table, count, i, module),
+				    (char)tolower(type), name, module->name);
+	}
+	return error;
+}
+
+/* -ENOMEM; a table that can not be read is left out. */
+static int read_symbols(const struct reader *reader, const struct guest_module *module,
+			struct symbols *symbols)
+{
+	const struct module_layout *layout = reader->layout;
+	uint64_t kallsyms, table_at, types_at, strings;
+	uint8_t *table = NULL, *types = NULL;
+	uint32_t count;
+	int error;
+
+	if (read_u64(reader, reader->module + layout->kallsyms, &kallsyms) ||
+	    read_u64(reader, kallsyms + layout->symtab, &table_at) ||
+	    read_u64(reader, kallsyms + layout->strtab, &strings) ||
+	    read_u64(reader, kallsyms + layout->typetab, &types_at) ||
+	    read_u32(reader, kallsyms + layout->num_symtab, &count) || count > SYMBOLS_MAX)
+		return 0;
+	error = guest_copy_virtual(reader->view, reader->paging, table_at, count * sizeof(Elf64_Sym), &table);
+	if (!error)
+		error = guest_copy_virtual(reader->view, reader->paging, types_at, count, &types);
+	if (!error)
+		error = add_symbols(reader, module, (Elf64_Sym *)(void *)table, types, count, strings,
+				    symbols);
+	free(types);
+	free(table);
+	return error == -ENOMEM ? error : 0;
+}
+
+static int append(struct module_list *list, const struct guest_module *module, const struct module_orc *orc)
+{
+	struct guest_module *modules = realloc(list->modules, (list->count + 1) * sizeof(*modules));
+	struct module_orc *orcs = realloc(list->orcs, (list->count + 1) * sizeof(*orcs));
+
+	if (modules)
+		list->modules = modules;
+	if (orcs)
+		list->orcs = orcs;
+	if (!modules || !orcs)
+		return -ENOMEM;
+	modules[list->count] = *module;
+	orcs[list->count++] = *orc;
+	return 0;
+}
+
+static int read_one(struct module_list *list, const struct reader *reader, struct symbols *symbols)
+{
+	struct guest_module module;
+	struct module_orc orc;
+	int error = read_module(reader, &module);
+
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	read_orc(reader, &orc);
+	error = append(list, &module, &orc);
+	return error ? error : read_symbols(reader, &module, symbols);
+}
+
+int module_list_read(struct module_list *list, const struct guest_view *view,
+		     const struct guest_paging *paging, uint64_t head, const struct module_layout *layout,
+		     struct symbols *symbols)
+{
+	struct reader reader = { .view = view, .paging = paging, .layout = layout };
+	uint64_t node;
+	int error;
+
+	memset(list, 0, sizeof(*list));
+	error = read_u64(&reader, head, &node);
+	for (int i = 0; !error && node && node != head && i < MODULES_MAX; i++) {
+		reader.module = node - layout->list;
+		error = read_one(list, &reader, symbols);
+		if (!error)
+			error = read_u64(&reader, node, &node);
+	}
+	return error;
+}
+
+void module_list_free(struct module_list *list)
+{
+	free(list->modules);
+	free(list->orcs);
+	memset(list, 0, sizeof(*list));
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loaded modules, read from the kernel's own list with the layout that its
+ * BTF tells (include/linux/module.h, struct module and struct mod_kallsyms).
+ */
+#ifndef KVMSCOPE_GUEST_MODULES_H
+#define KVMSCOPE_GUEST_MODULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/guest/btf.h"
+#include "vmm/guest/kernel.h"
+#include "vmm/guest/symbols.h"
+#include "vmm/guest/view.h"
+
+/* Byte offsets in struct module unless another structure is named. */
+struct module_layout {
+	uint32_t state, list, name, name_size;
+	uint32_t text_base, text_size;                /* of core_layout, or of mem[MOD_TEXT] */
+	uint32_t kallsyms;                            /* pointer to struct mod_kallsyms */
+	uint32_t symtab, num_symtab, strtab, typetab; /* in it */
+	bool has_notes, notes_in_group;
+	uint32_t notes_attrs;  /* pointer to struct module_notes_attrs */
+	uint32_t notes, attrs; /* in that: their number or the NULL-terminated list of them, and the first */
+	uint32_t attr_size, attr_stride, attr_address; /* of struct bin_attribute */
+	bool has_orc;
+	uint32_t num_orcs, orc_ips, orc_entries;
+};
+
+/* From the kernel's BTF. -ENOENT: it describes no modules. */
+int module_layout_read(struct module_layout *layout, const struct btf *btf);
+
+/* Where a module's ORC tables lie in the guest. */
+struct module_orc {
+	uint64_t ips, entries; /* GVA */
+	uint32_t count;        /* 0: none */
+};
+
+struct module_list {
+	struct guest_module *modules; /* owned */
+	struct module_orc *orcs;      /* one each; owned */
+	size_t count;
+};
+
+/*
+ * Reads the modules in the list at HEAD, and adds their symbols to SYMBOLS
+ * (not yet finished). What a module's memory does not give is left out.
+ * -ENOMEM; -EFAULT with what was read before the list broke. Not on a vCPU thread.
+ */
+int module_list_read(struct module_list *list, const struct guest_view *view,
+		     const struct guest_paging *paging, uint64_t head, const struct module_layout *layout,
+		     struct symbols *symbols);
+void module_list_free(struct module_list *list);
+
+#endif
