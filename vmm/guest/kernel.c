@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/kernel.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/guest/build_id.h"
+#include "vmm/guest/kallsyms.h"
+#include "vmm/guest/kernel_check.h"
+#include "vmm/guest/kernel_image.h"
+#include "vmm/guest/modules.h"
+#include "vmm/guest/page_walk.h"
+#include "vmm/guest/unwinder.h"
+
+#define EFER_LMA     (1ull << 10)
+#define CR3_PTI_USER (1ull << 12) /* arch/x86/mm/pti.c: the user half of a pair of top tables */
+#define NOTES_MAX    65536
+#define BTF_MAX      (64ull << 20)
+
+/* What guest_kernel_refresh() needs besides. */
+struct found_kernel {
+	struct guest_kernel kernel;
+	bool has_modules;
+	uint64_t modules_head; /* GVA */
+	struct module_layout layout;
+};
+
+/* A search: the guest, and a CR3 that is tried. */
+struct search {
+	const struct guest_view *view;
+	const struct guest_registers *registers;
+	struct guest_paging paging;
+	struct found_kernel *found;
+};
+
+/* How much around a token index is copied: enough for most kernels, then for any. */
+static const struct {
+	uint64_t before, behind;
+} windows[] = { { 5ull << 20, 2ull << 20 }, { 24ull << 20, 12ull << 20 } };
+
+static uint64_t maximum(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t minimum(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * A symbol ends at the next higher one, which *NEXT is moved to; the last at
+ * the end of its page.
+ */
+static uint64_t size_of_symbol(const struct kallsyms *kallsyms, uint32_t *next, uint64_t start)
+{
+	for (; *next < kallsyms->count; ++*next) {
+		uint64_t end = kallsyms_address(kallsyms, *next);
+
+		if (end > start)
+			return end - start;
+	}
+	return 4096 - start % 4096;
+}
+
+/* Per-CPU symbols are offsets, no addresses: left out. */
+static int add_all(struct symbols *symbols, const struct kallsyms *kallsyms)
+{
+	char name[KALLSYMS_NAME_MAX], type;
+	uint64_t position = 0;
+	uint32_t next = 0;
+
+	for (uint32_t i = 0; i < kallsyms->count; i++) {
+		uint64_t address = kallsyms_address(kallsyms, i);
+
+		if (kallsyms_next_name(kallsyms, &position, &type, name))
+			return -EINVAL;
+		if (address >= KERNEL_IMAGE_START &&
+		    symbols_add(symbols, address, size_of_symbol(kallsyms, &next, address), type, name, NULL))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Builds the table of symbols with the addresses as they are read now, and checks it. */
+static int build_and_check(struct search *search, const struct kallsyms *kallsyms)
+{
+	struct guest_kernel *kernel = &search->found->kernel;
+	int error;
+
+	symbols_free(kernel->symbols);
+	kernel->symbols = symbols_new();
+	error = kernel->symbols ? add_all(kernel->symbols, kallsyms) : -ENOMEM;
+	if (!error)
+		error = symbols_finish(kernel->symbols);
+	if (error == -EINVAL)
+		return error_set(
+			error, "the guest's kallsyms has names that are none: addresses stay without names");
+	if (error)
+		return error_set(error, "no memory for the guest kernel's symbols");
+	return kernel_check(kernel, search->view, &search->paging, search->registers);
+}
+
+static int try_all_addresses(struct search *search, struct kallsyms *kallsyms)
+{
+	int result = error_set(-ENOENT, "the guest's kallsyms has addresses of a form that is not known: "
+					"addresses stay without names");
+
+	for (unsigned int form = 0;; form++) {
+		int error = kallsyms_try_addresses(kallsyms, form);
+
+		if (error == -ERANGE)
+			return result;
+		if (error)
+			continue;
+		result = build_and_check(search, kallsyms);
+		if (result != -EINVAL)
+			return result;
+	}
+}
+
+static int try_window(struct search *search, const struct mapped_range *range, uint64_t token_index,
+		      size_t window)
+{
+	uint64_t start = maximum(range->start, (token_index - windows[window].before) & ~7ull);
+	uint64_t size = minimum(range->end, token_index + windows[window].behind) - start;
+	struct kallsyms kallsyms;
+	uint8_t *copy;
+	int error = guest_copy_virtual(search->view, &search->paging, start, size, &copy);
+
+	if (error)
+		return error_set(error, "can not copy the guest's kallsyms at %#" PRIx64, token_index);
+	error = kallsyms_locate(&kallsyms, span_of(copy, size), start, token_index - start);
+	if (error)
+		error = error_set(-ENOENT,
+				  "no kallsyms tables that fit together at %#" PRIx64 " of the guest",
+				  token_index);
+	else
+		error = try_all_addresses(search, &kallsyms);
+	free(copy);
+	return error;
+}
+
+static int try_token_index(struct search *search, const struct mapped_range *range, uint64_t token_index)
+{
+	int error = -ENOENT;
+
+	for (size_t window = 0; error && window < sizeof(windows) / sizeof(windows[0]); window++)
+		error = try_window(search, range, token_index, window);
+	return error;
+}
+
+static int search_range(struct search *search, const struct mapped_range *range)
+{
+	uint64_t from = range->start, token_index;
+	int result = -ESRCH; /* nothing that could be one */
+
+	while (!kernel_image_find_token_index(search->view, &search->paging, range, from, &token_index)) {
+		result = try_token_index(search, range, token_index);
+		if (!result)
+			return 0;
+		from = token_index + 4;
+	}
+	return result;
+}
+
+/* -ESRCH: under this CR3 there is nothing that looks like a kernel's kallsyms. */
+static int search_paging(struct search *search)
+{
+	struct mapped_range range = { 0 };
+	int result = -ESRCH;
+
+	while (kernel_image_next_range(search->view, &search->paging, range.end, &range)) {
+		int error = search_range(search, &range);
+
+		if (!error)
+			return 0;
+		if (error != -ESRCH)
+			result = error;
+	}
+	return result;
+}
+
+/* Under KPTI the user half maps little more than the entry code; its kernel half stands beside it. */
+static int search_kernel(struct search *search)
+{
+	int error;
+
+	search->paging = search->registers->paging;
+	search->paging.cr3 &= ~CR3_PTI_USER;
+	error = search_paging(search);
+	if (error == -ESRCH && search->registers->paging.cr3 & CR3_PTI_USER) {
+		search->paging.cr3 = search->registers->paging.cr3;
+		error = search_paging(search);
+	}
+	if (error == -ESRCH)
+		return error_set(-ENOENT, "no Linux kernel with kallsyms is mapped in the guest (yet): "
+					  "addresses stay without names");
+	return error;
+}
+
+/* A process's tables go with it; the kernel's own stay. */
+static void use_kernel_tables(struct search *search)
+{
+	struct guest_kernel *kernel = &search->found->kernel;
+	struct guest_paging own = search->paging;
+	struct guest_translation top, expected, translation;
+	struct symbol symbol;
+
+	kernel->paging = search->paging;
+	if (!symbols_find_name(kernel->symbols, "init_top_pgt", &symbol) ||
+	    guest_translate(search->view, &search->paging, symbol.start, &top))
+		return;
+	own.cr3 = top.gpa;
+	if (!guest_translate(search->view, &search->paging, kernel->text_start, &expected) &&
+	    !guest_translate(search->view, &own, kernel->text_start, &translation) &&
+	    translation.gpa == expected.gpa)
+		kernel->paging = own;
+}
+
+static void read_build_id(const struct search *search)
+{
+	struct guest_kernel *kernel = &search->found->kernel;
+	struct symbol start, end;
+	uint8_t *notes;
+
+	if (!symbols_find_name(kernel->symbols, "__start_notes", &start) ||
+	    !symbols_find_name(kernel->symbols, "__stop_notes", &end) ||
+	    end.start - start.start > NOTES_MAX ||
+	    guest_copy_virtual(search->view, &kernel->paging, start.start, end.start - start.start, &notes))
+		return;
+	kernel->build_id_size =
+		build_id_find(span_of(notes, end.start - start.start), kernel->build_id, GUEST_BUILD_ID_MAX);
+	free(notes);
+}
+
+static void read_module_layout(const struct search *search)
+{
+	struct found_kernel *found = search->found;
+	const struct symbols *symbols = found->kernel.symbols;
+	struct symbol start, end, head;
+	struct btf btf;
+	uint8_t *data;
+
+	if (!symbols_find_name(symbols, "modules", &head) ||
+	    !symbols_find_name(symbols, "__start_BTF", &start) ||
+	    !symbols_find_name(symbols, "__stop_BTF", &end) || end.start - start.start > BTF_MAX ||
+	    guest_copy_virtual(search->view, &found->kernel.paging, start.start, end.start - start.start,
+			       &data))
+		return;
+	if (!btf_open(&btf, span_of(data, end.start - start.start))) {
+		found->has_modules = !module_layout_read(&found->layout, &btf);
+		found->modules_head = head.start;
+		btf_close(&btf);
+	}
+	free(data);
+}
+
+static void free_found(struct found_kernel *found)
+{
+	if (!found)
+		return;
+	guest_unwinder_free((struct guest_unwinder *)(uintptr_t)found->kernel.unwinder);
+	symbols_free(found->kernel.symbols);
+	free(found->kernel.modules);
+	free(found);
+}
+
+static int copy_kernel_symbols(struct symbols *to, const struct symbols *from)
+{
+	int error = 0;
+
+	for (size_t i = 0; i < symbols_count(from) && !error; i++) {
+		struct symbol symbol;
+
+		symbols_at(from, i, &symbol);
+		if (!symbol.module)
+			error = symbols_add(to, symbol.start, symbol.end - symbol.start, symbol.type,
+					    symbol.name, NULL);
+	}
+	return error;
+}
+
+/* Adds what modules have now to NEWER, which has everything else but symbols and unwinder. */
+static int add_modules(struct found_kernel *newer, const struct symbols *kernel_symbols,
+		       const struct guest_view *view)
+{
+	struct guest_kernel *kernel = &newer->kernel;
+	struct module_list list = { 0 };
+	struct guest_unwinder *unwinder;
+	int error = -ENOMEM;
+
+	kernel->symbols = symbols_new();
+	if (kernel->symbols)
+		error = copy_kernel_symbols(kernel->symbols, kernel_symbols);
+	if (!error && newer->has_modules)
+		error = module_list_read(&list, view, &kernel->paging, newer->modules_head, &newer->layout,
+					 kernel->symbols);
+	/* A list that breaks off gives the modules before the break. */
+	if (error != -ENOMEM)
+		error = symbols_finish(kernel->symbols);
+	if (!error)
+		error = guest_unwinder_create(&unwinder, view, &kernel->paging, kernel->symbols, &list);
+	if (error != -ENOMEM) {
+		kernel->unwinder = error ? NULL : unwinder;
+		kernel->modules = list.modules;
+		kernel->module_count = list.count;
+		list.modules = NULL;
+		error = 0;
+	}
+	module_list_free(&list);
+	return error;
+}
+
+int guest_kernel_refresh(struct guest_kernel **newer, const struct guest_kernel *kernel,
+			 const struct guest_view *view)
+{
+	const struct found_kernel *found = (const struct found_kernel *)(const void *)kernel;
+	struct found_kernel *copy = malloc(sizeof(*copy));
+	int error = -ENOMEM;
+
+	if (copy) {
+		*copy = *found;
+		copy->kernel.symbols = NULL;
+		copy->kernel.unwinder = NULL;
+		copy->kernel.modules = NULL;
+		copy->kernel.module_count = 0;
+		error = add_modules(copy, kernel->symbols, view);
+	}
+	if (error) {
+		free_found(copy);
+		return error_set(error, "no memory for the guest kernel's symbols");
+	}
+	*newer = &copy->kernel;
+	return 0;
+}
+
+/* The kernel alone is known: what else there is to know about it. */
+static int complete(struct search *search)
+{
+	struct found_kernel *found = search->found;
+	struct symbols *alone = found->kernel.symbols;
+	int error;
+
+	use_kernel_tables(search);
+	read_build_id(search);
+	read_module_layout(search);
+	error = add_modules(found, alone, search->view);
+	symbols_free(alone);
+	return error ? error_set(error, "no memory for the guest kernel's symbols") : 0;
+}
+
+int guest_kernel_find(struct guest_kernel **kernel, const struct guest_view *view,
+		      const struct guest_registers *registers)
+{
+	struct search search = { .view = view, .registers = registers };
+	int error;
+
+	if (!(registers->paging.efer & EFER_LMA))
+		return error_set(
+			-ENOENT,
+			"the guest is not in 64-bit mode (yet): no kernel whose symbols could be read");
+	search.found = calloc(1, sizeof(*search.found));
+	if (!search.found)
+		return error_set(-ENOMEM, "no memory for the guest kernel's symbols");
+	error = search_kernel(&search);
+	if (!error)
+		error = complete(&search);
+	if (error) {
+		free_found(search.found);
+		return error;
+	}
+	*kernel = &search.found->kernel;
+	return 0;
+}
+
+void guest_kernel_free(struct guest_kernel *kernel)
+{
+	free_found((struct found_kernel *)(void *)kernel);
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/orc.h"
+
+#include <string.h>
+
+#define SAMPLED_MAX 65536 /* entries that are counted to tell the format */
+
+static uint16_t flags_at(const struct orc_table *table, uint32_t index)
+{
+	uint16_t flags;
+
+	memcpy(&flags, table->entries + (size_t)index * ORC_ENTRY_SIZE + 4, sizeof(flags));
+	return flags;
+}
+
+/*
+ * Nearly all entries are of calls: type 2 in the 3-bit field, 0 in the older
+ * 2-bit one. Of the older two, only the one with a signal bit has anything
+ * at bit 11, its end bit.
+ */
+enum orc_format orc_detect_format(const struct orc_table *table)
+{
+	uint32_t step = table->count / SAMPLED_MAX + 1;
+	uint32_t calls_of_three_bits = 0, calls_of_two_bits = 0, bit_11 = 0, sampled = 0;
+
+	for (uint32_t i = 0; i < table->count; i += step, sampled++) {
+		uint16_t flags = flags_at(table, i);
+
+		calls_of_three_bits += (flags >> 8 & 7) == 2;
+		calls_of_two_bits += (flags >> 8 & 7) == 0;
+		bit_11 += flags >> 11 & 1;
+		if (flags >> 12)
+			return ORC_FORMAT_UNKNOWN;
+	}
+	if (calls_of_three_bits > sampled / 2)
+		return ORC_FORMAT_SIGNAL;
+	if (calls_of_two_bits > sampled / 2)
+		return bit_11 ? ORC_FORMAT_SIGNAL_END : ORC_FORMAT_END;
+	return ORC_FORMAT_UNKNOWN;
+}
+
+uint64_t orc_address(const struct orc_table *table, uint32_t index)
+{
+	int32_t relative;
+
+	memcpy(&relative, table->ips + index * 4ull, sizeof(relative));
+	return table->ips_gva + index * 4ull + (uint64_t)(int64_t)relative;
+}
+
+static enum orc_type three_bit_type(uint16_t flags)
+{
+	unsigned int type = flags >> 8 & 7;
+
+	return type <= ORC_TYPE_REGS_PARTIAL ? (enum orc_type)type : ORC_TYPE_NONE;
+}
+
+/* The older types: an undefined stack pointer is the end, or nothing that can be walked. */
+static enum orc_type two_bit_type(uint16_t flags, bool end)
+{
+	static const enum orc_type types[] = { ORC_TYPE_CALL, ORC_TYPE_REGS, ORC_TYPE_REGS_PARTIAL,
+					       ORC_TYPE_NONE };
+
+	if ((flags & 15) == ORC_UNDEFINED)
+		return end ? ORC_TYPE_END : ORC_TYPE_NONE;
+	return types[flags >> 8 & 3];
+}
+
+static void decode(const struct orc_table *table, enum orc_format format, uint32_t index,
+		   struct orc_entry *entry)
+{
+	uint8_t bytes[ORC_ENTRY_SIZE];
+	uint16_t flags;
+
+	memcpy(bytes, table->entries + (size_t)index * ORC_ENTRY_SIZE, sizeof(bytes));
+	memcpy(&entry->sp_offset, bytes, 2);
+	memcpy(&entry->bp_offset, bytes + 2, 2);
+	memcpy(&flags, bytes + 4, 2);
+	entry->sp_register = (enum orc_register)(flags & 15);
+	entry->bp_register = (enum orc_register)(flags >> 4 & 15);
+	if (format == ORC_FORMAT_SIGNAL) {
+		entry->type = three_bit_type(flags);
+		entry->signal = flags >> 11 & 1;
+	} else {
+		entry->type = two_bit_type(flags, flags >> (format == ORC_FORMAT_END ? 10 : 11) & 1);
+		entry->signal = format == ORC_FORMAT_SIGNAL_END && flags >> 10 & 1;
+	}
+	if (format == ORC_FORMAT_END)
+		entry->signal = entry->type == ORC_TYPE_REGS || entry->type == ORC_TYPE_REGS_PARTIAL;
+}
+
+bool orc_find(const struct orc_table *table, enum orc_format format, uint64_t ip, struct orc_entry *entry)
+{
+	uint32_t low = 0, high = table->count;
+
+	if (ip < table->start || ip >= table->end)
+		return false;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (orc_address(table, middle) <= ip)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (!low)
+		return false;
+	decode(table, format, low - 1, entry);
+	return true;
+}
