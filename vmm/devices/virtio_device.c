@@ -93,7 +93,9 @@ bool virtio_device_pop(struct virtio_device *device, unsigned int queue, struct 
 void virtio_device_push(struct virtio_device *device, unsigned int queue, const struct virtio_chain *chain,
 			uint32_t written)
 {
-	virtio_queue_push(&device->queues[queue], chain, written);
+	/* A chain may have been held while the driver took its queue away. */
+	if (device->queues[queue].ready)
+		virtio_queue_push(&device->queues[queue], chain, written);
 }
 
 static void wake(struct virtio_device *device, uint64_t queues)

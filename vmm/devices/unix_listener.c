@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/devices/unix_listener.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+
+#define BACKLOG 1
+
+static int open_socket(void)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Left behind by a process that has ended: a socket that refuses connections. */
+static bool is_stale(const struct sockaddr_un *address)
+{
+	int fd = open_socket();
+	struct stat status;
+	bool refused;
+
+	if (fd < 0)
+		return false;
+	refused = !lstat(address->sun_path, &status) && S_ISSOCK(status.st_mode) &&
+		  connect(fd, (const struct sockaddr *)address, sizeof(*address)) && errno == ECONNREFUSED;
+	close(fd);
+	return refused;
+}
+
+/* The mode of the socket itself (fchmod before bind) decides who may connect, with no moment in between. */
+static int bind_and_listen(int fd, const struct sockaddr_un *address)
+{
+	const struct sockaddr *general = (const struct sockaddr *)address;
+
+	if (fchmod(fd, S_IRUSR | S_IWUSR))
+		return -errno;
+	if (bind(fd, general, sizeof(*address))) {
+		if (errno != EADDRINUSE || !is_stale(address) || unlink(address->sun_path))
+			return -errno;
+		if (bind(fd, general, sizeof(*address)))
+			return -errno;
+	}
+	return listen(fd, BACKLOG) ? -errno : 0;
+}
+
+int unix_listener_open(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int error, fd;
+
+	if (strlen(path) >= sizeof(address.sun_path))
+		return error_set(-ENAMETOOLONG,
+				 "socket path %s is longer than the %zu bytes that the kernel takes", path,
+				 sizeof(address.sun_path) - 1);
+	strcpy(address.sun_path, path);
+	fd = open_socket();
+	if (fd < 0)
+		return error_set(fd, "can not make a socket for %s: %s", path, strerror(-fd));
+	error = bind_and_listen(fd, &address);
+	if (!error)
+		return fd;
+	close(fd);
+	return error_set(error, "can not listen on socket %s: %s%s", path, strerror(-error),
+			 error == -EADDRINUSE ? "; is another VM running with it?" : "");
+}
