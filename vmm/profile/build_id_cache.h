@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The build-id cache, where perf looks for the names of what it did not
+ * record itself (perf-buildid-cache(1); tools/perf/util/build-id.c and
+ * symbol.c): for a guest kernel
+ *
+ *	DIR/[kernel.kallsyms]/ID/kallsyms	the kernel's symbols
+ *	DIR/.build-id/xx/yyyy			a link to that directory
+ *	DIR/[kernel.kcore]/ID/TIME/kallsyms	the symbols of one boot, its modules' included
+ *	DIR/[kernel.kcore]/ID/TIME/modules	where they lay; perf takes the directory that fits
+ *	DIR/[kernel.kcore]/ID/TIME/kcore	the code itself, for perf annotate
+ *
+ * The first two serve any boot of that kernel: perf moves the symbols by the
+ * difference of _text. Modules do not move with it, so they stand in the
+ * third only: a name must be right or not there.
+ *
+ * Files appear whole, by rename(), whoever else writes at the same time.
+ */
+#ifndef KVMSCOPE_PROFILE_BUILD_ID_CACHE_H
+#define KVMSCOPE_PROFILE_BUILD_ID_CACHE_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/guest/kernel.h"
+#include "vmm/guest/registers.h"
+#include "vmm/guest/symbols.h"
+#include "vmm/guest/view.h"
+
+/* What one guest kernel is, as far as the cache is concerned. Nothing is owned. */
+struct kernel_image {
+	const uint8_t *build_id;
+	size_t build_id_size;	  /* 1 to 20 */
+	uint64_t start, end;	  /* GVA of _text, and of the end of all that is mapped for it */
+	uint64_t text_end;	  /* GVA of _etext: the code that is there to the end */
+	const struct symbols *symbols;
+	const struct guest_module *modules;
+	size_t module_count;
+};
+
+/* The symbols of one boot: a directory below [kernel.kcore]. Zeroed: none yet. */
+struct build_id_cache_boot {
+	char path[PATH_MAX]; /* "" until the first build_id_cache_add_boot() */
+	bool complete;	     /* it was there already, code and all */
+};
+
+/*
+ * The directory that perf uses: buildid.dir of its configuration
+ * ($PERF_CONFIG, else ~/.perfconfig over /etc/perfconfig), else $HOME/.debug.
+ * -ENOENT if there is none to be used, -ENAMETOOLONG. Any thread.
+ */
+int build_id_cache_directory(char *path, size_t size);
+
+/*
+ * Names come from the guest and go into lines of text and names of files:
+ * only those of printable characters, without spaces, slashes and brackets,
+ * are passed on. Any thread.
+ */
+bool build_id_cache_name_is_plain(const char *name);
+
+/*
+ * Puts the kernel's own symbols into the cache at DIRECTORY, unless they are
+ * there. The errors of mkdir(), open(), write() and rename().
+ */
+int build_id_cache_add_kernel(const char *directory, const struct kernel_image *image);
+
+/*
+ * Puts the symbols of this boot there, modules included, or brings up to
+ * date what an earlier call with the same BOOT put there. Errors as above.
+ */
+int build_id_cache_add_boot(const char *directory, const struct kernel_image *image,
+			    struct build_id_cache_boot *boot);
+
+/*
+ * Adds the code of the kernel and its modules to the boot, read from guest
+ * memory; of old boots of that kernel the code is removed so that
+ * BUILD_ID_CACHE_CODE_KEPT remain. After build_id_cache_add_boot(). Errors as above.
+ */
+#define BUILD_ID_CACHE_CODE_KEPT 8
+int build_id_cache_add_code(const char *directory, const struct kernel_image *image,
+			    const struct guest_view *view, const struct guest_paging *paging,
+			    struct build_id_cache_boot *boot);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files of the build-id cache: made whole or not at all. Any thread, any
+ * number of processes at a time.
+ */
+#ifndef KVMSCOPE_PROFILE_BUILD_ID_CACHE_FILES_H
+#define KVMSCOPE_PROFILE_BUILD_ID_CACHE_FILES_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vmm/profile/build_id_cache.h"
+#include "vmm/profile/perf_data_bytes.h"
+
+/* A file that is being written beside its place. */
+struct cache_file {
+	int fd;
+	char path[PATH_MAX];	  /* where it will be */
+	char temporary[PATH_MAX]; /* where it is */
+};
+
+/* Joins parts to a path; -ENAMETOOLONG. The last argument is NULL. */
+int cache_path(char path[PATH_MAX], const char *first, ...) __attribute__((sentinel));
+
+/* mkdir -p. */
+int cache_make_directory(const char *path);
+
+/* Begins DIRECTORY/NAME; ends it by putting it in place, or by removing it if ERROR is not 0 already. */
+int cache_file_begin(struct cache_file *file, const char *directory, const char *name);
+int cache_file_end(struct cache_file *file, int error);
+
+/* Writes DIRECTORY/NAME whole. */
+int cache_write_file(const char *directory, const char *name, const struct bytes *content);
+
+/* Does DIRECTORY/NAME hold exactly CONTENT? And does it exist with anything in it? */
+bool cache_file_is(const char *directory, const char *name, const struct bytes *content);
+bool cache_file_exists(const char *directory, const char *name);
+
+/* The build id as perf writes it, 40 hexadecimal digits at most. */
+void cache_id_text(const struct kernel_image *image, char text[41]);
+
+#endif

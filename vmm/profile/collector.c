@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/collector.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "shared/sample.h"
+#include "vmm/profile/collector_kernel.h"
+
+#define MILLISECOND 1000000ull
+
+/* Rings are looked at this often, woken or not; it is far less than they hold at 10 kHz. */
+#define LOOK_INTERVAL_MS 50
+/* What is older than this survives a kill. */
+#define FLUSH_INTERVAL (250 * MILLISECOND)
+/*
+ * A round ends this often: readers then have every sample that is older than
+ * the round before, as rings are published as samples are taken.
+ */
+#define ROUND_INTERVAL (1000 * MILLISECOND)
+
+struct collector {
+	struct collector_options options;
+	struct perf_data_writer *writer;
+	struct collector_kernel kernel;
+	pthread_t thread;
+	struct pollfd *wakes; /* the rings', then our own */
+	int stop_fd;	      /* eventfd: stop */
+	atomic_bool stop;
+	uint64_t next_flush, next_round; /* ns */
+	uint32_t *named; /* for each vCPU the thread whose name is in the file; 0 none */
+	uint64_t *last_time; /* for each vCPU, of its latest sample */
+	int error; /* the first one of writing; the rings are drained all the same */
+	char message[ERROR_MESSAGE_SIZE];
+	pthread_mutex_t lock; /* of statistics */
+	struct collector_statistics statistics;
+};
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* Errors happen on the collector's thread and are told on the one that stops it. */
+static void note_error(struct collector *collector, int error)
+{
+	if (!error || collector->error)
+		return;
+	collector->error = error;
+	snprintf(collector->message, sizeof(collector->message), "%s", error_message());
+	log_error("recording ends here: %s", collector->message);
+}
+
+/* perf groups by the name of the thread that ran the vCPU. */
+static void name_thread(struct collector *collector, const struct sample *sample)
+{
+	char name[32];
+
+	if (collector->named[sample->vcpu] == sample->host_tid)
+		return;
+	collector->named[sample->vcpu] = sample->host_tid;
+	snprintf(name, sizeof(name), "vcpu %u", sample->vcpu);
+	note_error(collector, perf_data_writer_comm(collector->writer, 0, collector->options.output.vmm_pid,
+						    (int32_t)sample->host_tid, name));
+}
+
+static void count_sample(struct collector_statistics *statistics, const struct sample *sample)
+{
+	statistics->samples++;
+	statistics->kernel += !sample->cpl;
+	statistics->cost += sample->cost;
+	statistics->weight += sample->period;
+}
+
+static void take_sample(struct collector *collector, const struct ring_record *record,
+			struct collector_statistics *counts)
+{
+	const struct sample *sample = (const void *)record->payload;
+	size_t size = record->size - sizeof(*record);
+
+	if (size < sizeof(*sample) || size < sample_size((size_t)sample->kernel_depth + sample->user_depth) ||
+	    sample->vcpu >= collector->options.ring_count)
+		return; /* none of our writers makes such */
+	collector->last_time[sample->vcpu] = sample->time;
+	count_sample(counts, sample);
+	for (size_t i = 0; i < sample->kernel_depth; i++)
+		collector_kernel_address(&collector->kernel, sample->callchain[i]);
+	if (collector->error)
+		return;
+	name_thread(collector, sample);
+	note_error(collector, perf_data_writer_sample(collector->writer, sample));
+}
+
+static void take_lost(struct collector *collector, size_t ring, const struct ring_record *record,
+		      struct collector_statistics *counts)
+{
+	const struct ring_lost *lost = (const void *)record->payload;
+
+	if (record->size < sizeof(*record) + sizeof(*lost))
+		return;
+	counts->lost += lost->count;
+	if (!collector->error)
+		note_error(collector, perf_data_writer_lost(collector->writer, collector->last_time[ring],
+							    (uint32_t)ring, lost->count));
+}
+
+static void drain_ring(struct collector *collector, size_t index, struct collector_statistics *counts)
+{
+	struct ring *ring = collector->options.rings[index];
+	const struct ring_record *record;
+
+	while ((record = ring_read(ring))) {
+		if (record->type == RECORD_SAMPLE)
+			take_sample(collector, record, counts);
+		else if (record->type == RING_RECORD_LOST)
+			take_lost(collector, index, record, counts);
+	}
+	ring_read_done(ring);
+}
+
+static void update_statistics(struct collector *collector, const struct collector_statistics *counts)
+{
+	struct collector_statistics *all = &collector->statistics;
+
+	pthread_mutex_lock(&collector->lock);
+	all->samples += counts->samples;
+	all->kernel += counts->kernel;
+	all->lost += counts->lost;
+	all->cost += counts->cost;
+	all->weight += counts->weight;
+	all->bytes = perf_data_writer_bytes(collector->writer);
+	all->kernel_found = collector->kernel.mapped;
+	snprintf(all->release, sizeof(all->release), "%s", collector_kernel_release(&collector->kernel));
+	pthread_mutex_unlock(&collector->lock);
+}
+
+static void write_out(struct collector *collector, uint64_t time)
+{
+	if (collector->error || time < collector->next_flush)
+		return;
+	collector->next_flush = time + FLUSH_INTERVAL;
+	if (time >= collector->next_round && collector_kernel_settled(&collector->kernel)) {
+		collector->next_round = time + ROUND_INTERVAL;
+		note_error(collector, perf_data_writer_flush(collector->writer));
+	} else {
+		note_error(collector, perf_data_writer_write_out(collector->writer));
+	}
+}
+
+/* The rings first, then the kernel: what is sampled in a new module comes to be known before its round ends. */
+static void drain(struct collector *collector)
+{
+	struct collector_statistics counts = { 0 };
+	uint64_t time;
+
+	for (size_t i = 0; i < collector->options.ring_count; i++)
+		drain_ring(collector, i, &counts);
+	time = now();
+	if (!collector->error)
+		note_error(collector, collector_kernel_turn(&collector->kernel, time));
+	write_out(collector, time);
+	update_statistics(collector, &counts);
+}
+
+static void wait_for_samples(struct collector *collector)
+{
+	uint64_t ignored;
+	size_t count = collector->options.ring_count + 1;
+
+	if (poll(collector->wakes, count, LOOK_INTERVAL_MS) <= 0)
+		return;
+	for (size_t i = 0; i < count; i++)
+		if (collector->wakes[i].revents & POLLIN && read(collector->wakes[i].fd, &ignored, sizeof(ignored)) < 0)
+			continue;
+}
+
+static void *collect(void *argument)
+{
+	struct collector *collector = argument;
+
+	pthread_setname_np(pthread_self(), "collector");
+	while (!atomic_load(&collector->stop)) {
+		wait_for_samples(collector);
+		drain(collector);
+	}
+	drain(collector);
+	if (!collector->error)
+		note_error(collector, collector_kernel_finish(&collector->kernel));
+	return NULL;
+}
+
+static int prepare_wakes(struct collector *collector)
+{
+	size_t count = collector->options.ring_count;
+
+	collector->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (collector->stop_fd < 0)
+		return error_set(-errno, "can't make the collector's eventfd: %s", strerror(errno));
+	for (size_t i = 0; i < count; i++)
+		collector->wakes[i] = (struct pollfd){ ring_event_fd(collector->options.rings[i]), POLLIN, 0 };
+	collector->wakes[count] = (struct pollfd){ collector->stop_fd, POLLIN, 0 };
+	return 0;
+}
+
+static struct collector *make(const struct collector_options *options)
+{
+	struct collector *collector = calloc(1, sizeof(*collector));
+
+	if (!collector)
+		return NULL;
+	collector->options = *options;
+	collector->stop_fd = -1;
+	pthread_mutex_init(&collector->lock, NULL);
+	collector->wakes = calloc(options->ring_count + 1, sizeof(collector->wakes[0]));
+	collector->named = calloc(options->ring_count + 1, sizeof(collector->named[0]));
+	collector->last_time = calloc(options->ring_count + 1, sizeof(collector->last_time[0]));
+	return collector;
+}
+
+static void destroy(struct collector *collector)
+{
+	collector_kernel_free(&collector->kernel);
+	if (collector->stop_fd >= 0)
+		close(collector->stop_fd);
+	pthread_mutex_destroy(&collector->lock);
+	free(collector->wakes);
+	free(collector->named);
+	free(collector->last_time);
+	free(collector);
+}
+
+static int start(struct collector *collector)
+{
+	int error = prepare_wakes(collector);
+
+	if (!error)
+		error = perf_data_writer_open(&collector->writer, &collector->options.output);
+	if (error)
+		return error;
+	error = collector_kernel_init(&collector->kernel, &collector->options, collector->writer);
+	if (!error) {
+		error = -pthread_create(&collector->thread, NULL, collect, collector);
+		if (error)
+			error_set(error, "can't start the collector's thread: %s", strerror(-error));
+	}
+	if (error)
+		perf_data_writer_close(collector->writer);
+	return error;
+}
+
+int collector_start(struct collector **result, const struct collector_options *options)
+{
+	struct collector *collector = make(options);
+	int error;
+
+	assert(options->output.vcpus >= options->ring_count);
+	if (!collector || !collector->wakes || !collector->named || !collector->last_time)
+		error = error_set(-ENOMEM, "no memory for the collector");
+	else
+		error = start(collector);
+	if (!error)
+		*result = collector;
+	else if (collector)
+		destroy(collector);
+	return error;
+}
+
+void collector_statistics(struct collector *collector, struct collector_statistics *statistics)
+{
+	pthread_mutex_lock(&collector->lock);
+	*statistics = collector->statistics;
+	pthread_mutex_unlock(&collector->lock);
+}
+
+int collector_stop(struct collector *collector, struct collector_statistics *statistics)
+{
+	const uint64_t one = 1;
+	int error, close_error;
+
+	atomic_store(&collector->stop, true);
+	if (write(collector->stop_fd, &one, sizeof(one)) < 0)
+		log_debug("the collector stops at its next look");
+	pthread_join(collector->thread, NULL);
+	update_statistics(collector, &(struct collector_statistics){ 0 });
+	close_error = perf_data_writer_close(collector->writer);
+	error = collector->error ? error_set(collector->error, "%s", collector->message) : close_error;
+	if (statistics)
+		*statistics = collector->statistics;
+	destroy(collector);
+	return error;
+}

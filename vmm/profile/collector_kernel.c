@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/collector_kernel.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/guest/kernel.h"
+#include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/kallsyms_file.h"
+
+#define MILLISECOND 1000000ull
+#define FIND_INTERVAL_MIN (20 * MILLISECOND)
+#define FIND_INTERVAL_MAX (1000 * MILLISECOND)
+#define REFRESH_INTERVAL_MIN (100 * MILLISECOND)
+#define REFRESH_INTERVAL_MAX (5000 * MILLISECOND)
+#define PAGE_MASK 0xfffull
+
+static const struct guest_kernel *newest(const struct collector_kernel *kernel)
+{
+	return kernel->found_count ? kernel->found[kernel->found_count - 1] : NULL;
+}
+
+static int load_given(struct collector_kernel *kernel)
+{
+	const struct collector_options *options = kernel->options;
+
+	if (options->kallsyms)
+		return kallsyms_file_load(&kernel->given, options->kallsyms);
+	if (options->vmlinux)
+		return elf_symbols_load(&kernel->given, options->vmlinux, ELF_VIRTUAL_ADDRESSES, NULL, 0);
+	return 0;
+}
+
+static void find_cache(struct collector_kernel *kernel)
+{
+	if (kernel->options->buildid_cache && build_id_cache_directory(kernel->cache, sizeof(kernel->cache))) {
+		log_warning("no names for perf: %s", error_message());
+		kernel->cache[0] = '\0';
+	}
+}
+
+int collector_kernel_init(struct collector_kernel *kernel, const struct collector_options *options,
+			  struct perf_data_writer *writer)
+{
+	*kernel = (struct collector_kernel){
+		.options = options,
+		.writer = writer,
+		.find_interval = FIND_INTERVAL_MIN,
+		.refresh_interval = REFRESH_INTERVAL_MIN,
+	};
+	find_cache(kernel);
+	return load_given(kernel);
+}
+
+/* Whether the cache can be written is not the recording's fate: said once, then left. */
+static void cache_result(struct collector_kernel *kernel, int error)
+{
+	if (!error || kernel->cache_failed)
+		return;
+	kernel->cache_failed = true;
+	log_warning("perf will not find the guest's symbols: %s", error_message());
+}
+
+static void cache_symbols(struct collector_kernel *kernel)
+{
+	if (!*kernel->cache || kernel->cache_failed)
+		return;
+	cache_result(kernel, build_id_cache_add_kernel(kernel->cache, &kernel->image));
+	if (!kernel->cache_failed)
+		cache_result(kernel, build_id_cache_add_boot(kernel->cache, &kernel->image, &kernel->boot));
+}
+
+static uint64_t symbol_address(const struct symbols *symbols, const char *name)
+{
+	struct symbol symbol;
+
+	return symbols_find_name(symbols, name, &symbol) ? symbol.start : 0;
+}
+
+/* Code that is there only while the kernel starts lies behind its data, up to _end. */
+static uint64_t image_end(const struct symbols *symbols, uint64_t start, uint64_t text_end)
+{
+	uint64_t end = symbol_address(symbols, "_end");
+
+	return end > text_end && end - start < 1ull << 30 ? end : text_end;
+}
+
+/*
+ * perf takes a kernel without a build id for the one that it runs on, and
+ * gives its names: so one that has none gets one, made from its symbols.
+ */
+static void invent_build_id(struct collector_kernel *kernel)
+{
+	uint64_t hash[2] = { 0xcbf29ce484222325ull, 0x84222325cbf29ce4ull }; /* FNV-1a, from two starts */
+	size_t count = symbols_count(kernel->image.symbols);
+
+	for (size_t i = 0; i < count; i++) {
+		struct symbol symbol;
+		uint64_t offset;
+
+		symbols_at(kernel->image.symbols, i, &symbol);
+		offset = symbol.start - kernel->image.start;
+		for (size_t half = 0; half < 2; half++) {
+			for (const char *byte = symbol.name; *byte; byte++)
+				hash[half] = (hash[half] ^ (uint8_t)*byte) * 0x100000001b3ull;
+			hash[half] = (hash[half] ^ offset) * 0x100000001b3ull;
+		}
+	}
+	memset(kernel->build_id, 0, sizeof(kernel->build_id));
+	memcpy(kernel->build_id, hash, sizeof(hash));
+	kernel->build_id_size = sizeof(kernel->build_id);
+}
+
+static void take_build_id(struct collector_kernel *kernel, const struct guest_kernel *found)
+{
+	int size = 0;
+
+	if (found && found->build_id_size) {
+		kernel->build_id_size = found->build_id_size;
+		memcpy(kernel->build_id, found->build_id, found->build_id_size);
+	} else if (kernel->options->vmlinux && (size = elf_build_id(kernel->options->vmlinux, kernel->build_id)) > 0) {
+		kernel->build_id_size = (size_t)size;
+	} else {
+		invent_build_id(kernel);
+	}
+	kernel->image.build_id = kernel->build_id;
+	kernel->image.build_id_size = kernel->build_id_size;
+}
+
+/* A symbol file of a kernel that was found elsewhere in memory is moved to where it is. */
+static int move_given(struct collector_kernel *kernel, uint64_t delta)
+{
+	struct symbols *moved = symbols_new();
+	size_t count = symbols_count(kernel->given);
+	int error = moved ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !error && i < count; i++) {
+		struct symbol symbol;
+
+		symbols_at(kernel->given, i, &symbol);
+		error = symbols_add(moved, symbol.start + delta, symbol.end - symbol.start, symbol.type, symbol.name,
+				    symbol.module);
+	}
+	if (!error)
+		error = symbols_finish(moved);
+	if (error) {
+		symbols_free(moved);
+		return error_set(error, "no memory for the symbols of the guest's kernel");
+	}
+	symbols_free(kernel->given);
+	kernel->given = moved;
+	return 0;
+}
+
+static void use_modules(struct collector_kernel *kernel, const struct guest_kernel *found)
+{
+	kernel->image.modules = found ? found->modules : NULL;
+	kernel->image.module_count = found ? found->module_count : 0;
+	if (found && !kernel->given)
+		kernel->image.symbols = found->symbols;
+}
+
+/* The range that symbols of a file name: from _text, or else from the first, to the last. */
+static void use_given_range(struct collector_kernel *kernel)
+{
+	struct symbol first = { 0 }, last = { 0 };
+	size_t count = symbols_count(kernel->given);
+
+	if (count) {
+		symbols_at(kernel->given, 0, &first);
+		symbols_at(kernel->given, count - 1, &last);
+	}
+	kernel->image.start = symbol_address(kernel->given, "_text");
+	kernel->image.text_end = symbol_address(kernel->given, "_etext");
+	if (!kernel->image.start || kernel->image.text_end <= kernel->image.start) {
+		kernel->image.start = first.start & ~PAGE_MASK;
+		kernel->image.text_end = last.end;
+	}
+	kernel->image.symbols = kernel->given;
+}
+
+static int use_given(struct collector_kernel *kernel, const struct guest_kernel *found)
+{
+	uint64_t delta;
+
+	use_given_range(kernel);
+	delta = found ? found->text_start - kernel->image.start : 0;
+	if (delta) {
+		int error = move_given(kernel, delta);
+
+		if (error)
+			return error;
+		use_given_range(kernel);
+	}
+	return 0;
+}
+
+static int describe_image(struct collector_kernel *kernel, const struct guest_kernel *found)
+{
+	if (kernel->given) {
+		int error = use_given(kernel, found);
+
+		if (error)
+			return error;
+	} else {
+		kernel->image.start = found->text_start;
+		kernel->image.text_end = found->text_end;
+		kernel->image.symbols = found->symbols;
+	}
+	kernel->image.end = image_end(kernel->image.symbols, kernel->image.start, kernel->image.text_end);
+	use_modules(kernel, found);
+	take_build_id(kernel, found);
+	return 0;
+}
+
+static int map_modules(struct collector_kernel *kernel, const struct guest_kernel *older)
+{
+	for (size_t i = 0; i < kernel->image.module_count; i++) {
+		const struct guest_module *module = &kernel->image.modules[i];
+		char name[sizeof(module->name) + 2];
+		struct perf_data_mapping mapping = {
+			.pid = -1,
+			.tid = -1,
+			.start = module->start,
+			.size = module->size,
+			.name = name,
+			.build_id = module->build_id,
+			.build_id_size = module->build_id_size,
+			.kernel = true,
+		};
+		bool known = !build_id_cache_name_is_plain(module->name);
+		int error;
+
+		for (size_t j = 0; older && !known && j < older->module_count; j++)
+			known = older->modules[j].start == module->start && older->modules[j].size == module->size &&
+				!strcmp(older->modules[j].name, module->name);
+		if (known)
+			continue;
+		snprintf(name, sizeof(name), "[%s]", module->name);
+		error = perf_data_writer_mapping(kernel->writer, &mapping);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static int map_image(struct collector_kernel *kernel)
+{
+	struct perf_data_mapping mapping = {
+		.pid = -1,
+		.tid = -1,
+		.start = kernel->image.start,
+		.size = kernel->image.end - kernel->image.start,
+		.offset = kernel->image.start,
+		.name = "[kernel.kallsyms]_text",
+		.build_id = kernel->build_id,
+		.build_id_size = kernel->build_id_size,
+		.kernel = true,
+	};
+	int error = perf_data_writer_mapping(kernel->writer, &mapping);
+
+	kernel->mapped = !error;
+	return error ? error : map_modules(kernel, NULL);
+}
+
+static int keep(struct collector_kernel *kernel, struct guest_kernel *found)
+{
+	struct guest_kernel **larger =
+		reallocarray(kernel->found, kernel->found_count + 1, sizeof(kernel->found[0]));
+
+	if (!larger) {
+		guest_kernel_free(found);
+		return error_set(-ENOMEM, "no memory for the guest's kernel");
+	}
+	kernel->found = larger;
+	kernel->found[kernel->found_count++] = found;
+	kernel->paging = found->paging;
+	return 0;
+}
+
+static int publish(struct collector_kernel *kernel, const struct guest_kernel *found)
+{
+	const struct collector_options *options = kernel->options;
+
+	if (options->publish && found->unwinder)
+		options->publish(options->context, found->unwinder);
+	return *found->release ? perf_data_writer_set_guest(kernel->writer, found->release, NULL) : 0;
+}
+
+static int introduce(struct collector_kernel *kernel, struct guest_kernel *found)
+{
+	int error = keep(kernel, found);
+
+	if (!error)
+		error = describe_image(kernel, found);
+	if (error) /* the guest's fault or memory's: the recording goes on without names */
+		return 0;
+	cache_symbols(kernel);
+	error = map_image(kernel);
+	return error ? error : publish(kernel, found);
+}
+
+static int find(struct collector_kernel *kernel, uint64_t now)
+{
+	const struct collector_options *options = kernel->options;
+	struct guest_registers registers;
+	struct guest_kernel *found;
+
+	if (now < kernel->next_find || !options->registers ||
+	    !options->registers(options->context, &registers))
+		return 0;
+	kernel->next_find = now + kernel->find_interval;
+	kernel->find_interval += kernel->find_interval / 2;
+	if (kernel->find_interval > FIND_INTERVAL_MAX)
+		kernel->find_interval = FIND_INTERVAL_MAX;
+	if (guest_kernel_find(&found, options->view, &registers)) {
+		kernel->paging = registers.paging;
+		log_debug("no guest kernel yet: %s", error_message());
+		return 0;
+	}
+	return introduce(kernel, found);
+}
+
+static bool same_modules(const struct guest_kernel *left, const struct guest_kernel *right)
+{
+	if (left->module_count != right->module_count)
+		return false;
+	for (size_t i = 0; i < left->module_count; i++)
+		if (left->modules[i].start != right->modules[i].start || left->modules[i].size != right->modules[i].size ||
+		    strcmp(left->modules[i].name, right->modules[i].name))
+			return false;
+	return true;
+}
+
+static int take_newer(struct collector_kernel *kernel, struct guest_kernel *newer)
+{
+	const struct guest_kernel *older = newest(kernel);
+	int error = keep(kernel, newer);
+
+	if (error)
+		return 0;
+	use_modules(kernel, newer);
+	cache_symbols(kernel);
+	error = map_modules(kernel, older);
+	return error ? error : publish(kernel, newer);
+}
+
+/* Looks for new modules, less and less often as long as there are none. */
+static int refresh(struct collector_kernel *kernel, uint64_t now)
+{
+	struct guest_kernel *newer;
+
+	kernel->unknown_address = false;
+	kernel->refresh_interval *= 2;
+	if (kernel->refresh_interval > REFRESH_INTERVAL_MAX)
+		kernel->refresh_interval = REFRESH_INTERVAL_MAX;
+	kernel->next_refresh = now + kernel->refresh_interval;
+	if (guest_kernel_refresh(&newer, newest(kernel), kernel->options->view)) {
+		log_debug("the guest's modules can't be read: %s", error_message());
+		return 0;
+	}
+	if (same_modules(newest(kernel), newer)) {
+		guest_kernel_free(newer);
+		return 0;
+	}
+	kernel->refresh_interval = REFRESH_INTERVAL_MIN;
+	kernel->next_refresh = now + kernel->refresh_interval;
+	return take_newer(kernel, newer);
+}
+
+static bool known_address(const struct collector_kernel *kernel, uint64_t address)
+{
+	if (address - kernel->image.start < kernel->image.end - kernel->image.start)
+		return true;
+	for (size_t i = 0; i < kernel->image.module_count; i++)
+		if (address - kernel->image.modules[i].start < kernel->image.modules[i].size)
+			return true;
+	return false;
+}
+
+void collector_kernel_address(struct collector_kernel *kernel, uint64_t address)
+{
+	if (kernel->mapped && !kernel->unknown_address && !known_address(kernel, address))
+		kernel->unknown_address = true;
+}
+
+int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
+{
+	if (!newest(kernel))
+		return find(kernel, now);
+	if (kernel->unknown_address && now >= kernel->next_refresh)
+		return refresh(kernel, now);
+	return 0;
+}
+
+bool collector_kernel_settled(const struct collector_kernel *kernel)
+{
+	return kernel->mapped && !kernel->unknown_address;
+}
+
+/* Names that were given are used also where no Linux was found. */
+static int introduce_given(struct collector_kernel *kernel)
+{
+	int error = describe_image(kernel, NULL);
+
+	if (error)
+		return error;
+	cache_symbols(kernel);
+	return map_image(kernel);
+}
+
+int collector_kernel_finish(struct collector_kernel *kernel)
+{
+	int error = 0;
+
+	if (!newest(kernel)) {
+		kernel->next_find = 0;
+		error = find(kernel, 0);
+	} else {
+		error = refresh(kernel, 0);
+	}
+	if (!error && !kernel->mapped && kernel->given)
+		error = introduce_given(kernel);
+	if (!error && kernel->mapped && *kernel->cache && !kernel->cache_failed)
+		cache_result(kernel, build_id_cache_add_code(kernel->cache, &kernel->image, kernel->options->view,
+							     &kernel->paging, &kernel->boot));
+	return error;
+}
+
+void collector_kernel_free(struct collector_kernel *kernel)
+{
+	for (size_t i = 0; i < kernel->found_count; i++)
+		guest_kernel_free(kernel->found[i]);
+	free(kernel->found);
+	symbols_free(kernel->given);
+}
+
+const char *collector_kernel_release(const struct collector_kernel *kernel)
+{
+	return newest(kernel) ? newest(kernel)->release : "";
+}

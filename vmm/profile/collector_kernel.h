@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The collector's guest kernel: found some time after the guest has started,
+ * kept up with as modules come, and told to the file, the build-id cache and
+ * the sampler. All on the collector's thread.
+ */
+#ifndef KVMSCOPE_PROFILE_COLLECTOR_KERNEL_H
+#define KVMSCOPE_PROFILE_COLLECTOR_KERNEL_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vmm/profile/build_id_cache.h"
+#include "vmm/profile/collector.h"
+#include "vmm/profile/perf_data_writer.h"
+
+struct collector_kernel {
+	const struct collector_options *options;
+	struct perf_data_writer *writer;
+
+	struct guest_kernel **found; /* every one that was published, the newest last; owned */
+	size_t found_count;
+	struct symbols *given;	     /* of --kallsyms or --vmlinux; owned */
+	uint8_t build_id[20];
+	size_t build_id_size;
+	struct kernel_image image;   /* valid if mapped */
+	struct guest_paging paging;  /* that maps the image; cr3 0: not known */
+	bool mapped;		     /* the file has its mapping */
+
+	uint64_t next_find, find_interval;	 /* ns, by the collector's clock */
+	uint64_t next_refresh, refresh_interval; /* ns */
+	bool unknown_address; /* a kernel address was sampled that lies in no known image */
+
+	char cache[PATH_MAX]; /* "" without one */
+	struct build_id_cache_boot boot;
+	bool cache_failed; /* said once */
+};
+
+/* Loads the symbol files that the options name. Their errors. */
+int collector_kernel_init(struct collector_kernel *kernel, const struct collector_options *options,
+			  struct perf_data_writer *writer);
+
+/* Looks at an address that was sampled at CPL 0. */
+void collector_kernel_address(struct collector_kernel *kernel, uint64_t address);
+
+/*
+ * Finds the kernel or its new modules if it is time to, NOW being in ns.
+ * Errors are those of writing the file.
+ */
+int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now);
+
+/* May readers show the samples so far? Not while a mapping for them may still come. */
+bool collector_kernel_settled(const struct collector_kernel *kernel);
+
+/* The last look, and the code for perf annotate. Guest memory must still be there. */
+int collector_kernel_finish(struct collector_kernel *kernel);
+
+/* Frees the kernels: no unwinder may be in use any more. */
+void collector_kernel_free(struct collector_kernel *kernel);
+
+/* As uname -r, "" if it is not known. */
+const char *collector_kernel_release(const struct collector_kernel *kernel);
+
+#endif
