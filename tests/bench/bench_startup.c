@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * From exec of kvmscope to the guest kernel's first instructions, and what
+ * kvmscope holds in memory besides the guest's own. The kernel is an ELF file
+ * made here whose first instructions write a byte to the serial port.
+ */
+#include <elf.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/bench/bench.h"
+
+#define PROGRAM "build/kvmscope"
+#define KERNEL "build/bench/first.elf"
+#define LOAD 0x100000
+#define RUNS 15
+#define GUEST_MIB 128
+
+/* mov dx,0x3f8; mov al,'!'; out dx,al; 1: hlt; jmp 1b */
+static const uint8_t code[] = { 0x66, 0xba, 0xf8, 0x03, 0xb0, '!', 0xee, 0xf4, 0xeb, 0xfd };
+
+static int write_kernel(void)
+{
+	struct {
+		Elf64_Ehdr header;
+		Elf64_Phdr program;
+		uint8_t code[sizeof(code)];
+	} file = {
+		.header = { .e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
+			    .e_type = ET_EXEC, .e_machine = EM_X86_64, .e_version = EV_CURRENT, .e_entry = LOAD,
+			    .e_phoff = sizeof(Elf64_Ehdr), .e_ehsize = sizeof(Elf64_Ehdr),
+			    .e_phentsize = sizeof(Elf64_Phdr), .e_phnum = 1 },
+		.program = { .p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_offset = offsetof(__typeof__(file), code),
+			     .p_vaddr = LOAD, .p_paddr = LOAD, .p_filesz = sizeof(code), .p_memsz = sizeof(code),
+			     .p_align = 1 },
+	};
+	int fd = open(KERNEL, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	ssize_t written;
+
+	memcpy(file.code, code, sizeof(code));
+	written = write(fd, &file, sizeof(file));
+	close(fd);
+	return written == sizeof(file) ? 0 : -1;
+}
+
+/* Starts it with its console on a pipe, whose reading end is *CONSOLE. */
+static pid_t start(const char *profile, int *console)
+{
+	int ends[2];
+	pid_t child;
+
+	if (pipe(ends))
+		return -1;
+	child = fork();
+	if (!child) {
+		dup2(ends[1], STDOUT_FILENO);
+		dup2(open("/dev/null", O_RDWR), STDIN_FILENO);
+		close(ends[0]);
+		close(ends[1]);
+		execl(PROGRAM, PROGRAM, "run", "--quiet", "--kernel", KERNEL, "--mem", "128M", profile, NULL);
+		_exit(127);
+	}
+	close(ends[1]);
+	*console = ends[0];
+	return child;
+}
+
+/* Did the guest's byte come? */
+static bool wait_for_byte(int console)
+{
+	struct pollfd output = { .fd = console, .events = POLLIN };
+	char byte;
+
+	return poll(&output, 1, 10000) == 1 && read(console, &byte, 1) == 1 && byte == '!';
+}
+
+static void end(pid_t child, int console)
+{
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	close(console);
+}
+
+/* ms from exec to the byte; negative if the guest does not run. */
+static double time_start(void)
+{
+	uint64_t begin = bench_time(CLOCK_MONOTONIC), passed;
+	int console;
+	pid_t child = start("--no-profile", &console);
+	bool up = wait_for_byte(console);
+
+	passed = bench_time(CLOCK_MONOTONIC) - begin;
+	end(child, console);
+	return up ? passed * 1e-6 : -1;
+}
+
+/* KiB resident of all mappings but the guest's RAM, which is the one of its size. */
+static double resident_beside_guest(pid_t child)
+{
+	unsigned long start_address, end_address, kib;
+	bool guest = false;
+	double sum = 0;
+	char path[64], line[512];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/smaps", child);
+	file = fopen(path, "r");
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%lx-%lx ", &start_address, &end_address) == 2)
+			guest = end_address - start_address == GUEST_MIB << 20;
+		else if (!guest && sscanf(line, "Rss: %lu kB", &kib) == 1)
+			sum += kib;
+	}
+	if (file)
+		fclose(file);
+	return sum;
+}
+
+static double measure_memory(const char *profile)
+{
+	int console;
+	pid_t child = start(profile, &console);
+	bool up = wait_for_byte(console);
+	double resident;
+
+	usleep(300 * 1000);
+	resident = resident_beside_guest(child);
+	end(child, console);
+	return up ? resident / 1024 : -1;
+}
+
+static void report_memory(const char *what, double mib)
+{
+	if (mib < 0)
+		bench_skip(what, "the guest does not come up");
+	else
+		bench_print(what, mib, "MiB");
+}
+
+int main(void)
+{
+	double times[RUNS];
+
+	if (access("/dev/kvm", R_OK | W_OK)) {
+		bench_skip("startup and memory", "no /dev/kvm");
+		return 0;
+	}
+	if (write_kernel())
+		return 1;
+	for (int run = 0; run < RUNS; run++) {
+		times[run] = time_start();
+		if (times[run] < 0) {
+			bench_skip("startup and memory", "the guest does not come up");
+			return 1;
+		}
+	}
+	bench_print("startup: exec of kvmscope to the guest's first instructions", bench_median(times, RUNS), "ms");
+	report_memory("memory: resident beside the guest's, 1 vCPU, 128 MiB, no profile", measure_memory("--no-profile"));
+	report_memory("memory: resident beside the guest's, 1 vCPU, 128 MiB, profiling", measure_memory("--output=build/bench/memory.data"));
+	return 0;
+}
