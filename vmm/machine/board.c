@@ -1,6 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/machine/board.h"
 
+#include <errno.h>
+#include <stdio.h>
+
+#include "shared/error.h"
+#include "vmm/devices/virtio_blk.h"
+#include "vmm/devices/virtio_console.h"
+#include "vmm/devices/virtio_mmio.h"
+#include "vmm/devices/virtio_rng.h"
+
+/* Where a guest looks for the agent's port: /dev/virtio-ports/org.kvmscope.agent.0 */
+#define AGENT_PORT "org.kvmscope.agent.0"
+
 /* The in-kernel irqchip never refuses a line of its own. */
 static void set_irq(void *context, unsigned int gsi, bool high)
 {
@@ -48,6 +60,76 @@ static int add_serial(struct board *board, struct vm *vm, const struct machine_o
 	return error ? error : serial_add(board->serial, &board->bus, SERIAL_PORT);
 }
 
+/* The next free place: its line, before its device is made. */
+static struct irq_line next_virtio_line(const struct board *board, struct vm *vm)
+{
+	return line_of(vm, BOARD_VIRTIO_GSI + (unsigned int)board->virtio_count);
+}
+
+/* Puts DEVICE, which the board owns from here on, into the next free place. */
+static int add_virtio(struct board *board, struct virtio_device *device)
+{
+	size_t index = board->virtio_count++;
+	uint64_t gpa = BOARD_VIRTIO_START + index * BOARD_VIRTIO_STRIDE;
+
+	board->virtio[index] = device;
+	board->virtio_places[index] = (struct acpi_virtio_device){
+		.gpa = gpa, .size = VIRTIO_MMIO_SIZE, .gsi = device->line.gsi };
+	return virtio_mmio_add(device, &board->bus, gpa);
+}
+
+static int add_disk(struct board *board, struct vm *vm, const struct machine_disk *disk)
+{
+	char id[21]; /* the device copies it */
+	struct virtio_blk_options options = { .path = disk->path, .read_only = disk->read_only, .id = id };
+	struct virtio_device *device;
+	int error;
+
+	if (board->virtio_count == BOARD_VIRTIO_MAX)
+		return error_set(-ENOSPC, "no place for the disk %s: there can be %d virtio devices", disk->path,
+				 BOARD_VIRTIO_MAX);
+	snprintf(id, sizeof(id), "kvmscope-%zu", board->virtio_count);
+	error = virtio_blk_create(&device, &options, &vm->memory, board->loop, next_virtio_line(board, vm));
+	return error ? error : add_virtio(board, device);
+}
+
+static int add_agent_port(struct board *board, struct vm *vm, const struct machine_options *options)
+{
+	struct virtio_console_port port = {
+		.name = AGENT_PORT,
+		.socket_path = options->agent_socket,
+		.fd = options->agent_fd > 0 ? options->agent_fd : -1,
+	};
+	struct virtio_console_options console = { .ports = &port, .port_count = 1 };
+	struct virtio_device *device;
+	int error;
+
+	if (!port.socket_path && port.fd < 0)
+		return 0;
+	error = virtio_console_create(&device, &console, &vm->memory, board->loop, next_virtio_line(board, vm));
+	return error ? error : add_virtio(board, device);
+}
+
+static int add_entropy(struct board *board, struct vm *vm)
+{
+	struct virtio_rng_options options = { 0 };
+	struct virtio_device *device;
+	int error = virtio_rng_create(&device, &options, &vm->memory, board->loop, next_virtio_line(board, vm));
+
+	return error ? error : add_virtio(board, device);
+}
+
+static int add_virtio_devices(struct board *board, struct vm *vm, const struct machine_options *options)
+{
+	int error = add_agent_port(board, vm, options);
+
+	if (!error)
+		error = add_entropy(board, vm);
+	for (size_t i = 0; i < options->disk_count && !error; i++)
+		error = add_disk(board, vm, &options->disks[i]);
+	return error;
+}
+
 int board_create(struct board *board, struct vm *vm, const struct machine_options *options,
 		 const struct board_events *events)
 {
@@ -61,6 +143,8 @@ int board_create(struct board *board, struct vm *vm, const struct machine_option
 	}
 	if (!error)
 		error = add_serial(board, vm, options);
+	if (!error)
+		error = add_virtio_devices(board, vm, options);
 	if (error)
 		board_destroy(board);
 	return error;
@@ -68,6 +152,8 @@ int board_create(struct board *board, struct vm *vm, const struct machine_option
 
 void board_destroy(struct board *board)
 {
+	while (board->virtio_count)
+		virtio_device_destroy(board->virtio[--board->virtio_count]);
 	serial_destroy(board->serial);
 	if (board->has_registers) {
 		acpi_pm_destroy(&board->acpi_pm);

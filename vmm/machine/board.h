@@ -14,8 +14,15 @@
 #include "vmm/devices/i8042.h"
 #include "vmm/devices/rtc.h"
 #include "vmm/devices/serial.h"
+#include "vmm/devices/virtio_device.h"
 #include "vmm/kvm/vm.h"
 #include "vmm/machine/machine.h"
+
+/* Virtio devices lie in the hole below 4 GiB, a page and an interrupt line of the IOAPIC each. */
+#define BOARD_VIRTIO_START 0xd0000000ull
+#define BOARD_VIRTIO_STRIDE 0x1000ull
+#define BOARD_VIRTIO_GSI 16
+#define BOARD_VIRTIO_MAX 8
 
 /* What the guest asks of the machine through a device; each on the vCPU's thread. */
 struct board_events {
@@ -33,6 +40,9 @@ struct board {
 	struct i8042 i8042;
 	struct acpi_pm acpi_pm;
 	struct debug_exit debug_exit;
+	struct virtio_device *virtio[BOARD_VIRTIO_MAX];
+	struct acpi_virtio_device virtio_places[BOARD_VIRTIO_MAX]; /* for the DSDT */
+	size_t virtio_count;
 	bool has_registers; /* rtc and acpi_pm are initialized */
 };
 

@@ -132,7 +132,11 @@ static int create_vcpus(struct machine *machine, unsigned int cpus)
 
 static int load_kernel(struct machine *machine, const struct machine_options *options)
 {
-	struct acpi_options acpi = { .cpus = options->cpus };
+	struct acpi_options acpi = {
+		.cpus = options->cpus,
+		.virtio = machine->board.virtio_places,
+		.virtio_count = machine->board.virtio_count,
+	};
 	struct boot_options boot = options->boot;
 	int error;
 

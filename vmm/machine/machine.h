@@ -46,7 +46,12 @@ struct machine_options {
 
 	const struct machine_disk *disks;
 	size_t disk_count;
-	const char *agent_socket; /* UNIX socket of the port org.kvmscope.agent.0; NULL: the port is not connected */
+	/*
+	 * The port org.kvmscope.agent.0: a UNIX socket to listen on, or else a
+	 * connected stream socket (duplicated; 0 without). Neither: there is no such port.
+	 */
+	const char *agent_socket;
+	int agent_fd;
 
 	/* The serial port: descriptors are not owned, -1 for none. See serial.h for the filter. */
 	int console_output, console_input;
