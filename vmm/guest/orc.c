@@ -4,6 +4,8 @@
 #include <string.h>
 
 #define SAMPLED_MAX 65536 /* entries that are counted to tell the format */
+#define SP_OLD      5
+#define SP_NEW      3
 
 static uint16_t flags_at(const struct orc_table *table, uint32_t index)
 {
@@ -13,30 +15,82 @@ static uint16_t flags_at(const struct orc_table *table, uint32_t index)
 	return flags;
 }
 
+/* How often what tells the formats apart occurs. */
+struct census {
+	uint32_t sampled, three_bit_calls, two_bit_calls, bit_11, sp_of_old, sp_of_new;
+};
+
+static bool take_census(const struct orc_table *table, struct census *census)
+{
+	uint32_t step = table->count / SAMPLED_MAX + 1;
+
+	for (uint32_t i = 0; i < table->count; i += step) {
+		uint16_t flags = flags_at(table, i);
+
+		if (flags >> 12)
+			return false;
+		census->sampled++;
+		census->three_bit_calls += (flags >> 8 & 7) == 2;
+		census->two_bit_calls += (flags >> 8 & 7) == 0;
+		census->bit_11 += flags >> 11 & 1;
+		census->sp_of_old += (flags & 15) == SP_OLD;
+		census->sp_of_new += (flags & 15) == SP_NEW;
+	}
+	return true;
+}
+
 /*
  * Nearly all entries are of calls: type 2 in the 3-bit field, 0 in the older
  * 2-bit one. Of the older two, only the one with a signal bit has anything
- * at bit 11, its end bit.
+ * at bit 11, its end bit. Most are based on the stack pointer: its number
+ * tells the numbering.
  */
 enum orc_format orc_detect_format(const struct orc_table *table)
 {
-	uint32_t step = table->count / SAMPLED_MAX + 1;
-	uint32_t calls_of_three_bits = 0, calls_of_two_bits = 0, bit_11 = 0, sampled = 0;
+	struct census census = { 0 };
+	uint32_t half;
 
-	for (uint32_t i = 0; i < table->count; i += step, sampled++) {
-		uint16_t flags = flags_at(table, i);
-
-		calls_of_three_bits += (flags >> 8 & 7) == 2;
-		calls_of_two_bits += (flags >> 8 & 7) == 0;
-		bit_11 += flags >> 11 & 1;
-		if (flags >> 12)
-			return ORC_FORMAT_UNKNOWN;
-	}
-	if (calls_of_three_bits > sampled / 2)
+	if (!take_census(table, &census))
+		return ORC_FORMAT_UNKNOWN;
+	half = census.sampled / 2;
+	if (census.three_bit_calls > half && census.sp_of_new > half)
+		return ORC_FORMAT_RENUMBERED;
+	if (census.sp_of_old <= half)
+		return ORC_FORMAT_UNKNOWN;
+	if (census.three_bit_calls > half)
 		return ORC_FORMAT_SIGNAL;
-	if (calls_of_two_bits > sampled / 2)
-		return bit_11 ? ORC_FORMAT_SIGNAL_END : ORC_FORMAT_END;
+	if (census.two_bit_calls > half)
+		return census.bit_11 ? ORC_FORMAT_SIGNAL_END : ORC_FORMAT_END;
 	return ORC_FORMAT_UNKNOWN;
+}
+
+/*
+ * The newer numbers were read off the tables of Debian's 7.2 by the code
+ * they describe; the ones missing here occur in none of its entries.
+ */
+static enum orc_register register_of(enum orc_format format, unsigned int number)
+{
+	static const enum orc_register old[16] = {
+		[0] = ORC_UNDEFINED,
+		[1] = ORC_PREVIOUS_SP,
+		[2] = ORC_DX,
+		[3] = ORC_DI,
+		[4] = ORC_BP,
+		[5] = ORC_SP,
+		[6] = ORC_R10,
+		[7] = ORC_R13,
+		[8] = ORC_BP_INDIRECT,
+		[9] = ORC_SP_INDIRECT,
+		[10 ... 15] = ORC_UNKNOWN,
+	};
+	static const enum orc_register new[16] = {
+		[0] = ORC_UNDEFINED,   [1] = ORC_UNKNOWN,      [2] = ORC_DX,
+		[3] = ORC_SP,          [4] = ORC_BP,           [5] = ORC_UNKNOWN,
+		[6] = ORC_R10,         [7] = ORC_R13,          [8] = ORC_PREVIOUS_SP,
+		[9] = ORC_SP_INDIRECT, [10] = ORC_BP_INDIRECT, [11 ... 15] = ORC_UNKNOWN,
+	};
+
+	return format == ORC_FORMAT_RENUMBERED ? new[number & 15] : old[number & 15];
 }
 
 uint64_t orc_address(const struct orc_table *table, uint32_t index)
@@ -60,7 +114,7 @@ static enum orc_type two_bit_type(uint16_t flags, bool end)
 	static const enum orc_type types[] = { ORC_TYPE_CALL, ORC_TYPE_REGS, ORC_TYPE_REGS_PARTIAL,
 					       ORC_TYPE_NONE };
 
-	if ((flags & 15) == ORC_UNDEFINED)
+	if (!(flags & 15))
 		return end ? ORC_TYPE_END : ORC_TYPE_NONE;
 	return types[flags >> 8 & 3];
 }
@@ -75,9 +129,9 @@ static void decode(const struct orc_table *table, enum orc_format format, uint32
 	memcpy(&entry->sp_offset, bytes, 2);
 	memcpy(&entry->bp_offset, bytes + 2, 2);
 	memcpy(&flags, bytes + 4, 2);
-	entry->sp_register = (enum orc_register)(flags & 15);
-	entry->bp_register = (enum orc_register)(flags >> 4 & 15);
-	if (format == ORC_FORMAT_SIGNAL) {
+	entry->sp_register = register_of(format, flags & 15);
+	entry->bp_register = register_of(format, flags >> 4 & 15);
+	if (format == ORC_FORMAT_SIGNAL || format == ORC_FORMAT_RENUMBERED) {
 		entry->type = three_bit_type(flags);
 		entry->signal = flags >> 11 & 1;
 	} else {

@@ -14,26 +14,28 @@
 
 #define ORC_ENTRY_SIZE 6
 
-/* How the last 16 bits of an entry are cut; the first bits are the two registers in all of them. */
+/* How the last 16 bits of an entry are cut and numbered; two register numbers come first in all of them. */
 enum orc_format {
 	ORC_FORMAT_UNKNOWN,
 	ORC_FORMAT_END,        /* to 6.2: type in 2 bits, end in 1 */
 	ORC_FORMAT_SIGNAL_END, /* 6.3: type in 2 bits, signal, end */
 	ORC_FORMAT_SIGNAL,     /* from 6.4: type in 3 bits, signal */
+	ORC_FORMAT_RENUMBERED, /* 7.2: the same, with other numbers of the registers */
 };
 
-/* The base from which an address is computed; the values of the tables. */
+/* The base from which an address is computed. */
 enum orc_register {
-	ORC_UNDEFINED = 0,
-	ORC_PREVIOUS_SP = 1,
-	ORC_DX = 2,
-	ORC_DI = 3,
-	ORC_BP = 4,
-	ORC_SP = 5,
-	ORC_R10 = 6,
-	ORC_R13 = 7,
-	ORC_BP_INDIRECT = 8,
-	ORC_SP_INDIRECT = 9,
+	ORC_UNDEFINED,
+	ORC_PREVIOUS_SP,
+	ORC_DX,
+	ORC_DI,
+	ORC_BP,
+	ORC_SP,
+	ORC_R10,
+	ORC_R13,
+	ORC_BP_INDIRECT,
+	ORC_SP_INDIRECT,
+	ORC_UNKNOWN,
 };
 
 enum orc_type {

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/unwind.h"
+
+#include "shared/sample.h"
+#include "vmm/guest/unwind_step.h"
+
+static bool append(struct guest_callchain *chain, uint64_t address, uint16_t *depth)
+{
+	unsigned int used = chain->kernel_depth + (unsigned int)chain->user_depth;
+
+	if (used >= chain->capacity)
+		return false;
+	chain->addresses[used] = address;
+	++*depth;
+	return true;
+}
+
+static enum unwind_result kernel_step(struct unwind_state *state, const struct guest_unwinder *unwinder)
+{
+	uint64_t ip = state->ip, sp = state->sp;
+	enum unwind_result result =
+		unwinder ? unwind_step_orc(state, unwinder) : unwind_step_frame_pointer(state);
+
+	/* Bounded by the capacity already; a step that goes nowhere would fill it with one address. */
+	if (result == UNWIND_CALLER &&
+	    (state->ip < KERNEL_TEXT_START || (state->ip == ip && state->sp == sp)))
+		return UNWIND_LOST;
+	return result;
+}
+
+/* The kernel's part, STATE in the kernel. True: STATE is now that of the user program. */
+static bool walk_kernel(struct unwind_state *state, const struct guest_unwinder *unwinder,
+			struct guest_callchain *chain)
+{
+	enum unwind_result result = UNWIND_CALLER;
+
+	while (result == UNWIND_CALLER) {
+		if (!append(chain, state->ip, &chain->kernel_depth)) {
+			chain->flags |= SAMPLE_KERNEL_TRUNCATED;
+			return false;
+		}
+		result = kernel_step(state, unwinder);
+	}
+	if (result == UNWIND_LOST)
+		chain->flags |= SAMPLE_KERNEL_TRUNCATED;
+	return result == UNWIND_USER;
+}
+
+static void walk_user(struct unwind_state *state, bool is_long, struct guest_callchain *chain)
+{
+	enum unwind_result result = UNWIND_CALLER;
+
+	while (result == UNWIND_CALLER) {
+		if (!append(chain, state->ip, &chain->user_depth)) {
+			result = UNWIND_LOST;
+			break;
+		}
+		result = unwind_step_user(state, is_long ? 8 : 4);
+	}
+	if (result != UNWIND_END)
+		chain->flags |= SAMPLE_USER_TRUNCATED;
+}
+
+static void start(struct unwind_state *state, const struct guest_registers *registers)
+{
+	state->ip = registers->rip;
+	state->sp = registers->rsp;
+	state->bp = registers->rbp;
+	state->signal = true;
+	state->has_registers = true;
+	state->registers_bp = registers->rbp;
+	state->dx = registers->rdx;
+	state->di = registers->rdi;
+	state->r10 = registers->r10;
+	state->r13 = registers->r13;
+}
+
+/*
+ * The kernel's own tables map every kernel stack; those in CR3 may be the
+ * user half of KPTI's pair, which has no more than the entry stack.
+ */
+void guest_unwind(const struct guest_unwinder *unwinder, const struct guest_view *view,
+		  const struct guest_registers *registers, struct guest_callchain *chain)
+{
+	struct unwind_state state;
+	bool is_long = registers->long_mode;
+
+	chain->kernel_depth = 0;
+	chain->user_depth = 0;
+	chain->flags = 0;
+	start(&state, registers);
+	if (registers->cpl != 3) {
+		stack_reader_start(&state.stack, view, unwinder ? &unwinder->paging : &registers->paging);
+		if (!walk_kernel(&state, unwinder, chain))
+			return;
+		is_long = state.user_is_long;
+	}
+	stack_reader_start(&state.stack, view, &registers->paging);
+	walk_user(&state, is_long, chain);
+}

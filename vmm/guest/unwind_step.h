@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One frame of a guest's stack at a time. All of it runs on a vCPU thread at
+ * the stop: no lock, allocation or system call; every address is checked.
+ */
+#ifndef KVMSCOPE_GUEST_UNWIND_STEP_H
+#define KVMSCOPE_GUEST_UNWIND_STEP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vmm/guest/unwinder.h"
+
+/* Kernel text, modules and what the kernel generates all lie in the last 2 GiB. */
+#define KERNEL_TEXT_START 0xffffffff80000000ull
+#define USER_TEXT_END     0x0100000000000000ull /* with 5-level paging */
+
+/* Reads of guest virtual memory that keep the translation of the last page. */
+struct stack_reader {
+	const struct guest_view *view;
+	const struct guest_paging *paging;
+	uint64_t page;       /* GVA of the page kept, 1 if none is */
+	const uint8_t *here; /* it in this process, or NULL where it must be read by the view */
+	uint64_t gpa;        /* of it */
+};
+
+void stack_reader_start(struct stack_reader *reader, const struct guest_view *view,
+			const struct guest_paging *paging);
+
+/* Reads the 8 or, for WIDTH 4, 4 bytes at GVA, which must be aligned to them. False: not readable. */
+bool stack_read(struct stack_reader *reader, uint64_t gva, unsigned int width, uint64_t *value);
+
+enum unwind_result {
+	UNWIND_CALLER, /* the state is the caller's */
+	UNWIND_USER,   /* the state is that of the user program that entered the kernel */
+	UNWIND_END,    /* the frame was the outermost */
+	UNWIND_LOST,   /* the frame's caller can not be told */
+};
+
+struct unwind_state {
+	struct stack_reader stack;
+	uint64_t ip, sp, bp;
+	bool signal;       /* ip was interrupted; else it stands behind a call */
+	bool user_is_long; /* with UNWIND_USER: in 64-bit mode */
+	/* The registers of the last whole set that was found, as long as no call lies between. */
+	bool has_registers;
+	uint64_t dx, di, r10, r13, registers_bp;
+};
+
+/* By ORC, or by the frame pointer where no table describes the code (as the kernel itself does). */
+enum unwind_result unwind_step_orc(struct unwind_state *state, const struct guest_unwinder *unwinder);
+
+/* A kernel built with frame pointers, with its marked pointers to struct pt_regs. */
+enum unwind_result unwind_step_frame_pointer(struct unwind_state *state);
+
+/* A user program built with frame pointers; WIDTH is 8, or 4 in 32-bit code. */
+enum unwind_result unwind_step_user(struct unwind_state *state, unsigned int width);
+
+/* Takes over ip, sp, bp and so on from the struct pt_regs at REGS. UNWIND_CALLER, UNWIND_USER or UNWIND_LOST.
+ */
+enum unwind_result unwind_from_registers(struct unwind_state *state, uint64_t regs);
+
+/* The same from the five words that the CPU pushes, at FRAME. */
+enum unwind_result unwind_from_interrupt_frame(struct unwind_state *state, uint64_t frame);
+
+#endif
