@@ -16,7 +16,7 @@
 
 /* The names of its entries in perf. */
 #define KALLSYMS_ENTRY "/[kernel.kallsyms]/"
-#define KCORE_ENTRY "/[kernel.kcore]/"
+#define KCORE_ENTRY    "/[kernel.kcore]/"
 
 /* Stands in the boots that we made; the code of others is not ours to remove. */
 #define OUR_MARK ".kvmscope"
@@ -50,7 +50,8 @@ static bool belongs(const struct kernel_image *image, const struct symbol *symbo
 		return false;
 	if (!symbol->module)
 		return symbol->start - image->start <= image->end - image->start;
-	return with_modules && build_id_cache_name_is_plain(symbol->module) && in_modules(image, symbol->start);
+	return with_modules && build_id_cache_name_is_plain(symbol->module) &&
+	       in_modules(image, symbol->start);
 }
 
 /* perf checks where _text lies, and finds the kernel's part of the code by _stext. */
@@ -258,9 +259,10 @@ static void remove_old_code(const char *entry)
 	for (int i = count - 1; i >= 0; i--) {
 		char boot[PATH_MAX], mark[PATH_MAX], kcore[PATH_MAX];
 
-		if (!cache_path(boot, entry, "/", names[i]->d_name, NULL) && cache_file_exists(boot, "kcore") &&
-		    !cache_path(mark, boot, "/" OUR_MARK, NULL) && !access(mark, F_OK) &&
-		    !cache_path(kcore, boot, "/kcore", NULL) && ++kept > BUILD_ID_CACHE_CODE_KEPT)
+		if (!cache_path(boot, entry, "/", names[i]->d_name, NULL) &&
+		    cache_file_exists(boot, "kcore") && !cache_path(mark, boot, "/" OUR_MARK, NULL) &&
+		    !access(mark, F_OK) && !cache_path(kcore, boot, "/kcore", NULL) &&
+		    ++kept > BUILD_ID_CACHE_CODE_KEPT)
 			unlink(kcore);
 		free(names[i]);
 	}

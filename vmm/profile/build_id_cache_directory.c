@@ -97,7 +97,9 @@ int build_id_cache_directory(char *path, size_t size)
 	if (*path)
 		return 0;
 	if (!home || !*home)
-		return error_set(-ENOENT, "there is no build-id cache: HOME is not set; set it, or use --no-buildid-cache");
+		return error_set(
+			-ENOENT,
+			"there is no build-id cache: HOME is not set; set it, or use --no-buildid-cache");
 	if (snprintf(path, size, "%s/.debug", home) >= (int)size)
 		return error_set(-ENAMETOOLONG, "HOME is too long for a build-id cache");
 	return 0;

@@ -36,12 +36,12 @@ struct collector {
 	struct collector_kernel kernel;
 	pthread_t thread;
 	struct pollfd *wakes; /* the rings', then our own */
-	int stop_fd;	      /* eventfd: stop */
+	int stop_fd;          /* eventfd: stop */
 	atomic_bool stop;
 	uint64_t next_flush, next_round; /* ns */
-	uint32_t *named; /* for each vCPU the thread whose name is in the file; 0 none */
-	uint64_t *last_time; /* for each vCPU, of its latest sample */
-	int error; /* the first one of writing; the rings are drained all the same */
+	uint32_t *named;                 /* for each vCPU the thread whose name is in the file; 0 none */
+	uint64_t *last_time;             /* for each vCPU, of its latest sample */
+	int error;                       /* the first one of writing; the rings are drained all the same */
 	char message[ERROR_MESSAGE_SIZE];
 	pthread_mutex_t lock; /* of statistics */
 	struct collector_statistics statistics;
@@ -161,7 +161,8 @@ static void write_out(struct collector *collector, uint64_t time)
 	}
 }
 
-/* The rings first, then the kernel: what is sampled in a new module comes to be known before its round ends. */
+/* The rings first, then the kernel: what is sampled in a new module comes to be known before its round ends.
+ */
 static void drain(struct collector *collector)
 {
 	struct collector_statistics counts = { 0 };
@@ -184,7 +185,8 @@ static void wait_for_samples(struct collector *collector)
 	if (poll(collector->wakes, count, LOOK_INTERVAL_MS) <= 0)
 		return;
 	for (size_t i = 0; i < count; i++)
-		if (collector->wakes[i].revents & POLLIN && read(collector->wakes[i].fd, &ignored, sizeof(ignored)) < 0)
+		if (collector->wakes[i].revents & POLLIN &&
+		    read(collector->wakes[i].fd, &ignored, sizeof(ignored)) < 0)
 			continue;
 }
 
@@ -211,7 +213,8 @@ static int prepare_wakes(struct collector *collector)
 	if (collector->stop_fd < 0)
 		return error_set(-errno, "can't make the collector's eventfd: %s", strerror(errno));
 	for (size_t i = 0; i < count; i++)
-		collector->wakes[i] = (struct pollfd){ ring_event_fd(collector->options.rings[i]), POLLIN, 0 };
+		collector->wakes[i] =
+			(struct pollfd){ ring_event_fd(collector->options.rings[i]), POLLIN, 0 };
 	collector->wakes[count] = (struct pollfd){ collector->stop_fd, POLLIN, 0 };
 	return 0;
 }

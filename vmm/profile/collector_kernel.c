@@ -12,12 +12,12 @@
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/kallsyms_file.h"
 
-#define MILLISECOND 1000000ull
-#define FIND_INTERVAL_MIN (20 * MILLISECOND)
-#define FIND_INTERVAL_MAX (1000 * MILLISECOND)
+#define MILLISECOND          1000000ull
+#define FIND_INTERVAL_MIN    (20 * MILLISECOND)
+#define FIND_INTERVAL_MAX    (1000 * MILLISECOND)
 #define REFRESH_INTERVAL_MIN (100 * MILLISECOND)
 #define REFRESH_INTERVAL_MAX (5000 * MILLISECOND)
-#define PAGE_MASK 0xfffull
+#define PAGE_MASK            0xfffull
 
 static const struct guest_kernel *newest(const struct collector_kernel *kernel)
 {
@@ -37,7 +37,8 @@ static int load_given(struct collector_kernel *kernel)
 
 static void find_cache(struct collector_kernel *kernel)
 {
-	if (kernel->options->buildid_cache && build_id_cache_directory(kernel->cache, sizeof(kernel->cache))) {
+	if (kernel->options->buildid_cache &&
+	    build_id_cache_directory(kernel->cache, sizeof(kernel->cache))) {
 		log_warning("no names for perf: %s", error_message());
 		kernel->cache[0] = '\0';
 	}
@@ -122,7 +123,8 @@ static void take_build_id(struct collector_kernel *kernel, const struct guest_ke
 	if (found && found->build_id_size) {
 		kernel->build_id_size = found->build_id_size;
 		memcpy(kernel->build_id, found->build_id, found->build_id_size);
-	} else if (kernel->options->vmlinux && (size = elf_build_id(kernel->options->vmlinux, kernel->build_id)) > 0) {
+	} else if (kernel->options->vmlinux &&
+		   (size = elf_build_id(kernel->options->vmlinux, kernel->build_id)) > 0) {
 		kernel->build_id_size = (size_t)size;
 	} else {
 		invent_build_id(kernel);
@@ -142,8 +144,8 @@ static int move_given(struct collector_kernel *kernel, uint64_t delta)
 		struct symbol symbol;
 
 		symbols_at(kernel->given, i, &symbol);
-		error = symbols_add(moved, symbol.start + delta, symbol.end - symbol.start, symbol.type, symbol.name,
-				    symbol.module);
+		error = symbols_add(moved, symbol.start + delta, symbol.end - symbol.start, symbol.type,
+				    symbol.name, symbol.module);
 	}
 	if (!error)
 		error = symbols_finish(moved);
@@ -236,7 +238,8 @@ static int map_modules(struct collector_kernel *kernel, const struct guest_kerne
 		int error;
 
 		for (size_t j = 0; older && !known && j < older->module_count; j++)
-			known = older->modules[j].start == module->start && older->modules[j].size == module->size &&
+			known = older->modules[j].start == module->start &&
+				older->modules[j].size == module->size &&
 				!strcmp(older->modules[j].name, module->name);
 		if (known)
 			continue;
@@ -330,7 +333,8 @@ static bool same_modules(const struct guest_kernel *left, const struct guest_ker
 	if (left->module_count != right->module_count)
 		return false;
 	for (size_t i = 0; i < left->module_count; i++)
-		if (left->modules[i].start != right->modules[i].start || left->modules[i].size != right->modules[i].size ||
+		if (left->modules[i].start != right->modules[i].start ||
+		    left->modules[i].size != right->modules[i].size ||
 		    strcmp(left->modules[i].name, right->modules[i].name))
 			return false;
 	return true;
@@ -426,8 +430,9 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 	if (!error && !kernel->mapped && kernel->given)
 		error = introduce_given(kernel);
 	if (!error && kernel->mapped && *kernel->cache && !kernel->cache_failed)
-		cache_result(kernel, build_id_cache_add_code(kernel->cache, &kernel->image, kernel->options->view,
-							     &kernel->paging, &kernel->boot));
+		cache_result(kernel,
+			     build_id_cache_add_code(kernel->cache, &kernel->image, kernel->options->view,
+						     &kernel->paging, &kernel->boot));
 	return error;
 }
 

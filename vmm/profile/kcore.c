@@ -80,8 +80,8 @@ static int find_ranges(const struct kernel_image *image, struct ranges *ranges)
 	add_range(ranges, page_ceiling(image->text_end), image->end, false);
 	for (size_t i = 0; i < image->module_count; i++)
 		if (build_id_cache_name_is_plain(image->modules[i].name))
-			add_range(ranges, image->modules[i].start, image->modules[i].start + image->modules[i].size,
-				  true);
+			add_range(ranges, image->modules[i].start,
+				  image->modules[i].start + image->modules[i].size, true);
 	separate(ranges);
 	for (size_t i = 0; i < ranges->count; i++)
 		total += ranges->ranges[i].end - ranges->ranges[i].start;
@@ -95,7 +95,8 @@ static int find_ranges(const struct kernel_image *image, struct ranges *ranges)
 static int write_at(int fd, const void *data, size_t size, uint64_t offset)
 {
 	if (pwrite(fd, data, size, (off_t)offset) != (ssize_t)size)
-		return error_set(errno ? -errno : -ENOSPC, "can't write the kernel's code: %s", strerror(errno));
+		return error_set(errno ? -errno : -ENOSPC, "can't write the kernel's code: %s",
+				 strerror(errno));
 	return 0;
 }
 

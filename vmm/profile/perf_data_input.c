@@ -19,7 +19,8 @@ static int examine(struct perf_data_input *input, const char *path)
 	if (input->fd < 0 || fstat(input->fd, &status))
 		return error_set(-errno, "can't open %s: %s", path, strerror(errno));
 	if (S_ISDIR(status.st_mode))
-		return error_set(-EISDIR, "%s is a directory: perf.data directories are not read; record to one file",
+		return error_set(-EISDIR,
+				 "%s is a directory: perf.data directories are not read; record to one file",
 				 path);
 	input->seekable = S_ISREG(status.st_mode);
 	input->size = input->seekable ? (uint64_t)status.st_size : UINT64_MAX;
@@ -75,8 +76,8 @@ static ssize_t read_some(struct perf_data_input *input, void *to, size_t size)
 	ssize_t done;
 
 	do
-		done = input->seekable ? pread(input->fd, to, size, (off_t)(input->position + input->filled)) :
-					 read(input->fd, to, size);
+		done = input->seekable ? pread(input->fd, to, size, (off_t)(input->position + input->filled))
+				       : read(input->fd, to, size);
 	while (done < 0 && errno == EINTR);
 	if (done < 0)
 		input->error = -errno;

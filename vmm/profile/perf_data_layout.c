@@ -150,7 +150,8 @@ bool perf_data_layout_id_index(struct perf_data_layout *layout, struct span reco
 	return true;
 }
 
-/* Which event a sample is of: its id stands at one place for all events of a file, else there is one event. */
+/* Which event a sample is of: its id stands at one place for all events of a file, else there is one event.
+ */
 static const struct perf_data_event *find_event(struct perf_data_layout *layout, struct span record,
 						struct perf_data_sample *sample)
 {
@@ -163,8 +164,8 @@ static const struct perf_data_event *find_event(struct perf_data_layout *layout,
 	if (!(first->sample_type & PERF_SAMPLE_IDENTIFIER)) {
 		if (!(first->sample_type & PERF_SAMPLE_ID))
 			return first;
-		for (uint64_t fields = first->sample_type & (PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
-							      PERF_SAMPLE_ADDR);
+		for (uint64_t fields = first->sample_type & (PERF_SAMPLE_IP | PERF_SAMPLE_TID |
+							     PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR);
 		     fields; fields &= fields - 1)
 			offset += sizeof(uint64_t);
 	}
@@ -183,7 +184,8 @@ static const struct perf_data_event *find_event(struct perf_data_layout *layout,
 static void skip_read(struct cursor *cursor, uint64_t format)
 {
 	uint64_t per_value = 1 + !!(format & PERF_FORMAT_ID) + !!(format & PERF_FORMAT_LOST);
-	uint64_t times = !!(format & PERF_FORMAT_TOTAL_TIME_ENABLED) + !!(format & PERF_FORMAT_TOTAL_TIME_RUNNING);
+	uint64_t times =
+		!!(format & PERF_FORMAT_TOTAL_TIME_ENABLED) + !!(format & PERF_FORMAT_TOTAL_TIME_RUNNING);
 	uint64_t values = 1;
 
 	if (format & PERF_FORMAT_GROUP) {
@@ -255,8 +257,8 @@ bool perf_data_layout_sample(struct perf_data_layout *layout, struct span record
 
 bool perf_data_layout_sample_id(const struct perf_data_layout *layout, struct span *record, uint64_t *time)
 {
-	static const uint64_t fields = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID | PERF_SAMPLE_STREAM_ID |
-				       PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER;
+	static const uint64_t fields = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID |
+				       PERF_SAMPLE_STREAM_ID | PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER;
 	uint64_t type, size;
 
 	*time = 0;

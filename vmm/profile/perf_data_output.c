@@ -21,12 +21,12 @@ struct perf_data_output {
 	bool pipe;
 	bool started;
 	char *path;
-	int error; /* the first one; nothing is written any more */
+	int error;         /* the first one; nothing is written any more */
 	uint64_t position; /* bytes written, all of them valid */
 	uint64_t data_offset;
 	uint64_t records_in, data_out; /* bytes, for the ratio */
-	ZSTD_CCtx *zstd; /* NULL: records are written as they are */
-	uint8_t *packed; /* room for one compressed record */
+	ZSTD_CCtx *zstd;               /* NULL: records are written as they are */
+	uint8_t *packed;               /* room for one compressed record */
 	uint8_t *block;
 	size_t used, room;
 };
@@ -45,8 +45,8 @@ static int open_file(struct perf_data_output *output)
 	if ((size_t)snprintf(old, sizeof(old), "%s.old", output->path) >= sizeof(old))
 		return failed(output, -ENAMETOOLONG, "open");
 	if (rename(output->path, old) && errno != ENOENT)
-		return error_set(-errno, "can't keep %s as %s: %s; name another file with -o", output->path, old,
-				 strerror(errno));
+		return error_set(-errno, "can't keep %s as %s: %s; name another file with -o", output->path,
+				 old, strerror(errno));
 	output->fd = open(output->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (output->fd < 0)
 		return failed(output, -errno, "open");
@@ -95,7 +95,8 @@ int perf_data_output_open(struct perf_data_output **result, const char *path, un
 		return error_set(-ENOMEM, "no memory to write %s", path);
 	output->fd = -1;
 	output->path = strdup(path);
-	error = output->path ? prepare(output, compression) : error_set(-ENOMEM, "no memory to write %s", path);
+	error = output->path ? prepare(output, compression)
+			     : error_set(-ENOMEM, "no memory to write %s", path);
 	if (!error)
 		error = open_path(output);
 	if (error) {

@@ -24,7 +24,7 @@ struct perf_data_reader {
 	struct perf_data_unpack unpack;
 	uint8_t *build_ids; /* the table, as it is in the file; owned */
 	size_t build_ids_size;
-	uint64_t place; /* in the file, of the record being read; for messages */
+	uint64_t place;    /* in the file, of the record being read; for messages */
 	uint64_t *aligned; /* room for one record */
 };
 
@@ -154,7 +154,8 @@ static int read_header(struct perf_data_reader *reader)
 		return broken(reader, "it is too short");
 	memcpy(&header, bytes.data, sizeof(header));
 	if (header.magic == PERF_DATA_MAGIC_SWAPPED)
-		return error_set(-ENOTSUP, "%s was recorded on a machine of the other byte order; read it there",
+		return error_set(-ENOTSUP,
+				 "%s was recorded on a machine of the other byte order; read it there",
 				 reader->path);
 	if (header.magic != PERF_DATA_MAGIC)
 		return broken(reader, "it does not start with PERFILE2");
@@ -221,9 +222,9 @@ static bool read_mapping(struct span record, uint16_t misc, uint32_t type,
 		mapping->build_id_size = build_id_size;
 	}
 	mapping->name = span_string(record, name);
-	return mapping->name && span_copy(record, 8, &mapping->pid, 4) && span_copy(record, 12, &mapping->tid, 4) &&
-	       span_u64(record, 16, &mapping->start) && span_u64(record, 24, &mapping->size) &&
-	       span_u64(record, 32, &mapping->offset);
+	return mapping->name && span_copy(record, 8, &mapping->pid, 4) &&
+	       span_copy(record, 12, &mapping->tid, 4) && span_u64(record, 16, &mapping->start) &&
+	       span_u64(record, 24, &mapping->size) && span_u64(record, 32, &mapping->offset);
 }
 
 static int deliver_mapping(struct perf_data_reader *reader, const struct perf_data_events *events,
@@ -358,7 +359,8 @@ static int take_attribute_record(struct perf_data_reader *reader, struct span re
 	if (!reader->pipe)
 		return 0;
 	if (!span_u32(record, 8 + offsetof(struct perf_event_attr, size), &size) || size > record.size - 8 ||
-	    !span_part(record, 8, size, &attribute) || !span_part(record, 8 + size, record.size - 8 - size, &ids))
+	    !span_part(record, 8, size, &attribute) ||
+	    !span_part(record, 8 + size, record.size - 8 - size, &ids))
 		return broken(reader, "an event attribute is cut off");
 	event = perf_data_layout_add_event(&reader->layout, attribute);
 	if (event < 0)
@@ -398,7 +400,8 @@ static int deliver(struct perf_data_reader *reader, const struct perf_data_event
 		return 0;
 	default:
 		/* The others of perf say nothing that we use; those behind them are unknown. */
-		reader->summary.skipped += header.type >= PERF_DATA_TYPE_END || header.type == PERF_DATA_COMPRESSED;
+		reader->summary.skipped +=
+			header.type >= PERF_DATA_TYPE_END || header.type == PERF_DATA_COMPRESSED;
 		return 0;
 	}
 }
@@ -425,8 +428,8 @@ static int deliver_compressed(struct perf_data_reader *reader, const struct perf
 	while (!error && perf_data_unpack_next(&reader->unpack, &inner, &error))
 		error = deliver(reader, events, align(reader, inner));
 	if (error == -EINVAL && !reader->unpack.good)
-		return error_set(-EINVAL, "%s is broken: the compressed record at byte %llu: %s", reader->path,
-				 (unsigned long long)reader->place, error_message());
+		return error_set(-EINVAL, "%s is broken: the compressed record at byte %llu: %s",
+				 reader->path, (unsigned long long)reader->place, error_message());
 	return error;
 }
 
@@ -467,11 +470,12 @@ static int read_record(struct perf_data_reader *reader, const struct perf_data_e
 		return 0;
 	}
 	copy = align(reader, record);
-	error = header.type == PERF_DATA_COMPRESSED ? deliver_compressed(reader, events, copy) :
-						      deliver(reader, events, copy);
+	error = header.type == PERF_DATA_COMPRESSED ? deliver_compressed(reader, events, copy)
+						    : deliver(reader, events, copy);
 	if (error)
 		return error < 0 ? error : 0;
-	if (!perf_data_input_skip(&reader->input, header.size) || !skip_payload(reader, record, header.type)) {
+	if (!perf_data_input_skip(&reader->input, header.size) ||
+	    !skip_payload(reader, record, header.type)) {
 		reader->summary.cut_off = true;
 		return 0;
 	}

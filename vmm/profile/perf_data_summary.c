@@ -10,10 +10,12 @@ static bool copy_string(struct span content, uint64_t offset, char *to, size_t s
 	uint32_t length;
 	struct span string;
 
-	if (!span_u32(content, offset, &length) || !span_part(content, offset + sizeof(length), length, &string))
+	if (!span_u32(content, offset, &length) ||
+	    !span_part(content, offset + sizeof(length), length, &string))
 		return false;
 	*next = offset + sizeof(length) + length;
-	snprintf(to, size, "%.*s", (int)strnlen((const char *)string.data, string.size), (const char *)string.data);
+	snprintf(to, size, "%.*s", (int)strnlen((const char *)string.data, string.size),
+		 (const char *)string.data);
 	return true;
 }
 
@@ -50,8 +52,8 @@ static void take_event_name(struct perf_data_summary *summary, struct span conte
 
 	if (!span_u32(content, 0, &events) || !events || !span_u32(content, 4, &attribute_size))
 		return;
-	copy_string(content, 8 + (uint64_t)attribute_size + 4, summary->event_name, sizeof(summary->event_name),
-		    &next);
+	copy_string(content, 8 + (uint64_t)attribute_size + 4, summary->event_name,
+		    sizeof(summary->event_name), &next);
 }
 
 void perf_data_summary_feature(struct perf_data_summary *summary, enum perf_data_feature feature,
@@ -103,6 +105,6 @@ void perf_data_summary_event(struct perf_data_summary *summary, const struct per
 	else if (event->type == PERF_TYPE_HARDWARE && event->config == PERF_COUNT_HW_CPU_CYCLES)
 		strcpy(summary->event_name, "cycles");
 	else
-		snprintf(summary->event_name, sizeof(summary->event_name), "type %u config %#llx", event->type,
-			 (unsigned long long)event->config);
+		snprintf(summary->event_name, sizeof(summary->event_name), "type %u config %#llx",
+			 event->type, (unsigned long long)event->config);
 }

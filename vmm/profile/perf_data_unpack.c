@@ -11,7 +11,7 @@
 
 /* perf unpacks into as much as one ring buffer of its recording holds; no more than this is believed. */
 #define UNPACKED_MAX (64u << 20)
-#define STEP (256u << 10)
+#define STEP         (256u << 10)
 
 int perf_data_unpack_start(struct perf_data_unpack *unpack)
 {

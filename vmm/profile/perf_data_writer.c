@@ -99,8 +99,9 @@ static void add_id_index(struct perf_data_writer *writer, struct bytes *to)
 	uint64_t count = writer->facts.ids;
 	struct perf_event_header header = { .type = PERF_DATA_ID_INDEX };
 
-	header.size = (uint16_t)(sizeof(header) + sizeof(count) +
-				 count * (sizeof(struct perf_data_id_entry) + sizeof(struct perf_data_id_guest)));
+	header.size =
+		(uint16_t)(sizeof(header) + sizeof(count) +
+			   count * (sizeof(struct perf_data_id_entry) + sizeof(struct perf_data_id_guest)));
 	bytes_add(to, &header, sizeof(header));
 	bytes_add_u64(to, count);
 	for (uint64_t i = 0; i < count; i++)
@@ -330,9 +331,9 @@ static void add_mapping_build_id(struct bytes *record, const struct perf_data_ma
  */
 static void note_build_id(struct perf_data_writer *writer, const struct perf_data_mapping *mapping)
 {
-	const char *name = mapping->kernel && *mapping->name == '[' && strstr(mapping->name, "]_") ?
-				   "[kernel.kallsyms]" :
-				   mapping->name;
+	const char *name = mapping->kernel && *mapping->name == '[' && strstr(mapping->name, "]_")
+				   ? "[kernel.kallsyms]"
+				   : mapping->name;
 
 	if (!mapping->build_id_size || writer->perspective == PERSPECTIVE_HOST)
 		return;
@@ -346,10 +347,11 @@ int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_
 	struct bytes *record = &writer->record;
 
 	if (mapping->build_id_size > 20)
-		return error_set(-EINVAL, "the build id of %s has %zu bytes; perf.data holds 20", mapping->name,
-				 mapping->build_id_size);
+		return error_set(-EINVAL, "the build id of %s has %zu bytes; perf.data holds 20",
+				 mapping->name, mapping->build_id_size);
 	note_build_id(writer, mapping);
-	begin_record(writer, PERF_RECORD_MMAP2, misc | (mapping->build_id_size ? PERF_RECORD_MISC_MMAP_BUILD_ID : 0));
+	begin_record(writer, PERF_RECORD_MMAP2,
+		     misc | (mapping->build_id_size ? PERF_RECORD_MISC_MMAP_BUILD_ID : 0));
 	bytes_add_u32(record, (uint32_t)mapping->pid);
 	bytes_add_u32(record, (uint32_t)(mapping->kernel ? 0 : mapping->tid));
 	bytes_add_u64(record, mapping->start);
@@ -367,7 +369,8 @@ int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_
 	return end_record(writer);
 }
 
-int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_t pid, int32_t tid, const char *comm)
+int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_t pid, int32_t tid,
+			  const char *comm)
 {
 	begin_record(writer, PERF_RECORD_COMM, guest_misc(writer, false));
 	bytes_add_u32(&writer->record, (uint32_t)pid);
@@ -443,9 +446,9 @@ static int write_sections(struct perf_data_writer *writer)
 
 	writer->facts.ratio = perf_data_output_ratio(writer->output);
 	perf_data_feature_sections(&writer->facts, perf_data_output_bytes(writer->output), &sections, bitmap);
-	error = sections.failed ? no_memory() :
-				  perf_data_output_finish(writer->output, sections.data, sections.size, bitmap,
-							  sizeof(bitmap),
+	error = sections.failed ? no_memory()
+				: perf_data_output_finish(writer->output, sections.data, sections.size,
+							  bitmap, sizeof(bitmap),
 							  offsetof(struct perf_data_header, features));
 	free(sections.data);
 	return error;
