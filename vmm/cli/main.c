@@ -14,6 +14,7 @@ static const struct {
 } commands[] = {
 	/* keep in the order in which a user meets them */
 	{ "run", command_run, "run a guest and profile it" },
+	{ "doctor", command_doctor, "try out what this host can do" },
 	{ NULL, NULL, NULL },
 };
 

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What this host can do, found out by doing it: each probe runs in a child
+ * process with a time limit, most of them in a throw-away VM of their own, so
+ * that a KVM that hangs or kills its user costs one row and no more.
+ */
+#ifndef KVMSCOPE_MACHINE_PROBE_H
+#define KVMSCOPE_MACHINE_PROBE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum probe_state {
+	PROBE_NO,     /* tried, and it does not work */
+	PROBE_PARTLY, /* works with the limits that the detail tells */
+	PROBE_YES,
+};
+
+#define PROBE_DETAIL_SIZE 240
+
+struct probe_row {
+	const char *id;   /* stable, for programs: "debug.watchpoint" */
+	const char *name; /* for people */
+	const char *lost; /* what can not be had where the row is not PROBE_YES; a sentence */
+	bool for_linux;   /* without it no Linux guest runs */
+	enum probe_state state;
+	char detail[PROBE_DETAIL_SIZE]; /* what was measured or why it failed */
+};
+
+/*
+ * Runs all probes, one after the other; takes about a second where nothing
+ * hangs. *ROWS has *COUNT rows in the order of a report; the caller frees it
+ * with probe_free(). -ENOMEM. Forks: not from a process with other threads.
+ */
+int probe_all(struct probe_row **rows, size_t *count);
+void probe_free(struct probe_row *rows, size_t count);
+
+/* Can Linux be booted here: is each row that it needs PROBE_YES or PROBE_PARTLY? */
+bool probe_can_boot_linux(const struct probe_row *rows, size_t count);
+
+#endif

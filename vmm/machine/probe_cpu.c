@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How this KVM runs guest code: natively or interpreted, and with which instructions. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+
+#include "shared/error.h"
+#include "vmm/machine/probe_list.h"
+#include "vmm/machine/probe_vm.h"
+
+/*
+ * Iterations of the loop, and the rate below which code counts as
+ * interpreted: software KVM does 1 to 2 million a second, the slowest machine
+ * that runs code natively (one emulated itself) more than 50 million.
+ */
+#define LOOP_ITERATIONS 300000u
+#define NATIVE_RATE     15e6
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static const uint8_t loop[] = {
+	0xb9,
+	LOOP_ITERATIONS & 0xff,
+	LOOP_ITERATIONS >> 8 & 0xff,
+	LOOP_ITERATIONS >> 16,
+	0, /* mov ecx, iterations */
+	0xff,
+	0xc9, /* dec ecx */
+	0x75,
+	0xfc, /* jnz to it */
+	PROBE_END,
+};
+
+/* Loop iterations per second at CPL, 0 with a message where it does not end. */
+static double loop_rate(int cpl)
+{
+	struct probe_vm vm;
+	double start;
+
+	if (probe_vm_open(&vm, loop, sizeof(loop), cpl))
+		return 0;
+	start = now();
+	if (probe_vm_run(&vm) < 0)
+		return 0;
+	if (!probe_vm_ended(&vm)) {
+		error_set(-ENOTSUP, "a loop at CPL%d ends with %s", cpl, probe_vm_exit(&vm));
+		return 0;
+	}
+	return LOOP_ITERATIONS / (now() - start);
+}
+
+void probe_kernel_speed(struct probe_row *row)
+{
+	double kernel = loop_rate(0), user;
+
+	if (kernel == 0) {
+		probe_tell(row, PROBE_NO, "%s", error_message());
+		return;
+	}
+	user = loop_rate(3);
+	probe_tell(row, kernel >= NATIVE_RATE ? PROBE_YES : PROBE_NO,
+		   "%s: %.1f million loop iterations/s at CPL0, %.0f at CPL3",
+		   kernel >= NATIVE_RATE ? "native" : "interpreted", kernel / 1e6, user / 1e6);
+}
+
+enum cpuid_register { EAX, EBX, ECX, EDX };
+
+/* An instruction that Linux uses in kernel mode, and the CPUID bit that promises it (leaf 0: always there).
+ */
+struct instruction {
+	const char *name;
+	uint32_t leaf;
+	enum cpuid_register where;
+	unsigned int bit;
+	uint64_t cr4; /* bits it needs */
+	uint8_t size;
+	uint8_t code[20];
+};
+
+#define CR4_OSXSAVE     (1ull << 18)
+#define SET_RBX_TO_DATA 0xbb, 0x00, 0x00, 0x01, 0x00
+
+static const struct instruction instructions[] = {
+	{ "INT n", 0, EAX, 0, 0, 2, { 0xcd, PROBE_VECTOR } },
+	{ "FWAIT", 0, EAX, 0, 0, 1, { 0x9b } },
+	{ "FXRSTOR", 1, EDX, 24, 0, 9, { SET_RBX_TO_DATA, 0x48, 0x0f, 0xae, 0x0b } },
+	{ "XRSTOR",
+	  1,
+	  ECX,
+	  26,
+	  CR4_OSXSAVE,
+	  15,
+	  { SET_RBX_TO_DATA, 0xb8, 1, 0, 0, 0, 0x31, 0xd2, 0x0f, 0xae, 0x2b } },
+	{ "STAC", 7, EBX, 20, 0, 3, { 0x0f, 0x01, 0xcb } },
+	{ "CLAC", 7, EBX, 20, 0, 3, { 0x0f, 0x01, 0xca } },
+	{ "POPCNT", 1, ECX, 23, 0, 4, { 0xf3, 0x0f, 0xb8, 0xc1 } },
+	{ "CMPXCHG16B", 1, ECX, 13, 0, 9, { 0xbf, 0x00, 0x00, 0x01, 0x00, 0x48, 0x0f, 0xc7, 0x0f } },
+};
+
+#define INSTRUCTIONS (sizeof(instructions) / sizeof(instructions[0]))
+
+static bool is_promised(struct probe_vm *vm, const struct instruction *instruction)
+{
+	const struct kvm_cpuid_entry2 *entry = cpuid_find(&vm->cpuid, instruction->leaf, 0);
+	uint32_t value;
+
+	if (instruction->leaf == 0)
+		return true;
+	if (!entry)
+		return false;
+	value = instruction->where == EBX ? entry->ebx : instruction->where == ECX ? entry->ecx : entry->edx;
+	return value >> instruction->bit & 1;
+}
+
+static int add_cr4(struct probe_vm *vm, uint64_t bits)
+{
+	struct kvm_sregs sregs;
+
+	if (ioctl(vm->vcpu_fd, KVM_GET_SREGS, &sregs))
+		return error_set(-errno, "KVM_GET_SREGS: %m");
+	sregs.cr4 |= bits;
+	return ioctl(vm->vcpu_fd, KVM_SET_SREGS, &sregs) ? error_set(-errno, "KVM_SET_SREGS: %m") : 0;
+}
+
+/* 1 if the guest comes behind it, 0 if not, a negative errno; not promised counts as works. */
+static int try_instruction(const struct instruction *instruction)
+{
+	static const uint8_t end[] = { PROBE_END };
+	uint8_t code[sizeof(instruction->code) + sizeof(end)];
+	struct probe_vm vm;
+	int error;
+
+	memcpy(code, instruction->code, instruction->size);
+	memcpy(code + instruction->size, end, sizeof(end));
+	error = probe_vm_open(&vm, code, instruction->size + sizeof(end), 0);
+	if (error)
+		return error;
+	if (!is_promised(&vm, instruction))
+		return 1;
+	error = instruction->cr4 ? add_cr4(&vm, instruction->cr4) : 0;
+	if (!error)
+		error = probe_vm_run(&vm);
+	return error < 0 ? error : probe_vm_ended(&vm);
+}
+
+void probe_kernel_instructions(struct probe_row *row)
+{
+	char missing[160] = "";
+
+	for (size_t i = 0; i < INSTRUCTIONS; i++) {
+		int works = try_instruction(&instructions[i]);
+
+		if (works < 0) {
+			probe_tell(row, PROBE_NO, "%s: %s", instructions[i].name, error_message());
+			return;
+		}
+		if (works == 0)
+			snprintf(missing + strlen(missing), sizeof(missing) - strlen(missing), "%s%s",
+				 *missing ? ", " : "", instructions[i].name);
+	}
+	if (*missing)
+		probe_tell(row, PROBE_NO, "this KVM does not run at CPL0: %s", missing);
+	else
+		probe_tell(
+			row, PROBE_YES,
+			"INT n, FWAIT, FXRSTOR, XRSTOR, STAC, POPCNT, CMPXCHG16B, as far as CPUID has them");
+}
+
+#define MSR_STAR         0xc0000081u
+#define MSR_LSTAR        0xc0000082u
+#define MSR_SYSCALL_MASK 0xc0000084u
+
+static int set_system_call_msrs(struct probe_vm *vm)
+{
+	struct {
+		struct kvm_msrs header;
+		struct kvm_msr_entry entries[3];
+	} msrs = {
+		.header = { .nmsrs = 3 },
+		.entries = {
+			{ .index = MSR_STAR, .data = (uint64_t)PROBE_KERNEL_CODE << 32 | 0x23ull << 48 },
+			{ .index = MSR_LSTAR, .data = PROBE_HANDLER },
+			{ .index = MSR_SYSCALL_MASK, .data = 0 },
+		},
+	};
+
+	return ioctl(vm->vcpu_fd, KVM_SET_MSRS, &msrs) == 3 ? 0 : error_set(-EINVAL, "KVM_SET_MSRS: %m");
+}
+
+/* iretq to CPL3, as a kernel starts a process */
+static const uint8_t enter_user[] = {
+	0x6a, PROBE_USER_DATA, /* push ss */
+	0x68, 0x00,
+	0x00, 0x03,
+	0x00, /* push PROBE_USER_STACK */
+	0x68, 0x02,
+	0x30, 0x00,
+	0x00,                     /* push rflags: IOPL 3 */
+	0x6a, PROBE_USER_CODE_64, /* push cs */
+	0x68, 0x00,
+	0xa0, 0x00,
+	0x00,       /* push PROBE_USER_CODE */
+	0x48, 0xcf, /* iretq */
+};
+
+static const uint8_t system_call[] = { 0x0f, 0x05, PROBE_END };
+
+void probe_system_call(struct probe_row *row)
+{
+	struct probe_vm vm;
+
+	if (probe_vm_open(&vm, enter_user, sizeof(enter_user), 0) || set_system_call_msrs(&vm)) {
+		probe_tell(row, PROBE_NO, "%s", error_message());
+		return;
+	}
+	memcpy(vm.memory + PROBE_USER_CODE, system_call, sizeof(system_call));
+	if (probe_vm_run(&vm) < 0)
+		probe_tell(row, PROBE_NO, "%s", error_message());
+	else if (!probe_vm_ended(&vm) || probe_vm_value(&vm) != PROBE_HANDLER_VALUE)
+		probe_tell(row, PROBE_NO, "IRETQ to CPL3 and SYSCALL end with %s", probe_vm_exit(&vm));
+	else
+		probe_tell(row, PROBE_YES, "IRETQ to CPL3, SYSCALL back to CPL0");
+}

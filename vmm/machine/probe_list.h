@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The single probes, and how they tell what they found. */
+#ifndef KVMSCOPE_MACHINE_PROBE_LIST_H
+#define KVMSCOPE_MACHINE_PROBE_LIST_H
+
+#include "vmm/machine/probe.h"
+
+/* Fills state and detail of its row. In a child process of its own, which may be killed at any moment. */
+typedef void probe(struct probe_row *row);
+
+/* Sets the row's state and its detail. */
+void probe_tell(struct probe_row *row, enum probe_state state, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* probe_kvm.c: /dev/kvm and what a VM of it can do at all */
+probe probe_kvm_device;
+probe probe_kvm_flavour;
+probe probe_kvm_irqchip;
+probe probe_kvm_sync_regs;
+probe probe_kvm_kick;
+probe probe_msr_filter;
+
+/* probe_cpu.c: how guest code runs */
+probe probe_kernel_speed;
+probe probe_kernel_instructions;
+probe probe_system_call;
+
+/* probe_debug.c: KVM_SET_GUEST_DEBUG */
+probe probe_breakpoint;
+probe probe_watchpoint;
+probe probe_single_step;
+probe probe_int3;
+
+/* probe_pmu.c: performance counters of host and guest, perf's clock */
+probe probe_host_pmu;
+probe probe_guest_pmu;
+probe probe_cpu_clock;
+probe probe_perf_permission;
+
+/* probe_attach.c: what profiling other people's VMs needs */
+probe probe_bpf;
+probe probe_btf;
+probe probe_process_memory;
+probe probe_libvirt;
+probe probe_libvirt_hooks;
+
+#endif
