@@ -122,8 +122,7 @@ static bool file_offset(const struct segments *segments, uint64_t address, uint6
 	for (size_t i = 0; i < segments->count; i++) {
 		const GElf_Phdr *segment = &segments->loaded[i];
 
-		/* p_memsz: files of debugging symbols alone keep no bytes of their segments. */
-		if (address >= segment->p_vaddr && address - segment->p_vaddr < segment->p_memsz) {
+		if (address >= segment->p_vaddr && address - segment->p_vaddr < segment->p_filesz) {
 			*offset = address - segment->p_vaddr + segment->p_offset;
 			return true;
 		}
@@ -187,9 +186,8 @@ static int add_symbol(struct symbol_list *list, const GElf_Sym *symbol, const ch
 }
 
 static int read_table(const struct elf_file *file, enum elf_symbols_addresses addresses,
-		      struct symbol_list *list)
+		      const struct segments *segments, struct symbol_list *list)
 {
-	struct segments segments;
 	GElf_Shdr header;
 	Elf_Scn *section = find_table(file->elf, &header);
 	Elf_Data *data = section ? elf_getdata(section, NULL) : NULL;
@@ -197,7 +195,6 @@ static int read_table(const struct elf_file *file, enum elf_symbols_addresses ad
 	GElf_Sym symbol;
 	int error = 0;
 
-	find_segments(file->elf, &segments);
 	for (size_t i = 0; i < count && !error; i++) {
 		const char *name;
 
@@ -205,31 +202,55 @@ static int read_table(const struct elf_file *file, enum elf_symbols_addresses ad
 			break;
 		name = elf_strptr(file->elf, header.sh_link, symbol.st_name);
 		if (is_wanted(&symbol, name))
-			error = add_symbol(list, &symbol, name, addresses, &segments);
+			error = add_symbol(list, &symbol, name, addresses, segments);
 	}
 	if (!error && !list->count)
 		return error_set(-ENODATA, "%s has no symbols: it is stripped", file->path);
 	return error;
 }
 
-int elf_symbols_load(struct symbols **symbols, const char *path, enum elf_symbols_addresses addresses,
-		     const uint8_t *build_id, size_t build_id_size)
+/* SEGMENTS NULL: those of the file itself. */
+static int load(struct symbols **symbols, const char *path, enum elf_symbols_addresses addresses,
+		const struct segments *segments, const uint8_t *build_id, size_t build_id_size)
 {
 	struct symbol_list list = { 0 };
+	struct segments own;
 	struct elf_file file;
 	int error = elf_file_open(&file, path);
 
 	if (error)
 		return error;
 	error = check_build_id(&file, build_id, build_id_size);
+	find_segments(file.elf, &own);
 	if (!error)
-		error = read_table(&file, addresses, &list);
+		error = read_table(&file, addresses, segments ? segments : &own, &list);
 	if (error)
 		symbol_list_free(&list);
 	else
 		error = symbol_list_finish(&list, symbols);
 	elf_file_close(&file);
 	return error;
+}
+
+int elf_symbols_load(struct symbols **symbols, const char *path, enum elf_symbols_addresses addresses,
+		     const uint8_t *build_id, size_t build_id_size)
+{
+	return load(symbols, path, addresses, NULL, build_id, build_id_size);
+}
+
+int elf_symbols_load_separate(struct symbols **symbols, const char *debug, const char *runtime,
+			      const uint8_t *build_id, size_t build_id_size)
+{
+	struct segments segments;
+	struct elf_file file;
+	int error = elf_file_open(&file, runtime);
+
+	if (error)
+		return error;
+	error = check_build_id(&file, build_id, build_id_size);
+	find_segments(file.elf, &segments);
+	elf_file_close(&file);
+	return error ? error : load(symbols, debug, ELF_FILE_OFFSETS, &segments, build_id, build_id_size);
 }
 
 int elf_build_id(const char *path, uint8_t *build_id)

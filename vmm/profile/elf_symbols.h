@@ -25,6 +25,14 @@ enum elf_symbols_addresses {
 int elf_symbols_load(struct symbols **symbols, const char *path, enum elf_symbols_addresses addresses,
 		     const uint8_t *build_id, size_t build_id_size);
 
+/*
+ * The same with file offsets for a stripped file RUNTIME whose symbols stand
+ * in a file DEBUG of their own: that one no longer tells where in the file
+ * addresses lie.
+ */
+int elf_symbols_load_separate(struct symbols **symbols, const char *debug, const char *runtime,
+			      const uint8_t *build_id, size_t build_id_size);
+
 /* The build id's size, 0 without one, or a negative errno. BUILD_ID holds ELF_BUILD_ID_MAX bytes. */
 int elf_build_id(const char *path, uint8_t *build_id);
 
