@@ -19,28 +19,36 @@ struct profile_frame {
 	const char *symbol; /* NULL: not known; show the address */
 	const char *image;  /* "[kernel.kallsyms]", "[virtio_blk]", a file's name, "[unknown]" */
 	uint64_t address;   /* as sampled, of the first sample merged into it */
-	bool kernel;
+	bool kernel;        /* executed in the kernel, modules included */
 };
 
 /* A set of samples with one and the same stack on one vCPU in one process. */
 struct profile_stack {
 	const struct profile_frame *const *frames; /* innermost first */
-	size_t depth; /* at least 1 */
-	const char *comm; /* "" where none is known */
-	uint32_t pid, vcpu;
+	size_t depth;                              /* at least 1 */
+	const char *comm;                          /* "" where none is known */
+	uint32_t pid;
+	uint32_t vcpu; /* UINT32_MAX where it was not recorded */
 	uint64_t samples;
 	uint64_t weight; /* sum of periods, ns for the clocks */
 };
 
 struct profile_options {
-	const char *input;    /* perf.data */
-	const char *kallsyms; /* file or NULL */
-	const char *vmlinux;  /* ELF or NULL */
+	const char *input;       /* perf.data */
+	const char *kallsyms;    /* file or NULL */
+	const char *vmlinux;     /* ELF or NULL */
 	const char *buildid_dir; /* NULL: perf's default, $HOME/.debug or its configuration */
-	int32_t vcpu;	      /* only this one; -1 all */
+	int32_t vcpu;            /* only this one; -1 all */
 };
 
-/* Reads and symbolizes the whole file. */
+/*
+ * Reads and symbolizes the whole file; of several events, the samples of the
+ * first. OPTIONS must live as long as the profile. Errors: those of the
+ * reader, and of reading OPTIONS->kallsyms and vmlinux; missing names are no
+ * error, see profile_note(). Names in a profile are safe to show: nothing in
+ * them ends a line, moves a terminal's cursor or reorders text, and equal
+ * names are equal pointers. Any one thread at a time.
+ */
 int profile_load(struct profile **profile, const struct profile_options *options);
 void profile_free(struct profile *profile);
 
@@ -50,5 +58,11 @@ uint64_t profile_samples(const struct profile *profile);
 uint64_t profile_weight(const struct profile *profile);
 uint64_t profile_lost(const struct profile *profile);
 const struct perf_data_summary *profile_summary(const struct profile *profile);
+/* One line on why the kernel's functions have no names, "" if they have. */
+const char *profile_note(const struct profile *profile);
+/* Does a sum of periods stand for ns (the clocks), or for counts of an event? */
+bool profile_weight_is_time(const struct profile *profile);
+/* Is FRAME in a kernel module? */
+bool profile_frame_is_module(const struct profile_frame *frame);
 
 #endif

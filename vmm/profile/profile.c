@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/profile/profile.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/profile/profile_resolver.h"
+
+struct profile {
+	const char *input;
+	struct profile_resolver *resolver;
+	struct profile_pool pool;
+	struct profile_table table; /* struct profile_stack by frames, comm, pid and vCPU */
+	struct profile_stack **stacks;
+	size_t count, capacity;
+	uint64_t samples, weight;
+	struct perf_data_summary summary; /* with texts that are safe to show */
+};
+
+static int out_of_memory(const struct profile *profile)
+{
+	return error_set(-ENOMEM, "no memory for the stacks in %s", profile->input);
+}
+
+static bool same_stack(const void *item, const void *key)
+{
+	const struct profile_stack *stack = item;
+	const struct resolved_sample *sample = key;
+
+	if (stack->depth != sample->depth || stack->comm != sample->comm || stack->vcpu != sample->vcpu ||
+	    stack->pid != sample->recorded->pid)
+		return false;
+	for (size_t i = 0; i < stack->depth; i++)
+		if (stack->frames[i] != sample->frames[i].frame)
+			return false;
+	return true;
+}
+
+static uint64_t hash_stack(const struct resolved_sample *sample)
+{
+	uint64_t hash = (uint64_t)sample->vcpu << 32 | sample->recorded->pid;
+
+	for (size_t i = 0; i < sample->depth; i++)
+		hash = profile_hash(hash, (uintptr_t)sample->frames[i].frame);
+	return profile_hash(hash, (uintptr_t)sample->comm);
+}
+
+static int list_stack(struct profile *profile, struct profile_stack *stack)
+{
+	if (profile->count == profile->capacity) {
+		size_t capacity = profile->capacity ? 2 * profile->capacity : 1024;
+		struct profile_stack **grown = realloc(profile->stacks, capacity * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		profile->stacks = grown;
+		profile->capacity = capacity;
+	}
+	profile->stacks[profile->count++] = stack;
+	return 0;
+}
+
+static struct profile_stack *add_stack(struct profile *profile, const struct resolved_sample *sample,
+				       uint64_t hash)
+{
+	struct profile_stack *stack = profile_pool_alloc(&profile->pool, sizeof(*stack));
+	const struct profile_frame **frames =
+		profile_pool_alloc(&profile->pool, sample->depth * sizeof(struct profile_frame *));
+
+	if (!stack || !frames)
+		return NULL;
+	for (size_t i = 0; i < sample->depth; i++)
+		frames[i] = sample->frames[i].frame;
+	stack->frames = frames;
+	stack->depth = sample->depth;
+	stack->comm = sample->comm;
+	stack->pid = sample->recorded->pid;
+	stack->vcpu = sample->vcpu;
+	if (profile_table_add(&profile->table, hash, stack) || list_stack(profile, stack))
+		return NULL;
+	return stack;
+}
+
+static int take_sample(void *context, const struct resolved_sample *sample)
+{
+	struct profile *profile = context;
+	uint64_t hash = hash_stack(sample);
+	struct profile_stack *stack = profile_table_find(&profile->table, hash, same_stack, sample);
+
+	if (!stack)
+		stack = add_stack(profile, sample, hash);
+	if (!stack)
+		return out_of_memory(profile);
+	stack->samples++;
+	stack->weight += sample->recorded->period;
+	profile->samples++;
+	profile->weight += sample->recorded->period;
+	return 0;
+}
+
+static void take_summary(struct profile *profile)
+{
+	struct perf_data_summary *summary = &profile->summary;
+
+	*summary = *profile_resolver_summary(profile->resolver);
+	profile_make_showable(summary->event_name);
+	profile_make_showable(summary->hostname);
+	profile_make_showable(summary->release);
+	profile_make_showable(summary->arch);
+	profile_make_showable(summary->command_line);
+}
+
+int profile_load(struct profile **loaded, const struct profile_options *options)
+{
+	struct profile *profile = calloc(1, sizeof(*profile));
+	int error;
+
+	if (!profile)
+		return error_set(-ENOMEM, "no memory for the profile in %s", options->input);
+	profile->input = options->input;
+	error = profile_resolver_open(&profile->resolver, options);
+	if (!error)
+		error = profile_resolver_run(profile->resolver, take_sample, profile);
+	if (error) {
+		profile_free(profile);
+		return error;
+	}
+	take_summary(profile);
+	*loaded = profile;
+	return 0;
+}
+
+void profile_free(struct profile *profile)
+{
+	if (!profile)
+		return;
+	profile_resolver_close(profile->resolver);
+	profile_table_free(&profile->table);
+	profile_pool_free(&profile->pool);
+	free(profile->stacks);
+	free(profile);
+}
+
+size_t profile_stack_count(const struct profile *profile)
+{
+	return profile->count;
+}
+
+const struct profile_stack *profile_stack(const struct profile *profile, size_t index)
+{
+	return profile->stacks[index];
+}
+
+uint64_t profile_samples(const struct profile *profile)
+{
+	return profile->samples;
+}
+
+uint64_t profile_weight(const struct profile *profile)
+{
+	return profile->weight;
+}
+
+uint64_t profile_lost(const struct profile *profile)
+{
+	return profile_resolver_lost(profile->resolver);
+}
+
+const struct perf_data_summary *profile_summary(const struct profile *profile)
+{
+	return &profile->summary;
+}
+
+const char *profile_note(const struct profile *profile)
+{
+	return profile_resolver_note(profile->resolver);
+}
+
+bool profile_weight_is_time(const struct profile *profile)
+{
+	static const char *const clocks[] = { "cpu-clock", "task-clock", "wall-clock" };
+	const char *name = profile_summary(profile)->event_name;
+
+	/* Modifiers may follow: "cpu-clock:ppp". */
+	for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++)
+		if (!strncmp(name, clocks[i], strlen(clocks[i])))
+			return true;
+	return false;
+}
+
+bool profile_frame_is_module(const struct profile_frame *frame)
+{
+	return frame->kernel && *frame->image == '[' && !strstr(frame->image, "kernel.") &&
+	       strcmp(frame->image, "[unknown]") != 0;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/profile/profile_image.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/profile/kallsyms_file.h"
+#include "vmm/profile/profile_boot.h"
+#include "vmm/profile/profile_files.h"
+
+static const char *last_part(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+/* "virtio_blk" of "[virtio_blk]" or ".../virtio-blk.ko.xz"; false where PATH is no module. */
+static bool module_name(const char *path, char *name, size_t size)
+{
+	const char *file = last_part(path);
+	const char *end = *path == '[' ? strchr(path, ']') : strstr(file, ".ko");
+	const char *start = *path == '[' ? path + 1 : file;
+
+	if (!end || end == start || (size_t)(end - start) >= size)
+		return false;
+	for (; start < end; start++)
+		*name++ = *start == '-' ? '_' : *start;
+	*name = '\0';
+	return true;
+}
+
+static bool is_kernel_name(const char *path)
+{
+	return !strncmp(path, "[kernel.", 8) || !strncmp(path, "[guest.kernel.", 14);
+}
+
+static bool is_file_name(const char *path)
+{
+	return (*path == '/' && path[1] != '/' && strncmp(path, "/memfd:", 7) &&
+		strncmp(path, "/dev/zero", 9) && strncmp(path, "/SYSV", 5)) ||
+	       !strcmp(path, "[vdso]");
+}
+
+static bool describe_kernel(struct profile_image *image, struct profile_pool *pool, const char *path)
+{
+	const char *end = strchr(path, ']');
+	char name[64];
+
+	image->kind = IMAGE_KERNEL;
+	if (!end)
+		end = path + strlen(path);
+	else if (end[1])
+		image->reference = profile_pool_string(pool, end + 1);
+	snprintf(name, sizeof(name), "%.*s]", (int)(end - path < 60 ? end - path : 60), path);
+	image->name = profile_pool_string(pool, name);
+	return image->name && (image->reference || !*end || !end[1]);
+}
+
+static bool describe_module(struct profile_image *image, struct profile_pool *pool, const char *name)
+{
+	char shown[80];
+
+	image->kind = IMAGE_MODULE;
+	snprintf(shown, sizeof(shown), "[%s]", name);
+	image->module = profile_pool_string(pool, name);
+	image->name = profile_pool_string(pool, shown);
+	return image->module && image->name;
+}
+
+bool profile_image_describe(struct profile_image *image, struct profile_pool *pool, const char *path,
+			    bool kernel)
+{
+	char name[64];
+
+	image->path = profile_pool_string(pool, path);
+	if (!image->path)
+		return false;
+	if (kernel && is_kernel_name(path))
+		return describe_kernel(image, pool, path);
+	if (kernel && module_name(path, name, sizeof(name)))
+		return describe_module(image, pool, name);
+	image->kind = !kernel && is_file_name(path) ? IMAGE_FILE : IMAGE_NAMELESS;
+	image->name = profile_pool_string(pool, *path ? last_part(path) : "[unknown]");
+	return image->name;
+}
+
+static struct symbols *load_vmlinux(const char *path, const uint8_t *build_id, size_t build_id_size)
+{
+	struct symbols *symbols = NULL;
+
+	return elf_symbols_load(&symbols, path, ELF_VIRTUAL_ADDRESSES, build_id, build_id_size) ? NULL
+												: symbols;
+}
+
+static struct symbols *load_kallsyms(const char *path)
+{
+	struct symbols *symbols = NULL;
+
+	return kallsyms_file_load(&symbols, path) ? NULL : symbols;
+}
+
+/* What the user named comes before what we find. */
+static void load_given(struct profile_kernel *kernel, const struct profile_options *options)
+{
+	if (options->kallsyms) {
+		kernel->symbols = load_kallsyms(options->kallsyms);
+		kernel->has_modules = true;
+	} else {
+		kernel->symbols = load_vmlinux(options->vmlinux, kernel->build_id, kernel->build_id_size);
+	}
+}
+
+static void load_found(struct profile_kernel *kernel, const struct profile_options *options)
+{
+	char path[PROFILE_PATH_MAX], hex[PROFILE_HEX_MAX];
+
+	if (profile_boot_find(path, kernel, options->buildid_dir))
+		kernel->symbols = load_kallsyms(path);
+	else if (profile_files_cached(path, options->buildid_dir, kernel->build_id, kernel->build_id_size,
+				      "kallsyms"))
+		kernel->symbols = load_kallsyms(path);
+	else if (profile_files_is_running_kernel(kernel->build_id, kernel->build_id_size))
+		kernel->symbols = load_kallsyms("/proc/kallsyms");
+	kernel->has_modules = kernel->symbols;
+	for (size_t i = 0; !kernel->symbols; i++) {
+		if (!profile_files_vmlinux(i, path, options->buildid_dir, kernel->build_id,
+					   kernel->build_id_size))
+			break;
+		kernel->symbols = load_vmlinux(path, kernel->build_id, kernel->build_id_size);
+	}
+	if (!kernel->symbols)
+		error_set(-ENOENT,
+			  "no symbols of the kernel with build id %s are in the build-id cache; give them by "
+			  "--kallsyms or --vmlinux",
+			  profile_files_hex(hex, kernel->build_id, kernel->build_id_size));
+}
+
+/*
+ * How far the table's kernel lies from the recorded one: the mapping's offset
+ * is the address that its reference symbol had (machine__create_kernel_maps).
+ */
+static void find_moved(struct profile_kernel *kernel)
+{
+	struct symbol symbol;
+
+	if (kernel->reference && kernel->reference_address &&
+	    symbols_find_name(kernel->symbols, kernel->reference, &symbol))
+		kernel->moved = symbol.start - kernel->reference_address;
+}
+
+struct symbols *profile_kernel_symbols(struct profile_kernel *kernel, const struct profile_options *options)
+{
+	if (kernel->tried)
+		return kernel->symbols;
+	kernel->tried = true;
+	if (options->kallsyms || options->vmlinux)
+		load_given(kernel, options);
+	else if (kernel->build_id_size)
+		load_found(kernel, options);
+	else
+		error_set(
+			-ENOENT,
+			"the file has no build id of the kernel, by which its symbols could be found; give them "
+			"by --kallsyms or --vmlinux");
+	if (kernel->symbols)
+		find_moved(kernel);
+	else
+		snprintf(kernel->note, sizeof(kernel->note), "%.500s", error_message());
+	return kernel->symbols;
+}
+
+static void load_file(struct profile_image *image, const struct profile_options *options)
+{
+	char path[PROFILE_PATH_MAX], debug[PROFILE_PATH_MAX];
+	const uint8_t *build_id = image->build_id;
+	size_t size = image->build_id_size;
+
+	image->tried = true;
+	if (!size || image->kind != IMAGE_FILE)
+		return;
+	profile_files_debug(debug, build_id, size);
+	for (size_t i = 0; !image->symbols; i++) {
+		if (!profile_files_elf(i, path, options->buildid_dir, image->path, build_id, size))
+			break;
+		if (elf_symbols_load_separate(&image->symbols, debug, path, build_id, size))
+			elf_symbols_load(&image->symbols, path, ELF_FILE_OFFSETS, build_id, size);
+	}
+}
+
+static bool kernel_symbol(struct profile_image *image, const struct profile_options *options,
+			  uint64_t address, uint64_t *own, struct symbol *symbol)
+{
+	struct symbols *symbols = profile_kernel_symbols(image->kernel, options);
+
+	*own = address;
+	if (!symbols || (image->kind == IMAGE_MODULE && !image->kernel->has_modules))
+		return false;
+	if (image->kind == IMAGE_KERNEL)
+		*own += image->kernel->moved;
+	if (!symbols_find(symbols, *own, symbol))
+		return false;
+	if (image->kind == IMAGE_KERNEL)
+		return !symbol->module;
+	/* Modules do not move with the kernel: of another boot, they lie elsewhere. */
+	return symbol->module && !strcmp(symbol->module, image->module) && !image->kernel->moved;
+}
+
+bool profile_image_symbol(struct profile_image *image, const struct profile_options *options, uint64_t start,
+			  uint64_t offset, uint64_t address, uint64_t *own, struct symbol *symbol)
+{
+	if (image->kind == IMAGE_KERNEL || image->kind == IMAGE_MODULE)
+		return kernel_symbol(image, options, address, own, symbol);
+	*own = image->kind == IMAGE_FILE ? address - start + offset : address;
+	if (!image->tried)
+		load_file(image, options);
+	return image->symbols && symbols_find(image->symbols, *own, symbol);
+}
