@@ -51,6 +51,8 @@ function showNotes(about) {
 		text.push(`${count(about.skipped)} records of the file were not understood and are left out.`);
 	if (about.omitted)
 		text.push(`${count(about.omitted)} frames too narrow to see are left out; their time is in their callers.`);
+	if (about.note)
+		text.push(`No kernel names: ${about.note}.`);
 	notes.textContent = text.join(" ");
 	notes.hidden = text.length === 0;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The profile inside the page, as vmm/profile/flame_graph.c writes it:
 //   about  what was recorded
-//   images [name, ...]
 //   frames [[name, image, kind], ...], kind an index of KINDS
 //   tree   [frame, weight, samples, [child, ...]], the root first
 
@@ -13,7 +12,7 @@ function node(profile, source) {
 	const inner = children.map((child) => node(profile, child));
 	const self = inner.reduce((rest, child) => rest - child.value, weight);
 
-	return { name, image: profile.images[image], kind: KINDS[kind], frame: index, value: weight, samples, self,
+	return { name, image, kind: KINDS[kind], frame: index, value: weight, samples, self,
 		children: inner };
 }
 

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/profile/flame_graph.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/profile/flame_graph_tree.h"
+
+/* Narrower than this part of the whole, a frame can not be seen, not even when its caller's caller is zoomed
+ * to. */
+#define NARROWEST_PART 20000
+
+struct writer {
+	FILE *to;
+	uint64_t least; /* weight of a frame that is kept */
+	uint64_t omitted;
+};
+
+/* No '<' may stand in a script element's text, and no quote or control character in a JSON string. */
+static void put_string(FILE *to, const char *text)
+{
+	fputc('"', to);
+	for (; *text; text++) {
+		unsigned char byte = (unsigned char)*text;
+
+		if (byte < 0x20 || byte == 0x7f || strchr("<>&'\"\\", byte))
+			fprintf(to, "\\u%04x", byte);
+		else
+			fputc(byte, to);
+	}
+	fputc('"', to);
+}
+
+static void put_text(FILE *to, const char *name, const char *value)
+{
+	fprintf(to, "\"%s\":", name);
+	put_string(to, value);
+	fputc(',', to);
+}
+
+static void put_number(FILE *to, const char *name, uint64_t value)
+{
+	fprintf(to, "\"%s\":%" PRIu64 ",", name, value);
+}
+
+static void put_about(const struct writer *writer, const struct profile *profile)
+{
+	const struct perf_data_summary *summary = profile_summary(profile);
+	FILE *to = writer->to;
+
+	fputs("\"about\":{", to);
+	put_text(to, "event", summary->event_name);
+	put_text(to, "release", summary->release);
+	put_text(to, "hostname", summary->hostname);
+	put_text(to, "arch", summary->arch);
+	put_text(to, "command", summary->command_line);
+	put_text(to, "note", profile_note(profile));
+	put_text(to, "unit", profile_weight_is_time(profile) ? "ns" : "events");
+	put_number(to, "frequency", summary->frequency);
+	put_number(to, "vcpus", summary->cpus);
+	put_number(to, "samples", profile_samples(profile));
+	put_number(to, "weight", profile_weight(profile));
+	put_number(to, "lost", profile_lost(profile));
+	put_number(to, "skipped", summary->skipped);
+	put_number(to, "omitted", writer->omitted);
+	fprintf(to, "\"cutOff\":%s},\n", summary->cut_off ? "true" : "false");
+}
+
+/* Image names are few: each frame has its own, as text, and compression is for whoever stores the file. */
+static void put_frames(FILE *to, const struct flame_tree *tree)
+{
+	fputs("\"frames\":[", to);
+	for (size_t i = 0; i < tree->frame_count; i++) {
+		fputs(i ? ",\n[" : "\n[", to);
+		put_string(to, tree->list[i]->name);
+		fputc(',', to);
+		put_string(to, tree->list[i]->image);
+		fprintf(to, ",%d]", tree->list[i]->kind);
+	}
+	fputs("],\n", to);
+}
+
+static bool is_kept(const struct writer *writer, const struct flame_node *node)
+{
+	return node->weight >= writer->least;
+}
+
+/* As deep as a callchain can be (PERF_MAX_STACK_DEPTH, or what the resolver cuts it to). */
+static uint64_t count_nodes(const struct flame_node *node)
+{
+	uint64_t count = 1;
+
+	for (const struct flame_node *child = node->child; child; child = child->sibling)
+		count += count_nodes(child);
+	return count;
+}
+
+static uint64_t count_omitted(const struct writer *writer, const struct flame_node *node)
+{
+	uint64_t count = 0;
+
+	for (const struct flame_node *child = node->child; child; child = child->sibling)
+		count += is_kept(writer, child) ? count_omitted(writer, child) : count_nodes(child);
+	return count;
+}
+
+static void put_node(const struct writer *writer, const struct flame_node *node)
+{
+	bool any = false;
+
+	fprintf(writer->to, "[%u,%" PRIu64 ",%" PRIu64, node->frame->index, node->weight, node->samples);
+	for (const struct flame_node *child = node->child; child; child = child->sibling) {
+		if (!is_kept(writer, child))
+			continue;
+		fputs(any ? "," : ",[", writer->to);
+		put_node(writer, child);
+		any = true;
+	}
+	fputs(any ? "]]" : "]", writer->to);
+}
+
+static void put_data(const struct profile *profile, const struct flame_tree *tree, FILE *to)
+{
+	struct writer writer = { .to = to, .least = profile_weight(profile) / NARROWEST_PART };
+
+	writer.omitted = count_omitted(&writer, tree->root);
+	fputc('{', to);
+	put_about(&writer, profile);
+	put_frames(to, tree);
+	fputs("\"tree\":", to);
+	put_node(&writer, tree->root);
+	fputc('}', to);
+}
+
+int flame_graph_write(const struct profile *profile, FILE *to)
+{
+	static const char mark[] = "{{DATA}}";
+	size_t size, before;
+	const char *page = flame_graph_page(&size);
+	const char *at = memmem(page, size, mark, strlen(mark));
+	struct flame_tree tree;
+
+	if (!at)
+		return error_set(-EINVAL, "the flame graph page in this program is damaged; build it again");
+	if (flame_tree_build(&tree, profile)) {
+		flame_tree_free(&tree);
+		return error_set(-ENOMEM, "no memory for the flame graph");
+	}
+	before = (size_t)(at - page);
+	fwrite(page, 1, before, to);
+	put_data(profile, &tree, to);
+	fwrite(at + strlen(mark), 1, size - before - strlen(mark), to);
+	flame_tree_free(&tree);
+	if (fflush(to) || ferror(to))
+		return error_set(-EIO, "cannot write the flame graph: %s", strerror(errno));
+	return 0;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The profile as one HTML file that needs nothing else: the page of
+ * vmm/profile/web with the profile inside, as vmm/profile/web/profile.js
+ * describes it. Opened, it asks no network for anything.
+ */
+#ifndef KVMSCOPE_PROFILE_FLAME_GRAPH_H
+#define KVMSCOPE_PROFILE_FLAME_GRAPH_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#include "vmm/profile/profile.h"
+
+/* 0, -ENOMEM or a negative errno of writing. */
+int flame_graph_write(const struct profile *profile, FILE *to);
+
+/* The page around the data: *SIZE bytes, not a string. */
+const char *flame_graph_page(size_t *size);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/profile/flame_graph_tree.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/profile/folded.h"
+
+static bool same_frame(const void *item, const void *key)
+{
+	const struct flame_frame *a = item, *b = key;
+
+	return a->name == b->name && a->image == b->image && a->kind == b->kind;
+}
+
+static int list_frame(struct flame_tree *tree, struct flame_frame *frame)
+{
+	if (tree->frame_count == tree->frame_capacity) {
+		size_t capacity = tree->frame_capacity ? 2 * tree->frame_capacity : 256;
+		const struct flame_frame **grown = realloc(tree->list, capacity * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		tree->list = grown;
+		tree->frame_capacity = capacity;
+	}
+	frame->index = (uint32_t)tree->frame_count;
+	tree->list[tree->frame_count++] = frame;
+	return 0;
+}
+
+/* The one frame of these properties; NULL without memory. */
+static const struct flame_frame *need_frame(struct flame_tree *tree, const char *name, const char *image,
+					    enum flame_kind kind)
+{
+	struct flame_frame wanted = {
+		.name = profile_pool_string(&tree->pool, name),
+		.image = profile_pool_string(&tree->pool, image),
+		.kind = kind,
+	};
+	uint64_t hash = profile_hash((uintptr_t)wanted.name, (uintptr_t)wanted.image + kind);
+	struct flame_frame *frame;
+
+	if (!wanted.name || !wanted.image)
+		return NULL;
+	frame = profile_table_find(&tree->frames, hash, same_frame, &wanted);
+	if (frame)
+		return frame;
+	frame = profile_pool_alloc(&tree->pool, sizeof(*frame));
+	if (!frame)
+		return NULL;
+	*frame = wanted;
+	if (profile_table_add(&tree->frames, hash, frame) || list_frame(tree, frame))
+		return NULL;
+	return frame;
+}
+
+static bool same_node(const void *item, const void *key)
+{
+	const struct flame_node *a = item, *b = key;
+
+	return a->parent == b->parent && a->frame == b->frame;
+}
+
+/* The child of PARENT with FRAME; NULL without memory, or without FRAME for the same reason. */
+static struct flame_node *need_child(struct flame_tree *tree, struct flame_node *parent,
+				     const struct flame_frame *frame)
+{
+	struct flame_node wanted = { .parent = parent, .frame = frame }, *node;
+	uint64_t hash = profile_hash((uintptr_t)parent, (uintptr_t)frame);
+
+	if (!frame)
+		return NULL;
+	node = profile_table_find(&tree->nodes, hash, same_node, &wanted);
+	if (node)
+		return node;
+	node = profile_pool_alloc(&tree->pool, sizeof(*node));
+	if (!node || profile_table_add(&tree->nodes, hash, node))
+		return NULL;
+	*node = wanted;
+	if (parent) {
+		node->sibling = parent->child;
+		parent->child = node;
+	}
+	return node;
+}
+
+static enum flame_kind kind_of(const struct profile_frame *frame)
+{
+	if (profile_frame_is_module(frame))
+		return FLAME_MODULE;
+	if (frame->kernel)
+		return FLAME_KERNEL;
+	return strcmp(frame->image, "[unknown]") ? FLAME_USER : FLAME_UNKNOWN;
+}
+
+static void count(struct flame_node *node, const struct profile_stack *stack)
+{
+	node->weight += stack->weight;
+	node->samples += stack->samples;
+}
+
+static struct flame_node *add_frame(struct flame_tree *tree, struct flame_node *node,
+				    const struct profile_frame *frame)
+{
+	char name[256];
+
+	return need_child(
+		tree, node,
+		need_frame(tree, folded_frame_name(frame, name, sizeof(name)), frame->image, kind_of(frame)));
+}
+
+static int add_stack(struct flame_tree *tree, const struct profile_stack *stack)
+{
+	char name[256];
+	struct flame_node *node;
+
+	count(tree->root, stack);
+	node = need_child(tree, tree->root,
+			  need_frame(tree, folded_comm(stack, name, sizeof(name)), "", FLAME_PROCESS));
+	for (size_t i = stack->depth; node && i; i--) {
+		count(node, stack);
+		node = add_frame(tree, node, stack->frames[i - 1]);
+	}
+	if (!node)
+		return -ENOMEM;
+	count(node, stack);
+	return 0;
+}
+
+int flame_tree_build(struct flame_tree *tree, const struct profile *profile)
+{
+	*tree = (struct flame_tree){ 0 };
+	tree->root = need_child(tree, NULL, need_frame(tree, "all", "", FLAME_PROCESS));
+	if (!tree->root)
+		return -ENOMEM;
+	for (size_t i = 0; i < profile_stack_count(profile); i++)
+		if (add_stack(tree, profile_stack(profile, i)))
+			return -ENOMEM;
+	return 0;
+}
+
+void flame_tree_free(struct flame_tree *tree)
+{
+	profile_table_free(&tree->frames);
+	profile_table_free(&tree->nodes);
+	profile_pool_free(&tree->pool);
+	free(tree->list);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All stacks of a profile as one tree, from the outermost frames inwards. */
+#ifndef KVMSCOPE_PROFILE_FLAME_GRAPH_TREE_H
+#define KVMSCOPE_PROFILE_FLAME_GRAPH_TREE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/profile/profile.h"
+#include "vmm/profile/profile_pool.h"
+
+/* The numbers stand in the page, see vmm/profile/web/profile.js. */
+enum flame_kind { FLAME_PROCESS, FLAME_KERNEL, FLAME_MODULE, FLAME_USER, FLAME_UNKNOWN };
+
+/* What is drawn as one: functions of one name in one image. */
+struct flame_frame {
+	const char *name, *image;
+	enum flame_kind kind;
+	uint32_t index; /* from 0, in the tree */
+};
+
+struct flame_node {
+	const struct flame_frame *frame;
+	const struct flame_node *parent;
+	struct flame_node *child, *sibling; /* the first one inside, the next one beside it */
+	uint64_t weight, samples;           /* with all inside */
+};
+
+struct flame_tree {
+	struct profile_pool pool;
+	struct profile_table frames, nodes;
+	const struct flame_frame **list; /* by index */
+	size_t frame_count, frame_capacity;
+	struct flame_node *root; /* "all"; inside it one for each comm */
+};
+
+/* 0 or -ENOMEM; to be freed in both cases. */
+int flame_tree_build(struct flame_tree *tree, const struct profile *profile);
+void flame_tree_free(struct flame_tree *tree);
+
+#endif

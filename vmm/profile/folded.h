@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stacks as flamegraph.pl and its kin read them: "comm;outermost;...;innermost COUNT", one line each. */
+#ifndef KVMSCOPE_PROFILE_FOLDED_H
+#define KVMSCOPE_PROFILE_FOLDED_H
+
+#include <stdio.h>
+
+#include "vmm/profile/profile.h"
+
+/* What a frame without a name is called in merged stacks: its image, "[libc.so.6]" or "[unknown]". TEXT has
+ * SIZE bytes. */
+const char *folded_frame_name(const struct profile_frame *frame, char *text, size_t size);
+/* What a stack without a comm begins with: "pid 123", or "guest" where that is not known either. */
+const char *folded_comm(const struct profile_stack *stack, char *text, size_t size);
+
+/*
+ * Lines in alphabetic order, equal stacks in one; COUNT is the number of
+ * samples. ';' in a name becomes ':'. 0, -ENOMEM or a negative errno of writing.
+ */
+int folded_write(const struct profile *profile, FILE *to);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/profile/report.h"
+
+static json_t *number(uint64_t value)
+{
+	return json_integer((json_int_t)value);
+}
+
+static json_t *header(const struct report *report)
+{
+	const struct profile *profile = report->profile;
+	const struct perf_data_summary *summary = profile_summary(profile);
+
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:o, s:o, s:b, s:s}", "release",
+			 summary->release, "arch", summary->arch, "hostname", summary->hostname, "command",
+			 summary->command_line, "event", summary->event_name, "frequency",
+			 (int)summary->frequency, "vcpus", (int)summary->cpus, "samples",
+			 number(profile_samples(profile)), "weight", number(profile_weight(profile)),
+			 "weight_unit", profile_weight_is_time(profile) ? "ns" : "events", "lost",
+			 number(profile_lost(profile)), "skipped_records", number(summary->skipped),
+			 "cut_off", summary->cut_off, "note", profile_note(profile));
+}
+
+static const char *kind_of(const struct report_row *row)
+{
+	if (row->frame && profile_frame_is_module(row->frame))
+		return "module";
+	return row->kernel ? "kernel" : "user";
+}
+
+static json_t *vcpus_of(const struct report_row *row)
+{
+	json_t *vcpus = json_array();
+
+	for (size_t i = 0; i < row->vcpu_count; i++)
+		json_array_append_new(vcpus, json_pack("{s:o, s:o, s:o}", "vcpu", number(row->vcpus[i].vcpu),
+						       "samples", number(row->vcpus[i].samples), "weight",
+						       number(row->vcpus[i].weight)));
+	return vcpus;
+}
+
+static void set_function(json_t *object, const struct report_row *row)
+{
+	char address[24];
+
+	snprintf(address, sizeof(address), "0x%016" PRIx64, row->frame->address);
+	json_object_set_new(object, "function",
+			    row->frame->symbol ? json_string(row->frame->symbol) : json_null());
+	json_object_set_new(object, "address", json_string(address));
+	json_object_set_new(object, "kind", json_string(kind_of(row)));
+}
+
+static json_t *row_of(const struct report *report, const struct report_row *row)
+{
+	unsigned int keys = report->options.keys;
+	json_t *object = json_object();
+
+	json_object_set_new(object, "percent", json_real(report_percent(report, row->weight)));
+	json_object_set_new(object, "samples", number(row->samples));
+	json_object_set_new(object, "weight", number(row->weight));
+	if (report->options.children) {
+		json_object_set_new(object, "total_percent",
+				    json_real(report_percent(report, row->total_weight)));
+		json_object_set_new(object, "total_samples", number(row->total_samples));
+		json_object_set_new(object, "total_weight", number(row->total_weight));
+	}
+	if (keys & REPORT_SYMBOL)
+		set_function(object, row);
+	if (row->image)
+		json_object_set_new(object, "image", json_string(row->image));
+	if (keys & REPORT_VCPU)
+		json_object_set_new(object, "vcpu", number(row->vcpu));
+	else
+		json_object_set_new(object, "vcpus", vcpus_of(row));
+	if (keys & REPORT_COMM)
+		json_object_set_new(object, "comm", json_string(row->comm));
+	if (keys & REPORT_PID)
+		json_object_set_new(object, "pid", json_integer((int32_t)row->pid));
+	return object;
+}
+
+int report_print_json(const struct report *report, FILE *to)
+{
+	json_t *object = header(report), *rows = json_array();
+	int error = 0;
+
+	for (size_t i = 0; i < report->count; i++)
+		json_array_append_new(rows, row_of(report, report->rows[i]));
+	if (!object || json_object_set_new(object, "hidden_rows", number(report->hidden)) ||
+	    json_object_set_new(object, "rows", rows))
+		error = error_set(-ENOMEM, "no memory for the report");
+	else if (json_dumpf(object, to, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) || fputc('\n', to) == EOF ||
+		 fflush(to))
+		error = error_set(-EIO, "cannot write the report: %s", strerror(errno));
+	json_decref(object);
+	return error;
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/profile/report.h"
+
+#define NAME_WIDTH_MAX 56 /* longer names push what stands behind them */
+#define SHARE_SIZE     48
+
+struct table {
+	const struct report *report;
+	FILE *to;
+	bool color;
+	int function, image, comm, share; /* widths of columns, 0 for those that are not shown */
+};
+
+/* 1234567 as "1,234,567" into TEXT of 32 bytes. */
+static const char *grouped(char *text, uint64_t value)
+{
+	char digits[24];
+	int length = snprintf(digits, sizeof(digits), "%" PRIu64, value), at = 0;
+
+	for (int i = 0; i < length; i++) {
+		if (i && (length - i) % 3 == 0)
+			text[at++] = ',';
+		text[at++] = digits[i];
+	}
+	text[at] = '\0';
+	return text;
+}
+
+/* How the samples lie on the vCPUs: "0", "0:61% 3:39%", "0:40% 1:21% +6". */
+static const char *vcpu_share(char *text, const struct report_row *row)
+{
+	int used = 0;
+
+	*text = '\0';
+	if (row->vcpu_count == 1) {
+		snprintf(text, SHARE_SIZE, row->vcpus[0].vcpu == UINT32_MAX ? "-" : "%u", row->vcpus[0].vcpu);
+		return text;
+	}
+	for (size_t i = 0; i < row->vcpu_count && i < 2; i++)
+		used += snprintf(text + used, SHARE_SIZE - (size_t)used, "%s%u:%.0f%%", i ? " " : "",
+				 row->vcpus[i].vcpu,
+				 row->total_weight
+					 ? 100.0 * (double)row->vcpus[i].weight / (double)row->total_weight
+					 : 0);
+	if (row->vcpu_count > 2)
+		snprintf(text + used, SHARE_SIZE - (size_t)used, " +%zu", row->vcpu_count - 2);
+	return text;
+}
+
+static const char *function_name(char *address, size_t size, const struct report_row *row)
+{
+	if (row->frame->symbol)
+		return row->frame->symbol;
+	snprintf(address, size, "0x%016" PRIx64, row->frame->address);
+	return address;
+}
+
+static void widen(int *width, const char *text)
+{
+	size_t length = strlen(text);
+	int needed = length < NAME_WIDTH_MAX ? (int)length : NAME_WIDTH_MAX;
+
+	if (needed > *width)
+		*width = needed;
+}
+
+static void measure(struct table *table)
+{
+	unsigned int keys = table->report->options.keys;
+	char text[SHARE_SIZE];
+
+	table->function = keys & REPORT_SYMBOL ? (int)strlen("Function") : 0;
+	table->image = keys & (REPORT_IMAGE) ? (int)strlen("Image") : 0;
+	table->comm = keys & REPORT_COMM ? (int)strlen("Command") : 0;
+	table->share = keys & REPORT_VCPU ? 0 : (int)strlen("vCPU share");
+	for (size_t i = 0; i < table->report->count; i++) {
+		const struct report_row *row = table->report->rows[i];
+
+		if (table->function)
+			widen(&table->function, function_name(text, sizeof(text), row));
+		if (table->image)
+			widen(&table->image, row->image);
+		if (table->comm)
+			widen(&table->comm, row->comm);
+		if (table->share)
+			widen(&table->share, vcpu_share(text, row));
+	}
+}
+
+static const char *color_of(const struct table *table, double percent)
+{
+	if (!table->color)
+		return "";
+	return percent >= 5 ? "\033[31m" : percent >= 0.5 ? "\033[32m" : "";
+}
+
+static void print_percent(const struct table *table, uint64_t weight)
+{
+	double percent = report_percent(table->report, weight);
+	const char *color = color_of(table, percent);
+
+	fprintf(table->to, "%s%9.2f%%%s", color, percent, *color ? "\033[0m" : "");
+}
+
+static void print_heading(const struct table *table)
+{
+	unsigned int keys = table->report->options.keys;
+
+	fprintf(table->to, "%s", table->color ? "\033[1m" : "");
+	if (table->report->options.children)
+		fprintf(table->to, "# %8s %10s", "Children", "Self");
+	else
+		fprintf(table->to, "# %8s", "Overhead");
+	fprintf(table->to, " %11s", "Samples");
+	if (keys & REPORT_VCPU)
+		fprintf(table->to, " %5s", "vCPU");
+	if (table->share)
+		fprintf(table->to, "  %-*s", table->share, "vCPU share");
+	if (keys & REPORT_PID)
+		fprintf(table->to, " %8s", "PID");
+	if (table->comm)
+		fprintf(table->to, "  %-*s", table->comm, "Command");
+	if (table->function)
+		fprintf(table->to, "  %-*s", table->image ? table->function : 0, "Function");
+	if (table->image)
+		fprintf(table->to, "  %s", "Image");
+	fprintf(table->to, "%s\n", table->color ? "\033[0m" : "");
+}
+
+static void print_row(const struct table *table, const struct report_row *row)
+{
+	unsigned int keys = table->report->options.keys;
+	char text[SHARE_SIZE];
+
+	print_percent(table, row->total_weight);
+	if (table->report->options.children) {
+		fputc(' ', table->to);
+		print_percent(table, row->weight);
+	}
+	fprintf(table->to, " %11s", grouped(text, row->total_samples));
+	if (keys & REPORT_VCPU)
+		fprintf(table->to, " %5d", (int32_t)row->vcpu);
+	if (table->share)
+		fprintf(table->to, "  %-*s", table->share, vcpu_share(text, row));
+	if (keys & REPORT_PID)
+		fprintf(table->to, " %8d", (int32_t)row->pid);
+	if (table->comm)
+		fprintf(table->to, "  %-*s", table->comm, *row->comm ? row->comm : "-");
+	if (table->function)
+		fprintf(table->to, "  %-*s", table->image ? table->function : 0,
+			function_name(text, sizeof(text), row));
+	if (table->image)
+		fprintf(table->to, "  %s", row->image);
+	fputc('\n', table->to);
+}
+
+static void print_about(const struct table *table)
+{
+	const struct profile *profile = table->report->profile;
+	const struct perf_data_summary *summary = profile_summary(profile);
+	char samples[32];
+
+	if (*summary->release)
+		fprintf(table->to, "# Guest    Linux %s%s%s%s%s\n", summary->release,
+			*summary->arch ? " " : "", summary->arch, *summary->hostname ? ", " : "",
+			summary->hostname);
+	if (*summary->command_line)
+		fprintf(table->to, "# Command  %s\n", summary->command_line);
+	if (summary->frequency)
+		fprintf(table->to, "# Event    %s, %u Hz\n", summary->event_name, summary->frequency);
+	else
+		fprintf(table->to, "# Event    %s\n", summary->event_name);
+	fprintf(table->to, "# Samples  %s", grouped(samples, profile_samples(profile)));
+	if (profile_weight_is_time(profile))
+		fprintf(table->to, ", %.3f s", (double)profile_weight(profile) / 1e9);
+	if (summary->cpus)
+		fprintf(table->to, ", %u vCPU%s", summary->cpus, summary->cpus == 1 ? "" : "s");
+	fprintf(table->to, "\n#\n");
+}
+
+/* Only what is not as it should be. */
+static void print_losses(const struct table *table)
+{
+	const struct profile *profile = table->report->profile;
+	const struct perf_data_summary *summary = profile_summary(profile);
+	char text[32];
+
+	if (table->report->hidden)
+		fprintf(table->to, "# %s more row%s below the limit\n", grouped(text, table->report->hidden),
+			table->report->hidden == 1 ? "" : "s");
+	if (profile_lost(profile))
+		fprintf(table->to, "# Lost %s sample%s: the recorder could not keep up\n",
+			grouped(text, profile_lost(profile)), profile_lost(profile) == 1 ? "" : "s");
+	if (summary->skipped)
+		fprintf(table->to, "# Left out %s record%s of kinds that are not understood\n",
+			grouped(text, summary->skipped), summary->skipped == 1 ? "" : "s");
+	if (summary->events > 1)
+		fprintf(table->to, "# Left out the samples of %u further event%s: this is %s alone\n",
+			summary->events - 1, summary->events == 2 ? "" : "s", summary->event_name);
+	if (summary->cut_off)
+		fprintf(table->to,
+			"# Cut off: the recorder did not close the file; this is what it had written\n");
+	if (*profile_note(profile))
+		fprintf(table->to, "# No kernel names: %s\n", profile_note(profile));
+}
+
+int report_print_text(const struct report *report, FILE *to, bool color)
+{
+	struct table table = { .report = report, .to = to, .color = color };
+
+	measure(&table);
+	print_about(&table);
+	print_heading(&table);
+	for (size_t i = 0; i < report->count; i++)
+		print_row(&table, report->rows[i]);
+	print_losses(&table);
+	if (fflush(to) || ferror(to))
+		return error_set(-EIO, "cannot write the report: %s", strerror(errno));
+	return 0;
+}

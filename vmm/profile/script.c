@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/profile/script.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/profile/profile_pool.h"
+#include "vmm/profile/profile_resolver.h"
+
+struct entry {
+	uint64_t time, period, ip;
+	size_t order; /* in the file */
+	const struct resolved_frame *frames;
+	size_t depth;
+	const char *comm;
+	uint32_t tid, vcpu;
+	bool callchain;
+};
+
+struct script {
+	const char *input;
+	struct profile_pool pool;
+	struct entry *entries;
+	size_t count, capacity;
+};
+
+static int out_of_memory(const struct script *script)
+{
+	return error_set(-ENOMEM, "no memory for the samples in %s", script->input);
+}
+
+static int take_sample(void *context, const struct resolved_sample *sample)
+{
+	struct script *script = context;
+	size_t size = sample->depth * sizeof(*sample->frames);
+	struct resolved_frame *frames = profile_pool_alloc(&script->pool, size);
+
+	if (script->count == script->capacity) {
+		size_t capacity = script->capacity ? 2 * script->capacity : 4096;
+		struct entry *grown = realloc(script->entries, capacity * sizeof(*grown));
+
+		if (!grown)
+			return out_of_memory(script);
+		script->entries = grown;
+		script->capacity = capacity;
+	}
+	if (!frames)
+		return out_of_memory(script);
+	memcpy(frames, sample->frames, size);
+	script->entries[script->count] = (struct entry){
+		.time = sample->recorded->time,
+		.period = sample->recorded->period,
+		.ip = sample->recorded->ip,
+		.order = script->count,
+		.frames = frames,
+		.depth = sample->depth,
+		.comm = sample->comm,
+		.tid = sample->recorded->tid,
+		.vcpu = sample->vcpu,
+		.callchain = sample->recorded->callchain,
+	};
+	script->count++;
+	return 0;
+}
+
+static int by_time(const void *left, const void *right)
+{
+	const struct entry *a = left, *b = right;
+
+	if (a->time != b->time)
+		return a->time < b->time ? -1 : 1;
+	return a->order < b->order ? -1 : 1;
+}
+
+static void write_frame(const struct resolved_frame *frame, uint64_t address, FILE *to)
+{
+	fprintf(to, "%16" PRIx64 " ", address);
+	if (frame->frame->symbol)
+		fprintf(to, "%s+0x%" PRIx64, frame->frame->symbol, resolved_frame_offset(frame));
+	else
+		fputs("[unknown]", to);
+	fprintf(to, " (%s)\n", resolved_frame_path(frame));
+}
+
+static void write_entry(const struct entry *entry, const char *event, FILE *to)
+{
+	char nameless[16];
+	const char *comm = entry->comm;
+
+	if (!*comm) {
+		snprintf(nameless, sizeof(nameless), ":%d", (int32_t)entry->tid);
+		comm = nameless;
+	}
+	fprintf(to, entry->callchain ? "%s %5d " : "%16s %5d ", comm, (int32_t)entry->tid);
+	if (entry->vcpu != UINT32_MAX)
+		fprintf(to, "[%03u] ", entry->vcpu);
+	fprintf(to, "%5" PRIu64 ".%06" PRIu64 ": %10" PRIu64 " %s: ", entry->time / 1000000000,
+		entry->time % 1000000000 / 1000, entry->period, event);
+	if (!entry->callchain) {
+		fputc(' ', to);
+		write_frame(&entry->frames[0], entry->ip, to);
+		return;
+	}
+	fputc('\n', to);
+	for (size_t i = 0; i < entry->depth; i++) {
+		fputc('\t', to);
+		write_frame(&entry->frames[i], resolved_frame_address(&entry->frames[i]), to);
+	}
+	fputc('\n', to);
+}
+
+static int write_entries(struct script *script, const struct profile_resolver *resolver, FILE *to)
+{
+	struct perf_data_summary summary = *profile_resolver_summary(resolver);
+
+	profile_make_showable(summary.event_name);
+	if (script->count)
+		qsort(script->entries, script->count, sizeof(*script->entries), by_time);
+	for (size_t i = 0; i < script->count; i++)
+		write_entry(&script->entries[i], summary.event_name, to);
+	if (fflush(to) || ferror(to))
+		return error_set(-EIO, "cannot write the samples: %s", strerror(errno));
+	return 0;
+}
+
+int script_write(const struct profile_options *options, FILE *to)
+{
+	struct script script = { .input = options->input };
+	struct profile_resolver *resolver;
+	int error = profile_resolver_open(&resolver, options);
+
+	if (error)
+		return error;
+	error = profile_resolver_run(resolver, take_sample, &script);
+	if (!error)
+		error = write_entries(&script, resolver, to);
+	profile_resolver_close(resolver);
+	profile_pool_free(&script.pool);
+	free(script.entries);
+	return error;
+}
