@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/cli/command.h"
+#include "vmm/cli/profile_arguments.h"
+#include "vmm/profile/flame_graph.h"
+#include "vmm/profile/folded.h"
+#include "vmm/profile/script.h"
+
+enum format { FORMAT_NONE, FORMAT_FOLDED, FORMAT_HTML, FORMAT_SCRIPT };
+
+struct arguments {
+	struct profile_arguments input;
+	enum format format;
+	const char *output; /* NULL: standard output */
+};
+
+static const struct argp_option options[] = {
+	{ "format", 'f', "FORMAT", 0,
+	  "html: one page with a flame graph; folded: stacks for flamegraph.pl; script: every sample as text, as perf script has it",
+	  0 },
+	{ "output", 'o', "FILE", 0, "Write to FILE instead of standard output", 0 },
+	{ 0 },
+};
+
+static const char summary[] =
+	"Writes a recording in other forms."
+	"\v"
+	"Examples:\n"
+	"  kvmscope export --format html -o flame.html     open it in any browser; it needs no network\n"
+	"  kvmscope export --format folded | flamegraph.pl > flame.svg\n"
+	"  kvmscope export --format script -i other.data | less\n"
+	"\n"
+	"Without --format, the end of the output's name decides: .html, .folded, .txt.";
+
+static const struct {
+	const char *name, *suffix;
+	enum format format;
+} formats[] = {
+	{ "html", ".html", FORMAT_HTML },
+	{ "folded", ".folded", FORMAT_FOLDED },
+	{ "script", ".txt", FORMAT_SCRIPT },
+};
+
+static enum format format_named(const char *name)
+{
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+		if (!strcmp(formats[i].name, name))
+			return formats[i].format;
+	return FORMAT_NONE;
+}
+
+static enum format format_of_file(const char *path)
+{
+	size_t length = path ? strlen(path) : 0;
+
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++) {
+		size_t suffix = strlen(formats[i].suffix);
+
+		if (length > suffix && !strcmp(path + length - suffix, formats[i].suffix))
+			return formats[i].format;
+	}
+	return FORMAT_NONE;
+}
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+	struct arguments *arguments = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &arguments->input;
+		return 0;
+	case 'f':
+		arguments->format = format_named(value);
+		if (!arguments->format)
+			argp_error(state, "--format is html, folded or script, not '%s'", value);
+		return 0;
+	case 'o':
+		arguments->output = strcmp(value, "-") ? value : NULL;
+		return 0;
+	case ARGP_KEY_END:
+		if (!arguments->format)
+			arguments->format = format_of_file(arguments->output);
+		if (!arguments->format)
+			argp_error(state, "say which form by --format html, folded or script");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static int export_profile(const struct arguments *arguments, FILE *to)
+{
+	struct profile *profile;
+	int error;
+
+	if (arguments->format == FORMAT_SCRIPT)
+		return script_write(&arguments->input.options, to);
+	error = profile_load(&profile, &arguments->input.options);
+	if (error)
+		return error;
+	if (!profile_samples(profile))
+		log_warning("%s", profile_arguments_why_empty(&arguments->input));
+	error = arguments->format == FORMAT_HTML ? flame_graph_write(profile, to) : folded_write(profile, to);
+	profile_free(profile);
+	return error;
+}
+
+/* Writes beside the output and renames: a file that is there already is replaced by a whole one or not at
+ * all. */
+static int export_to_file(const struct arguments *arguments)
+{
+	char partial[4096];
+	FILE *to = NULL;
+	int error = 0;
+
+	if (snprintf(partial, sizeof(partial), "%s.partial", arguments->output) >= (int)sizeof(partial))
+		return error_set(-ENAMETOOLONG, "cannot write %s: its name is too long", arguments->output);
+	to = fopen(partial, "we");
+	if (!to) {
+		error = -errno;
+		return error_set(error, "cannot write %s: %s", arguments->output, strerror(-error));
+	}
+	error = export_profile(arguments, to);
+	if (fclose(to) && !error) {
+		error = -errno;
+		error_set(error, "cannot write %s: %s", arguments->output, strerror(-error));
+	}
+	if (!error && rename(partial, arguments->output)) {
+		error = -errno;
+		error_set(error, "cannot write %s: %s", arguments->output, strerror(-error));
+	}
+	if (error)
+		unlink(partial);
+	return error;
+}
+
+int command_export(int argc, char **argv)
+{
+	static const struct argp_child children[] = { { &profile_argp, 0, "Input:", 1 }, { 0 } };
+	static const struct argp argp = {
+		.options = options, .parser = parse, .doc = summary, .children = children
+	};
+	struct arguments arguments = { 0 };
+	char name[] = "kvmscope export";
+
+	argv[0] = name;
+	argp_err_exit_status = EXIT_USAGE;
+	profile_arguments_init(&arguments.input);
+	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	if (arguments.output ? export_to_file(&arguments) : export_profile(&arguments, stdout))
+		return command_failed();
+	return EXIT_OK;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/cli/profile_arguments.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { KEY_VCPU = 512, KEY_KALLSYMS, KEY_BUILDID_DIR };
+
+static const struct argp_option options[] = {
+	{ "input", 'i', "FILE", 0, "The recording (default perf.data)", 0 },
+	{ "vcpu", KEY_VCPU, "N", 0, "Take the samples of vCPU N only, counted from 0", 0 },
+	{ "kallsyms", KEY_KALLSYMS, "FILE", 0, "Kernel symbols: a copy of the guest's /proc/kallsyms", 0 },
+	{ "vmlinux", 'k', "FILE", 0, "Kernel symbols: the guest's vmlinux", 0 },
+	{ "buildid-dir", KEY_BUILDID_DIR, "DIR", 0,
+	  "Look for symbols in DIR (default buildid.dir of perf's configuration, else ~/.debug)", 0 },
+	{ 0 },
+};
+
+uint64_t parse_number(const struct argp_state *state, const char *text, uint64_t least, uint64_t most)
+{
+	char *end;
+	uint64_t value;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno || value < least || value > most)
+		argp_error(state, "'%s' is no number from %" PRIu64 " to %" PRIu64, text, least, most);
+	return value;
+}
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+	struct profile_arguments *arguments = state->input;
+
+	switch (key) {
+	case 'i':
+		arguments->options.input = value;
+		return 0;
+	case KEY_VCPU:
+		arguments->options.vcpu = (int32_t)parse_number(state, value, 0, INT32_MAX);
+		return 0;
+	case KEY_KALLSYMS:
+		arguments->options.kallsyms = value;
+		return 0;
+	case 'k':
+		arguments->options.vmlinux = value;
+		return 0;
+	case KEY_BUILDID_DIR:
+		arguments->options.buildid_dir = value;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp profile_argp = { .options = options, .parser = parse };
+
+void profile_arguments_init(struct profile_arguments *arguments)
+{
+	*arguments = (struct profile_arguments){ .options = { .input = "perf.data", .vcpu = -1 } };
+}
+
+const char *profile_arguments_why_empty(const struct profile_arguments *arguments)
+{
+	if (arguments->options.vcpu >= 0)
+		return "no samples of this vCPU; without --vcpu all are shown";
+	return "no samples: the recording was very short, or the guest was idle (see --clock wall of kvmscope run)";
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options by which report and export choose and read a profile. */
+#ifndef KVMSCOPE_CLI_PROFILE_ARGUMENTS_H
+#define KVMSCOPE_CLI_PROFILE_ARGUMENTS_H
+
+#include <argp.h>
+#include <stdint.h>
+
+#include "vmm/profile/profile.h"
+
+struct profile_arguments {
+	struct profile_options options;
+};
+
+/* A child parser: -i, --vcpu, --kallsyms, --vmlinux, --buildid-dir; its input is struct profile_arguments. */
+extern const struct argp profile_argp;
+
+void profile_arguments_init(struct profile_arguments *arguments);
+
+/* One line for a profile without samples. */
+const char *profile_arguments_why_empty(const struct profile_arguments *arguments);
+
+/* TEXT as a number from LEAST to MOST, or the end with a usage message. */
+uint64_t parse_number(const struct argp_state *state, const char *text, uint64_t least, uint64_t most);
+
+#endif

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <argp.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/cli/command.h"
+#include "vmm/cli/profile_arguments.h"
+#include "vmm/profile/report.h"
+
+struct arguments {
+	struct profile_arguments input;
+	struct report_options report;
+	bool json;
+	enum { COLOR_AUTO, COLOR_ALWAYS, COLOR_NEVER } color;
+};
+
+enum { KEY_CHILDREN = 256, KEY_JSON, KEY_PERCENT_LIMIT, KEY_COLOR };
+
+static const struct argp_option options[] = {
+	{ "children", KEY_CHILDREN, NULL, 0, "Count a function also for what it called, and order by that",
+	  0 },
+	{ "sort", 's', "KEY[,KEY...]", 0,
+	  "What makes one row: symbol, image, vcpu, comm, pid (default symbol,image; sym, dso and cpu mean the same as for perf)",
+	  0 },
+	{ "limit", 'n', "ROWS", 0, "Show the first ROWS rows only", 0 },
+	{ "percent-limit", KEY_PERCENT_LIMIT, "PERCENT", 0, "Show no rows below PERCENT", 0 },
+	{ "json", KEY_JSON, NULL, 0, "Write one JSON object instead of a table", 0 },
+	{ "color", KEY_COLOR, "WHEN", 0, "auto (on a terminal, unless NO_COLOR is set), always or never", 0 },
+	{ 0 },
+};
+
+static const char summary[] =
+	"Shows where a recorded guest spent its time."
+	"\v"
+	"Examples:\n"
+	"  kvmscope report                          the functions in ./perf.data, busiest first\n"
+	"  kvmscope report --children -n 20         who is behind it: 20 functions with all they called\n"
+	"  kvmscope report --sort vcpu              how busy each vCPU was\n"
+	"  kvmscope report --vcpu 1 --sort comm,symbol\n"
+	"  kvmscope report --json | jq '.rows[0]'\n"
+	"\n"
+	"Kernel names come from perf's build-id cache, where kvmscope run has put them. "
+	"A row is shown as an address where nothing says for certain what is there.";
+
+static const struct {
+	const char *name;
+	enum report_key key;
+} keys[] = {
+	{ "symbol", REPORT_SYMBOL }, { "sym", REPORT_SYMBOL }, { "image", REPORT_IMAGE },
+	{ "dso", REPORT_IMAGE },     { "vcpu", REPORT_VCPU },  { "cpu", REPORT_VCPU },
+	{ "comm", REPORT_COMM },     { "pid", REPORT_PID },
+};
+
+static unsigned int find_key(const char *name)
+{
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (!strcmp(keys[i].name, name))
+			return keys[i].key;
+	return 0;
+}
+
+static void parse_sort(const struct argp_state *state, char *list, unsigned int *chosen)
+{
+	char *rest = NULL;
+
+	*chosen = 0;
+	for (char *name = strtok_r(list, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+		unsigned int key = find_key(name);
+
+		if (!key)
+			argp_error(state, "--sort knows no '%s': symbol, image, vcpu, comm, pid", name);
+		*chosen |= key;
+	}
+	if (!*chosen)
+		argp_error(state, "--sort needs at least one key");
+}
+
+static double parse_percent(const struct argp_state *state, const char *text)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	if (end == text || *end || !(value >= 0 && value <= 100))
+		argp_error(state, "'%s' is no percentage", text);
+	return value;
+}
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+	struct arguments *arguments = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &arguments->input;
+		return 0;
+	case KEY_CHILDREN:
+		arguments->report.children = true;
+		return 0;
+	case 's':
+		parse_sort(state, value, &arguments->report.keys);
+		return 0;
+	case 'n':
+		arguments->report.limit = parse_number(state, value, 1, SIZE_MAX);
+		return 0;
+	case KEY_PERCENT_LIMIT:
+		arguments->report.percent_limit = parse_percent(state, value);
+		return 0;
+	case KEY_JSON:
+		arguments->json = true;
+		return 0;
+	case KEY_COLOR:
+		if (strcmp(value, "auto") != 0 && strcmp(value, "always") != 0 && strcmp(value, "never") != 0)
+			argp_error(state, "--color is auto, always or never, not '%s'", value);
+		arguments->color = *value == 'n' ? COLOR_NEVER : value[1] == 'l' ? COLOR_ALWAYS : COLOR_AUTO;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static bool wants_color(const struct arguments *arguments)
+{
+	const char *terminal = getenv("TERM"), *refused = getenv("NO_COLOR");
+
+	if (arguments->color != COLOR_AUTO)
+		return arguments->color == COLOR_ALWAYS;
+	return isatty(STDOUT_FILENO) && !(refused && *refused) && terminal && strcmp(terminal, "dumb") != 0;
+}
+
+static int print(const struct arguments *arguments, const struct profile *profile)
+{
+	struct report *report;
+	int error = report_build(&report, profile, &arguments->report);
+
+	if (error)
+		return error;
+	if (arguments->json)
+		error = report_print_json(report, stdout);
+	else
+		error = report_print_text(report, stdout, wants_color(arguments));
+	report_free(report);
+	return error;
+}
+
+int command_report(int argc, char **argv)
+{
+	static const struct argp_child children[] = { { &profile_argp, 0, "Input:", 1 }, { 0 } };
+	static const struct argp argp = {
+		.options = options, .parser = parse, .doc = summary, .children = children
+	};
+	struct arguments arguments = { .report.keys = REPORT_SYMBOL | REPORT_IMAGE };
+	struct profile *profile;
+	char name[] = "kvmscope report";
+	int error;
+
+	argv[0] = name;
+	argp_err_exit_status = EXIT_USAGE;
+	profile_arguments_init(&arguments.input);
+	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	if (profile_load(&profile, &arguments.input.options))
+		return command_failed();
+	if (!profile_samples(profile) && !arguments.json)
+		log_warning("%s", profile_arguments_why_empty(&arguments.input));
+	error = print(&arguments, profile);
+	profile_free(profile);
+	/* A pager that was closed early has shown enough. */
+	return error && error != -EPIPE ? command_failed() : EXIT_OK;
+}
