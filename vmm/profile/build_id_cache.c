@@ -181,7 +181,7 @@ static bool find_complete_boot(const char *entry, const struct bytes *kallsyms, 
 		    cache_file_exists(candidate, "kcore") && cache_file_is(candidate, "modules", modules) &&
 		    cache_file_is(candidate, "kallsyms", kallsyms)) {
 			found = true;
-			strcpy(path, candidate);
+			memcpy(path, candidate, sizeof(candidate));
 		}
 		free(names[i]);
 	}

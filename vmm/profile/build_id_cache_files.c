@@ -109,7 +109,7 @@ bool cache_file_is(const char *directory, const char *name, const struct bytes *
 	if (cache_path(path, directory, "/", name, NULL) || !(file = fopen(path, "re")))
 		return false;
 	while ((got = fread(block, 1, sizeof(block), file))) {
-		if (got > content->size - place || memcmp(block, content->data + place, got))
+		if (got > content->size - place || memcmp(block, content->data + place, got) != 0)
 			break;
 		place += got;
 	}

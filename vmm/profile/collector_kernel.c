@@ -9,6 +9,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/guest/kernel.h"
+#include "vmm/profile/collector_program.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/kallsyms_file.h"
 
@@ -273,7 +274,7 @@ static int map_image(struct collector_kernel *kernel)
 static int keep(struct collector_kernel *kernel, struct guest_kernel *found)
 {
 	struct guest_kernel **larger =
-		reallocarray(kernel->found, kernel->found_count + 1, sizeof(kernel->found[0]));
+		reallocarray(kernel->found, kernel->found_count + 1, sizeof(struct guest_kernel *));
 
 	if (!larger) {
 		guest_kernel_free(found);
@@ -321,7 +322,6 @@ static int find(struct collector_kernel *kernel, uint64_t now)
 	if (kernel->find_interval > FIND_INTERVAL_MAX)
 		kernel->find_interval = FIND_INTERVAL_MAX;
 	if (guest_kernel_find(&found, options->view, &registers)) {
-		kernel->paging = registers.paging;
 		log_debug("no guest kernel yet: %s", error_message());
 		return 0;
 	}
@@ -335,7 +335,7 @@ static bool same_modules(const struct guest_kernel *left, const struct guest_ker
 	for (size_t i = 0; i < left->module_count; i++)
 		if (left->modules[i].start != right->modules[i].start ||
 		    left->modules[i].size != right->modules[i].size ||
-		    strcmp(left->modules[i].name, right->modules[i].name))
+		    strcmp(left->modules[i].name, right->modules[i].name) != 0)
 			return false;
 	return true;
 }
@@ -392,10 +392,33 @@ void collector_kernel_address(struct collector_kernel *kernel, uint64_t address)
 		kernel->unknown_address = true;
 }
 
+/* All Linux kernels have it, whatever their configuration. */
+static bool given_is_linux(const struct collector_kernel *kernel)
+{
+	return symbol_address(kernel->given, "start_kernel");
+}
+
+/* Names that were given are used also where no Linux was found. */
+static int introduce_given(struct collector_kernel *kernel)
+{
+	const struct collector_options *options = kernel->options;
+	int error = describe_image(kernel, NULL);
+
+	if (error)
+		return error;
+	cache_symbols(kernel);
+	error = map_image(kernel);
+	if (!error && options->vmlinux && !given_is_linux(kernel))
+		error = collector_map_program(kernel->writer, options->vmlinux, options->output.vmm_pid);
+	return error;
+}
+
 int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 {
+	if (!kernel->mapped && kernel->given && !given_is_linux(kernel))
+		return introduce_given(kernel);
 	if (!newest(kernel))
-		return find(kernel, now);
+		return kernel->mapped ? 0 : find(kernel, now);
 	if (kernel->unknown_address && now >= kernel->next_refresh)
 		return refresh(kernel, now);
 	return 0;
@@ -406,29 +429,33 @@ bool collector_kernel_settled(const struct collector_kernel *kernel)
 	return kernel->mapped && !kernel->unknown_address;
 }
 
-/* Names that were given are used also where no Linux was found. */
-static int introduce_given(struct collector_kernel *kernel)
+/* Where no Linux was found, its code is seen as the latest registers see it. */
+static void take_paging(struct collector_kernel *kernel)
 {
-	int error = describe_image(kernel, NULL);
+	const struct collector_options *options = kernel->options;
+	struct guest_registers registers;
 
-	if (error)
-		return error;
-	cache_symbols(kernel);
-	return map_image(kernel);
+	if (!newest(kernel) && options->registers && options->registers(options->context, &registers))
+		kernel->paging = registers.paging;
 }
 
 int collector_kernel_finish(struct collector_kernel *kernel)
 {
 	int error = 0;
 
-	if (!newest(kernel)) {
+	if (newest(kernel)) {
+		error = refresh(kernel, 0);
+	} else if (!kernel->mapped) {
 		kernel->next_find = 0;
 		error = find(kernel, 0);
-	} else {
-		error = refresh(kernel, 0);
 	}
-	if (!error && !kernel->mapped && kernel->given)
+	if (!error && !kernel->mapped && kernel->given) {
+		log_warning(
+			"the guest's kernel was not found in its memory: names are those of %s as they stand there",
+			kernel->options->kallsyms ? kernel->options->kallsyms : kernel->options->vmlinux);
 		error = introduce_given(kernel);
+	}
+	take_paging(kernel);
 	if (!error && kernel->mapped && *kernel->cache && !kernel->cache_failed)
 		cache_result(kernel,
 			     build_id_cache_add_code(kernel->cache, &kernel->image, kernel->options->view,

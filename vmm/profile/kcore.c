@@ -74,8 +74,10 @@ static int find_ranges(const struct kernel_image *image, struct ranges *ranges)
 	uint64_t total = 0;
 
 	*ranges = (struct ranges){ .ranges = calloc(image->module_count + 2, sizeof(ranges->ranges[0])) };
-	if (!ranges->ranges)
-		return error_set(-ENOMEM, "no memory to write the kernel's code");
+	if (!ranges->ranges) {
+		error_set(-ENOMEM, "no memory to write the kernel's code");
+		return -ENOMEM;
+	}
 	add_range(ranges, image->start, image->text_end, true);
 	add_range(ranges, page_ceiling(image->text_end), image->end, false);
 	for (size_t i = 0; i < image->module_count; i++)
@@ -88,8 +90,9 @@ static int find_ranges(const struct kernel_image *image, struct ranges *ranges)
 	if (ranges->count && ranges->count < PN_XNUM && total <= TOTAL_MAX)
 		return 0;
 	free(ranges->ranges);
-	return error_set(-EINVAL, "the guest's kernel and modules say they have %llu bytes of code",
-			 (unsigned long long)total);
+	error_set(-EINVAL, "the guest's kernel and modules say they have %llu bytes of code",
+		  (unsigned long long)total);
+	return -EINVAL;
 }
 
 static int write_at(int fd, const void *data, size_t size, uint64_t offset)
@@ -173,7 +176,7 @@ int kcore_write(int fd, const struct kernel_image *image, const struct guest_vie
 
 	if (error)
 		return error;
-	offsets = calloc(ranges.count, sizeof(*offsets));
+	offsets = calloc(ranges.count + 1, sizeof(*offsets));
 	if (!offsets) {
 		free(ranges.ranges);
 		return error_set(-ENOMEM, "no memory to write the kernel's code");

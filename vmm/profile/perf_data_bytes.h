@@ -23,8 +23,10 @@ static inline bool bytes_make_room(struct bytes *bytes, size_t size)
 	size_t room = bytes->room ? bytes->room : 256;
 	uint8_t *larger;
 
-	if (bytes->failed || bytes->size + size <= bytes->room)
-		return !bytes->failed;
+	if (bytes->failed)
+		return false;
+	if (bytes->data && bytes->size + size <= bytes->room)
+		return true;
 	while (room < bytes->size + size)
 		room *= 2;
 	larger = realloc(bytes->data, room);

@@ -95,8 +95,11 @@ int perf_data_output_open(struct perf_data_output **result, const char *path, un
 		return error_set(-ENOMEM, "no memory to write %s", path);
 	output->fd = -1;
 	output->path = strdup(path);
-	error = output->path ? prepare(output, compression)
-			     : error_set(-ENOMEM, "no memory to write %s", path);
+	if (!output->path) {
+		free(output);
+		return error_set(-ENOMEM, "no memory to write %s", path);
+	}
+	error = prepare(output, compression);
 	if (!error)
 		error = open_path(output);
 	if (error) {

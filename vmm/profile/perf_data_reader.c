@@ -30,7 +30,8 @@ struct perf_data_reader {
 
 static int broken(const struct perf_data_reader *reader, const char *what)
 {
-	return error_set(-EINVAL, "%s is no perf.data file that can be read: %s", reader->path, what);
+	error_set(-EINVAL, "%s is no perf.data file that can be read: %s", reader->path, what);
+	return -EINVAL;
 }
 
 /* Reads a section of the file into memory of the caller. */
@@ -39,8 +40,10 @@ static int load_section(struct perf_data_reader *reader, struct perf_data_sectio
 	if (section.size > SECTION_MAX)
 		return broken(reader, "a section is too large");
 	*content = malloc(section.size ? section.size : 1);
-	if (!*content)
-		return error_set(-ENOMEM, "no memory to read %s", reader->path);
+	if (!*content) {
+		error_set(-ENOMEM, "no memory to read %s", reader->path);
+		return -ENOMEM;
+	}
 	if (perf_data_input_at(&reader->input, section.offset, *content, section.size))
 		return 0;
 	free(*content);

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/collector.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "shared/sample.h"
+#include "tests/e2e/fake_guest.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/profile/perf_data_reader.h"
+
+#define RINGS  2
+#define PUSHES 60000u
+
+struct counts {
+	uint64_t samples, lost, comms, kernel_maps, program_maps;
+	uint64_t last_time[RINGS];
+	uint64_t text;
+	bool out_of_order;
+};
+
+static int count_sample(void *context, const struct perf_data_sample *sample)
+{
+	struct counts *counts = context;
+
+	counts->samples++;
+	counts->out_of_order |= sample->cpu >= RINGS || sample->time <= counts->last_time[sample->cpu];
+	counts->last_time[sample->cpu % RINGS] = sample->time;
+	return 0;
+}
+
+static int count_lost(void *context, uint64_t count)
+{
+	((struct counts *)context)->lost += count;
+	return 0;
+}
+
+static int count_comm(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
+{
+	((struct counts *)context)->comms += !strncmp(comm, "vcpu ", 5);
+	return 0;
+}
+
+static int count_mapping(void *context, const struct perf_data_mapping_event *mapping)
+{
+	struct counts *counts = context;
+
+	if (!strcmp(mapping->name, "[kernel.kallsyms]_text")) {
+		counts->kernel_maps++;
+		counts->text = mapping->start;
+		CHECK_EQUAL(mapping->offset, mapping->start);
+		CHECK_EQUAL(mapping->build_id_size, 20);
+	}
+	counts->program_maps += *mapping->name == '/';
+	return 0;
+}
+
+static void read_counts(const char *path, struct counts *counts)
+{
+	struct perf_data_events events = {
+		.sample = count_sample,
+		.lost = count_lost,
+		.comm = count_comm,
+		.mapping = count_mapping,
+		.context = counts,
+	};
+	struct perf_data_reader *reader;
+
+	*counts = (struct counts){ 0 };
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	CHECK(!perf_data_reader_summary(reader)->cut_off);
+	perf_data_reader_close(reader);
+}
+
+static bool no_registers(void *context, struct guest_registers *registers)
+{
+	return false;
+}
+
+static void push(struct ring *ring, unsigned int vcpu, unsigned int number)
+{
+	struct sample *sample = ring_reserve(ring, RECORD_SAMPLE, sample_size(3));
+
+	if (!sample)
+		return;
+	*sample = (struct sample){
+		.time = 1000 + number,
+		.period = 1000,
+		.vcpu = vcpu,
+		.host_tid = 100 + vcpu,
+		.cost = 7,
+		.kernel_depth = 2,
+		.user_depth = 1,
+		.rip = FAKE_TEXT,
+	};
+	for (int i = 0; i < 3; i++)
+		sample->callchain[i] = FAKE_TEXT + (unsigned int)i;
+	ring_commit(ring, sample);
+	ring_publish(ring);
+}
+
+struct pusher {
+	struct ring *ring;
+	unsigned int vcpu;
+};
+
+static void *push_all(void *argument)
+{
+	struct pusher *pusher = argument;
+
+	for (unsigned int i = 0; i < PUSHES; i++)
+		push(pusher->ring, pusher->vcpu, i);
+	ring_flush(pusher->ring);
+	return NULL;
+}
+
+static void push_from_threads(struct ring *const *rings)
+{
+	struct pusher pushers[RINGS];
+	pthread_t threads[RINGS];
+
+	for (unsigned int i = 0; i < RINGS; i++) {
+		pushers[i] = (struct pusher){ rings[i], i };
+		pthread_create(&threads[i], NULL, push_all, &pushers[i]);
+	}
+	for (unsigned int i = 0; i < RINGS; i++)
+		pthread_join(threads[i], NULL);
+}
+
+struct setting {
+	char directory[64], path[128];
+	char former_home[1024];
+	struct ring *rings[RINGS];
+	struct fake_guest guest;
+	struct collector_options options;
+};
+
+static void prepare(struct setting *setting)
+{
+	memset(setting, 0, sizeof(*setting));
+	strcpy(setting->directory, "/tmp/kvmscope-test-XXXXXX");
+	if (!mkdtemp(setting->directory))
+		abort();
+	snprintf(setting->former_home, sizeof(setting->former_home), "%s",
+		 getenv("HOME") ? getenv("HOME") : "/");
+	setenv("HOME", setting->directory, 1);
+	snprintf(setting->path, sizeof(setting->path), "%s/perf.data", setting->directory);
+	fake_guest_make(&setting->guest, 0x11, 0, FAKE_MODULE);
+	for (int i = 0; i < RINGS; i++)
+		CHECK_EQUAL(ring_create(&setting->rings[i], RING_SIZE_MIN), 0);
+	setting->options = (struct collector_options){
+		.rings = setting->rings,
+		.ring_count = RINGS,
+		.view = &setting->guest.view,
+		.registers = no_registers,
+		.output = { .path = setting->path,
+			    .frequency = 1000,
+			    .callchains = true,
+			    .vcpus = RINGS,
+			    .vmm_pid = 77 },
+		.buildid_cache = true,
+	};
+}
+
+static void clean_up(struct setting *setting)
+{
+	char command[128];
+
+	for (int i = 0; i < RINGS; i++)
+		ring_destroy(setting->rings[i]);
+	fake_guest_free(&setting->guest);
+	setenv("HOME", setting->former_home, 1);
+	snprintf(command, sizeof(command), "rm -rf %s", setting->directory);
+	CHECK_EQUAL(system(command), 0);
+}
+
+TEST(collector, every_sample_is_written_or_counted_as_lost)
+{
+	struct collector_statistics statistics;
+	struct collector *collector;
+	struct setting setting;
+	struct counts counts;
+
+	prepare(&setting);
+	REQUIRE_EQUAL(collector_start(&collector, &setting.options), 0);
+	push_from_threads(setting.rings);
+	CHECK_EQUAL(collector_stop(collector, &statistics), 0);
+	read_counts(setting.path, &counts);
+	CHECK_EQUAL(statistics.samples + statistics.lost, RINGS * PUSHES);
+	CHECK_EQUAL(statistics.kernel, statistics.samples);
+	CHECK_EQUAL(statistics.cost, 7 * statistics.samples);
+	CHECK_EQUAL(statistics.weight, 1000 * statistics.samples);
+	CHECK(!statistics.kernel_found);
+	CHECK_EQUAL(counts.samples, statistics.samples);
+	CHECK_EQUAL(counts.lost, statistics.lost);
+	CHECK_EQUAL(counts.comms, RINGS);
+	CHECK_EQUAL(counts.kernel_maps, 0);
+	CHECK(!counts.out_of_order);
+	clean_up(&setting);
+}
+
+static void write_kallsyms(const struct fake_guest *guest, const char *path)
+{
+	FILE *file = fopen(path, "w");
+	struct symbol symbol;
+
+	for (size_t i = 0; i < symbols_count(guest->symbols); i++) {
+		symbols_at(guest->symbols, i, &symbol);
+		if (!symbol.module)
+			fprintf(file, "%016llx %c %s\n", (unsigned long long)symbol.start, symbol.type,
+				symbol.name);
+	}
+	fclose(file);
+}
+
+TEST(collector, given_names_are_mapped_and_cached)
+{
+	char kallsyms[128], command[256];
+	struct collector_statistics statistics;
+	struct collector *collector;
+	struct setting setting;
+	struct counts counts;
+
+	prepare(&setting);
+	snprintf(kallsyms, sizeof(kallsyms), "%s/kallsyms", setting.directory);
+	write_kallsyms(&setting.guest, kallsyms);
+	setting.options.kallsyms = kallsyms;
+	REQUIRE_EQUAL(collector_start(&collector, &setting.options), 0);
+	push(setting.rings[0], 0, 1);
+	CHECK_EQUAL(collector_stop(collector, &statistics), 0);
+	CHECK(statistics.kernel_found);
+	read_counts(setting.path, &counts);
+	CHECK_EQUAL(counts.kernel_maps, 1);
+	CHECK_EQUAL(counts.text, FAKE_TEXT);
+	snprintf(
+		command, sizeof(command),
+		"grep -q 'guest_function_5$' '%s'/.debug/'[kernel.kallsyms]'/*/kallsyms && test -L '%s'/.debug/.build-id/*/*",
+		setting.directory, setting.directory);
+	CHECK_EQUAL(system(command), 0);
+	clean_up(&setting);
+}
+
+TEST(collector, a_program_is_mapped_for_user_space_too)
+{
+	struct collector *collector;
+	struct setting setting;
+	struct counts counts;
+
+	prepare(&setting);
+	setting.options.vmlinux = "/proc/self/exe";
+	setting.options.buildid_cache = false;
+	REQUIRE_EQUAL(collector_start(&collector, &setting.options), 0);
+	CHECK_EQUAL(collector_stop(collector, NULL), 0);
+	read_counts(setting.path, &counts);
+	CHECK_EQUAL(counts.kernel_maps, 1);
+	CHECK(counts.program_maps > 0);
+	clean_up(&setting);
+}
+
+TEST(collector, no_buildid_cache_leaves_it_alone)
+{
+	char kallsyms[128], cache[128];
+	struct collector *collector;
+	struct setting setting;
+
+	prepare(&setting);
+	snprintf(kallsyms, sizeof(kallsyms), "%s/kallsyms", setting.directory);
+	snprintf(cache, sizeof(cache), "%s/.debug", setting.directory);
+	write_kallsyms(&setting.guest, kallsyms);
+	setting.options.kallsyms = kallsyms;
+	setting.options.buildid_cache = false;
+	REQUIRE_EQUAL(collector_start(&collector, &setting.options), 0);
+	CHECK_EQUAL(collector_stop(collector, NULL), 0);
+	CHECK(access(cache, F_OK) < 0);
+	clean_up(&setting);
+}
+
+TEST(collector, errors_say_what_failed)
+{
+	struct collector *collector;
+	struct setting setting;
+
+	prepare(&setting);
+	setting.options.kallsyms = "/nonexistent/kallsyms";
+	CHECK_EQUAL(collector_start(&collector, &setting.options), -ENOENT);
+	CHECK(strstr(error_message(), "/nonexistent/kallsyms"));
+	setting.options.kallsyms = NULL;
+	setting.options.output.path = "/nonexistent/perf.data";
+	CHECK_EQUAL(collector_start(&collector, &setting.options), -ENOENT);
+	CHECK(strstr(error_message(), "/nonexistent/perf.data"));
+	clean_up(&setting);
+}
+
+/* In a process whose files may not grow beyond 64 KiB; gives 0 if all is as it should be. */
+static int record_too_much(struct setting *setting)
+{
+	const struct rlimit limit = { 65536, 65536 };
+	struct collector_statistics statistics;
+	struct collector *collector;
+
+	signal(SIGXFSZ, SIG_IGN);
+	setrlimit(RLIMIT_FSIZE, &limit);
+	log_quiet(true);
+	if (collector_start(&collector, &setting->options))
+		return 1;
+	push_from_threads(setting->rings);
+	if (collector_stop(collector, &statistics) != -EFBIG || !strstr(error_message(), setting->path))
+		return 2;
+	return statistics.samples + statistics.lost == RINGS * PUSHES ? 0 : 3;
+}
+
+TEST(collector, a_full_disk_is_reported_and_the_rings_are_drained)
+{
+	struct perf_data_reader *reader;
+	struct setting setting;
+	int status;
+	pid_t child;
+
+	prepare(&setting);
+	setting.options.output.path = "/dev/full";
+	CHECK_EQUAL(collector_start(&(struct collector *){ NULL }, &setting.options), -ENOSPC);
+	setting.options.output.path = setting.path;
+	child = fork();
+	if (!child) {
+		if (!freopen("/dev/null", "w", stderr))
+			_exit(4);
+		_exit(record_too_much(&setting));
+	}
+	waitpid(child, &status, 0);
+	CHECK_EQUAL(status, 0);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, setting.path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ 0 }), 0);
+	CHECK(perf_data_reader_summary(reader)->cut_off);
+	perf_data_reader_close(reader);
+	clean_up(&setting);
+}
