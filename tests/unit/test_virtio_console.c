@@ -241,7 +241,7 @@ TEST(virtio_console, drops_what_nobody_hears)
 	REQUIRE(start_guest(&fixture));
 	REQUIRE(open_in_guest(&fixture));
 	CHECK(guest_sends(&fixture, "hello", 5));
-	CHECK_EQUAL(fixture.driver.queues[PORT_TX].used->idx, 1);
+	CHECK_EQUAL(driver_used_index(&fixture.driver, PORT_TX), 1);
 	driver_end(&fixture.driver);
 }
 
@@ -264,7 +264,7 @@ TEST(virtio_console, holds_the_guest_back_for_a_slow_peer)
 	driver_describe(&fixture.driver, PORT_TX, 0, SENT, sizeof(bytes), 0, 0);
 	driver_submit(&fixture.driver, PORT_TX, 0);
 	driver_settle(&fixture.driver);
-	CHECK_EQUAL(fixture.driver.queues[PORT_TX].used->idx, 0);
+	CHECK_EQUAL(driver_used_index(&fixture.driver, PORT_TX), 0);
 	while (received < sizeof(bytes)) {
 		ssize_t count = read(pair[1], bytes + received, sizeof(bytes) - received);
 

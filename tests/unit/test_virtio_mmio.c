@@ -148,7 +148,7 @@ TEST(virtio_mmio, stops_a_hostile_driver_until_it_resets)
 		CHECK(driver_read(&driver, VIRTIO_MMIO_INTERRUPT_STATUS) & VIRTIO_MMIO_INT_CONFIG);
 		driver_submit(&driver, 0, 1);
 		driver_settle(&driver);
-		CHECK_EQUAL(driver.queues[0].used->idx, 0);
+		CHECK_EQUAL(driver_used_index(&driver, 0), 0);
 		CHECK_EQUAL(virtio_device_faults(driver.device), round);
 	}
 	REQUIRE(driver_start(&driver, 1));

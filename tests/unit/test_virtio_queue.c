@@ -166,6 +166,7 @@ static const struct {
 	  { { RAM_SIZE - 8, 16, INDIRECT, 0 } },
 	  { { BUFFERS, 1, 0, 0 } } },
 	{ "indirect within indirect", { { TABLE, 32, INDIRECT, 0 } }, { { TABLE, 16, INDIRECT, 0 } } },
+	{ "the queue's own table as indirect one", { { DESCRIPTORS, 16, INDIRECT, 0 } }, { { 0 } } },
 	{ "next out of the indirect table", { { TABLE, 32, INDIRECT, 0 } }, { { BUFFERS, 1, NEXT, 2 } } },
 	{ "a loop in the indirect table", { { TABLE, 32, INDIRECT, 0 } }, { { BUFFERS, 1, NEXT, 0 } } },
 	{ "an indirect table longer than the queue, looped",

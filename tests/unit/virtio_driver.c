@@ -171,12 +171,17 @@ bool driver_needs_reset(struct driver *driver)
 	return driver_read(driver, VIRTIO_MMIO_STATUS) & VIRTIO_CONFIG_S_NEEDS_RESET;
 }
 
+uint16_t driver_used_index(struct driver *driver, unsigned int queue)
+{
+	return __atomic_load_n(&driver->queues[queue].used->idx, __ATOMIC_ACQUIRE);
+}
+
 bool driver_wait_used(struct driver *driver, unsigned int number, struct vring_used_elem *element)
 {
 	struct driver_queue *queue = &driver->queues[number];
 	time_t start = time(NULL);
 
-	while (__atomic_load_n(&queue->used->idx, __ATOMIC_ACQUIRE) == queue->seen) {
+	while (driver_used_index(driver, number) == queue->seen) {
 		if (driver_needs_reset(driver) || time(NULL) > start + PATIENCE_SECONDS)
 			return false;
 		nap();

@@ -72,6 +72,8 @@ void driver_describe(struct driver *driver, unsigned int queue, uint16_t index, 
 void driver_offer(struct driver *driver, unsigned int queue, uint16_t head);
 void driver_submit(struct driver *driver, unsigned int queue, uint16_t head);
 
+/* The device's used index. */
+uint16_t driver_used_index(struct driver *driver, unsigned int queue);
 /*
  * Waits until the device has used another chain of QUEUE; its entry into
  * *ELEMENT. False if it needs a reset instead, or takes ten seconds.

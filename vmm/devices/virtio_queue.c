@@ -69,20 +69,24 @@ void virtio_queue_reset(struct virtio_queue *queue)
 /* Behind the available ring: which used index is to raise an interrupt. */
 static uint16_t used_event(const struct virtio_queue *queue)
 {
-	return __atomic_load_n(&queue->available->ring[queue->size], __ATOMIC_RELAXED);
+	return __atomic_load_n(&queue->available->ring[queue->size], __ATOMIC_SEQ_CST);
 }
 
-/* Behind the used ring: which available index is to be notified of. */
+/*
+ * Behind the used ring: which available index is to be notified of. A full
+ * barrier (as an exchange, which ThreadSanitizer understands), so that the
+ * driver sees it before the available index is read again.
+ */
 static void set_available_event(struct virtio_queue *queue, uint16_t index)
 {
 	uint16_t *event = (uint16_t *)&queue->used->ring[queue->size];
 
-	__atomic_store_n(event, index, __ATOMIC_RELAXED);
+	__atomic_exchange_n(event, index, __ATOMIC_SEQ_CST);
 }
 
 static uint16_t available_index(const struct virtio_queue *queue)
 {
-	return __atomic_load_n(&queue->available->idx, __ATOMIC_ACQUIRE);
+	return __atomic_load_n(&queue->available->idx, __ATOMIC_SEQ_CST);
 }
 
 /*
@@ -96,7 +100,6 @@ static uint16_t chains_waiting(struct virtio_queue *queue)
 	if (waiting || !queue->event_index)
 		return waiting;
 	set_available_event(queue, queue->next_available);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return (uint16_t)(available_index(queue) - queue->next_available);
 }
 
@@ -104,6 +107,7 @@ static uint16_t chains_waiting(struct virtio_queue *queue)
 struct table {
 	const struct vring_desc *descriptors;
 	uint32_t size;
+	bool indirect; /* not told by the address: a guest may give its queue's own table */
 };
 
 /* The guest may change it while we read: each field once. */
@@ -125,7 +129,7 @@ static int enter_indirect(const struct virtio_queue *queue, const struct vring_d
 {
 	const struct vring_desc *descriptors;
 
-	if (!queue->indirect || table->descriptors != queue->descriptors)
+	if (!queue->indirect || table->indirect)
 		return error_set(-EPROTO, "an indirect descriptor where none may be");
 	if (descriptor->flags & VRING_DESC_F_NEXT)
 		return error_set(-EPROTO, "an indirect descriptor with a next one");
@@ -138,7 +142,7 @@ static int enter_indirect(const struct virtio_queue *queue, const struct vring_d
 	if (!descriptors)
 		return error_set(-EPROTO, "an indirect table at %#" PRIx64 " outside of RAM",
 				 (uint64_t)descriptor->addr);
-	*table = (struct table){ .descriptors = descriptors, .size = descriptor->len / 16 };
+	*table = (struct table){ .descriptors = descriptors, .size = descriptor->len / 16, .indirect = true };
 	return 0;
 }
 
@@ -246,11 +250,11 @@ bool virtio_queue_wants_interrupt(struct virtio_queue *queue)
 	queue->signalled_used = queue->next_used;
 	if (old == queue->next_used)
 		return false;
-	/* The used index must be seen before the driver's wish is read, section 2.7.7.1. */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	/* The used index must be seen before the driver's wish is read, section 2.7.7.1: a full barrier. */
+	__atomic_exchange_n(&queue->used->idx, queue->next_used, __ATOMIC_SEQ_CST);
 	if (queue->event_index)
 		return vring_need_event(used_event(queue), queue->next_used, old);
-	return !(__atomic_load_n(&queue->available->flags, __ATOMIC_RELAXED) & VRING_AVAIL_F_NO_INTERRUPT);
+	return !(__atomic_load_n(&queue->available->flags, __ATOMIC_SEQ_CST) & VRING_AVAIL_F_NO_INTERRUPT);
 }
 
 void virtio_buffers_advance(struct virtio_buffers *buffers, uint64_t size)
