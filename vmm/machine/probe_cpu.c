@@ -15,8 +15,9 @@
  * interpreted: software KVM does 1 to 2 million a second, the slowest machine
  * that runs code natively (one emulated itself) more than 50 million.
  */
-#define LOOP_ITERATIONS 300000u
-#define NATIVE_RATE     15e6
+#define LOOP_ITERATIONS 150000u
+#define NATIVE_RATE     10e6
+#define ATTEMPTS        3
 
 static double now(void)
 {
@@ -43,7 +44,7 @@ static const uint8_t loop[] = {
 static double loop_rate(int cpl)
 {
 	struct probe_vm vm;
-	double start;
+	double start, rate;
 
 	if (probe_vm_open(&vm, loop, sizeof(loop), cpl))
 		return 0;
@@ -54,18 +55,35 @@ static double loop_rate(int cpl)
 		error_set(-ENOTSUP, "a loop at CPL%d ends with %s", cpl, probe_vm_exit(&vm));
 		return 0;
 	}
-	return LOOP_ITERATIONS / (now() - start);
+	rate = LOOP_ITERATIONS / (now() - start);
+	probe_vm_close(&vm);
+	return rate;
+}
+
+/* The best of some attempts: a busy host, or the first translation of an emulated one, make single ones slow.
+ */
+static double best_rate(int cpl)
+{
+	double best = 0;
+
+	for (int i = 0; i < ATTEMPTS && best < NATIVE_RATE; i++) {
+		double rate = loop_rate(cpl);
+
+		if (rate > best)
+			best = rate;
+	}
+	return best;
 }
 
 void probe_kernel_speed(struct probe_row *row)
 {
-	double kernel = loop_rate(0), user;
+	double kernel = best_rate(0), user;
 
 	if (kernel == 0) {
 		probe_tell(row, PROBE_NO, "%s", error_message());
 		return;
 	}
-	user = loop_rate(3);
+	user = best_rate(3);
 	probe_tell(row, kernel >= NATIVE_RATE ? PROBE_YES : PROBE_NO,
 		   "%s: %.1f million loop iterations/s at CPL0, %.0f at CPL3",
 		   kernel >= NATIVE_RATE ? "native" : "interpreted", kernel / 1e6, user / 1e6);
@@ -107,16 +125,37 @@ static const struct instruction instructions[] = {
 
 #define INSTRUCTIONS (sizeof(instructions) / sizeof(instructions[0]))
 
-static bool is_promised(struct probe_vm *vm, const struct instruction *instruction)
+/* What a guest kernel itself sees in LEAF: not every KVM shows it what KVM_SET_CPUID2 said. */
+static int guest_cpuid(uint32_t leaf, struct kvm_regs *regs)
 {
-	const struct kvm_cpuid_entry2 *entry = cpuid_find(&vm->cpuid, instruction->leaf, 0);
-	uint32_t value;
+	const uint8_t code[] = { 0xb8, (uint8_t)leaf, 0, 0, 0, 0x31, 0xc9, 0x0f, 0xa2, PROBE_END };
+	struct probe_vm vm;
+	int exit, error = probe_vm_open(&vm, code, sizeof(code), 0);
+
+	if (error)
+		return error;
+	exit = probe_vm_run(&vm);
+	if (exit < 0)
+		return exit;
+	if (!probe_vm_ended(&vm) || ioctl(vm.vcpu_fd, KVM_GET_REGS, regs))
+		return error_set(-ENOTSUP, "CPUID at CPL0 ends with %s", probe_vm_exit(&vm));
+	probe_vm_close(&vm);
+	return 0;
+}
+
+/* 1 if the guest's CPUID has the instruction, 0 if not, or a negative errno. */
+static int is_promised(const struct instruction *instruction)
+{
+	struct kvm_regs regs;
+	uint64_t value;
+	int error;
 
 	if (instruction->leaf == 0)
-		return true;
-	if (!entry)
-		return false;
-	value = instruction->where == EBX ? entry->ebx : instruction->where == ECX ? entry->ecx : entry->edx;
+		return 1;
+	error = guest_cpuid(instruction->leaf, &regs);
+	if (error)
+		return error;
+	value = instruction->where == EBX ? regs.rbx : instruction->where == ECX ? regs.rcx : regs.rdx;
 	return value >> instruction->bit & 1;
 }
 
@@ -136,19 +175,23 @@ static int try_instruction(const struct instruction *instruction)
 	static const uint8_t end[] = { PROBE_END };
 	uint8_t code[sizeof(instruction->code) + sizeof(end)];
 	struct probe_vm vm;
-	int error;
+	int works, error = is_promised(instruction);
 
+	if (error <= 0)
+		return error < 0 ? error : 1;
 	memcpy(code, instruction->code, instruction->size);
 	memcpy(code + instruction->size, end, sizeof(end));
 	error = probe_vm_open(&vm, code, instruction->size + sizeof(end), 0);
 	if (error)
 		return error;
-	if (!is_promised(&vm, instruction))
-		return 1;
 	error = instruction->cr4 ? add_cr4(&vm, instruction->cr4) : 0;
 	if (!error)
 		error = probe_vm_run(&vm);
-	return error < 0 ? error : probe_vm_ended(&vm);
+	if (error < 0)
+		return error;
+	works = probe_vm_ended(&vm);
+	probe_vm_close(&vm);
+	return works;
 }
 
 void probe_kernel_instructions(struct probe_row *row)

@@ -146,7 +146,6 @@ static int create_memory(struct probe_vm *vm)
 
 static int create_vcpu(struct probe_vm *vm)
 {
-	int size = ioctl(vm->kvm_fd, KVM_GET_VCPU_MMAP_SIZE, 0);
 	int error = cpuid_supported(vm->kvm_fd, &vm->cpuid);
 
 	if (error)
@@ -154,7 +153,8 @@ static int create_vcpu(struct probe_vm *vm)
 	vm->vcpu_fd = ioctl(vm->vm_fd, KVM_CREATE_VCPU, 0);
 	if (vm->vcpu_fd < 0)
 		return error_set(-errno, "KVM_CREATE_VCPU: %m");
-	vm->run = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, vm->vcpu_fd, 0);
+	vm->run_size = (size_t)ioctl(vm->kvm_fd, KVM_GET_VCPU_MMAP_SIZE, 0);
+	vm->run = mmap(NULL, vm->run_size, PROT_READ | PROT_WRITE, MAP_SHARED, vm->vcpu_fd, 0);
 	if (vm->run == MAP_FAILED)
 		return error_set(-errno, "mmap of the vCPU: %m");
 	if (ioctl(vm->vcpu_fd, KVM_SET_CPUID2, &vm->cpuid))
@@ -195,6 +195,15 @@ int probe_vm_open(struct probe_vm *vm, const void *code, size_t size, int cpl)
 	int error = probe_vm_create(vm);
 
 	return error ? error : probe_vm_start(vm, code, size, cpl);
+}
+
+void probe_vm_close(struct probe_vm *vm)
+{
+	munmap(vm->run, vm->run_size);
+	close(vm->vcpu_fd);
+	close(vm->vm_fd);
+	close(vm->kvm_fd);
+	munmap(vm->memory, MEMORY_SIZE);
 }
 
 int probe_vm_run(struct probe_vm *vm)

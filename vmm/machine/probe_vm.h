@@ -5,7 +5,7 @@
  * KVM does with the bare call, with nothing worked around.
  *
  * Guest code ends by a write to PROBE_END_PORT, at any CPL (IOPL is 3).
- * Destroyed by the end of the probe's process.
+ * At the latest the end of the probe's process destroys it.
  */
 #ifndef KVMSCOPE_MACHINE_PROBE_VM_H
 #define KVMSCOPE_MACHINE_PROBE_VM_H
@@ -46,7 +46,8 @@ struct probe_vm {
 	int kvm_fd;
 	int vm_fd;
 	int vcpu_fd;
-	struct kvm_run *run;
+	struct kvm_run *run; /* run_size bytes */
+	size_t run_size;
 	uint8_t *memory;
 	struct cpuid_table cpuid;
 };
@@ -59,6 +60,9 @@ int probe_vm_start(struct probe_vm *vm, const void *code, size_t size, int cpl);
 
 /* Both of them. */
 int probe_vm_open(struct probe_vm *vm, const void *code, size_t size, int cpl);
+
+/* Gives back what probe_vm_open() made; for probes that need several. */
+void probe_vm_close(struct probe_vm *vm);
 
 /* KVM_RUN until it ends otherwise than by a signal: the exit reason, or a negative errno. */
 int probe_vm_run(struct probe_vm *vm);
