@@ -111,8 +111,7 @@ static bool wait_for_end(pid_t child, int timeout_ms)
 	return ready > 0;
 }
 
-/* The row is in memory that the child shares; what it found stands there even if it dies later. */
-static void run_probe(probe *run, struct probe_row *row)
+void probe_run(probe *run, struct probe_row *row, int timeout_ms)
 {
 	pid_t child = fork();
 	bool ended;
@@ -124,13 +123,13 @@ static void run_probe(probe *run, struct probe_row *row)
 	}
 	if (child == 0)
 		run_child(run, row);
-	ended = wait_for_end(child, PROBE_TIMEOUT_MS);
+	ended = wait_for_end(child, timeout_ms);
 	if (!ended)
 		kill(child, SIGKILL);
 	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
 		;
 	if (!ended)
-		probe_tell(row, PROBE_NO, "no answer within %d s", PROBE_TIMEOUT_MS / 1000);
+		probe_tell(row, PROBE_NO, "no answer within %d ms", timeout_ms);
 	else if (WIFSIGNALED(status))
 		probe_tell(row, PROBE_NO, "the attempt was killed: %s", strsignal(WTERMSIG(status)));
 }
@@ -147,7 +146,7 @@ int probe_all(struct probe_row **rows, size_t *count)
 					      .name = probes[i].name,
 					      .lost = probes[i].lost,
 					      .for_linux = probes[i].for_linux };
-		run_probe(probes[i].run, &made[i]);
+		probe_run(probes[i].run, &made[i], PROBE_TIMEOUT_MS);
 	}
 	*rows = made;
 	*count = PROBES;

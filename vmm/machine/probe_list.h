@@ -12,6 +12,12 @@ typedef void probe(struct probe_row *row);
 void probe_tell(struct probe_row *row, enum probe_state state, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/*
+ * Runs the probe in a child process, which is killed when it takes longer
+ * than TIMEOUT_MS. The row must be in memory shared with children.
+ */
+void probe_run(probe *run, struct probe_row *row, int timeout_ms);
+
 /* probe_kvm.c: /dev/kvm and what a VM of it can do at all */
 probe probe_kvm_device;
 probe probe_kvm_flavour;

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/machine/probe_list.h"
+
+static const struct probe_row *find_row(const struct probe_row *rows, size_t count, const char *id)
+{
+	static const struct probe_row none;
+
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(rows[i].id, id))
+			return &rows[i];
+	FAIL_TEST("there is no row %s", id);
+	return &none;
+}
+
+static void check_state(const struct probe_row *rows, size_t count, const char *id, enum probe_state state)
+{
+	const struct probe_row *row = find_row(rows, count, id);
+
+	if (row->state != state)
+		FAIL_TEST("%s is %d, expected %d: %s", id, row->state, state, row->detail);
+}
+
+/* What was measured on kvm_pvm by other means. */
+TEST(doctor, tells_what_is_known_of_kvm_pvm)
+{
+	struct probe_row *rows;
+	size_t count;
+
+	if (access("/dev/kvm", R_OK | W_OK))
+		SKIP("/dev/kvm can not be opened");
+	if (access("/sys/module/kvm_pvm", F_OK))
+		SKIP("this host's KVM is not kvm_pvm");
+	REQUIRE_EQUAL(probe_all(&rows, &count), 0);
+	check_state(rows, count, "kvm.device", PROBE_YES);
+	check_state(rows, count, "kvm.kernel_speed", PROBE_NO);
+	check_state(rows, count, "kvm.instructions", PROBE_NO);
+	CHECK(strstr(find_row(rows, count, "kvm.instructions")->detail, "INT n"));
+	CHECK(strstr(find_row(rows, count, "kvm.instructions")->detail, "CMPXCHG16B"));
+	check_state(rows, count, "kvm.system_call", PROBE_NO);
+	check_state(rows, count, "kvm.irqchip", PROBE_YES);
+	check_state(rows, count, "kvm.sync_regs", PROBE_YES);
+	check_state(rows, count, "kvm.kick", PROBE_YES);
+	check_state(rows, count, "kvm.msr_filter", PROBE_YES);
+	check_state(rows, count, "debug.breakpoint", PROBE_PARTLY);
+	check_state(rows, count, "debug.watchpoint", PROBE_NO);
+	check_state(rows, count, "debug.single_step", PROBE_PARTLY);
+	check_state(rows, count, "pmu.guest", PROBE_NO);
+	CHECK(!probe_can_boot_linux(rows, count));
+	probe_free(rows, count);
+}
+
+TEST(doctor, every_row_says_what_was_found)
+{
+	struct probe_row *rows;
+	size_t count;
+
+	REQUIRE_EQUAL(probe_all(&rows, &count), 0);
+	CHECK(count >= 15);
+	for (size_t i = 0; i < count; i++) {
+		if (!*rows[i].detail || !*rows[i].lost)
+			FAIL_TEST("row %s has no detail, or does not say what is lost", rows[i].id);
+		for (size_t j = 0; j < i; j++)
+			CHECK(strcmp(rows[i].id, rows[j].id));
+	}
+	probe_free(rows, count);
+}
+
+static struct probe_row *shared_row(void)
+{
+	void *row = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return row == MAP_FAILED ? NULL : row;
+}
+
+static void hang(struct probe_row *row)
+{
+	probe_tell(row, PROBE_YES, "so far");
+	for (;;)
+		pause();
+}
+
+static void crash(struct probe_row *row)
+{
+	probe_tell(row, PROBE_YES, "so far");
+	raise(SIGKILL);
+}
+
+static void find(struct probe_row *row)
+{
+	probe_tell(row, PROBE_PARTLY, "found %d", 3);
+}
+
+TEST(doctor, probes_that_hang_or_die_cost_their_row_only)
+{
+	struct probe_row *row = shared_row();
+
+	REQUIRE(row);
+	probe_run(hang, row, 100);
+	CHECK_EQUAL(row->state, PROBE_NO);
+	CHECK_STRING(row->detail, "no answer within 100 ms");
+	probe_run(crash, row, 10000);
+	CHECK_EQUAL(row->state, PROBE_NO);
+	CHECK(strstr(row->detail, "Killed"));
+	probe_run(find, row, 10000);
+	CHECK_EQUAL(row->state, PROBE_PARTLY);
+	CHECK_STRING(row->detail, "found 3");
+	munmap(row, 4096);
+}
+
+/* Runs COMMAND, which prints a report; *STATUS is its exit status. NULL if it is no JSON object. */
+static json_t *run_report(const char *command, int *status)
+{
+	FILE *output = popen(command, "r");
+	json_t *report = output ? json_loadf(output, 0, NULL) : NULL;
+
+	*status = output ? WEXITSTATUS(pclose(output)) : -1;
+	return report;
+}
+
+static void check_row(json_t *row)
+{
+	const char *state = json_string_value(json_object_get(row, "state"));
+
+	CHECK(json_is_string(json_object_get(row, "id")) && json_is_string(json_object_get(row, "name")) &&
+	      json_is_string(json_object_get(row, "detail")) &&
+	      json_is_boolean(json_object_get(row, "needed_for_linux")));
+	REQUIRE(state);
+	CHECK_EQUAL(json_is_null(json_object_get(row, "lost")), !strcmp(state, "yes"));
+}
+
+TEST(doctor, json_agrees_with_the_exit_status)
+{
+	int status;
+	json_t *report = run_report("build/kvmscope doctor --json", &status), *rows, *row;
+	size_t i;
+
+	REQUIRE(json_is_object(report));
+	rows = json_object_get(report, "rows");
+	CHECK(json_array_size(rows) >= 15);
+	json_array_foreach(rows, i, row) check_row(row);
+	CHECK(json_is_string(json_object_get(report, "verdict")));
+	CHECK_EQUAL(status, json_is_true(json_object_get(report, "can_boot_linux")) ? 0 : 4);
+	json_decref(report);
+}
+
+/* /dev/null in the place of /dev/kvm opens, but is no KVM. */
+TEST(doctor, host_without_kvm_gets_a_report_and_status_4)
+{
+	int status;
+	json_t *report, *row;
+
+	if (system("unshare -m true 2>/dev/null") || access("/dev/kvm", F_OK))
+		SKIP("another /dev/kvm can not be put in place without root");
+	report = run_report(
+		"unshare -m sh -c 'mount --bind /dev/null /dev/kvm && exec build/kvmscope doctor --json'",
+		&status);
+	REQUIRE(json_is_object(report));
+	CHECK_EQUAL(status, 4);
+	CHECK(json_is_false(json_object_get(report, "can_boot_linux")));
+	row = json_array_get(json_object_get(report, "rows"), 0);
+	CHECK_STRING(json_string_value(json_object_get(row, "state")), "no");
+	json_decref(report);
+}
+
+TEST(doctor, table_is_plain_text_where_it_is_no_terminal)
+{
+	CHECK_EQUAL(system("build/kvmscope doctor | grep -q \"$(printf '\\033')\"") >> 8, 1);
+	CHECK_EQUAL(system("build/kvmscope doctor | grep -q 'lost: '"), 0);
+	CHECK_EQUAL(system("build/kvmscope doctor nonsense 2>/dev/null") >> 8, 2);
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <jansson.h>
+
+#include "tests/rig/rig.h"
+
+static const char *state_of(json_t *report, const char *id)
+{
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(json_object_get(report, "rows"), i,
+			   row) if (!strcmp(json_string_value(json_object_get(row, "id")),
+					    id)) return json_string_value(json_object_get(row, "state"));
+	return NULL;
+}
+
+static json_t *report_from_rig(void)
+{
+	struct rig_result result;
+	json_t *report;
+
+	rig_run(&result, 90, "build/kvmscope doctor --json");
+	CHECK_EQUAL(result.status, 0);
+	report = json_loads(result.output, 0, NULL);
+	if (!json_is_object(report))
+		FAIL_TEST("no JSON: %s%s", result.output, result.errors);
+	rig_result_free(&result);
+	return report;
+}
+
+TEST(doctor, standard_kvm_can_boot_linux)
+{
+	static const char *const working[] = { "kvm.device",      "kvm.kernel_speed", "kvm.instructions",
+					       "kvm.system_call", "kvm.irqchip",      "kvm.sync_regs",
+					       "kvm.kick",        "kvm.msr_filter",   "debug.single_step",
+					       "perf.cpu_clock" };
+	json_t *report;
+
+	RIG_REQUIRED();
+	report = report_from_rig();
+	CHECK(json_is_true(json_object_get(report, "can_boot_linux")));
+	for (size_t i = 0; i < sizeof(working) / sizeof(working[0]); i++) {
+		const char *state = state_of(report, working[i]);
+
+		if (!state || strcmp(state, "yes"))
+			FAIL_TEST("%s is %s", working[i], state ? state : "not there");
+	}
+	json_decref(report);
+}
+
+TEST(doctor, standard_kvm_has_guest_debug)
+{
+	json_t *report;
+
+	RIG_DEBUG_REGISTERS_REQUIRED();
+	report = report_from_rig();
+	CHECK_STRING(state_of(report, "debug.breakpoint"), "yes");
+	CHECK_STRING(state_of(report, "debug.watchpoint"), "yes");
+	CHECK_STRING(state_of(report, "debug.int3"), "yes");
+	json_decref(report);
+}
