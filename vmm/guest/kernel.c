@@ -104,9 +104,10 @@ static int build_and_check(struct search *search, const struct kallsyms *kallsym
 	return kernel_check(kernel, search->view, &search->paging, search->registers);
 }
 
+/* The first form that the guest's own data confirms; else what speaks against the last that made sense. */
 static int try_all_addresses(struct search *search, struct kallsyms *kallsyms)
 {
-	int result = error_set(-ENOENT, "the guest's kallsyms has addresses of a form that is not known: "
+	int result = error_set(-EINVAL, "the guest's kallsyms has addresses of a form that is not known: "
 					"addresses stay without names");
 
 	for (unsigned int form = 0;; form++) {
@@ -116,9 +117,9 @@ static int try_all_addresses(struct search *search, struct kallsyms *kallsyms)
 			return result;
 		if (error)
 			continue;
-		result = build_and_check(search, kallsyms);
-		if (result != -EINVAL)
-			return result;
+		error = build_and_check(search, kallsyms);
+		if (error != -EINVAL && error != -EILSEQ)
+			return error;
 	}
 }
 
@@ -148,7 +149,7 @@ static int try_token_index(struct search *search, const struct mapped_range *ran
 {
 	int error = -ENOENT;
 
-	for (size_t window = 0; error && window < sizeof(windows) / sizeof(windows[0]); window++)
+	for (size_t window = 0; error == -ENOENT && window < sizeof(windows) / sizeof(windows[0]); window++)
 		error = try_window(search, range, token_index, window);
 	return error;
 }

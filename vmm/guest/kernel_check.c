@@ -104,7 +104,7 @@ static int check_text(struct guest_kernel *kernel)
 	     !symbols_find_name(kernel->symbols, "_stext", &start)) ||
 	    !symbols_find_name(kernel->symbols, "_etext", &end) || start.start % 4096 ||
 	    end.start <= start.start)
-		return -EINVAL;
+		return -EILSEQ;
 	kernel->text_start = start.start;
 	kernel->text_end = end.start;
 	return 0;
@@ -116,8 +116,7 @@ int kernel_check(struct guest_kernel *kernel, const struct guest_view *view,
 	enum evidence banner, idt;
 
 	if (check_text(kernel))
-		return error_set(-EINVAL, "the guest's kallsyms names no _text and _etext that make sense: "
-					  "addresses stay without names");
+		return -EILSEQ;
 	banner = check_banner(kernel, view, paging);
 	idt = check_idt(kernel->symbols, view, paging, registers);
 	if (banner == EVIDENCE_AGAINST || idt == EVIDENCE_AGAINST)
