@@ -372,7 +372,7 @@ int guest_kernel_find(struct guest_kernel **kernel, const struct guest_view *vie
 		error = complete(&search);
 	if (error) {
 		free_found(search.found);
-		return error;
+		return error == -EAGAIN ? -ENOENT : error;
 	}
 	*kernel = &search.found->kernel;
 	return 0;

@@ -10,7 +10,7 @@
 
 /*
  * Checks KERNEL's symbols (finished) against guest memory, and fills in
- * text_start, text_end, version_banner and release. 0; -ENOENT if the kernel
+ * text_start, text_end, version_banner and release. 0; -EAGAIN if the kernel
  * is only starting, -EINVAL if the symbols are not its own, with the message;
  * -EILSEQ, without one, if they are no kernel's at all.
  * PAGING maps the kernel; REGISTERS are any vCPU's.
