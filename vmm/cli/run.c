@@ -14,14 +14,16 @@
 #include "vmm/cli/command.h"
 #include "vmm/cli/run_console.h"
 #include "vmm/cli/run_options.h"
+#include "vmm/cli/run_profile.h"
 #include "vmm/machine/machine.h"
 
 struct run {
 	struct run_options options;
 	struct console console;
+	struct run_profile *profile; /* NULL with --no-profile */
 	_Atomic(struct machine *) machine; /* NULL until it is made: the console may ask earlier */
 	int signal_fd;
-	uint64_t started;	  /* ms, see now_ms() */
+	uint64_t started, ended;   /* ms, see now_ms() */
 	bool power_button_pressed; /* by a first SIGINT */
 	bool timed_out;
 };
@@ -71,11 +73,17 @@ static int make_machine(struct run *run)
 	struct machine *machine;
 	int error = console_open(&run->console, &run->options, on_quit, run, &options);
 
+	if (!error && run->options.profile) {
+		error = run_profile_create(&run->profile, &run->options);
+		if (!error)
+			options.hooks = run_profile_hooks(run->profile);
+	}
 	if (!error)
 		error = machine_create(&machine, &options);
-	if (!error)
-		atomic_store(&run->machine, machine);
-	return error;
+	if (error)
+		return error;
+	atomic_store(&run->machine, machine);
+	return run->profile ? run_profile_start(run->profile, machine) : 0;
 }
 
 /* First SIGINT: the guest is asked to power off, if it listens. Second, SIGTERM, SIGHUP: it is stopped. */
@@ -113,6 +121,24 @@ static void check_time(struct run *run)
 	}
 }
 
+/* Not where the guest's console has the terminal: the two would write over each other. */
+static bool shows_progress(const struct run *run)
+{
+	return run->profile && !(run->options.console == RUN_CONSOLE_STDIO && isatty(STDOUT_FILENO));
+}
+
+static void show_progress(struct run *run)
+{
+	uint64_t seconds = (now_ms() - run->started) / 1000;
+	struct collector_statistics statistics;
+
+	run_profile_statistics(run->profile, &statistics);
+	log_progress("%llu:%02llu: %llu samples, %llu/s, %llu lost%s%s", (unsigned long long)seconds / 60,
+		     (unsigned long long)seconds % 60, (unsigned long long)statistics.samples,
+		     (unsigned long long)(statistics.samples / (seconds ? seconds : 1)),
+		     (unsigned long long)statistics.lost, *statistics.release ? ", Linux " : "", statistics.release);
+}
+
 static void supervise(struct run *run)
 {
 	struct pollfd events[] = {
@@ -130,7 +156,11 @@ static void supervise(struct run *run)
 		if (events[1].revents & POLLIN)
 			take_signal(run);
 		check_time(run);
+		if (shows_progress(run))
+			show_progress(run);
 	}
+	run->ended = now_ms();
+	log_progress("%s", "");
 }
 
 /* What the guest's end means for the user: a message, and the exit status. */
@@ -165,20 +195,56 @@ static void destroy_machine(struct run *run)
 	console_close(&run->console);
 }
 
+/* One line: what was recorded, and what recording it cost. */
+static void summarize(const struct run *run, const struct collector_statistics *statistics)
+{
+	double seconds = (double)(run->ended - run->started) / 1e3;
+	double samples = (double)statistics->samples;
+
+	log_info("%llu samples in %.1f s, %llu lost; %.1f MiB in %s", (unsigned long long)statistics->samples, seconds,
+		 (unsigned long long)statistics->lost, (double)statistics->bytes / 1048576, run->options.output);
+	if (statistics->samples && statistics->weight)
+		log_info("taking one cost %.1f us on average, %.2f %% of the sampled time, besides leaving and entering the guest",
+			 (double)statistics->cost / samples / 1e3,
+			 100.0 * (double)statistics->cost / (double)statistics->weight);
+	if (!statistics->samples)
+		log_info("there are no samples: the guest used no CPU time while it was sampled");
+	else if (statistics->kernel && !statistics->kernel_found)
+		log_info("the guest's kernel was not found in its memory: its functions have no names; "
+			 "give --kallsyms or --vmlinux");
+}
+
+static int finish_profile(struct run *run)
+{
+	struct collector_statistics statistics;
+
+	if (!run->profile)
+		return EXIT_OK;
+	if (run_profile_stop(run->profile, &statistics))
+		return command_failed();
+	summarize(run, &statistics);
+	return EXIT_OK;
+}
+
 static int run_machine(struct run *run)
 {
 	struct machine_result result;
+	int status, profile_status;
 
 	if (machine_start(run->machine))
 		return command_failed();
 	supervise(run);
 	machine_wait(run->machine, &result);
+	/* The profile reads guest memory to its end, so the machine goes after it. */
+	profile_status = finish_profile(run);
 	destroy_machine(run);
-	return report_end(run, &result);
+	status = report_end(run, &result);
+	return profile_status ? profile_status : status;
 }
 
 static void clean_up(struct run *run)
 {
+	run_profile_destroy(run->profile);
 	destroy_machine(run);
 	if (run->signal_fd >= 0)
 		close(run->signal_fd);

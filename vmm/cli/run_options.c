@@ -308,6 +308,22 @@ static int read_module_text(struct run_options *options)
 	return 0;
 }
 
+/* argp permutes the words and we cut some of them, so they are kept before. */
+static char *join_words(int argc, char **argv)
+{
+	char *line = NULL;
+	size_t size;
+	FILE *text = open_memstream(&line, &size);
+
+	if (!text)
+		return NULL;
+	fputs("kvmscope", text);
+	for (int i = 0; i < argc; i++)
+		fprintf(text, " %s", argv[i]);
+	fclose(text);
+	return line;
+}
+
 int run_options_parse(struct run_options *options, int argc, char **argv)
 {
 	static char name[] = "kvmscope run";
@@ -326,7 +342,8 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 		.buildid_cache = true,
 		.ring_size = 512ull << 10,
 	};
-	if (asprintf(&help, "%s%s", before_options, after_options) < 0)
+	options->command_line = join_words(argc, argv);
+	if (!options->command_line || asprintf(&help, "%s%s", before_options, after_options) < 0)
 		return error_set(-ENOMEM, "no memory for the options");
 	argp.doc = help;
 	argp_err_exit_status = EXIT_USAGE;
@@ -341,4 +358,5 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 void run_options_free(struct run_options *options)
 {
 	free(options->module_text);
+	free(options->command_line);
 }

@@ -25,7 +25,8 @@ struct run_options {
 	enum run_console console;
 	const char *console_path;
 	const char *agent_socket;
-	char *module_text; /* owned: read from a file; boot.module_text may point to it */
+	char *module_text;  /* owned: read from a file; boot.module_text may point to it */
+	char *command_line; /* owned: all words as the user gave them, for the profile */
 
 	bool profile;
 	unsigned int frequency; /* Hz */

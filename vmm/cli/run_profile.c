@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/cli/run_profile.h"
+
+#include <cpuid.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "shared/ring.h"
+#include "vmm/sample/sampler.h"
+#include "vmm/sample/vm_view.h"
+
+struct run_profile {
+	const struct run_options *options;
+	struct machine *machine;
+	struct ring *rings[VM_CPUS_MAX];
+	unsigned int ring_count;
+	struct vm_view view;
+	struct sampler *sampler;
+	struct collector *collector;
+	char cpu_description[49];
+};
+
+int run_profile_create(struct run_profile **profile, const struct run_options *options)
+{
+	*profile = calloc(1, sizeof(**profile));
+	if (!*profile)
+		return error_set(-ENOMEM, "no memory for the profile");
+	(*profile)->options = options;
+	return 0;
+}
+
+static void on_vcpu_start(void *context, struct vcpu *vcpu)
+{
+	struct run_profile *profile = context;
+
+	if (!sampler_attach(profile->sampler, vcpu))
+		return;
+	log_error("vCPU %u can not be sampled: %s", vcpu->index, error_message());
+	machine_stop(profile->machine);
+}
+
+static void on_vcpu_end(void *context, struct vcpu *vcpu)
+{
+	struct run_profile *profile = context;
+
+	sampler_detach(profile->sampler, vcpu);
+}
+
+static void on_sample(void *context, struct vcpu *vcpu)
+{
+	struct run_profile *profile = context;
+
+	sampler_take(profile->sampler, vcpu);
+}
+
+struct machine_hooks run_profile_hooks(struct run_profile *profile)
+{
+	return (struct machine_hooks){ .vcpu_start = on_vcpu_start, .vcpu_end = on_vcpu_end, .sample = on_sample,
+				       .context = profile };
+}
+
+static int make_rings(struct run_profile *profile)
+{
+	for (unsigned int i = 0; i < profile->options->cpus; i++) {
+		int error = ring_create(&profile->rings[i], profile->options->ring_size);
+
+		if (error)
+			return error_set(error, "can not make the ring of vCPU %u: %s", i, strerror(-error));
+		profile->ring_count++;
+	}
+	return 0;
+}
+
+static int make_sampler(struct run_profile *profile)
+{
+	struct sampler_options options = {
+		.rings = profile->rings,
+		.vcpus = profile->options->cpus,
+		.view = &profile->view.view,
+		.clock = profile->options->wall_clock ? SAMPLING_CLOCK_WALL : SAMPLING_CLOCK_CPU,
+		.frequency = profile->options->frequency,
+		.callchains = profile->options->callchains,
+	};
+
+	return sampler_create(&profile->sampler, &options);
+}
+
+/* For finding the kernel: best a stop at CPL 0, whose CR3 maps all of the kernel also under KPTI. */
+static bool latest_registers(void *context, struct guest_registers *registers)
+{
+	struct run_profile *profile = context;
+	struct guest_registers latest;
+	bool found = false;
+
+	for (unsigned int i = 0; i < profile->ring_count; i++) {
+		if (!sampler_registers(profile->sampler, i, &latest))
+			continue;
+		if (!found || latest.cpl == 0)
+			*registers = latest;
+		found = true;
+		if (latest.cpl == 0)
+			break;
+	}
+	return found;
+}
+
+static void take_unwinder(void *context, const struct guest_unwinder *unwinder)
+{
+	struct run_profile *profile = context;
+
+	sampler_set_unwinder(profile->sampler, unwinder);
+}
+
+/* The processor's brand string, which the guest sees too (SDM vol. 2A, CPUID 0x80000002 to 4). */
+static void describe_cpu(char *text)
+{
+	unsigned int words[12];
+
+	*text = '\0';
+	for (unsigned int i = 0; i < 3; i++)
+		if (!__get_cpuid(0x80000002 + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]))
+			return;
+	memcpy(text, words, sizeof(words));
+	text[sizeof(words)] = '\0';
+}
+
+static int start_collector(struct run_profile *profile)
+{
+	const struct run_options *options = profile->options;
+	struct collector_options collector = {
+		.rings = profile->rings,
+		.ring_count = profile->ring_count,
+		.view = &profile->view.view,
+		.registers = latest_registers,
+		.publish = take_unwinder,
+		.context = profile,
+		.output = { .path = options->output, .perspective = options->perspective,
+			    .wall_clock = options->wall_clock, .frequency = options->frequency,
+			    .callchains = options->callchains, .compression = options->compression,
+			    .vcpus = options->cpus, .vmm_pid = getpid(), .command_line = options->command_line,
+			    .hostname = "", .release = "", .arch = "x86_64",
+			    .cpu_description = profile->cpu_description,
+			    .memory_kib = options->memory_size >> 10 },
+		.kallsyms = options->kallsyms,
+		.vmlinux = options->vmlinux,
+		.buildid_cache = options->buildid_cache,
+	};
+
+	describe_cpu(profile->cpu_description);
+	return collector_start(&profile->collector, &collector);
+}
+
+int run_profile_start(struct run_profile *profile, struct machine *machine)
+{
+	int error = make_rings(profile);
+
+	profile->machine = machine;
+	if (error)
+		return error;
+	vm_view_init(&profile->view, &machine_vm(machine)->memory);
+	error = make_sampler(profile);
+	return error ? error : start_collector(profile);
+}
+
+void run_profile_statistics(struct run_profile *profile, struct collector_statistics *statistics)
+{
+	collector_statistics(profile->collector, statistics);
+}
+
+int run_profile_stop(struct run_profile *profile, struct collector_statistics *statistics)
+{
+	struct collector *collector = profile->collector;
+
+	profile->collector = NULL;
+	return collector_stop(collector, statistics);
+}
+
+void run_profile_destroy(struct run_profile *profile)
+{
+	if (!profile)
+		return;
+	if (profile->collector)
+		collector_stop(profile->collector, NULL);
+	sampler_destroy(profile->sampler);
+	while (profile->ring_count)
+		ring_destroy(profile->rings[--profile->ring_count]);
+	free(profile);
+}

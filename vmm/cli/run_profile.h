@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The profile of a run: rings, sampler and collector, joined with the machine
+ * by its hooks.
+ *
+ * run_profile_create() -> machine_create() with run_profile_hooks() ->
+ * run_profile_start() -> the guest runs and ends -> run_profile_stop() ->
+ * run_profile_destroy(), all on the main thread.
+ */
+#ifndef KVMSCOPE_CLI_RUN_PROFILE_H
+#define KVMSCOPE_CLI_RUN_PROFILE_H
+
+#include "vmm/cli/run_options.h"
+#include "vmm/machine/machine.h"
+#include "vmm/profile/collector.h"
+
+struct run_profile;
+
+/* OPTIONS must outlive it. -ENOMEM. */
+int run_profile_create(struct run_profile **profile, const struct run_options *options);
+
+/* For the machine that is to be profiled; valid until run_profile_destroy(). */
+struct machine_hooks run_profile_hooks(struct run_profile *profile);
+
+/* Makes everything ready for MACHINE's vCPUs, and opens the output. Before machine_start(). */
+int run_profile_start(struct run_profile *profile, struct machine *machine);
+
+/* How it stands while the guest runs. */
+void run_profile_statistics(struct run_profile *profile, struct collector_statistics *statistics);
+
+/* After the guest has ended: writes what is left and closes the output. The first error of writing. */
+int run_profile_stop(struct run_profile *profile, struct collector_statistics *statistics);
+
+/* Works on NULL, and at every point but while vCPUs run. */
+void run_profile_destroy(struct run_profile *profile);
+
+#endif
