@@ -22,3 +22,11 @@ build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 .PHONY: rig-intel
 rig-intel: ## build the emulator of the Intel rig
 	$(Q)tests/rig/bochs/build
+
+# The host's side of a guest's port, in tests.
+build/rig/peer: tests/rig/guest/peer.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(RIG_CFLAGS) -o $@ $<
+
+TEST_NEEDS += build/rig/peer

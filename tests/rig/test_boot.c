@@ -17,8 +17,10 @@
 	"echo+changed+|dd+of=/dev/vda+bs=512+seek=1+conv=fsync+2>/dev/null;"   \
 	"echo+read-only+$(cat+/sys/block/vda/ro)+$(cat+/sys/block/vdb/ro);"    \
 	"echo+port+$(cat+/sys/class/virtio-ports/vport0p1/name);"              \
-	"echo+from+the+guest>/dev/vport0p1;"                                   \
-	"echo+got+$(head+-n+1+/dev/vport0p1);"                                 \
+	"exec+3<>/dev/vport0p1;"                                               \
+	"echo+from+the+guest>&3;"                                              \
+	"read+line<&3;"                                                        \
+	"echo+got+$line;"                                                      \
 	"echo+entropy+$(cat+/sys/class/misc/hw_random/rng_current)"
 
 static void check_contains(const struct rig_result *result, const char *what, const char *text)
@@ -26,19 +28,6 @@ static void check_contains(const struct rig_result *result, const char *what, co
 	if (!strstr(result->output, text))
 		FAIL_TEST("%s: no '%s' in:\n%s\n%s", what, text, result->output, result->errors);
 }
-
-/*
- * The peer of the agent's port: writes one line when it is connected, and keeps
- * what the guest writes. It starts before the guest and waits for the socket.
- */
-#define PEER(socket, output)                                                   \
-	"python3 -c \"import socket, time\n"                                   \
-	"s = socket.socket(socket.AF_UNIX)\n"                                  \
-	"for i in range(600):\n"                                               \
-	"  try: s.connect('" socket "'); break\n"                              \
-	"  except OSError: time.sleep(0.1)\n"                                  \
-	"s.sendall(b'to the guest\\\\n')\n"                                    \
-	"open('" output "', 'wb').write(s.makefile('rb').readline())\" & "
 
 static void boots(const char *version, unsigned int cpus)
 {
@@ -50,11 +39,11 @@ static void boots(const char *version, unsigned int cpus)
 	if (!kernel || !initrd)
 		return;
 	rig_run(&result, 150,
-		"printf 'dataX' > /tmp/disk && truncate -s 1M /tmp/disk && cp /tmp/disk /tmp/ro && " PEER(
-			"/tmp/agent", "/tmp/peer") RUN
+		"printf dataX > /tmp/disk; truncate -s 1M /tmp/disk; cp /tmp/disk /tmp/ro; "
+		"build/rig/peer /tmp/agent 'to the guest' > /tmp/peer & peer=$!; " RUN
 		"--cpus %u --kernel %s --initrd %s --disk /tmp/disk --disk /tmp/ro,ro --agent-socket /tmp/agent "
 		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=" GUEST_COMMANDS "' < /dev/null; status=$?; "
-		"echo image $(tail -c +513 /tmp/disk | head -c 7); wait; echo peer $(cat /tmp/peer); exit $status",
+		"echo image $(tail -c +513 /tmp/disk | head -c 7); wait $peer; echo peer $(cat /tmp/peer); exit $status",
 		cpus, kernel, initrd);
 	CHECK_EQUAL(result.status, 0);
 	snprintf(expected, sizeof(expected), "cpus %u\r\n", cpus);

@@ -129,6 +129,16 @@ static void describe_cpu(char *text)
 	text[sizeof(words)] = '\0';
 }
 
+/* A multiboot kernel is no Linux that could be asked for its names: they are in its image. */
+static const char *symbol_file(const struct run_profile *profile)
+{
+	const struct boot_start *start = machine_boot_start(profile->machine);
+
+	if (profile->options->vmlinux || profile->options->kallsyms || start->protocol != BOOT_MULTIBOOT)
+		return profile->options->vmlinux;
+	return start->image;
+}
+
 static int start_collector(struct run_profile *profile)
 {
 	const struct run_options *options = profile->options;
@@ -147,7 +157,7 @@ static int start_collector(struct run_profile *profile)
 			    .cpu_description = profile->cpu_description,
 			    .memory_kib = options->memory_size >> 10 },
 		.kallsyms = options->kallsyms,
-		.vmlinux = options->vmlinux,
+		.vmlinux = symbol_file(profile),
 		.buildid_cache = options->buildid_cache,
 	};
 
