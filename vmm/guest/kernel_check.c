@@ -125,7 +125,7 @@ int kernel_check(struct guest_kernel *kernel, const struct guest_view *view,
 				 "addresses stay without names",
 				 kernel->text_start, idt == EVIDENCE_AGAINST ? "IDT" : "linux_banner");
 	if (idt == EVIDENCE_EARLY)
-		return error_set(-ENOENT,
+		return error_set(-EAGAIN,
 				 "the guest's kernel is still starting: it handles no exceptions yet");
 	if (banner == EVIDENCE_NONE && idt == EVIDENCE_NONE)
 		return error_set(
