@@ -16,7 +16,7 @@ endif
 
 LIBRARIES := libelf libdw libzstd jansson zlib
 OPTIMIZE  ?= -O2
-WARNINGS  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter $(if $(WERROR),-Werror)
+WARNINGS  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter -Wno-gnu-variable-sized-type-not-at-end $(if $(WERROR),-Werror)
 CFLAGS    ?= -g
 ALL_CFLAGS = -std=gnu11 $(OPTIMIZE) $(WARNINGS) -pthread -D_GNU_SOURCE -DKVMSCOPE_VERSION='"$(VERSION)"' \
 	-I. -I$(BUILD)/include $(SANITIZE_FLAGS) $(LIBRARY_CFLAGS) $(CFLAGS)

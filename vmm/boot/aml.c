@@ -56,7 +56,8 @@ static void put_segment(struct aml *aml, const char *name)
 	if (*name == '\\')
 		put_8(aml, (uint8_t)*name++);
 	assert(strlen(name) <= NAME_SEGMENT);
-	memcpy(segment, name, strlen(name));
+	for (size_t i = 0; name[i]; i++)
+		segment[i] = name[i];
 	put(aml, segment, sizeof(segment));
 }
 

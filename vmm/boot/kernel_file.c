@@ -63,7 +63,7 @@ int kernel_file_load(const struct kernel_file *file, uint64_t offset, uint64_t s
 		return error_set(
 			-ENOSPC,
 			"%s does not fit: it needs guest RAM from %#llx to %#llx; give the guest more memory",
-			file->path, (unsigned long long)gpa, (unsigned long long)(gpa + size));
+			file->path, (unsigned long long)gpa, (unsigned long long)gpa + size);
 	while (size) {
 		ssize_t count = pread(file->fd, to, size, (off_t)offset);
 

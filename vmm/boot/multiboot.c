@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "shared/error.h"
@@ -232,11 +233,10 @@ static int place_command_line(const struct loader *loader)
 	const char *path = loader->options->kernel;
 	const char *slash = strrchr(path, '/');
 	const char *append = loader->options->append;
-	char name[NAME_MAX + 2] = "";
+	char name[NAME_MAX + 2];
 
-	strncat(name, slash ? slash + 1 : path, NAME_MAX);
-	if (append && *append)
-		strcat(name, " ");
+	snprintf(name, sizeof(name), "%.*s%s", NAME_MAX, slash ? slash + 1 : path,
+		 append && *append ? " " : "");
 	return loader_place_command_line(loader, name, UINT64_MAX);
 }
 

@@ -98,7 +98,7 @@ static bool wants_colours(void)
 {
 	const char *term = getenv("TERM");
 
-	return isatty(STDOUT_FILENO) && !getenv("NO_COLOR") && term && strcmp(term, "dumb");
+	return isatty(STDOUT_FILENO) && !getenv("NO_COLOR") && term && strcmp(term, "dumb") != 0;
 }
 
 static void print_row(const struct probe_row *row, bool colours)

@@ -69,7 +69,7 @@ void probe_process_memory(struct probe_row *row)
 
 	if (process_vm_readv(getppid(), &local, 1, &remote, 1, 0) != sizeof(token))
 		probe_tell(row, PROBE_NO, "process_vm_readv of the parent process: %m");
-	else if (strcmp(copy, token))
+	else if (strcmp(copy, token) != 0)
 		probe_tell(row, PROBE_NO, "process_vm_readv read something else");
 	else
 		probe_tell(row, PROBE_YES, "another process of the same user can be read");

@@ -146,7 +146,7 @@ static int guest_cpuid(uint32_t leaf, struct kvm_regs *regs)
 /* 1 if the guest's CPUID has the instruction, 0 if not, or a negative errno. */
 static int is_promised(const struct instruction *instruction)
 {
-	struct kvm_regs regs;
+	struct kvm_regs regs = { 0 };
 	uint64_t value;
 	int error;
 
@@ -221,21 +221,27 @@ void probe_kernel_instructions(struct probe_row *row)
 #define MSR_LSTAR        0xc0000082u
 #define MSR_SYSCALL_MASK 0xc0000084u
 
+static int set_msr(struct probe_vm *vm, uint32_t index, uint64_t value)
+{
+	union {
+		struct kvm_msrs list;
+		uint8_t room[sizeof(struct kvm_msrs) + sizeof(struct kvm_msr_entry)];
+	} msrs = { .list.nmsrs = 1 };
+
+	msrs.list.entries[0].index = index;
+	msrs.list.entries[0].data = value;
+	return ioctl(vm->vcpu_fd, KVM_SET_MSRS, &msrs) == 1
+		       ? 0
+		       : error_set(-EINVAL, "MSR %#x can not be set: %m", index);
+}
+
 static int set_system_call_msrs(struct probe_vm *vm)
 {
-	struct {
-		struct kvm_msrs header;
-		struct kvm_msr_entry entries[3];
-	} msrs = {
-		.header = { .nmsrs = 3 },
-		.entries = {
-			{ .index = MSR_STAR, .data = (uint64_t)PROBE_KERNEL_CODE << 32 | 0x23ull << 48 },
-			{ .index = MSR_LSTAR, .data = PROBE_HANDLER },
-			{ .index = MSR_SYSCALL_MASK, .data = 0 },
-		},
-	};
+	int error = set_msr(vm, MSR_STAR, (uint64_t)PROBE_KERNEL_CODE << 32 | 0x23ull << 48);
 
-	return ioctl(vm->vcpu_fd, KVM_SET_MSRS, &msrs) == 3 ? 0 : error_set(-EINVAL, "KVM_SET_MSRS: %m");
+	if (!error)
+		error = set_msr(vm, MSR_LSTAR, PROBE_HANDLER);
+	return error ? error : set_msr(vm, MSR_SYSCALL_MASK, 0);
 }
 
 /* iretq to CPL3, as a kernel starts a process */

@@ -82,7 +82,7 @@ static const char *cpu_extension(void)
 	FILE *cpuinfo = fopen("/proc/cpuinfo", "r");
 
 	while (cpuinfo && fgets(line, sizeof(line), cpuinfo)) {
-		if (strncmp(line, "flags", 5))
+		if (strncmp(line, "flags", 5) != 0)
 			continue;
 		found = strstr(line, " vmx") ? "vmx" : strstr(line, " svm") ? "svm" : found;
 		break;

@@ -31,7 +31,7 @@
 #define PROBE_HANDLER_VALUE 2
 
 /* The one interrupt that has a gate, to PROBE_HANDLER. */
-#define PROBE_VECTOR 0x80
+#define PROBE_VECTOR 0x80ul
 
 /* Selectors of the GDT there. */
 #define PROBE_KERNEL_CODE  0x10
