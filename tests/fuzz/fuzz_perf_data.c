@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The perf.data reader: any bytes are read, refused or skipped, never believed. */
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "vmm/profile/perf_data_reader.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Everything that is handed out must be readable to its end. */
+static uint64_t sum;
+
+static int take_sample(void *context, const struct perf_data_sample *sample)
+{
+	sum += sample->ip + sample->event + sample->vcpu;
+	for (size_t i = 0; i < sample->callchain_size; i++)
+		sum += sample->callchain[i];
+	return 0;
+}
+
+static void take_text(const char *text)
+{
+	for (; *text; text++)
+		sum += (uint8_t)*text;
+}
+
+static void take_bytes(const uint8_t *bytes, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		sum += bytes[i];
+}
+
+static int take_mapping(void *context, const struct perf_data_mapping_event *mapping)
+{
+	take_text(mapping->name);
+	take_bytes(mapping->build_id, mapping->build_id_size);
+	return 0;
+}
+
+static int take_comm(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
+{
+	take_text(comm);
+	return 0;
+}
+
+static int take_build_id(void *context, const struct perf_data_build_id *build_id)
+{
+	take_text(build_id->name);
+	take_bytes(build_id->build_id, build_id->build_id_size);
+	return 0;
+}
+
+static int take_lost(void *context, uint64_t count)
+{
+	sum += count;
+	return 0;
+}
+
+static void read_twice(const char *path)
+{
+	struct perf_data_events events = {
+		.sample = take_sample,
+		.mapping = take_mapping,
+		.comm = take_comm,
+		.build_id = take_build_id,
+		.lost = take_lost,
+	};
+	struct perf_data_reader *reader;
+	const struct perf_data_summary *summary;
+
+	if (perf_data_reader_open(&reader, path))
+		return;
+	perf_data_reader_run(reader, &events);
+	perf_data_reader_run(reader, &events);
+	summary = perf_data_reader_summary(reader);
+	take_text(summary->event_name);
+	take_text(summary->hostname);
+	take_text(summary->command_line);
+	perf_data_reader_close(reader);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	int fd = memfd_create("perf.data", MFD_CLOEXEC);
+	char path[32];
+
+	if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+		return 0;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	read_twice(path);
+	close(fd);
+	return 0;
+}

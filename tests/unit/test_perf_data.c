@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The perf.data reader on broken files, and the writer on what it must refuse. perf itself:
+ * tests/e2e/test_perf.c. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/profile/perf_data_format.h"
+#include "vmm/profile/perf_data_reader.h"
+#include "vmm/profile/perf_data_writer.h"
+
+#define CORPUS "tests/fuzz/corpus/perf_data/"
+
+static size_t load(const char *path, uint8_t *to, size_t size)
+{
+	FILE *file = fopen(path, "rb");
+	size_t got = file ? fread(to, 1, size, file) : 0;
+
+	if (file)
+		fclose(file);
+	return got;
+}
+
+struct seen {
+	unsigned int samples, mappings, comms, build_ids;
+	uint64_t lost;
+};
+
+static int see_sample(void *context, const struct perf_data_sample *sample)
+{
+	((struct seen *)context)->samples++;
+	return 0;
+}
+
+static int see_mapping(void *context, const struct perf_data_mapping_event *mapping)
+{
+	((struct seen *)context)->mappings++;
+	return 0;
+}
+
+static int see_comm(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
+{
+	((struct seen *)context)->comms++;
+	return 0;
+}
+
+static int see_build_id(void *context, const struct perf_data_build_id *build_id)
+{
+	((struct seen *)context)->build_ids++;
+	return 0;
+}
+
+static int see_lost(void *context, uint64_t count)
+{
+	((struct seen *)context)->lost += count;
+	return 0;
+}
+
+static int read_path(const char *path, struct seen *seen, struct perf_data_summary *summary)
+{
+	struct perf_data_events events = { see_sample,   see_mapping, see_comm, NULL,
+					   see_build_id, see_lost,    seen };
+	struct perf_data_reader *reader;
+	int error = perf_data_reader_open(&reader, path);
+
+	*seen = (struct seen){ 0 };
+	if (error)
+		return error;
+	error = perf_data_reader_run(reader, &events);
+	if (summary)
+		*summary = *perf_data_reader_summary(reader);
+	perf_data_reader_close(reader);
+	return error;
+}
+
+static int read_bytes(const uint8_t *bytes, size_t size, struct seen *seen, struct perf_data_summary *summary)
+{
+	int fd = memfd_create("perf.data", MFD_CLOEXEC), error = -EIO;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (write(fd, bytes, size) == (ssize_t)size)
+		error = read_path(path, seen, summary);
+	close(fd);
+	return error;
+}
+
+TEST(perf_data, corpus_files_are_read_whole)
+{
+	static const char *const files[] = { "plain", "zstd", "pipe", "host", "killed" };
+	struct perf_data_summary summary;
+	struct seen seen;
+	char path[128];
+
+	for (size_t i = 0; i < 5; i++) {
+		snprintf(path, sizeof(path), CORPUS "%s", files[i]);
+		CHECK_EQUAL(read_path(path, &seen, &summary), 0);
+		CHECK_EQUAL(seen.samples, 10);
+		CHECK_EQUAL(seen.mappings, 2);
+		CHECK_EQUAL(seen.comms, 2);
+		CHECK_EQUAL(seen.lost, 17);
+		CHECK_EQUAL(seen.build_ids, i < 2);
+		CHECK_EQUAL(summary.cut_off, i == 4);
+		CHECK_EQUAL(summary.compressed, i == 1 || i == 4);
+		CHECK_EQUAL(summary.skipped, 0);
+		CHECK_EQUAL(summary.cpus, 2);
+		CHECK_EQUAL(summary.events, 1);
+		CHECK_EQUAL(summary.frequency, 1000);
+		CHECK_STRING(summary.hostname, "guesty");
+		CHECK_STRING(summary.event_name, i == 1 ? "wall-clock" : "cpu-clock");
+		CHECK_STRING(summary.command_line, "kvmscope run -F 1000 x");
+	}
+}
+
+/* Cut anywhere: what is before the cut is read, and the reader says that something is missing. */
+static void check_cuts(const char *path)
+{
+	uint8_t bytes[4096];
+	size_t size = load(path, bytes, sizeof(bytes));
+	struct perf_data_summary summary;
+	unsigned int before = 0;
+	struct seen seen;
+
+	REQUIRE(size > 1000);
+	for (size_t cut = 0; cut < size; cut++) {
+		int error = read_bytes(bytes, cut, &seen, &summary);
+
+		if (error) {
+			CHECK_EQUAL(error, -EINVAL);
+			CHECK(strlen(error_message()) > 10);
+			CHECK(cut < 300);
+			continue;
+		}
+		CHECK(seen.samples >= before);
+		before = seen.samples;
+	}
+	CHECK_EQUAL(before, 10);
+}
+
+TEST(perf_data, reader_reads_up_to_any_cut)
+{
+	check_cuts(CORPUS "plain");
+	check_cuts(CORPUS "zstd");
+	check_cuts(CORPUS "pipe");
+}
+
+TEST(perf_data, reader_survives_any_wrong_byte)
+{
+	static const uint8_t wrong[] = { 0x00, 0xff };
+	static const char *const files[] = { "plain", "zstd", "pipe", "host" };
+	uint8_t bytes[4096];
+	struct seen seen;
+	char path[128];
+
+	for (size_t file = 0; file < 4; file++) {
+		size_t size;
+
+		snprintf(path, sizeof(path), CORPUS "%s", files[file]);
+		size = load(path, bytes, sizeof(bytes));
+		REQUIRE(size > 1000);
+		for (size_t i = 0; i < size; i++) {
+			uint8_t right = bytes[i];
+
+			for (size_t j = 0; j < sizeof(wrong); j++) {
+				bytes[i] = wrong[j];
+				if (!read_bytes(bytes, size, &seen, NULL))
+					CHECK(seen.samples <= 10000);
+			}
+			bytes[i] = right;
+		}
+	}
+}
+
+TEST(perf_data, reader_refuses_what_is_no_perf_data)
+{
+	uint8_t bytes[4096];
+	size_t size = load(CORPUS "plain", bytes, sizeof(bytes));
+	uint64_t swapped = PERF_DATA_MAGIC_SWAPPED;
+	struct seen seen;
+
+	CHECK_EQUAL(read_path("/nonexistent/perf.data", &seen, NULL), -ENOENT);
+	CHECK(strstr(error_message(), "/nonexistent/perf.data"));
+	CHECK_EQUAL(read_path("/tmp", &seen, NULL), -EISDIR);
+	CHECK_EQUAL(read_path("/dev/null", &seen, NULL), -EINVAL);
+	CHECK_EQUAL(read_path("Makefile", &seen, NULL), -EINVAL);
+	memcpy(bytes, &swapped, sizeof(swapped));
+	CHECK_EQUAL(read_bytes(bytes, size, &seen, NULL), -ENOTSUP);
+}
+
+/* Few bytes that unpack to very many. */
+TEST(perf_data, reader_bounds_what_it_unpacks)
+{
+	uint8_t bytes[65536 + 4096];
+	size_t size = load(CORPUS "pipe", bytes, 4096);
+	struct perf_event_header header = { .type = PERF_DATA_COMPRESSED, .size = 65528 };
+	uint8_t *frame = bytes + size + sizeof(header);
+	struct seen seen;
+
+	/* A frame without content size and with a window of 128 MiB, of run-length blocks of 128 KiB (RFC
+	 * 8878). */
+	static const uint8_t begin[] = { 0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x88 };
+	static const uint8_t block[] = { 0x02, 0x00, 0x10, 0x00 };
+
+	REQUIRE(size > 1000);
+	memcpy(bytes + size, &header, sizeof(header));
+	memcpy(frame, begin, sizeof(begin));
+	for (size_t i = sizeof(begin); i + sizeof(block) <= header.size - sizeof(header); i += sizeof(block))
+		memcpy(frame + i, block, sizeof(block));
+	CHECK_EQUAL(read_bytes(bytes, size + header.size, &seen, NULL), -EINVAL);
+	CHECK(strstr(error_message(), "unpacks to more than can be true"));
+	CHECK_EQUAL(seen.samples, 10);
+}
+
+static int stop_at_third(void *context, const struct perf_data_sample *sample)
+{
+	return ++*(unsigned int *)context == 3 ? -ECANCELED : 0;
+}
+
+TEST(perf_data, a_callback_ends_the_reading)
+{
+	unsigned int samples = 0;
+	struct perf_data_events events = { .sample = stop_at_third, .context = &samples };
+	struct perf_data_reader *reader;
+
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, CORPUS "zstd"), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), -ECANCELED);
+	CHECK_EQUAL(samples, 3);
+	samples = 100;
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	CHECK_EQUAL(samples, 110);
+	perf_data_reader_close(reader);
+}
+
+static int check_guest_sample(void *context, const struct perf_data_sample *sample)
+{
+	CHECK_EQUAL(sample->machine_pid, 4242);
+	CHECK_EQUAL(sample->vcpu, sample->tid - 5000);
+	CHECK_EQUAL(sample->cpu, UINT32_MAX);
+	CHECK(sample->misc == PERF_RECORD_MISC_GUEST_KERNEL || sample->misc == PERF_RECORD_MISC_GUEST_USER);
+	++*(unsigned int *)context;
+	return 0;
+}
+
+TEST(perf_data, host_perspective_names_machine_and_vcpu)
+{
+	unsigned int samples = 0;
+	struct perf_data_events events = { .sample = check_guest_sample, .context = &samples };
+	struct perf_data_reader *reader;
+
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, CORPUS "host"), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	CHECK_EQUAL(samples, 10);
+	perf_data_reader_close(reader);
+}
+
+TEST(perf_data, writer_refuses_what_it_can_not_say)
+{
+	struct perf_data_options options = { .path = "/tmp/kvmscope-test-perf.data",
+					     .frequency = 100,
+					     .vcpus = 0 };
+	struct sample sample = { .vcpu = 2 };
+	struct perf_data_writer *writer;
+
+	CHECK_EQUAL(perf_data_writer_open(&writer, &options), -EINVAL);
+	options.vcpus = 2;
+	options.compression = 23;
+	CHECK_EQUAL(perf_data_writer_open(&writer, &options), -EINVAL);
+	options.compression = 0;
+	options.path = "/nonexistent/perf.data";
+	CHECK_EQUAL(perf_data_writer_open(&writer, &options), -ENOENT);
+	CHECK(strstr(error_message(), "/nonexistent/perf.data"));
+	options.path = "/tmp/kvmscope-test-perf.data";
+	REQUIRE_EQUAL(perf_data_writer_open(&writer, &options), 0);
+	CHECK_EQUAL(perf_data_writer_sample(writer, &sample), -EINVAL);
+	CHECK_EQUAL(perf_data_writer_close(writer), 0);
+	unlink(options.path);
+}
