@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/kvm/program.h"
+
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/unit/shim/test.h"
+
+#define WORDS_MAX 64
+
+/* Beside the test program: the one of the same build. */
+static void program_path(char *path)
+{
+	char self[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	self[length < 0 ? 0 : length] = '\0';
+	snprintf(path, PATH_MAX, "%.4000s/kvmscope", dirname(self));
+}
+
+static void split(char *text, char **words)
+{
+	size_t count = 0;
+
+	words[count++] = "kvmscope";
+	for (char *word = strtok(text, " "); word && count < WORDS_MAX - 1; word = strtok(NULL, " ")) {
+		for (char *at = word; *at; at++)
+			if (*at == '_')
+				*at = ' ';
+		words[count++] = word;
+	}
+	words[count] = NULL;
+}
+
+void program_start(struct program *program, const char *arguments)
+{
+	char path[PATH_MAX], *text = strdup(arguments), *words[WORDS_MAX];
+
+	*program = (struct program){ .output = memfd_create("output", MFD_CLOEXEC) };
+	program_path(path);
+	split(text, words);
+	fflush(NULL);
+	program->pid = fork();
+	if (!program->pid) {
+		int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+		dup2(nothing, STDIN_FILENO);
+		dup2(program->output, STDOUT_FILENO);
+		dup2(program->output, STDERR_FILENO);
+		execv(path, words);
+		_exit(127);
+	}
+	free(text);
+}
+
+static void read_output(struct program *program)
+{
+	ssize_t length = pread(program->output, program->text, sizeof(program->text) - 1, 0);
+
+	program->text[length < 0 ? 0 : length] = '\0';
+}
+
+int program_wait_for(struct program *program, const char *text)
+{
+	const struct timespec while_waiting = { .tv_nsec = 10000000 };
+
+	for (int tries = 0; tries < 6000; tries++) {
+		siginfo_t ended = { 0 };
+
+		read_output(program);
+		if (strstr(program->text, text))
+			return 1;
+		waitid(P_PID, (id_t)program->pid, &ended, WEXITED | WNOHANG | WNOWAIT);
+		if (ended.si_pid)
+			return 0;
+		nanosleep(&while_waiting, NULL);
+	}
+	return 0;
+}
+
+void program_wait(struct program *program)
+{
+	int status;
+
+	waitpid(program->pid, &status, 0);
+	program->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	read_output(program);
+	close(program->output);
+}
+
+void program_run(struct program *program, const char *arguments)
+{
+	program_start(program, arguments);
+	program_wait(program);
+}

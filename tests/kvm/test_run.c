@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kvmscope run as its user meets it: options, exit statuses, signals, and the file it leaves. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/kvm/guest_run.h"
+#include "tests/kvm/program.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/perf_data_reader.h"
+
+#define GUEST "run --kernel " GUEST_IMAGE " --mem 64M --timeout 50 "
+#define PLAIN GUEST "--no-profile "
+
+#define GUEST_REQUIRED()                                                       \
+	do {                                                                   \
+		if (!guest_run_possible())                                     \
+			SKIP("/dev/kvm can not be opened");                    \
+	} while (0)
+
+static void check_run(const char *arguments, int status, const char *text)
+{
+	struct program program;
+
+	program_run(&program, arguments);
+	if (program.status != status || !strstr(program.text, text))
+		FAIL_TEST("kvmscope %s: exit status %d, expected %d and '%s' in:\n%s", arguments, program.status, status,
+			  text, program.text);
+}
+
+TEST(run, exit_status_is_the_guest_s)
+{
+	GUEST_REQUIRED();
+	check_run(PLAIN "--append program=hello_exit=0", 0, "hello: ");
+	check_run(PLAIN "--append program=hello_exit=55", 55, "");
+	check_run(PLAIN "--append program=hello_exit=256", 0, ""); /* its low 8 bits */
+
+}
+
+TEST(run, wrong_usage_says_what_is_right)
+{
+	check_run("run", 2, "--kernel FILE is missing");
+	check_run("run --kernel x --cpus 65", 2, "a number from 1 to 64");
+	check_run("run --kernel x --mem lots", 2, "a size like 512M or 2G");
+	check_run("run --kernel x --protocol uefi", 2, "--protocol uefi is not known");
+	check_run("run --kernel x -F 10001", 2, "a number from 1 to 10000");
+	check_run("run --kernel x --ring-size 100K", 2, "a power of two");
+	check_run("run x", 2, "the kernel is named by --kernel");
+	check_run("run --help", 0, "Examples:");
+}
+
+TEST(run, what_can_not_be_opened_is_named)
+{
+	GUEST_REQUIRED();
+	check_run("run --no-profile --kernel none", 1, "none");
+	check_run(PLAIN "--console /none/such --append program=hello", 1, "/none/such");
+	check_run(PLAIN "--disk none.img --append program=hello", 1, "none.img");
+	check_run(GUEST "-o /none/perf.data --append program=hello", 1, "/none/perf.data");
+	check_run(PLAIN "--module-text @none --append program=hello", 1, "none");
+}
+
+TEST(run, timeout_ends_a_guest_that_spins)
+{
+	GUEST_REQUIRED();
+	check_run("run --no-profile --kernel " GUEST_IMAGE " --timeout 1 --append program=spin", 124, "--timeout of 1 s");
+	check_run("run --no-profile --kernel " GUEST_IMAGE " --duration 1 --append program=spin", 0, "spinning");
+}
+
+TEST(run, crash_is_reported_behind_the_console)
+{
+	struct program program;
+
+	GUEST_REQUIRED();
+	program_run(&program, PLAIN "--append program=crash");
+	CHECK_EQUAL(program.status, 3);
+	CHECK(strstr(program.text, "crashing\n"));
+	CHECK(strstr(program.text, "triple fault") > strstr(program.text, "crashing\n"));
+}
+
+TEST(run, console_goes_to_a_file)
+{
+	char path[64], arguments[256], text[64] = "";
+	FILE *file;
+
+	GUEST_REQUIRED();
+	snprintf(path, sizeof(path), "build/test-console-%d", getpid());
+	snprintf(arguments, sizeof(arguments), PLAIN "--console %s --append program=hello_exit=0", path);
+	check_run(arguments, 0, "");
+	file = fopen(path, "re");
+	REQUIRE(file);
+	CHECK(fgets(text, sizeof(text), file));
+	fclose(file);
+	unlink(path);
+	CHECK_STRING(text, "hello: program=hello exit=0\n");
+}
+
+/* This guest has no ACPI driver: nobody takes the button, so the first signal ends it. */
+TEST(run, signals_end_it)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+
+	GUEST_REQUIRED();
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++) {
+		struct program program;
+
+		program_start(&program, PLAIN "--append program=spin");
+		CHECK(program_wait_for(&program, "spinning"));
+		kill(program.pid, signals[i]);
+		program_wait(&program);
+		CHECK_EQUAL(program.status, 0);
+	}
+}
+
+struct shares {
+	struct symbols *symbols;
+	double weight, of[3]; /* of user samples; of share_sixty, share_thirty, share_ten */
+	uint64_t samples;
+};
+
+static int count_sample(void *context, const struct perf_data_sample *sample)
+{
+	static const char *const names[] = { "share_sixty", "share_thirty", "share_ten" };
+	struct shares *shares = context;
+	struct symbol symbol;
+
+	shares->samples++;
+	if (!symbols_find(shares->symbols, sample->ip, &symbol))
+		return 0;
+	for (int i = 0; i < 3; i++)
+		if (!strcmp(symbol.name, names[i]))
+			shares->of[i] += (double)sample->period;
+	shares->weight += (double)sample->period;
+	return 0;
+}
+
+/* From the running guest to the file, by function: within 3 points of what the guest did. */
+static void check_shares(const char *options)
+{
+	static const double truth[] = { 60, 30, 10 };
+	char path[64], arguments[256];
+	struct shares shares = { 0 };
+	struct perf_data_events events = { .sample = count_sample, .context = &shares };
+	struct perf_data_reader *reader;
+
+	/* Other builds' tests may run at the same time. */
+	snprintf(path, sizeof(path), "build/test-run-%d.data", getpid());
+	snprintf(arguments, sizeof(arguments), GUEST "-o %s %s", path, options);
+	check_run(arguments, 0, "samples in");
+	REQUIRE_EQUAL(elf_symbols_load(&shares.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	CHECK(!perf_data_reader_summary(reader)->cut_off);
+	perf_data_reader_close(reader);
+	CHECK(shares.samples > 100);
+	for (int i = 0; i < 3; i++) {
+		double share = 100 * shares.of[i] / (shares.weight ? shares.weight : 1);
+
+		if (share < truth[i] - 3 || share > truth[i] + 3)
+			FAIL_TEST("%s: function %d has %.1f %%, not %.0f %%", arguments, i, share, truth[i]);
+	}
+	symbols_free(shares.symbols);
+	unlink(path);
+}
+
+TEST(sample, run_writes_the_shares_that_the_guest_spent)
+{
+	GUEST_REQUIRED();
+	check_shares("-F 999 --append program=shares_rounds=400");
+	check_shares("-F 4000 -z --append program=shares_rounds=200_timer=100");
+}
