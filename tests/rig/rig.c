@@ -119,6 +119,21 @@ void rig_run_intel(struct rig_result *result, unsigned int timeout, const char *
 	va_end(arguments);
 }
 
+void rig_run_here(struct rig_result *result, unsigned int timeout, const char *format, ...)
+{
+	char seconds[16];
+	char *command;
+	va_list arguments;
+
+	snprintf(seconds, sizeof(seconds), "%u", timeout);
+	va_start(arguments, format);
+	if (vasprintf(&command, format, arguments) < 0)
+		abort();
+	va_end(arguments);
+	run_and_keep(result, (char *[]){ "/usr/bin/timeout", "--kill-after=5", seconds, "/bin/bash", "-c", command, NULL });
+	free(command);
+}
+
 void rig_result_free(struct rig_result *result)
 {
 	free(result->output);

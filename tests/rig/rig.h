@@ -47,6 +47,11 @@ void rig_run(struct rig_result *result, unsigned int timeout, const char *format
 	__attribute__((format(printf, 3, 4)));
 void rig_run_intel(struct rig_result *result, unsigned int timeout, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* The same on this machine instead of in the rig; timeout(1) ends it. For perf and for scripts of ours. */
+void rig_run_here(struct rig_result *result, unsigned int timeout, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
 void rig_result_free(struct rig_result *result);
 
 /* Why the rig can not be had here, NULL if it can. Asked once. */

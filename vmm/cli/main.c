@@ -17,6 +17,7 @@ static const struct {
 	{ "report", command_report, "show where the guest spent its time" },
 	{ "export", command_export, "write a flame graph, folded stacks or plain text" },
 	{ "doctor", command_doctor, "try out what this host can do" },
+	{ "demo", command_demo, "the whole way in one command, with Debian's own kernel" },
 	{ NULL, NULL, NULL },
 };
 
