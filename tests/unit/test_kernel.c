@@ -10,17 +10,18 @@
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/page_walk.h"
 
-#define GUEST_SIZE (16u << 20)
-#define LARGE_PAGE (2u << 20)
-#define TEXT       0xffffffff9c200000ull
-#define TEXT_GPA   0x200000ull
-#define DATA_GPA   0x400000ull
-#define DATA       (TEXT + LARGE_PAGE)
-#define TABLES     (DATA + 0x10000)
-#define IDT        0xfffffe0000000000ull
-#define IDT_GPA    0x1000ull
-#define COUNT      1000
-#define HANDLERS   4
+#define GUEST_SIZE     (16u << 20)
+#define LARGE_PAGE     (2u << 20)
+#define TEXT           0xffffffff9c200000ull
+#define TEXT_GPA       0x200000ull
+#define DATA_GPA       0x400000ull
+#define DATA           (TEXT + LARGE_PAGE)
+#define TABLES         (DATA + 0x10000)
+#define IDT            0xfffffe0000000000ull
+#define IDT_GPA        0x1000ull
+#define COUNT          1000
+#define HANDLERS       4
+#define EARLY_HANDLERS (TEXT + 0x1000 + (COUNT - 5) * 0x40)
 
 static const char banner[] = "Linux version 6.99.1-test (builder@host) (gcc) #1 SMP\n";
 static const unsigned int vectors[HANDLERS] = { 0, 6, 13, 14 };
@@ -50,6 +51,7 @@ static struct kallsyms_symbol *make_symbols(void)
 		snprintf(name, sizeof(name), "function_%u", i);
 		name_symbol(&symbols[i], TEXT + 0x1000 + i * 0x40, 't', name);
 	}
+	name_symbol(&symbols[COUNT - 5], EARLY_HANDLERS, 't', "early_idt_handler_array");
 	name_symbol(&symbols[COUNT - 4], TEXT + 0x100000, 'T', "_etext");
 	name_symbol(&symbols[COUNT - 3], DATA, 'D', "linux_banner");
 	name_symbol(&symbols[COUNT - 2], DATA + 0x1000, 'R', "__start_notes");
@@ -193,6 +195,23 @@ TEST(kernel, that_handles_no_exceptions_yet_is_tried_later)
 	guest.registers.idt_limit = 0;
 	CHECK_EQUAL(find(&guest, &kernel), -ENOENT);
 	CHECK(strstr(error_message(), "starting"));
+	flat_guest_destroy(&guest);
+}
+
+/* The stubs of a starting kernel, where the symbols have them. */
+TEST(kernel, that_is_starting_is_found_by_its_early_handlers)
+{
+	struct guest_kernel *kernel;
+	struct flat_guest guest;
+
+	make_guest(&guest, KALLSYMS_6_12);
+	for (unsigned int i = 0; i < HANDLERS; i++)
+		write_gate(&guest, vectors[i], EARLY_HANDLERS + vectors[i] * 9);
+	REQUIRE_EQUAL(find(&guest, &kernel), 0);
+	check_kernel(kernel);
+	guest_kernel_free(kernel);
+	write_gate(&guest, 0, EARLY_HANDLERS + 1);
+	CHECK_EQUAL(find(&guest, &kernel), -EINVAL);
 	flat_guest_destroy(&guest);
 }
 

@@ -203,8 +203,11 @@ static int search_kernel(struct search *search)
 	return error;
 }
 
-/* A process's tables go with it; the kernel's own stay. */
-static void use_kernel_tables(struct search *search)
+/*
+ * A process's tables go with it, and those that the kernel starts with are
+ * replaced; its own stay. -EAGAIN: they do not map it yet.
+ */
+static int use_kernel_tables(struct search *search)
 {
 	struct guest_kernel *kernel = &search->found->kernel;
 	struct guest_paging own = search->paging;
@@ -213,13 +216,17 @@ static void use_kernel_tables(struct search *search)
 
 	kernel->paging = search->paging;
 	if (!symbols_find_name(kernel->symbols, "init_top_pgt", &symbol) ||
-	    guest_translate(search->view, &search->paging, symbol.start, &top))
-		return;
+	    guest_translate(search->view, &search->paging, symbol.start, &top) ||
+	    guest_translate(search->view, &search->paging, kernel->text_start, &expected))
+		return 0;
 	own.cr3 = top.gpa;
-	if (!guest_translate(search->view, &search->paging, kernel->text_start, &expected) &&
-	    !guest_translate(search->view, &own, kernel->text_start, &translation) &&
-	    translation.gpa == expected.gpa)
-		kernel->paging = own;
+	if (guest_translate(search->view, &own, kernel->text_start, &translation) ||
+	    translation.gpa != expected.gpa)
+		return error_set(
+			-EAGAIN,
+			"the guest's kernel is still starting: it has no page tables of its own yet");
+	kernel->paging = own;
+	return 0;
 }
 
 static void read_build_id(const struct search *search)
@@ -344,9 +351,10 @@ static int complete(struct search *search)
 {
 	struct found_kernel *found = search->found;
 	struct symbols *alone = found->kernel.symbols;
-	int error;
+	int error = use_kernel_tables(search);
 
-	use_kernel_tables(search);
+	if (error)
+		return error;
 	read_build_id(search);
 	read_module_layout(search);
 	error = add_modules(found, alone, search->view);

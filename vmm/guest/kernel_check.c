@@ -34,7 +34,11 @@ static int read_gate(const struct guest_view *view, const struct guest_paging *p
 	return 0;
 }
 
-/* Exception handlers are symbols of the entry code, to the byte; that of page faults says so in its name. */
+/*
+ * Exception handlers are symbols of the entry code, to the byte; that of page
+ * faults says so in its name. While the kernel starts they are one array of
+ * stubs (arch/x86/kernel/head_64.S, early_idt_handler_array).
+ */
 static enum evidence check_gate(const struct symbols *symbols, unsigned int vector, uint64_t handler)
 {
 	struct symbol symbol;
@@ -44,7 +48,7 @@ static enum evidence check_gate(const struct symbols *symbols, unsigned int vect
 	if (!symbols_find(symbols, handler, &symbol))
 		return EVIDENCE_AGAINST;
 	if (!strcmp(symbol.name, "early_idt_handler_array"))
-		return EVIDENCE_EARLY;
+		return (vector == 0) == (symbol.start == handler) ? EVIDENCE_FOR : EVIDENCE_AGAINST;
 	if (symbol.start != handler || (vector == PAGE_FAULT && !strstr(symbol.name, "page_fault")))
 		return EVIDENCE_AGAINST;
 	return EVIDENCE_FOR;
