@@ -63,6 +63,8 @@ void fake_guest_make(struct fake_guest *guest, uint8_t tag, uint64_t slide, uint
 	symbols_add(guest->symbols, text, 0, 'T', "_stext", NULL);
 	add_functions(guest, text, TEXT_GPA, "guest_function", NULL);
 	symbols_add(guest->symbols, end, 0, 'T', "_etext", NULL);
+	symbols_add(guest->symbols, text + FAKE_INIT, 0x100, 't', "init_function", NULL);
+	symbols_add(guest->symbols, text + FAKE_INIT + 0x1000, 0, 'B', "_end", NULL);
 	add_functions(guest, module_start, MODULE_GPA, "module_function", "fake_module");
 	symbols_finish(guest->symbols);
 	guest->module = (struct guest_module){ .name = "fake_module", .start = module_start, .size = 0x1000 };
@@ -72,7 +74,7 @@ void fake_guest_make(struct fake_guest *guest, uint8_t tag, uint64_t slide, uint
 		.build_id_size = sizeof(guest->build_id),
 		.start = text,
 		.text_end = end,
-		.end = end,
+		.end = text + FAKE_INIT + 0x1000,
 		.symbols = guest->symbols,
 		.modules = &guest->module,
 		.module_count = 1,

@@ -649,7 +649,7 @@ static void cache_guest(const struct fake_guest *guest, bool code)
 			0);
 }
 
-/* As many samples as functions, one in each; then as many in the module. */
+/* As many samples as functions, one in each; then as many in the module; called by init_function. */
 static void record_functions(const char *path, const struct fake_guest *guest, enum perspective perspective)
 {
 	struct recording recording = { .path = path, .perspective = perspective };
@@ -669,7 +669,7 @@ static void record_functions(const char *path, const struct fake_guest *guest, e
 			.kernel_depth = 2,
 		};
 		sample->callchain[0] = sample->rip;
-		sample->callchain[1] = guest->image.start + FAKE_FUNCTION_SIZE + 8;
+		sample->callchain[1] = guest->image.start + FAKE_INIT + 8;
 		CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
 		if (i == 3)
 			map_guest(writer, guest);
@@ -689,6 +689,7 @@ static void check_named(const char *path, const char *perf_options)
 		snprintf(name, sizeof(name), "module_function_%u\n", i);
 		CHECK(strstr(script, name));
 	}
+	CHECK(strstr(script, "init_function\n"));
 	CHECK(!strstr(script, "[unknown]"));
 	free(script);
 }

@@ -18,8 +18,9 @@
 #define TOTAL_MAX (512ull << 20)
 
 struct range {
-	uint64_t start, end; /* GVA, whole pages */
-	bool content;
+	uint64_t start, end;  /* GVA, whole pages */
+	uint64_t content_end; /* GVA: what lies behind is not in the file */
+	uint64_t offset;      /* in the file */
 };
 
 struct ranges {
@@ -37,12 +38,12 @@ static uint64_t page_ceiling(uint64_t address)
 	return page_floor(address + PAGE - 1);
 }
 
-static void add_range(struct ranges *ranges, uint64_t start, uint64_t end, bool content)
+static void add_range(struct ranges *ranges, uint64_t start, uint64_t content_end, uint64_t end)
 {
-	start = page_floor(start);
-	end = page_ceiling(end);
-	if (start < end && end - start <= RANGE_MAX)
-		ranges->ranges[ranges->count++] = (struct range){ start, end, content };
+	struct range range = { page_floor(start), page_ceiling(end), page_ceiling(content_end), 0 };
+
+	if (range.start < range.end && range.end - range.start <= RANGE_MAX)
+		ranges->ranges[ranges->count++] = range;
 }
 
 static int compare_ranges(const void *left, const void *right)
@@ -78,12 +79,12 @@ static int find_ranges(const struct kernel_image *image, struct ranges *ranges)
 		error_set(-ENOMEM, "no memory to write the kernel's code");
 		return -ENOMEM;
 	}
-	add_range(ranges, image->start, image->text_end, true);
-	add_range(ranges, page_ceiling(image->text_end), image->end, false);
+	add_range(ranges, image->start, image->text_end, image->end);
 	for (size_t i = 0; i < image->module_count; i++)
 		if (build_id_cache_name_is_plain(image->modules[i].name))
 			add_range(ranges, image->modules[i].start,
-				  image->modules[i].start + image->modules[i].size, true);
+				  image->modules[i].start + image->modules[i].size,
+				  image->modules[i].start + image->modules[i].size);
 	separate(ranges);
 	for (size_t i = 0; i < ranges->count; i++)
 		total += ranges->ranges[i].end - ranges->ranges[i].start;
@@ -103,19 +104,19 @@ static int write_at(int fd, const void *data, size_t size, uint64_t offset)
 	return 0;
 }
 
-static int write_content(int fd, const struct range *range, uint64_t offset, const struct guest_view *view,
+static int write_content(int fd, const struct range *range, const struct guest_view *view,
 			 const struct guest_paging *paging)
 {
 	uint8_t page[PAGE];
 	int error = 0;
 
-	for (uint64_t address = range->start; !error && address < range->end; address += PAGE)
+	for (uint64_t address = range->start; !error && address < range->content_end; address += PAGE)
 		if (!guest_read_virtual(view, paging, address, page, sizeof(page)))
-			error = write_at(fd, page, sizeof(page), offset + (address - range->start));
+			error = write_at(fd, page, sizeof(page), range->offset + (address - range->start));
 	return error;
 }
 
-static int write_headers(int fd, const struct ranges *ranges, const uint64_t *offsets)
+static int write_headers(int fd, const struct ranges *ranges)
 {
 	Elf64_Ehdr header = {
 		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
@@ -134,7 +135,7 @@ static int write_headers(int fd, const struct ranges *ranges, const uint64_t *of
 		Elf64_Phdr part = {
 			.p_type = PT_LOAD,
 			.p_flags = PF_R | PF_W | PF_X,
-			.p_offset = offsets[i],
+			.p_offset = range->offset,
 			.p_vaddr = range->start,
 			.p_filesz = range->end - range->start,
 			.p_memsz = range->end - range->start,
@@ -146,23 +147,28 @@ static int write_headers(int fd, const struct ranges *ranges, const uint64_t *of
 	return error;
 }
 
-/* What has content comes first; what has none lies behind the end. */
-static uint64_t place_ranges(const struct ranges *ranges, uint64_t *offsets)
+/* What is all there comes first, the kernel last; gives where the file ends. */
+static uint64_t place_ranges(struct ranges *ranges)
 {
 	uint64_t next = page_ceiling(sizeof(Elf64_Ehdr) + ranges->count * sizeof(Elf64_Phdr)), end;
 
 	for (size_t i = 0; i < ranges->count; i++) {
-		if (!ranges->ranges[i].content)
+		struct range *range = &ranges->ranges[i];
+
+		if (range->content_end < range->end)
 			continue;
-		offsets[i] = next;
-		next += ranges->ranges[i].end - ranges->ranges[i].start;
+		range->offset = next;
+		next += range->end - range->start;
 	}
 	end = next;
 	for (size_t i = 0; i < ranges->count; i++) {
-		if (ranges->ranges[i].content)
+		struct range *range = &ranges->ranges[i];
+
+		if (range->content_end >= range->end)
 			continue;
-		offsets[i] = next;
-		next += ranges->ranges[i].end - ranges->ranges[i].start;
+		range->offset = next;
+		end = next + (range->content_end > range->start ? range->content_end - range->start : 0);
+		next += range->end - range->start;
 	}
 	return end;
 }
@@ -171,24 +177,17 @@ int kcore_write(int fd, const struct kernel_image *image, const struct guest_vie
 		const struct guest_paging *paging)
 {
 	struct ranges ranges;
-	uint64_t *offsets, end;
+	uint64_t end;
 	int error = find_ranges(image, &ranges);
 
 	if (error)
 		return error;
-	offsets = calloc(ranges.count + 1, sizeof(*offsets));
-	if (!offsets) {
-		free(ranges.ranges);
-		return error_set(-ENOMEM, "no memory to write the kernel's code");
-	}
-	end = place_ranges(&ranges, offsets);
-	error = write_headers(fd, &ranges, offsets);
+	end = place_ranges(&ranges);
+	error = write_headers(fd, &ranges);
 	for (size_t i = 0; !error && i < ranges.count; i++)
-		if (ranges.ranges[i].content)
-			error = write_content(fd, &ranges.ranges[i], offsets[i], view, paging);
+		error = write_content(fd, &ranges.ranges[i], view, paging);
 	if (!error && ftruncate(fd, (off_t)end))
 		error = error_set(-errno, "can't write the kernel's code: %s", strerror(errno));
-	free(offsets);
 	free(ranges.ranges);
 	return error;
 }

@@ -11,10 +11,12 @@
 
 /*
  * Writes the file to FD, which is empty. Pages that are not mapped in the
- * guest are holes. The rest of the image behind its text, which may hold
- * code that was there only while the kernel started, is named by a PT_LOAD
- * that lies behind the end of the file: it has addresses and no content. The
- * errors of pwrite(); sizes that no kernel has are -EINVAL.
+ * guest are holes. The kernel is one PT_LOAD with all of its image, and the
+ * last thing in the file, which ends behind the text: what comes after it may
+ * have been code while the kernel started, and has names but no content. (In
+ * a PT_LOAD of its own it would be lost on perf, which fits one map after the
+ * other, the first PT_LOAD last, into the one that it has for the kernel.)
+ * The errors of pwrite(); sizes that no kernel has are -EINVAL.
  */
 int kcore_write(int fd, const struct kernel_image *image, const struct guest_view *view,
 		const struct guest_paging *paging);
