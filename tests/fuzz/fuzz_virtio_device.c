@@ -5,9 +5,12 @@
  */
 #include <linux/virtio_config.h>
 #include <linux/virtio_mmio.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -49,7 +52,7 @@ struct run {
 
 static struct memory memory;
 static struct event_loop *loop;
-static int image_fd;
+static int image_fd, pass_fd;
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -57,7 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
 	image_fd = memfd_create("image", 0);
-	if (image_fd < 0 || ftruncate(image_fd, IMAGE) || memory_create(&memory, RAM_SIZE) ||
+	pass_fd = eventfd(0, EFD_NONBLOCK);
+	if (image_fd < 0 || pass_fd < 0 || ftruncate(image_fd, IMAGE) || memory_create(&memory, RAM_SIZE) ||
 	    event_loop_create(&loop))
 		abort();
 	return 0;
@@ -105,17 +109,36 @@ static void write_register(struct run *run, uint64_t offset, uint32_t value)
 	bus_dispatch(&run->bus, BUS_MMIO, GPA + offset, true, &value, sizeof(value));
 }
 
-/* At once, so that what an input does does not hang on the loop's thread, which does it again. */
+static void pass(void *context, int fd, uint32_t events)
+{
+	uint64_t count;
+
+	if (read(fd, &count, sizeof(count)) > 0)
+		sem_post(context);
+}
+
+/* Until the loop's thread has been through, so that what an input does does not hang on its timing. */
+static void settle(void)
+{
+	uint64_t one = 1;
+	sem_t passed;
+
+	sem_init(&passed, 0, 0);
+	if (event_loop_add(loop, pass_fd, EPOLLIN, pass, &passed))
+		abort();
+	for (int i = 0; i < 2; i++) {
+		if (write(pass_fd, &one, sizeof(one)) < 0)
+			abort();
+		sem_wait(&passed);
+	}
+	event_loop_remove(loop, pass_fd);
+	sem_destroy(&passed);
+}
+
 static void notify(struct run *run, uint32_t queue)
 {
-	struct virtio_device *device = run->device;
-
-	if (queue >= device->queue_count)
-		return;
-	pthread_mutex_lock(&device->lock);
-	if (virtio_device_live(device))
-		device->operations->notify(device, queue);
-	pthread_mutex_unlock(&device->lock);
+	write_register(run, VIRTIO_MMIO_QUEUE_NOTIFY, queue);
+	settle();
 }
 
 static void setup_queue(struct run *run, uint32_t queue)

@@ -197,6 +197,7 @@ void console_port_serve(struct console_port *port)
 	unsigned int receive_queue = console_port_receive_queue(port->id);
 	unsigned int transmit_queue = console_port_transmit_queue(port->id);
 
+	assert(event_loop_on_thread(port->device->loop));
 	if (transmit(port))
 		virtio_device_notify(port->device, transmit_queue);
 	receive(port); /* what is left is still readable: the watch comes back */
