@@ -21,6 +21,8 @@
 #define MODEM_STAT 6
 #define SCRATCH    7
 
+#define RTS 0x02
+
 #define THR_EMPTY 0x60
 #define READY     0x01
 
@@ -215,6 +217,7 @@ TEST(serial, receives_with_interrupts)
 
 	REQUIRE_EQUAL(pipe(pipes), 0);
 	REQUIRE(setup(&fixture, -1, pipes[0]));
+	out(&fixture, MODEM_CTRL, RTS);
 	out(&fixture, IDENTITY, 0xc1); /* FIFO, trigger at 14 */
 	out(&fixture, ENABLE, 1);
 	REQUIRE_EQUAL(write(pipes[1], "hi", 2), 2);
@@ -225,6 +228,29 @@ TEST(serial, receives_with_interrupts)
 	CHECK(atomic_load(&fixture.line));
 	CHECK_EQUAL(in(&fixture, DATA), 'i');
 	CHECK(!atomic_load(&fixture.line));
+	teardown(&fixture);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+/* Typed before the driver is there, which clears the FIFO as it starts. */
+TEST(serial, keeps_what_came_before_the_driver)
+{
+	struct fixture fixture;
+	int pipes[2];
+
+	REQUIRE_EQUAL(pipe(pipes), 0);
+	REQUIRE_EQUAL(write(pipes[1], "early", 5), 5);
+	REQUIRE(setup(&fixture, -1, pipes[0]));
+	out(&fixture, ENABLE, 1);
+	usleep(10000); /* it may have been read by now or not: the same must come out */
+	out(&fixture, IDENTITY, 0x07);
+	CHECK_EQUAL(in(&fixture, DATA), 0);
+	CHECK(!atomic_load(&fixture.line));
+	out(&fixture, MODEM_CTRL, RTS);
+	wait_for_byte(&fixture);
+	CHECK(atomic_load(&fixture.line));
+	CHECK_EQUAL(in(&fixture, DATA), 'e');
 	teardown(&fixture);
 	close(pipes[0]);
 	close(pipes[1]);
@@ -244,6 +270,7 @@ TEST(serial, loses_no_input)
 	REQUIRE_EQUAL(write(file, bytes, sizeof(bytes)), sizeof(bytes));
 	REQUIRE_EQUAL(lseek(file, 0, SEEK_SET), 0);
 	REQUIRE(setup(&fixture, -1, file));
+	out(&fixture, MODEM_CTRL, RTS);
 	for (size_t i = 0; i < sizeof(bytes); i++) {
 		if (!(in(&fixture, LINE_STAT) & READY))
 			wait_for_byte(&fixture);
@@ -273,6 +300,7 @@ TEST(serial, filters_a_terminal)
 
 	REQUIRE_EQUAL(pipe(pipes), 0);
 	REQUIRE(setup_filtered(&fixture, -1, pipes[0], take_escape));
+	out(&fixture, MODEM_CTRL, RTS);
 	REQUIRE_EQUAL(write(pipes[1], "\001a\001", 3), 3);
 	wait_for_byte(&fixture);
 	CHECK_EQUAL(in(&fixture, DATA), 'a');

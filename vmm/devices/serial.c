@@ -53,8 +53,9 @@ enum serial_register {
 #define MSR_RI  0x40
 #define MSR_DCD 0x80
 
-/* What waits for the guest: longer than the FIFO of 16, so that pasted text does not overrun. */
+/* What waits for the guest: longer than the FIFO, so that pasted text does not overrun it. */
 #define RECEIVE_SIZE 4096
+#define FIFO_SIZE    16
 
 /*
  * lock guards the registers and the received bytes, and keeps the line in
@@ -74,9 +75,19 @@ struct serial {
 	uint32_t head, tail; /* count received bytes; wrap */
 };
 
-static uint32_t received_count(const struct serial *serial)
+static uint32_t buffered_count(const struct serial *serial)
 {
 	return serial->head - serial->tail;
+}
+
+/*
+ * The host's end keeps hardware flow control: without RTS it does not send.
+ * So what was piped in before the guest's driver runs is still there when it
+ * is, though drivers clear the FIFO when they start.
+ */
+static uint32_t received_count(const struct serial *serial)
+{
+	return serial->modem_control & (MCR_RTS | MCR_LOOP) ? buffered_count(serial) : 0;
 }
 
 static uint8_t received_identity(const struct serial *serial)
@@ -115,14 +126,14 @@ static size_t receive_room(void *context)
 	size_t room;
 
 	pthread_mutex_lock(&serial->lock);
-	room = RECEIVE_SIZE - received_count(serial);
+	room = RECEIVE_SIZE - buffered_count(serial);
 	pthread_mutex_unlock(&serial->lock);
 	return room;
 }
 
 static void put_received(struct serial *serial, uint8_t byte)
 {
-	if (received_count(serial) < RECEIVE_SIZE)
+	if (buffered_count(serial) < RECEIVE_SIZE)
 		serial->received[serial->head++ % RECEIVE_SIZE] = byte;
 }
 
@@ -201,7 +212,7 @@ static void write_fifo_control(struct serial *serial, uint8_t value)
 	bool toggled = (value ^ serial->fifo_control) & FCR_ENABLE;
 
 	if (toggled || (value & FCR_CLEAR_RECEIVE))
-		serial->tail = serial->head;
+		serial->tail += received_count(serial) < FIFO_SIZE ? received_count(serial) : FIFO_SIZE;
 	serial->fifo_control = value;
 }
 
@@ -284,12 +295,12 @@ static void serial_access(void *context, uint64_t offset, bool write, void *data
 	bool was_full, full;
 
 	pthread_mutex_lock(&serial->lock);
-	was_full = received_count(serial) == RECEIVE_SIZE;
+	was_full = buffered_count(serial) == RECEIVE_SIZE;
 	if (write)
 		write_register(serial, offset, *byte);
 	else
 		*byte = read_register(serial, offset);
-	full = received_count(serial) == RECEIVE_SIZE;
+	full = buffered_count(serial) == RECEIVE_SIZE;
 	update_line(serial);
 	pthread_mutex_unlock(&serial->lock);
 	if (was_full && !full)

@@ -6,8 +6,9 @@
  * TEMT go together; both are clear while that buffer is nearly full, which is
  * how a slow reader holds back an interrupt-driven driver without loss. A
  * driver that writes without looking (Linux's console does, after 10 ms) makes
- * its vCPU wait for room, a second at most: see console_output.h. Baud rate,
- * parity and errors are accepted and mean nothing.
+ * its vCPU wait for room, a second at most: see console_output.h. Input is held
+ * back until the guest raises RTS, which drivers do once they listen. Baud
+ * rate, parity and errors are accepted and mean nothing.
  */
 #ifndef KVMSCOPE_DEVICES_SERIAL_H
 #define KVMSCOPE_DEVICES_SERIAL_H
