@@ -129,7 +129,9 @@ static void weight_is_cpu_time(unsigned int cpus, unsigned int frequency, double
 	sampled_guest_stop(&guest);
 	found = read_rings(&guest);
 	check_within(found.period, total_cpu_time(&guest), tolerance, "ns that the samples stand for");
-	check_within(found.samples, total_cpu_time(&guest) / (SECOND / frequency), tolerance, "samples");
+	/* Where the host misses periods, samples are fewer and stand for more. */
+	CHECK(found.samples <= found.period / (SECOND / frequency));
+	CHECK(found.samples >= found.period / (SECOND / frequency) / 3);
 	for (unsigned int i = 0; i < cpus; i++)
 		CHECK(found.by_vcpu[i] > 0);
 	sampler_statistics(guest.sampler, &statistics);

@@ -100,10 +100,10 @@ int sampling_clock_set_frequency(struct sampling_clock *clock, unsigned int freq
 	return clock->ticking ? clock->operations->change_period(clock) : 0;
 }
 
-uint64_t sampling_clock_take(struct sampling_clock *clock, uint64_t expirations)
+uint64_t sampling_clock_take(struct sampling_clock *clock, uint64_t expirations, uint64_t now)
 {
 	uint64_t due = expirations - clock->expirations_seen;
 
 	clock->expirations_seen = expirations;
-	return clock->operations->take(clock, due);
+	return clock->operations->take(clock, due, now);
 }

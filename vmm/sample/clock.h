@@ -53,10 +53,12 @@ int sampling_clock_set_frequency(struct sampling_clock *clock, unsigned int freq
 
 /*
  * The time in ns that a sample taken now stands for: whole periods since the
- * last call, also those whose signals were merged into one; 0 if none is due.
- * EXPIRATIONS is the vCPU's count of them, vcpu->sample_expirations. No
- * system call, but for SAMPLING_SOURCE_CPU_TIMER's one clock_gettime().
+ * last call, also those whose signals were merged or never sent; 0 if none is
+ * due. EXPIRATIONS is the vCPU's count of them, vcpu->sample_expirations; NOW
+ * is CLOCK_MONOTONIC_RAW in ns. A CPU clock asks for the thread's CPU time (a
+ * system call) only if so much time has passed that periods may be missing;
+ * SAMPLING_SOURCE_CPU_TIMER always does.
  */
-uint64_t sampling_clock_take(struct sampling_clock *clock, uint64_t expirations);
+uint64_t sampling_clock_take(struct sampling_clock *clock, uint64_t expirations, uint64_t now);
 
 #endif

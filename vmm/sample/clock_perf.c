@@ -5,8 +5,10 @@
  * so that it ticks at up to 10 kHz and not at all while the vCPU is halted.
  * POSIX timers on the thread's CPU time have the resolution of the scheduler's tick.
  *
- * Each overflow sends one queued signal. Periods that pass while the host holds back its own timer interrupt
- * are lost to perf itself, too: the kernel forwards the timer past them.
+ * Each overflow sends one queued signal. But where the host holds its timer interrupt back for longer than a
+ * period (a host that is itself a guest, and waits for its CPU), the kernel forwards the timer past the missed
+ * ones and tells nobody. So when more time has passed since the last sample than it stands for, the thread's CPU
+ * time is asked for, and the sample also stands for the periods that are missing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -65,9 +67,16 @@ static int control(struct sampling_clock *clock, unsigned long request, void *ar
 	return 0;
 }
 
+/* From here on the thread's time counts in the present period. */
+static int set_event_period(struct sampling_clock *clock)
+{
+	clock->accounted = sampling_thread_time();
+	return control(clock, PERF_EVENT_IOC_PERIOD, &clock->period);
+}
+
 static int start_event(struct sampling_clock *clock)
 {
-	int error = control(clock, PERF_EVENT_IOC_PERIOD, &clock->period);
+	int error = set_event_period(clock);
 
 	return error ? error : control(clock, PERF_EVENT_IOC_ENABLE, NULL);
 }
@@ -77,14 +86,15 @@ static int stop_event(struct sampling_clock *clock)
 	return control(clock, PERF_EVENT_IOC_DISABLE, NULL);
 }
 
-static int change_event_period(struct sampling_clock *clock)
+static uint64_t take_periods(struct sampling_clock *clock, uint64_t expirations, uint64_t now)
 {
-	return control(clock, PERF_EVENT_IOC_PERIOD, &clock->period);
-}
+	uint64_t due = expirations * clock->period, passed = now - clock->taken_at;
 
-static uint64_t take_periods(struct sampling_clock *clock, uint64_t expirations)
-{
-	return expirations * clock->period;
+	clock->taken_at = now;
+	clock->accounted += due;
+	if (due && passed >= due + clock->period)
+		due += sampling_account(clock);
+	return due;
 }
 
 const struct sampling_clock_operations sampling_clock_perf_event = {
@@ -93,6 +103,6 @@ const struct sampling_clock_operations sampling_clock_perf_event = {
 	.close = close_event,
 	.start = start_event,
 	.stop = stop_event,
-	.change_period = change_event_period,
+	.change_period = set_event_period,
 	.take = take_periods,
 };

@@ -18,7 +18,8 @@ struct sampling_clock_operations {
 	int (*stop)(struct sampling_clock *clock);
 	/* clock->period has changed while the clock ticks. */
 	int (*change_period)(struct sampling_clock *clock);
-	uint64_t (*take)(struct sampling_clock *clock, uint64_t expirations); /* as many since the last call */
+	/* EXPIRATIONS since the last call, NOW as in sampling_clock_take(). */
+	uint64_t (*take)(struct sampling_clock *clock, uint64_t expirations, uint64_t now);
 };
 
 extern const struct sampling_clock_operations sampling_clock_perf_event;
@@ -34,7 +35,32 @@ struct sampling_clock {
 
 	int event;	       /* of the perf event */
 	timer_t timer;	       /* of the timers */
-	uint64_t cpu_time;     /* of the CPU timer: ns of the thread's CPU time that samples stand for already */
+	uint64_t accounted;    /* of the CPU clocks: the thread's CPU time, ns, up to which samples stand for it */
+	uint64_t taken_at;     /* of the perf event: NOW of the last take */
 };
+
+/* CPU time of the calling thread in ns: a system call. */
+static inline uint64_t sampling_thread_time(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return (uint64_t)time.tv_sec * 1000000000ull + (uint64_t)time.tv_nsec;
+}
+
+/*
+ * Whole periods of the thread's CPU time that no sample stands for yet, in
+ * ns; from now on one does. Only the thread itself.
+ */
+static inline uint64_t sampling_account(struct sampling_clock *clock)
+{
+	uint64_t used = sampling_thread_time(), missing;
+
+	if (used < clock->accounted + clock->period)
+		return 0;
+	missing = (used - clock->accounted) / clock->period * clock->period;
+	clock->accounted += missing;
+	return missing;
+}
 
 #endif

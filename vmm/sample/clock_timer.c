@@ -57,32 +57,20 @@ static int stop_timer(struct sampling_clock *clock)
 	return set_timer(clock, 0);
 }
 
-static uint64_t take_expirations(struct sampling_clock *clock, uint64_t expirations)
+static uint64_t take_expirations(struct sampling_clock *clock, uint64_t expirations, uint64_t now)
 {
 	return expirations * clock->period;
 }
 
-static uint64_t thread_cpu_time(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-	return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
-}
-
 static int start_cpu_timer(struct sampling_clock *clock)
 {
-	clock->cpu_time = thread_cpu_time();
+	clock->accounted = sampling_thread_time();
 	return start_timer(clock);
 }
 
-static uint64_t take_cpu_time(struct sampling_clock *clock, uint64_t expirations)
+static uint64_t take_cpu_time(struct sampling_clock *clock, uint64_t expirations, uint64_t now)
 {
-	uint64_t used = thread_cpu_time() - clock->cpu_time;
-	uint64_t whole = used - used % clock->period;
-
-	clock->cpu_time += whole;
-	return whole;
+	return sampling_account(clock);
 }
 
 const struct sampling_clock_operations sampling_clock_wall_timer = {

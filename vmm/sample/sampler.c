@@ -66,6 +66,14 @@ void sampler_destroy(struct sampler *sampler)
 	free(sampler);
 }
 
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time); /* no system call: the vDSO has it */
+	return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
+}
+
 static void warn_of_timer(struct sampler *sampler)
 {
 	if (atomic_flag_test_and_set(&sampler->warned))
@@ -85,7 +93,7 @@ int sampler_attach(struct sampler *sampler, struct vcpu *vcpu)
 		return error;
 	if (sampling_clock_source(clock) == SAMPLING_SOURCE_CPU_TIMER)
 		warn_of_timer(sampler);
-	sampling_clock_take(clock, vcpu->sample_expirations);
+	sampling_clock_take(clock, vcpu->sample_expirations, now());
 	error = sampling_clock_start(clock);
 	if (error) {
 		sampling_clock_destroy(clock);
@@ -109,14 +117,6 @@ void sampler_detach(struct sampler *sampler, struct vcpu *vcpu)
 	self->clock = NULL;
 	vcpu->sampler = NULL;
 	ring_flush(self->ring);
-}
-
-static uint64_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &time); /* no system call: the vDSO has it */
-	return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
 }
 
 /*
@@ -189,7 +189,7 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
 	uint64_t begin = now(), period, cost;
 	struct sample *sample;
 
-	if (!self || !(period = sampling_clock_take(self->clock, vcpu->sample_expirations)))
+	if (!self || !(period = sampling_clock_take(self->clock, vcpu->sample_expirations, begin)))
 		return;
 	chain.addresses = self->addresses;
 	vm_view_registers(vcpu, &registers);

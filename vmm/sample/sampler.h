@@ -6,8 +6,9 @@
  *	attach, detach, take     the vCPU's thread
  *	everything else          any thread between create and destroy
  *
- * sampler_take() takes no lock and allocates nothing. Its one system call is
- * the wake-up of the ring's reader, once per watermark: some hundred samples.
+ * sampler_take() takes no lock and allocates nothing. Its only system calls are
+ * the wake-up of the ring's reader, once per watermark (some hundred samples),
+ * and what sampling_clock_take() needs where a clock has missed periods.
  */
 #ifndef KVMSCOPE_SAMPLE_SAMPLER_H
 #define KVMSCOPE_SAMPLE_SAMPLER_H
