@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
-#include "tests/e2e/fake_guest.h"
+#include "tests/unit/fake_guest.h"
 #include "tests/unit/shim/test.h"
 
 #define ID "1111111111111111111111111111111111111111"

@@ -13,7 +13,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/sample.h"
-#include "tests/e2e/fake_guest.h"
+#include "tests/unit/fake_guest.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/profile/perf_data_reader.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/e2e/fake_guest.h"
+#include "tests/unit/fake_guest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
