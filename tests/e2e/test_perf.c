@@ -130,7 +130,7 @@ static int open_recording(struct perf_data_writer **writer, const struct recordi
 	return perf_data_writer_open(writer, &options);
 }
 
-static void map_guest(struct perf_data_writer *writer, const struct fake_guest *guest)
+static void map_guest(struct perf_data_writer *writer, const struct fake_guest *guest, bool host)
 {
 	struct perf_data_mapping mapping = {
 		.pid = -1,
@@ -138,7 +138,7 @@ static void map_guest(struct perf_data_writer *writer, const struct fake_guest *
 		.start = guest->image.start,
 		.size = guest->image.end - guest->image.start,
 		.offset = guest->image.start,
-		.name = "[kernel.kallsyms]_text",
+		.name = host ? "[kernel.kallsyms]" BUILD_ID_CACHE_ANCHOR : "[kernel.kallsyms]_text",
 		.build_id = guest->build_id,
 		.build_id_size = sizeof(guest->build_id),
 		.kernel = true,
@@ -175,7 +175,7 @@ static void write_samples(const struct recording *recording, struct perf_data_wr
 		make_sample(sample, i, recording->text);
 		CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
 		if (i == recording->samples / 3 && recording->guest)
-			map_guest(writer, recording->guest);
+			map_guest(writer, recording->guest, recording->perspective == PERSPECTIVE_HOST);
 		if (i == recording->samples / 2)
 			CHECK_EQUAL(perf_data_writer_lost(writer, sample->time, sample->vcpu, 17), 0);
 		if (i % 100 == 99)
@@ -635,18 +635,23 @@ TEST(perf_data, header_tells_of_the_guest)
 	remove_home(home);
 }
 
-static void cache_guest(const struct fake_guest *guest, bool code)
+static void cache_guest_as(const struct fake_guest *guest, bool code, struct build_id_cache_boot *boot)
 {
-	struct build_id_cache_boot boot = { 0 };
 	char cache[4096];
 
 	CHECK_EQUAL(build_id_cache_directory(cache, sizeof(cache)), 0);
 	CHECK_EQUAL(build_id_cache_add_kernel(cache, &guest->image), 0);
-	CHECK_EQUAL(build_id_cache_add_boot(cache, &guest->image, &boot), 0);
+	CHECK_EQUAL(build_id_cache_add_boot(cache, &guest->image, boot), 0);
 	if (code)
-		CHECK_EQUAL(
-			build_id_cache_add_code(cache, &guest->image, &guest->view, &guest->paging, &boot),
-			0);
+		CHECK_EQUAL(build_id_cache_add_code(cache, &guest->image, &guest->view, &guest->paging, boot),
+			    0);
+}
+
+static void cache_guest(const struct fake_guest *guest, bool code)
+{
+	struct build_id_cache_boot boot = { 0 };
+
+	cache_guest_as(guest, code, &boot);
 }
 
 /* As many samples as functions, one in each; then as many in the module; called by init_function. */
@@ -672,7 +677,7 @@ static void record_functions(const char *path, const struct fake_guest *guest, e
 		sample->callchain[1] = guest->image.start + FAKE_INIT + 8;
 		CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
 		if (i == 3)
-			map_guest(writer, guest);
+			map_guest(writer, guest, perspective == PERSPECTIVE_HOST);
 	}
 	CHECK_EQUAL(perf_data_writer_flush(writer), 0);
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
@@ -764,6 +769,43 @@ TEST(perf_data, another_boot_of_the_kernel_gives_no_wrong_module_names)
 	free(script);
 	fake_guest_free(&guest);
 	fake_guest_free(&other);
+	remove_home(home);
+}
+
+/* Guest chains too, and machine and vCPU; without the mount nothing, above all not the host's names. */
+TEST(perf_data, perf_names_the_guest_in_the_host_perspective)
+{
+	char home[64], path[128], mount[160], *script;
+	struct build_id_cache_boot boot = { 0 };
+	struct fake_guest guest;
+
+	NEED_PERF;
+	make_home(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	snprintf(mount, sizeof(mount), "%s.guestmount", path);
+	fake_guest_make(&guest, 0x5e, 0x600000, FAKE_MODULE);
+	cache_guest_as(&guest, true, &boot);
+	CHECK_EQUAL(build_id_cache_link_guest(mount, VMM_PID, &boot), 0);
+	record_functions(path, &guest, PERSPECTIVE_HOST);
+	script = output_of("perf script -i %s --guestmount %s -F machine_pid,vcpu,comm,ip,sym 2>&1", path,
+			   mount);
+	CHECK(strstr(script, "guest_function_3\n"));
+	CHECK(strstr(script, "module_function_3\n"));
+	CHECK(strstr(script, "init_function\n"));
+	CHECK(strstr(script, "VM: 4242 VCPU:000"));
+	CHECK(strstr(script, "vcpu 0"));
+	CHECK(!strstr(script, "[unknown]"));
+	free(script);
+	script = output_of(
+		"perf kvm --host --guest --guestmount=%s report --stdio --no-children -g none -i %s 2>/dev/null | "
+		"grep -c '\\[g\\] .*_function_'",
+		mount, path);
+	CHECK_EQUAL(atoi(script), 2 * FAKE_FUNCTIONS);
+	free(script);
+	script = output_of("perf script -i %s -F ip,sym 2>/dev/null | grep -c '[^ ] [^[]'", path);
+	CHECK_EQUAL(atoi(script), 0);
+	free(script);
+	fake_guest_free(&guest);
 	remove_home(home);
 }
 

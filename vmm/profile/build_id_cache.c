@@ -68,6 +68,8 @@ static int make_kallsyms(const struct kernel_image *image, bool with_modules, st
 	size_t count = symbols_count(image->symbols);
 	struct symbol symbol;
 
+	if (with_modules)
+		add_line(to, image->start, 'A', BUILD_ID_CACHE_ANCHOR, NULL);
 	add_anchor(image, to, "_text");
 	if (!symbols_find_name(image->symbols, "_stext", &symbol))
 		add_anchor(image, to, "_stext");
@@ -248,6 +250,25 @@ int build_id_cache_add_boot(const char *directory, const struct kernel_image *im
 	free(kallsyms.data);
 	free(modules.data);
 	return error;
+}
+
+int build_id_cache_link_guest(const char *mount, int pid, const struct build_id_cache_boot *boot)
+{
+	char name[16], directory[PATH_MAX], place[PATH_MAX];
+	int error;
+
+	snprintf(name, sizeof(name), "/%d", pid);
+	error = cache_path(directory, mount, name, NULL);
+	if (!error)
+		error = cache_make_directory(directory);
+	if (!error)
+		error = cache_path(place, directory, "/proc", NULL);
+	if (error)
+		return error;
+	unlink(place);
+	if (symlink(boot->path, place))
+		return error_set(-errno, "can't make the link %s: %s", place, strerror(errno));
+	return 0;
 }
 
 /* Old boots keep their names and lose their code, which is most of their bytes. */

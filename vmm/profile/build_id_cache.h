@@ -54,6 +54,20 @@ struct build_id_cache_boot {
 int build_id_cache_directory(char *path, size_t size);
 
 /*
+ * Stands in the symbols of a boot at _text's place, as a kind of symbol that
+ * perf never shows. perf's host perspective falls back to the kallsyms of the
+ * machine that it runs on, if that has the symbol which a mapping is anchored
+ * at: it has none of this name, so the guest gets no wrong names.
+ */
+#define BUILD_ID_CACHE_ANCHOR "_kvmscope_text"
+
+/*
+ * Makes MOUNT/PID/proc lead to the boot: what perf's --guestmount=MOUNT wants
+ * to see for the guest of that process. Errors of mkdir() and symlink().
+ */
+int build_id_cache_link_guest(const char *mount, int pid, const struct build_id_cache_boot *boot);
+
+/*
  * Names come from the guest and go into lines of text and names of files:
  * only those of printable characters, without spaces, slashes and brackets,
  * are passed on. Any thread.

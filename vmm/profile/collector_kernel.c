@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
@@ -67,6 +68,21 @@ static void cache_result(struct collector_kernel *kernel, int error)
 	log_warning("perf will not find the guest's symbols: %s", error_message());
 }
 
+/* In the host's perspective perf looks for a guest's symbols by the guest's process, below FILE.guestmount.
+ */
+static int link_guest(const struct collector_kernel *kernel)
+{
+	const struct perf_data_options *output = &kernel->options->output;
+	char mount[PATH_MAX];
+	struct stat status;
+
+	if (stat(output->path, &status) || !S_ISREG(status.st_mode))
+		return 0;
+	if (snprintf(mount, sizeof(mount), "%s.guestmount", output->path) >= (int)sizeof(mount))
+		return error_set(-ENAMETOOLONG, "%s is too long a name", output->path);
+	return build_id_cache_link_guest(mount, output->vmm_pid, &kernel->boot);
+}
+
 static void cache_symbols(struct collector_kernel *kernel)
 {
 	if (!*kernel->cache || kernel->cache_failed)
@@ -74,6 +90,8 @@ static void cache_symbols(struct collector_kernel *kernel)
 	cache_result(kernel, build_id_cache_add_kernel(kernel->cache, &kernel->image));
 	if (!kernel->cache_failed)
 		cache_result(kernel, build_id_cache_add_boot(kernel->cache, &kernel->image, &kernel->boot));
+	if (!kernel->cache_failed && kernel->options->output.perspective == PERSPECTIVE_HOST)
+		cache_result(kernel, link_guest(kernel));
 }
 
 static uint64_t symbol_address(const struct symbols *symbols, const char *name)
@@ -260,7 +278,9 @@ static int map_image(struct collector_kernel *kernel)
 		.start = kernel->image.start,
 		.size = kernel->image.end - kernel->image.start,
 		.offset = kernel->image.start,
-		.name = "[kernel.kallsyms]_text",
+		.name = kernel->options->output.perspective == PERSPECTIVE_HOST
+				? "[kernel.kallsyms]" BUILD_ID_CACHE_ANCHOR
+				: "[kernel.kallsyms]_text",
 		.build_id = kernel->build_id,
 		.build_id_size = kernel->build_id_size,
 		.kernel = true,
