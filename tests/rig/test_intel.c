@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rig with kvm_intel: what comes back from it, and Debian's kernel profiled on VMX and EPT. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/rig/rig.h"
+
+/* Below build/, so that the build-id cache comes back with the profile. */
+#define HOME "build/rig/intel-home"
+#define DATA "build/rig/intel.data"
+
+#define INTEL_REQUIRED()                                                       \
+	do {                                                                   \
+		if (rig_intel_unavailable_reason())                            \
+			SKIP("no Intel rig: %s", rig_intel_unavailable_reason()); \
+	} while (0)
+
+TEST(intel, rig_has_kvm_intel_with_ept)
+{
+	struct rig_result result;
+
+	INTEL_REQUIRED();
+	rig_run_intel(&result, 200,
+		      "test -c /dev/kvm && cat /sys/module/kvm_intel/parameters/ept; echo to errors >&2; "
+		      "mkdir -p build/rig; echo kept > build/rig/kept-intel; exit 37");
+	CHECK_EQUAL(result.status, 37);
+	CHECK_STRING(result.output, "Y\n");
+	CHECK_STRING(result.errors, "to errors\n");
+	rig_result_free(&result);
+	CHECK(!remove("build/rig/kept-intel"));
+}
+
+/* What perf makes of the profile's samples in the kernel. */
+struct kernel_samples {
+	unsigned int all, named;
+	unsigned int of_calls; /* in a function that only the workload's system calls are busy with */
+	unsigned int to_entry; /* of these, with a chain that has the system call's entry */
+};
+
+struct sample_lines {
+	unsigned int depth;
+	bool of_call, to_entry;
+};
+
+static void take_frame(struct kernel_samples *samples, struct sample_lines *sample, unsigned long long address,
+		       const char *symbol)
+{
+	if (!sample->depth++ && address >> 63) {
+		samples->all++;
+		samples->named += strcmp(symbol, "[unknown]") != 0;
+		sample->of_call = !strcmp(symbol, "chacha_permute") || !strcmp(symbol, "clear_user_rep_good");
+		samples->of_calls += sample->of_call;
+	}
+	if (sample->of_call && !sample->to_entry && !strncmp(symbol, "entry_SYSCALL_64", 16)) {
+		sample->to_entry = true;
+		samples->to_entry++;
+	}
+}
+
+/* TEXT is perf script -F ip,sym: a line "ADDRESS SYMBOL" for each frame, an empty one behind each sample. */
+static struct kernel_samples read_script(char *text)
+{
+	struct kernel_samples samples = { 0 };
+	struct sample_lines sample = { 0 };
+	unsigned long long address;
+	char symbol[512], *line;
+
+	while ((line = strsep(&text, "\n"))) {
+		if (sscanf(line, " %llx %511s", &address, symbol) == 2)
+			take_frame(&samples, &sample, address, symbol);
+		else
+			sample = (struct sample_lines){ 0 };
+	}
+	return samples;
+}
+
+static void check_profile(void)
+{
+	struct kernel_samples samples;
+	struct rig_result perf;
+
+	rig_run_here(&perf, 60, "HOME=$PWD/" HOME " perf script -i " DATA " -F ip,sym");
+	CHECK_EQUAL(perf.status, 0);
+	samples = read_script(perf.output);
+	printf("%u kernel samples, %u of them named; %u in the workload's system calls, %u with a chain to the entry\n",
+	       samples.all, samples.named, samples.of_calls, samples.to_entry);
+	CHECK(samples.all > 1000);
+	CHECK(samples.named >= 0.97 * samples.all);
+	CHECK(samples.of_calls > 300);
+	/* The first seconds are without chains here: this rig's one slow processor is still searching the kernel. */
+	CHECK(samples.to_entry > 100);
+	rig_result_free(&perf);
+}
+
+TEST(intel, debian_kernel_is_booted_profiled_and_named)
+{
+	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
+	struct rig_result result;
+
+	INTEL_REQUIRED();
+	REQUIRE(kernel && initrd);
+	/* kcore is for annotation only, and large to bring back. */
+	rig_run_intel(&result, 500,
+		      "export HOME=$PWD/" HOME "; mkdir -p $HOME; "
+		      "build/kvmscope run --timeout 300 --mem 256M -F 499 -o " DATA " --kernel %s --initrd %s "
+		      "--append 'console=ttyS0 quiet panic=-1 cryptomgr.notests kvmscope.run=workload+shares+8'; "
+		      "status=$?; rm -rf $HOME/.debug/*kcore*; exit $status",
+		      kernel, initrd);
+	CHECK_EQUAL(result.status, 0);
+	if (strstr(result.output, "workload: truth process=workload"))
+		check_profile();
+	else
+		FAIL_TEST("Debian's kernel did not run the workload on kvm_intel:\n%s\n%s", result.output, result.errors);
+	rig_result_free(&result);
+}
