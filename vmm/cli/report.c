@@ -161,6 +161,7 @@ int command_report(int argc, char **argv)
 	argp_err_exit_status = EXIT_USAGE;
 	profile_arguments_init(&arguments.input);
 	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	arguments.input.options.leaves_only = !arguments.report.children;
 	if (profile_load(&profile, &arguments.input.options))
 		return command_failed();
 	if (!profile_samples(profile) && !arguments.json)

@@ -482,7 +482,7 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 		return 0;
 	view = view_of(resolver, sample, sample->misc);
 	error = add_frame(resolver, &view, sample->ip, &resolved.depth);
-	if (!error)
+	if (!error && !resolver->options.leaves_only)
 		error = add_callchain(resolver, sample, view, &resolved.depth);
 	if (error)
 		return error;

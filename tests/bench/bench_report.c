@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Seconds for a report on a million samples on 5000 call paths of 12 to 27
+ * frames in a kernel of 20 000 functions, beside perf report on the same
+ * file with the same names.
+ */
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/sample.h"
+#include "tests/bench/bench.h"
+#include "vmm/profile/perf_data_writer.h"
+
+#define SAMPLES	      1000000
+#define FUNCTIONS     20000
+#define FUNCTION_SIZE 256
+#define PATHS	      5000
+#define DEEPEST	      27
+#define TEXT	      0xffffffff81000000ull
+#define OUTPUT	      "build/bench/report.data"
+#define HOME	      "build/bench/report-home"
+#define ENTRY	      HOME "/.debug/[kernel.kallsyms]/4242424242424242424242424242424242424242"
+
+static uint64_t state = 1;
+
+static uint32_t next_random(uint32_t below)
+{
+	state = state * 6364136223846793005ull + 1442695040888963407ull;
+	return (uint32_t)(state >> 33) % below;
+}
+
+static struct path {
+	unsigned int depth;
+	uint64_t addresses[DEEPEST]; /* innermost first */
+} paths[PATHS];
+
+/* Each path begins as another one does, as calls from the same system calls do, and ends in functions of its own. */
+static void make_paths(void)
+{
+	for (unsigned int i = 0; i < PATHS; i++) {
+		struct path *path = &paths[i];
+		const struct path *like = &paths[i ? next_random(i) : 0];
+		unsigned int shared = i ? next_random(like->depth) : 0;
+
+		path->depth = 12 + next_random(DEEPEST - 12 + 1);
+		if (shared >= path->depth)
+			shared = path->depth - 1;
+		for (unsigned int j = 0; j < path->depth; j++)
+			path->addresses[path->depth - 1 - j] =
+				j < shared ? like->addresses[like->depth - 1 - j] :
+					     TEXT + (uint64_t)next_random(FUNCTIONS) * FUNCTION_SIZE + 16 * next_random(4);
+	}
+}
+
+/* The kernel's names where both look for them. */
+static int write_names(void)
+{
+	FILE *file;
+
+	if (system("rm -rf " HOME " && mkdir -p '" ENTRY "' " HOME "/.debug/.build-id/42 && "
+		   "ln -s '../../[kernel.kallsyms]/4242424242424242424242424242424242424242' "
+		   HOME "/.debug/.build-id/42/42424242424242424242424242424242424242") != 0)
+		return -1;
+	file = fopen(ENTRY "/kallsyms", "we");
+	if (!file)
+		return -1;
+	fprintf(file, "%llx T _text\n%llx T _stext\n", TEXT, TEXT);
+	for (int i = 0; i < FUNCTIONS; i++)
+		fprintf(file, "%llx t function_%d\n", TEXT + (uint64_t)i * FUNCTION_SIZE, i);
+	return fclose(file);
+}
+
+static int write_sample(struct perf_data_writer *writer, struct sample *sample, unsigned int number)
+{
+	const struct path *path = &paths[next_random(1 + next_random(1 + next_random(PATHS)))];
+
+	*sample = (struct sample){ .time = 1000000ull * number, .period = 1000000, .host_tid = 2, .vcpu = number % 4 };
+	sample->kernel_depth = (uint16_t)path->depth;
+	memcpy(sample->callchain, path->addresses, path->depth * sizeof(path->addresses[0]));
+	/* Somewhere in the innermost function; few paths are hot. */
+	sample->callchain[0] = sample->callchain[0] / FUNCTION_SIZE * FUNCTION_SIZE + next_random(FUNCTION_SIZE);
+	sample->rip = sample->callchain[0];
+	return perf_data_writer_sample(writer, sample);
+}
+
+static int write_samples(struct perf_data_writer *writer)
+{
+	uint8_t build_id[20];
+	struct perf_data_mapping kernel = {
+		.pid = -1, .tid = -1, .start = TEXT, .size = FUNCTIONS * FUNCTION_SIZE, .offset = TEXT,
+		.name = "[kernel.kallsyms]_text", .build_id = build_id, .build_id_size = sizeof(build_id), .kernel = true,
+	};
+	struct sample *sample = malloc(sample_size(SAMPLE_CALLCHAIN_MAX));
+	int error;
+
+	memset(build_id, 0x42, sizeof(build_id));
+	error = sample ? perf_data_writer_mapping(writer, &kernel) : -1;
+	for (unsigned int i = 0; !error && i < SAMPLES; i++) {
+		error = write_sample(writer, sample, i);
+		if (!error && i % 4096 == 4095)
+			error = perf_data_writer_flush(writer);
+	}
+	free(sample);
+	return error;
+}
+
+static int write_recording(void)
+{
+	struct perf_data_options options = { .path = OUTPUT, .frequency = 1000, .callchains = true, .vcpus = 4,
+					     .vmm_pid = 1, .command_line = "bench" };
+	struct perf_data_writer *writer;
+	int error, closed;
+
+	if (perf_data_writer_open(&writer, &options))
+		return -1;
+	error = write_samples(writer);
+	closed = perf_data_writer_close(writer);
+	return error ? error : closed;
+}
+
+/* Seconds that COMMAND takes, the best of RUNS; negative if it fails. */
+static double seconds(const char *command, int runs)
+{
+	double best = -1;
+
+	for (int i = 0; i < runs; i++) {
+		uint64_t begin = bench_time(CLOCK_MONOTONIC);
+		double taken;
+
+		if (system(command) != 0)
+			return -1;
+		taken = (double)(bench_time(CLOCK_MONOTONIC) - begin) / 1e9;
+		if (best < 0 || taken < best)
+			best = taken;
+	}
+	return best;
+}
+
+static void compare(const char *what, const char *ours, const char *baseline, const char *theirs)
+{
+	double mine = seconds(ours, 3), perf = seconds(theirs, 1);
+
+	if (mine < 0)
+		bench_skip(what, "kvmscope report failed");
+	else if (perf < 0)
+		bench_skip(what, "perf is not there, failed or took longer than 90 s");
+	else
+		bench_print_beside(what, mine, "s", baseline, perf);
+}
+
+int main(void)
+{
+	make_paths();
+	if (write_names() || write_recording()) {
+		fprintf(stderr, "bench_report: %s\n", error_message());
+		return 1;
+	}
+	setenv("HOME", HOME, 1);
+	compare("report on 1 M samples with callchains", "build/kvmscope report -i " OUTPUT " > /dev/null",
+		"perf report --stdio --no-children -g none",
+		"perf report --stdio --no-children -g none -i " OUTPUT " > build/bench/report-perf.txt 2> /dev/null");
+	compare("report --children on 1 M samples with callchains",
+		"build/kvmscope report --children -i " OUTPUT " > /dev/null",
+		"perf report --stdio --children -g none",
+		"timeout 90 perf report --stdio --children -g none -i " OUTPUT " > /dev/null 2>&1");
+	unlink(OUTPUT);
+	return 0;
+}
