@@ -52,12 +52,20 @@ static const char *const state_words[] = {
 	[PROBE_YES] = "yes",
 };
 
-static const char *verdict(bool can_boot)
+/* Is there a KVM at all? The first row tells. */
+static bool has_kvm(const struct probe_row *rows, size_t count)
 {
-	return can_boot
-		       ? "Linux guests can be booted and profiled on this host."
-		       : "This host's KVM can not boot Linux. Guests of your own that stay in user mode can be "
-			 "profiled; for Linux use a machine with VT-x or AMD-V passed through.";
+	return count && rows[0].state == PROBE_YES;
+}
+
+static const char *verdict(const struct probe_row *rows, size_t count)
+{
+	if (!has_kvm(rows, count))
+		return "No guest can be run on this host: it has no KVM that answers.";
+	if (!probe_can_boot_linux(rows, count))
+		return "This host's KVM can not boot Linux. Guests of your own that stay in user mode can be "
+		       "profiled; for Linux use a machine with VT-x or AMD-V passed through.";
+	return "Linux guests can be booted and profiled on this host.";
 }
 
 static json_t *row_json(const struct probe_row *row)
@@ -67,8 +75,9 @@ static json_t *row_json(const struct probe_row *row)
 			 "lost", row->state == PROBE_YES ? NULL : row->lost);
 }
 
-static int print_json(const struct probe_row *rows, size_t count, bool can_boot)
+static int print_json(const struct probe_row *rows, size_t count)
 {
+	bool can_boot = probe_can_boot_linux(rows, count);
 	json_t *list = json_array();
 	json_t *report;
 	int error;
@@ -76,7 +85,7 @@ static int print_json(const struct probe_row *rows, size_t count, bool can_boot)
 	for (size_t i = 0; i < count; i++)
 		json_array_append_new(list, row_json(&rows[i]));
 	report = json_pack("{s:s, s:b, s:s, s:o}", "version", KVMSCOPE_VERSION, "can_boot_linux", can_boot,
-			   "verdict", verdict(can_boot), "rows", list);
+			   "verdict", verdict(rows, count), "rows", list);
 	error = report ? json_dumpf(report, stdout, JSON_INDENT(2)) : -1;
 	putchar('\n');
 	json_decref(report);
@@ -109,13 +118,13 @@ static void print_row(const struct probe_row *row, bool colours)
 		printf("%44s  lost: %s\n", "", row->lost);
 }
 
-static void print_table(const struct probe_row *rows, size_t count, bool can_boot)
+static void print_table(const struct probe_row *rows, size_t count)
 {
 	bool colours = wants_colours();
 
 	for (size_t i = 0; i < count; i++)
 		print_row(&rows[i], colours);
-	printf("\n%s%s%s\n", colours ? "\033[1m" : "", verdict(can_boot), colours ? "\033[0m" : "");
+	printf("\n%s%s%s\n", colours ? "\033[1m" : "", verdict(rows, count), colours ? "\033[0m" : "");
 }
 
 int command_doctor(int argc, char **argv)
@@ -133,8 +142,8 @@ int command_doctor(int argc, char **argv)
 		return command_failed();
 	can_boot = probe_can_boot_linux(rows, count);
 	if (!options.json)
-		print_table(rows, count, can_boot);
-	else if (print_json(rows, count, can_boot))
+		print_table(rows, count);
+	else if (print_json(rows, count))
 		return command_failed();
 	probe_free(rows, count);
 	return can_boot ? EXIT_OK : EXIT_UNSUPPORTED;

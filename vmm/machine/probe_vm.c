@@ -162,11 +162,21 @@ static int create_vcpu(struct probe_vm *vm)
 	return 0;
 }
 
+static const char *advice(int error)
+{
+	if (error == EACCES || error == EPERM)
+		return "; add yourself to the group kvm, or run as root";
+	return "; load kvm_intel or kvm_amd, or switch virtualization on in the firmware";
+}
+
 int probe_vm_create(struct probe_vm *vm)
 {
 	*vm = (struct probe_vm){ .kvm_fd = open("/dev/kvm", O_RDWR | O_CLOEXEC) };
-	if (vm->kvm_fd < 0)
-		return error_set(-errno, "/dev/kvm can not be opened: %m");
+	if (vm->kvm_fd < 0) {
+		int error = errno;
+
+		return error_set(-error, "/dev/kvm can not be opened: %s%s", strerror(error), advice(error));
+	}
 	vm->vm_fd = ioctl(vm->kvm_fd, KVM_CREATE_VM, 0);
 	if (vm->vm_fd < 0)
 		return error_set(-errno, "KVM_CREATE_VM: %m");
