@@ -197,35 +197,37 @@ void event_loop_destroy(struct event_loop *loop)
 	free(loop);
 }
 
-/* With the lock held. Takes WATCH over on success. */
-static int insert_watch(struct event_loop *loop, struct watch *watch, uint32_t events)
+/* With the lock held. */
+static int add_watch(struct event_loop *loop, int fd, uint32_t events, event_handler *handler, void *context)
 {
 	struct epoll_event event = { .events = events, .data.u64 = loop->next_id };
+	struct watch *watch;
 
-	if (*find_by_fd(loop, watch->fd))
-		return error_set(-EEXIST, "file descriptor %d is watched already", watch->fd);
-	if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event))
-		return error_set(-errno, "can not wait for file descriptor %d: %s", watch->fd,
-				 strerror(errno));
-	watch->id = loop->next_id++;
-	watch->next = loop->watches;
+	if (*find_by_fd(loop, fd))
+		return error_set(-EEXIST, "file descriptor %d is watched already", fd);
+	watch = malloc(sizeof(*watch));
+	if (!watch)
+		return error_set(-ENOMEM, "no memory to watch file descriptor %d", fd);
+	if (epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event)) {
+		int error = errno;
+
+		free(watch);
+		return error_set(-error, "can not wait for file descriptor %d: %s", fd, strerror(error));
+	}
+	*watch = (struct watch){
+		.next = loop->watches, .id = loop->next_id++, .fd = fd, .handler = handler, .context = context
+	};
 	loop->watches = watch;
 	return 0;
 }
 
 int event_loop_add(struct event_loop *loop, int fd, uint32_t events, event_handler *handler, void *context)
 {
-	struct watch *watch = malloc(sizeof(*watch));
 	int error;
 
-	if (!watch)
-		return error_set(-ENOMEM, "no memory to watch file descriptor %d", fd);
-	*watch = (struct watch){ .fd = fd, .handler = handler, .context = context };
 	pthread_mutex_lock(&loop->lock);
-	error = insert_watch(loop, watch, events);
+	error = add_watch(loop, fd, events, handler, context);
 	pthread_mutex_unlock(&loop->lock);
-	if (error)
-		free(watch);
 	return error;
 }
 

@@ -54,13 +54,14 @@ static int bind_and_listen(int fd, const struct sockaddr_un *address)
 int unix_listener_open(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	size_t length = strlen(path);
 	int error, fd;
 
-	if (strlen(path) >= sizeof(address.sun_path))
+	if (length >= sizeof(address.sun_path))
 		return error_set(-ENAMETOOLONG,
 				 "socket path %s is longer than the %zu bytes that the kernel takes", path,
 				 sizeof(address.sun_path) - 1);
-	strcpy(address.sun_path, path);
+	memcpy(address.sun_path, path, length);
 	fd = open_socket();
 	if (fd < 0)
 		return error_set(fd, "can not make a socket for %s: %s", path, strerror(-fd));
