@@ -10,7 +10,7 @@
 
 #include "shared/error.h"
 
-#define BUFFER_SIZE (1u << 20)
+#define BUFFER_SIZE (256u << 10)
 
 static int examine(struct perf_data_input *input, const char *path)
 {

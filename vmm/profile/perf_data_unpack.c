@@ -31,17 +31,18 @@ static int fail(struct perf_data_unpack *unpack, const char *why)
 
 static int make_room(struct perf_data_unpack *unpack)
 {
+	size_t room = unpack->room ? 2 * unpack->room : 2 * STEP;
 	uint8_t *larger;
 
 	if (unpack->room - unpack->end >= STEP)
 		return 0;
 	if (unpack->room >= UNPACKED_MAX)
 		return fail(unpack, "it unpacks to more than can be true");
-	larger = realloc(unpack->data, unpack->room + STEP);
+	larger = realloc(unpack->data, room);
 	if (!larger)
 		return error_set(-ENOMEM, "no memory to unpack perf.data");
 	unpack->data = larger;
-	unpack->room += STEP;
+	unpack->room = room;
 	return 0;
 }
 
