@@ -14,37 +14,55 @@ static const char *state_of(json_t *report, const char *id)
 	return NULL;
 }
 
-static json_t *report_from_rig(void)
+static json_t *read_report(struct rig_result *result)
 {
-	struct rig_result result;
-	json_t *report;
+	json_t *report = json_loads(result->output, 0, NULL);
 
-	rig_run(&result, 90, "build/kvmscope doctor --json");
-	CHECK_EQUAL(result.status, 0);
-	report = json_loads(result.output, 0, NULL);
+	CHECK_EQUAL(result->status, 0);
 	if (!json_is_object(report))
-		FAIL_TEST("no JSON: %s%s", result.output, result.errors);
-	rig_result_free(&result);
+		FAIL_TEST("no JSON: %s%s", result->output, result->errors);
+	rig_result_free(result);
 	return report;
 }
 
-TEST(doctor, standard_kvm_can_boot_linux)
+static json_t *report_from_rig(void)
+{
+	struct rig_result result;
+
+	rig_run(&result, 90, "build/kvmscope doctor --json");
+	return read_report(&result);
+}
+
+static void check_boots_linux(json_t *report)
 {
 	static const char *const working[] = { "kvm.device",      "kvm.kernel_speed", "kvm.instructions",
 					       "kvm.system_call", "kvm.irqchip",      "kvm.sync_regs",
 					       "kvm.kick",        "kvm.msr_filter",   "debug.single_step",
 					       "perf.cpu_clock" };
-	json_t *report;
 
-	RIG_REQUIRED();
-	report = report_from_rig();
 	CHECK(json_is_true(json_object_get(report, "can_boot_linux")));
 	for (size_t i = 0; i < sizeof(working) / sizeof(working[0]); i++) {
 		const char *state = state_of(report, working[i]);
 
-		if (!state || strcmp(state, "yes"))
+		if (!state || strcmp(state, "yes") != 0)
 			FAIL_TEST("%s is %s", working[i], state ? state : "not there");
 	}
+}
+
+static void check_guest_debug(json_t *report)
+{
+	CHECK_STRING(state_of(report, "debug.breakpoint"), "yes");
+	CHECK_STRING(state_of(report, "debug.watchpoint"), "yes");
+	CHECK_STRING(state_of(report, "debug.int3"), "yes");
+}
+
+TEST(doctor, standard_kvm_can_boot_linux)
+{
+	json_t *report;
+
+	RIG_REQUIRED();
+	report = report_from_rig();
+	check_boots_linux(report);
 	json_decref(report);
 }
 
@@ -54,8 +72,20 @@ TEST(doctor, standard_kvm_has_guest_debug)
 
 	RIG_DEBUG_REGISTERS_REQUIRED();
 	report = report_from_rig();
-	CHECK_STRING(state_of(report, "debug.breakpoint"), "yes");
-	CHECK_STRING(state_of(report, "debug.watchpoint"), "yes");
-	CHECK_STRING(state_of(report, "debug.int3"), "yes");
+	check_guest_debug(report);
+	json_decref(report);
+}
+
+TEST(doctor, kvm_intel_can_boot_linux_and_debug_guests)
+{
+	struct rig_result result;
+	json_t *report;
+
+	if (rig_intel_unavailable_reason())
+		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
+	rig_run_intel(&result, 120, "build/kvmscope doctor --json");
+	report = read_report(&result);
+	check_boots_linux(report);
+	check_guest_debug(report);
 	json_decref(report);
 }
