@@ -58,16 +58,22 @@ void console_input_resume(struct console_input *input)
 	pthread_mutex_unlock(&input->lock);
 }
 
+/* Asks for the room once: the guest makes more of it meanwhile. */
+static size_t size_to_read(const struct console_input_options *options)
+{
+	size_t room = options->filter ? READ_SIZE : options->room(options->context);
+
+	return room < READ_SIZE ? room : READ_SIZE;
+}
+
 static void on_readable(void *context, int fd, uint32_t events)
 {
 	struct console_input *input = context;
 	const struct console_input_options *options = &input->options;
+	size_t size = size_to_read(options);
 	uint8_t bytes[READ_SIZE];
-	size_t size = sizeof(bytes);
 	ssize_t count;
 
-	if (!options->filter && options->room(options->context) < size)
-		size = options->room(options->context);
 	if (!size) {
 		pause_reading(input, false);
 		return;
