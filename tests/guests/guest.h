@@ -17,8 +17,8 @@
 
 typedef uint32_t program(void);
 
-program program_hello, program_faults, program_timer, program_spaces, program_cpus, program_memory, program_spin,
-	program_shares, program_xrstor, program_crash, program_reset, program_power_off;
+program program_hello, program_faults, program_timer, program_spaces, program_cpus, program_memory,
+	program_spin, program_shares, program_xrstor, program_crash, program_reset, program_power_off;
 
 /* Code and data of CPL3. Functions are not inlined, so that they keep their names. */
 #define USER_TEXT __attribute__((section(".user.text"), noinline, used))
@@ -76,8 +76,8 @@ struct frame {
 	uint64_t rip, cs, rflags, rsp, ss;
 };
 
-#define VECTOR_UD 6
-#define VECTOR_PF 14
+#define VECTOR_UD    6
+#define VECTOR_PF    14
 #define VECTOR_TIMER 0x40
 
 /* Handlers return to where the trap came from, at frame->rip. Without one a trap ends the guest with 0xfe. */
@@ -86,10 +86,10 @@ void traps_init(void);
 void trap_set(unsigned int vector, trap_handler *handler);
 
 /* Paging: the boot tables map 4 GiB one to one; these add to them. TABLE pages come from a pool. */
-#define PAGE_PRESENT 1ull
+#define PAGE_PRESENT  1ull
 #define PAGE_WRITABLE 2ull
-#define PAGE_USER 4ull
-#define PAGE_LARGE 0x80ull
+#define PAGE_USER     4ull
+#define PAGE_LARGE    0x80ull
 extern uint64_t page_root[512], page_pointers[512], page_directories[4 * 512];
 uint64_t *page_new(void);
 /* Maps the 4 KiB page or (with PAGE_LARGE) 2 MiB page at VIRTUAL in the tables of ROOT. */

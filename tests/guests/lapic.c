@@ -2,21 +2,21 @@
 #include "tests/guests/guest.h"
 
 /* Registers of the local APIC (SDM vol. 3A 11.4.1), mapped one to one like all below 4 GiB. */
-#define LAPIC 0xfee00000ull
+#define LAPIC            0xfee00000ull
 #define END_OF_INTERRUPT 0x0b0
-#define SPURIOUS 0x0f0
-#define COMMAND_LOW 0x300
-#define COMMAND_HIGH 0x310
-#define TIMER 0x320
-#define TIMER_INITIAL 0x380
-#define TIMER_DIVIDE 0x3e0
+#define SPURIOUS         0x0f0
+#define COMMAND_LOW      0x300
+#define COMMAND_HIGH     0x310
+#define TIMER            0x320
+#define TIMER_INITIAL    0x380
+#define TIMER_DIVIDE     0x3e0
 
-#define ENABLED 0x100u
+#define ENABLED         0x100u
 #define SPURIOUS_VECTOR 0x7f
-#define TIMER_PERIODIC 0x20000u
-#define DIVIDE_BY_1 0xb
-#define INIT_ASSERT 0x4500u
-#define STARTUP 0x4600u
+#define TIMER_PERIODIC  0x20000u
+#define DIVIDE_BY_1     0xb
+#define INIT_ASSERT     0x4500u
+#define STARTUP         0x4600u
 
 static void write_register(unsigned int offset, uint32_t value)
 {

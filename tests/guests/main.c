@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/guests/guest.h"
 
-#define SERIAL_DATA 0x3f8
-#define DEBUG_EXIT 0xf4
+#define SERIAL_DATA     0x3f8
+#define DEBUG_EXIT      0xf4
 #define EXIT_NO_PROGRAM 0xfd
 
 const char *command_line;
@@ -12,7 +12,7 @@ static const struct {
 	program *run;
 } programs[] = {
 	{ "hello", program_hello },   { "faults", program_faults }, { "timer", program_timer },
-	{ "spaces", program_spaces }, { "cpus", program_cpus },	    { "memory", program_memory },
+	{ "spaces", program_spaces }, { "cpus", program_cpus },     { "memory", program_memory },
 	{ "spin", program_spin },     { "shares", program_shares }, { "xrstor", program_xrstor },
 	{ "crash", program_crash },   { "reset", program_reset },   { "power_off", program_power_off },
 };
@@ -80,7 +80,8 @@ uint64_t option_number(const char *name, uint64_t otherwise)
 	if (!*text)
 		return otherwise;
 	for (text += base == 16 ? 2 : 0; *text && *text != ' '; text++)
-		number = number * base + (unsigned int)(*text <= '9' ? *text - '0' : (*text | 0x20) - 'a' + 10);
+		number = number * base +
+			 (unsigned int)(*text <= '9' ? *text - '0' : (*text | 0x20) - 'a' + 10);
 	return number;
 }
 

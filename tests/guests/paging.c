@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/guests/guest.h"
 
-#define POOL_PAGES 32
+#define POOL_PAGES   32
 #define ADDRESS_MASK 0x000ffffffffff000ull
 
 static uint64_t pool[POOL_PAGES][512] __attribute__((aligned(4096)));

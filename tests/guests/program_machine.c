@@ -2,9 +2,9 @@
 /* Programs about the machine: its console, its ways to end, its CPUs and its memory. */
 #include "tests/guests/guest.h"
 
-#define PM1_CONTROL 0x604
-#define SLEEP_S5 (5u << 10 | 1u << 13)
-#define RESET_CONTROL 0xcf9
+#define PM1_CONTROL      0x604
+#define SLEEP_S5         (5u << 10 | 1u << 13)
+#define RESET_CONTROL    0xcf9
 #define KEYBOARD_COMMAND 0x64
 
 #define PAGE_OF_OTHER_CPUS 0x2000ull

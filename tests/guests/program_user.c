@@ -3,7 +3,7 @@
 #include "tests/guests/guest.h"
 
 /* Where nothing is mapped until a fault asks for it; each address space has its own page there. */
-#define WINDOW 0x8000000000ull
+#define WINDOW       0x8000000000ull
 #define WINDOW_PAGES 8
 
 #define FAULT_USER 4ull
@@ -107,16 +107,16 @@ uint32_t program_spin(void)
 }
 
 /* The same loop three times: its time is its count. Own sections and alignment keep them equal. */
-#define WORK(name)                                                             \
-	__attribute__((section(".user.text"), noinline, used, aligned(64))) void name(uint64_t count); \
-	void name(uint64_t count)                                              \
-	{                                                                      \
-		__asm__ volatile(".balign 32\n"                                \
-				 "1:	subq $1, %0\n"                         \
-				 "	jnz 1b"                                \
-				 : "+r"(count)                                 \
-				 :                                             \
-				 : "cc");                                      \
+#define WORK(name)                                                                                           \
+	__attribute__((section(".user.text"), noinline, used, aligned(64))) void name(uint64_t count);       \
+	void name(uint64_t count)                                                                            \
+	{                                                                                                    \
+		__asm__ volatile(".balign 32\n"                                                              \
+				 "1:	subq $1, %0\n"                                                          \
+				 "	jnz 1b"                                                                   \
+				 : "+r"(count)                                                               \
+				 :                                                                           \
+				 : "cc");                                                                    \
 	}
 
 WORK(share_sixty)

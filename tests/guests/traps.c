@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/guests/guest.h"
 
-#define VECTORS 128
-#define STUB_SIZE 16
+#define VECTORS              128
+#define STUB_SIZE            16
 #define EXIT_UNEXPECTED_TRAP 0xfe
-#define RFLAGS_IF 0x200ull
-#define RFLAGS_RESERVED 2ull
+#define RFLAGS_IF            0x200ull
+#define RFLAGS_RESERVED      2ull
 
 /* Canonical, and in no page table of ours. */
 #define USER_EXIT_ADDRESS 0x7f0000000000ull
@@ -47,8 +47,11 @@ void traps_init(void)
 	for (unsigned int i = 0; i < VECTORS; i++) {
 		uint64_t stub = (uint64_t)trap_stubs + i * STUB_SIZE;
 
-		idt[i] = (struct gate){ .offset_low = (uint16_t)stub, .selector = 0x10, .type = 0x8e,
-					.offset_middle = (uint16_t)(stub >> 16), .offset_high = (uint32_t)(stub >> 32) };
+		idt[i] = (struct gate){ .offset_low = (uint16_t)stub,
+					.selector = 0x10,
+					.type = 0x8e,
+					.offset_middle = (uint16_t)(stub >> 16),
+					.offset_high = (uint32_t)(stub >> 32) };
 	}
 	tss.rsp[0] = (uint64_t)(trap_stack + sizeof(trap_stack));
 	gdt[6] = limit | (base & 0xffffff) << 16 | 0x89ull << 40 | (base >> 24 & 0xff) << 56;

@@ -7,10 +7,10 @@
 
 #define PML4 0x1000ull
 #define PDPT 0x2000ull
-#define PD 0x3000ull
-#define GDT 0x4000ull
+#define PD   0x3000ull
+#define GDT  0x4000ull
 
-#define PAGE_OPEN 7ull /* present, writable, user */
+#define PAGE_OPEN  7ull /* present, writable, user */
 #define PAGE_LARGE 0x80ull
 
 static void build_page_tables(struct vm *vm)
@@ -28,15 +28,24 @@ static void build_page_tables(struct vm *vm)
 
 static void build_gdt(struct vm *vm)
 {
-	const uint64_t gdt[] = { 0, 0, 0x00af9b000000ffff, 0x00cf93000000ffff, 0x00cff3000000ffff, 0x00affb000000ffff };
+	const uint64_t gdt[] = {
+		0, 0, 0x00af9b000000ffff, 0x00cf93000000ffff, 0x00cff3000000ffff, 0x00affb000000ffff
+	};
 
 	memory_write(&vm->memory, GDT, gdt, sizeof(gdt));
 }
 
 static struct kvm_segment segment(uint16_t selector, bool code, int cpl)
 {
-	return (struct kvm_segment){ .limit = 0xffffffff, .selector = (uint16_t)(selector | cpl), .type = code ? 11 : 3,
-				     .present = 1, .dpl = (uint8_t)cpl, .s = 1, .l = code, .db = !code, .g = 1 };
+	return (struct kvm_segment){ .limit = 0xffffffff,
+				     .selector = (uint16_t)(selector | cpl),
+				     .type = code ? 11 : 3,
+				     .present = 1,
+				     .dpl = (uint8_t)cpl,
+				     .s = 1,
+				     .l = code,
+				     .db = !code,
+				     .g = 1 };
 }
 
 static int set_start(struct vcpu *vcpu, int cpl)
@@ -47,7 +56,7 @@ static int set_start(struct vcpu *vcpu, int cpl)
 
 	sregs.cr0 = 0x80050033; /* PG, AM, WP, NE, ET, MP, PE */
 	sregs.cr3 = PML4;
-	sregs.cr4 = 0x620; /* PAE, OSFXSR, OSXMMEXCPT */
+	sregs.cr4 = 0x620;  /* PAE, OSFXSR, OSXMMEXCPT */
 	sregs.efer = 0x500; /* LME, LMA */
 	sregs.gdt.base = GDT;
 	sregs.gdt.limit = 6 * 8 - 1;
@@ -57,7 +66,8 @@ static int set_start(struct vcpu *vcpu, int cpl)
 	return error ? error : vcpu_set_registers(vcpu, &regs);
 }
 
-int bare_guest_create(struct vm *vm, const struct vcpu_handlers *handlers, const void *code, size_t size, int cpl)
+int bare_guest_create(struct vm *vm, const struct vcpu_handlers *handlers, const void *code, size_t size,
+		      int cpl)
 {
 	int error = vm_create(vm, BARE_GUEST_MEMORY);
 

@@ -29,8 +29,10 @@ void guest_run(struct guest_run *run)
 {
 	int console = memfd_create("console", MFD_CLOEXEC);
 	struct machine_options options = {
-		.boot = { .protocol = run->protocol, .kernel = run->image ? run->image : GUEST_IMAGE,
-			  .append = run->append, .module_text = run->module_text },
+		.boot = { .protocol = run->protocol,
+			  .kernel = run->image ? run->image : GUEST_IMAGE,
+			  .append = run->append,
+			  .module_text = run->module_text },
 		.cpus = run->cpus ? run->cpus : 1,
 		.memory_size = run->memory_size ? run->memory_size : 64ull << 20,
 		.console_output = console,

@@ -10,22 +10,22 @@
 
 #include "vmm/machine/machine.h"
 
-#define GUEST_IMAGE "build/guests/guest.elf"
-#define GUEST_IMAGE_MULTIBOOT "build/guests/guest-multiboot.elf"
+#define GUEST_IMAGE             "build/guests/guest.elf"
+#define GUEST_IMAGE_MULTIBOOT   "build/guests/guest-multiboot.elf"
 #define GUEST_IMAGE_MULTIBOOT64 "build/guests/guest-multiboot64.elf"
 
 #define GUEST_SECONDS_MAX 60
 
 struct guest_run {
-	const char *image;	   /* GUEST_IMAGE where NULL */
+	const char *image; /* GUEST_IMAGE where NULL */
 	enum boot_protocol protocol;
-	const char *append;	   /* names the program */
+	const char *append; /* names the program */
 	const char *module_text;
-	unsigned int cpus;	   /* 0: 1 */
-	uint64_t memory_size;	   /* 0: 64 MiB */
+	unsigned int cpus;    /* 0: 1 */
+	uint64_t memory_size; /* 0: 64 MiB */
 	struct machine_hooks hooks;
 
-	int error; /* of creating or starting the machine, else 0 and: */
+	int error;      /* of creating or starting the machine, else 0 and: */
 	bool timed_out; /* and was stopped */
 	struct machine_result result;
 	char console[4096]; /* the first of what it printed */

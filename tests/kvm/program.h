@@ -7,12 +7,13 @@
 
 struct program {
 	pid_t pid;
-	int output; /* a file with its standard output and error, from the start */
-	int status; /* after program_wait(): exit status, or 128 + the signal */
+	int output;       /* a file with its standard output and error, from the start */
+	int status;       /* after program_wait(): exit status, or 128 + the signal */
 	char text[16384]; /* after program_wait(): what it wrote, as much as fits */
 };
 
-/* Starts it with the words of ARGUMENTS, which single spaces separate and '_' stands for a space in; input is empty. */
+/* Starts it with the words of ARGUMENTS, which single spaces separate and '_' stands for a space in; input is
+ * empty. */
 void program_start(struct program *program, const char *arguments);
 
 /* Waits until it has written TEXT; false after 60 s, or when it has ended without. */

@@ -6,10 +6,10 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/unit/shim/test.h"
 
-#define GUEST_REQUIRED()                                                       \
-	do {                                                                   \
-		if (!guest_run_possible())                                     \
-			SKIP("/dev/kvm can not be opened");                    \
+#define GUEST_REQUIRED()                                                                                     \
+	do {                                                                                                 \
+		if (!guest_run_possible())                                                                   \
+			SKIP("/dev/kvm can not be opened");                                                  \
 	} while (0)
 
 static void says_hello(enum boot_protocol protocol, const char *image)
@@ -93,7 +93,7 @@ TEST(boot, memory_above_4_gib)
 	GUEST_REQUIRED();
 	ends_with_zero("program=memory gpa=0x100000000", 1, 5ull << 30);
 	ends_with_zero("program=memory gpa=0x17fe00000", 1, 5ull << 30); /* its last 2 MiB */
-	ends_with_zero("program=memory gpa=0xbfe00000", 1, 5ull << 30);	 /* the last below the hole */
+	ends_with_zero("program=memory gpa=0xbfe00000", 1, 5ull << 30);  /* the last below the hole */
 }
 
 static void starts_cpus(unsigned int cpus)
@@ -165,8 +165,12 @@ TEST(boot, unknown_instruction_is_named)
 
 TEST(boot, missing_kernel_is_an_error)
 {
-	struct machine_options options = { .boot.kernel = "tests/guests/none.elf", .boot.append = "", .cpus = 1,
-					   .memory_size = 64ull << 20, .console_output = -1, .console_input = -1 };
+	struct machine_options options = { .boot.kernel = "tests/guests/none.elf",
+					   .boot.append = "",
+					   .cpus = 1,
+					   .memory_size = 64ull << 20,
+					   .console_output = -1,
+					   .console_input = -1 };
 	struct machine *machine;
 
 	GUEST_REQUIRED();
@@ -177,8 +181,11 @@ TEST(boot, missing_kernel_is_an_error)
 /* A guest that spins with interrupts off hears of nothing: only a stop ends it. */
 static void is_stopped(const char *append, unsigned int rounds)
 {
-	struct machine_options options = { .boot = { .kernel = GUEST_IMAGE, .append = append }, .cpus = 2,
-					   .memory_size = 64ull << 20, .console_output = -1, .console_input = -1 };
+	struct machine_options options = { .boot = { .kernel = GUEST_IMAGE, .append = append },
+					   .cpus = 2,
+					   .memory_size = 64ull << 20,
+					   .console_output = -1,
+					   .console_input = -1 };
 
 	for (unsigned int round = 0; round < rounds; round++) {
 		struct machine_result result;

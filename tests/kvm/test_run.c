@@ -14,10 +14,10 @@
 #define GUEST "run --kernel " GUEST_IMAGE " --mem 64M --timeout 50 "
 #define PLAIN GUEST "--no-profile "
 
-#define GUEST_REQUIRED()                                                       \
-	do {                                                                   \
-		if (!guest_run_possible())                                     \
-			SKIP("/dev/kvm can not be opened");                    \
+#define GUEST_REQUIRED()                                                                                     \
+	do {                                                                                                 \
+		if (!guest_run_possible())                                                                   \
+			SKIP("/dev/kvm can not be opened");                                                  \
 	} while (0)
 
 static void check_run(const char *arguments, int status, const char *text)
@@ -26,8 +26,8 @@ static void check_run(const char *arguments, int status, const char *text)
 
 	program_run(&program, arguments);
 	if (program.status != status || !strstr(program.text, text))
-		FAIL_TEST("kvmscope %s: exit status %d, expected %d and '%s' in:\n%s", arguments, program.status, status,
-			  text, program.text);
+		FAIL_TEST("kvmscope %s: exit status %d, expected %d and '%s' in:\n%s", arguments,
+			  program.status, status, text, program.text);
 }
 
 TEST(run, exit_status_is_the_guest_s)
@@ -36,7 +36,6 @@ TEST(run, exit_status_is_the_guest_s)
 	check_run(PLAIN "--append program=hello_exit=0", 0, "hello: ");
 	check_run(PLAIN "--append program=hello_exit=55", 55, "");
 	check_run(PLAIN "--append program=hello_exit=256", 0, ""); /* its low 8 bits */
-
 }
 
 TEST(run, wrong_usage_says_what_is_right)
@@ -64,8 +63,10 @@ TEST(run, what_can_not_be_opened_is_named)
 TEST(run, timeout_ends_a_guest_that_spins)
 {
 	GUEST_REQUIRED();
-	check_run("run --no-profile --kernel " GUEST_IMAGE " --timeout 1 --append program=spin", 124, "--timeout of 1 s");
-	check_run("run --no-profile --kernel " GUEST_IMAGE " --duration 1 --append program=spin", 0, "spinning");
+	check_run("run --no-profile --kernel " GUEST_IMAGE " --timeout 1 --append program=spin", 124,
+		  "--timeout of 1 s");
+	check_run("run --no-profile --kernel " GUEST_IMAGE " --duration 1 --append program=spin", 0,
+		  "spinning");
 }
 
 TEST(run, crash_is_reported_behind_the_console)

@@ -48,7 +48,9 @@ static void on_due_sample(void *context, struct vcpu *vcpu)
 
 static struct vcpu_handlers handlers_for(struct record *record)
 {
-	return (struct vcpu_handlers){ .io = on_io, .mmio = on_mmio, .sample = on_due_sample, .context = record };
+	return (struct vcpu_handlers){
+		.io = on_io, .mmio = on_mmio, .sample = on_due_sample, .context = record
+	};
 }
 
 /* mov edx,0xf4; mov eax,0x2a; out dx,eax; hlt */

@@ -14,7 +14,8 @@ static void add(struct cpuid_table *table, uint32_t function, uint32_t index, ui
 /* A host whose leaves have all bits set. */
 static struct cpuid_table *host_table(void)
 {
-	static const uint32_t leaves[] = { 1, 4, 6, 7, 0xa, 0xb, 0x14, 0x1f, 0x80000001, 0x80000008, 0x8000001e, 0x80000022 };
+	static const uint32_t leaves[] = { 1,    4,    6,          7,          0xa,        0xb,
+					   0x14, 0x1f, 0x80000001, 0x80000008, 0x8000001e, 0x80000022 };
 	struct cpuid_table *table = calloc(1, sizeof(*table));
 
 	add(table, 0, 0, 0x1f);
@@ -28,7 +29,8 @@ TEST(cpuid, each_vcpu_has_its_own_apic_id)
 	for (unsigned int id = 0; id < 64; id += 21) {
 		struct cpuid_table *table = host_table();
 
-		cpuid_filter(table, &(struct cpuid_options){ .cpus = 64, .apic_id = id, .tsc_deadline = true });
+		cpuid_filter(table,
+			     &(struct cpuid_options){ .cpus = 64, .apic_id = id, .tsc_deadline = true });
 		CHECK_EQUAL(cpuid_find(table, 1, 0)->ebx >> 24, id);
 		CHECK_EQUAL(cpuid_find(table, 1, 0)->ebx >> 16 & 0xff, 64);
 		CHECK_EQUAL(cpuid_find(table, 0xb, 0)->edx, id);

@@ -20,8 +20,8 @@ TEST(instruction, names_what_the_emulator_lacks)
 TEST(instruction, does_not_name_others)
 {
 	CHECK(!NAME(0x90));
-	CHECK(!NAME(0x0f, 0xae, 0xe8));	      /* LFENCE: XRSTOR's number with a register operand */
-	CHECK(!NAME(0x0f, 0xb8, 0xc7));	      /* no prefix */
+	CHECK(!NAME(0x0f, 0xae, 0xe8)); /* LFENCE: XRSTOR's number with a register operand */
+	CHECK(!NAME(0x0f, 0xb8, 0xc7)); /* no prefix */
 	CHECK(!NAME(0x48, 0x89, 0xe5));
 }
 

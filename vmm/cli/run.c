@@ -20,7 +20,7 @@
 struct run {
 	struct run_options options;
 	struct console console;
-	struct run_profile *profile; /* NULL with --no-profile */
+	struct run_profile *profile;       /* NULL with --no-profile */
 	_Atomic(struct machine *) machine; /* NULL until it is made: the console may ask earlier */
 	int signal_fd;
 	uint64_t started, ended;   /* ms, see now_ms() */
@@ -136,7 +136,8 @@ static void show_progress(struct run *run)
 	log_progress("%llu:%02llu: %llu samples, %llu/s, %llu lost%s%s", (unsigned long long)seconds / 60,
 		     (unsigned long long)seconds % 60, (unsigned long long)statistics.samples,
 		     (unsigned long long)(statistics.samples / (seconds ? seconds : 1)),
-		     (unsigned long long)statistics.lost, *statistics.release ? ", Linux " : "", statistics.release);
+		     (unsigned long long)statistics.lost, *statistics.release ? ", Linux " : "",
+		     statistics.release);
 }
 
 static void supervise(struct run *run)
@@ -179,7 +180,8 @@ static int report_end(const struct run *run, const struct machine_result *result
 	case VCPU_END_STOPPED:
 		if (!run->timed_out)
 			return EXIT_OK;
-		log_error("the guest did not end within the --timeout of %u s and was stopped", run->options.timeout);
+		log_error("the guest did not end within the --timeout of %u s and was stopped",
+			  run->options.timeout);
 		return EXIT_TIMEOUT;
 	case VCPU_END_POWER_OFF:
 	case VCPU_END_RESET:
@@ -201,12 +203,14 @@ static void summarize(const struct run *run, const struct collector_statistics *
 	double seconds = (double)(run->ended - run->started) / 1e3;
 	double samples = (double)statistics->samples;
 
-	log_info("%llu samples in %.1f s, %llu lost; %.1f MiB in %s", (unsigned long long)statistics->samples, seconds,
-		 (unsigned long long)statistics->lost, (double)statistics->bytes / 1048576, run->options.output);
+	log_info("%llu samples in %.1f s, %llu lost; %.1f MiB in %s", (unsigned long long)statistics->samples,
+		 seconds, (unsigned long long)statistics->lost, (double)statistics->bytes / 1048576,
+		 run->options.output);
 	if (statistics->samples && statistics->weight)
-		log_info("taking one cost %.1f us on average, %.2f %% of the sampled time, besides leaving and entering the guest",
-			 (double)statistics->cost / samples / 1e3,
-			 100.0 * (double)statistics->cost / (double)statistics->weight);
+		log_info(
+			"taking one cost %.1f us on average, %.2f %% of the sampled time, besides leaving and entering the guest",
+			(double)statistics->cost / samples / 1e3,
+			100.0 * (double)statistics->cost / (double)statistics->weight);
 	if (!statistics->samples)
 		log_info("there are no samples: the guest used no CPU time while it was sampled");
 	else if (statistics->kernel && !statistics->kernel_found)

@@ -40,7 +40,8 @@ static int open_file(struct console *console, const char *path, struct machine_o
 	if (console->file < 0) {
 		int error = errno;
 
-		return error_set(-error, "can not open %s for the console's output: %s", path, strerror(error));
+		return error_set(-error, "can not open %s for the console's output: %s", path,
+				 strerror(error));
 	}
 	machine->console_output = console->file;
 	return 0;

@@ -9,7 +9,7 @@
 
 struct console {
 	struct terminal *terminal; /* NULL where standard input is none, or not ours to take */
-	int file;		   /* owned; -1 without */
+	int file;                  /* owned; -1 without */
 };
 
 /*

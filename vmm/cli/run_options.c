@@ -56,7 +56,8 @@ static const struct argp_option option_list[] = {
 	{ NULL, 0, NULL, 0, "The machine:", GROUP_MACHINE },
 	{ "cpus", KEY_CPUS, "N", 0, "vCPUs, 1 to 64 (1)", GROUP_MACHINE },
 	{ "mem", KEY_MEM, "SIZE", 0, "Guest memory: 128M, 2G, ... (512M)", GROUP_MACHINE },
-	{ "disk", KEY_DISK, "FILE[,ro]", 0, "Raw image as a virtio disk, with ,ro read-only; up to 5 times", GROUP_MACHINE },
+	{ "disk", KEY_DISK, "FILE[,ro]", 0, "Raw image as a virtio disk, with ,ro read-only; up to 5 times",
+	  GROUP_MACHINE },
 	{ "console", KEY_CONSOLE, "WHERE", 0,
 	  "The serial port ttyS0: stdio (Ctrl-A x quits on a terminal), none, or a file for its output (stdio)",
 	  GROUP_MACHINE },
@@ -64,20 +65,26 @@ static const struct argp_option option_list[] = {
 	  "UNIX socket that the virtio port org.kvmscope.agent.0 is reached by", GROUP_MACHINE },
 
 	{ NULL, 0, NULL, 0, "The profile:", GROUP_PROFILE },
-	{ "output", KEY_OUTPUT, "FILE", 0, "perf.data file; - for standard output (perf.data)", GROUP_PROFILE },
-	{ "freq", KEY_FREQUENCY, "HZ", 0, "Samples per second of the clock and vCPU, up to 10000 (999)", GROUP_PROFILE },
+	{ "output", KEY_OUTPUT, "FILE", 0, "perf.data file; - for standard output (perf.data)",
+	  GROUP_PROFILE },
+	{ "freq", KEY_FREQUENCY, "HZ", 0, "Samples per second of the clock and vCPU, up to 10000 (999)",
+	  GROUP_PROFILE },
 	{ "event", KEY_EVENT, "EVENT", 0, "What to sample by: cpu-clock", GROUP_PROFILE },
 	{ "clock", KEY_CLOCK, "CLOCK", 0,
-	  "cpu: the vCPU's CPU time, so an idle guest gives no samples; wall: time as it passes (cpu)", GROUP_PROFILE },
+	  "cpu: the vCPU's CPU time, so an idle guest gives no samples; wall: time as it passes (cpu)",
+	  GROUP_PROFILE },
 	{ "no-call-graph", KEY_NO_CALL_GRAPH, NULL, 0, "No callchains", GROUP_PROFILE },
 	{ "perspective", KEY_PERSPECTIVE, "WHOSE", 0,
 	  "guest: as if recorded inside the guest; host: as perf kvm sees it (guest)", GROUP_PROFILE },
-	{ "compression-level", KEY_COMPRESS, "LEVEL", OPTION_ARG_OPTIONAL, "Compress with zstd, level 1 to 22 (1)",
+	{ "compression-level", KEY_COMPRESS, "LEVEL", OPTION_ARG_OPTIONAL,
+	  "Compress with zstd, level 1 to 22 (1)", GROUP_PROFILE },
+	{ "kallsyms", KEY_KALLSYMS, "FILE", 0, "Kernel symbols from this /proc/kallsyms of the guest",
 	  GROUP_PROFILE },
-	{ "kallsyms", KEY_KALLSYMS, "FILE", 0, "Kernel symbols from this /proc/kallsyms of the guest", GROUP_PROFILE },
 	{ "vmlinux", KEY_VMLINUX, "FILE", 0, "Kernel symbols from this ELF file", GROUP_PROFILE },
-	{ "no-buildid-cache", KEY_NO_BUILDID_CACHE, NULL, 0, "Leave perf's build-id cache alone", GROUP_PROFILE },
-	{ "ring-size", KEY_RING_SIZE, "SIZE", 0, "Buffer of each vCPU, a power of two (512K)", GROUP_PROFILE },
+	{ "no-buildid-cache", KEY_NO_BUILDID_CACHE, NULL, 0, "Leave perf's build-id cache alone",
+	  GROUP_PROFILE },
+	{ "ring-size", KEY_RING_SIZE, "SIZE", 0, "Buffer of each vCPU, a power of two (512K)",
+	  GROUP_PROFILE },
 	{ "no-profile", KEY_NO_PROFILE, NULL, 0, "Run the guest only", GROUP_PROFILE },
 
 	{ NULL, 0, NULL, 0, "The end, and messages:", GROUP_END },
@@ -108,8 +115,8 @@ static const char after_options[] =
 	"Exit status: 0, or the value the guest wrote to port 0xf4 (its low 8 bits); 1 something failed; 2 wrong\n"
 	"usage; 3 triple fault or KVM internal error; 4 this host's KVM can not do it; 124 --timeout.\n";
 
-static unsigned int parse_number(struct argp_state *state, const char *name, const char *text, unsigned int low,
-				 unsigned int high)
+static unsigned int parse_number(struct argp_state *state, const char *name, const char *text,
+				 unsigned int low, unsigned int high)
 {
 	char *end;
 	unsigned long value;
@@ -131,7 +138,8 @@ static uint64_t parse_size(struct argp_state *state, const char *name, const cha
 }
 
 /* One of the NULL-terminated NAMES; its index. */
-static int parse_choice(struct argp_state *state, const char *name, const char *text, const char *const *names)
+static int parse_choice(struct argp_state *state, const char *name, const char *text,
+			const char *const *names)
 {
 	for (int i = 0; names[i]; i++)
 		if (!strcmp(text, names[i]))
@@ -163,7 +171,8 @@ static void set_console(struct run_options *options, const char *text)
 		options->console = strcmp(text, "none") ? RUN_CONSOLE_FILE : RUN_CONSOLE_NONE;
 }
 
-static error_t parse_machine_option(int key, char *text, struct argp_state *state, struct run_options *options)
+static error_t parse_machine_option(int key, char *text, struct argp_state *state,
+				    struct run_options *options)
 {
 	static const char *const protocols[] = { "auto", "bzimage", "pvh", "elf64", "multiboot", NULL };
 
@@ -178,7 +187,8 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 		options->boot.append = text;
 		return 0;
 	case KEY_PROTOCOL:
-		options->boot.protocol = (enum boot_protocol)parse_choice(state, "--protocol", text, protocols);
+		options->boot.protocol =
+			(enum boot_protocol)parse_choice(state, "--protocol", text, protocols);
 		return 0;
 	case KEY_MODULE_TEXT:
 		options->boot.module_text = text;
@@ -203,7 +213,8 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 	}
 }
 
-static error_t parse_profile_option(int key, char *text, struct argp_state *state, struct run_options *options)
+static error_t parse_profile_option(int key, char *text, struct argp_state *state,
+				    struct run_options *options)
 {
 	static const char *const perspectives[] = { "guest", "host", NULL };
 	static const char *const clocks[] = { "cpu", "wall", NULL };
@@ -226,7 +237,8 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		options->callchains = false;
 		return 0;
 	case KEY_PERSPECTIVE:
-		options->perspective = (enum perspective)parse_choice(state, "--perspective", text, perspectives);
+		options->perspective =
+			(enum perspective)parse_choice(state, "--perspective", text, perspectives);
 		return 0;
 	case KEY_COMPRESS:
 		options->compression = text ? parse_number(state, "-z", text, 1, 22) : 1;

@@ -11,7 +11,7 @@
 #include "vmm/machine/machine.h"
 #include "vmm/profile/perf_data_writer.h"
 
-#define RUN_DISKS_MAX 5
+#define RUN_DISKS_MAX     5
 #define RUN_FREQUENCY_MAX 10000u
 
 enum run_console { RUN_CONSOLE_STDIO, RUN_CONSOLE_FILE, RUN_CONSOLE_NONE };

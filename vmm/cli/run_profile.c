@@ -60,8 +60,9 @@ static void on_sample(void *context, struct vcpu *vcpu)
 
 struct machine_hooks run_profile_hooks(struct run_profile *profile)
 {
-	return (struct machine_hooks){ .vcpu_start = on_vcpu_start, .vcpu_end = on_vcpu_end, .sample = on_sample,
-				       .context = profile };
+	return (struct machine_hooks){
+		.vcpu_start = on_vcpu_start, .vcpu_end = on_vcpu_end, .sample = on_sample, .context = profile
+	};
 }
 
 static int make_rings(struct run_profile *profile)
@@ -119,12 +120,15 @@ static void take_unwinder(void *context, const struct guest_unwinder *unwinder)
 /* The processor's brand string, which the guest sees too (SDM vol. 2A, CPUID 0x80000002 to 4). */
 static void describe_cpu(char *text)
 {
-	unsigned int words[12];
+	unsigned int words[3][4];
 
 	*text = '\0';
-	for (unsigned int i = 0; i < 3; i++)
-		if (!__get_cpuid(0x80000002 + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2], &words[4 * i + 3]))
+	for (unsigned int i = 0; i < 3; i++) {
+		unsigned int *part = words[i];
+
+		if (!__get_cpuid(0x80000002 + i, &part[0], &part[1], &part[2], &part[3]))
 			return;
+	}
 	memcpy(text, words, sizeof(words));
 	text[sizeof(words)] = '\0';
 }
@@ -149,11 +153,18 @@ static int start_collector(struct run_profile *profile)
 		.registers = latest_registers,
 		.publish = take_unwinder,
 		.context = profile,
-		.output = { .path = options->output, .perspective = options->perspective,
-			    .wall_clock = options->wall_clock, .frequency = options->frequency,
-			    .callchains = options->callchains, .compression = options->compression,
-			    .vcpus = options->cpus, .vmm_pid = getpid(), .command_line = options->command_line,
-			    .hostname = "", .release = "", .arch = "x86_64",
+		.output = { .path = options->output,
+			    .perspective = options->perspective,
+			    .wall_clock = options->wall_clock,
+			    .frequency = options->frequency,
+			    .callchains = options->callchains,
+			    .compression = options->compression,
+			    .vcpus = options->cpus,
+			    .vmm_pid = getpid(),
+			    .command_line = options->command_line,
+			    .hostname = "",
+			    .release = "",
+			    .arch = "x86_64",
 			    .cpu_description = profile->cpu_description,
 			    .memory_kib = options->memory_size >> 10 },
 		.kallsyms = options->kallsyms,

@@ -22,7 +22,8 @@ int cpuid_supported(int kvm_fd, struct cpuid_table *table)
 	if (ioctl(kvm_fd, KVM_GET_SUPPORTED_CPUID, &table->header)) {
 		int error = errno;
 
-		return error_set(-error, "this host's KVM does not tell what CPUID it supports: %s", strerror(error));
+		return error_set(-error, "this host's KVM does not tell what CPUID it supports: %s",
+				 strerror(error));
 	}
 	return 0;
 }
@@ -121,8 +122,11 @@ static void build_topology(struct cpuid_table *table, const struct cpuid_options
 	if (!maximum || maximum->eax < 0xb)
 		return;
 	for (uint32_t level = 0; level < 3; level++) {
-		struct kvm_cpuid_entry2 entry = { .function = 0xb, .index = level, .ecx = level,
-						  .edx = options->apic_id, .flags = KVM_CPUID_FLAG_SIGNIFCANT_INDEX };
+		struct kvm_cpuid_entry2 entry = { .function = 0xb,
+						  .index = level,
+						  .ecx = level,
+						  .edx = options->apic_id,
+						  .flags = KVM_CPUID_FLAG_SIGNIFCANT_INDEX };
 
 		if (level == 0) { /* threads of a core: one */
 			entry.ebx = 1;
@@ -138,7 +142,8 @@ static void build_topology(struct cpuid_table *table, const struct cpuid_options
 
 static void filter_kvm_features(struct kvm_cpuid_entry2 *leaf)
 {
-	/* These three ask the VMM for things that it has no use for: MSI routing, page encryption, migration. */
+	/* These three ask the VMM for things that it has no use for: MSI routing, page encryption, migration.
+	 */
 	leaf->eax &= ~(BIT(KVM_FEATURE_MSI_EXT_DEST_ID) | BIT(KVM_FEATURE_HC_MAP_GPA_RANGE) |
 		       BIT(KVM_FEATURE_MIGRATION_CONTROL));
 }
@@ -160,9 +165,9 @@ static void filter_amd_sizes(struct kvm_cpuid_entry2 *leaf, const struct cpuid_o
 
 static void filter_amd_topology(struct kvm_cpuid_entry2 *leaf, const struct cpuid_options *options)
 {
-	leaf->eax = options->apic_id;	      /* extended APIC id */
-	leaf->ebx = options->apic_id & 0xff;  /* core id, one thread a core */
-	leaf->ecx = 0;			      /* node 0 of one */
+	leaf->eax = options->apic_id;        /* extended APIC id */
+	leaf->ebx = options->apic_id & 0xff; /* core id, one thread a core */
+	leaf->ecx = 0;                       /* node 0 of one */
 	leaf->edx = 0;
 }
 
@@ -175,11 +180,13 @@ static void filter_leaf(struct kvm_cpuid_entry2 *leaf, const struct cpuid_option
 	case 0x4:
 		filter_caches(leaf, options);
 		break;
-	case 0x6: /* power management: keep ARAT, the LAPIC timer that never stops; no APERF/MPERF MSRs here */
+	case 0x6: /* power management: keep ARAT, the LAPIC timer that never stops; no APERF/MPERF MSRs here
+		   */
 		leaf->eax &= BIT(2);
 		leaf->ebx = leaf->ecx = leaf->edx = 0;
 		break;
-	case 0x7: /* no processor trace, no architectural LBRs: tracing hardware that the guest does not get */
+	case 0x7: /* no processor trace, no architectural LBRs: tracing hardware that the guest does not get
+		   */
 		if (leaf->index == 0) {
 			leaf->ebx &= ~BIT(25);
 			leaf->edx &= ~BIT(19);
@@ -206,10 +213,10 @@ static void filter_leaf(struct kvm_cpuid_entry2 *leaf, const struct cpuid_option
 void cpuid_filter(struct cpuid_table *table, const struct cpuid_options *options)
 {
 	static const uint32_t hidden[] = {
-		0xa,	    /* architectural PMU: the guest has none yet */
-		0x14,	    /* processor trace */
-		0x1c,	    /* architectural LBRs */
-		0x1f,	    /* host topology, second version: leaf 0xB says it all */
+		0xa,        /* architectural PMU: the guest has none yet */
+		0x14,       /* processor trace */
+		0x1c,       /* architectural LBRs */
+		0x1f,       /* host topology, second version: leaf 0xB says it all */
 		0x8000001b, /* IBS */
 		0x80000022, /* AMD's PMU, second version */
 		0x80000026, /* AMD's host topology */

@@ -13,7 +13,7 @@
 #include "vmm/kvm/vm.h"
 
 #define INSTRUCTION_SIZE_MAX 15
-#define PAGE_SIZE_4K 4096u
+#define PAGE_SIZE_4K         4096u
 
 typedef unsigned long long ull;
 
@@ -28,9 +28,10 @@ static void format_registers(struct vcpu *vcpu, char *text, size_t size)
 		 "  rax %016llx rbx %016llx rcx %016llx rdx %016llx\n"
 		 "  rsi %016llx rdi %016llx rsp %016llx rbp %016llx\n"
 		 "  cr0 %08llx cr2 %016llx cr3 %016llx cr4 %08llx efer %llx idt %llx+%x",
-		 (ull)r->rip, (ull)r->rflags, s->cs.selector, s->ss.selector, s->ss.dpl, (ull)r->rax, (ull)r->rbx,
-		 (ull)r->rcx, (ull)r->rdx, (ull)r->rsi, (ull)r->rdi, (ull)r->rsp, (ull)r->rbp, (ull)s->cr0,
-		 (ull)s->cr2, (ull)s->cr3, (ull)s->cr4, (ull)s->efer, (ull)s->idt.base, s->idt.limit);
+		 (ull)r->rip, (ull)r->rflags, s->cs.selector, s->ss.selector, s->ss.dpl, (ull)r->rax,
+		 (ull)r->rbx, (ull)r->rcx, (ull)r->rdx, (ull)r->rsi, (ull)r->rdi, (ull)r->rsp, (ull)r->rbp,
+		 (ull)s->cr0, (ull)s->cr2, (ull)s->cr3, (ull)s->cr4, (ull)s->efer, (ull)s->idt.base,
+		 s->idt.limit);
 }
 
 /* Copies up to SIZE bytes at the GVA, page by page; how many could be read. */
@@ -86,11 +87,12 @@ static void report_emulation_failure(struct vcpu *vcpu)
 
 	format_bytes(bytes, count, text, sizeof(text));
 	format_registers(vcpu, registers, sizeof(registers));
-	error_set(-ENOTSUP,
-		  "vCPU %u: KVM could not execute the guest's instruction at RIP %#llx (bytes: %s): this KVM interprets "
-		  "guest %s code and does not know %s; see kvmscope doctor\n%s",
-		  vcpu->index, (ull)vcpu_registers(vcpu)->rip, text, kernel ? "kernel" : "user",
-		  name ? name : "these bytes", registers);
+	error_set(
+		-ENOTSUP,
+		"vCPU %u: KVM could not execute the guest's instruction at RIP %#llx (bytes: %s): this KVM interprets "
+		"guest %s code and does not know %s; see kvmscope doctor\n%s",
+		vcpu->index, (ull)vcpu_registers(vcpu)->rip, text, kernel ? "kernel" : "user",
+		name ? name : "these bytes", registers);
 }
 
 static const char *suberror_name(uint32_t suberror)
@@ -116,9 +118,11 @@ void exit_report_internal_error(struct vcpu *vcpu)
 		return;
 	}
 	format_registers(vcpu, registers, sizeof(registers));
-	error_set(-EIO, "vCPU %u: KVM_EXIT_INTERNAL_ERROR, suberror %u (%s), data %#llx %#llx; the guest can not go on\n%s",
-		  vcpu->index, vcpu->run->internal.suberror, suberror_name(vcpu->run->internal.suberror),
-		  (ull)vcpu->run->internal.data[0], (ull)vcpu->run->internal.data[1], registers);
+	error_set(
+		-EIO,
+		"vCPU %u: KVM_EXIT_INTERNAL_ERROR, suberror %u (%s), data %#llx %#llx; the guest can not go on\n%s",
+		vcpu->index, vcpu->run->internal.suberror, suberror_name(vcpu->run->internal.suberror),
+		(ull)vcpu->run->internal.data[0], (ull)vcpu->run->internal.data[1], registers);
 }
 
 void exit_report_shutdown(struct vcpu *vcpu)
@@ -126,8 +130,10 @@ void exit_report_shutdown(struct vcpu *vcpu)
 	char registers[512];
 
 	format_registers(vcpu, registers, sizeof(registers));
-	error_set(-EIO, "vCPU %u: triple fault: the guest could not handle an exception, nor the fault of handling it\n%s",
-		  vcpu->index, registers);
+	error_set(
+		-EIO,
+		"vCPU %u: triple fault: the guest could not handle an exception, nor the fault of handling it\n%s",
+		vcpu->index, registers);
 }
 
 void exit_report_fail_entry(struct vcpu *vcpu)
@@ -135,8 +141,10 @@ void exit_report_fail_entry(struct vcpu *vcpu)
 	char registers[512];
 
 	format_registers(vcpu, registers, sizeof(registers));
-	error_set(-EIO, "vCPU %u: the processor refused to enter the guest, hardware reason %#llx: its state is not valid\n%s",
-		  vcpu->index, (ull)vcpu->run->fail_entry.hardware_entry_failure_reason, registers);
+	error_set(
+		-EIO,
+		"vCPU %u: the processor refused to enter the guest, hardware reason %#llx: its state is not valid\n%s",
+		vcpu->index, (ull)vcpu->run->fail_entry.hardware_entry_failure_reason, registers);
 }
 
 void exit_report_unknown(struct vcpu *vcpu)
@@ -144,8 +152,9 @@ void exit_report_unknown(struct vcpu *vcpu)
 	char registers[512];
 
 	format_registers(vcpu, registers, sizeof(registers));
-	error_set(-EIO, "vCPU %u: KVM exit with reason %u, which kvmscope does not know; see <linux/kvm.h>\n%s", vcpu->index,
-		  vcpu->run->exit_reason, registers);
+	error_set(-EIO,
+		  "vCPU %u: KVM exit with reason %u, which kvmscope does not know; see <linux/kvm.h>\n%s",
+		  vcpu->index, vcpu->run->exit_reason, registers);
 }
 
 void exit_report_run_failed(struct vcpu *vcpu, int error)
@@ -153,6 +162,6 @@ void exit_report_run_failed(struct vcpu *vcpu, int error)
 	char registers[512];
 
 	format_registers(vcpu, registers, sizeof(registers));
-	error_set(-error, "vCPU %u: KVM_RUN failed: %s; see kvmscope doctor and the host's kernel log\n%s", vcpu->index,
-		  strerror(error), registers);
+	error_set(-error, "vCPU %u: KVM_RUN failed: %s; see kvmscope doctor and the host's kernel log\n%s",
+		  vcpu->index, strerror(error), registers);
 }

@@ -14,40 +14,40 @@ enum prefix { PREFIX_NONE, PREFIX_66, PREFIX_F2, PREFIX_F3 };
  */
 struct pattern {
 	const char *name;
-	bool one_byte;
-	uint8_t opcode;
 	enum prefix prefix;
 	int modrm, reg;
+	uint8_t opcode;
+	bool one_byte;
 	bool memory;
 };
 
 static const struct pattern patterns[] = {
-	{ "FWAIT", true, 0x9b, PREFIX_NONE, ANY, ANY, false },
-	{ "INT", true, 0xcd, PREFIX_NONE, ANY, ANY, false },
-	{ "STAC", false, 0x01, PREFIX_NONE, 0xcb, ANY, false },
-	{ "CLAC", false, 0x01, PREFIX_NONE, 0xca, ANY, false },
-	{ "XGETBV", false, 0x01, PREFIX_NONE, 0xd0, ANY, false },
-	{ "SWAPGS", false, 0x01, PREFIX_NONE, 0xf8, ANY, false },
-	{ "RDTSCP", false, 0x01, PREFIX_NONE, 0xf9, ANY, false },
-	{ "VERW", false, 0x00, PREFIX_NONE, ANY, 5, false },
-	{ "VERW", false, 0x00, PREFIX_NONE, ANY, 5, true },
-	{ "XSAVE", false, 0xae, PREFIX_NONE, ANY, 4, true },
-	{ "XRSTOR", false, 0xae, PREFIX_NONE, ANY, 5, true },
-	{ "XSAVEOPT", false, 0xae, PREFIX_NONE, ANY, 6, true },
-	{ "RDFSBASE", false, 0xae, PREFIX_F3, ANY, 0, false },
-	{ "RDGSBASE", false, 0xae, PREFIX_F3, ANY, 1, false },
-	{ "WRFSBASE", false, 0xae, PREFIX_F3, ANY, 2, false },
-	{ "WRGSBASE", false, 0xae, PREFIX_F3, ANY, 3, false },
-	{ "CMPXCHG16B", false, 0xc7, PREFIX_NONE, ANY, 1, true },
-	{ "XRSTORS", false, 0xc7, PREFIX_NONE, ANY, 3, true },
-	{ "XSAVEC", false, 0xc7, PREFIX_NONE, ANY, 4, true },
-	{ "XSAVES", false, 0xc7, PREFIX_NONE, ANY, 5, true },
-	{ "RDRAND", false, 0xc7, PREFIX_NONE, ANY, 6, false },
-	{ "RDSEED", false, 0xc7, PREFIX_NONE, ANY, 7, false },
-	{ "POPCNT", false, 0xb8, PREFIX_F3, ANY, ANY, false },
-	{ "TZCNT", false, 0xbc, PREFIX_F3, ANY, ANY, false },
-	{ "LZCNT", false, 0xbd, PREFIX_F3, ANY, ANY, false },
-	{ "ENDBR", false, 0x1e, PREFIX_F3, 0xfa, ANY, false },
+	{ "FWAIT", PREFIX_NONE, ANY, ANY, 0x9b, true, false },
+	{ "INT", PREFIX_NONE, ANY, ANY, 0xcd, true, false },
+	{ "STAC", PREFIX_NONE, 0xcb, ANY, 0x01, false, false },
+	{ "CLAC", PREFIX_NONE, 0xca, ANY, 0x01, false, false },
+	{ "XGETBV", PREFIX_NONE, 0xd0, ANY, 0x01, false, false },
+	{ "SWAPGS", PREFIX_NONE, 0xf8, ANY, 0x01, false, false },
+	{ "RDTSCP", PREFIX_NONE, 0xf9, ANY, 0x01, false, false },
+	{ "VERW", PREFIX_NONE, ANY, 5, 0x00, false, false },
+	{ "VERW", PREFIX_NONE, ANY, 5, 0x00, false, true },
+	{ "XSAVE", PREFIX_NONE, ANY, 4, 0xae, false, true },
+	{ "XRSTOR", PREFIX_NONE, ANY, 5, 0xae, false, true },
+	{ "XSAVEOPT", PREFIX_NONE, ANY, 6, 0xae, false, true },
+	{ "RDFSBASE", PREFIX_F3, ANY, 0, 0xae, false, false },
+	{ "RDGSBASE", PREFIX_F3, ANY, 1, 0xae, false, false },
+	{ "WRFSBASE", PREFIX_F3, ANY, 2, 0xae, false, false },
+	{ "WRGSBASE", PREFIX_F3, ANY, 3, 0xae, false, false },
+	{ "CMPXCHG16B", PREFIX_NONE, ANY, 1, 0xc7, false, true },
+	{ "XRSTORS", PREFIX_NONE, ANY, 3, 0xc7, false, true },
+	{ "XSAVEC", PREFIX_NONE, ANY, 4, 0xc7, false, true },
+	{ "XSAVES", PREFIX_NONE, ANY, 5, 0xc7, false, true },
+	{ "RDRAND", PREFIX_NONE, ANY, 6, 0xc7, false, false },
+	{ "RDSEED", PREFIX_NONE, ANY, 7, 0xc7, false, false },
+	{ "POPCNT", PREFIX_F3, ANY, ANY, 0xb8, false, false },
+	{ "TZCNT", PREFIX_F3, ANY, ANY, 0xbc, false, false },
+	{ "LZCNT", PREFIX_F3, ANY, ANY, 0xbd, false, false },
+	{ "ENDBR", PREFIX_F3, 0xfa, ANY, 0x1e, false, false },
 };
 
 static bool is_legacy_prefix(uint8_t byte)
@@ -84,7 +84,8 @@ static enum prefix prefix_of(uint8_t byte, enum prefix before)
 	}
 }
 
-static bool matches(const struct pattern *pattern, bool one_byte, uint8_t opcode, enum prefix prefix, int modrm)
+static bool matches(const struct pattern *pattern, bool one_byte, uint8_t opcode, enum prefix prefix,
+		    int modrm)
 {
 	if (pattern->one_byte != one_byte || pattern->opcode != opcode)
 		return false;

@@ -8,11 +8,12 @@
 #include "shared/error.h"
 
 #define MEMORY_SIZE_MIN (1ull << 20)
-#define PAGE_MASK 0xfffull
+#define PAGE_MASK       0xfffull
 
 static void add_region(struct memory *memory, uint64_t gpa, uint64_t size, uint8_t *hva)
 {
-	memory->regions[memory->region_count++] = (struct memory_region){ .gpa = gpa, .size = size, .hva = hva };
+	memory->regions[memory->region_count++] =
+		(struct memory_region){ .gpa = gpa, .size = size, .hva = hva };
 }
 
 int memory_create(struct memory *memory, uint64_t size)
@@ -22,10 +23,13 @@ int memory_create(struct memory *memory, uint64_t size)
 
 	*memory = (struct memory){ 0 };
 	if (size < MEMORY_SIZE_MIN || (size & PAGE_MASK) || size > SIZE_MAX)
-		return error_set(-EINVAL, "guest memory of %llu bytes: it must be a multiple of 4 KiB and at least 1 MiB",
-				 (unsigned long long)size);
+		return error_set(
+			-EINVAL,
+			"guest memory of %llu bytes: it must be a multiple of 4 KiB and at least 1 MiB",
+			(unsigned long long)size);
 	/* No reserve: a page costs nothing until the guest first touches it. */
-	mapping = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	mapping =
+		mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (mapping == MAP_FAILED)
 		return error_set(-ENOMEM, "can not map %llu MiB of guest memory: %s; choose a smaller --mem",
 				 (unsigned long long)size >> 20, strerror(errno));

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* RAM ends here below 4 GiB (the rest is at 4 GiB and up); devices, IOAPIC and LAPIC lie between. */
-#define MEMORY_LOW_END 0xc0000000ull
+#define MEMORY_LOW_END    0xc0000000ull
 #define MEMORY_HIGH_START 0x100000000ull
 
 #define MEMORY_REGIONS_MAX 2
@@ -27,7 +27,7 @@ struct memory {
 	struct memory_region regions[MEMORY_REGIONS_MAX]; /* sorted by gpa */
 	size_t region_count;
 	uint8_t *mapping; /* owned */
-	uint64_t size;	  /* bytes of RAM */
+	uint64_t size;    /* bytes of RAM */
 };
 
 /* Maps SIZE bytes (a multiple of 4 KiB, at least 1 MiB) of zero pages. -EINVAL or -ENOMEM. */

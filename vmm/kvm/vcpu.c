@@ -19,11 +19,11 @@
 #define SYNC_REGS (KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS | KVM_SYNC_X86_EVENTS)
 
 /* Local vector table of a LAPIC in struct kvm_lapic_state (SDM vol. 3A 11.5.1). */
-#define LAPIC_LVT_LINT0 0x350
-#define LAPIC_LVT_LINT1 0x360
-#define LAPIC_DELIVERY_MASK 0x700u
-#define LAPIC_MASKED 0x10000u
-#define LAPIC_DELIVERY_NMI 0x400u
+#define LAPIC_LVT_LINT0       0x350
+#define LAPIC_LVT_LINT1       0x360
+#define LAPIC_DELIVERY_MASK   0x700u
+#define LAPIC_MASKED          0x10000u
+#define LAPIC_DELIVERY_NMI    0x400u
 #define LAPIC_DELIVERY_EXTINT 0x700u
 
 /* The vCPU that this thread runs: what the signal handlers work on. */
@@ -33,8 +33,8 @@ static int vcpu_failed(const struct vcpu *vcpu, const char *what)
 {
 	int error = errno;
 
-	return error_set(-error, "vCPU %u: this host's KVM refused %s: %s; see kvmscope doctor", vcpu->index, what,
-			 strerror(error));
+	return error_set(-error, "vCPU %u: this host's KVM refused %s: %s; see kvmscope doctor", vcpu->index,
+			 what, strerror(error));
 }
 
 /*
@@ -52,7 +52,8 @@ static void on_kick(int signal)
 static void on_sample(int signal, siginfo_t *information, void *context)
 {
 	if (current) {
-		current->sample_expirations += 1 + (information->si_code == SI_TIMER ? information->si_overrun : 0);
+		current->sample_expirations +=
+			1 + (information->si_code == SI_TIMER ? information->si_overrun : 0);
 		current->sample_due = 1;
 		current->run->immediate_exit = 1;
 	}
@@ -132,8 +133,9 @@ static int map_run(struct vcpu *vcpu, const struct vm *vm)
 static int start_sync_regs(struct vcpu *vcpu, const struct vm *vm)
 {
 	if ((vm_capability(vm, KVM_CAP_SYNC_REGS) & SYNC_REGS) != SYNC_REGS)
-		return error_set(-ENOTSUP, "this host's KVM has no KVM_CAP_SYNC_REGS, which samples are read by; "
-					   "it came with Linux 4.17");
+		return error_set(-ENOTSUP,
+				 "this host's KVM has no KVM_CAP_SYNC_REGS, which samples are read by; "
+				 "it came with Linux 4.17");
 	if (ioctl(vcpu->fd, KVM_GET_REGS, &vcpu->run->s.regs.regs) ||
 	    ioctl(vcpu->fd, KVM_GET_SREGS, &vcpu->run->s.regs.sregs))
 		return vcpu_failed(vcpu, "its registers (KVM_GET_REGS)");
@@ -203,8 +205,8 @@ static void dispatch_io(struct vcpu *vcpu)
 	uint8_t *data = (uint8_t *)run + run->io.data_offset;
 
 	for (uint32_t i = 0; i < run->io.count && !vcpu->end_asked; i++, data += run->io.size)
-		vcpu->handlers->io(vcpu->handlers->context, vcpu, run->io.port, run->io.direction == KVM_EXIT_IO_OUT,
-				   data, run->io.size);
+		vcpu->handlers->io(vcpu->handlers->context, vcpu, run->io.port,
+				   run->io.direction == KVM_EXIT_IO_OUT, data, run->io.size);
 }
 
 static void dispatch_system_event(struct vcpu *vcpu)
@@ -222,7 +224,8 @@ static void dispatch_system_event(struct vcpu *vcpu)
 	}
 }
 
-/* What the guest did that KVM leaves to us. The access of io and mmio completes when KVM_RUN is next entered. */
+/* What the guest did that KVM leaves to us. The access of io and mmio completes when KVM_RUN is next entered.
+ */
 static void dispatch_exit(struct vcpu *vcpu)
 {
 	struct kvm_run *run = vcpu->run;

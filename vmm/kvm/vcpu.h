@@ -22,18 +22,18 @@ struct vcpu;
 struct vm;
 
 /* Signals that vCPU threads take: both kick; the second also asks for a sample. */
-#define VCPU_KICK_SIGNAL (SIGRTMIN)
+#define VCPU_KICK_SIGNAL   (SIGRTMIN)
 #define VCPU_SAMPLE_SIGNAL (SIGRTMIN + 1)
 
 /* Why vcpu_run() came back. */
 enum vcpu_end {
-	VCPU_END_STOPPED,	/* vcpu_stop() was called */
-	VCPU_END_SHUTDOWN,	/* triple fault: KVM_EXIT_SHUTDOWN */
-	VCPU_END_POWER_OFF,	/* KVM_EXIT_SYSTEM_EVENT shutdown, or a handler asked for it */
-	VCPU_END_RESET,		/* a handler asked for it, or KVM_EXIT_SYSTEM_EVENT reset */
-	VCPU_END_DEBUG_EXIT,	/* the guest wrote the debug-exit port */
+	VCPU_END_STOPPED,        /* vcpu_stop() was called */
+	VCPU_END_SHUTDOWN,       /* triple fault: KVM_EXIT_SHUTDOWN */
+	VCPU_END_POWER_OFF,      /* KVM_EXIT_SYSTEM_EVENT shutdown, or a handler asked for it */
+	VCPU_END_RESET,          /* a handler asked for it, or KVM_EXIT_SYSTEM_EVENT reset */
+	VCPU_END_DEBUG_EXIT,     /* the guest wrote the debug-exit port */
 	VCPU_END_INTERNAL_ERROR, /* KVM_EXIT_INTERNAL_ERROR, FAIL_ENTRY, or an unknown exit */
-	VCPU_END_HOST_ERROR,	/* KVM_RUN failed; the error message is set */
+	VCPU_END_HOST_ERROR,     /* KVM_RUN failed; the error message is set */
 };
 
 /*
@@ -52,21 +52,22 @@ struct vcpu_handlers {
 
 struct vcpu {
 	struct vm *vm;
-	unsigned int index;   /* number and APIC id */
+	unsigned int index; /* number and APIC id */
 	int fd;
-	struct kvm_run *run;  /* run_size bytes */
+	struct kvm_run *run; /* run_size bytes */
 	size_t run_size;
-	pthread_mutex_t lock; /* of thread and thread_id: a kick never meets a thread that has left */
-	pthread_t thread;     /* valid while thread_id is set */
+	pthread_mutex_t lock;    /* of thread and thread_id: a kick never meets a thread that has left */
+	pthread_t thread;        /* valid while thread_id is set */
 	_Atomic pid_t thread_id; /* 0 while no thread runs it */
 	const struct vcpu_handlers *handlers;
-	atomic_bool stop;	     /* asked to end */
+	atomic_bool stop;                 /* asked to end */
 	volatile sig_atomic_t sample_due; /* set by the sample signal; only on the thread */
-	volatile uint64_t sample_expirations; /* of the sampling clock, merged signals included; only on the thread */
-	enum vcpu_end asked_end;     /* by a handler on the thread, with end_asked */
+	volatile uint64_t
+		sample_expirations; /* of the sampling clock, merged signals included; only on the thread */
+	enum vcpu_end asked_end;    /* by a handler on the thread, with end_asked */
 	bool end_asked;
-	uint64_t exits;		     /* returns of KVM_RUN other than by a kick */
-	void *sampler;		     /* of vmm/sample, opaque here */
+	uint64_t exits; /* returns of KVM_RUN other than by a kick */
+	void *sampler;  /* of vmm/sample, opaque here */
 };
 
 /*

@@ -18,7 +18,7 @@
  * guest has RAM (api.rst, KVM_SET_TSS_ADDR and KVM_SET_IDENTITY_MAP_ADDR).
  */
 #define IDENTITY_MAP_ADDRESS 0xfffbc000ull
-#define TSS_ADDRESS 0xfffbd000ull
+#define TSS_ADDRESS          0xfffbd000ull
 
 static const char *advice_on_open(int error)
 {
@@ -39,7 +39,8 @@ static int ioctl_failed(const char *what)
 {
 	int error = errno;
 
-	return error_set(-error, "this host's KVM refused %s: %s; see kvmscope doctor", what, strerror(error));
+	return error_set(-error, "this host's KVM refused %s: %s; see kvmscope doctor", what,
+			 strerror(error));
 }
 
 static int open_kvm(struct vm *vm)
@@ -50,11 +51,13 @@ static int open_kvm(struct vm *vm)
 	if (vm->kvm_fd < 0) {
 		int error = errno;
 
-		return error_set(-error, "can not open /dev/kvm: %s; %s", strerror(error), advice_on_open(error));
+		return error_set(-error, "can not open /dev/kvm: %s; %s", strerror(error),
+				 advice_on_open(error));
 	}
 	version = ioctl(vm->kvm_fd, KVM_GET_API_VERSION, 0);
 	if (version != KVM_API_VERSION)
-		return error_set(-ENOTSUP, "/dev/kvm speaks API version %d, not %d", version, KVM_API_VERSION);
+		return error_set(-ENOTSUP, "/dev/kvm speaks API version %d, not %d", version,
+				 KVM_API_VERSION);
 	return 0;
 }
 
@@ -92,7 +95,9 @@ static void tune(struct vm *vm)
 
 static int create_interrupt_chips(struct vm *vm)
 {
-	struct kvm_pit_config pit = { .flags = KVM_PIT_SPEAKER_DUMMY }; /* port 0x61 too: Linux calibrates by it */
+	struct kvm_pit_config pit = {
+		.flags = KVM_PIT_SPEAKER_DUMMY
+	}; /* port 0x61 too: Linux calibrates by it */
 	uint64_t identity_map = IDENTITY_MAP_ADDRESS;
 
 	if (ioctl(vm->vm_fd, KVM_SET_IDENTITY_MAP_ADDR, &identity_map))

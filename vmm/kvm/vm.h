@@ -18,7 +18,8 @@ struct vm {
 	struct memory memory;
 	struct vcpu *vcpus[VM_CPUS_MAX]; /* owned; vcpu_count of them */
 	unsigned int vcpu_count;
-	unsigned int cpus; /* that the guest is told of, 1 to VM_CPUS_MAX: 1, or set before the first vcpu_create() */
+	unsigned int cpus; /* that the guest is told of, 1 to VM_CPUS_MAX: 1, or set before the first
+			      vcpu_create() */
 };
 
 /*

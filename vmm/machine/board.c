@@ -26,7 +26,8 @@ static struct irq_line line_of(struct vm *vm, unsigned int gsi)
 
 static void init_registers(struct board *board, struct vm *vm, const struct board_events *events)
 {
-	struct acpi_pm_handlers pm = { .power_off = events->power_off, .reset = events->reset,
+	struct acpi_pm_handlers pm = { .power_off = events->power_off,
+				       .reset = events->reset,
 				       .context = events->context };
 
 	rtc_init(&board->rtc, NULL);
@@ -73,8 +74,8 @@ static int add_virtio(struct board *board, struct virtio_device *device)
 	uint64_t gpa = BOARD_VIRTIO_START + index * BOARD_VIRTIO_STRIDE;
 
 	board->virtio[index] = device;
-	board->virtio_places[index] = (struct acpi_virtio_device){
-		.gpa = gpa, .size = VIRTIO_MMIO_SIZE, .gsi = device->line.gsi };
+	board->virtio_places[index] =
+		(struct acpi_virtio_device){ .gpa = gpa, .size = VIRTIO_MMIO_SIZE, .gsi = device->line.gsi };
 	return virtio_mmio_add(device, &board->bus, gpa);
 }
 
@@ -86,8 +87,8 @@ static int add_disk(struct board *board, struct vm *vm, const struct machine_dis
 	int error;
 
 	if (board->virtio_count == BOARD_VIRTIO_MAX)
-		return error_set(-ENOSPC, "no place for the disk %s: there can be %d virtio devices", disk->path,
-				 BOARD_VIRTIO_MAX);
+		return error_set(-ENOSPC, "no place for the disk %s: there can be %d virtio devices",
+				 disk->path, BOARD_VIRTIO_MAX);
 	snprintf(id, sizeof(id), "kvmscope-%zu", board->virtio_count);
 	error = virtio_blk_create(&device, &options, &vm->memory, board->loop, next_virtio_line(board, vm));
 	return error ? error : add_virtio(board, device);
@@ -106,7 +107,8 @@ static int add_agent_port(struct board *board, struct vm *vm, const struct machi
 
 	if (!port.socket_path && port.fd < 0)
 		return 0;
-	error = virtio_console_create(&device, &console, &vm->memory, board->loop, next_virtio_line(board, vm));
+	error = virtio_console_create(&device, &console, &vm->memory, board->loop,
+				      next_virtio_line(board, vm));
 	return error ? error : add_virtio(board, device);
 }
 
@@ -114,7 +116,8 @@ static int add_entropy(struct board *board, struct vm *vm)
 {
 	struct virtio_rng_options options = { 0 };
 	struct virtio_device *device;
-	int error = virtio_rng_create(&device, &options, &vm->memory, board->loop, next_virtio_line(board, vm));
+	int error =
+		virtio_rng_create(&device, &options, &vm->memory, board->loop, next_virtio_line(board, vm));
 
 	return error ? error : add_virtio(board, device);
 }

@@ -19,10 +19,10 @@
 #include "vmm/machine/machine.h"
 
 /* Virtio devices lie in the hole below 4 GiB, a page and an interrupt line of the IOAPIC each. */
-#define BOARD_VIRTIO_START 0xd0000000ull
+#define BOARD_VIRTIO_START  0xd0000000ull
 #define BOARD_VIRTIO_STRIDE 0x1000ull
-#define BOARD_VIRTIO_GSI 16
-#define BOARD_VIRTIO_MAX 8
+#define BOARD_VIRTIO_GSI    16
+#define BOARD_VIRTIO_MAX    8
 
 /* What the guest asks of the machine through a device; each on the vCPU's thread. */
 struct board_events {

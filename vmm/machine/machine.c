@@ -32,7 +32,7 @@ struct machine {
 	int end_fd;
 
 	pthread_mutex_t lock; /* of what follows */
-	bool ended;	      /* result is final, but for debug_exit_value's meaning */
+	bool ended;           /* result is final, but for debug_exit_value's meaning */
 	struct machine_result result;
 };
 
@@ -149,8 +149,9 @@ static int load_kernel(struct machine *machine, const struct machine_options *op
 
 static int build(struct machine *machine, const struct machine_options *options)
 {
-	struct board_events events = { .power_off = on_power_off, .reset = on_reset, .debug_exit = on_debug_exit,
-				       .context = machine };
+	struct board_events events = {
+		.power_off = on_power_off, .reset = on_reset, .debug_exit = on_debug_exit, .context = machine
+	};
 	int error;
 
 	machine->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -174,7 +175,9 @@ int machine_create(struct machine **machine, const struct machine_options *optio
 		return error_set(-ENOMEM, "no memory for the machine");
 	made->vm.kvm_fd = made->vm.vm_fd = made->end_fd = -1;
 	made->hooks = options->hooks;
-	made->handlers = (struct vcpu_handlers){ .io = on_io, .mmio = on_mmio, .context = made,
+	made->handlers = (struct vcpu_handlers){ .io = on_io,
+						 .mmio = on_mmio,
+						 .context = made,
 						 .sample = options->hooks.sample ? on_sample : NULL };
 	pthread_mutex_init(&made->lock, NULL);
 	error = build(made, options);
@@ -194,7 +197,8 @@ static int start_threads(struct machine *machine)
 		*thread = (struct vcpu_thread){ .machine = machine, .vcpu = machine->vm.vcpus[i] };
 		error = pthread_create(&thread->thread, NULL, run_vcpu_thread, thread);
 		if (error)
-			return error_set(-error, "can not start the thread of vCPU %u: %s", i, strerror(error));
+			return error_set(-error, "can not start the thread of vCPU %u: %s", i,
+					 strerror(error));
 		machine->thread_count++;
 	}
 	return 0;

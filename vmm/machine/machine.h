@@ -41,8 +41,8 @@ struct machine_disk {
 /* What it points to is not copied: it must live until machine_destroy(). */
 struct machine_options {
 	struct boot_options boot; /* cpus and rsdp are filled in by the machine */
-	unsigned int cpus;	  /* 1 to VM_CPUS_MAX */
-	uint64_t memory_size;	  /* bytes */
+	unsigned int cpus;        /* 1 to VM_CPUS_MAX */
+	uint64_t memory_size;     /* bytes */
 
 	const struct machine_disk *disks;
 	size_t disk_count;
@@ -63,11 +63,12 @@ struct machine_options {
 
 struct machine_result {
 	enum vcpu_end end;
-	uint32_t debug_exit_value;	 /* with VCPU_END_DEBUG_EXIT */
+	uint32_t debug_exit_value;        /* with VCPU_END_DEBUG_EXIT */
 	char message[ERROR_MESSAGE_SIZE]; /* why, with the ends that are errors; else "" */
 };
 
-/* Builds everything and loads the kernel; nothing runs yet. The errors of the parts, each with its message. */
+/* Builds everything and loads the kernel; nothing runs yet. The errors of the parts, each with its message.
+ */
 int machine_create(struct machine **machine, const struct machine_options *options);
 
 /* Starts the vCPUs' threads. On an error none runs. */

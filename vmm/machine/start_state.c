@@ -7,11 +7,11 @@
 #define DATA_SELECTOR 0x18
 
 /* SDM vol. 3A 2.5 and 2.2.1. */
-#define CR0_PE (1ull << 0)
-#define CR0_ET (1ull << 4)
-#define CR0_NE (1ull << 5)
-#define CR0_PG (1ull << 31)
-#define CR4_PAE (1ull << 5)
+#define CR0_PE   (1ull << 0)
+#define CR0_ET   (1ull << 4)
+#define CR0_NE   (1ull << 5)
+#define CR0_PG   (1ull << 31)
+#define CR4_PAE  (1ull << 5)
 #define EFER_LME (1ull << 8)
 #define EFER_LMA (1ull << 10)
 
