@@ -130,8 +130,12 @@ bool perf_data_layout_id_index(struct perf_data_layout *layout, struct span reco
 	uint64_t count, guests;
 
 	if (!span_u64(record, sizeof(struct perf_event_header), &count) ||
-	    count > record.size / (sizeof(struct perf_data_id_entry) + sizeof(struct perf_data_id_guest)))
+	    count > record.size / sizeof(struct perf_data_id_entry))
 		return false;
+	/* perf writes the second array only where there are guests. */
+	if (!span_contains(record, entries,
+			   count * (sizeof(struct perf_data_id_entry) + sizeof(struct perf_data_id_guest))))
+		return span_contains(record, entries, count * sizeof(struct perf_data_id_entry));
 	guests = entries + count * sizeof(struct perf_data_id_entry);
 	for (uint64_t i = 0; i < count; i++) {
 		struct perf_data_id_entry entry;
