@@ -101,6 +101,13 @@ static void count(struct flame_node *node, const struct profile_stack *stack)
 	node->samples += stack->samples;
 }
 
+static const char *frame_name(const struct profile_frame *frame, char *text, size_t size)
+{
+	if (strcmp(frame->image, "[unknown]") != 0)
+		return folded_frame_name(frame, text, size);
+	return frame->kernel ? "[unknown, kernel mode]" : "[unknown, user mode]";
+}
+
 static struct flame_node *add_frame(struct flame_tree *tree, struct flame_node *node,
 				    const struct profile_frame *frame)
 {
@@ -108,7 +115,14 @@ static struct flame_node *add_frame(struct flame_tree *tree, struct flame_node *
 
 	return need_child(
 		tree, node,
-		need_frame(tree, folded_frame_name(frame, name, sizeof(name)), frame->image, kind_of(frame)));
+		need_frame(tree, frame_name(frame, name, sizeof(name)), frame->image, kind_of(frame)));
+}
+
+/* Callers without names tell nothing by their number: one stands for them all. */
+static bool is_more_of_the_same(const struct profile_frame *frame, const struct profile_frame *caller)
+{
+	return !frame->symbol && !caller->symbol && frame->image == caller->image &&
+	       frame->kernel == caller->kernel;
 }
 
 static int add_stack(struct flame_tree *tree, const struct profile_stack *stack)
@@ -120,6 +134,8 @@ static int add_stack(struct flame_tree *tree, const struct profile_stack *stack)
 	node = need_child(tree, tree->root,
 			  need_frame(tree, folded_comm(stack, name, sizeof(name)), "", FLAME_PROCESS));
 	for (size_t i = stack->depth; node && i; i--) {
+		if (i < stack->depth && is_more_of_the_same(stack->frames[i - 1], stack->frames[i]))
+			continue;
 		count(node, stack);
 		node = add_frame(tree, node, stack->frames[i - 1]);
 	}

@@ -43,10 +43,9 @@ export class Graph {
 		return frameColor(node.data, this.searching);
 	}
 
-	draw(inverted) {
-		this.inverted = inverted;
-		this.element.dataset.view = inverted ? "icicle" : "flame";
-		this.chart.inverted(inverted);
+	draw() {
+		this.inverted = false;
+		this.element.dataset.view = "flame";
 		select(this.element).datum(this.data).call(this.chart);
 		this.root = select(this.element).datum();
 		this.nodes = this.root.descendants();

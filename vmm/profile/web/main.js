@@ -73,9 +73,6 @@ function onKey(event) {
 	}
 }
 
-// The root at the top reads better where the whole graph doesn't fit.
-const icicle = address.view ? address.view === "icicle" : window.innerWidth <= 640;
-
 startTheme(document.getElementById("theme"), address.theme, (theme) => {
 	panels();
 	graph.redraw();
@@ -83,9 +80,10 @@ startTheme(document.getElementById("theme"), address.theme, (theme) => {
 });
 showAbout(about);
 panels();
-invert.setAttribute("aria-pressed", String(icicle));
-graph.draw(icicle);
+graph.draw();
 details(graph.root);
+// The root at the top reads better where the whole graph doesn't fit.
+turn(address.view ? address.view === "icicle" : stage.getBoundingClientRect().bottom > window.innerHeight);
 if (address.zoom) {
 	const node = graph.find(address.zoom);
 	if (node) {

@@ -14,6 +14,10 @@ function element(tag, properties, ...children) {
 	return made;
 }
 
+function several(number, what) {
+	return `${count(number)} ${what}${number === 1 ? "" : "s"}`;
+}
+
 function pair(term, value, className) {
 	return element("div", { className: className || "" }, element("dt", {}, term), element("dd", {}, value));
 }
@@ -36,8 +40,11 @@ export function showAbout(about) {
 	if (about.vcpus)
 		facts.append(pair("vCPUs", count(about.vcpus)));
 	facts.append(pair("Lost", count(about.lost), about.lost ? "bad" : ""));
-	if (about.command)
-		facts.append(pair("Command", about.command, "command"));
+	if (about.command) {
+		const command = document.getElementById("command");
+		command.querySelector("code").textContent = about.command;
+		command.hidden = false;
+	}
 	showNotes(about);
 }
 
@@ -48,9 +55,9 @@ function showNotes(about) {
 	if (about.cutOff)
 		text.push("The recording was cut off before its end: this is what had been written.");
 	if (about.skipped)
-		text.push(`${count(about.skipped)} records of the file were not understood and are left out.`);
+		text.push(`Left out: ${several(about.skipped, "record")} of kinds that are not understood.`);
 	if (about.omitted)
-		text.push(`${count(about.omitted)} frames too narrow to see are left out; their time is in their callers.`);
+		text.push(`Left out: ${several(about.omitted, "frame")} too narrow to see; their time is in their callers.`);
 	if (about.note)
 		text.push(`No kernel names: ${about.note}.`);
 	notes.textContent = text.join(" ");
