@@ -31,8 +31,8 @@ struct watch {
 #define STOP_ID 0
 
 /*
- * lock guards watches, next_id, running_id and stop. The handler runs with
- * the lock released and running_id set; handler_done tells of its end.
+ * lock guards watches, next_id and running_fd. The handler runs with the lock
+ * released and running_fd set; handler_done tells of its end.
  */
 struct event_loop {
 	int epoll_fd;
@@ -43,7 +43,7 @@ struct event_loop {
 	pthread_cond_t handler_done;
 	struct watch *watches;
 	uint64_t next_id;
-	uint64_t running_id; /* STOP_ID while no handler runs */
+	int running_fd; /* whose handler runs, -1 while none does */
 };
 
 static struct watch **find_by_fd(struct event_loop *loop, int fd)
@@ -81,13 +81,13 @@ static void run_handler(struct event_loop *loop, const struct epoll_event *event
 	handler = watch->handler;
 	context = watch->context;
 	fd = watch->fd;
-	loop->running_id = watch->id;
+	loop->running_fd = fd;
 	pthread_mutex_unlock(&loop->lock);
 
 	handler(context, fd, event->events);
 
 	pthread_mutex_lock(&loop->lock);
-	loop->running_id = STOP_ID;
+	loop->running_fd = -1;
 	pthread_cond_broadcast(&loop->handler_done);
 	pthread_mutex_unlock(&loop->lock);
 }
@@ -151,6 +151,7 @@ int event_loop_create(struct event_loop **result)
 		return error_set(-ENOMEM, "no memory for the devices' event loop");
 	loop->epoll_fd = -1;
 	loop->stop_fd = -1;
+	loop->running_fd = -1;
 	loop->next_id = STOP_ID + 1;
 	pthread_mutex_init(&loop->lock, NULL);
 	pthread_cond_init(&loop->handler_done, NULL);
@@ -251,22 +252,21 @@ int event_loop_modify(struct event_loop *loop, int fd, uint32_t events)
 	return error;
 }
 
+/* Waits also where there is no watch any more: a handler that removed its own may still be running. */
 void event_loop_remove(struct event_loop *loop, int fd)
 {
 	struct watch **link, *watch;
-	uint64_t id;
 
 	pthread_mutex_lock(&loop->lock);
 	link = find_by_fd(loop, fd);
 	watch = *link;
 	if (watch) {
-		id = watch->id;
 		*link = watch->next;
 		free(watch);
 		epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-		while (loop->running_id == id && !event_loop_on_thread(loop))
-			pthread_cond_wait(&loop->handler_done, &loop->lock);
 	}
+	while (loop->running_fd == fd && !event_loop_on_thread(loop))
+		pthread_cond_wait(&loop->handler_done, &loop->lock);
 	pthread_mutex_unlock(&loop->lock);
 }
 

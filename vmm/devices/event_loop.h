@@ -24,10 +24,11 @@ int event_loop_add(struct event_loop *loop, int fd, uint32_t events, event_handl
 /* -ENOENT if FD is not watched. Any thread. */
 int event_loop_modify(struct event_loop *loop, int fd, uint32_t events);
 /*
- * Once it returns the handler does not run any more, unless called by that
- * handler itself. Nothing happens where FD is not watched. To be called
- * before FD is closed. Any thread; elsewhere than on the loop's thread it
- * waits for a running handler, so hold no lock that the handler takes.
+ * Once it returns the handler does not run any more, unless called on the
+ * loop's thread by that handler itself. FD need not be watched: a handler that
+ * removed its own watch is waited for all the same. To be called before FD is
+ * closed. Any thread; elsewhere than on the loop's thread hold no lock that
+ * the handler takes.
  */
 void event_loop_remove(struct event_loop *loop, int fd);
 
