@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stacks made by hand. The kernel's code is a row of slots of 16 bytes, each
+ * with an ORC entry of its own; slot N is code(N).
+ */
+#include <stdlib.h>
+
+#include "shared/sample.h"
+#include "tests/unit/flat_guest.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/guest/unwind.h"
+#include "vmm/guest/unwinder.h"
+
+#define GUEST_SIZE     (1u << 20)
+#define TEXT           0xffffffff81000000ull
+#define IPS            0xffffffff82000000ull
+#define STACK          0xffffc90000010000ull /* maps to STACK_GPA, 16 KiB */
+#define STACK_GPA      0x10000ull
+#define USER_STACK     0x7ffc00000000ull /* maps to USER_STACK_GPA, 4 KiB */
+#define USER_STACK_GPA 0x20000ull
+#define TEXT_GPA       0x30000ull
+#define SLOTS          32
+#define STEP           16
+
+/* Entries of the format from 6.4. */
+#define CALL_SP          0x205
+#define CALL_SP_BP       0x215
+#define CALL_BP          0x214
+#define CALL_SP_INDIRECT 0x209
+#define CALL_R10         0x206
+#define REGS_SP          0xb05
+#define PARTIAL_SP       0xc05
+#define END              0x100
+#define NONE             0x000
+
+struct fixture {
+	struct flat_guest guest;
+	uint8_t ips[SLOTS * 4], entries[SLOTS * ORC_ENTRY_SIZE];
+	struct orc_table table;
+	struct guest_unwinder unwinder;
+	uint64_t addresses[16];
+	struct guest_callchain chain;
+};
+
+static uint64_t code(unsigned int slot)
+{
+	return TEXT + slot * STEP + 4;
+}
+
+static void set_slot(struct fixture *fixture, unsigned int slot, int16_t sp_offset, int16_t bp_offset,
+		     uint16_t flags)
+{
+	uint8_t *entry = fixture->entries + slot * ORC_ENTRY_SIZE;
+
+	memcpy(entry, &sp_offset, 2);
+	memcpy(entry + 2, &bp_offset, 2);
+	memcpy(entry + 4, &flags, 2);
+}
+
+static void make(struct fixture *fixture)
+{
+	memset(fixture, 0, sizeof(*fixture));
+	flat_guest_create(&fixture->guest, GUEST_SIZE);
+	for (uint64_t at = 0; at < 0x4000; at += 4096)
+		flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, STACK + at,
+			       STACK_GPA + at, 4096, 0);
+	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, USER_STACK, USER_STACK_GPA, 4096,
+		       4);
+	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, TEXT, TEXT_GPA, 4096, 0);
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		int32_t relative = (int32_t)(TEXT + i * STEP - (IPS + i * 4));
+
+		memcpy(fixture->ips + i * 4, &relative, 4);
+		set_slot(fixture, i, 8, 0, CALL_SP);
+	}
+	fixture->table = (struct orc_table){ .start = TEXT,
+					     .end = TEXT + SLOTS * STEP,
+					     .ips_gva = IPS,
+					     .ips = fixture->ips,
+					     .entries = fixture->entries,
+					     .count = SLOTS };
+	fixture->unwinder = (struct guest_unwinder){ .paging = fixture->guest.registers.paging,
+						     .format = ORC_FORMAT_SIGNAL,
+						     .tables = &fixture->table,
+						     .table_count = 1 };
+	fixture->chain.addresses = fixture->addresses;
+	fixture->chain.capacity = 16;
+	fixture->guest.registers.rip = code(1);
+	fixture->guest.registers.rsp = STACK;
+}
+
+/* The 8 bytes of the kernel's stack at OFFSET. */
+static void push(struct fixture *fixture, uint64_t offset, uint64_t value)
+{
+	flat_guest_write_u64(&fixture->guest, STACK_GPA + offset, value);
+}
+
+static void push_user(struct fixture *fixture, uint64_t offset, uint64_t value)
+{
+	flat_guest_write_u64(&fixture->guest, USER_STACK_GPA + offset, value);
+}
+
+/* struct pt_regs at OFFSET of the kernel's stack. */
+static void push_registers(struct fixture *fixture, uint64_t offset, uint64_t ip, uint64_t cs, uint64_t sp,
+			   uint64_t bp)
+{
+	push(fixture, offset + 4 * 8, bp);
+	push(fixture, offset + 16 * 8, ip);
+	push(fixture, offset + 17 * 8, cs);
+	push(fixture, offset + 19 * 8, sp);
+}
+
+static void unwind(struct fixture *fixture)
+{
+	guest_unwind(&fixture->unwinder, &fixture->guest.view, &fixture->guest.registers, &fixture->chain);
+}
+
+TEST(unwind, orc_from_a_call_into_the_system_call_entry_and_user_space)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	set_slot(&fixture, 1, 24, -16, CALL_SP_BP);
+	set_slot(&fixture, 2, 16, -16, CALL_BP);
+	set_slot(&fixture, 3, 8, 0, REGS_SP);
+	push(&fixture, 8, STACK + 0x40); /* the caller's bp */
+	push(&fixture, 16, code(2));
+	push(&fixture, 0x40, 0x1234);
+	push(&fixture, 0x48, code(3));
+	push_registers(&fixture, 0x58, 0x401000, 0x33, USER_STACK, USER_STACK + 0x20);
+	push_user(&fixture, 0x20, USER_STACK + 0x40);
+	push_user(&fixture, 0x28, 0x402000);
+	push_user(&fixture, 0x40, 0);
+	push_user(&fixture, 0x48, 0x403000);
+	unwind(&fixture);
+	REQUIRE_EQUAL(fixture.chain.kernel_depth, 3);
+	CHECK_EQUAL(fixture.addresses[0], code(1));
+	CHECK_EQUAL(fixture.addresses[1], code(2));
+	CHECK_EQUAL(fixture.addresses[2], code(3));
+	REQUIRE_EQUAL(fixture.chain.user_depth, 3);
+	CHECK_EQUAL(fixture.addresses[3], 0x401000);
+	CHECK_EQUAL(fixture.addresses[4], 0x402000);
+	CHECK_EQUAL(fixture.addresses[5], 0x403000);
+	CHECK_EQUAL(fixture.chain.flags, 0);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(unwind, orc_across_an_interrupt_of_the_kernel_on_another_stack)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	set_slot(&fixture, 1, 16, 0, CALL_SP_INDIRECT); /* the stack it came from lies on top */
+	set_slot(&fixture, 2, 0, 0, REGS_SP);
+	set_slot(&fixture, 4, 0, 0, END);
+	push(&fixture, 0, STACK + 0x1000);
+	push(&fixture, 0x1008, code(2));
+	push_registers(&fixture, 0x1010, code(3) - 4, 0x10, STACK + 0x2000, 77);
+	push(&fixture, 0x2000, code(4));
+	unwind(&fixture);
+	REQUIRE_EQUAL(fixture.chain.kernel_depth, 4);
+	/* An interrupted instruction may be the first of its function: it is not looked up one byte before.
+	 */
+	CHECK_EQUAL(fixture.addresses[2], code(3) - 4);
+	CHECK_EQUAL(fixture.addresses[3], code(4));
+	CHECK_EQUAL(fixture.chain.user_depth, 0);
+	CHECK_EQUAL(fixture.chain.flags, 0);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(unwind, orc_of_a_return_address_behind_its_function)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	set_slot(&fixture, 2, 24, 0, CALL_SP);
+	set_slot(&fixture, 3, 0, 0, NONE);
+	set_slot(&fixture, 5, 0, 0, END);
+	push(&fixture, 0, TEXT + 3 * STEP); /* slot 2 ended in a call that never returns */
+	push(&fixture, 24, code(5));
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 3);
+	CHECK_EQUAL(fixture.addresses[2], code(5));
+	CHECK_EQUAL(fixture.chain.flags, 0);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(unwind, orc_uses_registers_only_as_long_as_they_are_known)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	set_slot(&fixture, 1, 0, 0, CALL_R10);
+	set_slot(&fixture, 2, 0, 0, CALL_R10);
+	fixture.guest.registers.r10 = STACK + 0x108;
+	push(&fixture, 0x100, code(2));
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 2);
+	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(unwind, an_interrupt_frame_alone_keeps_the_user_frame_pointer)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	set_slot(&fixture, 1, 0, 0, PARTIAL_SP);
+	push(&fixture, 0, 0x401000);
+	push(&fixture, 8, 0x33);
+	push(&fixture, 24, USER_STACK);
+	fixture.guest.registers.rbp = USER_STACK + 0x10;
+	push_user(&fixture, 0x18, 0x402000);
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 1);
+	REQUIRE_EQUAL(fixture.chain.user_depth, 2);
+	CHECK_EQUAL(fixture.addresses[2], 0x402000);
+	CHECK_EQUAL(fixture.chain.flags, 0);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(unwind, a_retpoline_thunk_is_left_by_its_return_address)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	set_slot(&fixture, 1, 0, 0, NONE);
+	set_slot(&fixture, 2, 16, 0, END);
+	push(&fixture, 0, code(2) + 5);
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 1); /* nothing was called there */
+	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+	fixture.guest.memory[TEXT_GPA + (code(2) - TEXT)] = 0xe8;
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 2);
+	CHECK_EQUAL(fixture.chain.flags, 0);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(unwind, stacks_that_can_not_be_walked_are_flagged)
+{
+	static const uint64_t stacks[] = { STACK + 4, 0, STACK + 0x4000, UINT64_MAX - 7 };
+	struct fixture fixture;
+
+	make(&fixture);
+	for (size_t i = 0; i < sizeof(stacks) / sizeof(stacks[0]); i++) {
+		fixture.guest.registers.rsp = stacks[i];
+		unwind(&fixture);
+		CHECK_EQUAL(fixture.chain.kernel_depth, 1);
+		CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+	}
+	fixture.guest.registers.rsp = STACK;
+	push(&fixture, 0, 0x401000); /* no kernel code */
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 1);
+	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(unwind, endless_recursion_ends_at_the_capacity)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	for (uint64_t at = 0; at < 0x400; at += 8)
+		push(&fixture, at, code(1));
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 16);
+	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+	fixture.chain.capacity = 0;
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 0);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(unwind, the_kernels_stack_is_read_by_its_own_page_tables)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	set_slot(&fixture, 2, 0, 0, END);
+	push(&fixture, 0, code(2));
+	fixture.guest.registers.paging.cr3 =
+		flat_guest_table(&fixture.guest); /* maps nothing, as KPTI's user half */
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 2);
+	CHECK_EQUAL(fixture.chain.flags, 0);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(unwind, kernel_frame_pointers_with_marked_registers)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	fixture.guest.registers.rbp = STACK + 0x20;
+	push(&fixture, 0x20, STACK + 0x40);
+	push(&fixture, 0x28, code(2));
+	push(&fixture, 0x40, (STACK + 0x60) | 1);
+	push(&fixture, 0x48, code(3));
+	push_registers(&fixture, 0x60, 0x401000, 0x33, USER_STACK, 0);
+	guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, &fixture.chain);
+	REQUIRE_EQUAL(fixture.chain.kernel_depth, 3);
+	CHECK_EQUAL(fixture.addresses[2], code(3));
+	REQUIRE_EQUAL(fixture.chain.user_depth, 1);
+	CHECK_EQUAL(fixture.addresses[3], 0x401000);
+	CHECK_EQUAL(fixture.chain.flags, 0);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(unwind, a_kernel_without_frame_pointers_gives_no_false_frames)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	push(&fixture, 0x1008, code(2));
+	fixture.guest.registers.rsp = STACK + 0x2000;
+	fixture.guest.registers.rbp = STACK + 0x1000; /* some pointer below the stack pointer */
+	guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, &fixture.chain);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 1);
+	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+	flat_guest_destroy(&fixture.guest);
+}
+
+static void write_u32(struct fixture *fixture, uint64_t offset, uint32_t value)
+{
+	memcpy(fixture->guest.memory + USER_STACK_GPA + offset, &value, sizeof(value));
+}
+
+TEST(unwind, user_frames_of_32_bit_programs)
+{
+	struct fixture fixture;
+	uint64_t low = 0xff000000;
+
+	make(&fixture);
+	flat_guest_map(&fixture.guest, fixture.guest.registers.paging.cr3, low, USER_STACK_GPA, 4096, 4);
+	fixture.guest.registers.cpl = 3;
+	fixture.guest.registers.long_mode = false;
+	fixture.guest.registers.rip = 0x8048000;
+	fixture.guest.registers.rsp = low;
+	fixture.guest.registers.rbp = low + 0x10;
+	write_u32(&fixture, 0x10, 0);
+	write_u32(&fixture, 0x14, 0x8049000);
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 0);
+	REQUIRE_EQUAL(fixture.chain.user_depth, 2);
+	CHECK_EQUAL(fixture.addresses[1], 0x8049000);
+	CHECK_EQUAL(fixture.chain.flags, 0);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(unwind, user_programs_without_frame_pointers_are_flagged)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	fixture.guest.registers.cpl = 3;
+	fixture.guest.registers.rip = 0x401000;
+	fixture.guest.registers.rsp = USER_STACK + 0x100;
+	fixture.guest.registers.rbp = 42;
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.user_depth, 1);
+	CHECK_EQUAL(fixture.chain.flags, SAMPLE_USER_TRUNCATED);
+	fixture.guest.registers.rbp = USER_STACK + 0x200; /* points to itself */
+	push_user(&fixture, 0x200, USER_STACK + 0x200);
+	push_user(&fixture, 0x208, 0x402000);
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.user_depth, 2);
+	CHECK_EQUAL(fixture.chain.flags, SAMPLE_USER_TRUNCATED);
+	flat_guest_destroy(&fixture.guest);
+}
