@@ -41,7 +41,7 @@ static bool is_token_index(struct span bytes, uint64_t at)
 	return true;
 }
 
-/* Every token must end with its NUL, just before the next one, and be plain text. */
+/* Every token must end with its NUL, just before the next one, and be text that names are made of. */
 static bool are_tokens(struct span bytes, uint64_t tokens, uint64_t index_at, uint64_t end)
 {
 	for (unsigned int token = 0; token < TOKENS; token++) {
@@ -51,7 +51,7 @@ static bool are_tokens(struct span bytes, uint64_t tokens, uint64_t index_at, ui
 		if (next <= start || next > end || bytes.data[next - 1])
 			return false;
 		for (uint64_t at = start; at < next - 1; at++)
-			if (!isprint(bytes.data[at]))
+			if (!isgraph(bytes.data[at]))
 				return false;
 	}
 	return true;
@@ -208,12 +208,23 @@ static bool find_markers(struct kallsyms *kallsyms)
 	return false;
 }
 
+/* The tokens were checked: each ends before the next one. */
+static void set_token_lengths(struct kallsyms *kallsyms)
+{
+	for (unsigned int token = 0; token < TOKENS; token++) {
+		uint64_t at = kallsyms->tokens + token_offset(kallsyms->window, kallsyms->token_index, token);
+
+		kallsyms->token_length[token] = (uint8_t)strlen((const char *)kallsyms->window.data + at);
+	}
+}
+
 int kallsyms_locate(struct kallsyms *kallsyms, struct span window, uint64_t gva, uint64_t token_index)
 {
 	*kallsyms = (struct kallsyms){ .window = window, .gva = gva, .token_index = token_index };
 	if (!span_contains(window, token_index, KALLSYMS_TOKEN_INDEX_SIZE) || gva % 8 ||
 	    !find_tokens(window, token_index, &kallsyms->tokens))
 		return -ENOENT;
+	set_token_lengths(kallsyms);
 	return find_markers(kallsyms) ? 0 : -ENOENT;
 }
 
@@ -314,52 +325,41 @@ int kallsyms_try_addresses(struct kallsyms *kallsyms, unsigned int number)
 	return set_form(kallsyms, number) && addresses_ascend(kallsyms) ? 0 : -ENOENT;
 }
 
-/* Appends TOKEN to the type and name so far. */
-static bool append_token(const struct kallsyms *kallsyms, uint8_t token, char *type, char *name,
-			 size_t *length)
+/* Expands the SIZE bytes at AT to TEXT, which has room for CAPACITY; the length, 0 if it does not fit. */
+static size_t expand(const struct kallsyms *kallsyms, uint64_t at, uint32_t size, char *text, size_t capacity)
 {
-	uint64_t at = kallsyms->tokens + token_offset(kallsyms->window, kallsyms->token_index, token);
-	uint8_t character;
+	const uint8_t *data = kallsyms->window.data;
+	size_t length = 0;
 
-	while (span_u8(kallsyms->window, at++, &character) && character) {
-		if (!*type)
-			*type = (char)character;
-		else if (*length + 1 < KALLSYMS_NAME_MAX)
-			name[(*length)++] = (char)character;
-		else
-			return false;
+	for (uint64_t end = at + size; at < end; at++) {
+		uint8_t token = data[at], token_length = kallsyms->token_length[token];
+		uint64_t token_at =
+			kallsyms->tokens + token_offset(kallsyms->window, kallsyms->token_index, token);
+
+		if (token_length > capacity - length)
+			return 0;
+		memcpy(text + length, data + token_at, token_length);
+		length += token_length;
 	}
-	return true;
-}
-
-static bool is_name(char type, const char *name)
-{
-	if (!isalpha((unsigned char)type) || !*name)
-		return false;
-	for (; *name; name++)
-		if (!isgraph((unsigned char)*name))
-			return false;
-	return true;
+	return length;
 }
 
 int kallsyms_next_name(const struct kallsyms *kallsyms, uint64_t *position, char *type, char *name)
 {
-	uint32_t compressed, bytes;
-	size_t length = 0;
 	uint64_t at = kallsyms->names + *position;
+	char text[KALLSYMS_NAME_MAX]; /* the type, then the name */
+	uint32_t compressed, bytes;
+	size_t length;
 
-	*type = 0;
-	if (!name_length(kallsyms, at, &compressed, &bytes))
+	if (!name_length(kallsyms, at, &compressed, &bytes) ||
+	    !span_contains(kallsyms->window, at + bytes, compressed))
 		return -EINVAL;
-	at += bytes;
+	length = expand(kallsyms, at + bytes, compressed, text, sizeof(text));
+	if (length < 2 || !isalpha((unsigned char)text[0]))
+		return -EINVAL;
 	*position += bytes + compressed;
-	for (; compressed; compressed--, at++) {
-		uint8_t token;
-
-		if (!span_u8(kallsyms->window, at, &token) ||
-		    !append_token(kallsyms, token, type, name, &length))
-			return -EINVAL;
-	}
-	name[length] = '\0';
-	return is_name(*type, name) ? 0 : -EINVAL;
+	*type = text[0];
+	memcpy(name, text + 1, length - 1);
+	name[length - 1] = '\0';
+	return 0;
 }

@@ -156,14 +156,41 @@ static void shrink(void **array, size_t size)
 		*array = moved;
 }
 
+static void sort(struct symbols *symbols, size_t first, size_t count)
+{
+	if (count > 1)
+		qsort_r(symbols->entries + first, count, sizeof(struct entry), compare_entries,
+			symbols->arena);
+}
+
+/* Symbols mostly come by address: sorts each run at one address; how many of them came so. */
+static size_t sort_ascending_part(struct symbols *symbols)
+{
+	size_t run = 0, i;
+
+	for (i = 1; i < symbols->count && symbols->entries[i].start >= symbols->entries[i - 1].start; i++)
+		if (symbols->entries[i].start != symbols->entries[run].start) {
+			sort(symbols, run, i - run);
+			run = i;
+		}
+	sort(symbols, run, i - run);
+	return i;
+}
+
 int symbols_finish(struct symbols *symbols)
 {
+	size_t sorted;
+
 	assert(!symbols->finished);
 	shrink((void **)&symbols->entries, symbols->count * sizeof(struct entry));
 	shrink((void **)&symbols->arena, symbols->arena_size);
-	if (symbols->count)
-		qsort_r(symbols->entries, symbols->count, sizeof(struct entry), compare_entries,
-			symbols->arena);
+	if (symbols->count) {
+		sorted = sort_ascending_part(symbols);
+		sort(symbols, sorted, symbols->count - sorted);
+		if (sorted < symbols->count &&
+		    symbols->entries[sorted].start <= symbols->entries[sorted - 1].start)
+			sort(symbols, 0, symbols->count);
+	}
 	symbols->finished = true;
 	return 0;
 }
