@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Callchains of Debian's kernels, whose ORC tables have three different
+ * formats, under a workload of system calls: how many reach the place where
+ * the kernel was entered.
+ */
+#include <stdio.h>
+
+#include "tests/rig/rig.h"
+#include "vmm/profile/profile.h"
+
+struct counts {
+	uint64_t system_calls; /* samples in them, as far as their chains tell */
+	uint64_t reached;      /* of those, the ones whose outermost kernel frame is the entry */
+	uint64_t walked;       /* samples in the kernel with at least one caller */
+	uint64_t whole;        /* of those, the ones whose outermost kernel frame is any entry or start */
+};
+
+static bool starts_with(const char *name, const char *start)
+{
+	return !strncmp(name, start, strlen(start));
+}
+
+/* Where chains end: entry code, and where threads and CPUs start. */
+static bool is_entry(const char *name)
+{
+	static const char *const entries[] = { "entry_SYSCALL",  "asm_",
+					       "ret_from_fork",  "secondary_startup",
+					       "syscall_return", "error_",
+					       "x86_64_start_",  "common_interrupt_return" };
+
+	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++)
+		if (starts_with(name, entries[i]))
+			return true;
+	return strstr(name, "restore_regs_and_return") != NULL;
+}
+
+/* Functions that only run for a system call of the workload. */
+static bool is_of_system_call(const char *name)
+{
+	return starts_with(name, "__x64_sys_") || starts_with(name, "ksys_") ||
+	       starts_with(name, "do_syscall_64") || starts_with(name, "entry_SYSCALL") ||
+	       starts_with(name, "vfs_") || starts_with(name, "chacha_") ||
+	       starts_with(name, "get_random_bytes_user") || starts_with(name, "shmem_file_read") ||
+	       !strcmp(name, "read_zero") || !strcmp(name, "read_iter_zero") ||
+	       !strcmp(name, "clear_user_rep_good");
+}
+
+static void count_stack(const struct profile_stack *stack, struct counts *counts)
+{
+	const char *outermost = NULL;
+	bool system_call = false;
+	size_t depth;
+
+	for (depth = 0; depth < stack->depth && stack->frames[depth]->kernel; depth++) {
+		outermost = stack->frames[depth]->symbol;
+		if (!outermost)
+			return; /* the decompressor, or a frame without a name: of no known function */
+		system_call |= is_of_system_call(outermost);
+	}
+	if (!outermost)
+		return;
+	/* Until the kernel was found in the guest's memory there is nothing to walk by. */
+	counts->walked += depth > 1 ? stack->samples : 0;
+	counts->whole += depth > 1 && is_entry(outermost) ? stack->samples : 0;
+	if (!system_call)
+		return;
+	counts->system_calls += stack->samples;
+	if (is_entry(outermost))
+		counts->reached += stack->samples;
+}
+
+static void check_profile(const char *version)
+{
+	char input[256], cache[256];
+	struct profile_options options = { .input = input, .buildid_dir = cache, .vcpu = -1 };
+	struct counts counts = { 0 };
+	struct profile *profile;
+
+	snprintf(input, sizeof(input), "build/rig/unwind-%s/perf.data", version);
+	snprintf(cache, sizeof(cache), "build/rig/unwind-%s/.debug", version);
+	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
+	for (size_t i = 0; i < profile_stack_count(profile); i++)
+		count_stack(profile_stack(profile, i), &counts);
+	profile_free(profile);
+	printf("%s: %llu of %llu samples of system calls reach the entry, %llu of %llu in the kernel any\n",
+	       version, (unsigned long long)counts.reached, (unsigned long long)counts.system_calls,
+	       (unsigned long long)counts.whole, (unsigned long long)counts.walked);
+	CHECK(counts.system_calls > 300);
+	CHECK(counts.reached * 100 >= counts.system_calls * 95);
+	CHECK(counts.whole * 100 >= counts.walked * 95);
+}
+
+static void unwinds(const char *version)
+{
+	const char *kernel = rig_kernel(version), *initrd = rig_initrd(version);
+	struct rig_result result;
+
+	RIG_REQUIRED();
+	if (!kernel || !initrd)
+		return;
+	rig_run(&result, 240,
+		"d=$PWD/build/rig/unwind-%s; rm -rf $d; mkdir -p $d; "
+		"HOME=$d build/kvmscope run --timeout 200 --mem 256M -F 199 -o $d/perf.data --kernel %s --initrd %s "
+		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=workload+shares+5' < /dev/null",
+		version, kernel, initrd);
+	CHECK_EQUAL(result.status, 0);
+	if (result.status || !strstr(result.output, "guest-init: status 0"))
+		FAIL_TEST("%s: %s\n%s", version, result.output, result.errors);
+	else
+		check_profile(version);
+	rig_result_free(&result);
+}
+
+TEST(unwind, system_calls_of_debian_5_10_reach_the_entry)
+{
+	unwinds("5.10");
+}
+
+TEST(unwind, system_calls_of_debian_6_1_reach_the_entry)
+{
+	unwinds("6.1");
+}
+
+TEST(unwind, system_calls_of_debian_6_12_reach_the_entry)
+{
+	unwinds("6.12");
+}
+
+TEST(unwind, system_calls_of_debian_7_2_reach_the_entry)
+{
+	unwinds("7.2");
+}
