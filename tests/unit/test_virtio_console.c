@@ -4,6 +4,8 @@
 #include <linux/virtio_console.h>
 #include <linux/virtio_mmio.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -389,6 +391,52 @@ TEST(virtio_console, survives_a_hostile_driver)
 	driver_settle(driver);
 	CHECK_EQUAL(virtio_device_faults(driver->device), 2);
 	driver_end(driver);
+}
+
+struct caller {
+	const char *path;
+	atomic_bool stop;
+	unsigned int calls;
+};
+
+/* Peers that connect, say something and go, as fast as they can. */
+static void *call_without_end(void *context)
+{
+	struct caller *caller = context;
+
+	while (!atomic_load(&caller->stop)) {
+		int fd = connect_to(caller->path);
+
+		if (fd < 0)
+			continue;
+		if (send(fd, "hello", 5, MSG_NOSIGNAL) == 5)
+			caller->calls++;
+		close(fd);
+	}
+	return NULL;
+}
+
+TEST(virtio_console, resets_while_peers_come_and_go)
+{
+	static struct fixture fixture;
+	struct caller caller = { .path = fixture.path };
+	pthread_t thread;
+
+	socket_path(&fixture, "hammer");
+	REQUIRE(setup(&fixture, fixture.path, -1));
+	REQUIRE_EQUAL(pthread_create(&thread, NULL, call_without_end, &caller), 0);
+	for (int round = 0; round < 50; round++) {
+		CHECK(start_guest(&fixture));
+		CHECK(open_in_guest(&fixture));
+		give_receive_buffer(&fixture, 16);
+		CHECK(guest_sends(&fixture, "hello", 5));
+		driver_write(&fixture.driver, VIRTIO_MMIO_STATUS, 0);
+	}
+	atomic_store(&caller.stop, true);
+	pthread_join(thread, NULL);
+	CHECK(caller.calls > 0);
+	CHECK_EQUAL(virtio_device_faults(fixture.driver.device), 0);
+	driver_end(&fixture.driver);
 }
 
 TEST(virtio_console, listens_where_it_may)

@@ -34,6 +34,7 @@ static bool setup(struct fixture *fixture)
 	fixture->available = memory_pointer(&fixture->memory, AVAILABLE, 1);
 	fixture->used = memory_pointer(&fixture->memory, USED, 1);
 	*queue = (struct virtio_queue){ .memory = &fixture->memory,
+					.size_max = VIRTIO_QUEUE_SIZE_MAX,
 					.size = QUEUE_SIZE,
 					.descriptors_gpa = DESCRIPTORS,
 					.driver_gpa = AVAILABLE,

@@ -198,9 +198,12 @@ static int init(struct virtio_blk *blk, const struct virtio_blk_options *options
 int virtio_blk_create(struct virtio_device **result, const struct virtio_blk_options *options,
 		      const struct memory *memory, struct event_loop *loop, struct irq_line line)
 {
-	struct virtio_device_options common = {
-		.operations = &operations, .memory = memory, .loop = loop, .line = line, .queue_count = 1
-	};
+	struct virtio_device_options common = { .operations = &operations,
+						.memory = memory,
+						.loop = loop,
+						.line = line,
+						.queue_count = 1,
+						.queue_size = VIRTIO_QUEUE_SIZE_MAX };
 	struct virtio_blk *blk = calloc(1, sizeof(*blk));
 	int error;
 

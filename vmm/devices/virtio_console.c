@@ -13,6 +13,9 @@
 #define QUEUE_CONTROL_RECEIVE  2
 #define QUEUE_CONTROL_TRANSMIT 3
 
+/* Linux fills each receiving queue with pages (drivers/char/virtio_console.c, fill_queue()). */
+#define QUEUE_SIZE 32
+
 /* Port 0 has its queues and the number, but is not there. */
 #define FIRST_PORT 1
 
@@ -148,6 +151,15 @@ static void reset(struct virtio_device *device)
 		console_port_reset(&console->ports[i]);
 }
 
+/* Peers are watched again for their end: the guest that did not read is gone. */
+static void was_reset(struct virtio_device *device)
+{
+	struct virtio_console *console = (struct virtio_console *)device;
+
+	for (size_t i = 0; i < console->port_count; i++)
+		console_port_serve(&console->ports[i]);
+}
+
 static void destroy(struct virtio_device *device)
 {
 	struct virtio_console *console = (struct virtio_console *)device;
@@ -164,6 +176,7 @@ static const struct virtio_device_operations operations = {
 	.id = VIRTIO_ID_CONSOLE,
 	.notify = notify,
 	.reset = reset,
+	.was_reset = was_reset,
 	.destroy = destroy,
 };
 
@@ -195,6 +208,7 @@ int virtio_console_create(struct virtio_device **result, const struct virtio_con
 						.memory = memory,
 						.loop = loop,
 						.line = line,
+						.queue_size = QUEUE_SIZE,
 						.features = 1ull << VIRTIO_CONSOLE_F_MULTIPORT };
 	struct virtio_console *console;
 	int error;

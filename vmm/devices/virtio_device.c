@@ -127,6 +127,8 @@ static void on_notified(void *context, int fd, uint32_t events)
 		if ((queues >> i & 1) && virtio_device_live(device))
 			device->operations->notify(device, i);
 	}
+	if (!virtio_device_live(device) && device->operations->was_reset)
+		device->operations->was_reset(device);
 	pthread_mutex_unlock(&device->lock);
 }
 
@@ -142,6 +144,7 @@ static void reset(struct virtio_device *device)
 	virtio_device_acknowledge(device, UINT32_MAX);
 	if (device->operations->reset)
 		device->operations->reset(device);
+	wake(device, 0);
 }
 
 static bool features_acceptable(const struct virtio_device *device)
@@ -188,12 +191,14 @@ void virtio_device_set_queue_ready(struct virtio_device *device, unsigned int nu
 static int make_queues(struct virtio_device *device, const struct virtio_device_options *options)
 {
 	assert(options->queue_count <= VIRTIO_DEVICE_QUEUES_MAX);
+	assert(options->queue_size && options->queue_size <= VIRTIO_QUEUE_SIZE_MAX);
 	device->queues = calloc(options->queue_count, sizeof(*device->queues));
 	if (!device->queues)
 		return error_set(-ENOMEM, "no memory for the queues of %s", options->operations->name);
 	device->queue_count = options->queue_count;
 	for (unsigned int i = 0; i < device->queue_count; i++)
-		device->queues[i].memory = options->memory;
+		device->queues[i] =
+			(struct virtio_queue){ .memory = options->memory, .size_max = options->queue_size };
 	return 0;
 }
 

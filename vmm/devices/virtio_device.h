@@ -40,6 +40,8 @@ struct virtio_device_operations {
 	void (*notify)(struct virtio_device *device, unsigned int queue);
 	/* Forget chains and what the driver said. Lock held, any thread. May be NULL. */
 	void (*reset)(struct virtio_device *device);
+	/* After a reset, for what only the loop's thread may do. Lock held. May be NULL. */
+	void (*was_reset)(struct virtio_device *device);
 	/*
 	 * Release all that is not virtio_device's and free the device. Lock not
 	 * held, no notify() any more. Works on half-made devices.
@@ -80,6 +82,7 @@ struct virtio_device_options {
 	struct irq_line line; /* level */
 	uint64_t features;    /* of the device; the transport's and the queue's are added */
 	unsigned int queue_count;
+	uint32_t queue_size; /* what drivers may choose up to: a power of two up to VIRTIO_QUEUE_SIZE_MAX */
 	const void *config;
 	size_t config_size;
 };

@@ -37,7 +37,7 @@ static uint32_t read_register(struct virtio_device *device, uint64_t offset)
 	case VIRTIO_MMIO_DEVICE_FEATURES:
 		return feature_page(device->features, device->features_page);
 	case VIRTIO_MMIO_QUEUE_NUM_MAX:
-		return queue ? VIRTIO_QUEUE_SIZE_MAX : 0;
+		return queue ? queue->size_max : 0;
 	case VIRTIO_MMIO_QUEUE_READY:
 		return queue && queue->ready;
 	case VIRTIO_MMIO_STATUS:

@@ -48,9 +48,9 @@ int virtio_queue_enable(struct virtio_queue *queue)
 	uint32_t size = queue->size;
 	int error;
 
-	if (!size || size > VIRTIO_QUEUE_SIZE_MAX || (size & (size - 1)))
-		return error_set(-EINVAL, "queue size %" PRIu32 " is no power of two up to %d", size,
-				 VIRTIO_QUEUE_SIZE_MAX);
+	if (!size || size > queue->size_max || (size & (size - 1)))
+		return error_set(-EINVAL, "queue size %" PRIu32 " is no power of two up to %" PRIu32, size,
+				 queue->size_max);
 	error = map_parts(queue);
 	if (error)
 		return error;
@@ -63,7 +63,7 @@ int virtio_queue_enable(struct virtio_queue *queue)
 
 void virtio_queue_reset(struct virtio_queue *queue)
 {
-	*queue = (struct virtio_queue){ .memory = queue->memory };
+	*queue = (struct virtio_queue){ .memory = queue->memory, .size_max = queue->size_max };
 }
 
 /* Behind the available ring: which used index is to raise an interrupt. */

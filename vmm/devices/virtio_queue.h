@@ -27,6 +27,7 @@
 
 struct virtio_queue {
 	const struct memory *memory;
+	uint32_t size_max; /* at most VIRTIO_QUEUE_SIZE_MAX */
 	/* As the driver sets them through the transport; fixed while ready. */
 	uint32_t size;
 	uint64_t descriptors_gpa, driver_gpa, device_gpa;
@@ -61,7 +62,7 @@ struct virtio_chain {
  */
 int virtio_queue_enable(struct virtio_queue *queue);
 
-/* Back to how the transport's reset leaves a queue, keeping only memory. */
+/* Back to how the transport's reset leaves a queue, keeping memory and size_max. */
 void virtio_queue_reset(struct virtio_queue *queue);
 
 /*

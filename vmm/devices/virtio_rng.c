@@ -13,6 +13,7 @@
 #include "shared/error.h"
 
 #define QUEUE_REQUESTS   0
+#define QUEUE_SIZE       16
 #define PERIODS_A_SECOND 10
 
 /* The budget is full again at the end of each period in which some of it was spent. */
@@ -117,9 +118,12 @@ static int open_timer(struct virtio_rng *rng)
 int virtio_rng_create(struct virtio_device **result, const struct virtio_rng_options *options,
 		      const struct memory *memory, struct event_loop *loop, struct irq_line line)
 {
-	struct virtio_device_options common = {
-		.operations = &operations, .memory = memory, .loop = loop, .line = line, .queue_count = 1
-	};
+	struct virtio_device_options common = { .operations = &operations,
+						.memory = memory,
+						.loop = loop,
+						.line = line,
+						.queue_count = 1,
+						.queue_size = QUEUE_SIZE };
 	uint32_t rate = options->bytes_per_second ? options->bytes_per_second : VIRTIO_RNG_RATE_DEFAULT;
 	struct virtio_rng *rng = calloc(1, sizeof(*rng));
 	int error;
