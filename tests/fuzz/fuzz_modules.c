@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Input: 64 KiB of guest memory at most, at GPA and GVA 0 with paging off;
+ * the list of modules is at 0, with a layout that uses every kind of member.
+ */
+#include <stdlib.h>
+
+#include "vmm/guest/modules.h"
+#include "vmm/guest/unwinder.h"
+
+static const struct module_layout layouts[2] = {
+	{ .list = 8,
+	  .name = 24,
+	  .name_size = 16,
+	  .text_base = 40,
+	  .text_size = 48,
+	  .kallsyms = 56,
+	  .symtab = 0,
+	  .strtab = 8,
+	  .typetab = 16,
+	  .num_symtab = 24,
+	  .has_notes = true,
+	  .notes_attrs = 64,
+	  .notes = 0,
+	  .attrs = 8,
+	  .attr_size = 0,
+	  .attr_stride = 24,
+	  .attr_address = 8,
+	  .has_orc = true,
+	  .num_orcs = 72,
+	  .orc_ips = 80,
+	  .orc_entries = 88 },
+	{ .list = 8,
+	  .name = 24,
+	  .name_size = 16,
+	  .text_base = 40,
+	  .text_size = 48,
+	  .kallsyms = 56,
+	  .symtab = 0,
+	  .strtab = 8,
+	  .typetab = 16,
+	  .num_symtab = 24,
+	  .has_notes = true,
+	  .notes_in_group = true,
+	  .notes_attrs = 64,
+	  .notes = 0,
+	  .attr_size = 0,
+	  .attr_address = 8 },
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void read_list(const struct guest_view *view, const struct module_layout *layout)
+{
+	struct guest_paging paging = { 0 };
+	struct symbols *symbols = symbols_new();
+	struct guest_unwinder *unwinder;
+	struct module_list list;
+
+	if (!symbols)
+		abort();
+	module_list_read(&list, view, &paging, 0, layout, symbols);
+	symbols_finish(symbols);
+	if (!guest_unwinder_create(&unwinder, view, &paging, symbols, &list))
+		guest_unwinder_free(unwinder);
+	module_list_free(&list);
+	symbols_free(symbols);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct guest_region region = { .gpa = 0, .size = size, .hva = data };
+	struct guest_view view = { .regions = &region, .region_count = 1 };
+
+	if (size > 65536)
+		return 0;
+	read_list(&view, &layouts[0]);
+	read_list(&view, &layouts[1]);
+	return 0;
+}
