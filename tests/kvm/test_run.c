@@ -171,3 +171,20 @@ TEST(sample, run_writes_the_shares_that_the_guest_spent)
 	check_shares("-F 999 --append program=shares_rounds=400");
 	check_shares("-F 4000 -z --append program=shares_rounds=200_timer=100");
 }
+
+/* What decides is measured, so both outcomes are right; the counter itself must be there on kernels
+ * since 5.14. */
+TEST(run, interpreting_kvm_is_named)
+{
+	struct program kernel_code, user_code;
+
+	GUEST_REQUIRED();
+	program_run(&kernel_code,
+		    "run --no-profile --kernel " GUEST_IMAGE " --duration 3 --append program=spin_cpl=0");
+	program_run(&user_code,
+		    "run --no-profile --kernel " GUEST_IMAGE " --duration 3 --append program=spin");
+	CHECK(!strstr(user_code.text, "this KVM interprets"));
+	if (!strstr(kernel_code.text, "this KVM interprets"))
+		SKIP("this KVM runs guest kernel code natively");
+	CHECK(strstr(kernel_code.text, "see kvmscope doctor"));
+}

@@ -14,7 +14,7 @@ TEST(instruction, names_what_the_emulator_lacks)
 	CHECK_STRING(NAME(0xf0, 0x48, 0x0f, 0xc7, 0x0e), "CMPXCHG16B");
 	CHECK_STRING(NAME(0xcd, 0x80), "INT");
 	CHECK_STRING(NAME(0x9b), "FWAIT");
-	CHECK_STRING(NAME(0xc5, 0xf8, 0x77), "an AVX instruction");
+	CHECK_STRING(NAME(0xc5, 0xf8, 0x77), "VEX-encoded instructions (AVX, BMI)");
 }
 
 TEST(instruction, does_not_name_others)

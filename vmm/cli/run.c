@@ -15,7 +15,15 @@
 #include "vmm/cli/run_console.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/cli/run_profile.h"
+#include "vmm/kvm/statistics.h"
 #include "vmm/machine/machine.h"
+
+/*
+ * Instructions per second that KVM itself executed for the guest, from which
+ * on it is one that interprets guest kernel code: device accesses alone, the
+ * other reason for it to do so, stay well below.
+ */
+#define INTERPRETED_PER_SECOND 400000
 
 struct run {
 	struct run_options options;
@@ -26,6 +34,8 @@ struct run {
 	uint64_t started, ended;   /* ms, see now_ms() */
 	bool power_button_pressed; /* by a first SIGINT */
 	bool timed_out;
+	struct vcpu_statistic interpreted;   /* of the first vCPU, closed once it was too high */
+	uint64_t interpreted_before, looked; /* its value then, and then: ms as started */
 };
 
 static uint64_t now_ms(void)
@@ -140,6 +150,29 @@ static void show_progress(struct run *run)
 		     statistics.release);
 }
 
+/*
+ * Compares the counter with that of a second ago, until it has warned: on such
+ * a KVM a Linux guest shows no sign of life for minutes, and then fails.
+ */
+static void check_interpretation(struct run *run)
+{
+	uint64_t now = now_ms(), passed = now - run->looked, count;
+
+	if (run->interpreted.fd < 0 || passed < 1000)
+		return;
+	count = vcpu_statistic_read(&run->interpreted);
+	if ((count - run->interpreted_before) * 1000 / passed > INTERPRETED_PER_SECOND) {
+		log_warning(
+			"this KVM interprets the guest's kernel code, a thousand times slower than the processor; "
+			"Linux does not boot on such a KVM: see kvmscope doctor");
+		vcpu_statistic_close(&run->interpreted);
+	}
+	log_debug("KVM executed %llu instructions for vCPU 0 in %llu ms",
+		  (unsigned long long)(count - run->interpreted_before), (unsigned long long)passed);
+	run->interpreted_before = count;
+	run->looked = now;
+}
+
 static void supervise(struct run *run)
 {
 	struct pollfd events[] = {
@@ -147,7 +180,7 @@ static void supervise(struct run *run)
 		{ .fd = run->signal_fd, .events = POLLIN },
 	};
 
-	run->started = now_ms();
+	run->started = run->looked = now_ms();
 	while (!(events[0].revents & POLLIN)) {
 		int duration = time_left(run, run->options.duration);
 		int timeout = time_left(run, run->options.timeout);
@@ -157,6 +190,7 @@ static void supervise(struct run *run)
 		if (events[1].revents & POLLIN)
 			take_signal(run);
 		check_time(run);
+		check_interpretation(run);
 		if (shows_progress(run))
 			show_progress(run);
 	}
@@ -235,6 +269,7 @@ static int run_machine(struct run *run)
 	struct machine_result result;
 	int status, profile_status;
 
+	vcpu_statistic_open(&run->interpreted, machine_vm(run->machine)->vcpus[0], "insn_emulation");
 	if (machine_start(run->machine))
 		return command_failed();
 	supervise(run);
@@ -250,6 +285,7 @@ static void clean_up(struct run *run)
 {
 	run_profile_destroy(run->profile);
 	destroy_machine(run);
+	vcpu_statistic_close(&run->interpreted);
 	if (run->signal_fd >= 0)
 		close(run->signal_fd);
 	run_options_free(&run->options);
@@ -257,7 +293,7 @@ static void clean_up(struct run *run)
 
 int command_run(int argc, char **argv)
 {
-	struct run run = { .signal_fd = -1, .console.file = -1 };
+	struct run run = { .signal_fd = -1, .console.file = -1, .interpreted.fd = -1 };
 	int status;
 
 	if (run_options_parse(&run.options, argc, argv))

@@ -116,7 +116,7 @@ const char *instruction_name(const uint8_t *bytes, size_t size)
 	if (at >= size)
 		return NULL;
 	if (one_byte && (bytes[at] == 0xc4 || bytes[at] == 0xc5))
-		return "an AVX instruction";
+		return "VEX-encoded instructions (AVX, BMI)";
 	modrm = at + 1 < size ? bytes[at + 1] : ANY;
 	for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++)
 		if (matches(&patterns[i], one_byte, bytes[at], prefix, modrm))

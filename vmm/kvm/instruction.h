@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /*
- * The mnemonic of the 64-bit mode instruction that starts at BYTES, or NULL
- * where it is none of those. Pure; reads at most SIZE bytes.
+ * The mnemonic (or the group) of the 64-bit mode instruction that starts at
+ * BYTES, or NULL where it is none of those. Pure; reads at most SIZE bytes.
  */
 const char *instruction_name(const uint8_t *bytes, size_t size);
 
