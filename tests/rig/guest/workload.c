@@ -35,7 +35,13 @@
 #include <unistd.h>
 
 /* Long enough for the clock to cost little, short enough for many slices a second in an emulator. */
-enum { BLOCK_SIZE = 256 << 10, RANDOM_SIZE = 16 << 10, SORTED = 2000,  };
+enum {
+	BLOCK_SIZE = 256 << 10,
+	RANDOM_SIZE = 16 << 10,
+	SORTED = 2000,
+};
+
+#define SLICE 0.008 /* s, at least */
 
 static unsigned char block[BLOCK_SIZE];
 static uint32_t sorted[SORTED];
@@ -108,34 +114,35 @@ struct task {
 	void (*run)(void);
 	unsigned int percent;
 	double spent;
+	unsigned int repeat; /* runs in a slice */
 };
 
 static struct task shares_tasks[] = {
-	{ "getrandom", task_getrandom, 60, 0 },
-	{ "read", task_read, 30, 0 },
-	{ "pread64", task_pread64, 10, 0 },
+	{ "getrandom", task_getrandom, 60, 0, 1 },
+	{ "read", task_read, 30, 0, 1 },
+	{ "pread64", task_pread64, 10, 0, 1 },
 	{ 0 },
 };
 static struct task user_tasks[] = {
-	{ "hash_block", task_hash_block, 70, 0 },
-	{ "sort_block", task_sort_block, 30, 0 },
+	{ "hash_block", task_hash_block, 70, 0, 1 },
+	{ "sort_block", task_sort_block, 30, 0, 1 },
 	{ 0 },
 };
 static struct task web_tasks[] = {
-	{ "hash_block", task_hash_block, 45, 0 },
-	{ "sort_block", task_sort_block, 35, 0 },
-	{ "read", task_read, 20, 0 },
+	{ "hash_block", task_hash_block, 45, 0, 1 },
+	{ "sort_block", task_sort_block, 35, 0, 1 },
+	{ "read", task_read, 20, 0, 1 },
 	{ 0 },
 };
 static struct task store_tasks[] = {
-	{ "pread64", task_pread64, 60, 0 },
-	{ "getrandom", task_getrandom, 25, 0 },
-	{ "sort_block", task_sort_block, 15, 0 },
+	{ "pread64", task_pread64, 60, 0, 1 },
+	{ "getrandom", task_getrandom, 25, 0, 1 },
+	{ "sort_block", task_sort_block, 15, 0, 1 },
 	{ 0 },
 };
 static struct task logger_tasks[] = {
-	{ "hash_block", task_hash_block, 50, 0 },
-	{ "read", task_read, 50, 0 },
+	{ "hash_block", task_hash_block, 50, 0, 1 },
+	{ "read", task_read, 50, 0, 1 },
 	{ 0 },
 };
 
@@ -154,6 +161,31 @@ static double spent_cpu(void)
 
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
 	return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
+/* The least time of three: the machine below may stand still in any of them. */
+static double time_slice(const struct task *task)
+{
+	double least = 1e9;
+
+	for (int i = 0; i < 3; i++) {
+		double before = spent_cpu(), took;
+
+		for (unsigned int k = 0; k < task->repeat; k++)
+			task->run();
+		took = spent_cpu() - before;
+		least = took < least ? took : least;
+	}
+	return least;
+}
+
+/* What a slice costs besides its task is charged to the task, so slices must be long, in emulators as well.
+ */
+static void make_slices_long(struct task *tasks)
+{
+	for (struct task *task = tasks; task->name; task++)
+		while (time_slice(task) < SLICE)
+			task->repeat *= 2;
 }
 
 /* The task that is furthest behind its share. */
@@ -176,7 +208,8 @@ static void print_truth(const char *name, const struct task *tasks, double secon
 	for (const struct task *task = tasks; task->name; task++)
 		total += task->spent;
 	for (const struct task *task = tasks; task->name; task++)
-		length += snprintf(line + length, sizeof(line) - length, " %s=%.4f", task->name, task->spent / total);
+		length += snprintf(line + length, sizeof(line) - length, " %s=%.4f", task->name,
+				   task->spent / total);
 	/* One write: processes share the console. */
 	line[length++] = '\n';
 	check(write(STDOUT_FILENO, line, length) == length, "write");
@@ -184,14 +217,18 @@ static void print_truth(const char *name, const struct task *tasks, double secon
 
 static void run_tasks(const char *name, struct task *tasks, double seconds)
 {
-	double start = now(), before = spent_cpu();
+	double start, before;
 
 	prctl(PR_SET_NAME, name);
+	make_slices_long(tasks);
+	start = now();
+	before = spent_cpu();
 	while (now() - start < seconds) {
 		struct task *task = next_task(tasks);
 		double after;
 
-		task->run();
+		for (unsigned int i = 0; i < task->repeat; i++)
+			task->run();
 		after = spent_cpu();
 		task->spent += after - before;
 		before = after;

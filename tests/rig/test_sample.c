@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Profiles of Debian's kernel against the truth: a workload that spends known
+ * shares of its time in three system calls, as perf itself reads them from
+ * our file.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/e2e/command.h"
+#include "tests/rig/rig.h"
+
+#define FREQUENCY 999
+
+/* As perf is to find what the run in the rig left: its build-id cache is below HOME. */
+#define HOME "build/rig/sample-home"
+
+/* System calls, and the functions of the kernel that stand in chains of theirs alone. */
+static const char *const calls[] = { "getrandom", "read", "pread64" };
+static const char *const functions[] = { "__x64_sys_getrandom", "ksys_read", "__x64_sys_pread64" };
+#define CALLS 3
+
+enum root { ROOT_NONE, ROOT_SYSCALL, ROOT_OTHER };
+
+struct line_sample {
+	double time;
+	double weight; /* ns */
+	int call;      /* index into calls, -1 for none */
+	enum root root;
+	bool kernel, named; /* of the innermost frame */
+	unsigned int depth;
+};
+
+struct profile_text {
+	struct line_sample *samples; /* owned */
+	size_t count;
+};
+
+/* Where kernel chains begin besides system calls: exceptions, interrupts, kernel threads, the idle loop,
+ * boot. */
+static bool is_other_root(const char *symbol)
+{
+	static const char *const roots[] = { "asm_",
+					     "ret_from_fork",
+					     "secondary_startup_64",
+					     "common_startup_64",
+					     "x86_64_start_kernel",
+					     "start_secondary",
+					     "error_entry",
+					     "error_return",
+					     "paranoid_entry",
+					     "entry_SYSRETQ",
+					     "syscall_return_via_sysret",
+					     "swapgs_" };
+
+	for (size_t i = 0; i < sizeof(roots) / sizeof(*roots); i++)
+		if (!strncmp(symbol, roots[i], strlen(roots[i])))
+			return true;
+	return false;
+}
+
+static int call_of(const char *symbol)
+{
+	for (int i = 0; i < CALLS; i++)
+		if (!strcmp(symbol, functions[i]))
+			return i;
+	return -1;
+}
+
+static void take_frame(struct line_sample *sample, unsigned long long address, const char *symbol)
+{
+	if (!sample->depth++) {
+		sample->kernel = address >> 63;
+		sample->named = strcmp(symbol, "[unknown]") != 0;
+	}
+	if (call_of(symbol) >= 0)
+		sample->call = call_of(symbol);
+	if (!strncmp(symbol, "entry_SYSCALL_64", 16))
+		sample->root = ROOT_SYSCALL;
+	else if (is_other_root(symbol) && sample->root != ROOT_SYSCALL)
+		sample->root = ROOT_OTHER;
+}
+
+static struct line_sample *add_sample(struct profile_text *text, double time, double weight)
+{
+	if (!(text->count & (text->count - 1)))
+		text->samples =
+			realloc(text->samples, (text->count ? 2 * text->count : 1) * sizeof(*text->samples));
+	text->samples[text->count] = (struct line_sample){ .time = time, .weight = weight, .call = -1 };
+	return &text->samples[text->count++];
+}
+
+/* perf script -F time,period,ip,sym: a line "TIME: PERIOD", a line "ADDRESS SYMBOL" for each frame, an empty
+ * line. */
+static struct profile_text read_script(const char *path)
+{
+	struct profile_text text = { 0 };
+	struct line_sample *sample = NULL;
+	char command[512], line[1024], symbol[512];
+	unsigned long long address;
+	double time, weight;
+	FILE *perf;
+
+	snprintf(command, sizeof(command),
+		 "HOME=$PWD/" HOME " perf script -i %s -F time,period,ip,sym 2>/dev/null", path);
+	perf = popen(command, "r");
+	while (perf && fgets(line, sizeof(line), perf)) {
+		if (sscanf(line, " %lf: %lf", &time, &weight) == 2)
+			sample = add_sample(&text, time, weight);
+		else if (sample && sscanf(line, " %llx %511s", &address, symbol) == 2)
+			take_frame(sample, address, symbol);
+	}
+	if (perf)
+		CHECK_EQUAL(pclose(perf), 0);
+	return text;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The time in which the workload ran, less its edges: from its first to its last getrandom. */
+static bool find_window(const struct profile_text *text, double *begin, double *end)
+{
+	double *times = malloc((text->count + 1) * sizeof(*times));
+	size_t count = 0;
+
+	for (size_t i = 0; i < text->count; i++)
+		if (text->samples[i].call == 0)
+			times[count++] = text->samples[i].time;
+	qsort(times, count, sizeof(*times), compare_times);
+	if (count > 100) {
+		*begin = times[count / 50];
+		*end = times[count - 1 - count / 50];
+	}
+	free(times);
+	return count > 100;
+}
+
+/* Samples of the kernel in the workload's time; by_call and calls by weight, as a report shows them. */
+struct tally {
+	double by_call[CALLS], calls;
+	double squares; /* of the calls' weights */
+	unsigned long kernel, named, reached, lost_way;
+};
+
+static struct tally tally_window(const struct profile_text *text, double begin, double end)
+{
+	struct tally tally = { 0 };
+
+	for (size_t i = 0; i < text->count; i++) {
+		const struct line_sample *sample = &text->samples[i];
+
+		if (sample->time < begin || sample->time > end || !sample->kernel)
+			continue;
+		tally.kernel++;
+		tally.named += sample->named;
+		tally.reached += sample->root == ROOT_SYSCALL;
+		tally.lost_way += sample->root == ROOT_NONE;
+		if (sample->call >= 0) {
+			tally.by_call[sample->call] += sample->weight;
+			tally.calls += sample->weight;
+			tally.squares += sample->weight * sample->weight;
+		}
+	}
+	return tally;
+}
+
+/*
+ * As many samples of equal weight would tell as much (Kish's effective sample
+ * size): 2500 tell a share of 60 % to 1 point. Where the machine below the
+ * rig stood still for a while, one sample stands for all that time.
+ */
+#define ENOUGH 2500
+
+static double effective_samples(const struct tally *tally)
+{
+	return tally->calls ? tally->calls * tally->calls / tally->squares : 0;
+}
+
+/* The shares that the workload itself printed, summed over its processes. */
+static bool read_truth(const char *output, double *truth)
+{
+	double sum = 0;
+
+	memset(truth, 0, CALLS * sizeof(*truth));
+	while ((output = strstr(output, "workload: truth"))) {
+		double seconds, share[CALLS];
+
+		if (sscanf(output,
+			   "workload: truth process=%*s seconds=%lf getrandom=%lf read=%lf pread64=%lf",
+			   &seconds, &share[0], &share[1], &share[2]) == 4) {
+			for (int i = 0; i < CALLS; i++)
+				truth[i] += share[i];
+			sum++;
+		}
+		output++;
+	}
+	for (int i = 0; i < CALLS && sum > 0; i++)
+		truth[i] *= 100 / sum;
+	return sum > 0;
+}
+
+static void check_names_and_chains(const struct tally *tally, unsigned int cpus)
+{
+	double reached = 100.0 * tally->reached / (tally->reached + tally->lost_way);
+
+	printf("%u vCPUs: %lu kernel samples, %.2f %% named, %.2f %% of syscall chains reach the entry\n",
+	       cpus, tally->kernel, 100.0 * tally->named / tally->kernel, reached);
+	CHECK(tally->named >= 0.97 * tally->kernel);
+	CHECK(reached >= 95);
+}
+
+static void check_shares(const struct tally *tally, const double *truth)
+{
+	for (int i = 0; i < CALLS; i++) {
+		double share = 100 * tally->by_call[i] / tally->calls;
+
+		printf("%s: %.1f %% of the samples, %.1f %% true\n", calls[i], share, truth[i]);
+		if (fabs(share - truth[i]) > 3)
+			FAIL_TEST("%s has %.1f %% of the samples, %.1f %% is true", calls[i], share,
+				  truth[i]);
+	}
+}
+
+/* Every function with its number of samples; perf writes address 0 without 0x. */
+static void check_perf_agrees(const char *data)
+{
+	char *ours = command_output(
+		NULL,
+		"HOME=$PWD/" HOME " build/kvmscope report -i %s --sort symbol | "
+		"awk '!/^#/ { gsub(\",\", \"\", $2); sub(\"^0x\", \"\", $NF); print $2, $NF }' | sort",
+		data);
+	char *theirs =
+		command_output(NULL,
+			       "HOME=$PWD/" HOME " perf report -i %s --stdio --no-children -g none -s sym "
+			       "-F sample,sym 2>/dev/null | "
+			       "awk '!/^#/ && NF { sub(\"^0x\", \"\", $NF); print $1, $NF }' | sort",
+			       data);
+
+	CHECK(strlen(ours) > 1000);
+	if (strcmp(ours, theirs) != 0)
+		FAIL_TEST("kvmscope report and perf report count differently in %s", data);
+	free(ours);
+	free(theirs);
+}
+
+/* False if no profile came about; the failure is recorded. */
+static bool profile_debian(unsigned int cpus, unsigned int seconds, struct tally *tally, double *truth)
+{
+	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
+	struct rig_result result;
+	struct profile_text text;
+	double begin, end;
+	char data[64];
+	bool made;
+
+	if (!kernel || !initrd)
+		return false;
+	snprintf(data, sizeof(data), "build/rig/sample-%u.data", cpus);
+	rig_run(&result, 240,
+		"mkdir -p " HOME " && HOME=$PWD/" HOME
+		" build/kvmscope run --kernel %s --initrd %s --mem 256M --cpus %u "
+		"-F %d -o %s --append 'console=ttyS0 quiet kvmscope.run=workload+shares+%u+%u'",
+		kernel, initrd, cpus, FREQUENCY, data, seconds, cpus);
+	made = !result.status && read_truth(result.output, truth);
+	if (!made)
+		FAIL_TEST("no profile was made: %.2000s%.2000s", result.output, result.errors);
+	rig_result_free(&result);
+	if (!made)
+		return false;
+	text = read_script(data);
+	made = find_window(&text, &begin, &end);
+	if (made) {
+		*tally = tally_window(&text, begin, end);
+		check_names_and_chains(tally, cpus);
+		check_perf_agrees(data);
+	} else {
+		FAIL_TEST("%zu samples, but the workload's system calls are not among their names",
+			  text.count);
+	}
+	free(text.samples);
+	return made;
+}
+
+static void profile_is_true(unsigned int cpus, unsigned int seconds)
+{
+	double truth[CALLS];
+	struct tally tally;
+
+	RIG_REQUIRED();
+	for (int attempt = 0; attempt < 2; attempt++) {
+		if (!profile_debian(cpus, seconds * (attempt + 1), &tally, truth))
+			return;
+		if (effective_samples(&tally) >= ENOUGH) {
+			check_shares(&tally, truth);
+			return;
+		}
+	}
+	SKIP("names and chains are right, but this machine stands still too often to measure shares in the rig: "
+	     "samples worth %.0f, %d are needed",
+	     effective_samples(&tally), ENOUGH);
+}
+
+TEST(sample_truth, shares_names_and_chains_on_one_vcpu)
+{
+	profile_is_true(1, 10);
+}
+
+TEST(sample_truth, shares_names_and_chains_on_four_vcpus)
+{
+	profile_is_true(4, 14);
+}
