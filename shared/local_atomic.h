@@ -41,7 +41,8 @@ static inline bool local_compare_exchange(uint64_t *word, uint64_t *expected, ui
 			 : "memory");
 	return done;
 #else
-	return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+	return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_RELEASE,
+					   __ATOMIC_RELAXED);
 #endif
 }
 

@@ -101,8 +101,10 @@ int ring_create_with(struct ring **result, const struct ring_options *options)
 	int error;
 
 	if (!size_is_good(options->size))
-		return error_set(-EINVAL, "a ring of %zu bytes is not possible: the size must be a power of two from "
-				 "%lu to %lu", options->size, RING_SIZE_MIN, RING_SIZE_MAX);
+		return error_set(-EINVAL,
+				 "a ring of %zu bytes is not possible: the size must be a power of two from "
+				 "%lu to %lu",
+				 options->size, RING_SIZE_MIN, RING_SIZE_MAX);
 	ring = new_ring(options->size);
 	if (!ring)
 		return error_set(-ENOMEM, "no memory for a ring");
@@ -131,10 +133,12 @@ static int check_header(const struct ring_header *header, uint64_t file_size)
 	if (header->magic != RING_MAGIC)
 		return error_set(-EINVAL, "this is no ring: the magic number is missing");
 	if (header->version != RING_VERSION || header->header_size < sizeof(*header))
-		return error_set(-EINVAL, "the ring has version %u, this program knows %u: use matching versions",
+		return error_set(-EINVAL,
+				 "the ring has version %u, this program knows %u: use matching versions",
 				 header->version, RING_VERSION);
 	if (header->mode != RING_MODE_CONSUMER)
-		return error_set(-EINVAL, "the ring has mode %u, which this program does not know", header->mode);
+		return error_set(-EINVAL, "the ring has mode %u, which this program does not know",
+				 header->mode);
 	if (header->data_offset != RING_DATA_OFFSET || !size_is_good(header->data_size) ||
 	    file_size < RING_DATA_OFFSET + header->data_size)
 		return error_set(-EINVAL, "the ring's header is broken: its data do not lie inside it");
@@ -151,7 +155,8 @@ static int read_header(int fd, struct ring_header *header)
 	if (size != sizeof(*header))
 		return error_set(-EINVAL, "this is no ring: it is smaller than a header");
 	if ((fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK) == 0)
-		return error_set(-EINVAL, "the ring's memory is not sealed: it could be cut while it is read");
+		return error_set(-EINVAL,
+				 "the ring's memory is not sealed: it could be cut while it is read");
 	return check_header(header, status.st_size);
 }
 
@@ -167,8 +172,8 @@ int ring_attach(struct ring **result, int memory_fd)
 	if (!ring)
 		return error_set(-ENOMEM, "no memory for a ring");
 	ring->memory_fd = fcntl(memory_fd, F_DUPFD_CLOEXEC, 0);
-	error = ring->memory_fd < 0 ? error_set(-errno, "can not duplicate the ring's descriptor: %m") :
-				      map_twice(ring);
+	error = ring->memory_fd < 0 ? error_set(-errno, "can not duplicate the ring's descriptor: %m")
+				    : map_twice(ring);
 	if (error) {
 		ring_destroy(ring);
 		return error;

@@ -75,17 +75,17 @@ struct ring;
 
 /* Zero means the default for each but the size. */
 struct ring_options {
-	size_t size;	  /* bytes of data: a power of two, RING_SIZE_MIN to RING_SIZE_MAX */
-	size_t batch;	  /* bytes after which commit publishes by itself; default size / 16 */
+	size_t size;      /* bytes of data: a power of two, RING_SIZE_MIN to RING_SIZE_MAX */
+	size_t batch;     /* bytes after which commit publishes by itself; default size / 16 */
 	size_t watermark; /* bytes published after which a wake-up is due; default size / 4 */
 };
 
 struct ring_statistics {
-	uint64_t written;  /* records committed */
-	uint64_t lost;	   /* records dropped because the ring was full or they were too large */
+	uint64_t written;   /* records committed */
+	uint64_t lost;      /* records dropped because the ring was full or they were too large */
 	uint64_t discarded; /* reservations given back */
-	uint64_t unread;   /* records committed and not yet read, published or not */
-	uint64_t broken;   /* times the reader met bytes that are no record and went on behind the head */
+	uint64_t unread;    /* records committed and not yet read, published or not */
+	uint64_t broken;    /* times the reader met bytes that are no record and went on behind the head */
 };
 
 /*

@@ -7,8 +7,8 @@
 
 #include "shared/ring.h"
 
-#define RING_MAGIC 0x474e495250435653ull /* "SVCPRING" */
-#define RING_VERSION 1u
+#define RING_MAGIC       0x474e495250435653ull /* "SVCPRING" */
+#define RING_VERSION     1u
 #define RING_DATA_OFFSET 4096u
 
 enum ring_mode {
@@ -25,7 +25,7 @@ struct ring_header {
 	uint32_t header_size; /* bytes of this structure that its maker knew */
 	uint64_t data_offset;
 	uint64_t data_size;
-	uint32_t mode;	/* enum ring_mode */
+	uint32_t mode;  /* enum ring_mode */
 	uint32_t clock; /* clockid_t of the times in the records */
 	uint32_t writer_pid;
 	uint32_t reserved;
@@ -66,11 +66,11 @@ struct ring {
 
 	/* The writer's; private, so that another process can not mislead it. */
 	struct {
-		uint64_t state;	       /* position and open reservations */
+		uint64_t state;        /* position and open reservations */
 		uint64_t oldest_open;  /* all before it is finished; may lag */
-		uint64_t tail;	       /* data_tail as last seen */
+		uint64_t tail;         /* data_tail as last seen */
 		uint64_t lost_pending; /* dropped, no LOST record yet */
-		uint64_t woken;	       /* data_head at the last wake-up */
+		uint64_t woken;        /* data_head at the last wake-up */
 	} writer __attribute__((aligned(64)));
 
 	/* The reader's. */

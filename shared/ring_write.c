@@ -154,7 +154,8 @@ void ring_commit(struct ring *ring, void *payload)
 /* Bytes from the start of RECORD to the writer's position: its size, if it is the newest. */
 static uint64_t bytes_behind(const struct ring *ring, const struct ring_record *record, uint64_t state)
 {
-	uint64_t distance = (position_of(state) - (uint64_t)((const uint8_t *)record - ring->data)) & ring->mask;
+	uint64_t distance =
+		(position_of(state) - (uint64_t)((const uint8_t *)record - ring->data)) & ring->mask;
 
 	return distance ? distance : ring->size;
 }

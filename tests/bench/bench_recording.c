@@ -14,11 +14,11 @@
 #include "tests/bench/bench.h"
 #include "vmm/profile/collector.h"
 
-#define SAMPLES 300000
-#define DEPTH 16
+#define SAMPLES   300000
+#define DEPTH     16
 #define RING_SIZE (1ul << 20)
-#define OUTPUT "build/bench/recording.data"
-#define RUNS 3
+#define OUTPUT    "build/bench/recording.data"
+#define RUNS      3
 
 static bool no_registers(void *context, struct guest_registers *registers)
 {
@@ -29,10 +29,14 @@ static bool no_registers(void *context, struct guest_registers *registers)
 
 static void fill(struct sample *sample, uint64_t number)
 {
-	*sample = (struct sample){ .time = bench_time(CLOCK_MONOTONIC_RAW), .period = 1000000, .host_tid = 1,
-				   .kernel_depth = DEPTH - 4, .user_depth = 4 };
+	*sample = (struct sample){ .time = bench_time(CLOCK_MONOTONIC_RAW),
+				   .period = 1000000,
+				   .host_tid = 1,
+				   .kernel_depth = DEPTH - 4,
+				   .user_depth = 4 };
 	for (int i = 0; i < DEPTH; i++)
-		sample->callchain[i] = (i < DEPTH - 4 ? 0xffffffff81000000 : 0x400000) + (number * 31 + i * 977) % 65536;
+		sample->callchain[i] =
+			(i < DEPTH - 4 ? 0xffffffff81000000 : 0x400000) + (number * 31 + i * 977) % 65536;
 	sample->rip = sample->callchain[0];
 }
 
@@ -63,9 +67,17 @@ static double record(unsigned int compression)
 	struct guest_view view = { 0 };
 	struct ring *ring;
 	struct collector_options options = {
-		.rings = &ring, .ring_count = 1, .view = &view, .registers = no_registers,
-		.output = { .path = OUTPUT, .frequency = 1000, .callchains = true, .compression = compression,
-			    .vcpus = 1, .vmm_pid = getpid(), .command_line = "bench" },
+		.rings = &ring,
+		.ring_count = 1,
+		.view = &view,
+		.registers = no_registers,
+		.output = { .path = OUTPUT,
+			    .frequency = 1000,
+			    .callchains = true,
+			    .compression = compression,
+			    .vcpus = 1,
+			    .vmm_pid = getpid(),
+			    .command_line = "bench" },
 	};
 	struct collector_statistics statistics;
 	struct collector *collector;

@@ -9,9 +9,9 @@
 #include "shared/ring.h"
 #include "tests/bench/bench.h"
 
-#define SIZE (1ul << 20)
+#define SIZE   (1ul << 20)
 #define ROUNDS 400
-#define RUNS 9
+#define RUNS   9
 
 static uint8_t source[512];
 static uint8_t *buffer;

@@ -15,13 +15,13 @@
 #include "tests/bench/bench.h"
 #include "tests/kvm/sampled_guest.h"
 
-#define COUNTER 0x80000ull
-#define RUNS 5
+#define COUNTER  0x80000ull
+#define RUNS     5
 #define CPU_TIME 300000000ull
 
 /* mov edi, COUNTER; 1: mov ecx, 100; 2: dec ecx; jnz 2b; inc qword [rdi]; jmp 1b */
-static const uint8_t code[] = { 0xbf, 0, 0, 8, 0, 0xb9, 100, 0, 0, 0, 0xff, 0xc9, 0x75, 0xfc,
-				0x48, 0xff, 0x07, 0xeb, 0xf2 };
+static const uint8_t code[] = { 0xbf, 0,    0,    8,    0,    0xb9, 100,  0,    0,   0,
+				0xff, 0xc9, 0x75, 0xfc, 0x48, 0xff, 0x07, 0xeb, 0xf2 };
 
 static uint64_t samples_taken, cost_of_samples;
 
@@ -29,10 +29,14 @@ static uint64_t samples_taken, cost_of_samples;
 static int perf_event(pid_t thread, unsigned int frequency)
 {
 	struct perf_event_attr attributes = {
-		.size = sizeof(attributes), .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_CPU_CLOCK,
+		.size = sizeof(attributes),
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_CPU_CLOCK,
 		.sample_period = 1000000000ull / frequency,
 		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD,
-		.write_backward = 1, .watermark = 1, .wakeup_watermark = 1 << 30,
+		.write_backward = 1,
+		.watermark = 1,
+		.wakeup_watermark = 1 << 30,
 	};
 	int event = (int)syscall(SYS_perf_event_open, &attributes, thread, -1, -1, PERF_FLAG_FD_CLOEXEC);
 
@@ -55,8 +59,12 @@ static void count_samples(const struct sampled_guest *guest)
 /* Turns for each ms of CPU time; negative if it can not be run. */
 static double run_guest(unsigned int frequency, unsigned int perf_frequency)
 {
-	struct sampled_guest_options options = { .code = code, .size = sizeof(code), .cpl = 3, .cpus = 1,
-						 .clock = SAMPLING_CLOCK_CPU, .frequency = frequency };
+	struct sampled_guest_options options = { .code = code,
+						 .size = sizeof(code),
+						 .cpl = 3,
+						 .cpus = 1,
+						 .clock = SAMPLING_CLOCK_CPU,
+						 .frequency = frequency };
 	struct sampled_guest guest;
 	uint64_t turns = 0;
 	int event = -1;
@@ -110,6 +118,7 @@ int main(void)
 	}
 	for (size_t i = 0; i < sizeof(frequencies) / sizeof(*frequencies); i++)
 		measure(frequencies[i]);
-	bench_print("sampling: taking one sample, without the exit", (double)cost_of_samples / samples_taken, "ns");
+	bench_print("sampling: taking one sample, without the exit", (double)cost_of_samples / samples_taken,
+		    "ns");
 	return 0;
 }

@@ -16,10 +16,10 @@
 
 #include "tests/bench/bench.h"
 
-#define PROGRAM "build/kvmscope"
-#define KERNEL "build/bench/first.elf"
-#define LOAD 0x100000
-#define RUNS 15
+#define PROGRAM   "build/kvmscope"
+#define KERNEL    "build/bench/first.elf"
+#define LOAD      0x100000
+#define RUNS      15
 #define GUEST_MIB 128
 
 /* mov dx,0x3f8; mov al,'!'; out dx,al; 1: hlt; jmp 1b */
@@ -32,12 +32,23 @@ static int write_kernel(void)
 		Elf64_Phdr program;
 		uint8_t code[sizeof(code)];
 	} file = {
-		.header = { .e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
-			    .e_type = ET_EXEC, .e_machine = EM_X86_64, .e_version = EV_CURRENT, .e_entry = LOAD,
-			    .e_phoff = sizeof(Elf64_Ehdr), .e_ehsize = sizeof(Elf64_Ehdr),
-			    .e_phentsize = sizeof(Elf64_Phdr), .e_phnum = 1 },
-		.program = { .p_type = PT_LOAD, .p_flags = PF_R | PF_X, .p_offset = offsetof(__typeof__(file), code),
-			     .p_vaddr = LOAD, .p_paddr = LOAD, .p_filesz = sizeof(code), .p_memsz = sizeof(code),
+		.header = { .e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+					 EV_CURRENT },
+			    .e_type = ET_EXEC,
+			    .e_machine = EM_X86_64,
+			    .e_version = EV_CURRENT,
+			    .e_entry = LOAD,
+			    .e_phoff = sizeof(Elf64_Ehdr),
+			    .e_ehsize = sizeof(Elf64_Ehdr),
+			    .e_phentsize = sizeof(Elf64_Phdr),
+			    .e_phnum = 1 },
+		.program = { .p_type = PT_LOAD,
+			     .p_flags = PF_R | PF_X,
+			     .p_offset = offsetof(__typeof__(file), code),
+			     .p_vaddr = LOAD,
+			     .p_paddr = LOAD,
+			     .p_filesz = sizeof(code),
+			     .p_memsz = sizeof(code),
 			     .p_align = 1 },
 	};
 	int fd = open(KERNEL, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -160,8 +171,11 @@ int main(void)
 			return 1;
 		}
 	}
-	bench_print("startup: exec of kvmscope to the guest's first instructions", bench_median(times, RUNS), "ms");
-	report_memory("memory: resident beside the guest's, 1 vCPU, 128 MiB, no profile", measure_memory("--no-profile"));
-	report_memory("memory: resident beside the guest's, 1 vCPU, 128 MiB, profiling", measure_memory("--output=build/bench/memory.data"));
+	bench_print("startup: exec of kvmscope to the guest's first instructions", bench_median(times, RUNS),
+		    "ms");
+	report_memory("memory: resident beside the guest's, 1 vCPU, 128 MiB, no profile",
+		      measure_memory("--no-profile"));
+	report_memory("memory: resident beside the guest's, 1 vCPU, 128 MiB, profiling",
+		      measure_memory("--output=build/bench/memory.data"));
 	return 0;
 }

@@ -109,7 +109,9 @@ int sampled_guest_start(struct sampled_guest *guest, const struct sampled_guest_
 	int error;
 
 	memset(guest, 0, sizeof(*guest));
-	guest->handlers = (struct vcpu_handlers){ .io = on_io, .mmio = on_mmio, .context = guest,
+	guest->handlers = (struct vcpu_handlers){ .io = on_io,
+						  .mmio = on_mmio,
+						  .context = guest,
 						  .sample = options->frequency ? on_sample : NULL };
 	error = bare_guest_create(&guest->vm, &guest->handlers, options->code, options->size, options->cpl);
 	if (error)

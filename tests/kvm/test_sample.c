@@ -16,7 +16,7 @@
  * hundred each, for ever. Each starts a 64-byte line, so that none is faster.
  */
 #define SHARE_TURNS 997
-#define SHARE_LINE 64
+#define SHARE_LINE  64
 
 static size_t put_loop(uint8_t *at, uint32_t turns)
 {
@@ -116,8 +116,12 @@ static void check_within(uint64_t actual, uint64_t expected, double tolerance, c
 /* However slow the machine, the samples' weight is the CPU time that was used. */
 static void weight_is_cpu_time(unsigned int cpus, unsigned int frequency, double tolerance)
 {
-	struct sampled_guest_options options = { .code = spin, .size = sizeof(spin), .cpl = 3, .cpus = cpus,
-						 .clock = SAMPLING_CLOCK_CPU, .frequency = frequency };
+	struct sampled_guest_options options = { .code = spin,
+						 .size = sizeof(spin),
+						 .cpl = 3,
+						 .cpus = cpus,
+						 .clock = SAMPLING_CLOCK_CPU,
+						 .frequency = frequency };
 	struct sampler_statistics statistics;
 	struct sampled_guest guest;
 	struct found found;
@@ -163,8 +167,12 @@ TEST(sample, shares_are_within_3_points_of_the_truth)
 {
 	static const double truth[] = { 60, 30, 10, 0 };
 	uint8_t code[4 * SHARE_LINE] = { 0 };
-	struct sampled_guest_options options = { .code = code, .size = put_shares(code), .cpl = 3, .cpus = 1,
-						 .clock = SAMPLING_CLOCK_CPU, .frequency = 4000 };
+	struct sampled_guest_options options = { .code = code,
+						 .size = put_shares(code),
+						 .cpl = 3,
+						 .cpus = 1,
+						 .clock = SAMPLING_CLOCK_CPU,
+						 .frequency = 4000 };
 	struct sampled_guest guest;
 	struct found found;
 
@@ -186,8 +194,12 @@ TEST(sample, shares_are_within_3_points_of_the_truth)
 
 TEST(sample, an_idle_guest_gives_none_by_cpu_time)
 {
-	struct sampled_guest_options options = { .code = halt, .size = sizeof(halt), .cpl = 0, .cpus = 1,
-						 .clock = SAMPLING_CLOCK_CPU, .frequency = 1000 };
+	struct sampled_guest_options options = { .code = halt,
+						 .size = sizeof(halt),
+						 .cpl = 0,
+						 .cpus = 1,
+						 .clock = SAMPLING_CLOCK_CPU,
+						 .frequency = 1000 };
 	struct sampled_guest guest;
 	struct found found;
 
@@ -213,8 +225,12 @@ static uint64_t wall_time(void)
 
 TEST(sample, an_idle_guest_gives_idle_samples_by_wall_time)
 {
-	struct sampled_guest_options options = { .code = halt, .size = sizeof(halt), .cpl = 0, .cpus = 1,
-						 .clock = SAMPLING_CLOCK_WALL, .frequency = 1000 };
+	struct sampled_guest_options options = { .code = halt,
+						 .size = sizeof(halt),
+						 .cpl = 0,
+						 .cpus = 1,
+						 .clock = SAMPLING_CLOCK_WALL,
+						 .frequency = 1000 };
 	struct sampled_guest guest;
 	struct found found;
 	uint64_t begin;
@@ -235,8 +251,12 @@ TEST(sample, an_idle_guest_gives_idle_samples_by_wall_time)
 
 TEST(sample, a_busy_guest_is_not_idle_by_wall_time)
 {
-	struct sampled_guest_options options = { .code = spin, .size = sizeof(spin), .cpl = 0, .cpus = 1,
-						 .clock = SAMPLING_CLOCK_WALL, .frequency = 1000 };
+	struct sampled_guest_options options = { .code = spin,
+						 .size = sizeof(spin),
+						 .cpl = 0,
+						 .cpus = 1,
+						 .clock = SAMPLING_CLOCK_WALL,
+						 .frequency = 1000 };
 	struct sampled_guest guest;
 	struct found found;
 
@@ -254,16 +274,20 @@ TEST(sample, a_busy_guest_is_not_idle_by_wall_time)
 TEST(sample, user_callchain_follows_frame_pointers)
 {
 	static const uint8_t code[] = {
-		0x31, 0xed,			       /* 0: xor ebp, ebp */
-		0xe8, 0x02, 0, 0, 0,		       /* 2: call 9 */
-		0xeb, 0xfe,			       /* 7: jmp 7 */
-		0x55, 0x48, 0x89, 0xe5,		       /* 9: push rbp; mov rbp, rsp */
-		0xe8, 0x02, 0, 0, 0,		       /* 13: call 20 */
-		0xeb, 0xfe,			       /* 18: jmp 18 */
-		0x55, 0x48, 0x89, 0xe5, 0xeb, 0xfe,    /* 20: push rbp; mov rbp, rsp; 24: jmp 24 */
+		0x31, 0xed,                         /* 0: xor ebp, ebp */
+		0xe8, 0x02, 0,    0,    0,          /* 2: call 9 */
+		0xeb, 0xfe,                         /* 7: jmp 7 */
+		0x55, 0x48, 0x89, 0xe5,             /* 9: push rbp; mov rbp, rsp */
+		0xe8, 0x02, 0,    0,    0,          /* 13: call 20 */
+		0xeb, 0xfe,                         /* 18: jmp 18 */
+		0x55, 0x48, 0x89, 0xe5, 0xeb, 0xfe, /* 20: push rbp; mov rbp, rsp; 24: jmp 24 */
 	};
-	struct sampled_guest_options options = { .code = code, .size = sizeof(code), .cpl = 3, .cpus = 1,
-						 .clock = SAMPLING_CLOCK_CPU, .frequency = 1000 };
+	struct sampled_guest_options options = { .code = code,
+						 .size = sizeof(code),
+						 .cpl = 3,
+						 .cpus = 1,
+						 .clock = SAMPLING_CLOCK_CPU,
+						 .frequency = 1000 };
 	struct sampled_guest guest;
 	const struct ring_record *record;
 	uint64_t whole = 0, samples = 0;
@@ -278,7 +302,8 @@ TEST(sample, user_callchain_follows_frame_pointers)
 
 		samples++;
 		whole += sample->cpl == 3 && !sample->kernel_depth && sample->user_depth == 3 &&
-			 sample->callchain[0] == BARE_GUEST_CODE + 24 && sample->callchain[1] == BARE_GUEST_CODE + 18 &&
+			 sample->callchain[0] == BARE_GUEST_CODE + 24 &&
+			 sample->callchain[1] == BARE_GUEST_CODE + 18 &&
 			 sample->callchain[2] == BARE_GUEST_CODE + 7;
 	}
 	CHECK(samples > 20);
@@ -288,8 +313,12 @@ TEST(sample, user_callchain_follows_frame_pointers)
 
 TEST(sample, latest_registers_are_seen_by_others)
 {
-	struct sampled_guest_options options = { .code = spin, .size = sizeof(spin), .cpl = 3, .cpus = 1,
-						 .clock = SAMPLING_CLOCK_CPU, .frequency = 1000 };
+	struct sampled_guest_options options = { .code = spin,
+						 .size = sizeof(spin),
+						 .cpl = 3,
+						 .cpus = 1,
+						 .clock = SAMPLING_CLOCK_CPU,
+						 .frequency = 1000 };
 	struct guest_registers registers;
 	struct sampled_guest guest;
 

@@ -212,7 +212,8 @@ TEST(ring, head_does_not_pass_an_open_record)
 
 TEST(ring, nested_records_finish_in_any_order)
 {
-	static const int orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 }, { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
+	static const int orders[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 },
+					  { 1, 2, 0 }, { 2, 0, 1 }, { 2, 1, 0 } };
 	struct ring *ring;
 
 	REQUIRE_EQUAL(ring_create(&ring, RING_SIZE_MIN), 0);
@@ -426,7 +427,13 @@ TEST(ring, reader_skips_what_can_be_no_record_and_goes_on)
 	static const struct {
 		uint32_t size;
 		uint16_t type;
-	} bad[] = { { 0, 8 }, { 7, 8 }, { 12, 8 }, { 1 << 20, 8 }, { UINT32_MAX & ~7u, 8 }, { 24, RING_RECORD_LOST }, { 0, 0 } };
+	} bad[] = { { 0, 8 },
+		    { 7, 8 },
+		    { 12, 8 },
+		    { 1 << 20, 8 },
+		    { UINT32_MAX & ~7u, 8 },
+		    { 24, RING_RECORD_LOST },
+		    { 0, 0 } };
 	struct ring_statistics statistics;
 	struct ring *ring;
 	uint64_t position = 0;
@@ -457,7 +464,9 @@ TEST(ring, writer_survives_a_tail_that_no_reader_can_have)
 	REQUIRE_EQUAL(ring_create(&ring, RING_SIZE_MIN), 0);
 	fill(ring, 1000);
 	for (size_t i = 0; i < sizeof(tails) / sizeof(tails[0]); i++) {
-		CHECK_EQUAL(pwrite(ring_memory_fd(ring), &tails[i], 8, offsetof(struct ring_header, data_tail)), 8);
+		CHECK_EQUAL(
+			pwrite(ring_memory_fd(ring), &tails[i], 8, offsetof(struct ring_header, data_tail)),
+			8);
 		for (int k = 0; k < 1000; k++)
 			write_number(ring, 1, 1000);
 	}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The ring's writer interrupted by its own signal handlers: at every instruction, and at random while a reader reads. */
+/* The ring's writer interrupted by its own signal handlers: at every instruction, and at random while a
+ * reader reads. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -186,7 +187,14 @@ __attribute__((noinline)) static void trap_off(void)
 }
 
 enum operation {
-	RESERVE_OUTER, RESERVE_TOO_LARGE, WRITE_BEHIND, DISCARD_OUTER, WRITE, DISCARD_NEWEST, PUBLISH_ALL, OPERATIONS
+	RESERVE_OUTER,
+	RESERVE_TOO_LARGE,
+	WRITE_BEHIND,
+	DISCARD_OUTER,
+	WRITE,
+	DISCARD_NEWEST,
+	PUBLISH_ALL,
+	OPERATIONS
 };
 
 #define RESERVED_BY_OPERATIONS 5

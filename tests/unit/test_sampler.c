@@ -123,7 +123,8 @@ TEST(sampling_clock, merged_wall_expirations_are_counted)
 
 TEST(sampling_clock, timer_in_place_of_a_perf_event_gives_cpu_time)
 {
-	struct sampling_clock clock = { .operations = &sampling_clock_cpu_timer, .period = MILLISECOND,
+	struct sampling_clock clock = { .operations = &sampling_clock_cpu_timer,
+					.period = MILLISECOND,
 					.thread = gettid() };
 	struct sigaction before;
 	uint64_t taken, idle;

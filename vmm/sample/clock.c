@@ -34,7 +34,8 @@ static int check_frequency(unsigned int frequency)
 			 SAMPLING_FREQUENCY_MAX);
 }
 
-int sampling_clock_create(struct sampling_clock **result, enum sampling_clock_kind kind, unsigned int frequency)
+int sampling_clock_create(struct sampling_clock **result, enum sampling_clock_kind kind,
+			  unsigned int frequency)
 {
 	struct sampling_clock *clock;
 	int error = check_frequency(frequency);

@@ -21,7 +21,8 @@ enum sampling_clock_kind {
 
 /* How the time is measured; the kind says what is wanted, this what the host can do. */
 enum sampling_clock_source {
-	SAMPLING_SOURCE_PERF_EVENT, /* cpu-clock event of the thread; hrtimer, stopped while it does not run */
+	SAMPLING_SOURCE_PERF_EVENT, /* cpu-clock event of the thread; hrtimer, stopped while it does not run
+				     */
 	SAMPLING_SOURCE_WALL_TIMER, /* POSIX timer on CLOCK_MONOTONIC */
 	SAMPLING_SOURCE_CPU_TIMER,  /* the same, with the thread's CPU time looked at when it expires */
 };
@@ -35,7 +36,8 @@ struct sampling_clock;
  * nothing: see sampling_clock_source(). -ENOMEM and the errors of
  * timer_create() otherwise.
  */
-int sampling_clock_create(struct sampling_clock **clock, enum sampling_clock_kind kind, unsigned int frequency);
+int sampling_clock_create(struct sampling_clock **clock, enum sampling_clock_kind kind,
+			  unsigned int frequency);
 /* NULL is a no-op. Signals that were sent already may still come. */
 void sampling_clock_destroy(struct sampling_clock *clock);
 

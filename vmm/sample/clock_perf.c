@@ -6,9 +6,9 @@
  * POSIX timers on the thread's CPU time have the resolution of the scheduler's tick.
  *
  * Each overflow sends one queued signal. But where the host holds its timer interrupt back for longer than a
- * period (a host that is itself a guest, and waits for its CPU), the kernel forwards the timer past the missed
- * ones and tells nobody. So when more time has passed since the last sample than it stands for, the thread's CPU
- * time is asked for, and the sample also stands for the periods that are missing.
+ * period (a host that is itself a guest, and waits for its CPU), the kernel forwards the timer past the
+ * missed ones and tells nobody. So when more time has passed since the last sample than it stands for, the
+ * thread's CPU time is asked for, and the sample also stands for the periods that are missing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +28,8 @@ static int send_signals(int event, pid_t thread)
 
 	if (fcntl(event, F_SETOWN_EX, &owner) || fcntl(event, F_SETSIG, VCPU_SAMPLE_SIGNAL) ||
 	    fcntl(event, F_SETFL, O_ASYNC | O_NONBLOCK))
-		return error_set(-errno, "can not direct a perf event's signal to the vCPU's thread: %s", strerror(errno));
+		return error_set(-errno, "can not direct a perf event's signal to the vCPU's thread: %s",
+				 strerror(errno));
 	return 0;
 }
 
@@ -44,9 +45,11 @@ static int open_event(struct sampling_clock *clock)
 	};
 	int error;
 
-	clock->event = (int)syscall(SYS_perf_event_open, &attributes, clock->thread, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	clock->event =
+		(int)syscall(SYS_perf_event_open, &attributes, clock->thread, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	if (clock->event < 0)
-		return error_set(-errno, "the host lets us have no cpu-clock event (perf_event_open: %s); "
+		return error_set(-errno,
+				 "the host lets us have no cpu-clock event (perf_event_open: %s); "
 				 "kernel.perf_event_paranoid must be at most 1, or CAP_PERFMON be there",
 				 strerror(errno));
 	error = send_signals(clock->event, clock->thread);

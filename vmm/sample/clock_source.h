@@ -9,7 +9,8 @@
 
 #include "vmm/sample/clock.h"
 
-/* Functions of one source, all on the clock's thread; as those of the clock's interface that are named alike. */
+/* Functions of one source, all on the clock's thread; as those of the clock's interface that are named alike.
+ */
 struct sampling_clock_operations {
 	enum sampling_clock_source source;
 	int (*open)(struct sampling_clock *clock);
@@ -28,15 +29,16 @@ extern const struct sampling_clock_operations sampling_clock_cpu_timer;
 
 struct sampling_clock {
 	const struct sampling_clock_operations *operations;
-	uint64_t period;	   /* ns */
+	uint64_t period;           /* ns */
 	uint64_t expirations_seen; /* as of the last take */
 	pid_t thread;
 	bool ticking;
 
-	int event;	       /* of the perf event */
-	timer_t timer;	       /* of the timers */
-	uint64_t accounted;    /* of the CPU clocks: the thread's CPU time, ns, up to which samples stand for it */
-	uint64_t taken_at;     /* of the perf event: NOW of the last take */
+	int event;          /* of the perf event */
+	timer_t timer;      /* of the timers */
+	uint64_t accounted; /* of the CPU clocks: the thread's CPU time, ns, up to which samples stand for it
+			     */
+	uint64_t taken_at;  /* of the perf event: NOW of the last take */
 };
 
 /* CPU time of the calling thread in ns: a system call. */

@@ -18,7 +18,7 @@
 #include "vmm/sample/vm_view.h"
 
 #define NANOSECONDS 1000000000ull
-#define HLT 0xf4
+#define HLT         0xf4
 
 /* What one vCPU's thread needs to take a sample; written by that thread only. */
 struct vcpu_sampler {
@@ -135,9 +135,11 @@ static bool is_idle(const struct sampler *sampler, struct vcpu *vcpu, const stru
 	return before == HLT && vcpu_is_halted(vcpu);
 }
 
-static void walk(struct sampler *sampler, const struct guest_registers *registers, struct guest_callchain *chain)
+static void walk(struct sampler *sampler, const struct guest_registers *registers,
+		 struct guest_callchain *chain)
 {
-	const struct guest_unwinder *unwinder = atomic_load_explicit(&sampler->unwinder, memory_order_acquire);
+	const struct guest_unwinder *unwinder =
+		atomic_load_explicit(&sampler->unwinder, memory_order_acquire);
 
 	if (sampler->options.callchains) {
 		guest_unwind(unwinder, sampler->options.view, registers, chain);
@@ -162,7 +164,8 @@ static void fill_sample(struct sample *sample, const struct guest_registers *reg
 	sample->flags = chain->flags;
 	sample->kernel_depth = chain->kernel_depth;
 	sample->user_depth = chain->user_depth;
-	memcpy(sample->callchain, chain->addresses, (chain->kernel_depth + chain->user_depth) * sizeof(uint64_t));
+	memcpy(sample->callchain, chain->addresses,
+	       (chain->kernel_depth + chain->user_depth) * sizeof(uint64_t));
 }
 
 /* Publishing is a store; the wake-up is due once per watermark. */

@@ -27,18 +27,19 @@
 struct sampler;
 
 struct sampler_options {
-	struct ring *const *rings; /* one for each vCPU, in order; written only by the sampler until it is destroyed */
-	unsigned int vcpus;	   /* 1 to VM_CPUS_MAX */
+	struct ring *const
+		*rings; /* one for each vCPU, in order; written only by the sampler until it is destroyed */
+	unsigned int vcpus;            /* 1 to VM_CPUS_MAX */
 	const struct guest_view *view; /* of the VM; outlives the sampler */
 	enum sampling_clock_kind clock;
 	unsigned int frequency; /* Hz, 1 to SAMPLING_FREQUENCY_MAX */
-	bool callchains;	/* else a sample has its RIP only */
+	bool callchains;        /* else a sample has its RIP only */
 };
 
 struct sampler_statistics {
 	uint64_t samples; /* taken, whether or not the ring had room */
 	uint64_t periods; /* of the clock that they stand for; more than samples where signals were merged */
-	uint64_t cost;	  /* ns that taking them cost, without leaving and entering the guest */
+	uint64_t cost;    /* ns that taking them cost, without leaving and entering the guest */
 };
 
 /* -EINVAL for a bad frequency, -ENOMEM. The options are copied, what they point to is not. */

@@ -37,7 +37,9 @@ static void copy_special(const struct kvm_sregs *from, struct guest_registers *t
 	to->idt_base = from->idt.base;
 	to->idt_limit = from->idt.limit;
 	to->gs_base = from->gs.base;
-	to->paging = (struct guest_paging){ .cr0 = from->cr0, .cr3 = from->cr3, .cr4 = from->cr4, .efer = from->efer };
+	to->paging = (struct guest_paging){
+		.cr0 = from->cr0, .cr3 = from->cr3, .cr4 = from->cr4, .efer = from->efer
+	};
 	to->cpl = from->ss.dpl;
 	to->long_mode = from->cs.l;
 }
