@@ -3,6 +3,7 @@
 #ifndef KVMSCOPE_SHARED_RING_LAYOUT_H
 #define KVMSCOPE_SHARED_RING_LAYOUT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "shared/ring.h"
@@ -29,19 +30,25 @@ struct ring_header {
 	uint32_t clock; /* clockid_t of the times in the records */
 	uint32_t writer_pid;
 	uint32_t reserved;
-	uint64_t pad0;
+	uint64_t pad0[2];
 	/* Position behind the last record that readers may see. By the writer. */
-	uint64_t data_head __attribute__((aligned(64)));
+	uint64_t data_head;
+	uint64_t pad1[7];
 	/* Counts of records. By the writer. */
-	uint64_t written __attribute__((aligned(64)));
+	uint64_t written;
 	uint64_t lost;
 	uint64_t discarded;
+	uint64_t pad2[5];
 	/* Position of the first record whose space the writer may not take. By the reader. */
-	uint64_t data_tail __attribute__((aligned(64)));
+	uint64_t data_tail;
 	uint64_t read; /* records read, LOST and padding not counted */
+	uint64_t pad3[6];
 };
 
-_Static_assert(sizeof(struct ring_header) == 256, "docs/ring-format.md");
+_Static_assert(sizeof(struct ring_header) == 256 && offsetof(struct ring_header, data_head) == 64 &&
+		       offsetof(struct ring_header, written) == 128 &&
+		       offsetof(struct ring_header, data_tail) == 192,
+	       "docs/ring-format.md");
 
 /*
  * Positions are bytes since the ring was made and never wrap; what lies at

@@ -291,7 +291,7 @@ static bool profile_debian(unsigned int cpus, unsigned int seconds, struct tally
 static void profile_is_true(unsigned int cpus, unsigned int seconds)
 {
 	double truth[CALLS];
-	struct tally tally;
+	struct tally tally = { 0 };
 
 	RIG_REQUIRED();
 	for (int attempt = 0; attempt < 2; attempt++) {
