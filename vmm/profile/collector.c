@@ -41,6 +41,7 @@ struct collector {
 	uint64_t next_flush, next_round; /* ns */
 	uint32_t *named;                 /* for each vCPU the thread whose name is in the file; 0 none */
 	uint64_t *last_time;             /* for each vCPU, of its latest sample */
+	uint64_t *lost;                  /* for each vCPU, samples known to be lost */
 	int error;                       /* the first one of writing; the rings are drained all the same */
 	char message[ERROR_MESSAGE_SIZE];
 	pthread_mutex_t lock; /* of statistics */
@@ -105,17 +106,23 @@ static void take_sample(struct collector *collector, const struct ring_record *r
 	note_error(collector, perf_data_writer_sample(collector->writer, sample));
 }
 
+static void note_lost(struct collector *collector, size_t ring, uint64_t count,
+		      struct collector_statistics *counts)
+{
+	counts->lost += count;
+	collector->lost[ring] += count;
+	if (!collector->error)
+		note_error(collector, perf_data_writer_lost(collector->writer, collector->last_time[ring],
+							    (uint32_t)ring, count));
+}
+
 static void take_lost(struct collector *collector, size_t ring, const struct ring_record *record,
 		      struct collector_statistics *counts)
 {
 	const struct ring_lost *lost = (const void *)record->payload;
 
-	if (record->size < sizeof(*record) + sizeof(*lost))
-		return;
-	counts->lost += lost->count;
-	if (!collector->error)
-		note_error(collector, perf_data_writer_lost(collector->writer, collector->last_time[ring],
-							    (uint32_t)ring, lost->count));
+	if (record->size >= sizeof(*record) + sizeof(*lost))
+		note_lost(collector, ring, lost->count, counts);
 }
 
 static void drain_ring(struct collector *collector, size_t index, struct collector_statistics *counts)
@@ -161,6 +168,17 @@ static void write_out(struct collector *collector, uint64_t time)
 	}
 }
 
+/* The time up to which every vCPU has taken samples; 0 while one has taken none. */
+static uint64_t time_of_all(const struct collector *collector)
+{
+	uint64_t time = UINT64_MAX;
+
+	for (size_t i = 0; i < collector->options.ring_count; i++)
+		if (collector->last_time[i] < time)
+			time = collector->last_time[i];
+	return time;
+}
+
 /* The rings first, then the kernel: what is sampled in a new module comes to be known before its round ends.
  */
 static void drain(struct collector *collector)
@@ -173,7 +191,23 @@ static void drain(struct collector *collector)
 	time = now();
 	if (!collector->error)
 		note_error(collector, collector_kernel_turn(&collector->kernel, time));
+	collector_kernel_reclaim(&collector->kernel, time_of_all(collector));
 	write_out(collector, time);
+	update_statistics(collector, &counts);
+}
+
+/* A ring that was full to the end had no room to tell of the last losses. */
+static void take_last_losses(struct collector *collector)
+{
+	struct collector_statistics counts = { 0 };
+
+	for (size_t i = 0; i < collector->options.ring_count; i++) {
+		struct ring_statistics ring;
+
+		ring_statistics(collector->options.rings[i], &ring);
+		if (ring.lost > collector->lost[i])
+			note_lost(collector, i, ring.lost - collector->lost[i], &counts);
+	}
 	update_statistics(collector, &counts);
 }
 
@@ -200,6 +234,7 @@ static void *collect(void *argument)
 		drain(collector);
 	}
 	drain(collector);
+	take_last_losses(collector);
 	if (!collector->error)
 		note_error(collector, collector_kernel_finish(&collector->kernel));
 	return NULL;
@@ -231,6 +266,7 @@ static struct collector *make(const struct collector_options *options)
 	collector->wakes = calloc(options->ring_count + 1, sizeof(collector->wakes[0]));
 	collector->named = calloc(options->ring_count + 1, sizeof(collector->named[0]));
 	collector->last_time = calloc(options->ring_count + 1, sizeof(collector->last_time[0]));
+	collector->lost = calloc(options->ring_count + 1, sizeof(collector->lost[0]));
 	return collector;
 }
 
@@ -243,6 +279,7 @@ static void destroy(struct collector *collector)
 	free(collector->wakes);
 	free(collector->named);
 	free(collector->last_time);
+	free(collector->lost);
 	free(collector);
 }
 
@@ -271,7 +308,7 @@ int collector_start(struct collector **result, const struct collector_options *o
 	int error;
 
 	assert(options->output.vcpus >= options->ring_count);
-	if (!collector || !collector->wakes || !collector->named || !collector->last_time)
+	if (!collector || !collector->wakes || !collector->named || !collector->last_time || !collector->lost)
 		error = error_set(-ENOMEM, "no memory for the collector");
 	else
 		error = start(collector);

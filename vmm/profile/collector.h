@@ -35,8 +35,10 @@ struct collector_options {
 	bool (*registers)(void *context, struct guest_registers *registers);
 	/*
 	 * Takes the unwinder of the kernel that was found, for the samples from
-	 * now on; it stays valid until collector_stop(), also when a newer one
-	 * comes. Called on the collector's thread; may be NULL.
+	 * now on. One that a newer one replaces stays valid until every vCPU has
+	 * taken a sample whose time is later than that: so a vCPU is to look which
+	 * one to use after it took the time, for each sample anew. The last stays
+	 * valid until collector_stop(). Called on the collector's thread; may be NULL.
 	 */
 	void (*publish)(void *context, const struct guest_unwinder *unwinder);
 	void *context; /* of both */

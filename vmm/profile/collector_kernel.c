@@ -2,10 +2,12 @@
 #include "vmm/profile/collector_kernel.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
@@ -20,10 +22,12 @@
 #define REFRESH_INTERVAL_MIN (100 * MILLISECOND)
 #define REFRESH_INTERVAL_MAX (5000 * MILLISECOND)
 #define PAGE_MASK            0xfffull
+/* More than the clocks of two CPUs may be apart. */
+#define CLOCK_MARGIN MILLISECOND
 
 static const struct guest_kernel *newest(const struct collector_kernel *kernel)
 {
-	return kernel->found_count ? kernel->found[kernel->found_count - 1] : NULL;
+	return kernel->found_count ? kernel->found[kernel->found_count - 1].kernel : NULL;
 }
 
 static int load_given(struct collector_kernel *kernel)
@@ -293,25 +297,56 @@ static int map_image(struct collector_kernel *kernel)
 
 static int keep(struct collector_kernel *kernel, struct guest_kernel *found)
 {
-	struct guest_kernel **larger =
-		reallocarray(kernel->found, kernel->found_count + 1, sizeof(struct guest_kernel *));
+	struct collector_published *larger =
+		reallocarray(kernel->found, kernel->found_count + 1, sizeof(*larger));
 
 	if (!larger) {
 		guest_kernel_free(found);
 		return error_set(-ENOMEM, "no memory for the guest's kernel");
 	}
 	kernel->found = larger;
-	kernel->found[kernel->found_count++] = found;
+	kernel->found[kernel->found_count++] = (struct collector_published){ .kernel = found };
 	kernel->paging = found->paging;
 	return 0;
+}
+
+static uint64_t sample_clock(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* The clock is read only when all vCPUs can see what was published. */
+static void note_replaced(struct collector_kernel *kernel)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	for (size_t i = 0; i + 1 < kernel->found_count; i++)
+		if (!kernel->found[i].replaced)
+			kernel->found[i].replaced = sample_clock() + CLOCK_MARGIN;
+}
+
+void collector_kernel_reclaim(struct collector_kernel *kernel, uint64_t time)
+{
+	size_t gone = 0;
+
+	while (gone + 1 < kernel->found_count && kernel->found[gone].replaced &&
+	       kernel->found[gone].replaced < time)
+		guest_kernel_free(kernel->found[gone++].kernel);
+	if (!gone)
+		return;
+	kernel->found_count -= gone;
+	memmove(kernel->found, kernel->found + gone, kernel->found_count * sizeof(kernel->found[0]));
 }
 
 static int publish(struct collector_kernel *kernel, const struct guest_kernel *found)
 {
 	const struct collector_options *options = kernel->options;
 
-	if (options->publish && found->unwinder)
+	if (options->publish)
 		options->publish(options->context, found->unwinder);
+	note_replaced(kernel);
 	return *found->release ? perf_data_writer_set_guest(kernel->writer, found->release, NULL) : 0;
 }
 
@@ -486,7 +521,7 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 void collector_kernel_free(struct collector_kernel *kernel)
 {
 	for (size_t i = 0; i < kernel->found_count; i++)
-		guest_kernel_free(kernel->found[i]);
+		guest_kernel_free(kernel->found[i].kernel);
 	free(kernel->found);
 	symbols_free(kernel->given);
 }

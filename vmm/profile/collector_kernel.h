@@ -15,11 +15,17 @@
 #include "vmm/profile/collector.h"
 #include "vmm/profile/perf_data_writer.h"
 
+/* A kernel whose unwinder was published. */
+struct collector_published {
+	struct guest_kernel *kernel; /* owned */
+	uint64_t replaced;	     /* when a newer one was published: ns by the clock of samples; 0: not yet */
+};
+
 struct collector_kernel {
 	const struct collector_options *options;
 	struct perf_data_writer *writer;
 
-	struct guest_kernel **found; /* every one that was published, the newest last; owned */
+	struct collector_published *found; /* the newest last; owned */
 	size_t found_count;
 	struct symbols *given;	     /* of --kallsyms or --vmlinux; owned */
 	uint8_t build_id[20];
@@ -49,6 +55,9 @@ void collector_kernel_address(struct collector_kernel *kernel, uint64_t address)
  * Errors are those of writing the file.
  */
 int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now);
+
+/* Every vCPU has taken a sample later than TIME (ns, the clock of samples): frees what was replaced before. */
+void collector_kernel_reclaim(struct collector_kernel *kernel, uint64_t time);
 
 /* May readers show the samples so far? Not while a mapping for them may still come. */
 bool collector_kernel_settled(const struct collector_kernel *kernel);
