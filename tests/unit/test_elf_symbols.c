@@ -66,6 +66,7 @@ TEST(elf_symbols, refuses_what_is_no_elf_file)
 	CHECK_EQUAL(elf_symbols_load(&symbols, "Makefile", ELF_FILE_OFFSETS, NULL, 0), -EINVAL);
 	CHECK_EQUAL(elf_symbols_load(&symbols, "build/no-such-file", ELF_FILE_OFFSETS, NULL, 0), -ENOENT);
 	CHECK_EQUAL(elf_build_id("Makefile", build_id), -EINVAL);
+	CHECK_EQUAL(elf_build_id("/dev/zero", build_id), -EINVAL);
 }
 
 /* The first SIZE bytes of FROM into TO. */

@@ -6,6 +6,7 @@
 #include <gelf.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -25,18 +26,27 @@ static void elf_file_close(struct elf_file *file)
 		close(file->fd);
 }
 
+/* Names of files come from recordings: what is no regular file is not waited for. */
+static bool is_regular(int fd)
+{
+	struct stat status;
+
+	return !fstat(fd, &status) && S_ISREG(status.st_mode);
+}
+
 static int elf_file_open(struct elf_file *file, const char *path)
 {
 	int error;
 
-	*file = (struct elf_file){ .path = path, .fd = open(path, O_RDONLY | O_CLOEXEC) };
+	*file = (struct elf_file){ .path = path,
+				   .fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) };
 	if (file->fd < 0) {
 		error = -errno;
 		return error_set(error, "cannot open %s: %s", path, strerror(-error));
 	}
 	elf_version(EV_CURRENT);
 	/* Not mapped: a file that shrinks in the meantime must not kill us. */
-	file->elf = elf_begin(file->fd, ELF_C_READ, NULL);
+	file->elf = is_regular(file->fd) ? elf_begin(file->fd, ELF_C_READ, NULL) : NULL;
 	if (!file->elf || elf_kind(file->elf) != ELF_K_ELF) {
 		elf_file_close(file);
 		return error_set(-EINVAL, "%s is no ELF file", path);
@@ -52,7 +62,7 @@ static size_t build_id_in(Elf_Data *data, uint8_t *build_id)
 
 	while (data && (offset = gelf_getnote(data, offset, &header, &name, &description)) > 0) {
 		if (header.n_type != NT_GNU_BUILD_ID || header.n_namesz != 4 || !header.n_descsz ||
-		    header.n_descsz > ELF_BUILD_ID_MAX || memcmp((char *)data->d_buf + name, "GNU", 4))
+		    header.n_descsz > ELF_BUILD_ID_MAX || memcmp((char *)data->d_buf + name, "GNU", 4) != 0)
 			continue;
 		memcpy(build_id, (char *)data->d_buf + description, header.n_descsz);
 		return header.n_descsz;

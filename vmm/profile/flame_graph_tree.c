@@ -18,7 +18,8 @@ static int list_frame(struct flame_tree *tree, struct flame_frame *frame)
 {
 	if (tree->frame_count == tree->frame_capacity) {
 		size_t capacity = tree->frame_capacity ? 2 * tree->frame_capacity : 256;
-		const struct flame_frame **grown = realloc(tree->list, capacity * sizeof(*grown));
+		const struct flame_frame **grown =
+			realloc(tree->list, capacity * sizeof(struct flame_frame *));
 
 		if (!grown)
 			return -ENOMEM;

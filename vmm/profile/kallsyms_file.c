@@ -142,7 +142,7 @@ int kallsyms_file_load(struct symbols **symbols, const char *path)
 
 	if (error)
 		return error;
-	error = strlen(text) == size
+	error = text && strlen(text) == size
 			? parse(&list, path, text)
 			: error_set(-EINVAL, "%s is no text file; is it a copy of /proc/kallsyms?", path);
 	if (error)

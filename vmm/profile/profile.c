@@ -51,7 +51,8 @@ static int list_stack(struct profile *profile, struct profile_stack *stack)
 {
 	if (profile->count == profile->capacity) {
 		size_t capacity = profile->capacity ? 2 * profile->capacity : 1024;
-		struct profile_stack **grown = realloc(profile->stacks, capacity * sizeof(*grown));
+		struct profile_stack **grown =
+			realloc(profile->stacks, capacity * sizeof(struct profile_stack *));
 
 		if (!grown)
 			return -ENOMEM;

@@ -39,7 +39,7 @@ struct profile_options {
 	const char *vmlinux;     /* ELF or NULL */
 	const char *buildid_dir; /* NULL: perf's default, $HOME/.debug or its configuration */
 	int32_t vcpu;            /* only this one; -1 all */
-	bool leaves_only;     /* stacks of the sampled function alone: all that a report without callers needs */
+	bool leaves_only; /* stacks of the sampled function alone: all that a report without callers needs */
 };
 
 /*

@@ -38,11 +38,20 @@ static bool is_kernel_name(const char *path)
 	return !strncmp(path, "[kernel.", 8) || !strncmp(path, "[guest.kernel.", 14);
 }
 
+/* Memory that only looks like a file by its name. */
+static bool is_memory_name(const char *path)
+{
+	static const char *const starts[] = { "//", "/memfd:", "/dev/zero", "/SYSV" };
+
+	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+		if (!strncmp(path, starts[i], strlen(starts[i])))
+			return true;
+	return false;
+}
+
 static bool is_file_name(const char *path)
 {
-	return (*path == '/' && path[1] != '/' && strncmp(path, "/memfd:", 7) &&
-		strncmp(path, "/dev/zero", 9) && strncmp(path, "/SYSV", 5)) ||
-	       !strcmp(path, "[vdso]");
+	return (*path == '/' && !is_memory_name(path)) || !strcmp(path, "[vdso]");
 }
 
 static bool describe_kernel(struct profile_image *image, struct profile_pool *pool, const char *path)

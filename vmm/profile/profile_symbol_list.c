@@ -9,7 +9,7 @@
 
 #include "shared/error.h"
 
-#define PAGE 4096
+#define PAGE 4096ul
 
 int symbol_list_add(struct symbol_list *list, const struct listed_symbol *symbol)
 {

@@ -178,7 +178,8 @@ static struct profile_space *new_space(struct profile_timeline *timeline, struct
 
 	if (timeline->spaces == timeline->all_capacity) {
 		size_t capacity = timeline->all_capacity ? 2 * timeline->all_capacity : 64;
-		struct profile_space **grown = realloc(timeline->all, capacity * sizeof(*grown));
+		struct profile_space **grown =
+			realloc(timeline->all, capacity * sizeof(struct profile_space *));
 
 		if (!grown)
 			return NULL;

@@ -38,7 +38,7 @@ static int list_row(struct builder *builder, struct report_row *row)
 {
 	if (builder->count == builder->capacity) {
 		size_t capacity = builder->capacity ? 2 * builder->capacity : 256;
-		struct report_row **grown = realloc(builder->rows, capacity * sizeof(*grown));
+		struct report_row **grown = realloc(builder->rows, capacity * sizeof(struct report_row *));
 
 		if (!grown)
 			return -ENOMEM;
@@ -214,7 +214,7 @@ int report_build(struct report **built, const struct profile *profile, const str
 		qsort(builder->rows[i]->vcpus, builder->rows[i]->vcpu_count, sizeof(struct report_vcpu),
 		      busiest_first);
 	if (builder->count)
-		qsort(builder->rows, builder->count, sizeof(*builder->rows), largest_first);
+		qsort(builder->rows, builder->count, sizeof(struct report_row *), largest_first);
 	report->rows = builder->rows;
 	apply_limits(report, builder->count);
 	*built = report;
