@@ -41,25 +41,27 @@ static void split(char *text, char **words)
 	words[count] = NULL;
 }
 
+void program_exec(const char *arguments)
+{
+	char path[PATH_MAX], *words[WORDS_MAX];
+
+	program_path(path);
+	split(strdup(arguments), words);
+	execv(path, words);
+	_exit(127);
+}
+
 void program_start(struct program *program, const char *arguments)
 {
-	char path[PATH_MAX], *text = strdup(arguments), *words[WORDS_MAX];
-
 	*program = (struct program){ .output = memfd_create("output", MFD_CLOEXEC) };
-	program_path(path);
-	split(text, words);
 	fflush(NULL);
 	program->pid = fork();
 	if (!program->pid) {
-		int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
-
-		dup2(nothing, STDIN_FILENO);
+		dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
 		dup2(program->output, STDOUT_FILENO);
 		dup2(program->output, STDERR_FILENO);
-		execv(path, words);
-		_exit(127);
+		program_exec(arguments);
 	}
-	free(text);
 }
 
 static void read_output(struct program *program)

@@ -12,8 +12,10 @@ struct program {
 	char text[16384]; /* after program_wait(): what it wrote, as much as fits */
 };
 
-/* Starts it with the words of ARGUMENTS, which single spaces separate and '_' stands for a space in; input is
- * empty. */
+/*
+ * Starts it with the words of ARGUMENTS, which single spaces separate and '_'
+ * stands for a space in; its input is empty.
+ */
 void program_start(struct program *program, const char *arguments);
 
 /* Waits until it has written TEXT; false after 60 s, or when it has ended without. */
@@ -21,7 +23,10 @@ int program_wait_for(struct program *program, const char *text);
 
 void program_wait(struct program *program);
 
-/* Both. */
+/* The child's part of that: becomes the program, with the descriptors that it has. Does not return. */
+_Noreturn void program_exec(const char *arguments);
+
+/* Start and wait. */
 void program_run(struct program *program, const char *arguments);
 
 #endif

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kvmscope run as its user meets it: options, exit statuses, signals, and the file it leaves. */
+#include <pty.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
+#include <utmp.h>
 
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
@@ -172,19 +176,76 @@ TEST(sample, run_writes_the_shares_that_the_guest_spent)
 	check_shares("-F 4000 -z --append program=shares_rounds=200_timer=100");
 }
 
-/* What decides is measured, so both outcomes are right; the counter itself must be there on kernels
- * since 5.14. */
+/* What decides is measured, so both outcomes are right; what a guest does at CPL 3 must not count. */
 TEST(run, interpreting_kvm_is_named)
 {
-	struct program kernel_code, user_code;
+	struct program program;
+	bool named;
 
 	GUEST_REQUIRED();
-	program_run(&kernel_code,
-		    "run --no-profile --kernel " GUEST_IMAGE " --duration 3 --append program=spin_cpl=0");
-	program_run(&user_code,
-		    "run --no-profile --kernel " GUEST_IMAGE " --duration 3 --append program=spin");
-	CHECK(!strstr(user_code.text, "this KVM interprets"));
-	if (!strstr(kernel_code.text, "this KVM interprets"))
+	program_run(&program, "run --no-profile --kernel " GUEST_IMAGE " --duration 3 --append program=spin");
+	CHECK(!strstr(program.text, "this KVM interprets"));
+	program_start(&program,
+		      "run --no-profile --kernel " GUEST_IMAGE " --duration 12 --append program=spin_cpl=0");
+	named = program_wait_for(&program, "this KVM interprets");
+	kill(program.pid, SIGTERM);
+	program_wait(&program);
+	if (!named)
 		SKIP("this KVM runs guest kernel code natively");
-	CHECK(strstr(kernel_code.text, "see kvmscope doctor"));
+	CHECK(strstr(program.text, "see kvmscope doctor"));
+}
+
+static struct termios terminal_settings(int terminal)
+{
+	struct termios settings;
+
+	memset(&settings, 0, sizeof(settings));
+	tcgetattr(terminal, &settings);
+	return settings;
+}
+
+/* Reads what comes from the terminal until TEXT has come, or its other end is closed. */
+static bool terminal_shows(int terminal, const char *text)
+{
+	char seen[4096];
+	size_t size = 0;
+	ssize_t count;
+
+	while (size < sizeof(seen) - 1 &&
+	       (count = read(terminal, seen + size, sizeof(seen) - 1 - size)) > 0) {
+		size += (size_t)count;
+		seen[size] = '\0';
+		if (strstr(seen, text))
+			return true;
+	}
+	return false;
+}
+
+/* Ctrl-C is the guest's, Ctrl-A x ends it; the terminal is then as it was. */
+TEST(run, terminal_is_the_guest_s_until_ctrl_a_x)
+{
+	struct termios before, during, after;
+	int terminal, other_end, status;
+	pid_t child;
+
+	GUEST_REQUIRED();
+	REQUIRE_EQUAL(openpty(&terminal, &other_end, NULL, NULL, NULL), 0);
+	before = terminal_settings(terminal);
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		login_tty(other_end);
+		program_exec("run --no-profile --kernel " GUEST_IMAGE " --timeout 50 --append program=spin");
+	}
+	CHECK(terminal_shows(terminal, "spinning"));
+	during = terminal_settings(terminal);
+	CHECK(!(during.c_lflag & (ICANON | ECHO | ISIG)));
+	CHECK_EQUAL(write(terminal, "\003\001x", 3), 3);
+	CHECK_EQUAL(waitpid(child, &status, 0), child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	after = terminal_settings(terminal);
+	CHECK_EQUAL(after.c_lflag, before.c_lflag);
+	CHECK_EQUAL(after.c_iflag, before.c_iflag);
+	close(terminal);
+	close(other_end);
 }

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -66,7 +67,10 @@ static void *run_vcpu_thread(void *argument)
 	struct vcpu_thread *self = argument;
 	struct machine *machine = self->machine;
 	enum vcpu_end end;
+	char name[16];
 
+	snprintf(name, sizeof(name), "vCPU %u", self->vcpu->index);
+	pthread_setname_np(pthread_self(), name); /* for top and perf on the host */
 	if (machine->hooks.vcpu_start)
 		machine->hooks.vcpu_start(machine->hooks.context, self->vcpu);
 	end = vcpu_run(self->vcpu);
