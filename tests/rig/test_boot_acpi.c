@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What Debian's kernel makes of our ACPI tables and memory map. */
+#include "tests/rig/rig.h"
+
+/*
+ * '.' stands for the spaces that grep shall see. The last command's status,
+ * which is the whole's, is 1 if there are no complaints in the log, where the
+ * command line is as well.
+ */
+#define COMMANDS                                                                                             \
+	"nproc;"                                                                                             \
+	"echo+memory+$(grep+-c+^100000000-107ffffff.:.System.RAM+/proc/iomem);"                              \
+	"echo+virtio+$(ls+-d+/sys/bus/acpi/devices/LNRO0005*|wc+-l);"                                        \
+	"echo+button+$(ls+/sys/bus/acpi/devices|grep+LNXPWRBN);"                                             \
+	"echo+serial+$(ls+/sys/bus/acpi/devices|grep+PNP0501);"                                              \
+	"grep+-e+ttyS0+-e+acpi+-e+virtio0+/proc/interrupts;"                                                 \
+	"echo+rtc+$(cat+/sys/class/rtc/rtc0/name);"                                                          \
+	"dmesg|grep+-v+ommand.line|grep+-e+ACPI.Error+-e+ACPI.Warning+-e+ACPI.BIOS+-e+Firmware.Bug"
+
+static void check_contains(const struct rig_result *result, const char *text)
+{
+	if (!strstr(result->output, text))
+		FAIL_TEST("no '%s' in:\n%s\n%s", text, result->output, result->errors);
+}
+
+TEST(acpi, debian_finds_everything_and_complains_of_nothing)
+{
+	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
+	struct rig_result result;
+
+	RIG_REQUIRED();
+	if (!kernel || !initrd)
+		return;
+	rig_run(&result, 120,
+		"truncate -s 1M /tmp/disk; build/kvmscope run --no-profile --timeout 90 --mem 3200M --cpus 3 --kernel %s "
+		"--initrd %s --disk /tmp/disk --append 'console=ttyS0 quiet panic=-1 kvmscope.run=" COMMANDS
+		"' < /dev/null",
+		kernel, initrd);
+	CHECK_EQUAL(result.status, 0);
+	check_contains(&result, "3\r\nmemory 1\r\n");
+	check_contains(&result, "virtio 2");
+	check_contains(&result, "button LNXPWRBN:00");
+	check_contains(&result, "serial PNP0501:00");
+	check_contains(&result, "rtc rtc_cmos");
+	check_contains(&result, "IO-APIC   4-edge      ttyS0");
+	check_contains(&result, "IO-APIC   9-fasteoi   acpi");
+	check_contains(&result, "fasteoi   virtio0");
+	check_contains(&result, "guest-init: status 1");
+	rig_result_free(&result);
+}
