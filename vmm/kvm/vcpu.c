@@ -7,13 +7,12 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "shared/error.h"
 #include "vmm/kvm/cpuid.h"
-#include "vmm/kvm/exit_report.h"
 #include "vmm/kvm/msr.h"
+#include "vmm/kvm/vcpu_signals.h"
 #include "vmm/kvm/vm.h"
 
 #define SYNC_REGS (KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS | KVM_SYNC_X86_EVENTS)
@@ -26,47 +25,12 @@
 #define LAPIC_DELIVERY_NMI    0x400u
 #define LAPIC_DELIVERY_EXTINT 0x700u
 
-/* The vCPU that this thread runs: what the signal handlers work on. */
-static _Thread_local struct vcpu *current;
-
 static int vcpu_failed(const struct vcpu *vcpu, const char *what)
 {
 	int error = errno;
 
 	return error_set(-error, "vCPU %u: this host's KVM refused %s: %s; see kvmscope doctor", vcpu->index,
 			 what, strerror(error));
-}
-
-/*
- * Both run on the vCPU's thread, wherever it is. immediate_exit makes the
- * next KVM_RUN return at once, so a signal between the check and the ioctl
- * is not lost. A thread that runs no vCPU (any more) ignores them.
- */
-static void on_kick(int signal)
-{
-	if (current)
-		current->run->immediate_exit = 1;
-}
-
-/* A timer's signal comes once for all expirations while it was pending (timer_getoverrun(2)). */
-static void on_sample(int signal, siginfo_t *information, void *context)
-{
-	if (current) {
-		current->sample_expirations +=
-			1 + (information->si_code == SI_TIMER ? information->si_overrun : 0);
-		current->sample_due = 1;
-		current->run->immediate_exit = 1;
-	}
-}
-
-static void install_signal_handlers(void)
-{
-	/* SA_RESTART: KVM_RUN returns all the same, and what handlers of exits do is not disturbed. */
-	struct sigaction kick = { .sa_handler = on_kick, .sa_flags = SA_RESTART };
-	struct sigaction sample = { .sa_sigaction = on_sample, .sa_flags = SA_RESTART | SA_SIGINFO };
-
-	sigaction(VCPU_KICK_SIGNAL, &kick, NULL);
-	sigaction(VCPU_SAMPLE_SIGNAL, &sample, NULL);
 }
 
 static int set_cpuid(const struct vcpu *vcpu, const struct vm *vm)
@@ -177,7 +141,7 @@ int vcpu_create(struct vm *vm, unsigned int index, const struct vcpu_handlers *h
 	vcpu->fd = -1;
 	vcpu->handlers = handlers;
 	pthread_mutex_init(&vcpu->lock, NULL);
-	pthread_once(&once, install_signal_handlers);
+	pthread_once(&once, vcpu_signals_install);
 	error = set_up(vcpu, vm);
 	if (error) {
 		vcpu_destroy(vcpu);
@@ -196,183 +160,6 @@ void vcpu_destroy(struct vcpu *vcpu)
 		close(vcpu->fd);
 	pthread_mutex_destroy(&vcpu->lock);
 	free(vcpu);
-}
-
-/* One KVM_EXIT_IO may carry several accesses of a string instruction. */
-static void dispatch_io(struct vcpu *vcpu)
-{
-	struct kvm_run *run = vcpu->run;
-	uint8_t *data = (uint8_t *)run + run->io.data_offset;
-
-	for (uint32_t i = 0; i < run->io.count && !vcpu->end_asked; i++, data += run->io.size)
-		vcpu->handlers->io(vcpu->handlers->context, vcpu, run->io.port,
-				   run->io.direction == KVM_EXIT_IO_OUT, data, run->io.size);
-}
-
-static void dispatch_system_event(struct vcpu *vcpu)
-{
-	switch (vcpu->run->system_event.type) {
-	case KVM_SYSTEM_EVENT_SHUTDOWN:
-		vcpu_ask_end(vcpu, VCPU_END_POWER_OFF);
-		break;
-	case KVM_SYSTEM_EVENT_RESET:
-		vcpu_ask_end(vcpu, VCPU_END_RESET);
-		break;
-	default:
-		exit_report_unknown(vcpu);
-		vcpu_ask_end(vcpu, VCPU_END_INTERNAL_ERROR);
-	}
-}
-
-/* What the guest did that KVM leaves to us. The access of io and mmio completes when KVM_RUN is next entered.
- */
-static void dispatch_exit(struct vcpu *vcpu)
-{
-	struct kvm_run *run = vcpu->run;
-
-	vcpu->exits++;
-	switch (run->exit_reason) {
-	case KVM_EXIT_IO:
-		dispatch_io(vcpu);
-		break;
-	case KVM_EXIT_MMIO:
-		vcpu->handlers->mmio(vcpu->handlers->context, vcpu, run->mmio.phys_addr, run->mmio.is_write,
-				     run->mmio.data, run->mmio.len);
-		break;
-	case KVM_EXIT_INTR:
-	case KVM_EXIT_IRQ_WINDOW_OPEN:
-		break;
-	case KVM_EXIT_SYSTEM_EVENT:
-		dispatch_system_event(vcpu);
-		break;
-	case KVM_EXIT_SHUTDOWN:
-		exit_report_shutdown(vcpu);
-		vcpu_ask_end(vcpu, VCPU_END_SHUTDOWN);
-		break;
-	case KVM_EXIT_INTERNAL_ERROR:
-		exit_report_internal_error(vcpu);
-		vcpu_ask_end(vcpu, VCPU_END_INTERNAL_ERROR);
-		break;
-	case KVM_EXIT_FAIL_ENTRY:
-		exit_report_fail_entry(vcpu);
-		vcpu_ask_end(vcpu, VCPU_END_INTERNAL_ERROR);
-		break;
-	default:
-		exit_report_unknown(vcpu);
-		vcpu_ask_end(vcpu, VCPU_END_INTERNAL_ERROR);
-	}
-}
-
-/*
- * KVM_RUN was left for a kick. A pending io or mmio access is complete here:
- * KVM_RUN completes it before it looks at immediate_exit, so the registers
- * are those between two instructions. immediate_exit is cleared before the
- * reasons are looked at: a signal that comes later sets it again.
- */
-static void take_kick(struct vcpu *vcpu)
-{
-	vcpu->run->immediate_exit = 0;
-	if (vcpu->sample_due) {
-		vcpu->sample_due = 0;
-		if (vcpu->handlers->sample)
-			vcpu->handlers->sample(vcpu->handlers->context, vcpu);
-	}
-	if (atomic_load(&vcpu->stop))
-		vcpu_ask_end(vcpu, VCPU_END_STOPPED);
-}
-
-static enum vcpu_end run_until_end(struct vcpu *vcpu)
-{
-	vcpu->end_asked = false;
-	/* A stop from before the thread was here has set immediate_exit: the first KVM_RUN returns for it. */
-	while (!vcpu->end_asked) {
-		if (!ioctl(vcpu->fd, KVM_RUN, 0)) {
-			dispatch_exit(vcpu);
-		} else if (errno == EINTR) {
-			take_kick(vcpu);
-		} else if (errno != EAGAIN) { /* EAGAIN: a waiting vCPU got its INIT or SIPI */
-			exit_report_run_failed(vcpu, errno);
-			return VCPU_END_HOST_ERROR;
-		}
-	}
-	return vcpu->asked_end;
-}
-
-/* Only the kicks, and the faults that a thread causes by itself. */
-static void vcpu_signal_mask(sigset_t *mask)
-{
-	static const int faults[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT };
-
-	sigfillset(mask);
-	sigdelset(mask, VCPU_KICK_SIGNAL);
-	sigdelset(mask, VCPU_SAMPLE_SIGNAL);
-	for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); i++)
-		sigdelset(mask, faults[i]);
-}
-
-static void enter_thread(struct vcpu *vcpu)
-{
-	assert(!current && !atomic_load(&vcpu->thread_id));
-	pthread_mutex_lock(&vcpu->lock);
-	current = vcpu;
-	vcpu->thread = pthread_self();
-	atomic_store(&vcpu->thread_id, (pid_t)syscall(SYS_gettid));
-	pthread_mutex_unlock(&vcpu->lock);
-}
-
-static void leave_thread(struct vcpu *vcpu)
-{
-	pthread_mutex_lock(&vcpu->lock);
-	current = NULL;
-	atomic_store(&vcpu->thread_id, 0);
-	pthread_mutex_unlock(&vcpu->lock);
-}
-
-enum vcpu_end vcpu_run(struct vcpu *vcpu)
-{
-	sigset_t mask, before;
-	enum vcpu_end end;
-
-	vcpu_signal_mask(&mask);
-	enter_thread(vcpu);
-	pthread_sigmask(SIG_SETMASK, &mask, &before);
-	end = run_until_end(vcpu);
-	leave_thread(vcpu);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return end;
-}
-
-void vcpu_ask_end(struct vcpu *vcpu, enum vcpu_end end)
-{
-	assert(vcpu_on_thread(vcpu));
-	vcpu->asked_end = end;
-	vcpu->end_asked = true;
-}
-
-void vcpu_kick(struct vcpu *vcpu)
-{
-	pthread_mutex_lock(&vcpu->lock);
-	if (atomic_load(&vcpu->thread_id))
-		pthread_kill(vcpu->thread, VCPU_KICK_SIGNAL);
-	else
-		vcpu->run->immediate_exit = 1;
-	pthread_mutex_unlock(&vcpu->lock);
-}
-
-void vcpu_stop(struct vcpu *vcpu)
-{
-	atomic_store(&vcpu->stop, true);
-	vcpu_kick(vcpu);
-}
-
-struct vcpu *vcpu_current(void)
-{
-	return current;
-}
-
-bool vcpu_on_thread(const struct vcpu *vcpu)
-{
-	return current == vcpu || !atomic_load(&vcpu->thread_id);
 }
 
 bool vcpu_is_halted(const struct vcpu *vcpu)
