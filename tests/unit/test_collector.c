@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/profile/collector.h"
+#include "vmm/profile/collector_modules.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -342,4 +343,65 @@ TEST(collector, a_full_disk_is_reported_and_the_rings_are_drained)
 	CHECK(perf_data_reader_summary(reader)->cut_off);
 	perf_data_reader_close(reader);
 	clean_up(&setting);
+}
+
+/* A kernel of which only the modules and their symbols matter; a module starts at START, 0: it is not loaded.
+ */
+static struct guest_kernel *kernel_with(uint64_t first, uint64_t second)
+{
+	static const char *const names[] = { "first", "second" };
+	const uint64_t starts[] = { first, second };
+	struct guest_kernel *kernel = calloc(1, sizeof(*kernel));
+
+	kernel->modules = calloc(2, sizeof(*kernel->modules));
+	kernel->symbols = symbols_new();
+	for (int i = 0; i < 2; i++) {
+		char name[16];
+
+		if (!starts[i])
+			continue;
+		snprintf(name, sizeof(name), "%s_function", names[i]);
+		symbols_add(kernel->symbols, starts[i], 16, 't', name, names[i]);
+		strcpy(kernel->modules[kernel->module_count].name, names[i]);
+		kernel->modules[kernel->module_count].start = starts[i];
+		kernel->modules[kernel->module_count++].size = 4096;
+	}
+	symbols_finish(kernel->symbols);
+	return kernel;
+}
+
+static void free_kernel(struct guest_kernel *kernel)
+{
+	symbols_free(kernel->symbols);
+	free(kernel->modules);
+	free(kernel);
+}
+
+TEST(collector, unloaded_modules_keep_their_names)
+{
+	struct guest_kernel *both = kernel_with(0x1000, 0x2000), *one = kernel_with(0x1000, 0);
+	struct guest_kernel *none = kernel_with(0, 0), *back = kernel_with(0x1000, 0x9000);
+	struct collector_modules modules = { 0 };
+	struct symbol symbol;
+
+	CHECK_EQUAL(collector_modules_update(&modules, NULL, both), 0);
+	CHECK_EQUAL(modules.count, 2);
+	CHECK(!modules.unloaded);
+	CHECK_EQUAL(collector_modules_update(&modules, both, one), 0);
+	CHECK_EQUAL(modules.count, 2);
+	CHECK_EQUAL(collector_modules_update(&modules, one, none), 0);
+	CHECK_EQUAL(modules.count, 2);
+	REQUIRE(modules.unloaded);
+	CHECK_EQUAL(symbols_count(modules.unloaded), 2);
+	CHECK(symbols_find(modules.unloaded, 0x2004, &symbol) && !strcmp(symbol.name, "second_function"));
+	CHECK(symbols_find(modules.unloaded, 0x1004, &symbol) && !strcmp(symbol.module, "first"));
+	CHECK_EQUAL(collector_modules_update(&modules, none, back), 0);
+	CHECK_EQUAL(modules.count, 2);
+	CHECK_EQUAL(modules.modules[1].start, 0x2000);
+	CHECK(!modules.gone[0] && modules.gone[1]);
+	collector_modules_free(&modules);
+	free_kernel(both);
+	free_kernel(one);
+	free_kernel(none);
+	free_kernel(back);
 }

@@ -63,9 +63,21 @@ static void add_anchor(const struct kernel_image *image, struct bytes *to, const
 		add_line(to, image->start, 'T', name, NULL);
 }
 
+static void add_symbols(const struct kernel_image *image, struct bytes *to, const struct symbols *symbols,
+			bool with_modules)
+{
+	size_t count = symbols_count(symbols);
+	struct symbol symbol;
+
+	for (size_t i = 0; i < count; i++) {
+		symbols_at(symbols, i, &symbol);
+		if (belongs(image, &symbol, with_modules))
+			add_line(to, symbol.start, symbol.type, symbol.name, symbol.module);
+	}
+}
+
 static int make_kallsyms(const struct kernel_image *image, bool with_modules, struct bytes *to)
 {
-	size_t count = symbols_count(image->symbols);
 	struct symbol symbol;
 
 	if (with_modules)
@@ -73,11 +85,9 @@ static int make_kallsyms(const struct kernel_image *image, bool with_modules, st
 	add_anchor(image, to, "_text");
 	if (!symbols_find_name(image->symbols, "_stext", &symbol))
 		add_anchor(image, to, "_stext");
-	for (size_t i = 0; i < count; i++) {
-		symbols_at(image->symbols, i, &symbol);
-		if (belongs(image, &symbol, with_modules))
-			add_line(to, symbol.start, symbol.type, symbol.name, symbol.module);
-	}
+	add_symbols(image, to, image->symbols, with_modules);
+	if (with_modules && image->unloaded)
+		add_symbols(image, to, image->unloaded, true);
 	return to->failed ? error_set(-ENOMEM, "no memory for the kernel's symbols") : 0;
 }
 

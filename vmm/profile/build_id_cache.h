@@ -36,7 +36,8 @@ struct kernel_image {
 	uint64_t start, end;	  /* GVA of _text, and of the end of all that is mapped for it */
 	uint64_t text_end;	  /* GVA of _etext: the code that is there to the end */
 	const struct symbols *symbols;
-	const struct guest_module *modules;
+	const struct symbols *unloaded; /* of modules that are in MODULES and loaded no more; NULL: none */
+	const struct guest_module *modules; /* of one name each */
 	size_t module_count;
 };
 

@@ -12,6 +12,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/guest/kernel.h"
+#include "vmm/profile/collector_image.h"
 #include "vmm/profile/collector_program.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/kallsyms_file.h"
@@ -21,7 +22,6 @@
 #define FIND_INTERVAL_MAX    (1000 * MILLISECOND)
 #define REFRESH_INTERVAL_MIN (100 * MILLISECOND)
 #define REFRESH_INTERVAL_MAX (5000 * MILLISECOND)
-#define PAGE_MASK            0xfffull
 /* More than the clocks of two CPUs may be apart. */
 #define CLOCK_MARGIN MILLISECOND
 
@@ -98,203 +98,6 @@ static void cache_symbols(struct collector_kernel *kernel)
 		cache_result(kernel, link_guest(kernel));
 }
 
-static uint64_t symbol_address(const struct symbols *symbols, const char *name)
-{
-	struct symbol symbol;
-
-	return symbols_find_name(symbols, name, &symbol) ? symbol.start : 0;
-}
-
-/* Code that is there only while the kernel starts lies behind its data, up to _end. */
-static uint64_t image_end(const struct symbols *symbols, uint64_t start, uint64_t text_end)
-{
-	uint64_t end = symbol_address(symbols, "_end");
-
-	return end > text_end && end - start < 1ull << 30 ? end : text_end;
-}
-
-/*
- * perf takes a kernel without a build id for the one that it runs on, and
- * gives its names: so one that has none gets one, made from its symbols.
- */
-static void invent_build_id(struct collector_kernel *kernel)
-{
-	uint64_t hash[2] = { 0xcbf29ce484222325ull, 0x84222325cbf29ce4ull }; /* FNV-1a, from two starts */
-	size_t count = symbols_count(kernel->image.symbols);
-
-	for (size_t i = 0; i < count; i++) {
-		struct symbol symbol;
-		uint64_t offset;
-
-		symbols_at(kernel->image.symbols, i, &symbol);
-		offset = symbol.start - kernel->image.start;
-		for (size_t half = 0; half < 2; half++) {
-			for (const char *byte = symbol.name; *byte; byte++)
-				hash[half] = (hash[half] ^ (uint8_t)*byte) * 0x100000001b3ull;
-			hash[half] = (hash[half] ^ offset) * 0x100000001b3ull;
-		}
-	}
-	memset(kernel->build_id, 0, sizeof(kernel->build_id));
-	memcpy(kernel->build_id, hash, sizeof(hash));
-	kernel->build_id_size = sizeof(kernel->build_id);
-}
-
-static void take_build_id(struct collector_kernel *kernel, const struct guest_kernel *found)
-{
-	int size = 0;
-
-	if (found && found->build_id_size) {
-		kernel->build_id_size = found->build_id_size;
-		memcpy(kernel->build_id, found->build_id, found->build_id_size);
-	} else if (kernel->options->vmlinux &&
-		   (size = elf_build_id(kernel->options->vmlinux, kernel->build_id)) > 0) {
-		kernel->build_id_size = (size_t)size;
-	} else {
-		invent_build_id(kernel);
-	}
-	kernel->image.build_id = kernel->build_id;
-	kernel->image.build_id_size = kernel->build_id_size;
-}
-
-/* A symbol file of a kernel that was found elsewhere in memory is moved to where it is. */
-static int move_given(struct collector_kernel *kernel, uint64_t delta)
-{
-	struct symbols *moved = symbols_new();
-	size_t count = symbols_count(kernel->given);
-	int error = moved ? 0 : -ENOMEM;
-
-	for (size_t i = 0; !error && i < count; i++) {
-		struct symbol symbol;
-
-		symbols_at(kernel->given, i, &symbol);
-		error = symbols_add(moved, symbol.start + delta, symbol.end - symbol.start, symbol.type,
-				    symbol.name, symbol.module);
-	}
-	if (!error)
-		error = symbols_finish(moved);
-	if (error) {
-		symbols_free(moved);
-		return error_set(error, "no memory for the symbols of the guest's kernel");
-	}
-	symbols_free(kernel->given);
-	kernel->given = moved;
-	return 0;
-}
-
-static void use_modules(struct collector_kernel *kernel, const struct guest_kernel *found)
-{
-	kernel->image.modules = found ? found->modules : NULL;
-	kernel->image.module_count = found ? found->module_count : 0;
-	if (found && !kernel->given)
-		kernel->image.symbols = found->symbols;
-}
-
-/* The range that symbols of a file name: from _text, or else from the first, to the last. */
-static void use_given_range(struct collector_kernel *kernel)
-{
-	struct symbol first = { 0 }, last = { 0 };
-	size_t count = symbols_count(kernel->given);
-
-	if (count) {
-		symbols_at(kernel->given, 0, &first);
-		symbols_at(kernel->given, count - 1, &last);
-	}
-	kernel->image.start = symbol_address(kernel->given, "_text");
-	kernel->image.text_end = symbol_address(kernel->given, "_etext");
-	if (!kernel->image.start || kernel->image.text_end <= kernel->image.start) {
-		kernel->image.start = first.start & ~PAGE_MASK;
-		kernel->image.text_end = last.end;
-	}
-	kernel->image.symbols = kernel->given;
-}
-
-static int use_given(struct collector_kernel *kernel, const struct guest_kernel *found)
-{
-	uint64_t delta;
-
-	use_given_range(kernel);
-	delta = found ? found->text_start - kernel->image.start : 0;
-	if (delta) {
-		int error = move_given(kernel, delta);
-
-		if (error)
-			return error;
-		use_given_range(kernel);
-	}
-	return 0;
-}
-
-static int describe_image(struct collector_kernel *kernel, const struct guest_kernel *found)
-{
-	if (kernel->given) {
-		int error = use_given(kernel, found);
-
-		if (error)
-			return error;
-	} else {
-		kernel->image.start = found->text_start;
-		kernel->image.text_end = found->text_end;
-		kernel->image.symbols = found->symbols;
-	}
-	kernel->image.end = image_end(kernel->image.symbols, kernel->image.start, kernel->image.text_end);
-	use_modules(kernel, found);
-	take_build_id(kernel, found);
-	return 0;
-}
-
-static int map_modules(struct collector_kernel *kernel, const struct guest_kernel *older)
-{
-	for (size_t i = 0; i < kernel->image.module_count; i++) {
-		const struct guest_module *module = &kernel->image.modules[i];
-		char name[sizeof(module->name) + 2];
-		struct perf_data_mapping mapping = {
-			.pid = -1,
-			.tid = -1,
-			.start = module->start,
-			.size = module->size,
-			.name = name,
-			.build_id = module->build_id,
-			.build_id_size = module->build_id_size,
-			.kernel = true,
-		};
-		bool known = !build_id_cache_name_is_plain(module->name);
-		int error;
-
-		for (size_t j = 0; older && !known && j < older->module_count; j++)
-			known = older->modules[j].start == module->start &&
-				older->modules[j].size == module->size &&
-				!strcmp(older->modules[j].name, module->name);
-		if (known)
-			continue;
-		snprintf(name, sizeof(name), "[%s]", module->name);
-		error = perf_data_writer_mapping(kernel->writer, &mapping);
-		if (error)
-			return error;
-	}
-	return 0;
-}
-
-static int map_image(struct collector_kernel *kernel)
-{
-	struct perf_data_mapping mapping = {
-		.pid = -1,
-		.tid = -1,
-		.start = kernel->image.start,
-		.size = kernel->image.end - kernel->image.start,
-		.offset = kernel->image.start,
-		.name = kernel->options->output.perspective == PERSPECTIVE_HOST
-				? "[kernel.kallsyms]" BUILD_ID_CACHE_ANCHOR
-				: "[kernel.kallsyms]_text",
-		.build_id = kernel->build_id,
-		.build_id_size = kernel->build_id_size,
-		.kernel = true,
-	};
-	int error = perf_data_writer_mapping(kernel->writer, &mapping);
-
-	kernel->mapped = !error;
-	return error ? error : map_modules(kernel, NULL);
-}
-
 static int keep(struct collector_kernel *kernel, struct guest_kernel *found)
 {
 	struct collector_published *larger =
@@ -355,11 +158,11 @@ static int introduce(struct collector_kernel *kernel, struct guest_kernel *found
 	int error = keep(kernel, found);
 
 	if (!error)
-		error = describe_image(kernel, found);
+		error = collector_image_describe(kernel, found);
 	if (error) /* the guest's fault or memory's: the recording goes on without names */
 		return 0;
 	cache_symbols(kernel);
-	error = map_image(kernel);
+	error = collector_image_map(kernel);
 	return error ? error : publish(kernel, found);
 }
 
@@ -400,11 +203,10 @@ static int take_newer(struct collector_kernel *kernel, struct guest_kernel *newe
 	const struct guest_kernel *older = newest(kernel);
 	int error = keep(kernel, newer);
 
-	if (error)
-		return 0;
-	use_modules(kernel, newer);
+	if (error || collector_image_set_modules(kernel, older, newer))
+		return 0; /* memory's fault: the recording goes on without the new names */
 	cache_symbols(kernel);
-	error = map_modules(kernel, older);
+	error = collector_image_map_modules(kernel);
 	return error ? error : publish(kernel, newer);
 }
 
@@ -431,46 +233,30 @@ static int refresh(struct collector_kernel *kernel, uint64_t now)
 	return take_newer(kernel, newer);
 }
 
-static bool known_address(const struct collector_kernel *kernel, uint64_t address)
-{
-	if (address - kernel->image.start < kernel->image.end - kernel->image.start)
-		return true;
-	for (size_t i = 0; i < kernel->image.module_count; i++)
-		if (address - kernel->image.modules[i].start < kernel->image.modules[i].size)
-			return true;
-	return false;
-}
-
 void collector_kernel_address(struct collector_kernel *kernel, uint64_t address)
 {
-	if (kernel->mapped && !kernel->unknown_address && !known_address(kernel, address))
+	if (kernel->mapped && !kernel->unknown_address && !collector_image_has(kernel, address))
 		kernel->unknown_address = true;
-}
-
-/* All Linux kernels have it, whatever their configuration. */
-static bool given_is_linux(const struct collector_kernel *kernel)
-{
-	return symbol_address(kernel->given, "start_kernel");
 }
 
 /* Names that were given are used also where no Linux was found. */
 static int introduce_given(struct collector_kernel *kernel)
 {
 	const struct collector_options *options = kernel->options;
-	int error = describe_image(kernel, NULL);
+	int error = collector_image_describe(kernel, NULL);
 
 	if (error)
 		return error;
 	cache_symbols(kernel);
-	error = map_image(kernel);
-	if (!error && options->vmlinux && !given_is_linux(kernel))
+	error = collector_image_map(kernel);
+	if (!error && options->vmlinux && !collector_image_given_is_linux(kernel))
 		error = collector_map_program(kernel->writer, options->vmlinux, options->output.vmm_pid);
 	return error;
 }
 
 int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 {
-	if (!kernel->mapped && kernel->given && !given_is_linux(kernel))
+	if (!kernel->mapped && kernel->given && !collector_image_given_is_linux(kernel))
 		return introduce_given(kernel);
 	if (!newest(kernel))
 		return kernel->mapped ? 0 : find(kernel, now);
@@ -481,7 +267,8 @@ int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 
 bool collector_kernel_settled(const struct collector_kernel *kernel)
 {
-	return kernel->mapped && !kernel->unknown_address;
+	return kernel->mapped &&
+	       (!kernel->unknown_address || kernel->refresh_interval == REFRESH_INTERVAL_MAX);
 }
 
 /* Where no Linux was found, its code is seen as the latest registers see it. */
@@ -524,6 +311,7 @@ void collector_kernel_free(struct collector_kernel *kernel)
 		guest_kernel_free(kernel->found[i].kernel);
 	free(kernel->found);
 	symbols_free(kernel->given);
+	collector_modules_free(&kernel->modules);
 }
 
 const char *collector_kernel_release(const struct collector_kernel *kernel)

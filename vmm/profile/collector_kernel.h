@@ -13,6 +13,7 @@
 
 #include "vmm/profile/build_id_cache.h"
 #include "vmm/profile/collector.h"
+#include "vmm/profile/collector_modules.h"
 #include "vmm/profile/perf_data_writer.h"
 
 /* A kernel whose unwinder was published. */
@@ -31,6 +32,8 @@ struct collector_kernel {
 	uint8_t build_id[20];
 	size_t build_id_size;
 	struct kernel_image image;   /* valid if mapped */
+	struct collector_modules modules; /* all of the recording */
+	size_t modules_mapped;		  /* so many of them have a mapping in the file */
 	struct guest_paging paging;  /* that maps the image; cr3 0: not known */
 	bool mapped;		     /* the file has its mapping */
 
@@ -59,7 +62,10 @@ int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now);
 /* Every vCPU has taken a sample later than TIME (ns, the clock of samples): frees what was replaced before. */
 void collector_kernel_reclaim(struct collector_kernel *kernel, uint64_t time);
 
-/* May readers show the samples so far? Not while a mapping for them may still come. */
+/*
+ * May readers show the samples so far? Not while a mapping for them may still
+ * come; addresses that stayed unknown for long (of BPF programs) are let go.
+ */
 bool collector_kernel_settled(const struct collector_kernel *kernel);
 
 /* The last look, and the code for perf annotate. Guest memory must still be there. */

@@ -31,7 +31,7 @@ static int fail(struct perf_data_unpack *unpack, const char *why)
 
 static int make_room(struct perf_data_unpack *unpack)
 {
-	size_t room = unpack->room ? 2 * unpack->room : 2 * STEP;
+	size_t room = unpack->room ? 2 * unpack->room : (size_t)2 * STEP;
 	uint8_t *larger;
 
 	if (unpack->room - unpack->end >= STEP)

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/collector_modules.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/profile/build_id_cache.h"
+
+static struct guest_module *find(const struct collector_modules *modules, const char *name)
+{
+	for (size_t i = 0; i < modules->count; i++)
+		if (!strcmp(modules->modules[i].name, name))
+			return &modules->modules[i];
+	return NULL;
+}
+
+static bool is_loaded(const struct guest_kernel *kernel, const struct guest_module *module)
+{
+	for (size_t i = 0; i < kernel->module_count; i++)
+		if (kernel->modules[i].start == module->start &&
+		    !strcmp(kernel->modules[i].name, module->name))
+			return true;
+	return false;
+}
+
+static int make_room(struct collector_modules *modules, size_t more)
+{
+	size_t count = modules->count + more + 1;
+	struct guest_module *larger = reallocarray(modules->modules, count, sizeof(*larger));
+	bool *gone;
+
+	if (!larger)
+		return -ENOMEM;
+	modules->modules = larger;
+	gone = reallocarray(modules->gone, count, sizeof(*gone));
+	if (!gone)
+		return -ENOMEM;
+	modules->gone = gone;
+	return 0;
+}
+
+static void add(struct collector_modules *modules, const struct guest_module *module)
+{
+	struct guest_module *known = find(modules, module->name);
+
+	if (known && known->start == module->start) {
+		*known = *module;
+	} else if (!known && build_id_cache_name_is_plain(module->name)) {
+		modules->gone[modules->count] = false;
+		modules->modules[modules->count++] = *module;
+	}
+}
+
+static int copy_symbols(struct symbols *to, const struct symbols *from, const char *module)
+{
+	size_t count = from ? symbols_count(from) : 0;
+	int error = 0;
+
+	for (size_t i = 0; !error && i < count; i++) {
+		struct symbol symbol;
+
+		symbols_at(from, i, &symbol);
+		if (symbol.module && (!module || !strcmp(symbol.module, module)))
+			error = symbols_add(to, symbol.start, symbol.end - symbol.start, symbol.type,
+					    symbol.name, symbol.module);
+	}
+	return error;
+}
+
+/* The symbols of those that were loaded before and are not now join the others. */
+static int keep_symbols(struct collector_modules *modules, const struct guest_kernel *older,
+			const struct guest_kernel *newer)
+{
+	struct symbols *all = symbols_new();
+	int error = all ? copy_symbols(all, modules->unloaded, NULL) : -ENOMEM;
+
+	for (size_t i = 0; !error && i < modules->count; i++)
+		if (!modules->gone[i] && !is_loaded(newer, &modules->modules[i]))
+			error = copy_symbols(all, older->symbols, modules->modules[i].name);
+	if (!error)
+		error = symbols_finish(all);
+	if (error) {
+		symbols_free(all);
+		return error;
+	}
+	symbols_free(modules->unloaded);
+	modules->unloaded = all;
+	return 0;
+}
+
+static bool some_went(const struct collector_modules *modules, const struct guest_kernel *newer)
+{
+	for (size_t i = 0; i < modules->count; i++)
+		if (!modules->gone[i] && !is_loaded(newer, &modules->modules[i]))
+			return true;
+	return false;
+}
+
+int collector_modules_update(struct collector_modules *modules, const struct guest_kernel *older,
+			     const struct guest_kernel *newer)
+{
+	int error = make_room(modules, newer->module_count);
+
+	if (!error && older && some_went(modules, newer))
+		error = keep_symbols(modules, older, newer);
+	if (error)
+		return error_set(error, "no memory for the guest's modules");
+	for (size_t i = 0; i < newer->module_count; i++)
+		add(modules, &newer->modules[i]);
+	for (size_t i = 0; i < modules->count; i++)
+		modules->gone[i] = !is_loaded(newer, &modules->modules[i]);
+	return 0;
+}
+
+void collector_modules_free(struct collector_modules *modules)
+{
+	free(modules->modules);
+	free(modules->gone);
+	symbols_free(modules->unloaded);
+	*modules = (struct collector_modules){ 0 };
+}

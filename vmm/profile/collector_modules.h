@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every module that a guest's kernel was seen with during a recording. perf
+ * takes the symbols of a boot only if all modules of the recording stand
+ * there where they were, so one that is unloaded stays, with its symbols.
+ */
+#ifndef KVMSCOPE_PROFILE_COLLECTOR_MODULES_H
+#define KVMSCOPE_PROFILE_COLLECTOR_MODULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "vmm/guest/kernel.h"
+#include "vmm/guest/symbols.h"
+
+/* Zeroed: none yet. */
+struct collector_modules {
+	struct guest_module *modules; /* owned; no two of one name; new ones are added at the end */
+	bool *gone;		      /* owned; for each: it is loaded no more */
+	size_t count;
+	struct symbols *unloaded; /* owned; of those gone; NULL: of none */
+};
+
+/*
+ * Adds the modules of NEWER; OLDER is the kernel as it was before, NULL at
+ * first. One that comes back at another address is left out: perf knows a
+ * module by its name. 0 or -ENOMEM, with what was known before.
+ */
+int collector_modules_update(struct collector_modules *modules, const struct guest_kernel *older,
+			     const struct guest_kernel *newer);
+
+void collector_modules_free(struct collector_modules *modules);
+
+#endif
