@@ -173,6 +173,42 @@ TEST(flame_graph, fits_a_phone)
 	recorded_guest_free(&recorded);
 }
 
+/* Taps and keys, each followed by what the page then says of itself. */
+TEST(flame_graph, follows_taps_and_keys)
+{
+	static const char act[] =
+		"<iframe id=phone style=border:0;width:800px;height:600px src=flame.html></iframe>"
+		"<script>onload=()=>setTimeout(()=>{const page=phone.contentDocument,graph=page.getElementById(\"graph\");"
+		"const key=(name)=>graph.dispatchEvent(new phone.contentWindow.KeyboardEvent(\"keydown\",{key:name,bubbles:true}));"
+		"const say=(what)=>document.body.append(`${what} ${graph.dataset.zoom}/"
+		"${page.querySelector(\"#details .name\").firstChild.textContent.trim()} `);"
+		"page.querySelector(\"g[name=\\\"vcpu 1\\\"]\").dispatchEvent(new MouseEvent(\"click\",{bubbles:true}));say(\"tap\");"
+		"graph.focus();key(\"Escape\");say(\"escape\");key(\"ArrowUp\");say(\"up\");key(\"ArrowDown\");say(\"down\");"
+		"page.getElementById(\"invert\").click();key(\"ArrowDown\");key(\"Enter\");say(\"enter\");"
+		"page.getElementById(\"reset\").click();say(\"reset\");"
+		"},1000)</script>";
+	struct recorded_guest recorded;
+	struct opened opened;
+
+	if (!have_chromium())
+		SKIP("Chromium is not installed");
+	recorded_guest_make(&recorded, "vcpu 0");
+	export_page(&recorded, "");
+	free(command_output(NULL, "cat > %s/act.html <<'END'\n%s\nEND\n", recorded.home, act));
+	opened = open_page(&recorded, "act.html", "");
+	CHECK_STRING(opened.console, "");
+	check_contains(opened.page, "tap vcpu 1/vcpu 1 ");
+	check_contains(opened.page, "escape all/all ");
+	/* Inwards goes to the widest frame: both vCPUs have half of the samples, vCPU 0 stands for a little
+	 * more. */
+	check_contains(opened.page, "up all/vcpu ");
+	check_contains(opened.page, "down all/all ");
+	check_contains(opened.page, "enter vcpu ");
+	check_contains(opened.page, "reset all/all ");
+	opened_free(&opened);
+	recorded_guest_free(&recorded);
+}
+
 TEST(flame_graph, needs_no_network)
 {
 	struct recorded_guest recorded;

@@ -26,15 +26,20 @@ export function amount(about, weight) {
 	return about.unit === "ns" ? duration(weight) : count(weight);
 }
 
+function where(about) {
+	if (about.hostname)
+		return `Flame graph of ${about.hostname}` + (about.arch ? `, ${about.arch}` : "");
+	return about.arch ? `Flame graph of a guest, ${about.arch}` : "Flame graph of a guest";
+}
+
 export function showAbout(about) {
 	const guest = about.release ? `Linux ${about.release}` : "Flame graph";
-	const where = about.hostname ? `Flame graph of ${about.hostname}` : "Flame graph";
 	const facts = document.getElementById("facts");
 	const clock = about.frequency ? `${about.event}, ${count(about.frequency)} Hz` : about.event;
 
 	document.title = `${guest} - flame graph`;
 	document.getElementById("title").replaceChildren(guest,
-		element("small", {}, [where, about.arch].filter(Boolean).join(", ")));
+		element("small", {}, where(about)));
 	facts.append(pair("Event", clock), pair("Samples", count(about.samples)));
 	facts.append(pair(about.unit === "ns" ? "Time" : "Sum", amount(about, about.weight)));
 	if (about.vcpus)
@@ -116,14 +121,14 @@ export function showFunctions(about, root, pressed) {
 	const rows = functions(root).sort((a, b) => b.self - a.self).slice(0, ROWS).filter((row) => row.self > 0);
 	document.getElementById("functions").replaceChildren(...rows.map((row) => {
 		const swatch = element("i", {});
-		const share = element("td", { className: "number share" }, percent(row.self, about.weight));
+		const bar = element("b", {});
 		swatch.style.background = kindColor(row.data.kind);
-		share.style.setProperty("--share", (100 * row.self) / about.weight + "%");
+		bar.style.width = (100 * row.self) / rows[0].self + "px";
 		return element("tr", {},
 			element("td", {}, swatch,
 				element("button", { type: "button", onclick: () => pressed(row.data.name) }, row.data.name),
 				element("small", {}, row.data.image)),
-			share,
+			element("td", { className: "number" }, bar, percent(row.self, about.weight)),
 			element("td", { className: "number" }, percent(row.total, about.weight)));
 	}));
 }

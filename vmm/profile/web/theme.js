@@ -14,7 +14,7 @@ export const LABELS = {
 	module: "Kernel module",
 	user: "User space",
 	unknown: "Unknown",
-	process: "Process",
+	process: "vCPU or process",
 };
 
 const system = window.matchMedia("(prefers-color-scheme: dark)");
