@@ -19,7 +19,7 @@
 
 #define MILLISECOND          1000000ull
 #define FIND_INTERVAL_MIN    (20 * MILLISECOND)
-#define FIND_INTERVAL_MAX    (1000 * MILLISECOND)
+#define FIND_INTERVAL_MAX    (200 * MILLISECOND)
 #define REFRESH_INTERVAL_MIN (100 * MILLISECOND)
 #define REFRESH_INTERVAL_MAX (5000 * MILLISECOND)
 /* More than the clocks of two CPUs may be apart. */
@@ -143,27 +143,31 @@ void collector_kernel_reclaim(struct collector_kernel *kernel, uint64_t time)
 	memmove(kernel->found, kernel->found + gone, kernel->found_count * sizeof(kernel->found[0]));
 }
 
-static int publish(struct collector_kernel *kernel, const struct guest_kernel *found)
+static void publish(struct collector_kernel *kernel, const struct guest_kernel *found)
 {
 	const struct collector_options *options = kernel->options;
 
 	if (options->publish)
 		options->publish(options->context, found->unwinder);
 	note_replaced(kernel);
-	return *found->release ? perf_data_writer_set_guest(kernel->writer, found->release, NULL) : 0;
 }
 
+/* The unwinder goes out first: until it does, samples have no callers, and writing the cache takes time. */
 static int introduce(struct collector_kernel *kernel, struct guest_kernel *found)
 {
 	int error = keep(kernel, found);
 
-	if (!error)
+	if (!error) {
+		publish(kernel, found);
 		error = collector_image_describe(kernel, found);
+	}
 	if (error) /* the guest's fault or memory's: the recording goes on without names */
 		return 0;
 	cache_symbols(kernel);
 	error = collector_image_map(kernel);
-	return error ? error : publish(kernel, found);
+	if (!error && *found->release)
+		error = perf_data_writer_set_guest(kernel->writer, found->release, NULL);
+	return error;
 }
 
 static int find(struct collector_kernel *kernel, uint64_t now)
@@ -203,11 +207,13 @@ static int take_newer(struct collector_kernel *kernel, struct guest_kernel *newe
 	const struct guest_kernel *older = newest(kernel);
 	int error = keep(kernel, newer);
 
-	if (error || collector_image_set_modules(kernel, older, newer))
+	if (error)
+		return 0;
+	publish(kernel, newer);
+	if (collector_image_set_modules(kernel, older, newer))
 		return 0; /* memory's fault: the recording goes on without the new names */
 	cache_symbols(kernel);
-	error = collector_image_map_modules(kernel);
-	return error ? error : publish(kernel, newer);
+	return collector_image_map_modules(kernel);
 }
 
 /* Looks for new modules, less and less often as long as there are none. */
