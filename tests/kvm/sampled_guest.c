@@ -32,6 +32,13 @@ static void on_sample(void *context, struct vcpu *vcpu)
 	sampler_take(guest->sampler, vcpu);
 }
 
+static void on_kicked(void *context, struct vcpu *vcpu)
+{
+	struct sampled_guest *guest = context;
+
+	sampler_kicked(guest->sampler, vcpu);
+}
+
 static uint64_t time_of(clockid_t clock)
 {
 	struct timespec time = { 0 };
@@ -83,6 +90,7 @@ static int make_sampler(struct sampled_guest *guest, const struct sampled_guest_
 		.clock = options->clock,
 		.frequency = options->frequency,
 		.callchains = true,
+		.paused = options->paused,
 	};
 	int error = 0;
 
@@ -112,7 +120,8 @@ int sampled_guest_start(struct sampled_guest *guest, const struct sampled_guest_
 	guest->handlers = (struct vcpu_handlers){ .io = on_io,
 						  .mmio = on_mmio,
 						  .context = guest,
-						  .sample = options->frequency ? on_sample : NULL };
+						  .sample = options->frequency ? on_sample : NULL,
+						  .kicked = options->frequency ? on_kicked : NULL };
 	error = bare_guest_create(&guest->vm, &guest->handlers, options->code, options->size, options->cpl);
 	if (error)
 		return error;
@@ -146,6 +155,15 @@ void sampled_guest_use(struct sampled_guest *guest, uint64_t cpu_time)
 {
 	while (used(guest) < cpu_time)
 		usleep(5000);
+}
+
+int sampled_guest_set_frequency(struct sampled_guest *guest, unsigned int frequency)
+{
+	int error = sampler_set_frequency(guest->sampler, frequency);
+
+	for (unsigned int i = 0; i < guest->cpu_count; i++)
+		vcpu_kick(guest->cpus[i].vcpu);
+	return error;
 }
 
 void sampled_guest_stop(struct sampled_guest *guest)

@@ -24,6 +24,7 @@ struct sampled_guest_options {
 	unsigned int cpus; /* 1 to SAMPLED_CPUS_MAX */
 	enum sampling_clock_kind clock;
 	unsigned int frequency; /* 0: no sampler */
+	bool paused;            /* until sampled_guest_set_frequency() */
 };
 
 struct sampled_guest {
@@ -48,6 +49,9 @@ int sampled_guest_start(struct sampled_guest *guest, const struct sampled_guest_
 
 /* Sleeps until the vCPUs have used CPU_TIME ns together. */
 void sampled_guest_use(struct sampled_guest *guest, uint64_t cpu_time);
+
+/* As kvmscope run does it: for all vCPUs, at once; 0 pauses. */
+int sampled_guest_set_frequency(struct sampled_guest *guest, unsigned int frequency);
 
 /* Stops and joins the threads; rings and statistics are final. */
 void sampled_guest_stop(struct sampled_guest *guest);

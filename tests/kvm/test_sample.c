@@ -163,6 +163,47 @@ TEST(sample, weight_is_cpu_time_on_four_vcpus)
 	weight_is_cpu_time(4, 1000, 0.1);
 }
 
+TEST(sample, frequency_changes_and_pauses_while_the_guest_runs)
+{
+	struct sampled_guest_options options = { .code = spin,
+						 .size = sizeof(spin),
+						 .cpl = 3,
+						 .cpus = 1,
+						 .clock = SAMPLING_CLOCK_CPU,
+						 .frequency = 1000,
+						 .paused = true };
+	struct sampled_guest guest;
+	struct found found;
+
+	if (!bare_guest_possible())
+		SKIP("no /dev/kvm");
+	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
+	sampled_guest_use(&guest, SECOND / 10);
+	CHECK_EQUAL(read_rings(&guest).samples, 0);
+
+	CHECK_EQUAL(sampled_guest_set_frequency(&guest, 4000), 0);
+	CHECK_EQUAL(sampler_frequency(guest.sampler), 4000);
+	sampled_guest_use(&guest, 4 * SECOND / 10);
+	found = read_rings(&guest);
+	check_within(found.period, 3 * SECOND / 10, 0.35, "ns that the samples at 4000 Hz stand for");
+	CHECK_EQUAL(found.period % (SECOND / 4000), 0);
+
+	CHECK_EQUAL(sampled_guest_set_frequency(&guest, 0), 0);
+	sampled_guest_use(&guest, 5 * SECOND / 10);
+	read_rings(&guest); /* what was under way */
+	sampled_guest_use(&guest, 7 * SECOND / 10);
+	CHECK_EQUAL(read_rings(&guest).samples, 0);
+
+	CHECK_EQUAL(sampled_guest_set_frequency(&guest, 1000), 0);
+	sampled_guest_use(&guest, 10 * SECOND / 10);
+	sampled_guest_stop(&guest);
+	found = read_rings(&guest);
+	/* The pause before is no part of what they stand for. */
+	check_within(found.period, 3 * SECOND / 10, 0.35, "ns that the samples after the pause stand for");
+	CHECK_EQUAL(sampler_set_frequency(guest.sampler, SAMPLING_FREQUENCY_MAX + 1), -22);
+	sampled_guest_free(&guest);
+}
+
 TEST(sample, shares_are_within_3_points_of_the_truth)
 {
 	static const double truth[] = { 60, 30, 10, 0 };

@@ -17,6 +17,9 @@
 #define PREPARED_KERNEL "build/cache/kernels/6.1/vmlinuz"
 #define PREPARED_INITRD "build/initrd/6.1.cpio"
 
+/* What its init prints last before the workload: the profile is of that, not of the boot. */
+#define WORKLOAD_STARTS "guest-init: up"
+
 enum { PATH_SIZE = 4096, ROWS_SHOWN = 20 };
 
 struct demo {
@@ -32,7 +35,8 @@ struct demo {
 };
 
 static const struct argp_option option_list[] = {
-	{ "kernel", 'k', "FILE", 0, "Kernel to boot (what make demo fetched, else the one this machine runs)", 0 },
+	{ "kernel", 'k', "FILE", 0, "Kernel to boot (what make demo fetched, else the one this machine runs)",
+	  0 },
 	{ "initrd", 'i', "FILE", 0, "Initial RAM disk with the workload (what make demo packed)", 0 },
 	{ "output", 'o', "DIR", 0, "Where perf.data and flame.html go (build/demo)", 0 },
 	{ "seconds", 's', "SECONDS", 0, "How long the workload runs (8)", 0 },
@@ -91,8 +95,10 @@ static int choose_kernel(struct demo *demo)
 	demo->kernel = demo->installed_kernel;
 	if (!access(demo->kernel, R_OK))
 		return 0;
-	return error_set(-ENOENT, "no kernel to boot: neither %s nor %s can be read; run make demo, which fetches one, or give --kernel",
-			 PREPARED_KERNEL, demo->installed_kernel);
+	return error_set(
+		-ENOENT,
+		"no kernel to boot: neither %s nor %s can be read; run make demo, which fetches one, or give --kernel",
+		PREPARED_KERNEL, demo->installed_kernel);
 }
 
 static int choose_initrd(struct demo *demo)
@@ -102,8 +108,10 @@ static int choose_initrd(struct demo *demo)
 	demo->initrd = PREPARED_INITRD;
 	if (!access(demo->initrd, R_OK))
 		return 0;
-	return error_set(-ENOENT, "no initial RAM disk with a workload: %s can not be read; run make demo, which packs it, or give --initrd",
-			 demo->initrd);
+	return error_set(
+		-ENOENT,
+		"no initial RAM disk with a workload: %s can not be read; run make demo, which packs it, or give --initrd",
+		demo->initrd);
 }
 
 /* mkdir -p */
@@ -115,8 +123,8 @@ static int make_directory(const char *path)
 		end = strchrnul(end + 1, '/');
 		snprintf(part, sizeof(part), "%.*s", (int)(end - path), path);
 		if (mkdir(part, 0777) && errno != EEXIST)
-			return error_set(-errno, "can not make the directory %s: %s; give another --output", part,
-					 strerror(errno));
+			return error_set(-errno, "can not make the directory %s: %s; give another --output",
+					 part, strerror(errno));
 	}
 	return 0;
 }
@@ -153,11 +161,13 @@ static int record(struct demo *demo)
 	char append[256];
 
 	/* The workload's seconds are spoken of in its initrd: tests/rig/guest-init. */
-	snprintf(append, sizeof(append), "console=ttyS0 quiet panic=-1 kvmscope.run=workload+mixed+%u", demo->seconds);
+	snprintf(append, sizeof(append), "console=ttyS0 quiet panic=-1 kvmscope.run=workload+mixed+%u",
+		 demo->seconds);
 	return run_command(command_run,
-			   (char *[]){ "run", "--kernel", (char *)demo->kernel, "--initrd", (char *)demo->initrd,
-				       "--append", append, "--cpus", (char *)demo->cpus, "--freq",
-				       (char *)demo->frequency, "--output", demo->data, NULL });
+			   (char *[]){ "run", "--kernel", (char *)demo->kernel, "--initrd",
+				       (char *)demo->initrd, "--append", append, "--cpus", (char *)demo->cpus,
+				       "--freq", (char *)demo->frequency, "--from-line", WORKLOAD_STARTS,
+				       "--output", demo->data, NULL });
 }
 
 static int report(struct demo *demo)
@@ -165,13 +175,14 @@ static int report(struct demo *demo)
 	char rows[16];
 
 	snprintf(rows, sizeof(rows), "%d", ROWS_SHOWN);
-	return run_command(command_report, (char *[]){ "report", "--input", demo->data, "--limit", rows, NULL });
+	return run_command(command_report,
+			   (char *[]){ "report", "--input", demo->data, "--limit", rows, NULL });
 }
 
 static int draw(struct demo *demo)
 {
-	return run_command(command_export, (char *[]){ "export", "--input", demo->data, "--format", "html", "--output",
-						       demo->page, NULL });
+	return run_command(command_export, (char *[]){ "export", "--input", demo->data, "--format", "html",
+						       "--output", demo->page, NULL });
 }
 
 int command_demo(int argc, char **argv)
@@ -190,7 +201,8 @@ int command_demo(int argc, char **argv)
 	if (!status)
 		status = draw(&demo);
 	if (!status)
-		log_info("demo: look closer with kvmscope report or perf report -i %s, and open %s in a browser",
-			 demo.data, demo.page);
+		log_info(
+			"demo: look closer with kvmscope report or perf report -i %s, and open %s in a browser",
+			demo.data, demo.page);
 	return status;
 }

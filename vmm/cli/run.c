@@ -95,7 +95,7 @@ static int make_machine(struct run *run)
 	if (!error && run->options.profile) {
 		error = run_profile_create(&run->profile, &run->options);
 		if (!error)
-			options.hooks = run_profile_hooks(run->profile);
+			run_profile_join(run->profile, &options);
 	}
 	if (!error)
 		error = machine_create(&machine, &options);
@@ -255,7 +255,11 @@ static void summarize(const struct run *run, const struct collector_statistics *
 			"taking one cost %.1f us on average, %.2f %% of the sampled time, besides leaving and entering the guest",
 			(double)statistics->cost / samples / 1e3,
 			100.0 * (double)statistics->cost / (double)statistics->weight);
-	if (!statistics->samples)
+	if (!statistics->samples && run->options.from_line)
+		log_info(
+			"there are no samples: --from-line '%s' was not printed on the console before the end",
+			run->options.from_line);
+	else if (!statistics->samples)
 		log_info("there are no samples: the guest used no CPU time while it was sampled");
 	else if (statistics->kernel && !statistics->kernel_found)
 		log_info("the guest's kernel was not found in its memory: its functions have no names; "

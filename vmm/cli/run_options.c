@@ -33,6 +33,7 @@ enum key {
 	KEY_DURATION,
 	KEY_NO_PROFILE,
 	KEY_CLOCK,
+	KEY_FROM_LINE,
 	KEY_NO_CALL_GRAPH,
 	KEY_PERSPECTIVE,
 	KEY_KALLSYMS,
@@ -73,6 +74,8 @@ static const struct argp_option option_list[] = {
 	{ "clock", KEY_CLOCK, "CLOCK", 0,
 	  "cpu: the vCPU's CPU time, so an idle guest gives no samples; wall: time as it passes (cpu)",
 	  GROUP_PROFILE },
+	{ "from-line", KEY_FROM_LINE, "TEXT", 0,
+	  "Start sampling when a line with TEXT is printed on the console", GROUP_PROFILE },
 	{ "no-call-graph", KEY_NO_CALL_GRAPH, NULL, 0, "No callchains", GROUP_PROFILE },
 	{ "perspective", KEY_PERSPECTIVE, "WHOSE", 0,
 	  "guest: as if recorded inside the guest; host: as perf kvm sees it (guest)", GROUP_PROFILE },
@@ -232,6 +235,9 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		return 0;
 	case KEY_CLOCK:
 		options->wall_clock = parse_choice(state, "--clock", text, clocks);
+		return 0;
+	case KEY_FROM_LINE:
+		options->from_line = text;
 		return 0;
 	case KEY_NO_CALL_GRAPH:
 		options->callchains = false;

@@ -32,6 +32,7 @@ struct run_options {
 	unsigned int frequency; /* Hz */
 	bool wall_clock;
 	bool callchains;
+	const char *from_line; /* sampling starts at the first console line that holds it; NULL: at once */
 	const char *output;
 	enum perspective perspective;
 	unsigned int compression; /* zstd level, 0 for none */

@@ -22,6 +22,7 @@ struct run_profile {
 	struct vm_view view;
 	struct sampler *sampler;
 	struct collector *collector;
+	atomic_flag line_seen; /* options->from_line was printed */
 	char cpu_description[49];
 };
 
@@ -58,11 +59,44 @@ static void on_sample(void *context, struct vcpu *vcpu)
 	sampler_take(profile->sampler, vcpu);
 }
 
-struct machine_hooks run_profile_hooks(struct run_profile *profile)
+static void on_kicked(void *context, struct vcpu *vcpu)
 {
-	return (struct machine_hooks){
-		.vcpu_start = on_vcpu_start, .vcpu_end = on_vcpu_end, .sample = on_sample, .context = profile
+	struct run_profile *profile = context;
+
+	sampler_kicked(profile->sampler, vcpu);
+}
+
+int run_profile_set_frequency(struct run_profile *profile, unsigned int frequency)
+{
+	struct vm *vm = machine_vm(profile->machine);
+	int error = sampler_set_frequency(profile->sampler, frequency);
+
+	for (unsigned int i = 0; i < vm->vcpu_count && !error; i++)
+		vcpu_kick(vm->vcpus[i]);
+	return error;
+}
+
+static void on_console_line(void *context, const char *line)
+{
+	struct run_profile *profile = context;
+
+	if (strstr(line, profile->options->from_line) && !atomic_flag_test_and_set(&profile->line_seen))
+		run_profile_set_frequency(profile, profile->options->frequency);
+}
+
+void run_profile_join(struct run_profile *profile, struct machine_options *machine)
+{
+	machine->hooks = (struct machine_hooks){
+		.vcpu_start = on_vcpu_start,
+		.vcpu_end = on_vcpu_end,
+		.sample = on_sample,
+		.kicked = on_kicked,
+		.context = profile,
 	};
+	if (profile->options->from_line) {
+		machine->console_line = on_console_line;
+		machine->console_line_context = profile;
+	}
 }
 
 static int make_rings(struct run_profile *profile)
@@ -86,6 +120,7 @@ static int make_sampler(struct run_profile *profile)
 		.clock = profile->options->wall_clock ? SAMPLING_CLOCK_WALL : SAMPLING_CLOCK_CPU,
 		.frequency = profile->options->frequency,
 		.callchains = profile->options->callchains,
+		.paused = profile->options->from_line,
 	};
 
 	return sampler_create(&profile->sampler, &options);

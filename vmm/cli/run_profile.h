@@ -3,7 +3,7 @@
  * The profile of a run: rings, sampler and collector, joined with the machine
  * by its hooks.
  *
- * run_profile_create() -> machine_create() with run_profile_hooks() ->
+ * run_profile_create() -> run_profile_join() -> machine_create() ->
  * run_profile_start() -> the guest runs and ends -> run_profile_stop() ->
  * run_profile_destroy(), all on the main thread.
  */
@@ -19,11 +19,14 @@ struct run_profile;
 /* OPTIONS must outlive it. -ENOMEM. */
 int run_profile_create(struct run_profile **profile, const struct run_options *options);
 
-/* For the machine that is to be profiled; valid until run_profile_destroy(). */
-struct machine_hooks run_profile_hooks(struct run_profile *profile);
+/* Sets the hooks of the machine that is to be profiled; they are valid until run_profile_destroy(). */
+void run_profile_join(struct run_profile *profile, struct machine_options *machine);
 
 /* Makes everything ready for MACHINE's vCPUs, and opens the output. Before machine_start(). */
 int run_profile_start(struct run_profile *profile, struct machine *machine);
+
+/* Another sampling frequency in Hz, 0 to pause, within one period. Any thread while the machine is there. */
+int run_profile_set_frequency(struct run_profile *profile, unsigned int frequency);
 
 /* How it stands while the guest runs. */
 void run_profile_statistics(struct run_profile *profile, struct collector_statistics *statistics);

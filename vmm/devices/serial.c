@@ -67,6 +67,7 @@ struct serial {
 	struct irq_line line;
 	struct console_output *output;
 	struct console_input *input;
+	struct console_lines lines;
 	uint8_t interrupt_enable, fifo_control, line_control, modem_control, scratch;
 	uint8_t divisor[2];
 	bool thr_empty_pending; /* THR became empty and the guest has not been told in IIR */
@@ -177,6 +178,7 @@ static void write_data(struct serial *serial, uint8_t byte)
 		serial->thr_empty_pending = true;
 		return;
 	}
+	console_lines_put(&serial->lines, byte);
 	transmit(serial, byte);
 	serial->thr_empty_pending = console_output_ready(serial->output);
 }
@@ -331,6 +333,7 @@ int serial_create(struct serial **result, const struct serial_options *options, 
 	if (!serial)
 		return error_set(-ENOMEM, "no memory for the serial port");
 	serial->line = line;
+	serial->lines = (struct console_lines){ .handler = options->line, .context = options->line_context };
 	pthread_mutex_init(&serial->lock, NULL);
 	error = console_output_create(&serial->output, options->output_fd, loop, on_output_room, serial);
 	if (!error)

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "vmm/devices/bus.h"
+#include "vmm/devices/console_lines.h"
 #include "vmm/devices/event_loop.h"
 
 /* The first one of a PC: COM1, ttyS0. */
@@ -29,6 +30,9 @@ struct serial_options {
 	/* As console_input_options: terminal_filter() where input_fd is a terminal, else NULL. */
 	size_t (*filter)(void *context, uint8_t *bytes, size_t size);
 	void *filter_context;
+	/* Each line that the guest has printed; NULL: not wanted. On a vCPU's thread, the port's lock held. */
+	console_line_handler *line;
+	void *line_context;
 };
 
 struct serial;

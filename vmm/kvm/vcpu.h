@@ -47,6 +47,8 @@ struct vcpu_handlers {
 		     unsigned int size);
 	/* A sample is due: state in run->s.regs is valid. May be NULL. */
 	void (*sample)(void *context, struct vcpu *vcpu);
+	/* The guest was left for a kick, whoever wanted it; state as for sample. May be NULL. */
+	void (*kicked)(void *context, struct vcpu *vcpu);
 	void *context;
 };
 

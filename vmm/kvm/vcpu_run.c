@@ -124,6 +124,8 @@ static void take_kick(struct vcpu *vcpu)
 		if (vcpu->handlers->sample)
 			vcpu->handlers->sample(vcpu->handlers->context, vcpu);
 	}
+	if (vcpu->handlers->kicked)
+		vcpu->handlers->kicked(vcpu->handlers->context, vcpu);
 	if (atomic_load(&vcpu->stop))
 		vcpu_ask_end(vcpu, VCPU_END_STOPPED);
 }

@@ -55,6 +55,8 @@ static int add_serial(struct board *board, struct vm *vm, const struct machine_o
 		.input_fd = options->console_input,
 		.filter = options->console_filter,
 		.filter_context = options->console_filter_context,
+		.line = options->console_line,
+		.line_context = options->console_line_context,
 	};
 	int error = serial_create(&board->serial, &serial, board->loop, line_of(vm, SERIAL_GSI));
 

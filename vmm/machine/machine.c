@@ -101,6 +101,13 @@ static void on_sample(void *context, struct vcpu *vcpu)
 	machine->hooks.sample(machine->hooks.context, vcpu);
 }
 
+static void on_kicked(void *context, struct vcpu *vcpu)
+{
+	struct machine *machine = context;
+
+	machine->hooks.kicked(machine->hooks.context, vcpu);
+}
+
 static void on_power_off(void *context)
 {
 	vcpu_ask_end(vcpu_current(), VCPU_END_POWER_OFF);
@@ -182,7 +189,8 @@ int machine_create(struct machine **machine, const struct machine_options *optio
 	made->handlers = (struct vcpu_handlers){ .io = on_io,
 						 .mmio = on_mmio,
 						 .context = made,
-						 .sample = options->hooks.sample ? on_sample : NULL };
+						 .sample = options->hooks.sample ? on_sample : NULL,
+						 .kicked = options->hooks.kicked ? on_kicked : NULL };
 	pthread_mutex_init(&made->lock, NULL);
 	error = build(made, options);
 	if (error)

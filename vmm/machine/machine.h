@@ -24,12 +24,13 @@ struct machine;
 /*
  * What a profiler wants to know. Each is called on the vCPU's thread and may
  * be NULL: vcpu_start before the vCPU first runs and vcpu_end after it last
- * ran, sample as in struct vcpu_handlers.
+ * ran, sample and kicked as in struct vcpu_handlers.
  */
 struct machine_hooks {
 	void (*vcpu_start)(void *context, struct vcpu *vcpu);
 	void (*vcpu_end)(void *context, struct vcpu *vcpu);
 	void (*sample)(void *context, struct vcpu *vcpu);
+	void (*kicked)(void *context, struct vcpu *vcpu);
 	void *context;
 };
 
@@ -57,6 +58,9 @@ struct machine_options {
 	int console_output, console_input;
 	size_t (*console_filter)(void *context, uint8_t *bytes, size_t size);
 	void *console_filter_context;
+	/* Each line printed on it, on the vCPU's thread that printed it; must be quick. May be NULL. */
+	void (*console_line)(void *context, const char *line);
+	void *console_line_context;
 
 	struct machine_hooks hooks;
 };

@@ -24,6 +24,7 @@
 struct vcpu_sampler {
 	struct ring *ring;
 	struct sampling_clock *clock; /* NULL while not attached */
+	unsigned int frequency;       /* that it ticks with; 0: it does not */
 	pid_t thread;
 	struct snapshot latest;
 	struct sampler_statistics statistics;
@@ -33,6 +34,7 @@ struct vcpu_sampler {
 struct sampler {
 	struct sampler_options options;
 	_Atomic(const struct guest_unwinder *) unwinder;
+	atomic_uint frequency; /* as wanted; 0: paused */
 	atomic_flag warned;
 	struct vcpu_sampler vcpus[]; /* options.vcpus of them */
 };
@@ -51,6 +53,7 @@ int sampler_create(struct sampler **result, const struct sampler_options *option
 		return error_set(-ENOMEM, "no memory for the sampler");
 	memset(sampler, 0, size);
 	sampler->options = *options;
+	atomic_init(&sampler->frequency, options->paused ? 0 : options->frequency);
 	for (unsigned int i = 0; i < options->vcpus; i++)
 		sampler->vcpus[i].ring = options->rings[i];
 	*result = sampler;
@@ -81,6 +84,30 @@ static void warn_of_timer(struct sampler *sampler)
 	log_warning("%s; sampling by a timer instead, which also wakes halted vCPUs", error_message());
 }
 
+/* What expired before is of the old frequency, or of the time before the pause: it is dropped. */
+static int start_clock(struct vcpu_sampler *self, const struct vcpu *vcpu, unsigned int frequency)
+{
+	int error = sampling_clock_set_frequency(self->clock, frequency);
+
+	if (error)
+		return error;
+	sampling_clock_take(self->clock, vcpu->sample_expirations, now());
+	return sampling_clock_start(self->clock);
+}
+
+static int take_over_frequency(struct sampler *sampler, struct vcpu_sampler *self, const struct vcpu *vcpu)
+{
+	unsigned int frequency = atomic_load(&sampler->frequency);
+	int error;
+
+	if (frequency == self->frequency)
+		return 0;
+	error = frequency ? start_clock(self, vcpu, frequency) : sampling_clock_stop(self->clock);
+	/* Also after an error: it would only be tried again at every kick. */
+	self->frequency = frequency;
+	return error;
+}
+
 int sampler_attach(struct sampler *sampler, struct vcpu *vcpu)
 {
 	struct vcpu_sampler *self = &sampler->vcpus[vcpu->index];
@@ -93,16 +120,41 @@ int sampler_attach(struct sampler *sampler, struct vcpu *vcpu)
 		return error;
 	if (sampling_clock_source(clock) == SAMPLING_SOURCE_CPU_TIMER)
 		warn_of_timer(sampler);
-	sampling_clock_take(clock, vcpu->sample_expirations, now());
-	error = sampling_clock_start(clock);
-	if (error) {
-		sampling_clock_destroy(clock);
-		return error;
-	}
 	self->thread = gettid();
 	self->clock = clock;
+	self->frequency = 0;
+	error = take_over_frequency(sampler, self, vcpu);
+	if (error) {
+		sampling_clock_destroy(clock);
+		self->clock = NULL;
+		return error;
+	}
 	vcpu->sampler = self;
 	return 0;
+}
+
+void sampler_kicked(struct sampler *sampler, struct vcpu *vcpu)
+{
+	struct vcpu_sampler *self = vcpu->sampler;
+
+	if (!self || atomic_load_explicit(&sampler->frequency, memory_order_relaxed) == self->frequency)
+		return;
+	if (take_over_frequency(sampler, self, vcpu))
+		log_warning("vCPU %u keeps its sampling frequency: %s", vcpu->index, error_message());
+}
+
+int sampler_set_frequency(struct sampler *sampler, unsigned int frequency)
+{
+	if (frequency > SAMPLING_FREQUENCY_MAX)
+		return error_set(-EINVAL, "a sampling frequency of %u Hz is not possible: up to %u are",
+				 frequency, SAMPLING_FREQUENCY_MAX);
+	atomic_store(&sampler->frequency, frequency);
+	return 0;
+}
+
+unsigned int sampler_frequency(const struct sampler *sampler)
+{
+	return atomic_load(&sampler->frequency);
 }
 
 void sampler_detach(struct sampler *sampler, struct vcpu *vcpu)
@@ -192,7 +244,10 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
 	uint64_t begin = now(), period, cost;
 	struct sample *sample;
 
-	if (!self || !(period = sampling_clock_take(self->clock, vcpu->sample_expirations, begin)))
+	if (!self || !self->frequency)
+		return;
+	period = sampling_clock_take(self->clock, vcpu->sample_expirations, begin);
+	if (!period)
 		return;
 	chain.addresses = self->addresses;
 	vm_view_registers(vcpu, &registers);

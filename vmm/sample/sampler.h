@@ -3,8 +3,8 @@
  * The sampler: when a vCPU's clock says so, its registers and callchain go
  * into its ring as a struct sample. It knows nothing of who reads the rings.
  *
- *	attach, detach, take     the vCPU's thread
- *	everything else          any thread between create and destroy
+ *	attach, detach, take, kicked	the vCPU's thread
+ *	everything else			any thread between create and destroy
  *
  * sampler_take() takes no lock and allocates nothing. Its only system calls are
  * the wake-up of the ring's reader, once per watermark (some hundred samples),
@@ -34,6 +34,7 @@ struct sampler_options {
 	enum sampling_clock_kind clock;
 	unsigned int frequency; /* Hz, 1 to SAMPLING_FREQUENCY_MAX */
 	bool callchains;        /* else a sample has its RIP only */
+	bool paused;            /* takes no samples before sampler_set_frequency() */
 };
 
 struct sampler_statistics {
@@ -59,6 +60,20 @@ void sampler_detach(struct sampler *sampler, struct vcpu *vcpu);
 
 /* The `sample` handler's work: see struct vcpu_handlers. Does nothing if no period has passed. */
 void sampler_take(struct sampler *sampler, struct vcpu *vcpu);
+
+/*
+ * Another frequency in Hz for all vCPUs, or 0: no samples until the next call.
+ * Each vCPU takes it over when it is next kicked: kick them all (vcpu_kick())
+ * behind this call for it to hold at once. -EINVAL, with nothing changed, for
+ * more than SAMPLING_FREQUENCY_MAX.
+ */
+int sampler_set_frequency(struct sampler *sampler, unsigned int frequency);
+
+/* In Hz as it was last set, 0 while paused. */
+unsigned int sampler_frequency(const struct sampler *sampler);
+
+/* The `kicked` handler's work: takes a new frequency over, if there is one. See struct vcpu_handlers. */
+void sampler_kicked(struct sampler *sampler, struct vcpu *vcpu);
 
 /*
  * Callchains are walked with UNWINDER (NULL: frame pointers only) from now
