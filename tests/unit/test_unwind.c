@@ -219,21 +219,56 @@ TEST(unwind, an_interrupt_frame_alone_keeps_the_user_frame_pointer)
 	flat_guest_destroy(&fixture.guest);
 }
 
+/* Code(20) is the thunk's; it was called from before code(2), whose caller is the end. */
+static void make_thunk(struct fixture *fixture, uint16_t flags, uint64_t on_top)
+{
+	make(fixture);
+	set_slot(fixture, 20, 8, 0, flags);
+	set_slot(fixture, 2, 16, 0, END);
+	fixture->guest.registers.rip = code(20);
+	push(fixture, 0, on_top);
+	push(fixture, 8, code(2) + 5);
+}
+
+static void check_thunk(struct fixture *fixture)
+{
+	uint8_t *call = fixture->guest.memory + TEXT_GPA + (code(2) - TEXT);
+
+	unwind(fixture);
+	CHECK(fixture->chain.kernel_depth == 1 || fixture->addresses[1] != code(2) + 5);
+	*call = 0xe8;
+	unwind(fixture);
+	CHECK_EQUAL(fixture->chain.kernel_depth, 2);
+	CHECK_EQUAL(fixture->addresses[1], code(2) + 5);
+	CHECK_EQUAL(fixture->chain.flags, 0);
+	flat_guest_destroy(&fixture->guest);
+}
+
 TEST(unwind, a_retpoline_thunk_is_left_by_its_return_address)
 {
 	struct fixture fixture;
 
-	make(&fixture);
-	set_slot(&fixture, 1, 0, 0, NONE);
-	set_slot(&fixture, 2, 16, 0, END);
-	push(&fixture, 0, code(2) + 5);
-	unwind(&fixture);
-	CHECK_EQUAL(fixture.chain.kernel_depth, 1); /* nothing was called there */
-	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+	make_thunk(&fixture, NONE, code(2) + 5); /* at its start */
+	check_thunk(&fixture);
+	make_thunk(&fixture, END, code(20) + 2); /* behind its call of itself */
+	check_thunk(&fixture);
+	make_thunk(&fixture, CALL_SP, TEXT + 9 * STEP); /* at its RET to a function */
+	fixture.guest.memory[TEXT_GPA + (code(20) - TEXT)] = 0xc3;
+	check_thunk(&fixture);
+}
+
+TEST(unwind, a_plain_return_is_no_thunk)
+{
+	struct fixture fixture;
+
+	make_thunk(&fixture, CALL_SP, code(4));
+	set_slot(&fixture, 4, 16, 0, END);
+	memcpy(fixture.guest.memory + TEXT_GPA + (code(20) - TEXT), "\xc3", 1);
+	memcpy(fixture.guest.memory + TEXT_GPA + (code(4) - TEXT) - 2, "\xff\xd0", 2); /* call *%rax */
 	fixture.guest.memory[TEXT_GPA + (code(2) - TEXT)] = 0xe8;
 	unwind(&fixture);
 	CHECK_EQUAL(fixture.chain.kernel_depth, 2);
-	CHECK_EQUAL(fixture.chain.flags, 0);
+	CHECK_EQUAL(fixture.addresses[1], code(4));
 	flat_guest_destroy(&fixture.guest);
 }
 

@@ -3,6 +3,9 @@
 #include "vmm/guest/page_walk.h"
 #include "vmm/guest/unwind_step.h"
 
+#define THUNK_SIZE 64ull /* bytes, at the most */
+#define RET        0xc3
+
 /* What the kernel assumes of code that it generated itself: a frame pointer. */
 static const struct orc_entry generated_code = {
 	.sp_offset = 16,
@@ -117,32 +120,67 @@ static bool previous_bp(struct unwind_state *state, const struct orc_entry *entr
 	}
 }
 
-/* Does a near call (opcode e8) end at RETURN_ADDRESS? */
+/* Is the code before RETURN_ADDRESS a call: e8 with an offset, or ff /2 in any of its lengths? */
 static bool is_behind_call(const struct unwind_state *state, uint64_t return_address)
 {
-	uint8_t opcode;
+	static const uint8_t indirect_lengths[] = { 2, 3, 4, 6, 7 };
+	uint8_t code[7];
 
-	return !guest_read_virtual(state->stack.view, state->stack.paging, return_address - 5, &opcode, 1) &&
-	       opcode == 0xe8;
+	if (guest_read_virtual(state->stack.view, state->stack.paging, return_address - sizeof(code), code,
+			       sizeof(code)))
+		return false;
+	if (code[2] == 0xe8)
+		return true;
+	for (size_t i = 0; i < sizeof(indirect_lengths); i++) {
+		const uint8_t *call = code + sizeof(code) - indirect_lengths[i];
+
+		if (call[0] == 0xff && (call[1] >> 3 & 7) == 2)
+			return true;
+	}
+	return false;
 }
 
 /*
- * Retpoline thunks are marked as undefined, because they replace the return
- * address that their own call pushed. Where one was interrupted before that,
- * the return address still is on top of the stack, behind the call of the thunk.
+ * A retpoline thunk calls itself and replaces the return address by the
+ * function that it is to jump to. So the tables do not describe its start,
+ * and at its RET they take that function for the caller. What was pushed by
+ * the call of the thunk lies on top of the stack or just below.
  */
-static enum unwind_result leave_thunk(struct unwind_state *state, const struct guest_unwinder *unwinder)
+static bool leave_thunk(struct unwind_state *state, const struct guest_unwinder *unwinder)
 {
+	for (uint64_t sp = state->sp; sp <= state->sp + 8; sp += 8) {
+		uint64_t ip;
+
+		if (!stack_read(&state->stack, sp, 8, &ip))
+			return false;
+		if (ip - state->ip + THUNK_SIZE < 2 * THUNK_SIZE || !guest_unwinder_table(unwinder, ip) ||
+		    !is_behind_call(state, ip))
+			continue;
+		state->ip = ip;
+		state->sp = sp + 8;
+		state->signal = false;
+		state->has_registers = false;
+		return true;
+	}
+	return false;
+}
+
+/* At a RET whose return address stands behind no call. */
+static bool is_at_thunks_return(struct unwind_state *state, const struct orc_entry *entry)
+{
+	uint8_t opcode;
 	uint64_t ip;
 
-	if (!state->signal || !stack_read(&state->stack, state->sp, 8, &ip) ||
-	    !guest_unwinder_table(unwinder, ip) || !is_behind_call(state, ip))
-		return UNWIND_LOST;
-	state->ip = ip;
-	state->sp += 8;
-	state->signal = false;
-	state->has_registers = false;
-	return UNWIND_CALLER;
+	return entry->type == ORC_TYPE_CALL && entry->sp_register == ORC_SP && entry->sp_offset == 8 &&
+	       !guest_read_virtual(state->stack.view, state->stack.paging, state->ip, &opcode, 1) &&
+	       opcode == RET && stack_read(&state->stack, state->sp, 8, &ip) && !is_behind_call(state, ip);
+}
+
+/* Thunks call nothing: only where one was interrupted is it on a stack. */
+static bool may_be_thunk(struct unwind_state *state, const struct orc_entry *entry)
+{
+	return state->signal && (entry->type == ORC_TYPE_NONE || entry->type == ORC_TYPE_END ||
+				 is_at_thunks_return(state, entry));
 }
 
 enum unwind_result unwind_step_orc(struct unwind_state *state, const struct guest_unwinder *unwinder)
@@ -153,8 +191,10 @@ enum unwind_result unwind_step_orc(struct unwind_state *state, const struct gues
 
 	if (!find_entry(state, unwinder, &entry))
 		return UNWIND_LOST;
+	if (may_be_thunk(state, &entry) && leave_thunk(state, unwinder))
+		return UNWIND_CALLER;
 	if (entry.type == ORC_TYPE_NONE)
-		return leave_thunk(state, unwinder);
+		return UNWIND_LOST;
 	if (entry.type == ORC_TYPE_END)
 		return UNWIND_END;
 	if (!previous_sp(state, &entry, &sp))
