@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a perf.data file or pipe begins: the event, its ids, and the records that come before all others. */
+#ifndef KVMSCOPE_PROFILE_PERF_DATA_START_H
+#define KVMSCOPE_PROFILE_PERF_DATA_START_H
+
+#include <sys/types.h>
+
+#include "vmm/profile/perf_data_features.h"
+#include "vmm/profile/perf_data_output.h"
+#include "vmm/profile/perf_data_writer.h"
+
+struct perf_data_start {
+	struct perf_data_output *output; /* nothing is in it yet */
+	const struct perf_data_facts *facts;
+	enum perspective perspective;
+	pid_t vmm_pid;
+};
+
+/* What the event of a recording with OPTIONS is to perf. */
+void perf_data_describe_event(struct perf_event_attr *attribute, const struct perf_data_options *options);
+
+/* Writes the beginning at once: a valid file without samples. -ENOMEM, or the errors of writing. */
+int perf_data_start(const struct perf_data_start *start);
+
+#endif
