@@ -86,3 +86,8 @@ void fake_guest_free(struct fake_guest *guest)
 	symbols_free(guest->symbols);
 	free(guest->memory);
 }
+
+uint8_t *fake_guest_code(struct fake_guest *guest)
+{
+	return guest->memory + TEXT_GPA;
+}

@@ -30,4 +30,7 @@ struct fake_guest {
 void fake_guest_make(struct fake_guest *guest, uint8_t tag, uint64_t slide, uint64_t module_start);
 void fake_guest_free(struct fake_guest *guest);
 
+/* The bytes that are mapped at the kernel's start, 2 MiB of them. */
+uint8_t *fake_guest_code(struct fake_guest *guest);
+
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/profile/collector.h"
+#include "vmm/profile/collector_hostname.h"
 #include "vmm/profile/collector_modules.h"
 
 #include <errno.h>
@@ -404,4 +405,39 @@ TEST(collector, unloaded_modules_keep_their_names)
 	free_kernel(one);
 	free_kernel(none);
 	free_kernel(back);
+}
+
+/* A reference count, then sysname, nodename, release, as in Linux 5.10. */
+static void write_utsname(struct fake_guest *guest, const char *nodename)
+{
+	char *place = (char *)fake_guest_code(guest) + 0x9000;
+
+	memset(place, 0, 512);
+	strcpy(place + 4, "Linux");
+	strcpy(place + 4 + 65, nodename);
+	strcpy(place + 4 + 130, "6.1.0-test");
+}
+
+TEST(collector, finds_the_guest_s_hostname)
+{
+	char hostname[COLLECTOR_HOSTNAME_SIZE];
+	struct guest_kernel kernel = { .release = "6.1.0-test", .symbols = symbols_new() };
+	struct fake_guest guest;
+
+	fake_guest_make(&guest, 0x11, 0, FAKE_MODULE);
+	kernel.paging = guest.paging;
+	symbols_add(kernel.symbols, FAKE_TEXT + 0x9000, 0, 'D', "init_uts_ns", NULL);
+	symbols_finish(kernel.symbols);
+	write_utsname(&guest, "web-1.example");
+	CHECK_EQUAL(collector_hostname(&kernel, &guest.view, hostname), 0);
+	CHECK_STRING(hostname, "web-1.example");
+	write_utsname(&guest, "(none)");
+	CHECK_EQUAL(collector_hostname(&kernel, &guest.view, hostname), -ENOENT);
+	write_utsname(&guest, "a\nb");
+	CHECK_EQUAL(collector_hostname(&kernel, &guest.view, hostname), -ENOENT);
+	strcpy(kernel.release, "6.2.0");
+	write_utsname(&guest, "web-1");
+	CHECK_EQUAL(collector_hostname(&kernel, &guest.view, hostname), -ENOENT);
+	symbols_free(kernel.symbols);
+	fake_guest_free(&guest);
 }

@@ -12,6 +12,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/guest/kernel.h"
+#include "vmm/profile/collector_hostname.h"
 #include "vmm/profile/collector_image.h"
 #include "vmm/profile/collector_program.h"
 #include "vmm/profile/elf_symbols.h"
@@ -216,6 +217,16 @@ static int take_newer(struct collector_kernel *kernel, struct guest_kernel *newe
 	return collector_image_map_modules(kernel);
 }
 
+/* It is set some time after the kernel has started. */
+static int tell_hostname(struct collector_kernel *kernel)
+{
+	char hostname[COLLECTOR_HOSTNAME_SIZE];
+
+	if (!newest(kernel) || collector_hostname(newest(kernel), kernel->options->view, hostname))
+		return 0;
+	return perf_data_writer_set_guest(kernel->writer, NULL, hostname);
+}
+
 /* Looks for new modules, less and less often as long as there are none. */
 static int refresh(struct collector_kernel *kernel, uint64_t now)
 {
@@ -303,6 +314,8 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 			kernel->options->kallsyms ? kernel->options->kallsyms : kernel->options->vmlinux);
 		error = introduce_given(kernel);
 	}
+	if (!error)
+		error = tell_hostname(kernel);
 	take_paging(kernel);
 	if (!error && kernel->mapped && *kernel->cache && !kernel->cache_failed)
 		cache_result(kernel,
