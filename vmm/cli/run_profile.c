@@ -11,6 +11,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/ring.h"
+#include "vmm/profile/elf_symbols.h"
 #include "vmm/sample/sampler.h"
 #include "vmm/sample/vm_view.h"
 
@@ -168,12 +169,26 @@ static void describe_cpu(char *text)
 	text[sizeof(words)] = '\0';
 }
 
-/* A multiboot kernel is no Linux that could be asked for its names: they are in its image. */
+static bool is_linux(const char *image)
+{
+	struct symbols *symbols = NULL;
+	struct symbol start;
+	bool found;
+
+	if (elf_symbols_load(&symbols, image, ELF_VIRTUAL_ADDRESSES, NULL, 0))
+		return false;
+	found = symbols_find_name(symbols, "start_kernel", &start);
+	symbols_free(symbols);
+	return found;
+}
+
+/* A kernel that is no Linux can not be asked for its names: they are in its image, if that is an ELF file. */
 static const char *symbol_file(const struct run_profile *profile)
 {
 	const struct boot_start *start = machine_boot_start(profile->machine);
 
-	if (profile->options->vmlinux || profile->options->kallsyms || start->protocol != BOOT_MULTIBOOT)
+	if (profile->options->vmlinux || profile->options->kallsyms || !start->image ||
+	    is_linux(start->image))
 		return profile->options->vmlinux;
 	return start->image;
 }
