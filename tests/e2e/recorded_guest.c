@@ -9,7 +9,6 @@
 #include "shared/sample.h"
 #include "tests/e2e/command.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/perf_data_writer.h"
 
 #define VMM_PID 4242
 
@@ -77,10 +76,12 @@ static void map_guest(struct perf_data_writer *writer, const struct fake_guest *
 	CHECK_EQUAL(perf_data_writer_mapping(writer, &mapping), 0);
 }
 
-static void write_recording(const char *path, const struct fake_guest *guest, const char *comm)
+static void write_recording(const char *path, const struct fake_guest *guest, const char *comm,
+			    enum perspective perspective)
 {
 	struct perf_data_options options = {
 		.path = path,
+		.perspective = perspective,
 		.frequency = 1000,
 		.callchains = true,
 		.vcpus = 2,
@@ -110,7 +111,7 @@ static void write_recording(const char *path, const struct fake_guest *guest, co
 	free(sample);
 }
 
-void recorded_guest_make(struct recorded_guest *recorded, const char *comm)
+void recorded_guest_make(struct recorded_guest *recorded, const char *comm, enum perspective perspective)
 {
 	struct build_id_cache_boot boot = { 0 };
 	char cache[128];
@@ -126,7 +127,7 @@ void recorded_guest_make(struct recorded_guest *recorded, const char *comm)
 	fake_guest_make(&recorded->guest, 0x17, 0, FAKE_MODULE);
 	CHECK_EQUAL(build_id_cache_add_kernel(cache, &recorded->guest.image), 0);
 	CHECK_EQUAL(build_id_cache_add_boot(cache, &recorded->guest.image, &boot), 0);
-	write_recording(recorded->path, &recorded->guest, comm);
+	write_recording(recorded->path, &recorded->guest, comm, perspective);
 }
 
 void recorded_guest_free(struct recorded_guest *recorded)

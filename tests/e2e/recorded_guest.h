@@ -5,6 +5,7 @@
 #define KVMSCOPE_TESTS_E2E_RECORDED_GUEST_H
 
 #include "tests/unit/fake_guest.h"
+#include "vmm/profile/perf_data_writer.h"
 
 #define RECORDED_SAMPLES 3000 /* half of them on each vCPU; 17 more are told to be lost */
 
@@ -16,7 +17,7 @@ struct recorded_guest {
 };
 
 /* COMM is the name of vCPU 0's thread; that of vCPU 1 is "vcpu 1". */
-void recorded_guest_make(struct recorded_guest *recorded, const char *comm);
+void recorded_guest_make(struct recorded_guest *recorded, const char *comm, enum perspective perspective);
 void recorded_guest_free(struct recorded_guest *recorded);
 
 #endif

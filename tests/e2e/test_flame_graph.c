@@ -75,7 +75,7 @@ TEST(flame_graph, draws_what_was_recorded)
 
 	if (!have_chromium())
 		SKIP("Chromium is not installed");
-	recorded_guest_make(&recorded, "vcpu 0");
+	recorded_guest_make(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
 	opened = open_page(&recorded, "flame.html", "");
 	CHECK_STRING(opened.console, "");
@@ -97,7 +97,7 @@ TEST(flame_graph, searches_and_zooms)
 
 	if (!have_chromium())
 		SKIP("Chromium is not installed");
-	recorded_guest_make(&recorded, "vcpu 0");
+	recorded_guest_make(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
 	opened = open_page(&recorded, "flame.html", "#search=%3Dguest_function_0&zoom=vcpu+1&view=icicle");
 	CHECK_STRING(opened.console, "");
@@ -123,7 +123,7 @@ TEST(flame_graph, shows_hostile_names_as_text)
 
 	if (!have_chromium())
 		SKIP("Chromium is not installed");
-	recorded_guest_make(&recorded, "<b>'\"&</title>");
+	recorded_guest_make(&recorded, "<b>'\"&</title>", PERSPECTIVE_GUEST);
 	snprintf(options, sizeof(options), "--kallsyms %s/kallsyms", recorded.home);
 	free(command_output(NULL, "printf '%%x T %%s\\n' 0x%llx '%s' > %s/kallsyms", FAKE_TEXT, hostile,
 			    recorded.home));
@@ -155,7 +155,7 @@ TEST(flame_graph, fits_a_phone)
 
 	if (!have_chromium())
 		SKIP("Chromium is not installed");
-	recorded_guest_make(&recorded, "vcpu 0");
+	recorded_guest_make(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
 	free(command_output(NULL, "cat > %s/phone.html <<'END'\n%s\nEND\n", recorded.home, measure));
 	opened = open_page(&recorded, "phone.html", "");
@@ -192,7 +192,7 @@ TEST(flame_graph, follows_taps_and_keys)
 
 	if (!have_chromium())
 		SKIP("Chromium is not installed");
-	recorded_guest_make(&recorded, "vcpu 0");
+	recorded_guest_make(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
 	free(command_output(NULL, "cat > %s/act.html <<'END'\n%s\nEND\n", recorded.home, act));
 	opened = open_page(&recorded, "act.html", "");
@@ -214,7 +214,7 @@ TEST(flame_graph, needs_no_network)
 	struct recorded_guest recorded;
 	char *page;
 
-	recorded_guest_make(&recorded, "vcpu 0");
+	recorded_guest_make(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
 	page = command_output(NULL, "cat %s/flame.html", recorded.home);
 	check_contains(page, "default-src 'none'; script-src 'sha256-");

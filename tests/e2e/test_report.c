@@ -9,11 +9,29 @@
 #include "tests/e2e/recorded_guest.h"
 #include "tests/unit/shim/test.h"
 
+/* Of two texts that differ, shows the first lines that do. */
+static void show_difference(const char *what, const char *ours, const char *theirs)
+{
+	const char *line = ours, *their_line = theirs;
+
+	while (*ours && *ours == *theirs) {
+		if (*ours == '\n') {
+			line = ours + 1;
+			their_line = theirs + 1;
+		}
+		ours++;
+		theirs++;
+	}
+	FAIL_TEST("%s: ours is\n%.*s\nthe other is\n%.*s", what, (int)strcspn(line, "\n"), line,
+		  (int)strcspn(their_line, "\n"), their_line);
+}
+
+/* Frees both. */
 static void check_same(const char *what, char *ours, char *theirs)
 {
 	CHECK(*ours);
 	if (strcmp(ours, theirs) != 0)
-		FAIL_TEST("%s: ours is\n%.2000s\nperf's is\n%.2000s", what, ours, theirs);
+		show_difference(what, ours, theirs);
 	free(ours);
 	free(theirs);
 }
@@ -35,7 +53,7 @@ TEST(report, agrees_with_perf_to_the_sample)
 
 	if (!have_perf())
 		SKIP("perf is not installed");
-	recorded_guest_make(&fixture, "vcpu 0");
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	check_same(
 		"functions",
 		command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS, fixture.path),
@@ -61,7 +79,7 @@ TEST(report, counts_callers_as_perf_does)
 
 	if (!have_perf())
 		SKIP("perf is not installed");
-	recorded_guest_make(&fixture, "vcpu 0");
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	check_same(
 		"callers",
 		command_output(NULL,
@@ -82,7 +100,7 @@ TEST(report, writes_samples_as_perf_script_does)
 
 	if (!have_perf())
 		SKIP("perf is not installed");
-	recorded_guest_make(&fixture, "vcpu 0");
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	check_same("script",
 		   command_output(NULL, "build/kvmscope export --format script -i %s", fixture.path),
 		   command_output(NULL, "perf script -i %s 2>/dev/null", fixture.path));
@@ -97,7 +115,7 @@ TEST(report, reads_what_perf_records)
 
 	if (!have_perf())
 		SKIP("perf is not installed");
-	recorded_guest_make(&fixture, "vcpu 0");
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	snprintf(path, sizeof(path), "%s/own.data", fixture.home);
 	if (setenv("RECORDING", path, 1) ||
 	    !command_succeeds(
@@ -111,7 +129,7 @@ TEST(report, reads_what_perf_records)
 		"script", command_output(NULL, "build/kvmscope export --format script -i %s", path),
 		command_output(
 			NULL,
-			"perf script -i %s 2>/dev/null | sed -E 's/ [^ ]+@plt\\+0x[0-9a-f]+ / [unknown] /'",
+			"perf script -i %s 2>/dev/null | sed -E 's/ [^ ]*@plt\\+0x[0-9a-f]+ / [unknown] /'",
 			path));
 	recorded_guest_free(&fixture);
 }
@@ -139,7 +157,7 @@ TEST(report, says_in_json_what_the_file_holds)
 	json_t *report, *row;
 	size_t index;
 
-	recorded_guest_make(&fixture, "vcpu 0");
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	report = json_report("", fixture.path);
 	CHECK_EQUAL(number_of(report, "samples"), RECORDED_SAMPLES);
 	CHECK_EQUAL(number_of(report, "lost"), 17);
@@ -161,13 +179,30 @@ TEST(report, says_in_json_what_the_file_holds)
 	recorded_guest_free(&fixture);
 }
 
+TEST(report, shows_the_guest_in_the_host_perspective)
+{
+	struct recorded_guest fixture;
+	char *inside, *outside;
+
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	inside = command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS, fixture.path);
+	recorded_guest_free(&fixture);
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_HOST);
+	outside =
+		command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS, fixture.path);
+	CHECK(strstr(outside, "guest_function_0"));
+	CHECK(strstr(outside, "module_function_0"));
+	check_same("functions", inside, outside);
+	recorded_guest_free(&fixture);
+}
+
 TEST(report, gives_no_names_that_are_not_certain)
 {
 	struct recorded_guest fixture;
 	json_t *report, *row;
 	size_t index;
 
-	recorded_guest_make(&fixture, "vcpu 0");
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	free(command_output(NULL, "rm -rf %s/.debug", fixture.home));
 	report = json_report("", fixture.path);
 	json_array_foreach(json_object_get(report, "rows"), index, row)
@@ -182,7 +217,7 @@ TEST(report, takes_names_from_a_file_of_the_user)
 	struct recorded_guest fixture;
 	char *text;
 
-	recorded_guest_make(&fixture, "vcpu 0");
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	text = command_output(NULL,
 			      "rm -rf %s/.debug; echo '%llx T only_one' > %s/kallsyms; "
 			      "build/kvmscope report -i %s --kallsyms %s/kallsyms -n 1",
@@ -198,7 +233,7 @@ TEST(report, reads_what_a_killed_recorder_left)
 	json_t *report;
 	char path[160];
 
-	recorded_guest_make(&fixture, "vcpu 0");
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	snprintf(path, sizeof(path), "%s/cut.data", fixture.home);
 	free(command_output(NULL, "head -c 100000 %s > %s", fixture.path, path));
 	report = json_report("", path);
@@ -242,7 +277,7 @@ TEST(report, folds_stacks_for_flame_graph_tools)
 	unsigned int samples = 0, count;
 	char *text, *rest = NULL;
 
-	recorded_guest_make(&fixture, "vcpu 0");
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	text = command_output(NULL, "build/kvmscope export --format folded -i %s", fixture.path);
 	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
 		char *space = strrchr(line, ' ');

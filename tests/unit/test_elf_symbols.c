@@ -42,6 +42,19 @@ TEST(elf_symbols, finds_a_function_by_its_offset_in_the_file)
 	symbols_free(symbols);
 }
 
+__asm__(".globl elf_symbols_test_value\n.set elf_symbols_test_value, 0x40\n");
+
+TEST(elf_symbols, leaves_out_values_that_are_no_addresses)
+{
+	struct symbols *symbols;
+	struct symbol symbol;
+
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, self, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	CHECK(symbols_find_name(symbols, "elf_symbols_load", &symbol));
+	CHECK(!symbols_find_name(symbols, "elf_symbols_test_value", &symbol));
+	symbols_free(symbols);
+}
+
 TEST(elf_symbols, takes_only_the_build_that_is_asked_for)
 {
 	uint8_t build_id[ELF_BUILD_ID_MAX];

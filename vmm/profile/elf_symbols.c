@@ -146,12 +146,12 @@ static bool is_wanted(const GElf_Sym *symbol, const char *name)
 	unsigned int type = GELF_ST_TYPE(symbol->st_info);
 	unsigned int visibility = GELF_ST_VISIBILITY(symbol->st_other);
 
-	if (!name || !*name || symbol->st_shndx == SHN_UNDEF)
+	/* Absolute values are no addresses: sizes, names of versions. */
+	if (!name || !*name || symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS)
 		return false;
 	if (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_OBJECT)
 		return true;
-	return type == STT_NOTYPE && symbol->st_shndx != SHN_ABS && visibility != STV_HIDDEN &&
-	       visibility != STV_INTERNAL;
+	return type == STT_NOTYPE && visibility != STV_HIDDEN && visibility != STV_INTERNAL;
 }
 
 static char symbol_type(const GElf_Sym *symbol)
