@@ -8,7 +8,7 @@ GUEST_IMAGES  := build/guests/guest.elf build/guests/guest-multiboot.elf build/g
 GUEST_CFLAGS  := -std=gnu11 -O2 -g -m64 -Wall -Wextra -Wshadow -Wno-unused-parameter -Werror -I. -ffreestanding -fno-pic \
 	-fno-pie -mno-red-zone -mgeneral-regs-only -mcmodel=small -fno-stack-protector -fcf-protection=none \
 	-fno-asynchronous-unwind-tables -fno-omit-frame-pointer -fno-tree-loop-distribute-patterns
-GUEST_LDFLAGS := -nostdlib -static -no-pie -Wl,--build-id=none -Wl,-z,max-page-size=4096 -Wl,--no-warn-rwx-segments \
+GUEST_LDFLAGS := -nostdlib -static -no-pie -Wl,--build-id=sha1 -Wl,-z,max-page-size=4096 -Wl,--no-warn-rwx-segments \
 	-Wl,-T,tests/guests/guest.ld
 
 build/guests/objects/%.o: tests/guests/% tests/guests/guest.h tests/guests/module.mk
