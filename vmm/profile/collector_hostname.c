@@ -9,7 +9,7 @@
 #include "vmm/guest/page_walk.h"
 
 /* Of struct new_utsname (include/uapi/linux/utsname.h): strings of 65 bytes each. */
-#define FIELD    65
+#define FIELD    ((size_t)65)
 #define NODENAME (1 * FIELD)
 #define RELEASE  (2 * FIELD)
 
