@@ -1,60 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The whole program on a guest of our own, on this machine's KVM, and Debian's perf on what it leaves. */
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/e2e/perf_home.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
 
 #define IMAGE  "build/guests/guest.elf"
 #define SHARES "--append program=shares_rounds=1000000_chunk=1000000"
-
-struct place {
-	char home[64];
-	char *former_home;
-};
-
-static void enter(struct place *place)
-{
-	place->former_home = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
-	strcpy(place->home, "/tmp/kvmscope-test-XXXXXX");
-	if (!mkdtemp(place->home))
-		abort();
-	setenv("HOME", place->home, 1);
-}
-
-static void leave(struct place *place)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command), "rm -rf %s", place->home);
-	CHECK_EQUAL(system(command), 0);
-	if (place->former_home)
-		setenv("HOME", place->former_home, 1);
-	free(place->former_home);
-}
-
-__attribute__((format(printf, 1, 2))) static char *output_of(const char *format, ...)
-{
-	char command[1024], *output = calloc(1, 1 << 20);
-	va_list arguments;
-	FILE *pipe;
-
-	va_start(arguments, format);
-	vsnprintf(command, sizeof(command), format, arguments);
-	va_end(arguments);
-	pipe = popen(command, "re");
-	if (pipe) {
-		output[fread(output, 1, (1 << 20) - 1, pipe)] = '\0';
-		pclose(pipe);
-	}
-	return output;
-}
 
 /* The share in % that perf gives SYMBOL; -1 if it is not there. */
 static double share_of(const char *report, const char *symbol)
@@ -70,40 +28,39 @@ static double share_of(const char *report, const char *symbol)
 	do {                                                                                                 \
 		if (!guest_run_possible())                                                                   \
 			SKIP("/dev/kvm can not be opened");                                                  \
-		if (system("perf --version >/dev/null 2>&1"))                                                \
-			SKIP("perf (package linux-perf) does not run here");                                 \
+		NEED_PERF;                                                                                   \
 	} while (0)
 
-static char *user_report(const struct place *place)
+static char *user_report(const char *home)
 {
-	return output_of("perf report -i %s/perf.data --stdio --no-children -g none 2>&1 | grep '\\[\\.\\]'",
-			 place->home);
+	return perf_output(
+		"perf report -i %s/perf.data --stdio --no-children -g none 2>&1 | grep '\\[\\.\\]'", home);
 }
 
 TEST(recording, perf_names_the_functions_of_a_program)
 {
 	struct program program;
-	struct place place;
+	char home[64];
 	char arguments[512], *report;
 
 	NEEDS();
-	enter(&place);
+	perf_home_enter(home);
 	snprintf(arguments, sizeof(arguments),
 		 "run --kernel " IMAGE " --vmlinux " IMAGE
 		 " --mem 64M -F 1000 --duration 2 --console none -o %s/perf.data " SHARES,
-		 place.home);
+		 home);
 	program_run(&program, arguments);
 	CHECK_EQUAL(program.status, 0);
-	report = user_report(&place);
+	report = user_report(home);
 	CHECK(share_of(report, "share_sixty") > 40);
 	CHECK(share_of(report, "share_thirty") > 15);
 	CHECK(share_of(report, "share_ten") > 1);
 	CHECK(strstr(report, "guest.elf"));
 	free(report);
-	report = output_of("perf annotate --stdio -i %s/perf.data build_page_tables 2>/dev/null", place.home);
+	report = perf_output("perf annotate --stdio -i %s/perf.data build_page_tables 2>/dev/null", home);
 	CHECK(strstr(report, "ret"));
 	free(report);
-	leave(&place);
+	perf_home_leave(home);
 }
 
 static void wait_for_size(const char *path, off_t size)
@@ -122,11 +79,11 @@ static void wait_for_size(const char *path, off_t size)
 static void check_killed(const char *options)
 {
 	struct program program;
-	struct place place;
+	char home[64];
 	char arguments[512], path[128], *report;
 
-	enter(&place);
-	snprintf(path, sizeof(path), "%s/perf.data", place.home);
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
 	snprintf(arguments, sizeof(arguments),
 		 "run --kernel " IMAGE " --vmlinux " IMAGE
 		 " --mem 64M -F 2000 %s --console none -o %s " SHARES,
@@ -136,10 +93,10 @@ static void check_killed(const char *options)
 	kill(program.pid, SIGKILL);
 	program_wait(&program);
 	CHECK_EQUAL(program.status, 128 + SIGKILL);
-	report = user_report(&place);
+	report = user_report(home);
 	CHECK(share_of(report, "share_sixty") > 30);
 	free(report);
-	leave(&place);
+	perf_home_leave(home);
 }
 
 TEST(recording, killed_it_is_readable_and_named)
@@ -151,16 +108,16 @@ TEST(recording, killed_it_is_readable_and_named)
 
 TEST(recording, goes_down_a_pipe)
 {
-	struct place place;
+	char home[64];
 	char *report;
 
 	NEEDS();
-	enter(&place);
-	report = output_of("build/kvmscope run -q --kernel " IMAGE " --vmlinux " IMAGE
-			   " --mem 64M -F 1000 --duration 2 --console none -o - --append "
-			   "'program=shares rounds=1000000 chunk=1000000' </dev/null | "
-			   "perf report -i - --stdio --no-children -g none 2>/dev/null | grep '\\[\\.\\]'");
+	perf_home_enter(home);
+	report = perf_output("build/kvmscope run -q --kernel " IMAGE " --vmlinux " IMAGE
+			     " --mem 64M -F 1000 --duration 2 --console none -o - --append "
+			     "'program=shares rounds=1000000 chunk=1000000' </dev/null | "
+			     "perf report -i - --stdio --no-children -g none 2>/dev/null | grep '\\[\\.\\]'");
 	CHECK(share_of(report, "share_sixty") > 40);
 	free(report);
-	leave(&place);
+	perf_home_leave(home);
 }

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The guest's names and code in Debian's perf, by way of the build-id cache. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/e2e/perf_home.h"
+#include "tests/e2e/perf_recording.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/profile/build_id_cache.h"
+
+static void cache_guest_as(const struct fake_guest *guest, bool code, struct build_id_cache_boot *boot)
+{
+	char cache[4096];
+
+	CHECK_EQUAL(build_id_cache_directory(cache, sizeof(cache)), 0);
+	CHECK_EQUAL(build_id_cache_add_kernel(cache, &guest->image), 0);
+	CHECK_EQUAL(build_id_cache_add_boot(cache, &guest->image, boot), 0);
+	if (code)
+		CHECK_EQUAL(build_id_cache_add_code(cache, &guest->image, &guest->view, &guest->paging, boot),
+			    0);
+}
+
+static void cache_guest(const struct fake_guest *guest, bool code)
+{
+	struct build_id_cache_boot boot = { 0 };
+
+	cache_guest_as(guest, code, &boot);
+}
+
+/* As many samples as functions, one in each; then as many in the module; called by init_function. */
+static void record_functions(const char *path, const struct fake_guest *guest, enum perspective perspective)
+{
+	struct recording recording = { .path = path, .perspective = perspective };
+	struct sample *sample = calloc(1, sample_size(2));
+	struct perf_data_writer *writer;
+
+	REQUIRE_EQUAL(recording_open(&writer, &recording), 0);
+	recording_name_vcpus(writer);
+	for (unsigned int i = 0; i < 2 * FAKE_FUNCTIONS; i++) {
+		uint64_t start = i < FAKE_FUNCTIONS ? guest->image.start : guest->module.start;
+
+		*sample = (struct sample){
+			.time = 1000000000ull + i * 1000000,
+			.period = 1000000,
+			.host_tid = FIRST_TID,
+			.rip = start + i % FAKE_FUNCTIONS * FAKE_FUNCTION_SIZE + 4,
+			.kernel_depth = 2,
+		};
+		sample->callchain[0] = sample->rip;
+		sample->callchain[1] = guest->image.start + FAKE_INIT + 8;
+		CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
+		if (i == 3)
+			recording_map_guest(writer, guest, perspective == PERSPECTIVE_HOST);
+	}
+	CHECK_EQUAL(perf_data_writer_flush(writer), 0);
+	CHECK_EQUAL(perf_data_writer_close(writer), 0);
+	free(sample);
+}
+
+static void check_named(const char *path, const char *perf_options)
+{
+	char *script = perf_output("perf script -i %s %s -F ip,sym 2>&1", path, perf_options), name[64];
+
+	for (unsigned int i = 0; i < FAKE_FUNCTIONS; i++) {
+		snprintf(name, sizeof(name), "guest_function_%u\n", i);
+		CHECK(strstr(script, name));
+		snprintf(name, sizeof(name), "module_function_%u\n", i);
+		CHECK(strstr(script, name));
+	}
+	CHECK(strstr(script, "init_function\n"));
+	CHECK(!strstr(script, "[unknown]"));
+	free(script);
+}
+
+static void check_names(bool code, uint64_t slide)
+{
+	char home[64], path[128];
+	struct fake_guest guest;
+
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	fake_guest_make(&guest, 0x5a, slide, FAKE_MODULE);
+	cache_guest(&guest, code);
+	record_functions(path, &guest, PERSPECTIVE_GUEST);
+	check_named(path, "");
+	fake_guest_free(&guest);
+	perf_home_leave(home);
+}
+
+TEST(perf_data, perf_names_kernel_and_modules_without_flags)
+{
+	NEED_PERF;
+	check_names(true, 0);
+	check_names(true, 0x4000000);
+}
+
+TEST(perf_data, perf_names_them_also_where_the_code_is_gone)
+{
+	NEED_PERF;
+	check_names(false, 0x200000);
+}
+
+TEST(perf_data, perf_annotate_shows_the_guest_code)
+{
+	char home[64], path[128], *text;
+	struct fake_guest guest;
+
+	NEED_PERF;
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	fake_guest_make(&guest, 0x5b, 0, FAKE_MODULE);
+	cache_guest(&guest, true);
+	record_functions(path, &guest, PERSPECTIVE_GUEST);
+	text = perf_output("perf annotate --stdio -i %s guest_function_3 2>&1", path);
+	CHECK(strstr(text, "push"));
+	CHECK(strstr(text, "ret"));
+	CHECK(strstr(text, "100.00"));
+	free(text);
+	text = perf_output("perf annotate --stdio -i %s module_function_2 2>&1", path);
+	CHECK(strstr(text, "push"));
+	CHECK(strstr(text, "ret"));
+	free(text);
+	fake_guest_free(&guest);
+	perf_home_leave(home);
+}
+
+TEST(perf_data, another_boot_of_the_kernel_gives_no_wrong_module_names)
+{
+	char home[64], path[128], *script;
+	struct fake_guest guest, other;
+
+	NEED_PERF;
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	fake_guest_make(&other, 0x5c, 0x200000, FAKE_MODULE + FAKE_FUNCTION_SIZE * 16);
+	cache_guest(&other, true);
+	fake_guest_make(&guest, 0x5c, 0x600000, FAKE_MODULE);
+	record_functions(path, &guest, PERSPECTIVE_GUEST);
+	script = perf_output("perf script -i %s -F ip,sym 2>&1", path);
+	CHECK(strstr(script, "guest_function_3\n"));
+	CHECK(!strstr(script, "module_function"));
+	free(script);
+	fake_guest_free(&guest);
+	fake_guest_free(&other);
+	perf_home_leave(home);
+}
+
+/* Guest chains too, and machine and vCPU; without the mount nothing, above all not the host's names. */
+TEST(perf_data, perf_names_the_guest_in_the_host_perspective)
+{
+	char home[64], path[128], mount[160], *script;
+	struct build_id_cache_boot boot = { 0 };
+	struct fake_guest guest;
+
+	NEED_PERF;
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	snprintf(mount, sizeof(mount), "%s.guestmount", path);
+	fake_guest_make(&guest, 0x5e, 0x600000, FAKE_MODULE);
+	cache_guest_as(&guest, true, &boot);
+	CHECK_EQUAL(build_id_cache_link_guest(mount, VMM_PID, &boot), 0);
+	record_functions(path, &guest, PERSPECTIVE_HOST);
+	script = perf_output("perf script -i %s --guestmount %s -F machine_pid,vcpu,comm,ip,sym 2>&1", path,
+			     mount);
+	CHECK(strstr(script, "guest_function_3\n"));
+	CHECK(strstr(script, "module_function_3\n"));
+	CHECK(strstr(script, "init_function\n"));
+	CHECK(strstr(script, "VM: 4242 VCPU:000"));
+	CHECK(strstr(script, "vcpu 0"));
+	CHECK(!strstr(script, "[unknown]"));
+	free(script);
+	script = perf_output(
+		"perf kvm --host --guest --guestmount=%s report --stdio --no-children -g none -i %s 2>/dev/null | "
+		"grep -c '\\[g\\] .*_function_'",
+		mount, path);
+	CHECK_EQUAL(atoi(script), 2 * FAKE_FUNCTIONS);
+	free(script);
+	script = perf_output("perf script -i %s -F ip,sym 2>/dev/null | grep -c '[^ ] [^[]'", path);
+	CHECK_EQUAL(atoi(script), 0);
+	free(script);
+	fake_guest_free(&guest);
+	perf_home_leave(home);
+}
+
+TEST(perf_data, perf_report_gives_the_shares_that_were_written)
+{
+	char home[64], path[128], *report;
+	struct fake_guest guest;
+
+	NEED_PERF;
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	fake_guest_make(&guest, 0x5d, 0, FAKE_MODULE);
+	cache_guest(&guest, true);
+	record_functions(path, &guest, PERSPECTIVE_GUEST);
+	report = perf_output(
+		"perf report -i %s --stdio --no-children -g none -s sym -F overhead,sample,sym 2>/dev/null | "
+		"grep -c '6.25%% *1  .k. .*function_'",
+		path);
+	CHECK_EQUAL(atoi(report), 2 * FAKE_FUNCTIONS);
+	free(report);
+	fake_guest_free(&guest);
+	perf_home_leave(home);
+}
