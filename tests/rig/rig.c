@@ -191,7 +191,17 @@ const char *rig_intel_unavailable_reason(void)
 	return check_reason(&check, "intel");
 }
 
-/* Runs a script that makes a file; false and a failed check if it could not. */
+/* The end of TEXT from its last line on, without the newline, which is cut off. */
+static const char *last_line(char *text)
+{
+	char *newline;
+
+	cut_last_newline(text);
+	newline = strrchr(text, '\n');
+	return newline ? newline + 1 : text;
+}
+
+/* Runs a script that makes a file; false, and a failed check or a skip, if it could not. */
 static bool make_file(char *const arguments[])
 {
 	struct rig_result result;
@@ -199,7 +209,10 @@ static bool make_file(char *const arguments[])
 
 	run_and_keep(&result, arguments);
 	made = !result.status;
-	if (!made)
+	/* Mirrors drop what is old, and the newest suite moves on. */
+	if (!made && strstr(result.errors, "no cloud kernel"))
+		test_skip(__FILE__, __LINE__, "%s %s: %s", arguments[0], arguments[1], last_line(result.errors));
+	else if (!made)
 		FAIL_TEST("%s %s failed: %s", arguments[0], arguments[1], result.errors);
 	rig_result_free(&result);
 	return made;

@@ -65,7 +65,8 @@ const char *rig_intel_unavailable_reason(void);
 
 /*
  * Debian's cloud kernel VERSION ("5.10", "6.1", "6.12", "7.2"): the path of its
- * bzImage, fetched if need be. NULL with a failed check where it can not be had.
+ * bzImage, fetched if need be. NULL where it can not be had: the test is then
+ * skipped with the reason if the mirror has it not, else failed; return at once.
  */
 const char *rig_kernel(const char *version);
 
