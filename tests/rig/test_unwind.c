@@ -24,10 +24,10 @@ static bool starts_with(const char *name, const char *start)
 /* Where chains end: entry code, and where threads and CPUs start. */
 static bool is_entry(const char *name)
 {
-	static const char *const entries[] = { "entry_SYSCALL",  "asm_",
-					       "ret_from_fork",  "secondary_startup",
-					       "syscall_return", "error_",
-					       "x86_64_start_",  "common_interrupt_return" };
+	static const char *const entries[] = {
+		"entry_SYSCALL",  "asm_",   "ret_from_fork", "secondary_startup",      "common_startup",
+		"syscall_return", "error_", "x86_64_start_", "common_interrupt_return"
+	};
 
 	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++)
 		if (starts_with(name, entries[i]))

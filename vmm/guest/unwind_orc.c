@@ -6,7 +6,10 @@
 #define THUNK_SIZE 64ull /* bytes, at the most */
 #define RET        0xc3
 
-/* What the kernel assumes of code that it generated itself: a frame pointer. */
+/*
+ * What the kernel assumes of code that no table describes: a frame pointer.
+ * Programs of BPF have one; a module that was just loaded has not.
+ */
 static const struct orc_entry generated_code = {
 	.sp_offset = 16,
 	.bp_offset = -16,
@@ -20,11 +23,12 @@ static const struct orc_entry null_call = { .sp_offset = 8, .sp_register = ORC_S
 
 /* A return address may stand behind its function: look for the call before it. */
 static bool find_entry(const struct unwind_state *state, const struct guest_unwinder *unwinder,
-		       struct orc_entry *entry)
+		       struct orc_entry *entry, bool *guessed)
 {
 	uint64_t ip = state->signal ? state->ip : state->ip - 1;
 	const struct orc_table *table = guest_unwinder_table(unwinder, ip);
 
+	*guessed = !table;
 	if (table)
 		return orc_find(table, unwinder->format, ip, entry);
 	if (ip && ip < KERNEL_TEXT_START)
@@ -140,6 +144,12 @@ static bool is_behind_call(const struct unwind_state *state, uint64_t return_add
 	return false;
 }
 
+/* Is the caller that was found by a guess known code, behind a call? */
+static bool is_plausible_caller(const struct unwind_state *state, const struct guest_unwinder *unwinder)
+{
+	return guest_unwinder_table(unwinder, state->ip - 1) && is_behind_call(state, state->ip);
+}
+
 /*
  * A retpoline thunk calls itself and replaces the return address by the
  * function that it is to jump to. So the tables do not describe its start,
@@ -187,9 +197,10 @@ enum unwind_result unwind_step_orc(struct unwind_state *state, const struct gues
 {
 	enum unwind_result result;
 	struct orc_entry entry;
+	bool guessed;
 	uint64_t sp;
 
-	if (!find_entry(state, unwinder, &entry))
+	if (!find_entry(state, unwinder, &entry, &guessed))
 		return UNWIND_LOST;
 	if (may_be_thunk(state, &entry) && leave_thunk(state, unwinder))
 		return UNWIND_CALLER;
@@ -200,7 +211,8 @@ enum unwind_result unwind_step_orc(struct unwind_state *state, const struct gues
 	if (!previous_sp(state, &entry, &sp))
 		return UNWIND_LOST;
 	result = to_caller(state, &entry, sp);
-	if (result == UNWIND_LOST || !previous_bp(state, &entry, sp))
+	if (result == UNWIND_LOST || !previous_bp(state, &entry, sp) ||
+	    (guessed && !is_plausible_caller(state, unwinder)))
 		return UNWIND_LOST;
 	return result;
 }
