@@ -13,15 +13,15 @@
 #include "tests/bench/bench.h"
 #include "vmm/profile/perf_data_writer.h"
 
-#define SAMPLES	      1000000
+#define SAMPLES       1000000
 #define FUNCTIONS     20000
 #define FUNCTION_SIZE 256
-#define PATHS	      5000
-#define DEEPEST	      27
-#define TEXT	      0xffffffff81000000ull
-#define OUTPUT	      "build/bench/report.data"
-#define HOME	      "build/bench/report-home"
-#define ENTRY	      HOME "/.debug/[kernel.kallsyms]/4242424242424242424242424242424242424242"
+#define PATHS         5000
+#define DEEPEST       27
+#define TEXT          0xffffffff81000000ull
+#define OUTPUT        "build/bench/report.data"
+#define HOME          "build/bench/report-home"
+#define ENTRY         HOME "/.debug/[kernel.kallsyms]/4242424242424242424242424242424242424242"
 
 static uint64_t state = 1;
 
@@ -36,7 +36,8 @@ static struct path {
 	uint64_t addresses[DEEPEST]; /* innermost first */
 } paths[PATHS];
 
-/* Each path begins as another one does, as calls from the same system calls do, and ends in functions of its own. */
+/* Each path begins as another one does, as calls from the same system calls do, and ends in functions of its
+ * own. */
 static void make_paths(void)
 {
 	for (unsigned int i = 0; i < PATHS; i++) {
@@ -49,8 +50,9 @@ static void make_paths(void)
 			shared = path->depth - 1;
 		for (unsigned int j = 0; j < path->depth; j++)
 			path->addresses[path->depth - 1 - j] =
-				j < shared ? like->addresses[like->depth - 1 - j] :
-					     TEXT + (uint64_t)next_random(FUNCTIONS) * FUNCTION_SIZE + 16 * next_random(4);
+				j < shared ? like->addresses[like->depth - 1 - j]
+					   : TEXT + (uint64_t)next_random(FUNCTIONS) * FUNCTION_SIZE +
+						     16 * next_random(4);
 	}
 }
 
@@ -60,8 +62,8 @@ static int write_names(void)
 	FILE *file;
 
 	if (system("rm -rf " HOME " && mkdir -p '" ENTRY "' " HOME "/.debug/.build-id/42 && "
-		   "ln -s '../../[kernel.kallsyms]/4242424242424242424242424242424242424242' "
-		   HOME "/.debug/.build-id/42/42424242424242424242424242424242424242") != 0)
+		   "ln -s '../../[kernel.kallsyms]/4242424242424242424242424242424242424242' " HOME
+		   "/.debug/.build-id/42/42424242424242424242424242424242424242") != 0)
 		return -1;
 	file = fopen(ENTRY "/kallsyms", "we");
 	if (!file)
@@ -76,11 +78,14 @@ static int write_sample(struct perf_data_writer *writer, struct sample *sample, 
 {
 	const struct path *path = &paths[next_random(1 + next_random(1 + next_random(PATHS)))];
 
-	*sample = (struct sample){ .time = 1000000ull * number, .period = 1000000, .host_tid = 2, .vcpu = number % 4 };
+	*sample = (struct sample){
+		.time = 1000000ull * number, .period = 1000000, .host_tid = 2, .vcpu = number % 4
+	};
 	sample->kernel_depth = (uint16_t)path->depth;
 	memcpy(sample->callchain, path->addresses, path->depth * sizeof(path->addresses[0]));
 	/* Somewhere in the innermost function; few paths are hot. */
-	sample->callchain[0] = sample->callchain[0] / FUNCTION_SIZE * FUNCTION_SIZE + next_random(FUNCTION_SIZE);
+	sample->callchain[0] =
+		sample->callchain[0] / FUNCTION_SIZE * FUNCTION_SIZE + next_random(FUNCTION_SIZE);
 	sample->rip = sample->callchain[0];
 	return perf_data_writer_sample(writer, sample);
 }
@@ -89,8 +94,15 @@ static int write_samples(struct perf_data_writer *writer)
 {
 	uint8_t build_id[20];
 	struct perf_data_mapping kernel = {
-		.pid = -1, .tid = -1, .start = TEXT, .size = FUNCTIONS * FUNCTION_SIZE, .offset = TEXT,
-		.name = "[kernel.kallsyms]_text", .build_id = build_id, .build_id_size = sizeof(build_id), .kernel = true,
+		.pid = -1,
+		.tid = -1,
+		.start = TEXT,
+		.size = FUNCTIONS * FUNCTION_SIZE,
+		.offset = TEXT,
+		.name = "[kernel.kallsyms]_text",
+		.build_id = build_id,
+		.build_id_size = sizeof(build_id),
+		.kernel = true,
 	};
 	struct sample *sample = malloc(sample_size(SAMPLE_CALLCHAIN_MAX));
 	int error;
@@ -108,11 +120,17 @@ static int write_samples(struct perf_data_writer *writer)
 
 static int write_recording(void)
 {
-	struct perf_data_options options = { .path = OUTPUT, .frequency = 1000, .callchains = true, .vcpus = 4,
-					     .vmm_pid = 1, .command_line = "bench" };
+	struct perf_data_options options = { .path = OUTPUT,
+					     .frequency = 1000,
+					     .callchains = true,
+					     .vcpus = 4,
+					     .vmm_pid = 1,
+					     .command_line = "bench" };
 	struct perf_data_writer *writer;
 	int error, closed;
 
+	/* The writer would keep an older one beside it. */
+	unlink(OUTPUT);
 	if (perf_data_writer_open(&writer, &options))
 		return -1;
 	error = write_samples(writer);
@@ -160,7 +178,8 @@ int main(void)
 	setenv("HOME", HOME, 1);
 	compare("report on 1 M samples with callchains", "build/kvmscope report -i " OUTPUT " > /dev/null",
 		"perf report --stdio --no-children -g none",
-		"perf report --stdio --no-children -g none -i " OUTPUT " > build/bench/report-perf.txt 2> /dev/null");
+		"perf report --stdio --no-children -g none -i " OUTPUT
+		" > build/bench/report-perf.txt 2> /dev/null");
 	compare("report --children on 1 M samples with callchains",
 		"build/kvmscope report --children -i " OUTPUT " > /dev/null",
 		"perf report --stdio --children -g none",

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/error.h"
@@ -11,6 +12,9 @@
 /* Narrower than this part of the whole, a frame can not be seen, not even when its caller's caller is zoomed
  * to. */
 #define NARROWEST_PART 20000
+#define FUNCTIONS      40 /* of the table under the graph */
+
+#define MARK "{{DATA}}" /* in the page, where the profile goes */
 
 struct writer {
 	FILE *to;
@@ -110,7 +114,8 @@ static void put_node(const struct writer *writer, const struct flame_node *node)
 {
 	bool any = false;
 
-	fprintf(writer->to, "[%u,%" PRIu64 ",%" PRIu64, node->frame->index, node->weight, node->samples);
+	fprintf(writer->to, "[%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64, node->frame->index, node->weight,
+		node->samples, node->self);
 	for (const struct flame_node *child = node->child; child; child = child->sibling) {
 		if (!is_kept(writer, child))
 			continue;
@@ -121,7 +126,17 @@ static void put_node(const struct writer *writer, const struct flame_node *node)
 	fputs(any ? "]]" : "]", writer->to);
 }
 
-static void put_data(const struct profile *profile, const struct flame_tree *tree, FILE *to)
+static void put_functions(FILE *to, const struct flame_function *functions, size_t count)
+{
+	fputs("\"functions\":[", to);
+	for (size_t i = 0; i < count && i < FUNCTIONS && functions[i].self; i++)
+		fprintf(to, "%s[%u,%" PRIu64 ",%" PRIu64 "]", i ? "," : "", functions[i].frame->index,
+			functions[i].self, functions[i].total);
+	fputs("],\n", to);
+}
+
+static void put_data(const struct profile *profile, const struct flame_tree *tree,
+		     const struct flame_function *functions, FILE *to)
 {
 	struct writer writer = { .to = to, .least = profile_weight(profile) / NARROWEST_PART };
 
@@ -129,30 +144,44 @@ static void put_data(const struct profile *profile, const struct flame_tree *tre
 	fputc('{', to);
 	put_about(&writer, profile);
 	put_frames(to, tree);
+	put_functions(to, functions, tree->frame_count);
 	fputs("\"tree\":", to);
 	put_node(&writer, tree->root);
 	fputc('}', to);
 }
 
+static int write_page(const char *page, size_t size, const char *mark, const struct profile *profile,
+		      FILE *to)
+{
+	struct flame_function *functions = NULL;
+	struct flame_tree tree;
+	int error = flame_tree_build(&tree, profile);
+
+	if (!error)
+		functions = flame_tree_functions(&tree);
+	if (functions) {
+		fwrite(page, 1, (size_t)(mark - page), to);
+		put_data(profile, &tree, functions, to);
+		fwrite(mark + strlen(MARK), 1, size - (size_t)(mark - page) - strlen(MARK), to);
+	}
+	error = functions ? 0 : error_set(-ENOMEM, "no memory for the flame graph");
+	flame_tree_free(&tree);
+	free(functions);
+	return error;
+}
+
 int flame_graph_write(const struct profile *profile, FILE *to)
 {
-	static const char mark[] = "{{DATA}}";
-	size_t size, before;
+	size_t size;
 	const char *page = flame_graph_page(&size);
-	const char *at = memmem(page, size, mark, strlen(mark));
-	struct flame_tree tree;
+	const char *mark = memmem(page, size, MARK, strlen(MARK));
+	int error;
 
-	if (!at)
+	if (!mark)
 		return error_set(-EINVAL, "the flame graph page in this program is damaged; build it again");
-	if (flame_tree_build(&tree, profile)) {
-		flame_tree_free(&tree);
-		return error_set(-ENOMEM, "no memory for the flame graph");
-	}
-	before = (size_t)(at - page);
-	fwrite(page, 1, before, to);
-	put_data(profile, &tree, to);
-	fwrite(at + strlen(mark), 1, size - before - strlen(mark), to);
-	flame_tree_free(&tree);
+	error = write_page(page, size, mark, profile, to);
+	if (error)
+		return error;
 	if (fflush(to) || ferror(to))
 		return error_set(-EIO, "cannot write the flame graph: %s", strerror(errno));
 	return 0;

@@ -143,6 +143,7 @@ static int add_stack(struct flame_tree *tree, const struct profile_stack *stack)
 	if (!node)
 		return -ENOMEM;
 	count(node, stack);
+	node->self += stack->weight;
 	return 0;
 }
 
@@ -164,4 +165,43 @@ void flame_tree_free(struct flame_tree *tree)
 	profile_table_free(&tree->nodes);
 	profile_pool_free(&tree->pool);
 	free(tree->list);
+}
+
+/* DEPTHS says of each frame how often it is on the way from the root to NODE. */
+static void count_functions(const struct flame_node *node, struct flame_function *functions, uint32_t *depths)
+{
+	struct flame_function *function = &functions[node->frame->index];
+
+	function->frame = node->frame;
+	function->self += node->self;
+	if (!depths[node->frame->index]++)
+		function->total += node->weight;
+	for (const struct flame_node *child = node->child; child; child = child->sibling)
+		count_functions(child, functions, depths);
+	depths[node->frame->index]--;
+}
+
+static int largest_first(const void *left, const void *right)
+{
+	const struct flame_function *a = left, *b = right;
+
+	if (a->self != b->self)
+		return a->self > b->self ? -1 : 1;
+	return a->frame->index < b->frame->index ? -1 : a->frame->index > b->frame->index;
+}
+
+struct flame_function *flame_tree_functions(const struct flame_tree *tree)
+{
+	struct flame_function *functions = calloc(tree->frame_count, sizeof(*functions));
+	uint32_t *depths = calloc(tree->frame_count, sizeof(*depths));
+
+	if (functions && depths) {
+		count_functions(tree->root, functions, depths);
+		qsort(functions, tree->frame_count, sizeof(*functions), largest_first);
+	} else {
+		free(functions);
+		functions = NULL;
+	}
+	free(depths);
+	return functions;
 }

@@ -24,6 +24,7 @@ struct flame_node {
 	const struct flame_node *parent;
 	struct flame_node *child, *sibling; /* the first one inside, the next one beside it */
 	uint64_t weight, samples;           /* with all inside */
+	uint64_t self;                      /* the weight of samples that were taken in this very frame */
 };
 
 struct flame_tree {
@@ -37,5 +38,15 @@ struct flame_tree {
 /* 0 or -ENOMEM; to be freed in both cases. */
 int flame_tree_build(struct flame_tree *tree, const struct profile *profile);
 void flame_tree_free(struct flame_tree *tree);
+
+/* What one function has in all places of the tree. */
+struct flame_function {
+	const struct flame_frame *frame;
+	uint64_t self;  /* weight taken in it */
+	uint64_t total; /* taken in it or in what it called; once where it recurses */
+};
+
+/* All of them, frame_count in number, the largest self first; to be freed. NULL without memory. */
+struct flame_function *flame_tree_functions(const struct flame_tree *tree);
 
 #endif

@@ -6,7 +6,7 @@ import { amount, showAbout, showDetails, showFunctions, showLegend } from "./pan
 import { readProfile } from "./profile.js";
 import { startTheme } from "./theme.js";
 
-const { about, root } = readProfile();
+const { about, root, functions } = readProfile();
 const input = document.getElementById("search");
 const matched = document.getElementById("matched");
 const reset = document.getElementById("reset");
@@ -53,7 +53,7 @@ function turn(icicle) {
 
 function panels() {
 	showLegend(root);
-	showFunctions(about, root, (name) => {
+	showFunctions(about, functions, (name) => {
 		searchFor("=" + name);
 		stage.scrollIntoView({ block: "nearest" });
 	});

@@ -3,10 +3,8 @@
 // Names come from the guest: they become text nodes, never markup.
 
 import { count, duration, percent } from "./format.js";
-import { functions, KINDS } from "./profile.js";
+import { KINDS } from "./profile.js";
 import { kindColor, LABELS } from "./theme.js";
-
-const ROWS = 40;
 
 function element(tag, properties, ...children) {
 	const made = Object.assign(document.createElement(tag), properties);
@@ -62,7 +60,7 @@ function showNotes(about) {
 	if (about.skipped)
 		text.push(`Left out: ${several(about.skipped, "record")} of kinds that are not understood.`);
 	if (about.omitted)
-		text.push(`Left out: ${several(about.omitted, "frame")} too narrow to see; their time is in their callers.`);
+		text.push(`Left out: ${several(about.omitted, "frame")} too narrow to see.`);
 	if (about.note)
 		text.push(`No kernel names: ${about.note}.`);
 	notes.textContent = text.join(" ");
@@ -117,17 +115,16 @@ export function showDetails(about, node, within, zoom) {
 }
 
 // PRESSED is called with a function's name.
-export function showFunctions(about, root, pressed) {
-	const rows = functions(root).sort((a, b) => b.self - a.self).slice(0, ROWS).filter((row) => row.self > 0);
-	document.getElementById("functions").replaceChildren(...rows.map((row) => {
+export function showFunctions(about, functions, pressed) {
+	document.getElementById("functions").replaceChildren(...functions.map((row) => {
 		const swatch = element("i", {});
 		const bar = element("b", {});
-		swatch.style.background = kindColor(row.data.kind);
-		bar.style.width = (100 * row.self) / rows[0].self + "px";
+		swatch.style.background = kindColor(row.kind);
+		bar.style.width = (100 * row.self) / functions[0].self + "px";
 		return element("tr", {},
 			element("td", {}, swatch,
-				element("button", { type: "button", onclick: () => pressed(row.data.name) }, row.data.name),
-				element("small", {}, row.data.image)),
+				element("button", { type: "button", onclick: () => pressed(row.name) }, row.name),
+				element("small", {}, row.image)),
 			element("td", { className: "number" }, bar, percent(row.self, about.weight)),
 			element("td", { className: "number" }, percent(row.total, about.weight)));
 	}));

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdlib.h>
+
+#include "tests/unit/shim/test.h"
+#include "tests/unit/small_recording.h"
+#include "vmm/profile/flame_graph_tree.h"
+
+static const struct flame_node *child_named(const struct flame_node *node, const char *name)
+{
+	for (const struct flame_node *child = node ? node->child : NULL; child; child = child->sibling)
+		if (!strcmp(child->frame->name, name))
+			return child;
+	FAIL_TEST("no %s in %s", name, node ? node->frame->name : "nothing");
+	return NULL;
+}
+
+static const struct flame_function *function_named(const struct flame_tree *tree,
+						   const struct flame_function *functions, const char *name)
+{
+	for (size_t i = 0; i < tree->frame_count; i++)
+		if (!strcmp(functions[i].frame->name, name))
+			return &functions[i];
+	FAIL_TEST("no function %s", name);
+	return &functions[0];
+}
+
+static void check_places(const struct flame_tree *tree)
+{
+	const struct flame_node *vcpu = child_named(tree->root, "vcpu 0"), *middle, *leaf;
+
+	CHECK_EQUAL(tree->root->samples, 10);
+	CHECK_EQUAL(tree->root->weight, 10 * SMALL_PERIOD);
+	REQUIRE(vcpu);
+	CHECK_EQUAL(vcpu->samples, 9);
+	CHECK_EQUAL(vcpu->frame->kind, FLAME_PROCESS);
+	middle = child_named(child_named(vcpu, "middle"), "middle");
+	leaf = child_named(middle, "leaf");
+	REQUIRE(middle && leaf);
+	CHECK_EQUAL(middle->self, 0);
+	CHECK_EQUAL(leaf->self, 6 * SMALL_PERIOD);
+	CHECK_EQUAL(leaf->frame->kind, FLAME_KERNEL);
+	CHECK(child_named(tree->root, "vcpu;1"));
+}
+
+static void check_functions(const struct flame_tree *tree)
+{
+	struct flame_function *functions = flame_tree_functions(tree);
+
+	REQUIRE(functions);
+	CHECK_STRING(functions[0].frame->name, "leaf");
+	CHECK_EQUAL(functions[0].self, 10 * SMALL_PERIOD);
+	CHECK_EQUAL(functions[0].total, 10 * SMALL_PERIOD);
+	/* It recurses, and is counted once. */
+	CHECK_EQUAL(function_named(tree, functions, "middle")->total, 6 * SMALL_PERIOD);
+	CHECK_EQUAL(function_named(tree, functions, "middle")->self, 0);
+	free(functions);
+}
+
+TEST(flame_graph_tree, holds_each_stack_from_the_outside_in)
+{
+	struct small_recording recording;
+	struct profile_options options = { .vcpu = -1 };
+	struct profile *profile;
+	struct flame_tree tree;
+
+	small_recording_make(&recording);
+	options.input = recording.path;
+	options.kallsyms = recording.kallsyms;
+	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
+	REQUIRE_EQUAL(flame_tree_build(&tree, profile), 0);
+	check_places(&tree);
+	check_functions(&tree);
+	flame_tree_free(&tree);
+	profile_free(profile);
+	small_recording_free(&recording);
+}
