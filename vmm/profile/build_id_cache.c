@@ -138,7 +138,7 @@ int build_id_cache_add_kernel(const char *directory, const struct kernel_image *
 	if (!error && !cache_file_exists(place, "kallsyms")) {
 		error = make_kallsyms(image, false, &kallsyms);
 		if (!error)
-			error = cache_write_file(place, "kallsyms", &kallsyms);
+			error = cache_write_file(place, "kallsyms", CACHE_MODE_PUBLIC, &kallsyms);
 		free(kallsyms.data);
 	}
 	return error ? error : link_kernel(directory, id);
@@ -161,7 +161,7 @@ static int make_boot_directory(const char *entry, char path[PATH_MAX])
 		if (error)
 			return error;
 		if (!mkdir(path, 0755))
-			return cache_write_file(path, OUR_MARK, &(struct bytes){ 0 });
+			return cache_write_file(path, OUR_MARK, CACHE_MODE_OF_BOOT, &(struct bytes){ 0 });
 		if (errno != EEXIST)
 			return error_set(-errno, "can't make the directory %s: %s", path, strerror(errno));
 		usleep(2000);
@@ -206,9 +206,9 @@ static bool find_complete_boot(const char *entry, const struct bytes *kallsyms, 
 static int write_boot(const struct bytes *kallsyms, const struct bytes *modules,
 		      const struct build_id_cache_boot *boot)
 {
-	int error = cache_write_file(boot->path, "kallsyms", kallsyms);
+	int error = cache_write_file(boot->path, "kallsyms", CACHE_MODE_OF_BOOT, kallsyms);
 
-	return error ? error : cache_write_file(boot->path, "modules", modules);
+	return error ? error : cache_write_file(boot->path, "modules", CACHE_MODE_OF_BOOT, modules);
 }
 
 static int place_boot(const char *entry, const struct bytes *kallsyms, const struct bytes *modules,
@@ -311,7 +311,7 @@ int build_id_cache_add_code(const char *directory, const struct kernel_image *im
 
 	if (boot->complete || !*boot->path)
 		return 0;
-	error = cache_file_begin(&file, boot->path, "kcore");
+	error = cache_file_begin(&file, boot->path, "kcore", CACHE_MODE_OF_BOOT);
 	if (!error)
 		error = cache_file_end(&file, kcore_write(file.fd, image, view, paging));
 	if (!error)

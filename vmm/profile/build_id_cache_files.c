@@ -50,7 +50,7 @@ int cache_make_directory(const char *path)
 	}
 }
 
-int cache_file_begin(struct cache_file *file, const char *directory, const char *name)
+int cache_file_begin(struct cache_file *file, const char *directory, const char *name, mode_t mode)
 {
 	int error = cache_path(file->path, directory, "/", name, NULL);
 
@@ -61,7 +61,7 @@ int cache_file_begin(struct cache_file *file, const char *directory, const char 
 	file->fd = mkostemp(file->temporary, O_CLOEXEC);
 	if (file->fd < 0)
 		return error_set(-errno, "can't make a file in %s: %s", directory, strerror(errno));
-	fchmod(file->fd, 0644);
+	fchmod(file->fd, mode);
 	return 0;
 }
 
@@ -92,10 +92,10 @@ static int write_content(struct cache_file *file, const struct bytes *content)
 	return 0;
 }
 
-int cache_write_file(const char *directory, const char *name, const struct bytes *content)
+int cache_write_file(const char *directory, const char *name, mode_t mode, const struct bytes *content)
 {
 	struct cache_file file;
-	int error = cache_file_begin(&file, directory, name);
+	int error = cache_file_begin(&file, directory, name, mode);
 
 	return error ? error : cache_file_end(&file, write_content(&file, content));
 }

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "vmm/profile/build_id_cache.h"
 #include "vmm/profile/perf_data_bytes.h"
@@ -26,12 +27,19 @@ int cache_path(char path[PATH_MAX], const char *first, ...) __attribute__((senti
 /* mkdir -p. */
 int cache_make_directory(const char *path);
 
+/*
+ * Who may read what: symbols that stand in any package anybody, where a guest
+ * has its kernel and what code it runs only the user.
+ */
+#define CACHE_MODE_PUBLIC 0644
+#define CACHE_MODE_OF_BOOT 0600
+
 /* Begins DIRECTORY/NAME; ends it by putting it in place, or by removing it if ERROR is not 0 already. */
-int cache_file_begin(struct cache_file *file, const char *directory, const char *name);
+int cache_file_begin(struct cache_file *file, const char *directory, const char *name, mode_t mode);
 int cache_file_end(struct cache_file *file, int error);
 
 /* Writes DIRECTORY/NAME whole. */
-int cache_write_file(const char *directory, const char *name, const struct bytes *content);
+int cache_write_file(const char *directory, const char *name, mode_t mode, const struct bytes *content);
 
 /* Does DIRECTORY/NAME hold exactly CONTENT? And does it exist with anything in it? */
 bool cache_file_is(const char *directory, const char *name, const struct bytes *content);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -227,7 +228,11 @@ static void wait_for_samples(struct collector *collector)
 static void *collect(void *argument)
 {
 	struct collector *collector = argument;
+	sigset_t all;
 
+	/* Signals are the main thread's; a broken pipe and a full limit come back as errors. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "collector");
 	while (!atomic_load(&collector->stop)) {
 		wait_for_samples(collector);

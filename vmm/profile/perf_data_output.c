@@ -33,7 +33,9 @@ struct perf_data_output {
 
 static int failed(struct perf_data_output *output, int error, const char *what)
 {
-	output->error = error_set(error, "can't %s %s: %s", what, output->path, strerror(-error));
+	const char *name = strcmp(output->path, "-") != 0 ? output->path : "standard output";
+
+	output->error = error_set(error, "can't %s %s: %s", what, name, strerror(-error));
 	return output->error;
 }
 
