@@ -24,6 +24,8 @@ struct guest_run {
 	unsigned int cpus;    /* 0: 1 */
 	uint64_t memory_size; /* 0: 64 MiB */
 	struct machine_hooks hooks;
+	struct machine_disk disk; /* none where its path is NULL */
+	int agent_fd;             /* as in machine_options */
 
 	int error;      /* of creating or starting the machine, else 0 and: */
 	bool timed_out; /* and was stopped */

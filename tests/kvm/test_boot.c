@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Our own guests on the local KVM: each boot protocol, traps, CPUs, memory, and each way to end. */
 #include <stdio.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/kvm/guest_run.h"
@@ -208,4 +209,27 @@ TEST(boot, spinning_guest_is_stopped)
 	is_stopped("program=spin", 20);
 	is_stopped("program=spin cpl=0", 10);
 	is_stopped("program=spin timer=1000", 10);
+}
+
+/* Whatever it hits, it ends itself or is done; the machine stays whole (and the sanitizers silent). */
+TEST(boot, hostile_guest_ends_like_any_other)
+{
+	GUEST_REQUIRED();
+	for (unsigned int seed = 1; seed <= 8; seed++) {
+		char append[64];
+		struct guest_run run = { .append = append, .disk = { GUEST_IMAGE, .read_only = true } };
+		int sockets[2];
+
+		REQUIRE_EQUAL(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets), 0);
+		run.agent_fd = sockets[0];
+		snprintf(append, sizeof(append), "program=poke count=5000 seed=%u", seed);
+		guest_run(&run);
+		CHECK_EQUAL(run.error, 0);
+		CHECK(!run.timed_out);
+		if (run.result.end != VCPU_END_DEBUG_EXIT && run.result.end != VCPU_END_RESET &&
+		    run.result.end != VCPU_END_POWER_OFF)
+			FAIL_TEST("seed %u: end %d: %s", seed, run.result.end, run.result.message);
+		close(sockets[0]);
+		close(sockets[1]);
+	}
 }
