@@ -244,6 +244,43 @@ TEST(report, reads_what_a_killed_recorder_left)
 	recorded_guest_free(&fixture);
 }
 
+TEST(report, reads_from_a_pipe)
+{
+	struct recorded_guest fixture;
+	char *through_pipe;
+
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	through_pipe = command_output(NULL, "cat %s | build/kvmscope report -i - | " OURS, fixture.path);
+	check_same("functions", through_pipe,
+		   command_output(NULL, "build/kvmscope report -i %s | " OURS, fixture.path));
+	recorded_guest_free(&fixture);
+}
+
+TEST(report, reads_what_perf_writes_to_a_pipe)
+{
+	struct recorded_guest fixture;
+	char *script;
+
+	if (!command_succeeds("perf record -e cpu-clock -o - true"))
+		SKIP("perf is not installed or can not record here");
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	free(command_output(NULL,
+			    "perf record -F 2000 -e cpu-clock -o - sh -c 'find /usr/share/doc | sort' "
+			    "2>/dev/null > %s/piped",
+			    fixture.home));
+	script = command_output(NULL,
+				"cat %s/piped | build/kvmscope report -i - --sort comm --json | "
+				"grep -c '\"comm\": \"\\(find\\|sort\\)\"'",
+				fixture.home);
+	CHECK_EQUAL(atoi(script), 2);
+	free(script);
+	script = command_output(NULL, "build/kvmscope report -i %s/piped --sort comm | grep 'further event'",
+				fixture.home);
+	CHECK_STRING(script, "");
+	free(script);
+	recorded_guest_free(&fixture);
+}
+
 static void check_failure(const char *arguments, int status, const char *message)
 {
 	int ended;

@@ -8,7 +8,7 @@
 enum { KEY_VCPU = 512, KEY_KALLSYMS, KEY_BUILDID_DIR };
 
 static const struct argp_option options[] = {
-	{ "input", 'i', "FILE", 0, "The recording (default perf.data)", 0 },
+	{ "input", 'i', "FILE", 0, "The recording (default perf.data); - is standard input", 0 },
 	{ "vcpu", KEY_VCPU, "N", 0, "Take the samples of vCPU N only, counted from 0", 0 },
 	{ "kallsyms", KEY_KALLSYMS, "FILE", 0, "Kernel symbols: a copy of the guest's /proc/kallsyms", 0 },
 	{ "vmlinux", 'k', "FILE", 0, "Kernel symbols: the guest's vmlinux", 0 },

@@ -278,6 +278,9 @@ int perf_data_reader_run(struct perf_data_reader *reader, const struct perf_data
 	int result;
 
 	reader->records.summary.skipped = 0;
+	/* Their records come again. */
+	if (reader->records.pipe)
+		perf_data_layout_free(&reader->records.layout);
 	perf_data_input_range(&reader->input, reader->data.offset, reader->data.offset + reader->data.size);
 	result = perf_data_unpack_start(&reader->unpack);
 	if (!result)

@@ -9,6 +9,7 @@
 #include "shared/error.h"
 #include "vmm/profile/profile_frame_cache.h"
 #include "vmm/profile/profile_image.h"
+#include "vmm/profile/profile_input.h"
 #include "vmm/profile/profile_timeline.h"
 
 /* As perf's default; longer chains lose their outermost frames. */
@@ -22,6 +23,7 @@ struct build_id {
 
 struct profile_resolver {
 	struct profile_options options;
+	struct profile_input input;
 	struct perf_data_reader *reader;
 	struct profile_pool pool;
 	struct profile_timeline *timeline;
@@ -253,6 +255,13 @@ static int read_sideband(struct profile_resolver *resolver)
 	return check_given(resolver);
 }
 
+static int open_input(struct profile_resolver *resolver)
+{
+	const char *path = profile_input_open(&resolver->input, resolver->options.input);
+
+	return path ? perf_data_reader_open(&resolver->reader, path) : -EIO;
+}
+
 int profile_resolver_open(struct profile_resolver **opened, const struct profile_options *options)
 {
 	struct profile_resolver *resolver = calloc(1, sizeof(*resolver));
@@ -261,13 +270,14 @@ int profile_resolver_open(struct profile_resolver **opened, const struct profile
 	if (!resolver)
 		return error_set(-ENOMEM, "no memory for the profile in %s", options->input);
 	resolver->options = *options;
+	resolver->input.fd = -1;
 	resolver->kernels[1].guest = true;
 	resolver->timeline = profile_timeline_new(&resolver->pool);
 	resolver->unknown = profile_pool_string(&resolver->pool, "[unknown]");
 	if (!resolver->timeline || !resolver->unknown || profile_frame_cache_open(&resolver->cache))
 		error = out_of_memory(resolver);
 	else
-		error = perf_data_reader_open(&resolver->reader, options->input);
+		error = open_input(resolver);
 	if (!error)
 		error = read_sideband(resolver);
 	if (error) {
@@ -292,6 +302,7 @@ void profile_resolver_close(struct profile_resolver *resolver)
 	symbols_free(resolver->kernels[1].symbols);
 	if (resolver->reader)
 		perf_data_reader_close(resolver->reader);
+	profile_input_close(&resolver->input);
 	profile_frame_cache_close(&resolver->cache);
 	profile_timeline_free(resolver->timeline);
 	profile_table_free(&resolver->images);
