@@ -10,7 +10,7 @@
 #define BLOCK           256 /* symbols per marker */
 #define COUNT_MIN       (2 * BLOCK)
 #define COUNT_MAX       (8u << 20)
-#define BLOCK_BYTES_MAX (BLOCK * 130) /* a block of compressed names */
+#define BLOCK_BYTES_MAX (BLOCK * 130ull) /* a block of compressed names */
 #define KERNEL_START    0xffffffff80000000ull
 #define PER_CPU_END     0x10000000ull /* absolute symbols lie below */
 #define WORK_MAX        (64u << 20)   /* names looked at before the search gives up */
@@ -19,7 +19,7 @@ static uint16_t token_offset(struct span bytes, uint64_t index_at, unsigned int 
 {
 	uint16_t offset = 0;
 
-	span_u16(bytes, index_at + token * 2, &offset);
+	span_u16(bytes, index_at + token * 2ull, &offset);
 	return offset;
 }
 
@@ -124,7 +124,7 @@ static bool names_match_markers(const struct kallsyms *kallsyms, uint32_t *work)
 		if (++*work > WORK_MAX)
 			return false;
 		if (i % BLOCK == 0 &&
-		    (!span_u32(kallsyms->window, kallsyms->markers + i / BLOCK * 4, &marker) ||
+		    (!span_u32(kallsyms->window, kallsyms->markers + i / BLOCK * 4ull, &marker) ||
 		     at - kallsyms->names != marker))
 			return false;
 		if (!name_length(kallsyms, at, &length, &bytes))

@@ -25,7 +25,8 @@ static int read_gate(const struct guest_view *view, const struct guest_paging *p
 	uint32_t high;
 
 	if ((vector + 1) * GATE_SIZE > registers->idt_limit + 1u ||
-	    guest_read_virtual(view, paging, registers->idt_base + vector * GATE_SIZE, gate, sizeof(gate)))
+	    guest_read_virtual(view, paging, registers->idt_base + (uint64_t)vector * GATE_SIZE, gate,
+			       sizeof(gate)))
 		return -EFAULT;
 	memcpy(&low, gate, 2);
 	memcpy(&middle, gate + 6, 2);
@@ -91,7 +92,7 @@ static enum evidence check_banner(struct guest_kernel *kernel, const struct gues
 	if (!symbols_find_name(kernel->symbols, "linux_banner", &symbol))
 		return EVIDENCE_NONE;
 	if (guest_read_string(view, paging, symbol.start, banner, sizeof(banner)) ||
-	    strncmp(banner, start, sizeof(start) - 1))
+	    strncmp(banner, start, sizeof(start) - 1) != 0)
 		return EVIDENCE_AGAINST;
 	banner[strcspn(banner, "\n")] = '\0';
 	snprintf(kernel->version_banner, sizeof(kernel->version_banner), "%.*s",

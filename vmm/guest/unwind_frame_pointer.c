@@ -47,7 +47,7 @@ enum unwind_result unwind_step_user(struct unwind_state *state, unsigned int wid
 	if (!is_frame(state, state->bp, USER_FRAME_MAX) || !read_frame(state, width, &bp, &ip) || !ip ||
 	    ip >= USER_TEXT_END)
 		return UNWIND_LOST;
-	state->sp = state->bp + 2 * width;
+	state->sp = state->bp + 2ull * width;
 	state->bp = bp;
 	state->ip = ip;
 	return UNWIND_CALLER;
