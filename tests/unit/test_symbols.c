@@ -79,6 +79,25 @@ TEST(symbols, an_alias_that_ends_early_does_not_hide_the_other)
 	symbols_free(symbols);
 }
 
+TEST(symbols, a_reopened_table_takes_more)
+{
+	struct symbols *symbols = symbols_new();
+
+	REQUIRE(symbols);
+	symbols_add(symbols, 0x2000, 0x10, 't', "second", NULL);
+	symbols_finish(symbols);
+	symbols_reopen(symbols);
+	for (uint64_t i = 0; i < 2000; i++)
+		CHECK_EQUAL(symbols_add(symbols, 0x9000 - i, 1, 't', "below_the_last", "module"), 0);
+	symbols_add(symbols, 0x1000, 0x10, 't', "first", NULL);
+	symbols_finish(symbols);
+	CHECK_EQUAL(symbols_count(symbols), 2002);
+	CHECK_STRING(name_at(symbols, 0x1000), "first");
+	CHECK_STRING(name_at(symbols, 0x200f), "second");
+	CHECK_STRING(name_at(symbols, 0x9000 - 1999), "below_the_last");
+	symbols_free(symbols);
+}
+
 TEST(symbols, empty_table)
 {
 	struct symbols *symbols = symbols_new();

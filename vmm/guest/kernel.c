@@ -292,19 +292,15 @@ static int copy_kernel_symbols(struct symbols *to, const struct symbols *from)
 	return error;
 }
 
-/* Adds what modules have now to NEWER, which has everything else but symbols and unwinder. */
-static int add_modules(struct found_kernel *newer, const struct symbols *kernel_symbols,
-		       const struct guest_view *view)
+/* Adds what modules have now to NEWER, whose symbols are the kernel's own and not finished. */
+static int add_modules(struct found_kernel *newer, const struct guest_view *view)
 {
 	struct guest_kernel *kernel = &newer->kernel;
 	struct module_list list = { 0 };
 	struct guest_unwinder *unwinder;
-	int error = -ENOMEM;
+	int error = 0;
 
-	kernel->symbols = symbols_new();
-	if (kernel->symbols)
-		error = copy_kernel_symbols(kernel->symbols, kernel_symbols);
-	if (!error && newer->has_modules)
+	if (newer->has_modules)
 		error = module_list_read(&list, view, &kernel->paging, newer->modules_head, &newer->layout,
 					 kernel->symbols);
 	/* A list that breaks off gives the modules before the break. */
@@ -332,11 +328,14 @@ int guest_kernel_refresh(struct guest_kernel **newer, const struct guest_kernel 
 
 	if (copy) {
 		*copy = *found;
-		copy->kernel.symbols = NULL;
+		copy->kernel.symbols = symbols_new();
 		copy->kernel.unwinder = NULL;
 		copy->kernel.modules = NULL;
 		copy->kernel.module_count = 0;
-		error = add_modules(copy, kernel->symbols, view);
+		error = copy->kernel.symbols ? copy_kernel_symbols(copy->kernel.symbols, kernel->symbols)
+					     : -ENOMEM;
+		if (!error)
+			error = add_modules(copy, view);
 	}
 	if (error) {
 		free_found(copy);
@@ -350,15 +349,14 @@ int guest_kernel_refresh(struct guest_kernel **newer, const struct guest_kernel 
 static int complete(struct search *search)
 {
 	struct found_kernel *found = search->found;
-	struct symbols *alone = found->kernel.symbols;
 	int error = use_kernel_tables(search);
 
 	if (error)
 		return error;
 	read_build_id(search);
 	read_module_layout(search);
-	error = add_modules(found, alone, search->view);
-	symbols_free(alone);
+	symbols_reopen(found->kernel.symbols);
+	error = add_modules(found, search->view);
 	return error ? error_set(error, "no memory for the guest kernel's symbols") : 0;
 }
 

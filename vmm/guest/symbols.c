@@ -195,6 +195,14 @@ int symbols_finish(struct symbols *symbols)
 	return 0;
 }
 
+void symbols_reopen(struct symbols *symbols)
+{
+	assert(symbols->finished);
+	symbols->capacity = symbols->count;
+	symbols->arena_capacity = symbols->arena_size;
+	symbols->finished = false;
+}
+
 /* The number of entries whose start is not above ADDRESS. */
 static size_t upper_bound(const struct symbols *symbols, uint64_t address)
 {

@@ -33,6 +33,14 @@ int symbols_add(struct symbols *symbols, uint64_t start, uint64_t size, char typ
 /* Sorts; from here on the table may be read. 0 or -ENOMEM. */
 int symbols_finish(struct symbols *symbols);
 
+/* Lets symbols be added to a finished table until symbols_finish() is called again. It must have no readers.
+ */
+void symbols_reopen(struct symbols *symbols);
+
+/* Lets symbols be added to a finished table until symbols_finish() is called again. It must have no readers.
+ */
+void symbols_reopen(struct symbols *symbols);
+
 /* The symbol that ADDRESS lies in. False: none; *SYMBOL is then left alone. Prefers a global name over a
  * local one at the same address. */
 bool symbols_find(const struct symbols *symbols, uint64_t address, struct symbol *symbol);
