@@ -292,6 +292,29 @@ TEST(build_id_cache, keeps_the_code_of_the_newest_boots_only)
 	}
 	CHECK_EQUAL(count_boots(&place, "kcore"), BUILD_ID_CACHE_CODE_KEPT);
 	CHECK_EQUAL(count_boots(&place, "kallsyms"), BUILD_ID_CACHE_CODE_KEPT + 3);
+	CHECK_EQUAL(count_boots(&place, "modules"), BUILD_ID_CACHE_CODE_KEPT + 3);
+	leave(&place);
+}
+
+TEST(build_id_cache, forgets_the_oldest_boots_but_no_other_s)
+{
+	char other[PATH_MAX + 64], command[3 * PATH_MAX];
+	struct place place;
+
+	enter(&place);
+	snprintf(other, sizeof(other), "%s/[kernel.kcore]/" ID "/2001010100000000", place.cache);
+	snprintf(command, sizeof(command), "mkdir -p '%s' && echo theirs > '%s/kcore'", other, other);
+	CHECK_EQUAL(system(command), 0);
+	for (unsigned int i = 0; i < BUILD_ID_CACHE_BOOTS_KEPT + 3; i++) {
+		struct build_id_cache_boot boot = { 0 };
+		struct fake_guest guest;
+
+		fake_guest_make(&guest, 0x11, i * 0x200000ull, FAKE_MODULE);
+		add(&place, &guest, &boot);
+		fake_guest_free(&guest);
+	}
+	CHECK_EQUAL(count_boots(&place, "kallsyms"), BUILD_ID_CACHE_BOOTS_KEPT);
+	CHECK_EQUAL(count_boots(&place, "kcore"), BUILD_ID_CACHE_CODE_KEPT + 1);
 	leave(&place);
 }
 

@@ -43,10 +43,10 @@ static bool in_modules(const struct kernel_image *image, uint64_t address)
 	return false;
 }
 
-/* What lies in the image's code, and the symbol that may end it. */
+/* Functions in the image, and the symbol that may end it: data is never sampled. */
 static bool belongs(const struct kernel_image *image, const struct symbol *symbol, bool with_modules)
 {
-	if (!build_id_cache_name_is_plain(symbol->name))
+	if (!build_id_cache_name_is_plain(symbol->name) || !strchr("tTwW", symbol->type))
 		return false;
 	if (!symbol->module)
 		return symbol->start - image->start <= image->end - image->start;
@@ -227,7 +227,9 @@ static int place_boot(const char *entry, const struct bytes *kallsyms, const str
 		boot->complete = true;
 		return 0;
 	}
-	if (!*boot->path)
+	if (*boot->path) /* ours, if nobody removed it meanwhile */
+		error = cache_make_directory(boot->path);
+	else
 		error = make_boot_directory(entry, boot->path);
 	if (error)
 		*boot->path = '\0';
@@ -281,20 +283,45 @@ int build_id_cache_link_guest(const char *mount, int pid, const struct build_id_
 	return 0;
 }
 
-/* Old boots keep their names and lose their code, which is most of their bytes. */
-static void remove_old_code(const char *entry)
+static void remove_file(const char *boot, const char *name)
+{
+	char path[PATH_MAX];
+
+	if (!cache_path(path, boot, "/", name, NULL))
+		unlink(path);
+}
+
+/* Only a boot of ours: others put theirs there to be kept. */
+static bool is_ours(const char *boot)
+{
+	char mark[PATH_MAX];
+
+	return !cache_path(mark, boot, "/" OUR_MARK, NULL) && !access(mark, F_OK);
+}
+
+/* First a boot loses its code, which is most of its bytes, and later its names. */
+static void age_boot(const char *boot, int newer)
+{
+	if (newer >= BUILD_ID_CACHE_CODE_KEPT)
+		remove_file(boot, "kcore");
+	if (newer < BUILD_ID_CACHE_BOOTS_KEPT)
+		return;
+	remove_file(boot, "modules");
+	remove_file(boot, "kallsyms");
+	remove_file(boot, OUR_MARK);
+	rmdir(boot);
+}
+
+static void remove_old_boots(const char *entry)
 {
 	struct dirent **names;
-	int count = scandir(entry, &names, visible, alphasort), kept = 0;
+	int count = scandir(entry, &names, visible, alphasort), newer = 0;
 
 	for (int i = count - 1; i >= 0; i--) {
-		char boot[PATH_MAX], mark[PATH_MAX], kcore[PATH_MAX];
+		char boot[PATH_MAX];
 
-		if (!cache_path(boot, entry, "/", names[i]->d_name, NULL) &&
-		    cache_file_exists(boot, "kcore") && !cache_path(mark, boot, "/" OUR_MARK, NULL) &&
-		    !access(mark, F_OK) && !cache_path(kcore, boot, "/kcore", NULL) &&
-		    ++kept > BUILD_ID_CACHE_CODE_KEPT)
-			unlink(kcore);
+		if (!cache_path(boot, entry, "/", names[i]->d_name, NULL) && is_ours(boot))
+			age_boot(boot, newer++);
 		free(names[i]);
 	}
 	if (count >= 0)
@@ -319,6 +346,6 @@ int build_id_cache_add_code(const char *directory, const struct kernel_image *im
 	if (error)
 		return error;
 	boot->complete = true;
-	remove_old_code(entry);
+	remove_old_boots(entry);
 	return 0;
 }

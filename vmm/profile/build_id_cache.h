@@ -90,10 +90,11 @@ int build_id_cache_add_boot(const char *directory, const struct kernel_image *im
 
 /*
  * Adds the code of the kernel and its modules to the boot, read from guest
- * memory; of old boots of that kernel the code is removed so that
- * BUILD_ID_CACHE_CODE_KEPT remain. After build_id_cache_add_boot(). Errors as above.
+ * memory. Of that kernel the code of the BUILD_ID_CACHE_CODE_KEPT newest
+ * boots is kept, and the names of BUILD_ID_CACHE_BOOTS_KEPT. After build_id_cache_add_boot(). Errors as above.
  */
 #define BUILD_ID_CACHE_CODE_KEPT 8
+#define BUILD_ID_CACHE_BOOTS_KEPT 32
 int build_id_cache_add_code(const char *directory, const struct kernel_image *image,
 			    const struct guest_view *view, const struct guest_paging *paging,
 			    struct build_id_cache_boot *boot);
