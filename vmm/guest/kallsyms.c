@@ -13,7 +13,7 @@
 #define BLOCK_BYTES_MAX (BLOCK * 130ull) /* a block of compressed names */
 #define KERNEL_START    0xffffffff80000000ull
 #define PER_CPU_END     0x10000000ull /* absolute symbols lie below */
-#define WORK_MAX        (64u << 20)   /* names looked at before the search gives up */
+#define WORK_MAX        (16u << 20)   /* names looked at before the search gives up */
 
 static uint16_t token_offset(struct span bytes, uint64_t index_at, unsigned int token)
 {

@@ -15,10 +15,11 @@
 #include "vmm/guest/page_walk.h"
 #include "vmm/guest/unwinder.h"
 
-#define EFER_LMA     (1ull << 10)
-#define CR3_PTI_USER (1ull << 12) /* arch/x86/mm/pti.c: the user half of a pair of top tables */
-#define NOTES_MAX    65536
-#define BTF_MAX      (64ull << 20)
+#define EFER_LMA       (1ull << 10)
+#define CR3_PTI_USER   (1ull << 12) /* arch/x86/mm/pti.c: the user half of a pair of top tables */
+#define NOTES_MAX      65536
+#define CANDIDATES_MAX 16
+#define BTF_MAX        (64ull << 20)
 
 /* What guest_kernel_refresh() needs besides. */
 struct found_kernel {
@@ -159,7 +160,10 @@ static int search_range(struct search *search, const struct mapped_range *range)
 	uint64_t from = range->start, token_index;
 	int result = -ESRCH; /* nothing that could be one */
 
-	while (!kernel_image_find_token_index(search->view, &search->paging, range, from, &token_index)) {
+	/* A kernel has one; a guest that is full of what looks like it is not worth the time. */
+	for (int left = CANDIDATES_MAX;
+	     left && !kernel_image_find_token_index(search->view, &search->paging, range, from, &token_index);
+	     left--) {
 		result = try_token_index(search, range, token_index);
 		if (!result)
 			return 0;

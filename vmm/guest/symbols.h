@@ -33,12 +33,7 @@ int symbols_add(struct symbols *symbols, uint64_t start, uint64_t size, char typ
 /* Sorts; from here on the table may be read. 0 or -ENOMEM. */
 int symbols_finish(struct symbols *symbols);
 
-/* Lets symbols be added to a finished table until symbols_finish() is called again. It must have no readers.
- */
-void symbols_reopen(struct symbols *symbols);
-
-/* Lets symbols be added to a finished table until symbols_finish() is called again. It must have no readers.
- */
+/* Lets symbols be added to a finished table, which has no readers, until symbols_finish() is called again. */
 void symbols_reopen(struct symbols *symbols);
 
 /* The symbol that ADDRESS lies in. False: none; *SYMBOL is then left alone. Prefers a global name over a
