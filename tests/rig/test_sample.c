@@ -178,11 +178,11 @@ static struct tally tally_window(const struct profile_text *text, double begin, 
 
 /*
  * As many samples of equal weight would tell as much (Kish's effective sample
- * size): 1500 tell a share of 60 % to 1.3 points. Where the machine below the
+ * size): 1200 tell a share of 60 % to 1.4 points. Where the machine below the
  * rig stood still for a while, one sample stands for all that time.
  */
 #define ENOUGH         2500
-#define ENOUGH_TO_TELL 1500
+#define ENOUGH_TO_TELL 1200
 
 static double effective_samples(const struct tally *tally)
 {
@@ -334,7 +334,7 @@ static void profile_is_true(unsigned int cpus, unsigned int seconds)
 
 TEST(sample_truth, shares_names_and_chains_on_one_vcpu)
 {
-	profile_is_true(1, 10);
+	profile_is_true(1, 12);
 }
 
 TEST(sample_truth, shares_names_and_chains_on_four_vcpus)
