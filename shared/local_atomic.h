@@ -29,18 +29,66 @@
 #endif
 #endif
 
+/* Runs before each access to a shared word in a build that tests every order of them. */
+#ifndef LOCAL_ATOMIC_STEP
+#define LOCAL_ATOMIC_STEP() ((void)0)
+#endif
+
+/*
+ * A reader that copies what a writer may overwrite, and looks afterwards
+ * whether it did, needs the copy's loads before that look, and the writer its
+ * announcement before the stores that follow. Neither is a matter for x86
+ * (SDM vol. 3A 9.2.2: loads stay in order among themselves, and so do stores),
+ * only for the compiler.
+ */
+static inline void local_keep_order(void)
+{
+#ifdef __x86_64__
+	__asm__ volatile("" : : : "memory");
+#else
+	__atomic_thread_fence(__ATOMIC_ACQ_REL);
+#endif
+}
+
+static inline uint64_t local_load(const uint64_t *word)
+{
+	LOCAL_ATOMIC_STEP();
+	return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+static inline void local_store(uint64_t *word, uint64_t value)
+{
+	LOCAL_ATOMIC_STEP();
+	__atomic_store_n(word, value, __ATOMIC_RELAXED);
+}
+
+/* For words of another thread. */
+static inline uint64_t load_acquire(const uint64_t *word)
+{
+	LOCAL_ATOMIC_STEP();
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static inline void store_release(uint64_t *word, uint64_t value)
+{
+	LOCAL_ATOMIC_STEP();
+	__atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
 /* Stores DESIRED if *WORD is *EXPECTED; else false, and *EXPECTED is what was there. */
 static inline bool local_compare_exchange(uint64_t *word, uint64_t *expected, uint64_t desired)
 {
 #if LOCAL_ATOMIC_ASSEMBLY
 	bool done;
 
+	LOCAL_ATOMIC_STEP();
 	__asm__ volatile("cmpxchgq %3, %1"
 			 : "=@ccz"(done), "+m"(*word), "+a"(*expected)
 			 : "r"(desired)
 			 : "memory");
 	return done;
 #else
+	LOCAL_ATOMIC_STEP();
 	return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_RELEASE,
 					   __ATOMIC_RELAXED);
 #endif
@@ -48,6 +96,7 @@ static inline bool local_compare_exchange(uint64_t *word, uint64_t *expected, ui
 
 static inline void local_add(uint64_t *word, uint64_t value)
 {
+	LOCAL_ATOMIC_STEP();
 #if LOCAL_ATOMIC_ASSEMBLY
 	__asm__ volatile("addq %1, %0" : "+m"(*word) : "er"(value) : "memory", "cc");
 #else
@@ -58,6 +107,7 @@ static inline void local_add(uint64_t *word, uint64_t value)
 /* Adds VALUE and returns what was there before. */
 static inline uint64_t local_fetch_add(uint64_t *word, uint64_t value)
 {
+	LOCAL_ATOMIC_STEP();
 #if LOCAL_ATOMIC_ASSEMBLY
 	__asm__ volatile("xaddq %1, %0" : "+m"(*word), "+r"(value) : : "memory", "cc");
 	return value;
@@ -69,11 +119,20 @@ static inline uint64_t local_fetch_add(uint64_t *word, uint64_t value)
 /* Takes what is there and leaves zero. */
 static inline uint64_t local_take(uint64_t *word)
 {
-	uint64_t value = __atomic_load_n(word, __ATOMIC_RELAXED);
+	uint64_t value = local_load(word);
 
 	while (!local_compare_exchange(word, &value, 0))
 		;
 	return value;
+}
+
+/* Moves WORD up to VALUE, unless a handler got further meanwhile. */
+static inline void local_raise(uint64_t *word, uint64_t value)
+{
+	uint64_t found = local_load(word);
+
+	while (found < value && !local_compare_exchange(word, &found, value))
+		;
 }
 
 #endif

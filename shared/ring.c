@@ -19,7 +19,19 @@ static bool size_is_good(uint64_t size)
 	return size >= RING_SIZE_MIN && size <= RING_SIZE_MAX && !(size & (size - 1));
 }
 
-static struct ring *new_ring(uint64_t size)
+static void set_mode(struct ring *ring, enum ring_mode mode)
+{
+	bool overwrite = mode == RING_MODE_OVERWRITE;
+
+	ring->mode = mode;
+	ring->reserve = overwrite ? ring_reserve_overwrite : ring_reserve_consumer;
+	/* A LOST record may go with it, and a mark must fit beside: ring_overwrite.c. */
+	ring->payload_max = ring->size / 2 - sizeof(struct ring_record) -
+			    (overwrite ? RING_LOST_SIZE + RING_MARK_SIZE : 0);
+	ring->writer.limit = ring->size / 2;
+}
+
+static struct ring *new_ring(uint64_t size, enum ring_mode mode)
 {
 	struct ring *ring = aligned_alloc(64, sizeof(*ring));
 
@@ -28,9 +40,9 @@ static struct ring *new_ring(uint64_t size)
 	memset(ring, 0, sizeof(*ring));
 	ring->size = size;
 	ring->mask = size - 1;
-	ring->payload_max = size / 2 - sizeof(struct ring_record);
 	ring->memory_fd = -1;
 	ring->event_fd = -1;
+	set_mode(ring, mode);
 	return ring;
 }
 
@@ -89,10 +101,29 @@ static void fill_header(struct ring *ring)
 	header->header_size = sizeof(*header);
 	header->data_offset = RING_DATA_OFFSET;
 	header->data_size = ring->size;
-	header->mode = RING_MODE_CONSUMER;
+	header->mode = ring->mode;
 	header->clock = CLOCK_MONOTONIC_RAW;
 	header->writer_pid = getpid();
 	__atomic_store_n(&header->magic, RING_MAGIC, __ATOMIC_RELEASE);
+}
+
+static size_t default_batch(const struct ring_options *options)
+{
+	return options->mode == RING_MODE_OVERWRITE ? sizeof(struct ring_record) : options->size / 16;
+}
+
+/* Consumer mode has one consumer from the start, who holds the tail; in overwrite mode none does. */
+static void start_reading(struct ring *ring)
+{
+	struct ring_consumer *first = &ring->header->consumers[0];
+
+	if (ring->mode == RING_MODE_OVERWRITE) {
+		ring->reader.position = __atomic_load_n(&ring->header->data_floor, __ATOMIC_ACQUIRE) & ~7ull;
+		ring->reader.resync = ring->reader.position;
+		return;
+	}
+	ring->reader.consumer = first;
+	ring_consumer_position(first, &ring->reader.position, &ring->reader.read);
 }
 
 int ring_create_with(struct ring **result, const struct ring_options *options)
@@ -105,10 +136,12 @@ int ring_create_with(struct ring **result, const struct ring_options *options)
 				 "a ring of %zu bytes is not possible: the size must be a power of two from "
 				 "%lu to %lu",
 				 options->size, RING_SIZE_MIN, RING_SIZE_MAX);
-	ring = new_ring(options->size);
+	if (options->mode > RING_MODE_OVERWRITE)
+		return error_set(-EINVAL, "a ring of mode %d is not known", (int)options->mode);
+	ring = new_ring(options->size, options->mode);
 	if (!ring)
 		return error_set(-ENOMEM, "no memory for a ring");
-	ring->batch = options->batch ? options->batch : options->size / 16;
+	ring->batch = options->batch ? options->batch : default_batch(options);
 	ring->watermark = options->watermark ? options->watermark : options->size / 4;
 	error = make_memory(ring);
 	if (error) {
@@ -116,6 +149,7 @@ int ring_create_with(struct ring **result, const struct ring_options *options)
 		return error;
 	}
 	fill_header(ring);
+	start_reading(ring);
 	*result = ring;
 	return 0;
 }
@@ -136,7 +170,7 @@ static int check_header(const struct ring_header *header, uint64_t file_size)
 		return error_set(-EINVAL,
 				 "the ring has version %u, this program knows %u: use matching versions",
 				 header->version, RING_VERSION);
-	if (header->mode != RING_MODE_CONSUMER)
+	if (header->mode > RING_MODE_OVERWRITE)
 		return error_set(-EINVAL, "the ring has mode %u, which this program does not know",
 				 header->mode);
 	if (header->data_offset != RING_DATA_OFFSET || !size_is_good(header->data_size) ||
@@ -168,7 +202,7 @@ int ring_attach(struct ring **result, int memory_fd)
 
 	if (error)
 		return error;
-	ring = new_ring(header.data_size);
+	ring = new_ring(header.data_size, header.mode);
 	if (!ring)
 		return error_set(-ENOMEM, "no memory for a ring");
 	ring->memory_fd = fcntl(memory_fd, F_DUPFD_CLOEXEC, 0);
@@ -178,8 +212,7 @@ int ring_attach(struct ring **result, int memory_fd)
 		ring_destroy(ring);
 		return error;
 	}
-	ring->reader.position = __atomic_load_n(&ring->header->data_tail, __ATOMIC_ACQUIRE) & ~7ull;
-	ring->reader.read = __atomic_load_n(&ring->header->read, __ATOMIC_RELAXED);
+	start_reading(ring);
 	*result = ring;
 	return 0;
 }
@@ -213,14 +246,35 @@ size_t ring_payload_max(const struct ring *ring)
 	return ring->payload_max;
 }
 
+static uint64_t difference(uint64_t more, uint64_t less)
+{
+	return more > less ? more - less : 0;
+}
+
+/* Of WRITTEN records, those that this ring's reader has still to come. */
+static uint64_t unread(const struct ring *ring, uint64_t written)
+{
+	uint64_t read = __atomic_load_n(&ring->reader.read, __ATOMIC_RELAXED);
+
+	if (ring->mode == RING_MODE_CONSUMER)
+		read = __atomic_load_n(&ring->reader.consumer->read, __ATOMIC_RELAXED);
+	else
+		ring_overwritten(ring, &read);
+	return difference(written, read);
+}
+
 void ring_statistics(const struct ring *ring, struct ring_statistics *statistics)
 {
 	const struct ring_header *header = ring->header;
-	uint64_t read = __atomic_load_n(&header->read, __ATOMIC_RELAXED);
+	uint64_t opened;
 
-	statistics->written = __atomic_load_n(&header->written, __ATOMIC_RELAXED);
+	/* What is finished first: it was all opened by then. */
+	statistics->written = __atomic_load_n(&header->written, __ATOMIC_ACQUIRE);
 	statistics->lost = __atomic_load_n(&header->lost, __ATOMIC_RELAXED);
-	statistics->discarded = __atomic_load_n(&header->discarded, __ATOMIC_RELAXED);
-	statistics->unread = statistics->written > read ? statistics->written - read : 0;
+	statistics->discarded = __atomic_load_n(&header->discarded, __ATOMIC_ACQUIRE);
+	opened = __atomic_load_n(&header->opened, __ATOMIC_RELAXED);
+	statistics->open = difference(opened, statistics->written + statistics->discarded);
+	statistics->unread = unread(ring, statistics->written);
+	statistics->overrun = __atomic_load_n(&ring->reader.overrun, __ATOMIC_RELAXED);
 	statistics->broken = __atomic_load_n(&ring->reader.broken, __ATOMIC_RELAXED);
 }

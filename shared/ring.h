@@ -9,6 +9,17 @@
  * the exact number stands in the stream before the next one that fits. So
  * written + lost + discarded = reservations asked for, always.
  *
+ * Overwrite mode (a flight recorder): full means that the oldest records go.
+ * The writer moves the tail itself, from record to record: it remembers one
+ * record's start behind the first half of the ring, the next tail, and goes
+ * there when it needs the space. So at least a half of the ring (less the
+ * largest record and a batch) can be read at any moment, also when the writer
+ * was killed. At the next tail stands a mark with the number of records before
+ * it, so that a reader that was overrun knows how many it lost. A batch is by
+ * default one record there: what the writer has not published when it is
+ * killed is gone. Only a record that a handler writes while an unfinished one
+ * is all that there is to overwrite is dropped.
+ *
  * There are no sub-buffers, and no record is ever split: the data is mapped
  * twice in a row, so that one that runs over the end goes on at the start.
  *
@@ -52,10 +63,11 @@
 /* Reservations that may be open at the same time; one more is dropped as if the ring were full. */
 #define RING_OPEN_MAX 255
 
-/* Types below 8 are the ring's own; readers see LOST, never PADDING. */
+/* Types below 8 are the ring's own; readers see LOST and OVERRUN. */
 enum ring_record_type {
 	RING_RECORD_PADDING = 0,
 	RING_RECORD_LOST = 1,
+	RING_RECORD_OVERRUN = 3,
 };
 
 /* Precedes each record's payload; size counts header and payload, multiple of 8. */
@@ -66,31 +78,43 @@ struct ring_record {
 	uint8_t payload[];
 };
 
-/* Payload of RING_RECORD_LOST: so many records were dropped just before here. */
+/*
+ * Payload of RING_RECORD_LOST: so many records were dropped just before here.
+ * Payload of RING_RECORD_OVERRUN, which is not in the ring but made by its
+ * reader: so many were overwritten before this reader came to them.
+ */
 struct ring_lost {
 	uint64_t count;
 };
 
 struct ring;
 
+enum ring_mode {
+	RING_MODE_CONSUMER = 0,  /* full: new records are dropped */
+	RING_MODE_OVERWRITE = 1, /* full: the oldest records are overwritten */
+};
+
 /* Zero means the default for each but the size. */
 struct ring_options {
 	size_t size;      /* bytes of data: a power of two, RING_SIZE_MIN to RING_SIZE_MAX */
-	size_t batch;     /* bytes after which commit publishes by itself; default size / 16 */
+	size_t batch;     /* bytes after which commit publishes by itself; default size / 16, see below */
 	size_t watermark; /* bytes published after which a wake-up is due; default size / 4 */
+	enum ring_mode mode;
 };
 
 struct ring_statistics {
 	uint64_t written;   /* records committed */
 	uint64_t lost;      /* records dropped because the ring was full or they were too large */
 	uint64_t discarded; /* reservations given back */
-	uint64_t unread;    /* records committed and not yet read, published or not */
+	uint64_t unread;    /* records committed, not yet read nor overwritten, published or not */
+	uint64_t overrun;   /* records overwritten before this reader read them; not counted as lost */
+	uint64_t open;      /* reservations not finished; what a killed writer had in flight */
 	uint64_t broken;    /* times the reader met bytes that are no record and went on behind the head */
 };
 
 /*
  * Makes a ring with SIZE bytes of data and the default batch and watermark,
- * in consumer mode. -EINVAL for a bad size, -ENOMEM and the errors of
+ * in consumer mode; or as OPTIONS say. -EINVAL for a bad size or mode, -ENOMEM and the errors of
  * memfd_create(), eventfd() and mmap() otherwise. Any thread.
  */
 int ring_create(struct ring **ring, size_t size);
@@ -115,7 +139,7 @@ void ring_destroy(struct ring *ring);
 int ring_memory_fd(const struct ring *ring);
 int ring_event_fd(const struct ring *ring);
 
-/* The largest payload in bytes that a record may have: a half of the ring less its header. */
+/* The largest payload in bytes that a record may have: a half of the ring less some headers. */
 size_t ring_payload_max(const struct ring *ring);
 
 /*
@@ -155,7 +179,9 @@ void ring_flush(struct ring *ring);
  * The next unread record or NULL. It is a copy, so that what was checked
  * stays true; it belongs to the ring and is valid until the next ring_read().
  * Bytes that can be no record are skipped up to the head and counted. NULL
- * also without memory for a copy; the record is then still unread.
+ * also without memory for a copy; the record is then still unread. A reader
+ * of a ring in overwrite mode finds an OVERRUN record where it was overrun.
+ * NULL also if it was overrun many times within one call.
  */
 const struct ring_record *ring_read(struct ring *ring);
 

@@ -9,11 +9,28 @@
 #include "shared/ring.h"
 
 #define RING_MAGIC       0x474e495250435653ull /* "SVCPRING" */
-#define RING_VERSION     1u
+#define RING_VERSION     2u
 #define RING_DATA_OFFSET 4096u
 
-enum ring_mode {
-	RING_MODE_CONSUMER = 0, /* full: new records are dropped */
+#define RING_CONSUMERS 16
+
+/* In the stream, for readers only: RING_RECORD_MARK says how many records were committed before it. */
+enum { RING_RECORD_MARK = 2 };
+
+struct ring_mark {
+	uint64_t count;
+};
+
+#define RING_LOST_SIZE (sizeof(struct ring_record) + sizeof(struct ring_lost))
+#define RING_MARK_SIZE (sizeof(struct ring_record) + sizeof(struct ring_mark))
+
+/* A consumer's own line. TAIL and READ belong together while SEQUENCE is even and stays the same. */
+struct ring_consumer {
+	uint64_t tail; /* position of the first record that it still needs */
+	uint64_t read; /* records before the tail since the ring was made, LOST and the like not counted */
+	uint64_t sequence; /* odd while the two change */
+	uint64_t owner;    /* process that holds the tail here; 0 if none does */
+	uint64_t pad[4];
 };
 
 /*
@@ -33,21 +50,24 @@ struct ring_header {
 	uint64_t pad0[2];
 	/* Position behind the last record that readers may see. By the writer. */
 	uint64_t data_head;
-	uint64_t pad1[7];
+	/* Position of a record; what lies before it may be overwritten already. By the writer. */
+	uint64_t data_floor;
+	uint64_t pad1[6];
 	/* Counts of records. By the writer. */
 	uint64_t written;
 	uint64_t lost;
 	uint64_t discarded;
-	uint64_t pad2[5];
-	/* Position of the first record whose space the writer may not take. By the reader. */
-	uint64_t data_tail;
-	uint64_t read; /* records read, LOST and padding not counted */
-	uint64_t pad3[6];
+	uint64_t opened; /* reservations that succeeded */
+	uint64_t pad2[4];
+	/* By the consumers; the first is there from the start. */
+	struct ring_consumer consumers[RING_CONSUMERS];
 };
 
-_Static_assert(sizeof(struct ring_header) == 256 && offsetof(struct ring_header, data_head) == 64 &&
+_Static_assert(sizeof(struct ring_header) == 192 + 64 * RING_CONSUMERS &&
+		       sizeof(struct ring_header) <= RING_DATA_OFFSET &&
+		       offsetof(struct ring_header, data_head) == 64 &&
 		       offsetof(struct ring_header, written) == 128 &&
-		       offsetof(struct ring_header, data_tail) == 192,
+		       offsetof(struct ring_header, consumers) == 192,
 	       "docs/ring-format.md");
 
 /*
@@ -63,11 +83,13 @@ struct ring {
 	/* Fixed once made. */
 	struct ring_header *header;
 	uint8_t *data; /* size bytes, and the same again */
+	void *(*reserve)(struct ring *ring, uint16_t type, size_t payload); /* the mode's own */
 	uint64_t size;
 	uint64_t mask;
 	uint64_t batch;
 	uint64_t watermark;
 	uint64_t payload_max;
+	enum ring_mode mode;
 	int memory_fd;
 	int event_fd;
 
@@ -75,20 +97,59 @@ struct ring {
 	struct {
 		uint64_t state;        /* position and open reservations */
 		uint64_t oldest_open;  /* all before it is finished; may lag */
-		uint64_t tail;         /* data_tail as last seen */
+		uint64_t tail;         /* all before it may be overwritten */
 		uint64_t lost_pending; /* dropped, no LOST record yet */
 		uint64_t woken;        /* data_head at the last wake-up */
+		uint64_t
+			next_tail; /* overwrite mode: where the tail goes next; not behind it while unknown */
+		uint64_t limit;    /* overwrite mode: records that end before need no look at the tails */
 	} writer __attribute__((aligned(64)));
 
 	/* The reader's. */
 	struct {
+		struct ring_consumer *consumer; /* holds the tail; NULL if it may be overrun */
 		uint64_t position;
-		uint64_t read;
+		uint64_t read;    /* records before the position since the ring was made */
+		uint64_t overrun; /* of them, overwritten before they were read */
 		uint64_t broken;
+		bool resync; /* READ is behind: the next mark tells */
 		struct ring_record *copy;
 		size_t copy_size;
 	} reader __attribute__((aligned(64)));
 };
+
+/* Chosen by the mode when the ring is made; ring_write.c. */
+void *ring_reserve_consumer(struct ring *ring, uint16_t type, size_t payload);
+void *ring_reserve_overwrite(struct ring *ring, uint16_t type, size_t payload);
+
+/*
+ * Overwrite mode, where a record of NEED bytes does not lie before the limit:
+ * moves the tail on until there is room behind STATE, which it may renew.
+ * False if there is none, as open reservations lie in the way. ring_overwrite.c.
+ */
+bool ring_overwrite_room(struct ring *ring, uint64_t *state, uint64_t need);
+
+/* Where a reader finds the pair of a tail and the records before it, consistent. ring_read.c. */
+void ring_consumer_position(const struct ring_consumer *consumer, uint64_t *tail, uint64_t *read);
+
+/* Overwrite mode: raises COUNT to the number of records that were overwritten. Any thread. */
+void ring_overwritten(const struct ring *ring, uint64_t *count);
+
+static inline uint64_t ring_position_of(uint64_t state)
+{
+	return state >> RING_OPEN_BITS << 3;
+}
+
+static inline uint64_t ring_open_of(uint64_t state)
+{
+	return state & RING_OPEN_MASK;
+}
+
+/* BYTES, a multiple of 8, as they are counted in the state. */
+static inline uint64_t ring_state_bytes(uint64_t bytes)
+{
+	return bytes >> 3 << RING_OPEN_BITS;
+}
 
 static inline struct ring_record *ring_at(const struct ring *ring, uint64_t position)
 {

@@ -2,34 +2,55 @@
 /*
  * The reader's side. What lies in the shared memory is checked as if another
  * process had written it, and may change at any moment: each word is read
- * once, and a record is copied before its owner sees it.
+ * once, and a record is copied before its owner sees it. A copy counts only
+ * if data_floor has not passed its start when it is complete.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/local_atomic.h"
 #include "shared/ring_layout.h"
+
+/* A writer that overruns the reader this often within one call is waited for no longer. */
+#define TRIES 64
 
 struct record_head {
 	uint32_t size;
 	uint16_t type;
 	uint16_t flags;
-};
+} __attribute__((aligned(8)));
 
 /* Goes on behind HEAD: nothing between can be trusted to be records. */
 static void skip_to(struct ring *ring, uint64_t head)
 {
 	__atomic_fetch_add(&ring->reader.broken, 1, __ATOMIC_RELAXED);
-	ring->reader.position = head & ~7ull;
+	__atomic_store_n(&ring->reader.position, head & ~7ull, __ATOMIC_RELAXED);
+}
+
+/*
+ * Copies BYTES, a multiple of 8, that the writer may be overwriting. The race
+ * is meant, and seen afterwards; ThreadSanitizer can not know that.
+ */
+__attribute__((no_sanitize("thread"))) static void copy_racing(void *to, const void *from, size_t bytes)
+{
+	const volatile uint64_t *source = from;
+	uint64_t *words = to;
+
+	for (size_t i = 0; i < bytes / 8; i++) {
+		LOCAL_ATOMIC_STEP();
+		words[i] = source[i];
+	}
 }
 
 static bool possible(const struct ring *ring, const struct record_head *head, uint64_t available)
 {
 	if (head->size < sizeof(struct ring_record) || head->size % 8 || head->size > available)
 		return false;
-	if (head->size > ring_record_size(ring->payload_max))
+	if (head->size > ring->size / 2)
 		return false;
-	return head->type != RING_RECORD_LOST ||
-	       head->size == sizeof(struct ring_record) + sizeof(struct ring_lost);
+	if (head->type == RING_RECORD_LOST)
+		return head->size == RING_LOST_SIZE;
+	return head->type != RING_RECORD_MARK || head->size == RING_MARK_SIZE;
 }
 
 static bool make_room(struct ring *ring, size_t size)
@@ -49,56 +70,171 @@ static bool make_room(struct ring *ring, size_t size)
 	return true;
 }
 
-static const struct ring_record *copy_record(struct ring *ring, const struct record_head *head)
+static bool copy_record(struct ring *ring, const struct record_head *head)
 {
 	struct ring_record *copy;
 	const struct ring_record *record = ring_at(ring, ring->reader.position);
+	size_t bytes = head->size - sizeof(*record);
 
 	if (!make_room(ring, head->size))
-		return NULL;
+		return false;
 	copy = ring->reader.copy;
 	copy->size = head->size;
 	copy->type = head->type;
 	copy->flags = head->flags;
-	memcpy(copy->payload, record->payload, head->size - sizeof(*record));
-	return copy;
+	if (ring->reader.consumer)
+		memcpy(copy->payload, record->payload, bytes);
+	else
+		copy_racing(copy->payload, record->payload, bytes);
+	return true;
+}
+
+static uint64_t floor_of(const struct ring *ring)
+{
+	return load_acquire(&ring->header->data_floor) & ~7ull;
+}
+
+/* Was the reader's position overwritten, perhaps, before what was just copied from it was complete? */
+static bool overrun(const struct ring *ring)
+{
+	local_keep_order();
+	return ring->reader.position < floor_of(ring);
+}
+
+/* Goes on at the first record that is still whole. */
+static void catch_up(struct ring *ring)
+{
+	__atomic_store_n(&ring->reader.position, floor_of(ring), __ATOMIC_RELAXED);
+	ring->reader.resync = true;
+}
+
+/* A record of the reader's own. */
+static bool tell_overrun(struct ring *ring, uint64_t count)
+{
+	struct record_head head = { .size = RING_LOST_SIZE, .type = RING_RECORD_OVERRUN };
+
+	if (!make_room(ring, head.size))
+		return false;
+	memcpy(ring->reader.copy, &head, sizeof(head));
+	memcpy(ring->reader.copy->payload, &count, sizeof(count));
+	return true;
+}
+
+/* At a mark after catching up: how many records did this reader miss? False without memory to tell. */
+static bool count_overrun(struct ring *ring, uint64_t *missed)
+{
+	struct ring_mark mark;
+
+	memcpy(&mark, ring->reader.copy->payload, sizeof(mark));
+	*missed = mark.count > ring->reader.read ? mark.count - ring->reader.read : 0;
+	if (*missed && !tell_overrun(ring, *missed))
+		return false;
+	__atomic_fetch_add(&ring->reader.overrun, *missed, __ATOMIC_RELAXED);
+	__atomic_store_n(&ring->reader.read, ring->reader.read + *missed, __ATOMIC_RELAXED);
+	ring->reader.resync = false;
+	return true;
+}
+
+enum step { STEP_RECORD, STEP_AGAIN, STEP_NOTHING };
+
+/* Takes what was copied, and is whole. */
+static enum step take_record(struct ring *ring, const struct record_head *found)
+{
+	uint64_t missed = 0;
+
+	if (found->type == RING_RECORD_MARK && ring->reader.resync && !count_overrun(ring, &missed))
+		return STEP_NOTHING;
+	__atomic_store_n(&ring->reader.position, ring->reader.position + found->size, __ATOMIC_RELAXED);
+	if (found->type == RING_RECORD_MARK)
+		return missed ? STEP_RECORD : STEP_AGAIN;
+	if (found->type == RING_RECORD_PADDING)
+		return STEP_AGAIN;
+	if (found->type != RING_RECORD_LOST)
+		__atomic_store_n(&ring->reader.read, ring->reader.read + 1, __ATOMIC_RELAXED);
+	return STEP_RECORD;
+}
+
+static enum step read_step(struct ring *ring)
+{
+	struct record_head found;
+	uint64_t head, available;
+
+	if (ring->reader.position < floor_of(ring))
+		catch_up(ring);
+	/* After the floor, which is never behind it. */
+	head = load_acquire(&ring->header->data_head);
+	available = head - ring->reader.position;
+	if (!available)
+		return STEP_NOTHING;
+	if (available <= ring->size && available % 8 == 0) {
+		copy_racing(&found, ring_at(ring, ring->reader.position), sizeof(found));
+		if (possible(ring, &found, available)) {
+			if (!copy_record(ring, &found))
+				return STEP_NOTHING;
+			return overrun(ring) ? STEP_AGAIN : take_record(ring, &found);
+		}
+	}
+	if (overrun(ring))
+		return STEP_AGAIN;
+	skip_to(ring, head);
+	return STEP_NOTHING;
 }
 
 const struct ring_record *ring_read(struct ring *ring)
 {
-	uint64_t head = __atomic_load_n(&ring->header->data_head, __ATOMIC_ACQUIRE);
-	const struct ring_record *record;
-	struct record_head found;
+	enum step step;
+	int overruns = 0;
 
-	for (;;) {
-		uint64_t available = head - ring->reader.position;
+	do {
+		uint64_t position = ring->reader.position;
 
-		if (!available)
-			return NULL;
-		if (available > ring->size || available % 8) {
-			skip_to(ring, head);
-			return NULL;
-		}
-		memcpy(&found, ring_at(ring, ring->reader.position), sizeof(found));
-		if (!possible(ring, &found, available)) {
-			skip_to(ring, head);
-			return NULL;
-		}
-		if (found.type != RING_RECORD_PADDING)
-			break;
-		ring->reader.position += found.size;
-	}
-	record = copy_record(ring, &found);
-	if (!record)
-		return NULL;
-	ring->reader.position += found.size;
-	if (found.type != RING_RECORD_LOST)
-		ring->reader.read++;
-	return record;
+		step = read_step(ring);
+		overruns += position == ring->reader.position || ring->reader.resync;
+	} while (step == STEP_AGAIN && overruns < TRIES);
+	return step == STEP_RECORD ? ring->reader.copy : NULL;
 }
 
 void ring_read_done(struct ring *ring)
 {
-	__atomic_store_n(&ring->header->read, ring->reader.read, __ATOMIC_RELAXED);
-	__atomic_store_n(&ring->header->data_tail, ring->reader.position, __ATOMIC_RELEASE);
+	struct ring_consumer *consumer = ring->reader.consumer;
+
+	if (!consumer)
+		return;
+	store_release(&consumer->sequence, consumer->sequence + 1);
+	local_keep_order();
+	local_store(&consumer->read, ring->reader.read);
+	store_release(&consumer->tail, ring->reader.position);
+	store_release(&consumer->sequence, consumer->sequence + 1);
+}
+
+void ring_consumer_position(const struct ring_consumer *consumer, uint64_t *tail, uint64_t *read)
+{
+	for (int try = 0; try < TRIES; try++) {
+		uint64_t sequence = load_acquire(&consumer->sequence);
+
+		*tail = load_acquire(&consumer->tail) & ~7ull;
+		*read = load_acquire(&consumer->read);
+		if (sequence % 2 == 0 && load_acquire(&consumer->sequence) == sequence)
+			return;
+	}
+}
+
+void ring_overwritten(const struct ring *ring, uint64_t *count)
+{
+	uint64_t position = floor_of(ring), now = position;
+	struct {
+		struct record_head head;
+		struct ring_mark mark;
+	} found;
+
+	for (int try = 0; try < TRIES && position; try++, position = now) {
+		copy_racing(&found, ring_at(ring, position), sizeof(found));
+		local_keep_order();
+		now = floor_of(ring);
+		if (now != position)
+			continue;
+		if (found.head.type == RING_RECORD_MARK && found.mark.count > *count)
+			*count = found.mark.count;
+		return;
+	}
 }

@@ -18,41 +18,32 @@
 #include "shared/local_atomic.h"
 #include "shared/ring_layout.h"
 
-#define LOST_SIZE (sizeof(struct ring_record) + sizeof(struct ring_lost))
-
 static inline uint64_t load(const uint64_t *word)
 {
-	return __atomic_load_n(word, __ATOMIC_RELAXED);
+	return local_load(word);
 }
 
-static inline uint64_t position_of(uint64_t state)
-{
-	return state >> RING_OPEN_BITS << 3;
-}
+/* May a record of NEED bytes (at most the ring's size) be put behind STATE? May renew STATE. */
+typedef bool has_room(struct ring *ring, uint64_t *state, uint64_t need);
 
-static inline uint64_t open_of(uint64_t state)
+static bool consumer_room(struct ring *ring, uint64_t *state, uint64_t need)
 {
-	return state & RING_OPEN_MASK;
-}
-
-/* BYTES, a multiple of 8, as they are counted in the state. */
-static inline uint64_t state_bytes(uint64_t bytes)
-{
-	return bytes >> 3 << RING_OPEN_BITS;
-}
-
-/* Is there room for NEED bytes (at most the ring's size) from POSITION on? */
-static bool has_room(struct ring *ring, uint64_t position, uint64_t need)
-{
-	uint64_t tail;
+	uint64_t position = ring_position_of(*state), tail;
 
 	if (position - load(&ring->writer.tail) <= ring->size - need)
 		return true;
-	tail = __atomic_load_n(&ring->header->data_tail, __ATOMIC_ACQUIRE);
+	tail = load_acquire(&ring->header->consumers[0].tail);
 	if (position - tail > ring->size - need)
 		return false;
-	__atomic_store_n(&ring->writer.tail, tail, __ATOMIC_RELAXED);
+	local_store(&ring->writer.tail, tail);
 	return true;
+}
+
+static inline bool overwrite_room(struct ring *ring, uint64_t *state, uint64_t need)
+{
+	if (ring_position_of(*state) + need <= load(&ring->writer.limit))
+		return true;
+	return ring_overwrite_room(ring, state, need);
 }
 
 static void *drop(struct ring *ring)
@@ -69,25 +60,27 @@ static void write_lost(struct ring *ring, uint64_t position)
 	struct ring_lost *lost = (struct ring_lost *)record->payload;
 
 	lost->count = local_take(&ring->writer.lost_pending);
-	record->size = LOST_SIZE;
+	record->size = RING_LOST_SIZE;
 	record->type = lost->count ? RING_RECORD_LOST : RING_RECORD_PADDING;
 	record->flags = 0;
 }
 
 /* Takes NEED bytes and opens a reservation. */
-static inline bool take_room(struct ring *ring, uint64_t need, uint64_t *state)
+static inline __attribute__((always_inline)) bool take_room(struct ring *ring, uint64_t need, uint64_t *state,
+							    has_room *room)
 {
-	while (open_of(*state) < RING_OPEN_MAX && has_room(ring, position_of(*state), need)) {
-		if (!local_compare_exchange(&ring->writer.state, state, *state + state_bytes(need) + 1))
+	while (ring_open_of(*state) < RING_OPEN_MAX && room(ring, state, need)) {
+		if (!local_compare_exchange(&ring->writer.state, state, *state + ring_state_bytes(need) + 1))
 			continue;
-		if (!open_of(*state))
-			__atomic_store_n(&ring->writer.oldest_open, position_of(*state), __ATOMIC_RELAXED);
+		if (!ring_open_of(*state))
+			local_store(&ring->writer.oldest_open, ring_position_of(*state));
 		return true;
 	}
 	return false;
 }
 
-void *ring_reserve(struct ring *ring, uint16_t type, size_t payload)
+static inline __attribute__((always_inline)) void *reserve(struct ring *ring, uint16_t type, size_t payload,
+							   has_room *room)
 {
 	struct ring_record *record;
 	uint64_t state, start, size, lost_size;
@@ -95,11 +88,12 @@ void *ring_reserve(struct ring *ring, uint16_t type, size_t payload)
 	if (payload > ring->payload_max)
 		return drop(ring);
 	size = ring_record_size(payload);
-	lost_size = load(&ring->writer.lost_pending) ? LOST_SIZE : 0;
+	lost_size = load(&ring->writer.lost_pending) ? RING_LOST_SIZE : 0;
 	state = load(&ring->writer.state);
-	if (!take_room(ring, lost_size + size, &state))
+	if (!take_room(ring, lost_size + size, &state, room))
 		return drop(ring);
-	start = position_of(state);
+	local_add(&ring->header->opened, 1);
+	start = ring_position_of(state);
 	if (lost_size)
 		write_lost(ring, start);
 	record = ring_at(ring, start + lost_size);
@@ -109,13 +103,24 @@ void *ring_reserve(struct ring *ring, uint16_t type, size_t payload)
 	return record->payload;
 }
 
-/* Moves data_head up to POSITION, unless a handler got further meanwhile. */
-static void publish_up_to(struct ring *ring, uint64_t position)
+void *ring_reserve_consumer(struct ring *ring, uint16_t type, size_t payload)
 {
-	uint64_t head = load(&ring->header->data_head);
+	return reserve(ring, type, payload, consumer_room);
+}
 
-	while (head < position && !local_compare_exchange(&ring->header->data_head, &head, position))
-		;
+void *ring_reserve_overwrite(struct ring *ring, uint16_t type, size_t payload)
+{
+	return reserve(ring, type, payload, overwrite_room);
+}
+
+void *ring_reserve(struct ring *ring, uint16_t type, size_t payload)
+{
+	return ring->reserve(ring, type, payload);
+}
+
+static inline void publish_up_to(struct ring *ring, uint64_t position)
+{
+	local_raise(&ring->header->data_head, position);
 }
 
 void ring_publish(struct ring *ring)
@@ -123,23 +128,23 @@ void ring_publish(struct ring *ring)
 	uint64_t oldest_open = load(&ring->writer.oldest_open);
 	uint64_t state = load(&ring->writer.state);
 
-	publish_up_to(ring, open_of(state) ? oldest_open : position_of(state));
+	publish_up_to(ring, ring_open_of(state) ? oldest_open : ring_position_of(state));
 }
 
 /* STATE is what the end of a reservation left. */
 static inline void publish_batch(struct ring *ring, uint64_t state)
 {
-	if (open_of(state))
+	if (ring_open_of(state))
 		return;
-	if (position_of(state) - load(&ring->header->data_head) >= ring->batch)
-		publish_up_to(ring, position_of(state));
+	if (ring_position_of(state) - load(&ring->header->data_head) >= ring->batch)
+		publish_up_to(ring, ring_position_of(state));
 }
 
 static inline void close_reservation(struct ring *ring)
 {
 	uint64_t state = local_fetch_add(&ring->writer.state, -1ull);
 
-	assert(open_of(state));
+	assert(ring_open_of(state));
 	publish_batch(ring, state - 1);
 }
 
@@ -155,7 +160,7 @@ void ring_commit(struct ring *ring, void *payload)
 static uint64_t bytes_behind(const struct ring *ring, const struct ring_record *record, uint64_t state)
 {
 	uint64_t distance =
-		(position_of(state) - (uint64_t)((const uint8_t *)record - ring->data)) & ring->mask;
+		(ring_position_of(state) - (uint64_t)((const uint8_t *)record - ring->data)) & ring->mask;
 
 	return distance ? distance : ring->size;
 }
@@ -166,9 +171,9 @@ static bool give_back(struct ring *ring, const struct ring_record *record)
 	uint64_t size = record->size;
 
 	while (bytes_behind(ring, record, state) == size) {
-		uint64_t next = state - state_bytes(size) - 1;
+		uint64_t next = state - ring_state_bytes(size) - 1;
 
-		assert(open_of(state));
+		assert(ring_open_of(state));
 		if (!local_compare_exchange(&ring->writer.state, &state, next))
 			continue;
 		publish_batch(ring, next);
@@ -195,10 +200,11 @@ void ring_discard(struct ring *ring, void *payload)
 static void report_losses(struct ring *ring)
 {
 	uint64_t state = load(&ring->writer.state);
+	has_room *room = ring->mode == RING_MODE_OVERWRITE ? overwrite_room : consumer_room;
 
-	if (!load(&ring->writer.lost_pending) || !take_room(ring, LOST_SIZE, &state))
+	if (!load(&ring->writer.lost_pending) || !take_room(ring, RING_LOST_SIZE, &state, room))
 		return;
-	write_lost(ring, position_of(state));
+	write_lost(ring, ring_position_of(state));
 	close_reservation(ring);
 }
 
@@ -216,7 +222,7 @@ void ring_flush(struct ring *ring)
 	head = load(&ring->header->data_head);
 	if (head == load(&ring->writer.woken))
 		return;
-	__atomic_store_n(&ring->writer.woken, head, __ATOMIC_RELAXED);
+	local_store(&ring->writer.woken, head);
 	/* Fails only if the count is at its limit: then the reader has a wake-up to come anyway. */
 	if (write(ring->event_fd, &one, sizeof(one)) < 0)
 		return;

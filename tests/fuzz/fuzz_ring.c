@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size < 16 || size > RING_SIZE_MIN || ring_create(&ring, RING_SIZE_MIN))
 		return 0;
 	overwrite(ring, data, 8, offsetof(struct ring_header, data_head));
-	overwrite(ring, data + 8, 8, offsetof(struct ring_header, data_tail));
+	overwrite(ring, data + 8, 8, offsetof(struct ring_header, consumers));
 	overwrite(ring, data + 16, size - 16, RING_DATA_OFFSET);
 	if (!ring_attach(&attached, ring_memory_fd(ring))) {
 		read_everything(attached);

@@ -465,7 +465,7 @@ TEST(ring, writer_survives_a_tail_that_no_reader_can_have)
 	fill(ring, 1000);
 	for (size_t i = 0; i < sizeof(tails) / sizeof(tails[0]); i++) {
 		CHECK_EQUAL(
-			pwrite(ring_memory_fd(ring), &tails[i], 8, offsetof(struct ring_header, data_tail)),
+			pwrite(ring_memory_fd(ring), &tails[i], 8, offsetof(struct ring_header, consumers)),
 			8);
 		for (int k = 0; k < 1000; k++)
 			write_number(ring, 1, 1000);
