@@ -13,8 +13,8 @@
 #include "vmm/guest/page_walk.h"
 
 #define MODULES_MAX    4096
-#define SYMBOLS_MAX    (1u << 20)
-#define ORCS_MAX       (4u << 20)
+#define SYMBOLS_MAX    (1u << 20) /* of all modules together: five times those of a large machine */
+#define ORCS_MAX       (4u << 20) /* the same for entries of ORC */
 #define NOTES_MAX      8
 #define NOTE_SIZE_MAX  4096
 #define STATE_UNFORMED 3 /* enum module_state: not set up yet, not to be looked at */
@@ -25,6 +25,8 @@ struct reader {
 	const struct guest_paging *paging;
 	const struct module_layout *layout;
 	uint64_t module; /* GVA of its struct */
+	uint32_t symbols_left,
+		orcs_left; /* what modules may still have: the guest is not to fill our memory */
 };
 
 static int read_u64(const struct reader *reader, uint64_t gva, uint64_t *value)
@@ -74,7 +76,7 @@ static size_t read_build_id(const struct reader *reader, uint8_t *id)
 	return found;
 }
 
-static void read_orc(const struct reader *reader, struct module_orc *orc)
+static void read_orc(struct reader *reader, struct module_orc *orc)
 {
 	const struct module_layout *layout = reader->layout;
 	uint64_t module = reader->module;
@@ -82,8 +84,9 @@ static void read_orc(const struct reader *reader, struct module_orc *orc)
 	memset(orc, 0, sizeof(*orc));
 	if (!layout->has_orc || read_u64(reader, module + layout->orc_ips, &orc->ips) ||
 	    read_u64(reader, module + layout->orc_entries, &orc->entries) ||
-	    read_u32(reader, module + layout->num_orcs, &orc->count) || orc->count > ORCS_MAX)
+	    read_u32(reader, module + layout->num_orcs, &orc->count) || orc->count > reader->orcs_left)
 		orc->count = 0;
+	reader->orcs_left -= orc->count;
 }
 
 static bool is_module_name(const char *name)
@@ -94,7 +97,7 @@ static bool is_module_name(const char *name)
 	return *name != '\0';
 }
 
-/* Name, text and build id. -ENOENT: a module that is not set up. */
+/* Name, text and build id. -ENOENT: a module that is not set up, or has no text. */
 static int read_module(const struct reader *reader, struct guest_module *module)
 {
 	const struct module_layout *layout = reader->layout;
@@ -109,9 +112,9 @@ static int read_module(const struct reader *reader, struct guest_module *module)
 	    read_u64(reader, reader->module + layout->text_base, &module->start) ||
 	    read_u32(reader, reader->module + layout->text_size, &size))
 		return -EFAULT;
-	if (state >= STATE_UNFORMED)
+	if (state >= STATE_UNFORMED || !size)
 		return -ENOENT;
-	if (!is_module_name(module->name) || module->start < KERNEL_IMAGE_START || !size)
+	if (!is_module_name(module->name) || module->start < KERNEL_IMAGE_START)
 		return -EFAULT;
 	module->size = size;
 	module->build_id_size = read_build_id(reader, module->build_id);
@@ -181,8 +184,7 @@ static int add_symbols(const struct reader *reader, const struct guest_module *m
 }
 
 /* -ENOMEM; a table that can not be read is left out. */
-static int read_symbols(const struct reader *reader, const struct guest_module *module,
-			struct symbols *symbols)
+static int read_symbols(struct reader *reader, const struct guest_module *module, struct symbols *symbols)
 {
 	const struct module_layout *layout = reader->layout;
 	uint64_t kallsyms, table_at, types_at, strings;
@@ -194,8 +196,9 @@ static int read_symbols(const struct reader *reader, const struct guest_module *
 	    read_u64(reader, kallsyms + layout->symtab, &table_at) ||
 	    read_u64(reader, kallsyms + layout->strtab, &strings) ||
 	    read_u64(reader, kallsyms + layout->typetab, &types_at) ||
-	    read_u32(reader, kallsyms + layout->num_symtab, &count) || count > SYMBOLS_MAX)
+	    read_u32(reader, kallsyms + layout->num_symtab, &count) || count > reader->symbols_left)
 		return 0;
+	reader->symbols_left -= count;
 	error = guest_copy_virtual(reader->view, reader->paging, table_at, count * sizeof(Elf64_Sym), &table);
 	if (!error)
 		error = guest_copy_virtual(reader->view, reader->paging, types_at, count, &types);
@@ -223,7 +226,16 @@ static int append(struct module_list *list, const struct guest_module *module, c
 	return 0;
 }
 
-static int read_one(struct module_list *list, const struct reader *reader, struct symbols *symbols)
+/* A list in a circle brings the same text again. */
+static bool is_known(const struct module_list *list, const struct guest_module *module)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (list->modules[i].start == module->start)
+			return true;
+	return false;
+}
+
+static int read_one(struct module_list *list, struct reader *reader, struct symbols *symbols)
 {
 	struct guest_module module;
 	struct module_orc orc;
@@ -231,6 +243,8 @@ static int read_one(struct module_list *list, const struct reader *reader, struc
 
 	if (error)
 		return error == -ENOENT ? 0 : error;
+	if (is_known(list, &module))
+		return -EFAULT;
 	read_orc(reader, &orc);
 	error = append(list, &module, &orc);
 	return error ? error : read_symbols(reader, &module, symbols);
@@ -240,7 +254,11 @@ int module_list_read(struct module_list *list, const struct guest_view *view,
 		     const struct guest_paging *paging, uint64_t head, const struct module_layout *layout,
 		     struct symbols *symbols)
 {
-	struct reader reader = { .view = view, .paging = paging, .layout = layout };
+	struct reader reader = { .view = view,
+				 .paging = paging,
+				 .layout = layout,
+				 .symbols_left = SYMBOLS_MAX,
+				 .orcs_left = ORCS_MAX };
 	uint64_t node;
 	int error;
 
