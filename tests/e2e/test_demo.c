@@ -49,3 +49,13 @@ TEST(demo, shows_what_debians_kernel_was_busy_with)
 	check_perf_names_the_kernel();
 	check_page();
 }
+
+TEST(demo, says_what_is_missing_and_how_to_get_it)
+{
+	struct rig_result demo;
+
+	rig_run_here(&demo, 20, "here=$PWD; cd \"$(mktemp -d)\" && \"$here/build/kvmscope\" demo; status=$?; rmdir \"$PWD\"; exit $status");
+	CHECK_EQUAL(demo.status, 1);
+	check_contains(demo.errors, "run make demo");
+	rig_result_free(&demo);
+}
