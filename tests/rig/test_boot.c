@@ -8,7 +8,9 @@
 
 #include "tests/rig/rig.h"
 
-#define RUN "build/kvmscope run --no-profile --timeout 90 --mem 256M --console stdio "
+/* Limits against a hang, far from what a boot takes: four vCPUs on the rig's one, on a busy machine, take
+ * minutes. */
+#define RUN "build/kvmscope run --no-profile --timeout 250 --mem 256M --console stdio "
 
 /* nproc, then a disk that is written and one that must not be, the agent's port, and the entropy device. */
 #define GUEST_COMMANDS                                                                                       \
@@ -64,7 +66,7 @@ static void boots(const char *version)
 	RIG_REQUIRED();
 	if (!kernel || !initrd)
 		return;
-	rig_run(&result, 200, BOOT_WITH_DEVICES, kernel, initrd);
+	rig_run(&result, 520, BOOT_WITH_DEVICES, kernel, initrd);
 	CHECK_EQUAL(result.status, 0);
 	check_contains(&result, version, "cpus 1\r\n");
 	check_contains(&result, version, "cpus 4\r\n");
@@ -98,8 +100,8 @@ TEST(boot, debian_sees_memory_above_4_gib)
 	struct rig_result result;
 
 	RIG_REQUIRED();
-	rig_run(&result, 120,
-		"build/kvmscope run --no-profile --timeout 90 --mem 5G --kernel %s --initrd %s --append "
+	rig_run(&result, 280,
+		"build/kvmscope run --no-profile --timeout 250 --mem 5G --kernel %s --initrd %s --append "
 		"'console=ttyS0 quiet kvmscope.run=grep+MemTotal+/proc/meminfo' < /dev/null",
 		rig_kernel("6.1"), rig_initrd("6.1"));
 	CHECK_EQUAL(result.status, 0);
@@ -114,7 +116,7 @@ TEST(boot, debian_reboot_ends_the_run)
 	struct rig_result result;
 
 	RIG_REQUIRED();
-	rig_run(&result, 150,
+	rig_run(&result, 280,
 		"for method in k a t; do " RUN
 		"--kernel %s --initrd %s --append \"console=ttyS0 quiet reboot=$method kvmscope.end=reboot\" < /dev/null; "
 		"echo reboot $method $?; done",
@@ -137,7 +139,7 @@ TEST(boot, debian_sigint_is_the_power_button)
 	struct rig_result result;
 
 	RIG_REQUIRED();
-	rig_run(&result, 120,
+	rig_run(&result, 280,
 		RUN
 		"--kernel %s --initrd %s --append 'console=ttyS0 quiet "
 		"kvmscope.run=n=0;while+[+$n+=+0+];do+sleep+1;read+n+rest</sys/firmware/acpi/interrupts/ff_pwr_btn;done;"
@@ -155,7 +157,7 @@ TEST(boot, debian_second_sigint_stops)
 	struct rig_result result;
 
 	RIG_REQUIRED();
-	rig_run(&result, 120,
+	rig_run(&result, 280,
 		RUN
 		"--kernel %s --initrd %s --append 'console=ttyS0 quiet kvmscope.end=stay'" IN_BACKGROUND
 		"kill -INT $run; sleep 1; kill -INT $run; wait $run; status=$?; cat /tmp/console; exit $status",
