@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kvmscope run as its user meets it: options, exit statuses, signals, and the file it leaves. */
+#include <linux/perf_event.h>
 #include <pty.h>
 #include <signal.h>
 #include <stdio.h>
@@ -131,7 +132,7 @@ static int count_sample(void *context, const struct perf_data_sample *sample)
 	struct symbol symbol;
 
 	shares->samples++;
-	if (!symbols_find(shares->symbols, sample->ip, &symbol))
+	if (sample->misc != PERF_RECORD_MISC_USER || !symbols_find(shares->symbols, sample->ip, &symbol))
 		return 0;
 	for (int i = 0; i < 3; i++)
 		if (!strcmp(symbol.name, names[i]))
