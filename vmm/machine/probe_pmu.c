@@ -80,9 +80,7 @@ void probe_cpu_clock(struct probe_row *row)
 					.sample_period = 1000000000 / CLOCK_HZ,
 					.sample_type = PERF_SAMPLE_IP,
 					.wakeup_events = 1,
-					.disabled = 1,
-					.exclude_kernel = 1,
-					.exclude_hv = 1 };
+					.disabled = 1 }; /* kernel mode too: there a guest is interrupted */
 	int fd = perf_open(&attr, 0, -1);
 
 	if (fd < 0 || send_signals(fd)) {
