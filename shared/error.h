@@ -17,8 +17,7 @@
  * so that `return error_set(-ENOENT, ...)` is the usual form. Arguments may
  * point into the previous message. Not for the sample path: it formats.
  */
-int error_set(int error, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
+int error_set(int error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The calling thread's last message, "" if none was set. Valid until the next error_set(). */
 const char *error_message(void);

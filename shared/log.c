@@ -28,16 +28,16 @@ static void write_line(const char *prefix, const char *end, const char *format, 
 		return; /* nowhere left to say it */
 }
 
-#define LOG_FUNCTION(name, condition, prefix)                                  \
-	void name(const char *format, ...)                                     \
-	{                                                                      \
-		va_list arguments;                                             \
-									       \
-		if (!(condition))                                              \
-			return;                                                \
-		va_start(arguments, format);                                   \
-		write_line(prefix, "\n", format, arguments);                   \
-		va_end(arguments);                                             \
+#define LOG_FUNCTION(name, condition, prefix)                                                                \
+	void name(const char *format, ...)                                                                   \
+	{                                                                                                    \
+		va_list arguments;                                                                           \
+                                                                                                             \
+		if (!(condition))                                                                            \
+			return;                                                                              \
+		va_start(arguments, format);                                                                 \
+		write_line(prefix, "\n", format, arguments);                                                 \
+		va_end(arguments);                                                                           \
 	}
 
 LOG_FUNCTION(log_error, true, "kvmscope: ")

@@ -156,7 +156,7 @@ static enum step take_record(struct ring *ring, const struct record_head *found)
 
 static enum step read_step(struct ring *ring)
 {
-	struct record_head found;
+	struct record_head found = { 0 };
 	uint64_t head, available;
 
 	if (ring->reader.position < floor_of(ring))
@@ -221,11 +221,11 @@ void ring_consumer_position(const struct ring_consumer *consumer, uint64_t *tail
 
 void ring_overwritten(const struct ring *ring, uint64_t *count)
 {
-	uint64_t position = floor_of(ring), now = position;
+	uint64_t position = floor_of(ring), now;
 	struct {
 		struct record_head head;
 		struct ring_mark mark;
-	} found;
+	} found = { 0 };
 
 	for (int try = 0; try < TRIES && position; try++, position = now) {
 		copy_racing(&found, ring_at(ring, position), sizeof(found));

@@ -19,24 +19,24 @@ enum {
 
 enum sample_flags {
 	SAMPLE_KERNEL_TRUNCATED = 1 << 0, /* the kernel chain ends before its entry point */
-	SAMPLE_USER_TRUNCATED = 1 << 1,	  /* the user chain ends before its start */
-	SAMPLE_IDLE = 1 << 2,		  /* the vCPU was halted (wall clock only) */
+	SAMPLE_USER_TRUNCATED = 1 << 1,   /* the user chain ends before its start */
+	SAMPLE_IDLE = 1 << 2,             /* the vCPU was halted (wall clock only) */
 };
 
 struct sample {
-	uint64_t time;	 /* ns, CLOCK_MONOTONIC_RAW of the host */
+	uint64_t time;   /* ns, CLOCK_MONOTONIC_RAW of the host */
 	uint64_t period; /* ns of the sampling clock that this sample stands for */
 	uint64_t rip;
 	uint64_t rsp;
 	uint64_t rbp;
 	uint64_t rflags;
 	uint64_t cr3;
-	uint32_t vcpu;	   /* number of the vCPU, from 0 */
-	uint32_t host_tid; /* thread that ran the vCPU, in our PID namespace */
-	uint32_t cost;	   /* ns that taking this sample cost the vCPU thread */
-	uint16_t event;	   /* index of the event in the session, 0 the first */
-	uint8_t cpl;	   /* current privilege level, 0 to 3 */
-	uint8_t flags;	   /* enum sample_flags */
+	uint32_t vcpu;         /* number of the vCPU, from 0 */
+	uint32_t host_tid;     /* thread that ran the vCPU, in our PID namespace */
+	uint32_t cost;         /* ns that taking this sample cost the vCPU thread */
+	uint16_t event;        /* index of the event in the session, 0 the first */
+	uint8_t cpl;           /* current privilege level, 0 to 3 */
+	uint8_t flags;         /* enum sample_flags */
 	uint16_t kernel_depth; /* entries of callchain[] in the kernel, first RIP itself */
 	uint16_t user_depth;   /* entries behind them in user space */
 	uint32_t reserved;

@@ -14,7 +14,7 @@
 #include "tests/unit/fake_guest.h"
 #include "vmm/profile/perf_data_writer.h"
 
-#define VMM_PID 4242
+#define VMM_PID   4242
 #define FIRST_TID 5000
 
 struct recording {
@@ -32,7 +32,8 @@ struct recording {
 /* Starts again with sample 0, which is to be asked for next. */
 void recording_rewind(void);
 
-/* Sample NUMBER of every recording, with its kernel at TEXT; asked for in order. SAMPLE has room for all chains. */
+/* Sample NUMBER of every recording, with its kernel at TEXT; asked for in order. SAMPLE has room for all
+ * chains. */
 void recording_sample(struct sample *sample, unsigned int number, uint64_t text);
 
 /* For recordings of a test's own: as the others are opened, name their threads, and map their guest. */

@@ -2,7 +2,6 @@
 /* The demo as `make demo` runs it, and what it leaves, read by Debian's perf. */
 #include "tests/rig/rig.h"
 
-
 static void check_contains(const char *text, const char *part)
 {
 	if (!strstr(text, part))
@@ -54,7 +53,9 @@ TEST(demo, says_what_is_missing_and_how_to_get_it)
 {
 	struct rig_result demo;
 
-	rig_run_here(&demo, 20, "here=$PWD; cd \"$(mktemp -d)\" && \"$here/build/kvmscope\" demo; status=$?; rmdir \"$PWD\"; exit $status");
+	rig_run_here(
+		&demo, 20,
+		"here=$PWD; cd \"$(mktemp -d)\" && \"$here/build/kvmscope\" demo; status=$?; rmdir \"$PWD\"; exit $status");
 	CHECK_EQUAL(demo.status, 1);
 	check_contains(demo.errors, "run make demo");
 	rig_result_free(&demo);

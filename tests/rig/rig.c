@@ -73,13 +73,15 @@ static void run_and_keep(struct rig_result *result, char *const arguments[])
 	fclose(errors);
 }
 
-/* The emulator's own fault, see tests/rig/rig: it is worth a second try, and says nothing about the command. */
+/* The emulator's own fault, see tests/rig/rig: it is worth a second try, and says nothing about the command.
+ */
 static bool stood_still(const struct rig_result *result)
 {
 	return result->status == RIG_FAILED && strstr(result->errors, "rig: the machine stands still");
 }
 
-static void run_in(struct rig_result *result, char *kind, unsigned int timeout, const char *format, va_list arguments)
+static void run_in(struct rig_result *result, char *kind, unsigned int timeout, const char *format,
+		   va_list arguments)
 {
 	char seconds[16];
 	char *command;
@@ -90,8 +92,8 @@ static void run_in(struct rig_result *result, char *kind, unsigned int timeout, 
 	for (int tries = 0; tries < 2; tries++) {
 		if (tries)
 			rig_result_free(result);
-		run_and_keep(result, (char *[]){ "tests/rig/rig", kind, "--timeout", seconds, "--", "/bin/bash", "-c",
-						 command, NULL });
+		run_and_keep(result, (char *[]){ "tests/rig/rig", kind, "--timeout", seconds, "--",
+						 "/bin/bash", "-c", command, NULL });
 		if (!stood_still(result))
 			break;
 	}
@@ -130,7 +132,8 @@ void rig_run_here(struct rig_result *result, unsigned int timeout, const char *f
 	if (vasprintf(&command, format, arguments) < 0)
 		abort();
 	va_end(arguments);
-	run_and_keep(result, (char *[]){ "/usr/bin/timeout", "--kill-after=5", seconds, "/bin/bash", "-c", command, NULL });
+	run_and_keep(result, (char *[]){ "/usr/bin/timeout", "--kill-after=5", seconds, "/bin/bash", "-c",
+					 command, NULL });
 	free(command);
 }
 
@@ -165,7 +168,8 @@ static const char *check_reason(struct check *check, char *what)
 	run_and_keep(&result, (char *[]){ "tests/rig/rig", "--check", what, NULL });
 	cut_last_newline(result.output);
 	if (result.status)
-		check->reason = strdup(*result.output ? result.output : "tests/rig/rig --check failed and said nothing");
+		check->reason = strdup(*result.output ? result.output
+						      : "tests/rig/rig --check failed and said nothing");
 	rig_result_free(&result);
 	return check->reason;
 }
@@ -211,7 +215,8 @@ static bool make_file(char *const arguments[])
 	made = !result.status;
 	/* Mirrors drop what is old, and the newest suite moves on. */
 	if (!made && strstr(result.errors, "no cloud kernel"))
-		test_skip(__FILE__, __LINE__, "%s %s: %s", arguments[0], arguments[1], last_line(result.errors));
+		test_skip(__FILE__, __LINE__, "%s %s: %s", arguments[0], arguments[1],
+			  last_line(result.errors));
 	else if (!made)
 		FAIL_TEST("%s %s failed: %s", arguments[0], arguments[1], result.errors);
 	rig_result_free(&result);

@@ -32,9 +32,9 @@
 #include "tests/unit/shim/test.h"
 
 struct rig_result {
-	int status;    /* the command's exit status; 124 timed out, 125 the rig failed */
-	char *output;  /* its standard output, ends with '\0'; never NULL */
-	char *errors;  /* its standard error, ends with '\0'; never NULL */
+	int status;   /* the command's exit status; 124 timed out, 125 the rig failed */
+	char *output; /* its standard output, ends with '\0'; never NULL */
+	char *errors; /* its standard error, ends with '\0'; never NULL */
 };
 
 /*
@@ -74,14 +74,14 @@ const char *rig_kernel(const char *version);
 const char *rig_initrd(const char *version);
 
 /* Ends the test as skipped where the rig (or debug registers in it) is not to be had. */
-#define RIG_REQUIRED()                                                         \
-	do {                                                                   \
-		if (rig_unavailable_reason())                                  \
-			SKIP("no rig: %s", rig_unavailable_reason());          \
+#define RIG_REQUIRED()                                                                                       \
+	do {                                                                                                 \
+		if (rig_unavailable_reason())                                                                \
+			SKIP("no rig: %s", rig_unavailable_reason());                                        \
 	} while (0)
-#define RIG_DEBUG_REGISTERS_REQUIRED()                                         \
-	do {                                                                   \
-		if (rig_debug_registers_unavailable_reason())                  \
+#define RIG_DEBUG_REGISTERS_REQUIRED()                                                                       \
+	do {                                                                                                 \
+		if (rig_debug_registers_unavailable_reason())                                                \
 			SKIP("no debug registers in the rig: %s", rig_debug_registers_unavailable_reason()); \
 	} while (0)
 

@@ -9,10 +9,10 @@
 #define HOME "build/rig/intel-home"
 #define DATA "build/rig/intel.data"
 
-#define INTEL_REQUIRED()                                                       \
-	do {                                                                   \
-		if (rig_intel_unavailable_reason())                            \
-			SKIP("no Intel rig: %s", rig_intel_unavailable_reason()); \
+#define INTEL_REQUIRED()                                                                                     \
+	do {                                                                                                 \
+		if (rig_intel_unavailable_reason())                                                          \
+			SKIP("no Intel rig: %s", rig_intel_unavailable_reason());                            \
 	} while (0)
 
 TEST(intel, rig_has_kvm_intel_with_ept)
@@ -42,8 +42,8 @@ struct sample_lines {
 	bool of_call, to_entry;
 };
 
-static void take_frame(struct kernel_samples *samples, struct sample_lines *sample, unsigned long long address,
-		       const char *symbol)
+static void take_frame(struct kernel_samples *samples, struct sample_lines *sample,
+		       unsigned long long address, const char *symbol)
 {
 	if (!sample->depth++ && address >> 63) {
 		samples->all++;
@@ -87,7 +87,8 @@ static void check_profile(void)
 	CHECK(samples.all > 1000);
 	CHECK(samples.named >= 0.97 * samples.all);
 	CHECK(samples.of_calls > 300);
-	/* The first seconds are without chains here: this rig's one slow processor is still searching the kernel. */
+	/* The first seconds are without chains here: this rig's one slow processor is still searching the
+	 * kernel. */
 	CHECK(samples.to_entry > 100);
 	rig_result_free(&perf);
 }
@@ -100,16 +101,18 @@ TEST(intel, debian_kernel_is_booted_profiled_and_named)
 	INTEL_REQUIRED();
 	REQUIRE(kernel && initrd);
 	/* kcore is for annotation only, and large to bring back. */
-	rig_run_intel(&result, 500,
-		      "export HOME=$PWD/" HOME "; mkdir -p $HOME; "
-		      "build/kvmscope run --timeout 300 --mem 256M -F 499 -o " DATA " --kernel %s --initrd %s "
-		      "--append 'console=ttyS0 quiet panic=-1 cryptomgr.notests kvmscope.run=workload+shares+8'; "
-		      "status=$?; rm -rf $HOME/.debug/*kcore*; exit $status",
-		      kernel, initrd);
+	rig_run_intel(
+		&result, 500,
+		"export HOME=$PWD/" HOME "; mkdir -p $HOME; "
+		"build/kvmscope run --timeout 300 --mem 256M -F 499 -o " DATA " --kernel %s --initrd %s "
+		"--append 'console=ttyS0 quiet panic=-1 cryptomgr.notests kvmscope.run=workload+shares+8'; "
+		"status=$?; rm -rf $HOME/.debug/*kcore*; exit $status",
+		kernel, initrd);
 	CHECK_EQUAL(result.status, 0);
 	if (strstr(result.output, "workload: truth process=workload"))
 		check_profile();
 	else
-		FAIL_TEST("Debian's kernel did not run the workload on kvm_intel:\n%s\n%s", result.output, result.errors);
+		FAIL_TEST("Debian's kernel did not run the workload on kvm_intel:\n%s\n%s", result.output,
+			  result.errors);
 	rig_result_free(&result);
 }

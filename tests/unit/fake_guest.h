@@ -9,11 +9,11 @@
 
 #include "vmm/profile/build_id_cache.h"
 
-#define FAKE_TEXT 0xffffffff9a000000ull
-#define FAKE_MODULE 0xffffffffc0123000ull
+#define FAKE_TEXT          0xffffffff9a000000ull
+#define FAKE_MODULE        0xffffffffc0123000ull
 #define FAKE_FUNCTION_SIZE 0x100ull /* each function starts at a multiple of it */
-#define FAKE_FUNCTIONS 8
-#define FAKE_INIT 0x10000ull /* from the start of the text: a function that was there only at first */
+#define FAKE_FUNCTIONS     8
+#define FAKE_INIT          0x10000ull /* from the start of the text: a function that was there only at first */
 
 struct fake_guest {
 	uint8_t *memory; /* owned */

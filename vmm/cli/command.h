@@ -6,11 +6,11 @@
 /* Exit codes, documented in kvmscope(1). A guest's debug-exit value comes through as it is. */
 enum exit_code {
 	EXIT_OK = 0,
-	EXIT_FAILED = 1,     /* what was asked for could not be done */
-	EXIT_USAGE = 2,	     /* the command line is wrong */
+	EXIT_FAILED = 1,      /* what was asked for could not be done */
+	EXIT_USAGE = 2,       /* the command line is wrong */
 	EXIT_GUEST_CRASH = 3, /* triple fault or KVM internal error */
 	EXIT_UNSUPPORTED = 4, /* this host's KVM can not do it: see kvmscope doctor */
-	EXIT_TIMEOUT = 124,  /* kvmscope run --timeout came to its end; as timeout(1) says it */
+	EXIT_TIMEOUT = 124,   /* kvmscope run --timeout came to its end; as timeout(1) says it */
 };
 
 /* ARGV[0] is the subcommand's name; returns an exit code. Main thread, once. */

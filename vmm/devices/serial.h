@@ -30,7 +30,8 @@ struct serial_options {
 	/* As console_input_options: terminal_filter() where input_fd is a terminal, else NULL. */
 	size_t (*filter)(void *context, uint8_t *bytes, size_t size);
 	void *filter_context;
-	/* Each line that the guest has printed; NULL: not wanted. On a vCPU's thread, the port's lock held. */
+	/* Each line that the guest has printed; NULL: not wanted. On a vCPU's thread, the port's lock held.
+	 */
 	console_line_handler *line;
 	void *line_context;
 };

@@ -32,9 +32,9 @@
 /* What one guest kernel is, as far as the cache is concerned. Nothing is owned. */
 struct kernel_image {
 	const uint8_t *build_id;
-	size_t build_id_size;	  /* 1 to 20 */
-	uint64_t start, end;	  /* GVA of _text, and of the end of all that is mapped for it */
-	uint64_t text_end;	  /* GVA of _etext: the code that is there to the end */
+	size_t build_id_size; /* 1 to 20 */
+	uint64_t start, end;  /* GVA of _text, and of the end of all that is mapped for it */
+	uint64_t text_end;    /* GVA of _etext: the code that is there to the end */
 	const struct symbols *symbols;
 	const struct symbols *unloaded; /* of modules that are in MODULES and loaded no more; NULL: none */
 	const struct guest_module *modules; /* of one name each */
@@ -44,7 +44,7 @@ struct kernel_image {
 /* The symbols of one boot: a directory below [kernel.kcore]. Zeroed: none yet. */
 struct build_id_cache_boot {
 	char path[PATH_MAX]; /* "" until the first build_id_cache_add_boot() */
-	bool complete;	     /* it was there already, code and all */
+	bool complete;       /* it was there already, code and all */
 };
 
 /*
@@ -91,9 +91,10 @@ int build_id_cache_add_boot(const char *directory, const struct kernel_image *im
 /*
  * Adds the code of the kernel and its modules to the boot, read from guest
  * memory. Of that kernel the code of the BUILD_ID_CACHE_CODE_KEPT newest
- * boots is kept, and the names of BUILD_ID_CACHE_BOOTS_KEPT. After build_id_cache_add_boot(). Errors as above.
+ * boots is kept, and the names of BUILD_ID_CACHE_BOOTS_KEPT. After build_id_cache_add_boot(). Errors as
+ * above.
  */
-#define BUILD_ID_CACHE_CODE_KEPT 8
+#define BUILD_ID_CACHE_CODE_KEPT  8
 #define BUILD_ID_CACHE_BOOTS_KEPT 32
 int build_id_cache_add_code(const char *directory, const struct kernel_image *image,
 			    const struct guest_view *view, const struct guest_paging *paging,

@@ -17,7 +17,7 @@
 /* A file that is being written beside its place. */
 struct cache_file {
 	int fd;
-	char path[PATH_MAX];	  /* where it will be */
+	char path[PATH_MAX];      /* where it will be */
 	char temporary[PATH_MAX]; /* where it is */
 };
 
@@ -31,7 +31,7 @@ int cache_make_directory(const char *path);
  * Who may read what: symbols that stand in any package anybody, where a guest
  * has its kernel and what code it runs only the user.
  */
-#define CACHE_MODE_PUBLIC 0644
+#define CACHE_MODE_PUBLIC  0644
 #define CACHE_MODE_OF_BOOT 0600
 
 /* Begins DIRECTORY/NAME; ends it by putting it in place, or by removing it if ERROR is not 0 already. */

@@ -52,9 +52,9 @@ struct collector_options {
 struct collector_statistics {
 	uint64_t samples;  /* written to the file */
 	uint64_t kernel;   /* of them taken at CPL 0 */
-	uint64_t lost;	   /* dropped because a ring was full */
-	uint64_t bytes;	   /* of the file so far */
-	uint64_t cost;	   /* ns that taking all samples cost the vCPU threads */
+	uint64_t lost;     /* dropped because a ring was full */
+	uint64_t bytes;    /* of the file so far */
+	uint64_t cost;     /* ns that taking all samples cost the vCPU threads */
 	uint64_t weight;   /* ns that all samples stand for */
 	bool kernel_found; /* names are there: found in the guest or given by a file */
 	char release[65];  /* of the guest's kernel, "" while it is not known */

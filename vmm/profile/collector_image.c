@@ -46,7 +46,8 @@ static void invent_build_id(struct collector_kernel *kernel)
 			hash[half] = (hash[half] ^ offset) * 0x100000001b3ull;
 		}
 	}
-	/* No zeroes at the end: they are taken for padding, and the cache is then looked in under another name. */
+	/* No zeroes at the end: they are taken for padding, and the cache is then looked in under another
+	 * name. */
 	memset(kernel->build_id, 0x6b, sizeof(kernel->build_id));
 	memcpy(kernel->build_id, hash, sizeof(hash));
 	kernel->build_id_size = sizeof(kernel->build_id);

@@ -12,11 +12,13 @@
 /* Fills kernel->image from FOUND (NULL: nothing was found) and the given symbols. -ENOMEM. */
 int collector_image_describe(struct collector_kernel *kernel, const struct guest_kernel *found);
 
-/* Takes the modules of FOUND, where OLDER (NULL at first) was before. -ENOMEM: the modules are as they were. */
+/* Takes the modules of FOUND, where OLDER (NULL at first) was before. -ENOMEM: the modules are as they were.
+ */
 int collector_image_set_modules(struct collector_kernel *kernel, const struct guest_kernel *older,
 				const struct guest_kernel *found);
 
-/* Writes the mapping of the kernel and of the modules; of the modules that have none yet. Errors of writing. */
+/* Writes the mapping of the kernel and of the modules; of the modules that have none yet. Errors of writing.
+ */
 int collector_image_map(struct collector_kernel *kernel);
 int collector_image_map_modules(struct collector_kernel *kernel);
 

@@ -19,7 +19,7 @@
 /* A kernel whose unwinder was published. */
 struct collector_published {
 	struct guest_kernel *kernel; /* owned */
-	uint64_t replaced;	     /* when a newer one was published: ns by the clock of samples; 0: not yet */
+	uint64_t replaced; /* when a newer one was published: ns by the clock of samples; 0: not yet */
 };
 
 struct collector_kernel {
@@ -28,16 +28,16 @@ struct collector_kernel {
 
 	struct collector_published *found; /* the newest last; owned */
 	size_t found_count;
-	struct symbols *given;	     /* of --kallsyms or --vmlinux; owned */
+	struct symbols *given; /* of --kallsyms or --vmlinux; owned */
 	uint8_t build_id[20];
 	size_t build_id_size;
-	struct kernel_image image;   /* valid if mapped */
+	struct kernel_image image;        /* valid if mapped */
 	struct collector_modules modules; /* all of the recording */
-	size_t modules_mapped;		  /* so many of them have a mapping in the file */
-	struct guest_paging paging;  /* that maps the image; cr3 0: not known */
-	bool mapped;		     /* the file has its mapping */
+	size_t modules_mapped;            /* so many of them have a mapping in the file */
+	struct guest_paging paging;       /* that maps the image; cr3 0: not known */
+	bool mapped;                      /* the file has its mapping */
 
-	uint64_t next_find, find_interval;	 /* ns, by the collector's clock */
+	uint64_t next_find, find_interval;       /* ns, by the collector's clock */
 	uint64_t next_refresh, refresh_interval; /* ns */
 	bool unknown_address; /* a kernel address was sampled that lies in no known image */
 
@@ -59,7 +59,8 @@ void collector_kernel_address(struct collector_kernel *kernel, uint64_t address)
  */
 int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now);
 
-/* Every vCPU has taken a sample later than TIME (ns, the clock of samples): frees what was replaced before. */
+/* Every vCPU has taken a sample later than TIME (ns, the clock of samples): frees what was replaced before.
+ */
 void collector_kernel_reclaim(struct collector_kernel *kernel, uint64_t time);
 
 /*

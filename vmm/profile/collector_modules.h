@@ -16,7 +16,7 @@
 /* Zeroed: none yet. */
 struct collector_modules {
 	struct guest_module *modules; /* owned; no two of one name; new ones are added at the end */
-	bool *gone;		      /* owned; for each: it is loaded no more */
+	bool *gone;                   /* owned; for each: it is loaded no more */
 	size_t count;
 	struct symbols *unloaded; /* owned; of those gone; NULL: of none */
 };

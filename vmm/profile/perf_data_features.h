@@ -24,7 +24,8 @@ struct perf_data_facts {
 	uint64_t ids; /* of the event: 1 to IDS, one for each vCPU */
 	unsigned int compression, ratio;
 	uint64_t first_time, last_time; /* of samples, ns */
-	uint64_t wall_time, clock_time; /* the same moment by CLOCK_REALTIME and by the clock of the samples, ns */
+	uint64_t wall_time,
+		clock_time;     /* the same moment by CLOCK_REALTIME and by the clock of the samples, ns */
 	struct bytes build_ids; /* records of FEATURE_BUILD_ID */
 };
 

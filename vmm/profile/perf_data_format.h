@@ -11,7 +11,7 @@
 #include <linux/perf_event.h>
 #include <stdint.h>
 
-#define PERF_DATA_MAGIC 0x32454c4946524550ull /* "PERFILE2" */
+#define PERF_DATA_MAGIC         0x32454c4946524550ull /* "PERFILE2" */
 #define PERF_DATA_MAGIC_SWAPPED 0x50455246494c4532ull
 
 /* The size of a record is a 16-bit field. */
@@ -29,7 +29,7 @@ struct perf_data_header {
 	struct perf_data_section attributes;
 	struct perf_data_section data;
 	struct perf_data_section event_types; /* not used any more */
-	uint64_t features[4];		      /* bitmap of enum perf_data_feature */
+	uint64_t features[4];                 /* bitmap of enum perf_data_feature */
 };
 
 /* In pipe mode these two words are the whole header. */
@@ -73,8 +73,9 @@ enum perf_data_feature {
 
 #define PERF_DATA_ZSTD 1u /* type in FEATURE_COMPRESSED */
 
-/* The 20 bytes of a build id are padded to this in FEATURE_BUILD_ID; the byte behind them is its true size. */
-#define PERF_DATA_BUILD_ID_FIELD 24
+/* The 20 bytes of a build id are padded to this in FEATURE_BUILD_ID; the byte behind them is its true size.
+ */
+#define PERF_DATA_BUILD_ID_FIELD     24
 #define PERF_DATA_MISC_BUILD_ID_SIZE (1 << 15) /* if this bit of misc is set, else it is 20 */
 
 /* One entry of PERF_DATA_ID_INDEX; those of the second array follow all of the first. */

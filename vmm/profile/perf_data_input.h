@@ -16,12 +16,12 @@
 struct perf_data_input {
 	int fd;
 	bool seekable;
-	uint64_t size;	   /* of a seekable file; UINT64_MAX of a pipe */
+	uint64_t size;     /* of a seekable file; UINT64_MAX of a pipe */
 	uint64_t position; /* in the file, of the next byte */
-	uint64_t end;	   /* of the range that is read */
+	uint64_t end;      /* of the range that is read */
 	uint8_t *buffer;
 	size_t start, filled; /* of the buffer: bytes not taken yet */
-	int error;	      /* of reading; 0 at the plain end */
+	int error;            /* of reading; 0 at the plain end */
 };
 
 /* "-" is standard input. The errors of open(), -EISDIR, -ENOMEM. */
@@ -34,7 +34,8 @@ bool perf_data_input_at(struct perf_data_input *input, uint64_t offset, void *to
 /* The range [START, END) comes next; of a pipe only END counts. */
 void perf_data_input_range(struct perf_data_input *input, uint64_t start, uint64_t end);
 
-/* The next SIZE bytes (at most 64 KiB) without taking them; false if there are fewer. Valid until the next call. */
+/* The next SIZE bytes (at most 64 KiB) without taking them; false if there are fewer. Valid until the next
+ * call. */
 bool perf_data_input_peek(struct perf_data_input *input, size_t size, struct span *bytes);
 
 /* Takes SIZE bytes, seen or not. False if there are fewer. */

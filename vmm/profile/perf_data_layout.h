@@ -15,7 +15,7 @@
 
 /* Files with more are refused. */
 #define PERF_DATA_EVENTS_MAX 1024
-#define PERF_DATA_IDS_MAX (1u << 20)
+#define PERF_DATA_IDS_MAX    (1u << 20)
 
 struct perf_data_event {
 	uint64_t sample_type; /* PERF_SAMPLE_* */
@@ -30,7 +30,7 @@ struct perf_data_event {
 /* Sorted by id once perf_data_layout_sort() ran. */
 struct perf_data_id {
 	uint64_t id;
-	uint32_t event; /* index */
+	uint32_t event;             /* index */
 	uint32_t machine_pid, vcpu; /* 0 and UINT32_MAX: not said */
 };
 
@@ -51,7 +51,8 @@ int perf_data_layout_add_ids(struct perf_data_layout *layout, uint32_t event, st
 /* What PERF_DATA_ID_INDEX says; RECORD is all of it. False: broken, ignored. */
 bool perf_data_layout_id_index(struct perf_data_layout *layout, struct span record);
 
-/* Fills SAMPLE from a whole PERF_RECORD_SAMPLE; false if it does not fit its event. SAMPLE points into RECORD. */
+/* Fills SAMPLE from a whole PERF_RECORD_SAMPLE; false if it does not fit its event. SAMPLE points into
+ * RECORD. */
 bool perf_data_layout_sample(struct perf_data_layout *layout, struct span record,
 			     struct perf_data_sample *sample);
 

@@ -16,9 +16,9 @@ struct perf_data_reader;
 struct perf_data_sample {
 	uint64_t time, ip, period, address;
 	uint32_t pid, tid;
-	uint32_t cpu; /* UINT32_MAX unless the file says */
+	uint32_t cpu;               /* UINT32_MAX unless the file says */
 	uint32_t machine_pid, vcpu; /* 0 and UINT32_MAX unless the file says */
-	uint16_t misc; /* PERF_RECORD_MISC_CPUMODE_MASK part */
+	uint16_t misc;              /* PERF_RECORD_MISC_CPUMODE_MASK part */
 	uint16_t event; /* index of the event in the file, 0 the first; found by the sample's id */
 	uint64_t id;
 	const uint64_t *callchain; /* PERF_CONTEXT_* markers included; NULL without */
@@ -34,10 +34,11 @@ struct perf_data_mapping_event {
 	size_t build_id_size;
 };
 
-/* One entry of the table of build ids (HEADER_BUILD_ID): what perf record writes where mappings carry none. */
+/* One entry of the table of build ids (HEADER_BUILD_ID): what perf record writes where mappings carry none.
+ */
 struct perf_data_build_id {
 	const char *name; /* the image's path, "[kernel.kallsyms]" */
-	int32_t pid;	  /* of the machine, -1 the host */
+	int32_t pid;      /* of the machine, -1 the host */
 	uint16_t misc;
 	const uint8_t *build_id;
 	size_t build_id_size; /* 1 to 20 */
@@ -52,8 +53,10 @@ struct perf_data_events {
 	int (*sample)(void *context, const struct perf_data_sample *sample);
 	int (*mapping)(void *context, const struct perf_data_mapping_event *mapping);
 	int (*comm)(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time);
-	/* TID of PID begins as a copy of PARENT_TID of PARENT_PID; PID == PARENT_PID for a thread (PERF_RECORD_FORK). */
-	int (*fork)(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid, uint32_t parent_tid, uint64_t time);
+	/* TID of PID begins as a copy of PARENT_TID of PARENT_PID; PID == PARENT_PID for a thread
+	 * (PERF_RECORD_FORK). */
+	int (*fork)(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid, uint32_t parent_tid,
+		    uint64_t time);
 	int (*build_id)(void *context, const struct perf_data_build_id *build_id);
 	int (*lost)(void *context, uint64_t count);
 	void *context;
@@ -61,15 +64,15 @@ struct perf_data_events {
 
 /* "" and 0 for what the file does not say. */
 struct perf_data_summary {
-	bool cut_off;	   /* not closed by its writer: read up to where it ends */
-	bool compressed;   /* some records are */
-	uint64_t skipped;  /* records of types or kinds that are not understood */
-	unsigned int cpus; /* of the recorded machine */
+	bool cut_off;        /* not closed by its writer: read up to where it ends */
+	bool compressed;     /* some records are */
+	uint64_t skipped;    /* records of types or kinds that are not understood */
+	unsigned int cpus;   /* of the recorded machine */
 	unsigned int events; /* in the file; with those of a pipe as far as it was read */
 	char event_name[64]; /* of the first event */
 	char hostname[65], release[65], arch[65], command_line[1024];
 	char cpu_description[128], version[64]; /* version: of the program that wrote the file */
-	unsigned int frequency; /* Hz, of the first event */
+	unsigned int frequency;                 /* Hz, of the first event */
 };
 
 /*

@@ -13,10 +13,10 @@
 #include "shared/span.h"
 
 struct perf_data_unpack {
-	void *stream; /* ZSTD_DCtx, made when the first compressed record comes */
-	uint8_t *data; /* unpacked bytes; owned */
+	void *stream;            /* ZSTD_DCtx, made when the first compressed record comes */
+	uint8_t *data;           /* unpacked bytes; owned */
 	size_t start, end, room; /* of what is not delivered yet */
-	bool good; /* nothing was broken so far */
+	bool good;               /* nothing was broken so far */
 };
 
 /* To the start of a stream; a stream before it is forgotten. 0. */

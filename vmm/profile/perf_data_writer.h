@@ -24,11 +24,11 @@ enum perspective {
 struct perf_data_options {
 	const char *path; /* "-" is standard output in pipe mode, as is what is no regular file */
 	enum perspective perspective;
-	bool wall_clock;	/* the event is named wall-clock, not cpu-clock */
+	bool wall_clock;        /* the event is named wall-clock, not cpu-clock */
 	unsigned int frequency; /* Hz */
 	bool callchains;
 	unsigned int compression; /* zstd level 1 to 22; 0 writes records as they are */
-	unsigned int vcpus; /* at least 1; samples of higher numbers are refused */
+	unsigned int vcpus;       /* at least 1; samples of higher numbers are refused */
 	pid_t vmm_pid;
 	const char *command_line; /* for HEADER_CMDLINE */
 	/* Guest facts for the feature sections; "" or 0 where not known: the section is then left out. */
@@ -38,7 +38,8 @@ struct perf_data_options {
 
 /* One executable mapping: the kernel, a module, an image. */
 struct perf_data_mapping {
-	uint64_t time; /* ns, 0: since ever; readers then apply it at once, before samples of the same round */
+	uint64_t
+		time; /* ns, 0: since ever; readers then apply it at once, before samples of the same round */
 	int32_t pid, tid; /* -1 for the kernel */
 	/* bytes; the kernel's offset is the address of the symbol that its name ends with (_text) */
 	uint64_t start, size, offset;
@@ -61,10 +62,12 @@ int perf_data_writer_open(struct perf_data_writer **writer, const struct perf_da
  */
 int perf_data_writer_set_guest(struct perf_data_writer *writer, const char *release, const char *hostname);
 
-/* Each appends one record to the block; 0 or a negative errno of writing, after which the writer only closes. */
+/* Each appends one record to the block; 0 or a negative errno of writing, after which the writer only closes.
+ */
 int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample);
 int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_data_mapping *mapping);
-int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_t pid, int32_t tid, const char *comm);
+int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_t pid, int32_t tid,
+			  const char *comm);
 /* COUNT samples of VCPU were lost before TIME. */
 int perf_data_writer_lost(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu, uint64_t count);
 

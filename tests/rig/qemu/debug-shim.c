@@ -42,10 +42,10 @@ enum {
 };
 
 #define VMCB_SAVE_DR7 0x560 /* control area 0x400, then 0x160 in the save area */
-#define DR6_BD	      (UINT64_C(1) << 13)
-#define DR7_GD	      (UINT64_C(1) << 13)
+#define DR6_BD        (UINT64_C(1) << 13)
+#define DR7_GD        (UINT64_C(1) << 13)
 #define OPCODE_INT3   0xcc
-#define ENV_EIP	      (16 * sizeof(uint64_t)) /* struct CPUArchState: regs[16], then eip */
+#define ENV_EIP       (16 * sizeof(uint64_t)) /* struct CPUArchState: regs[16], then eip */
 
 /* x86: jmp *0(%rip), followed by the address */
 enum { JUMP_SIZE = 14, GUARD_SIZE = 16 };
@@ -63,10 +63,10 @@ static struct {
 
 /* What their code tells of the layout. */
 static struct {
-	uint32_t hflags;   /* byte of CPUArchState.hflags that holds the guest-mode flag */
-	uint8_t in_guest;  /* the flag in it */
-	uint32_t dr7;	   /* CPUArchState.dr[7] */
-	uint32_t env;	   /* CPUArchState in X86CPU, of which a CPUState is the start */
+	uint32_t hflags;  /* byte of CPUArchState.hflags that holds the guest-mode flag */
+	uint8_t in_guest; /* the flag in it */
+	uint32_t dr7;     /* CPUArchState.dr[7] */
+	uint32_t env;     /* CPUArchState in X86CPU, of which a CPUState is the start */
 	check_intercept *check_intercept_body; /* behind the test for guest mode */
 } layout;
 
@@ -132,7 +132,8 @@ static bool read_guest_mode_test(void)
 {
 	const uint8_t *code = qemu.cpu_svm_check_intercept_param;
 
-	if (code[0] != 0xf6 || code[1] != 0x87 || code[7] != 0x75 || code[8] != GUARD_SIZE - 9 || code[9] != 0xc3)
+	if (code[0] != 0xf6 || code[1] != 0x87 || code[7] != 0x75 || code[8] != GUARD_SIZE - 9 ||
+	    code[9] != 0xc3)
 		return false;
 	memcpy(&layout.hflags, code + 2, sizeof(layout.hflags));
 	layout.in_guest = code[6];
@@ -156,7 +157,8 @@ static int32_t find_displacement(const uint8_t *code, size_t size, const uint8_t
 
 static bool read_layout(void)
 {
-	static const uint8_t lea_rdi_r14[3] = { 0x4c, 0x8d, 0xb7 }; /* env_cpu(env): a negative displacement */
+	static const uint8_t lea_rdi_r14[3] = { 0x4c, 0x8d,
+						0xb7 }; /* env_cpu(env): a negative displacement */
 	static const uint8_t mov_rdi_rax[3] = { 0x48, 0x8b, 0x87 }; /* env->dr[7] */
 	int32_t env, dr7;
 
@@ -189,7 +191,8 @@ __attribute__((constructor)) static void mend(void)
 	if (!find_functions())
 		return;
 	if (!read_layout())
-		fprintf(stderr, "debug-shim: this build of QEMU is not known, nothing is mended; Debian 12's 7.2 is\n");
+		fprintf(stderr,
+			"debug-shim: this build of QEMU is not known, nothing is mended; Debian 12's 7.2 is\n");
 	else if (!redirect(qemu.cpu_svm_check_intercept_param, (uintptr_t)replaced_check_intercept) ||
 		 !redirect(qemu.x86_ldq_phys, (uintptr_t)replaced_ldq_phys))
 		fprintf(stderr, "debug-shim: QEMU's code can not be made writable: %m\n");
