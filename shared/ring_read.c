@@ -48,6 +48,8 @@ static bool possible(const struct ring *ring, const struct record_head *head, ui
 		return false;
 	if (head->size > ring->size / 2)
 		return false;
+	/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): copy_racing() filled it, word by
+	 * word */
 	if (head->type == RING_RECORD_LOST)
 		return head->size == RING_LOST_SIZE;
 	return head->type != RING_RECORD_MARK || head->size == RING_MARK_SIZE;
@@ -233,6 +235,7 @@ void ring_overwritten(const struct ring *ring, uint64_t *count)
 		now = floor_of(ring);
 		if (now != position)
 			continue;
+		/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): as above */
 		if (found.head.type == RING_RECORD_MARK && found.mark.count > *count)
 			*count = found.mark.count;
 		return;
