@@ -48,8 +48,7 @@ static bool possible(const struct ring *ring, const struct record_head *head, ui
 		return false;
 	if (head->size > ring->size / 2)
 		return false;
-	/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): copy_racing() filled it, word by
-	 * word */
+	/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): see copy_racing() */
 	if (head->type == RING_RECORD_LOST)
 		return head->size == RING_LOST_SIZE;
 	return head->type != RING_RECORD_MARK || head->size == RING_MARK_SIZE;
