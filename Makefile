@@ -94,7 +94,7 @@ fuzzers: $(FUZZERS)
 .PHONY: fuzzers test demo bench lint asan ubsan tsan fuzz deps install uninstall clean help test-programs
 test-programs: $(BUILD)/kvmscope $(BUILD)/kvmscope-tests $(TEST_NEEDS)
 
-test: ## build with gcc and clang, lint, sanitizers, fuzz corpora, and run all tests; FILTER='*ring*' for a part
+test: ## build with gcc and clang, check the layers, run all tests, sanitized ones and fuzzers too; FILTER='*ring*' for a part
 	$(Q)tests/run $(if $(FILTER),--filter '$(FILTER)')
 
 demo: ## boot Debian's own kernel, profile it, leave build/demo/perf.data and flame.html

@@ -173,8 +173,8 @@ static void check_shares(const char *options)
 TEST(sample, run_writes_the_shares_that_the_guest_spent)
 {
 	GUEST_REQUIRED();
-	check_shares("-F 999 --append program=shares_rounds=400");
-	check_shares("-F 4000 -z --append program=shares_rounds=200_timer=100");
+	check_shares("-F 999 --append program=shares_rounds=1600");
+	check_shares("-F 4000 -z --append program=shares_rounds=800_timer=100");
 }
 
 /* What decides is measured, so both outcomes are right; what a guest does at CPL 3 must not count. */
