@@ -17,6 +17,12 @@ enum {
 /* The longest callchain, both parts together, as perf's default max stack. */
 #define SAMPLE_CALLCHAIN_MAX 127
 
+/* The guest's task is not known: it could not be proven, or the guest is no Linux. 0 is the idle task. */
+#define SAMPLE_TASK_UNKNOWN UINT32_MAX
+
+/* The name of a task, the NUL included (kernel: TASK_COMM_LEN, include/linux/sched.h). */
+#define SAMPLE_COMM_SIZE 16
+
 enum sample_flags {
 	SAMPLE_KERNEL_TRUNCATED = 1 << 0, /* the kernel chain ends before its entry point */
 	SAMPLE_USER_TRUNCATED = 1 << 1,   /* the user chain ends before its start */
@@ -39,7 +45,17 @@ struct sample {
 	uint8_t flags;         /* enum sample_flags */
 	uint16_t kernel_depth; /* entries of callchain[] in the kernel, first RIP itself */
 	uint16_t user_depth;   /* entries behind them in user space */
+	/*
+	 * The guest's task, in the guest's initial PID namespace: id of the
+	 * process (kernel: tgid) and of the thread, both SAMPLE_TASK_UNKNOWN or
+	 * none. Its name is the thread's, "" where it is not known; the bytes
+	 * are the guest's and may be anything, a NUL is among them. It stands in
+	 * each sample because a ring that overwrites its oldest records keeps no
+	 * state from before the first; the file says it once per change.
+	 */
+	uint32_t pid, tid;
 	uint32_t reserved;
+	char comm[SAMPLE_COMM_SIZE];
 	uint64_t callchain[]; /* innermost first: kernel_depth, then user_depth addresses */
 };
 

@@ -32,6 +32,8 @@ static void fill(struct sample *sample, uint64_t number)
 	*sample = (struct sample){ .time = bench_time(CLOCK_MONOTONIC_RAW),
 				   .period = 1000000,
 				   .host_tid = 1,
+				   .pid = SAMPLE_TASK_UNKNOWN,
+				   .tid = SAMPLE_TASK_UNKNOWN,
 				   .kernel_depth = DEPTH - 4,
 				   .user_depth = 4 };
 	for (int i = 0; i < DEPTH; i++)

@@ -78,9 +78,12 @@ static int write_sample(struct perf_data_writer *writer, struct sample *sample, 
 {
 	const struct path *path = &paths[next_random(1 + next_random(1 + next_random(PATHS)))];
 
-	*sample = (struct sample){
-		.time = 1000000ull * number, .period = 1000000, .host_tid = 2, .vcpu = number % 4
-	};
+	*sample = (struct sample){ .time = 1000000ull * number,
+				   .period = 1000000,
+				   .host_tid = 2,
+				   .vcpu = number % 4,
+				   .pid = SAMPLE_TASK_UNKNOWN,
+				   .tid = SAMPLE_TASK_UNKNOWN };
 	sample->kernel_depth = (uint16_t)path->depth;
 	memcpy(sample->callchain, path->addresses, path->depth * sizeof(path->addresses[0]));
 	/* Somewhere in the innermost function; few paths are hot. */

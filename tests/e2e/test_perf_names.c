@@ -43,6 +43,8 @@ static void record_functions(const char *path, const struct fake_guest *guest, e
 			.time = 1000000000ull + i * 1000000,
 			.period = 1000000,
 			.host_tid = FIRST_TID,
+			.pid = SAMPLE_TASK_UNKNOWN,
+			.tid = SAMPLE_TASK_UNKNOWN,
 			.rip = start + i % FAKE_FUNCTIONS * FAKE_FUNCTION_SIZE + 4,
 			.kernel_depth = 2,
 		};

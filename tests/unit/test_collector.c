@@ -100,6 +100,8 @@ static void push(struct ring *ring, unsigned int vcpu, unsigned int number)
 		.vcpu = vcpu,
 		.host_tid = 100 + vcpu,
 		.cost = 7,
+		.pid = SAMPLE_TASK_UNKNOWN,
+		.tid = SAMPLE_TASK_UNKNOWN,
 		.kernel_depth = 2,
 		.user_depth = 1,
 		.rip = FAKE_TEXT,

@@ -212,7 +212,9 @@ static void fill_sample(struct sample *sample, const struct guest_registers *reg
 	sample->cr3 = registers->paging.cr3;
 	sample->cpl = registers->cpl;
 	sample->event = 0;
+	sample->pid = sample->tid = SAMPLE_TASK_UNKNOWN;
 	sample->reserved = 0;
+	memset(sample->comm, 0, sizeof(sample->comm));
 	sample->flags = chain->flags;
 	sample->kernel_depth = chain->kernel_depth;
 	sample->user_depth = chain->user_depth;
