@@ -12,6 +12,7 @@
 /* Ring record types; RING_RECORD_* below 8 belong to the ring itself. */
 enum {
 	RECORD_SAMPLE = 8,
+	RECORD_SIDEBAND = 9, /* shared/sideband.h */
 };
 
 /* The longest callchain, both parts together, as perf's default max stack. */

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sideband: what happened in a guest that samples can not tell themselves:
+ * processes that forked, ran a program, took a name, ended; files and modules
+ * that came into and left an address space. Records have variable size and a
+ * common head, native byte order, 8-byte alignment; the same ones whatever
+ * saw it happen: the guest's own perf events (the agent), or guest memory.
+ *
+ *	perf in the guest                  here
+ *	PERF_RECORD_FORK, EXIT             SIDEBAND_FORK, SIDEBAND_EXIT
+ *	PERF_RECORD_COMM                   SIDEBAND_COMM, with SIDEBAND_COMM_EXEC for MISC_COMM_EXEC
+ *	PERF_RECORD_MMAP2                  SIDEBAND_MMAP
+ *	(perf has none)                    SIDEBAND_MUNMAP
+ *	PERF_RECORD_KSYMBOL                SIDEBAND_MODULE_LOAD, SIDEBAND_MODULE_UNLOAD
+ *	PERF_RECORD_LOST                   SIDEBAND_LOST
+ *
+ * Threads and ways. A record is the payload of a ring record of type
+ * RECORD_SIDEBAND, and may stand in any ring that the collector drains: in a
+ * vCPU's own (then written on the vCPU's thread, as all of that ring), or in
+ * one of the rings that a source has for itself (one writer thread each; the
+ * collector takes them in its options). The collector's thread gives all of
+ * them to the resolver (vmm/profile/resolver.h), which puts them in order of
+ * time with the samples: a record may come somewhat after the samples that it
+ * is for, and before or after records of other rings.
+ *
+ * What a source finds there when it begins is told with the time at which it
+ * looked: a COMM for each thread, a MMAP for each mapping, without a FORK. What
+ * was before that time, it does not know. A process that was never
+ * forked before our eyes begins with the first record that names it.
+ */
+#ifndef KVMSCOPE_SHARED_SIDEBAND_H
+#define KVMSCOPE_SHARED_SIDEBAND_H
+
+#include <stdint.h>
+
+#include "shared/span.h"
+
+#define SIDEBAND_COMM_SIZE    16   /* TASK_COMM_LEN of Linux */
+#define SIDEBAND_NAME_MAX     4096 /* PATH_MAX of Linux; both with the NUL */
+#define SIDEBAND_BUILD_ID_MAX 20
+#define SIDEBAND_SIZE_MAX     (128 + SIDEBAND_NAME_MAX)
+
+enum sideband_type {
+	SIDEBAND_FORK = 1, /* struct sideband_fork: a new thread, or a process with its parent's mappings */
+	SIDEBAND_COMM,     /* struct sideband_comm: a thread has this name */
+	SIDEBAND_EXIT,     /* struct sideband: a thread ended; the process ends with its last one */
+	SIDEBAND_MMAP,     /* struct sideband_mmap */
+	SIDEBAND_MUNMAP,   /* struct sideband_munmap */
+	SIDEBAND_MODULE_LOAD,   /* struct sideband_module */
+	SIDEBAND_MODULE_UNLOAD, /* struct sideband_munmap: of the kernel's space */
+	SIDEBAND_LOST,          /* struct sideband_lost */
+};
+
+enum sideband_flags {
+	/*
+	 * COMM: because of execve(); nothing that was mapped before is left, and
+	 * TID is the only thread. The MMAPs of the new image come later.
+	 */
+	SIDEBAND_COMM_EXEC = 1 << 0,
+	/*
+	 * The guest isolates its page tables: in user space CR3 has bit 12 set in
+	 * addition (PTI_USER_PGTABLE_BIT, arch/x86/mm/pti.c). Only where cr3 is known.
+	 */
+	SIDEBAND_CR3_PAIR = 1 << 1,
+	/* MODULE_LOAD: no module of the kernel's list, but code made at run time (BPF, trampolines). */
+	SIDEBAND_MODULE_CODE = 1 << 2,
+};
+
+/* The head of each record, and all there is of SIDEBAND_EXIT. */
+struct sideband {
+	uint32_t size;  /* bytes of the whole record, a multiple of 8 */
+	uint16_t type;  /* enum sideband_type */
+	uint16_t flags; /* enum sideband_flags */
+	uint64_t time;  /* ns, CLOCK_MONOTONIC_RAW of the host, as struct sample's */
+	uint32_t pid;   /* the process (tgid), in the guest's initial pid namespace; 0: the kernel */
+	uint32_t tid;   /* the thread; equal to pid where only the process is known */
+	/*
+	 * GPA of the root of the process's page tables from now on (CR3 without its
+	 * low 12 bits and bit 63). 0 where it is not known: samples that know no pid
+	 * then do not find the process.
+	 */
+	uint64_t cr3;
+};
+
+struct sideband_fork {
+	struct sideband head; /* of the child; a new thread has its parent's pid */
+	uint32_t parent_pid, parent_tid;
+};
+
+struct sideband_comm {
+	struct sideband head;
+	char comm[SIDEBAND_COMM_SIZE]; /* NUL-terminated, not cleaned */
+};
+
+struct sideband_mmap {
+	struct sideband head;
+	uint64_t start;        /* GVA, bytes */
+	uint64_t length;       /* bytes, not 0 */
+	uint64_t offset;       /* in the file, bytes */
+	uint32_t prot;         /* PROT_* of Linux; code has PROT_EXEC */
+	uint32_t map_flags;    /* MAP_* of Linux; 0 where not known */
+	uint32_t major, minor; /* of the device; this and the next two 0 where not known */
+	uint64_t inode;
+	uint64_t generation;   /* of the inode */
+	uint8_t build_id_size; /* bytes; 0: not known */
+	uint8_t build_id[SIDEBAND_BUILD_ID_MAX];
+	uint8_t reserved[3];
+	/* As the guest sees it: a path, "[vdso]", "//anon"; NUL-terminated, not cleaned. */
+	char name[];
+};
+
+struct sideband_munmap {
+	struct sideband head;
+	uint64_t start, length; /* GVA; bytes, not 0 */
+};
+
+struct sideband_module {
+	struct sideband head;
+	uint64_t start, length; /* GVA; bytes, not 0 */
+	uint8_t build_id_size;  /* bytes; 0: not known */
+	uint8_t build_id[SIDEBAND_BUILD_ID_MAX];
+	uint8_t reserved[3];
+	char name[]; /* "virtio_blk", without brackets; NUL-terminated, not cleaned */
+};
+
+/* The source could not tell of so many events that happened before this time. */
+struct sideband_lost {
+	struct sideband head;
+	uint64_t count;
+};
+
+/*
+ * The record at the start of SPAN, or NULL if there is no whole, valid one: of
+ * known type and flags, its size inside the span and enough for its type, strings that end inside of it,
+ * ranges that do not run over the end of the address space. The span must not change from here on and
+ * begin at a multiple of 8. Bytes behind the record are not looked at. Any thread.
+ */
+const struct sideband *sideband_check(struct span span);
+
+/* Bytes of a record whose fixed part has FIXED bytes with NAME at its end. */
+static inline uint32_t sideband_size(size_t fixed, const char *name)
+{
+	return (uint32_t)((fixed + strlen(name) + 1 + 7) & ~(size_t)7);
+}
+
+#endif
