@@ -18,6 +18,7 @@
 #include "shared/log.h"
 #include "shared/sample.h"
 #include "vmm/profile/collector_kernel.h"
+#include "vmm/profile/collector_output.h"
 
 #define MILLISECOND 1000000ull
 
@@ -33,14 +34,13 @@
 
 struct collector {
 	struct collector_options options;
-	struct perf_data_writer *writer;
+	struct collector_output output;
 	struct collector_kernel kernel;
 	pthread_t thread;
 	struct pollfd *wakes; /* the rings', then our own */
 	int stop_fd;          /* eventfd: stop */
 	atomic_bool stop;
 	uint64_t next_flush, next_round; /* ns */
-	uint32_t *named;                 /* for each vCPU the thread whose name is in the file; 0 none */
 	uint64_t *last_time;             /* for each vCPU, of its latest sample */
 	uint64_t *lost;                  /* for each vCPU, samples known to be lost */
 	int error;                       /* the first one of writing; the rings are drained all the same */
@@ -67,19 +67,6 @@ static void note_error(struct collector *collector, int error)
 	log_error("recording ends here: %s", collector->message);
 }
 
-/* perf groups by the name of the thread that ran the vCPU. */
-static void name_thread(struct collector *collector, const struct sample *sample)
-{
-	char name[32];
-
-	if (collector->named[sample->vcpu] == sample->host_tid)
-		return;
-	collector->named[sample->vcpu] = sample->host_tid;
-	snprintf(name, sizeof(name), "vcpu %u", sample->vcpu);
-	note_error(collector, perf_data_writer_comm(collector->writer, 0, collector->options.output.vmm_pid,
-						    (int32_t)sample->host_tid, name));
-}
-
 static void count_sample(struct collector_statistics *statistics, const struct sample *sample)
 {
 	statistics->samples++;
@@ -101,10 +88,8 @@ static void take_sample(struct collector *collector, const struct ring_record *r
 	count_sample(counts, sample);
 	for (size_t i = 0; i < sample->kernel_depth; i++)
 		collector_kernel_address(&collector->kernel, sample->callchain[i]);
-	if (collector->error)
-		return;
-	name_thread(collector, sample);
-	note_error(collector, perf_data_writer_sample(collector->writer, sample));
+	if (!collector->error)
+		note_error(collector, collector_output_sample(&collector->output, sample));
 }
 
 static void note_lost(struct collector *collector, size_t ring, uint64_t count,
@@ -113,7 +98,7 @@ static void note_lost(struct collector *collector, size_t ring, uint64_t count,
 	counts->lost += count;
 	collector->lost[ring] += count;
 	if (!collector->error)
-		note_error(collector, perf_data_writer_lost(collector->writer, collector->last_time[ring],
+		note_error(collector, collector_output_lost(&collector->output, collector->last_time[ring],
 							    (uint32_t)ring, count));
 }
 
@@ -150,7 +135,7 @@ static void update_statistics(struct collector *collector, const struct collecto
 	all->lost += counts->lost;
 	all->cost += counts->cost;
 	all->weight += counts->weight;
-	all->bytes = perf_data_writer_bytes(collector->writer);
+	all->bytes = perf_data_writer_bytes(collector->output.writer);
 	all->kernel_found = collector->kernel.mapped;
 	snprintf(all->release, sizeof(all->release), "%s", collector_kernel_release(&collector->kernel));
 	pthread_mutex_unlock(&collector->lock);
@@ -163,9 +148,9 @@ static void write_out(struct collector *collector, uint64_t time)
 	collector->next_flush = time + FLUSH_INTERVAL;
 	if (time >= collector->next_round && collector_kernel_settled(&collector->kernel)) {
 		collector->next_round = time + ROUND_INTERVAL;
-		note_error(collector, perf_data_writer_flush(collector->writer));
+		note_error(collector, perf_data_writer_flush(collector->output.writer));
 	} else {
-		note_error(collector, perf_data_writer_write_out(collector->writer));
+		note_error(collector, perf_data_writer_write_out(collector->output.writer));
 	}
 }
 
@@ -269,7 +254,6 @@ static struct collector *make(const struct collector_options *options)
 	collector->stop_fd = -1;
 	pthread_mutex_init(&collector->lock, NULL);
 	collector->wakes = calloc(options->ring_count + 1, sizeof(collector->wakes[0]));
-	collector->named = calloc(options->ring_count + 1, sizeof(collector->named[0]));
 	collector->last_time = calloc(options->ring_count + 1, sizeof(collector->last_time[0]));
 	collector->lost = calloc(options->ring_count + 1, sizeof(collector->lost[0]));
 	return collector;
@@ -282,7 +266,6 @@ static void destroy(struct collector *collector)
 		close(collector->stop_fd);
 	pthread_mutex_destroy(&collector->lock);
 	free(collector->wakes);
-	free(collector->named);
 	free(collector->last_time);
 	free(collector->lost);
 	free(collector);
@@ -293,17 +276,17 @@ static int start(struct collector *collector)
 	int error = prepare_wakes(collector);
 
 	if (!error)
-		error = perf_data_writer_open(&collector->writer, &collector->options.output);
+		error = collector_output_open(&collector->output, &collector->options.output);
 	if (error)
 		return error;
-	error = collector_kernel_init(&collector->kernel, &collector->options, collector->writer);
+	error = collector_kernel_init(&collector->kernel, &collector->options, collector->output.writer);
 	if (!error) {
 		error = -pthread_create(&collector->thread, NULL, collect, collector);
 		if (error)
 			error_set(error, "can't start the collector's thread: %s", strerror(-error));
 	}
 	if (error)
-		perf_data_writer_close(collector->writer);
+		collector_output_close(&collector->output);
 	return error;
 }
 
@@ -313,7 +296,7 @@ int collector_start(struct collector **result, const struct collector_options *o
 	int error;
 
 	assert(options->output.vcpus >= options->ring_count);
-	if (!collector || !collector->wakes || !collector->named || !collector->last_time || !collector->lost)
+	if (!collector || !collector->wakes || !collector->last_time || !collector->lost)
 		error = error_set(-ENOMEM, "no memory for the collector");
 	else
 		error = start(collector);
@@ -341,7 +324,7 @@ int collector_stop(struct collector *collector, struct collector_statistics *sta
 		log_debug("the collector stops at its next look");
 	pthread_join(collector->thread, NULL);
 	update_statistics(collector, &(struct collector_statistics){ 0 });
-	close_error = perf_data_writer_close(collector->writer);
+	close_error = collector_output_close(&collector->output);
 	error = collector->error ? error_set(collector->error, "%s", collector->message) : close_error;
 	if (statistics)
 		*statistics = collector->statistics;

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One perf.data file of a collector: samples go in as they come out of the
+ * rings, and what has to stand before them is written when it is first needed.
+ * The collector's thread.
+ */
+#ifndef KVMSCOPE_PROFILE_COLLECTOR_OUTPUT_H
+#define KVMSCOPE_PROFILE_COLLECTOR_OUTPUT_H
+
+#include <stdint.h>
+
+#include "shared/sample.h"
+#include "vmm/profile/perf_data_writer.h"
+
+struct collector_output {
+	struct perf_data_writer *writer;
+	pid_t vmm_pid;
+	uint32_t *named; /* owned; for each vCPU the thread whose name is in the file; 0 none */
+};
+
+/* Opens the file. The errors of perf_data_writer_open(), and -ENOMEM. */
+int collector_output_open(struct collector_output *output, const struct perf_data_options *options);
+
+/* Each of the two adds to the file; the errors of writing. The vCPU is one that the options have. */
+int collector_output_sample(struct collector_output *output, const struct sample *sample);
+/* COUNT samples of VCPU were lost before TIME. */
+int collector_output_lost(struct collector_output *output, uint64_t time, uint32_t vcpu, uint64_t count);
+
+/* Completes the file and frees what OUTPUT holds, also after an error; returns the first one. */
+int collector_output_close(struct collector_output *output);
+
+#endif
