@@ -254,12 +254,10 @@ static uint64_t difference(uint64_t more, uint64_t less)
 /* Of WRITTEN records, those that this ring's reader has still to come. */
 static uint64_t unread(const struct ring *ring, uint64_t written)
 {
-	uint64_t read = __atomic_load_n(&ring->reader.read, __ATOMIC_RELAXED);
+	uint64_t read = __atomic_load_n(&ring->reader.read, __ATOMIC_RELAXED), position, gone;
 
-	if (ring->mode == RING_MODE_CONSUMER)
-		read = __atomic_load_n(&ring->reader.consumer->read, __ATOMIC_RELAXED);
-	else
-		ring_overwritten(ring, &read);
+	if (ring_oldest(ring, &position, &gone) && gone > read)
+		read = gone;
 	return difference(written, read);
 }
 

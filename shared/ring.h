@@ -42,6 +42,7 @@
  *   flush            W        W               W        W      safe       safe
  *   read/done        safe     safe            safe     safe   R only     safe
  *   statistics       safe     safe            safe     safe   safe       X safe
+ *   snapshot         safe     safe            safe     safe   safe       X safe
  *
  *   safe     the two may run at the same time
  *   WH safe  both on the writer thread, where the one may interrupt the
@@ -187,6 +188,34 @@ const struct ring_record *ring_read(struct ring *ring);
 
 /* Gives the space of all that was read back to the writer. Reader thread only. */
 void ring_read_done(struct ring *ring);
+
+/* What a ring held at one moment: a copy, which the writer does not wait for. Belongs to the caller. */
+struct ring_snapshot {
+	uint64_t before; /* records written before the first one here: overwritten, or read and given back */
+	uint64_t count;  /* records here, LOST not counted */
+	bool broken;     /* ends early, at bytes that are no record */
+	/* For ring_snapshot_next(). */
+	size_t size;
+	uint8_t *bytes;
+};
+
+/*
+ * Copies all whole records from the oldest one that is there to the newest
+ * that is published now: before + count = records written up to there. The
+ * writer goes on meanwhile, and may overwrite the oldest while they are
+ * copied; they are then counted in before. No reader loses or gains anything
+ * by it. -ENOMEM; -EAGAIN if the writer overwrote all that was being copied,
+ * several times, or the memory is broken. Any thread, with RING of the writer or of a reader.
+ */
+int ring_snapshot(const struct ring *ring, struct ring_snapshot *snapshot);
+
+/* The record after PREVIOUS, or the first one if that is NULL; NULL at the end. Valid until the snapshot is
+ * freed. */
+const struct ring_record *ring_snapshot_next(const struct ring_snapshot *snapshot,
+					     const struct ring_record *previous);
+
+/* Frees what it holds, not SNAPSHOT itself. */
+void ring_snapshot_free(struct ring_snapshot *snapshot);
 
 /* Any thread. Counts are exact once the writer is quiet. */
 void ring_statistics(const struct ring *ring, struct ring_statistics *statistics);

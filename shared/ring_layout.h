@@ -132,8 +132,27 @@ bool ring_overwrite_room(struct ring *ring, uint64_t *state, uint64_t need);
 /* Where a reader finds the pair of a tail and the records before it, consistent. ring_read.c. */
 void ring_consumer_position(const struct ring_consumer *consumer, uint64_t *tail, uint64_t *read);
 
-/* Overwrite mode: raises COUNT to the number of records that were overwritten. Any thread. */
-void ring_overwritten(const struct ring *ring, uint64_t *count);
+/*
+ * The POSITION of the oldest record that can be read, and the number of
+ * records BEFORE it since the ring was made. False if the writer moved on too
+ * often to tell, or the memory is broken. Any thread. ring_read.c.
+ */
+bool ring_oldest(const struct ring *ring, uint64_t *position, uint64_t *before);
+
+/* A record's first word. */
+struct ring_record_head {
+	uint32_t size;
+	uint16_t type;
+	uint16_t flags;
+} __attribute__((aligned(8)));
+
+/* Copies BYTES, a multiple of 8, that the writer may be overwriting; what came of it is checked afterwards.
+ */
+void ring_copy_racing(void *to, const void *from, size_t bytes);
+
+/* May HEAD begin a record where AVAILABLE bytes are left? */
+bool ring_record_is_possible(const struct ring *ring, const struct ring_record_head *head,
+			     uint64_t available);
 
 static inline uint64_t ring_position_of(uint64_t state)
 {

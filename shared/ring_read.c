@@ -14,24 +14,8 @@
 /* A writer that overruns the reader this often within one call is waited for no longer. */
 #define TRIES 64
 
-struct record_head {
-	uint32_t size;
-	uint16_t type;
-	uint16_t flags;
-} __attribute__((aligned(8)));
-
-/* Goes on behind HEAD: nothing between can be trusted to be records. */
-static void skip_to(struct ring *ring, uint64_t head)
-{
-	__atomic_fetch_add(&ring->reader.broken, 1, __ATOMIC_RELAXED);
-	__atomic_store_n(&ring->reader.position, head & ~7ull, __ATOMIC_RELAXED);
-}
-
-/*
- * Copies BYTES, a multiple of 8, that the writer may be overwriting. The race
- * is meant, and seen afterwards; ThreadSanitizer can not know that.
- */
-__attribute__((no_sanitize("thread"))) static void copy_racing(void *to, const void *from, size_t bytes)
+/* The race is meant; ThreadSanitizer can not know that. */
+__attribute__((no_sanitize("thread"))) void ring_copy_racing(void *to, const void *from, size_t bytes)
 {
 	const volatile uint64_t *source = from;
 	uint64_t *words = to;
@@ -42,16 +26,24 @@ __attribute__((no_sanitize("thread"))) static void copy_racing(void *to, const v
 	}
 }
 
-static bool possible(const struct ring *ring, const struct record_head *head, uint64_t available)
+/* NOLINTBEGIN(clang-analyzer-core.UndefinedBinaryOperatorResult): filled by ring_copy_racing() */
+bool ring_record_is_possible(const struct ring *ring, const struct ring_record_head *head, uint64_t available)
 {
 	if (head->size < sizeof(struct ring_record) || head->size % 8 || head->size > available)
 		return false;
 	if (head->size > ring->size / 2)
 		return false;
-	/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): see copy_racing() */
 	if (head->type == RING_RECORD_LOST)
 		return head->size == RING_LOST_SIZE;
 	return head->type != RING_RECORD_MARK || head->size == RING_MARK_SIZE;
+}
+/* NOLINTEND(clang-analyzer-core.UndefinedBinaryOperatorResult) */
+
+/* Goes on behind HEAD: nothing between can be trusted to be records. */
+static void skip_to(struct ring *ring, uint64_t head)
+{
+	__atomic_fetch_add(&ring->reader.broken, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&ring->reader.position, head & ~7ull, __ATOMIC_RELAXED);
 }
 
 static bool make_room(struct ring *ring, size_t size)
@@ -71,7 +63,7 @@ static bool make_room(struct ring *ring, size_t size)
 	return true;
 }
 
-static bool copy_record(struct ring *ring, const struct record_head *head)
+static bool copy_record(struct ring *ring, const struct ring_record_head *head)
 {
 	struct ring_record *copy;
 	const struct ring_record *record = ring_at(ring, ring->reader.position);
@@ -86,7 +78,7 @@ static bool copy_record(struct ring *ring, const struct record_head *head)
 	if (ring->reader.consumer)
 		memcpy(copy->payload, record->payload, bytes);
 	else
-		copy_racing(copy->payload, record->payload, bytes);
+		ring_copy_racing(copy->payload, record->payload, bytes);
 	return true;
 }
 
@@ -112,7 +104,7 @@ static void catch_up(struct ring *ring)
 /* A record of the reader's own. */
 static bool tell_overrun(struct ring *ring, uint64_t count)
 {
-	struct record_head head = { .size = RING_LOST_SIZE, .type = RING_RECORD_OVERRUN };
+	struct ring_record_head head = { .size = RING_LOST_SIZE, .type = RING_RECORD_OVERRUN };
 
 	if (!make_room(ring, head.size))
 		return false;
@@ -139,7 +131,7 @@ static bool count_overrun(struct ring *ring, uint64_t *missed)
 enum step { STEP_RECORD, STEP_AGAIN, STEP_NOTHING };
 
 /* Takes what was copied, and is whole. */
-static enum step take_record(struct ring *ring, const struct record_head *found)
+static enum step take_record(struct ring *ring, const struct ring_record_head *found)
 {
 	uint64_t missed = 0;
 
@@ -157,7 +149,7 @@ static enum step take_record(struct ring *ring, const struct record_head *found)
 
 static enum step read_step(struct ring *ring)
 {
-	struct record_head found = { 0 };
+	struct ring_record_head found = { 0 };
 	uint64_t head, available;
 
 	if (ring->reader.position < floor_of(ring))
@@ -168,8 +160,8 @@ static enum step read_step(struct ring *ring)
 	if (!available)
 		return STEP_NOTHING;
 	if (available <= ring->size && available % 8 == 0) {
-		copy_racing(&found, ring_at(ring, ring->reader.position), sizeof(found));
-		if (possible(ring, &found, available)) {
+		ring_copy_racing(&found, ring_at(ring, ring->reader.position), sizeof(found));
+		if (ring_record_is_possible(ring, &found, available)) {
 			if (!copy_record(ring, &found))
 				return STEP_NOTHING;
 			return overrun(ring) ? STEP_AGAIN : take_record(ring, &found);
@@ -220,23 +212,37 @@ void ring_consumer_position(const struct ring_consumer *consumer, uint64_t *tail
 	}
 }
 
-void ring_overwritten(const struct ring *ring, uint64_t *count)
+/* Overwrite mode: the mark at the floor says. */
+static bool oldest_by_mark(const struct ring *ring, uint64_t *position, uint64_t *before)
 {
-	uint64_t position = floor_of(ring), now;
 	struct {
-		struct record_head head;
+		struct ring_record_head head;
 		struct ring_mark mark;
 	} found = { 0 };
 
-	for (int try = 0; try < TRIES && position; try++, position = now) {
-		copy_racing(&found, ring_at(ring, position), sizeof(found));
+	*before = 0;
+	for (int try = 0; try < TRIES; try++) {
+		*position = floor_of(ring);
+		if (!*position)
+			return true;
+		ring_copy_racing(&found, ring_at(ring, *position), sizeof(found));
 		local_keep_order();
-		now = floor_of(ring);
-		if (now != position)
+		if (floor_of(ring) != *position)
 			continue;
-		/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): as above */
-		if (found.head.type == RING_RECORD_MARK && found.mark.count > *count)
-			*count = found.mark.count;
-		return;
+		/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): see ring_copy_racing()
+		 */
+		if (found.head.type != RING_RECORD_MARK)
+			return false;
+		*before = found.mark.count;
+		return true;
 	}
+	return false;
+}
+
+bool ring_oldest(const struct ring *ring, uint64_t *position, uint64_t *before)
+{
+	if (ring->mode == RING_MODE_OVERWRITE)
+		return oldest_by_mark(ring, position, before);
+	ring_consumer_position(&ring->header->consumers[0], position, before);
+	return true;
 }

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A copy of all that a ring holds, checked afterwards against the floor: what
+ * the writer may have overwritten before the copy was complete is cut off.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "shared/local_atomic.h"
+#include "shared/ring_layout.h"
+
+/* So often may the writer overwrite all that is being copied. */
+#define TRIES 8
+
+static bool is_internal(const struct ring_record *record)
+{
+	return record->type == RING_RECORD_MARK || record->type == RING_RECORD_PADDING;
+}
+
+/* Walks over the copy once, so that whoever reads it need not check it again. */
+static void check_records(const struct ring *ring, struct ring_snapshot *snapshot)
+{
+	size_t at = 0;
+
+	while (at < snapshot->size) {
+		struct ring_record_head head;
+
+		memcpy(&head, snapshot->bytes + at, sizeof(head));
+		if (!ring_record_is_possible(ring, &head, snapshot->size - at))
+			break;
+		snapshot->count += head.type != RING_RECORD_MARK && head.type != RING_RECORD_PADDING &&
+				   head.type != RING_RECORD_LOST;
+		at += head.size;
+	}
+	snapshot->broken |= at < snapshot->size;
+	snapshot->size = at;
+}
+
+static int make_room(struct ring_snapshot *snapshot, size_t size)
+{
+	uint8_t *bytes;
+
+	if (size <= snapshot->size)
+		return 0;
+	bytes = realloc(snapshot->bytes, size);
+	if (!bytes)
+		return error_set(-ENOMEM, "no memory for %zu bytes of a ring's records", size);
+	snapshot->bytes = bytes;
+	snapshot->size = size;
+	return 0;
+}
+
+/* Moves START on to the first of the records behind it that were still whole when the copy was complete. */
+static bool cut_overwritten(const struct ring *ring, uint64_t *start, uint64_t *before)
+{
+	uint64_t whole, gone;
+
+	local_keep_order();
+	if (!ring_oldest(ring, &whole, &gone))
+		return false;
+	if (whole > *start) {
+		*start = whole;
+		*before = gone;
+	}
+	return true;
+}
+
+/* Copies once. 1 if the writer overwrote it all meanwhile. */
+static int copy_all(const struct ring *ring, struct ring_snapshot *snapshot)
+{
+	uint64_t begin, start, head;
+	int error;
+
+	if (!ring_oldest(ring, &begin, &snapshot->before))
+		return 1;
+	/* After the oldest, which is never behind it. */
+	head = load_acquire(&ring->header->data_head) & ~7ull;
+	snapshot->broken = head - begin > ring->size;
+	if (snapshot->broken)
+		head = begin;
+	error = make_room(snapshot, head - begin);
+	if (error)
+		return error;
+	ring_copy_racing(snapshot->bytes, ring_at(ring, begin), head - begin);
+	start = begin;
+	if (!cut_overwritten(ring, &start, &snapshot->before) || start > head)
+		return 1;
+	snapshot->size = head - start;
+	if (start > begin)
+		memmove(snapshot->bytes, snapshot->bytes + (start - begin), snapshot->size);
+	return 0;
+}
+
+int ring_snapshot(const struct ring *ring, struct ring_snapshot *snapshot)
+{
+	int tries = 0, result;
+
+	*snapshot = (struct ring_snapshot){ 0 };
+	do {
+		result = copy_all(ring, snapshot);
+	} while (result > 0 && ++tries < TRIES);
+	if (result > 0)
+		result = error_set(-EAGAIN,
+				   "the ring of %zu bytes is overwritten faster than it can be copied "
+				   "(make it larger), or broken",
+				   (size_t)ring->size);
+	if (result) {
+		ring_snapshot_free(snapshot);
+		return result;
+	}
+	check_records(ring, snapshot);
+	return 0;
+}
+
+const struct ring_record *ring_snapshot_next(const struct ring_snapshot *snapshot,
+					     const struct ring_record *previous)
+{
+	const uint8_t *end = snapshot->bytes + snapshot->size;
+	const uint8_t *at = previous ? (const uint8_t *)previous + previous->size : snapshot->bytes;
+
+	for (; at < end; at += ((const struct ring_record *)at)->size)
+		if (!is_internal((const struct ring_record *)at))
+			return (const struct ring_record *)at;
+	return NULL;
+}
+
+void ring_snapshot_free(struct ring_snapshot *snapshot)
+{
+	free(snapshot->bytes);
+	*snapshot = (struct ring_snapshot){ 0 };
+}
