@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shared/sideband.h"
 
-#define SIDEBAND_ALL_FLAGS (SIDEBAND_COMM_EXEC | SIDEBAND_CR3_PAIR | SIDEBAND_MODULE_CODE)
+#define SIDEBAND_ALL_FLAGS                                                                                   \
+	(SIDEBAND_COMM_EXEC | SIDEBAND_CR3_PAIR | SIDEBAND_MODULE_CODE | SIDEBAND_MMAP_PROGRAM)
 
 /* Bytes of the fixed part of each type; 0: there is no such type. */
 static const size_t fixed_sizes[] = {

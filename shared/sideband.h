@@ -64,6 +64,11 @@ enum sideband_flags {
 	SIDEBAND_CR3_PAIR = 1 << 1,
 	/* MODULE_LOAD: no module of the kernel's list, but code made at run time (BPF, trampolines). */
 	SIDEBAND_MODULE_CODE = 1 << 2,
+	/*
+	 * MMAP: of the program that the process runs (/proc/PID/exe). Not needed
+	 * behind a SIDEBAND_COMM_EXEC: the first executable mapping of a file is then it.
+	 */
+	SIDEBAND_MMAP_PROGRAM = 1 << 3,
 };
 
 /* The head of each record, and all there is of SIDEBAND_EXIT. */
