@@ -68,6 +68,7 @@ enum perf_data_feature {
 	FEATURE_CLOCKID = 23,
 	FEATURE_COMPRESSED = 27,
 	FEATURE_CLOCK_DATA = 29,
+	FEATURE_KVMSCOPE_FLIGHT = 240, /* ours: perf_data_flight.h. perf's own stay far below */
 	FEATURE_COUNT = 256,
 };
 

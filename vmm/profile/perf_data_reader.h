@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vmm/profile/perf_data_flight.h"
+
 struct perf_data_reader;
 
 struct perf_data_sample {
@@ -73,6 +75,9 @@ struct perf_data_summary {
 	char hostname[65], release[65], arch[65], command_line[1024];
 	char cpu_description[128], version[64]; /* version: of the program that wrote the file */
 	unsigned int frequency;                 /* Hz, of the first event */
+	/* One moment by CLOCK_REALTIME and by the clock of the samples, ns. */
+	uint64_t wall_time, clock_time;
+	struct perf_data_flight flight; /* a flight recording if it has triggers */
 };
 
 /*

@@ -56,6 +56,17 @@ static void take_event_name(struct perf_data_summary *summary, struct span conte
 		    sizeof(summary->event_name), &next);
 }
 
+/* Version, clock id, then the two times. */
+static void take_clock_data(struct perf_data_summary *summary, struct span content)
+{
+	uint64_t wall_time, clock_time;
+
+	if (!span_u64(content, 8, &wall_time) || !span_u64(content, 16, &clock_time))
+		return;
+	summary->wall_time = wall_time;
+	summary->clock_time = clock_time;
+}
+
 void perf_data_summary_feature(struct perf_data_summary *summary, enum perf_data_feature feature,
 			       struct span content)
 {
@@ -89,6 +100,12 @@ void perf_data_summary_feature(struct perf_data_summary *summary, enum perf_data
 		break;
 	case FEATURE_COMPRESSED:
 		summary->compressed = true;
+		break;
+	case FEATURE_CLOCK_DATA:
+		take_clock_data(summary, content);
+		break;
+	case FEATURE_KVMSCOPE_FLIGHT:
+		perf_data_flight_parse(&summary->flight, content);
 		break;
 	default:
 		break;

@@ -309,6 +309,11 @@ int perf_data_writer_set_guest(struct perf_data_writer *writer, const char *rele
 	return error ? error : replace_fact(writer, &writer->facts.hostname, hostname, FEATURE_HOSTNAME);
 }
 
+void perf_data_writer_set_flight(struct perf_data_writer *writer, const struct perf_data_flight *flight)
+{
+	writer->facts.flight = flight;
+}
+
 int perf_data_writer_flush(struct perf_data_writer *writer)
 {
 	int error;

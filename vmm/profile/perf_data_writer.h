@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "shared/sample.h"
+#include "vmm/profile/perf_data_flight.h"
 
 struct perf_data_writer;
 
@@ -61,6 +62,13 @@ int perf_data_writer_open(struct perf_data_writer **writer, const struct perf_da
  * a fact alone. Before perf_data_writer_close(). 0, -ENOMEM, or as below.
  */
 int perf_data_writer_set_guest(struct perf_data_writer *writer, const char *release, const char *hostname);
+
+/*
+ * The file is a flight recording, as FLIGHT (not copied) says when the writer
+ * closes: only then, and not in pipe mode, as perf refuses a record about a
+ * feature that it does not know.
+ */
+void perf_data_writer_set_flight(struct perf_data_writer *writer, const struct perf_data_flight *flight);
 
 /* Each appends one record to the block; 0 or a negative errno of writing, after which the writer only closes.
  */

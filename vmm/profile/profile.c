@@ -111,6 +111,10 @@ static void take_summary(struct profile *profile)
 	profile_make_showable(summary->release);
 	profile_make_showable(summary->arch);
 	profile_make_showable(summary->command_line);
+	for (uint32_t i = 0; i < summary->flight.count; i++) {
+		profile_make_showable(summary->flight.triggers[i].kind);
+		profile_make_showable(summary->flight.triggers[i].detail);
+	}
 }
 
 int profile_load(struct profile **loaded, const struct profile_options *options)

@@ -6,6 +6,7 @@
 
 #include "shared/error.h"
 #include "vmm/profile/report.h"
+#include "vmm/profile/report_flight.h"
 
 static json_t *number(uint64_t value)
 {
@@ -17,14 +18,15 @@ static json_t *header(const struct report *report)
 	const struct profile *profile = report->profile;
 	const struct perf_data_summary *summary = profile_summary(profile);
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:o, s:o, s:b, s:s}", "release",
-			 summary->release, "arch", summary->arch, "hostname", summary->hostname, "command",
-			 summary->command_line, "event", summary->event_name, "frequency",
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:o, s:o, s:b, s:s, s:o}",
+			 "release", summary->release, "arch", summary->arch, "hostname", summary->hostname,
+			 "command", summary->command_line, "event", summary->event_name, "frequency",
 			 (int)summary->frequency, "vcpus", (int)summary->cpus, "samples",
 			 number(profile_samples(profile)), "weight", number(profile_weight(profile)),
 			 "weight_unit", profile_weight_is_time(profile) ? "ns" : "events", "lost",
 			 number(profile_lost(profile)), "skipped_records", number(summary->skipped),
-			 "cut_off", summary->cut_off, "note", profile_note(profile));
+			 "cut_off", summary->cut_off, "note", profile_note(profile), "flight",
+			 report_flight_json(summary));
 }
 
 static const char *kind_of(const struct report_row *row)

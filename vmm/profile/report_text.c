@@ -5,6 +5,7 @@
 
 #include "shared/error.h"
 #include "vmm/profile/report.h"
+#include "vmm/profile/report_flight.h"
 
 #define NAME_WIDTH_MAX 56 /* longer names push what stands behind them */
 #define SHARE_SIZE     48
@@ -171,6 +172,7 @@ static void print_about(const struct table *table)
 			summary->hostname);
 	if (*summary->command_line)
 		fprintf(table->to, "# Command  %s\n", summary->command_line);
+	report_flight_text(summary, table->to);
 	if (summary->frequency)
 		fprintf(table->to, "# Event    %s, %u Hz\n", summary->event_name, summary->frequency);
 	else
