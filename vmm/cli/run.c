@@ -13,6 +13,7 @@
 #include "shared/log.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/run_console.h"
+#include "vmm/cli/run_control.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/cli/run_profile.h"
 #include "vmm/kvm/statistics.h"
@@ -29,6 +30,7 @@ struct run {
 	struct run_options options;
 	struct console console;
 	struct run_profile *profile;       /* NULL with --no-profile */
+	struct run_control *control;       /* NULL without a control socket */
 	_Atomic(struct machine *) machine; /* NULL until it is made: the console may ask earlier */
 	int signal_fd;
 	uint64_t started, ended;   /* ms, see now_ms() */
@@ -102,7 +104,9 @@ static int make_machine(struct run *run)
 	if (error)
 		return error;
 	atomic_store(&run->machine, machine);
-	return run->profile ? run_profile_start(run->profile, machine) : 0;
+	if (run->profile)
+		error = run_profile_start(run->profile, machine);
+	return error ? error : run_control_open(&run->control, &run->options, run->profile);
 }
 
 /* First SIGINT: the guest is asked to power off, if it listens. Second, SIGTERM, SIGHUP: it is stopped. */
@@ -278,6 +282,13 @@ static int finish_profile(struct run *run)
 	return EXIT_OK;
 }
 
+/* Before what its commands work on is gone. */
+static void close_control(struct run *run)
+{
+	run_control_close(run->control);
+	run->control = NULL;
+}
+
 static int run_machine(struct run *run)
 {
 	struct machine_result result;
@@ -288,6 +299,7 @@ static int run_machine(struct run *run)
 		return command_failed();
 	supervise(run);
 	machine_wait(run->machine, &result);
+	close_control(run);
 	/* The profile reads guest memory to its end, so the machine goes after it. */
 	profile_status = finish_profile(run);
 	destroy_machine(run);
@@ -297,6 +309,7 @@ static int run_machine(struct run *run)
 
 static void clean_up(struct run *run)
 {
+	close_control(run);
 	run_profile_destroy(run->profile);
 	destroy_machine(run);
 	vcpu_statistic_close(&run->interpreted);

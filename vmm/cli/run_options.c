@@ -11,6 +11,7 @@
 #include "shared/ring.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/size.h"
+#include "vmm/control/runs.h"
 
 enum key {
 	KEY_FREQUENCY = 'F',
@@ -40,9 +41,12 @@ enum key {
 	KEY_VMLINUX,
 	KEY_NO_BUILDID_CACHE,
 	KEY_RING_SIZE,
+	KEY_NAME,
+	KEY_CONTROL,
+	KEY_NO_CONTROL,
 };
 
-enum group { GROUP_KERNEL = 1, GROUP_MACHINE, GROUP_PROFILE, GROUP_END };
+enum group { GROUP_KERNEL = 1, GROUP_MACHINE, GROUP_PROFILE, GROUP_CONTROL, GROUP_END };
 
 static const struct argp_option option_list[] = {
 	{ NULL, 0, NULL, 0, "What to boot:", GROUP_KERNEL },
@@ -89,6 +93,13 @@ static const struct argp_option option_list[] = {
 	{ "ring-size", KEY_RING_SIZE, "SIZE", 0, "Buffer of each vCPU, a power of two (512K)",
 	  GROUP_PROFILE },
 	{ "no-profile", KEY_NO_PROFILE, NULL, 0, "Run the guest only", GROUP_PROFILE },
+
+	{ NULL, 0, NULL, 0, "Control from outside, by kvmscope ctl:", GROUP_CONTROL },
+	{ "name", KEY_NAME, "NAME", 0, "What kvmscope ctl knows this run by, besides its process id",
+	  GROUP_CONTROL },
+	{ "control", KEY_CONTROL, "PATH", 0,
+	  "Listen at this UNIX socket (one below $XDG_RUNTIME_DIR/kvmscope or /run/kvmscope)", GROUP_CONTROL },
+	{ "no-control", KEY_NO_CONTROL, NULL, 0, "Listen nowhere", GROUP_CONTROL },
 
 	{ NULL, 0, NULL, 0, "The end, and messages:", GROUP_END },
 	{ "duration", KEY_DURATION, "SECONDS", 0, "End the guest then, as wanted", GROUP_END },
@@ -269,6 +280,29 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 	}
 }
 
+static error_t parse_control_option(int key, char *text, struct argp_state *state,
+				    struct run_options *options)
+{
+	switch (key) {
+	case KEY_NAME:
+		if (!control_name_is_good(text))
+			argp_error(state,
+				   "--name %s: it must be up to %d letters, digits, '.', '_' and '-', "
+				   "a letter first",
+				   text, CONTROL_NAME_MAX);
+		options->name = text;
+		return 0;
+	case KEY_CONTROL:
+		options->control_path = text;
+		return 0;
+	case KEY_NO_CONTROL:
+		options->control = false;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
 static void check(struct argp_state *state, const struct run_options *options)
 {
 	if (!options->boot.kernel)
@@ -276,6 +310,8 @@ static void check(struct argp_state *state, const struct run_options *options)
 	if (options->ring_size < RING_SIZE_MIN || options->ring_size > RING_SIZE_MAX ||
 	    options->ring_size & (options->ring_size - 1))
 		argp_error(state, "--ring-size: it must be a power of two from 64K to 1G");
+	if (!!options->name + !!options->control_path + !options->control > 1)
+		argp_error(state, "--name, --control and --no-control: one of them says where to listen");
 }
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
@@ -304,7 +340,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		return 0;
 	}
 	known = parse_machine_option(key, text, state, options);
-	return known == ARGP_ERR_UNKNOWN ? parse_profile_option(key, text, state, options) : known;
+	if (known == ARGP_ERR_UNKNOWN)
+		known = parse_profile_option(key, text, state, options);
+	return known == ARGP_ERR_UNKNOWN ? parse_control_option(key, text, state, options) : known;
 }
 
 /* The text is put in the place of "@FILE". */
@@ -359,6 +397,7 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 		.output = "perf.data",
 		.buildid_cache = true,
 		.ring_size = 512ull << 10,
+		.control = true,
 	};
 	options->command_line = join_words(argc, argv);
 	if (!options->command_line || asprintf(&help, "%s%s", before_options, after_options) < 0)

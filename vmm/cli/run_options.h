@@ -40,6 +40,10 @@ struct run_options {
 	bool buildid_cache;
 	uint64_t ring_size; /* bytes of each vCPU's ring */
 
+	bool control;             /* listen for kvmscope ctl */
+	const char *control_path; /* at this socket; NULL: at one in the runtime directory */
+	const char *name;         /* that it has there; NULL: the pid */
+
 	unsigned int timeout;  /* s until the guest is ended as failed; 0 never */
 	unsigned int duration; /* s until the guest is ended as wanted; 0 never */
 	bool quiet, verbose;

@@ -23,6 +23,9 @@ struct run_profile {
 	struct vm_view view;
 	struct sampler *sampler;
 	struct collector *collector;
+	pthread_mutex_t rate_lock; /* of the next two, and of telling the sampler of them */
+	unsigned int frequency;    /* Hz while it is not paused */
+	bool paused;
 	atomic_flag line_seen; /* options->from_line was printed */
 	char cpu_description[49];
 };
@@ -33,6 +36,9 @@ int run_profile_create(struct run_profile **profile, const struct run_options *o
 	if (!*profile)
 		return error_set(-ENOMEM, "no memory for the profile");
 	(*profile)->options = options;
+	(*profile)->frequency = options->frequency;
+	(*profile)->paused = options->from_line;
+	pthread_mutex_init(&(*profile)->rate_lock, NULL);
 	return 0;
 }
 
@@ -67,14 +73,53 @@ static void on_kicked(void *context, struct vcpu *vcpu)
 	sampler_kicked(profile->sampler, vcpu);
 }
 
-int run_profile_set_frequency(struct run_profile *profile, unsigned int frequency)
+/* With rate_lock held. A vCPU that is kicked takes the frequency over at once. */
+static int change_rate(struct run_profile *profile, unsigned int frequency, bool paused)
 {
 	struct vm *vm = machine_vm(profile->machine);
-	int error = sampler_set_frequency(profile->sampler, frequency);
+	int error = sampler_set_frequency(profile->sampler, paused ? 0 : frequency);
 
-	for (unsigned int i = 0; i < vm->vcpu_count && !error; i++)
+	if (error)
+		return error;
+	profile->frequency = frequency;
+	profile->paused = paused;
+	for (unsigned int i = 0; i < vm->vcpu_count; i++)
 		vcpu_kick(vm->vcpus[i]);
+	return 0;
+}
+
+int run_profile_set_frequency(struct run_profile *profile, unsigned int frequency)
+{
+	int error;
+
+	if (!frequency || frequency > RUN_FREQUENCY_MAX)
+		return error_set(-EINVAL, "a sampling frequency of %u Hz is not possible: 1 to %u are",
+				 frequency, RUN_FREQUENCY_MAX);
+	pthread_mutex_lock(&profile->rate_lock);
+	error = change_rate(profile, frequency, profile->paused);
+	pthread_mutex_unlock(&profile->rate_lock);
 	return error;
+}
+
+int run_profile_pause(struct run_profile *profile, bool paused)
+{
+	int error;
+
+	pthread_mutex_lock(&profile->rate_lock);
+	error = change_rate(profile, profile->frequency, paused);
+	pthread_mutex_unlock(&profile->rate_lock);
+	return error;
+}
+
+unsigned int run_profile_frequency(struct run_profile *profile, bool *paused)
+{
+	unsigned int frequency;
+
+	pthread_mutex_lock(&profile->rate_lock);
+	frequency = profile->frequency;
+	*paused = profile->paused;
+	pthread_mutex_unlock(&profile->rate_lock);
+	return frequency;
 }
 
 static void on_console_line(void *context, const char *line)
@@ -82,7 +127,7 @@ static void on_console_line(void *context, const char *line)
 	struct run_profile *profile = context;
 
 	if (strstr(line, profile->options->from_line) && !atomic_flag_test_and_set(&profile->line_seen))
-		run_profile_set_frequency(profile, profile->options->frequency);
+		run_profile_pause(profile, false);
 }
 
 void run_profile_join(struct run_profile *profile, struct machine_options *machine)
@@ -260,5 +305,6 @@ void run_profile_destroy(struct run_profile *profile)
 	sampler_destroy(profile->sampler);
 	while (profile->ring_count)
 		ring_destroy(profile->rings[--profile->ring_count]);
+	pthread_mutex_destroy(&profile->rate_lock);
 	free(profile);
 }

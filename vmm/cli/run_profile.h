@@ -25,8 +25,18 @@ void run_profile_join(struct run_profile *profile, struct machine_options *machi
 /* Makes everything ready for MACHINE's vCPUs, and opens the output. Before machine_start(). */
 int run_profile_start(struct run_profile *profile, struct machine *machine);
 
-/* Another sampling frequency in Hz, 0 to pause, within one period. Any thread while the machine is there. */
+/*
+ * Another sampling frequency, 1 to RUN_FREQUENCY_MAX Hz, else -EINVAL; a pause
+ * stays one. It holds within one period. Any thread between run_profile_start()
+ * and the machine's end, as are the next two.
+ */
 int run_profile_set_frequency(struct run_profile *profile, unsigned int frequency);
+
+/* Takes no samples until it is called again with false, which goes on with the frequency last set. */
+int run_profile_pause(struct run_profile *profile, bool paused);
+
+/* The frequency last set, in Hz, and whether there is a pause. */
+unsigned int run_profile_frequency(struct run_profile *profile, bool *paused);
 
 /* How it stands while the guest runs. */
 void run_profile_statistics(struct run_profile *profile, struct collector_statistics *statistics);

@@ -43,7 +43,11 @@ static int bind_and_listen(int fd, const struct sockaddr_un *address)
 	if (fchmod(fd, S_IRUSR | S_IWUSR))
 		return -errno;
 	if (bind(fd, general, sizeof(*address))) {
-		if (errno != EADDRINUSE || !is_stale(address) || unlink(address->sun_path))
+		int error = -errno;
+
+		if (error != -EADDRINUSE || !is_stale(address))
+			return error;
+		if (unlink(address->sun_path))
 			return -errno;
 		if (bind(fd, general, sizeof(*address)))
 			return -errno;

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kvmscope ctl: what a run that is going on can be told, and asked. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/cli/command.h"
+#include "vmm/cli/run_options.h"
+#include "vmm/cli/run_selector.h"
+#include "vmm/control/client.h"
+#include "vmm/control/runs.h"
+
+#define MIB (1024.0 * 1024.0)
+
+struct arguments {
+	struct run_selector run;
+	const char *command;
+	unsigned int frequency; /* Hz, with freq */
+	bool json;
+};
+
+enum key { KEY_JSON = 256 };
+
+static const struct argp_option options[] = {
+	{ "json", KEY_JSON, NULL, 0, "What the run answered, as JSON", 0 },
+	{ 0 },
+};
+
+static const char summary[] =
+	"Controls a run of kvmscope that is going on. With only one there is no need to say which."
+	"\v"
+	"Commands:\n"
+	"  list       the runs that are going on\n"
+	"  status     how it stands: samples, losses, cost\n"
+	"  pause      take no more samples; the guest runs on\n"
+	"  resume     take them again, as often as before\n"
+	"  freq HZ    take HZ samples per second of the clock and vCPU from now on,\n"
+	"             1 to 10000; during a pause: after it\n"
+	"\n"
+	"Each holds within one sampling period.\n"
+	"\n"
+	"Examples:\n"
+	"  kvmscope ctl status\n"
+	"  kvmscope ctl --name web freq 4000; sleep 10; kvmscope ctl --name web freq 99\n"
+	"  kvmscope ctl --json status | jq .profile.lost\n"
+	"\n"
+	"Exit status: 0; 1 there is no such run, or it can not do it; 2 wrong usage.\n";
+
+static unsigned int parse_frequency(struct argp_state *state, const char *text)
+{
+	char *end;
+	unsigned long value;
+
+	errno = 0;
+	value = strtoul(text, &end, 10);
+	if (errno || end == text || *end || *text == '-' || value < 1 || value > RUN_FREQUENCY_MAX)
+		argp_error(state, "freq %s: it must be a number from 1 to %u", text, RUN_FREQUENCY_MAX);
+	return (unsigned int)value;
+}
+
+static bool is_command(const char *text)
+{
+	static const char *const commands[] = { "list", "status", "pause", "resume", "freq" };
+
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		if (!strcmp(text, commands[i]))
+			return true;
+	return false;
+}
+
+static void take_word(struct argp_state *state, struct arguments *arguments, const char *text)
+{
+	if (!arguments->command) {
+		if (!is_command(text))
+			argp_error(state, "there is no command '%s'; --help lists them", text);
+		arguments->command = text;
+	} else if (!strcmp(arguments->command, "freq") && !arguments->frequency) {
+		arguments->frequency = parse_frequency(state, text);
+	} else {
+		argp_error(state, "'%s' is one word too much", text);
+	}
+}
+
+static void check(struct argp_state *state, const struct arguments *arguments)
+{
+	const struct run_selector *run = &arguments->run;
+
+	if (!arguments->command)
+		argp_error(state, "say what to do: list, status, pause, resume or freq HZ");
+	if (!strcmp(arguments->command, "freq") && !arguments->frequency)
+		argp_error(state, "freq: how many samples per second?");
+	if (!strcmp(arguments->command, "list") && (run->pid || run->name || run->socket))
+		argp_error(state, "list shows all runs: it takes no --pid, --name or --socket");
+}
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+	struct arguments *arguments = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &arguments->run;
+		return 0;
+	case KEY_JSON:
+		arguments->json = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		take_word(state, arguments, value);
+		return 0;
+	case ARGP_KEY_END:
+		check(state, arguments);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+/* Of an object that came from the run: what is missing, or something else, is "" or 0. */
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+	return json_number_value(json_object_get(object, key));
+}
+
+/* Names of files and guests are shown, never obeyed by the terminal. */
+static void print_text(const char *text)
+{
+	for (; *text; text++)
+		putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+}
+
+static void print_rate(const json_t *result)
+{
+	if (!strcmp(text_of(result, "state"), "paused"))
+		printf("paused; %.0f Hz when resumed", number_of(result, "frequency"));
+	else
+		printf("sampling at %.0f Hz", number_of(result, "frequency"));
+}
+
+static void print_profile(const json_t *profile)
+{
+	double samples = number_of(profile, "samples"), sampled = number_of(profile, "sampled_ns");
+
+	printf("profile:  ");
+	if (!json_is_object(profile)) {
+		printf("none (--no-profile)\n");
+		return;
+	}
+	print_rate(profile);
+	printf(" of %s time\n", text_of(profile, "clock"));
+	printf("samples:  %.0f, %.0f lost; %.1f MiB in ", samples, number_of(profile, "lost"),
+	       number_of(profile, "bytes") / MIB);
+	print_text(text_of(profile, "output"));
+	if (samples > 0 && sampled > 0)
+		printf("\ncost:     %.1f us for each sample, %.2f %% of the sampled time",
+		       number_of(profile, "cost_ns") / samples / 1e3,
+		       100 * number_of(profile, "cost_ns") / sampled);
+	if (*text_of(profile, "guest_release")) {
+		printf("\nguest:    Linux ");
+		print_text(text_of(profile, "guest_release"));
+	}
+	putchar('\n');
+}
+
+static void print_status(const json_t *status)
+{
+	printf("run:      process %.0f", number_of(status, "pid"));
+	if (*text_of(status, "name"))
+		printf(", named %s", text_of(status, "name"));
+	printf(", for %.1f s; kvmscope %s\n", number_of(status, "seconds"), text_of(status, "kvmscope"));
+	printf("machine:  %.0f vCPU%s, %.0f MiB, ", number_of(status, "vcpus"),
+	       number_of(status, "vcpus") == 1 ? "" : "s", number_of(status, "memory") / MIB);
+	print_text(text_of(status, "kernel"));
+	putchar('\n');
+	print_profile(json_object_get(status, "profile"));
+}
+
+static void print_json(const json_t *result)
+{
+	json_dumpf(result, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
+	putchar('\n');
+}
+
+static void print_result(const struct arguments *arguments, const json_t *result)
+{
+	if (arguments->json) {
+		print_json(result);
+	} else if (!strcmp(arguments->command, "status")) {
+		print_status(result);
+	} else {
+		print_rate(result);
+		putchar('\n');
+	}
+}
+
+static int control(const struct arguments *arguments)
+{
+	json_t *parameters =
+		arguments->frequency ? json_pack("{s:i}", "frequency", (int)arguments->frequency) : NULL;
+	json_t *result = NULL;
+	int run = run_selector_connect(&arguments->run);
+	int error = run < 0 ? run : control_call(run, arguments->command, parameters, &result);
+
+	if (run >= 0)
+		close(run);
+	json_decref(parameters);
+	if (error)
+		return command_failed();
+	print_result(arguments, result);
+	json_decref(result);
+	return EXIT_OK;
+}
+
+static void print_run(const struct control_run *run, const json_t *status)
+{
+	const json_t *profile = json_object_get(status, "profile");
+	char rate[16] = "-";
+
+	if (json_is_object(profile))
+		snprintf(rate, sizeof(rate), "%.0f", number_of(profile, "frequency"));
+	printf("%7d  %-16s %-10s %6s %10.0f  ", run->pid, run->name,
+	       json_is_object(profile) ? text_of(profile, "state") : "no profile", rate,
+	       number_of(profile, "samples"));
+	print_text(text_of(status, "kernel"));
+	putchar('\n');
+}
+
+/* One run that does not answer leaves the others to be shown. */
+static int list(const struct arguments *arguments)
+{
+	json_t *all = json_array();
+	struct control_run *runs;
+	size_t count;
+
+	if (control_runs_list(&runs, &count)) {
+		json_decref(all);
+		return command_failed();
+	}
+	if (!arguments->json)
+		printf("%7s  %-16s %-10s %6s %10s  %s\n", "PID", "NAME", "STATE", "HZ", "SAMPLES", "KERNEL");
+	for (size_t i = 0; i < count; i++) {
+		json_t *status;
+
+		if (control_call(runs[i].fd, "status", NULL, &status)) {
+			log_warning("%s: %s", runs[i].path, error_message());
+			continue;
+		}
+		json_object_set_new(status, "socket", json_string(runs[i].path));
+		if (!arguments->json)
+			print_run(&runs[i], status);
+		json_array_append_new(all, status);
+	}
+	if (arguments->json)
+		print_json(all);
+	json_decref(all);
+	control_runs_free(runs, count);
+	return EXIT_OK;
+}
+
+int command_ctl(int argc, char **argv)
+{
+	static const struct argp_child children[] = { { &run_selector_argp, 0, "Which run:", 1 }, { 0 } };
+	static const struct argp argp = { .options = options,
+					  .parser = parse,
+					  .args_doc = "COMMAND [HZ]",
+					  .doc = summary,
+					  .children = children };
+	struct arguments arguments = { 0 };
+	char name[] = "kvmscope ctl";
+
+	argv[0] = name;
+	argp_err_exit_status = EXIT_USAGE;
+	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	return strcmp(arguments.command, "list") ? control(&arguments) : list(&arguments);
+}

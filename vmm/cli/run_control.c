@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/cli/run_control.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/control/control.h"
+#include "vmm/control/runs.h"
+
+struct run_control {
+	const struct run_options *options;
+	struct run_profile *profile; /* NULL without one */
+	struct control_socket socket;
+	struct control *control;
+	struct timespec started; /* CLOCK_MONOTONIC */
+};
+
+static int need_profile(const struct run_control *self)
+{
+	return self->profile ? 0 : error_set(-ENOTSUP, "this run has --no-profile: it takes no samples");
+}
+
+/* What the three that change something answer. */
+static void tell_rate(const struct run_control *self, json_t *result)
+{
+	bool paused;
+	unsigned int frequency = run_profile_frequency(self->profile, &paused);
+
+	json_object_set_new(result, "state", json_string(paused ? "paused" : "sampling"));
+	json_object_set_new(result, "frequency", json_integer(frequency));
+}
+
+static int set_pause(const struct run_control *self, const json_t *arguments, bool paused, json_t *result)
+{
+	int error = control_no_arguments(arguments);
+
+	if (!error)
+		error = need_profile(self);
+	if (!error)
+		error = run_profile_pause(self->profile, paused);
+	if (!error)
+		tell_rate(self, result);
+	return error;
+}
+
+static int do_pause(void *context, json_t *arguments, json_t *result)
+{
+	return set_pause(context, arguments, true, result);
+}
+
+static int do_resume(void *context, json_t *arguments, json_t *result)
+{
+	return set_pause(context, arguments, false, result);
+}
+
+static int do_freq(void *context, json_t *arguments, json_t *result)
+{
+	const struct run_control *self = context;
+	json_int_t frequency;
+	int error = need_profile(self);
+
+	if (error)
+		return error;
+	if (json_unpack_ex(arguments, NULL, 0, "{s:I !}", "frequency", &frequency))
+		return error_set(-EINVAL, "freq takes one argument, \"frequency\", an integer in Hz");
+	if (frequency < 1 || frequency > RUN_FREQUENCY_MAX)
+		return error_set(-EINVAL,
+				 "a sampling frequency of %" JSON_INTEGER_FORMAT
+				 " Hz is not possible: 1 to %u are",
+				 frequency, RUN_FREQUENCY_MAX);
+	error = run_profile_set_frequency(self->profile, (unsigned int)frequency);
+	if (!error)
+		tell_rate(self, result);
+	return error;
+}
+
+static double seconds_since(const struct timespec *before)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)(now.tv_sec - before->tv_sec) + (double)(now.tv_nsec - before->tv_nsec) / 1e9;
+}
+
+/* Kernel release and paths come from elsewhere, and may be no UTF-8. */
+static json_t *string_or_null(const char *text)
+{
+	json_t *string = text ? json_string(text) : NULL;
+
+	return string ? string : json_null();
+}
+
+static json_t *profile_status(const struct run_control *self)
+{
+	struct collector_statistics statistics;
+	json_t *profile = json_object();
+
+	if (!self->profile)
+		return json_decref(profile), json_null();
+	run_profile_statistics(self->profile, &statistics);
+	tell_rate(self, profile);
+	json_object_set_new(profile, "clock", json_string(self->options->wall_clock ? "wall" : "cpu"));
+	json_object_set_new(profile, "output", string_or_null(self->options->output));
+	json_object_set_new(profile, "samples", json_integer((json_int_t)statistics.samples));
+	json_object_set_new(profile, "lost", json_integer((json_int_t)statistics.lost));
+	json_object_set_new(profile, "bytes", json_integer((json_int_t)statistics.bytes));
+	json_object_set_new(profile, "sampled_ns", json_integer((json_int_t)statistics.weight));
+	json_object_set_new(profile, "cost_ns", json_integer((json_int_t)statistics.cost));
+	json_object_set_new(profile, "guest_release",
+			    string_or_null(*statistics.release ? statistics.release : NULL));
+	return profile;
+}
+
+static int do_status(void *context, json_t *arguments, json_t *result)
+{
+	const struct run_control *self = context;
+	int error = control_no_arguments(arguments);
+
+	if (error)
+		return error;
+	json_object_set_new(result, "pid", json_integer(getpid()));
+	json_object_set_new(result, "name", string_or_null(self->options->name));
+	json_object_set_new(result, "kvmscope", json_string(KVMSCOPE_VERSION));
+	json_object_set_new(result, "seconds", json_real(seconds_since(&self->started)));
+	json_object_set_new(result, "kernel", string_or_null(self->options->boot.kernel));
+	json_object_set_new(result, "vcpus", json_integer(self->options->cpus));
+	json_object_set_new(result, "memory", json_integer((json_int_t)self->options->memory_size));
+	json_object_set_new(result, "profile", profile_status(self));
+	return 0;
+}
+
+/* Each part of a run that can be controlled adds its commands here. */
+static void add_commands(struct run_control *self)
+{
+	control_add(self->control, "status", do_status, self);
+	control_add(self->control, "pause", do_pause, self);
+	control_add(self->control, "resume", do_resume, self);
+	control_add(self->control, "freq", do_freq, self);
+}
+
+static int open_socket(struct run_control *self)
+{
+	const struct run_options *options = self->options;
+
+	return options->control_path ? control_socket_open_at(&self->socket, options->control_path)
+				     : control_socket_open(&self->socket, options->name);
+}
+
+static int start(struct run_control *self)
+{
+	int error = control_create(&self->control);
+
+	if (error)
+		return error;
+	add_commands(self);
+	return control_start(self->control, self->socket.fd);
+}
+
+int run_control_open(struct run_control **control, const struct run_options *options,
+		     struct run_profile *profile)
+{
+	struct run_control *self;
+	int error;
+
+	*control = NULL;
+	if (!options->control)
+		return 0;
+	self = calloc(1, sizeof(*self));
+	if (!self)
+		return error_set(-ENOMEM, "no memory for the control socket");
+	*self = (struct run_control){ .options = options, .profile = profile, .socket.fd = -1 };
+	clock_gettime(CLOCK_MONOTONIC, &self->started);
+	error = open_socket(self);
+	if (error && !options->control_path && !options->name) {
+		log_warning("kvmscope ctl can not reach this run: %s", error_message());
+		free(self);
+		return 0;
+	}
+	if (!error)
+		error = start(self);
+	if (error) {
+		run_control_close(self);
+		return error;
+	}
+	log_debug("control socket: %s", self->socket.path);
+	*control = self;
+	return 0;
+}
+
+void run_control_close(struct run_control *control)
+{
+	if (!control)
+		return;
+	control_destroy(control->control);
+	control_socket_close(&control->socket);
+	free(control);
+}

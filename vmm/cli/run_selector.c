@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/cli/run_selector.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "vmm/control/client.h"
+#include "vmm/control/runs.h"
+
+enum key { KEY_PID = 'p', KEY_NAME = 0x500, KEY_SOCKET };
+
+static const struct argp_option options[] = {
+	{ "pid", KEY_PID, "PID", 0, "The run with this process id", 0 },
+	{ "name", KEY_NAME, "NAME", 0, "The run that was started with --name NAME", 0 },
+	{ "socket", KEY_SOCKET, "PATH", 0, "The run that was started with --control PATH", 0 },
+	{ 0 },
+};
+
+static pid_t parse_pid(struct argp_state *state, const char *text)
+{
+	char *end;
+	long value;
+
+	errno = 0;
+	value = strtol(text, &end, 10);
+	if (errno || end == text || *end || value < 1 || value > INT_MAX)
+		argp_error(state, "--pid %s: it must be the number of a process", text);
+	return (pid_t)value;
+}
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+	struct run_selector *selector = state->input;
+
+	switch (key) {
+	case KEY_PID:
+		selector->pid = parse_pid(state, value);
+		return 0;
+	case KEY_NAME:
+		selector->name = value;
+		return 0;
+	case KEY_SOCKET:
+		selector->socket = value;
+		return 0;
+	case ARGP_KEY_END:
+		if (!!selector->pid + !!selector->name + !!selector->socket > 1)
+			argp_error(state, "--pid, --name and --socket: one of them says which run");
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+const struct argp run_selector_argp = { .options = options, .parser = parse };
+
+int run_selector_connect(const struct run_selector *selector)
+{
+	return selector->socket ? control_connect(selector->socket)
+				: control_runs_connect(selector->pid, selector->name);
+}
