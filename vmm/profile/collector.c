@@ -34,11 +34,13 @@
 
 struct collector {
 	struct collector_options options;
-	struct collector_output output;
+	struct collector_output output; /* without a writer: nothing is written as it comes */
+	struct flight *flight;          /* then; else NULL */
 	struct collector_kernel kernel;
 	pthread_t thread;
-	struct pollfd *wakes; /* the rings', then our own */
-	int stop_fd;          /* eventfd: stop */
+	struct pollfd *wakes; /* the rings', our own, and the flight recorder's */
+	size_t wake_count;
+	int stop_fd; /* eventfd: stop */
 	atomic_bool stop;
 	uint64_t next_flush, next_round; /* ns */
 	uint64_t *last_time;             /* for each vCPU, of its latest sample */
@@ -67,6 +69,11 @@ static void note_error(struct collector *collector, int error)
 	log_error("recording ends here: %s", collector->message);
 }
 
+static bool is_writing(const struct collector *collector)
+{
+	return collector->output.writer && !collector->error;
+}
+
 static void count_sample(struct collector_statistics *statistics, const struct sample *sample)
 {
 	statistics->samples++;
@@ -78,17 +85,15 @@ static void count_sample(struct collector_statistics *statistics, const struct s
 static void take_sample(struct collector *collector, const struct ring_record *record,
 			struct collector_statistics *counts)
 {
-	const struct sample *sample = (const void *)record->payload;
-	size_t size = record->size - sizeof(*record);
+	const struct sample *sample = collector_sample(record, collector->options.ring_count);
 
-	if (size < sizeof(*sample) || size < sample_size((size_t)sample->kernel_depth + sample->user_depth) ||
-	    sample->vcpu >= collector->options.ring_count)
-		return; /* none of our writers makes such */
+	if (!sample)
+		return;
 	collector->last_time[sample->vcpu] = sample->time;
 	count_sample(counts, sample);
 	for (size_t i = 0; i < sample->kernel_depth; i++)
 		collector_kernel_address(&collector->kernel, sample->callchain[i]);
-	if (!collector->error)
+	if (is_writing(collector))
 		note_error(collector, collector_output_sample(&collector->output, sample));
 }
 
@@ -97,7 +102,7 @@ static void note_lost(struct collector *collector, size_t ring, uint64_t count,
 {
 	counts->lost += count;
 	collector->lost[ring] += count;
-	if (!collector->error)
+	if (is_writing(collector))
 		note_error(collector, collector_output_lost(&collector->output, collector->last_time[ring],
 							    (uint32_t)ring, count));
 }
@@ -135,7 +140,8 @@ static void update_statistics(struct collector *collector, const struct collecto
 	all->lost += counts->lost;
 	all->cost += counts->cost;
 	all->weight += counts->weight;
-	all->bytes = perf_data_writer_bytes(collector->output.writer);
+	all->bytes = collector->flight ? flight_bytes(collector->flight)
+				       : perf_data_writer_bytes(collector->output.writer);
 	all->kernel_found = collector->kernel.mapped;
 	snprintf(all->release, sizeof(all->release), "%s", collector_kernel_release(&collector->kernel));
 	pthread_mutex_unlock(&collector->lock);
@@ -143,7 +149,7 @@ static void update_statistics(struct collector *collector, const struct collecto
 
 static void write_out(struct collector *collector, uint64_t time)
 {
-	if (collector->error || time < collector->next_flush)
+	if (!is_writing(collector) || time < collector->next_flush)
 		return;
 	collector->next_flush = time + FLUSH_INTERVAL;
 	if (time >= collector->next_round && collector_kernel_settled(&collector->kernel)) {
@@ -200,7 +206,7 @@ static void take_last_losses(struct collector *collector)
 static void wait_for_samples(struct collector *collector)
 {
 	uint64_t ignored;
-	size_t count = collector->options.ring_count + 1;
+	size_t count = collector->wake_count;
 
 	if (poll(collector->wakes, count, LOOK_INTERVAL_MS) <= 0)
 		return;
@@ -222,10 +228,14 @@ static void *collect(void *argument)
 	while (!atomic_load(&collector->stop)) {
 		wait_for_samples(collector);
 		drain(collector);
+		if (collector->flight)
+			flight_turn(collector->flight);
 	}
 	drain(collector);
 	take_last_losses(collector);
-	if (!collector->error)
+	if (collector->flight)
+		flight_end(collector->flight);
+	else if (!collector->error)
 		note_error(collector, collector_kernel_finish(&collector->kernel));
 	return NULL;
 }
@@ -240,7 +250,10 @@ static int prepare_wakes(struct collector *collector)
 	for (size_t i = 0; i < count; i++)
 		collector->wakes[i] =
 			(struct pollfd){ ring_event_fd(collector->options.rings[i]), POLLIN, 0 };
-	collector->wakes[count] = (struct pollfd){ collector->stop_fd, POLLIN, 0 };
+	collector->wakes[count++] = (struct pollfd){ collector->stop_fd, POLLIN, 0 };
+	if (collector->options.flight)
+		collector->wakes[count++] = (struct pollfd){ collector->options.flight->wake_fd, POLLIN, 0 };
+	collector->wake_count = count;
 	return 0;
 }
 
@@ -253,7 +266,7 @@ static struct collector *make(const struct collector_options *options)
 	collector->options = *options;
 	collector->stop_fd = -1;
 	pthread_mutex_init(&collector->lock, NULL);
-	collector->wakes = calloc(options->ring_count + 1, sizeof(collector->wakes[0]));
+	collector->wakes = calloc(options->ring_count + 2, sizeof(collector->wakes[0]));
 	collector->last_time = calloc(options->ring_count + 1, sizeof(collector->last_time[0]));
 	collector->lost = calloc(options->ring_count + 1, sizeof(collector->lost[0]));
 	return collector;
@@ -262,6 +275,7 @@ static struct collector *make(const struct collector_options *options)
 static void destroy(struct collector *collector)
 {
 	collector_kernel_free(&collector->kernel);
+	flight_destroy(collector->flight);
 	if (collector->stop_fd >= 0)
 		close(collector->stop_fd);
 	pthread_mutex_destroy(&collector->lock);
@@ -271,21 +285,36 @@ static void destroy(struct collector *collector)
 	free(collector);
 }
 
+static int begin_file(struct collector *collector)
+{
+	const struct perf_data_options *options = &collector->options.output;
+	int error = collector_output_open(&collector->output, options);
+
+	return error ? error
+		     : collector_kernel_begin_file(&collector->kernel, collector->output.writer,
+						   options->path);
+}
+
+static int start_thread(struct collector *collector)
+{
+	int error = -pthread_create(&collector->thread, NULL, collect, collector);
+
+	return error ? error_set(error, "can't start the collector's thread: %s", strerror(-error)) : 0;
+}
+
 static int start(struct collector *collector)
 {
 	int error = prepare_wakes(collector);
 
 	if (!error)
-		error = collector_output_open(&collector->output, &collector->options.output);
-	if (error)
-		return error;
-	error = collector_kernel_init(&collector->kernel, &collector->options, collector->output.writer);
-	if (!error) {
-		error = -pthread_create(&collector->thread, NULL, collect, collector);
-		if (error)
-			error_set(error, "can't start the collector's thread: %s", strerror(-error));
-	}
-	if (error)
+		error = collector_kernel_init(&collector->kernel, &collector->options);
+	if (!error)
+		error = collector->options.flight
+				? flight_create(&collector->flight, &collector->options, &collector->kernel)
+				: begin_file(collector);
+	if (!error)
+		error = start_thread(collector);
+	if (error && collector->output.writer)
 		collector_output_close(&collector->output);
 	return error;
 }
@@ -317,14 +346,17 @@ void collector_statistics(struct collector *collector, struct collector_statisti
 int collector_stop(struct collector *collector, struct collector_statistics *statistics)
 {
 	const uint64_t one = 1;
-	int error, close_error;
+	int error, close_error = 0;
 
 	atomic_store(&collector->stop, true);
 	if (write(collector->stop_fd, &one, sizeof(one)) < 0)
 		log_debug("the collector stops at its next look");
 	pthread_join(collector->thread, NULL);
 	update_statistics(collector, &(struct collector_statistics){ 0 });
-	close_error = collector_output_close(&collector->output);
+	if (collector->output.writer)
+		close_error = collector_output_close(&collector->output);
+	else if (collector->flight)
+		close_error = flight_error(collector->flight);
 	error = collector->error ? error_set(collector->error, "%s", collector->message) : close_error;
 	if (statistics)
 		*statistics = collector->statistics;

@@ -19,6 +19,7 @@
 #include "vmm/guest/registers.h"
 #include "vmm/guest/unwind.h"
 #include "vmm/guest/view.h"
+#include "vmm/profile/flight.h"
 #include "vmm/profile/perf_data_writer.h"
 
 struct collector;
@@ -44,16 +45,21 @@ struct collector_options {
 	void *context; /* of both */
 
 	struct perf_data_options output;
+	/*
+	 * NULL: all samples are written as they come. Else the collector is a
+	 * flight recorder, and the rings are in overwrite mode: see flight.h.
+	 */
+	const struct flight_options *flight;
 	const char *kallsyms; /* names from this file instead of from the guest; NULL */
 	const char *vmlinux;  /* names from this ELF file; NULL */
 	bool buildid_cache;   /* put names where perf looks for them */
 };
 
 struct collector_statistics {
-	uint64_t samples;  /* written to the file */
+	uint64_t samples;  /* written to the file, or seen by the flight recorder */
 	uint64_t kernel;   /* of them taken at CPL 0 */
 	uint64_t lost;     /* dropped because a ring was full */
-	uint64_t bytes;    /* of the file so far */
+	uint64_t bytes;    /* of the file, or all files, so far */
 	uint64_t cost;     /* ns that taking all samples cost the vCPU threads */
 	uint64_t weight;   /* ns that all samples stand for */
 	bool kernel_found; /* names are there: found in the guest or given by a file */
@@ -62,7 +68,7 @@ struct collector_statistics {
 
 /*
  * Opens the file and starts the thread. Errors: those of
- * perf_data_writer_open(), of reading the symbol files, and of making a
+ * perf_data_writer_open() or flight_create(), of reading the symbol files, and of making a
  * thread. The options are copied, what they point to is not: it must live
  * until collector_stop() returns.
  */
@@ -72,7 +78,8 @@ int collector_start(struct collector **collector, const struct collector_options
 void collector_statistics(struct collector *collector, struct collector_statistics *statistics);
 
 /*
- * Drains what is left, brings symbols up to date, closes the file, ends the
+ * Drains what is left, brings symbols up to date, closes the file (or writes
+ * the flight recordings that are due), ends the
  * thread and frees the collector. To be called when the vCPU threads have
  * ended: nobody may write to the rings or use an unwinder any more.
  * STATISTICS (may be NULL) gets the final counts. Returns the first error of

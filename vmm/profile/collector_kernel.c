@@ -51,12 +51,10 @@ static void find_cache(struct collector_kernel *kernel)
 	}
 }
 
-int collector_kernel_init(struct collector_kernel *kernel, const struct collector_options *options,
-			  struct perf_data_writer *writer)
+int collector_kernel_init(struct collector_kernel *kernel, const struct collector_options *options)
 {
 	*kernel = (struct collector_kernel){
 		.options = options,
-		.writer = writer,
 		.find_interval = FIND_INTERVAL_MIN,
 		.refresh_interval = REFRESH_INTERVAL_MIN,
 	};
@@ -77,15 +75,14 @@ static void cache_result(struct collector_kernel *kernel, int error)
  */
 static int link_guest(const struct collector_kernel *kernel)
 {
-	const struct perf_data_options *output = &kernel->options->output;
 	char mount[PATH_MAX];
 	struct stat status;
 
-	if (stat(output->path, &status) || !S_ISREG(status.st_mode))
+	if (stat(kernel->path, &status) || !S_ISREG(status.st_mode))
 		return 0;
-	if (snprintf(mount, sizeof(mount), "%s.guestmount", output->path) >= (int)sizeof(mount))
-		return error_set(-ENAMETOOLONG, "%s is too long a name", output->path);
-	return build_id_cache_link_guest(mount, output->vmm_pid, &kernel->boot);
+	if (snprintf(mount, sizeof(mount), "%s.guestmount", kernel->path) >= (int)sizeof(mount))
+		return error_set(-ENAMETOOLONG, "%s is too long a name", kernel->path);
+	return build_id_cache_link_guest(mount, kernel->options->output.vmm_pid, &kernel->boot);
 }
 
 static void cache_symbols(struct collector_kernel *kernel)
@@ -153,6 +150,45 @@ static void publish(struct collector_kernel *kernel, const struct guest_kernel *
 	note_replaced(kernel);
 }
 
+static bool given_is_program(const struct collector_kernel *kernel)
+{
+	return kernel->given && kernel->options->vmlinux && !collector_image_given_is_linux(kernel);
+}
+
+/* What is known of the kernel, to the cache and to the file that is open. */
+static int write_known(struct collector_kernel *kernel)
+{
+	const struct collector_options *options = kernel->options;
+	int error;
+
+	if (!kernel->writer) {
+		kernel->mapped = true;
+		return 0;
+	}
+	cache_symbols(kernel);
+	error = collector_image_map(kernel);
+	if (!error && *collector_kernel_release(kernel))
+		error = perf_data_writer_set_guest(kernel->writer, collector_kernel_release(kernel), NULL);
+	if (!error && given_is_program(kernel))
+		error = collector_map_program(kernel->writer, options->vmlinux, options->output.vmm_pid);
+	return error;
+}
+
+int collector_kernel_begin_file(struct collector_kernel *kernel, struct perf_data_writer *writer,
+				const char *path)
+{
+	kernel->writer = writer;
+	kernel->path = path;
+	kernel->modules_mapped = 0;
+	return kernel->mapped ? write_known(kernel) : 0;
+}
+
+void collector_kernel_end_file(struct collector_kernel *kernel)
+{
+	kernel->writer = NULL;
+	kernel->path = NULL;
+}
+
 /* The unwinder goes out first: until it does, samples have no callers, and writing the cache takes time. */
 static int introduce(struct collector_kernel *kernel, struct guest_kernel *found)
 {
@@ -164,11 +200,7 @@ static int introduce(struct collector_kernel *kernel, struct guest_kernel *found
 	}
 	if (error) /* the guest's fault or memory's: the recording goes on without names */
 		return 0;
-	cache_symbols(kernel);
-	error = collector_image_map(kernel);
-	if (!error && *found->release)
-		error = perf_data_writer_set_guest(kernel->writer, found->release, NULL);
-	return error;
+	return write_known(kernel);
 }
 
 static int find(struct collector_kernel *kernel, uint64_t now)
@@ -213,6 +245,8 @@ static int take_newer(struct collector_kernel *kernel, struct guest_kernel *newe
 	publish(kernel, newer);
 	if (collector_image_set_modules(kernel, older, newer))
 		return 0; /* memory's fault: the recording goes on without the new names */
+	if (!kernel->writer)
+		return 0;
 	cache_symbols(kernel);
 	return collector_image_map_modules(kernel);
 }
@@ -259,16 +293,9 @@ void collector_kernel_address(struct collector_kernel *kernel, uint64_t address)
 /* Names that were given are used also where no Linux was found. */
 static int introduce_given(struct collector_kernel *kernel)
 {
-	const struct collector_options *options = kernel->options;
 	int error = collector_image_describe(kernel, NULL);
 
-	if (error)
-		return error;
-	cache_symbols(kernel);
-	error = collector_image_map(kernel);
-	if (!error && options->vmlinux && !collector_image_given_is_linux(kernel))
-		error = collector_map_program(kernel->writer, options->vmlinux, options->output.vmm_pid);
-	return error;
+	return error ? error : write_known(kernel);
 }
 
 int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)

@@ -24,7 +24,9 @@ struct collector_published {
 
 struct collector_kernel {
 	const struct collector_options *options;
-	struct perf_data_writer *writer;
+	struct perf_data_writer
+		*writer;  /* of the file that is open; NULL: none is, and nothing is written anywhere */
+	const char *path; /* of that file */
 
 	struct collector_published *found; /* the newest last; owned */
 	size_t found_count;
@@ -35,7 +37,7 @@ struct collector_kernel {
 	struct collector_modules modules; /* all of the recording */
 	size_t modules_mapped;            /* so many of them have a mapping in the file */
 	struct guest_paging paging;       /* that maps the image; cr3 0: not known */
-	bool mapped;                      /* the file has its mapping */
+	bool mapped; /* the image is known, and the file, if one is open, has its mapping */
 
 	uint64_t next_find, find_interval;       /* ns, by the collector's clock */
 	uint64_t next_refresh, refresh_interval; /* ns */
@@ -46,9 +48,16 @@ struct collector_kernel {
 	bool cache_failed; /* said once */
 };
 
-/* Loads the symbol files that the options name. Their errors. */
-int collector_kernel_init(struct collector_kernel *kernel, const struct collector_options *options,
-			  struct perf_data_writer *writer);
+/* Loads the symbol files that the options name. Their errors. No file is open yet. */
+int collector_kernel_init(struct collector_kernel *kernel, const struct collector_options *options);
+
+/*
+ * WRITER writes the file PATH from here on; both stay the caller's. What is
+ * known of the kernel goes into it, and into the cache. Errors of writing.
+ */
+int collector_kernel_begin_file(struct collector_kernel *kernel, struct perf_data_writer *writer,
+				const char *path);
+void collector_kernel_end_file(struct collector_kernel *kernel);
 
 /* Looks at an address that was sampled at CPL 0. */
 void collector_kernel_address(struct collector_kernel *kernel, uint64_t address);
@@ -69,7 +78,7 @@ void collector_kernel_reclaim(struct collector_kernel *kernel, uint64_t time);
  */
 bool collector_kernel_settled(const struct collector_kernel *kernel);
 
-/* The last look, and the code for perf annotate. Guest memory must still be there. */
+/* The last look for the file, and the code for perf annotate. Guest memory must still be there. */
 int collector_kernel_finish(struct collector_kernel *kernel);
 
 /* Frees the kernels: no unwinder may be in use any more. */

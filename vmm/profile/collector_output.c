@@ -55,3 +55,14 @@ int collector_output_close(struct collector_output *output)
 	*output = (struct collector_output){ 0 };
 	return error;
 }
+
+const struct sample *collector_sample(const struct ring_record *record, size_t vcpus)
+{
+	const struct sample *sample = (const void *)record->payload;
+	size_t size = record->size - sizeof(*record);
+
+	if (record->type != RECORD_SAMPLE || size < sizeof(*sample) || sample->vcpu >= vcpus ||
+	    size < sample_size((size_t)sample->kernel_depth + sample->user_depth))
+		return NULL;
+	return sample;
+}

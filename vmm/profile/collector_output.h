@@ -7,8 +7,10 @@
 #ifndef KVMSCOPE_PROFILE_COLLECTOR_OUTPUT_H
 #define KVMSCOPE_PROFILE_COLLECTOR_OUTPUT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
+#include "shared/ring.h"
 #include "shared/sample.h"
 #include "vmm/profile/perf_data_writer.h"
 
@@ -28,5 +30,8 @@ int collector_output_lost(struct collector_output *output, uint64_t time, uint32
 
 /* Completes the file and frees what OUTPUT holds, also after an error; returns the first one. */
 int collector_output_close(struct collector_output *output);
+
+/* The sample in RECORD; NULL if it holds none, or one that no writer of ours makes for VCPUS vCPUs. */
+const struct sample *collector_sample(const struct ring_record *record, size_t vcpus);
 
 #endif

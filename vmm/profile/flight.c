@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/flight.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/profile/collector.h"
+#include "vmm/profile/flight_dump.h"
+
+/* The file that is written next: its triggers so far. */
+struct window {
+	uint64_t due;     /* ns: it is written then */
+	bool by_guest;    /* nobody else asked for it */
+	const char *path; /* NULL: the run's next */
+	uint64_t numbers[PERF_DATA_FLIGHT_TRIGGERS];
+	struct perf_data_flight flight;
+};
+
+struct flight {
+	const struct collector_options *options;
+	struct collector_kernel *kernel;
+	struct window window;       /* open if its flight has triggers */
+	struct flight_trigger next; /* taken, but of another window than this one */
+	bool next_taken;
+	unsigned int files;    /* of the run's numbers that were given */
+	unsigned int by_guest; /* files that the guest caused */
+	uint64_t refused;      /* triggers of the guest, after by_guest_max files */
+	uint64_t bytes;
+	int error;
+	char message[ERROR_MESSAGE_SIZE];
+};
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* Better now than when the guest has crashed. */
+static int check_place(const char *path)
+{
+	char copy[PATH_MAX];
+
+	if (strlen(path) + sizeof(".4294967295") > sizeof(copy))
+		return error_set(-ENAMETOOLONG, "%s is too long a name", path);
+	strcpy(copy, path);
+	if (access(dirname(copy), W_OK | X_OK))
+		return error_set(-errno, "no flight recording can be written to %s: %s", path,
+				 strerror(errno));
+	return 0;
+}
+
+int flight_create(struct flight **result, const struct collector_options *options,
+		  struct collector_kernel *kernel)
+{
+	struct flight *flight;
+	int error = check_place(options->output.path);
+
+	if (error)
+		return error;
+	flight = calloc(1, sizeof(*flight));
+	if (!flight)
+		return error_set(-ENOMEM, "no memory for the flight recorder");
+	flight->options = options;
+	flight->kernel = kernel;
+	*result = flight;
+	return 0;
+}
+
+void flight_destroy(struct flight *flight)
+{
+	free(flight);
+}
+
+uint64_t flight_bytes(const struct flight *flight)
+{
+	return flight->bytes;
+}
+
+int flight_error(const struct flight *flight)
+{
+	return flight->error ? error_set(flight->error, "%s", flight->message) : 0;
+}
+
+static uint64_t later(uint64_t one, uint64_t other)
+{
+	return one > other ? one : other;
+}
+
+static uint64_t before(uint64_t time, uint64_t span)
+{
+	return time > span ? time - span : 0;
+}
+
+/* The window's first trigger says what time it is about. */
+static void open_window(struct flight *flight, const struct flight_trigger *trigger)
+{
+	uint64_t span = flight->options->flight->before, time = trigger->told.time;
+
+	flight->window = (struct window){
+		.due = time + later(trigger->after, trigger->patience),
+		.by_guest = true,
+		.path = trigger->path,
+		.flight = { .from = span ? before(time, span) : 0, .to = time + trigger->after },
+	};
+}
+
+static bool fits(const struct window *window, const struct flight_trigger *trigger)
+{
+	return window->flight.count < PERF_DATA_FLIGHT_TRIGGERS && !window->path && !trigger->path;
+}
+
+static void add_to_window(struct window *window, const struct flight_trigger *trigger)
+{
+	struct perf_data_flight *flight = &window->flight;
+
+	if (!trigger->by_guest) {
+		window->by_guest = false;
+		window->due = later(window->due, trigger->told.time + trigger->after);
+		flight->to = later(flight->to, trigger->told.time + trigger->after);
+	}
+	flight->to = later(flight->to, trigger->told.time);
+	window->numbers[flight->count] = trigger->number;
+	flight->triggers[flight->count++] = trigger->told;
+}
+
+static bool take_next(struct flight *flight)
+{
+	const struct flight_options *options = flight->options->flight;
+
+	if (!flight->next_taken)
+		flight->next_taken = options->take(options->context, &flight->next);
+	return flight->next_taken;
+}
+
+/* Into the window goes what fits. False: it is not open, as nothing was triggered. */
+static bool gather(struct flight *flight)
+{
+	struct window *window = &flight->window;
+
+	while (take_next(flight)) {
+		if (!window->flight.count)
+			open_window(flight, &flight->next);
+		else if (!fits(window, &flight->next))
+			break;
+		add_to_window(window, &flight->next);
+		flight->next_taken = false;
+	}
+	return window->flight.count;
+}
+
+static void note_error(struct flight *flight, int error)
+{
+	if (!error || flight->error)
+		return;
+	flight->error = error;
+	snprintf(flight->message, sizeof(flight->message), "%s", error_message());
+}
+
+/* The number goes on also where a file could not be written: what there is of it stays. */
+static void name_file(struct flight *flight, char *path, size_t size)
+{
+	const char *first = flight->options->output.path;
+
+	if (flight->window.path)
+		snprintf(path, size, "%s", flight->window.path);
+	else if (!flight->files++)
+		snprintf(path, size, "%s", first);
+	else
+		snprintf(path, size, "%s.%u", first, flight->files - 1);
+}
+
+static void tell(const struct flight *flight, const struct flight_result *result)
+{
+	const struct perf_data_flight *about = &flight->window.flight;
+	const struct perf_data_flight_trigger *first = &about->triggers[0];
+
+	if (result->error) {
+		log_error("no flight recording for %s: %s", first->kind, error_message());
+		return;
+	}
+	log_info("flight recording %s: %" PRIu64 " sample%s before %s%s", result->path, result->samples,
+		 result->samples == 1 ? "" : "s", first->kind, about->to > first->time ? " and after" : "");
+	if (about->from && about->complete > about->from)
+		log_warning("it is complete only for the last %.1f s before: the rings held no more",
+			    first->time > about->complete ? (double)(first->time - about->complete) / 1e9
+							  : 0.0);
+}
+
+static void write_window(struct flight *flight, struct flight_result *result)
+{
+	struct flight_dump dump = {
+		.options = flight->options,
+		.kernel = flight->kernel,
+		.path = result->path,
+		.flight = &flight->window.flight,
+	};
+
+	result->error = flight_dump(&dump);
+	result->samples = dump.samples;
+	result->bytes = dump.bytes;
+	flight->bytes += dump.bytes;
+	note_error(flight, result->error);
+}
+
+/* No file is written for the guest any more, only its triggers are counted. */
+static bool refuse(struct flight *flight)
+{
+	const struct window *window = &flight->window;
+	unsigned int most = flight->options->flight->by_guest_max;
+
+	if (!window->by_guest || flight->by_guest++ < most)
+		return false;
+	if (!flight->refused)
+		log_warning("the guest has caused %u flight recordings: no more are written for it", most);
+	flight->refused += window->flight.count;
+	return true;
+}
+
+static void close_window(struct flight *flight)
+{
+	const struct flight_options *options = flight->options->flight;
+	struct window *window = &flight->window;
+	char path[PATH_MAX] = "";
+	struct flight_result result = {
+		.numbers = window->numbers,
+		.count = window->flight.count,
+		.path = path,
+	};
+
+	window->flight.missed = options->missed(options->context) + flight->refused;
+	if (refuse(flight)) {
+		result.error = error_set(-EDQUOT, "the guest has caused too many flight recordings");
+	} else {
+		name_file(flight, path, sizeof(path));
+		write_window(flight, &result);
+		tell(flight, &result);
+	}
+	options->done(options->context, &result);
+	window->flight.count = 0;
+}
+
+void flight_turn(struct flight *flight)
+{
+	if (gather(flight) && now() >= flight->window.due)
+		close_window(flight);
+}
+
+void flight_end(struct flight *flight)
+{
+	while (gather(flight))
+		close_window(flight);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes one file of the flight recorder: a copy of the rings, cut by time and in its order. The collector's
+ * thread. */
+#ifndef KVMSCOPE_PROFILE_FLIGHT_DUMP_H
+#define KVMSCOPE_PROFILE_FLIGHT_DUMP_H
+
+#include "vmm/profile/collector.h"
+#include "vmm/profile/collector_kernel.h"
+#include "vmm/profile/perf_data_flight.h"
+
+struct flight_dump {
+	const struct collector_options *options; /* output.path apart */
+	struct collector_kernel *kernel;         /* no file is open */
+	const char *path;
+	struct perf_data_flight *flight; /* complete is filled in */
+	/* Filled in. */
+	uint64_t samples;
+	uint64_t bytes;
+};
+
+/*
+ * Writes what the rings hold now of the time that the flight says, with the
+ * kernel as it is found now. The vCPUs may go on writing. The errors of
+ * ring_snapshot() and of writing; a file that was begun is closed in any case.
+ */
+int flight_dump(struct flight_dump *dump);
+
+#endif
