@@ -35,7 +35,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define DEBUG_SLOTS           4
+#include "vmm/debug/debug_registers.h"
+
 #define ARBITER_HOLDERS_MAX   64
 #define ARBITER_ALL_VCPUS     (-1)
 #define ARBITER_ANY_SPACE     0
