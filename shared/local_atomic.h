@@ -75,6 +75,34 @@ static inline void store_release(uint64_t *word, uint64_t value)
 	__atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
+/* For words that several threads change. */
+static inline void shared_set_bits(uint64_t *word, uint64_t bits)
+{
+	LOCAL_ATOMIC_STEP();
+	__atomic_fetch_or(word, bits, __ATOMIC_SEQ_CST);
+}
+
+static inline void shared_clear_bits(uint64_t *word, uint64_t bits)
+{
+	LOCAL_ATOMIC_STEP();
+	__atomic_fetch_and(word, ~bits, __ATOMIC_SEQ_CST);
+}
+
+/*
+ * Between a store and a load of another word. If another thread stores the
+ * latter and loads the former, with this in between too, at least one of the
+ * two sees the other's store (SDM vol. 3A 9.2.3.9).
+ */
+static inline void full_barrier(void)
+{
+	LOCAL_ATOMIC_STEP();
+#ifdef __x86_64__
+	__asm__ volatile("mfence" : : : "memory");
+#else
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
 /* Stores DESIRED if *WORD is *EXPECTED; else false, and *EXPECTED is what was there. */
 static inline bool local_compare_exchange(uint64_t *word, uint64_t *expected, uint64_t desired)
 {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -13,6 +14,9 @@
 
 #include "shared/error.h"
 #include "shared/ring_layout.h"
+
+/* ns */
+#define DEFAULT_LATENCY 100000000u
 
 static bool size_is_good(uint64_t size)
 {
@@ -51,15 +55,15 @@ static size_t mapping_size(const struct ring *ring)
 	return RING_DATA_OFFSET + 2 * ring->size;
 }
 
-static int map_part(uint8_t *at, size_t size, int fd, off_t offset)
+static int map_part(const struct ring *ring, uint8_t *at, size_t size, off_t offset, int protection)
 {
-	void *part = mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, offset);
+	void *part = mmap(at, size, protection, MAP_SHARED | MAP_FIXED, ring->memory_fd, offset);
 
 	return part == MAP_FAILED ? -errno : 0;
 }
 
 /* Maps header and data, and the data once more behind them. */
-static int map_twice(struct ring *ring)
+static int map_twice(struct ring *ring, int protection)
 {
 	int error;
 	uint8_t *at = mmap(NULL, mapping_size(ring), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -68,9 +72,9 @@ static int map_twice(struct ring *ring)
 		return error_set(-errno, "no address space for a ring of %zu bytes: %m", (size_t)ring->size);
 	ring->header = (struct ring_header *)at;
 	ring->data = at + RING_DATA_OFFSET;
-	error = map_part(at, RING_DATA_OFFSET + ring->size, ring->memory_fd, 0);
+	error = map_part(ring, at, RING_DATA_OFFSET + ring->size, 0, protection);
 	if (!error)
-		error = map_part(ring->data + ring->size, ring->size, ring->memory_fd, RING_DATA_OFFSET);
+		error = map_part(ring, ring->data + ring->size, ring->size, RING_DATA_OFFSET, protection);
 	if (error)
 		return error_set(error, "can not map a ring of %zu bytes: %s", (size_t)ring->size,
 				 strerror(-error));
@@ -90,7 +94,7 @@ static int make_memory(struct ring *ring)
 	ring->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (ring->event_fd < 0)
 		return error_set(-errno, "eventfd for a ring failed: %m");
-	return map_twice(ring);
+	return map_twice(ring, PROT_READ | PROT_WRITE);
 }
 
 static void fill_header(struct ring *ring)
@@ -112,18 +116,49 @@ static size_t default_batch(const struct ring_options *options)
 	return options->mode == RING_MODE_OVERWRITE ? sizeof(struct ring_record) : options->size / 16;
 }
 
-/* Consumer mode has one consumer from the start, who holds the tail; in overwrite mode none does. */
-static void start_reading(struct ring *ring)
+/* Overwrite mode: what was overwritten before this reader came, the first mark tells it. */
+static int start_overrun(struct ring *ring)
 {
-	struct ring_consumer *first = &ring->header->consumers[0];
+	struct ring_place oldest;
 
 	if (ring->mode == RING_MODE_OVERWRITE) {
-		ring->reader.position = __atomic_load_n(&ring->header->data_floor, __ATOMIC_ACQUIRE) & ~7ull;
+		ring->reader.position = ring_floor(ring);
 		ring->reader.resync = ring->reader.position;
-		return;
+		return 0;
 	}
-	ring->reader.consumer = first;
-	ring_consumer_position(first, &ring->reader.position, &ring->reader.read);
+	if (!ring_oldest(ring, &oldest))
+		return error_set(-EAGAIN,
+				 "no place to begin reading a ring at was found: its header is broken");
+	ring->reader.position = oldest.position;
+	ring->reader.read = oldest.before;
+	return 0;
+}
+
+/* Reads all that is there now, for nobody. */
+static void skip_to_newest(struct ring *ring)
+{
+	uint64_t head = load_acquire(&ring->header->data_head);
+
+	while (ring->reader.position < head && ring_read(ring))
+		;
+	ring_read_done(ring);
+	ring->reader.before = ring->reader.read;
+	ring->reader.overrun = 0;
+}
+
+static bool may_be_overrun(const struct ring *ring, const struct ring_reader_options *options)
+{
+	return options->overrun || ring->mode == RING_MODE_OVERWRITE;
+}
+
+static int start_reading(struct ring *ring, const struct ring_reader_options *options)
+{
+	int error = may_be_overrun(ring, options) ? start_overrun(ring) : ring_hold(ring);
+
+	ring->reader.before = ring->reader.read;
+	if (!error && options->newest)
+		skip_to_newest(ring);
+	return error;
 }
 
 int ring_create_with(struct ring **result, const struct ring_options *options)
@@ -143,13 +178,17 @@ int ring_create_with(struct ring **result, const struct ring_options *options)
 		return error_set(-ENOMEM, "no memory for a ring");
 	ring->batch = options->batch ? options->batch : default_batch(options);
 	ring->watermark = options->watermark ? options->watermark : options->size / 4;
+	ring->watermark_records = options->watermark_records ? options->watermark_records : UINT64_MAX;
+	ring->latency = options->latency ? options->latency : DEFAULT_LATENCY;
 	error = make_memory(ring);
+	if (!error) {
+		fill_header(ring);
+		error = start_reading(ring, &options->reader);
+	}
 	if (error) {
 		ring_destroy(ring);
 		return error;
 	}
-	fill_header(ring);
-	start_reading(ring);
 	*result = ring;
 	return 0;
 }
@@ -194,10 +233,27 @@ static int read_header(int fd, struct ring_header *header)
 	return check_header(header, status.st_size);
 }
 
-int ring_attach(struct ring **result, int memory_fd)
+/* A holder's lock belongs to the open file description, so that it needs one of its own. */
+static int open_memory(struct ring *ring, int memory_fd, bool own)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", memory_fd);
+	ring->memory_fd = own ? open(path, O_RDWR | O_CLOEXEC) : fcntl(memory_fd, F_DUPFD_CLOEXEC, 0);
+	if (ring->memory_fd >= 0)
+		return 0;
+	return error_set(-errno,
+			 own ? "can not open the ring's memory for writing, as one needs who holds its "
+			       "tail (%s: %m): attach as one that may be overrun"
+			     : "can not duplicate the ring's descriptor (%s: %m)",
+			 path);
+}
+
+int ring_attach_with(struct ring **result, int memory_fd, const struct ring_reader_options *options)
 {
 	struct ring_header header;
 	struct ring *ring;
+	bool holds;
 	int error = read_header(memory_fd, &header);
 
 	if (error)
@@ -205,24 +261,33 @@ int ring_attach(struct ring **result, int memory_fd)
 	ring = new_ring(header.data_size, header.mode);
 	if (!ring)
 		return error_set(-ENOMEM, "no memory for a ring");
-	ring->memory_fd = fcntl(memory_fd, F_DUPFD_CLOEXEC, 0);
-	error = ring->memory_fd < 0 ? error_set(-errno, "can not duplicate the ring's descriptor: %m")
-				    : map_twice(ring);
+	holds = !may_be_overrun(ring, options);
+	error = open_memory(ring, memory_fd, holds);
+	if (!error)
+		error = map_twice(ring, holds ? PROT_READ | PROT_WRITE : PROT_READ);
+	if (!error)
+		error = start_reading(ring, options);
 	if (error) {
 		ring_destroy(ring);
 		return error;
 	}
-	start_reading(ring);
 	*result = ring;
 	return 0;
+}
+
+int ring_attach(struct ring **ring, int memory_fd)
+{
+	return ring_attach_with(ring, memory_fd, &(struct ring_reader_options){ 0 });
 }
 
 void ring_destroy(struct ring *ring)
 {
 	if (!ring)
 		return;
-	if (ring->header)
+	if (ring->header) {
+		ring_release(ring);
 		munmap(ring->header, mapping_size(ring));
+	}
 	if (ring->memory_fd >= 0)
 		close(ring->memory_fd);
 	if (ring->event_fd >= 0)
@@ -251,14 +316,27 @@ static uint64_t difference(uint64_t more, uint64_t less)
 	return more > less ? more - less : 0;
 }
 
-/* Of WRITTEN records, those that this ring's reader has still to come. */
-static uint64_t unread(const struct ring *ring, uint64_t written)
+/* Of the records that this ring's reader has not read, those that it will not. */
+static uint64_t newly_overrun(const struct ring *ring, uint64_t read)
 {
-	uint64_t read = __atomic_load_n(&ring->reader.read, __ATOMIC_RELAXED), position, gone;
+	struct ring_place oldest;
 
-	if (ring_oldest(ring, &position, &gone) && gone > read)
-		read = gone;
-	return difference(written, read);
+	/* In consumer mode what lies before the tail can be read until the floor has passed it. */
+	if (ring->mode == RING_MODE_CONSUMER &&
+	    ring_floor(ring) <= __atomic_load_n(&ring->reader.position, __ATOMIC_RELAXED))
+		return 0;
+	return ring_oldest(ring, &oldest) ? difference(oldest.before, read) : 0;
+}
+
+static void reader_statistics(const struct ring *ring, struct ring_statistics *statistics)
+{
+	uint64_t read = __atomic_load_n(&ring->reader.read, __ATOMIC_RELAXED);
+	uint64_t overrun = newly_overrun(ring, read);
+
+	statistics->before = ring->reader.before;
+	statistics->overrun = __atomic_load_n(&ring->reader.overrun, __ATOMIC_RELAXED) + overrun;
+	statistics->unread = difference(statistics->written, read + overrun);
+	statistics->broken = __atomic_load_n(&ring->reader.broken, __ATOMIC_RELAXED);
 }
 
 void ring_statistics(const struct ring *ring, struct ring_statistics *statistics)
@@ -272,7 +350,5 @@ void ring_statistics(const struct ring *ring, struct ring_statistics *statistics
 	statistics->discarded = __atomic_load_n(&header->discarded, __ATOMIC_ACQUIRE);
 	opened = __atomic_load_n(&header->opened, __ATOMIC_RELAXED);
 	statistics->open = difference(opened, statistics->written + statistics->discarded);
-	statistics->unread = unread(ring, statistics->written);
-	statistics->overrun = __atomic_load_n(&ring->reader.overrun, __ATOMIC_RELAXED);
-	statistics->broken = __atomic_load_n(&ring->reader.broken, __ATOMIC_RELAXED);
+	reader_statistics(ring, statistics);
 }

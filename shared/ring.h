@@ -2,12 +2,12 @@
 /*
  * One lock-free ring per vCPU: a single writer thread (which may be
  * interrupted by its own signal handler, the user-space form of an NMI over
- * a task) and a reader, over a memfd that other processes can map. The
+ * a task) and its readers, over a memfd that other processes can map. The
  * layout is in docs/ring-format.md.
  *
- * Full means: the new record is dropped and counted, and a LOST record with
- * the exact number stands in the stream before the next one that fits. So
- * written + lost + discarded = reservations asked for, always.
+ * Consumer mode. Full means: the new record is dropped and counted, and a LOST
+ * record with the exact number stands in the stream before the next one that
+ * fits. So written + lost + discarded = reservations asked for, always.
  *
  * Overwrite mode (a flight recorder): full means that the oldest records go.
  * The writer moves the tail itself, from record to record: it remembers one
@@ -20,6 +20,17 @@
  * killed is gone. Only a record that a handler writes while an unfinished one
  * is all that there is to overwrite is dropped.
  *
+ * Readers. Each has its own position and its own struct ring: the maker's has
+ * one, and ring_attach_with() makes more, in this process or in others. In
+ * consumer mode a reader says whether it holds the tail. If it does, the writer
+ * overwrites nothing that it has not given back; the slowest holder counts.
+ * If it does not, it may be overrun, and is told how many records it lost.
+ * What nobody holds is kept for the next holder, and the ring fills. A holder
+ * that dies holds no longer: the writer finds out when it has dropped records
+ * and flushes, and so does whoever attaches (ring_holders.c). In overwrite
+ * mode nobody holds the tail. For every reader, before + what it read +
+ * overrun + unread = written.
+ *
  * There are no sub-buffers, and no record is ever split: the data is mapped
  * twice in a row, so that one that runs over the end goes on at the start.
  *
@@ -28,28 +39,30 @@
  * over a record that is not finished. None of reserve, commit, discard and
  * publish makes a system call, takes a lock or allocates. Waking a reader is
  * a system call; only ring_flush() makes it, where the writer can afford one
- * (between two runs of its vCPU), once per watermark as ring_wake_due() says.
- * The time bound is the reader's own: it looks again after a while, woken or
- * not.
+ * (between two runs of its vCPU). ring_wake_due() says when: after so many
+ * bytes, so many records, or so much time since the first of them. It reads no
+ * clock, so the bound holds while the writer calls it; one that goes to sleep
+ * flushes first.
  *
  * Synchronization. "W" is the writer thread, "H" a signal handler on top of
- * it, "R" the reader's thread, "X" any thread of any process that maps it.
+ * it, "R" a reader's thread, "X" any thread of any process that maps it.
  *
- *                    reserve  commit/discard  publish  flush  read/done  statistics
- *   reserve          WH safe  WH safe         WH safe  W      safe       safe
- *   commit/discard   WH safe  WH safe         WH safe  W      safe       safe
- *   publish          WH safe  WH safe         WH safe  W      safe       safe
- *   flush            W        W               W        W      safe       safe
- *   read/done        safe     safe            safe     safe   R only     safe
- *   statistics       safe     safe            safe     safe   safe       X safe
- *   snapshot         safe     safe            safe     safe   safe       X safe
+ *                    reserve  commit/discard  publish  flush  read/done  statistics/snapshot  attach/destroy
+ *   reserve          WH safe  WH safe         WH safe  W      safe       safe                 safe
+ *   commit/discard   WH safe  WH safe         WH safe  W      safe       safe                 safe
+ *   publish          WH safe  WH safe         WH safe  W      safe       safe                 safe
+ *   flush            W        W               W        W      safe       safe                 safe
+ *   read/done        safe     safe            safe     safe   R          safe                 safe
+ *   statistics/      safe     safe            safe     safe   safe       X safe               safe
+ *   snapshot
+ *   attach/destroy   safe     safe            safe     safe   safe       safe                 X safe
  *
  *   safe     the two may run at the same time
  *   WH safe  both on the writer thread, where the one may interrupt the
  *            other at any instruction
  *   W        on the writer thread, outside of handlers
- *   R only   one reader at a time
- *   create, attach and destroy need the ring to themselves.
+ *   R        readers do not disturb each other; each by one thread at a time
+ *   destroy: of a reader. Nobody may use a struct ring that is being destroyed.
  */
 #ifndef KVMSCOPE_SHARED_RING_H
 #define KVMSCOPE_SHARED_RING_H
@@ -88,6 +101,7 @@ struct ring_lost {
 	uint64_t count;
 };
 
+/* The ring as one side has it mapped: its maker, who writes and may read, or a reader that attached. */
 struct ring;
 
 enum ring_mode {
@@ -95,12 +109,21 @@ enum ring_mode {
 	RING_MODE_OVERWRITE = 1, /* full: the oldest records are overwritten */
 };
 
+/* How a reader reads; all false: it holds the tail (in consumer mode), and begins with the oldest record. */
+struct ring_reader_options {
+	bool overrun; /* it does not hold the tail; always so in overwrite mode */
+	bool newest;  /* it begins behind the newest record that is published now */
+};
+
 /* Zero means the default for each but the size. */
 struct ring_options {
 	size_t size;      /* bytes of data: a power of two, RING_SIZE_MIN to RING_SIZE_MAX */
 	size_t batch;     /* bytes after which commit publishes by itself; default size / 16, see below */
-	size_t watermark; /* bytes published after which a wake-up is due; default size / 4 */
+	size_t watermark; /* bytes after which a wake-up is due; default size / 4 */
+	uint64_t watermark_records; /* records after which one is due; default no such limit */
+	uint64_t latency;           /* ns after which one is due for a single record; default 100 ms */
 	enum ring_mode mode;
+	struct ring_reader_options reader; /* the maker's own: overrun if only others are to read */
 };
 
 struct ring_statistics {
@@ -108,6 +131,7 @@ struct ring_statistics {
 	uint64_t lost;      /* records dropped because the ring was full or they were too large */
 	uint64_t discarded; /* reservations given back */
 	uint64_t unread;    /* records committed, not yet read nor overwritten, published or not */
+	uint64_t before;    /* records written before the first one that this reader asked for */
 	uint64_t overrun;   /* records overwritten before this reader read them; not counted as lost */
 	uint64_t open;      /* reservations not finished; what a killed writer had in flight */
 	uint64_t broken;    /* times the reader met bytes that are no record and went on behind the head */
@@ -122,15 +146,25 @@ int ring_create(struct ring **ring, size_t size);
 int ring_create_with(struct ring **ring, const struct ring_options *options);
 
 /*
- * Attaches to the ring behind MEMORY_FD (as another process got it from
- * ring_memory_fd(); stays the caller's) as its one reader. Only reading,
- * statistics and destroying work on it. Nothing in the memory is trusted.
- * -EINVAL if it is no ring of a version we know, else the errors of fstat()
- * and mmap().
+ * Attaches a reader to the ring behind MEMORY_FD (as another process got it
+ * from ring_memory_fd(), or this one; stays the caller's). Only reading,
+ * statistics, snapshots and destroying work on it. Nothing in the memory is
+ * trusted. One that may be overrun maps the memory read-only, and MEMORY_FD
+ * may be open for reading only. One that holds the tail opens the memory again
+ * through /proc/self/fd; after a fork() it holds until both processes are done.
+ * -EINVAL if it is no ring of a version we know, -EBUSY if 16 readers hold its
+ * tail, else the errors of open(), fstat() and mmap(). Any thread; may wait a
+ * second for others that attach.
  */
+int ring_attach_with(struct ring **ring, int memory_fd, const struct ring_reader_options *options);
+/* With no options set. */
 int ring_attach(struct ring **ring, int memory_fd);
 
-/* NULL is a no-op. Unmaps; a ring that other processes map lives on there. */
+/*
+ * NULL is a no-op. Unmaps; a ring that other processes map lives on there. A
+ * reader that held the tail holds it no more: what it has not given back is
+ * for the other holders, or kept for the next one.
+ */
 void ring_destroy(struct ring *ring);
 
 /*
@@ -166,13 +200,20 @@ void ring_discard(struct ring *ring, void *payload);
  */
 void ring_publish(struct ring *ring);
 
-/* Has a watermark's worth been published since the last wake-up? Writer thread only. */
-bool ring_wake_due(const struct ring *ring);
+/*
+ * Is ring_flush() due: for what was written since the last one, or for records
+ * that were dropped, perhaps for a holder that died? NOW is the time in ns by a
+ * clock of the caller's choice, always the same. No system call. Writer thread
+ * only, outside of handlers.
+ */
+bool ring_wake_due(struct ring *ring, uint64_t now);
 
 /*
  * Tells of losses that no record followed yet, publishes, and wakes the reader
  * if there is anything new since the last wake-up: then one write() to the
- * eventfd, which never blocks. Writer thread only, outside of handlers.
+ * eventfd, which never blocks. If records were dropped since the last flush, it
+ * takes the tail from holders that died: a few fcntl(), which never block.
+ * Writer thread only, outside of handlers.
  */
 void ring_flush(struct ring *ring);
 
@@ -181,12 +222,13 @@ void ring_flush(struct ring *ring);
  * stays true; it belongs to the ring and is valid until the next ring_read().
  * Bytes that can be no record are skipped up to the head and counted. NULL
  * also without memory for a copy; the record is then still unread. A reader
- * of a ring in overwrite mode finds an OVERRUN record where it was overrun.
- * NULL also if it was overrun many times within one call.
+ * that may be overrun finds an OVERRUN record where it was (in overwrite mode
+ * also for what was overwritten before it attached). NULL also if it was
+ * overrun many times within one call. One thread at a time.
  */
 const struct ring_record *ring_read(struct ring *ring);
 
-/* Gives the space of all that was read back to the writer. Reader thread only. */
+/* Gives back the space of all that was read, if this reader holds the tail. The reader's thread only. */
 void ring_read_done(struct ring *ring);
 
 /* What a ring held at one moment: a copy, which the writer does not wait for. Belongs to the caller. */

@@ -6,12 +6,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/local_atomic.h"
 #include "shared/ring.h"
 
 #define RING_MAGIC       0x474e495250435653ull /* "SVCPRING" */
-#define RING_VERSION     2u
+#define RING_VERSION     3u
 #define RING_DATA_OFFSET 4096u
 
+/* Consumers that may hold the tail at the same time. */
 #define RING_CONSUMERS 16
 
 /* In the stream, for readers only: RING_RECORD_MARK says how many records were committed before it. */
@@ -24,13 +26,21 @@ struct ring_mark {
 #define RING_LOST_SIZE (sizeof(struct ring_record) + sizeof(struct ring_lost))
 #define RING_MARK_SIZE (sizeof(struct ring_record) + sizeof(struct ring_mark))
 
-/* A consumer's own line. TAIL and READ belong together while SEQUENCE is even and stays the same. */
+/* A position at which a record begins, and how many were committed before it since the ring was made. */
+struct ring_place {
+	uint64_t position;
+	uint64_t before;
+};
+
+/*
+ * The line of a consumer that holds the tail: the first record that it still
+ * needs is at the place that the lowest bit of SEQUENCE chooses. That one is
+ * whole whenever its owner dies; the other one is being written.
+ */
 struct ring_consumer {
-	uint64_t tail; /* position of the first record that it still needs */
-	uint64_t read; /* records before the tail since the ring was made, LOST and the like not counted */
-	uint64_t sequence; /* odd while the two change */
-	uint64_t owner;    /* process that holds the tail here; 0 if none does */
-	uint64_t pad[4];
+	uint64_t sequence;
+	struct ring_place places[2];
+	uint64_t pad[3];
 };
 
 /*
@@ -52,22 +62,28 @@ struct ring_header {
 	uint64_t data_head;
 	/* Position of a record; what lies before it may be overwritten already. By the writer. */
 	uint64_t data_floor;
-	uint64_t pad1[6];
+	/* Consumer mode: where the writer wants the floor to be; not before it. By the writer. */
+	uint64_t wanted_floor;
+	uint64_t pad1[5];
 	/* Counts of records. By the writer. */
 	uint64_t written;
 	uint64_t lost;
 	uint64_t discarded;
 	uint64_t opened; /* reservations that succeeded */
 	uint64_t pad2[4];
-	/* By the consumers; the first is there from the start. */
-	struct ring_consumer consumers[RING_CONSUMERS];
+	/* One bit for each consumer that holds the tail. Changed under the lock of ring_holders.c. */
+	uint64_t holders;
+	uint64_t pad3[7];
+	/* Each by its owner; the last one is where the tail rests while nobody holds it. */
+	struct ring_consumer consumers[RING_CONSUMERS + 1];
 };
 
-_Static_assert(sizeof(struct ring_header) == 192 + 64 * RING_CONSUMERS &&
+_Static_assert(sizeof(struct ring_header) == 256 + 64 * (RING_CONSUMERS + 1) &&
 		       sizeof(struct ring_header) <= RING_DATA_OFFSET &&
 		       offsetof(struct ring_header, data_head) == 64 &&
 		       offsetof(struct ring_header, written) == 128 &&
-		       offsetof(struct ring_header, consumers) == 192,
+		       offsetof(struct ring_header, holders) == 192 &&
+		       offsetof(struct ring_header, consumers) == 256,
 	       "docs/ring-format.md");
 
 /*
@@ -88,6 +104,8 @@ struct ring {
 	uint64_t mask;
 	uint64_t batch;
 	uint64_t watermark;
+	uint64_t watermark_records;
+	uint64_t latency;
 	uint64_t payload_max;
 	enum ring_mode mode;
 	int memory_fd;
@@ -99,7 +117,10 @@ struct ring {
 		uint64_t oldest_open;  /* all before it is finished; may lag */
 		uint64_t tail;         /* all before it may be overwritten */
 		uint64_t lost_pending; /* dropped, no LOST record yet */
-		uint64_t woken;        /* data_head at the last wake-up */
+		uint64_t woken;        /* position at the last wake-up */
+		uint64_t woken_count;  /* records committed by then */
+		uint64_t new_since;    /* when a record was first found that no wake-up told of; 0 none */
+		uint64_t looked;       /* records lost when dead holders were last looked for */
 		uint64_t
 			next_tail; /* overwrite mode: where the tail goes next; not behind it while unknown */
 		uint64_t limit;    /* overwrite mode: records that end before need no look at the tails */
@@ -109,8 +130,10 @@ struct ring {
 	struct {
 		struct ring_consumer *consumer; /* holds the tail; NULL if it may be overrun */
 		uint64_t position;
-		uint64_t read;    /* records before the position since the ring was made */
-		uint64_t overrun; /* of them, overwritten before they were read */
+		uint64_t before;   /* records before the position at which it began */
+		uint64_t read;     /* records before the position since the ring was made */
+		uint64_t released; /* holding the tail: the position to which it was given up */
+		uint64_t overrun;  /* of them, overwritten before they were read */
 		uint64_t broken;
 		bool resync; /* READ is behind: the next mark tells */
 		struct ring_record *copy;
@@ -129,15 +152,36 @@ void *ring_reserve_overwrite(struct ring *ring, uint16_t type, size_t payload);
  */
 bool ring_overwrite_room(struct ring *ring, uint64_t *state, uint64_t need);
 
-/* Where a reader finds the pair of a tail and the records before it, consistent. ring_read.c. */
-void ring_consumer_position(const struct ring_consumer *consumer, uint64_t *tail, uint64_t *read);
+/*
+ * Consumer mode, where a record of NEED bytes at POSITION does not lie before
+ * the tail that the writer knows: looks where the holders are. ring_tail.c.
+ */
+bool ring_consumer_room(struct ring *ring, uint64_t position, uint64_t need);
+
+/* By the line's owner only. ring_tail.c. */
+void ring_consumer_set(struct ring_consumer *consumer, const struct ring_place *place);
+/* Any thread. False if the owner moved on too often to tell. ring_tail.c. */
+bool ring_consumer_place(const struct ring_consumer *consumer, struct ring_place *place);
 
 /*
- * The POSITION of the oldest record that can be read, and the number of
- * records BEFORE it since the ring was made. False if the writer moved on too
- * often to tell, or the memory is broken. Any thread. ring_read.c.
+ * The slowest of HOLDERS (bits as in the header), or where the tail rests if
+ * there are none. False if they moved on too often to tell. Any thread. ring_tail.c.
  */
-bool ring_oldest(const struct ring *ring, uint64_t *position, uint64_t *before);
+bool ring_tail(const struct ring *ring, uint64_t holders, struct ring_place *place);
+
+/*
+ * The place of the oldest record that can be read. False if the writer moved
+ * on too often to tell, or the memory is broken. Any thread. ring_read.c.
+ */
+bool ring_oldest(const struct ring *ring, struct ring_place *place);
+
+/* Makes the ring's reader one that holds the tail; gives it up again. Errors as of ring_attach_with().
+ * ring_holders.c. */
+int ring_hold(struct ring *ring);
+void ring_release(struct ring *ring);
+
+/* Takes the tail from holders that died. The writer's; waits for nobody. System calls. ring_holders.c. */
+void ring_release_dead(struct ring *ring);
 
 /* A record's first word. */
 struct ring_record_head {
@@ -153,6 +197,11 @@ void ring_copy_racing(void *to, const void *from, size_t bytes);
 /* May HEAD begin a record where AVAILABLE bytes are left? */
 bool ring_record_is_possible(const struct ring *ring, const struct ring_record_head *head,
 			     uint64_t available);
+
+static inline uint64_t ring_floor(const struct ring *ring)
+{
+	return load_acquire(&ring->header->data_floor) & ~7ull;
+}
 
 static inline uint64_t ring_position_of(uint64_t state)
 {

@@ -82,23 +82,11 @@ static bool copy_record(struct ring *ring, const struct ring_record_head *head)
 	return true;
 }
 
-static uint64_t floor_of(const struct ring *ring)
-{
-	return load_acquire(&ring->header->data_floor) & ~7ull;
-}
-
 /* Was the reader's position overwritten, perhaps, before what was just copied from it was complete? */
 static bool overrun(const struct ring *ring)
 {
 	local_keep_order();
-	return ring->reader.position < floor_of(ring);
-}
-
-/* Goes on at the first record that is still whole. */
-static void catch_up(struct ring *ring)
-{
-	__atomic_store_n(&ring->reader.position, floor_of(ring), __ATOMIC_RELAXED);
-	ring->reader.resync = true;
+	return ring->reader.position < ring_floor(ring);
 }
 
 /* A record of the reader's own. */
@@ -113,19 +101,26 @@ static bool tell_overrun(struct ring *ring, uint64_t count)
 	return true;
 }
 
-/* At a mark after catching up: how many records did this reader miss? False without memory to tell. */
-static bool count_overrun(struct ring *ring, uint64_t *missed)
+/* There are COUNT records before the reader's position. Tells how many of them it MISSED; false without
+ * memory to tell. */
+static bool note_overrun(struct ring *ring, uint64_t count, uint64_t *missed)
 {
-	struct ring_mark mark;
-
-	memcpy(&mark, ring->reader.copy->payload, sizeof(mark));
-	*missed = mark.count > ring->reader.read ? mark.count - ring->reader.read : 0;
+	*missed = count > ring->reader.read ? count - ring->reader.read : 0;
 	if (*missed && !tell_overrun(ring, *missed))
 		return false;
 	__atomic_fetch_add(&ring->reader.overrun, *missed, __ATOMIC_RELAXED);
 	__atomic_store_n(&ring->reader.read, ring->reader.read + *missed, __ATOMIC_RELAXED);
 	ring->reader.resync = false;
 	return true;
+}
+
+/* At a mark after catching up. */
+static bool count_at_mark(struct ring *ring, uint64_t *missed)
+{
+	struct ring_mark mark;
+
+	memcpy(&mark, ring->reader.copy->payload, sizeof(mark));
+	return note_overrun(ring, mark.count, missed);
 }
 
 enum step { STEP_RECORD, STEP_AGAIN, STEP_NOTHING };
@@ -135,7 +130,7 @@ static enum step take_record(struct ring *ring, const struct ring_record_head *f
 {
 	uint64_t missed = 0;
 
-	if (found->type == RING_RECORD_MARK && ring->reader.resync && !count_overrun(ring, &missed))
+	if (found->type == RING_RECORD_MARK && ring->reader.resync && !count_at_mark(ring, &missed))
 		return STEP_NOTHING;
 	__atomic_store_n(&ring->reader.position, ring->reader.position + found->size, __ATOMIC_RELAXED);
 	if (found->type == RING_RECORD_MARK)
@@ -147,13 +142,31 @@ static enum step take_record(struct ring *ring, const struct ring_record_head *f
 	return STEP_RECORD;
 }
 
+/* Goes on at the first record that is still whole. */
+static enum step catch_up(struct ring *ring)
+{
+	struct ring_place oldest;
+	uint64_t missed;
+
+	if (ring->mode == RING_MODE_OVERWRITE) {
+		__atomic_store_n(&ring->reader.position, ring_floor(ring), __ATOMIC_RELAXED);
+		ring->reader.resync = true;
+		return STEP_AGAIN;
+	}
+	if (!ring_oldest(ring, &oldest) || oldest.position <= ring->reader.position ||
+	    !note_overrun(ring, oldest.before, &missed))
+		return STEP_NOTHING;
+	__atomic_store_n(&ring->reader.position, oldest.position, __ATOMIC_RELAXED);
+	return missed ? STEP_RECORD : STEP_AGAIN;
+}
+
 static enum step read_step(struct ring *ring)
 {
 	struct ring_record_head found = { 0 };
 	uint64_t head, available;
 
-	if (ring->reader.position < floor_of(ring))
-		catch_up(ring);
+	if (ring->reader.position < ring_floor(ring))
+		return catch_up(ring);
 	/* After the floor, which is never behind it. */
 	head = load_acquire(&ring->header->data_head);
 	available = head - ring->reader.position;
@@ -189,60 +202,43 @@ const struct ring_record *ring_read(struct ring *ring)
 
 void ring_read_done(struct ring *ring)
 {
-	struct ring_consumer *consumer = ring->reader.consumer;
+	struct ring_place place = { ring->reader.position, ring->reader.read };
 
-	if (!consumer)
+	if (!ring->reader.consumer || place.position == ring->reader.released)
 		return;
-	store_release(&consumer->sequence, consumer->sequence + 1);
-	local_keep_order();
-	local_store(&consumer->read, ring->reader.read);
-	store_release(&consumer->tail, ring->reader.position);
-	store_release(&consumer->sequence, consumer->sequence + 1);
-}
-
-void ring_consumer_position(const struct ring_consumer *consumer, uint64_t *tail, uint64_t *read)
-{
-	for (int try = 0; try < TRIES; try++) {
-		uint64_t sequence = load_acquire(&consumer->sequence);
-
-		*tail = load_acquire(&consumer->tail) & ~7ull;
-		*read = load_acquire(&consumer->read);
-		if (sequence % 2 == 0 && load_acquire(&consumer->sequence) == sequence)
-			return;
-	}
+	ring->reader.released = place.position;
+	ring_consumer_set(ring->reader.consumer, &place);
 }
 
 /* Overwrite mode: the mark at the floor says. */
-static bool oldest_by_mark(const struct ring *ring, uint64_t *position, uint64_t *before)
+static bool oldest_by_mark(const struct ring *ring, struct ring_place *place)
 {
 	struct {
 		struct ring_record_head head;
 		struct ring_mark mark;
 	} found = { 0 };
 
-	*before = 0;
 	for (int try = 0; try < TRIES; try++) {
-		*position = floor_of(ring);
-		if (!*position)
+		*place = (struct ring_place){ .position = ring_floor(ring) };
+		if (!place->position)
 			return true;
-		ring_copy_racing(&found, ring_at(ring, *position), sizeof(found));
+		ring_copy_racing(&found, ring_at(ring, place->position), sizeof(found));
 		local_keep_order();
-		if (floor_of(ring) != *position)
+		if (ring_floor(ring) != place->position)
 			continue;
 		/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): see ring_copy_racing()
 		 */
 		if (found.head.type != RING_RECORD_MARK)
 			return false;
-		*before = found.mark.count;
+		place->before = found.mark.count;
 		return true;
 	}
 	return false;
 }
 
-bool ring_oldest(const struct ring *ring, uint64_t *position, uint64_t *before)
+bool ring_oldest(const struct ring *ring, struct ring_place *place)
 {
 	if (ring->mode == RING_MODE_OVERWRITE)
-		return oldest_by_mark(ring, position, before);
-	ring_consumer_position(&ring->header->consumers[0], position, before);
-	return true;
+		return oldest_by_mark(ring, place);
+	return ring_tail(ring, load_acquire(&ring->header->holders), place);
 }

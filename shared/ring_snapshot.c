@@ -53,43 +53,44 @@ static int make_room(struct ring_snapshot *snapshot, size_t size)
 }
 
 /* Moves START on to the first of the records behind it that were still whole when the copy was complete. */
-static bool cut_overwritten(const struct ring *ring, uint64_t *start, uint64_t *before)
+static bool cut_overwritten(const struct ring *ring, struct ring_place *start)
 {
-	uint64_t whole, gone;
+	struct ring_place whole;
 
 	local_keep_order();
-	if (!ring_oldest(ring, &whole, &gone))
+	if (ring_floor(ring) <= start->position)
+		return true;
+	if (!ring_oldest(ring, &whole))
 		return false;
-	if (whole > *start) {
-		*start = whole;
-		*before = gone;
-	}
+	*start = whole;
 	return true;
 }
 
 /* Copies once. 1 if the writer overwrote it all meanwhile. */
 static int copy_all(const struct ring *ring, struct ring_snapshot *snapshot)
 {
-	uint64_t begin, start, head;
+	struct ring_place begin, start;
+	uint64_t head;
 	int error;
 
-	if (!ring_oldest(ring, &begin, &snapshot->before))
+	if (!ring_oldest(ring, &begin))
 		return 1;
 	/* After the oldest, which is never behind it. */
 	head = load_acquire(&ring->header->data_head) & ~7ull;
-	snapshot->broken = head - begin > ring->size;
+	snapshot->broken = head - begin.position > ring->size;
 	if (snapshot->broken)
-		head = begin;
-	error = make_room(snapshot, head - begin);
+		head = begin.position;
+	error = make_room(snapshot, head - begin.position);
 	if (error)
 		return error;
-	ring_copy_racing(snapshot->bytes, ring_at(ring, begin), head - begin);
+	ring_copy_racing(snapshot->bytes, ring_at(ring, begin.position), head - begin.position);
 	start = begin;
-	if (!cut_overwritten(ring, &start, &snapshot->before) || start > head)
+	if (!cut_overwritten(ring, &start) || start.position < begin.position || start.position > head)
 		return 1;
-	snapshot->size = head - start;
-	if (start > begin)
-		memmove(snapshot->bytes, snapshot->bytes + (start - begin), snapshot->size);
+	snapshot->before = start.before;
+	snapshot->size = head - start.position;
+	if (start.position > begin.position)
+		memmove(snapshot->bytes, snapshot->bytes + (start.position - begin.position), snapshot->size);
 	return 0;
 }
 

@@ -18,6 +18,9 @@
 #include "shared/local_atomic.h"
 #include "shared/ring_layout.h"
 
+/* A dead holder of the tail costs so many records more than the ring has room for. */
+#define LOSSES_PER_LOOK 64
+
 static inline uint64_t load(const uint64_t *word)
 {
 	return local_load(word);
@@ -26,17 +29,13 @@ static inline uint64_t load(const uint64_t *word)
 /* May a record of NEED bytes (at most the ring's size) be put behind STATE? May renew STATE. */
 typedef bool has_room(struct ring *ring, uint64_t *state, uint64_t need);
 
-static bool consumer_room(struct ring *ring, uint64_t *state, uint64_t need)
+static inline bool consumer_room(struct ring *ring, uint64_t *state, uint64_t need)
 {
-	uint64_t position = ring_position_of(*state), tail;
+	uint64_t position = ring_position_of(*state);
 
 	if (position - load(&ring->writer.tail) <= ring->size - need)
 		return true;
-	tail = load_acquire(&ring->header->consumers[0].tail);
-	if (position - tail > ring->size - need)
-		return false;
-	local_store(&ring->writer.tail, tail);
-	return true;
+	return ring_consumer_room(ring, position, need);
 }
 
 static inline bool overwrite_room(struct ring *ring, uint64_t *state, uint64_t need)
@@ -65,18 +64,26 @@ static void write_lost(struct ring *ring, uint64_t position)
 	record->flags = 0;
 }
 
-/* Takes NEED bytes and opens a reservation. */
+/* Takes NEED bytes and opens a reservation. There is no room only if there was none behind the newest STATE.
+ */
 static inline __attribute__((always_inline)) bool take_room(struct ring *ring, uint64_t need, uint64_t *state,
 							    has_room *room)
 {
-	while (ring_open_of(*state) < RING_OPEN_MAX && room(ring, state, need)) {
+	for (;;) {
+		if (ring_open_of(*state) == RING_OPEN_MAX || !room(ring, state, need)) {
+			uint64_t newest = load(&ring->writer.state);
+
+			if (newest == *state)
+				return false;
+			*state = newest;
+			continue;
+		}
 		if (!local_compare_exchange(&ring->writer.state, state, *state + ring_state_bytes(need) + 1))
 			continue;
 		if (!ring_open_of(*state))
 			local_store(&ring->writer.oldest_open, ring_position_of(*state));
 		return true;
 	}
-	return false;
 }
 
 static inline __attribute__((always_inline)) void *reserve(struct ring *ring, uint16_t type, size_t payload,
@@ -208,22 +215,55 @@ static void report_losses(struct ring *ring)
 	close_reservation(ring);
 }
 
-bool ring_wake_due(const struct ring *ring)
+/* Bytes, published or not. */
+static uint64_t bytes_since_wake(const struct ring *ring)
 {
-	return load(&ring->header->data_head) - load(&ring->writer.woken) >= ring->watermark;
+	return ring_position_of(load(&ring->writer.state)) - load(&ring->writer.woken);
+}
+
+/* So many losses are worth the system calls of looking for dead holders. */
+static bool look_is_due(const struct ring *ring)
+{
+	return load(&ring->header->lost) - load(&ring->writer.looked) >= LOSSES_PER_LOOK;
+}
+
+bool ring_wake_due(struct ring *ring, uint64_t now)
+{
+	uint64_t bytes = bytes_since_wake(ring);
+
+	if (look_is_due(ring))
+		return true;
+	if (!bytes)
+		return false;
+	if (!load(&ring->writer.new_since))
+		local_store(&ring->writer.new_since, now);
+	return bytes >= ring->watermark ||
+	       load(&ring->header->written) - load(&ring->writer.woken_count) >= ring->watermark_records ||
+	       now - load(&ring->writer.new_since) >= ring->latency;
+}
+
+static void look_for_dead(struct ring *ring)
+{
+	uint64_t lost = load(&ring->header->lost);
+
+	if (lost == load(&ring->writer.looked))
+		return;
+	local_store(&ring->writer.looked, lost);
+	if (ring->mode == RING_MODE_CONSUMER)
+		ring_release_dead(ring);
 }
 
 void ring_flush(struct ring *ring)
 {
-	uint64_t head, one = 1;
+	uint64_t one = 1, woken = load(&ring->writer.woken);
 
+	look_for_dead(ring);
 	report_losses(ring);
 	ring_publish(ring);
-	head = load(&ring->header->data_head);
-	if (head == load(&ring->writer.woken))
-		return;
-	local_store(&ring->writer.woken, head);
-	/* Fails only if the count is at its limit: then the reader has a wake-up to come anyway. */
-	if (write(ring->event_fd, &one, sizeof(one)) < 0)
+	local_store(&ring->writer.new_since, 0);
+	local_store(&ring->writer.woken_count, load(&ring->header->written));
+	local_store(&ring->writer.woken, load(&ring->header->data_head));
+	/* Writing fails only if the count is at its limit: then the reader has a wake-up to come anyway. */
+	if (load(&ring->writer.woken) == woken || write(ring->event_fd, &one, sizeof(one)) < 0)
 		return;
 }

@@ -222,12 +222,12 @@ static void fill_sample(struct sample *sample, const struct guest_registers *reg
 	       (chain->kernel_depth + chain->user_depth) * sizeof(uint64_t));
 }
 
-/* Publishing is a store; the wake-up is due once per watermark. */
-static void hand_over(struct ring *ring, struct sample *sample)
+/* Publishing is a store; the wake-up is due once per watermark, or a while after the first sample. */
+static void hand_over(struct ring *ring, struct sample *sample, uint64_t time)
 {
 	ring_commit(ring, sample);
 	ring_publish(ring);
-	if (ring_wake_due(ring))
+	if (ring_wake_due(ring, time))
 		ring_flush(ring);
 }
 
@@ -268,7 +268,7 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
 	cost = now() - begin;
 	if (sample)
 		sample->cost = cost < UINT32_MAX ? (uint32_t)cost : UINT32_MAX;
-	hand_over(self->ring, sample);
+	hand_over(self->ring, sample, begin);
 	count(self, period / sampling_clock_period(self->clock), cost);
 }
 
