@@ -17,8 +17,13 @@ _kvmscope_values() {
 	--perspective) echo guest host ;;
 	--format) echo folded html script ;;
 	--event | -e) echo cpu-clock ;;
+	--pid | -p) _kvmscope_runs 1 ;;
 	*) return 1 ;;
 	esac
+}
+
+_kvmscope_runs() {
+	kvmscope ctl list 2> /dev/null | awk -v column="$1" 'NR > 1 { print $column }'
 }
 
 _kvmscope() {
@@ -36,6 +41,8 @@ _kvmscope() {
 		mapfile -t COMPREPLY < <(compgen -W "$values" -- "$word")
 	elif [[ $word == -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_kvmscope_options "${COMP_WORDS[1]}")" -- "$word")
+	elif [ "${COMP_WORDS[1]}" = ctl ]; then
+		mapfile -t COMPREPLY < <(compgen -W "list status pause resume freq" -- "$word")
 	else
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 	fi

@@ -313,6 +313,30 @@ TEST(control, idle_clients_lock_nobody_out)
 	tear_down(&fixture);
 }
 
+TEST(control, who_was_silent_longest_makes_place)
+{
+	struct fixture fixture;
+	int clients[CONTROL_CLIENTS_MAX], next;
+	char byte;
+
+	REQUIRE(set_up(&fixture));
+	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++)
+		clients[i] = control_connect(fixture.path);
+	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++)
+		if (i != 3)
+			CHECK_EQUAL(control_call(clients[i], "commands", NULL, NULL), 0);
+	next = control_connect(fixture.path);
+	CHECK_EQUAL(control_call(next, "commands", NULL, NULL), 0);
+	CHECK_EQUAL(recv(clients[3], &byte, 1, 0), 0);
+	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++) {
+		if (i != 3)
+			CHECK_EQUAL(control_call(clients[i], "commands", NULL, NULL), 0);
+		close(clients[i]);
+	}
+	close(next);
+	tear_down(&fixture);
+}
+
 /* As somebody else, on a socket whose mode would let him. */
 static int call_as(uid_t user, const char *path)
 {

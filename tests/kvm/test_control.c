@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kvmscope ctl on a run that is going on, and what its recording then says. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/kvm/guest_run.h"
+#include "tests/kvm/program.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/profile/perf_data_reader.h"
+
+#define SECOND 1000000000ull
+
+#define GUEST_REQUIRED()                                                                                     \
+	do {                                                                                                 \
+		if (!guest_run_possible())                                                                   \
+			SKIP("/dev/kvm can not be opened");                                                  \
+	} while (0)
+
+/* A guest that spins at CPL 3, and its control socket. */
+struct controlled {
+	char socket[64], output[64];
+	struct program program;
+};
+
+static bool start(struct controlled *run, const char *options)
+{
+	char arguments[512];
+
+	snprintf(run->socket, sizeof(run->socket), "build/test-control-%d", getpid());
+	snprintf(run->output, sizeof(run->output), "build/test-control-%d.data", getpid());
+	snprintf(arguments, sizeof(arguments),
+		 "run --kernel " GUEST_IMAGE " --mem 64M --timeout 50 --append program=spin "
+		 "--control %s -o %s %s",
+		 run->socket, run->output, options);
+	program_start(&run->program, arguments);
+	return program_wait_for(&run->program, "spinning");
+}
+
+static void stop(struct controlled *run)
+{
+	kill(run->program.pid, SIGTERM);
+	program_wait(&run->program);
+	CHECK_EQUAL(run->program.status, 0);
+	CHECK_EQUAL(access(run->socket, F_OK), -1);
+}
+
+static void check_ctl(const struct controlled *run, const char *command, int status, const char *text)
+{
+	struct program program;
+	char arguments[256];
+
+	snprintf(arguments, sizeof(arguments), "ctl --socket %s %s", run->socket, command);
+	program_run(&program, arguments);
+	if (program.status != status || !strstr(program.text, text))
+		FAIL_TEST("kvmscope %s: exit status %d, expected %d and '%s' in:\n%s", arguments,
+			  program.status, status, text, program.text);
+}
+
+static uint64_t now(clockid_t clock)
+{
+	struct timespec time = { 0 };
+
+	clock_gettime(clock, &time);
+	return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
+}
+
+static uint64_t cpu_time(const struct controlled *run)
+{
+	clockid_t clock;
+
+	return clock_getcpuclockid(run->program.pid, &clock) ? 0 : now(clock);
+}
+
+/* A part of the run between two commands, when nothing was changed. */
+struct part {
+	uint64_t begin, end;      /* CLOCK_MONOTONIC_RAW: the answer to one command, the next one's start */
+	uint64_t cpu_time;        /* ns that the run used in it */
+	uint64_t tick;            /* what periods must be multiples of, in ns; 0: there must be no samples */
+	uint64_t samples, weight; /* that the recording has of it, without the first one */
+	uint64_t odd;             /* of them with another period */
+	bool begun;               /* the first was seen: it was due under what held before */
+};
+
+/* Lets the guest use CPU time for a while. */
+static void pass(const struct controlled *run, struct part *part, uint64_t time, unsigned int frequency)
+{
+	uint64_t before = cpu_time(run);
+
+	*part = (struct part){ .begin = now(CLOCK_MONOTONIC_RAW),
+			       .tick = frequency ? SECOND / frequency : 0 };
+	while (cpu_time(run) - before < time)
+		usleep(2000);
+	part->end = now(CLOCK_MONOTONIC_RAW);
+	part->cpu_time = cpu_time(run) - before;
+}
+
+#define PARTS 4
+
+static int count_sample(void *context, const struct perf_data_sample *sample)
+{
+	struct part *parts = context;
+
+	for (int i = 0; i < PARTS; i++) {
+		struct part *part = &parts[i];
+
+		if (sample->time < part->begin || sample->time > part->end)
+			continue;
+		if (part->begun) {
+			part->samples++;
+			part->weight += sample->period;
+			part->odd += part->tick && (!sample->period || sample->period % part->tick);
+		}
+		part->begun = true;
+	}
+	return 0;
+}
+
+static void read_parts(const struct controlled *run, struct part *parts)
+{
+	struct perf_data_events events = { .sample = count_sample, .context = parts };
+	struct perf_data_reader *reader;
+
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, run->output), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	perf_data_reader_close(reader);
+}
+
+static void check_part(const struct part *part)
+{
+	double share = (double)part->weight / (double)part->cpu_time;
+
+	CHECK_EQUAL(part->odd, 0);
+	if (!part->tick)
+		CHECK_EQUAL(part->samples, 0);
+	else if (fabs(share - 1) > 0.2)
+		FAIL_TEST("%llu samples at a tick of %llu ns stand for %.2f of the CPU time",
+			  (unsigned long long)part->samples, (unsigned long long)part->tick, share);
+}
+
+/* However long a command takes, and whatever the machine does meanwhile: only one sample may still come. */
+TEST(ctl, pause_and_frequency_hold_at_once_and_periods_stay_right)
+{
+	struct part parts[PARTS];
+	struct controlled run;
+
+	GUEST_REQUIRED();
+	REQUIRE(start(&run, "-F 1000"));
+	pass(&run, &parts[0], SECOND / 2, 1000);
+	check_ctl(&run, "freq 99", 0, "sampling at 99 Hz");
+	pass(&run, &parts[1], SECOND, 99);
+	check_ctl(&run, "pause", 0, "paused; 99 Hz when resumed");
+	pass(&run, &parts[2], SECOND / 2, 0);
+	check_ctl(&run, "freq 4000", 0, "paused; 4000 Hz when resumed");
+	check_ctl(&run, "resume", 0, "sampling at 4000 Hz");
+	pass(&run, &parts[3], SECOND / 2, 4000);
+	stop(&run);
+	read_parts(&run, parts);
+	for (int i = 0; i < PARTS; i++)
+		check_part(&parts[i]);
+	unlink(run.output);
+}
+
+TEST(ctl, a_run_says_how_it_stands)
+{
+	struct controlled run;
+
+	GUEST_REQUIRED();
+	REQUIRE(start(&run, "-F 500 --clock wall"));
+	check_ctl(&run, "status", 0, "sampling at 500 Hz of wall time");
+	check_ctl(&run, "--json status", 0, "\"frequency\": 500");
+	check_ctl(&run, "--json pause", 0, "\"state\": \"paused\"");
+	check_ctl(&run, "status", 0, "paused; 500 Hz when resumed");
+	stop(&run);
+	check_ctl(&run, "status", 1, "No such file or directory");
+	unlink(run.output);
+}
+
+TEST(ctl, a_run_that_waits_for_a_line_can_be_told_before)
+{
+	struct controlled run;
+
+	GUEST_REQUIRED();
+	REQUIRE(start(&run, "--from-line never"));
+	check_ctl(&run, "status", 0, "paused; 999 Hz when resumed");
+	check_ctl(&run, "freq 2000", 0, "paused; 2000 Hz when resumed");
+	check_ctl(&run, "resume", 0, "sampling at 2000 Hz");
+	stop(&run);
+	unlink(run.output);
+}
+
+TEST(ctl, a_run_without_a_profile_has_none_to_change)
+{
+	struct controlled run;
+
+	GUEST_REQUIRED();
+	REQUIRE(start(&run, "--no-profile"));
+	check_ctl(&run, "status", 0, "none (--no-profile)");
+	check_ctl(&run, "pause", 1, "takes no samples");
+	check_ctl(&run, "freq 99", 1, "takes no samples");
+	stop(&run);
+}
+
+/* In a runtime directory of the test's own, where no other run is. */
+TEST(ctl, runs_are_found_by_name)
+{
+	char directory[] = "/tmp/kvmscope-ctl-XXXXXX", path[64];
+	const char *before = getenv("XDG_RUNTIME_DIR");
+	struct program one, two, ctl;
+
+	GUEST_REQUIRED();
+	before = before ? strdup(before) : NULL;
+	REQUIRE(mkdtemp(directory));
+	setenv("XDG_RUNTIME_DIR", directory, 1);
+#define NAMED "run --no-profile --kernel " GUEST_IMAGE " --timeout 50 --append program=spin --name "
+	program_start(&one, NAMED "one");
+	CHECK(program_wait_for(&one, "spinning"));
+	program_run(&ctl, "ctl --name one status");
+	CHECK_EQUAL(ctl.status, 0);
+	CHECK(strstr(ctl.text, "named one"));
+	program_start(&two, NAMED "two");
+	CHECK(program_wait_for(&two, "spinning"));
+	program_run(&ctl, "ctl list");
+	CHECK(strstr(ctl.text, " one ") && strstr(ctl.text, " two "));
+	program_run(&ctl, "ctl status");
+	CHECK_EQUAL(ctl.status, 1);
+	CHECK(strstr(ctl.text, "say which one"));
+	program_run(&ctl, NAMED "two");
+	CHECK_EQUAL(ctl.status, 1);
+	CHECK(strstr(ctl.text, "a run named two is going on"));
+	/* A run that was killed is gone from the list, and its name free again. */
+	kill(one.pid, SIGKILL);
+	program_wait(&one);
+	program_run(&ctl, "ctl --name one status");
+	CHECK_EQUAL(ctl.status, 1);
+	program_start(&one, NAMED "one");
+	CHECK(program_wait_for(&one, "spinning"));
+	kill(one.pid, SIGTERM);
+	program_wait(&one);
+	kill(two.pid, SIGTERM);
+	program_wait(&two);
+	snprintf(path, sizeof(path), "%s/kvmscope", directory);
+	CHECK_EQUAL(rmdir(path), 0);
+	CHECK_EQUAL(rmdir(directory), 0);
+	if (before)
+		setenv("XDG_RUNTIME_DIR", before, 1);
+	else
+		unsetenv("XDG_RUNTIME_DIR");
+}
+
+static void check_usage(const char *arguments, const char *text)
+{
+	struct program program;
+
+	program_run(&program, arguments);
+	if (program.status != 2 || !strstr(program.text, text))
+		FAIL_TEST("kvmscope %s: exit status %d, and not '%s' in:\n%s", arguments, program.status,
+			  text, program.text);
+}
+
+TEST(ctl, wrong_usage_says_what_is_right)
+{
+	check_usage("ctl", "say what to do");
+	check_usage("ctl dance", "there is no command 'dance'");
+	check_usage("ctl freq", "how many samples per second");
+	check_usage("ctl freq 0", "a number from 1 to 10000");
+	check_usage("ctl freq 10001", "a number from 1 to 10000");
+	check_usage("ctl pause 3", "one word too much");
+	check_usage("ctl --pid x status", "the number of a process");
+	check_usage("ctl --pid 1 --name x status", "one of them says which run");
+	check_usage("ctl --name x list", "takes no --pid");
+	check_usage("run --kernel x --name 7up", "a letter first");
+	check_usage("run --kernel x --name a --no-control", "one of them says where to listen");
+}
