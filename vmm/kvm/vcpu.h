@@ -49,6 +49,9 @@ struct vcpu_handlers {
 	void (*sample)(void *context, struct vcpu *vcpu);
 	/* The guest was left for a kick, whoever wanted it; state as for sample. May be NULL. */
 	void (*kicked)(void *context, struct vcpu *vcpu);
+	/* KVM_EXIT_DEBUG, see run->debug.arch and vcpu_debug.h; state as for sample. May be NULL if none is
+	 * asked for. */
+	void (*debug)(void *context, struct vcpu *vcpu);
 	void *context;
 };
 

@@ -71,6 +71,16 @@ static void dispatch_system_event(struct vcpu *vcpu)
 	}
 }
 
+static void dispatch_debug(struct vcpu *vcpu)
+{
+	if (vcpu->handlers->debug) {
+		vcpu->handlers->debug(vcpu->handlers->context, vcpu);
+		return;
+	}
+	exit_report_unknown(vcpu);
+	vcpu_ask_end(vcpu, VCPU_END_INTERNAL_ERROR);
+}
+
 /* What the guest did that KVM leaves to us. The access of io and mmio completes when KVM_RUN is next entered.
  */
 static void dispatch_exit(struct vcpu *vcpu)
@@ -91,6 +101,9 @@ static void dispatch_exit(struct vcpu *vcpu)
 		break;
 	case KVM_EXIT_SYSTEM_EVENT:
 		dispatch_system_event(vcpu);
+		break;
+	case KVM_EXIT_DEBUG:
+		dispatch_debug(vcpu);
 		break;
 	case KVM_EXIT_SHUTDOWN:
 		exit_report_shutdown(vcpu);

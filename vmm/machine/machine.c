@@ -108,6 +108,13 @@ static void on_kicked(void *context, struct vcpu *vcpu)
 	machine->hooks.kicked(machine->hooks.context, vcpu);
 }
 
+static void on_debug(void *context, struct vcpu *vcpu)
+{
+	struct machine *machine = context;
+
+	machine->hooks.debug(machine->hooks.context, vcpu);
+}
+
 static void on_power_off(void *context)
 {
 	vcpu_ask_end(vcpu_current(), VCPU_END_POWER_OFF);
@@ -190,7 +197,8 @@ int machine_create(struct machine **machine, const struct machine_options *optio
 						 .mmio = on_mmio,
 						 .context = made,
 						 .sample = options->hooks.sample ? on_sample : NULL,
-						 .kicked = options->hooks.kicked ? on_kicked : NULL };
+						 .kicked = options->hooks.kicked ? on_kicked : NULL,
+						 .debug = options->hooks.debug ? on_debug : NULL };
 	pthread_mutex_init(&made->lock, NULL);
 	error = build(made, options);
 	if (error)

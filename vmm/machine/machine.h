@@ -24,13 +24,14 @@ struct machine;
 /*
  * What a profiler wants to know. Each is called on the vCPU's thread and may
  * be NULL: vcpu_start before the vCPU first runs and vcpu_end after it last
- * ran, sample and kicked as in struct vcpu_handlers.
+ * ran, sample, kicked and debug as in struct vcpu_handlers.
  */
 struct machine_hooks {
 	void (*vcpu_start)(void *context, struct vcpu *vcpu);
 	void (*vcpu_end)(void *context, struct vcpu *vcpu);
 	void (*sample)(void *context, struct vcpu *vcpu);
 	void (*kicked)(void *context, struct vcpu *vcpu);
+	void (*debug)(void *context, struct vcpu *vcpu);
 	void *context;
 };
 

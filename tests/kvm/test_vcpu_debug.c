@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What breakpoints do to a vCPU, by the ioctls alone: the guest is a loop at CPL 0. */
+#include "shared/error.h"
+#include "tests/kvm/bare_guest.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/kvm/vcpu_debug.h"
+
+#define ROUNDS   5
+#define LOOP     (BARE_GUEST_CODE + 5)
+#define DR7_SLOT 0x402ull /* DR0 to execute */
+#define DR6_B0   1ull
+#define DR6_BS   (1ull << 14)
+
+/* mov ecx, ROUNDS; 1: nop; dec ecx; jnz 1b; mov edx, 0xf4; out dx, eax; hlt */
+static const uint8_t loop_code[] = { 0xb9, ROUNDS, 0,    0, 0, 0x90, 0xff, 0xc9, 0x75,
+				     0xfb, 0xba,   0xf4, 0, 0, 0,    0xef, 0xf4 };
+
+struct record {
+	unsigned int hits, steps, others;
+	uint64_t after_step; /* RIP */
+};
+
+static const struct kvm_guest_debug breakpoint = {
+	.control = KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP,
+	.arch.debugreg = { [0] = LOOP, [7] = DR7_SLOT },
+};
+static const struct kvm_guest_debug step = { .control = KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_SINGLESTEP };
+
+static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data, unsigned int size)
+{
+	if (write && port == 0xf4)
+		vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
+}
+
+static void on_debug(void *context, struct vcpu *vcpu)
+{
+	const struct kvm_debug_exit_arch *exit = &vcpu->run->debug.arch;
+	struct record *record = context;
+
+	if (exit->dr6 & DR6_B0 && exit->pc == LOOP && vcpu_registers(vcpu)->rip == LOOP) {
+		record->hits++;
+		CHECK_EQUAL(vcpu_set_guest_debug(vcpu, &step), 0);
+	} else if (exit->dr6 & DR6_BS) {
+		record->steps++;
+		record->after_step = exit->pc;
+		CHECK_EQUAL(vcpu_set_guest_debug(vcpu, &breakpoint), 0);
+	} else {
+		record->others++;
+	}
+}
+
+TEST(vcpu_debug, breakpoint_is_stepped_over_and_comes_again)
+{
+	struct record record = { 0 };
+	struct vcpu_handlers handlers = { .io = on_io, .debug = on_debug, .context = &record };
+	struct vm vm;
+
+	if (!bare_guest_possible())
+		SKIP("no /dev/kvm");
+	REQUIRE_EQUAL(bare_guest_create(&vm, &handlers, loop_code, sizeof(loop_code), 0), 0);
+	CHECK_EQUAL(vcpu_set_guest_debug(vm.vcpus[0], &breakpoint), 0);
+	CHECK_EQUAL(vcpu_run(vm.vcpus[0]), VCPU_END_DEBUG_EXIT);
+	CHECK_EQUAL(record.hits, ROUNDS);
+	CHECK_EQUAL(record.steps, ROUNDS);
+	CHECK_EQUAL(record.after_step, LOOP + 1);
+	CHECK_EQUAL(record.others, 0);
+	vm_destroy(&vm);
+}
+
+TEST(vcpu_debug, exit_that_nobody_takes_ends_the_guest_with_a_message)
+{
+	struct vcpu_handlers handlers = { .io = on_io };
+	struct vm vm;
+
+	if (!bare_guest_possible())
+		SKIP("no /dev/kvm");
+	REQUIRE_EQUAL(bare_guest_create(&vm, &handlers, loop_code, sizeof(loop_code), 0), 0);
+	CHECK_EQUAL(vcpu_set_guest_debug(vm.vcpus[0], &breakpoint), 0);
+	CHECK_EQUAL(vcpu_run(vm.vcpus[0]), VCPU_END_INTERNAL_ERROR);
+	CHECK(strlen(error_message()) > 0);
+	vm_destroy(&vm);
+}
+
+TEST(vcpu_debug, guest_s_registers_are_its_own_beside_the_host_s)
+{
+	struct vcpu_handlers handlers = { .io = on_io };
+	struct kvm_debugregs guest = { .db = { 0x1000, 0x2000, 0x3000, 0x4000 },
+				       .dr6 = 0xffff0ff0,
+				       .dr7 = 0x400 };
+	struct kvm_debugregs read;
+	struct vm vm;
+
+	if (!bare_guest_possible())
+		SKIP("no /dev/kvm");
+	REQUIRE_EQUAL(bare_guest_create(&vm, &handlers, loop_code, sizeof(loop_code), 0), 0);
+	CHECK_EQUAL(vcpu_set_debug_registers(vm.vcpus[0], &guest), 0);
+	CHECK_EQUAL(vcpu_set_guest_debug(vm.vcpus[0], &breakpoint), 0);
+	CHECK_EQUAL(vcpu_get_debug_registers(vm.vcpus[0], &read), 0);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQUAL(read.db[i], guest.db[i]);
+	CHECK_EQUAL(read.dr7, 0x400);
+	vm_destroy(&vm);
+}
