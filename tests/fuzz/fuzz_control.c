@@ -2,6 +2,7 @@
 /* Input: what a client of the control socket sends, in pieces that the socket cuts; or what one is answered.
  */
 #include <assert.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

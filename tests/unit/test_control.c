@@ -323,6 +323,8 @@ TEST(control, who_was_silent_longest_makes_place)
 	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++)
 		clients[i] = control_connect(fixture.path);
 	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++)
+		CHECK_EQUAL(control_call(clients[i], "commands", NULL, NULL), 0);
+	for (size_t i = 0; i < CONTROL_CLIENTS_MAX; i++)
 		if (i != 3)
 			CHECK_EQUAL(control_call(clients[i], "commands", NULL, NULL), 0);
 	next = control_connect(fixture.path);
