@@ -118,12 +118,15 @@ int ring_snapshot(const struct ring *ring, struct ring_snapshot *snapshot)
 const struct ring_record *ring_snapshot_next(const struct ring_snapshot *snapshot,
 					     const struct ring_record *previous)
 {
-	const uint8_t *end = snapshot->bytes + snapshot->size;
-	const uint8_t *at = previous ? (const uint8_t *)previous + previous->size : snapshot->bytes;
+	size_t at = previous ? (size_t)((const uint8_t *)previous - snapshot->bytes) + previous->size : 0;
 
-	for (; at < end; at += ((const struct ring_record *)at)->size)
-		if (!is_internal((const struct ring_record *)at))
-			return (const struct ring_record *)at;
+	while (at < snapshot->size) {
+		const struct ring_record *record = (const struct ring_record *)(snapshot->bytes + at);
+
+		if (!is_internal(record))
+			return record;
+		at += record->size;
+	}
 	return NULL;
 }
 

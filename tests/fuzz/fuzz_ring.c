@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The ring's reader on arbitrary memory: the first 16 bytes of the input are
- * data_head and data_tail, the rest is data from the start on; in the end the
- * whole input is a header for ring_attach().
+ * Readers, snapshots and the writer on arbitrary memory, in both modes. The
+ * input is a mode, the header's words that change, two consumers' lines, and
+ * then data from the ring's start on; in the end all of it is a header for
+ * readers that attach.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+struct input {
+	uint64_t mode;         /* its lowest bit */
+	uint64_t positions[3]; /* data_head, data_floor, wanted_floor */
+	uint64_t holders;
+	struct ring_consumer lines[2];
+};
+
 /* Every byte of a record must be readable. */
 static uint64_t sum_bytes(const struct ring_record *record)
 {
@@ -20,6 +28,24 @@ static uint64_t sum_bytes(const struct ring_record *record)
 	for (size_t i = 0; i < record->size - sizeof(*record); i++)
 		sum += record->payload[i];
 	return sum;
+}
+
+static void read_snapshot(struct ring *ring)
+{
+	const struct ring_record *record = NULL;
+	struct ring_snapshot snapshot;
+	volatile uint64_t sum = 0;
+	uint64_t count = 0;
+
+	if (ring_snapshot(ring, &snapshot))
+		return;
+	while ((record = ring_snapshot_next(&snapshot, record))) {
+		sum += sum_bytes(record);
+		count += record->type != RING_RECORD_LOST;
+	}
+	if (count != snapshot.count)
+		abort();
+	ring_snapshot_free(&snapshot);
 }
 
 static void read_everything(struct ring *ring)
@@ -34,17 +60,22 @@ static void read_everything(struct ring *ring)
 		ring_read_done(ring);
 	}
 	ring_statistics(ring, &statistics);
+	read_snapshot(ring);
 }
 
 static void write_over_it(struct ring *ring)
 {
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < 40; i++) {
 		void *payload = ring_reserve(ring, 8, 5000);
 
 		if (payload)
 			memset(payload, i, 5000);
-		ring_commit(ring, payload);
+		if (i % 5)
+			ring_commit(ring, payload);
+		else
+			ring_discard(ring, payload);
 	}
+	ring_wake_due(ring, 1);
 	ring_flush(ring);
 }
 
@@ -54,27 +85,49 @@ static void overwrite(struct ring *ring, const void *from, size_t size, size_t o
 		abort();
 }
 
+static void spoil(struct ring *ring, const struct input *input, const uint8_t *data, size_t size)
+{
+	overwrite(ring, input->positions, sizeof(input->positions), offsetof(struct ring_header, data_head));
+	overwrite(ring, &input->holders, sizeof(input->holders), offsetof(struct ring_header, holders));
+	overwrite(ring, input->lines, sizeof(input->lines), offsetof(struct ring_header, consumers));
+	overwrite(ring, data, size, RING_DATA_OFFSET);
+}
+
+/* One of each kind, while the writer goes on. */
+static void visit(struct ring *ring)
+{
+	for (int kind = 0; kind < 4; kind++) {
+		struct ring_reader_options options = { .overrun = kind & 1, .newest = kind & 2 };
+		struct ring *reader;
+
+		if (ring_attach_with(&reader, ring_memory_fd(ring), &options))
+			continue;
+		read_everything(reader);
+		write_over_it(ring);
+		read_everything(reader);
+		ring_destroy(reader);
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct ring *ring, *attached;
+	struct ring_options options = { .size = RING_SIZE_MIN };
+	struct input input;
+	struct ring *ring;
 
-	if (size < 16 || size > RING_SIZE_MIN || ring_create(&ring, RING_SIZE_MIN))
+	if (size < sizeof(input) || size > RING_SIZE_MIN)
 		return 0;
-	overwrite(ring, data, 8, offsetof(struct ring_header, data_head));
-	overwrite(ring, data + 8, 8, offsetof(struct ring_header, consumers));
-	overwrite(ring, data + 16, size - 16, RING_DATA_OFFSET);
-	if (!ring_attach(&attached, ring_memory_fd(ring))) {
-		read_everything(attached);
-		ring_destroy(attached);
-	}
+	memcpy(&input, data, sizeof(input));
+	options.mode = input.mode & 1 ? RING_MODE_OVERWRITE : RING_MODE_CONSUMER;
+	if (ring_create_with(&ring, &options))
+		return 0;
+	spoil(ring, &input, data + sizeof(input), size - sizeof(input));
+	visit(ring);
 	read_everything(ring);
 	write_over_it(ring);
 	read_everything(ring);
-	overwrite(ring, data, size < 256 ? size : 256, 0);
-	if (!ring_attach(&attached, ring_memory_fd(ring))) {
-		read_everything(attached);
-		ring_destroy(attached);
-	}
+	overwrite(ring, data, size < RING_DATA_OFFSET ? size : RING_DATA_OFFSET, 0);
+	visit(ring);
 	ring_destroy(ring);
 	return 0;
 }
