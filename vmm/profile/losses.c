@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/losses.h"
+
+#include <assert.h>
+
+static const struct {
+	const char *name, *meaning;
+} kinds[LOSS_COUNT] = {
+	[LOST_OVERFLOW] = { "lost_overflow", "samples dropped: the recorder could not keep up" },
+	[LOST_NO_ADDRESS_SPACE] = { "lost_no_address_space",
+				    "samples in user space of processes that nothing told of" },
+	[LOST_NO_MAPPING] = { "lost_no_mapping",
+			      "samples in user space where nothing was known to be mapped" },
+	[CALLCHAIN_TRUNCATED] = { "callchain_truncated", "callchains that end before their beginning" },
+	[CALLCHAIN_NO_MAPPING] = { "callchain_no_mapping",
+				   "callers in user space where nothing was known to be mapped" },
+	[SIDEBAND_LATE] = { "sideband_late", "events of the guest that came too late to be put in order" },
+	[SAMPLE_OUT_OF_ORDER] = { "sample_out_of_order", "samples that came too late to be put in order" },
+	[SIDEBAND_MISSED] = { "sideband_missed", "events of the guest that the guest itself dropped" },
+	[SIDEBAND_REFUSED] = { "sideband_refused",
+			       "events of the guest that were broken, or for which there was no memory" },
+};
+
+const char *loss_name(enum loss loss)
+{
+	assert(loss < LOSS_COUNT);
+	return kinds[loss].name;
+}
+
+const char *loss_meaning(enum loss loss)
+{
+	assert(loss < LOSS_COUNT);
+	return kinds[loss].meaning;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The resolver: the stage of the collector that turns a raw address into
+ * (image, offset) while it is still known what was mapped. Samples of all
+ * vCPUs and sideband of all sources go in as they come out of their rings;
+ * they come out in order of time, each sample with the process that it was
+ * taken in and with what was mapped at its time. docs/resolver.md tells how.
+ *
+ *	rings --sample, sideband--> resolver --in order of time--> file, live views
+ *
+ * Not to be taken for profile_resolver.h, which reads a finished file for a
+ * report and looks symbols up: there all is known before the first question
+ * is asked, here nothing is kept longer than somebody may ask for it.
+ *
+ * One thread: the collector's. No function blocks or reads a file. What the
+ * sideband says is checked by sideband_check() and not trusted beyond that.
+ */
+#ifndef KVMSCOPE_PROFILE_RESOLVER_H
+#define KVMSCOPE_PROFILE_RESOLVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shared/sample.h"
+#include "shared/sideband.h"
+#include "vmm/profile/losses.h"
+#include "vmm/profile/resolver_image.h"
+
+struct resolver;
+
+/* An address in an image; IMAGE is NULL where nothing was known to be mapped. */
+struct resolver_place {
+	const struct resolver_image *image;
+	uint64_t offset; /* in the image's file, bytes */
+};
+
+/* Everything in it is valid during the call only. */
+struct attributed_sample {
+	const struct sample *sample;
+	uint32_t pid, tid;                    /* SAMPLE_TASK_UNKNOWN where it is not known */
+	const char *comm;                     /* of the thread, not cleaned; "" where it is not known */
+	const struct resolver_image *program; /* that the process runs, NULL where it is not known */
+	struct resolver_place place;          /* of the sample's RIP */
+	/* of resolver_place_of() */
+	const struct resolver *resolver;
+	const struct resolver_life *life;
+};
+
+struct resolver_options {
+	size_t rings;    /* that samples and sideband come from, numbered from 0 */
+	uint64_t window; /* ns that a record may come later than one of a later time */
+	/* Called in order of time but for what comes too late; may be NULL. */
+	void (*sample)(void *context, const struct attributed_sample *sample);
+	void (*sideband)(void *context, const struct sideband *record);
+	void *context;
+};
+
+struct resolver_statistics {
+	uint64_t samples, sideband; /* given out */
+	size_t lives;               /* address spaces that are remembered, dead ones too */
+	size_t waiting;             /* bytes of records that wait for their time */
+	size_t memory;              /* bytes of all that is remembered */
+};
+
+int resolver_create(struct resolver **resolver, const struct resolver_options *options); /* 0 or -ENOMEM */
+void resolver_free(struct resolver *resolver); /* NULL is a no-op; what waits is dropped */
+
+/* A pass over the rings begins: what is older than NOW (ns, the samples' clock) is in them, or will be late.
+ */
+void resolver_begin_pass(struct resolver *resolver, uint64_t now);
+
+/*
+ * Take a copy of a record out of ring RING. A record that comes behind its
+ * window goes out at once, and is counted; so is one for which there is no memory.
+ * SAMPLE is whole; RECORD was given by sideband_check(), or is NULL for one
+ * that was refused there.
+ */
+void resolver_sample(struct resolver *resolver, size_t ring, const struct sample *sample);
+void resolver_sideband(struct resolver *resolver, size_t ring, const struct sideband *record);
+
+/* Ring RING is empty: all that its writer had published when the pass began was given. */
+void resolver_pass_end(struct resolver *resolver, size_t ring);
+
+/* Gives out all that is older than the window. */
+void resolver_play(struct resolver *resolver);
+/* Gives out all that there is; what comes from here on is late. */
+void resolver_finish(struct resolver *resolver);
+
+/* Up to this time (ns) all went out in order. */
+uint64_t resolver_played(const struct resolver *resolver);
+
+/* Where ADDRESS, a caller's, lay at the sample's time. Within the call that gives SAMPLE. */
+struct resolver_place resolver_place_of(const struct attributed_sample *sample, uint64_t address);
+
+/* Counts of what went out so far. */
+void resolver_losses(const struct resolver *resolver, struct losses *losses);
+void resolver_statistics(const struct resolver *resolver, struct resolver_statistics *statistics);
+
+#endif

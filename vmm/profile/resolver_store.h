@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What all parts of the resolver share: the memory that they take together,
+ * which a guest can not drive beyond a limit, and the images. Zeroed: nothing
+ * is in it. The resolver's thread.
+ */
+#ifndef KVMSCOPE_PROFILE_RESOLVER_STORE_H
+#define KVMSCOPE_PROFILE_RESOLVER_STORE_H
+
+#include <stddef.h>
+
+#include "vmm/profile/resolver_table.h"
+
+/* Some hundred thousand processes; what a guest tells beyond that is refused, and counted. */
+#define RESOLVER_STORE_MAX (256ul << 20)
+
+struct resolver_store {
+	struct resolver_table images; /* struct resolver_image */
+	size_t bytes;                 /* taken and not given back */
+};
+
+/* Zeroed bytes, or NULL: no memory, or more than the limit. */
+void *resolver_store_take(struct resolver_store *store, size_t size);
+/* ITEMS (NULL: none yet), COUNT of ITEM_SIZE bytes, with room for LARGER. NULL as above: they are as they
+ * were. */
+void *resolver_store_resize(struct resolver_store *store, void *items, size_t item_size, size_t count,
+			    size_t larger);
+/* SIZE as it was taken. NULL is a no-op. */
+void resolver_store_give(struct resolver_store *store, void *bytes, size_t size);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The names of threads, by time, and in which life of its process each is
+ * counted. As for lives: times in any order, none before the horizon. The
+ * resolver's thread.
+ */
+#ifndef KVMSCOPE_PROFILE_RESOLVER_THREADS_H
+#define KVMSCOPE_PROFILE_RESOLVER_THREADS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vmm/profile/resolver_store.h"
+
+struct resolver_thread {
+	struct resolver_node node;
+	uint32_t tid;
+	uint64_t life; /* the number of the one that it was heard of in last; 0: it ended */
+	struct resolver_naming *newest;
+	struct resolver_thread *next; /* in the list of struct resolver_threads, if LISTED */
+	bool listed;
+};
+
+/* Zeroed: none. */
+struct resolver_threads {
+	struct resolver_table table;
+	struct resolver_thread *past; /* those with something to forget */
+};
+
+/* NULL: nothing is known of it. */
+struct resolver_thread *resolver_threads_find(const struct resolver_threads *threads, uint32_t tid);
+/* Makes it where nothing is known of it; NULL without memory. */
+struct resolver_thread *resolver_threads_need(struct resolver_threads *threads, struct resolver_store *store,
+					      uint32_t tid);
+
+/* THREAD is called COMM from TIME on; "": it ended. 0 or -ENOMEM. */
+int resolver_threads_name(struct resolver_threads *threads, struct resolver_store *store,
+			  struct resolver_thread *thread, uint64_t time, const char *comm);
+/* "" where it is not known. Valid until the next call that changes the threads. */
+const char *resolver_threads_comm(const struct resolver_threads *threads, uint32_t tid, uint64_t time);
+
+void resolver_threads_forget(struct resolver_threads *threads, struct resolver_store *store,
+			     uint64_t horizon);
+void resolver_threads_free(struct resolver_threads *threads, struct resolver_store *store);
+
+#endif
