@@ -191,11 +191,11 @@ static bool latest_registers(void *context, struct guest_registers *registers)
 	return found;
 }
 
-static void take_unwinder(void *context, const struct guest_unwinder *unwinder)
+static void take_kernel(void *context, const struct guest_kernel *kernel)
 {
 	struct run_profile *profile = context;
 
-	sampler_set_unwinder(profile->sampler, unwinder);
+	sampler_set_kernel(profile->sampler, kernel);
 }
 
 /* The processor's brand string, which the guest sees too (SDM vol. 2A, CPUID 0x80000002 to 4). */
@@ -246,7 +246,7 @@ static int start_collector(struct run_profile *profile)
 		.ring_count = profile->ring_count,
 		.view = &profile->view.view,
 		.registers = latest_registers,
-		.publish = take_unwinder,
+		.publish = take_kernel,
 		.context = profile,
 		.output = { .path = options->output,
 			    .perspective = options->perspective,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "shared/log.h"
 #include "vmm/guest/build_id.h"
 #include "vmm/guest/kallsyms.h"
 #include "vmm/guest/kernel_check.h"
@@ -34,6 +35,7 @@ struct search {
 	const struct guest_view *view;
 	const struct guest_registers *registers;
 	struct guest_paging paging;
+	struct symbols *per_cpu; /* that are offsets; owned */
 	struct found_kernel *found;
 };
 
@@ -67,8 +69,8 @@ static uint64_t size_of_symbol(const struct kallsyms *kallsyms, uint32_t *next, 
 	return 4096 - start % 4096;
 }
 
-/* Per-CPU symbols are offsets, no addresses: left out. */
-static int add_all(struct symbols *symbols, const struct kallsyms *kallsyms)
+/* Per-CPU symbols are offsets, no addresses, to 6.14. */
+static int add_all(struct symbols *symbols, struct symbols *per_cpu, const struct kallsyms *kallsyms)
 {
 	char name[KALLSYMS_NAME_MAX], type;
 	uint64_t position = 0;
@@ -79,24 +81,36 @@ static int add_all(struct symbols *symbols, const struct kallsyms *kallsyms)
 
 		if (kallsyms_next_name(kallsyms, &position, &type, name))
 			return -EINVAL;
-		if (address >= KERNEL_IMAGE_START &&
-		    symbols_add(symbols, address, size_of_symbol(kallsyms, &next, address), type, name, NULL))
+		if (symbols_add(address < KERNEL_IMAGE_START ? per_cpu : symbols, address,
+				size_of_symbol(kallsyms, &next, address), type, name, NULL))
 			return -ENOMEM;
 	}
 	return 0;
+}
+
+static int build(struct search *search, const struct kallsyms *kallsyms)
+{
+	struct guest_kernel *kernel = &search->found->kernel;
+	int error;
+
+	symbols_free(kernel->symbols);
+	symbols_free(search->per_cpu);
+	kernel->symbols = symbols_new();
+	search->per_cpu = symbols_new();
+	if (!kernel->symbols || !search->per_cpu)
+		return -ENOMEM;
+	error = add_all(kernel->symbols, search->per_cpu, kallsyms);
+	if (!error)
+		error = symbols_finish(kernel->symbols);
+	return error ? error : symbols_finish(search->per_cpu);
 }
 
 /* Builds the table of symbols with the addresses as they are read now, and checks it. */
 static int build_and_check(struct search *search, const struct kallsyms *kallsyms)
 {
 	struct guest_kernel *kernel = &search->found->kernel;
-	int error;
+	int error = build(search, kallsyms);
 
-	symbols_free(kernel->symbols);
-	kernel->symbols = symbols_new();
-	error = kernel->symbols ? add_all(kernel->symbols, kallsyms) : -ENOMEM;
-	if (!error)
-		error = symbols_finish(kernel->symbols);
 	if (error == -EINVAL)
 		return error_set(
 			error, "the guest's kallsyms has names that are none: addresses stay without names");
@@ -249,7 +263,8 @@ static void read_build_id(const struct search *search)
 	free(notes);
 }
 
-static void read_module_layout(const struct search *search)
+/* What the kernel's BTF tells of its structures. */
+static void read_layouts(const struct search *search)
 {
 	struct found_kernel *found = search->found;
 	const struct symbols *symbols = found->kernel.symbols;
@@ -257,15 +272,18 @@ static void read_module_layout(const struct search *search)
 	struct btf btf;
 	uint8_t *data;
 
-	if (!symbols_find_name(symbols, "modules", &head) ||
-	    !symbols_find_name(symbols, "__start_BTF", &start) ||
+	if (!symbols_find_name(symbols, "__start_BTF", &start) ||
 	    !symbols_find_name(symbols, "__stop_BTF", &end) || end.start - start.start > BTF_MAX ||
 	    guest_copy_virtual(search->view, &found->kernel.paging, start.start, end.start - start.start,
 			       &data))
 		return;
 	if (!btf_open(&btf, span_of(data, end.start - start.start))) {
-		found->has_modules = !module_layout_read(&found->layout, &btf);
-		found->modules_head = head.start;
+		if (symbols_find_name(symbols, "modules", &head)) {
+			found->has_modules = !module_layout_read(&found->layout, &btf);
+			found->modules_head = head.start;
+		}
+		if (guest_task_layout_read(&found->kernel.tasks, symbols, search->per_cpu, &btf))
+			log_debug("the guest's kernel does not tell where its tasks are");
 		btf_close(&btf);
 	}
 	free(data);
@@ -358,7 +376,7 @@ static int complete(struct search *search)
 	if (error)
 		return error;
 	read_build_id(search);
-	read_module_layout(search);
+	read_layouts(search);
 	symbols_reopen(found->kernel.symbols);
 	error = add_modules(found, search->view);
 	return error ? error_set(error, "no memory for the guest kernel's symbols") : 0;
@@ -380,6 +398,7 @@ int guest_kernel_find(struct guest_kernel **kernel, const struct guest_view *vie
 	error = search_kernel(&search);
 	if (!error)
 		error = complete(&search);
+	symbols_free(search.per_cpu);
 	if (error) {
 		free_found(search.found);
 		return error == -EAGAIN ? -ENOENT : error;

@@ -13,6 +13,7 @@
 
 #include "vmm/guest/registers.h"
 #include "vmm/guest/symbols.h"
+#include "vmm/guest/task.h"
 #include "vmm/guest/view.h"
 
 #define GUEST_BUILD_ID_MAX 20
@@ -37,6 +38,7 @@ struct guest_kernel {
 	size_t module_count;
 	struct guest_paging paging;            /* a CR3 that maps the whole kernel */
 	const struct guest_unwinder *unwinder; /* owned; NULL where only frame pointers can be tried */
+	struct guest_task_layout tasks;        /* where it keeps its current tasks */
 };
 
 /*

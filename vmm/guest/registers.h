@@ -19,6 +19,7 @@ struct guest_registers {
 	uint64_t rax, rbx, rcx, rdx, rsi, rdi;
 	uint64_t r8, r9, r10, r11, r12, r13, r14, r15;
 	uint64_t idt_base; /* GVA */
+	uint64_t gdt_base; /* GVA */
 	uint64_t gs_base;  /* active GS base, not the swapped one */
 	struct guest_paging paging;
 	uint16_t idt_limit; /* bytes - 1 */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The collector: one thread that drains the rings of all vCPUs into a
- * perf.data file, finds the guest's kernel in the meantime, and hands the
- * kernel's unwinder to whoever takes samples. It knows neither KVM nor the
+ * perf.data file, finds the guest's kernel in the meantime, and hands it
+ * to whoever takes samples. It knows neither KVM nor the
  * sampler: rings, guest memory and registers come in through the options.
  *
  *	vCPU thread --sample--> ring --> collector --> perf.data, build-id cache
- *	            <-- unwinder -------'   ^--- guest memory, registers
+ *	            <-- kernel ---------'   ^--- guest memory, registers
  */
 #ifndef KVMSCOPE_PROFILE_COLLECTOR_H
 #define KVMSCOPE_PROFILE_COLLECTOR_H
@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 #include "shared/ring.h"
+#include "vmm/guest/kernel.h"
 #include "vmm/guest/registers.h"
-#include "vmm/guest/unwind.h"
 #include "vmm/guest/view.h"
 #include "vmm/profile/flight.h"
 #include "vmm/profile/perf_data_writer.h"
@@ -35,13 +35,14 @@ struct collector_options {
 	 */
 	bool (*registers)(void *context, struct guest_registers *registers);
 	/*
-	 * Takes the unwinder of the kernel that was found, for the samples from
-	 * now on. One that a newer one replaces stays valid until every vCPU has
-	 * taken a sample whose time is later than that: so a vCPU is to look which
-	 * one to use after it took the time, for each sample anew. The last stays
-	 * valid until collector_stop(). Called on the collector's thread; may be NULL.
+	 * Takes the kernel that was found, for the samples from now on: its
+	 * unwinder, and where its tasks are. One that a newer one replaces stays
+	 * valid until every vCPU has taken a sample whose time is later than that:
+	 * so a vCPU is to look which one to use after it took the time, for each
+	 * sample anew. The last stays valid until collector_stop(). Called on the
+	 * collector's thread; may be NULL.
 	 */
-	void (*publish)(void *context, const struct guest_unwinder *unwinder);
+	void (*publish)(void *context, const struct guest_kernel *kernel);
 	void *context; /* of both */
 
 	struct perf_data_options output;

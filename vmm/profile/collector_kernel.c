@@ -146,7 +146,7 @@ static void publish(struct collector_kernel *kernel, const struct guest_kernel *
 	const struct collector_options *options = kernel->options;
 
 	if (options->publish)
-		options->publish(options->context, found->unwinder);
+		options->publish(options->context, found);
 	note_replaced(kernel);
 }
 

@@ -33,7 +33,7 @@ struct vcpu_sampler {
 
 struct sampler {
 	struct sampler_options options;
-	_Atomic(const struct guest_unwinder *) unwinder;
+	_Atomic(const struct guest_kernel *) kernel;
 	atomic_uint frequency; /* as wanted; 0: paused */
 	atomic_flag warned;
 	struct vcpu_sampler vcpus[]; /* options.vcpus of them */
@@ -187,14 +187,11 @@ static bool is_idle(const struct sampler *sampler, struct vcpu *vcpu, const stru
 	return before == HLT && vcpu_is_halted(vcpu);
 }
 
-static void walk(struct sampler *sampler, const struct guest_registers *registers,
-		 struct guest_callchain *chain)
+static void walk(const struct sampler *sampler, const struct guest_kernel *kernel,
+		 const struct guest_registers *registers, struct guest_callchain *chain)
 {
-	const struct guest_unwinder *unwinder =
-		atomic_load_explicit(&sampler->unwinder, memory_order_acquire);
-
 	if (sampler->options.callchains) {
-		guest_unwind(unwinder, sampler->options.view, registers, chain);
+		guest_unwind(kernel ? kernel->unwinder : NULL, sampler->options.view, registers, chain);
 		return;
 	}
 	chain->addresses[0] = registers->rip;
@@ -202,8 +199,26 @@ static void walk(struct sampler *sampler, const struct guest_registers *register
 	chain->user_depth = registers->cpl != 0;
 }
 
+static void find_task(const struct sampler *sampler, const struct guest_kernel *kernel,
+		      const struct guest_registers *registers, struct guest_task *task)
+{
+	if (kernel)
+		guest_task_current(&kernel->tasks, sampler->options.view, &kernel->paging, registers, task);
+	else
+		*task = (struct guest_task){ .pid = SAMPLE_TASK_UNKNOWN, .tid = SAMPLE_TASK_UNKNOWN };
+}
+
+/* The page tables are not those that map the task's stack: what was read of it there is another's. */
+static void drop_foreign(const struct guest_task *task, struct guest_callchain *chain)
+{
+	if (!task->foreign || !chain->user_depth)
+		return;
+	chain->user_depth = 0;
+	chain->flags |= SAMPLE_USER_TRUNCATED;
+}
+
 static void fill_sample(struct sample *sample, const struct guest_registers *registers,
-			const struct guest_callchain *chain)
+			const struct guest_task *task, const struct guest_callchain *chain)
 {
 	sample->rip = registers->rip;
 	sample->rsp = registers->rsp;
@@ -212,9 +227,10 @@ static void fill_sample(struct sample *sample, const struct guest_registers *reg
 	sample->cr3 = registers->paging.cr3;
 	sample->cpl = registers->cpl;
 	sample->event = 0;
-	sample->pid = sample->tid = SAMPLE_TASK_UNKNOWN;
+	sample->pid = task->pid;
+	sample->tid = task->tid;
 	sample->reserved = 0;
-	memset(sample->comm, 0, sizeof(sample->comm));
+	memcpy(sample->comm, task->comm, sizeof(sample->comm));
 	sample->flags = chain->flags;
 	sample->kernel_depth = chain->kernel_depth;
 	sample->user_depth = chain->user_depth;
@@ -243,8 +259,10 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
 	struct vcpu_sampler *self = vcpu->sampler;
 	struct guest_callchain chain = { .capacity = SAMPLE_CALLCHAIN_MAX };
 	struct guest_registers registers;
+	const struct guest_kernel *kernel;
 	uint64_t begin = now(), period, cost;
 	struct sample *sample;
+	struct guest_task task;
 
 	if (!self || !self->frequency)
 		return;
@@ -254,12 +272,16 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
 	chain.addresses = self->addresses;
 	vm_view_registers(vcpu, &registers);
 	snapshot_write(&self->latest, &registers);
-	walk(sampler, &registers, &chain);
+	/* Behind the time: see sampler_set_kernel(). */
+	kernel = atomic_load_explicit(&sampler->kernel, memory_order_acquire);
+	walk(sampler, kernel, &registers, &chain);
+	find_task(sampler, kernel, &registers, &task);
+	drop_foreign(&task, &chain);
 	if (is_idle(sampler, vcpu, &registers))
 		chain.flags |= SAMPLE_IDLE;
 	sample = ring_reserve(self->ring, RECORD_SAMPLE, sample_size(chain.kernel_depth + chain.user_depth));
 	if (sample) {
-		fill_sample(sample, &registers, &chain);
+		fill_sample(sample, &registers, &task, &chain);
 		sample->time = begin;
 		sample->period = period;
 		sample->vcpu = vcpu->index;
@@ -272,9 +294,9 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
 	count(self, period / sampling_clock_period(self->clock), cost);
 }
 
-void sampler_set_unwinder(struct sampler *sampler, const struct guest_unwinder *unwinder)
+void sampler_set_kernel(struct sampler *sampler, const struct guest_kernel *kernel)
 {
-	atomic_store_explicit(&sampler->unwinder, unwinder, memory_order_release);
+	atomic_store_explicit(&sampler->kernel, kernel, memory_order_release);
 }
 
 bool sampler_registers(const struct sampler *sampler, unsigned int vcpu, struct guest_registers *registers)

@@ -18,6 +18,7 @@
 
 #include "shared/ring.h"
 #include "shared/sample.h"
+#include "vmm/guest/kernel.h"
 #include "vmm/guest/registers.h"
 #include "vmm/guest/unwind.h"
 #include "vmm/guest/view.h"
@@ -76,10 +77,12 @@ unsigned int sampler_frequency(const struct sampler *sampler);
 void sampler_kicked(struct sampler *sampler, struct vcpu *vcpu);
 
 /*
- * Callchains are walked with UNWINDER (NULL: frame pointers only) from now
- * on. It, and each one before it, must stay valid until the vCPUs are detached.
+ * Callchains are walked with KERNEL's unwinder and tasks named by its layout
+ * from now on (NULL: by frame pointers only, and not named). It stays valid
+ * until every vCPU has taken a sample whose time is later than a newer one was
+ * set, and the last until the vCPUs are detached.
  */
-void sampler_set_unwinder(struct sampler *sampler, const struct guest_unwinder *unwinder);
+void sampler_set_kernel(struct sampler *sampler, const struct guest_kernel *kernel);
 
 /* The registers at VCPU's latest sample; false if there was none yet. */
 bool sampler_registers(const struct sampler *sampler, unsigned int vcpu, struct guest_registers *registers);

@@ -36,6 +36,7 @@ static void copy_special(const struct kvm_sregs *from, struct guest_registers *t
 {
 	to->idt_base = from->idt.base;
 	to->idt_limit = from->idt.limit;
+	to->gdt_base = from->gdt.base;
 	to->gs_base = from->gs.base;
 	to->paging = (struct guest_paging){
 		.cr0 = from->cr0, .cr3 = from->cr3, .cr4 = from->cr4, .efer = from->efer

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "tests/unit/btf_image.h"
+#include "tests/unit/flat_guest.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/guest/task.h"
+
+/*
+ * Two CPUs; the direct map shows all memory at DIRECT, and each CPU's GDT is
+ * used in the entry area.
+ */
+#define GUEST_SIZE  (8u << 20)
+#define DIRECT      0xffff888000000000ull
+#define ENTRY_AREA  0xfffffe0000001000ull
+#define OFFSETS     0x2000ull /* GPAs from here on */
+#define AREA(cpu)   (0x100000ull + (cpu)*0x10000ull)
+#define TASK(n)     (0x200000ull + (n)*0x2000ull)
+#define MM(n)       (0x300000ull + (n)*0x1000ull)
+#define TABLES(n)   (0x400000ull + (n)*0x2000ull)
+#define STACK(n)    (0x500000ull + (n)*0x4000ull)
+#define IRQ_STACK   0x580000ull
+#define CURRENT     0x20ull /* per-CPU addresses */
+#define IRQ_POINTER 0x28ull
+#define SCHEDULED   0x30ull
+#define GDT_PAGE    0x1000ull
+#define CPU_SEGMENT (GDT_PAGE + 15 * 8)
+
+static const struct guest_task_layout layout = {
+	.known = true,
+	.offsets = DIRECT + OFFSETS,
+	.current = CURRENT,
+	.gdt_page = GDT_PAGE,
+	.irq_stack = IRQ_POINTER,
+	.scheduled = SCHEDULED,
+	.stack_size = 0x4000,
+	.pid = 0x990,
+	.tgid = 0x994,
+	.comm = 0xff8,
+	.mm = 0x8e0,
+	.stack = 0x18,
+	.page_table = 0x78,
+};
+
+struct fixture {
+	struct flat_guest guest;
+	struct guest_paging kernel; /* maps it; the CR3 of a vCPU need not */
+	struct guest_registers *registers;
+	struct guest_task task;
+};
+
+static void put(struct fixture *fixture, uint64_t gpa, uint64_t value)
+{
+	flat_guest_write_u64(&fixture->guest, gpa, value);
+}
+
+static void put_task(struct fixture *fixture, unsigned int n, uint32_t pid, uint32_t tid, const char *comm)
+{
+	put(fixture, TASK(n) + layout.pid, (uint64_t)pid << 32 | tid); /* tgid stands behind pid */
+	put(fixture, TASK(n) + layout.stack, DIRECT + STACK(n));
+	put(fixture, TASK(n) + layout.mm, DIRECT + MM(n));
+	put(fixture, MM(n) + layout.page_table, DIRECT + TABLES(n));
+	strncpy((char *)fixture->guest.memory + TASK(n) + layout.comm, comm, SAMPLE_COMM_SIZE);
+}
+
+static void put_cpu(struct fixture *fixture, unsigned int cpu, unsigned int task)
+{
+	put(fixture, OFFSETS + cpu * 8, DIRECT + AREA(cpu));
+	put(fixture, AREA(cpu) + CURRENT, DIRECT + TASK(task));
+	put(fixture, AREA(cpu) + SCHEDULED, DIRECT + TASK(task));
+	put(fixture, AREA(cpu) + IRQ_POINTER, DIRECT + IRQ_STACK + 0x4000 - 8);
+	/* The node stands above the CPU's number. */
+	put(fixture, AREA(cpu) + CPU_SEGMENT, 0x0040f50000000000 | 1 << 12 | cpu);
+	flat_guest_map(&fixture->guest, fixture->kernel.cr3, ENTRY_AREA + cpu * 0x1000, AREA(cpu) + GDT_PAGE,
+		       4096, 0);
+}
+
+/* CPU 0 runs task 1, a thread; CPU 1 task 2. */
+static void make(struct fixture *fixture)
+{
+	memset(fixture, 0, sizeof(*fixture));
+	flat_guest_create(&fixture->guest, GUEST_SIZE);
+	fixture->registers = &fixture->guest.registers;
+	fixture->kernel = fixture->registers->paging;
+	for (uint64_t at = 0; at < GUEST_SIZE; at += 2u << 20)
+		flat_guest_map(&fixture->guest, fixture->kernel.cr3, DIRECT + at, at, 2u << 20, 0);
+	put_task(fixture, 1, 700, 702, "worker");
+	put_task(fixture, 2, 800, 800, "a-name-too-long-for-it");
+	put_cpu(fixture, 0, 1);
+	put_cpu(fixture, 1, 2);
+	fixture->registers->gdt_base = ENTRY_AREA;
+	fixture->registers->cpl = 3;
+	fixture->registers->rsp = 0x7ffffffde000;
+	fixture->registers->paging.cr3 = TABLES(1);
+}
+
+static bool look(struct fixture *fixture)
+{
+	return guest_task_current(&layout, &fixture->guest.view, &fixture->kernel, fixture->registers,
+				  &fixture->task);
+}
+
+static void check_is(struct fixture *fixture, uint32_t pid, uint32_t tid, const char *comm)
+{
+	CHECK(look(fixture));
+	CHECK_EQUAL(fixture->task.pid, pid);
+	CHECK_EQUAL(fixture->task.tid, tid);
+	CHECK_STRING(fixture->task.comm, comm);
+}
+
+static void check_unknown(struct fixture *fixture)
+{
+	CHECK(!look(fixture));
+	CHECK_EQUAL(fixture->task.pid, SAMPLE_TASK_UNKNOWN);
+	CHECK_EQUAL(fixture->task.tid, SAMPLE_TASK_UNKNOWN);
+	CHECK_STRING(fixture->task.comm, "");
+}
+
+static void enter_kernel(struct fixture *fixture, uint64_t stack)
+{
+	fixture->registers->cpl = 0;
+	fixture->registers->rsp = DIRECT + stack;
+}
+
+TEST(task, is_found_in_user_code_on_each_cpu)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	check_is(&fixture, 700, 702, "worker");
+	CHECK(!fixture.task.foreign);
+	fixture.registers->gdt_base = ENTRY_AREA + 0x1000;
+	fixture.registers->paging.cr3 = TABLES(2);
+	check_is(&fixture, 800, 800, "a-name-too-long");
+	flat_guest_destroy(&fixture.guest);
+}
+
+/* Neither the PCID nor KPTI's bit for the user half makes another address space. */
+TEST(task, is_found_under_kpti)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	fixture.registers->paging.cr3 = 1ull << 63 | TABLES(1) | 0x1000 | 0x806;
+	check_is(&fixture, 700, 702, "worker");
+	fixture.registers->paging.cr3 = TABLES(2) | 0x1000;
+	check_unknown(&fixture);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(task, whose_page_tables_are_not_in_use_is_not_that_of_user_code)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	fixture.registers->paging.cr3 = TABLES(2);
+	check_unknown(&fixture);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(task, of_the_kernel_is_found_without_memory_of_its_own)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	put(&fixture, TASK(1) + layout.mm, 0);
+	check_unknown(&fixture); /* no user code without memory */
+	enter_kernel(&fixture, STACK(1) + 0x3f00);
+	fixture.registers->paging.cr3 = TABLES(2);
+	check_is(&fixture, 700, 702, "worker");
+	CHECK(!fixture.task.foreign);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(task, idle_is_0)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	put_task(&fixture, 1, 0, 0, "swapper/0");
+	put(&fixture, TASK(1) + layout.mm, 0);
+	enter_kernel(&fixture, STACK(1) + 0x3f00);
+	check_is(&fixture, 0, 0, "swapper/0");
+	flat_guest_destroy(&fixture.guest);
+}
+
+/* In the order of a switch from task 1 to task 2: runqueue, page tables, stack, current. */
+TEST(task, in_a_context_switch_is_whose_stack_it_is)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	enter_kernel(&fixture, STACK(1) + 0x3f00);
+	check_is(&fixture, 700, 702, "worker");
+	CHECK(!fixture.task.foreign);
+	put(&fixture, AREA(0) + SCHEDULED, DIRECT + TASK(2));
+	check_is(&fixture, 700, 702, "worker");
+	fixture.registers->paging.cr3 = TABLES(2);
+	check_is(&fixture, 700, 702, "worker");
+	CHECK(fixture.task.foreign);
+	fixture.registers->rsp = DIRECT + STACK(2) + 0x3f00;
+	check_is(&fixture, 800, 800, "a-name-too-long");
+	CHECK(!fixture.task.foreign);
+	put(&fixture, AREA(0) + CURRENT, DIRECT + TASK(2));
+	check_is(&fixture, 800, 800, "a-name-too-long");
+	CHECK(!fixture.task.foreign);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(task, is_unknown_on_a_stack_of_none)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	enter_kernel(&fixture, STACK(2) + 0x3f00);
+	check_unknown(&fixture);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(task, is_found_on_the_stacks_that_are_on_top_of_its_own)
+{
+	static const uint64_t stacks[] = {
+		DIRECT + IRQ_STACK + 0x1000, ENTRY_AREA + 0x2f00,
+		0x7ffffffde000, /* SYSCALL leaves the user's in place for some instructions */
+	};
+	struct fixture fixture;
+
+	make(&fixture);
+	enter_kernel(&fixture, 0);
+	for (size_t i = 0; i < sizeof(stacks) / sizeof(stacks[0]); i++) {
+		fixture.registers->rsp = stacks[i];
+		check_is(&fixture, 700, 702, "worker");
+	}
+	flat_guest_destroy(&fixture.guest);
+}
+
+/* What is not proven: the GDT in use is not that of the CPU whose number it says, or no such. */
+TEST(task, of_another_cpu_is_not_taken)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	put(&fixture, AREA(0) + CPU_SEGMENT, 0x0040f50000000001);
+	check_unknown(&fixture);
+	put(&fixture, AREA(0) + CPU_SEGMENT, 0x00409b0000000000);
+	check_unknown(&fixture);
+	fixture.registers->gdt_base = ENTRY_AREA + 0x5000;
+	check_unknown(&fixture);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(task, that_can_not_be_read_is_unknown)
+{
+	static const uint64_t places[] = { OFFSETS, AREA(0) + CURRENT, TASK(1) + 0x8e0, MM(1) + 0x78 };
+	static const uint64_t values[] = { 8, 0x1000, DIRECT + GUEST_SIZE, UINT64_MAX };
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		for (size_t j = 0; j < sizeof(values) / sizeof(values[0]); j++) {
+			struct fixture fixture;
+
+			make(&fixture);
+			put(&fixture, places[i], values[j]);
+			check_unknown(&fixture);
+			flat_guest_destroy(&fixture.guest);
+		}
+}
+
+TEST(task, with_an_id_that_linux_never_gives_is_unknown)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	put_task(&fixture, 1, 4u << 20, 702, "worker");
+	check_unknown(&fixture);
+	put_task(&fixture, 1, 700, UINT32_MAX, "worker");
+	check_unknown(&fixture);
+	put_task(&fixture, 1, 0, 702, "worker");
+	check_unknown(&fixture);
+	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(task, of_a_kernel_for_one_cpu_is_found)
+{
+	struct guest_task_layout one = layout;
+	struct fixture fixture;
+
+	make(&fixture);
+	one.offsets = 0;
+	one.current += DIRECT + AREA(0);
+	one.gdt_page += DIRECT + AREA(0);
+	CHECK(guest_task_current(&one, &fixture.guest.view, &fixture.kernel, fixture.registers,
+				 &fixture.task));
+	CHECK_EQUAL(fixture.task.tid, 702);
+	one.known = false;
+	CHECK(!guest_task_current(&one, &fixture.guest.view, &fixture.kernel, fixture.registers,
+				  &fixture.task));
+	flat_guest_destroy(&fixture.guest);
+}
+
+/* What kernels of one age have: symbols "NAME" per CPU where their address is low. */
+struct kernel_of_age {
+	struct symbol symbols[8];
+	struct btf_image_member hot[3]; /* of struct pcpu_hot */
+	uint64_t current, irq_stack, scheduled;
+};
+
+#define IMAGE 0xffffffff82000000ull
+
+static const struct kernel_of_age ages[] = {
+	{ { { .name = "current_task", .start = 0x1fbc0 },
+	    { .name = "gdt_page", .start = 0xb000 },
+	    { .name = "hardirq_stack_ptr", .start = 0x1fbd8 },
+	    { .name = "__start_init_task", .start = IMAGE + 0x10000 },
+	    { .name = "__end_init_task", .start = IMAGE + 0x14000 } },
+	  { { 0 } },
+	  0x1fbc0,
+	  0x1fbd8,
+	  0 },
+	{ { { .name = "pcpu_hot", .start = 0x34ac0 },
+	    { .name = "runqueues", .start = 0x35000 },
+	    { .name = "gdt_page", .start = 0xb000 },
+	    { .name = "__start_init_task", .start = IMAGE + 0x10000 },
+	    { .name = "__end_init_task", .start = IMAGE + 0x14000 } },
+	  { { "current_task", 0 }, { "hardirq_stack_ptr", 24 }, { 0 } },
+	  0x34ac0,
+	  0x34ac0 + 24,
+	  0x35000 + 0x908 },
+	{ { { .name = "current_task", .start = IMAGE + 0x90000 },
+	    { .name = "gdt_page", .start = IMAGE + 0x91000 },
+	    { .name = "runqueues", .start = IMAGE + 0x95000 },
+	    { .name = "hardirq_stack_ptr", .start = IMAGE + 0x90008 },
+	    { .name = "__start_init_stack", .start = IMAGE + 0x10000 },
+	    { .name = "__end_init_stack", .start = IMAGE + 0x14000 } },
+	  { { 0 } },
+	  IMAGE + 0x90000,
+	  IMAGE + 0x90008,
+	  IMAGE + 0x95000 + 0x908 },
+};
+
+static void make_btf(struct btf_image *image, const struct kernel_of_age *age)
+{
+	static const struct btf_image_member task[] = { { "stack", 0x18 }, { "mm", 0x8e0 },
+							{ "pid", 0x990 },  { "tgid", 0x994 },
+							{ "comm", 0xbc0 }, { 0 } };
+	static const struct btf_image_member mm[] = { { "pgd", 0x78 }, { 0 } };
+	static const struct btf_image_member rq[] = { { "curr", 0x908 }, { 0 } };
+
+	btf_image_start(image);
+	btf_image_add_struct(image, "task_struct", 0x2000, task);
+	btf_image_add_struct(image, "mm_struct", 0x400, mm);
+	btf_image_add_struct(image, "rq", 0x1000, rq);
+	if (age->hot[0].name)
+		btf_image_add_struct(image, "pcpu_hot", 64, age->hot);
+}
+
+static struct symbols *make_symbols(const struct kernel_of_age *age, bool per_cpu)
+{
+	struct symbols *symbols = symbols_new();
+
+	if (!symbols)
+		abort();
+	for (const struct symbol *symbol = age->symbols; symbol->name; symbol++)
+		if ((symbol->start < IMAGE) == per_cpu)
+			CHECK_EQUAL(symbols_add(symbols, symbol->start, 8, 'd', symbol->name, NULL), 0);
+	if (!per_cpu)
+		CHECK_EQUAL(symbols_add(symbols, IMAGE, 8, 'd', "__per_cpu_offset", NULL), 0);
+	CHECK_EQUAL(symbols_finish(symbols), 0);
+	return symbols;
+}
+
+static int read_layout(struct guest_task_layout *read, const struct kernel_of_age *age, struct span data)
+{
+	struct symbols *symbols = make_symbols(age, false), *per_cpu = make_symbols(age, true);
+	struct btf btf;
+	int error = btf_open(&btf, data);
+
+	CHECK_EQUAL(error, 0);
+	if (!error)
+		error = guest_task_layout_read(read, symbols, per_cpu, &btf);
+	btf_close(&btf);
+	symbols_free(symbols);
+	symbols_free(per_cpu);
+	return error;
+}
+
+TEST(task, layout_is_that_of_the_kernel_s_age)
+{
+	for (size_t i = 0; i < sizeof(ages) / sizeof(ages[0]); i++) {
+		struct guest_task_layout read;
+		struct btf_image image;
+
+		make_btf(&image, &ages[i]);
+		REQUIRE_EQUAL(read_layout(&read, &ages[i], btf_image_finish(&image)), 0);
+		CHECK(read.known);
+		CHECK_EQUAL(read.current, ages[i].current);
+		CHECK_EQUAL(read.irq_stack, ages[i].irq_stack);
+		CHECK_EQUAL(read.scheduled, ages[i].scheduled);
+		CHECK_EQUAL(read.offsets, IMAGE);
+		CHECK_EQUAL(read.stack_size, 0x4000);
+		CHECK_EQUAL(read.pid, 0x990);
+		CHECK_EQUAL(read.tgid, 0x994);
+		CHECK_EQUAL(read.comm, 0xbc0);
+		CHECK_EQUAL(read.mm, 0x8e0);
+		CHECK_EQUAL(read.stack, 0x18);
+		CHECK_EQUAL(read.page_table, 0x78);
+	}
+}
+
+TEST(task, layout_of_a_kernel_that_lacks_a_part_is_not_known)
+{
+	struct guest_task_layout read;
+	struct btf_image image;
+
+	for (size_t i = 0; i < 5; i++) {
+		struct kernel_of_age age = ages[0];
+
+		if (i == 2)
+			continue; /* without its interrupt stack, tasks are found elsewhere */
+		age.symbols[i].name = "another";
+		make_btf(&image, &age);
+		CHECK_EQUAL(read_layout(&read, &age, btf_image_finish(&image)), -ENOENT);
+		CHECK(!read.known);
+	}
+	btf_image_start(&image);
+	CHECK_EQUAL(read_layout(&read, &ages[0], btf_image_finish(&image)), -ENOENT);
+	btf_image_add_struct(&image, "task_struct", 0x100,
+			     (struct btf_image_member[]){ { "comm", 0xf8 }, { 0 } });
+	CHECK_EQUAL(read_layout(&read, &ages[0], btf_image_finish(&image)), -ENOENT);
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which task of the guest a stopped vCPU is in, from guest memory alone. The
+ * kernel's BTF and symbols say where things are; nothing is taken from its
+ * version. Pointers of the kernel are followed through its own page tables
+ * (guest_kernel.paging), which map all of it whatever CR3 holds: under KPTI
+ * (Documentation/arch/x86/pti.rst) CR3 of user code maps next to nothing.
+ *
+ *	vCPU -> CPU      entry 15 of the GDT in use, whose limit is the number of
+ *	                 the CPU (arch/x86/include/asm/segment.h, GDT_ENTRY_CPUNODE),
+ *	                 checked: that GDT is the CPU's own gdt_page
+ *	CPU -> current   __per_cpu_offset[] and the per-CPU variable current_task,
+ *	                 from 6.2 to 6.14 a member of pcpu_hot
+ *	current -> task  pid, tgid, comm, mm of struct task_struct
+ *
+ * A context switch (kernel/sched/core.c, __schedule()) makes first curr of the
+ * runqueue, then the page tables, then the stack, then current those of the
+ * next task. The task that is named is the one whose stack is in use: what the
+ * vCPU does was called by it. User code has to run in its page tables as well.
+ */
+#ifndef KVMSCOPE_GUEST_TASK_H
+#define KVMSCOPE_GUEST_TASK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/sample.h"
+#include "vmm/guest/btf.h"
+#include "vmm/guest/registers.h"
+#include "vmm/guest/symbols.h"
+#include "vmm/guest/view.h"
+
+/* Immutable once read. A per-CPU address and a CPU's offset make the GVA of its copy. */
+struct guest_task_layout {
+	bool known;          /* else nothing below holds */
+	uint64_t offsets;    /* GVA of __per_cpu_offset[]; 0: a kernel for one CPU, which has none */
+	uint64_t current;    /* per-CPU address of the pointer to the current task */
+	uint64_t gdt_page;   /* per-CPU address of the GDT */
+	uint64_t irq_stack;  /* per-CPU address of the pointer to the top of the interrupt stack; 0: not known
+			      */
+	uint64_t scheduled;  /* per-CPU address of curr of its runqueue: current, or about to be; 0: not known
+			      */
+	uint32_t stack_size; /* bytes of a task's stack and of the interrupt stack */
+	uint32_t pid, tgid, comm, mm, stack; /* byte offsets in struct task_struct */
+	uint32_t page_table;                 /* byte offset of pgd in struct mm_struct */
+};
+
+/*
+ * From the kernel's SYMBOLS, its PER_CPU symbols (those whose addresses are
+ * below the kernel's: they are offsets) and its BTF. -ENOENT: one of the parts
+ * is not there; LAYOUT->known is then false. Not on a vCPU thread.
+ */
+int guest_task_layout_read(struct guest_task_layout *layout, const struct symbols *symbols,
+			   const struct symbols *per_cpu, const struct btf *btf);
+
+/* What a task is called; as in struct sample. */
+struct guest_task {
+	uint32_t pid, tid;           /* SAMPLE_TASK_UNKNOWN both, or none */
+	char comm[SAMPLE_COMM_SIZE]; /* ends with a NUL; the guest's bytes, not cleaned */
+	bool foreign; /* CR3 holds the page tables of another task: it has a user stack that they do not map
+		       */
+};
+
+/*
+ * The task that a vCPU is in which is stopped with REGISTERS; KERNEL_PAGING
+ * maps the kernel. False, and TASK not known, where any part can not be read
+ * or does not agree. On the vCPU thread: no lock, allocation or system call;
+ * at most 15 reads.
+ */
+bool guest_task_current(const struct guest_task_layout *layout, const struct guest_view *view,
+			const struct guest_paging *kernel_paging, const struct guest_registers *registers,
+			struct guest_task *task);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <string.h>
+
+#include "vmm/guest/task.h"
+
+#define STACK_MIN 4096u
+#define STACK_MAX (1u << 20)
+
+/* The offset of member NAME of struct TYPE, which has at least SIZE bytes from there. */
+static bool offset_of(const struct btf *btf, const char *type, const char *name, uint32_t size,
+		      uint32_t *offset)
+{
+	uint32_t id = btf_find_struct(btf, type);
+	struct btf_member member;
+
+	if (!id || !btf_find_member(btf, id, name, &member) || btf_size(btf, id) < size ||
+	    member.offset > btf_size(btf, id) - size)
+		return false;
+	*offset = member.offset;
+	return true;
+}
+
+/* To 6.14 per-CPU symbols are offsets from 0 up; behind, they lie in the image as all others do. */
+static bool find_per_cpu(const struct symbols *symbols, const struct symbols *per_cpu, const char *name,
+			 uint64_t *address)
+{
+	struct symbol symbol;
+
+	if (!symbols_find_name(per_cpu, name, &symbol) && !symbols_find_name(symbols, name, &symbol))
+		return false;
+	*address = symbol.start;
+	return true;
+}
+
+/* A per-CPU variable of its own, or a member of pcpu_hot (6.2 to 6.14). */
+static bool find_hot(const struct symbols *symbols, const struct symbols *per_cpu, const struct btf *btf,
+		     const char *name, uint64_t *address)
+{
+	uint32_t offset;
+
+	if (find_per_cpu(symbols, per_cpu, name, address))
+		return true;
+	if (!find_per_cpu(symbols, per_cpu, "pcpu_hot", address) ||
+	    !offset_of(btf, "pcpu_hot", name, 8, &offset))
+		return false;
+	*address += offset;
+	return true;
+}
+
+/*
+ * THREAD_SIZE: that of the first task's stack, which the linker script lays
+ * out (include/asm-generic/vmlinux.lds.h, INIT_TASK_DATA). Interrupt stacks
+ * are as large (arch/x86/include/asm/page_64_types.h).
+ */
+static bool find_stack_size(const struct symbols *symbols, uint32_t *size)
+{
+	static const char *const names[][2] = { { "__start_init_stack", "__end_init_stack" },
+						{ "__start_init_task", "__end_init_task" } };
+	struct symbol start, end;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (!symbols_find_name(symbols, names[i][0], &start) ||
+		    !symbols_find_name(symbols, names[i][1], &end))
+			continue;
+		*size = (uint32_t)(end.start - start.start);
+		return end.start - start.start >= STACK_MIN && end.start - start.start <= STACK_MAX;
+	}
+	return false;
+}
+
+/* A kernel that has no table of offsets is built for one CPU, and its per-CPU variables are plain ones. */
+static void find_offsets(struct guest_task_layout *layout, const struct symbols *symbols)
+{
+	struct symbol symbol;
+
+	layout->offsets = symbols_find_name(symbols, "__per_cpu_offset", &symbol) ? symbol.start : 0;
+}
+
+static void find_scheduled(struct guest_task_layout *layout, const struct symbols *symbols,
+			   const struct symbols *per_cpu, const struct btf *btf)
+{
+	uint32_t offset;
+
+	if (find_per_cpu(symbols, per_cpu, "runqueues", &layout->scheduled) &&
+	    offset_of(btf, "rq", "curr", 8, &offset))
+		layout->scheduled += offset;
+	else
+		layout->scheduled = 0;
+}
+
+int guest_task_layout_read(struct guest_task_layout *layout, const struct symbols *symbols,
+			   const struct symbols *per_cpu, const struct btf *btf)
+{
+	memset(layout, 0, sizeof(*layout));
+	if (!find_hot(symbols, per_cpu, btf, "current_task", &layout->current) ||
+	    !find_per_cpu(symbols, per_cpu, "gdt_page", &layout->gdt_page) ||
+	    !offset_of(btf, "task_struct", "pid", 4, &layout->pid) ||
+	    !offset_of(btf, "task_struct", "tgid", 4, &layout->tgid) ||
+	    !offset_of(btf, "task_struct", "comm", SAMPLE_COMM_SIZE, &layout->comm) ||
+	    !offset_of(btf, "task_struct", "mm", 8, &layout->mm) ||
+	    !offset_of(btf, "task_struct", "stack", 8, &layout->stack) ||
+	    !find_stack_size(symbols, &layout->stack_size) ||
+	    !offset_of(btf, "mm_struct", "pgd", 8, &layout->page_table))
+		return -ENOENT;
+	if (!find_hot(symbols, per_cpu, btf, "hardirq_stack_ptr", &layout->irq_stack))
+		layout->irq_stack = 0;
+	find_scheduled(layout, symbols, per_cpu, btf);
+	find_offsets(layout, symbols);
+	layout->known = true;
+	return 0;
+}
