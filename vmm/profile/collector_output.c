@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "shared/error.h"
 
@@ -11,33 +10,44 @@ int collector_output_open(struct collector_output *output, const struct perf_dat
 {
 	int error;
 
-	*output = (struct collector_output){ .vmm_pid = options->vmm_pid };
-	output->named = calloc(options->vcpus, sizeof(output->named[0]));
-	if (!output->named)
-		return error_set(-ENOMEM, "no memory for a recording of %u vCPUs", options->vcpus);
+	*output = (struct collector_output){ .names = task_names_new() };
+	if (!output->names)
+		return error_set(-ENOMEM, "no memory for the names of the guest's tasks");
 	error = perf_data_writer_open(&output->writer, options);
 	if (error) {
-		free(output->named);
-		output->named = NULL;
+		task_names_free(output->names);
+		output->names = NULL;
 	}
 	return error;
 }
 
-/* perf groups by the name of the thread that ran the vCPU. */
-static int name_thread(struct collector_output *output, const struct sample *sample)
+/* The idle tasks are one to perf, which calls it so; the guest calls each "swapper/" and the number of its
+ * CPU. */
+static void describe_task(const struct sample *sample, const struct perf_data_task *task, char *name)
 {
-	char name[32];
+	if (!task->of_guest)
+		snprintf(name, SAMPLE_COMM_SIZE, "vcpu %u", sample->vcpu);
+	else if (!task->pid)
+		snprintf(name, SAMPLE_COMM_SIZE, "swapper");
+	else
+		snprintf(name, SAMPLE_COMM_SIZE, "%.*s", SAMPLE_COMM_SIZE - 1, sample->comm);
+}
 
-	if (output->named[sample->vcpu] == sample->host_tid)
+static int name_task(struct collector_output *output, const struct sample *sample)
+{
+	struct perf_data_task task = perf_data_writer_task(output->writer, sample);
+	char name[SAMPLE_COMM_SIZE];
+
+	describe_task(sample, &task, name);
+	if (!task_names_due(output->names, task.pid, task.tid, sample->time, name))
 		return 0;
-	output->named[sample->vcpu] = sample->host_tid;
-	snprintf(name, sizeof(name), "vcpu %u", sample->vcpu);
-	return perf_data_writer_comm(output->writer, 0, output->vmm_pid, (int32_t)sample->host_tid, name);
+	return perf_data_writer_comm(output->writer, sample->time, (int32_t)task.pid, (int32_t)task.tid,
+				     name);
 }
 
 int collector_output_sample(struct collector_output *output, const struct sample *sample)
 {
-	int error = name_thread(output, sample);
+	int error = name_task(output, sample);
 
 	return error ? error : perf_data_writer_sample(output->writer, sample);
 }
@@ -51,7 +61,7 @@ int collector_output_close(struct collector_output *output)
 {
 	int error = perf_data_writer_close(output->writer);
 
-	free(output->named);
+	task_names_free(output->names);
 	*output = (struct collector_output){ 0 };
 	return error;
 }

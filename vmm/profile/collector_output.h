@@ -13,11 +13,11 @@
 #include "shared/ring.h"
 #include "shared/sample.h"
 #include "vmm/profile/perf_data_writer.h"
+#include "vmm/profile/task_names.h"
 
 struct collector_output {
 	struct perf_data_writer *writer;
-	pid_t vmm_pid;
-	uint32_t *named; /* owned; for each vCPU the thread whose name is in the file; 0 none */
+	struct task_names *names; /* that are in the file; owned */
 };
 
 /* Opens the file. The errors of perf_data_writer_open(), and -ENOMEM. */

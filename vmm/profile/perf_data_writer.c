@@ -181,8 +181,17 @@ static void note_time(struct perf_data_facts *facts, uint64_t time)
 		facts->last_time = time;
 }
 
+struct perf_data_task perf_data_writer_task(const struct perf_data_writer *writer,
+					    const struct sample *sample)
+{
+	if (writer->perspective == PERSPECTIVE_GUEST && sample->pid != SAMPLE_TASK_UNKNOWN)
+		return (struct perf_data_task){ sample->pid, sample->tid, true };
+	return (struct perf_data_task){ (uint32_t)writer->vmm_pid, sample->host_tid, false };
+}
+
 int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample)
 {
+	struct perf_data_task task = perf_data_writer_task(writer, sample);
 	struct bytes *record = &writer->record;
 
 	if (sample->vcpu >= writer->facts.ids)
@@ -192,8 +201,8 @@ int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample
 	begin_record(writer, PERF_RECORD_SAMPLE, guest_misc(writer, !sample->cpl));
 	bytes_add_u64(record, sample->vcpu + 1);
 	bytes_add_u64(record, sample->rip);
-	bytes_add_u32(record, (uint32_t)writer->vmm_pid);
-	bytes_add_u32(record, sample->host_tid);
+	bytes_add_u32(record, task.pid);
+	bytes_add_u32(record, task.tid);
 	bytes_add_u64(record, sample->time);
 	if (writer->facts.attribute.sample_type & PERF_SAMPLE_CPU)
 		bytes_add_u64(record, sample->vcpu);

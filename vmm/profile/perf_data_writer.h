@@ -70,6 +70,19 @@ int perf_data_writer_set_guest(struct perf_data_writer *writer, const char *rele
  */
 void perf_data_writer_set_flight(struct perf_data_writer *writer, const struct perf_data_flight *flight);
 
+/* Whose a sample is in the file. */
+struct perf_data_task {
+	uint32_t pid, tid;
+	bool of_guest; /* the guest's task; else the VMM and the thread that ran the vCPU */
+};
+
+/*
+ * The guest's where it is known and the file is as if recorded in the guest;
+ * in the host's perspective the VMM is what the host knows.
+ */
+struct perf_data_task perf_data_writer_task(const struct perf_data_writer *writer,
+					    const struct sample *sample);
+
 /* Each appends one record to the block; 0 or a negative errno of writing, after which the writer only closes.
  */
 int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample);
