@@ -12,7 +12,12 @@ build/rig/workload: tests/rig/guest/workload.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -o $@ $<
 
-TEST_NEEDS += build/rig/debug-shim.so build/rig/workload
+build/rig/tasks: tests/rig/guest/tasks.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -pthread -o $@ $<
+
+TEST_NEEDS += build/rig/debug-shim.so build/rig/workload build/rig/tasks
 
 build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 	@mkdir -p $(@D)
