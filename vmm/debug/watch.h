@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Watches: breakpoints and data watchpoints of the host in a guest that goes
+ * on beside its own. Each hit is told once; the guest notices nothing.
+ *
+ * watch_add() reserves (see arbiter.h) and watch_arm() gives the address,
+ * which may come much later: the kernel has to be found first. Each vCPU's
+ * thread then puts the watch into its registers by itself when it is next
+ * kicked.
+ *
+ *	enter, leave, kicked, debug	the vCPU's thread
+ *	everything else			any thread between create and destroy
+ */
+#ifndef KVMSCOPE_DEBUG_WATCH_H
+#define KVMSCOPE_DEBUG_WATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vmm/debug/arbiter.h"
+#include "vmm/debug/debug_registers.h"
+
+struct vcpu;
+struct watches;
+
+/* Of all that were ever added: a number is not used again. */
+#define WATCHES_MAX ARBITER_HOLDERS_MAX
+
+/* Hits of one watch on one vCPU are counted for so long (ns), and those over the limit have to wait. */
+#define WATCH_STORM_PERIOD 100000000ull
+#define WATCH_STORM_LIMIT  2500u
+
+enum watch_state {
+	WATCH_RUNNING,   /* in a register, or waiting for its turn */
+	WATCH_DISARMED,  /* has no address (yet) */
+	WATCH_SUSPENDED, /* the guest uses the registers that it would need */
+	WATCH_THROTTLED, /* had too many hits */
+};
+
+struct watch_request {
+	enum breakpoint_kind kind; /* not BREAKPOINT_IO */
+	uint8_t length;            /* bytes */
+	bool pinned;
+	int vcpu;        /* or ARBITER_ALL_VCPUS */
+	uint64_t cr3;    /* only while the guest's is this (its low 12 bits are not looked at); 0: any */
+	uint64_t period; /* hits that one sample stands for; at least 1 */
+};
+
+/* A watch was hit PERIOD times since the one before. */
+struct watch_hit {
+	unsigned int watch;
+	uint64_t address;
+	uint8_t length;
+	uint64_t period;
+};
+
+struct watches_options {
+	unsigned int vcpus;
+	enum breakpoint_priority priority;
+	uint64_t rotation;        /* ns; 0: ARBITER_PERIOD */
+	unsigned int storm_limit; /* hits in WATCH_STORM_PERIOD; 0: WATCH_STORM_LIMIT */
+	/* On the vCPU's thread, its registers being those of the hit. */
+	void (*hit)(void *context, struct vcpu *vcpu, const struct watch_hit *hit);
+	/* On the vCPU's thread: the state of a watch there has changed. May be NULL. */
+	void (*changed)(void *context, struct vcpu *vcpu, unsigned int watch, enum watch_state state);
+	void *context;
+};
+
+struct watch_statistics {
+	uint64_t hits;                 /* told or not */
+	uint64_t throttled, suspended; /* times */
+	struct arbiter_times times;    /* ns, summed over the vCPUs */
+};
+
+/* -ENOMEM. */
+int watches_create(struct watches **watches, const struct watches_options *options);
+/* No vCPU may be in it. NULL is a no-op. */
+void watches_destroy(struct watches *watches);
+
+/* Its number; -EINVAL, and the errors of arbiter_reserve(). It is WATCH_DISARMED. */
+int watch_add(struct watches *watches, const struct watch_request *request);
+
+/*
+ * From now on at ADDRESS: kick the vCPUs behind it. -EINVAL, with its message, if
+ * no register can watch it: then it stays as it was.
+ */
+int watch_arm(struct watches *watches, unsigned int watch, uint64_t address);
+/* Another address on one vCPU than on the others, before watch_arm(): of a per-CPU variable. */
+void watch_set_address_on(struct watches *watches, unsigned int watch, unsigned int vcpu, uint64_t address);
+void watch_disarm(struct watches *watches, unsigned int watch);
+void watch_remove(struct watches *watches, unsigned int watch);
+
+/* How many were added. */
+unsigned int watch_count(const struct watches *watches);
+void watch_statistics(struct watches *watches, unsigned int watch, struct watch_statistics *statistics);
+
+/* #DBs of guests that could not be given to them; guest's breakpoints that lost their register. */
+uint64_t watches_guest_lost(const struct watches *watches);
+
+/* Before the vCPU's first vcpu_run(). The errors of timer_create() and of the KVM ioctls. */
+int watch_enter(struct watches *watches, struct vcpu *vcpu);
+/* After its last one. A no-op if it is not in. */
+void watch_leave(struct watches *watches, struct vcpu *vcpu);
+/* The `kicked` and the `debug` handler's work: see struct vcpu_handlers. */
+void watch_kicked(struct watches *watches, struct vcpu *vcpu);
+void watch_debug(struct watches *watches, struct vcpu *vcpu);
+
+#endif

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a vCPU's thread does: it puts the watches that the arbiter chose and the
+ * guest's own breakpoints into its registers, takes each #DB apart, and gives
+ * the guest its share.
+ *
+ * An instruction under a breakpoint of ours is stepped over: without the
+ * breakpoint, interrupts held back. If it faults instead, the guest's handler
+ * runs first, and our trap comes when the instruction is tried again: STEPPING
+ * stays set until then, so that the trap is not taken for the guest's.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/local_atomic.h"
+#include "shared/log.h"
+#include "vmm/debug/watch_vcpu.h"
+#include "vmm/kvm/vcpu.h"
+#include "vmm/kvm/vcpu_debug.h"
+
+#define BIT(number)   (1ull << (number))
+#define CR3_ADDRESS   (~0xfffull & ~BIT(63))
+#define NANOSECONDS   1000000000ull
+#define STEP_CONTROL  (KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP | KVM_GUESTDBG_SINGLESTEP)
+#define WATCH_CONTROL (KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP)
+
+static struct vcpu_watches *of(struct watches *watches, const struct vcpu *vcpu)
+{
+	assert(vcpu_on_thread(vcpu));
+	return &watches->vcpus[vcpu->index];
+}
+
+/* KVM can not do what it did before: nothing is armed then. Said once per watches. */
+static void complain(struct watches *watches)
+{
+	if (!atomic_flag_test_and_set(&watches->warned_of_guest))
+		log_warning("watches may miss hits from here on: %s", error_message());
+}
+
+static int read_guest(struct vcpu_watches *self, struct vcpu *vcpu, struct kvm_debugregs *registers)
+{
+	int error = vcpu_get_debug_registers(vcpu, registers);
+
+	if (error)
+		return error;
+	memcpy(self->guest.address, registers->db, sizeof(self->guest.address));
+	self->guest.dr6 = registers->dr6;
+	self->guest.dr7 = registers->dr7;
+	return 0;
+}
+
+/* CONTROL 0: the processor gets the guest's own registers again. */
+static int set_debug(struct vcpu *vcpu, const struct debug_plan *plan, uint32_t control)
+{
+	struct kvm_guest_debug debug = { .control = control };
+
+	if (control) {
+		memcpy(debug.arch.debugreg, plan->address, sizeof(plan->address));
+		debug.arch.debugreg[7] = plan->dr7;
+	}
+	return vcpu_set_guest_debug(vcpu, &debug);
+}
+
+static void set_timer(struct vcpu_watches *self, uint64_t next)
+{
+	struct itimerspec time = { 0 };
+
+	if (next != ARBITER_NEVER)
+		time.it_value = (struct timespec){ (time_t)(next / NANOSECONDS), (long)(next % NANOSECONDS) };
+	timer_settime(self->timer, TIMER_ABSTIME, &time, NULL);
+}
+
+static void change_state(struct watches *watches, struct vcpu *vcpu, unsigned int number,
+			 enum watch_state state)
+{
+	struct watch_counts *counts = &of(watches, vcpu)->counts[number];
+
+	if (counts->state == state)
+		return;
+	counts->state = state;
+	if (state == WATCH_SUSPENDED)
+		local_add(&counts->suspended, 1);
+	if (state == WATCH_THROTTLED)
+		local_add(&counts->throttled, 1);
+	if (watches->options.changed)
+		watches->options.changed(watches->options.context, vcpu, number, state);
+}
+
+static bool covers(const struct watch *watch, const struct vcpu *vcpu)
+{
+	return watch->request.vcpu == ARBITER_ALL_VCPUS || watch->request.vcpu == (int)vcpu->index;
+}
+
+static enum watch_state state_of(const struct vcpu_watches *self, const struct watch *watch, uint64_t now,
+				 const struct watch_counts *counts)
+{
+	if (!watch->armed)
+		return WATCH_DISARMED;
+	if (self->schedule.suspended & BIT(watch->holder))
+		return WATCH_SUSPENDED;
+	if (counts->state == WATCH_THROTTLED && now < counts->storm_began + WATCH_STORM_PERIOD)
+		return WATCH_THROTTLED;
+	return WATCH_RUNNING;
+}
+
+/* What the arbiter chose, as breakpoints; the slots that they are in. Called under the lock. */
+static uint8_t take_schedule(struct watches *watches, struct vcpu_watches *self, const struct vcpu *vcpu,
+			     struct breakpoint *host)
+{
+	uint8_t slots = 0;
+
+	for (int slot = 0; slot < DEBUG_SLOTS; slot++) {
+		int holder = self->schedule.holders[slot];
+		const struct watch *watch;
+
+		if (holder < 0)
+			continue;
+		self->watches[slot] = watches->watch_of_holder[holder];
+		watch = &watches->list[self->watches[slot]];
+		host[slot] = (struct breakpoint){ .address = watch->addresses[vcpu->index],
+						  .kind = watch->request.kind,
+						  .length = watch->request.length };
+		slots |= (uint8_t)BIT(slot);
+	}
+	return slots;
+}
+
+static void note_states(struct watches *watches, struct vcpu *vcpu, uint64_t now)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+
+	for (unsigned int i = 0; i < watches->count; i++)
+		if (watches->list[i].holder >= 0 && covers(&watches->list[i], vcpu))
+			change_state(watches, vcpu, i,
+				     state_of(self, &watches->list[i], now, &self->counts[i]));
+}
+
+/* Asks the arbiter anew, and makes the plan of what it says and of the guest's registers as last read. */
+static struct debug_plan make_plan(struct watches *watches, struct vcpu *vcpu)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	struct breakpoint host[DEBUG_SLOTS] = { 0 };
+	struct debug_plan plan;
+	uint64_t now = watch_now();
+	uint8_t slots;
+
+	pthread_mutex_lock(&watches->lock);
+	self->generation = arbiter_generation(watches->arbiter);
+	arbiter_set_guest(watches->arbiter, vcpu->index, dr7_slots(self->guest.dr7));
+	arbiter_schedule(watches->arbiter, vcpu->index, now, &self->schedule);
+	slots = take_schedule(watches, self, vcpu, host);
+	note_states(watches, vcpu, now);
+	pthread_mutex_unlock(&watches->lock);
+	plan = debug_plan_merge(&self->guest, host, slots);
+	if (self->schedule.suspended)
+		plan.dr7 |= DR7_GD; /* to learn of it when the guest gives one back */
+	self->active = slots || self->schedule.suspended;
+	return plan;
+}
+
+/* Puts what is due into the registers, with EXTRA in KVM's control word. */
+static int arm(struct watches *watches, struct vcpu *vcpu, uint32_t extra)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	int error;
+
+	self->armed = make_plan(watches, vcpu);
+	self->stepping_now = false;
+	error = set_debug(vcpu, &self->armed, (self->active ? WATCH_CONTROL : 0) | extra);
+	set_timer(self, self->schedule.next);
+	return error;
+}
+
+/* Reads what the guest's registers are now, first. */
+static void update(struct watches *watches, struct vcpu *vcpu)
+{
+	struct kvm_debugregs registers;
+
+	if (read_guest(of(watches, vcpu), vcpu, &registers) || arm(watches, vcpu, 0))
+		complain(watches);
+}
+
+static void step(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	struct debug_plan plan = debug_plan_for_step(&self->armed, exit->rip, self->guest.dr7);
+	uint32_t block = self->blocks_interrupts ? KVM_GUESTDBG_BLOCKIRQ : 0;
+
+	if (!self->stepping)
+		self->guest_steps = exit->rflags & RFLAGS_TF;
+	self->stepping = self->stepping_now = true;
+	self->step_rip = exit->rip;
+	self->armed = plan;
+	if (set_debug(vcpu, &plan, STEP_CONTROL | block))
+		complain(watches);
+}
+
+/* The instruction had faulted and our RFLAGS.TF went through the guest's stack: it is taken out again. */
+static void finish_late_step(struct vcpu_watches *self, struct vcpu *vcpu)
+{
+	struct kvm_regs registers = *vcpu_registers(vcpu);
+
+	if (self->stepping_now || self->guest_steps || !(registers.rflags & RFLAGS_TF))
+		return;
+	registers.rflags &= ~RFLAGS_TF;
+	vcpu_set_registers(vcpu, &registers);
+}
+
+/* The guest's own #DB. KVM_SET_REGS would clear it, so nothing may be set behind it. */
+static void give_to_guest(struct watches *watches, struct vcpu *vcpu, const struct debug_verdict *verdict)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	struct kvm_debugregs registers;
+	int error = read_guest(self, vcpu, &registers);
+
+	if (!error) {
+		self->guest = debug_after_guest_exception(&self->guest, verdict);
+		registers.dr6 = self->guest.dr6;
+		registers.dr7 = self->guest.dr7;
+		error = vcpu_set_debug_registers(vcpu, &registers);
+	}
+	if (!error)
+		error = arm(watches, vcpu, KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_INJECT_DB);
+	if (!error)
+		return;
+	if (error == -EBUSY)
+		error_set(error, "a #DB of the guest's own came while another exception was pending");
+	atomic_fetch_add(&watches->guest_lost, 1);
+	complain(watches);
+}
+
+static bool is_space(const struct watch *watch, struct vcpu *vcpu)
+{
+	uint64_t cr3 = vcpu_special_registers(vcpu)->cr3;
+
+	return !watch->request.cr3 || !((watch->request.cr3 ^ cr3) & CR3_ADDRESS);
+}
+
+/* True if it was one too many. */
+static bool is_storm(const struct watches *watches, struct watch_counts *counts, uint64_t now)
+{
+	if (now - counts->storm_began >= WATCH_STORM_PERIOD) {
+		counts->storm_began = now;
+		counts->storm_hits = 0;
+	}
+	return ++counts->storm_hits > watches->options.storm_limit;
+}
+
+static void take_hit(struct watches *watches, struct vcpu *vcpu, unsigned int slot)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	unsigned int number = (unsigned int)self->watches[slot];
+	/* Of a watch, only its state and addresses ever change. */
+	const struct watch_request *request = &watches->list[number].request;
+	struct watch_counts *counts = &self->counts[number];
+	struct watch_hit hit = { .watch = number,
+				 .address = self->armed.address[slot],
+				 .length = request->length,
+				 .period = request->period };
+
+	if (!is_space(&watches->list[number], vcpu))
+		return;
+	local_add(&counts->hits, 1);
+	if (++counts->untold >= request->period) {
+		counts->untold = 0;
+		watches->options.hit(watches->options.context, vcpu, &hit);
+	}
+}
+
+/* After the hit was told: the watch has to wait if there were too many. True if one does. */
+static bool hold_back(struct watches *watches, struct vcpu *vcpu, unsigned int slot, uint64_t now)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	struct watch_counts *counts = &self->counts[self->watches[slot]];
+
+	if (!is_storm(watches, counts, now))
+		return false;
+	arbiter_pause(watches->arbiter, vcpu->index, self->schedule.holders[slot], now,
+		      counts->storm_began + WATCH_STORM_PERIOD);
+	change_state(watches, vcpu, (unsigned int)self->watches[slot], WATCH_THROTTLED);
+	return true;
+}
+
+static bool take_hits(struct watches *watches, struct vcpu *vcpu, uint8_t slots)
+{
+	uint64_t now = slots ? watch_now() : 0;
+	bool changed = false;
+
+	for (unsigned int slot = 0; slot < DEBUG_SLOTS; slot++) {
+		if (!(slots & BIT(slot)))
+			continue;
+		take_hit(watches, vcpu, slot);
+		changed |= hold_back(watches, vcpu, slot, now);
+	}
+	return changed;
+}
+
+static bool is_due(const struct watches *watches, const struct vcpu_watches *self)
+{
+	return self->generation != arbiter_generation(watches->arbiter) ||
+	       (self->schedule.next != ARBITER_NEVER && watch_now() >= self->schedule.next);
+}
+
+void watch_debug(struct watches *watches, struct vcpu *vcpu)
+{
+	const struct kvm_debug_exit_arch *information = &vcpu->run->debug.arch;
+	struct vcpu_watches *self = of(watches, vcpu);
+	struct debug_exit exit = { .dr6 = information->dr6,
+				   .rip = information->pc,
+				   .rflags = vcpu_registers(vcpu)->rflags,
+				   .guest_dr7 = self->guest.dr7,
+				   .stepping = self->stepping,
+				   .guest_steps = self->guest_steps };
+	struct debug_verdict verdict = debug_classify(&self->armed, &exit);
+	bool changed = take_hits(watches, vcpu, verdict.host_hits);
+
+	if (verdict.step_done) {
+		finish_late_step(self, vcpu);
+		self->stepping = false;
+	}
+	if (verdict.guest)
+		give_to_guest(watches, vcpu, &verdict);
+	else if (verdict.step)
+		step(watches, vcpu, &exit);
+	else if (verdict.step_done || changed || is_due(watches, self))
+		update(watches, vcpu);
+}
+
+/* The instruction that is stepped over faulted, and its handler runs: the others are to be watched meanwhile.
+ */
+static bool is_in_step(struct vcpu_watches *self, struct vcpu *vcpu)
+{
+	return self->stepping_now &&
+	       vcpu_special_registers(vcpu)->cs.base + vcpu_registers(vcpu)->rip == self->step_rip;
+}
+
+static bool guest_changed(struct vcpu_watches *self, struct vcpu *vcpu)
+{
+	struct debug_registers before = self->guest;
+	struct kvm_debugregs registers;
+
+	return read_guest(self, vcpu, &registers) || memcmp(&before, &self->guest, sizeof(before)) != 0;
+}
+
+/* Where DR7.GD does not work, the guest's changes are seen here. */
+void watch_kicked(struct watches *watches, struct vcpu *vcpu)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+
+	if (!self->entered || is_in_step(self, vcpu))
+		return;
+	if (self->stepping_now || is_due(watches, self) || (self->active && guest_changed(self, vcpu)))
+		update(watches, vcpu);
+}
+
+int watch_enter(struct watches *watches, struct vcpu *vcpu)
+{
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = VCPU_KICK_SIGNAL };
+	struct vcpu_watches *self = of(watches, vcpu);
+	struct kvm_debugregs registers;
+	int error;
+
+	event._sigev_un._tid = gettid();
+	if (timer_create(CLOCK_MONOTONIC, &event, &self->timer))
+		return error_set(-errno, "no timer for watches: %s", strerror(errno));
+	self->blocks_interrupts = vm_can_block_interrupts(vcpu->vm);
+	for (unsigned int i = 0; i < WATCHES_MAX; i++)
+		self->counts[i].state = WATCH_DISARMED;
+	self->schedule.next = ARBITER_NEVER;
+	error = read_guest(self, vcpu, &registers);
+	if (!error)
+		error = arm(watches, vcpu, 0);
+	if (error)
+		timer_delete(self->timer);
+	self->entered = !error;
+	return error;
+}
+
+void watch_leave(struct watches *watches, struct vcpu *vcpu)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+
+	if (!self->entered)
+		return;
+	self->entered = false;
+	timer_delete(self->timer);
+	set_debug(vcpu, NULL, 0);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Watches from the inside: what all vCPUs share, and what each thread has for itself. */
+#ifndef KVMSCOPE_DEBUG_WATCH_VCPU_H
+#define KVMSCOPE_DEBUG_WATCH_VCPU_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "vmm/debug/watch.h"
+
+struct watch {
+	struct watch_request request;
+	int holder; /* of the arbiter; -1 when it was removed */
+	bool armed;
+	uint64_t *addresses; /* for each vCPU; owned */
+};
+
+/* One watch on one vCPU; written by the vCPU's thread only. */
+struct watch_counts {
+	uint64_t hits, throttled, suspended;
+	uint64_t untold;      /* hits since the last sample */
+	uint64_t storm_began; /* ns */
+	unsigned int storm_hits;
+	enum watch_state state;
+};
+
+/* Written by the vCPU's thread only. */
+struct vcpu_watches {
+	bool entered;
+	bool blocks_interrupts; /* KVM can, in a single step */
+	bool active;         /* KVM has been told to give the processor our registers */
+	uint64_t generation; /* of the arbiter, when it was last asked */
+	struct arbiter_schedule schedule;
+	struct debug_registers guest; /* as last read */
+	struct debug_plan armed;      /* in force */
+	int watches[DEBUG_SLOTS];     /* which one is in which of the plan's slots of the host */
+	bool stepping;                /* a trap of ours is due */
+	bool stepping_now;            /* KVM has been told to step */
+	bool guest_steps;             /* RFLAGS.TF was the guest's own when the step began */
+	uint64_t step_rip;
+	timer_t timer; /* kicks when the schedule ends */
+	struct watch_counts counts[WATCHES_MAX];
+};
+
+struct watches {
+	struct watches_options options;
+	struct arbiter *arbiter;
+	_Atomic uint64_t guest_lost;
+	_Atomic unsigned int count;
+	atomic_flag warned_of_guest;
+	pthread_mutex_t lock; /* of what follows, but for each vCPU's own */
+	struct watch list[WATCHES_MAX];
+	int watch_of_holder[ARBITER_HOLDERS_MAX];
+	struct vcpu_watches vcpus[];
+};
+
+uint64_t watch_now(void);
+
+#endif
