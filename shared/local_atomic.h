@@ -159,13 +159,16 @@ static inline uint64_t local_take(uint64_t *word)
 	return value;
 }
 
-/* Moves WORD up to VALUE, unless a handler got further meanwhile. */
-static inline void local_raise(uint64_t *word, uint64_t value)
+/* Moves WORD, where FOUND was, up to VALUE, unless a handler got further meanwhile. */
+static inline void local_raise_from(uint64_t *word, uint64_t found, uint64_t value)
 {
-	uint64_t found = local_load(word);
-
 	while (found < value && !local_compare_exchange(word, &found, value))
 		;
+}
+
+static inline void local_raise(uint64_t *word, uint64_t value)
+{
+	local_raise_from(word, local_load(word), value);
 }
 
 #endif

@@ -28,11 +28,11 @@ static void set_mode(struct ring *ring, enum ring_mode mode)
 	bool overwrite = mode == RING_MODE_OVERWRITE;
 
 	ring->mode = mode;
-	ring->reserve = overwrite ? ring_reserve_overwrite : ring_reserve_consumer;
+	ring->room = overwrite ? ring_overwrite_room : ring_consumer_room;
 	/* A LOST record may go with it, and a mark must fit beside: ring_overwrite.c. */
 	ring->payload_max = ring->size / 2 - sizeof(struct ring_record) -
 			    (overwrite ? RING_LOST_SIZE + RING_MARK_SIZE : 0);
-	ring->writer.limit = ring->size / 2;
+	ring->writer.limit = overwrite ? ring->size / 2 : ring->size;
 }
 
 static struct ring *new_ring(uint64_t size, enum ring_mode mode)

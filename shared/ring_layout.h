@@ -98,8 +98,8 @@ _Static_assert(sizeof(struct ring_header) == 256 + 64 * (RING_CONSUMERS + 1) &&
 struct ring {
 	/* Fixed once made. */
 	struct ring_header *header;
-	uint8_t *data; /* size bytes, and the same again */
-	void *(*reserve)(struct ring *ring, uint16_t type, size_t payload); /* the mode's own */
+	uint8_t *data;                                                   /* size bytes, and the same again */
+	bool (*room)(struct ring *ring, uint64_t *state, uint64_t need); /* the mode's own, below */
 	uint64_t size;
 	uint64_t mask;
 	uint64_t batch;
@@ -115,7 +115,8 @@ struct ring {
 	struct {
 		uint64_t state;        /* position and open reservations */
 		uint64_t oldest_open;  /* all before it is finished; may lag */
-		uint64_t tail;         /* all before it may be overwritten */
+		uint64_t limit;        /* records that end before need no look at the tail */
+		uint64_t tail;         /* overwrite mode: all before it may be overwritten */
 		uint64_t lost_pending; /* dropped, no LOST record yet */
 		uint64_t woken;        /* position at the last wake-up */
 		uint64_t woken_count;  /* records committed by then */
@@ -123,7 +124,6 @@ struct ring {
 		uint64_t looked;       /* records lost when dead holders were last looked for */
 		uint64_t
 			next_tail; /* overwrite mode: where the tail goes next; not behind it while unknown */
-		uint64_t limit;    /* overwrite mode: records that end before need no look at the tails */
 	} writer __attribute__((aligned(64)));
 
 	/* The reader's. */
@@ -141,22 +141,17 @@ struct ring {
 	} reader __attribute__((aligned(64)));
 };
 
-/* Chosen by the mode when the ring is made; ring_write.c. */
-void *ring_reserve_consumer(struct ring *ring, uint16_t type, size_t payload);
-void *ring_reserve_overwrite(struct ring *ring, uint16_t type, size_t payload);
-
 /*
- * Overwrite mode, where a record of NEED bytes does not lie before the limit:
- * moves the tail on until there is room behind STATE, which it may renew.
- * False if there is none, as open reservations lie in the way. ring_overwrite.c.
+ * What the writer does where a record of NEED bytes behind STATE (at most the
+ * ring's size) does not end before the limit; chosen by the mode when the ring
+ * is made. May renew STATE. False if there is no room.
+ *
+ * Consumer mode: looks where the holders are. ring_tail.c.
+ * Overwrite mode: moves the tail on until there is room; there is none if open
+ * reservations lie in the way. ring_overwrite.c.
  */
+bool ring_consumer_room(struct ring *ring, uint64_t *state, uint64_t need);
 bool ring_overwrite_room(struct ring *ring, uint64_t *state, uint64_t need);
-
-/*
- * Consumer mode, where a record of NEED bytes at POSITION does not lie before
- * the tail that the writer knows: looks where the holders are. ring_tail.c.
- */
-bool ring_consumer_room(struct ring *ring, uint64_t position, uint64_t need);
 
 /* By the line's owner only. ring_tail.c. */
 void ring_consumer_set(struct ring_consumer *consumer, const struct ring_place *place);

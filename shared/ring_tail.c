@@ -75,10 +75,10 @@ bool ring_tail(const struct ring *ring, uint64_t holders, struct ring_place *pla
 	return ring_consumer_place(&ring->header->consumers[RING_CONSUMERS], place);
 }
 
-bool ring_consumer_room(struct ring *ring, uint64_t position, uint64_t need)
+bool ring_consumer_room(struct ring *ring, uint64_t *state, uint64_t need)
 {
 	struct ring_header *header = ring->header;
-	uint64_t floor = ring_floor(ring);
+	uint64_t floor = ring_floor(ring), position = ring_position_of(*state);
 	struct ring_place wanted, allowed;
 
 	if (!slowest(ring, load_acquire(&header->holders), floor, &wanted) || wanted.position == NOBODY)
@@ -93,6 +93,6 @@ bool ring_consumer_room(struct ring *ring, uint64_t position, uint64_t need)
 		allowed = wanted;
 	local_raise(&header->data_floor, allowed.position);
 	local_keep_order();
-	local_raise(&ring->writer.tail, allowed.position);
-	return position - local_load(&ring->writer.tail) <= ring->size - need;
+	local_raise(&ring->writer.limit, allowed.position + ring->size);
+	return position + need <= local_load(&ring->writer.limit);
 }

@@ -26,25 +26,6 @@ static inline uint64_t load(const uint64_t *word)
 	return local_load(word);
 }
 
-/* May a record of NEED bytes (at most the ring's size) be put behind STATE? May renew STATE. */
-typedef bool has_room(struct ring *ring, uint64_t *state, uint64_t need);
-
-static inline bool consumer_room(struct ring *ring, uint64_t *state, uint64_t need)
-{
-	uint64_t position = ring_position_of(*state);
-
-	if (position - load(&ring->writer.tail) <= ring->size - need)
-		return true;
-	return ring_consumer_room(ring, position, need);
-}
-
-static inline bool overwrite_room(struct ring *ring, uint64_t *state, uint64_t need)
-{
-	if (ring_position_of(*state) + need <= load(&ring->writer.limit))
-		return true;
-	return ring_overwrite_room(ring, state, need);
-}
-
 static void *drop(struct ring *ring)
 {
 	local_add(&ring->header->lost, 1);
@@ -64,70 +45,74 @@ static void write_lost(struct ring *ring, uint64_t position)
 	record->flags = 0;
 }
 
-/* Takes NEED bytes and opens a reservation. There is no room only if there was none behind the newest STATE.
- */
-static inline __attribute__((always_inline)) bool take_room(struct ring *ring, uint64_t need, uint64_t *state,
-							    has_room *room)
+/* Takes NEED bytes behind STATE and opens a reservation, if that is still the newest; else renews it. */
+static inline bool open_reservation(struct ring *ring, uint64_t *state, uint64_t need)
+{
+	if (!local_compare_exchange(&ring->writer.state, state, *state + ring_state_bytes(need) + 1))
+		return false;
+	if (!ring_open_of(*state))
+		local_store(&ring->writer.oldest_open, ring_position_of(*state));
+	return true;
+}
+
+static inline bool is_easy(const struct ring *ring, uint64_t state, uint64_t need)
+{
+	return ring_open_of(state) < RING_OPEN_MAX &&
+	       ring_position_of(state) + need <= load(&ring->writer.limit);
+}
+
+/* Takes NEED bytes wherever there is room. There is none only if there was none behind the newest STATE. */
+static bool take_room(struct ring *ring, uint64_t *state, uint64_t need)
 {
 	for (;;) {
-		if (ring_open_of(*state) == RING_OPEN_MAX || !room(ring, state, need)) {
-			uint64_t newest = load(&ring->writer.state);
+		uint64_t seen = *state = load(&ring->writer.state);
 
-			if (newest == *state)
-				return false;
-			*state = newest;
-			continue;
+		if (is_easy(ring, *state, need) ||
+		    (ring_open_of(*state) < RING_OPEN_MAX && ring->room(ring, state, need))) {
+			if (open_reservation(ring, state, need))
+				return true;
+		} else if (load(&ring->writer.state) == seen) {
+			return false;
 		}
-		if (!local_compare_exchange(&ring->writer.state, state, *state + ring_state_bytes(need) + 1))
-			continue;
-		if (!ring_open_of(*state))
-			local_store(&ring->writer.oldest_open, ring_position_of(*state));
-		return true;
 	}
 }
 
-static inline __attribute__((always_inline)) void *reserve(struct ring *ring, uint16_t type, size_t payload,
-							   has_room *room)
+static inline void *begin_record(struct ring *ring, uint64_t position, uint16_t type, uint64_t size)
 {
-	struct ring_record *record;
-	uint64_t state, start, size, lost_size;
+	struct ring_record *record = ring_at(ring, position);
 
-	if (payload > ring->payload_max)
-		return drop(ring);
-	size = ring_record_size(payload);
-	lost_size = load(&ring->writer.lost_pending) ? RING_LOST_SIZE : 0;
-	state = load(&ring->writer.state);
-	if (!take_room(ring, lost_size + size, &state, room))
-		return drop(ring);
-	local_add(&ring->header->opened, 1);
-	start = ring_position_of(state);
-	if (lost_size)
-		write_lost(ring, start);
-	record = ring_at(ring, start + lost_size);
 	record->size = size;
 	record->type = type;
 	record->flags = 0;
 	return record->payload;
 }
 
-void *ring_reserve_consumer(struct ring *ring, uint16_t type, size_t payload)
+/* With losses to tell of first, or no room without a look at the tail, or a handler that came between. */
+static __attribute__((noinline)) void *reserve_slowly(struct ring *ring, uint16_t type, size_t payload)
 {
-	return reserve(ring, type, payload, consumer_room);
-}
+	uint64_t state, size, lost_size;
 
-void *ring_reserve_overwrite(struct ring *ring, uint16_t type, size_t payload)
-{
-	return reserve(ring, type, payload, overwrite_room);
+	if (payload > ring->payload_max)
+		return drop(ring);
+	size = ring_record_size(payload);
+	lost_size = load(&ring->writer.lost_pending) ? RING_LOST_SIZE : 0;
+	if (!take_room(ring, &state, lost_size + size))
+		return drop(ring);
+	local_add(&ring->header->opened, 1);
+	if (lost_size)
+		write_lost(ring, ring_position_of(state));
+	return begin_record(ring, ring_position_of(state) + lost_size, type, size);
 }
 
 void *ring_reserve(struct ring *ring, uint16_t type, size_t payload)
 {
-	return ring->reserve(ring, type, payload);
-}
+	uint64_t state = load(&ring->writer.state), size = ring_record_size(payload);
 
-static inline void publish_up_to(struct ring *ring, uint64_t position)
-{
-	local_raise(&ring->header->data_head, position);
+	if (payload > ring->payload_max || load(&ring->writer.lost_pending) || !is_easy(ring, state, size) ||
+	    !open_reservation(ring, &state, size))
+		return reserve_slowly(ring, type, payload);
+	local_add(&ring->header->opened, 1);
+	return begin_record(ring, ring_position_of(state), type, size);
 }
 
 void ring_publish(struct ring *ring)
@@ -135,16 +120,16 @@ void ring_publish(struct ring *ring)
 	uint64_t oldest_open = load(&ring->writer.oldest_open);
 	uint64_t state = load(&ring->writer.state);
 
-	publish_up_to(ring, ring_open_of(state) ? oldest_open : ring_position_of(state));
+	local_raise(&ring->header->data_head, ring_open_of(state) ? oldest_open : ring_position_of(state));
 }
 
 /* STATE is what the end of a reservation left. */
 static inline void publish_batch(struct ring *ring, uint64_t state)
 {
-	if (ring_open_of(state))
-		return;
-	if (ring_position_of(state) - load(&ring->header->data_head) >= ring->batch)
-		publish_up_to(ring, ring_position_of(state));
+	uint64_t *head = &ring->header->data_head, published = load(head), position = ring_position_of(state);
+
+	if (!ring_open_of(state) && position >= published + ring->batch)
+		local_raise_from(head, published, position);
 }
 
 static inline void close_reservation(struct ring *ring)
@@ -206,10 +191,9 @@ void ring_discard(struct ring *ring, void *payload)
 /* A LOST record of its own for losses that no record followed. */
 static void report_losses(struct ring *ring)
 {
-	uint64_t state = load(&ring->writer.state);
-	has_room *room = ring->mode == RING_MODE_OVERWRITE ? overwrite_room : consumer_room;
+	uint64_t state;
 
-	if (!load(&ring->writer.lost_pending) || !take_room(ring, RING_LOST_SIZE, &state, room))
+	if (!load(&ring->writer.lost_pending) || !take_room(ring, &state, RING_LOST_SIZE))
 		return;
 	write_lost(ring, ring_position_of(state));
 	close_reservation(ring);
