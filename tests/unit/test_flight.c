@@ -555,12 +555,19 @@ TEST(flight, goes_on_after_a_file_that_can_not_be_written)
 	flight_turn(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 1);
 	CHECK_EQUAL(setting.results[0].error, -ENOENT);
+	CHECK_EQUAL(flight_error(setting.flight), 0); /* told to who named it */
+	CHECK_EQUAL(mkdir(setting.path, 0700), 0);
 	trigger(&setting, 2001, "SIGUSR2");
 	flight_turn(setting.flight);
 	REQUIRE_EQUAL(setting.result_count, 2);
-	CHECK_EQUAL(setting.results[1].error, 0);
-	CHECK_EQUAL(flight_error(setting.flight), -ENOENT);
-	CHECK(strstr(error_message(), "/nonexistent/perf.data"));
+	CHECK(setting.results[1].error < 0);
+	trigger(&setting, 2002, "SIGUSR2");
+	flight_turn(setting.flight);
+	REQUIRE_EQUAL(setting.result_count, 3);
+	CHECK_EQUAL(setting.results[2].error, 0);
+	CHECK(exists(&setting, ".1"));
+	CHECK_EQUAL(flight_error(setting.flight), setting.results[1].error);
+	CHECK(strstr(error_message(), setting.path));
 	clean_up(&setting);
 }
 

@@ -18,6 +18,7 @@ typedef int command(int argc, char **argv);
 
 command command_run;
 command command_ctl;
+command command_dump;
 command command_report;
 command command_export;
 command command_doctor;

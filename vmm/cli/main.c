@@ -15,6 +15,7 @@ static const struct {
 	/* keep in the order in which a user meets them */
 	{ "run", command_run, "run a guest and profile it" },
 	{ "ctl", command_ctl, "pause, resume or change a run that is going on, or ask how it stands" },
+	{ "dump", command_dump, "write what the flight recorder of a run holds" },
 	{ "report", command_report, "show where the guest spent its time" },
 	{ "export", command_export, "write a flame graph, folded stacks or plain text" },
 	{ "doctor", command_doctor, "try out what this host can do" },

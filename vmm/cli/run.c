@@ -75,6 +75,7 @@ static int take_signals(struct run *run)
 	sigaddset(&mask, SIGINT);
 	sigaddset(&mask, SIGTERM);
 	sigaddset(&mask, SIGHUP);
+	sigaddset(&mask, SIGUSR2);
 	pthread_sigmask(SIG_BLOCK, &mask, NULL);
 	signal(SIGPIPE, SIG_IGN); /* a console or a file that nobody reads is an error of writing, no end */
 	run->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -109,6 +110,20 @@ static int make_machine(struct run *run)
 	return error ? error : run_control_open(&run->control, &run->options, run->profile);
 }
 
+static struct run_flight *flight_of(const struct run *run)
+{
+	return run->profile ? run_profile_flight(run->profile) : NULL;
+}
+
+static void take_dump_signal(const struct run *run)
+{
+	if (flight_of(run))
+		trigger_fire(run_flight_trigger(flight_of(run)), TRIGGER_SIGNAL, "");
+	else
+		log_warning(
+			"SIGUSR2 writes what a flight recorder holds, and this run has none: see --flight");
+}
+
 /* First SIGINT: the guest is asked to power off, if it listens. Second, SIGTERM, SIGHUP: it is stopped. */
 static void take_signal(struct run *run)
 {
@@ -116,6 +131,10 @@ static void take_signal(struct run *run)
 
 	if (read(run->signal_fd, &signal, sizeof(signal)) != sizeof(signal))
 		return;
+	if (signal.ssi_signo == SIGUSR2) {
+		take_dump_signal(run);
+		return;
+	}
 	if (signal.ssi_signo != SIGINT || run->power_button_pressed || !machine_power_button(run->machine)) {
 		machine_stop(run->machine);
 		return;
@@ -245,15 +264,30 @@ static void destroy_machine(struct run *run)
 	console_close(&run->console);
 }
 
-/* One line: what was recorded, and what recording it cost. */
-static void summarize(const struct run *run, const struct collector_statistics *statistics)
+static void summarize_output(const struct run *run, const struct collector_statistics *statistics)
 {
 	double seconds = (double)(run->ended - run->started) / 1e3;
+	struct run_flight *flight = flight_of(run);
+
+	if (!flight)
+		log_info("%llu samples in %.1f s, %llu lost; %.1f MiB in %s",
+			 (unsigned long long)statistics->samples, seconds,
+			 (unsigned long long)statistics->lost, (double)statistics->bytes / 1048576,
+			 run->options.output);
+	else if (run_flight_files(flight))
+		log_info("%u flight recording%s in %.1f s; %.1f MiB", run_flight_files(flight),
+			 run_flight_files(flight) == 1 ? "" : "s", seconds,
+			 (double)statistics->bytes / 1048576);
+	else
+		log_info("no flight recording in %.1f s: nothing triggered one", seconds);
+}
+
+/* What was recorded, and what recording it cost. */
+static void summarize(const struct run *run, const struct collector_statistics *statistics)
+{
 	double samples = (double)statistics->samples;
 
-	log_info("%llu samples in %.1f s, %llu lost; %.1f MiB in %s", (unsigned long long)statistics->samples,
-		 seconds, (unsigned long long)statistics->lost, (double)statistics->bytes / 1048576,
-		 run->options.output);
+	summarize_output(run, statistics);
 	if (statistics->samples && statistics->weight)
 		log_info(
 			"taking one cost %.1f us on average, %.2f %% of the sampled time, besides leaving and entering the guest",
@@ -300,6 +334,8 @@ static int run_machine(struct run *run)
 	supervise(run);
 	machine_wait(run->machine, &result);
 	close_control(run);
+	if (flight_of(run))
+		run_flight_guest_ended(flight_of(run), &result, run->timed_out);
 	/* The profile reads guest memory to its end, so the machine goes after it. */
 	profile_status = finish_profile(run);
 	destroy_machine(run);

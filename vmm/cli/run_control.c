@@ -8,6 +8,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/cli/run_flight_control.h"
 #include "vmm/control/control.h"
 #include "vmm/control/runs.h"
 
@@ -140,6 +141,7 @@ static void add_commands(struct run_control *self)
 	control_add(self->control, "pause", do_pause, self);
 	control_add(self->control, "resume", do_resume, self);
 	control_add(self->control, "freq", do_freq, self);
+	run_flight_control_add(self->control, self->profile ? run_profile_flight(self->profile) : NULL);
 }
 
 static int open_socket(struct run_control *self)

@@ -2,6 +2,7 @@
 #include "vmm/cli/run_options.h"
 
 #include <argp.h>
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,8 @@
 #include "shared/error.h"
 #include "shared/ring.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/duration.h"
+#include "vmm/cli/run_flight.h"
 #include "vmm/cli/size.h"
 #include "vmm/control/runs.h"
 
@@ -41,12 +44,15 @@ enum key {
 	KEY_VMLINUX,
 	KEY_NO_BUILDID_CACHE,
 	KEY_RING_SIZE,
+	KEY_FLIGHT,
+	KEY_AFTER,
+	KEY_FLIGHT_MAX,
 	KEY_NAME,
 	KEY_CONTROL,
 	KEY_NO_CONTROL,
 };
 
-enum group { GROUP_KERNEL = 1, GROUP_MACHINE, GROUP_PROFILE, GROUP_CONTROL, GROUP_END };
+enum group { GROUP_KERNEL = 1, GROUP_MACHINE, GROUP_PROFILE, GROUP_FLIGHT, GROUP_CONTROL, GROUP_END };
 
 static const struct argp_option option_list[] = {
 	{ NULL, 0, NULL, 0, "What to boot:", GROUP_KERNEL },
@@ -94,11 +100,22 @@ static const struct argp_option option_list[] = {
 	  GROUP_PROFILE },
 	{ "no-profile", KEY_NO_PROFILE, NULL, 0, "Run the guest only", GROUP_PROFILE },
 
+	{ NULL, 0, NULL, 0, "The flight recorder:", GROUP_FLIGHT },
+	{ "flight", KEY_FLIGHT, "TIME|SIZE", 0,
+	  "Keep the last samples in memory (30s, 5min of them; or 64M for all vCPUs) and write them only when "
+	  "something happens: kvmscope dump, SIGUSR2, a panic, a reset or triple fault of the guest, ...",
+	  GROUP_FLIGHT },
+	{ "after", KEY_AFTER, "TIME", 0, "Wait for this much more before writing: 5s, 500ms (0s)",
+	  GROUP_FLIGHT },
+	{ "flight-max", KEY_FLIGHT_MAX, "N", 0, "Files that the guest itself can cause in a run (32)",
+	  GROUP_FLIGHT },
+
 	{ NULL, 0, NULL, 0, "Control from outside, by kvmscope ctl:", GROUP_CONTROL },
 	{ "name", KEY_NAME, "NAME", 0, "What kvmscope ctl knows this run by, besides its process id",
 	  GROUP_CONTROL },
 	{ "control", KEY_CONTROL, "PATH", 0,
-	  "Listen at this UNIX socket (one below $XDG_RUNTIME_DIR/kvmscope or /run/kvmscope)", GROUP_CONTROL },
+	  "Listen at this UNIX socket (one below $XDG_RUNTIME_DIR/kvmscope or /run/kvmscope)",
+	  GROUP_CONTROL },
 	{ "no-control", KEY_NO_CONTROL, NULL, 0, "Listen nowhere", GROUP_CONTROL },
 
 	{ NULL, 0, NULL, 0, "The end, and messages:", GROUP_END },
@@ -271,9 +288,41 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		return 0;
 	case KEY_RING_SIZE:
 		options->ring_size = parse_size(state, "--ring-size", text);
+		options->ring_size_given = true;
 		return 0;
 	case KEY_NO_PROFILE:
 		options->profile = false;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static void parse_flight(struct argp_state *state, const char *text, struct run_options *options)
+{
+	options->flight = true;
+	options->flight_time = options->flight_size = 0;
+	/* A number alone could be either. */
+	if (duration_parse(text, &options->flight_time) &&
+	    (size_parse(text, &options->flight_size) || isdigit((unsigned char)text[strlen(text) - 1])))
+		argp_error(state, "--flight %s: it must be a time like 30s or 5min, or a size like 64M",
+			   text);
+	if (!options->flight_time && !options->flight_size)
+		argp_error(state, "--flight %s: that is nothing", text);
+}
+
+static error_t parse_flight_option(int key, char *text, struct argp_state *state, struct run_options *options)
+{
+	switch (key) {
+	case KEY_FLIGHT:
+		parse_flight(state, text, options);
+		return 0;
+	case KEY_AFTER:
+		if (duration_parse(text, &options->flight_after))
+			argp_error(state, "--after %s: it must be a time like 5s or 500ms", text);
+		return 0;
+	case KEY_FLIGHT_MAX:
+		options->flight_max = parse_number(state, "--flight-max", text, 0, 1u << 30);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -303,7 +352,23 @@ static error_t parse_control_option(int key, char *text, struct argp_state *stat
 	}
 }
 
-static void check(struct argp_state *state, const struct run_options *options)
+/* With the frequency and the number of vCPUs, wherever they stand in the command line. */
+static void check_flight(struct argp_state *state, struct run_options *options)
+{
+	if (!options->flight) {
+		if (options->flight_after)
+			argp_error(state, "--after is for the flight recorder: give --flight, too");
+		return;
+	}
+	if (!options->profile || options->ring_size_given)
+		argp_error(state, "--flight does not go with --no-profile, nor with --ring-size");
+	if (!strcmp(options->output, "-"))
+		argp_error(state, "--flight writes files, as many as there are triggers: -o - is none");
+	if (run_flight_ring_size(options, &options->ring_size))
+		argp_error(state, "%s", error_message());
+}
+
+static void check(struct argp_state *state, struct run_options *options)
 {
 	if (!options->boot.kernel)
 		argp_error(state, "--kernel FILE is missing: what shall be booted?");
@@ -312,6 +377,7 @@ static void check(struct argp_state *state, const struct run_options *options)
 		argp_error(state, "--ring-size: it must be a power of two from 64K to 1G");
 	if (!!options->name + !!options->control_path + !options->control > 1)
 		argp_error(state, "--name, --control and --no-control: one of them says where to listen");
+	check_flight(state, options);
 }
 
 static error_t parse_option(int key, char *text, struct argp_state *state)
@@ -342,6 +408,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	known = parse_machine_option(key, text, state, options);
 	if (known == ARGP_ERR_UNKNOWN)
 		known = parse_profile_option(key, text, state, options);
+	if (known == ARGP_ERR_UNKNOWN)
+		known = parse_flight_option(key, text, state, options);
 	return known == ARGP_ERR_UNKNOWN ? parse_control_option(key, text, state, options) : known;
 }
 
@@ -397,6 +465,7 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 		.output = "perf.data",
 		.buildid_cache = true,
 		.ring_size = 512ull << 10,
+		.flight_max = 32,
 		.control = true,
 	};
 	options->command_line = join_words(argc, argv);

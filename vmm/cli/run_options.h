@@ -38,7 +38,14 @@ struct run_options {
 	unsigned int compression; /* zstd level, 0 for none */
 	const char *kallsyms, *vmlinux;
 	bool buildid_cache;
-	uint64_t ring_size; /* bytes of each vCPU's ring */
+	size_t ring_size;     /* bytes of each vCPU's ring */
+	bool ring_size_given; /* by --ring-size */
+
+	bool flight;             /* samples stay in memory until something is triggered */
+	uint64_t flight_time;    /* ns of them that are wanted; 0: what flight_size holds */
+	uint64_t flight_size;    /* bytes of all rings; 0: what flight_time needs */
+	uint64_t flight_after;   /* ns of them behind a trigger */
+	unsigned int flight_max; /* files that the guest can cause */
 
 	bool control;             /* listen for kvmscope ctl */
 	const char *control_path; /* at this socket; NULL: at one in the runtime directory */

@@ -23,6 +23,7 @@ struct run_profile {
 	struct vm_view view;
 	struct sampler *sampler;
 	struct collector *collector;
+	struct run_flight *flight; /* NULL without one */
 	pthread_mutex_t rate_lock; /* of the next two, and of telling the sampler of them */
 	unsigned int frequency;    /* Hz while it is not paused */
 	bool paused;
@@ -32,6 +33,8 @@ struct run_profile {
 
 int run_profile_create(struct run_profile **profile, const struct run_options *options)
 {
+	int error;
+
 	*profile = calloc(1, sizeof(**profile));
 	if (!*profile)
 		return error_set(-ENOMEM, "no memory for the profile");
@@ -39,7 +42,14 @@ int run_profile_create(struct run_profile **profile, const struct run_options *o
 	(*profile)->frequency = options->frequency;
 	(*profile)->paused = options->from_line;
 	pthread_mutex_init(&(*profile)->rate_lock, NULL);
-	return 0;
+	if (!options->flight)
+		return 0;
+	error = run_flight_create(&(*profile)->flight, options);
+	if (error) {
+		run_profile_destroy(*profile);
+		*profile = NULL;
+	}
+	return error;
 }
 
 static void on_vcpu_start(void *context, struct vcpu *vcpu)
@@ -147,8 +157,13 @@ void run_profile_join(struct run_profile *profile, struct machine_options *machi
 
 static int make_rings(struct run_profile *profile)
 {
+	const struct ring_options options = {
+		.size = profile->options->ring_size,
+		.mode = profile->options->flight ? RING_MODE_OVERWRITE : RING_MODE_CONSUMER,
+	};
+
 	for (unsigned int i = 0; i < profile->options->cpus; i++) {
-		int error = ring_create(&profile->rings[i], profile->options->ring_size);
+		int error = ring_create_with(&profile->rings[i], &options);
 
 		if (error)
 			return error_set(error, "can not make the ring of vCPU %u: %s", i, strerror(-error));
@@ -265,6 +280,7 @@ static int start_collector(struct run_profile *profile)
 		.kallsyms = options->kallsyms,
 		.vmlinux = symbol_file(profile),
 		.buildid_cache = options->buildid_cache,
+		.flight = profile->flight ? run_flight_options(profile->flight) : NULL,
 	};
 
 	describe_cpu(profile->cpu_description);
@@ -281,6 +297,11 @@ int run_profile_start(struct run_profile *profile, struct machine *machine)
 	vm_view_init(&profile->view, &machine_vm(machine)->memory);
 	error = make_sampler(profile);
 	return error ? error : start_collector(profile);
+}
+
+struct run_flight *run_profile_flight(const struct run_profile *profile)
+{
+	return profile->flight;
 }
 
 void run_profile_statistics(struct run_profile *profile, struct collector_statistics *statistics)
@@ -302,6 +323,7 @@ void run_profile_destroy(struct run_profile *profile)
 		return;
 	if (profile->collector)
 		collector_stop(profile->collector, NULL);
+	run_flight_destroy(profile->flight);
 	sampler_destroy(profile->sampler);
 	while (profile->ring_count)
 		ring_destroy(profile->rings[--profile->ring_count]);

@@ -10,6 +10,7 @@
 #ifndef KVMSCOPE_CLI_RUN_PROFILE_H
 #define KVMSCOPE_CLI_RUN_PROFILE_H
 
+#include "vmm/cli/run_flight.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/machine/machine.h"
 #include "vmm/profile/collector.h"
@@ -37,6 +38,9 @@ int run_profile_pause(struct run_profile *profile, bool paused);
 
 /* The frequency last set, in Hz, and whether there is a pause. */
 unsigned int run_profile_frequency(struct run_profile *profile, bool *paused);
+
+/* The flight recorder; NULL without --flight. The profile's. */
+struct run_flight *run_profile_flight(const struct run_profile *profile);
 
 /* How it stands while the guest runs. */
 void run_profile_statistics(struct run_profile *profile, struct collector_statistics *statistics);

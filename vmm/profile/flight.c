@@ -160,9 +160,10 @@ static bool gather(struct flight *flight)
 	return window->flight.count;
 }
 
+/* Who named a file of his own is told himself. */
 static void note_error(struct flight *flight, int error)
 {
-	if (!error || flight->error)
+	if (!error || flight->error || flight->window.path)
 		return;
 	flight->error = error;
 	snprintf(flight->message, sizeof(flight->message), "%s", error_message());

@@ -83,7 +83,7 @@ void flight_end(struct flight *flight);
 /* Bytes of all files so far. */
 uint64_t flight_bytes(const struct flight *flight);
 
-/* The first error of writing, with its message; 0: none. */
+/* The first error of writing one of the run's numbered files, with its message; 0: none. */
 int flight_error(const struct flight *flight);
 
 #endif

@@ -148,5 +148,14 @@ const char *trigger_kind_name(enum trigger_kind kind)
 
 bool trigger_is_guests(enum trigger_kind kind)
 {
-	return kind != TRIGGER_COMMAND && kind != TRIGGER_SIGNAL && kind != TRIGGER_TIMEOUT;
+	switch (kind) {
+	case TRIGGER_PANIC:
+	case TRIGGER_CONSOLE_LINE:
+	case TRIGGER_STUCK_VCPU:
+	case TRIGGER_EXIT_RATE:
+	case TRIGGER_STEAL:
+		return true;
+	default:
+		return false;
+	}
 }

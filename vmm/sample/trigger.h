@@ -71,7 +71,7 @@ int trigger_fd(const struct trigger *trigger);
 /* As users know it: "SIGUSR2", "guest reset", "console line". */
 const char *trigger_kind_name(enum trigger_kind kind);
 
-/* Of the guest's making: a hostile guest can fire as many as it likes. */
+/* Of the guest's making, and as often as it likes: those that its end fires come once. */
 bool trigger_is_guests(enum trigger_kind kind);
 
 #endif

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The flight recorder with Debian's kernel: each way in which it goes down
+ * leaves a file with what it did before, and perf names its functions.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/e2e/command.h"
+#include "tests/rig/rig.h"
+
+#define FOLDER "build/rig/flight"
+
+struct end {
+	const char *name, *append;
+	int status;           /* of kvmscope run */
+	const char *trigger;  /* as the recording names it */
+	const char *function; /* of the kernel, on its way there */
+};
+
+static void run_to(const struct end *end, struct rig_result *result)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "rm -rf " FOLDER "/%s; mkdir -p " FOLDER "/%s", end->name,
+		 end->name);
+	CHECK(command_succeeds(command));
+	rig_run(result, 280,
+		"HOME=$PWD/" FOLDER "/%s build/kvmscope run --timeout 250 --mem 256M --flight 5s "
+		"-o " FOLDER "/%s/perf.data --kernel %s --initrd %s --append 'console=ttyS0 panic=-1 %s' "
+		"< /dev/null",
+		end->name, end->name, rig_kernel("6.1"), rig_initrd("6.1"), end->append);
+}
+
+static void check_text(const char *what, const char *text, const char *wanted)
+{
+	if (!strstr(text, wanted))
+		FAIL_TEST("%s: no '%s' in:\n%.4000s", what, wanted, text);
+}
+
+/* What COMMAND, run with the recording as perf.data and its build-id cache, prints. */
+static char *output_of(const struct end *end, const char *command)
+{
+	int status;
+	char *output = command_output(
+		&status, "PATH=$PWD/build:$PATH; cd " FOLDER "/%s && HOME=$PWD && export HOME && %s",
+		end->name, command);
+
+	CHECK_EQUAL(status, 0);
+	return output;
+}
+
+static void check_report(const struct end *end)
+{
+	char *report = output_of(end, "kvmscope report");
+
+	check_text(end->name, report, "# Guest    Linux 6.1.");
+	check_text(end->name, report, "5.0 s before ");
+	check_text(end->name, report, end->trigger);
+	check_text(end->name, report, "[kernel.kallsyms]");
+	free(report);
+}
+
+/* Kernel functions have their names in perf; those of the last 300 ms are on the way to the end. */
+static void check_perf(const struct end *end)
+{
+	char *text = output_of(end, "perf report --stdio --sort symbol 2> /dev/null");
+
+	check_text(end->name, text, "[k] ");
+	free(text);
+	text = output_of(end, "perf script -F ip,sym --time $(perf script -F time 2> /dev/null | "
+			      "awk 'END { printf \"%.6f,\", $1 - 0.3 }') 2> /dev/null");
+	check_text(end->name, text, end->function);
+	free(text);
+}
+
+static void check_end(const struct end *end)
+{
+	struct rig_result result;
+
+	run_to(end, &result);
+	CHECK_EQUAL(result.status, end->status);
+	check_report(end);
+	check_perf(end);
+	rig_result_free(&result);
+}
+
+TEST(flight_recorder, debian_panic_leaves_the_last_seconds)
+{
+	RIG_REQUIRED();
+	check_end(&(struct end){ "panic", "kvmscope.end=panic", 0, "guest reset", "sysrq_handle_crash" });
+}
+
+TEST(flight_recorder, debian_reset_leaves_the_last_seconds)
+{
+	RIG_REQUIRED();
+	check_end(&(struct end){ "reset", "reboot=k kvmscope.end=reboot", 0, "guest reset",
+				 "__do_sys_reboot" });
+}
+
+TEST(flight_recorder, debian_triple_fault_leaves_the_last_seconds)
+{
+	RIG_REQUIRED();
+	check_end(&(struct end){ "fault", "reboot=t kvmscope.end=reboot", 3, "triple fault",
+				 "__do_sys_reboot" });
+}
