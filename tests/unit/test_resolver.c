@@ -29,7 +29,7 @@ static void note_sample(void *context, const struct attributed_sample *sample)
 {
 	char word[128];
 
-	snprintf(word, sizeof(word), "%d:%s:%s:%s", (int)sample->pid, sample->comm,
+	snprintf(word, sizeof(word), "%d:%s:%s:%s", (int)sample->sample->pid, sample->sample->comm,
 		 sample->program ? sample->program->name : "-",
 		 sample->place.image ? sample->place.image->name : "-");
 	note(context, word);

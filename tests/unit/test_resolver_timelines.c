@@ -20,6 +20,7 @@
 #define RINGS        (VCPUS + 2)
 #define WINDOW       2000000u
 #define PASS         300000u
+#define BY_PID       1u
 
 /* What comes out of a ring at some time: an event, or a sample. */
 struct arrival {
@@ -55,7 +56,7 @@ static void check_sample(void *context, const struct attributed_sample *sample)
 {
 	struct proof *proof = context;
 	const struct sample *raw = sample->sample;
-	bool by_pid = raw->pid != SAMPLE_TASK_UNKNOWN;
+	bool by_pid = raw->host_tid == BY_PID; /* else by CR3 */
 	struct timeline_answer right = timeline_ask(&proof->timeline, by_pid ? raw->pid : 0, raw->tid,
 						    raw->cr3 & ~0x1fffull, raw->rip, raw->time);
 	uint32_t pid = by_pid ? raw->pid : right.pid ? right.pid : SAMPLE_TASK_UNKNOWN;
@@ -65,7 +66,7 @@ static void check_sample(void *context, const struct attributed_sample *sample)
 	proof->mapped += right.image != 0;
 	proof->out_of_order |= raw->time < proof->last_time;
 	proof->last_time = raw->time;
-	if (sample->pid == pid && number_of(sample->comm) == right.comm &&
+	if (raw->pid == pid && number_of(raw->comm) == right.comm &&
 	    number_of_image(sample->program) == right.program &&
 	    number_of_image(sample->place.image) == right.image && sample->place.offset == right.offset)
 		return;
@@ -76,7 +77,7 @@ static void check_sample(void *context, const struct attributed_sample *sample)
 			(unsigned long long)proof->seed, (unsigned long long)raw->time, pid,
 			(unsigned long long)raw->rip, number_of_image(sample->place.image),
 			(unsigned long long)sample->place.offset, number_of_image(sample->program),
-			number_of(sample->comm), right.image, (unsigned long long)right.offset, right.program,
+			number_of(raw->comm), right.image, (unsigned long long)right.offset, right.program,
 			right.comm);
 }
 
@@ -103,6 +104,7 @@ static void make_sample(struct proof *proof, struct sample *sample)
 	/* In user space the other one of the pair of roots, and a PCID. */
 	sample->cr3 = life->cr3 ? life->cr3 | 0x1000 | timeline_random(&proof->state, 16) : 0;
 	if (timeline_random(&proof->state, 4)) {
+		sample->host_tid = BY_PID;
 		sample->pid = timeline_random(&proof->state, 8)
 				      ? life->pid
 				      : 1 + timeline_random(&proof->state, TIMELINE_PIDS + 1);

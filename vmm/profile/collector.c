@@ -19,6 +19,7 @@
 #include "shared/sample.h"
 #include "vmm/profile/collector_kernel.h"
 #include "vmm/profile/collector_output.h"
+#include "vmm/profile/resolver.h"
 
 #define MILLISECOND 1000000ull
 
@@ -32,11 +33,19 @@
  */
 #define ROUND_INTERVAL (1000 * MILLISECOND)
 
+/*
+ * Samples wait so long for what happened before them. A vCPU's own ring is
+ * behind by the time between two looks at most; what the guest itself tells comes through its scheduler.
+ */
+#define WINDOW          (50 * MILLISECOND)
+#define WINDOW_SIDEBAND (500 * MILLISECOND)
+
 struct collector {
 	struct collector_options options;
 	struct collector_output output; /* without a writer: nothing is written as it comes */
 	struct flight *flight;          /* then; else NULL */
 	struct collector_kernel kernel;
+	struct resolver *resolver; /* its rings: the vCPUs', then those of sideband */
 	pthread_t thread;
 	struct pollfd *wakes; /* the rings', our own, and the flight recorder's */
 	size_t wake_count;
@@ -51,12 +60,17 @@ struct collector {
 	struct collector_statistics statistics;
 };
 
-static uint64_t now(void)
+static uint64_t time_by(clockid_t clock)
 {
 	struct timespec time;
 
-	clock_gettime(CLOCK_MONOTONIC, &time);
+	clock_gettime(clock, &time);
 	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static uint64_t now(void)
+{
+	return time_by(CLOCK_MONOTONIC);
 }
 
 /* Errors happen on the collector's thread and are told on the one that stops it. */
@@ -82,7 +96,7 @@ static void count_sample(struct collector_statistics *statistics, const struct s
 	statistics->weight += sample->period;
 }
 
-static void take_sample(struct collector *collector, const struct ring_record *record,
+static void take_sample(struct collector *collector, size_t ring, const struct ring_record *record,
 			struct collector_statistics *counts)
 {
 	const struct sample *sample = collector_sample(record, collector->options.ring_count);
@@ -93,8 +107,31 @@ static void take_sample(struct collector *collector, const struct ring_record *r
 	count_sample(counts, sample);
 	for (size_t i = 0; i < sample->kernel_depth; i++)
 		collector_kernel_address(&collector->kernel, sample->callchain[i]);
+	resolver_sample(collector->resolver, ring, sample);
+}
+
+static void take_sideband(struct collector *collector, size_t ring, const struct ring_record *record)
+{
+	struct span payload = span_of(record->payload, record->size - sizeof(*record));
+
+	resolver_sideband(collector->resolver, ring, sideband_check(payload));
+}
+
+/* What the resolver gives out, in order of time. */
+static void write_sample(void *context, const struct attributed_sample *sample)
+{
+	struct collector *collector = context;
+
 	if (is_writing(collector))
-		note_error(collector, collector_output_sample(&collector->output, sample));
+		note_error(collector, collector_output_sample(&collector->output, sample->sample));
+}
+
+static void write_sideband(void *context, const struct sideband *record)
+{
+	struct collector *collector = context;
+
+	if (is_writing(collector))
+		note_error(collector, collector_output_sideband(&collector->output, record));
 }
 
 static void note_lost(struct collector *collector, size_t ring, uint64_t count,
@@ -123,11 +160,41 @@ static void drain_ring(struct collector *collector, size_t index, struct collect
 
 	while ((record = ring_read(ring))) {
 		if (record->type == RECORD_SAMPLE)
-			take_sample(collector, record, counts);
+			take_sample(collector, index, record, counts);
+		else if (record->type == RECORD_SIDEBAND)
+			take_sideband(collector, index, record);
 		else if (record->type == RING_RECORD_LOST)
 			take_lost(collector, index, record, counts);
 	}
 	ring_read_done(ring);
+	resolver_pass_end(collector->resolver, index);
+}
+
+static void drain_sideband_ring(struct collector *collector, size_t index)
+{
+	struct ring *ring = collector->options.sideband_rings[index];
+	size_t number = collector->options.ring_count + index;
+	const struct ring_record *record;
+
+	while ((record = ring_read(ring)))
+		if (record->type == RECORD_SIDEBAND)
+			take_sideband(collector, number, record);
+	ring_read_done(ring);
+	resolver_pass_end(collector->resolver, number);
+}
+
+/* Samples that a ring dropped; and events of the guest that one of sideband did. */
+static void get_losses(const struct collector *collector, struct losses *losses)
+{
+	resolver_losses(collector->resolver, losses);
+	for (size_t i = 0; i < collector->options.ring_count; i++)
+		losses->counts[LOST_OVERFLOW] += collector->lost[i];
+	for (size_t i = 0; i < collector->options.sideband_ring_count; i++) {
+		struct ring_statistics ring;
+
+		ring_statistics(collector->options.sideband_rings[i], &ring);
+		losses->counts[SIDEBAND_MISSED] += ring.lost;
+	}
 }
 
 static void update_statistics(struct collector *collector, const struct collector_statistics *counts)
@@ -143,8 +210,17 @@ static void update_statistics(struct collector *collector, const struct collecto
 	all->bytes = collector->flight ? flight_bytes(collector->flight)
 				       : perf_data_writer_bytes(collector->output.writer);
 	all->kernel_found = collector->kernel.mapped;
+	get_losses(collector, &all->losses);
 	snprintf(all->release, sizeof(all->release), "%s", collector_kernel_release(&collector->kernel));
 	pthread_mutex_unlock(&collector->lock);
+}
+
+static void tell_losses(struct collector *collector)
+{
+	struct losses losses;
+
+	get_losses(collector, &losses);
+	perf_data_writer_set_losses(collector->output.writer, &losses);
 }
 
 static void write_out(struct collector *collector, uint64_t time)
@@ -152,6 +228,7 @@ static void write_out(struct collector *collector, uint64_t time)
 	if (!is_writing(collector) || time < collector->next_flush)
 		return;
 	collector->next_flush = time + FLUSH_INTERVAL;
+	tell_losses(collector);
 	if (time >= collector->next_round && collector_kernel_settled(&collector->kernel)) {
 		collector->next_round = time + ROUND_INTERVAL;
 		note_error(collector, perf_data_writer_flush(collector->output.writer));
@@ -178,8 +255,12 @@ static void drain(struct collector *collector)
 	struct collector_statistics counts = { 0 };
 	uint64_t time;
 
+	resolver_begin_pass(collector->resolver, time_by(CLOCK_MONOTONIC_RAW));
 	for (size_t i = 0; i < collector->options.ring_count; i++)
 		drain_ring(collector, i, &counts);
+	for (size_t i = 0; i < collector->options.sideband_ring_count; i++)
+		drain_sideband_ring(collector, i);
+	resolver_play(collector->resolver);
 	time = now();
 	if (!collector->error)
 		note_error(collector, collector_kernel_turn(&collector->kernel, time));
@@ -232,7 +313,10 @@ static void *collect(void *argument)
 			flight_turn(collector->flight);
 	}
 	drain(collector);
+	resolver_finish(collector->resolver);
 	take_last_losses(collector);
+	if (is_writing(collector))
+		tell_losses(collector);
 	if (collector->flight)
 		flight_end(collector->flight);
 	else if (!collector->error)
@@ -275,6 +359,7 @@ static struct collector *make(const struct collector_options *options)
 static void destroy(struct collector *collector)
 {
 	collector_kernel_free(&collector->kernel);
+	resolver_free(collector->resolver);
 	flight_destroy(collector->flight);
 	if (collector->stop_fd >= 0)
 		close(collector->stop_fd);
@@ -295,6 +380,20 @@ static int begin_file(struct collector *collector)
 						   options->path);
 }
 
+static int make_resolver(struct collector *collector)
+{
+	const struct collector_options *options = &collector->options;
+
+	return resolver_create(&collector->resolver,
+			       &(struct resolver_options){
+				       .rings = options->ring_count + options->sideband_ring_count,
+				       .window = options->sideband_ring_count ? WINDOW_SIDEBAND : WINDOW,
+				       .sample = write_sample,
+				       .sideband = write_sideband,
+				       .context = collector,
+			       });
+}
+
 static int start_thread(struct collector *collector)
 {
 	int error = -pthread_create(&collector->thread, NULL, collect, collector);
@@ -306,6 +405,8 @@ static int start(struct collector *collector)
 {
 	int error = prepare_wakes(collector);
 
+	if (!error)
+		error = make_resolver(collector);
 	if (!error)
 		error = collector_kernel_init(&collector->kernel, &collector->options);
 	if (!error)

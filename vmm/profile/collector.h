@@ -20,6 +20,7 @@
 #include "vmm/guest/registers.h"
 #include "vmm/guest/view.h"
 #include "vmm/profile/flight.h"
+#include "vmm/profile/losses.h"
 #include "vmm/profile/perf_data_writer.h"
 
 struct collector;
@@ -27,6 +28,12 @@ struct collector;
 struct collector_options {
 	struct ring *const *rings; /* one for each vCPU, in order; readable until collector_stop() */
 	size_t ring_count;
+	/*
+	 * Of sources that tell what happens in the guest (shared/sideband.h), one
+	 * writer each; NULL and 0 without one. Readable until collector_stop().
+	 */
+	struct ring *const *sideband_rings;
+	size_t sideband_ring_count;
 	const struct guest_view *view; /* readable until collector_stop() returns */
 
 	/*
@@ -57,14 +64,15 @@ struct collector_options {
 };
 
 struct collector_statistics {
-	uint64_t samples;  /* written to the file, or seen by the flight recorder */
-	uint64_t kernel;   /* of them taken at CPL 0 */
-	uint64_t lost;     /* dropped because a ring was full */
-	uint64_t bytes;    /* of the file, or all files, so far */
-	uint64_t cost;     /* ns that taking all samples cost the vCPU threads */
-	uint64_t weight;   /* ns that all samples stand for */
-	bool kernel_found; /* names are there: found in the guest or given by a file */
-	char release[65];  /* of the guest's kernel, "" while it is not known */
+	uint64_t samples;     /* written to the file, or seen by the flight recorder */
+	uint64_t kernel;      /* of them taken at CPL 0 */
+	uint64_t lost;        /* dropped because a ring was full */
+	uint64_t bytes;       /* of the file, or all files, so far */
+	uint64_t cost;        /* ns that taking all samples cost the vCPU threads */
+	uint64_t weight;      /* ns that all samples stand for */
+	bool kernel_found;    /* names are there: found in the guest or given by a file */
+	char release[65];     /* of the guest's kernel, "" while it is not known */
+	struct losses losses; /* of all kinds */
 };
 
 /*

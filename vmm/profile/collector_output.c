@@ -52,6 +52,20 @@ int collector_output_sample(struct collector_output *output, const struct sample
 	return error ? error : perf_data_writer_sample(output->writer, sample);
 }
 
+int collector_output_sideband(struct collector_output *output, const struct sideband *record)
+{
+	const struct sideband_comm *comm = (const void *)record;
+
+	/* Readers give a new thread its parent's name: whatever it is called, it is to be said again. */
+	if (record->type == SIDEBAND_FORK)
+		task_names_due(output->names, record->pid, record->tid, record->time, "");
+	if (record->type == SIDEBAND_COMM &&
+	    !task_names_due(output->names, record->pid, record->tid, record->time, comm->comm) &&
+	    !(record->flags & SIDEBAND_COMM_EXEC))
+		return 0;
+	return perf_data_writer_sideband(output->writer, record);
+}
+
 int collector_output_lost(struct collector_output *output, uint64_t time, uint32_t vcpu, uint64_t count)
 {
 	return perf_data_writer_lost(output->writer, time, vcpu, count);
@@ -72,6 +86,7 @@ const struct sample *collector_sample(const struct ring_record *record, size_t v
 	size_t size = record->size - sizeof(*record);
 
 	if (record->type != RECORD_SAMPLE || size < sizeof(*sample) || sample->vcpu >= vcpus ||
+	    sample->kernel_depth + sample->user_depth > SAMPLE_CALLCHAIN_MAX ||
 	    size < sample_size((size_t)sample->kernel_depth + sample->user_depth))
 		return NULL;
 	return sample;

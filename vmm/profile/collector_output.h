@@ -12,6 +12,7 @@
 
 #include "shared/ring.h"
 #include "shared/sample.h"
+#include "shared/sideband.h"
 #include "vmm/profile/perf_data_writer.h"
 #include "vmm/profile/task_names.h"
 
@@ -23,8 +24,9 @@ struct collector_output {
 /* Opens the file. The errors of perf_data_writer_open(), and -ENOMEM. */
 int collector_output_open(struct collector_output *output, const struct perf_data_options *options);
 
-/* Each of the two adds to the file; the errors of writing. The vCPU is one that the options have. */
+/* Each adds to the file; the errors of writing. The vCPU is one that the options have. */
 int collector_output_sample(struct collector_output *output, const struct sample *sample);
+int collector_output_sideband(struct collector_output *output, const struct sideband *record);
 /* COUNT samples of VCPU were lost before TIME. */
 int collector_output_lost(struct collector_output *output, uint64_t time, uint32_t vcpu, uint64_t count);
 

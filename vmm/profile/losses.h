@@ -7,7 +7,7 @@
 #ifndef KVMSCOPE_PROFILE_LOSSES_H
 #define KVMSCOPE_PROFILE_LOSSES_H
 
-#include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* In the order of the file, which only grows at its end. */
@@ -33,10 +33,12 @@ const char *loss_name(enum loss loss);
 /* What it is, for a reader: "samples dropped as a ring was full". */
 const char *loss_meaning(enum loss loss);
 
-static inline void losses_add(struct losses *to, const struct losses *more)
+static inline bool losses_any(const struct losses *losses)
 {
 	for (int i = 0; i < LOSS_COUNT; i++)
-		to->counts[i] += more->counts[i];
+		if (losses->counts[i])
+			return true;
+	return false;
 }
 
 #endif

@@ -14,6 +14,7 @@
 #include "vmm/profile/perf_data_bytes.h"
 #include "vmm/profile/perf_data_flight.h"
 #include "vmm/profile/perf_data_format.h"
+#include "vmm/profile/perf_data_losses.h"
 
 /* Empty strings and zeros are facts that are not known. */
 struct perf_data_facts {
@@ -29,6 +30,7 @@ struct perf_data_facts {
 		clock_time;     /* the same moment by CLOCK_REALTIME and by the clock of the samples, ns */
 	struct bytes build_ids; /* records of FEATURE_BUILD_ID */
 	const struct perf_data_flight *flight; /* NULL: of no flight recorder */
+	struct losses losses;
 };
 
 /* Appends what FEATURE holds. False: not known, nothing was appended. */

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vmm/profile/losses.h"
 #include "vmm/profile/perf_data_flight.h"
 
 struct perf_data_reader;
@@ -77,6 +78,7 @@ struct perf_data_summary {
 	unsigned int frequency;                 /* Hz, of the first event */
 	/* One moment by CLOCK_REALTIME and by the clock of the samples, ns. */
 	uint64_t wall_time, clock_time;
+	struct losses losses;           /* as far as the file was read; LOST records are not counted in it */
 	struct perf_data_flight flight; /* a flight recording if it has triggers */
 };
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "vmm/profile/perf_data_losses.h"
 
 static int deliver_sample(struct perf_data_records *records, const struct perf_data_events *events,
 			  struct span record)
@@ -192,6 +193,16 @@ static void take_feature_record(struct perf_data_records *records, struct span r
 		perf_data_summary_feature(&records->summary, (enum perf_data_feature)feature, content);
 }
 
+/* The latest counts are those of the whole file. */
+static void take_round(struct perf_data_records *records, struct span record)
+{
+	struct span content;
+
+	if (span_part(record, sizeof(struct perf_event_header),
+		      record.size - sizeof(struct perf_event_header), &content))
+		perf_data_losses_parse(&records->summary.losses, content);
+}
+
 int perf_data_records_deliver(struct perf_data_records *records, const struct perf_data_events *events,
 			      struct span record)
 {
@@ -205,6 +216,9 @@ int perf_data_records_deliver(struct perf_data_records *records, const struct pe
 		return take_attribute_record(records, record);
 	case PERF_DATA_HEADER_FEATURE:
 		take_feature_record(records, record);
+		return 0;
+	case PERF_DATA_FINISHED_ROUND:
+		take_round(records, record);
 		return 0;
 	case PERF_DATA_HEADER_BUILD_ID:
 		return deliver_build_id(records, events, record);

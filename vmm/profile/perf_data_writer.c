@@ -10,6 +10,7 @@
 #include "shared/error.h"
 #include "vmm/profile/perf_data_features.h"
 #include "vmm/profile/perf_data_output.h"
+#include "vmm/profile/perf_data_sideband.h"
 #include "vmm/profile/perf_data_start.h"
 
 struct perf_data_writer {
@@ -276,6 +277,37 @@ int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_
 	return end_record(writer);
 }
 
+/* At an execve everything that was mapped goes: readers of perf.data would keep what nothing new covers. */
+static int clear_process(struct perf_data_writer *writer, const struct sideband *head)
+{
+	const struct sideband_munmap everything = {
+		.head = { .size = sizeof(everything),
+			  .type = SIDEBAND_MUNMAP,
+			  .time = head->time,
+			  .pid = head->pid,
+			  .tid = head->tid },
+		.start = 0,
+		.length = PERF_DATA_USER_SPACE_END,
+	};
+
+	return perf_data_writer_sideband(writer, &everything.head);
+}
+
+int perf_data_writer_sideband(struct perf_data_writer *writer, const struct sideband *record)
+{
+	int error;
+
+	writer->record.size = 0;
+	if (writer->perspective == PERSPECTIVE_HOST ||
+	    !perf_data_sideband_add(&writer->record, record, guest_misc(writer, false)))
+		return 0;
+	add_sample_id(writer, (int32_t)record->pid, (int32_t)record->tid, record->time, 0);
+	error = end_record(writer);
+	if (!error && record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC)
+		error = clear_process(writer, record);
+	return error;
+}
+
 int perf_data_writer_lost(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu, uint64_t count)
 {
 	begin_record(writer, PERF_RECORD_LOST, guest_misc(writer, true));
@@ -323,11 +355,17 @@ void perf_data_writer_set_flight(struct perf_data_writer *writer, const struct p
 	writer->facts.flight = flight;
 }
 
+void perf_data_writer_set_losses(struct perf_data_writer *writer, const struct losses *losses)
+{
+	writer->facts.losses = *losses;
+}
+
 int perf_data_writer_flush(struct perf_data_writer *writer)
 {
 	int error;
 
 	begin_record(writer, PERF_DATA_FINISHED_ROUND, 0);
+	perf_data_losses_add(&writer->record, &writer->facts.losses);
 	error = end_record(writer);
 	return error ? error : perf_data_output_flush(writer->output);
 }
@@ -356,7 +394,9 @@ static int write_sections(struct perf_data_writer *writer)
 
 int perf_data_writer_close(struct perf_data_writer *writer)
 {
-	int error = perf_data_output_flush(writer->output);
+	/* The last counts of losses stand in a round, which a pipe has too. */
+	int error = losses_any(&writer->facts.losses) ? perf_data_writer_flush(writer)
+						      : perf_data_output_flush(writer->output);
 	int close_error;
 
 	if (!error && !perf_data_output_is_pipe(writer->output))

@@ -13,6 +13,8 @@
 #include <sys/types.h>
 
 #include "shared/sample.h"
+#include "shared/sideband.h"
+#include "vmm/profile/losses.h"
 #include "vmm/profile/perf_data_flight.h"
 
 struct perf_data_writer;
@@ -91,6 +93,17 @@ int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_
 			  const char *comm);
 /* COUNT samples of VCPU were lost before TIME. */
 int perf_data_writer_lost(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu, uint64_t count);
+
+/*
+ * Something that happened in the guest, given in order of time with the
+ * samples: FORK, EXIT, COMM and MMAP2 as perf has them (perf_data_sideband.h).
+ * Records of other types, and all in the host's perspective, where samples do
+ * not know the guest's processes, are left out.
+ */
+int perf_data_writer_sideband(struct perf_data_writer *writer, const struct sideband *record);
+
+/* What the file says of losses from the next round on, and in the end: counts since the beginning. */
+void perf_data_writer_set_losses(struct perf_data_writer *writer, const struct losses *losses);
 
 /*
  * All samples up to now are in: readers may sort and show what lies before

@@ -13,20 +13,32 @@ static json_t *number(uint64_t value)
 	return json_integer((json_int_t)value);
 }
 
+/* All kinds, so that a script need not ask whether one is there. */
+static json_t *losses_of(const struct profile *profile)
+{
+	const struct losses *losses = &profile_summary(profile)->losses;
+	json_t *object = json_object();
+
+	for (int i = 0; i < LOSS_COUNT; i++)
+		json_object_set_new(object, loss_name((enum loss)i),
+				    number(i == LOST_OVERFLOW ? profile_lost(profile) : losses->counts[i]));
+	return object;
+}
+
 static json_t *header(const struct report *report)
 {
 	const struct profile *profile = report->profile;
 	const struct perf_data_summary *summary = profile_summary(profile);
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:o, s:o, s:b, s:s, s:o}",
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:o, s:o, s:o, s:b, s:s, s:o}",
 			 "release", summary->release, "arch", summary->arch, "hostname", summary->hostname,
 			 "command", summary->command_line, "event", summary->event_name, "frequency",
 			 (int)summary->frequency, "vcpus", (int)summary->cpus, "samples",
 			 number(profile_samples(profile)), "weight", number(profile_weight(profile)),
 			 "weight_unit", profile_weight_is_time(profile) ? "ns" : "events", "lost",
-			 number(profile_lost(profile)), "skipped_records", number(summary->skipped),
-			 "cut_off", summary->cut_off, "note", profile_note(profile), "flight",
-			 report_flight_json(summary));
+			 number(profile_lost(profile)), "losses", losses_of(profile), "skipped_records",
+			 number(summary->skipped), "cut_off", summary->cut_off, "note", profile_note(profile),
+			 "flight", report_flight_json(summary));
 }
 
 static const char *kind_of(const struct report_row *row)

@@ -185,6 +185,17 @@ static void print_about(const struct table *table)
 	fprintf(table->to, "\n#\n");
 }
 
+/* The samples that were lost have a line of their own, which also files of perf's have. */
+static void print_kinds_of_loss(const struct table *table, const struct losses *losses)
+{
+	char text[32];
+
+	for (int i = 0; i < LOSS_COUNT; i++)
+		if (i != LOST_OVERFLOW && losses->counts[i])
+			fprintf(table->to, "# %s %s (%s)\n", grouped(text, losses->counts[i]),
+				loss_meaning((enum loss)i), loss_name((enum loss)i));
+}
+
 /* Only what is not as it should be. */
 static void print_losses(const struct table *table)
 {
@@ -198,6 +209,7 @@ static void print_losses(const struct table *table)
 	if (profile_lost(profile))
 		fprintf(table->to, "# Lost %s sample%s: the recorder could not keep up\n",
 			grouped(text, profile_lost(profile)), profile_lost(profile) == 1 ? "" : "s");
+	print_kinds_of_loss(table, &summary->losses);
 	if (summary->skipped)
 		fprintf(table->to, "# Left out %s record%s of kinds that are not understood\n",
 			grouped(text, summary->skipped), summary->skipped == 1 ? "" : "s");

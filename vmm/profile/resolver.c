@@ -3,7 +3,9 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "shared/error.h"
 #include "vmm/profile/resolver_order.h"
@@ -116,21 +118,20 @@ static void count_losses(struct resolver *resolver, const struct attributed_samp
 	count_callchain(resolver, attributed);
 }
 
-static void name_task(const struct resolver *resolver, struct attributed_sample *attributed)
+static void name_task(const struct resolver *resolver, const struct resolver_life *life,
+		      struct sample *sample)
 {
-	const struct sample *sample = attributed->sample;
+	const char *comm;
 
-	attributed->pid = sample->pid;
-	attributed->tid = sample->tid;
-	if (sample->pid == SAMPLE_TASK_UNKNOWN && attributed->life)
-		attributed->pid = attributed->tid = attributed->life->process->pid;
-	attributed->comm = sample->comm;
-	if (!*sample->comm && attributed->tid != SAMPLE_TASK_UNKNOWN)
-		attributed->comm =
-			resolver_threads_comm(&resolver->processes.threads, attributed->tid, sample->time);
+	if (sample->pid == SAMPLE_TASK_UNKNOWN && life)
+		sample->pid = sample->tid = life->process->pid;
+	if (*sample->comm || sample->tid == SAMPLE_TASK_UNKNOWN)
+		return;
+	comm = resolver_threads_comm(&resolver->processes.threads, sample->tid, sample->time);
+	snprintf(sample->comm, sizeof(sample->comm), "%s", comm);
 }
 
-static void give_sample(struct resolver *resolver, const struct sample *sample)
+static void give_sample(struct resolver *resolver, struct sample *sample)
 {
 	struct attributed_sample attributed = {
 		.sample = sample,
@@ -138,7 +139,7 @@ static void give_sample(struct resolver *resolver, const struct sample *sample)
 		.life = life_of(resolver, sample),
 	};
 
-	name_task(resolver, &attributed);
+	name_task(resolver, attributed.life, sample);
 	if (attributed.life && attributed.life->program_time <= sample->time)
 		attributed.program = attributed.life->program;
 	attributed.place = place_at(resolver, attributed.life, sample->rip, sample->time);
@@ -172,7 +173,7 @@ static void play_first(struct resolver *resolver)
 {
 	const struct resolver_order_item *item = resolver_order_first(&resolver->order);
 	bool is_sample = resolver_order_is_sample(item);
-	const void *record = item->record;
+	void *record = item->record;
 
 	if (is_sample)
 		give_sample(resolver, record);
@@ -212,15 +213,26 @@ static bool is_in_time(const struct resolver *resolver, uint64_t time)
 	return time >= resolver->played && time <= resolver->now + FUTURE_MAX;
 }
 
+static void give_late_sample(struct resolver *resolver, const struct sample *sample)
+{
+	union {
+		struct sample sample;
+		uint8_t bytes[sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t)];
+	} copy;
+
+	memcpy(&copy, sample, size_of(sample));
+	resolver->losses.counts[SAMPLE_OUT_OF_ORDER]++;
+	give_sample(resolver, &copy.sample);
+}
+
 void resolver_sample(struct resolver *resolver, size_t ring, const struct sample *sample)
 {
+	assert(sample->kernel_depth + sample->user_depth <= SAMPLE_CALLCHAIN_MAX);
 	if (is_in_time(resolver, sample->time) &&
-	    !resolver_order_add(&resolver->order, ring, sample->time, true, sample, size_of(sample))) {
+	    !resolver_order_add(&resolver->order, ring, sample->time, true, sample, size_of(sample)))
 		make_room(resolver);
-		return;
-	}
-	resolver->losses.counts[SAMPLE_OUT_OF_ORDER]++;
-	give_sample(resolver, sample);
+	else
+		give_late_sample(resolver, sample);
 }
 
 void resolver_sideband(struct resolver *resolver, size_t ring, const struct sideband *record)

@@ -73,7 +73,7 @@ void resolver_begin_pass(struct resolver *resolver, uint64_t now);
 /*
  * Take a copy of a record out of ring RING. A record that comes behind its
  * window goes out at once, and is counted; so is one for which there is no memory.
- * SAMPLE is whole; RECORD was given by sideband_check(), or is NULL for one
+ * SAMPLE has at most SAMPLE_CALLCHAIN_MAX callers; RECORD was given by sideband_check(), or is NULL for one
  * that was refused there.
  */
 void resolver_sample(struct resolver *resolver, size_t ring, const struct sample *sample);

@@ -140,7 +140,7 @@ static int need_block(struct resolver_order *order, struct resolver_order_queue 
 	return queue->block ? 0 : -ENOMEM;
 }
 
-static const void *copy_record(struct resolver_order_block *block, const void *record, size_t size)
+static void *copy_record(struct resolver_order_block *block, const void *record, size_t size)
 {
 	void *copy = block->bytes + block->used;
 

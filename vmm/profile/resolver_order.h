@@ -17,7 +17,7 @@ struct resolver_order_item {
 	uint64_t time;   /* ns */
 	uint64_t number; /* in order of arrival; samples behind sideband */
 	size_t source;
-	const void *record; /* a copy, 8-byte aligned */
+	void *record; /* a copy, 8-byte aligned; whoever gets the item may change it */
 	struct resolver_order_block *block;
 };
 

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+/* perf reads the guest's processes and what they had mapped as we do. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/e2e/perf_home.h"
+#include "tests/unit/shim/test.h"
+#include "tests/unit/sideband_guest.h"
+
+/* The last part of a path, without the bracket that perf script puts behind it. */
+static const char *image_of(char *line)
+{
+	char *open = strrchr(line, '('), *slash, *end;
+
+	if (!open)
+		return "";
+	end = strchr(open, ')');
+	if (end)
+		*end = '\0';
+	slash = strrchr(open, '/');
+	return slash ? slash + 1 : open + 1;
+}
+
+static void check_line(char *line, const struct sideband_guest_sample *right)
+{
+	char comm[32];
+	unsigned int pid;
+
+	REQUIRE_EQUAL(sscanf(line, " %31s %u", comm, &pid), 2);
+	CHECK_STRING(comm, right->comm);
+	CHECK_EQUAL(pid, right->pid);
+	CHECK_STRING(image_of(line), right->image);
+}
+
+static void check_script(const char *input)
+{
+	char *script =
+		perf_output("perf script %s -G -F comm,pid,ip,sym,dso --kallsyms /dev/null 2>&1", input);
+	char *rest = script, *line;
+	size_t count = 0;
+
+	while ((line = strsep(&rest, "\n")))
+		if (*line && count++ < sideband_guest_count)
+			check_line(line, &sideband_guest_samples[count - 1]);
+	CHECK_EQUAL(count, sideband_guest_count);
+	free(script);
+}
+
+TEST(perf_sideband, perf_attributes_each_sample_as_it_was)
+{
+	char home[64], path[128], input[160];
+
+	NEED_PERF;
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	snprintf(input, sizeof(input), "-i %s", path);
+	REQUIRE_EQUAL(sideband_guest_record(path, PERSPECTIVE_GUEST, NULL), 0);
+	check_script(input);
+	perf_home_leave(home);
+}
+
+/* Rounds that have counts of losses in them are rounds to perf, in a file and in a pipe. */
+TEST(perf_sideband, perf_takes_a_pipe_with_losses)
+{
+	char home[64], path[128], input[160];
+	int status;
+	pid_t child;
+
+	NEED_PERF;
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/pipe", home);
+	snprintf(input, sizeof(input), "-i - < %s", path);
+	REQUIRE_EQUAL(mkfifo(path, 0600), 0);
+	child = fork();
+	if (!child)
+		_exit(sideband_guest_record(path, PERSPECTIVE_GUEST, NULL) ? 1 : 0);
+	check_script(input);
+	waitpid(child, &status, 0);
+	CHECK_EQUAL(status, 0);
+	perf_home_leave(home);
+}
+
+TEST(perf_sideband, the_report_says_what_was_lost)
+{
+	char home[64], path[128], *report;
+
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	REQUIRE_EQUAL(sideband_guest_record(path, PERSPECTIVE_GUEST, NULL), 0);
+	report = perf_output("build/kvmscope report -i %s 2>&1", path);
+	CHECK(strstr(report,
+		     "# 3 samples in user space where nothing was known to be mapped (lost_no_mapping)\n"));
+	free(report);
+	report = perf_output("build/kvmscope report --json -i %s 2>&1", path);
+	CHECK(strstr(report, "\"lost_no_mapping\": 3,"));
+	CHECK(strstr(report, "\"lost_overflow\": 0,"));
+	free(report);
+	perf_home_leave(home);
+}

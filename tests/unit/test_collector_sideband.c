@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From the rings through the collector into a file, and out of it again. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/unit/shim/test.h"
+#include "tests/unit/sideband_guest.h"
+#include "vmm/profile/profile_resolver.h"
+
+struct reading {
+	size_t samples;
+	uint64_t last_time;
+};
+
+static int check_sample(void *context, const struct resolved_sample *sample)
+{
+	struct reading *reading = context;
+	const struct sideband_guest_sample *right = &sideband_guest_samples[reading->samples++];
+
+	if (reading->samples > sideband_guest_count)
+		return -EINVAL;
+	CHECK_EQUAL(sample->recorded->pid, right->pid);
+	CHECK_STRING(sample->comm, right->comm);
+	CHECK_STRING(sample->frames[0].frame->image, right->image);
+	CHECK(sample->recorded->time > reading->last_time);
+	reading->last_time = sample->recorded->time;
+	return 0;
+}
+
+static void make_path(char path[64])
+{
+	int fd;
+
+	strcpy(path, "/tmp/kvmscope-test-XXXXXX");
+	fd = mkstemp(path);
+	if (fd < 0)
+		abort();
+	close(fd);
+}
+
+TEST(collector, events_of_the_guest_reach_the_file_at_their_place_in_time)
+{
+	struct collector_statistics statistics;
+	struct profile_resolver *resolver;
+	struct reading reading = { 0 };
+	char path[64];
+
+	make_path(path);
+	REQUIRE_EQUAL(sideband_guest_record(path, PERSPECTIVE_GUEST, &statistics), 0);
+	REQUIRE_EQUAL(
+		profile_resolver_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }), 0);
+	CHECK_EQUAL(profile_resolver_run(resolver, check_sample, &reading), 0);
+	CHECK_EQUAL(reading.samples, sideband_guest_count);
+	CHECK_EQUAL(statistics.losses.counts[LOST_NO_MAPPING], 3);
+	CHECK_EQUAL(statistics.losses.counts[LOST_NO_ADDRESS_SPACE], 0);
+	CHECK(!memcmp(&profile_resolver_summary(resolver)->losses, &statistics.losses,
+		      sizeof(statistics.losses)));
+	profile_resolver_close(resolver);
+	unlink(path);
+}
+
+static int count_mapping(void *context, const struct perf_data_mapping_event *mapping)
+{
+	++*(size_t *)context;
+	return 0;
+}
+
+/* Its samples are the VMM's: the guest's processes would be other ones of the same numbers. */
+TEST(collector, the_hosts_perspective_has_no_processes_of_the_guest)
+{
+	struct perf_data_reader *reader;
+	size_t mappings = 0;
+	char path[64];
+
+	make_path(path);
+	REQUIRE_EQUAL(sideband_guest_record(path, PERSPECTIVE_HOST, NULL), 0);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ .mapping = count_mapping,
+									     .context = &mappings }),
+		    0);
+	CHECK_EQUAL(mappings, 0);
+	perf_data_reader_close(reader);
+	unlink(path);
+}
