@@ -11,6 +11,7 @@
 #include "vmm/devices/acpi_pm.h"
 #include "vmm/devices/debug_exit.h"
 #include "vmm/devices/i8042.h"
+#include "vmm/devices/pvpanic.h"
 #include "vmm/devices/rtc.h"
 #include "vmm/devices/serial.h"
 
@@ -34,14 +35,20 @@ static void ignore_value(void *context, uint32_t value)
 {
 }
 
+static void ignore_panic(void *context, bool crash_kernel)
+{
+}
+
 static void set_line(void *context, unsigned int gsi, bool high)
 {
 }
 
 static void access_port(const struct bus *bus, const uint8_t step[5])
 {
-	static const uint16_t ports[] = { SERIAL_PORT,     RTC_INDEX_PORT,  0x60, 0x64, ACPI_PM_PORT,
-					  ACPI_RESET_PORT, DEBUG_EXIT_PORT, 0xcf8 };
+	static const uint16_t ports[] = {
+		SERIAL_PORT,     RTC_INDEX_PORT,   0x60, 0x64, ACPI_PM_PORT, ACPI_RESET_PORT,
+		DEBUG_EXIT_PORT, ACPI_PVPANIC_PORT
+	};
 	uint16_t port = ports[step[0] >> 1 & 7] + (step[1] & 0xf);
 	uint64_t value = step[2] | (uint64_t)step[3] << 8 | (uint64_t)step[4] << 16;
 
@@ -53,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct serial_options options = { .output_fd = -1, .input_fd = -1 };
 	struct acpi_pm_handlers handlers = { .power_off = ignore, .reset = ignore };
 	struct debug_exit debug_exit = { .exit = ignore_value };
+	struct pvpanic pvpanic = { .panic = ignore_panic };
 	struct i8042 i8042 = { .reset = ignore };
 	struct irq_line line = { .set = set_line };
 	struct bus bus = { 0 };
@@ -64,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	acpi_pm_init(&pm, &handlers, line);
 	if (serial_create(&serial, &options, loop, line) || serial_add(serial, &bus, SERIAL_PORT) ||
 	    rtc_add(&rtc, &bus) || i8042_add(&i8042, &bus) || acpi_pm_add(&pm, &bus) ||
-	    debug_exit_add(&debug_exit, &bus))
+	    debug_exit_add(&debug_exit, &bus) || pvpanic_add(&pvpanic, &bus))
 		abort();
 	for (; size >= 5; data += 5, size -= 5)
 		access_port(&bus, data);

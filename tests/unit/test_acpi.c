@@ -193,6 +193,7 @@ static void check_devices(const char *path)
 		"PNP0501",       "PNP0B00",    "Device (VR00)",
 		"Device (VR02)", "LNRO0005",   "_S5",
 		"0xD0000400",    "0x00000017", "ResourceConsumer, Level, ActiveHigh, Exclusive",
+		"QEMU0001",      "0x0505,",
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)

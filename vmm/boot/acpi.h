@@ -33,6 +33,8 @@ struct acpi_options {
 #define ACPI_RESET_PORT 0xcf9 /* reset register: value 6 resets */
 #define ACPI_SLP_TYP_S5 5     /* SLP_TYP of \_S5 */
 
+#define ACPI_PVPANIC_PORT 0x505 /* one byte, as QEMU has it; implemented by vmm/devices/pvpanic */
+
 /* Writes the tables into [ACPI_START, ACPI_END); *RSDP is the GPA of the RSDP. -ENOSPC or -EFAULT. */
 int acpi_build(const struct acpi_options *options, const struct memory *memory, uint64_t *rsdp);
 

@@ -37,6 +37,23 @@ static void add_isa_device(struct aml *aml, const char *name, const char *id, ui
 	aml_end(aml, device);
 }
 
+/* As QEMU declares it (hw/misc/pvpanic-isa.c); _STA: present, enabled, shown, working (ACPI 6.4, 6.3.7). */
+static void add_pvpanic(struct aml *aml)
+{
+	aml_mark device = aml_device(aml, "PEVT");
+	aml_mark resources;
+
+	aml_name(aml, "_HID");
+	aml_string(aml, "QEMU0001");
+	aml_name(aml, "_CRS");
+	resources = aml_resources(aml);
+	aml_resource_io(aml, ACPI_PVPANIC_PORT, 1);
+	aml_resources_end(aml, resources);
+	aml_name(aml, "_STA");
+	aml_integer(aml, 0xf);
+	aml_end(aml, device);
+}
+
 /* LNRO0005 is virtio-mmio's id in Linux, drivers/virtio/virtio_mmio.c. _CCA: its DMA is coherent. */
 static void add_virtio_device(struct aml *aml, size_t number, const struct acpi_virtio_device *virtio)
 {
@@ -81,6 +98,7 @@ static void add_all(struct aml *aml, const struct acpi_options *options)
 	scope = aml_scope(aml, "\\_SB");
 	add_isa_device(aml, "COM1", "PNP0501", COM1_PORT, COM1_PORTS, COM1_IRQ);
 	add_isa_device(aml, "RTC0", "PNP0B00", RTC_PORT, RTC_PORTS, RTC_IRQ);
+	add_pvpanic(aml);
 	for (size_t i = 0; i < options->virtio_count; i++)
 		add_virtio_device(aml, i, &options->virtio[i]);
 	aml_end(aml, scope);
@@ -88,7 +106,7 @@ static void add_all(struct aml *aml, const struct acpi_options *options)
 
 struct acpi_header *acpi_dsdt(struct acpi_area *area, const struct acpi_options *options)
 {
-	size_t capacity = sizeof(struct acpi_header) + (options->virtio_count + 3) * DEVICE_SIZE;
+	size_t capacity = sizeof(struct acpi_header) + (options->virtio_count + 4) * DEVICE_SIZE;
 	struct acpi_header *dsdt = acpi_take(area, capacity, 16);
 	struct aml aml = { .data = (uint8_t *)dsdt, .capacity = capacity, .size = sizeof(*dsdt) };
 

@@ -16,6 +16,7 @@
 #include "vmm/cli/run_control.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/cli/run_profile.h"
+#include "vmm/cli/run_triggers.h"
 #include "vmm/kvm/statistics.h"
 #include "vmm/machine/machine.h"
 
@@ -29,7 +30,8 @@
 struct run {
 	struct run_options options;
 	struct console console;
-	struct run_profile *profile;       /* NULL with --no-profile */
+	struct run_profile *profile; /* NULL with --no-profile */
+	struct run_triggers *triggers;
 	struct run_control *control;       /* NULL without a control socket */
 	_Atomic(struct machine *) machine; /* NULL until it is made: the console may ask earlier */
 	int signal_fd;
@@ -82,6 +84,16 @@ static int take_signals(struct run *run)
 	return run->signal_fd < 0 ? error_set(-errno, "can not make a signalfd: %s", strerror(errno)) : 0;
 }
 
+static struct run_flight *flight_of(const struct run *run)
+{
+	return run->profile ? run_profile_flight(run->profile) : NULL;
+}
+
+static struct trigger *trigger_of(const struct run *run)
+{
+	return flight_of(run) ? run_flight_trigger(flight_of(run)) : NULL;
+}
+
 static int make_machine(struct run *run)
 {
 	struct machine_options options = {
@@ -101,24 +113,25 @@ static int make_machine(struct run *run)
 			run_profile_join(run->profile, &options);
 	}
 	if (!error)
-		error = machine_create(&machine, &options);
+		error = run_triggers_create(&run->triggers, &run->options);
+	if (error)
+		return error;
+	run_triggers_join(run->triggers, &options);
+	error = machine_create(&machine, &options);
 	if (error)
 		return error;
 	atomic_store(&run->machine, machine);
 	if (run->profile)
 		error = run_profile_start(run->profile, machine);
+	if (!error)
+		error = run_triggers_start(run->triggers, machine, trigger_of(run));
 	return error ? error : run_control_open(&run->control, &run->options, run->profile);
-}
-
-static struct run_flight *flight_of(const struct run *run)
-{
-	return run->profile ? run_profile_flight(run->profile) : NULL;
 }
 
 static void take_dump_signal(const struct run *run)
 {
 	if (flight_of(run))
-		trigger_fire(run_flight_trigger(flight_of(run)), TRIGGER_SIGNAL, "");
+		trigger_fire(trigger_of(run), TRIGGER_SIGNAL, "");
 	else
 		log_warning(
 			"SIGUSR2 writes what a flight recorder holds, and this run has none: see --flight");
@@ -348,6 +361,7 @@ static void clean_up(struct run *run)
 	close_control(run);
 	run_profile_destroy(run->profile);
 	destroy_machine(run);
+	run_triggers_destroy(run->triggers);
 	vcpu_statistic_close(&run->interpreted);
 	if (run->signal_fd >= 0)
 		close(run->signal_fd);

@@ -34,6 +34,7 @@ static void init_registers(struct board *board, struct vm *vm, const struct boar
 	acpi_pm_init(&board->acpi_pm, &pm, line_of(vm, ACPI_SCI_GSI));
 	board->i8042 = (struct i8042){ .reset = events->reset, .context = events->context };
 	board->debug_exit = (struct debug_exit){ .exit = events->debug_exit, .context = events->context };
+	board->pvpanic = (struct pvpanic){ .panic = events->panic, .context = events->panic_context };
 	board->has_registers = true;
 }
 
@@ -45,6 +46,8 @@ static int add_registers(struct board *board)
 		error = i8042_add(&board->i8042, &board->bus);
 	if (!error)
 		error = acpi_pm_add(&board->acpi_pm, &board->bus);
+	if (!error)
+		error = pvpanic_add(&board->pvpanic, &board->bus);
 	return error ? error : debug_exit_add(&board->debug_exit, &board->bus);
 }
 

@@ -12,6 +12,7 @@
 #include "vmm/devices/debug_exit.h"
 #include "vmm/devices/event_loop.h"
 #include "vmm/devices/i8042.h"
+#include "vmm/devices/pvpanic.h"
 #include "vmm/devices/rtc.h"
 #include "vmm/devices/serial.h"
 #include "vmm/devices/virtio_device.h"
@@ -30,6 +31,8 @@ struct board_events {
 	void (*reset)(void *context);
 	void (*debug_exit)(void *context, uint32_t value);
 	void *context;
+	void (*panic)(void *context, bool crash_kernel); /* may be NULL */
+	void *panic_context;
 };
 
 struct board {
@@ -40,6 +43,7 @@ struct board {
 	struct i8042 i8042;
 	struct acpi_pm acpi_pm;
 	struct debug_exit debug_exit;
+	struct pvpanic pvpanic;
 	struct virtio_device *virtio[BOARD_VIRTIO_MAX];
 	struct acpi_virtio_device virtio_places[BOARD_VIRTIO_MAX]; /* for the DSDT */
 	size_t virtio_count;

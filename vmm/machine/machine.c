@@ -167,9 +167,12 @@ static int load_kernel(struct machine *machine, const struct machine_options *op
 
 static int build(struct machine *machine, const struct machine_options *options)
 {
-	struct board_events events = {
-		.power_off = on_power_off, .reset = on_reset, .debug_exit = on_debug_exit, .context = machine
-	};
+	struct board_events events = { .power_off = on_power_off,
+				       .reset = on_reset,
+				       .debug_exit = on_debug_exit,
+				       .context = machine,
+				       .panic = options->panic,
+				       .panic_context = options->panic_context };
 	int error;
 
 	machine->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -63,6 +63,11 @@ struct machine_options {
 	void (*console_line)(void *context, const char *line);
 	void *console_line_context;
 
+	/* The guest says that its kernel panics (vmm/devices/pvpanic.h), as often as it likes, on a vCPU's thread.
+	 */
+	void (*panic)(void *context, bool crash_kernel);
+	void *panic_context;
+
 	struct machine_hooks hooks;
 };
 
