@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The clock of everything that the agent tells: CLOCK_MONOTONIC_RAW, which nobody sets or slews. Any thread.
+ */
+#ifndef KVMSCOPE_AGENT_CLOCK_H
+#define KVMSCOPE_AGENT_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t clock_raw(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* For waiting: milliseconds. */
+static inline uint64_t clock_ms(void)
+{
+	return clock_raw() / 1000000;
+}
+
+#endif

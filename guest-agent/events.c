@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "guest-agent/events.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A quarter of it holds a burst of some hundred records. */
+#define DATA_SIZE (32u << 10)
+#define PAGE_SIZE 4096u
+
+/* The largest is a mapping with a path of PATH_MAX, the smallest has its end and one word more. */
+#define RECORD_MAX 8192u
+#define RECORD_MIN (sizeof(struct perf_event_header) + sizeof(struct agent_record_end))
+
+static int open_event(struct perf_event_attr *attribute, unsigned int cpu)
+{
+	return (int)syscall(SYS_perf_event_open, attribute, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+/* What every kernel from 4.14 on knows. */
+static struct perf_event_attr plain_attribute(void)
+{
+	return (struct perf_event_attr){
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_DUMMY,
+		.size = sizeof(struct perf_event_attr),
+		.sample_type = AGENT_SAMPLE_TYPE,
+		.sample_id_all = 1,
+		.mmap = 1,
+		.mmap2 = 1,
+		.comm = 1,
+		.comm_exec = 1,
+		.task = 1,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC_RAW,
+		.wakeup_events = 1,
+	};
+}
+
+/* A kernel refuses what it does not know: then without, newest first. */
+static int open_best(struct events *events, unsigned int cpu)
+{
+	unsigned int tries[] = { AGENT_FEATURE_KSYMBOLS | AGENT_FEATURE_BUILD_IDS, AGENT_FEATURE_KSYMBOLS,
+				 0 };
+	int fd = -1;
+
+	for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]) && fd < 0; i++) {
+		struct perf_event_attr attribute = plain_attribute();
+
+		if (events->features & ~tries[i] & ~(unsigned int)AGENT_FEATURE_EVENTS)
+			continue; /* the first CPU has more: so has this one */
+		attribute.ksymbol = attribute.bpf_event = !!(tries[i] & AGENT_FEATURE_KSYMBOLS);
+		attribute.build_id = !!(tries[i] & AGENT_FEATURE_BUILD_IDS);
+		fd = open_event(&attribute, cpu);
+		if (fd >= 0)
+			events->features |= AGENT_FEATURE_EVENTS | tries[i];
+		else if (errno != EINVAL && errno != E2BIG)
+			break;
+	}
+	return fd >= 0 ? fd : -errno;
+}
+
+static int open_cpu(struct events *events, unsigned int cpu)
+{
+	int fd = open_best(events, cpu);
+	void *pages;
+
+	events->fds[cpu] = (struct pollfd){ .fd = -1, .events = POLLIN };
+	if (fd < 0)
+		return fd;
+	pages = mmap(NULL, PAGE_SIZE + DATA_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (pages == MAP_FAILED) {
+		int error = -errno;
+
+		close(fd);
+		return error;
+	}
+	events->fds[cpu].fd = fd;
+	events->pages[cpu] = pages;
+	return 0;
+}
+
+int events_open(struct events *events)
+{
+	*events = (struct events){ 0 };
+	for (unsigned int cpu = 0; cpu < EVENTS_CPUS_MAX; cpu++) {
+		int error = open_cpu(events, cpu);
+
+		if (error == -EINVAL && cpu)
+			break; /* behind the last possible one */
+		if (error && error != -ENODEV)
+			return error;
+		events->cpus = cpu + 1;
+	}
+	return 0;
+}
+
+void events_close(struct events *events)
+{
+	for (unsigned int cpu = 0; cpu < events->cpus; cpu++) {
+		if (events->fds[cpu].fd < 0)
+			continue;
+		munmap(events->pages[cpu], PAGE_SIZE + DATA_SIZE);
+		close(events->fds[cpu].fd);
+	}
+	events->cpus = 0;
+}
+
+void events_look_for_cpus(struct events *events)
+{
+	for (unsigned int cpu = 0; cpu < events->cpus; cpu++)
+		if (events->fds[cpu].fd < 0 && !open_cpu(events, cpu))
+			events->lost++;
+}
+
+struct ring {
+	const uint8_t *data;
+	uint64_t head, tail;
+};
+
+/* Records run over the end of the data. */
+static void ring_copy(const struct ring *ring, uint64_t position, void *to, size_t size)
+{
+	size_t offset = position % DATA_SIZE, first = DATA_SIZE - offset < size ? DATA_SIZE - offset : size;
+
+	memcpy(to, ring->data + offset, first);
+	memcpy((uint8_t *)to + first, ring->data, size - first);
+}
+
+/* Records that concern a process have its pid first; LOST has an id and the count. */
+static void note_record(struct events *events, const uint8_t *record)
+{
+	struct perf_event_header header;
+	uint32_t pid;
+	uint64_t lost;
+
+	memcpy(&header, record, sizeof(header));
+	memcpy(&pid, record + sizeof(header), sizeof(pid));
+	memcpy(&lost, record + sizeof(header) + sizeof(uint64_t), sizeof(lost));
+	if (header.type == PERF_RECORD_LOST)
+		events->lost += lost;
+	else if ((pid_t)pid == events->watched)
+		events->touched = true;
+}
+
+/* One message with as many whole records as it takes; false where there is no room for one. */
+static bool move_records(struct events *events, struct output *output, unsigned int cpu, struct ring *ring)
+{
+	size_t room = output_room(output), size = ring->head - ring->tail, used = 0;
+	struct agent_events *message;
+	struct perf_event_header header;
+
+	if (room < sizeof(*message) + RECORD_MAX)
+		return false;
+	if (size > room - sizeof(*message))
+		size = room - sizeof(*message);
+	message = output_message(output, AGENT_EVENTS, sizeof(*message) + size);
+	message->cpu = cpu;
+	for (; used < size; used += header.size) {
+		ring_copy(ring, ring->tail + used, &header, sizeof(header));
+		if (header.size < RECORD_MIN || header.size > size - used)
+			break;
+		ring_copy(ring, ring->tail + used, message->records + used, header.size);
+		note_record(events, message->records + used);
+	}
+	output_shorten(output, message, sizeof(*message) + used);
+	assert(used); /* else the kernel wrote what is no record of ours */
+	ring->tail += used;
+	return true;
+}
+
+static bool drain_cpu(struct events *events, struct output *output, unsigned int cpu)
+{
+	struct perf_event_mmap_page *page = events->pages[cpu];
+	struct ring ring = {
+		.data = (const uint8_t *)page + PAGE_SIZE,
+		.head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE),
+		.tail = page->data_tail,
+	};
+	bool moved = true;
+
+	while (ring.tail != ring.head && moved)
+		moved = move_records(events, output, cpu, &ring);
+	__atomic_store_n(&page->data_tail, ring.tail, __ATOMIC_RELEASE);
+	return moved;
+}
+
+bool events_drain(struct events *events, struct output *output)
+{
+	bool all = true;
+
+	for (unsigned int cpu = 0; cpu < events->cpus; cpu++)
+		if (events->fds[cpu].fd >= 0 && !drain_cpu(events, output, cpu))
+			all = false;
+	return all;
+}

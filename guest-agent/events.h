@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the guest's own kernel tells of its processes: one perf event of type
+ * dummy for each CPU, which counts nothing, and whose ring gets a record for
+ * each exec, fork, exit and mapping of code (perf_event_open(2)).
+ *
+ * A ring that is not drained in time is full: the kernel then drops records,
+ * and says how many in a record of its own. So not reading is how the agent
+ * drops; nothing ever waits for it.
+ */
+#ifndef KVMSCOPE_AGENT_EVENTS_H
+#define KVMSCOPE_AGENT_EVENTS_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "guest-agent/output.h"
+
+#define EVENTS_CPUS_MAX 512
+
+struct perf_event_mmap_page;
+
+struct events {
+	unsigned int cpus;                  /* slots in use */
+	struct pollfd fds[EVENTS_CPUS_MAX]; /* of each CPU; fd -1: not online */
+	struct perf_event_mmap_page *pages[EVENTS_CPUS_MAX];
+	unsigned int features; /* enum agent_features that the kernel can do */
+	uint64_t lost;         /* records that the kernel dropped */
+	pid_t watched;         /* was there a record of this process since `touched` was made false? */
+	bool touched;
+};
+
+/*
+ * Opens the events of all CPUs. Negative errno where the kernel does not
+ * allow it on the first CPU. Whatever it returns events_close() may be called.
+ */
+int events_open(struct events *events);
+void events_close(struct events *events);
+
+/*
+ * CPUs that came online since. What ran on them until now was not seen:
+ * it counts as one lost record.
+ */
+void events_look_for_cpus(struct events *events);
+
+/* Moves records into messages. False where OUTPUT had no room for all that was there at the call. */
+bool events_drain(struct events *events, struct output *output);
+
+#endif

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+# The guest agent: one static binary against musl, plainly built whatever the sanitizer. The kernel's headers come
+# behind musl's own.
+AGENT_SOURCES := $(wildcard guest-agent/*.c) shared/agent_protocol.c
+AGENT_OBJECTS := $(AGENT_SOURCES:%.c=build/agent/%.o)
+AGENT_CFLAGS  := -std=gnu11 -Os -g -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter \
+	$(if $(WERROR),-Werror) -D_GNU_SOURCE -DKVMSCOPE_VERSION='"$(VERSION)"' -I. -ffunction-sections -fdata-sections \
+	-idirafter /usr/include -idirafter /usr/include/x86_64-linux-gnu
+
+build/agent/%.o: %.c guest-agent/module.mk
+	@mkdir -p $(@D)
+	@echo "  MUSLCC  $<"
+	$(Q)command -v musl-gcc > /dev/null || { echo "kvmscope: musl-gcc is missing (Debian package musl-tools): make deps" >&2; exit 1; }
+	$(Q)musl-gcc $(AGENT_CFLAGS) -MMD -MP -c -o $@ $<
+
+build/agent/kvmscope-agent: $(AGENT_OBJECTS)
+	@echo "  LD      $@"
+	$(Q)musl-gcc -static -s -Wl,--gc-sections -Wl,--build-id -o $@ $^
+
+all: build/agent/kvmscope-agent
+TEST_NEEDS += build/agent/kvmscope-agent

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "guest-agent/session.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "guest-agent/clock.h"
+#include "guest-agent/events.h"
+#include "guest-agent/output.h"
+#include "guest-agent/snapshot.h"
+
+/* Events wait so long for others, so that a busy guest wakes the agent a hundred times a second at most. */
+#define GATHER_MS 10
+/* A port whose host is away says so at once and always: that is how often it is asked. */
+#define AWAY_MS 250
+/*
+ * A record gets its time a moment before it can be seen in its ring: so much
+ * before a drain began is what is sure to have been in it.
+ */
+#define IN_FLIGHT_NS 1000000u
+
+struct session {
+	struct agent_stream input;
+	struct output output;
+	struct events events;
+	struct snapshot snapshot;
+	bool open;           /* between AGENT_START and AGENT_STOP */
+	bool telling;        /* the host has asked for the time: it can place what it is told now */
+	uint64_t id;         /* that the host gave it */
+	bool ended;          /* there was one, and it is over */
+	bool drain_planned;  /* at drain_time */
+	uint64_t drain_time; /* ms */
+};
+
+/* Too large for a stack; there is one session at a time. */
+static struct session session;
+
+static uint64_t read_tsc(void)
+{
+	uint64_t tsc;
+
+	/* LFENCE: not before what is before it is done, nor after what is behind it (SDM vol. 2, RDTSC). */
+	__builtin_ia32_lfence();
+	tsc = __builtin_ia32_rdtsc();
+	__builtin_ia32_lfence();
+	return tsc;
+}
+
+static void plan_drain(uint64_t delay)
+{
+	uint64_t time = clock_ms() + delay;
+
+	if (session.drain_planned && session.drain_time <= time)
+		return;
+	session.drain_planned = true;
+	session.drain_time = time;
+}
+
+static void close_session(void)
+{
+	if (!session.open)
+		return;
+	session.open = session.telling = false;
+	session.ended = true;
+	session.drain_planned = false;
+	snapshot_end(&session.snapshot);
+	events_close(&session.events);
+}
+
+/* What an earlier session had still to say, the host of this one did not ask for. */
+static void open_session(const struct agent_start *start)
+{
+	struct agent_hello *hello;
+	struct utsname name;
+	int error;
+
+	if (session.open && session.id == start->session)
+		return; /* said again by a host that had to wait */
+	close_session();
+	output_forget(&session.output);
+	error = start->version == AGENT_PROTOCOL_VERSION ? events_open(&session.events) : -EPROTONOSUPPORT;
+	session.open = true;
+	session.id = start->session;
+	session.telling = false;
+	hello = output_message(&session.output, AGENT_HELLO, sizeof(*hello));
+	*hello = (struct agent_hello){
+		.magic = AGENT_MAGIC,
+		.session = start->session,
+		.version = AGENT_PROTOCOL_VERSION,
+		.features = error ? 0 : session.events.features,
+		.guest_time = clock_raw(),
+		.cpus = session.events.cpus,
+		.error = error,
+	};
+	if (!uname(&name))
+		strncpy(hello->release, name.release, sizeof(hello->release) - 1);
+	if (error)
+		events_close(&session.events);
+}
+
+/* Without events a snapshot would soon be wrong, and nothing would say so. */
+static void begin_telling(void)
+{
+	if (session.telling)
+		return;
+	session.telling = true;
+	if (session.events.cpus)
+		snapshot_begin(&session.snapshot);
+}
+
+static void answer_ping(const struct agent_ping *ping)
+{
+	struct agent_pong *pong = output_message(&session.output, AGENT_PONG, sizeof(*pong));
+
+	if (!pong)
+		return; /* the host has more to read than it wants to: it knows no better time for it */
+	pong->host_time = ping->host_time;
+	pong->tsc_before = read_tsc();
+	pong->guest_time = clock_raw();
+	pong->tsc_after = read_tsc();
+	output_flush(&session.output);
+	begin_telling();
+	events_look_for_cpus(&session.events);
+	plan_drain(0);
+}
+
+static void take_message(const struct agent_message *message)
+{
+	const struct agent_start *start = agent_payload(message, sizeof(*start));
+	const struct agent_ping *ping = agent_payload(message, sizeof(*ping));
+
+	if (message->type == AGENT_START && start && start->magic == AGENT_MAGIC)
+		open_session(start);
+	else if (message->type == AGENT_PING && ping && session.open)
+		answer_ping(ping);
+	else if (message->type == AGENT_STOP)
+		close_session();
+}
+
+static int take_input(void)
+{
+	const struct agent_message *message;
+	size_t room;
+	uint8_t *to = agent_stream_room(&session.input, &room);
+	ssize_t size = read(session.output.fd, to, room);
+	int found;
+
+	if (size < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	if (!size)
+		return -EPIPE;
+	agent_stream_received(&session.input, (size_t)size);
+	/* What is no message is passed over: the host begins anew when it hears nothing. */
+	while ((found = agent_stream_next(&session.input, AGENT_START, &message)))
+		if (found > 0)
+			take_message(message);
+	return 0;
+}
+
+/* Nothing is left in the rings: says up to when. Without room for that nothing is lost but the word. */
+static void send_round(uint64_t time)
+{
+	struct agent_round *round = output_message(&session.output, AGENT_ROUND, sizeof(*round));
+
+	if (!round)
+		return;
+	round->guest_time = time - IN_FLIGHT_NS;
+	round->lost = session.events.lost;
+	round->unsteady = session.snapshot.unsteady;
+	round->cut = session.snapshot.cut;
+	round->flags = session.snapshot.directory ? 0 : AGENT_ROUND_SNAPSHOT_DONE;
+}
+
+static void drain(void)
+{
+	uint64_t time = clock_raw();
+
+	session.drain_planned = false;
+	if (events_drain(&session.events, &session.output))
+		send_round(time);
+	else
+		plan_drain(GATHER_MS);
+}
+
+/* True while it could go on. */
+static bool go_on_with_snapshot(void)
+{
+	if (!session.open || !session.snapshot.directory)
+		return false;
+	if (!snapshot_step(&session.snapshot, &session.events, &session.output))
+		return false;
+	if (!session.snapshot.directory)
+		plan_drain(0); /* the round says that it is done */
+	return true;
+}
+
+static int time_to_wait(bool busy)
+{
+	uint64_t now = clock_ms();
+
+	if (busy)
+		return 0;
+	if (session.drain_planned)
+		return session.drain_time > now ? (int)(session.drain_time - now) : 0;
+	return -1;
+}
+
+/* While a drain is planned the rings need not wake us. */
+static int wait_for_something(struct pollfd *port, int timeout)
+{
+	static struct pollfd fds[1 + EVENTS_CPUS_MAX];
+	nfds_t count = 1;
+
+	fds[0] = *port;
+	for (unsigned int cpu = 0; session.telling && !session.drain_planned && cpu < session.events.cpus;
+	     cpu++)
+		fds[count++] = session.events.fds[cpu];
+	if (poll(fds, count, timeout) < 0)
+		return errno == EINTR ? 0 : -errno;
+	*port = fds[0];
+	for (nfds_t i = 1; i < count; i++)
+		if (fds[i].revents & POLLIN)
+			plan_drain(GATHER_MS);
+	return 0;
+}
+
+/* The host's end of the port is closed: whatever was being said, nobody hears it. */
+static void wait_for_host(void)
+{
+	close_session();
+	agent_stream_reset(&session.input);
+	output_open(&session.output, session.output.fd);
+	usleep(AWAY_MS * 1000);
+}
+
+static int serve_once(void)
+{
+	struct pollfd port = { .fd = session.output.fd, .events = POLLIN };
+	bool busy = go_on_with_snapshot();
+	int error;
+
+	if (session.drain_planned && session.drain_time <= clock_ms())
+		drain();
+	error = output_flush(&session.output);
+	if (error)
+		return error;
+	if (!output_empty(&session.output))
+		port.events |= POLLOUT;
+	error = wait_for_something(&port, time_to_wait(busy));
+	if (error)
+		return error;
+	if (port.revents & POLLIN)
+		return take_input();
+	if (port.revents & (POLLHUP | POLLERR | POLLNVAL))
+		wait_for_host();
+	return 0;
+}
+
+int session_serve(int fd, bool once, const volatile bool *stop)
+{
+	int error = 0;
+
+	agent_stream_reset(&session.input);
+	output_open(&session.output, fd);
+	session.ended = false;
+	while (!error && !*stop && !(once && session.ended))
+		error = serve_once();
+	close_session();
+	return error;
+}

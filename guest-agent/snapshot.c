@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "guest-agent/snapshot.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "guest-agent/build_id.h"
+#include "guest-agent/clock.h"
+
+#define TRIES          8
+#define LINE_MAX_BYTES 4400 /* of /proc/PID/maps: numbers and PATH_MAX */
+
+/* The records of one process: a message's worth. */
+struct records {
+	pid_t pid;
+	uint64_t time;
+	uint64_t cut; /* what did not fit */
+	size_t size;
+	uint8_t bytes[AGENT_MESSAGE_MAX - sizeof(struct agent_message) - sizeof(struct agent_events) - 16];
+};
+
+/* As in perf_event_open(2), PERF_RECORD_MMAP2, behind the header. */
+struct mmap2 {
+	uint32_t pid, tid;
+	uint64_t start, size, offset;
+	union {
+		struct {
+			uint32_t major, minor;
+			uint64_t inode, generation;
+		};
+		struct {
+			uint8_t build_id_size, reserved[3];
+			uint8_t build_id[BUILD_ID_MAX];
+		};
+	};
+	uint32_t prot, flags;
+};
+
+static void add_record(struct records *records, struct perf_event_header header, const void *fixed,
+		       size_t fixed_size, const char *name, pid_t tid)
+{
+	struct agent_record_end end = { (uint32_t)records->pid, (uint32_t)tid, records->time };
+	size_t name_size = strlen(name) + 1, padded = (name_size + 7) / 8 * 8;
+	uint8_t *to = records->bytes + records->size;
+
+	header.size = (uint16_t)(sizeof(header) + fixed_size + padded + sizeof(end));
+	if (header.size > sizeof(records->bytes) - records->size) {
+		records->cut++;
+		return;
+	}
+	memset(to, 0, header.size);
+	memcpy(to, &header, sizeof(header));
+	memcpy(to + sizeof(header), fixed, fixed_size);
+	memcpy(to + sizeof(header) + fixed_size, name, name_size);
+	memcpy(to + header.size - sizeof(end), &end, sizeof(end));
+	records->size += header.size;
+}
+
+static void add_comm(struct records *records, pid_t tid)
+{
+	struct perf_event_header header = { .type = PERF_RECORD_COMM, .misc = PERF_RECORD_MISC_USER };
+	uint32_t ids[] = { (uint32_t)records->pid, (uint32_t)tid };
+	char path[64], comm[16];
+	ssize_t size = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", records->pid, tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		size = read(fd, comm, sizeof(comm));
+		close(fd);
+	}
+	if (size < 1)
+		return;        /* it ended */
+	comm[size - 1] = '\0'; /* for the newline */
+	add_record(records, header, ids, sizeof(ids), comm, tid);
+}
+
+static void add_threads(struct records *records)
+{
+	struct dirent *entry;
+	char path[32];
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", records->pid);
+	tasks = opendir(path);
+	while (tasks && (entry = readdir(tasks)))
+		if (atoi(entry->d_name) > 0)
+			add_comm(records, atoi(entry->d_name));
+	if (tasks)
+		closedir(tasks);
+}
+
+/* By the mapping, not by the path: that may be another file by now, or none that we can reach. */
+static size_t mapped_build_id(pid_t pid, uint64_t start, uint64_t end, uint8_t *build_id)
+{
+	char path[80];
+	size_t size;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", pid, (unsigned long long)start,
+		 (unsigned long long)end);
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return 0;
+	size = build_id_read(fd, build_id);
+	close(fd);
+	return size;
+}
+
+/* The one thing that /proc writes otherwise: a newline, as \012. */
+static void restore_newlines(char *path)
+{
+	char *to = path;
+
+	while (*path) {
+		bool newline = !strncmp(path, "\\012", 4);
+
+		*to++ = newline ? '\n' : *path;
+		path += newline ? 4 : 1;
+	}
+	*to = '\0';
+}
+
+/* A line of /proc/PID/maps: "start-end rwxp offset major:minor inode   path". */
+static void add_mapping(struct records *records, char *line)
+{
+	struct perf_event_header header = { .type = PERF_RECORD_MMAP2, .misc = PERF_RECORD_MISC_USER };
+	struct mmap2 mapping = { .pid = (uint32_t)records->pid, .tid = (uint32_t)records->pid };
+	unsigned long long start, end, offset, inode;
+	unsigned int major, minor;
+	uint8_t build_id[BUILD_ID_MAX];
+	size_t build_id_size;
+	char mode[5];
+	int path = 0;
+
+	line[strcspn(line, "\n")] = '\0';
+	if (sscanf(line, "%llx-%llx %4s %llx %x:%x %llu %n", &start, &end, mode, &offset, &major, &minor,
+		   &inode, &path) < 7 ||
+	    !path || mode[2] != 'x')
+		return;
+	restore_newlines(line + path);
+	mapping.start = start;
+	mapping.size = end - start;
+	mapping.offset = offset;
+	mapping.prot = (mode[0] == 'r' ? PROT_READ : 0) | (mode[1] == 'w' ? PROT_WRITE : 0) | PROT_EXEC;
+	mapping.flags = mode[3] == 's' ? MAP_SHARED : MAP_PRIVATE;
+	build_id_size = inode ? mapped_build_id(records->pid, start, end, build_id) : 0;
+	if (build_id_size) {
+		header.misc |= PERF_RECORD_MISC_MMAP_BUILD_ID;
+		mapping.build_id_size = (uint8_t)build_id_size;
+		memcpy(mapping.build_id, build_id, build_id_size);
+	} else {
+		mapping.major = major;
+		mapping.minor = minor;
+		mapping.inode = inode;
+	}
+	add_record(records, header, &mapping, sizeof(mapping), line[path] ? line + path : "//anon",
+		   records->pid);
+}
+
+static void add_mappings(struct records *records)
+{
+	char path[32], line[LINE_MAX_BYTES];
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", records->pid);
+	maps = fopen(path, "re");
+	while (maps && fgets(line, sizeof(line), maps))
+		add_mapping(records, line);
+	if (maps)
+		fclose(maps);
+}
+
+static bool send(const struct records *records, struct output *output)
+{
+	struct agent_events *message;
+
+	if (!records->size)
+		return true;
+	message = output_message(output, AGENT_EVENTS, sizeof(*message) + records->size);
+	if (!message)
+		return false;
+	message->cpu = AGENT_CPU_SNAPSHOT;
+	memcpy(message->records, records->bytes, records->size);
+	return true;
+}
+
+/* False without room. */
+static bool tell_process(struct snapshot *snapshot, pid_t pid, struct events *events, struct output *output)
+{
+	static struct records records;
+
+	for (int i = 0; i < TRIES; i++) {
+		events->watched = pid;
+		if (!events_drain(events, output))
+			return false;
+		events->touched = false;
+		records = (struct records){ .pid = pid, .time = clock_raw() };
+		add_threads(&records);
+		add_mappings(&records);
+		if (!events_drain(events, output))
+			return false;
+		if (events->touched)
+			continue;
+		if (!send(&records, output))
+			return false;
+		snapshot->cut += records.cut;
+		return true;
+	}
+	snapshot->unsteady++;
+	return true;
+}
+
+void snapshot_begin(struct snapshot *snapshot)
+{
+	snapshot_end(snapshot);
+	*snapshot = (struct snapshot){ .directory = opendir("/proc") };
+}
+
+void snapshot_end(struct snapshot *snapshot)
+{
+	if (snapshot->directory)
+		closedir(snapshot->directory);
+	snapshot->directory = NULL;
+}
+
+static pid_t next_process(struct snapshot *snapshot)
+{
+	struct dirent *entry;
+
+	while ((entry = readdir(snapshot->directory)))
+		if (atoi(entry->d_name) > 0)
+			return atoi(entry->d_name);
+	return 0;
+}
+
+bool snapshot_step(struct snapshot *snapshot, struct events *events, struct output *output)
+{
+	if (!snapshot->pending)
+		snapshot->pending = next_process(snapshot);
+	if (!snapshot->pending)
+		snapshot_end(snapshot);
+	else if (!tell_process(snapshot, snapshot->pending, events, output))
+		return false;
+	snapshot->pending = 0;
+	return true;
+}

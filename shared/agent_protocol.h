@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the guest agent and the host say to each other over a byte stream:
+ * docs/agent-protocol.md. Native byte order of x86-64, little-endian.
+ *
+ * Neither side trusts the other. agent_stream_next() checks that a message
+ * lies wholly in what was received; agent_payload() that it is long enough
+ * for what it says to be. A receiver skips types that it does not know, and
+ * what stands behind the fields that it knows: so either side may be older.
+ *
+ * No function here allocates or calls the system. A stream belongs to one
+ * thread at a time.
+ */
+#ifndef KVMSCOPE_SHARED_AGENT_PROTOCOL_H
+#define KVMSCOPE_SHARED_AGENT_PROTOCOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define AGENT_PORT_NAME        "org.kvmscope.agent.0"
+#define AGENT_PROTOCOL_VERSION 1u
+#define AGENT_MAGIC            0x746e65676173766bull /* "kvsagent" */
+#define AGENT_MESSAGE_MAX      65536u                /* bytes, with the header */
+#define AGENT_RELEASE_MAX      65                    /* of utsname.release */
+
+enum agent_message_type {
+	/* from the host */
+	AGENT_START = 1, /* begins a session; whatever was before is over */
+	AGENT_PING = 2,  /* what time is it? The first one also asks for events and snapshot */
+	AGENT_STOP = 3,  /* ends the session; no payload */
+	/* from the guest */
+	AGENT_HELLO = 16, /* the answer to AGENT_START, and the first message of a session */
+	AGENT_PONG = 17,
+	AGENT_EVENTS = 18, /* records of the guest's kernel, or of the snapshot */
+	AGENT_ROUND = 19,  /* everything before a time has been sent */
+};
+
+struct agent_message {
+	uint32_t size; /* bytes of the message with this header: a multiple of 8, at most AGENT_MESSAGE_MAX */
+	uint16_t type; /* enum agent_message_type */
+	uint16_t reserved; /* 0 */
+	uint8_t payload[];
+};
+
+struct agent_start {
+	uint64_t magic;   /* AGENT_MAGIC */
+	uint64_t session; /* a number that the host has not used before */
+	uint32_t version; /* AGENT_PROTOCOL_VERSION of the host */
+	uint32_t reserved;
+};
+
+struct agent_ping {
+	uint64_t host_time; /* ns, CLOCK_MONOTONIC_RAW of the host, when it was sent */
+};
+
+enum agent_features {
+	AGENT_FEATURE_EVENTS = 1 << 0,    /* the guest's kernel tells of exec, fork, exit and mmap */
+	AGENT_FEATURE_BUILD_IDS = 1 << 1, /* its mappings carry build ids (Linux 5.12) */
+	AGENT_FEATURE_KSYMBOLS = 1 << 2,  /* it tells of BPF programs and trampolines (Linux 5.0) */
+};
+
+struct agent_hello {
+	uint64_t magic;      /* AGENT_MAGIC */
+	uint64_t session;    /* of the AGENT_START that it answers */
+	uint32_t version;    /* AGENT_PROTOCOL_VERSION of the agent */
+	uint32_t features;   /* enum agent_features */
+	uint64_t guest_time; /* ns, the guest's clock: the stream of events is whole from here on */
+	uint32_t cpus;       /* that events are taken from */
+	int32_t error;       /* without AGENT_FEATURE_EVENTS: negative errno of perf_event_open(2), or
+				-EPROTONOSUPPORT */
+	char release[AGENT_RELEASE_MAX]; /* of the guest's kernel, NUL-terminated */
+	uint8_t reserved[7];
+};
+
+struct agent_pong {
+	uint64_t host_time;  /* of the ping that it answers */
+	uint64_t guest_time; /* ns, CLOCK_MONOTONIC_RAW of the guest */
+	uint64_t tsc_before; /* the guest's TSC read just before guest_time, */
+	uint64_t tsc_after;  /* and just behind it */
+};
+
+#define AGENT_CPU_SNAPSHOT UINT32_MAX
+
+/*
+ * Whole records as perf_event_open(2) describes them, one behind the other:
+ * MMAP2, COMM, FORK, EXIT, LOST, KSYMBOL, BPF_EVENT. sample_type is
+ * AGENT_SAMPLE_TYPE with sample_id_all, so each ends with struct
+ * agent_record_end. Those of a snapshot are made by the agent from /proc.
+ */
+struct agent_events {
+	uint32_t cpu; /* of the guest, or AGENT_CPU_SNAPSHOT */
+	uint32_t reserved;
+	uint8_t records[];
+};
+
+#define AGENT_SAMPLE_TYPE 0x6u /* PERF_SAMPLE_TID | PERF_SAMPLE_TIME */
+
+struct agent_record_end {
+	uint32_t pid, tid; /* of who caused the record */
+	uint64_t time;     /* ns, CLOCK_MONOTONIC_RAW of the guest */
+};
+
+enum agent_round_flags {
+	AGENT_ROUND_SNAPSHOT_DONE = 1 << 0, /* what ran before the session has been sent */
+};
+
+struct agent_round {
+	uint64_t guest_time; /* ns: every event that the kernel had written by then has been sent */
+	uint64_t lost; /* in this session, records that the kernel dropped as they were not fetched in time */
+	uint64_t unsteady; /* processes that changed each time that the snapshot looked, and are not in it */
+	uint64_t cut;      /* mappings and threads left out of the snapshot as their process had too many */
+	uint32_t flags;    /* enum agent_round_flags */
+	uint32_t reserved;
+};
+
+/* What was received and not yet taken. All zero is an empty one that has not found its first message. */
+struct agent_stream {
+	uint8_t data[2 * AGENT_MESSAGE_MAX] __attribute__((aligned(8)));
+	size_t begin, end; /* what is there */
+	bool in_step;      /* begin is where a message begins */
+};
+
+/* Where to put bytes that are received next, and how many fit: never 0 after agent_stream_next() said 0. */
+uint8_t *agent_stream_room(struct agent_stream *stream, size_t *size);
+void agent_stream_received(struct agent_stream *stream, size_t size);
+
+/*
+ * The next whole message into *MESSAGE, valid until the next call on the
+ * stream. 1 with a message; 0 until more is received; -EPROTO where the bytes
+ * are none. A stream that is not in step (a new one, and after -EPROTO) throws
+ * away what is before a message of type FIRST (AGENT_START or AGENT_HELLO)
+ * with AGENT_MAGIC.
+ */
+int agent_stream_next(struct agent_stream *stream, enum agent_message_type first,
+		      const struct agent_message **message);
+
+/* Forgets everything: the other side is a new one. */
+void agent_stream_reset(struct agent_stream *stream);
+
+/* Bytes of MESSAGE behind its header. */
+static inline size_t agent_payload_size(const struct agent_message *message)
+{
+	return message->size - sizeof(*message);
+}
+
+/* MESSAGE's payload if it has at least SIZE bytes, else NULL. Aligned to 8 bytes. */
+static inline const void *agent_payload(const struct agent_message *message, size_t size)
+{
+	return agent_payload_size(message) >= size ? message->payload : NULL;
+}
+
+#endif

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The guest's end of the agent's protocol: the session of kvmscope-agent with
+ * a kernel that has no events. Input: what a host sends.
+ */
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#include "guest-agent/output.c"
+#include "guest-agent/session.c"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int events_open(struct events *events)
+{
+	*events = (struct events){ 0 };
+	return 0;
+}
+
+void events_close(struct events *events)
+{
+}
+
+void events_look_for_cpus(struct events *events)
+{
+}
+
+bool events_drain(struct events *events, struct output *output)
+{
+	return true;
+}
+
+void snapshot_begin(struct snapshot *snapshot)
+{
+}
+
+void snapshot_end(struct snapshot *snapshot)
+{
+}
+
+bool snapshot_step(struct snapshot *snapshot, struct events *events, struct output *output)
+{
+	return true;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	bool stop = false;
+	int fds[2];
+
+	if (size > 4096 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds))
+		return 0;
+	if (write(fds[0], data, size) != (ssize_t)size)
+		abort();
+	/* The end of the input is the end of the host. */
+	shutdown(fds[0], SHUT_WR);
+	if (session_serve(fds[1], false, &stop) != -EPIPE)
+		abort();
+	close(fds[0]);
+	close(fds[1]);
+	return 0;
+}
