@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Both ends of the agent's protocol: the agent's program on this machine's
+ * kernel, which then is guest and host in one, and hostile ends played by the test.
+ */
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/sample.h"
+#include "shared/sideband.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/guest/agent.h"
+
+#define AGENT "build/agent/kvmscope-agent"
+
+struct fixture {
+	pid_t process; /* 0: the guest's end is the test's */
+	int guest;     /* that end, or -1 */
+	struct ring *ring;
+	struct agent *agent;
+};
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* As the agent's own: perf_event_open(2) may be forbidden here. */
+static bool events_allowed(void)
+{
+	struct perf_event_attr attribute = { .type = PERF_TYPE_SOFTWARE,
+					     .config = PERF_COUNT_SW_DUMMY,
+					     .size = sizeof(attribute) };
+	int fd = (int)syscall(SYS_perf_event_open, &attribute, -1, 0, -1, 0);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+static pid_t run_agent(int fd)
+{
+	char number[16];
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	snprintf(number, sizeof(number), "%d", fd);
+	fcntl(fd, F_SETFD, 0);
+	execl(AGENT, AGENT, "--fd", number, NULL);
+	_exit(127);
+}
+
+static bool set_up(struct fixture *fixture, bool with_process)
+{
+	struct agent_options options = { 0 };
+	int fds[2];
+
+	*fixture = (struct fixture){ .guest = -1 };
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) ||
+	    ring_create(&fixture->ring, 4 << 20))
+		return false;
+	if (with_process) {
+		fixture->process = run_agent(fds[1]);
+		close(fds[1]);
+	} else {
+		fixture->guest = fds[1];
+	}
+	options.fd = fds[0];
+	options.ring = fixture->ring;
+	options.tsc_known = with_process; /* its kernel is ours: the offset is 0 */
+	return !agent_start(&fixture->agent, &options);
+}
+
+static void tear_down(struct fixture *fixture, struct agent_statistics *statistics)
+{
+	agent_stop(fixture->agent, statistics);
+	if (fixture->guest >= 0)
+		close(fixture->guest);
+	if (fixture->process > 0) {
+		kill(fixture->process, SIGTERM);
+		waitpid(fixture->process, NULL, 0);
+	}
+	ring_destroy(fixture->ring);
+}
+
+/* Waits for CONDITION of the statistics, 20 s at most. */
+static bool wait_for(struct fixture *fixture, bool (*condition)(const struct agent_statistics *))
+{
+	struct agent_statistics statistics;
+
+	for (int i = 0; i < 2000; i++) {
+		agent_statistics(fixture->agent, &statistics);
+		if (condition(&statistics))
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+static bool snapshot_is_done(const struct agent_statistics *statistics)
+{
+	return statistics->snapshot_done;
+}
+
+/* Reads the ring until a record for which FOUND is true, 20 s at most. */
+static bool find(struct fixture *fixture, bool (*found)(const struct sideband *, void *), void *context)
+{
+	const struct ring_record *record;
+
+	for (int i = 0; i < 2000; i++) {
+		while ((record = ring_read(fixture->ring))) {
+			if (record->type != RECORD_SIDEBAND)
+				continue;
+			CHECK(sideband_check(span_of(record->payload, record->size - sizeof(*record))) !=
+			      NULL);
+			if (found((const struct sideband *)record->payload, context))
+				return true;
+		}
+		ring_read_done(fixture->ring);
+		usleep(10000);
+	}
+	return false;
+}
+
+/* What is looked for: a mapping of this process at START. */
+struct wanted {
+	uint64_t start;
+	uint64_t time;
+	uint8_t build_id_size;
+};
+
+static bool is_our_mapping(const struct sideband *record, void *context)
+{
+	const struct sideband_mmap *mapping = (const void *)record;
+	struct wanted *wanted = context;
+
+	if (record->type != SIDEBAND_MMAP || record->pid != (uint32_t)getpid() ||
+	    mapping->start > wanted->start || wanted->start >= mapping->start + mapping->length)
+		return false;
+	wanted->time = record->time;
+	wanted->build_id_size = mapping->build_id_size;
+	return true;
+}
+
+TEST(guest_agent, tells_what_ran_before_and_what_happens_with_its_time)
+{
+	struct wanted own = { .start = (uintptr_t)run_agent }, new = { 0 };
+	struct agent_statistics statistics;
+	uint64_t begin = now(), before, after;
+	struct fixture fixture;
+	void *mapping;
+	int file;
+
+	if (!events_allowed())
+		SKIP("perf_event_open(2) is not allowed here");
+	REQUIRE(set_up(&fixture, true));
+	CHECK(find(&fixture, is_our_mapping, &own));
+	CHECK(own.time > begin && own.time < now());
+	CHECK_EQUAL(own.build_id_size, 20);
+	CHECK(wait_for(&fixture, snapshot_is_done));
+
+	file = open(AGENT, O_RDONLY);
+	before = now();
+	mapping = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 4096);
+	after = now();
+	close(file);
+	new.start = (uintptr_t)mapping;
+	CHECK(find(&fixture, is_our_mapping, &new));
+	agent_statistics(fixture.agent, &statistics);
+	/* Two clocks that are one: the error is all there is between them. */
+	if (new.time + statistics.clock_error + 200000 < before ||
+	    new.time > after + statistics.clock_error + 200000)
+		FAIL_TEST("mapped from %llu to %llu, told at %llu with an error of %llu ns",
+			  (unsigned long long)before, (unsigned long long)after, (unsigned long long)new.time,
+			  (unsigned long long)statistics.clock_error);
+	munmap(mapping, 4096);
+	tear_down(&fixture, &statistics);
+	CHECK_EQUAL(statistics.sessions, 1);
+	CHECK_EQUAL(statistics.refused, 0);
+	CHECK_EQUAL(statistics.unsteady, 0);
+	CHECK_EQUAL(statistics.clock_jumps, 0);
+	CHECK(statistics.records > 20);
+	CHECK(statistics.features & AGENT_FEATURE_EVENTS);
+}
+
+static bool is_second_session(const struct agent_statistics *statistics)
+{
+	return statistics->sessions == 2 && statistics->snapshot_done;
+}
+
+/* A new agent on the same port: the host hears nothing of the session that it has, and begins another. */
+TEST(guest_agent, is_asked_anew_when_it_was_killed)
+{
+	struct agent_statistics statistics;
+	struct agent_options options = { 0 };
+	struct fixture fixture = { .guest = -1 };
+	int fds[2];
+
+	if (!events_allowed())
+		SKIP("perf_event_open(2) is not allowed here");
+	REQUIRE(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds));
+	REQUIRE(!ring_create(&fixture.ring, 4 << 20));
+	options.fd = fds[0];
+	options.ring = fixture.ring;
+	fixture.process = run_agent(fds[1]);
+	REQUIRE(!agent_start(&fixture.agent, &options));
+	CHECK(wait_for(&fixture, snapshot_is_done));
+	kill(fixture.process, SIGKILL);
+	waitpid(fixture.process, NULL, 0);
+	fixture.process = run_agent(fds[1]);
+	close(fds[1]);
+	CHECK(wait_for(&fixture, is_second_session));
+	tear_down(&fixture, &statistics);
+}
+
+static bool is_answered(const struct agent_statistics *statistics)
+{
+	return statistics->open;
+}
+
+static void say(int fd, const void *bytes, size_t size)
+{
+	struct pollfd room = { .fd = fd, .events = POLLOUT };
+	const uint8_t *from = bytes;
+
+	while (size) {
+		ssize_t sent = send(fd, from, size, MSG_NOSIGNAL);
+
+		if (sent > 0) {
+			from += sent;
+			size -= (size_t)sent;
+		} else if (poll(&room, 1, 5000) <= 0) {
+			FAIL_TEST("the host takes no more");
+			return;
+		}
+	}
+}
+
+struct hello {
+	uint32_t size;
+	uint16_t type, reserved;
+	struct agent_hello hello;
+};
+
+/* Answers the host's AGENT_START as an agent does. */
+static void say_hello(int fd)
+{
+	static struct agent_stream stream;
+	struct hello hello = { .size = sizeof(hello), .type = AGENT_HELLO };
+	const struct agent_message *message = NULL;
+	const struct agent_start *start = NULL;
+	struct pollfd input = { .fd = fd, .events = POLLIN };
+
+	agent_stream_reset(&stream);
+	while (poll(&input, 1, 5000) > 0) {
+		size_t room;
+		uint8_t *to = agent_stream_room(&stream, &room);
+		ssize_t size = read(fd, to, room);
+
+		agent_stream_received(&stream, size > 0 ? (size_t)size : 0);
+		if (agent_stream_next(&stream, AGENT_START, &message) > 0)
+			break;
+	}
+	start = message ? agent_payload(message, sizeof(*start)) : NULL;
+	if (!start) {
+		FAIL_TEST("the host does not begin");
+		return;
+	}
+	hello.hello = (struct agent_hello){ .magic = AGENT_MAGIC, .session = start->session, .version = 1 };
+	memset(hello.hello.release, 'x', sizeof(hello.hello.release));
+	say(fd, &hello, sizeof(hello));
+}
+
+TEST(guest_agent, hostile_guest_does_not_stop_the_host)
+{
+	static uint8_t garbage[1 << 16];
+	struct agent_statistics statistics;
+	struct fixture fixture;
+
+	srand(9);
+	REQUIRE(set_up(&fixture, false));
+	for (int round = 0; round < 8; round++) {
+		say_hello(fixture.guest);
+		CHECK(wait_for(&fixture, is_answered));
+		for (size_t i = 0; i < sizeof(garbage); i++)
+			garbage[i] = (uint8_t)rand();
+		/* sometimes with a header that is right */
+		if (round % 2)
+			*(struct agent_message *)garbage =
+				(struct agent_message){ .size = 4096, .type = AGENT_EVENTS };
+		say(fixture.guest, garbage, sizeof(garbage));
+	}
+	say_hello(fixture.guest);
+	CHECK(wait_for(&fixture, is_answered));
+	tear_down(&fixture, &statistics);
+	CHECK(statistics.refused >= 8);
+	CHECK_EQUAL(strlen(statistics.release), AGENT_RELEASE_MAX - 1);
+}
+
+/* Events without end, faster than anybody reads the ring: they are dropped there and counted. */
+TEST(guest_agent, flood_fills_the_ring_and_nothing_else)
+{
+	static struct {
+		struct agent_message header;
+		struct agent_events events;
+		uint8_t records[40 * 1000];
+	} __attribute__((packed, aligned(8))) message;
+	struct agent_statistics statistics;
+	struct ring_statistics ring;
+	struct fixture fixture;
+
+	message.header = (struct agent_message){ .size = sizeof(message), .type = AGENT_EVENTS };
+	for (size_t i = 0; i < sizeof(message.records); i += 40) {
+		struct perf_event_header header = { .type = PERF_RECORD_COMM, .size = 40 };
+		uint32_t ids[] = { 5, 5 };
+
+		memcpy(message.records + i, &header, sizeof(header));
+		memcpy(message.records + i + 8, ids, sizeof(ids));
+		memcpy(message.records + i + 16, "flood", 6);
+	}
+	REQUIRE(set_up(&fixture, false));
+	say_hello(fixture.guest);
+	for (int i = 0; i < 300; i++)
+		say(fixture.guest, &message, sizeof(message));
+	for (int i = 0; i < 2000; i++) {
+		agent_statistics(fixture.agent, &statistics);
+		if (statistics.records == 300 * 1000)
+			break;
+		usleep(10000);
+	}
+	ring_statistics(fixture.ring, &ring);
+	tear_down(&fixture, &statistics);
+	CHECK_EQUAL(statistics.records, 300 * 1000);
+	CHECK_EQUAL(ring.written + ring.lost, 300 * 1000);
+	CHECK(ring.lost > 0);
+}
+
+/* A host that says garbage, and then asks properly, gets its answer; one that does not read blocks nobody. */
+TEST(guest_agent, hostile_host_does_not_stop_the_agent)
+{
+	struct {
+		uint32_t size;
+		uint16_t type, reserved;
+		struct agent_start start;
+	} start = { .size = sizeof(start),
+		    .type = AGENT_START,
+		    .start = { .magic = AGENT_MAGIC, .session = 77 } };
+	static uint8_t garbage[1 << 16];
+	static struct agent_stream stream;
+	const struct agent_message *message = NULL;
+	const struct agent_hello *hello = NULL;
+	struct pollfd input;
+	int fds[2], status;
+	pid_t process;
+
+	srand(10);
+	REQUIRE(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds));
+	process = run_agent(fds[1]);
+	close(fds[1]);
+	for (size_t i = 0; i < sizeof(garbage); i++)
+		garbage[i] = (uint8_t)rand();
+	say(fds[0], garbage, sizeof(garbage));
+	say(fds[0], &start, sizeof(start));
+	input = (struct pollfd){ .fd = fds[0], .events = POLLIN };
+	agent_stream_reset(&stream);
+	while (!hello && poll(&input, 1, 10000) > 0) {
+		size_t room;
+		uint8_t *to = agent_stream_room(&stream, &room);
+		ssize_t size = read(fds[0], to, room);
+
+		agent_stream_received(&stream, size > 0 ? (size_t)size : 0);
+		if (agent_stream_next(&stream, AGENT_HELLO, &message) > 0)
+			hello = agent_payload(message, sizeof(*hello));
+	}
+	REQUIRE(hello != NULL);
+	CHECK_EQUAL(hello->session, 77);
+	/* It still listens to its signals with nobody reading what it says. */
+	kill(process, SIGTERM);
+	CHECK_EQUAL(waitpid(process, &status, 0), process);
+	CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+	close(fds[0]);
+}

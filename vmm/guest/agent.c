@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/guest/agent.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/sample.h"
+#include "shared/sideband.h"
+#include "vmm/guest/agent_clock.h"
+#include "vmm/guest/agent_records.h"
+#include "vmm/guest/agent_tsc.h"
+
+#define MS 1000000ull /* ns */
+
+/* The agent may start at any time, and be started again. */
+#define START_INTERVAL (500 * MS)
+/* The first ones quickly, so that the first events have a good time; then often enough against the drift. */
+#define PING_INTERVAL       (100 * MS)
+#define FIRST_PINGS         8
+#define FIRST_PING_INTERVAL (10 * MS)
+/* A guest may stand still for a while; after this its agent is held for gone. */
+#define SILENCE (5000 * MS)
+/* Bytes taken from the socket before anything else is looked at. */
+#define READ_AT_ONCE (1u << 20)
+
+struct agent {
+	struct agent_options options;
+	pthread_t thread;
+	int stop_fd; /* eventfd: stop */
+	struct agent_stream stream;
+	uint64_t session;      /* number of the present one */
+	uint64_t asked;        /* when AGENT_START was first sent for it */
+	uint64_t next_send;    /* AGENT_START or AGENT_PING */
+	uint64_t heard;        /* the latest answer */
+	unsigned int pings;    /* sent in this session */
+	bool ping_open;        /* one is not answered yet */
+	struct tsc_mark ping;  /* taken when it was sent */
+	uint64_t session_lost; /* as in agent_round, told so far */
+	bool tsc_usable;
+	struct agent_clock clock;
+	pthread_mutex_t lock; /* of statistics */
+	struct agent_statistics statistics;
+};
+
+static uint64_t now(void)
+{
+	return tsc_mark_now().time;
+}
+
+/* A full socket takes nothing: the guest does not read, and will be asked again. */
+static bool send_message(struct agent *agent, enum agent_message_type type, const void *payload, size_t size)
+{
+	struct {
+		struct agent_message header;
+		uint8_t payload[sizeof(struct agent_start)];
+	} __attribute__((aligned(8))) message = {
+		.header = { .size = (uint32_t)(sizeof(message.header) + size), .type = type },
+	};
+
+	if (size)
+		memcpy(message.payload, payload, size);
+	return send(agent->options.fd, &message, message.header.size, MSG_DONTWAIT | MSG_NOSIGNAL) ==
+	       (ssize_t)message.header.size;
+}
+
+static void send_start(struct agent *agent, uint64_t time)
+{
+	struct agent_start start = { .magic = AGENT_MAGIC,
+				     .session = agent->session,
+				     .version = AGENT_PROTOCOL_VERSION };
+
+	if (!agent->asked)
+		agent->asked = time;
+	send_message(agent, AGENT_START, &start, sizeof(start));
+	agent->next_send = time + START_INTERVAL;
+}
+
+static void send_ping(struct agent *agent, uint64_t time)
+{
+	struct agent_ping ping;
+
+	agent->next_send = time + (agent->pings < FIRST_PINGS ? FIRST_PING_INTERVAL : PING_INTERVAL);
+	if (agent->ping_open)
+		return; /* what has no answer yet would have a bad one */
+	agent->ping = tsc_mark_now();
+	ping.host_time = agent->ping.time;
+	agent->ping_open = send_message(agent, AGENT_PING, &ping, sizeof(ping));
+	agent->pings++;
+}
+
+/* Its number differs from all before, so that their messages are not taken for its own. */
+static void begin_session(struct agent *agent, uint64_t time)
+{
+	agent->session = time;
+	agent->asked = 0;
+	agent->pings = 0;
+	agent->ping_open = false;
+	agent->session_lost = 0;
+	agent->next_send = time;
+	agent->clock = (struct agent_clock){ 0 };
+	agent_stream_reset(&agent->stream);
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.open = false;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+static void refuse(struct agent *agent)
+{
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.refused++;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+static void take_hello(struct agent *agent, const struct agent_hello *hello, uint64_t time)
+{
+	struct agent_statistics *statistics = &agent->statistics;
+
+	if (statistics->open || hello->magic != AGENT_MAGIC || hello->session != agent->session)
+		return; /* of an earlier session */
+	agent_clock_exchange(&agent->clock, agent->asked, time, hello->guest_time);
+	agent->heard = agent->next_send = time;
+	pthread_mutex_lock(&agent->lock);
+	statistics->sessions++;
+	statistics->open = hello->version == AGENT_PROTOCOL_VERSION;
+	statistics->version = hello->version;
+	statistics->features = statistics->open ? hello->features : 0;
+	statistics->error = statistics->open ? hello->error : -EPROTONOSUPPORT;
+	statistics->snapshot_done = false;
+	memcpy(statistics->release, hello->release, sizeof(statistics->release));
+	statistics->release[sizeof(statistics->release) - 1] = '\0';
+	pthread_mutex_unlock(&agent->lock);
+}
+
+/*
+ * The guest read its clock between two readings of its TSC. What comes of
+ * that must lie where the messages say, else the offset is not what we think,
+ * and it is not asked again.
+ */
+static void use_tsc(struct agent *agent, const struct agent_pong *pong)
+{
+	uint64_t offset = agent->options.tsc_offset, before, after, ignored;
+	struct tsc_mark mark = tsc_mark_now();
+
+	if (!agent->tsc_usable)
+		return;
+	agent->tsc_usable = tsc_time(&agent->ping, &mark, pong->tsc_before - offset, &before, &ignored) &&
+			    tsc_time(&agent->ping, &mark, pong->tsc_after - offset, &ignored, &after) &&
+			    before <= after &&
+			    agent_clock_agrees(&agent->clock, before, after, pong->guest_time);
+	if (agent->tsc_usable)
+		agent_clock_exchange(&agent->clock, before, after, pong->guest_time);
+}
+
+static void write_record(struct agent *agent, struct sideband *record, uint64_t guest_time)
+{
+	uint64_t error;
+	void *to = ring_reserve(agent->options.ring, RECORD_SIDEBAND, record->size);
+
+	record->time = agent_clock_host_time(&agent->clock, guest_time, &error);
+	if (to)
+		memcpy(to, record, record->size);
+	ring_commit(agent->options.ring, to);
+}
+
+static void tell_lost(struct agent *agent, uint64_t count, uint64_t guest_time)
+{
+	struct sideband_lost lost = { .head = { .size = sizeof(lost), .type = SIDEBAND_LOST },
+				      .count = count };
+
+	write_record(agent, &lost.head, guest_time);
+	agent->session_lost += count;
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.lost += count;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+/*
+ * The guest stood still or was moved: when what it told just before happened is
+ * not known any more. Everything is asked anew.
+ */
+static void begin_after_jump(struct agent *agent, uint64_t guest_time, uint64_t time)
+{
+	tell_lost(agent, 1, guest_time);
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.clock_jumps++;
+	pthread_mutex_unlock(&agent->lock);
+	begin_session(agent, time);
+}
+
+static void take_pong(struct agent *agent, const struct agent_pong *pong, uint64_t time)
+{
+	uint64_t error;
+
+	if (!agent->ping_open || pong->host_time != agent->ping.time)
+		return refuse(agent);
+	agent->ping_open = false;
+	agent->heard = time;
+	agent_clock_exchange(&agent->clock, agent->ping.time, time, pong->guest_time);
+	if (agent->clock.jumps)
+		return begin_after_jump(agent, pong->guest_time, time);
+	use_tsc(agent, pong);
+	agent_clock_host_time(&agent->clock, pong->guest_time, &error);
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.clock_error = error;
+	agent->statistics.tsc_used = agent->tsc_usable;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+static void take_record(struct agent *agent, struct agent_record *record)
+{
+	struct sideband *sideband = &record->sideband.head;
+
+	if (sideband->type == SIDEBAND_LOST)
+		tell_lost(agent, ((const struct sideband_lost *)sideband)->count, record->guest_time);
+	else
+		write_record(agent, sideband, record->guest_time);
+}
+
+static void take_events(struct agent *agent, struct span records)
+{
+	struct agent_record record;
+	uint64_t taken = 0;
+
+	while (records.size) {
+		int size = agent_record_decode(records, &record);
+
+		if (size < 0) {
+			refuse(agent);
+			break;
+		}
+		if (record.sideband.head.size) {
+			take_record(agent, &record);
+			taken++;
+		}
+		records = span_of(records.data + size, records.size - (size_t)size);
+	}
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.records += taken;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+static void take_round(struct agent *agent, const struct agent_round *round)
+{
+	/* What no record of its kernel said: processors that came late. */
+	if (round->lost > agent->session_lost)
+		tell_lost(agent, round->lost - agent->session_lost, round->guest_time);
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.unsteady = round->unsteady;
+	agent->statistics.cut = round->cut;
+	agent->statistics.snapshot_done = round->flags & AGENT_ROUND_SNAPSHOT_DONE;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+static void take_session_message(struct agent *agent, const struct agent_message *message, uint64_t time)
+{
+	const struct agent_pong *pong = agent_payload(message, sizeof(*pong));
+	const struct agent_events *events = agent_payload(message, sizeof(*events));
+	const struct agent_round *round = agent_payload(message, sizeof(*round));
+
+	if (message->type == AGENT_PONG && pong)
+		take_pong(agent, pong, time);
+	else if (message->type == AGENT_EVENTS && events)
+		take_events(agent, span_of(events->records, agent_payload_size(message) - sizeof(*events)));
+	else if (message->type == AGENT_ROUND && round)
+		take_round(agent, round);
+}
+
+static void take_message(struct agent *agent, const struct agent_message *message)
+{
+	const struct agent_hello *hello = agent_payload(message, sizeof(*hello));
+	uint64_t time = now();
+
+	if (message->type == AGENT_HELLO && hello)
+		take_hello(agent, hello, time);
+	else if (agent->statistics.open)
+		take_session_message(agent, message, time);
+}
+
+static void take_messages(struct agent *agent)
+{
+	const struct agent_message *message;
+	int found;
+
+	while ((found = agent_stream_next(&agent->stream, AGENT_HELLO, &message)) > 0)
+		take_message(agent, message);
+	if (found < 0) {
+		refuse(agent);
+		begin_session(agent, now());
+	}
+}
+
+/* False where the socket's other end is gone. */
+static bool take_input(struct agent *agent)
+{
+	size_t taken = 0, room;
+	ssize_t size = 1;
+
+	while (size > 0 && taken < READ_AT_ONCE) {
+		uint8_t *to = agent_stream_room(&agent->stream, &room);
+
+		size = recv(agent->options.fd, to, room, MSG_DONTWAIT);
+		if (size <= 0)
+			break;
+		taken += (size_t)size;
+		agent_stream_received(&agent->stream, (size_t)size);
+		take_messages(agent);
+	}
+	ring_flush(agent->options.ring);
+	return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+static void send_what_is_due(struct agent *agent)
+{
+	uint64_t time = now();
+
+	if (agent->statistics.open && time > agent->heard + SILENCE)
+		begin_session(agent, time);
+	if (time < agent->next_send)
+		return;
+	if (agent->statistics.open)
+		send_ping(agent, time);
+	else
+		send_start(agent, time);
+}
+
+static int time_to_wait(const struct agent *agent)
+{
+	uint64_t time = now();
+
+	return agent->next_send > time ? (int)((agent->next_send - time) / MS) + 1 : 0;
+}
+
+static void *serve(void *argument)
+{
+	struct agent *agent = argument;
+	struct pollfd fds[] = {
+		{ .fd = agent->options.fd, .events = POLLIN },
+		{ .fd = agent->stop_fd, .events = POLLIN },
+	};
+
+	pthread_setname_np(pthread_self(), "agent");
+	begin_session(agent, now());
+	while (!(fds[1].revents & POLLIN)) {
+		send_what_is_due(agent);
+		if (poll(fds, 2, time_to_wait(agent)) < 0)
+			continue;
+		/* A negative descriptor is not polled: there is nobody left to talk with. */
+		if (fds[0].revents && !take_input(agent))
+			fds[0].fd = -1;
+	}
+	take_input(agent);
+	send_message(agent, AGENT_STOP, NULL, 0);
+	return NULL;
+}
+
+static void destroy(struct agent *agent)
+{
+	if (agent->stop_fd >= 0)
+		close(agent->stop_fd);
+	close(agent->options.fd);
+	pthread_mutex_destroy(&agent->lock);
+	free(agent);
+}
+
+/* Signals are the main thread's. */
+static int start_thread(struct agent *agent)
+{
+	sigset_t all, before;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = -pthread_create(&agent->thread, NULL, serve, agent);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return error;
+}
+
+int agent_start(struct agent **result, const struct agent_options *options)
+{
+	struct agent *agent = calloc(1, sizeof(*agent));
+	int error;
+
+	if (!agent) {
+		close(options->fd);
+		return error_set(-ENOMEM, "no memory for the guest agent's thread");
+	}
+	agent->options = *options;
+	agent->tsc_usable = options->tsc_known && tsc_is_clock();
+	pthread_mutex_init(&agent->lock, NULL);
+	agent->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	error = agent->stop_fd < 0 ? -errno : start_thread(agent);
+	if (error) {
+		destroy(agent);
+		return error_set(error, "can not start the guest agent's thread: %s", strerror(-error));
+	}
+	*result = agent;
+	return 0;
+}
+
+void agent_statistics(struct agent *agent, struct agent_statistics *statistics)
+{
+	pthread_mutex_lock(&agent->lock);
+	*statistics = agent->statistics;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+void agent_stop(struct agent *agent, struct agent_statistics *statistics)
+{
+	const uint64_t one = 1;
+
+	if (!agent)
+		return;
+	if (write(agent->stop_fd, &one, sizeof(one)) < 0)
+		abort(); /* an eventfd of our own that was 0 */
+	pthread_join(agent->thread, NULL);
+	if (statistics)
+		*statistics = agent->statistics;
+	destroy(agent);
+}
