@@ -13,6 +13,7 @@ _kvmscope_options() {
 _kvmscope_values() {
 	case $1 in
 	--protocol) echo auto bzimage pvh elf64 multiboot ;;
+	--agent) echo initrd guest ;;
 	--clock) echo cpu wall ;;
 	--perspective) echo guest host ;;
 	--format) echo folded html script ;;

@@ -40,6 +40,7 @@ static int place(const struct loader *loader, const char *what, uint64_t size, u
 
 int loader_place_initrd(const struct loader *loader, uint64_t last, struct placed *placed)
 {
+	struct span front = loader->options->initrd_front;
 	struct kernel_file initrd;
 	int error;
 
@@ -49,10 +50,13 @@ int loader_place_initrd(const struct loader *loader, uint64_t last, struct place
 	error = kernel_file_open(&initrd, loader->options->initrd);
 	if (error)
 		return error;
-	placed->size = initrd.bytes.size;
+	placed->size = front.size + initrd.bytes.size;
 	error = place(loader, initrd.path, placed->size, last, &placed->gpa);
+	if (!error && front.size)
+		error = loader_write(loader->memory, placed->gpa, front.data, front.size);
 	if (!error)
-		error = kernel_file_load(&initrd, 0, placed->size, loader->memory, placed->gpa);
+		error = kernel_file_load(&initrd, 0, initrd.bytes.size, loader->memory,
+					 placed->gpa + front.size);
 	kernel_file_close(&initrd);
 	return error;
 }

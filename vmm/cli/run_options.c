@@ -32,6 +32,7 @@ enum key {
 	KEY_MEM,
 	KEY_DISK,
 	KEY_CONSOLE,
+	KEY_AGENT,
 	KEY_AGENT_SOCKET,
 	KEY_TIMEOUT,
 	KEY_DURATION,
@@ -71,6 +72,10 @@ static const struct argp_option option_list[] = {
 	  GROUP_MACHINE },
 	{ "console", KEY_CONSOLE, "WHERE", 0,
 	  "The serial port ttyS0: stdio (Ctrl-A x quits on a terminal), none, or a file for its output (stdio)",
+	  GROUP_MACHINE },
+	{ "agent", KEY_AGENT, "WHERE", OPTION_ARG_OPTIONAL,
+	  "Ask an agent in the guest for its processes. initrd: put it into the initrd and start it; "
+	  "guest: it is installed there (initrd)",
 	  GROUP_MACHINE },
 	{ "agent-socket", KEY_AGENT_SOCKET, "PATH", 0,
 	  "UNIX socket that the virtio port org.kvmscope.agent.0 is reached by", GROUP_MACHINE },
@@ -205,6 +210,7 @@ static void set_console(struct run_options *options, const char *text)
 static error_t parse_machine_option(int key, char *text, struct argp_state *state,
 				    struct run_options *options)
 {
+	static const char *const agents[] = { "initrd", "guest", NULL };
 	static const char *const protocols[] = { "auto", "bzimage", "pvh", "elf64", "multiboot", NULL };
 
 	switch (key) {
@@ -235,6 +241,10 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 		return 0;
 	case KEY_CONSOLE:
 		set_console(options, text);
+		return 0;
+	case KEY_AGENT:
+		options->agent =
+			(enum run_agent_source)(1 + parse_choice(state, "--agent", text ? text : "initrd", agents));
 		return 0;
 	case KEY_AGENT_SOCKET:
 		options->agent_socket = text;
@@ -372,6 +382,14 @@ static void check(struct argp_state *state, struct run_options *options)
 {
 	if (!options->boot.kernel)
 		argp_error(state, "--kernel FILE is missing: what shall be booted?");
+	if (options->agent && options->agent_socket)
+		argp_error(state, "--agent and --agent-socket both want the port; give one");
+	if (options->agent == RUN_AGENT_INITRD && !options->boot.initrd)
+		argp_error(state, "--agent needs --initrd to bring the agent into the guest; --agent=guest if it is there");
+	if (options->agent && options->flight)
+		argp_error(state, "--agent is not for the flight recorder: its files tell of samples only");
+	if (options->agent && !options->profile)
+		argp_error(state, "--agent is for a profile; it has no use with --no-profile");
 	if (options->ring_size < RING_SIZE_MIN || options->ring_size > RING_SIZE_MAX ||
 	    options->ring_size & (options->ring_size - 1))
 		argp_error(state, "--ring-size: it must be a power of two from 64K to 1G");

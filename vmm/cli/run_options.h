@@ -16,6 +16,9 @@
 
 enum run_console { RUN_CONSOLE_STDIO, RUN_CONSOLE_FILE, RUN_CONSOLE_NONE };
 
+/* Where the guest agent comes from. */
+enum run_agent_source { RUN_AGENT_NONE, RUN_AGENT_INITRD, RUN_AGENT_GUEST };
+
 struct run_options {
 	struct boot_options boot;
 	unsigned int cpus;
@@ -25,6 +28,7 @@ struct run_options {
 	enum run_console console;
 	const char *console_path;
 	const char *agent_socket;
+	enum run_agent_source agent;
 	char *module_text;  /* owned: read from a file; boot.module_text may point to it */
 	char *command_line; /* owned: all words as the user gave them, for the profile */
 

@@ -11,6 +11,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/ring.h"
+#include "vmm/cli/run_agent.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/sample/sampler.h"
 #include "vmm/sample/vm_view.h"
@@ -22,6 +23,8 @@ struct run_profile {
 	unsigned int ring_count;
 	struct vm_view view;
 	struct sampler *sampler;
+	struct run_agent *agent;    /* NULL without --agent */
+	struct ring *sideband_ring; /* the agent's */
 	struct collector *collector;
 	struct run_flight *flight; /* NULL without one */
 	pthread_mutex_t rate_lock; /* of the next two, and of telling the sampler of them */
@@ -42,9 +45,9 @@ int run_profile_create(struct run_profile **profile, const struct run_options *o
 	(*profile)->frequency = options->frequency;
 	(*profile)->paused = options->from_line;
 	pthread_mutex_init(&(*profile)->rate_lock, NULL);
-	if (!options->flight)
-		return 0;
-	error = run_flight_create(&(*profile)->flight, options);
+	error = options->flight ? run_flight_create(&(*profile)->flight, options) : 0;
+	if (!error && options->agent)
+		error = run_agent_create(&(*profile)->agent, options);
 	if (error) {
 		run_profile_destroy(*profile);
 		*profile = NULL;
@@ -153,6 +156,8 @@ void run_profile_join(struct run_profile *profile, struct machine_options *machi
 		machine->console_line = on_console_line;
 		machine->console_line_context = profile;
 	}
+	if (profile->agent)
+		run_agent_join(profile->agent, machine);
 }
 
 static int make_rings(struct run_profile *profile)
@@ -259,6 +264,8 @@ static int start_collector(struct run_profile *profile)
 	struct collector_options collector = {
 		.rings = profile->rings,
 		.ring_count = profile->ring_count,
+		.sideband_rings = &profile->sideband_ring,
+		.sideband_ring_count = profile->agent ? 1 : 0,
 		.view = &profile->view.view,
 		.registers = latest_registers,
 		.publish = take_kernel,
@@ -283,6 +290,8 @@ static int start_collector(struct run_profile *profile)
 		.flight = profile->flight ? run_flight_options(profile->flight) : NULL,
 	};
 
+	if (profile->agent)
+		profile->sideband_ring = run_agent_ring(profile->agent);
 	describe_cpu(profile->cpu_description);
 	return collector_start(&profile->collector, &collector);
 }
@@ -296,6 +305,8 @@ int run_profile_start(struct run_profile *profile, struct machine *machine)
 		return error;
 	vm_view_init(&profile->view, &machine_vm(machine)->memory);
 	error = make_sampler(profile);
+	if (!error && profile->agent)
+		error = run_agent_start(profile->agent, machine);
 	return error ? error : start_collector(profile);
 }
 
@@ -314,6 +325,8 @@ int run_profile_stop(struct run_profile *profile, struct collector_statistics *s
 	struct collector *collector = profile->collector;
 
 	profile->collector = NULL;
+	if (profile->agent)
+		run_agent_stop(profile->agent);
 	return collector_stop(collector, statistics);
 }
 
@@ -324,6 +337,7 @@ void run_profile_destroy(struct run_profile *profile)
 	if (profile->collector)
 		collector_stop(profile->collector, NULL);
 	run_flight_destroy(profile->flight);
+	run_agent_destroy(profile->agent);
 	sampler_destroy(profile->sampler);
 	while (profile->ring_count)
 		ring_destroy(profile->rings[--profile->ring_count]);

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/cli/run_agent.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/boot/agent_initrd.h"
+#include "vmm/kvm/tsc.h"
+
+/* A snapshot of a busy guest, thousands of mappings, must fit while the collector does something else. */
+#define RING_SIZE (4ul << 20)
+
+struct run_agent {
+	const struct run_options *options;
+	int machine_end, our_end; /* of a socketpair; -1 once given away */
+	uint8_t *archive;
+	size_t archive_size;
+	char *command_line;
+	struct ring *ring;
+	struct agent *agent;
+};
+
+static int make(struct run_agent *agent, const struct run_options *options)
+{
+	int fds[2], error;
+
+	if (options->agent == RUN_AGENT_INITRD) {
+		agent->archive = agent_initrd_archive(&agent->archive_size);
+		agent->command_line = agent_initrd_command_line(options->boot.append);
+		if (!agent->archive || !agent->command_line)
+			return error_set(-ENOMEM, "no memory for the guest agent");
+	}
+	error = ring_create(&agent->ring, RING_SIZE);
+	if (error)
+		return error_set(error, "can not make the ring of the guest agent: %s", strerror(-error));
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds))
+		return error_set(-errno, "can not make the guest agent's socket: %s", strerror(errno));
+	agent->machine_end = fds[0];
+	agent->our_end = fds[1];
+	return 0;
+}
+
+int run_agent_create(struct run_agent **result, const struct run_options *options)
+{
+	struct run_agent *agent = calloc(1, sizeof(*agent));
+	int error;
+
+	if (!agent)
+		return error_set(-ENOMEM, "no memory for the guest agent");
+	*agent = (struct run_agent){ .options = options, .machine_end = -1, .our_end = -1 };
+	error = make(agent, options);
+	if (error)
+		run_agent_destroy(agent);
+	else
+		*result = agent;
+	return error;
+}
+
+void run_agent_join(struct run_agent *agent, struct machine_options *machine)
+{
+	machine->agent_fd = agent->machine_end;
+	if (!agent->archive)
+		return;
+	machine->boot.initrd_front = span_of(agent->archive, agent->archive_size);
+	machine->boot.append = agent->command_line;
+}
+
+int run_agent_start(struct run_agent *agent, struct machine *machine)
+{
+	struct agent_options options = { .fd = agent->our_end, .ring = agent->ring };
+
+	/* The machine has its own copy; only so does the end of the guest end the socket. */
+	close(agent->machine_end);
+	agent->machine_end = agent->our_end = -1;
+	options.tsc_known = !vm_tsc_offset(machine_vm(machine), &options.tsc_offset);
+	if (!options.tsc_known)
+		log_debug("the guest's clock is known by messages alone: %s", error_message());
+	return agent_start(&agent->agent, &options);
+}
+
+struct ring *run_agent_ring(struct run_agent *agent)
+{
+	return agent->ring;
+}
+
+static void tell_silence(const struct run_agent *agent)
+{
+	if (agent->options->agent == RUN_AGENT_INITRD)
+		log_warning(
+			"the guest agent did not answer: did the guest load virtio_console, and does its initrd have an init?");
+	else
+		log_warning(
+			"no guest agent answered: is kvmscope-agent installed in the guest, and running?");
+}
+
+static void tell_omissions(const struct agent_statistics *statistics)
+{
+	if (statistics->lost)
+		log_warning(
+			"the guest's kernel dropped %llu records of its processes: the agent could not fetch them in time",
+			(unsigned long long)statistics->lost);
+	if (statistics->unsteady || statistics->cut)
+		log_warning("of what ran before the recording %llu processes and %llu mappings are not known",
+			    (unsigned long long)statistics->unsteady, (unsigned long long)statistics->cut);
+	if (statistics->refused)
+		log_warning("%llu messages of the guest agent could not be understood",
+			    (unsigned long long)statistics->refused);
+	if (statistics->clock_jumps)
+		log_warning("the guest's clock jumped %llu times; names around those moments may be missing",
+			    (unsigned long long)statistics->clock_jumps);
+}
+
+static void tell(const struct run_agent *agent, const struct agent_statistics *statistics)
+{
+	if (!statistics->sessions) {
+		tell_silence(agent);
+		return;
+	}
+	if (!(statistics->features & AGENT_FEATURE_EVENTS))
+		log_warning("the guest agent (protocol %u, Linux %s) can not see processes: %s",
+			    statistics->version, statistics->release, strerror(-statistics->error));
+	tell_omissions(statistics);
+	log_debug(
+		"guest agent: version %u, features %#x, %llu sessions, %llu records; its clock is known to %llu ns%s",
+		statistics->version, statistics->features, (unsigned long long)statistics->sessions,
+		(unsigned long long)statistics->records, (unsigned long long)statistics->clock_error,
+		statistics->tsc_used ? " by the TSC" : "");
+}
+
+void run_agent_stop(struct run_agent *agent)
+{
+	struct agent_statistics statistics;
+
+	if (!agent->agent)
+		return;
+	agent_stop(agent->agent, &statistics);
+	agent->agent = NULL;
+	tell(agent, &statistics);
+}
+
+void run_agent_destroy(struct run_agent *agent)
+{
+	if (!agent)
+		return;
+	agent_stop(agent->agent, NULL);
+	if (agent->machine_end >= 0)
+		close(agent->machine_end);
+	if (agent->our_end >= 0)
+		close(agent->our_end);
+	ring_destroy(agent->ring);
+	free(agent->archive);
+	free(agent->command_line);
+	free(agent);
+}
