@@ -19,6 +19,8 @@ _kvmscope_values() {
 	--format) echo folded html script ;;
 	--event | -e) echo cpu-clock ;;
 	--pid | -p) _kvmscope_runs 1 ;;
+	--flight) echo 10s 30s 5min 64M 256M ;;
+	--after) echo 500ms 1s 5s ;;
 	*) return 1 ;;
 	esac
 }
