@@ -92,13 +92,14 @@ static int make_sampler(struct sampled_guest *guest, const struct sampled_guest_
 		.callchains = true,
 		.paused = options->paused,
 	};
+	const struct ring_options ring = { .size = RING_SIZE, .mode = options->mode };
 	int error = 0;
 
 	if (!options->frequency)
 		return 0;
 	vm_view_init(&guest->view, &guest->vm.memory);
 	for (unsigned int i = 0; i < options->cpus && !error; i++)
-		error = ring_create(&guest->rings[i], RING_SIZE);
+		error = ring_create_with(&guest->rings[i], &ring);
 	return error ? error : sampler_create(&guest->sampler, &sampler);
 }
 

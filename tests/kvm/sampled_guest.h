@@ -25,6 +25,7 @@ struct sampled_guest_options {
 	enum sampling_clock_kind clock;
 	unsigned int frequency; /* 0: no sampler */
 	bool paused;            /* until sampled_guest_set_frequency() */
+	enum ring_mode mode;    /* of the rings */
 };
 
 struct sampled_guest {

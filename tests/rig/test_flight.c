@@ -27,7 +27,7 @@ static void run_to(const struct end *end, struct rig_result *result)
 	CHECK(command_succeeds(command));
 	rig_run(result, 280,
 		"HOME=$PWD/" FOLDER "/%s build/kvmscope run --timeout 250 --mem 256M --flight 5s "
-		"-o " FOLDER "/%s/perf.data --kernel %s --initrd %s --append 'console=ttyS0 panic=-1 %s' "
+		"-o " FOLDER "/%s/perf.data --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 %s' "
 		"< /dev/null",
 		end->name, end->name, rig_kernel("6.1"), rig_initrd("6.1"), end->append);
 }
