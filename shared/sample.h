@@ -13,6 +13,8 @@
 enum {
 	RECORD_SAMPLE = 8,
 	RECORD_SIDEBAND = 9, /* shared/sideband.h */
+	RECORD_HIT = 10,     /* struct sample_hit */
+	RECORD_EVENT = 11,   /* struct sample_event */
 };
 
 /* The longest callchain, both parts together, as perf's default max stack. */
@@ -65,5 +67,27 @@ static inline size_t sample_size(size_t depth)
 {
 	return sizeof(struct sample) + depth * sizeof(uint64_t);
 }
+
+enum sample_hit_flags {
+	SAMPLE_HIT_BEFORE = 1 << 0, /* before is known */
+	SAMPLE_HIT_AFTER = 1 << 1,  /* after is known */
+};
+
+/* A watch was hit: its event is not 0, and its period is a number of hits. */
+struct sample_hit {
+	uint64_t address;       /* GVA that is watched */
+	uint64_t before, after; /* its value at the hit before this one, on whatever vCPU, and now */
+	uint32_t length;        /* bytes of the value */
+	uint32_t flags;         /* enum sample_hit_flags */
+	struct sample sample;
+};
+
+/* An event other than the clock gives no samples on a vCPU from now on, or does so again. */
+struct sample_event {
+	uint64_t time; /* ns, as in struct sample */
+	uint32_t vcpu;
+	uint16_t event;
+	uint16_t stopped; /* 1 or 0 */
+};
 
 #endif

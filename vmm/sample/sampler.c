@@ -31,8 +31,15 @@ struct vcpu_sampler {
 	uint64_t addresses[SAMPLE_CALLCHAIN_MAX];
 } __attribute__((aligned(64)));
 
+/* The value at the latest hit of an event, on whatever vCPU. */
+struct last_value {
+	_Atomic uint64_t value;
+	atomic_bool known;
+};
+
 struct sampler {
 	struct sampler_options options;
+	struct last_value last_values[SAMPLER_EVENTS_MAX];
 	_Atomic(const struct guest_kernel *) kernel;
 	atomic_uint frequency; /* as wanted; 0: paused */
 	atomic_flag warned;
@@ -239,9 +246,9 @@ static void fill_sample(struct sample *sample, const struct guest_registers *reg
 }
 
 /* Publishing is a store; the wake-up is due once per watermark, or a while after the first sample. */
-static void hand_over(struct ring *ring, struct sample *sample, uint64_t time)
+static void hand_over(struct ring *ring, void *record, uint64_t time)
 {
-	ring_commit(ring, sample);
+	ring_commit(ring, record);
 	ring_publish(ring);
 	if (ring_wake_due(ring, time))
 		ring_flush(ring);
@@ -254,44 +261,140 @@ static void count(struct vcpu_sampler *self, uint64_t periods, uint64_t cost)
 	local_add(&self->statistics.cost, cost);
 }
 
-void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
-{
-	struct vcpu_sampler *self = vcpu->sampler;
-	struct guest_callchain chain = { .capacity = SAMPLE_CALLCHAIN_MAX };
+/* What a sample is made of, before there is room for it. */
+struct state {
+	uint64_t begin;
 	struct guest_registers registers;
-	const struct guest_kernel *kernel;
-	uint64_t begin = now(), period, cost;
-	struct sample *sample;
 	struct guest_task task;
+	struct guest_callchain chain;
+};
 
-	if (!self || !self->frequency)
-		return;
-	period = sampling_clock_take(self->clock, vcpu->sample_expirations, begin);
-	if (!period)
-		return;
-	chain.addresses = self->addresses;
-	vm_view_registers(vcpu, &registers);
-	snapshot_write(&self->latest, &registers);
+static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_sampler *self,
+		       struct state *state)
+{
+	const struct guest_kernel *kernel;
+
+	state->chain =
+		(struct guest_callchain){ .capacity = SAMPLE_CALLCHAIN_MAX, .addresses = self->addresses };
+	vm_view_registers(vcpu, &state->registers);
+	snapshot_write(&self->latest, &state->registers);
 	/* Behind the time: see sampler_set_kernel(). */
 	kernel = atomic_load_explicit(&sampler->kernel, memory_order_acquire);
-	walk(sampler, kernel, &registers, &chain);
-	find_task(sampler, kernel, &registers, &task);
-	drop_foreign(&task, &chain);
-	if (is_idle(sampler, vcpu, &registers))
-		chain.flags |= SAMPLE_IDLE;
-	sample = ring_reserve(self->ring, RECORD_SAMPLE, sample_size(chain.kernel_depth + chain.user_depth));
+	walk(sampler, kernel, &state->registers, &state->chain);
+	find_task(sampler, kernel, &state->registers, &state->task);
+	drop_foreign(&state->task, &state->chain);
+}
+
+static size_t size_of(const struct state *state)
+{
+	return sample_size(state->chain.kernel_depth + state->chain.user_depth);
+}
+
+/* Fills SAMPLE, unless there was no room for it; what it cost so far. */
+static uint64_t finish_sample(const struct vcpu_sampler *self, const struct vcpu *vcpu,
+			      const struct state *state, uint64_t period, struct sample *sample)
+{
+	uint64_t cost;
+
 	if (sample) {
-		fill_sample(sample, &registers, &task, &chain);
-		sample->time = begin;
+		fill_sample(sample, &state->registers, &state->task, &state->chain);
+		sample->time = state->begin;
 		sample->period = period;
 		sample->vcpu = vcpu->index;
 		sample->host_tid = (uint32_t)self->thread;
 	}
-	cost = now() - begin;
+	cost = now() - state->begin;
 	if (sample)
 		sample->cost = cost < UINT32_MAX ? (uint32_t)cost : UINT32_MAX;
-	hand_over(self->ring, sample, begin);
+	return cost;
+}
+
+void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
+{
+	struct vcpu_sampler *self = vcpu->sampler;
+	struct state state = { .begin = now() };
+	struct sample *sample;
+	uint64_t period, cost;
+
+	if (!self || !self->frequency)
+		return;
+	period = sampling_clock_take(self->clock, vcpu->sample_expirations, state.begin);
+	if (!period)
+		return;
+	take_state(sampler, vcpu, self, &state);
+	if (is_idle(sampler, vcpu, &state.registers))
+		state.chain.flags |= SAMPLE_IDLE;
+	sample = ring_reserve(self->ring, RECORD_SAMPLE, size_of(&state));
+	cost = finish_sample(self, vcpu, &state, period, sample);
+	hand_over(self->ring, sample, state.begin);
 	count(self, period / sampling_clock_period(self->clock), cost);
+}
+
+/* The value at the hit before this one becomes the one that is there now. */
+static void take_values(struct sampler *sampler, const struct guest_registers *registers,
+			const struct sampler_hit *hit, struct sample_hit *record)
+{
+	struct last_value *last = &sampler->last_values[hit->event];
+	uint64_t value = 0;
+
+	record->address = hit->address;
+	record->before = record->after = 0;
+	record->length = hit->length;
+	record->flags = 0;
+	if (!hit->length || hit->length > sizeof(value) ||
+	    guest_read_virtual(sampler->options.view, &registers->paging, hit->address, &value, hit->length))
+		return;
+	record->flags = SAMPLE_HIT_AFTER;
+	record->after = value;
+	record->before = atomic_exchange(&last->value, value);
+	if (atomic_exchange(&last->known, true))
+		record->flags |= SAMPLE_HIT_BEFORE;
+}
+
+void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct sampler_hit *hit)
+{
+	struct vcpu_sampler *self = vcpu->sampler;
+	struct state state = { .begin = now() };
+	struct sample_hit *record;
+	uint64_t cost;
+
+	assert(hit->event && hit->event < SAMPLER_EVENTS_MAX);
+	if (!self)
+		return;
+	take_state(sampler, vcpu, self, &state);
+	record = ring_reserve(self->ring, RECORD_HIT, offsetof(struct sample_hit, sample) + size_of(&state));
+	cost = finish_sample(self, vcpu, &state, hit->period, record ? &record->sample : NULL);
+	if (record) {
+		take_values(sampler, &state.registers, hit, record);
+		record->sample.event = hit->event;
+	}
+	hand_over(self->ring, record, state.begin);
+	local_add(&self->statistics.cost, cost);
+}
+
+void sampler_tell_event(struct sampler *sampler, struct vcpu *vcpu, uint16_t event, bool stopped)
+{
+	struct vcpu_sampler *self = vcpu->sampler;
+	struct sample_event *record;
+
+	if (!self)
+		return;
+	record = ring_reserve(self->ring, RECORD_EVENT, sizeof(*record));
+	if (record)
+		*record = (struct sample_event){
+			.time = now(), .vcpu = vcpu->index, .event = event, .stopped = stopped
+		};
+	ring_commit(self->ring, record);
+	ring_publish(self->ring);
+}
+
+void sampler_task(const struct sampler *sampler, struct vcpu *vcpu, struct guest_task *task)
+{
+	const struct guest_kernel *kernel = atomic_load_explicit(&sampler->kernel, memory_order_acquire);
+	struct guest_registers registers;
+
+	vm_view_registers(vcpu, &registers);
+	find_task(sampler, kernel, &registers, task);
 }
 
 void sampler_set_kernel(struct sampler *sampler, const struct guest_kernel *kernel)

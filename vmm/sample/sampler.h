@@ -3,7 +3,8 @@
  * The sampler: when a vCPU's clock says so, its registers and callchain go
  * into its ring as a struct sample. It knows nothing of who reads the rings.
  *
- *	attach, detach, take, kicked	the vCPU's thread
+ *	attach, detach, take, kicked,
+ *	take_hit, tell_event, task	the vCPU's thread
  *	everything else			any thread between create and destroy
  *
  * sampler_take() takes no lock and allocates nothing. Its only system calls are
@@ -26,6 +27,9 @@
 #include "vmm/sample/clock.h"
 
 struct sampler;
+
+/* The clock, and watches. */
+#define SAMPLER_EVENTS_MAX 65
 
 struct sampler_options {
 	struct ring *const
@@ -61,6 +65,23 @@ void sampler_detach(struct sampler *sampler, struct vcpu *vcpu);
 
 /* The `sample` handler's work: see struct vcpu_handlers. Does nothing if no period has passed. */
 void sampler_take(struct sampler *sampler, struct vcpu *vcpu);
+
+/* A watch of the guest was hit. */
+struct sampler_hit {
+	uint16_t event; /* 1 to SAMPLER_EVENTS_MAX - 1 */
+	uint8_t length; /* bytes of its value; 0: it is code */
+	uint64_t address;
+	uint64_t period; /* hits that the sample stands for */
+};
+
+/* A sample of the hit, with the value that is there now and the one of the hit before; also while paused. */
+void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct sampler_hit *hit);
+
+/* Tells in the stream that the event gives no samples of VCPU from now on, or does so again. */
+void sampler_tell_event(struct sampler *sampler, struct vcpu *vcpu, uint16_t event, bool stopped);
+
+/* The guest's task on the stopped VCPU: see struct sample. */
+void sampler_task(const struct sampler *sampler, struct vcpu *vcpu, struct guest_task *task);
 
 /*
  * Another frequency in Hz for all vCPUs, or 0: no samples until the next call.
