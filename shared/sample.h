@@ -13,8 +13,7 @@
 enum {
 	RECORD_SAMPLE = 8,
 	RECORD_SIDEBAND = 9, /* shared/sideband.h */
-	RECORD_HIT = 10,     /* struct sample_hit */
-	RECORD_EVENT = 11,   /* struct sample_event */
+	RECORD_EVENT = 10,   /* struct sample_event */
 };
 
 /* The longest callchain, both parts together, as perf's default max stack. */
@@ -73,14 +72,28 @@ enum sample_hit_flags {
 	SAMPLE_HIT_AFTER = 1 << 1,  /* after is known */
 };
 
-/* A watch was hit: its event is not 0, and its period is a number of hits. */
+/* A watch was hit: stands behind the callchain of a sample whose event is not 0. Its period is in hits. */
 struct sample_hit {
 	uint64_t address;       /* GVA that is watched */
 	uint64_t before, after; /* its value at the hit before this one, on whatever vCPU, and now */
 	uint32_t length;        /* bytes of the value */
 	uint32_t flags;         /* enum sample_hit_flags */
-	struct sample sample;
 };
+
+/* Bytes of the whole sample, with what stands behind its callchain. */
+static inline size_t sample_length(const struct sample *sample)
+{
+	return sample_size((size_t)sample->kernel_depth + sample->user_depth) +
+	       (sample->event ? sizeof(struct sample_hit) : 0);
+}
+
+/* NULL for a sample of the clock. */
+static inline struct sample_hit *sample_hit(struct sample *sample)
+{
+	return sample->event
+		       ? (struct sample_hit *)(sample->callchain + sample->kernel_depth + sample->user_depth)
+		       : NULL;
+}
 
 /* An event other than the clock gives no samples on a vCPU from now on, or does so again. */
 struct sample_event {

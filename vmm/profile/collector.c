@@ -90,6 +90,8 @@ static bool is_writing(const struct collector *collector)
 
 static void count_sample(struct collector_statistics *statistics, const struct sample *sample)
 {
+	if (sample->event)
+		return; /* hits are counted by whoever watches */
 	statistics->samples++;
 	statistics->kernel += !sample->cpl;
 	statistics->cost += sample->cost;
@@ -99,7 +101,8 @@ static void count_sample(struct collector_statistics *statistics, const struct s
 static void take_sample(struct collector *collector, size_t ring, const struct ring_record *record,
 			struct collector_statistics *counts)
 {
-	const struct sample *sample = collector_sample(record, collector->options.ring_count);
+	const struct sample *sample = collector_sample(record, collector->options.ring_count,
+						       collector->options.output.watch_count);
 
 	if (!sample)
 		return;
@@ -134,6 +137,15 @@ static void write_sideband(void *context, const struct sideband *record)
 		note_error(collector, collector_output_sideband(&collector->output, record));
 }
 
+static void take_event(struct collector *collector, const struct ring_record *record)
+{
+	const struct sample_event *event =
+		collector_event(record, collector->options.ring_count, collector->options.output.watch_count);
+
+	if (event && is_writing(collector))
+		note_error(collector, collector_output_event(&collector->output, event));
+}
+
 static void note_lost(struct collector *collector, size_t ring, uint64_t count,
 		      struct collector_statistics *counts)
 {
@@ -163,6 +175,8 @@ static void drain_ring(struct collector *collector, size_t index, struct collect
 			take_sample(collector, index, record, counts);
 		else if (record->type == RECORD_SIDEBAND)
 			take_sideband(collector, index, record);
+		else if (record->type == RECORD_EVENT)
+			take_event(collector, record);
 		else if (record->type == RING_RECORD_LOST)
 			take_lost(collector, index, record, counts);
 	}

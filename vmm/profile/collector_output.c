@@ -66,6 +66,11 @@ int collector_output_sideband(struct collector_output *output, const struct side
 	return perf_data_writer_sideband(output->writer, record);
 }
 
+int collector_output_event(struct collector_output *output, const struct sample_event *event)
+{
+	return perf_data_writer_event(output->writer, event);
+}
+
 int collector_output_lost(struct collector_output *output, uint64_t time, uint32_t vcpu, uint64_t count)
 {
 	return perf_data_writer_lost(output->writer, time, vcpu, count);
@@ -80,14 +85,24 @@ int collector_output_close(struct collector_output *output)
 	return error;
 }
 
-const struct sample *collector_sample(const struct ring_record *record, size_t vcpus)
+const struct sample *collector_sample(const struct ring_record *record, size_t vcpus, size_t watches)
 {
 	const struct sample *sample = (const void *)record->payload;
 	size_t size = record->size - sizeof(*record);
 
 	if (record->type != RECORD_SAMPLE || size < sizeof(*sample) || sample->vcpu >= vcpus ||
-	    sample->kernel_depth + sample->user_depth > SAMPLE_CALLCHAIN_MAX ||
-	    size < sample_size((size_t)sample->kernel_depth + sample->user_depth))
+	    sample->event > watches || sample->kernel_depth + sample->user_depth > SAMPLE_CALLCHAIN_MAX ||
+	    size < sample_length(sample))
 		return NULL;
 	return sample;
+}
+
+const struct sample_event *collector_event(const struct ring_record *record, size_t vcpus, size_t watches)
+{
+	const struct sample_event *event = (const void *)record->payload;
+
+	if (record->type != RECORD_EVENT || record->size - sizeof(*record) < sizeof(*event) ||
+	    event->vcpu >= vcpus || !event->event || event->event > watches)
+		return NULL;
+	return event;
 }

@@ -27,13 +27,19 @@ int collector_output_open(struct collector_output *output, const struct perf_dat
 /* Each adds to the file; the errors of writing. The vCPU is one that the options have. */
 int collector_output_sample(struct collector_output *output, const struct sample *sample);
 int collector_output_sideband(struct collector_output *output, const struct sideband *record);
+int collector_output_event(struct collector_output *output, const struct sample_event *event);
 /* COUNT samples of VCPU were lost before TIME. */
 int collector_output_lost(struct collector_output *output, uint64_t time, uint32_t vcpu, uint64_t count);
 
 /* Completes the file and frees what OUTPUT holds, also after an error; returns the first one. */
 int collector_output_close(struct collector_output *output);
 
-/* The sample in RECORD; NULL if it holds none, or one that no writer of ours makes for VCPUS vCPUs. */
-const struct sample *collector_sample(const struct ring_record *record, size_t vcpus);
+/*
+ * The sample in RECORD; NULL if it holds none, or one that no writer of ours
+ * makes for VCPUS vCPUs and WATCHES watches.
+ */
+const struct sample *collector_sample(const struct ring_record *record, size_t vcpus, size_t watches);
+/* The same for what tells of an event. */
+const struct sample_event *collector_event(const struct ring_record *record, size_t vcpus, size_t watches);
 
 #endif

@@ -37,6 +37,11 @@ static int copy_rings(struct dump *dump)
 	return error;
 }
 
+static const struct sample *sample_of(const struct dump *dump, const struct ring_record *record)
+{
+	return collector_sample(record, dump->count, dump->request->options->output.watch_count);
+}
+
 /* Where older samples were overwritten, those from the first one on are all there. */
 static void note_complete(struct dump *dump)
 {
@@ -50,7 +55,7 @@ static void note_complete(struct dump *dump)
 		if (snapshot->broken)
 			log_warning("the copy of ring %zu ends early, at bytes that are no record", i);
 		while (snapshot->before && !sample && (record = ring_snapshot_next(snapshot, record)))
-			sample = collector_sample(record, dump->count);
+			sample = sample_of(dump, record);
 		if (sample && sample->time > flight->complete)
 			flight->complete = sample->time;
 	}
@@ -76,7 +81,7 @@ static int advance(struct dump *dump, struct source *source)
 	source->next = NULL;
 	while (!error && !source->next &&
 	       (source->record = ring_snapshot_next(&source->snapshot, source->record))) {
-		const struct sample *sample = collector_sample(source->record, dump->count);
+		const struct sample *sample = sample_of(dump, source->record);
 
 		if (source->record->type == RING_RECORD_LOST)
 			error = take_lost(dump, source);

@@ -43,15 +43,24 @@ static bool add_command_line(struct bytes *to, const char *command_line)
 	return true;
 }
 
+static void add_event(struct bytes *to, const struct perf_data_facts *facts,
+		      const struct perf_event_attr *attribute, const char *name, uint64_t first_id)
+{
+	bytes_add(to, attribute, facts->attribute.size);
+	bytes_add_u32(to, (uint32_t)facts->ids);
+	add_string(to, name);
+	for (uint64_t id = 0; id < facts->ids; id++)
+		bytes_add_u64(to, first_id + id);
+}
+
 static bool add_event_description(struct bytes *to, const struct perf_data_facts *facts)
 {
-	bytes_add_u32(to, 1);
+	bytes_add_u32(to, (uint32_t)(1 + facts->more_count));
 	bytes_add_u32(to, facts->attribute.size);
-	bytes_add(to, &facts->attribute, facts->attribute.size);
-	bytes_add_u32(to, (uint32_t)facts->ids);
-	add_string(to, facts->event_name);
-	for (uint64_t id = 1; id <= facts->ids; id++)
-		bytes_add_u64(to, id);
+	add_event(to, facts, &facts->attribute, facts->event_name, 1);
+	for (size_t i = 0; i < facts->more_count; i++)
+		add_event(to, facts, &facts->more[i].attribute, facts->more[i].name,
+			  1 + (i + 1) * facts->ids);
 	return true;
 }
 

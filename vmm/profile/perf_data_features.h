@@ -16,6 +16,12 @@
 #include "vmm/profile/perf_data_format.h"
 #include "vmm/profile/perf_data_losses.h"
 
+/* An event besides the first. */
+struct perf_data_more_event {
+	struct perf_event_attr attribute;
+	char *name; /* owned */
+};
+
 /* Empty strings and zeros are facts that are not known. */
 struct perf_data_facts {
 	char *hostname, *release, *arch, *cpu_description, *command_line; /* owned */
@@ -23,7 +29,10 @@ struct perf_data_facts {
 	uint64_t memory_kib;
 	uint32_t cpus;
 	struct perf_event_attr attribute;
-	uint64_t ids; /* of the event: 1 to IDS, one for each vCPU */
+	uint64_t ids; /* of each event, one for each vCPU; those of the first are 1 to IDS, then those of the
+			 next */
+	struct perf_data_more_event *more; /* owned */
+	size_t more_count;
 	unsigned int compression, ratio;
 	uint64_t first_time, last_time; /* of samples, ns */
 	uint64_t wall_time,

@@ -93,4 +93,10 @@ struct perf_data_id_guest {
 	uint64_t vcpu;
 };
 
+/* Raw data of a sample of a watch; its size before it and padding behind it fill whole 8 bytes. */
+struct perf_data_hit_values {
+	uint64_t before, after; /* 0 where not known */
+	uint32_t flags;         /* enum sample_hit_flags */
+} __attribute__((packed));
+
 #endif

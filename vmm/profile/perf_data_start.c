@@ -46,8 +46,25 @@ void perf_data_describe_event(struct perf_event_attr *attribute, const struct pe
 		attribute->sample_type |= PERF_SAMPLE_CALLCHAIN;
 }
 
-/* Tells readers which id is which vCPU of which machine (perf since 5.19). */
-static void add_id_index(uint64_t count, pid_t vmm_pid, struct bytes *to)
+/* The value before and after comes as raw data: see struct perf_data_hit_values. */
+void perf_data_describe_watch(struct perf_event_attr *attribute, const struct perf_event_attr *clock,
+			      const struct perf_data_watch *watch)
+{
+	*attribute = *clock;
+	attribute->type = PERF_TYPE_BREAKPOINT;
+	attribute->config = 0;
+	attribute->freq = 0;
+	attribute->sample_period = watch->period;
+	attribute->bp_type = watch->type;
+	attribute->bp_addr = watch->address;
+	attribute->bp_len = watch->length;
+	attribute->sample_type |= PERF_SAMPLE_ADDR | PERF_SAMPLE_RAW;
+	/* One event of a recording asks for these. */
+	attribute->mmap = attribute->mmap2 = attribute->comm = 0;
+}
+
+/* Tells readers which id is which vCPU of which machine (perf since 5.19); FIRST_ID is that of vCPU 0. */
+static void add_id_index(uint64_t first_id, uint64_t count, pid_t vmm_pid, struct bytes *to)
 {
 	struct perf_event_header header = { .type = PERF_DATA_ID_INDEX };
 
@@ -57,69 +74,104 @@ static void add_id_index(uint64_t count, pid_t vmm_pid, struct bytes *to)
 	bytes_add(to, &header, sizeof(header));
 	bytes_add_u64(to, count);
 	for (uint64_t i = 0; i < count; i++)
-		bytes_add(to, &(struct perf_data_id_entry){ i + 1, i, UINT64_MAX, UINT64_MAX },
+		bytes_add(to, &(struct perf_data_id_entry){ first_id + i, i, UINT64_MAX, UINT64_MAX },
 			  sizeof(struct perf_data_id_entry));
 	for (uint64_t i = 0; i < count; i++)
 		bytes_add(to, &(struct perf_data_id_guest){ (uint64_t)vmm_pid, i },
 			  sizeof(struct perf_data_id_guest));
 }
 
-static void add_ids(const struct perf_data_facts *facts, struct bytes *to)
+/* The events: 0 is the clock, then come the others. */
+static size_t event_count(const struct perf_data_facts *facts)
 {
-	for (uint64_t id = 1; id <= facts->ids; id++)
-		bytes_add_u64(to, id);
+	return 1 + facts->more_count;
+}
+
+static const struct perf_event_attr *attribute_of(const struct perf_data_facts *facts, size_t event)
+{
+	return event ? &facts->more[event - 1].attribute : &facts->attribute;
+}
+
+static uint64_t first_id_of(const struct perf_data_facts *facts, size_t event)
+{
+	return 1 + event * facts->ids;
+}
+
+static void add_ids(const struct perf_data_facts *facts, size_t event, struct bytes *to)
+{
+	for (uint64_t i = 0; i < facts->ids; i++)
+		bytes_add_u64(to, first_id_of(facts, event) + i);
 }
 
 static void add_first_records(const struct perf_data_start *start, struct bytes *to)
 {
-	perf_data_feature_records(start->facts, to);
-	if (start->perspective == PERSPECTIVE_HOST)
-		add_id_index(start->facts->ids, start->vmm_pid, to);
+	const struct perf_data_facts *facts = start->facts;
+
+	perf_data_feature_records(facts, to);
+	for (size_t event = 0; event < event_count(facts) && start->perspective == PERSPECTIVE_HOST; event++)
+		add_id_index(first_id_of(facts, event), facts->ids, start->vmm_pid, to);
 }
 
-static int start_pipe(const struct perf_data_start *start)
+static void add_pipe_attribute(const struct perf_data_facts *facts, size_t event, struct bytes *to)
 {
-	const struct perf_data_facts *facts = start->facts;
-	struct perf_data_pipe_header pipe_header = { PERF_DATA_MAGIC, sizeof(pipe_header) };
 	struct perf_event_header header = {
 		.type = PERF_DATA_HEADER_ATTR,
 		.size = (uint16_t)(sizeof(header) + ATTRIBUTE_SIZE + facts->ids * sizeof(uint64_t)),
 	};
+
+	bytes_add(to, &header, sizeof(header));
+	bytes_add(to, attribute_of(facts, event), ATTRIBUTE_SIZE);
+	add_ids(facts, event, to);
+}
+
+static int start_pipe(const struct perf_data_start *start)
+{
+	struct perf_data_pipe_header pipe_header = { PERF_DATA_MAGIC, sizeof(pipe_header) };
 	struct bytes head = { 0 };
 	int error;
 
 	bytes_add(&head, &pipe_header, sizeof(pipe_header));
-	bytes_add(&head, &header, sizeof(header));
-	bytes_add(&head, &facts->attribute, ATTRIBUTE_SIZE);
-	add_ids(facts, &head);
+	for (size_t event = 0; event < event_count(start->facts); event++)
+		add_pipe_attribute(start->facts, event, &head);
 	add_first_records(start, &head);
 	error = head.failed ? no_memory() : perf_data_output_start(start->output, head.data, head.size, 0);
 	free(head.data);
 	return error;
 }
 
-/* The order in the file: header, attribute, ids, data. */
-static int start_file(const struct perf_data_start *start)
+/* An attribute in the file's section of them, and where its ids are. */
+#define ATTRIBUTE_ENTRY (ATTRIBUTE_SIZE + sizeof(struct perf_data_section))
+
+/* The order in the file: header, attributes, ids of each, data. */
+static void add_attributes(const struct perf_data_facts *facts, struct bytes *to)
 {
-	const struct perf_data_facts *facts = start->facts;
 	struct perf_data_section ids = {
-		sizeof(struct perf_data_header) + ATTRIBUTE_SIZE + sizeof(ids),
+		sizeof(struct perf_data_header) + event_count(facts) * ATTRIBUTE_ENTRY,
 		facts->ids * sizeof(uint64_t),
 	};
+
+	for (size_t event = 0; event < event_count(facts); event++, ids.offset += ids.size) {
+		bytes_add(to, attribute_of(facts, event), ATTRIBUTE_SIZE);
+		bytes_add(to, &ids, sizeof(ids));
+	}
+	for (size_t event = 0; event < event_count(facts); event++)
+		add_ids(facts, event, to);
+}
+
+static int start_file(const struct perf_data_start *start)
+{
 	struct perf_data_header header = {
 		.magic = PERF_DATA_MAGIC,
 		.size = sizeof(header),
-		.attribute_size = ATTRIBUTE_SIZE + sizeof(ids),
-		.attributes = { sizeof(header), ATTRIBUTE_SIZE + sizeof(ids) },
-		.data = { ids.offset + ids.size, 0 },
+		.attribute_size = ATTRIBUTE_ENTRY,
+		.attributes = { sizeof(header), event_count(start->facts) * ATTRIBUTE_ENTRY },
 	};
 	struct bytes head = { 0 };
 	int error;
 
 	bytes_add(&head, &header, sizeof(header));
-	bytes_add(&head, &facts->attribute, ATTRIBUTE_SIZE);
-	bytes_add(&head, &ids, sizeof(ids));
-	add_ids(facts, &head);
+	add_attributes(start->facts, &head);
+	header.data.offset = head.size;
 	add_first_records(start, &head);
 	header.data.size = head.size - header.data.offset;
 	if (head.failed) {

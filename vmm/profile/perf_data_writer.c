@@ -62,8 +62,26 @@ static int collect_facts(struct perf_data_facts *facts, const struct perf_data_o
 	return 0;
 }
 
+static int collect_watches(struct perf_data_facts *facts, const struct perf_data_options *options)
+{
+	facts->more = calloc(options->watch_count + 1, sizeof(facts->more[0]));
+	if (!facts->more)
+		return no_memory();
+	for (size_t i = 0; i < options->watch_count; i++) {
+		facts->more[i].name = copy_string(options->watches[i].name);
+		if (!facts->more[i].name)
+			return no_memory();
+		facts->more_count = i + 1;
+		perf_data_describe_watch(&facts->more[i].attribute, &facts->attribute, &options->watches[i]);
+	}
+	return 0;
+}
+
 static void free_writer(struct perf_data_writer *writer)
 {
+	for (size_t i = 0; i < writer->facts.more_count; i++)
+		free(writer->facts.more[i].name);
+	free(writer->facts.more);
 	free(writer->facts.hostname);
 	free(writer->facts.release);
 	free(writer->facts.arch);
@@ -78,6 +96,8 @@ static int open_writer(struct perf_data_writer *writer, const struct perf_data_o
 {
 	int error = collect_facts(&writer->facts, options);
 
+	if (!error)
+		error = collect_watches(&writer->facts, options);
 	writer->perspective = options->perspective;
 	writer->callchains = options->callchains;
 	writer->vmm_pid = options->vmm_pid;
@@ -102,9 +122,12 @@ int perf_data_writer_open(struct perf_data_writer **result, const struct perf_da
 	int error;
 
 	/* The ids of all vCPUs must fit one record, and the level is zstd's. */
-	if (!options->vcpus || options->vcpus > 1024 || options->compression > 22)
-		return error_set(-EINVAL, "can't write perf.data of %u vCPUs with compression level %u",
-				 options->vcpus, options->compression);
+	if (!options->vcpus || options->vcpus > 1024 || options->compression > 22 ||
+	    options->watch_count > 64)
+		return error_set(
+			-EINVAL,
+			"can't write perf.data of %u vCPUs with compression level %u and %zu watches",
+			options->vcpus, options->compression, options->watch_count);
 	writer = calloc(1, sizeof(*writer));
 	if (!writer)
 		return no_memory();
@@ -190,26 +213,72 @@ struct perf_data_task perf_data_writer_task(const struct perf_data_writer *write
 	return (struct perf_data_task){ (uint32_t)writer->vmm_pid, sample->host_tid, false };
 }
 
+static uint64_t event_id(const struct perf_data_writer *writer, uint16_t event, uint32_t vcpu)
+{
+	return 1 + event * writer->facts.ids + vcpu;
+}
+
+static int check_sample(const struct perf_data_writer *writer, uint32_t vcpu, uint16_t event)
+{
+	if (vcpu >= writer->facts.ids)
+		return error_set(-EINVAL, "a sample of vCPU %u in a recording of %u", vcpu,
+				 writer->facts.cpus);
+	if (event > writer->facts.more_count)
+		return error_set(-EINVAL, "a sample of event %u in a recording of %zu", event,
+				 1 + writer->facts.more_count);
+	return 0;
+}
+
+static void add_values(struct bytes *record, const struct sample_hit *hit)
+{
+	struct perf_data_hit_values values = { hit->before, hit->after, hit->flags };
+
+	_Static_assert((sizeof(uint32_t) + sizeof(values)) % 8 == 0, "perf wants raw data to fill 8 bytes");
+	bytes_add_u32(record, sizeof(values));
+	bytes_add(record, &values, sizeof(values));
+}
+
 int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample)
 {
+	const struct sample_hit *hit = sample_hit((struct sample *)sample);
 	struct perf_data_task task = perf_data_writer_task(writer, sample);
+	int error = check_sample(writer, sample->vcpu, sample->event);
 	struct bytes *record = &writer->record;
 
-	if (sample->vcpu >= writer->facts.ids)
-		return error_set(-EINVAL, "a sample of vCPU %u in a recording of %u", sample->vcpu,
-				 writer->facts.cpus);
+	if (error)
+		return error;
 	note_time(&writer->facts, sample->time);
 	begin_record(writer, PERF_RECORD_SAMPLE, guest_misc(writer, !sample->cpl));
-	bytes_add_u64(record, sample->vcpu + 1);
+	bytes_add_u64(record, event_id(writer, sample->event, sample->vcpu));
 	bytes_add_u64(record, sample->rip);
 	bytes_add_u32(record, task.pid);
 	bytes_add_u32(record, task.tid);
 	bytes_add_u64(record, sample->time);
+	if (hit)
+		bytes_add_u64(record, hit->address);
 	if (writer->facts.attribute.sample_type & PERF_SAMPLE_CPU)
 		bytes_add_u64(record, sample->vcpu);
 	bytes_add_u64(record, sample->period);
 	if (writer->callchains)
 		add_callchain(record, sample);
+	if (hit)
+		add_values(record, hit);
+	return end_record(writer);
+}
+
+int perf_data_writer_event(struct perf_data_writer *writer, const struct sample_event *event)
+{
+	int error = check_sample(writer, event->vcpu, event->event);
+	uint64_t id = event_id(writer, event->event, event->vcpu);
+
+	if (error)
+		return error;
+	begin_record(writer, event->stopped ? PERF_RECORD_THROTTLE : PERF_RECORD_UNTHROTTLE,
+		     guest_misc(writer, true));
+	bytes_add_u64(&writer->record, event->time);
+	bytes_add_u64(&writer->record, id);
+	bytes_add_u64(&writer->record, id);
+	add_sample_id(writer, writer->vmm_pid, writer->vmm_pid, event->time, event->vcpu);
 	return end_record(writer);
 }
 

@@ -24,6 +24,15 @@ enum perspective {
 	PERSPECTIVE_HOST,  /* as perf kvm sees it: GUEST_KERNEL and GUEST_USER, machine_pid and vcpu */
 };
 
+/* An event besides the clock: a breakpoint or a data watchpoint (PERF_TYPE_BREAKPOINT). */
+struct perf_data_watch {
+	const char *name; /* of the event, as perf writes such: "mem:0xffffffff81a01234:w" */
+	uint32_t type;    /* HW_BREAKPOINT_R, W, X of linux/hw_breakpoint.h */
+	uint64_t address; /* 0 while it is not known */
+	uint64_t length;  /* bytes */
+	uint64_t period;  /* hits for each sample */
+};
+
 struct perf_data_options {
 	const char *path; /* "-" is standard output in pipe mode, as is what is no regular file */
 	enum perspective perspective;
@@ -37,6 +46,8 @@ struct perf_data_options {
 	/* Guest facts for the feature sections; "" or 0 where not known: the section is then left out. */
 	const char *hostname, *release, *arch, *cpu_description;
 	uint64_t memory_kib;
+	const struct perf_data_watch *watches; /* events 1 and up; watch_count of them, at most 64 */
+	size_t watch_count;
 };
 
 /* One executable mapping: the kernel, a module, an image. */
@@ -87,7 +98,10 @@ struct perf_data_task perf_data_writer_task(const struct perf_data_writer *write
 
 /* Each appends one record to the block; 0 or a negative errno of writing, after which the writer only closes.
  */
+/* The event of a watch is its number plus 1. */
 int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample);
+/* The event gives no samples of the vCPU from then on, or does so again: THROTTLE, UNTHROTTLE. */
+int perf_data_writer_event(struct perf_data_writer *writer, const struct sample_event *event);
 int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_data_mapping *mapping);
 int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_t pid, int32_t tid,
 			  const char *comm);

@@ -166,7 +166,7 @@ static void give_sideband(struct resolver *resolver, const struct sideband *reco
 
 static size_t size_of(const struct sample *sample)
 {
-	return sample_size((size_t)sample->kernel_depth + sample->user_depth);
+	return sample_length(sample);
 }
 
 static void play_first(struct resolver *resolver)

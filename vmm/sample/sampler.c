@@ -246,9 +246,9 @@ static void fill_sample(struct sample *sample, const struct guest_registers *reg
 }
 
 /* Publishing is a store; the wake-up is due once per watermark, or a while after the first sample. */
-static void hand_over(struct ring *ring, void *record, uint64_t time)
+static void hand_over(struct ring *ring, struct sample *sample, uint64_t time)
 {
-	ring_commit(ring, record);
+	ring_commit(ring, sample);
 	ring_publish(ring);
 	if (ring_wake_due(ring, time))
 		ring_flush(ring);
@@ -331,44 +331,44 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
 }
 
 /* The value at the hit before this one becomes the one that is there now. */
-static void take_values(struct sampler *sampler, const struct guest_registers *registers,
-			const struct sampler_hit *hit, struct sample_hit *record)
+static struct sample_hit take_values(struct sampler *sampler, const struct guest_registers *registers,
+				     const struct sampler_hit *hit)
 {
 	struct last_value *last = &sampler->last_values[hit->event];
+	struct sample_hit values = { .address = hit->address, .length = hit->length };
 	uint64_t value = 0;
 
-	record->address = hit->address;
-	record->before = record->after = 0;
-	record->length = hit->length;
-	record->flags = 0;
 	if (!hit->length || hit->length > sizeof(value) ||
 	    guest_read_virtual(sampler->options.view, &registers->paging, hit->address, &value, hit->length))
-		return;
-	record->flags = SAMPLE_HIT_AFTER;
-	record->after = value;
-	record->before = atomic_exchange(&last->value, value);
+		return values;
+	values.flags = SAMPLE_HIT_AFTER;
+	values.after = value;
+	values.before = atomic_exchange(&last->value, value);
 	if (atomic_exchange(&last->known, true))
-		record->flags |= SAMPLE_HIT_BEFORE;
+		values.flags |= SAMPLE_HIT_BEFORE;
+	return values;
 }
 
 void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct sampler_hit *hit)
 {
 	struct vcpu_sampler *self = vcpu->sampler;
 	struct state state = { .begin = now() };
-	struct sample_hit *record;
+	struct sample_hit values;
+	struct sample *sample;
 	uint64_t cost;
 
 	assert(hit->event && hit->event < SAMPLER_EVENTS_MAX);
 	if (!self)
 		return;
 	take_state(sampler, vcpu, self, &state);
-	record = ring_reserve(self->ring, RECORD_HIT, offsetof(struct sample_hit, sample) + size_of(&state));
-	cost = finish_sample(self, vcpu, &state, hit->period, record ? &record->sample : NULL);
-	if (record) {
-		take_values(sampler, &state.registers, hit, record);
-		record->sample.event = hit->event;
+	values = take_values(sampler, &state.registers, hit);
+	sample = ring_reserve(self->ring, RECORD_SAMPLE, size_of(&state) + sizeof(values));
+	cost = finish_sample(self, vcpu, &state, hit->period, sample);
+	if (sample) {
+		sample->event = hit->event;
+		*sample_hit(sample) = values;
 	}
-	hand_over(self->ring, record, state.begin);
+	hand_over(self->ring, sample, state.begin);
 	local_add(&self->statistics.cost, cost);
 }
 
