@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Watches in a perf.data file, as Debian's perf and our reader find them. */
+#include <linux/hw_breakpoint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/e2e/perf_home.h"
+#include "tests/e2e/perf_recording.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/profile/perf_data_reader.h"
+
+#define ADDRESS 0xffffffff82a05980ull
+
+static const struct perf_data_watch watches[] = {
+	{ .name = "mem:0xffffffff82a05980:w",
+	  .type = HW_BREAKPOINT_W,
+	  .address = ADDRESS,
+	  .length = 8,
+	  .period = 1 },
+	{ .name = "mem:schedule:x", .type = HW_BREAKPOINT_X, .length = 8, .period = 10 },
+};
+
+/* Of 90 samples each third is a hit of the first watch, each third one of the second. */
+static void write_file(const char *path, enum perspective perspective)
+{
+	struct perf_data_options options = { .path = path,
+					     .perspective = perspective,
+					     .frequency = 1000,
+					     .callchains = true,
+					     .vcpus = 4,
+					     .vmm_pid = VMM_PID,
+					     .watches = watches,
+					     .watch_count = 2 };
+	struct sample_hit *hit = calloc(1, sizeof(*hit) + sample_size(SAMPLE_CALLCHAIN_MAX));
+	struct perf_data_writer *writer;
+
+	REQUIRE_EQUAL(perf_data_writer_open(&writer, &options), 0);
+	recording_name_vcpus(writer);
+	recording_rewind();
+	for (unsigned int i = 0; i < 90; i++) {
+		recording_sample(&hit->sample, i, 0xffffffff81000000);
+		hit->sample.event = i / 4 % 3;
+		hit->address = ADDRESS;
+		hit->before = i;
+		hit->after = i + 1;
+		hit->flags = SAMPLE_HIT_BEFORE | SAMPLE_HIT_AFTER;
+		if (hit->sample.event) {
+			hit->sample.period = hit->sample.event == 1 ? 1 : 10;
+			CHECK_EQUAL(perf_data_writer_hit(writer, hit), 0);
+		} else {
+			CHECK_EQUAL(perf_data_writer_sample(writer, &hit->sample), 0);
+		}
+	}
+	CHECK_EQUAL(perf_data_writer_event(writer, &(struct sample_event){ hit->sample.time, 1, 1, 1 }), 0);
+	CHECK_EQUAL(perf_data_writer_event(writer, &(struct sample_event){ hit->sample.time, 1, 1, 0 }), 0);
+	hit->sample.event = 3;
+	CHECK_EQUAL(perf_data_writer_hit(writer, hit), -22);
+	CHECK_EQUAL(perf_data_writer_close(writer), 0);
+	free(hit);
+}
+
+struct seen {
+	unsigned int events[3];
+	uint64_t periods[3];
+};
+
+static int see_sample(void *context, const struct perf_data_sample *sample)
+{
+	struct seen *seen = context;
+
+	CHECK(sample->event < 3);
+	seen->events[sample->event]++;
+	seen->periods[sample->event] += sample->period;
+	return 0;
+}
+
+static void read_file(const char *path, unsigned int events)
+{
+	struct perf_data_reader *reader;
+	struct seen seen = { 0 };
+
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(
+			    reader, &(struct perf_data_events){ .sample = see_sample, .context = &seen }),
+		    0);
+	CHECK_EQUAL(perf_data_reader_summary(reader)->events, events);
+	perf_data_reader_close(reader);
+	CHECK_EQUAL(seen.events[0], 32);
+	CHECK_EQUAL(seen.events[1], 30);
+	CHECK_EQUAL(seen.events[2], 28);
+	CHECK_EQUAL(seen.periods[1], 30);
+	CHECK_EQUAL(seen.periods[2], 280);
+}
+
+static void check_in_perf(const char *path)
+{
+	char *text =
+		perf_output("perf script -i %s -F event,period --kallsyms /dev/null 2>/dev/null | "
+			    "awk '/mem:/ { print $2, $1 }' | sort | uniq -c | awk '{ print $1, $2, $3 }'",
+			    path);
+
+	CHECK_STRING(text, "30 mem:0xffffffff82a05980:w: 1\n28 mem:schedule:x: 10\n");
+	free(text);
+	text = perf_output("perf script -D -i %s 2>/dev/null | grep -c ' addr: 0xffffffff82a05980'", path);
+	CHECK_STRING(text, "58\n");
+	free(text);
+}
+
+TEST(perf_watch, perf_shows_each_watch_as_an_event)
+{
+	const char *path = "build/tests/watch.data";
+
+	if (system("mkdir -p build/tests"))
+		return;
+	write_file(path, PERSPECTIVE_GUEST);
+	read_file(path, 3);
+	check_in_perf(path);
+	write_file(path, PERSPECTIVE_HOST);
+	read_file(path, 3);
+	check_in_perf(path);
+}
+
+TEST(perf_watch, perf_counts_where_a_watch_stood_still)
+{
+	char *text;
+
+	write_file("build/tests/watch-stats.data", PERSPECTIVE_GUEST);
+	text = perf_output(
+		"perf report --stats -i build/tests/watch-stats.data 2>/dev/null | grep -i throttle | "
+		"awk '{ print $1, $3 }'");
+	CHECK_STRING(text, "THROTTLE 1\nUNTHROTTLE 1\n");
+	free(text);
+}
