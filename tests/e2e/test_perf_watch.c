@@ -31,32 +31,28 @@ static void write_file(const char *path, enum perspective perspective)
 					     .vmm_pid = VMM_PID,
 					     .watches = watches,
 					     .watch_count = 2 };
-	struct sample_hit *hit = calloc(1, sizeof(*hit) + sample_size(SAMPLE_CALLCHAIN_MAX));
+	struct sample *sample = calloc(1, sample_size(SAMPLE_CALLCHAIN_MAX) + sizeof(struct sample_hit));
 	struct perf_data_writer *writer;
 
 	REQUIRE_EQUAL(perf_data_writer_open(&writer, &options), 0);
 	recording_name_vcpus(writer);
 	recording_rewind();
 	for (unsigned int i = 0; i < 90; i++) {
-		recording_sample(&hit->sample, i, 0xffffffff81000000);
-		hit->sample.event = i / 4 % 3;
-		hit->address = ADDRESS;
-		hit->before = i;
-		hit->after = i + 1;
-		hit->flags = SAMPLE_HIT_BEFORE | SAMPLE_HIT_AFTER;
-		if (hit->sample.event) {
-			hit->sample.period = hit->sample.event == 1 ? 1 : 10;
-			CHECK_EQUAL(perf_data_writer_hit(writer, hit), 0);
-		} else {
-			CHECK_EQUAL(perf_data_writer_sample(writer, &hit->sample), 0);
+		recording_sample(sample, i, 0xffffffff81000000);
+		sample->event = i / 4 % 3;
+		if (sample->event) {
+			sample->period = sample->event == 1 ? 1 : 10;
+			*sample_hit(sample) = (struct sample_hit){ ADDRESS, i, i + 1, 8,
+								   SAMPLE_HIT_BEFORE | SAMPLE_HIT_AFTER };
 		}
+		CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
 	}
-	CHECK_EQUAL(perf_data_writer_event(writer, &(struct sample_event){ hit->sample.time, 1, 1, 1 }), 0);
-	CHECK_EQUAL(perf_data_writer_event(writer, &(struct sample_event){ hit->sample.time, 1, 1, 0 }), 0);
-	hit->sample.event = 3;
-	CHECK_EQUAL(perf_data_writer_hit(writer, hit), -22);
+	CHECK_EQUAL(perf_data_writer_event(writer, &(struct sample_event){ sample->time, 1, 1, 1 }), 0);
+	CHECK_EQUAL(perf_data_writer_event(writer, &(struct sample_event){ sample->time, 1, 1, 0 }), 0);
+	sample->event = 3;
+	CHECK_EQUAL(perf_data_writer_sample(writer, sample), -22);
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
-	free(hit);
+	free(sample);
 }
 
 struct seen {

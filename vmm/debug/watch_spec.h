@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a user writes to watch something in a guest:
+ *
+ *	sym[+off]|addr[:len[:rwx]][@vcpu][,pinned][,cr3=N|pid=N|comm=NAME][,period=N]
+ *
+ * as in jiffies_64:8:w, schedule:x, 0xffffffff81a01234:4:rw@0,pinned. Without
+ * anything, 4 bytes are watched for reads and writes, as perf does.
+ */
+#ifndef KVMSCOPE_DEBUG_WATCH_SPEC_H
+#define KVMSCOPE_DEBUG_WATCH_SPEC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/debug/debug_registers.h"
+
+#define WATCH_SYMBOL_SIZE 128
+#define WATCH_COMM_SIZE   16
+#define WATCH_NO_PID      UINT32_MAX
+
+struct watch_spec {
+	char symbol[WATCH_SYMBOL_SIZE]; /* "" where the address was given */
+	uint64_t offset;                /* from the symbol, or the address itself */
+	enum breakpoint_kind kind;
+	uint8_t length; /* bytes */
+	int vcpu;       /* or -1: all */
+	bool pinned;
+	uint64_t cr3;               /* 0: any */
+	uint32_t pid;               /* WATCH_NO_PID: any */
+	char comm[WATCH_COMM_SIZE]; /* "": any */
+	uint64_t period;
+};
+
+/* -EINVAL with a message that says what is wrong with TEXT. */
+int watch_spec_parse(struct watch_spec *spec, const char *text);
+
+/* As perf names such events: "mem:jiffies_64:w". Cut off at SIZE. */
+void watch_spec_name(const struct watch_spec *spec, char *name, size_t size);
+
+#endif
