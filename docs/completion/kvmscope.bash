@@ -18,11 +18,19 @@ _kvmscope_values() {
 	--perspective) echo guest host ;;
 	--format) echo folded html script ;;
 	--event | -e) echo cpu-clock ;;
+	--sort) _kvmscope_keys symbol image vcpu app comm pid tid ;;
 	--pid | -p) _kvmscope_runs 1 ;;
 	--flight) echo 10s 30s 5min 64M 256M ;;
 	--after) echo 500ms 1s 5s ;;
 	*) return 1 ;;
 	esac
+}
+
+# Each of the keys behind those that the word has already.
+_kvmscope_keys() {
+	local first=
+	[[ $word != *,* ]] || first=${word%,*},
+	printf "$first%s\n" "$@"
 }
 
 _kvmscope_runs() {

@@ -296,7 +296,7 @@ TEST(report, says_what_is_wrong)
 {
 	check_failure("report -i build/no-such-file", 1, "build/no-such-file");
 	check_failure("report -i Makefile", 1, "Makefile");
-	check_failure("report --sort colour", 2, "symbol, image, vcpu, comm, pid");
+	check_failure("report --sort colour", 2, "symbol, image, vcpu, app, comm, pid, tid");
 	check_failure("report --vcpu x", 2, "'x' is no number");
 	check_failure("report --percent-limit 101", 2, "no percentage");
 	check_failure("export", 2, "--format");

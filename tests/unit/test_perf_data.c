@@ -62,8 +62,12 @@ static int see_lost(void *context, uint64_t count)
 
 static int read_path(const char *path, struct seen *seen, struct perf_data_summary *summary)
 {
-	struct perf_data_events events = { see_sample,   see_mapping, see_comm, NULL,
-					   see_build_id, see_lost,    seen };
+	struct perf_data_events events = { .sample = see_sample,
+					   .mapping = see_mapping,
+					   .comm = see_comm,
+					   .build_id = see_build_id,
+					   .lost = see_lost,
+					   .context = seen };
 	struct perf_data_reader *reader;
 	int error = perf_data_reader_open(&reader, path);
 

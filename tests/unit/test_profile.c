@@ -153,6 +153,44 @@ TEST(profile, names_threads_as_they_were_called_then)
 	lives_free(&lives);
 }
 
+/* The images' paths are what lives_make() makes of them: none of a file, so they are given here. */
+static const char *program_at(const struct lives *lives, uint32_t pid, uint64_t time)
+{
+	const struct profile_image *image = profile_timeline_program(lives->timeline, pid, time);
+
+	return image ? image->path : "";
+}
+
+TEST(profile, knows_which_program_a_process_runs)
+{
+	struct lives lives;
+
+	lives_make(&lives);
+	lives.images[0].path = "/bin/sh";
+	lives.images[1].path = "/lib/libc.so";
+	lives.images[2].path = "/bin/find";
+	CHECK_EQUAL(profile_timeline_exec(lives.timeline, 1, 10), 0);
+	map(&lives, 1, 11, 0x1000, 0x1000, 0);
+	map(&lives, 1, 12, 0x8000, 0x1000, 1);
+	CHECK_EQUAL(profile_timeline_fork(lives.timeline, 2, 2, 1, 1, 20), 0);
+	CHECK_EQUAL(profile_timeline_exec(lives.timeline, 2, 30), 0);
+	map(&lives, 2, 31, 0x1000, 0x1000, 2);
+	/* 3 was there before, and maps more; 2 comes again as its child. */
+	map(&lives, 3, 40, 0x1000, 0x1000, 1);
+	CHECK_EQUAL(profile_timeline_fork(lives.timeline, 2, 2, 3, 3, 50), 0);
+	map(&lives, 2, 51, 0x9000, 0x1000, 1);
+	REQUIRE_EQUAL(profile_timeline_finish(lives.timeline), 0);
+	CHECK_STRING(program_at(&lives, 1, 9), "");
+	CHECK_STRING(program_at(&lives, 1, 10), "/bin/sh");
+	CHECK_STRING(program_at(&lives, 1, 99), "/bin/sh");
+	CHECK_STRING(program_at(&lives, 2, 25), "/bin/sh");
+	CHECK_STRING(program_at(&lives, 2, 35), "/bin/find");
+	CHECK_STRING(program_at(&lives, 2, 55), "");
+	CHECK_STRING(program_at(&lives, 3, 99), "");
+	CHECK_STRING(program_at(&lives, 4, 99), "");
+	lives_free(&lives);
+}
+
 static void check_image(const char *path, bool kernel, enum profile_image_kind kind, const char *name)
 {
 	struct profile_pool pool = { 0 };

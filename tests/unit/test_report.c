@@ -19,6 +19,7 @@ static bool fixture_make(struct fixture *fixture, const struct report_options *o
 	small_recording_make(&fixture->recording);
 	fixture->options.input = fixture->recording.path;
 	fixture->options.kallsyms = fixture->recording.kallsyms;
+	fixture->options.threads = options->keys & REPORT_TID;
 	if (!profile_load(&fixture->profile, &fixture->options) &&
 	    !report_build(&fixture->report, fixture->profile, options))
 		return true;
@@ -82,6 +83,50 @@ TEST(report_rows, follow_the_keys)
 	CHECK_EQUAL(fixture.report->rows[1]->samples, 1);
 	CHECK_EQUAL(fixture.report->rows[1]->pid, 100);
 	CHECK(!fixture.report->rows[1]->frame);
+	fixture_free(&fixture);
+}
+
+/* Without a program, the name of the thread is the app's; vCPU threads are of one process. */
+TEST(report_rows, go_by_program_and_thread)
+{
+	const struct report_options by_app = { .keys = REPORT_APP | REPORT_IMAGE | REPORT_SYMBOL };
+	const struct report_options by_thread = { .keys = REPORT_PID | REPORT_TID };
+	struct fixture fixture;
+
+	REQUIRE(fixture_make(&fixture, &by_app));
+	REQUIRE_EQUAL(fixture.report->count, 2);
+	CHECK_STRING(fixture.report->rows[0]->app, "vcpu 0");
+	CHECK_STRING(fixture.report->rows[0]->image, "[kernel.kallsyms]");
+	CHECK_STRING(fixture.report->rows[0]->frame->symbol, "leaf");
+	CHECK_EQUAL(fixture.report->rows[0]->samples, 9);
+	CHECK_STRING(fixture.report->rows[1]->app, "vcpu;1");
+	fixture_free(&fixture);
+	REQUIRE(fixture_make(&fixture, &by_thread));
+	REQUIRE_EQUAL(fixture.report->count, 2);
+	CHECK_EQUAL(fixture.report->rows[0]->pid, 100);
+	CHECK_EQUAL(fixture.report->rows[0]->tid, 100);
+	CHECK_EQUAL(fixture.report->rows[1]->pid, 100);
+	CHECK_EQUAL(fixture.report->rows[1]->tid, 101);
+	fixture_free(&fixture);
+}
+
+TEST(report_rows, say_programs_and_threads_in_both_forms)
+{
+	const struct report_options options = { .keys = REPORT_APP | REPORT_PID | REPORT_TID, .limit = 1 };
+	struct fixture fixture;
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	REQUIRE(fixture_make(&fixture, &options));
+	CHECK_EQUAL(report_print_text(fixture.report, to, false), 0);
+	CHECK_EQUAL(report_print_json(fixture.report, to), 0);
+	fclose(to);
+	CHECK(strstr(text, "# Overhead     Samples  vCPU share      PID      TID  Program\n"
+			   "    90.00%           9  0               100      100  vcpu 0 \n"));
+	CHECK(strstr(text, "\"app\": \"vcpu 0\""));
+	CHECK(strstr(text, "\"tid\": 100"));
+	free(text);
 	fixture_free(&fixture);
 }
 

@@ -24,7 +24,7 @@ static const struct argp_option options[] = {
 	{ "children", KEY_CHILDREN, NULL, 0, "Count a function also for what it called, and order by that",
 	  0 },
 	{ "sort", 's', "KEY[,KEY...]", 0,
-	  "What makes one row: symbol, image, vcpu, comm, pid (default symbol,image; sym, dso and cpu mean the same as for perf)",
+	  "What makes one row: symbol, image, vcpu, app (the program that a process runs, else its comm), comm, pid, tid (default symbol,image; sym, dso and cpu mean the same as for perf)",
 	  0 },
 	{ "limit", 'n', "ROWS", 0, "Show the first ROWS rows only", 0 },
 	{ "percent-limit", KEY_PERCENT_LIMIT, "PERCENT", 0, "Show no rows below PERCENT", 0 },
@@ -40,7 +40,8 @@ static const char summary[] =
 	"  kvmscope report                          the functions in ./perf.data, busiest first\n"
 	"  kvmscope report --children -n 20         who is behind it: 20 functions with all they called\n"
 	"  kvmscope report --sort vcpu              how busy each vCPU was\n"
-	"  kvmscope report --vcpu 1 --sort comm,symbol\n"
+	"  kvmscope report --sort comm,symbol       which of the guest's processes does what\n"
+	"  kvmscope report --sort app,image,symbol  the same by program, its libraries apart\n"
 	"  kvmscope report --json | jq '.rows[0]'\n"
 	"\n"
 	"Kernel names come from perf's build-id cache, where kvmscope run has put them. "
@@ -52,7 +53,8 @@ static const struct {
 } keys[] = {
 	{ "symbol", REPORT_SYMBOL }, { "sym", REPORT_SYMBOL }, { "image", REPORT_IMAGE },
 	{ "dso", REPORT_IMAGE },     { "vcpu", REPORT_VCPU },  { "cpu", REPORT_VCPU },
-	{ "comm", REPORT_COMM },     { "pid", REPORT_PID },
+	{ "app", REPORT_APP },       { "comm", REPORT_COMM },  { "pid", REPORT_PID },
+	{ "tid", REPORT_TID },
 };
 
 static unsigned int find_key(const char *name)
@@ -72,7 +74,8 @@ static void parse_sort(const struct argp_state *state, char *list, unsigned int 
 		unsigned int key = find_key(name);
 
 		if (!key)
-			argp_error(state, "--sort knows no '%s': symbol, image, vcpu, comm, pid", name);
+			argp_error(state, "--sort knows no '%s': symbol, image, vcpu, app, comm, pid, tid",
+				   name);
 		*chosen |= key;
 	}
 	if (!*chosen)
@@ -161,6 +164,7 @@ int command_report(int argc, char **argv)
 	argp_err_exit_status = EXIT_USAGE;
 	profile_arguments_init(&arguments.input);
 	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+	arguments.input.options.threads = arguments.report.keys & REPORT_TID;
 	arguments.input.options.leaves_only = !arguments.report.children;
 	if (profile_load(&profile, &arguments.input.options))
 		return command_failed();

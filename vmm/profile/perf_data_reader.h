@@ -56,6 +56,9 @@ struct perf_data_events {
 	int (*sample)(void *context, const struct perf_data_sample *sample);
 	int (*mapping)(void *context, const struct perf_data_mapping_event *mapping);
 	int (*comm)(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time);
+	/* PID runs a new program, whose mappings follow (PERF_RECORD_MISC_COMM_EXEC); before comm() for the
+	 * same record. */
+	int (*exec)(void *context, uint32_t pid, uint64_t time);
 	/* TID of PID begins as a copy of PARENT_TID of PARENT_PID; PID == PARENT_PID for a thread
 	 * (PERF_RECORD_FORK). */
 	int (*fork)(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid, uint32_t parent_tid,

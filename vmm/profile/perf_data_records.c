@@ -55,16 +55,19 @@ static int deliver_mapping(struct perf_data_records *records, const struct perf_
 }
 
 static int deliver_comm(struct perf_data_records *records, const struct perf_data_events *events,
-			struct span record, uint64_t time)
+			struct span record, uint64_t time, uint16_t misc)
 {
 	const char *comm = span_string(record, 16);
 	uint32_t pid, tid;
+	int error = 0;
 
 	if (!comm || !span_u32(record, 8, &pid) || !span_u32(record, 12, &tid)) {
 		records->summary.skipped++;
 		return 0;
 	}
-	return events->comm ? events->comm(events->context, pid, tid, comm, time) : 0;
+	if (misc & PERF_RECORD_MISC_COMM_EXEC && events->exec)
+		error = events->exec(events->context, pid, time);
+	return !error && events->comm ? events->comm(events->context, pid, tid, comm, time) : error;
 }
 
 static int deliver_fork(struct perf_data_records *records, const struct perf_data_events *events,
@@ -146,7 +149,7 @@ static int deliver_kernel_record(struct perf_data_records *records, const struct
 	case PERF_RECORD_MMAP2:
 		return deliver_mapping(records, events, record, time, header);
 	case PERF_RECORD_COMM:
-		return deliver_comm(records, events, record, time);
+		return deliver_comm(records, events, record, time, header->misc);
 	case PERF_RECORD_FORK:
 		return deliver_fork(records, events, record, time);
 	case PERF_RECORD_LOST:

@@ -12,7 +12,7 @@ struct profile {
 	const char *input;
 	struct profile_resolver *resolver;
 	struct profile_pool pool;
-	struct profile_table table; /* struct profile_stack by frames, comm, pid and vCPU */
+	struct profile_table table; /* struct profile_stack by frames, app, comm, pid, tid and vCPU */
 	struct profile_stack **stacks;
 	size_t count, capacity;
 	uint64_t samples, weight;
@@ -29,8 +29,8 @@ static bool same_stack(const void *item, const void *key)
 	const struct profile_stack *stack = item;
 	const struct resolved_sample *sample = key;
 
-	if (stack->depth != sample->depth || stack->comm != sample->comm || stack->vcpu != sample->vcpu ||
-	    stack->pid != sample->recorded->pid)
+	if (stack->depth != sample->depth || stack->comm != sample->comm || stack->app != sample->app ||
+	    stack->vcpu != sample->vcpu || stack->pid != sample->recorded->pid || stack->tid != sample->tid)
 		return false;
 	for (size_t i = 0; i < stack->depth; i++)
 		if (stack->frames[i] != sample->frames[i].frame)
@@ -44,7 +44,8 @@ static uint64_t hash_stack(const struct resolved_sample *sample)
 
 	for (size_t i = 0; i < sample->depth; i++)
 		hash = profile_hash(hash, (uintptr_t)sample->frames[i].frame);
-	return profile_hash(hash, (uintptr_t)sample->comm);
+	hash = profile_hash(hash, (uintptr_t)sample->comm ^ sample->tid);
+	return profile_hash(hash, (uintptr_t)sample->app);
 }
 
 static int list_stack(struct profile *profile, struct profile_stack *stack)
@@ -77,7 +78,9 @@ static struct profile_stack *add_stack(struct profile *profile, const struct res
 	stack->frames = frames;
 	stack->depth = sample->depth;
 	stack->comm = sample->comm;
+	stack->app = sample->app;
 	stack->pid = sample->recorded->pid;
+	stack->tid = sample->tid;
 	stack->vcpu = sample->vcpu;
 	if (profile_table_add(&profile->table, hash, stack) || list_stack(profile, stack))
 		return NULL;

@@ -27,7 +27,9 @@ struct profile_stack {
 	const struct profile_frame *const *frames; /* innermost first */
 	size_t depth;                              /* at least 1 */
 	const char *comm;                          /* "" where none is known */
+	const char *app; /* the program that the process runs; its comm where that is not known */
 	uint32_t pid;
+	uint32_t tid;  /* 0 unless the options tell threads apart */
 	uint32_t vcpu; /* UINT32_MAX where it was not recorded */
 	uint64_t samples;
 	uint64_t weight; /* sum of periods, ns for the clocks */
@@ -39,6 +41,7 @@ struct profile_options {
 	const char *vmlinux;     /* ELF or NULL */
 	const char *buildid_dir; /* NULL: perf's default, $HOME/.debug or its configuration */
 	int32_t vcpu;            /* only this one; -1 all */
+	bool threads;            /* tell the threads of a process apart */
 	bool leaves_only; /* stacks of the sampled function alone: all that a report without callers needs */
 };
 

@@ -183,6 +183,13 @@ static int take_comm(void *context, uint32_t pid, uint32_t tid, const char *comm
 										   : 0;
 }
 
+static int take_exec(void *context, uint32_t pid, uint64_t time)
+{
+	struct profile_resolver *resolver = context;
+
+	return profile_timeline_exec(resolver->timeline, pid, time) ? out_of_memory(resolver) : 0;
+}
+
 static int take_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid, uint32_t parent_tid,
 		     uint64_t time)
 {
@@ -234,6 +241,7 @@ static int read_sideband(struct profile_resolver *resolver)
 	const struct perf_data_events events = {
 		.mapping = take_mapping,
 		.comm = take_comm,
+		.exec = take_exec,
 		.fork = take_fork,
 		.build_id = take_build_id,
 		.lost = take_lost,
@@ -481,6 +489,16 @@ static int add_callchain(struct profile_resolver *resolver, const struct perf_da
 	return error;
 }
 
+/* Whose work it is: the program's, whatever its threads call themselves. */
+static const char *app_of(const struct profile_resolver *resolver, const struct perf_data_sample *sample,
+			  const char *comm)
+{
+	const struct profile_image *program =
+		profile_timeline_program(resolver->timeline, sample->pid, sample->time);
+
+	return program ? program->name : comm;
+}
+
 static int take_sample(void *context, const struct perf_data_sample *sample)
 {
 	struct profile_resolver *resolver = context;
@@ -498,6 +516,8 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 	if (error)
 		return error;
 	resolved.comm = profile_timeline_comm_of(resolver->timeline, sample->tid, sample->time);
+	resolved.app = app_of(resolver, sample, resolved.comm);
+	resolved.tid = resolver->options.threads ? sample->tid : 0;
 	return resolver->each(resolver->each_context, &resolved);
 }
 

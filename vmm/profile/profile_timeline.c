@@ -4,7 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-enum kind { KIND_MAP, KIND_COMM, KIND_FORK };
+#include "vmm/profile/profile_image.h"
+
+enum kind { KIND_MAP, KIND_COMM, KIND_EXEC, KIND_FORK };
+
+/* Of a child whose parent's is not known; it stays so whatever is mapped later. */
+static const struct profile_image unknown_program;
 
 struct record {
 	uint64_t time;
@@ -16,10 +21,17 @@ struct record {
 	const char *comm;
 };
 
+struct program {
+	uint64_t time;
+	const struct profile_image *image; /* NULL: not mapped yet */
+	struct program *older;
+};
+
 struct process {
 	bool guest;
 	int32_t pid;
 	struct profile_space *newest;
+	struct program *program; /* the latest; NULL: none was told of */
 };
 
 struct naming {
@@ -38,6 +50,7 @@ struct profile_timeline {
 	struct record *records;
 	size_t count, capacity;
 	struct profile_table processes, threads;
+	bool has_programs;
 	uint32_t spaces;
 	struct profile_space **all;
 	size_t all_capacity;
@@ -107,6 +120,11 @@ int profile_timeline_comm(struct profile_timeline *timeline, uint32_t tid, uint6
 	return add_record(
 		timeline,
 		&(struct record){ .time = time, .kind = KIND_COMM, .tid = (int32_t)tid, .comm = comm });
+}
+
+int profile_timeline_exec(struct profile_timeline *timeline, uint32_t pid, uint64_t time)
+{
+	return add_record(timeline, &(struct record){ .time = time, .kind = KIND_EXEC, .pid = (int32_t)pid });
 }
 
 int profile_timeline_fork(struct profile_timeline *timeline, uint32_t pid, uint32_t tid, uint32_t parent_pid,
@@ -196,6 +214,36 @@ static struct profile_space *new_space(struct profile_timeline *timeline, struct
 	return space;
 }
 
+static int start_program(struct profile_timeline *timeline, struct process *process, uint64_t time,
+			 const struct profile_image *image)
+{
+	struct program *program = profile_pool_alloc(timeline->pool, sizeof(*program));
+
+	if (!program)
+		return -ENOMEM;
+	*program = (struct program){ .time = time, .image = image, .older = process->program };
+	process->program = program;
+	timeline->has_programs = true;
+	return 0;
+}
+
+static int play_exec(struct profile_timeline *timeline, const struct record *record)
+{
+	struct process *process = need_process(timeline, false, record->pid);
+
+	return process ? start_program(timeline, process, record->time, NULL) : -ENOMEM;
+}
+
+/* The kernel maps the program before its interpreter and all libraries (fs/binfmt_elf.c, load_elf_binary()).
+ */
+static void note_program(struct process *process, const struct profile_mapping *mapping)
+{
+	struct program *program = process->program;
+
+	if (program && !program->image && *mapping->image->path == '/')
+		program->image = mapping->image;
+}
+
 static int play_map(struct profile_timeline *timeline, const struct record *record)
 {
 	struct process *process = need_process(timeline, record->guest, record->pid);
@@ -216,6 +264,7 @@ static int play_map(struct profile_timeline *timeline, const struct record *reco
 		space->capacity = capacity;
 	}
 	space->times[space->count++] = record->time;
+	note_program(process, record->mapping);
 	record->mapping->epoch = space->count;
 	record->mapping->next = space->latest;
 	space->latest = record->mapping;
@@ -240,6 +289,17 @@ static int name_thread(struct profile_timeline *timeline, int32_t tid, uint64_t 
 	return 0;
 }
 
+/* A child runs its parent's program, known or not, until it runs another. */
+static int inherit_program(struct profile_timeline *timeline, struct process *child,
+			   const struct process *parent, uint64_t time)
+{
+	const struct profile_image *image = parent && parent->program ? parent->program->image : NULL;
+
+	if (!image && !child->program)
+		return 0;
+	return start_program(timeline, child, time, image ? image : &unknown_program);
+}
+
 static int play_fork(struct profile_timeline *timeline, const struct record *record)
 {
 	struct thread *parent_thread = find_thread(timeline, record->parent_tid);
@@ -255,6 +315,8 @@ static int play_fork(struct profile_timeline *timeline, const struct record *rec
 		return 0;
 	space = new_space(timeline, process, record->time);
 	if (!space)
+		return -ENOMEM;
+	if (inherit_program(timeline, process, parent, record->time))
 		return -ENOMEM;
 	/* Forks at time 0 describe what ran already: its own mappings follow. */
 	if (parent && parent->newest && record->time) {
@@ -277,6 +339,8 @@ int profile_timeline_finish(struct profile_timeline *timeline)
 			error = play_map(timeline, record);
 		else if (record->kind == KIND_COMM)
 			error = name_thread(timeline, record->tid, record->time, record->comm);
+		else if (record->kind == KIND_EXEC)
+			error = play_exec(timeline, record);
 		else
 			error = play_fork(timeline, record);
 	}
@@ -323,6 +387,18 @@ const struct profile_mapping *profile_space_find(const struct profile_space *spa
 			if (mapping->epoch <= epoch && address >= mapping->start && address < mapping->end)
 				return mapping;
 	return NULL;
+}
+
+const struct profile_image *profile_timeline_program(const struct profile_timeline *timeline, uint32_t pid,
+						     uint64_t time)
+{
+	const struct process *process =
+		timeline->has_programs ? find_process(timeline, false, (int32_t)pid) : NULL;
+	const struct program *program = process ? process->program : NULL;
+
+	while (program && program->time > time)
+		program = program->older;
+	return program && program->image != &unknown_program ? program->image : NULL;
 }
 
 const char *profile_timeline_comm_of(const struct profile_timeline *timeline, uint32_t tid, uint64_t time)

@@ -49,6 +49,8 @@ int profile_timeline_map(struct profile_timeline *timeline, bool guest, int32_t 
 			 uint64_t start, uint64_t size, uint64_t offset, struct profile_image *image);
 /* COMM must live as long as the pool. */
 int profile_timeline_comm(struct profile_timeline *timeline, uint32_t tid, uint64_t time, const char *comm);
+/* PID runs a new program: the first file that is mapped into it from now on. */
+int profile_timeline_exec(struct profile_timeline *timeline, uint32_t pid, uint64_t time);
 int profile_timeline_fork(struct profile_timeline *timeline, uint32_t pid, uint32_t tid, uint32_t parent_pid,
 			  uint32_t parent_tid, uint64_t time);
 
@@ -62,6 +64,9 @@ const struct profile_space *profile_timeline_space(const struct profile_timeline
 uint32_t profile_space_epoch(const struct profile_space *space, uint64_t time);
 const struct profile_mapping *profile_space_find(const struct profile_space *space, uint32_t epoch,
 						 uint64_t address);
+/* The program that PID ran at TIME; NULL where it is not known: its beginning was not recorded. */
+const struct profile_image *profile_timeline_program(const struct profile_timeline *timeline, uint32_t pid,
+						     uint64_t time);
 /* "" where it is not known. */
 const char *profile_timeline_comm_of(const struct profile_timeline *timeline, uint32_t tid, uint64_t time);
 

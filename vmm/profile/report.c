@@ -23,7 +23,7 @@ static bool same_row(const void *item, const void *key)
 	const struct report_row *a = item, *b = key;
 
 	return a->frame == b->frame && a->image == b->image && a->vcpu == b->vcpu && a->pid == b->pid &&
-	       a->comm == b->comm;
+	       a->tid == b->tid && a->comm == b->comm && a->app == b->app;
 }
 
 static uint64_t hash_row(const struct report_row *row)
@@ -31,7 +31,8 @@ static uint64_t hash_row(const struct report_row *row)
 	uint64_t hash = profile_hash((uintptr_t)row->frame, (uintptr_t)row->image);
 
 	hash = profile_hash(hash, (uint64_t)row->vcpu << 32 | row->pid);
-	return profile_hash(hash, (uintptr_t)row->comm);
+	hash = profile_hash(hash, (uintptr_t)row->comm ^ row->tid);
+	return profile_hash(hash, (uintptr_t)row->app);
 }
 
 static int list_row(struct builder *builder, struct report_row *row)
@@ -60,7 +61,9 @@ static struct report_row *row_of(struct builder *builder, const struct profile_s
 		.kernel = frame->kernel,
 		.vcpu = keys & REPORT_VCPU ? stack->vcpu : 0,
 		.pid = keys & REPORT_PID ? stack->pid : 0,
+		.tid = keys & REPORT_TID ? stack->tid : 0,
 		.comm = keys & REPORT_COMM ? stack->comm : NULL,
+		.app = keys & REPORT_APP ? stack->app : NULL,
 	};
 	uint64_t hash = hash_row(&wanted);
 	struct report_row *row = profile_table_find(&builder->table, hash, same_row, &wanted);
@@ -166,9 +169,13 @@ static int largest_first(const void *left, const void *right)
 	if (!order)
 		order = compare_texts(a->image, b->image);
 	if (!order)
+		order = compare_texts(a->app, b->app);
+	if (!order)
 		order = compare_texts(a->comm, b->comm);
 	if (!order)
 		order = a->pid < b->pid ? -1 : a->pid > b->pid;
+	if (!order)
+		order = a->tid < b->tid ? -1 : a->tid > b->tid;
 	return order ? order : a->vcpu < b->vcpu ? -1 : a->vcpu > b->vcpu;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The report: a profile's samples by function, image, vCPU, process. Rows
+ * The report: a profile's samples by function, image, vCPU, program, process, thread. Rows
  * agree with perf report's to the sample. One thread at a time.
  */
 #ifndef KVMSCOPE_PROFILE_REPORT_H
@@ -19,6 +19,8 @@ enum report_key {
 	REPORT_VCPU = 1 << 2,
 	REPORT_COMM = 1 << 3,
 	REPORT_PID = 1 << 4,
+	REPORT_TID = 1 << 5, /* needs a profile whose options tell threads apart */
+	REPORT_APP = 1 << 6,
 };
 
 struct report_options {
@@ -38,8 +40,8 @@ struct report_row {
 	const struct profile_frame *frame; /* with REPORT_SYMBOL */
 	const char *image;                 /* with REPORT_SYMBOL or REPORT_IMAGE */
 	bool kernel;                       /* the first frame that came into the row was the kernel's */
-	uint32_t vcpu, pid;
-	const char *comm;
+	uint32_t vcpu, pid, tid;
+	const char *comm, *app;
 	uint64_t samples, weight; /* taken in it */
 	uint64_t total_samples,
 		total_weight;      /* taken in it or in what it called; the same without children */

@@ -92,10 +92,14 @@ static json_t *row_of(const struct report *report, const struct report_row *row)
 		json_object_set_new(object, "vcpu", number(row->vcpu));
 	else
 		json_object_set_new(object, "vcpus", vcpus_of(row));
+	if (keys & REPORT_APP)
+		json_object_set_new(object, "app", json_string(row->app));
 	if (keys & REPORT_COMM)
 		json_object_set_new(object, "comm", json_string(row->comm));
 	if (keys & REPORT_PID)
 		json_object_set_new(object, "pid", json_integer((int32_t)row->pid));
+	if (keys & REPORT_TID)
+		json_object_set_new(object, "tid", json_integer((int32_t)row->tid));
 	return object;
 }
 

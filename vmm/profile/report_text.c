@@ -14,7 +14,7 @@ struct table {
 	const struct report *report;
 	FILE *to;
 	bool color;
-	int function, image, comm, share; /* widths of columns, 0 for those that are not shown */
+	int function, image, comm, app, share; /* widths of columns, 0 for those that are not shown */
 };
 
 /* 1234567 as "1,234,567" into TEXT of 32 bytes. */
@@ -78,6 +78,7 @@ static void measure(struct table *table)
 	table->function = keys & REPORT_SYMBOL ? (int)strlen("Function") : 0;
 	table->image = keys & (REPORT_IMAGE) ? (int)strlen("Image") : 0;
 	table->comm = keys & REPORT_COMM ? (int)strlen("Command") : 0;
+	table->app = keys & REPORT_APP ? (int)strlen("Program") : 0;
 	table->share = keys & REPORT_VCPU ? 0 : (int)strlen("vCPU share");
 	for (size_t i = 0; i < table->report->count; i++) {
 		const struct report_row *row = table->report->rows[i];
@@ -88,6 +89,8 @@ static void measure(struct table *table)
 			widen(&table->image, row->image);
 		if (table->comm)
 			widen(&table->comm, row->comm);
+		if (table->app)
+			widen(&table->app, row->app);
 		if (table->share)
 			widen(&table->share, vcpu_share(text, row));
 	}
@@ -124,6 +127,10 @@ static void print_heading(const struct table *table)
 		fprintf(table->to, "  %-*s", table->share, "vCPU share");
 	if (keys & REPORT_PID)
 		fprintf(table->to, " %8s", "PID");
+	if (keys & REPORT_TID)
+		fprintf(table->to, " %8s", "TID");
+	if (table->app)
+		fprintf(table->to, "  %-*s", table->app, "Program");
 	if (table->comm)
 		fprintf(table->to, "  %-*s", table->comm, "Command");
 	if (table->function)
@@ -150,6 +157,10 @@ static void print_row(const struct table *table, const struct report_row *row)
 		fprintf(table->to, "  %-*s", table->share, vcpu_share(text, row));
 	if (keys & REPORT_PID)
 		fprintf(table->to, " %8d", (int32_t)row->pid);
+	if (keys & REPORT_TID)
+		fprintf(table->to, " %8d", (int32_t)row->tid);
+	if (table->app)
+		fprintf(table->to, "  %-*s", table->app, *row->app ? row->app : "-");
 	if (table->comm)
 		fprintf(table->to, "  %-*s", table->comm, *row->comm ? row->comm : "-");
 	if (table->function)
