@@ -10,9 +10,7 @@
  * alpha is in user code, beta in system calls, ping and pong give up the CPU
  * all the time; thread is two more threads of beta's process; program is
  * another program, by execve; brief are processes that live 5 ms, one behind
- * the other. Each but brief prints at its end
- *
- *	tasks: truth NAME cpu=SECONDS
+ * the other.
  *
  * Static, and built with frame pointers, so that chains can be walked.
  */
@@ -67,16 +65,6 @@ static void take_name(const char *name)
 	prctl(PR_SET_NAME, own);
 }
 
-static void print_truth(const char *name)
-{
-	char line[64];
-	int length = snprintf(line, sizeof(line), "tasks: truth %s cpu=%.3f\n", name,
-			      clock_of(CLOCK_THREAD_CPUTIME_ID));
-
-	if (write(STDOUT_FILENO, line, (size_t)length) != length)
-		_exit(1);
-}
-
 /* Until SECONDS are over: what WORK says, over and over. */
 #define TASK(name, work)                                                                                     \
 	__attribute__((noinline)) void run_##name(double until)                                              \
@@ -106,7 +94,6 @@ static void run(const char *name, void (*task)(double until))
 {
 	take_name(name);
 	task(now() + seconds);
-	print_truth(name);
 }
 
 static void start(const char *name, void (*task)(double until))

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The guest's task of each sample, in Debian's kernels, against an oracle in
+ * the samples themselves: tasks of tests/rig/guest/tasks.c have the function
+ * run_NAME in their callchains and are called "NAME-TID". Read by perf.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/rig/rig.h"
+#include "vmm/profile/elf_symbols.h"
+
+#define PROGRAM "build/rig/tasks"
+#define ENOUGH  300
+
+struct line_sample {
+	unsigned int pid, tid;
+	char comm[32];
+	char owner[32]; /* NAME of run_NAME in its chain, "" for none */
+};
+
+struct tally {
+	unsigned long told, known, wrong; /* told: whose owner the chain tells */
+};
+
+/* run_NAME for an address in it. */
+static void find_owner(const struct symbols *program, uint64_t address, char *owner, size_t size)
+{
+	struct symbol symbol;
+
+	if (symbols_find(program, address, &symbol) && !strncmp(symbol.name, "run_", 4))
+		snprintf(owner, size, "%s", symbol.name + 4);
+}
+
+static bool is_right(const struct line_sample *sample)
+{
+	char expected[64];
+
+	snprintf(expected, sizeof(expected), "%s-%u", sample->owner, sample->tid);
+	return !strcmp(sample->comm, expected) &&
+	       (sample->pid == sample->tid || !strcmp(sample->owner, "thread"));
+}
+
+static void count_sample(const struct line_sample *sample, struct tally *tally)
+{
+	if (!*sample->owner)
+		return;
+	tally->told++;
+	if (!strncmp(sample->comm, "vcpu ", 5))
+		return;
+	tally->known++;
+	if (is_right(sample))
+		return;
+	tally->wrong++;
+	printf("a sample in run_%s is said to be of %s, %u/%u\n", sample->owner, sample->comm, sample->pid,
+	       sample->tid);
+}
+
+/* "COMM PID/TID", where COMM may have blanks and slashes. */
+static bool read_heading(const char *line, struct line_sample *sample)
+{
+	const char *id = strrchr(line, '/');
+
+	*sample = (struct line_sample){ 0 };
+	while (id && id > line && id[-1] != ' ')
+		id--;
+	if (!id || sscanf(id, "%u/%u", &sample->pid, &sample->tid) != 2)
+		return false;
+	while (id > line && id[-1] == ' ')
+		id--;
+	snprintf(sample->comm, sizeof(sample->comm), "%.*s", (int)(id - line), line);
+	return true;
+}
+
+static struct tally read_samples(const char *directory, const struct symbols *program)
+{
+	struct line_sample sample = { 0 };
+	struct tally tally = { 0 };
+	unsigned long long address;
+	char command[512], line[1024];
+	FILE *perf;
+
+	snprintf(command, sizeof(command),
+		 "perf script -i %s/perf.data -F comm,pid,tid,ip --kallsyms /dev/null 2>/dev/null",
+		 directory);
+	perf = popen(command, "r");
+	while (perf && fgets(line, sizeof(line), perf)) {
+		if (*line == '\n')
+			count_sample(&sample, &tally);
+		else if (*line == '\t' && sscanf(line, "%llx", &address) == 1)
+			find_owner(program, address, sample.owner, sizeof(sample.owner));
+		else if (!read_heading(line, &sample))
+			FAIL_TEST("not as perf script writes it: %s", line);
+	}
+	CHECK(perf && !pclose(perf));
+	return tally;
+}
+
+static void check_recording(const char *what, const char *directory)
+{
+	struct symbols *program;
+	struct tally tally;
+
+	REQUIRE_EQUAL(elf_symbols_load(&program, PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	tally = read_samples(directory, program);
+	symbols_free(program);
+	printf("%s: the chains of %lu samples tell the task; %lu are named, %lu wrongly\n", what, tally.told,
+	       tally.known, tally.wrong);
+	CHECK(tally.told >= ENOUGH);
+	CHECK(tally.known * 100 >= tally.told * 99);
+	CHECK_EQUAL(tally.wrong, 0);
+}
+
+static void names_tasks(const char *version, const char *isolation)
+{
+	const char *kernel = rig_kernel(version);
+	char directory[128], what[64];
+	struct rig_result result;
+
+	RIG_REQUIRED();
+	if (!kernel)
+		return;
+	snprintf(directory, sizeof(directory), "build/rig/tasks-%s-%s", version, isolation);
+	snprintf(what, sizeof(what), "%s, pti=%s", version, isolation);
+	rig_run_here(&result, 200,
+		     "tests/rig/initrd --kernel %s --output build/initrd/%s-tasks.cpio " PROGRAM, version,
+		     version);
+	CHECK_EQUAL(result.status, 0);
+	rig_result_free(&result);
+	rig_run(&result, 240,
+		"d=$PWD/%s; rm -rf $d; mkdir -p $d; HOME=$d build/kvmscope run --timeout 200 --mem 256M --cpus 2 "
+		"-F 499 -o $d/perf.data --kernel %s --initrd build/initrd/%s-tasks.cpio "
+		"--append 'console=ttyS0 quiet panic=-1 pti=%s kvmscope.run=tasks+4' < /dev/null",
+		directory, kernel, version, isolation);
+	if (result.status || !strstr(result.output, "guest-init: status 0"))
+		FAIL_TEST("%s: %s\n%s", what, result.output, result.errors);
+	else
+		check_recording(what, directory);
+	rig_result_free(&result);
+}
+
+TEST(tasks, of_debian_5_10)
+{
+	names_tasks("5.10", "off");
+}
+
+TEST(tasks, of_debian_5_10_with_isolated_page_tables)
+{
+	names_tasks("5.10", "on");
+}
+
+TEST(tasks, of_debian_6_1)
+{
+	names_tasks("6.1", "off");
+}
+
+TEST(tasks, of_debian_6_1_with_isolated_page_tables)
+{
+	names_tasks("6.1", "on");
+}
+
+TEST(tasks, of_debian_6_12)
+{
+	names_tasks("6.12", "off");
+}
+
+TEST(tasks, of_debian_6_12_with_isolated_page_tables)
+{
+	names_tasks("6.12", "on");
+}
+
+TEST(tasks, of_debian_7_2)
+{
+	names_tasks("7.2", "off");
+}
+
+TEST(tasks, of_debian_7_2_with_isolated_page_tables)
+{
+	names_tasks("7.2", "on");
+}
