@@ -94,17 +94,30 @@ struct resolver_place resolver_place_of(const struct attributed_sample *sample, 
 	return place_at(sample->resolver, sample->life, address, sample->sample->time);
 }
 
+/* Is something mapped at a caller's ADDRESS? Mostly it is what the caller before it, *LAST, lies in. */
+static bool is_mapped(const struct attributed_sample *attributed, uint64_t address,
+		      const struct resolver_piece **last)
+{
+	if (*last && address >= (*last)->start && address < (*last)->end)
+		return true;
+	*last = attributed->life && !(address & HIGH_HALF)
+			? resolver_space_find(&attributed->life->space, address, attributed->sample->time)
+			: NULL;
+	return *last;
+}
+
 static void count_callchain(struct resolver *resolver, const struct attributed_sample *attributed)
 {
 	const struct sample *sample = attributed->sample;
 	size_t first = sample->kernel_depth, end = first + sample->user_depth;
 	uint64_t *counts = resolver->losses.counts;
+	const struct resolver_piece *last = NULL;
 
 	if (sample->flags & (SAMPLE_KERNEL_TRUNCATED | SAMPLE_USER_TRUNCATED))
 		counts[CALLCHAIN_TRUNCATED]++;
 	/* The first address of all is the sample's own. */
 	for (size_t i = first ? first : 1; i < end; i++)
-		counts[CALLCHAIN_NO_MAPPING] += !resolver_place_of(attributed, sample->callchain[i]).image;
+		counts[CALLCHAIN_NO_MAPPING] += !is_mapped(attributed, sample->callchain[i], &last);
 }
 
 static void count_losses(struct resolver *resolver, const struct attributed_sample *attributed)
