@@ -108,6 +108,14 @@ static inline void full_barrier(void)
 #endif
 }
 
+/* A hint. Compilers have it only where they may take for granted that the CPU knows it. */
+static inline void prefetch_to_write(const void *address)
+{
+#if LOCAL_ATOMIC_ASSEMBLY
+	__asm__ volatile("prefetchw (%0)" : : "r"(address));
+#endif
+}
+
 /* Stores DESIRED if *WORD is *EXPECTED; else false, and *EXPECTED is what was there. */
 static inline bool local_compare_exchange(uint64_t *word, uint64_t *expected, uint64_t desired)
 {

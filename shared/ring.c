@@ -32,6 +32,8 @@ static void set_mode(struct ring *ring, enum ring_mode mode)
 	/* A LOST record may go with it, and a mark must fit beside: ring_overwrite.c. */
 	ring->payload_max = ring->size / 2 - sizeof(struct ring_record) -
 			    (overwrite ? RING_LOST_SIZE + RING_MARK_SIZE : 0);
+	/* Where readers read all that is written, and not where it is overwritten unread. */
+	ring->prefetch = overwrite ? UINT64_MAX : 0;
 	ring->writer.limit = overwrite ? ring->size / 2 : ring->size;
 }
 

@@ -58,32 +58,35 @@ struct ring_header {
 	uint32_t writer_pid;
 	uint32_t reserved;
 	uint64_t pad0[2];
-	/* Position behind the last record that readers may see. By the writer. */
+	/* Position behind the last record that readers may see. By the writer, once a batch. */
 	uint64_t data_head;
-	/* Position of a record; what lies before it may be overwritten already. By the writer. */
-	uint64_t data_floor;
-	/* Consumer mode: where the writer wants the floor to be; not before it. By the writer. */
-	uint64_t wanted_floor;
-	uint64_t pad1[5];
-	/* Counts of records. By the writer. */
+	uint64_t pad1[7];
+	/* Counts of records. By the writer, with each. */
 	uint64_t written;
 	uint64_t lost;
 	uint64_t discarded;
 	uint64_t opened; /* reservations that succeeded */
 	uint64_t pad2[4];
+	/* Position of a record; what lies before it may be overwritten already. By the writer, seldom; read
+	 * with each record. */
+	uint64_t data_floor;
+	/* Consumer mode: where the writer wants the floor to be; not before it. By the writer. */
+	uint64_t wanted_floor;
+	uint64_t pad3[6];
 	/* One bit for each consumer that holds the tail. Changed under the lock of ring_holders.c. */
 	uint64_t holders;
-	uint64_t pad3[7];
+	uint64_t pad4[7];
 	/* Each by its owner; the last one is where the tail rests while nobody holds it. */
 	struct ring_consumer consumers[RING_CONSUMERS + 1];
 };
 
-_Static_assert(sizeof(struct ring_header) == 256 + 64 * (RING_CONSUMERS + 1) &&
+_Static_assert(sizeof(struct ring_header) == 320 + 64 * (RING_CONSUMERS + 1) &&
 		       sizeof(struct ring_header) <= RING_DATA_OFFSET &&
 		       offsetof(struct ring_header, data_head) == 64 &&
 		       offsetof(struct ring_header, written) == 128 &&
-		       offsetof(struct ring_header, holders) == 192 &&
-		       offsetof(struct ring_header, consumers) == 256,
+		       offsetof(struct ring_header, data_floor) == 192 &&
+		       offsetof(struct ring_header, holders) == 256 &&
+		       offsetof(struct ring_header, consumers) == 320,
 	       "docs/ring-format.md");
 
 /*
@@ -107,6 +110,7 @@ struct ring {
 	uint64_t watermark_records;
 	uint64_t latency;
 	uint64_t payload_max;
+	uint64_t prefetch; /* records of so many bytes and more ask for the memory of those to come */
 	enum ring_mode mode;
 	int memory_fd;
 	int event_fd;
@@ -130,6 +134,7 @@ struct ring {
 	struct {
 		struct ring_consumer *consumer; /* holds the tail; NULL if it may be overrun */
 		uint64_t position;
+		uint64_t head;     /* the newest data_head that it has seen */
 		uint64_t before;   /* records before the position at which it began */
 		uint64_t read;     /* records before the position since the ring was made */
 		uint64_t released; /* holding the tail: the position to which it was given up */

@@ -44,6 +44,7 @@ static void skip_to(struct ring *ring, uint64_t head)
 {
 	__atomic_fetch_add(&ring->reader.broken, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&ring->reader.position, head & ~7ull, __ATOMIC_RELAXED);
+	ring->reader.head = 0;
 }
 
 static bool make_room(struct ring *ring, size_t size)
@@ -163,13 +164,14 @@ static enum step catch_up(struct ring *ring)
 static enum step read_step(struct ring *ring)
 {
 	struct ring_record_head found = { 0 };
-	uint64_t head, available;
+	uint64_t available;
 
 	if (ring->reader.position < ring_floor(ring))
 		return catch_up(ring);
-	/* After the floor, which is never behind it. */
-	head = load_acquire(&ring->header->data_head);
-	available = head - ring->reader.position;
+	/* After the floor, which is never behind it. Seldom: the writer needs this word for itself. */
+	if (ring->reader.position >= ring->reader.head)
+		ring->reader.head = load_acquire(&ring->header->data_head);
+	available = ring->reader.head - ring->reader.position;
 	if (!available)
 		return STEP_NOTHING;
 	if (available <= ring->size && available % 8 == 0) {
@@ -182,7 +184,7 @@ static enum step read_step(struct ring *ring)
 	}
 	if (overrun(ring))
 		return STEP_AGAIN;
-	skip_to(ring, head);
+	skip_to(ring, ring->reader.head);
 	return STEP_NOTHING;
 }
 

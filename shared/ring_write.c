@@ -21,6 +21,9 @@
 /* A dead holder of the tail costs so many records more than the ring has room for. */
 #define LOSSES_PER_LOOK 64
 
+#define CACHE_LINE        64
+#define PREFETCH_DISTANCE 2048
+
 static inline uint64_t load(const uint64_t *word)
 {
 	return local_load(word);
@@ -77,6 +80,23 @@ static bool take_room(struct ring *ring, uint64_t *state, uint64_t need)
 	}
 }
 
+/*
+ * Readers on other CPUs have copies of the lines that are written next, and it
+ * takes a while to get each for ourselves: so that is asked for in time. One
+ * line for a record of up to two, as the next record asks for the next line;
+ * of a large one's the CPU sees by itself what comes.
+ */
+static inline void prefetch(const struct ring_record *record, uint64_t size)
+{
+	const uint8_t *ahead = (const uint8_t *)record + PREFETCH_DISTANCE;
+
+	prefetch_to_write(ahead);
+	if (size > PREFETCH_DISTANCE)
+		return;
+	for (uint64_t done = CACHE_LINE; done + CACHE_LINE <= size; done += CACHE_LINE)
+		prefetch_to_write(ahead + done);
+}
+
 static inline void *begin_record(struct ring *ring, uint64_t position, uint16_t type, uint64_t size)
 {
 	struct ring_record *record = ring_at(ring, position);
@@ -84,6 +104,8 @@ static inline void *begin_record(struct ring *ring, uint64_t position, uint16_t 
 	record->size = size;
 	record->type = type;
 	record->flags = 0;
+	if (size >= ring->prefetch)
+		prefetch(record, size);
 	return record->payload;
 }
 

@@ -14,8 +14,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct input {
-	uint64_t mode;         /* its lowest bit */
-	uint64_t positions[3]; /* data_head, data_floor, wanted_floor */
+	uint64_t mode; /* its lowest bit */
+	uint64_t head;
+	uint64_t floors[2]; /* data_floor, wanted_floor */
 	uint64_t holders;
 	struct ring_consumer lines[2];
 };
@@ -87,7 +88,8 @@ static void overwrite(struct ring *ring, const void *from, size_t size, size_t o
 
 static void spoil(struct ring *ring, const struct input *input, const uint8_t *data, size_t size)
 {
-	overwrite(ring, input->positions, sizeof(input->positions), offsetof(struct ring_header, data_head));
+	overwrite(ring, &input->head, sizeof(input->head), offsetof(struct ring_header, data_head));
+	overwrite(ring, input->floors, sizeof(input->floors), offsetof(struct ring_header, data_floor));
 	overwrite(ring, &input->holders, sizeof(input->holders), offsetof(struct ring_header, holders));
 	overwrite(ring, input->lines, sizeof(input->lines), offsetof(struct ring_header, consumers));
 	overwrite(ring, data, size, RING_DATA_OFFSET);
