@@ -1,115 +1,361 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ns that the writer needs for a record of 16, 64 and 512 bytes of payload,
- * in both modes, beside a memcpy() of the same bytes through a buffer of the
- * same size, with and without a mutex. The consumer ring is emptied between
- * two timed stretches, so that nothing is dropped.
+ * ns that a writer needs for a record of 16, 64 and 512 bytes: the ring in
+ * both modes, and beside it, in turn in the same run, each in memory of the
+ * same size,
+ *   memcpy       the same bytes;
+ *   mutex ring   one whose head and tail are behind a mutex that nobody else wants;
+ *   wfcqueue     liburcu's queue, which has no memory of its own: each node by
+ *                malloc(), freed by the reader; and with nodes that lie ready
+ *                and are used again unasked, which no program could do;
+ *   LTTng-UST    an event with a sequence of so many bytes, which is also
+ *                stamped with the time; 1 MiB a CPU, overwritten, no reader.
+ * Then the ring again with three readers on threads of their own, of which one
+ * holds the tail in consumer mode.
+ *
+ * Time is taken of stretches of some ten microseconds, and the median counts:
+ * what else runs on the machine falls upon few of them. What is read or given
+ * back between two stretches is not counted. Each one's turn begins with as
+ * much as its memory holds, so that it does not pay for what others left in
+ * the cache.
+ *
+ * Readers copy while the writer writes. In overwrite mode it does not wait for
+ * them, and they miss much; in consumer mode it waits between two stretches
+ * until at most a half of the ring is unread, and every line that it writes
+ * has been read on another CPU. That is what the figure is about: where there
+ * are fewer CPUs than threads, taking turns is left out by the median.
  */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shared/ring.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/lttng_session.h"
 
-#define SIZE   (1ul << 20)
-#define ROUNDS 400
-#define RUNS   9
+#if __has_include(<urcu/wfcqueue.h>)
+#define _LGPL_SOURCE
+#include <urcu/wfcqueue.h>
+#define HAVE_WFCQUEUE 1
+#else
+#define HAVE_WFCQUEUE 0
+#endif
+
+#define SIZE       (512ul << 10) /* what a vCPU gets by default */
+#define STRETCH    (SIZE / 16)   /* bytes */
+#define ROUNDS     40            /* so often is it each one's turn */
+#define WARM_UP    16            /* stretches that do not count: once over its own memory */
+#define PER_ROUND  48            /* stretches that count */
+#define STRETCHES  (ROUNDS * PER_ROUND)
+#define READERS    3
+#define RECORD_ANY 8
 
 static uint8_t source[512];
-static uint8_t *buffer;
 
-static double time_copies(size_t payload)
+/* Writes COUNT records of PAYLOAD bytes; then makes room for as many again. */
+struct writer {
+	const char *name;
+	void (*write)(size_t payload, size_t count);
+	void (*make_room)(void);
+};
+
+static struct ring *ring, *recorder;
+
+static inline __attribute__((always_inline)) void write_records(struct ring *to, size_t payload, size_t count)
 {
-	size_t count = SIZE / 2 / (payload + 8), at = 0;
-	uint64_t spent = 0;
-
-	for (int round = 0; round < ROUNDS; round++) {
-		uint64_t begin = bench_time(CLOCK_MONOTONIC);
-
-		for (size_t i = 0; i < count; i++) {
-			memcpy(buffer + at, source, payload);
-			__asm__ volatile("" : : : "memory");
-			at = (at + payload + 8) & (SIZE - 1) & ~7ul;
-		}
-		spent += bench_time(CLOCK_MONOTONIC) - begin;
-	}
-	return (double)spent / (count * ROUNDS);
-}
-
-static double time_records(struct ring *ring, size_t payload)
-{
-	size_t count = SIZE / 2 / (payload + 8);
-	uint64_t spent = 0;
-
-	for (int round = 0; round < ROUNDS; round++) {
-		uint64_t begin = bench_time(CLOCK_MONOTONIC);
-
-		for (size_t i = 0; i < count; i++) {
-			void *record = ring_reserve(ring, 8, payload);
-
-			if (record)
-				memcpy(record, source, payload);
-			ring_commit(ring, record);
-		}
-		spent += bench_time(CLOCK_MONOTONIC) - begin;
-		ring_publish(ring);
-		while (ring_read(ring))
-			;
-		ring_read_done(ring);
-	}
-	return (double)spent / (count * ROUNDS);
-}
-
-/* In overwrite mode nobody needs to read, and nothing is dropped. */
-static double time_overwriting(struct ring *ring, size_t payload)
-{
-	size_t count = ROUNDS * (SIZE / 2 / (payload + 8));
-	uint64_t begin = bench_time(CLOCK_MONOTONIC);
-
 	for (size_t i = 0; i < count; i++) {
-		void *record = ring_reserve(ring, 8, payload);
+		void *record = ring_reserve(to, RECORD_ANY, payload);
 
 		if (record)
 			memcpy(record, source, payload);
-		ring_commit(ring, record);
+		ring_commit(to, record);
 	}
-	return (double)(bench_time(CLOCK_MONOTONIC) - begin) / count;
 }
 
-/* What a lock costs that nobody else wants. */
-static double time_mutex(size_t payload)
+static void write_ring(size_t payload, size_t count)
 {
-	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-	size_t count = ROUNDS * (SIZE / 2 / (payload + 8)), at = 0;
-	uint64_t begin = bench_time(CLOCK_MONOTONIC);
+	write_records(ring, payload, count);
+}
+
+static void read_ring(void)
+{
+	ring_publish(ring);
+	while (ring_read(ring))
+		;
+	ring_read_done(ring);
+}
+
+static void write_recorder(size_t payload, size_t count)
+{
+	write_records(recorder, payload, count);
+}
+
+static void do_nothing(void)
+{
+}
+
+static uint8_t *buffer;
+
+static void copy(size_t payload, size_t count)
+{
+	static size_t at;
 
 	for (size_t i = 0; i < count; i++) {
-		pthread_mutex_lock(&mutex);
 		memcpy(buffer + at, source, payload);
-		at = (at + payload + 8) & (SIZE - 1) & ~7ul;
-		pthread_mutex_unlock(&mutex);
+		__asm__ volatile("" : : : "memory");
+		at = (at + payload + sizeof(struct ring_record)) & (SIZE - 1) & ~7ul;
 	}
-	return (double)(bench_time(CLOCK_MONOTONIC) - begin) / count;
 }
 
-static void measure(struct ring *ring, struct ring *recorder, size_t payload)
+static struct {
+	pthread_mutex_t lock;
+	size_t head, tail;
+	uint64_t lost;
+} locked = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void write_locked(size_t payload, size_t count)
 {
-	double overwriting[RUNS], mutex[RUNS];
-	double copies[RUNS], records[RUNS];
+	size_t size = (sizeof(struct ring_record) + payload + 7) & ~7ul;
+
+	for (size_t i = 0; i < count; i++) {
+		pthread_mutex_lock(&locked.lock);
+		if (locked.head + size - locked.tail > SIZE) {
+			locked.lost++;
+		} else {
+			struct ring_record *record = (void *)(buffer + (locked.head & (SIZE - 1)));
+
+			record->size = size;
+			record->type = RECORD_ANY;
+			record->flags = 0;
+			memcpy(record->payload, source, payload);
+			locked.head += size;
+		}
+		pthread_mutex_unlock(&locked.lock);
+	}
+}
+
+static void read_locked(void)
+{
+	pthread_mutex_lock(&locked.lock);
+	locked.tail = locked.head;
+	pthread_mutex_unlock(&locked.lock);
+}
+
+#if HAVE_WFCQUEUE
+
+static struct cds_wfcq_head queue_head;
+static struct cds_wfcq_tail queue_tail;
+
+struct node {
+	struct cds_wfcq_node queue;
+	uint8_t payload[];
+};
+
+static inline void enqueue(struct node *node, size_t payload)
+{
+	memcpy(node->payload, source, payload);
+	cds_wfcq_node_init(&node->queue);
+	cds_wfcq_enqueue(&queue_head, &queue_tail, &node->queue);
+}
+
+static void write_queue(size_t payload, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct node *node = malloc(sizeof(*node) + payload);
+
+		if (!node)
+			abort();
+		enqueue(node, payload);
+	}
+}
+
+static void read_queue(void)
+{
+	struct cds_wfcq_node *node;
+
+	while ((node = cds_wfcq_dequeue_blocking(&queue_head, &queue_tail)))
+		free(node);
+}
+
+static void write_ready_queue(size_t payload, size_t count)
+{
+	static size_t at;
+
+	for (size_t i = 0; i < count; i++) {
+		struct node *node = (void *)(buffer + at);
+
+		at = (at + sizeof(*node) + payload) & (SIZE - 1) & ~7ul;
+		enqueue(node, payload);
+	}
+}
+
+static void read_ready_queue(void)
+{
+	while (cds_wfcq_dequeue_blocking(&queue_head, &queue_tail))
+		;
+}
+
+static const char *queue_missing(void)
+{
+	cds_wfcq_init(&queue_head, &queue_tail);
+	return NULL;
+}
+
+#else
+
+#define write_queue       NULL
+#define read_queue        NULL
+#define write_ready_queue NULL
+#define read_ready_queue  NULL
+
+static const char *queue_missing(void)
+{
+	return "Debian package liburcu-dev is missing";
+}
+
+#endif
+
+static void trace(size_t payload, size_t count)
+{
+	lttng_session_write(source, payload, count);
+}
+
+enum { RING, RECORDER, MEMCPY, MUTEX, WFCQUEUE, WFCQUEUE_READY, LTTNG, WRITERS };
+
+static const struct writer writers[WRITERS] = {
+	[RING] = { "ring", write_ring, read_ring },
+	[RECORDER] = { "ring in overwrite mode", write_recorder, do_nothing },
+	[MEMCPY] = { "memcpy", copy, do_nothing },
+	[MUTEX] = { "mutex ring", write_locked, read_locked },
+	[WFCQUEUE] = { "wfcqueue", write_queue, read_queue },
+	[WFCQUEUE_READY] = { "wfcqueue, nodes ready", write_ready_queue, read_ready_queue },
+	[LTTNG] = { "LTTng-UST", trace, do_nothing },
+};
+
+static size_t records_of(size_t payload)
+{
+	return STRETCH / (payload + sizeof(struct ring_record));
+}
+
+static double time_stretch(const struct writer *writer, size_t payload)
+{
+	size_t count = records_of(payload);
+	uint64_t begin = bench_time(CLOCK_MONOTONIC), end;
+
+	writer->write(payload, count);
+	end = bench_time(CLOCK_MONOTONIC);
+	writer->make_room();
+	return (double)(end - begin) / (double)count;
+}
+
+static void take_turn(const struct writer *writer, size_t payload, double *times)
+{
+	for (size_t i = 0; i < WARM_UP + PER_ROUND; i++) {
+		double time = time_stretch(writer, payload);
+
+		if (i >= WARM_UP)
+			times[i - WARM_UP] = time;
+	}
+}
+
+static void measure(size_t payload, const char *const *missing)
+{
+	static double times[WRITERS][STRETCHES];
+	double medians[WRITERS];
 	char what[64];
 
-	for (int run = 0; run < RUNS; run++) {
-		copies[run] = time_copies(payload);
-		records[run] = time_records(ring, payload);
-		overwriting[run] = time_overwriting(recorder, payload);
-		mutex[run] = time_mutex(payload);
+	for (size_t round = 0; round < ROUNDS; round++)
+		for (size_t k = 0; k < WRITERS; k++)
+			if (!missing[k])
+				take_turn(&writers[k], payload, &times[k][round * PER_ROUND]);
+	for (size_t k = 0; k < WRITERS; k++)
+		medians[k] = bench_median(times[k], STRETCHES);
+	for (size_t k = RING; k <= RECORDER; k++) {
+		snprintf(what, sizeof(what), "%s: write a record of %zu bytes", writers[k].name, payload);
+		for (size_t other = MEMCPY; other < WRITERS; other++)
+			if (!missing[other])
+				bench_print_beside(what, medians[k], "ns", writers[other].name,
+						   medians[other]);
 	}
-	snprintf(what, sizeof(what), "ring: write a record of %zu bytes", payload);
-	bench_print_beside(what, bench_median(records, RUNS), "ns", "memcpy", bench_median(copies, RUNS));
-	bench_print_beside(what, bench_median(records, RUNS), "ns", "memcpy under a mutex",
-			   bench_median(mutex, RUNS));
-	snprintf(what, sizeof(what), "ring: write a record of %zu bytes in overwrite mode", payload);
-	bench_print_beside(what, bench_median(overwriting, RUNS), "ns", "memcpy", bench_median(copies, RUNS));
+}
+
+static struct {
+	struct ring *readers[READERS];
+	pthread_t threads[READERS];
+	uint64_t backlog; /* records that the holder may leave unread when a stretch begins */
+	atomic_bool done;
+} crowd;
+
+static void *keep_reading(void *reader)
+{
+	while (!atomic_load(&crowd.done)) {
+		int read = 0;
+
+		while (read < 64 && ring_read(reader))
+			read++;
+		ring_read_done(reader);
+		if (read < 64)
+			usleep(100);
+	}
+	return NULL;
+}
+
+/* The first one holds the tail, if that can be done. */
+static void start_readers(struct ring *of)
+{
+	atomic_store(&crowd.done, false);
+	for (int i = 0; i < READERS; i++) {
+		struct ring_reader_options options = { .overrun = i > 0, .newest = true };
+
+		if (ring_attach_with(&crowd.readers[i], ring_memory_fd(of), &options) ||
+		    pthread_create(&crowd.threads[i], NULL, keep_reading, crowd.readers[i]))
+			exit(1);
+	}
+}
+
+static void end_readers(void)
+{
+	atomic_store(&crowd.done, true);
+	for (int i = 0; i < READERS; i++) {
+		pthread_join(crowd.threads[i], NULL);
+		ring_destroy(crowd.readers[i]);
+	}
+}
+
+/* So that nothing is dropped, and there is still something to read during the next stretch. */
+static void wait_for_holder(void)
+{
+	struct ring_statistics statistics;
+
+	read_ring();
+	for (;;) {
+		ring_statistics(crowd.readers[0], &statistics);
+		if (statistics.unread <= crowd.backlog)
+			return;
+		usleep(20);
+	}
+}
+
+static void measure_with_readers(size_t which, size_t payload)
+{
+	static double times[2][STRETCHES];
+	struct writer beside = writers[which];
+	char what[96];
+
+	crowd.backlog = 8 * records_of(payload);
+	if (which == RING)
+		beside.make_room = wait_for_holder;
+	for (size_t round = 0; round < ROUNDS; round++) {
+		take_turn(&writers[which], payload, &times[0][round * PER_ROUND]);
+		start_readers(which == RING ? ring : recorder);
+		take_turn(&beside, payload, &times[1][round * PER_ROUND]);
+		end_readers();
+	}
+	snprintf(what, sizeof(what), "%s: write a record of %zu bytes, %d readers attached",
+		 writers[which].name, payload, READERS);
+	bench_print_beside(what, bench_median(times[1], STRETCHES), "ns", "without readers",
+			   bench_median(times[0], STRETCHES));
 }
 
 static void *return_at_once(void *unused)
@@ -126,23 +372,51 @@ static void become_threaded(void)
 		pthread_join(thread, NULL);
 }
 
-int main(void)
+static bool prepare(void)
+{
+	struct ring_options options = { .size = SIZE, .mode = RING_MODE_OVERWRITE };
+
+	buffer = malloc(SIZE + 2 * sizeof(source));
+	if (!buffer || ring_create(&ring, SIZE) || ring_create_with(&recorder, &options))
+		return false;
+	memset(buffer, 1, SIZE + 2 * sizeof(source));
+	become_threaded();
+	return true;
+}
+
+/* In consumer mode, and of the mutex ring. What was dropped was not measured. */
+static uint64_t dropped(void)
 {
 	struct ring_statistics statistics;
-	struct ring_options options = { .size = SIZE, .mode = RING_MODE_OVERWRITE };
-	struct ring *ring, *recorder;
 
-	buffer = malloc(SIZE + sizeof(source));
-	if (!buffer || ring_create(&ring, SIZE) || ring_create_with(&recorder, &options))
-		return 1;
-	become_threaded();
-	memset(buffer, 1, SIZE + sizeof(source));
-	measure(ring, recorder, 16);
-	measure(ring, recorder, 64);
-	measure(ring, recorder, 512);
 	ring_statistics(ring, &statistics);
-	ring_destroy(ring);
-	ring_destroy(recorder);
-	free(buffer);
-	return statistics.lost != 0;
+	return statistics.lost + locked.lost;
+}
+
+int main(int count, char **arguments)
+{
+	static const size_t payloads[] = { 16, 64, 512 };
+	const char *missing[WRITERS] = { NULL };
+
+	(void)count;
+	lttng_session_start(arguments);
+	missing[LTTNG] = lttng_session_missing();
+	missing[WFCQUEUE] = missing[WFCQUEUE_READY] = queue_missing();
+	for (size_t i = 0; i < WRITERS; i++)
+		if (missing[i]) {
+			char what[64];
+
+			snprintf(what, sizeof(what), "ring: beside %s", writers[i].name);
+			bench_skip(what, missing[i]);
+		}
+	if (!prepare())
+		return 1;
+	for (size_t i = 0; i < 3; i++)
+		measure(payloads[i], missing);
+	for (size_t i = 0; i < 6; i++)
+		measure_with_readers(i % 2 ? RECORDER : RING, payloads[i / 2]);
+	if (dropped())
+		fprintf(stderr, "bench_ring: records were dropped\n");
+	lttng_session_end();
+	return dropped() != 0;
 }

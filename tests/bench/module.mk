@@ -3,3 +3,7 @@
 GUEST_BENCHES := $(BUILD)/bench/bench_sampling $(BUILD)/bench/bench_flight
 $(GUEST_BENCHES): $(BUILD)/tests/kvm/bare_guest.o $(BUILD)/tests/kvm/sampled_guest.o
 $(GUEST_BENCHES): BENCH_LIBS := $(BUILD)/libkvmscope.a $(LIBRARY_LIBS)
+
+# What the ring is measured beside; a bench says which of them is missing.
+$(BUILD)/bench/bench_ring: $(BUILD)/tests/bench/lttng_session.o
+$(BUILD)/bench/bench_ring: BENCH_LIBS := $(foreach library,lttng-ust liburcu-cds,$(shell pkg-config --libs $(library) 2>/dev/null))
