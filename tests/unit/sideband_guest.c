@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/sideband_guest.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -136,9 +137,11 @@ static bool no_registers(void *context, struct guest_registers *registers)
 	return false;
 }
 
-int sideband_guest_record(const char *path, enum perspective perspective,
-			  struct collector_statistics *statistics)
+static int record(const char *path, enum perspective perspective, const struct flight_options *flight,
+		  struct collector_statistics *statistics)
 {
+	const struct ring_options ring = { .size = RING_SIZE_MIN,
+					   .mode = flight ? RING_MODE_OVERWRITE : RING_MODE_CONSUMER };
 	struct ring *samples = NULL, *sideband = NULL;
 	struct guest_view nothing = { 0 };
 	struct collector_options options = {
@@ -154,10 +157,11 @@ int sideband_guest_record(const char *path, enum perspective perspective,
 			    .callchains = true,
 			    .vcpus = 1,
 			    .vmm_pid = 77 },
+		.flight = flight,
 	};
 	struct collector *collector;
 	uint64_t start = now();
-	int error = ring_create(&samples, RING_SIZE_MIN);
+	int error = ring_create_with(&samples, &ring);
 
 	if (!error)
 		error = ring_create(&sideband, RING_SIZE_MIN);
@@ -166,9 +170,48 @@ int sideband_guest_record(const char *path, enum perspective perspective,
 	if (!error) {
 		push_samples(samples, start);
 		push_events(sideband, start);
+		if (flight)
+			atomic_store((atomic_bool *)flight->context, true);
 		error = collector_stop(collector, statistics);
 	}
 	ring_destroy(samples);
 	ring_destroy(sideband);
 	return error;
+}
+
+int sideband_guest_record(const char *path, enum perspective perspective,
+			  struct collector_statistics *statistics)
+{
+	return record(path, perspective, NULL, statistics);
+}
+
+static bool take_trigger(void *context, struct flight_trigger *trigger)
+{
+	if (!atomic_exchange((atomic_bool *)context, false))
+		return false;
+	*trigger = (struct flight_trigger){ .told = { now() + 1000000000, "test", "" } };
+	return true;
+}
+
+static uint64_t none_missed(void *context)
+{
+	return 0;
+}
+
+static void ignore_result(void *context, const struct flight_result *result)
+{
+}
+
+int sideband_guest_flight(const char *path)
+{
+	atomic_bool triggered = false;
+	const struct flight_options flight = {
+		.wake_fd = -1,
+		.take = take_trigger,
+		.missed = none_missed,
+		.done = ignore_result,
+		.context = &triggered,
+	};
+
+	return record(path, PERSPECTIVE_GUEST, &flight, NULL);
 }

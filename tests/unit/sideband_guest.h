@@ -26,4 +26,7 @@ extern const size_t sideband_guest_count;
 int sideband_guest_record(const char *path, enum perspective perspective,
 			  struct collector_statistics *statistics);
 
+/* The same guest by a flight recorder, which is triggered when all is over. */
+int sideband_guest_flight(const char *path);
+
 #endif

@@ -61,6 +61,24 @@ TEST(collector, events_of_the_guest_reach_the_file_at_their_place_in_time)
 	unlink(path);
 }
 
+TEST(flight, events_of_the_guest_are_in_the_file)
+{
+	struct profile_resolver *resolver;
+	struct reading reading = { 0 };
+	char path[64];
+
+	make_path(path);
+	REQUIRE_EQUAL(sideband_guest_flight(path), 0);
+	REQUIRE_EQUAL(
+		profile_resolver_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }), 0);
+	CHECK_EQUAL(profile_resolver_run(resolver, check_sample, &reading), 0);
+	CHECK_EQUAL(reading.samples, sideband_guest_count);
+	CHECK_EQUAL(profile_resolver_summary(resolver)->losses.counts[LOST_NO_MAPPING], 3);
+	CHECK_EQUAL(profile_resolver_summary(resolver)->flight.count, 1);
+	profile_resolver_close(resolver);
+	unlink(path);
+}
+
 static int count_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
 	++*(size_t *)context;

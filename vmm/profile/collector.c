@@ -115,9 +115,12 @@ static void take_sample(struct collector *collector, size_t ring, const struct r
 
 static void take_sideband(struct collector *collector, size_t ring, const struct ring_record *record)
 {
-	struct span payload = span_of(record->payload, record->size - sizeof(*record));
+	const struct sideband *sideband =
+		sideband_check(span_of(record->payload, record->size - sizeof(*record)));
 
-	resolver_sideband(collector->resolver, ring, sideband_check(payload));
+	resolver_sideband(collector->resolver, ring, sideband);
+	if (collector->flight && sideband)
+		flight_sideband(collector->flight, sideband);
 }
 
 /* What the resolver gives out, in order of time. */

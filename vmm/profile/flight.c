@@ -16,6 +16,11 @@
 #include "vmm/profile/collector.h"
 #include "vmm/profile/flight_dump.h"
 
+/* The guest tells what happened through its own scheduler: so long after a moment it is known. */
+#define SIDEBAND_DELAY 500000000ull
+/* And so much later it may be in a guest that is stuck. */
+#define SIDEBAND_MARGIN 10000000000ull
+
 /* The file that is written next: its triggers so far. */
 struct window {
 	uint64_t due;     /* ns: it is written then */
@@ -28,6 +33,7 @@ struct window {
 struct flight {
 	const struct collector_options *options;
 	struct collector_kernel *kernel;
+	struct flight_sideband sideband;
 	struct window window;       /* open if its flight has triggers */
 	struct flight_trigger next; /* taken, but of another window than this one */
 	bool next_taken;
@@ -80,6 +86,9 @@ int flight_create(struct flight **result, const struct collector_options *option
 
 void flight_destroy(struct flight *flight)
 {
+	if (!flight)
+		return;
+	flight_sideband_free(&flight->sideband);
 	free(flight);
 }
 
@@ -107,9 +116,10 @@ static uint64_t before(uint64_t time, uint64_t span)
 static void open_window(struct flight *flight, const struct flight_trigger *trigger)
 {
 	uint64_t span = flight->options->flight->before, time = trigger->told.time;
+	uint64_t delay = flight->options->sideband_ring_count ? SIDEBAND_DELAY : 0;
 
 	flight->window = (struct window){
-		.due = time + later(trigger->after, trigger->patience),
+		.due = time + later(trigger->after + delay, trigger->patience),
 		.by_guest = true,
 		.path = trigger->path,
 		.flight = { .from = span ? before(time, span) : 0, .to = time + trigger->after },
@@ -204,6 +214,7 @@ static void write_window(struct flight *flight, struct flight_result *result)
 	struct flight_dump dump = {
 		.options = flight->options,
 		.kernel = flight->kernel,
+		.sideband = &flight->sideband,
 		.path = result->path,
 		.flight = &flight->window.flight,
 	};
@@ -252,8 +263,31 @@ static void close_window(struct flight *flight)
 	window->flight.count = 0;
 }
 
+void flight_sideband(struct flight *flight, const struct sideband *record)
+{
+	if (record->time <= now() + SIDEBAND_MARGIN)
+		flight_sideband_keep(&flight->sideband, record);
+	else /* no time that can be: it would keep records of others from being believed */
+		flight->sideband.missed++;
+}
+
+/* No file will have samples of a time before this. */
+static uint64_t oldest_wanted(const struct flight *flight)
+{
+	uint64_t span = flight->options->flight->before;
+	uint64_t oldest = span ? before(now(), span) : flight_oldest(flight->options);
+
+	if (flight->window.flight.count && flight->window.flight.from < oldest)
+		oldest = flight->window.flight.from;
+	if (flight->next_taken && before(flight->next.told.time, span) < oldest)
+		oldest = before(flight->next.told.time, span);
+	return before(oldest, SIDEBAND_MARGIN);
+}
+
 void flight_turn(struct flight *flight)
 {
+	if (flight_sideband_is_due(&flight->sideband))
+		flight_sideband_forget(&flight->sideband, oldest_wanted(flight));
 	if (gather(flight) && now() >= flight->window.due)
 		close_window(flight);
 }

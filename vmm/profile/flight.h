@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/sideband.h"
 #include "vmm/profile/perf_data_flight.h"
 
 struct collector_kernel;
@@ -73,6 +74,9 @@ int flight_create(struct flight **flight, const struct collector_options *option
 		  struct collector_kernel *kernel);
 /* NULL is a no-op. */
 void flight_destroy(struct flight *flight);
+
+/* What happened in the guest, in whatever order it comes: goes into the files that it matters for. Copied. */
+void flight_sideband(struct flight *flight, const struct sideband *record);
 
 /* Takes what was triggered, and writes a file if one is due. */
 void flight_turn(struct flight *flight);

@@ -9,9 +9,12 @@
 #include "shared/log.h"
 #include "shared/sample.h"
 #include "vmm/profile/collector_output.h"
+#include "vmm/profile/resolver.h"
 
 /* So many samples make a round, which is what readers sort at a time: in order of time already. */
 #define ROUND 65536
+/* So many wait in the resolver. */
+#define PLAY 4096
 
 /* One ring's copy, and how far it was written. */
 struct source {
@@ -26,6 +29,11 @@ struct dump {
 	struct collector_output output;
 	struct source *sources; /* one for each ring */
 	size_t count;
+	struct flight_sideband_list sideband;
+	size_t told; /* of the list */
+	struct resolver *resolver;
+	uint64_t lost; /* samples, in the window */
+	int error;     /* of writing what the resolver gave out */
 };
 
 static int copy_rings(struct dump *dump)
@@ -37,9 +45,21 @@ static int copy_rings(struct dump *dump)
 	return error;
 }
 
-static const struct sample *sample_of(const struct dump *dump, const struct ring_record *record)
+static const struct sample *sample_of(const struct collector_options *options,
+				      const struct ring_record *record)
 {
-	return collector_sample(record, dump->count, dump->request->options->output.watch_count);
+	return collector_sample(record, options->ring_count, options->output.watch_count);
+}
+
+/* UINT64_MAX where it has none. */
+static uint64_t first_time(const struct collector_options *options, const struct ring_snapshot *snapshot)
+{
+	const struct ring_record *record = NULL;
+	const struct sample *sample = NULL;
+
+	while (!sample && (record = ring_snapshot_next(snapshot, record)))
+		sample = sample_of(options, record);
+	return sample ? sample->time : UINT64_MAX;
 }
 
 /* Where older samples were overwritten, those from the first one on are all there. */
@@ -49,15 +69,12 @@ static void note_complete(struct dump *dump)
 
 	for (size_t i = 0; i < dump->count; i++) {
 		const struct ring_snapshot *snapshot = &dump->sources[i].snapshot;
-		const struct ring_record *record = NULL;
-		const struct sample *sample = NULL;
+		uint64_t time = first_time(dump->request->options, snapshot);
 
 		if (snapshot->broken)
 			log_warning("the copy of ring %zu ends early, at bytes that are no record", i);
-		while (snapshot->before && !sample && (record = ring_snapshot_next(snapshot, record)))
-			sample = sample_of(dump, record);
-		if (sample && sample->time > flight->complete)
-			flight->complete = sample->time;
+		if (snapshot->before && time != UINT64_MAX && time > flight->complete)
+			flight->complete = time;
 	}
 }
 
@@ -68,6 +85,7 @@ static int take_lost(struct dump *dump, struct source *source)
 
 	if (source->time < flight->from || source->time > flight->to)
 		return 0;
+	dump->lost += lost->count;
 	return collector_output_lost(&dump->output, source->time, (uint32_t)(source - dump->sources),
 				     lost->count);
 }
@@ -81,7 +99,7 @@ static int advance(struct dump *dump, struct source *source)
 	source->next = NULL;
 	while (!error && !source->next &&
 	       (source->record = ring_snapshot_next(&source->snapshot, source->record))) {
-		const struct sample *sample = sample_of(dump, source->record);
+		const struct sample *sample = sample_of(dump->request->options, source->record);
 
 		if (source->record->type == RING_RECORD_LOST)
 			error = take_lost(dump, source);
@@ -107,24 +125,89 @@ static struct source *earliest(struct dump *dump)
 	return found;
 }
 
-static int write_samples(struct dump *dump)
+/* What the resolver gives out, in order of time. */
+static void write_sample(void *context, const struct attributed_sample *sample)
+{
+	struct dump *dump = context;
+	struct flight_dump *request = dump->request;
+
+	if (dump->error)
+		return;
+	dump->error = collector_output_sample(&dump->output, sample->sample);
+	if (!dump->error && !(++request->samples % ROUND))
+		dump->error = perf_data_writer_flush(dump->output.writer);
+}
+
+static void write_sideband(void *context, const struct sideband *record)
+{
+	struct dump *dump = context;
+
+	if (!dump->error)
+		dump->error = collector_output_sideband(&dump->output, record);
+}
+
+/* What happened up to TIME, before the sample of that time. */
+static void give_sideband(struct dump *dump, uint64_t time)
+{
+	for (; dump->told < dump->sideband.count && dump->sideband.records[dump->told]->time <= time;
+	     dump->told++) {
+		const struct sideband *record = dump->sideband.records[dump->told];
+
+		resolver_begin_pass(dump->resolver, record->time);
+		resolver_sideband(dump->resolver, dump->count, record);
+	}
+}
+
+/* All goes in in order of time, so it may come out at any moment. */
+static int give_samples(struct dump *dump)
 {
 	struct source *source;
 	int error = 0;
 
 	for (size_t i = 0; i < dump->count && !error; i++)
 		error = advance(dump, &dump->sources[i]);
-	while (!error && (source = earliest(dump))) {
-		error = collector_output_sample(&dump->output, source->next);
-		if (!error && !(++dump->request->samples % ROUND))
-			error = perf_data_writer_flush(dump->output.writer);
-		if (!error)
-			error = advance(dump, source);
+	for (uint64_t given = 1; !error && !dump->error && (source = earliest(dump)); given++) {
+		give_sideband(dump, source->next->time);
+		resolver_begin_pass(dump->resolver, source->next->time);
+		resolver_sample(dump->resolver, (size_t)(source - dump->sources), source->next);
+		error = advance(dump, source);
+		if (!(given % PLAY))
+			resolver_play(dump->resolver);
 	}
+	give_sideband(dump, dump->request->flight->to);
+	resolver_finish(dump->resolver);
+	return error ? error : dump->error;
+}
+
+static void tell_losses(struct dump *dump)
+{
+	struct losses losses;
+
+	resolver_losses(dump->resolver, &losses);
+	losses.counts[LOST_OVERFLOW] += dump->lost;
+	losses.counts[SIDEBAND_MISSED] += dump->request->sideband->missed;
+	perf_data_writer_set_losses(dump->output.writer, &losses);
+}
+
+static int write_samples(struct dump *dump)
+{
+	struct resolver_options options = {
+		.rings = dump->count + 1, /* the last: all sideband */
+		.sample = write_sample,
+		.sideband = write_sideband,
+		.context = dump,
+	};
+	int error = resolver_create(&dump->resolver, &options);
+
+	if (error)
+		return error;
+	error = give_samples(dump);
+	tell_losses(dump);
+	resolver_free(dump->resolver);
 	return error;
 }
 
-/* Mappings come before the samples, so that any of them may end a round. */
+/* The kernel's mappings come before the samples, so that any of them may end a round. */
 static int write_content(struct dump *dump)
 {
 	struct flight_dump *request = dump->request;
@@ -166,12 +249,32 @@ int flight_dump(struct flight_dump *request)
 	if (!dump.sources)
 		return error_set(-ENOMEM, "no memory for a copy of %zu rings", dump.count);
 	error = copy_rings(&dump);
+	if (!error)
+		error = flight_sideband_tell(request->sideband, &dump.sideband);
 	if (!error) {
 		note_complete(&dump);
 		error = write_file(&dump);
 	}
 	for (size_t i = 0; i < dump.count; i++)
 		ring_snapshot_free(&dump.sources[i].snapshot);
+	flight_sideband_list_free(&dump.sideband);
 	free(dump.sources);
 	return error;
+}
+
+uint64_t flight_oldest(const struct collector_options *options)
+{
+	uint64_t oldest = UINT64_MAX;
+
+	for (size_t i = 0; i < options->ring_count; i++) {
+		struct ring_snapshot snapshot;
+		uint64_t time;
+
+		if (ring_snapshot(options->rings[i], &snapshot))
+			return 0;
+		time = first_time(options, &snapshot);
+		oldest = time < oldest ? time : oldest;
+		ring_snapshot_free(&snapshot);
+	}
+	return oldest == UINT64_MAX ? 0 : oldest;
 }

@@ -6,11 +6,13 @@
 
 #include "vmm/profile/collector.h"
 #include "vmm/profile/collector_kernel.h"
+#include "vmm/profile/flight_sideband.h"
 #include "vmm/profile/perf_data_flight.h"
 
 struct flight_dump {
 	const struct collector_options *options; /* output.path apart */
 	struct collector_kernel *kernel;         /* no file is open */
+	struct flight_sideband *sideband;
 	const char *path;
 	struct perf_data_flight *flight; /* complete is filled in */
 	/* Filled in. */
@@ -24,5 +26,8 @@ struct flight_dump {
  * ring_snapshot() and of writing; a file that was begun is closed in any case.
  */
 int flight_dump(struct flight_dump *dump);
+
+/* The time of the oldest sample that the rings hold now; 0 where they hold none, or without memory. */
+uint64_t flight_oldest(const struct collector_options *options);
 
 #endif

@@ -137,6 +137,12 @@ int resolver_lives_root(struct resolver_lives *lives, struct resolver_store *sto
 	return error;
 }
 
+uint64_t resolver_life_root(const struct resolver_life *life, bool *pair)
+{
+	*pair = life->roots[1];
+	return life->roots[0] ? life->roots[0]->cr3 : 0;
+}
+
 /* A child of vfork() has its parent's until it execs or ends: the younger one is it that runs. */
 struct resolver_life *resolver_lives_find_root(const struct resolver_lives *lives, uint64_t cr3,
 					       uint64_t time)

@@ -60,6 +60,9 @@ void resolver_lives_end(struct resolver_lives *lives, struct resolver_life *life
 int resolver_lives_root(struct resolver_lives *lives, struct resolver_store *store,
 			struct resolver_life *life, uint64_t cr3, bool pair, uint64_t time);
 
+/* As it was given there, CR3 without its low bits; 0 where none was. */
+uint64_t resolver_life_root(const struct resolver_life *life, bool *pair);
+
 /* To be called when LIFE's space has changed. */
 void resolver_lives_changed(struct resolver_lives *lives, struct resolver_life *life);
 

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the flight recorder keeps of the sideband against brute force: however
+ * much of it went into the base, samples behind that know what was there.
+ */
+#include "vmm/profile/flight_sideband.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/unit/shim/test.h"
+#include "tests/unit/timeline.h"
+#include "vmm/profile/resolver.h"
+
+#define EVENTS    2000u
+#define SAMPLES   2000u
+#define TIMELINES 100u
+#define LATE      2000000u /* ns that a record may come behind its time */
+
+struct proof {
+	struct timeline timeline;
+	uint64_t seed, state;
+	uint64_t checked, mapped, named, wrong;
+};
+
+static uint32_t number_of(const char *name)
+{
+	while (*name && (*name < '0' || *name > '9'))
+		name++;
+	return (uint32_t)strtoul(name, NULL, 10);
+}
+
+static void check_sample(void *context, const struct attributed_sample *sample)
+{
+	struct proof *proof = context;
+	const struct sample *raw = sample->sample;
+	struct timeline_answer right =
+		timeline_ask(&proof->timeline, raw->pid, raw->tid, 0, raw->rip, raw->time);
+	uint32_t image = sample->place.image ? number_of(sample->place.image->name) : 0;
+
+	proof->checked++;
+	proof->mapped += right.image != 0;
+	proof->named += right.comm != 0;
+	if (image == right.image && sample->place.offset == right.offset &&
+	    number_of(raw->comm) == right.comm)
+		return;
+	if (!proof->wrong++)
+		FAIL_TEST(
+			"seed %llu: at %llu, pid %u, tid %u: image %u + %#llx, comm %u; expected %u + %#llx, %u",
+			(unsigned long long)proof->seed, (unsigned long long)raw->time, raw->pid, raw->tid,
+			image, (unsigned long long)sample->place.offset, number_of(raw->comm), right.image,
+			(unsigned long long)right.offset, right.comm);
+}
+
+/* The events, each possibly some places from where it belongs. To be freed. */
+static struct timeline_event *make_disorder(struct proof *proof)
+{
+	size_t count = proof->timeline.count;
+	struct timeline_event *events = calloc(count, sizeof(*events));
+
+	memcpy(events, proof->timeline.events, count * sizeof(*events));
+	for (size_t i = 0; i + 3 < count; i++) {
+		struct timeline_event *other = &events[i + timeline_random(&proof->state, 3)];
+		struct timeline_event swapped = events[i];
+
+		events[i] = *other;
+		*other = swapped;
+	}
+	return events;
+}
+
+/* Forgets now and then; the last horizon. */
+static uint64_t keep_all(struct proof *proof, struct flight_sideband *sideband)
+{
+	struct timeline_event *events = make_disorder(proof);
+	uint64_t horizon = 0;
+
+	for (size_t i = 0; i < proof->timeline.count; i++) {
+		const struct sideband *record = &events[i].record.head;
+
+		flight_sideband_keep(sideband, record);
+		if (record->time > LATE && !timeline_random(&proof->state, EVENTS / 4)) {
+			horizon = record->time - LATE > horizon ? record->time - LATE : horizon;
+			flight_sideband_forget(sideband, horizon);
+		}
+	}
+	free(events);
+	return horizon;
+}
+
+/* Of a process that lives then, behind the horizon. False: the one that was drawn had ended before. */
+static bool make_sample(struct proof *proof, uint64_t horizon, struct sample *sample)
+{
+	const struct timeline *timeline = &proof->timeline;
+	const struct timeline_life *life =
+		&timeline->lives[timeline_random(&proof->state, (uint32_t)timeline->life_count)];
+	uint64_t end = life->died < timeline->end ? life->died : timeline->end;
+	uint64_t begin = life->born > horizon ? life->born : horizon;
+
+	if (begin >= end)
+		return false;
+	*sample = (struct sample){
+		.time = begin + timeline_random(&proof->state, (uint32_t)(end - begin)),
+		.rip = TIMELINE_BASE + timeline_random(&proof->state, (TIMELINE_PAGES + 2) * 4096),
+		.cpl = 3,
+		.pid = life->pid,
+		.tid = life->pid,
+	};
+	return true;
+}
+
+static void check_list(const struct flight_sideband_list *list, uint64_t horizon)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		CHECK(sideband_check(span_of(list->records[i], list->records[i]->size)));
+		CHECK(list->records[i]->time >= horizon);
+		CHECK(!i || list->records[i]->time >= list->records[i - 1]->time);
+	}
+}
+
+static void ask(struct proof *proof, const struct flight_sideband_list *list, uint64_t horizon)
+{
+	struct resolver_options options = { .rings = 2, .sample = check_sample, .context = proof };
+	struct resolver *resolver;
+
+	REQUIRE_EQUAL(resolver_create(&resolver, &options), 0);
+	resolver_begin_pass(resolver, proof->timeline.end);
+	for (size_t i = 0; i < list->count; i++)
+		resolver_sideband(resolver, 1, list->records[i]);
+	for (unsigned int i = 0; i < SAMPLES; i++) {
+		struct sample sample;
+
+		if (make_sample(proof, horizon, &sample))
+			resolver_sample(resolver, 0, &sample);
+	}
+	resolver_finish(resolver);
+	resolver_free(resolver);
+}
+
+static void prove(struct proof *proof)
+{
+	struct flight_sideband sideband = { 0 };
+	struct flight_sideband_list list;
+	uint64_t horizon;
+
+	proof->state = proof->seed * 2654435761u + 1;
+	timeline_make(&proof->timeline, proof->seed, EVENTS);
+	horizon = keep_all(proof, &sideband);
+	CHECK_EQUAL(sideband.missed, 0);
+	CHECK_EQUAL(sideband.base_time, horizon);
+	CHECK_EQUAL(flight_sideband_tell(&sideband, &list), 0);
+	check_list(&list, horizon);
+	ask(proof, &list, horizon);
+	flight_sideband_list_free(&list);
+	flight_sideband_free(&sideband);
+	timeline_free(&proof->timeline);
+}
+
+TEST(flight_sideband, samples_behind_the_base_know_what_was_there)
+{
+	struct proof proof = { 0 };
+
+	for (proof.seed = 1; proof.seed <= TIMELINES && !proof.wrong; proof.seed++)
+		prove(&proof);
+	CHECK_EQUAL(proof.wrong, 0);
+	/* Or nothing was asked. */
+	CHECK(proof.checked > TIMELINES * SAMPLES / 10);
+	CHECK(proof.mapped > proof.checked / 20);
+	CHECK(proof.named > proof.checked / 4);
+}
