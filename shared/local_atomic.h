@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* ThreadSanitizer does not see into assembly. */
+/* Neither ThreadSanitizer nor tests/ring, which uses its hooks, sees into assembly. */
 #if defined(__SANITIZE_THREAD__)
 #define LOCAL_ATOMIC_ASSEMBLY 0
 #elif defined(__has_feature)
@@ -27,11 +27,6 @@
 #else
 #define LOCAL_ATOMIC_ASSEMBLY 0
 #endif
-#endif
-
-/* Runs before each access to a shared word in a build that tests every order of them. */
-#ifndef LOCAL_ATOMIC_STEP
-#define LOCAL_ATOMIC_STEP() ((void)0)
 #endif
 
 /*
@@ -52,39 +47,33 @@ static inline void local_keep_order(void)
 
 static inline uint64_t local_load(const uint64_t *word)
 {
-	LOCAL_ATOMIC_STEP();
 	return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
 static inline void local_store(uint64_t *word, uint64_t value)
 {
-	LOCAL_ATOMIC_STEP();
 	__atomic_store_n(word, value, __ATOMIC_RELAXED);
 }
 
 /* For words of another thread. */
 static inline uint64_t load_acquire(const uint64_t *word)
 {
-	LOCAL_ATOMIC_STEP();
 	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 
 static inline void store_release(uint64_t *word, uint64_t value)
 {
-	LOCAL_ATOMIC_STEP();
 	__atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 /* For words that several threads change. */
 static inline void shared_set_bits(uint64_t *word, uint64_t bits)
 {
-	LOCAL_ATOMIC_STEP();
 	__atomic_fetch_or(word, bits, __ATOMIC_SEQ_CST);
 }
 
 static inline void shared_clear_bits(uint64_t *word, uint64_t bits)
 {
-	LOCAL_ATOMIC_STEP();
 	__atomic_fetch_and(word, ~bits, __ATOMIC_SEQ_CST);
 }
 
@@ -95,7 +84,6 @@ static inline void shared_clear_bits(uint64_t *word, uint64_t bits)
  */
 static inline void full_barrier(void)
 {
-	LOCAL_ATOMIC_STEP();
 #if LOCAL_ATOMIC_ASSEMBLY
 	__asm__ volatile("mfence" : : : "memory");
 #elif defined(__x86_64__)
@@ -122,14 +110,12 @@ static inline bool local_compare_exchange(uint64_t *word, uint64_t *expected, ui
 #if LOCAL_ATOMIC_ASSEMBLY
 	bool done;
 
-	LOCAL_ATOMIC_STEP();
 	__asm__ volatile("cmpxchgq %3, %1"
 			 : "=@ccz"(done), "+m"(*word), "+a"(*expected)
 			 : "r"(desired)
 			 : "memory");
 	return done;
 #else
-	LOCAL_ATOMIC_STEP();
 	return __atomic_compare_exchange_n(word, expected, desired, false, __ATOMIC_RELEASE,
 					   __ATOMIC_RELAXED);
 #endif
@@ -137,7 +123,6 @@ static inline bool local_compare_exchange(uint64_t *word, uint64_t *expected, ui
 
 static inline void local_add(uint64_t *word, uint64_t value)
 {
-	LOCAL_ATOMIC_STEP();
 #if LOCAL_ATOMIC_ASSEMBLY
 	__asm__ volatile("addq %1, %0" : "+m"(*word) : "er"(value) : "memory", "cc");
 #else
@@ -148,7 +133,6 @@ static inline void local_add(uint64_t *word, uint64_t value)
 /* Adds VALUE and returns what was there before. */
 static inline uint64_t local_fetch_add(uint64_t *word, uint64_t value)
 {
-	LOCAL_ATOMIC_STEP();
 #if LOCAL_ATOMIC_ASSEMBLY
 	__asm__ volatile("xaddq %1, %0" : "+m"(*word), "+r"(value) : : "memory", "cc");
 	return value;

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# The ring's own sources, compiled so that each access to memory first calls
+# the search of all interleavings (search.h): ThreadSanitizer's hooks without
+# ThreadSanitizer.
+RING_SOURCES  := $(wildcard shared/ring*.c)
+RING_SEARCHED := $(RING_SOURCES:%.c=$(BUILD)/searched/%.o) $(BUILD)/searched/tests/ring/test_interleavings.o
+RING_SEARCH   := $(BUILD)/tests/ring/search.o $(BUILD)/tests/ring/runtime.o $(BUILD)/shared/error.o \
+	$(BUILD)/tests/unit/shim/shim.o
+RING_HOOKS    := -fsanitize=thread -include tests/ring/world.h -Wno-unknown-warning-option -Wno-tsan
+
+$(BUILD)/searched/%.o: %.c tests/ring/world.h
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(ALL_CFLAGS) $(RING_HOOKS) -MMD -MP -c -o $@ $<
+
+$(BUILD)/ring-interleavings: $(RING_SEARCHED) $(RING_SEARCH)
+	@echo "  LD      $@"
+	$(Q)$(CXX) $(ALL_LDFLAGS) -o $@ $^ -lgtest
+
+ifndef SANITIZE
+TEST_NEEDS += $(BUILD)/ring-interleavings
+endif
