@@ -315,6 +315,7 @@ static void summarize(const struct run *run, const struct collector_statistics *
 	else if (statistics->kernel && !statistics->kernel_found)
 		log_info("the guest's kernel was not found in its memory: its functions have no names; "
 			 "give --kallsyms or --vmlinux");
+	run_profile_summarize_watches(run->profile);
 }
 
 static int finish_profile(struct run *run)

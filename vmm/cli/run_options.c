@@ -45,6 +45,8 @@ enum key {
 	KEY_VMLINUX,
 	KEY_NO_BUILDID_CACHE,
 	KEY_RING_SIZE,
+	KEY_WATCH,
+	KEY_BP_PRIORITY,
 	KEY_FLIGHT,
 	KEY_AFTER,
 	KEY_FLIGHT_MAX,
@@ -91,6 +93,13 @@ static const struct argp_option option_list[] = {
 	  GROUP_PROFILE },
 	{ "from-line", KEY_FROM_LINE, "TEXT", 0,
 	  "Start sampling when a line with TEXT is printed on the console", GROUP_PROFILE },
+	{ "watch", KEY_WATCH, "WHAT", 0,
+	  "Record each access or execution: sym[+off]|addr[:len[:rwx]][@vcpu][,pinned][,cr3=N|pid=N|comm=NAME]"
+	  "[,period=N], as jiffies_64:8:w or schedule:x; up to 16 times",
+	  GROUP_PROFILE },
+	{ "bp-priority", KEY_BP_PRIORITY, "WHOSE", 0,
+	  "Who gets a debug register that --watch and the guest both want: guest, host (guest)",
+	  GROUP_PROFILE },
 	{ "no-call-graph", KEY_NO_CALL_GRAPH, NULL, 0, "No callchains", GROUP_PROFILE },
 	{ "perspective", KEY_PERSPECTIVE, "WHOSE", 0,
 	  "guest: as if recorded inside the guest; host: as perf kvm sees it (guest)", GROUP_PROFILE },
@@ -243,8 +252,8 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 		set_console(options, text);
 		return 0;
 	case KEY_AGENT:
-		options->agent =
-			(enum run_agent_source)(1 + parse_choice(state, "--agent", text ? text : "initrd", agents));
+		options->agent = (enum run_agent_source)(
+			1 + parse_choice(state, "--agent", text ? text : "initrd", agents));
 		return 0;
 	case KEY_AGENT_SOCKET:
 		options->agent_socket = text;
@@ -254,10 +263,21 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 	}
 }
 
+static void add_watch(struct argp_state *state, struct run_options *options, const char *text)
+{
+	if (options->watch_count == RUN_WATCHES_MAX)
+		argp_error(state, "--watch: there can be %d", RUN_WATCHES_MAX);
+	else if (watch_spec_parse(&options->watches[options->watch_count], text))
+		argp_error(state, "--watch: %s", error_message());
+	else
+		options->watch_count++;
+}
+
 static error_t parse_profile_option(int key, char *text, struct argp_state *state,
 				    struct run_options *options)
 {
 	static const char *const perspectives[] = { "guest", "host", NULL };
+	static const char *const priorities[] = { "guest", "host", NULL };
 	static const char *const clocks[] = { "cpu", "wall", NULL };
 	static const char *const events[] = { "cpu-clock", NULL };
 
@@ -276,6 +296,13 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		return 0;
 	case KEY_FROM_LINE:
 		options->from_line = text;
+		return 0;
+	case KEY_WATCH:
+		add_watch(state, options, text);
+		return 0;
+	case KEY_BP_PRIORITY:
+		options->breakpoint_priority =
+			(enum breakpoint_priority)parse_choice(state, "--bp-priority", text, priorities);
 		return 0;
 	case KEY_NO_CALL_GRAPH:
 		options->callchains = false;
@@ -385,7 +412,9 @@ static void check(struct argp_state *state, struct run_options *options)
 	if (options->agent && options->agent_socket)
 		argp_error(state, "--agent and --agent-socket both want the port; give one");
 	if (options->agent == RUN_AGENT_INITRD && !options->boot.initrd)
-		argp_error(state, "--agent needs --initrd to bring the agent into the guest; --agent=guest if it is there");
+		argp_error(
+			state,
+			"--agent needs --initrd to bring the agent into the guest; --agent=guest if it is there");
 	if (options->agent && options->flight)
 		argp_error(state, "--agent is not for the flight recorder: its files tell of samples only");
 	if (options->agent && !options->profile)
@@ -396,6 +425,12 @@ static void check(struct argp_state *state, struct run_options *options)
 	if (!!options->name + !!options->control_path + !options->control > 1)
 		argp_error(state, "--name, --control and --no-control: one of them says where to listen");
 	check_flight(state, options);
+	if (options->watch_count && !options->profile)
+		argp_error(state, "--watch records hits in the profile: leave --no-profile out");
+	for (size_t i = 0; i < options->watch_count; i++)
+		if (options->watches[i].vcpu >= (int)options->cpus)
+			argp_error(state, "--watch @%d: vCPUs are numbered from 0 to %u",
+				   options->watches[i].vcpu, options->cpus - 1);
 }
 
 static error_t parse_option(int key, char *text, struct argp_state *state)

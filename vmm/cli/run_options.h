@@ -8,10 +8,13 @@
 #include <stdint.h>
 
 #include "vmm/boot/boot.h"
+#include "vmm/debug/arbiter.h"
+#include "vmm/debug/watch_spec.h"
 #include "vmm/machine/machine.h"
 #include "vmm/profile/perf_data_writer.h"
 
 #define RUN_DISKS_MAX     5
+#define RUN_WATCHES_MAX   16
 #define RUN_FREQUENCY_MAX 10000u
 
 enum run_console { RUN_CONSOLE_STDIO, RUN_CONSOLE_FILE, RUN_CONSOLE_NONE };
@@ -42,6 +45,9 @@ struct run_options {
 	unsigned int compression; /* zstd level, 0 for none */
 	const char *kallsyms, *vmlinux;
 	bool buildid_cache;
+	struct watch_spec watches[RUN_WATCHES_MAX];
+	size_t watch_count;
+	enum breakpoint_priority breakpoint_priority;
 	size_t ring_size;     /* bytes of each vCPU's ring */
 	bool ring_size_given; /* by --ring-size */
 

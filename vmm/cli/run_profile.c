@@ -12,6 +12,7 @@
 #include "shared/log.h"
 #include "shared/ring.h"
 #include "vmm/cli/run_agent.h"
+#include "vmm/cli/run_watch.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/sample/sampler.h"
 #include "vmm/sample/vm_view.h"
@@ -27,6 +28,7 @@ struct run_profile {
 	struct ring *sideband_ring; /* the agent's */
 	struct collector *collector;
 	struct run_flight *flight; /* NULL without one */
+	struct run_watch *watch;   /* NULL without one */
 	pthread_mutex_t rate_lock; /* of the next two, and of telling the sampler of them */
 	unsigned int frequency;    /* Hz while it is not paused */
 	bool paused;
@@ -45,7 +47,9 @@ int run_profile_create(struct run_profile **profile, const struct run_options *o
 	(*profile)->frequency = options->frequency;
 	(*profile)->paused = options->from_line;
 	pthread_mutex_init(&(*profile)->rate_lock, NULL);
-	error = options->flight ? run_flight_create(&(*profile)->flight, options) : 0;
+	error = run_watch_create(&(*profile)->watch, options);
+	if (!error && options->flight)
+		error = run_flight_create(&(*profile)->flight, options);
 	if (!error && options->agent)
 		error = run_agent_create(&(*profile)->agent, options);
 	if (error) {
@@ -59,7 +63,7 @@ static void on_vcpu_start(void *context, struct vcpu *vcpu)
 {
 	struct run_profile *profile = context;
 
-	if (!sampler_attach(profile->sampler, vcpu))
+	if (!sampler_attach(profile->sampler, vcpu) && !run_watch_enter(profile->watch, vcpu))
 		return;
 	log_error("vCPU %u can not be sampled: %s", vcpu->index, error_message());
 	machine_stop(profile->machine);
@@ -69,6 +73,7 @@ static void on_vcpu_end(void *context, struct vcpu *vcpu)
 {
 	struct run_profile *profile = context;
 
+	run_watch_leave(profile->watch, vcpu);
 	sampler_detach(profile->sampler, vcpu);
 }
 
@@ -84,6 +89,14 @@ static void on_kicked(void *context, struct vcpu *vcpu)
 	struct run_profile *profile = context;
 
 	sampler_kicked(profile->sampler, vcpu);
+	run_watch_kicked(profile->watch, vcpu);
+}
+
+static void on_debug(void *context, struct vcpu *vcpu)
+{
+	struct run_profile *profile = context;
+
+	run_watch_debug(profile->watch, vcpu);
 }
 
 /* With rate_lock held. A vCPU that is kicked takes the frequency over at once. */
@@ -150,6 +163,7 @@ void run_profile_join(struct run_profile *profile, struct machine_options *machi
 		.vcpu_end = on_vcpu_end,
 		.sample = on_sample,
 		.kicked = on_kicked,
+		.debug = profile->watch ? on_debug : NULL,
 		.context = profile,
 	};
 	if (profile->options->from_line) {
@@ -216,6 +230,7 @@ static void take_kernel(void *context, const struct guest_kernel *kernel)
 	struct run_profile *profile = context;
 
 	sampler_set_kernel(profile->sampler, kernel);
+	run_watch_kernel(profile->watch, kernel);
 }
 
 /* The processor's brand string, which the guest sees too (SDM vol. 2A, CPUID 0x80000002 to 4). */
@@ -292,6 +307,7 @@ static int start_collector(struct run_profile *profile)
 
 	if (profile->agent)
 		profile->sideband_ring = run_agent_ring(profile->agent);
+	collector.output.watches = run_watch_events(profile->watch, &collector.output.watch_count);
 	describe_cpu(profile->cpu_description);
 	return collector_start(&profile->collector, &collector);
 }
@@ -305,6 +321,7 @@ int run_profile_start(struct run_profile *profile, struct machine *machine)
 		return error;
 	vm_view_init(&profile->view, &machine_vm(machine)->memory);
 	error = make_sampler(profile);
+	run_watch_join(profile->watch, profile->sampler, machine_vm(machine));
 	if (!error && profile->agent)
 		error = run_agent_start(profile->agent, machine);
 	return error ? error : start_collector(profile);
@@ -313,6 +330,11 @@ int run_profile_start(struct run_profile *profile, struct machine *machine)
 struct run_flight *run_profile_flight(const struct run_profile *profile)
 {
 	return profile->flight;
+}
+
+void run_profile_summarize_watches(struct run_profile *profile)
+{
+	run_watch_summarize(profile->watch);
 }
 
 void run_profile_statistics(struct run_profile *profile, struct collector_statistics *statistics)
@@ -338,6 +360,7 @@ void run_profile_destroy(struct run_profile *profile)
 		collector_stop(profile->collector, NULL);
 	run_flight_destroy(profile->flight);
 	run_agent_destroy(profile->agent);
+	run_watch_destroy(profile->watch);
 	sampler_destroy(profile->sampler);
 	while (profile->ring_count)
 		ring_destroy(profile->rings[--profile->ring_count]);

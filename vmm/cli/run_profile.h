@@ -45,6 +45,9 @@ struct run_flight *run_profile_flight(const struct run_profile *profile);
 /* How it stands while the guest runs. */
 void run_profile_statistics(struct run_profile *profile, struct collector_statistics *statistics);
 
+/* A line on standard error for each --watch. After the vCPUs have ended. */
+void run_profile_summarize_watches(struct run_profile *profile);
+
 /* After the guest has ended: writes what is left and closes the output. The first error of writing. */
 int run_profile_stop(struct run_profile *profile, struct collector_statistics *statistics);
 

@@ -73,7 +73,7 @@ static int add_locked(struct watches *watches, const struct watch_request *reque
 {
 	struct arbiter_request slot = { .pinned = request->pinned,
 					.vcpu = request->vcpu,
-					.space = request->cr3 };
+					.space = request->space };
 	unsigned int number = watches->count;
 	struct watch *watch = &watches->list[number];
 	int holder;

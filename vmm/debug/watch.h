@@ -31,7 +31,7 @@ struct watches;
 #define WATCH_STORM_LIMIT  2500u
 
 enum watch_state {
-	WATCH_RUNNING,   /* in a register, or waiting for its turn */
+	WATCH_RUNNING,   /* in a register, or waiting for its turn; a vCPU begins with it */
 	WATCH_DISARMED,  /* has no address (yet) */
 	WATCH_SUSPENDED, /* the guest uses the registers that it would need */
 	WATCH_THROTTLED, /* had too many hits */
@@ -43,14 +43,16 @@ struct watch_request {
 	bool pinned;
 	int vcpu;        /* or ARBITER_ALL_VCPUS */
 	uint64_t cr3;    /* only while the guest's is this (its low 12 bits are not looked at); 0: any */
+	uint64_t space;  /* of the arbiter: a number that stands for what it is bound to */
 	uint64_t period; /* hits that one sample stands for; at least 1 */
 };
 
 /* A watch was hit PERIOD times since the one before. */
 struct watch_hit {
 	unsigned int watch;
+	enum breakpoint_kind kind;
+	uint8_t length; /* bytes */
 	uint64_t address;
-	uint8_t length;
 	uint64_t period;
 };
 
@@ -61,7 +63,9 @@ struct watches_options {
 	unsigned int storm_limit; /* hits in WATCH_STORM_PERIOD; 0: WATCH_STORM_LIMIT */
 	/* On the vCPU's thread, its registers being those of the hit. */
 	void (*hit)(void *context, struct vcpu *vcpu, const struct watch_hit *hit);
-	/* On the vCPU's thread: the state of a watch there has changed. May be NULL. */
+	/* On the vCPU's thread: does a hit count here, as far as CR3 does not tell? May be NULL: all do. */
+	bool (*wanted)(void *context, struct vcpu *vcpu, unsigned int watch);
+	/* On the vCPU's thread, under a lock: the state of a watch there has changed. May be NULL. */
 	void (*changed)(void *context, struct vcpu *vcpu, unsigned int watch, enum watch_state state);
 	void *context;
 };
@@ -94,7 +98,7 @@ void watch_remove(struct watches *watches, unsigned int watch);
 unsigned int watch_count(const struct watches *watches);
 void watch_statistics(struct watches *watches, unsigned int watch, struct watch_statistics *statistics);
 
-/* #DBs of guests that could not be given to them; guest's breakpoints that lost their register. */
+/* How often a breakpoint of a guest's own lost its register, or a #DB of its own could not be given to it. */
 uint64_t watches_guest_lost(const struct watches *watches);
 
 /* Before the vCPU's first vcpu_run(). The errors of timer_create() and of the KVM ioctls. */

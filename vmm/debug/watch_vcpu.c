@@ -37,7 +37,7 @@ static struct vcpu_watches *of(struct watches *watches, const struct vcpu *vcpu)
 /* KVM can not do what it did before: nothing is armed then. Said once per watches. */
 static void complain(struct watches *watches)
 {
-	if (!atomic_flag_test_and_set(&watches->warned_of_guest))
+	if (!atomic_flag_test_and_set(&watches->complained))
 		log_warning("watches may miss hits from here on: %s", error_message());
 }
 
@@ -139,14 +139,27 @@ static void note_states(struct watches *watches, struct vcpu *vcpu, uint64_t now
 				     state_of(self, &watches->list[i], now, &self->counts[i]));
 }
 
+/* The host comes first: what that costs the guest is counted and said, not hidden. */
+static void note_guest_lost(struct watches *watches, uint8_t before, uint8_t lost)
+{
+	uint8_t more = lost & (uint8_t)~before;
+
+	if (!more)
+		return;
+	atomic_fetch_add(&watches->guest_lost, (unsigned int)__builtin_popcount(more));
+	if (!atomic_flag_test_and_set(&watches->said_guest_lost))
+		log_warning(
+			"a breakpoint that the guest set itself does not work for it: watches have its register");
+}
+
 /* Asks the arbiter anew, and makes the plan of what it says and of the guest's registers as last read. */
 static struct debug_plan make_plan(struct watches *watches, struct vcpu *vcpu)
 {
 	struct vcpu_watches *self = of(watches, vcpu);
 	struct breakpoint host[DEBUG_SLOTS] = { 0 };
 	struct debug_plan plan;
+	uint8_t slots, lost = self->schedule.guest_lost;
 	uint64_t now = watch_now();
-	uint8_t slots;
 
 	pthread_mutex_lock(&watches->lock);
 	self->generation = arbiter_generation(watches->arbiter);
@@ -155,6 +168,7 @@ static struct debug_plan make_plan(struct watches *watches, struct vcpu *vcpu)
 	slots = take_schedule(watches, self, vcpu, host);
 	note_states(watches, vcpu, now);
 	pthread_mutex_unlock(&watches->lock);
+	note_guest_lost(watches, lost, self->schedule.guest_lost);
 	plan = debug_plan_merge(&self->guest, host, slots);
 	if (self->schedule.suspended)
 		plan.dr7 |= DR7_GD; /* to learn of it when the guest gives one back */
@@ -233,11 +247,14 @@ static void give_to_guest(struct watches *watches, struct vcpu *vcpu, const stru
 	complain(watches);
 }
 
-static bool is_space(const struct watch *watch, struct vcpu *vcpu)
+static bool is_wanted(const struct watches *watches, struct vcpu *vcpu, unsigned int number)
 {
+	const struct watch_request *request = &watches->list[number].request;
 	uint64_t cr3 = vcpu_special_registers(vcpu)->cr3;
 
-	return !watch->request.cr3 || !((watch->request.cr3 ^ cr3) & CR3_ADDRESS);
+	if (request->cr3 && (request->cr3 ^ cr3) & CR3_ADDRESS)
+		return false;
+	return !watches->options.wanted || watches->options.wanted(watches->options.context, vcpu, number);
 }
 
 /* True if it was one too many. */
@@ -258,11 +275,12 @@ static void take_hit(struct watches *watches, struct vcpu *vcpu, unsigned int sl
 	const struct watch_request *request = &watches->list[number].request;
 	struct watch_counts *counts = &self->counts[number];
 	struct watch_hit hit = { .watch = number,
+				 .kind = request->kind,
 				 .address = self->armed.address[slot],
 				 .length = request->length,
 				 .period = request->period };
 
-	if (!is_space(&watches->list[number], vcpu))
+	if (!is_wanted(watches, vcpu, number))
 		return;
 	local_add(&counts->hits, 1);
 	if (++counts->untold >= request->period) {
@@ -368,8 +386,6 @@ int watch_enter(struct watches *watches, struct vcpu *vcpu)
 	if (timer_create(CLOCK_MONOTONIC, &event, &self->timer))
 		return error_set(-errno, "no timer for watches: %s", strerror(errno));
 	self->blocks_interrupts = vm_can_block_interrupts(vcpu->vm);
-	for (unsigned int i = 0; i < WATCHES_MAX; i++)
-		self->counts[i].state = WATCH_DISARMED;
 	self->schedule.next = ARBITER_NEVER;
 	error = read_guest(self, vcpu, &registers);
 	if (!error)

@@ -29,8 +29,8 @@ struct watch_counts {
 struct vcpu_watches {
 	bool entered;
 	bool blocks_interrupts; /* KVM can, in a single step */
-	bool active;         /* KVM has been told to give the processor our registers */
-	uint64_t generation; /* of the arbiter, when it was last asked */
+	bool active;            /* KVM has been told to give the processor our registers */
+	uint64_t generation;    /* of the arbiter, when it was last asked */
 	struct arbiter_schedule schedule;
 	struct debug_registers guest; /* as last read */
 	struct debug_plan armed;      /* in force */
@@ -48,7 +48,7 @@ struct watches {
 	struct arbiter *arbiter;
 	_Atomic uint64_t guest_lost;
 	_Atomic unsigned int count;
-	atomic_flag warned_of_guest;
+	atomic_flag complained, said_guest_lost;
 	pthread_mutex_t lock; /* of what follows, but for each vCPU's own */
 	struct watch list[WATCHES_MAX];
 	int watch_of_holder[ARBITER_HOLDERS_MAX];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/machine/probe.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -134,22 +135,53 @@ void probe_run(probe *run, struct probe_row *row, int timeout_ms)
 		probe_tell(row, PROBE_NO, "the attempt was killed: %s", strsignal(WTERMSIG(status)));
 }
 
+/* Children fill the rows. */
+static struct probe_row *shared_rows(size_t count)
+{
+	struct probe_row *rows =
+		mmap(NULL, count * sizeof(*rows), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (rows != MAP_FAILED)
+		return rows;
+	error_set(-errno, "no memory for the probes: %m");
+	return NULL;
+}
+
+static void run_probe(size_t number, struct probe_row *row)
+{
+	*row = (struct probe_row){ .id = probes[number].id,
+				   .name = probes[number].name,
+				   .lost = probes[number].lost,
+				   .for_linux = probes[number].for_linux };
+	probe_run(probes[number].run, row, PROBE_TIMEOUT_MS);
+}
+
 int probe_all(struct probe_row **rows, size_t *count)
 {
-	struct probe_row *made =
-		mmap(NULL, PROBES * sizeof(*made), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct probe_row *made = shared_rows(PROBES);
 
-	if (made == MAP_FAILED)
-		return error_set(-errno, "no memory for the probes: %m");
-	for (size_t i = 0; i < PROBES; i++) {
-		made[i] = (struct probe_row){ .id = probes[i].id,
-					      .name = probes[i].name,
-					      .lost = probes[i].lost,
-					      .for_linux = probes[i].for_linux };
-		probe_run(probes[i].run, &made[i], PROBE_TIMEOUT_MS);
-	}
+	if (!made)
+		return -ENOMEM;
+	for (size_t i = 0; i < PROBES; i++)
+		run_probe(i, &made[i]);
 	*rows = made;
 	*count = PROBES;
+	return 0;
+}
+
+int probe_one(const char *id, struct probe_row *row)
+{
+	struct probe_row *shared = shared_rows(1);
+	size_t number = 0;
+
+	if (!shared)
+		return -ENOMEM;
+	while (number < PROBES && strcmp(probes[number].id, id) != 0)
+		number++;
+	assert(number < PROBES);
+	run_probe(number, shared);
+	*row = *shared;
+	probe_free(shared, 1);
 	return 0;
 }
 

@@ -18,6 +18,10 @@ enum probe_state {
 
 #define PROBE_DETAIL_SIZE 240
 
+/* Where guest debugging works: bits of probe_row.works. */
+#define PROBE_IN_KERNEL 1u
+#define PROBE_IN_USER   2u
+
 struct probe_row {
 	const char *id;   /* stable, for programs: "debug.watchpoint" */
 	const char *name; /* for people */
@@ -25,6 +29,7 @@ struct probe_row {
 	bool for_linux;   /* without it no Linux guest runs */
 	enum probe_state state;
 	char detail[PROBE_DETAIL_SIZE]; /* what was measured or why it failed */
+	unsigned int works;             /* of the debug probes: PROBE_IN_KERNEL, PROBE_IN_USER */
 };
 
 /*
@@ -33,6 +38,8 @@ struct probe_row {
  * with probe_free(). -ENOMEM. Forks: not from a process with other threads.
  */
 int probe_all(struct probe_row **rows, size_t *count);
+/* The probe of that ID alone, which is one of the report's: asserted. -ENOMEM. Forks as well. */
+int probe_one(const char *id, struct probe_row *row);
 void probe_free(struct probe_row *rows, size_t count);
 
 /* Can Linux be booted here: is each row that it needs PROBE_YES or PROBE_PARTLY? */

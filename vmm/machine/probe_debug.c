@@ -44,6 +44,7 @@ static void tell(struct probe_row *row, const struct attempt *attempt)
 		return;
 	}
 	user = stops(attempt, 3);
+	row->works = (kernel ? PROBE_IN_KERNEL : 0) | (user > 0 ? PROBE_IN_USER : 0);
 	probe_tell(row,
 		   kernel && user > 0   ? PROBE_YES
 		   : kernel || user > 0 ? PROBE_PARTLY
