@@ -16,6 +16,8 @@ _kvmscope_values() {
 	--agent) echo initrd guest ;;
 	--clock) echo cpu wall ;;
 	--perspective) echo guest host ;;
+	--bp-priority) echo guest host ;;
+	--watch) echo jiffies_64:8:w schedule:x ;;
 	--format) echo folded html script ;;
 	--event | -e) echo cpu-clock ;;
 	--sort) _kvmscope_keys symbol image vcpu app comm pid tid ;;

@@ -13,6 +13,10 @@
  *	workload user SECONDS
  *		user functions only: 70 % hash_block, 30 % sort_block
  *
+ *	workload writes COUNT
+ *		writes 1 to COUNT to /proc/sys/kernel/panic: so often is the kernel's
+ *		variable panic_timeout written, and by nobody else
+ *
  * Each process prints at its end one line with the true shares of its time:
  *
  *	workload: truth process=NAME seconds=5.002 getrandom=0.6001 read=0.3000 pread64=0.0999
@@ -256,6 +260,20 @@ static int wait_for_all(void)
 	return failed;
 }
 
+static void write_panic_timeout(int count)
+{
+	int file = open("/proc/sys/kernel/panic", O_WRONLY);
+	char number[16];
+
+	check(file >= 0, "/proc/sys/kernel/panic");
+	for (int i = 1; i <= count; i++) {
+		int length = snprintf(number, sizeof(number), "%d", i);
+
+		check(pwrite(file, number, (size_t)length, 0) == length, "/proc/sys/kernel/panic");
+	}
+	printf("workload: written %d times\n", count);
+}
+
 static void open_files(void)
 {
 	char path[] = "/tmp/workload.XXXXXX";
@@ -274,8 +292,12 @@ int main(int argc, char **argv)
 	int processes = argc > 3 ? atoi(argv[3]) : 1;
 
 	if (seconds <= 0 || processes < 1) {
-		fprintf(stderr, "usage: workload shares|mixed|user SECONDS [PROCESSES]\n");
+		fprintf(stderr, "usage: workload shares|mixed|user SECONDS [PROCESSES], or writes COUNT\n");
 		return 2;
+	}
+	if (!strcmp(mode, "writes")) {
+		write_panic_timeout((int)seconds);
+		return 0;
 	}
 	open_files();
 	if (!strcmp(mode, "mixed")) {

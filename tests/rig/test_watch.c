@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Watches of variables of Debian's kernel against the truth: a program that
+ * has one of them written a known number of times.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/rig/rig.h"
+#include "vmm/profile/perf_data_reader.h"
+
+#define WRITES 10000
+
+struct seen {
+	unsigned long clock, hits, others;
+	unsigned long chains; /* hits whose callchain has more than the place itself */
+};
+
+static int see_sample(void *context, const struct perf_data_sample *sample)
+{
+	struct seen *seen = context;
+
+	if (sample->event == 0)
+		seen->clock++;
+	else if (sample->event == 1)
+		seen->hits += sample->period;
+	else
+		seen->others++;
+	if (sample->event == 1 && sample->callchain_size > 4)
+		seen->chains++;
+	return 0;
+}
+
+static struct seen read_recording(const char *path)
+{
+	struct perf_data_reader *reader;
+	struct seen seen = { 0 };
+
+	if (perf_data_reader_open(&reader, path)) {
+		FAIL_TEST("no recording in %s", path);
+		return seen;
+	}
+	CHECK_EQUAL(perf_data_reader_run(
+			    reader, &(struct perf_data_events){ .sample = see_sample, .context = &seen }),
+		    0);
+	perf_data_reader_close(reader);
+	return seen;
+}
+
+#define COMMAND                                                                                              \
+	"build/kvmscope run --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache "              \
+	"--watch panic_timeout:4:w --watch jiffies_64:8:w,period=50 "                                        \
+	"--append 'console=ttyS0 quiet kvmscope.run=workload+writes+%d'"
+
+/* Every write is one hit in the profile, called from the system call. */
+static void check_hits(const struct rig_result *result, const char *path)
+{
+	struct seen seen;
+
+	if (result->status || !strstr(result->output, "workload: written")) {
+		FAIL_TEST("the guest did not run: %.2000s%.2000s", result->output, result->errors);
+		return;
+	}
+	seen = read_recording(path);
+	printf("%lu hits of %d writes, %lu with callers; %lu samples of the clock, %lu of jiffies_64\n",
+	       seen.hits, WRITES, seen.chains, seen.clock, seen.others);
+	CHECK_EQUAL(seen.hits, WRITES);
+	CHECK_EQUAL(seen.chains, seen.hits);
+	CHECK(seen.clock > 0);
+	CHECK(seen.others > 0);
+	CHECK(strstr(result->errors, "mem:panic_timeout:w: 10000 hits"));
+}
+
+TEST(watch_rig, every_write_of_a_kernel_variable_is_one_hit)
+{
+	const char *kernel, *initrd, *data = "build/rig/watch.data";
+	struct rig_result result;
+
+	RIG_DEBUG_REGISTERS_REQUIRED();
+	kernel = rig_kernel("6.1");
+	initrd = rig_initrd("6.1");
+	if (!kernel || !initrd)
+		return;
+	rig_run(&result, 400, COMMAND, kernel, initrd, data, WRITES);
+	check_hits(&result, data);
+	rig_result_free(&result);
+}
