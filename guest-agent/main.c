@@ -13,6 +13,7 @@
 #include "guest-agent/init.h"
 #include "guest-agent/port.h"
 #include "guest-agent/session.h"
+#include "guest-agent/wait.h"
 #include "shared/agent_protocol.h"
 
 /* A port may come any time: its driver may be a module that is loaded late. */
@@ -115,7 +116,7 @@ static int run(const struct settings *settings)
 		if (settings->once)
 			return error ? EXIT_FAILED : 0;
 		if (!stop)
-			usleep(LOOK_MS * 1000);
+			wait_ms(LOOK_MS);
 	}
 	return 0;
 }
@@ -124,6 +125,7 @@ int main(int argc, char **argv)
 {
 	struct settings settings = { .port = AGENT_PORT_NAME, .fd = -1 };
 	struct sigaction action = { .sa_handler = on_signal };
+	sigset_t taken;
 	int status = -1;
 
 	if (getpid() == 1)
@@ -132,6 +134,10 @@ int main(int argc, char **argv)
 		status = parse(&settings, argc, argv);
 	if (status >= 0)
 		return status;
+	sigemptyset(&taken);
+	sigaddset(&taken, SIGTERM);
+	sigaddset(&taken, SIGINT);
+	sigprocmask(SIG_BLOCK, &taken, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);

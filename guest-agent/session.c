@@ -12,6 +12,7 @@
 #include "guest-agent/events.h"
 #include "guest-agent/output.h"
 #include "guest-agent/snapshot.h"
+#include "guest-agent/wait.h"
 
 /* Events wait so long for others, so that a busy guest wakes the agent a hundred times a second at most. */
 #define GATHER_MS 10
@@ -219,7 +220,7 @@ static int wait_for_something(struct pollfd *port, int timeout)
 	for (unsigned int cpu = 0; session.telling && !session.drain_planned && cpu < session.events.cpus;
 	     cpu++)
 		fds[count++] = session.events.fds[cpu];
-	if (poll(fds, count, timeout) < 0)
+	if (wait_for_any(fds, count, timeout) < 0)
 		return errno == EINTR ? 0 : -errno;
 	*port = fds[0];
 	for (nfds_t i = 1; i < count; i++)
@@ -234,7 +235,7 @@ static void wait_for_host(void)
 	close_session();
 	agent_stream_reset(&session.input);
 	output_open(&session.output, session.output.fd);
-	usleep(AWAY_MS * 1000);
+	wait_ms(AWAY_MS);
 }
 
 static int serve_once(void)
