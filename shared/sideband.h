@@ -49,6 +49,7 @@ enum sideband_type {
 	SIDEBAND_MODULE_LOAD,   /* struct sideband_module */
 	SIDEBAND_MODULE_UNLOAD, /* struct sideband_munmap: of the kernel's space */
 	SIDEBAND_LOST,          /* struct sideband_lost */
+	SIDEBAND_ROUND,         /* struct sideband: the source has told of everything before this time */
 };
 
 enum sideband_flags {
@@ -77,8 +78,14 @@ struct sideband {
 	uint16_t type;  /* enum sideband_type */
 	uint16_t flags; /* enum sideband_flags */
 	uint64_t time;  /* ns, CLOCK_MONOTONIC_RAW of the host, as struct sample's */
-	uint32_t pid;   /* the process (tgid), in the guest's initial pid namespace; 0: the kernel */
-	uint32_t tid;   /* the thread; equal to pid where only the process is known */
+	/*
+	 * ns: it was up to so much before or after TIME, where the source knows the
+	 * guest's clock only. Between records of one source the order is exact.
+	 */
+	uint32_t time_error;
+	uint32_t reserved;
+	uint32_t pid; /* the process (tgid), in the guest's initial pid namespace; 0: the kernel */
+	uint32_t tid; /* the thread; equal to pid where only the process is known */
 	/*
 	 * GPA of the root of the process's page tables from now on (CR3 without its
 	 * low 12 bits and bit 63). 0 where it is not known: samples that know no pid

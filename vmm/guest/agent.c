@@ -119,6 +119,26 @@ static void refuse(struct agent *agent)
 	pthread_mutex_unlock(&agent->lock);
 }
 
+static void write_record(struct agent *agent, struct sideband *record, uint64_t guest_time)
+{
+	uint64_t error;
+	void *to = ring_reserve(agent->options.ring, RECORD_SIDEBAND, record->size);
+
+	record->time = agent_clock_host_time(&agent->clock, guest_time, &error);
+	record->time_error = error < UINT32_MAX ? (uint32_t)error : UINT32_MAX;
+	if (to)
+		memcpy(to, record, record->size);
+	ring_commit(agent->options.ring, to);
+}
+
+/* Nothing before the round's time will come any more. */
+static void tell_round(struct agent *agent, uint64_t guest_time)
+{
+	struct sideband record = { .size = sizeof(record), .type = SIDEBAND_ROUND };
+
+	write_record(agent, &record, guest_time);
+}
+
 static void take_hello(struct agent *agent, const struct agent_hello *hello, uint64_t time)
 {
 	struct agent_statistics *statistics = &agent->statistics;
@@ -127,6 +147,8 @@ static void take_hello(struct agent *agent, const struct agent_hello *hello, uin
 		return; /* of an earlier session */
 	agent_clock_exchange(&agent->clock, agent->asked, time, hello->guest_time);
 	agent->heard = agent->next_send = time;
+	/* Who puts things in order is to wait for it from here on. */
+	tell_round(agent, hello->guest_time);
 	pthread_mutex_lock(&agent->lock);
 	statistics->sessions++;
 	statistics->open = hello->version == AGENT_PROTOCOL_VERSION;
@@ -157,17 +179,6 @@ static void use_tsc(struct agent *agent, const struct agent_pong *pong)
 			    agent_clock_agrees(&agent->clock, before, after, pong->guest_time);
 	if (agent->tsc_usable)
 		agent_clock_exchange(&agent->clock, before, after, pong->guest_time);
-}
-
-static void write_record(struct agent *agent, struct sideband *record, uint64_t guest_time)
-{
-	uint64_t error;
-	void *to = ring_reserve(agent->options.ring, RECORD_SIDEBAND, record->size);
-
-	record->time = agent_clock_host_time(&agent->clock, guest_time, &error);
-	if (to)
-		memcpy(to, record, record->size);
-	ring_commit(agent->options.ring, to);
 }
 
 static void tell_lost(struct agent *agent, uint64_t count, uint64_t guest_time)
@@ -252,6 +263,7 @@ static void take_round(struct agent *agent, const struct agent_round *round)
 	/* What no record of its kernel said: processors that came late. */
 	if (round->lost > agent->session_lost)
 		tell_lost(agent, round->lost - agent->session_lost, round->guest_time);
+	tell_round(agent, round->guest_time);
 	pthread_mutex_lock(&agent->lock);
 	agent->statistics.unsteady = round->unsteady;
 	agent->statistics.cut = round->cut;

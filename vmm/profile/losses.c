@@ -19,6 +19,8 @@ static const struct {
 	[SIDEBAND_MISSED] = { "sideband_missed", "events of the guest that the guest itself dropped" },
 	[SIDEBAND_REFUSED] = { "sideband_refused",
 			       "events of the guest that were broken, or for which there was no memory" },
+	[SAMPLE_UNCERTAIN] = { "sample_uncertain",
+			       "samples so close to an event of the guest that it is not sure which came first" },
 };
 
 const char *loss_name(enum loss loss)

@@ -21,6 +21,8 @@ enum loss {
 	SAMPLE_OUT_OF_ORDER,   /* samples that came too late to be put in order */
 	SIDEBAND_MISSED,       /* records that the source itself could not keep */
 	SIDEBAND_REFUSED,      /* records that were none, or for which there was no room */
+	SAMPLE_UNCERTAIN, /* samples in user space that came before or after a change: it is not known which
+			   */
 	LOSS_COUNT,
 };
 

@@ -248,7 +248,10 @@ int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample
 	if (error)
 		return error;
 	note_time(&writer->facts, sample->time);
-	begin_record(writer, PERF_RECORD_SAMPLE, guest_misc(writer, !sample->cpl));
+	/* In an unknown mode readers look in no space, and so guess no image. */
+	begin_record(writer, PERF_RECORD_SAMPLE,
+		     sample->flags & SAMPLE_UNSURE ? PERF_RECORD_MISC_CPUMODE_UNKNOWN
+						   : guest_misc(writer, !sample->cpl));
 	bytes_add_u64(record, event_id(writer, sample->event, sample->vcpu));
 	bytes_add_u64(record, sample->rip);
 	bytes_add_u32(record, task.pid);

@@ -412,6 +412,8 @@ static struct view view_of(const struct profile_resolver *resolver, const struct
 {
 	struct view view = { .mode = mode, .id = UINT32_MAX - is_kernel_mode(mode) };
 
+	if (mode == PERF_RECORD_MISC_CPUMODE_UNKNOWN)
+		return view; /* in no space: what was mapped there is not sure */
 	view.space = profile_timeline_space(resolver->timeline, is_guest_mode(mode),
 					    is_kernel_mode(mode) ? PROFILE_KERNEL : (int32_t)sample->pid,
 					    sample->time);

@@ -17,6 +17,17 @@
 #define WAITING_MAX (128ul << 20)
 #define HIGH_HALF   (1ull << 63)
 
+/* Events that are less sure than this are taken as if they were as sure. */
+#define UNCERTAINTY_MAX 1000000000ull
+/* The largest error of one or two such terms back is that of all. It is more than a sample waits. */
+#define UNCERTAINTY_TERM 10000000000ull
+
+/* How far the times of events may be from the truth. */
+struct uncertainty {
+	uint64_t now, before; /* ns, the largest error of this term and of the last one */
+	uint64_t begun;       /* this term */
+};
+
 struct resolver {
 	struct resolver_options options;
 	struct resolver_order order;
@@ -26,6 +37,8 @@ struct resolver {
 	uint64_t played; /* up to this time all went out in order */
 	bool *drained;   /* for each ring: in this pass */
 	size_t drained_count;
+	struct uncertainty uncertainty;
+	uint64_t *told; /* for each ring: its source has told of all before this; 0: it tells no rounds */
 	uint64_t before_last, last; /* PLAYED at the end of the pass before the last one, and of that */
 	struct resolver_statistics statistics;
 };
@@ -34,14 +47,17 @@ int resolver_create(struct resolver **result, const struct resolver_options *opt
 {
 	struct resolver *resolver = calloc(1, sizeof(*resolver));
 	bool *drained = calloc(options->rings, sizeof(*drained));
+	uint64_t *told = calloc(options->rings, sizeof(*told));
 
-	if (!resolver || !drained || resolver_order_init(&resolver->order, options->rings)) {
+	if (!resolver || !drained || !told || resolver_order_init(&resolver->order, options->rings)) {
 		free(resolver);
 		free(drained);
+		free(told);
 		return error_set(-ENOMEM, "no memory for the resolver");
 	}
 	resolver->options = *options;
 	resolver->drained = drained;
+	resolver->told = told;
 	*result = resolver;
 	return 0;
 }
@@ -53,6 +69,7 @@ void resolver_free(struct resolver *resolver)
 	resolver_order_free(&resolver->order);
 	resolver_processes_free(&resolver->processes);
 	free(resolver->drained);
+	free(resolver->told);
 	free(resolver);
 }
 
@@ -60,6 +77,27 @@ void resolver_begin_pass(struct resolver *resolver, uint64_t now)
 {
 	if (now > resolver->now)
 		resolver->now = now;
+}
+
+/* Uncertainty. */
+
+static uint64_t uncertainty_of(const struct resolver *resolver)
+{
+	const struct uncertainty *uncertainty = &resolver->uncertainty;
+
+	return uncertainty->now > uncertainty->before ? uncertainty->now : uncertainty->before;
+}
+
+static void note_uncertainty(struct resolver *resolver, uint64_t error)
+{
+	struct uncertainty *uncertainty = &resolver->uncertainty;
+
+	if (resolver->now > uncertainty->begun + UNCERTAINTY_TERM)
+		*uncertainty = (struct uncertainty){ .before = uncertainty->now, .begun = resolver->now };
+	if (error > UNCERTAINTY_MAX)
+		error = UNCERTAINTY_MAX;
+	if (error > uncertainty->now)
+		uncertainty->now = error;
 }
 
 /* Attribution. */
@@ -70,23 +108,73 @@ void resolver_begin_pass(struct resolver *resolver, uint64_t now)
  */
 static struct resolver_life *life_of(const struct resolver *resolver, const struct sample *sample)
 {
-	if (sample->pid != SAMPLE_TASK_UNKNOWN)
-		return resolver_lives_find(&resolver->processes.lives, sample->pid, sample->time);
+	uint64_t uncertainty = uncertainty_of(resolver);
+	struct resolver_life *life;
+
+	if (sample->pid != SAMPLE_TASK_UNKNOWN) {
+		life = resolver_lives_latest(&resolver->processes.lives, sample->pid,
+					     sample->time + uncertainty);
+		return life && (life->died == UINT64_MAX || sample->time < life->died + uncertainty) ? life
+												     : NULL;
+	}
 	return sample->cpl ? resolver_lives_find_root(&resolver->processes.lives, sample->cr3, sample->time)
 			   : NULL;
+}
+
+static struct resolver_place place_in(const struct resolver_piece *piece, uint64_t address)
+{
+	if (!piece)
+		return (struct resolver_place){ 0 };
+	return (struct resolver_place){ piece->image, address - piece->start + piece->offset, false };
+}
+
+/* What one of two lives says, and the other does not, is not sure. */
+static void join_places(struct resolver_place *place, const struct resolver_place *other)
+{
+	if (!other->image)
+		return;
+	if (place->image && (place->image != other->image || place->offset != other->offset))
+		place->unsure = true;
+	else
+		*place = *other;
+}
+
+/*
+ * Where the process's ADDRESS lay at any moment that may have been TIME. Code
+ * runs where something is mapped: if there is one thing only that was, it is that.
+ */
+static struct resolver_place place_about(const struct resolver *resolver, const struct resolver_life *life,
+					 uint64_t address, uint64_t time)
+{
+	uint64_t uncertainty = uncertainty_of(resolver), from = time > uncertainty ? time - uncertainty : 0;
+	struct resolver_place place = { 0 };
+	bool several = false;
+
+	for (; life && !several && !place.unsure && life->died > from; life = life->older) {
+		struct resolver_place found =
+			place_in(resolver_space_find_between(&life->space, address, from, time + uncertainty,
+							     &several),
+				 address);
+
+		join_places(&place, &found);
+		if (life->born <= from)
+			break;
+	}
+	if (several || place.unsure)
+		return (struct resolver_place){ .unsure = true };
+	return place;
 }
 
 static struct resolver_place place_at(const struct resolver *resolver, const struct resolver_life *life,
 				      uint64_t address, uint64_t time)
 {
-	const struct resolver_space *space = address & HIGH_HALF ? &resolver->processes.kernel
-					     : life              ? &life->space
-								 : NULL;
-	const struct resolver_piece *piece = space ? resolver_space_find(space, address, time) : NULL;
+	const struct resolver_space *kernel = &resolver->processes.kernel;
 
-	if (!piece)
-		return (struct resolver_place){ 0 };
-	return (struct resolver_place){ piece->image, address - piece->start + piece->offset };
+	if (address & HIGH_HALF)
+		return place_in(resolver_space_find(kernel, address, time), address);
+	if (uncertainty_of(resolver))
+		return place_about(resolver, life, address, time);
+	return place_in(life ? resolver_space_find(&life->space, address, time) : NULL, address);
 }
 
 struct resolver_place resolver_place_of(const struct attributed_sample *sample, uint64_t address)
@@ -104,6 +192,25 @@ static bool is_mapped(const struct attributed_sample *attributed, uint64_t addre
 			? resolver_space_find(&attributed->life->space, address, attributed->sample->time)
 			: NULL;
 	return *last;
+}
+
+/* Who reads the file would guess: the callchain ends before the first address of which it is not sure. */
+static void cut_callchain(const struct attributed_sample *attributed, struct sample *sample)
+{
+	size_t depth = sample->kernel_depth, end = depth + sample->user_depth;
+	const struct sample_hit *behind = sample_hit(sample);
+	struct sample_hit hit;
+
+	while (depth < end && !resolver_place_of(attributed, sample->callchain[depth]).unsure)
+		depth++;
+	if (depth == end)
+		return;
+	if (behind)
+		hit = *behind;
+	sample->user_depth = (uint16_t)(depth - sample->kernel_depth);
+	sample->flags |= SAMPLE_USER_TRUNCATED;
+	if (behind)
+		*sample_hit(sample) = hit;
 }
 
 static void count_callchain(struct resolver *resolver, const struct attributed_sample *attributed)
@@ -126,6 +233,8 @@ static void count_losses(struct resolver *resolver, const struct attributed_samp
 
 	if (attributed->sample->cpl && !attributed->life)
 		counts[LOST_NO_ADDRESS_SPACE]++;
+	else if (attributed->sample->cpl && attributed->place.unsure)
+		counts[SAMPLE_UNCERTAIN]++;
 	else if (attributed->sample->cpl && !attributed->place.image)
 		counts[LOST_NO_MAPPING]++;
 	count_callchain(resolver, attributed);
@@ -153,9 +262,13 @@ static void give_sample(struct resolver *resolver, struct sample *sample)
 	};
 
 	name_task(resolver, attributed.life, sample);
-	if (attributed.life && attributed.life->program_time <= sample->time)
+	if (attributed.life && attributed.life->program_time + uncertainty_of(resolver) <= sample->time)
 		attributed.program = attributed.life->program;
 	attributed.place = place_at(resolver, attributed.life, sample->rip, sample->time);
+	if (sample->cpl && attributed.place.unsure)
+		sample->flags |= SAMPLE_UNSURE;
+	if (uncertainty_of(resolver))
+		cut_callchain(&attributed, sample);
 	count_losses(resolver, &attributed);
 	resolver->statistics.samples++;
 	if (resolver->options.sample)
@@ -187,13 +300,14 @@ static void play_first(struct resolver *resolver)
 	const struct resolver_order_item *item = resolver_order_first(&resolver->order);
 	bool is_sample = resolver_order_is_sample(item);
 	void *record = item->record;
+	/* Before it is given out: that may shorten it. */
+	size_t size = is_sample ? size_of(record) : ((const struct sideband *)record)->size;
 
 	if (is_sample)
 		give_sample(resolver, record);
 	else
 		give_sideband(resolver, record);
-	resolver_order_drop(&resolver->order,
-			    is_sample ? size_of(record) : ((const struct sideband *)record)->size);
+	resolver_order_drop(&resolver->order, size);
 }
 
 /* All before TIME. */
@@ -238,14 +352,35 @@ static void give_late_sample(struct resolver *resolver, const struct sample *sam
 	give_sample(resolver, &copy.sample);
 }
 
+/* A sample waits for what may have been before it. */
 void resolver_sample(struct resolver *resolver, size_t ring, const struct sample *sample)
 {
+	uint64_t uncertainty = uncertainty_of(resolver), reach = resolver->options.reach;
+	uint64_t time = sample->time + (uncertainty > reach ? uncertainty : reach);
+
 	assert(sample->kernel_depth + sample->user_depth <= SAMPLE_CALLCHAIN_MAX);
-	if (is_in_time(resolver, sample->time) &&
-	    !resolver_order_add(&resolver->order, ring, sample->time, true, sample, size_of(sample)))
+	if (is_in_time(resolver, time) &&
+	    !resolver_order_add(&resolver->order, ring, time, true, sample, size_of(sample)))
 		make_room(resolver);
 	else
 		give_late_sample(resolver, sample);
+}
+
+static void note_round(struct resolver *resolver, size_t ring, uint64_t time)
+{
+	if (time > resolver->told[ring])
+		resolver->told[ring] = time;
+}
+
+/* What every source that says so has told of. */
+static uint64_t told_by_all(const struct resolver *resolver)
+{
+	uint64_t time = UINT64_MAX;
+
+	for (size_t i = 0; i < resolver->options.rings; i++)
+		if (resolver->told[i] && resolver->told[i] < time)
+			time = resolver->told[i];
+	return time;
 }
 
 void resolver_sideband(struct resolver *resolver, size_t ring, const struct sideband *record)
@@ -254,6 +389,11 @@ void resolver_sideband(struct resolver *resolver, size_t ring, const struct side
 		resolver->losses.counts[SIDEBAND_REFUSED]++;
 		return;
 	}
+	if (record->type == SIDEBAND_ROUND) {
+		note_round(resolver, ring, record->time);
+		return;
+	}
+	note_uncertainty(resolver, record->time_error);
 	if (is_in_time(resolver, record->time) &&
 	    !resolver_order_add(&resolver->order, ring, record->time, false, record, record->size)) {
 		make_room(resolver);
@@ -265,13 +405,27 @@ void resolver_sideband(struct resolver *resolver, size_t ring, const struct side
 
 void resolver_play(struct resolver *resolver)
 {
-	if (resolver->now > resolver->options.window)
-		play_until(resolver, resolver->now - resolver->options.window);
+	uint64_t window = resolver->options.window, longest = window + resolver->options.longest;
+	uint64_t until = resolver->now > window ? resolver->now - window : 0;
+	uint64_t oldest = resolver->now > longest ? resolver->now - longest : 0;
+	uint64_t told = told_by_all(resolver);
+
+	if (told < until)
+		until = told > oldest ? told : oldest;
+	play_until(resolver, until);
 }
 
 void resolver_finish(struct resolver *resolver)
 {
 	play_until(resolver, UINT64_MAX);
+}
+
+/* A sample asks for as much before its time as it waited for behind it. */
+static uint64_t horizon_of(const struct resolver *resolver)
+{
+	uint64_t reach = 2 * uncertainty_of(resolver);
+
+	return resolver->before_last > reach ? resolver->before_last - reach : 0;
 }
 
 /*
@@ -289,7 +443,7 @@ void resolver_pass_end(struct resolver *resolver, size_t ring)
 	for (size_t i = 0; i < resolver->options.rings; i++)
 		resolver->drained[i] = false;
 	resolver->drained_count = 0;
-	resolver_processes_forget(&resolver->processes, resolver->before_last);
+	resolver_processes_forget(&resolver->processes, horizon_of(resolver));
 	resolver->before_last = resolver->last;
 	resolver->last = resolver->played;
 }

@@ -29,10 +29,11 @@
 
 struct resolver;
 
-/* An address in an image; IMAGE is NULL where nothing was known to be mapped. */
+/* An address in an image; IMAGE is NULL where nothing was known to be mapped, or it is not sure what. */
 struct resolver_place {
 	const struct resolver_image *image;
 	uint64_t offset; /* in the image's file, bytes */
+	bool unsure;     /* the sample's time is too close to that of a change */
 };
 
 /* Everything in it is valid during the call only. */
@@ -48,8 +49,17 @@ struct attributed_sample {
 };
 
 struct resolver_options {
-	size_t rings;    /* that samples and sideband come from, numbered from 0 */
-	uint64_t window; /* ns that a record may come later than one of a later time */
+	size_t rings; /* that samples and sideband come from, numbered from 0 */
+	/*
+	 * ns that a record may come later than one of a later time. A source that
+	 * tells SIDEBAND_ROUND is waited for until it has told of a sample's time, at most LONGEST.
+	 */
+	uint64_t window, longest;
+	/*
+	 * ns: events whose errors are not larger are in when a sample is given out, also those that
+	 * come first of all.
+	 */
+	uint64_t reach;
 	/* Called in order of time but for what comes too late; may be NULL. */
 	void (*sample)(void *context, const struct attributed_sample *sample);
 	void (*sideband)(void *context, const struct sideband *record);

@@ -42,13 +42,20 @@ static struct resolver_process *need_process(struct resolver_lives *lives, struc
 	return process;
 }
 
-struct resolver_life *resolver_lives_find(const struct resolver_lives *lives, uint32_t pid, uint64_t time)
+struct resolver_life *resolver_lives_latest(const struct resolver_lives *lives, uint32_t pid, uint64_t time)
 {
 	const struct resolver_process *process = find_process(lives, pid);
 	struct resolver_life *life = process ? process->newest : NULL;
 
 	while (life && life->born > time)
 		life = life->older;
+	return life;
+}
+
+struct resolver_life *resolver_lives_find(const struct resolver_lives *lives, uint32_t pid, uint64_t time)
+{
+	struct resolver_life *life = resolver_lives_latest(lives, pid, time);
+
 	return life && time < life->died ? life : NULL;
 }
 

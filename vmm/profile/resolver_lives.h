@@ -47,7 +47,9 @@ struct resolver_lives {
 
 /* The life of PID at TIME, NULL where nothing is known of it. Valid until it is forgotten. */
 struct resolver_life *resolver_lives_find(const struct resolver_lives *lives, uint32_t pid, uint64_t time);
-/* The same by a CR3 as a sample in user space has it. */
+/* The latest life of PID that had begun by TIME, ended or not; NULL. */
+struct resolver_life *resolver_lives_latest(const struct resolver_lives *lives, uint32_t pid, uint64_t time);
+/* resolver_lives_find() by a CR3 as a sample in user space has it. */
 struct resolver_life *resolver_lives_find_root(const struct resolver_lives *lives, uint64_t cr3,
 					       uint64_t time);
 

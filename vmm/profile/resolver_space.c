@@ -2,6 +2,7 @@
 #include "vmm/profile/resolver_space.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -236,6 +237,44 @@ void resolver_space_forget(struct resolver_space *space, struct resolver_store *
 	forget_past(space, store, horizon);
 	if (space->holes)
 		forget_holes(space, horizon);
+}
+
+/* Is it the same byte of the same file? */
+static bool is_same_place(const struct resolver_piece *a, const struct resolver_piece *b)
+{
+	return a->image == b->image && a->offset - a->start == b->offset - b->start;
+}
+
+static void add_candidate(const struct resolver_piece **found, const struct resolver_piece *piece,
+			  bool *several)
+{
+	if (!piece->image)
+		return;
+	if (*found && !is_same_place(*found, piece))
+		*several = true;
+	*found = piece;
+}
+
+const struct resolver_piece *resolver_space_find_between(const struct resolver_space *space, uint64_t address,
+							 uint64_t from, uint64_t until, bool *several)
+{
+	size_t index = first_behind(space, address);
+	const struct resolver_piece *piece = index < space->count ? &space->pieces[index] : NULL;
+	const struct resolver_piece *found = NULL;
+
+	*several = false;
+	if (piece && address >= piece->start && piece->from <= until) {
+		add_candidate(&found, piece, several);
+		if (piece->from <= from)
+			return found;
+	}
+	for (size_t i = 0; i < space->past_count; i++) {
+		piece = &space->past[i];
+		if (address >= piece->start && address < piece->end && piece->from <= until &&
+		    from < piece->until)
+			add_candidate(&found, piece, several);
+	}
+	return found;
 }
 
 int resolver_space_inherit(struct resolver_space *to, const struct resolver_space *from,

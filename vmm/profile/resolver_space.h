@@ -8,6 +8,7 @@
 #ifndef KVMSCOPE_PROFILE_RESOLVER_SPACE_H
 #define KVMSCOPE_PROFILE_RESOLVER_SPACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,6 +44,13 @@ int resolver_space_map(struct resolver_space *space, struct resolver_store *stor
 /* What was at ADDRESS at TIME, or NULL. Valid until the space changes. */
 const struct resolver_piece *resolver_space_find(const struct resolver_space *space, uint64_t address,
 						 uint64_t time);
+
+/*
+ * What was at ADDRESS at some time from FROM to UNTIL, or NULL; *SEVERAL: there
+ * was more than one image or offset. Valid until the space changes.
+ */
+const struct resolver_piece *resolver_space_find_between(const struct resolver_space *space, uint64_t address,
+							 uint64_t from, uint64_t until, bool *several);
 
 /* Everything that is mapped in FROM at TIME is in TO from then on (a fork). -ENOMEM, -E2BIG. */
 int resolver_space_inherit(struct resolver_space *to, const struct resolver_space *from,
