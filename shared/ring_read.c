@@ -226,8 +226,7 @@ static bool oldest_by_mark(const struct ring *ring, struct ring_place *place)
 		local_keep_order();
 		if (ring_floor(ring) != place->position)
 			continue;
-		/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): see ring_copy_racing()
-		 */
+		/* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): as above */
 		if (found.head.type != RING_RECORD_MARK)
 			return false;
 		place->before = found.mark.count;
