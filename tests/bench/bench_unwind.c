@@ -2,14 +2,16 @@
 /*
  * ns that one frame of a guest's stack costs the vCPU thread: by ORC with a
  * table as large as that of Debian's kernel, each frame in code of its own,
- * beside frame pointers on a stack of the same depth. And the time in which
- * the symbols of such a kernel are found in guest memory.
+ * beside frame pointers on a stack of the same depth. What it costs to tell
+ * the task. And the time in which the symbols of such a kernel are found in
+ * guest memory.
  */
 #include <string.h>
 
 #include "tests/bench/bench.h"
 #include "tests/unit/flat_guest.c"
 #include "tests/unit/kallsyms_image.c"
+#include "tests/unit/task_guest.c"
 #include "vmm/guest/kallsyms.h"
 #include "vmm/guest/symbols.h"
 #include "vmm/guest/unwind.h"
@@ -107,6 +109,37 @@ static void measure_frames(void)
 			   "frame pointers", bench_median(frame_pointers, RUNS));
 }
 
+static double time_task(struct task_guest *tasks)
+{
+	uint64_t begin = bench_time(CLOCK_MONOTONIC);
+
+	for (int round = 0; round < ROUNDS; round++)
+		if (!task_guest_look(tasks)) {
+			fprintf(stderr, "bench_unwind: the task is not found\n");
+			exit(1);
+		}
+	return (double)(bench_time(CLOCK_MONOTONIC) - begin) / ROUNDS;
+}
+
+/* In the kernel one more thing is looked at, the stack; in user code the page tables have to fit. */
+static void measure_tasks(void)
+{
+	double user[RUNS], kernel[RUNS];
+	struct task_guest tasks;
+
+	task_guest_make(&tasks);
+	for (int run = 0; run < RUNS; run++) {
+		tasks.registers->cpl = 3;
+		user[run] = time_task(&tasks);
+		tasks.registers->cpl = 0;
+		tasks.registers->rsp = DIRECT + TASK_STACK(1) + 0x3f00;
+		kernel[run] = time_task(&tasks);
+	}
+	bench_print_beside("task: of a sample in user code", bench_median(user, RUNS), "ns", "in the kernel",
+			   bench_median(kernel, RUNS));
+	task_guest_free(&tasks);
+}
+
 static size_t make_image(uint8_t *image)
 {
 	struct kallsyms_symbol *symbols = calloc(SYMBOLS, sizeof(*symbols));
@@ -170,6 +203,7 @@ int main(void)
 	make_table();
 	make_stack();
 	measure_frames();
+	measure_tasks();
 	flat_guest_destroy(&guest);
 	return measure_kallsyms();
 }

@@ -3,121 +3,27 @@
 #include <stdlib.h>
 
 #include "tests/unit/btf_image.h"
-#include "tests/unit/flat_guest.h"
 #include "tests/unit/shim/test.h"
+#include "tests/unit/task_guest.h"
 #include "vmm/guest/task.h"
 
-/*
- * Two CPUs; the direct map shows all memory at DIRECT, and each CPU's GDT is
- * used in the entry area.
- */
-#define GUEST_SIZE  (8u << 20)
-#define DIRECT      0xffff888000000000ull
-#define ENTRY_AREA  0xfffffe0000001000ull
-#define OFFSETS     0x2000ull /* GPAs from here on */
-#define AREA(cpu)   (0x100000ull + (cpu)*0x10000ull)
-#define TASK(n)     (0x200000ull + (n)*0x2000ull)
-#define MM(n)       (0x300000ull + (n)*0x1000ull)
-#define TABLES(n)   (0x400000ull + (n)*0x2000ull)
-#define STACK(n)    (0x500000ull + (n)*0x4000ull)
-#define IRQ_STACK   0x580000ull
-#define CURRENT     0x20ull /* per-CPU addresses */
-#define IRQ_POINTER 0x28ull
-#define SCHEDULED   0x30ull
-#define GDT_PAGE    0x1000ull
-#define CPU_SEGMENT (GDT_PAGE + 15 * 8)
-
-static const struct guest_task_layout layout = {
-	.known = true,
-	.offsets = DIRECT + OFFSETS,
-	.current = CURRENT,
-	.gdt_page = GDT_PAGE,
-	.irq_stack = IRQ_POINTER,
-	.scheduled = SCHEDULED,
-	.stack_size = 0x4000,
-	.pid = 0x990,
-	.tgid = 0x994,
-	.comm = 0xff8,
-	.mm = 0x8e0,
-	.stack = 0x18,
-	.page_table = 0x78,
-};
-
-struct fixture {
-	struct flat_guest guest;
-	struct guest_paging kernel; /* maps it; the CR3 of a vCPU need not */
-	struct guest_registers *registers;
-	struct guest_task task;
-};
-
-static void put(struct fixture *fixture, uint64_t gpa, uint64_t value)
+static void check_is(struct task_guest *fixture, uint32_t pid, uint32_t tid, const char *comm)
 {
-	flat_guest_write_u64(&fixture->guest, gpa, value);
-}
-
-static void put_task(struct fixture *fixture, unsigned int n, uint32_t pid, uint32_t tid, const char *comm)
-{
-	put(fixture, TASK(n) + layout.pid, (uint64_t)pid << 32 | tid); /* tgid stands behind pid */
-	put(fixture, TASK(n) + layout.stack, DIRECT + STACK(n));
-	put(fixture, TASK(n) + layout.mm, DIRECT + MM(n));
-	put(fixture, MM(n) + layout.page_table, DIRECT + TABLES(n));
-	strncpy((char *)fixture->guest.memory + TASK(n) + layout.comm, comm, SAMPLE_COMM_SIZE);
-}
-
-static void put_cpu(struct fixture *fixture, unsigned int cpu, unsigned int task)
-{
-	put(fixture, OFFSETS + cpu * 8, DIRECT + AREA(cpu));
-	put(fixture, AREA(cpu) + CURRENT, DIRECT + TASK(task));
-	put(fixture, AREA(cpu) + SCHEDULED, DIRECT + TASK(task));
-	put(fixture, AREA(cpu) + IRQ_POINTER, DIRECT + IRQ_STACK + 0x4000 - 8);
-	/* The node stands above the CPU's number. */
-	put(fixture, AREA(cpu) + CPU_SEGMENT, 0x0040f50000000000 | 1 << 12 | cpu);
-	flat_guest_map(&fixture->guest, fixture->kernel.cr3, ENTRY_AREA + cpu * 0x1000, AREA(cpu) + GDT_PAGE,
-		       4096, 0);
-}
-
-/* CPU 0 runs task 1, a thread; CPU 1 task 2. */
-static void make(struct fixture *fixture)
-{
-	memset(fixture, 0, sizeof(*fixture));
-	flat_guest_create(&fixture->guest, GUEST_SIZE);
-	fixture->registers = &fixture->guest.registers;
-	fixture->kernel = fixture->registers->paging;
-	for (uint64_t at = 0; at < GUEST_SIZE; at += 2u << 20)
-		flat_guest_map(&fixture->guest, fixture->kernel.cr3, DIRECT + at, at, 2u << 20, 0);
-	put_task(fixture, 1, 700, 702, "worker");
-	put_task(fixture, 2, 800, 800, "a-name-too-long-for-it");
-	put_cpu(fixture, 0, 1);
-	put_cpu(fixture, 1, 2);
-	fixture->registers->gdt_base = ENTRY_AREA;
-	fixture->registers->cpl = 3;
-	fixture->registers->rsp = 0x7ffffffde000;
-	fixture->registers->paging.cr3 = TABLES(1);
-}
-
-static bool look(struct fixture *fixture)
-{
-	return guest_task_current(&layout, &fixture->guest.view, &fixture->kernel, fixture->registers,
-				  &fixture->task);
-}
-
-static void check_is(struct fixture *fixture, uint32_t pid, uint32_t tid, const char *comm)
-{
-	CHECK(look(fixture));
+	CHECK(task_guest_look(fixture));
 	CHECK_EQUAL(fixture->task.pid, pid);
 	CHECK_EQUAL(fixture->task.tid, tid);
 	CHECK_STRING(fixture->task.comm, comm);
 }
 
-static void check_unknown(struct fixture *fixture)
+static void check_unknown(struct task_guest *fixture)
 {
-	CHECK(!look(fixture));
+	CHECK(!task_guest_look(fixture));
 	CHECK_EQUAL(fixture->task.pid, SAMPLE_TASK_UNKNOWN);
 	CHECK_EQUAL(fixture->task.tid, SAMPLE_TASK_UNKNOWN);
 	CHECK_STRING(fixture->task.comm, "");
 }
 
-static void enter_kernel(struct fixture *fixture, uint64_t stack)
+static void enter_kernel(struct task_guest *fixture, uint64_t stack)
 {
 	fixture->registers->cpl = 0;
 	fixture->registers->rsp = DIRECT + stack;
@@ -125,97 +31,97 @@ static void enter_kernel(struct fixture *fixture, uint64_t stack)
 
 TEST(task, is_found_in_user_code_on_each_cpu)
 {
-	struct fixture fixture;
+	struct task_guest fixture;
 
-	make(&fixture);
+	task_guest_make(&fixture);
 	check_is(&fixture, 700, 702, "worker");
 	CHECK(!fixture.task.foreign);
 	fixture.registers->gdt_base = ENTRY_AREA + 0x1000;
 	fixture.registers->paging.cr3 = TABLES(2);
 	check_is(&fixture, 800, 800, "a-name-too-long");
-	flat_guest_destroy(&fixture.guest);
+	task_guest_free(&fixture);
 }
 
 /* Neither the PCID nor KPTI's bit for the user half makes another address space. */
 TEST(task, is_found_under_kpti)
 {
-	struct fixture fixture;
+	struct task_guest fixture;
 
-	make(&fixture);
+	task_guest_make(&fixture);
 	fixture.registers->paging.cr3 = 1ull << 63 | TABLES(1) | 0x1000 | 0x806;
 	check_is(&fixture, 700, 702, "worker");
 	fixture.registers->paging.cr3 = TABLES(2) | 0x1000;
 	check_unknown(&fixture);
-	flat_guest_destroy(&fixture.guest);
+	task_guest_free(&fixture);
 }
 
 TEST(task, whose_page_tables_are_not_in_use_is_not_that_of_user_code)
 {
-	struct fixture fixture;
+	struct task_guest fixture;
 
-	make(&fixture);
+	task_guest_make(&fixture);
 	fixture.registers->paging.cr3 = TABLES(2);
 	check_unknown(&fixture);
-	flat_guest_destroy(&fixture.guest);
+	task_guest_free(&fixture);
 }
 
 TEST(task, of_the_kernel_is_found_without_memory_of_its_own)
 {
-	struct fixture fixture;
+	struct task_guest fixture;
 
-	make(&fixture);
-	put(&fixture, TASK(1) + layout.mm, 0);
+	task_guest_make(&fixture);
+	task_guest_put(&fixture, TASK(1) + task_guest_layout.mm, 0);
 	check_unknown(&fixture); /* no user code without memory */
-	enter_kernel(&fixture, STACK(1) + 0x3f00);
+	enter_kernel(&fixture, TASK_STACK(1) + 0x3f00);
 	fixture.registers->paging.cr3 = TABLES(2);
 	check_is(&fixture, 700, 702, "worker");
 	CHECK(!fixture.task.foreign);
-	flat_guest_destroy(&fixture.guest);
+	task_guest_free(&fixture);
 }
 
 TEST(task, idle_is_0)
 {
-	struct fixture fixture;
+	struct task_guest fixture;
 
-	make(&fixture);
-	put_task(&fixture, 1, 0, 0, "swapper/0");
-	put(&fixture, TASK(1) + layout.mm, 0);
-	enter_kernel(&fixture, STACK(1) + 0x3f00);
+	task_guest_make(&fixture);
+	task_guest_put_task(&fixture, 1, 0, 0, "swapper/0");
+	task_guest_put(&fixture, TASK(1) + task_guest_layout.mm, 0);
+	enter_kernel(&fixture, TASK_STACK(1) + 0x3f00);
 	check_is(&fixture, 0, 0, "swapper/0");
-	flat_guest_destroy(&fixture.guest);
+	task_guest_free(&fixture);
 }
 
 /* In the order of a switch from task 1 to task 2: runqueue, page tables, stack, current. */
 TEST(task, in_a_context_switch_is_whose_stack_it_is)
 {
-	struct fixture fixture;
+	struct task_guest fixture;
 
-	make(&fixture);
-	enter_kernel(&fixture, STACK(1) + 0x3f00);
+	task_guest_make(&fixture);
+	enter_kernel(&fixture, TASK_STACK(1) + 0x3f00);
 	check_is(&fixture, 700, 702, "worker");
 	CHECK(!fixture.task.foreign);
-	put(&fixture, AREA(0) + SCHEDULED, DIRECT + TASK(2));
+	task_guest_put(&fixture, AREA(0) + SCHEDULED, DIRECT + TASK(2));
 	check_is(&fixture, 700, 702, "worker");
 	fixture.registers->paging.cr3 = TABLES(2);
 	check_is(&fixture, 700, 702, "worker");
 	CHECK(fixture.task.foreign);
-	fixture.registers->rsp = DIRECT + STACK(2) + 0x3f00;
+	fixture.registers->rsp = DIRECT + TASK_STACK(2) + 0x3f00;
 	check_is(&fixture, 800, 800, "a-name-too-long");
 	CHECK(!fixture.task.foreign);
-	put(&fixture, AREA(0) + CURRENT, DIRECT + TASK(2));
+	task_guest_put(&fixture, AREA(0) + CURRENT, DIRECT + TASK(2));
 	check_is(&fixture, 800, 800, "a-name-too-long");
 	CHECK(!fixture.task.foreign);
-	flat_guest_destroy(&fixture.guest);
+	task_guest_free(&fixture);
 }
 
 TEST(task, is_unknown_on_a_stack_of_none)
 {
-	struct fixture fixture;
+	struct task_guest fixture;
 
-	make(&fixture);
-	enter_kernel(&fixture, STACK(2) + 0x3f00);
+	task_guest_make(&fixture);
+	enter_kernel(&fixture, TASK_STACK(2) + 0x3f00);
 	check_unknown(&fixture);
-	flat_guest_destroy(&fixture.guest);
+	task_guest_free(&fixture);
 }
 
 TEST(task, is_found_on_the_stacks_that_are_on_top_of_its_own)
@@ -224,68 +130,68 @@ TEST(task, is_found_on_the_stacks_that_are_on_top_of_its_own)
 		DIRECT + IRQ_STACK + 0x1000, ENTRY_AREA + 0x2f00,
 		0x7ffffffde000, /* SYSCALL leaves the user's in place for some instructions */
 	};
-	struct fixture fixture;
+	struct task_guest fixture;
 
-	make(&fixture);
+	task_guest_make(&fixture);
 	enter_kernel(&fixture, 0);
 	for (size_t i = 0; i < sizeof(stacks) / sizeof(stacks[0]); i++) {
 		fixture.registers->rsp = stacks[i];
 		check_is(&fixture, 700, 702, "worker");
 	}
-	flat_guest_destroy(&fixture.guest);
+	task_guest_free(&fixture);
 }
 
 /* What is not proven: the GDT in use is not that of the CPU whose number it says, or no such. */
 TEST(task, of_another_cpu_is_not_taken)
 {
-	struct fixture fixture;
+	struct task_guest fixture;
 
-	make(&fixture);
-	put(&fixture, AREA(0) + CPU_SEGMENT, 0x0040f50000000001);
+	task_guest_make(&fixture);
+	task_guest_put(&fixture, AREA(0) + CPU_SEGMENT, 0x0040f50000000001);
 	check_unknown(&fixture);
-	put(&fixture, AREA(0) + CPU_SEGMENT, 0x00409b0000000000);
+	task_guest_put(&fixture, AREA(0) + CPU_SEGMENT, 0x00409b0000000000);
 	check_unknown(&fixture);
 	fixture.registers->gdt_base = ENTRY_AREA + 0x5000;
 	check_unknown(&fixture);
-	flat_guest_destroy(&fixture.guest);
+	task_guest_free(&fixture);
 }
 
 TEST(task, that_can_not_be_read_is_unknown)
 {
 	static const uint64_t places[] = { OFFSETS, AREA(0) + CURRENT, TASK(1) + 0x8e0, MM(1) + 0x78 };
-	static const uint64_t values[] = { 8, 0x1000, DIRECT + GUEST_SIZE, UINT64_MAX };
+	static const uint64_t values[] = { 8, 0x1000, DIRECT + TASK_GUEST_SIZE, UINT64_MAX };
 
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
 		for (size_t j = 0; j < sizeof(values) / sizeof(values[0]); j++) {
-			struct fixture fixture;
+			struct task_guest fixture;
 
-			make(&fixture);
-			put(&fixture, places[i], values[j]);
+			task_guest_make(&fixture);
+			task_guest_put(&fixture, places[i], values[j]);
 			check_unknown(&fixture);
-			flat_guest_destroy(&fixture.guest);
+			task_guest_free(&fixture);
 		}
 }
 
 TEST(task, with_an_id_that_linux_never_gives_is_unknown)
 {
-	struct fixture fixture;
+	struct task_guest fixture;
 
-	make(&fixture);
-	put_task(&fixture, 1, 4u << 20, 702, "worker");
+	task_guest_make(&fixture);
+	task_guest_put_task(&fixture, 1, 4u << 20, 702, "worker");
 	check_unknown(&fixture);
-	put_task(&fixture, 1, 700, UINT32_MAX, "worker");
+	task_guest_put_task(&fixture, 1, 700, UINT32_MAX, "worker");
 	check_unknown(&fixture);
-	put_task(&fixture, 1, 0, 702, "worker");
+	task_guest_put_task(&fixture, 1, 0, 702, "worker");
 	check_unknown(&fixture);
-	flat_guest_destroy(&fixture.guest);
+	task_guest_free(&fixture);
 }
 
 TEST(task, of_a_kernel_for_one_cpu_is_found)
 {
-	struct guest_task_layout one = layout;
-	struct fixture fixture;
+	struct guest_task_layout one = task_guest_layout;
+	struct task_guest fixture;
 
-	make(&fixture);
+	task_guest_make(&fixture);
 	one.offsets = 0;
 	one.current += DIRECT + AREA(0);
 	one.gdt_page += DIRECT + AREA(0);
@@ -295,7 +201,7 @@ TEST(task, of_a_kernel_for_one_cpu_is_found)
 	one.known = false;
 	CHECK(!guest_task_current(&one, &fixture.guest.view, &fixture.kernel, fixture.registers,
 				  &fixture.task));
-	flat_guest_destroy(&fixture.guest);
+	task_guest_free(&fixture);
 }
 
 /* What kernels of one age have: symbols "NAME" per CPU where their address is low. */

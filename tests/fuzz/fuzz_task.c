@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Input: struct header, then the pages that the whole address space maps to,
+ * one behind the other over and over. The layout is the header's, too.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/guest/task.h"
+
+#define PAGE   4096u
+#define PAGES  8u
+#define TABLES 4u
+#define MEMBER 0x1fffu /* offsets of members, as a kernel's BTF would say them */
+
+struct header {
+	uint64_t cr3, gdt_base, rsp;
+	uint64_t offsets, current, gdt_page, irq_stack, scheduled;
+	uint16_t pid, tgid, comm, mm, stack, page_table;
+	uint16_t stack_size;
+	uint8_t cpl, reserved;
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static _Alignas(4096) uint8_t memory[(PAGES + TABLES) * PAGE];
+
+/* Each entry of each table leads to the same next one, and those of the last to the pages in turn. */
+static void map_all(void)
+{
+	for (unsigned int table = 0; table < TABLES; table++)
+		for (unsigned int i = 0; i < 512; i++) {
+			uint64_t to = table + 1 < TABLES ? PAGES + table + 1 : i % PAGES;
+			uint64_t entry = to * PAGE | 3;
+
+			memcpy(memory + (PAGES + table) * (size_t)PAGE + i * 8ul, &entry, sizeof(entry));
+		}
+}
+
+static struct guest_task_layout layout_of(const struct header *header)
+{
+	return (struct guest_task_layout){ .known = true,
+					   .offsets = header->offsets,
+					   .current = header->current,
+					   .gdt_page = header->gdt_page,
+					   .irq_stack = header->irq_stack,
+					   .scheduled = header->scheduled,
+					   .stack_size = header->stack_size,
+					   .pid = header->pid & MEMBER,
+					   .tgid = header->tgid & MEMBER,
+					   .comm = header->comm & MEMBER,
+					   .mm = header->mm & MEMBER,
+					   .stack = header->stack & MEMBER,
+					   .page_table = header->page_table & MEMBER };
+}
+
+static void check(bool found, const struct guest_task *task)
+{
+	if (!memchr(task->comm, 0, sizeof(task->comm)) || found == (task->pid == SAMPLE_TASK_UNKNOWN) ||
+	    found == (task->tid == SAMPLE_TASK_UNKNOWN))
+		abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct guest_region region = { .size = sizeof(memory), .hva = memory };
+	struct guest_view view = { .regions = &region, .region_count = 1 };
+	struct guest_registers registers = {
+		.paging = { .cr0 = 1ull << 31, .cr3 = PAGES * PAGE, .cr4 = 1 << 5, .efer = 1 << 10 }
+	};
+	struct guest_paging kernel = registers.paging;
+	struct guest_task_layout layout;
+	struct guest_task task;
+	struct header header;
+
+	if (size < sizeof(header))
+		return 0;
+	memcpy(&header, data, sizeof(header));
+	size -= sizeof(header);
+	memset(memory, 0, sizeof(memory));
+	memcpy(memory, data + sizeof(header), size < PAGES * PAGE ? size : PAGES * PAGE);
+	map_all();
+	registers.paging.cr3 = header.cr3;
+	registers.gdt_base = header.gdt_base;
+	registers.rsp = header.rsp;
+	registers.cpl = header.cpl & 3;
+	layout = layout_of(&header);
+	check(guest_task_current(&layout, &view, &kernel, &registers, &task), &task);
+	return 0;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/unit/task_guest.h"
+
+#include <string.h>
+
+const struct guest_task_layout task_guest_layout = {
+	.known = true,
+	.offsets = DIRECT + OFFSETS,
+	.current = CURRENT,
+	.gdt_page = GDT_PAGE,
+	.irq_stack = IRQ_POINTER,
+	.scheduled = SCHEDULED,
+	.stack_size = 0x4000,
+	.pid = 0x990,
+	.tgid = 0x994,
+	.comm = 0xff8,
+	.mm = 0x8e0,
+	.stack = 0x18,
+	.page_table = 0x78,
+};
+
+void task_guest_put(struct task_guest *made, uint64_t gpa, uint64_t value)
+{
+	flat_guest_write_u64(&made->guest, gpa, value);
+}
+
+void task_guest_put_task(struct task_guest *made, unsigned int n, uint32_t pid, uint32_t tid,
+			 const char *comm)
+{
+	task_guest_put(made, TASK(n) + task_guest_layout.pid,
+		       (uint64_t)pid << 32 | tid); /* tgid stands behind pid */
+	task_guest_put(made, TASK(n) + task_guest_layout.stack, DIRECT + TASK_STACK(n));
+	task_guest_put(made, TASK(n) + task_guest_layout.mm, DIRECT + MM(n));
+	task_guest_put(made, MM(n) + task_guest_layout.page_table, DIRECT + TABLES(n));
+	/* As long names stand in the kernel when they are torn: without an end. */
+	memcpy(made->guest.memory + TASK(n) + task_guest_layout.comm, comm,
+	       strnlen(comm, SAMPLE_COMM_SIZE - 1) + 1);
+}
+
+static void put_cpu(struct task_guest *made, unsigned int cpu, unsigned int task)
+{
+	task_guest_put(made, OFFSETS + cpu * 8, DIRECT + AREA(cpu));
+	task_guest_put(made, AREA(cpu) + CURRENT, DIRECT + TASK(task));
+	task_guest_put(made, AREA(cpu) + SCHEDULED, DIRECT + TASK(task));
+	task_guest_put(made, AREA(cpu) + IRQ_POINTER, DIRECT + IRQ_STACK + 0x4000 - 8);
+	/* The node stands above the CPU's number. */
+	task_guest_put(made, AREA(cpu) + CPU_SEGMENT, 0x0040f50000000000 | 1 << 12 | cpu);
+	flat_guest_map(&made->guest, made->kernel.cr3, ENTRY_AREA + cpu * 0x1000, AREA(cpu) + GDT_PAGE, 4096,
+		       0);
+}
+
+void task_guest_make(struct task_guest *made)
+{
+	memset(made, 0, sizeof(*made));
+	flat_guest_create(&made->guest, TASK_GUEST_SIZE);
+	made->registers = &made->guest.registers;
+	made->kernel = made->registers->paging;
+	for (uint64_t at = 0; at < TASK_GUEST_SIZE; at += 2u << 20)
+		flat_guest_map(&made->guest, made->kernel.cr3, DIRECT + at, at, 2u << 20, 0);
+	task_guest_put_task(made, 1, 700, 702, "worker");
+	task_guest_put_task(made, 2, 800, 800, "a-name-too-long-for-it");
+	put_cpu(made, 0, 1);
+	put_cpu(made, 1, 2);
+	made->registers->gdt_base = ENTRY_AREA;
+	made->registers->cpl = 3;
+	made->registers->rsp = 0x7ffffffde000;
+	made->registers->paging.cr3 = TABLES(1);
+}
+
+void task_guest_free(struct task_guest *made)
+{
+	flat_guest_destroy(&made->guest);
+}
+
+bool task_guest_look(struct task_guest *made)
+{
+	return guest_task_current(&task_guest_layout, &made->guest.view, &made->kernel, made->registers,
+				  &made->task);
+}
