@@ -82,7 +82,7 @@ static void make_stack(void)
 
 static double time_frames(const struct guest_unwinder *by)
 {
-	uint64_t addresses[32], frames = 0, begin = bench_time(CLOCK_MONOTONIC);
+	uint64_t addresses[32], frames = 0, begin = bench_time(CLOCK_THREAD_CPUTIME_ID);
 	struct guest_callchain chain = { .addresses = addresses, .capacity = 32 };
 
 	for (int round = 0; round < ROUNDS; round++) {
@@ -94,7 +94,7 @@ static double time_frames(const struct guest_unwinder *by)
 			chain.flags);
 		exit(1);
 	}
-	return (double)(bench_time(CLOCK_MONOTONIC) - begin) / (double)frames;
+	return (double)(bench_time(CLOCK_THREAD_CPUTIME_ID) - begin) / (double)frames;
 }
 
 static void measure_frames(void)
@@ -111,14 +111,14 @@ static void measure_frames(void)
 
 static double time_task(struct task_guest *tasks)
 {
-	uint64_t begin = bench_time(CLOCK_MONOTONIC);
+	uint64_t begin = bench_time(CLOCK_THREAD_CPUTIME_ID);
 
 	for (int round = 0; round < ROUNDS; round++)
 		if (!task_guest_look(tasks)) {
 			fprintf(stderr, "bench_unwind: the task is not found\n");
 			exit(1);
 		}
-	return (double)(bench_time(CLOCK_MONOTONIC) - begin) / ROUNDS;
+	return (double)(bench_time(CLOCK_THREAD_CPUTIME_ID) - begin) / ROUNDS;
 }
 
 /* In the kernel one more thing is looked at, the stack; in user code the page tables have to fit. */
@@ -187,11 +187,11 @@ static int measure_kallsyms(void)
 		return 1;
 	size = make_image(image);
 	for (int run = 0; run < RUNS; run++) {
-		uint64_t begin = bench_time(CLOCK_MONOTONIC);
+		uint64_t begin = bench_time(CLOCK_THREAD_CPUTIME_ID);
 
 		if (decode(span_of(image, size)))
 			return 1;
-		times[run] = (double)(bench_time(CLOCK_MONOTONIC) - begin) / 1e6;
+		times[run] = (double)(bench_time(CLOCK_THREAD_CPUTIME_ID) - begin) / 1e6;
 	}
 	bench_print("kallsyms: decode 100 000 symbols", bench_median(times, RUNS), "ms");
 	free(image);
