@@ -141,12 +141,15 @@ TEST(task, is_found_on_the_stacks_that_are_on_top_of_its_own)
 	task_guest_free(&fixture);
 }
 
-/* What is not proven: the GDT in use is not that of the CPU whose number it says, or no such. */
+/* What is not proven: the GDT in use is not that of the CPU whose number it says, or no such. On a stack that
+ * says nothing. */
 TEST(task, of_another_cpu_is_not_taken)
 {
 	struct task_guest fixture;
 
 	task_guest_make(&fixture);
+	enter_kernel(&fixture, IRQ_STACK + 0x1000);
+	check_is(&fixture, 700, 702, "worker");
 	task_guest_put(&fixture, AREA(0) + CPU_SEGMENT, 0x0040f50000000001);
 	check_unknown(&fixture);
 	task_guest_put(&fixture, AREA(0) + CPU_SEGMENT, 0x00409b0000000000);
