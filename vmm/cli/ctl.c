@@ -158,8 +158,11 @@ static void print_profile(const json_t *profile)
 	}
 	print_rate(profile);
 	printf(" of %s time\n", text_of(profile, "clock"));
-	printf("samples:  %.0f, %.0f lost; %.1f MiB in ", samples, number_of(profile, "lost"),
-	       number_of(profile, "bytes") / MIB);
+	printf("samples:  %.0f, %.0f lost; ", samples, number_of(profile, "lost"));
+	if (json_is_integer(json_object_get(profile, "flight_files")))
+		printf("the last in memory, %.0f flight recordings with ",
+		       number_of(profile, "flight_files"));
+	printf("%.1f MiB in ", number_of(profile, "bytes") / MIB);
 	print_text(text_of(profile, "output"));
 	if (samples > 0 && sampled > 0)
 		printf("\ncost:     %.1f us for each sample, %.2f %% of the sampled time",

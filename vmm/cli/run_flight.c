@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ struct run_flight {
 	const struct run_options *options;
 	struct trigger *trigger;
 	struct flight_options flight;
-	unsigned int files;
+	atomic_uint files;
 	pthread_mutex_t lock; /* of the requests */
 	struct request requests[REQUESTS];
 };
@@ -145,7 +146,8 @@ static void done(void *context, const struct flight_result *result)
 {
 	struct run_flight *flight = context;
 
-	flight->files += !result->error;
+	if (!result->error)
+		atomic_fetch_add(&flight->files, 1);
 	pthread_mutex_lock(&flight->lock);
 	for (size_t i = 0; i < result->count; i++) {
 		struct request *request = find_request(flight, result->numbers[i]);
@@ -225,9 +227,9 @@ void run_flight_guest_ended(struct run_flight *flight, const struct machine_resu
 	}
 }
 
-unsigned int run_flight_files(const struct run_flight *flight)
+unsigned int run_flight_files(struct run_flight *flight)
 {
-	return flight->files;
+	return atomic_load(&flight->files);
 }
 
 int run_flight_ask(struct run_flight *flight, const char *path, uint64_t after, uint64_t *number)

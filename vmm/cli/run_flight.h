@@ -3,7 +3,7 @@
  * The flight recorder of a run: between those who fire triggers, the collector
  * that writes files for them, and users who wait for one.
  *
- *	run_flight_ask, _result		any thread
+ *	run_flight_ask, _result, _files	any thread
  *	what is in run_flight_options()	the collector's thread
  *	everything else			the main thread
  */
@@ -43,8 +43,8 @@ struct trigger *run_flight_trigger(struct run_flight *flight);
 /* All vCPUs have ended: an end that is none that was wished for is a trigger. TIMED_OUT: by --timeout. */
 void run_flight_guest_ended(struct run_flight *flight, const struct machine_result *result, bool timed_out);
 
-/* Files that were written. Once the collector has stopped. */
-unsigned int run_flight_files(const struct run_flight *flight);
+/* Files that were written until now. */
+unsigned int run_flight_files(struct run_flight *flight);
 
 /*
  * A user wants a file now, with AFTER ns of samples behind this moment

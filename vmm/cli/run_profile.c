@@ -319,6 +319,10 @@ int run_profile_start(struct run_profile *profile, struct machine *machine)
 	profile->machine = machine;
 	if (error)
 		return error;
+	if (profile->flight)
+		log_info("flight recorder: samples stay in memory, up to %zu KiB of each vCPU; kvmscope dump "
+			 "or SIGUSR2 to process %d writes them",
+			 (size_t)profile->options->ring_size >> 10, getpid());
 	vm_view_init(&profile->view, &machine_vm(machine)->memory);
 	error = make_sampler(profile);
 	run_watch_join(profile->watch, profile->sampler, machine_vm(machine));
