@@ -184,9 +184,10 @@ static struct flight_trigger *trigger(struct setting *setting, uint64_t time, co
 }
 
 struct counts {
-	uint64_t samples, lost, comms, maps, first, last;
+	uint64_t samples, lost, comms, maps, modules, first, last;
 	bool disorder;
 	struct perf_data_flight flight;
+	struct losses losses;
 };
 
 static int count_sample(void *context, const struct perf_data_sample *sample)
@@ -214,7 +215,10 @@ static int count_comm(void *context, uint32_t pid, uint32_t tid, const char *com
 
 static int count_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
-	((struct counts *)context)->maps += !strcmp(mapping->name, "[kernel.kallsyms]_text");
+	struct counts *counts = context;
+
+	counts->maps += !strcmp(mapping->name, "[kernel.kallsyms]_text");
+	counts->modules += mapping->start == FAKE_MODULE;
 	return 0;
 }
 
@@ -234,6 +238,7 @@ static void read_counts(const char *path, struct counts *counts)
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	CHECK(!perf_data_reader_summary(reader)->cut_off);
 	counts->flight = perf_data_reader_summary(reader)->flight;
+	counts->losses = perf_data_reader_summary(reader)->losses;
 	perf_data_reader_close(reader);
 }
 
@@ -289,6 +294,14 @@ TEST(flight, writes_the_window_before_a_trigger_in_order_of_time)
 	clean_up(&setting);
 }
 
+/* As the collector does when it finds the guest's modules. */
+static void find_module(struct setting *setting)
+{
+	struct guest_kernel found = { .modules = &setting->guest.module, .module_count = 1 };
+
+	CHECK_EQUAL(collector_modules_update(&setting->kernel.modules, NULL, &found), 0);
+}
+
 TEST(flight, each_file_has_a_number_and_is_complete)
 {
 	struct setting setting;
@@ -296,6 +309,7 @@ TEST(flight, each_file_has_a_number_and_is_complete)
 	char path[160];
 
 	prepare(&setting, 0);
+	find_module(&setting);
 	for (unsigned int i = 0; i < 3; i++) {
 		struct stat status;
 
@@ -308,6 +322,7 @@ TEST(flight, each_file_has_a_number_and_is_complete)
 		read_counts(path, &counts);
 		CHECK_EQUAL(counts.samples, i + 1); /* windows may overlap */
 		CHECK_EQUAL(counts.maps, 1);
+		CHECK_EQUAL(counts.modules, 1);
 		CHECK_EQUAL(counts.comms, 1);
 		CHECK_EQUAL(counts.flight.from, 0);
 		CHECK_EQUAL(setting.results[i].numbers[0], i + 1);
@@ -523,6 +538,7 @@ TEST(flight, tells_exactly_what_was_lost)
 	REQUIRE_EQUAL(setting.result_count, 1);
 	read_counts(setting.path, &counts);
 	CHECK_EQUAL(counts.lost, ring.lost);
+	CHECK_EQUAL(counts.losses.counts[LOST_OVERFLOW], ring.lost);
 	clean_up(&setting);
 }
 

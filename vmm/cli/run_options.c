@@ -415,8 +415,6 @@ static void check(struct argp_state *state, struct run_options *options)
 		argp_error(
 			state,
 			"--agent needs --initrd to bring the agent into the guest; --agent=guest if it is there");
-	if (options->agent && options->flight)
-		argp_error(state, "--agent is not for the flight recorder: its files tell of samples only");
 	if (options->agent && !options->profile)
 		argp_error(state, "--agent is for a profile; it has no use with --no-profile");
 	if (options->ring_size < RING_SIZE_MIN || options->ring_size > RING_SIZE_MAX ||
