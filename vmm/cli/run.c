@@ -347,6 +347,7 @@ static int run_machine(struct run *run)
 		return command_failed();
 	supervise(run);
 	machine_wait(run->machine, &result);
+	run_triggers_stop(run->triggers);
 	close_control(run);
 	if (flight_of(run))
 		run_flight_guest_ended(flight_of(run), &result, run->timed_out);
@@ -360,9 +361,9 @@ static int run_machine(struct run *run)
 static void clean_up(struct run *run)
 {
 	close_control(run);
+	run_triggers_destroy(run->triggers);
 	run_profile_destroy(run->profile);
 	destroy_machine(run);
-	run_triggers_destroy(run->triggers);
 	vcpu_statistic_close(&run->interpreted);
 	if (run->signal_fd >= 0)
 		close(run->signal_fd);

@@ -50,6 +50,7 @@ enum key {
 	KEY_FLIGHT,
 	KEY_AFTER,
 	KEY_FLIGHT_MAX,
+	KEY_TRIGGER,
 	KEY_NAME,
 	KEY_CONTROL,
 	KEY_NO_CONTROL,
@@ -122,6 +123,10 @@ static const struct argp_option option_list[] = {
 	{ "after", KEY_AFTER, "TIME", 0, "Wait for this much more before writing: 5s, 500ms (0s)",
 	  GROUP_FLIGHT },
 	{ "flight-max", KEY_FLIGHT_MAX, "N", 0, "Files that the guest itself can cause in a run (32)",
+	  GROUP_FLIGHT },
+	{ "trigger", KEY_TRIGGER, "KIND=LIMIT", 0,
+	  "Write for this as well: stuck=MS, a vCPU ran so long without an exit; exits=N/s, it makes more; steal=P%, "
+	  "it waits more for a host CPU; console=REGEX, a line was printed. May be given several times",
 	  GROUP_FLIGHT },
 
 	{ NULL, 0, NULL, 0, "Control from outside, by kvmscope ctl:", GROUP_CONTROL },
@@ -361,6 +366,10 @@ static error_t parse_flight_option(int key, char *text, struct argp_state *state
 	case KEY_FLIGHT_MAX:
 		options->flight_max = parse_number(state, "--flight-max", text, 0, 1u << 30);
 		return 0;
+	case KEY_TRIGGER:
+		if (trigger_options_add(&options->triggers, text))
+			argp_error(state, "%s", error_message());
+		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -395,6 +404,8 @@ static void check_flight(struct argp_state *state, struct run_options *options)
 	if (!options->flight) {
 		if (options->flight_after)
 			argp_error(state, "--after is for the flight recorder: give --flight, too");
+		if (options->triggers.line_count || trigger_options_have_limits(&options->triggers))
+			argp_error(state, "--trigger is for the flight recorder: give --flight, too");
 		return;
 	}
 	if (!options->profile || options->ring_size_given)
@@ -534,6 +545,7 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 
 void run_options_free(struct run_options *options)
 {
+	trigger_options_free(&options->triggers);
 	free(options->module_text);
 	free(options->command_line);
 }

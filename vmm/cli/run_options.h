@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "vmm/boot/boot.h"
+#include "vmm/cli/trigger_options.h"
 #include "vmm/debug/arbiter.h"
 #include "vmm/debug/watch_spec.h"
 #include "vmm/machine/machine.h"
@@ -56,6 +57,8 @@ struct run_options {
 	uint64_t flight_size;    /* bytes of all rings; 0: what flight_time needs */
 	uint64_t flight_after;   /* ns of them behind a trigger */
 	unsigned int flight_max; /* files that the guest can cause */
+
+	struct trigger_options triggers; /* of the flight recorder, besides those that it always has */
 
 	bool control;             /* listen for kvmscope ctl */
 	const char *control_path; /* at this socket; NULL: at one in the runtime directory */

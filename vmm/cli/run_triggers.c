@@ -7,11 +7,16 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/sample/watchdog.h"
 
 struct run_triggers {
 	const struct run_options *options;
-	struct trigger *trigger; /* NULL: nobody records */
-	atomic_flag panic_told;  /* a guest can panic as often as it likes */
+	struct trigger *trigger;   /* NULL: nobody records */
+	struct watchdog *watchdog; /* NULL without a limit to watch */
+	atomic_flag panic_told;    /* a guest can panic as often as it likes */
+	/* Who else takes the console's lines. */
+	void (*next_line)(void *context, const char *line);
+	void *next_line_context;
 };
 
 int run_triggers_create(struct run_triggers **triggers, const struct run_options *options)
@@ -33,19 +38,53 @@ static void on_panic(void *context, bool crash_kernel)
 		log_warning("the guest's kernel panicked%s%s", crash_kernel ? "; " : "", detail);
 }
 
+/* One trigger for a line, however many expressions it matches. */
+static void on_console_line(void *context, const char *line)
+{
+	const struct run_triggers *triggers = context;
+	const struct trigger_options *options = &triggers->options->triggers;
+
+	if (triggers->next_line)
+		triggers->next_line(triggers->next_line_context, line);
+	for (size_t i = 0; i < options->line_count; i++) {
+		if (regexec(&options->lines[i], line, 0, NULL, 0))
+			continue;
+		trigger_fire(triggers->trigger, TRIGGER_CONSOLE_LINE, line);
+		return;
+	}
+}
+
 void run_triggers_join(struct run_triggers *triggers, struct machine_options *machine)
 {
+	if (triggers->options->triggers.line_count) {
+		triggers->next_line = machine->console_line;
+		triggers->next_line_context = machine->console_line_context;
+		machine->console_line = on_console_line;
+		machine->console_line_context = triggers;
+	}
 	machine->panic = on_panic;
 	machine->panic_context = triggers;
 }
 
 int run_triggers_start(struct run_triggers *triggers, struct machine *machine, struct trigger *trigger)
 {
+	const struct trigger_options *options = &triggers->options->triggers;
+
 	triggers->trigger = trigger;
-	return 0;
+	if (!trigger_options_have_limits(options))
+		return 0;
+	return watchdog_create(&triggers->watchdog, machine_vm(machine), &options->limits, trigger);
+}
+
+void run_triggers_stop(struct run_triggers *triggers)
+{
+	watchdog_destroy(triggers->watchdog);
+	triggers->watchdog = NULL;
 }
 
 void run_triggers_destroy(struct run_triggers *triggers)
 {
+	if (triggers)
+		run_triggers_stop(triggers);
 	free(triggers);
 }

@@ -5,8 +5,8 @@
  * trigger, where there is one.
  *
  * run_triggers_create() -> run_triggers_join() -> machine_create() ->
- * run_triggers_start() -> the guest runs and ends -> run_triggers_destroy(),
- * all on the main thread.
+ * run_triggers_start() -> the guest runs and ends -> run_triggers_stop() ->
+ * run_triggers_destroy(), all on the main thread.
  */
 #ifndef KVMSCOPE_CLI_RUN_TRIGGERS_H
 #define KVMSCOPE_CLI_RUN_TRIGGERS_H
@@ -29,7 +29,10 @@ void run_triggers_join(struct run_triggers *triggers, struct machine_options *ma
  */
 int run_triggers_start(struct run_triggers *triggers, struct machine *machine, struct trigger *trigger);
 
-/* After the guest has ended. Works on NULL. */
+/* When the guest has ended: nothing is fired any more. */
+void run_triggers_stop(struct run_triggers *triggers);
+
+/* Before what TRIGGER belongs to is gone; no vCPU runs any more. Works on NULL. */
 void run_triggers_destroy(struct run_triggers *triggers);
 
 #endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/sample/watchdog_rules.h"
+
+#include <stdio.h>
+
+#define SECOND      1000000000ull
+#define MILLISECOND 1000000ull
+
+/* Does KIND begin to be out of bounds? */
+static bool begins(struct watchdog_state *state, enum trigger_kind kind, bool out_of_bounds)
+{
+	bool told = state->told[kind];
+
+	state->told[kind] = out_of_bounds;
+	return out_of_bounds && !told;
+}
+
+static unsigned int judge_stuck(struct watchdog_state *state, const struct watchdog_limits *limits,
+				unsigned int index, const struct vcpu_reading *reading,
+				struct watchdog_alarm *alarm)
+{
+	uint64_t ran;
+
+	if (reading->exits != state->moved.exits)
+		state->moved = *reading;
+	ran = reading->ran - state->moved.ran;
+	if (!begins(state, TRIGGER_STUCK_VCPU, limits->stuck && ran >= limits->stuck * MILLISECOND))
+		return 0;
+	alarm->kind = TRIGGER_STUCK_VCPU;
+	snprintf(alarm->detail, sizeof(alarm->detail),
+		 "vCPU %u ran for %llu ms without an exit; the limit is %u", index,
+		 (unsigned long long)(ran / MILLISECOND), limits->stuck);
+	return 1;
+}
+
+static unsigned int judge_exits(struct watchdog_state *state, const struct watchdog_limits *limits,
+				unsigned int index, const struct vcpu_reading *reading,
+				struct watchdog_alarm *alarm)
+{
+	double seconds = (double)(reading->time - state->second.time) / (double)SECOND;
+	double rate = (double)(reading->exits - state->second.exits) / seconds;
+
+	if (!begins(state, TRIGGER_EXIT_RATE, limits->exits && rate > (double)limits->exits))
+		return 0;
+	alarm->kind = TRIGGER_EXIT_RATE;
+	snprintf(alarm->detail, sizeof(alarm->detail), "vCPU %u made %.0f exits/s; the limit is %llu", index,
+		 rate, (unsigned long long)limits->exits);
+	return 1;
+}
+
+static unsigned int judge_steal(struct watchdog_state *state, const struct watchdog_limits *limits,
+				unsigned int index, const struct vcpu_reading *reading,
+				struct watchdog_alarm *alarm)
+{
+	double time = (double)(reading->time - state->second.time);
+	double share = 100 * (double)(reading->waited - state->second.waited) / time;
+
+	if (!begins(state, TRIGGER_STEAL, limits->steal && share > limits->steal))
+		return 0;
+	alarm->kind = TRIGGER_STEAL;
+	snprintf(alarm->detail, sizeof(alarm->detail),
+		 "vCPU %u waited %.0f %% of a second for a CPU of the host; the limit is %u %%", index, share,
+		 limits->steal);
+	return 1;
+}
+
+unsigned int watchdog_judge(struct watchdog_state *state, const struct watchdog_limits *limits,
+			    unsigned int index, const struct vcpu_reading *reading,
+			    struct watchdog_alarm *alarms)
+{
+	unsigned int count;
+
+	if (!state->begun) {
+		state->begun = true;
+		state->moved = state->second = *reading;
+		return 0;
+	}
+	count = judge_stuck(state, limits, index, reading, alarms);
+	if (reading->time - state->second.time < SECOND)
+		return count;
+	count += judge_exits(state, limits, index, reading, alarms + count);
+	count += judge_steal(state, limits, index, reading, alarms + count);
+	state->second = *reading;
+	return count;
+}
