@@ -10,29 +10,12 @@
  *                and are used again unasked, which no program could do;
  *   LTTng-UST    an event with a sequence of so many bytes, which is also
  *                stamped with the time; 1 MiB a CPU, overwritten, no reader.
- * Then the ring again with three readers on threads of their own, of which one
- * holds the tail in consumer mode.
- *
- * Time is taken of stretches of some ten microseconds, and the median counts:
- * what else runs on the machine falls upon few of them. What is read or given
- * back between two stretches is not counted. Each one's turn begins with as
- * much as its memory holds, so that it does not pay for what others left in
- * the cache.
- *
- * Readers copy while the writer writes. In overwrite mode it does not wait for
- * them, and they miss much; in consumer mode it waits between two stretches
- * until at most a half of the ring is unread, and every line that it writes
- * has been read on another CPU. That is what the figure is about: where there
- * are fewer CPUs than threads, taking turns is left out by the median.
  */
 #include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "shared/ring.h"
-#include "tests/bench/bench.h"
 #include "tests/bench/lttng_session.h"
+#include "tests/bench/stretches.h"
 
 #if __has_include(<urcu/wfcqueue.h>)
 #define _LGPL_SOURCE
@@ -42,36 +25,7 @@
 #define HAVE_WFCQUEUE 0
 #endif
 
-#define SIZE       (512ul << 10) /* what a vCPU gets by default */
-#define STRETCH    (SIZE / 16)   /* bytes */
-#define ROUNDS     40            /* so often is it each one's turn */
-#define WARM_UP    16            /* stretches that do not count: once over its own memory */
-#define PER_ROUND  48            /* stretches that count */
-#define STRETCHES  (ROUNDS * PER_ROUND)
-#define READERS    3
-#define RECORD_ANY 8
-
-static uint8_t source[512];
-
-/* Writes COUNT records of PAYLOAD bytes; then makes room for as many again. */
-struct writer {
-	const char *name;
-	void (*write)(size_t payload, size_t count);
-	void (*make_room)(void);
-};
-
 static struct ring *ring, *recorder;
-
-static inline __attribute__((always_inline)) void write_records(struct ring *to, size_t payload, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		void *record = ring_reserve(to, RECORD_ANY, payload);
-
-		if (record)
-			memcpy(record, source, payload);
-		ring_commit(to, record);
-	}
-}
 
 static void write_ring(size_t payload, size_t count)
 {
@@ -80,19 +34,12 @@ static void write_ring(size_t payload, size_t count)
 
 static void read_ring(void)
 {
-	ring_publish(ring);
-	while (ring_read(ring))
-		;
-	ring_read_done(ring);
+	read_records(ring);
 }
 
 static void write_recorder(size_t payload, size_t count)
 {
 	write_records(recorder, payload, count);
-}
-
-static void do_nothing(void)
-{
 }
 
 static uint8_t *buffer;
@@ -233,32 +180,6 @@ static const struct writer writers[WRITERS] = {
 	[LTTNG] = { "LTTng-UST", trace, do_nothing },
 };
 
-static size_t records_of(size_t payload)
-{
-	return STRETCH / (payload + sizeof(struct ring_record));
-}
-
-static double time_stretch(const struct writer *writer, size_t payload)
-{
-	size_t count = records_of(payload);
-	uint64_t begin = bench_time(CLOCK_MONOTONIC), end;
-
-	writer->write(payload, count);
-	end = bench_time(CLOCK_MONOTONIC);
-	writer->make_room();
-	return (double)(end - begin) / (double)count;
-}
-
-static void take_turn(const struct writer *writer, size_t payload, double *times)
-{
-	for (size_t i = 0; i < WARM_UP + PER_ROUND; i++) {
-		double time = time_stretch(writer, payload);
-
-		if (i >= WARM_UP)
-			times[i - WARM_UP] = time;
-	}
-}
-
 static void measure(size_t payload, const char *const *missing)
 {
 	static double times[WRITERS][STRETCHES];
@@ -278,84 +199,6 @@ static void measure(size_t payload, const char *const *missing)
 				bench_print_beside(what, medians[k], "ns", writers[other].name,
 						   medians[other]);
 	}
-}
-
-static struct {
-	struct ring *readers[READERS];
-	pthread_t threads[READERS];
-	uint64_t backlog; /* records that the holder may leave unread when a stretch begins */
-	atomic_bool done;
-} crowd;
-
-static void *keep_reading(void *reader)
-{
-	while (!atomic_load(&crowd.done)) {
-		int read = 0;
-
-		while (read < 64 && ring_read(reader))
-			read++;
-		ring_read_done(reader);
-		if (read < 64)
-			usleep(100);
-	}
-	return NULL;
-}
-
-/* The first one holds the tail, if that can be done. */
-static void start_readers(struct ring *of)
-{
-	atomic_store(&crowd.done, false);
-	for (int i = 0; i < READERS; i++) {
-		struct ring_reader_options options = { .overrun = i > 0, .newest = true };
-
-		if (ring_attach_with(&crowd.readers[i], ring_memory_fd(of), &options) ||
-		    pthread_create(&crowd.threads[i], NULL, keep_reading, crowd.readers[i]))
-			exit(1);
-	}
-}
-
-static void end_readers(void)
-{
-	atomic_store(&crowd.done, true);
-	for (int i = 0; i < READERS; i++) {
-		pthread_join(crowd.threads[i], NULL);
-		ring_destroy(crowd.readers[i]);
-	}
-}
-
-/* So that nothing is dropped, and there is still something to read during the next stretch. */
-static void wait_for_holder(void)
-{
-	struct ring_statistics statistics;
-
-	read_ring();
-	for (;;) {
-		ring_statistics(crowd.readers[0], &statistics);
-		if (statistics.unread <= crowd.backlog)
-			return;
-		usleep(20);
-	}
-}
-
-static void measure_with_readers(size_t which, size_t payload)
-{
-	static double times[2][STRETCHES];
-	struct writer beside = writers[which];
-	char what[96];
-
-	crowd.backlog = 8 * records_of(payload);
-	if (which == RING)
-		beside.make_room = wait_for_holder;
-	for (size_t round = 0; round < ROUNDS; round++) {
-		take_turn(&writers[which], payload, &times[0][round * PER_ROUND]);
-		start_readers(which == RING ? ring : recorder);
-		take_turn(&beside, payload, &times[1][round * PER_ROUND]);
-		end_readers();
-	}
-	snprintf(what, sizeof(what), "%s: write a record of %zu bytes, %d readers attached",
-		 writers[which].name, payload, READERS);
-	bench_print_beside(what, bench_median(times[1], STRETCHES), "ns", "without readers",
-			   bench_median(times[0], STRETCHES));
 }
 
 static void *return_at_once(void *unused)
@@ -395,7 +238,6 @@ static uint64_t dropped(void)
 
 int main(int count, char **arguments)
 {
-	static const size_t payloads[] = { 16, 64, 512 };
 	const char *missing[WRITERS] = { NULL };
 
 	(void)count;
@@ -413,8 +255,6 @@ int main(int count, char **arguments)
 		return 1;
 	for (size_t i = 0; i < 3; i++)
 		measure(payloads[i], missing);
-	for (size_t i = 0; i < 6; i++)
-		measure_with_readers(i % 2 ? RECORDER : RING, payloads[i / 2]);
 	if (dropped())
 		fprintf(stderr, "bench_ring: records were dropped\n");
 	lttng_session_end();

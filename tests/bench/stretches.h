@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How the benches of the ring take time: of stretches of some ten
+ * microseconds, of which the median counts, so that what else runs on the
+ * machine falls upon few of them. What is read or given back between two
+ * stretches is not counted. Each writer's turn begins with as much as its
+ * memory holds, so that it does not pay for what others left in the cache.
+ */
+#ifndef KVMSCOPE_TESTS_BENCH_STRETCHES_H
+#define KVMSCOPE_TESTS_BENCH_STRETCHES_H
+
+#include <string.h>
+
+#include "shared/ring.h"
+#include "tests/bench/bench.h"
+
+#define SIZE      (512ul << 10) /* of each writer's memory: what a vCPU gets by default */
+#define STRETCH   (SIZE / 16)   /* bytes */
+#define ROUNDS    80            /* so often is it each one's turn */
+#define WARM_UP   16            /* stretches that do not count */
+#define PER_ROUND 48            /* stretches that count */
+#define STRETCHES (ROUNDS * PER_ROUND)
+
+#define RECORD_ANY 8
+
+static const size_t payloads[] = { 16, 64, 512 };
+static const uint8_t source[512];
+
+/* Writes COUNT records of PAYLOAD bytes; then makes room for as many again. */
+struct writer {
+	const char *name;
+	void (*write)(size_t payload, size_t count);
+	void (*make_room)(void);
+};
+
+static inline size_t records_of(size_t payload)
+{
+	return STRETCH / (payload + sizeof(struct ring_record));
+}
+
+/* ns of a record. */
+static inline double time_stretch(const struct writer *writer, size_t payload)
+{
+	size_t count = records_of(payload);
+	uint64_t begin = bench_time(CLOCK_MONOTONIC), end;
+
+	writer->write(payload, count);
+	end = bench_time(CLOCK_MONOTONIC);
+	writer->make_room();
+	return (double)(end - begin) / (double)count;
+}
+
+/* Fills PER_ROUND of TIMES. */
+static inline void take_turn(const struct writer *writer, size_t payload, double *times)
+{
+	for (size_t i = 0; i < WARM_UP + PER_ROUND; i++) {
+		double time = time_stretch(writer, payload);
+
+		if (i >= WARM_UP)
+			times[i - WARM_UP] = time;
+	}
+}
+
+static inline __attribute__((always_inline)) void write_records(struct ring *to, size_t payload, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		void *record = ring_reserve(to, RECORD_ANY, payload);
+
+		if (record)
+			memcpy(record, source, payload);
+		ring_commit(to, record);
+	}
+}
+
+static inline void read_records(struct ring *from)
+{
+	ring_publish(from);
+	while (ring_read(from))
+		;
+	ring_read_done(from);
+}
+
+static inline void do_nothing(void)
+{
+}
+
+#endif
