@@ -85,3 +85,72 @@ TEST(watch_rig, every_write_of_a_kernel_variable_is_one_hit)
 	check_hits(&result, data);
 	rig_result_free(&result);
 }
+
+TEST(watch_rig, every_write_is_one_hit_on_kvm_intel)
+{
+	const char *kernel, *initrd, *data = "build/rig/watch-intel.data";
+	struct rig_result result;
+
+	if (rig_intel_unavailable_reason())
+		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
+	kernel = rig_kernel("6.1");
+	initrd = rig_initrd("6.1");
+	if (!kernel || !initrd)
+		return;
+	rig_run_intel(&result, 500, "mkdir -p build/rig; " COMMAND, kernel, initrd, data, WRITES);
+	check_hits(&result, data);
+	rig_result_free(&result);
+}
+
+/* In turn: the first ones get one more where COUNT is no multiple. */
+static void check_guest_s(const char *output, int registers, int count)
+{
+	char line[128];
+	int length = snprintf(line, sizeof(line), "workload: %d breakpoints counted", registers);
+
+	for (int i = 0; i < registers; i++)
+		length += snprintf(line + length, sizeof(line) - (size_t)length, " %d",
+				   (count + registers - 1 - i) / registers);
+	snprintf(line + length, sizeof(line) - (size_t)length, " of %d", count);
+	if (!strstr(output, line))
+		FAIL_TEST("the guest did not print '%s'", line);
+}
+
+#define BREAKPOINTS 500
+
+/* The guest's own breakpoints and a watch of ours: each gets all of its hits, and nobody those of another. */
+static void check_coexistence(const struct rig_result *result, const char *path)
+{
+	struct seen seen;
+
+	if (result->status) {
+		FAIL_TEST("the guest did not run: %.2000s%.2000s", result->output, result->errors);
+		return;
+	}
+	for (int registers = 1; registers <= 4; registers++)
+		check_guest_s(result->output, registers, BREAKPOINTS);
+	seen = read_recording(path);
+	CHECK_EQUAL(seen.hits, 4 * BREAKPOINTS);
+	CHECK(strstr(result->errors, "is suspended on vCPU 0 while the guest uses its debug registers"));
+	if (seen.hits != 4 * BREAKPOINTS || !strstr(result->output, "4 breakpoints counted"))
+		printf("%.3000s%.3000s", result->output, result->errors);
+}
+
+TEST(watch_rig, guest_s_own_breakpoints_work_beside_a_watch)
+{
+	const char *kernel, *initrd, *data = "build/rig/watch-both.data";
+	struct rig_result result;
+
+	RIG_DEBUG_REGISTERS_REQUIRED();
+	kernel = rig_kernel("6.1");
+	initrd = rig_initrd("6.1");
+	if (!kernel || !initrd)
+		return;
+	rig_run(&result, 400,
+		"build/kvmscope run --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache "
+		"--watch panic_timeout:4:w "
+		"--append 'console=ttyS0 quiet kvmscope.run=workload+breakpoints+%d'",
+		kernel, initrd, data, BREAKPOINTS);
+	check_coexistence(&result, data);
+	rig_result_free(&result);
+}

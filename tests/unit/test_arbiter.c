@@ -459,16 +459,16 @@ TEST(arbiter, guest_keeps_its_registers_and_flexible_holders_yield_first)
 	CHECK_EQUAL(schedule.holders[1], ARBITER_SLOT_OF_GUEST);
 	CHECK_EQUAL(schedule.holders[2], pinned[0]);
 	CHECK_EQUAL(schedule.holders[3], pinned[1]);
-	CHECK_EQUAL(schedule.suspended, 0);
+	CHECK_EQUAL(schedule.suspended, 1 << flexible);
 	CHECK_EQUAL(schedule.guest_lost, 0);
 
 	arbiter_set_guest(arbiter, 0, 0x7);
 	arbiter_schedule(arbiter, 0, 3, &schedule);
 	CHECK_EQUAL(schedule.holders[3], pinned[0]); /* the older one stays */
-	CHECK_EQUAL(schedule.suspended, 1 << pinned[1]);
+	CHECK_EQUAL(schedule.suspended, 1 << pinned[1] | 1 << flexible);
 	arbiter_set_guest(arbiter, 0, 0xf);
 	arbiter_schedule(arbiter, 0, 4, &schedule);
-	CHECK_EQUAL(schedule.suspended, 1 << pinned[0] | 1 << pinned[1]);
+	CHECK_EQUAL(schedule.suspended, 1 << pinned[0] | 1 << pinned[1] | 1 << flexible);
 
 	arbiter_set_guest(arbiter, 0, 0x8);
 	arbiter_schedule(arbiter, 0, 5, &schedule);

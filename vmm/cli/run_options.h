@@ -26,10 +26,10 @@ enum run_agent_source { RUN_AGENT_NONE, RUN_AGENT_INITRD, RUN_AGENT_GUEST };
 struct run_options {
 	struct boot_options boot;
 	unsigned int cpus;
+	enum run_console console;
 	uint64_t memory_size;
 	struct machine_disk disks[RUN_DISKS_MAX];
 	size_t disk_count;
-	enum run_console console;
 	const char *console_path;
 	const char *agent_socket;
 	enum run_agent_source agent;
@@ -46,9 +46,9 @@ struct run_options {
 	unsigned int compression; /* zstd level, 0 for none */
 	const char *kallsyms, *vmlinux;
 	bool buildid_cache;
+	enum breakpoint_priority breakpoint_priority; /* between watches and the guest */
 	struct watch_spec watches[RUN_WATCHES_MAX];
 	size_t watch_count;
-	enum breakpoint_priority breakpoint_priority;
 	size_t ring_size;     /* bytes of each vCPU's ring */
 	bool ring_size_given; /* by --ring-size */
 

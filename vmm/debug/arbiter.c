@@ -472,20 +472,32 @@ static uint64_t end_of_pauses(const struct arbiter *arbiter, const struct vcpu_s
 	return first;
 }
 
-/* Pinned ones without a register, for the guest's sake. Those of another address space only wait for their
- * turn. */
-static uint64_t suspended_of(const struct arbiter *arbiter, unsigned int vcpu, uint64_t now, int room)
+static uint64_t without_register(const struct vcpu_slots *slots, const struct queue *queue)
 {
+	uint64_t without = 0;
+
+	for (int i = 0; i < queue->count; i++)
+		if (!in_register(slots, queue->holders[i]))
+			without |= BIT(queue->holders[i]);
+	return without;
+}
+
+/* Of those that share registers, one at least has one, but for the guest's sake: the others wait for their
+ * turn. */
+static uint64_t all_or_none(uint64_t without, const struct queue *queue)
+{
+	return __builtin_popcountll(without) == queue->count ? without : 0;
+}
+
+static uint64_t suspended_of(const struct arbiter *arbiter, unsigned int vcpu, uint64_t now)
+{
+	const struct vcpu_slots *slots = &arbiter->vcpus[vcpu];
 	struct queue pinned = waiting(arbiter, vcpu, now, true, false);
 	struct queue bound = waiting(arbiter, vcpu, now, true, true);
-	uint64_t suspended = 0;
+	struct queue flexible = waiting(arbiter, vcpu, now, false, false);
 
-	if (pinned.count >= room)
-		take(&pinned, &bound, bound.count);
-	for (int i = 0; i < pinned.count; i++)
-		if (!in_register(&arbiter->vcpus[vcpu], pinned.holders[i]))
-			suspended |= BIT(pinned.holders[i]);
-	return suspended;
+	return without_register(slots, &pinned) | all_or_none(without_register(slots, &bound), &bound) |
+	       all_or_none(without_register(slots, &flexible), &flexible);
 }
 
 static void next_turn(struct vcpu_slots *slots, uint64_t now, uint64_t period)
@@ -511,7 +523,7 @@ static void schedule_locked(struct arbiter *arbiter, unsigned int vcpu, uint64_t
 		room -= __builtin_popcount(slots->guest);
 	turns = choose(arbiter, vcpu, now, room, &chosen);
 	place(&slots->schedule, &chosen, slots->guest);
-	slots->schedule.suspended = suspended_of(arbiter, vcpu, now, room);
+	slots->schedule.suspended = suspended_of(arbiter, vcpu, now);
 	slots->schedule.next = end_of_pauses(arbiter, slots, now);
 	if (turns && room && slots->turn_started + arbiter->options.period < slots->schedule.next)
 		slots->schedule.next = slots->turn_started + arbiter->options.period;

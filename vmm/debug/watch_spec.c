@@ -31,20 +31,21 @@ static int cut(struct parts *parts, const char *text)
 {
 	char *rest = parts->copy, *field;
 
+	parts->place = parts->copy;
 	if (strlen(text) >= sizeof(parts->copy))
 		return wrong("...", "it is too long");
 	memcpy(parts->copy, text, strlen(text) + 1);
-	parts->place = strsep(&rest, ",");
+	strsep(&rest, ",");
 	while ((field = strsep(&rest, ","))) {
 		if (parts->option_count == PARTS_MAX)
 			return wrong(text, "it has too many options");
 		parts->options[parts->option_count++] = field;
 	}
-	rest = parts->place;
-	parts->place = strsep(&rest, "@");
+	rest = parts->copy;
+	strsep(&rest, "@");
 	parts->vcpu = rest;
-	rest = parts->place;
-	parts->place = strsep(&rest, ":");
+	rest = parts->copy;
+	strsep(&rest, ":");
 	parts->length = strsep(&rest, ":");
 	parts->access = strsep(&rest, ":");
 	return rest ? wrong(text, "there is a colon too many") : 0;

@@ -17,6 +17,12 @@
  *		writes 1 to COUNT to /proc/sys/kernel/panic: so often is the kernel's
  *		variable panic_timeout written, and by nobody else
  *
+ *	workload breakpoints COUNT
+ *		the guest's own data watchpoints beside it: with 1, 2, 3 and 4 of them,
+ *		writes COUNT times to what they watch, in turn, and the same number of times to
+ *		panic_timeout, which is left alone while all four are in use; prints what
+ *		the guest's kernel counted for each
+ *
  * Each process prints at its end one line with the true shares of its time:
  *
  *	workload: truth process=NAME seconds=5.002 getrandom=0.6001 read=0.3000 pread64=0.0999
@@ -27,6 +33,8 @@
  * Static, and built with frame pointers, so that chains can be walked.
  */
 #include <fcntl.h>
+#include <linux/hw_breakpoint.h>
+#include <linux/perf_event.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -274,6 +282,48 @@ static void write_panic_timeout(int count)
 	printf("workload: written %d times\n", count);
 }
 
+#define WATCHED_MAX 4
+
+static volatile long watched[WATCHED_MAX];
+
+/* perf's own breakpoints: perf_event_open(2), PERF_TYPE_BREAKPOINT. */
+static int watch(volatile long *variable)
+{
+	struct perf_event_attr attribute = {
+		.type = PERF_TYPE_BREAKPOINT,
+		.size = sizeof(attribute),
+		.bp_type = HW_BREAKPOINT_W,
+		.bp_addr = (uintptr_t)variable,
+		.bp_len = sizeof(*variable),
+		.sample_period = 1,
+		.pinned = 1,
+	};
+	int event = (int)syscall(SYS_perf_event_open, &attribute, 0, -1, -1, 0);
+
+	check(event >= 0, "perf_event_open");
+	return event;
+}
+
+static void count_breakpoints(int registers, int count)
+{
+	int events[WATCHED_MAX];
+	uint64_t hits;
+
+	for (int i = 0; i < registers; i++)
+		events[i] = watch(&watched[i]);
+	for (int i = 0; i < count; i++)
+		watched[i % registers] = i;
+	if (registers < WATCHED_MAX)
+		write_panic_timeout(count);
+	printf("workload: %d breakpoints counted", registers);
+	for (int i = 0; i < registers; i++) {
+		check(read(events[i], &hits, sizeof(hits)) == sizeof(hits), "read of a perf event");
+		printf(" %llu", (unsigned long long)hits);
+		close(events[i]);
+	}
+	printf(" of %d\n", count);
+}
+
 static void open_files(void)
 {
 	char path[] = "/tmp/workload.XXXXXX";
@@ -292,10 +342,17 @@ int main(int argc, char **argv)
 	int processes = argc > 3 ? atoi(argv[3]) : 1;
 
 	if (seconds <= 0 || processes < 1) {
-		fprintf(stderr, "usage: workload shares|mixed|user SECONDS [PROCESSES], or writes COUNT\n");
+		fprintf(stderr,
+			"usage: workload shares|mixed|user SECONDS [PROCESSES], or writes|breakpoints COUNT\n");
 		return 2;
 	}
 	if (!strcmp(mode, "writes")) {
+		write_panic_timeout((int)seconds);
+		return 0;
+	}
+	if (!strcmp(mode, "breakpoints")) {
+		for (int registers = 1; registers <= WATCHED_MAX; registers++)
+			count_breakpoints(registers, (int)seconds);
 		write_panic_timeout((int)seconds);
 		return 0;
 	}
