@@ -20,3 +20,14 @@ $(BUILD)/ring-interleavings: $(RING_SEARCHED) $(RING_SEARCH)
 ifndef SANITIZE
 TEST_NEEDS += $(BUILD)/ring-interleavings
 endif
+
+# tests/ring/mutants: one source, MUTATED, from the folder of MUTANT.
+ifdef MUTANT
+MUTANT_FOLDER := build/mutants/$(MUTANT)
+
+$(MUTANT_FOLDER)/$(MUTATED).o: $(MUTANT_FOLDER)/$(MUTATED).c tests/ring/world.h
+	$(Q)$(CC) $(ALL_CFLAGS) $(RING_HOOKS) -c -o $@ $<
+
+$(MUTANT_FOLDER)/ring-interleavings: $(MUTANT_FOLDER)/$(MUTATED).o $(filter-out %/$(MUTATED).o,$(RING_SEARCHED)) $(RING_SEARCH)
+	$(Q)$(CXX) $(ALL_LDFLAGS) -o $@ $^ -lgtest
+endif

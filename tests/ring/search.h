@@ -91,7 +91,7 @@ void search_wait(bool (*ready)(void));
 /* The number of the running thread; -1 if the scenario's functions run alone. */
 int search_thread(void);
 
-/* By runtime.c: what the kernel does when a thread was killed. */
+/* By runtime.c: what the kernel does when a thread was killed; -1: whoever came while none ran. */
 void world_died(int thread);
 
 /* Memory that is put back; the ring's shared memory, as a ring maps it: header, data, data again. */

@@ -555,6 +555,8 @@ static void attach_a_holder(void)
 	struct ring_statistics statistics;
 
 	attach(1);
+	if (!at.readers[1].ring)
+		return;
 	ring_statistics(at.readers[1].ring, &statistics);
 	at.readers[1].before = statistics.before;
 }
@@ -648,9 +650,22 @@ static void check_without_the_dead(void)
 	read_up_to(&at.readers[1], 1);
 }
 
+/* The maker's reader dies too, and both their lines are found at once. */
+static void check_with_all_dead(void)
+{
+	world_died(-1);
+	at.readers[0].ring = NULL;
+	at.gaps = true;
+	attach_a_holder();
+	check_end();
+}
+
 TEST(ring_interleavings, a_holder_dies_at_any_step)
 {
 	SCENARIO("dying holder", .setup = full_ring,
 		 .threads = { read_write_and_flush, attach_a_holder_and_leave }, .mortal = 1,
 		 .end = check_without_the_dead);
+	SCENARIO("dying holders", .setup = full_ring,
+		 .threads = { read_and_write, attach_a_holder_and_leave }, .mortal = 1,
+		 .end = check_with_all_dead);
 }
