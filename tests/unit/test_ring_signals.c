@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The ring's writer interrupted by its own signal handlers: at every instruction, and at random while a
- * reader reads. */
-#include <pthread.h>
+/* The ring's writer interrupted by its own signal handler at every instruction. At random, beside readers:
+ * test_ring_stress.c. */
 #include <signal.h>
 #include <stdlib.h>
 #include <ucontext.h>
@@ -154,76 +153,3 @@ TEST(ring, handler_may_come_at_every_instruction)
 }
 
 #endif
-
-/* Stress: a writer, timers that interrupt it, and a reader on its own thread. */
-static struct {
-	struct ring *ring;
-	uint64_t seconds;
-	uint64_t by_thread;
-	volatile uint64_t by_handler; /* only by the handlers, which block each other */
-	bool writer_done;
-	struct tally tally;
-} stress;
-
-static void on_timer(int signal)
-{
-	uint64_t number = stress.by_handler;
-
-	(void)signal;
-	produce(stress.ring, RECORD_HANDLER, number, number % 61, number % 7 == 0);
-	stress.by_handler = number + 1;
-}
-
-static void *stress_writer(void *unused)
-{
-	timer_t timer = start_timer(50 * 1000);
-	double end = now() + stress.seconds;
-	uint64_t number = 0;
-
-	(void)unused;
-	do {
-		for (int i = 0; i < 1000; i++, number++) {
-			uint64_t words = number % 512 == 0 ? 2000 : number % 37;
-
-			produce(stress.ring, RECORD_THREAD, number, words, number % 5 == 0);
-		}
-		ring_flush(stress.ring);
-	} while (now() < end);
-	timer_delete(timer);
-	stress.by_thread = number;
-	__atomic_store_n(&stress.writer_done, true, __ATOMIC_RELEASE);
-	return NULL;
-}
-
-static void *stress_reader(void *unused)
-{
-	bool done;
-
-	(void)unused;
-	do {
-		done = __atomic_load_n(&stress.writer_done, __ATOMIC_ACQUIRE);
-		read_all(stress.ring, &stress.tally);
-	} while (!done);
-	return NULL;
-}
-
-TEST(ring, stress_with_signals_and_a_reader)
-{
-	struct sigaction action = { .sa_handler = on_timer }, before;
-	pthread_t writer, reader;
-
-	memset(&stress, 0, sizeof(stress));
-	stress.seconds = getenv("RING_STRESS_SECONDS") ? atoi(getenv("RING_STRESS_SECONDS")) : 2;
-	REQUIRE_EQUAL(ring_create(&stress.ring, RING_SIZE_MIN), 0);
-	sigaction(SIGUSR1, &action, &before);
-	pthread_create(&reader, NULL, stress_reader, NULL);
-	pthread_create(&writer, NULL, stress_writer, NULL);
-	pthread_join(writer, NULL);
-	pthread_join(reader, NULL);
-	ring_flush(stress.ring);
-	read_all(stress.ring, &stress.tally);
-	check_sum(stress.ring, stress.by_thread + stress.by_handler, &stress.tally);
-	CHECK(stress.by_handler > 100);
-	ring_destroy(stress.ring);
-	sigaction(SIGUSR1, &before, NULL);
-}
