@@ -337,6 +337,45 @@ TEST(ring, commit_publishes_by_itself_once_a_batch)
 	ring_destroy(ring);
 }
 
+TEST(ring, a_wake_up_is_due_after_a_number_of_records)
+{
+	struct ring_options options = { .size = RING_SIZE_MIN, .watermark_records = 3 };
+	struct ring *ring;
+
+	REQUIRE_EQUAL(ring_create_with(&ring, &options), 0);
+	for (int round = 0; round < 3; round++) {
+		write_number(ring, 1, 8);
+		write_number(ring, 2, 8);
+		CHECK(!ring_wake_due(ring, 1));
+		write_number(ring, 3, 8);
+		CHECK(ring_wake_due(ring, 1));
+		ring_flush(ring);
+		CHECK(!ring_wake_due(ring, 1));
+	}
+	ring_destroy(ring);
+}
+
+TEST(ring, a_wake_up_is_due_a_set_time_after_the_first_record)
+{
+	struct ring_options options = { .size = RING_SIZE_MIN, .latency = 1000 };
+	struct ring *ring;
+
+	REQUIRE_EQUAL(ring_create_with(&ring, &options), 0);
+	for (uint64_t time = 100000; time < 130000; time += 10000) {
+		CHECK(!ring_wake_due(ring, time));
+		write_number(ring, 1, 8);
+		CHECK(!ring_wake_due(ring, time + 500));
+		write_number(ring, 2, 8);
+		CHECK(!ring_wake_due(ring, time + 1499));
+		CHECK_EQUAL(read_number(ring), -1);
+		CHECK(ring_wake_due(ring, time + 1500));
+		ring_flush(ring);
+		CHECK_EQUAL(read_number(ring), 1);
+		CHECK_EQUAL(read_number(ring), 2);
+	}
+	ring_destroy(ring);
+}
+
 TEST(ring, flush_wakes_once_for_what_is_new)
 {
 	struct ring *ring;
