@@ -9,7 +9,7 @@
 #define CR3_ADDRESS    0x000ffffffffff000ull
 #define CR3_PTI_USER   (1ull << 12) /* arch/x86/mm/pti.c: the user half of a pair of top tables */
 #define PID_MAX        (4u << 20)   /* include/linux/threads.h, PID_MAX_LIMIT */
-#define GDT_CPU_NUMBER 15           /* GDT_ENTRY_CPUNODE */
+#define GDT_CPU_NUMBER 15ull        /* GDT_ENTRY_CPUNODE */
 #define CPU_NUMBER     0xfffu       /* VDSO_CPUNODE_MASK; the node is above it */
 /* Where each CPU's entry and exception stacks are (arch/x86/include/asm/pgtable_areas.h,
  * CPU_ENTRY_AREA_BASE). */
