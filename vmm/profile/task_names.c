@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than the threads of most guests; 2 MiB, of which only what is used is ever touched. */
+/* More than the threads of most guests; 2.5 MiB, of which only what is used is ever touched. */
 #define PLACES (1u << 16)
 
 struct task_name {
