@@ -27,7 +27,8 @@ static void run_to(const struct end *end, struct rig_result *result)
 	CHECK(command_succeeds(command));
 	rig_run(result, 280,
 		"HOME=$PWD/" FOLDER "/%s build/kvmscope run --timeout 250 --mem 256M --flight 5s "
-		"-o " FOLDER "/%s/perf.data --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 %s' "
+		"-o " FOLDER
+		"/%s/perf.data --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 %s' "
 		"< /dev/null",
 		end->name, end->name, rig_kernel("6.1"), rig_initrd("6.1"), end->append);
 }
@@ -88,7 +89,7 @@ static void check_end(const struct end *end)
 TEST(flight_recorder, debian_panic_leaves_the_last_seconds)
 {
 	RIG_REQUIRED();
-	check_end(&(struct end){ "panic", "kvmscope.end=panic", 0, "guest reset", "sysrq_handle_crash" });
+	check_end(&(struct end){ "panic", "kvmscope.end=panic", 0, "guest panic", "sysrq_handle_crash" });
 }
 
 TEST(flight_recorder, debian_reset_leaves_the_last_seconds)

@@ -49,14 +49,14 @@ struct run_options {
 	enum breakpoint_priority breakpoint_priority; /* between watches and the guest */
 	struct watch_spec watches[RUN_WATCHES_MAX];
 	size_t watch_count;
-	size_t ring_size;     /* bytes of each vCPU's ring */
-	bool ring_size_given; /* by --ring-size */
+	size_t ring_size; /* bytes of each vCPU's ring */
 
-	bool flight;             /* samples stay in memory until something is triggered */
-	uint64_t flight_time;    /* ns of them that are wanted; 0: what flight_size holds */
+	uint64_t flight_time;    /* ns of samples that the flight recorder keeps; 0: what flight_size holds */
 	uint64_t flight_size;    /* bytes of all rings; 0: what flight_time needs */
-	uint64_t flight_after;   /* ns of them behind a trigger */
+	uint64_t flight_after;   /* ns of samples behind a trigger */
 	unsigned int flight_max; /* files that the guest can cause */
+	bool flight;             /* samples stay in memory until something is triggered */
+	bool ring_size_given;    /* by --ring-size */
 
 	struct trigger_options triggers; /* of the flight recorder, besides those that it always has */
 

@@ -60,7 +60,7 @@ static int check_place(const char *path)
 
 	if (strlen(path) + sizeof(".4294967295") > sizeof(copy))
 		return error_set(-ENAMETOOLONG, "%s is too long a name", path);
-	strcpy(copy, path);
+	memcpy(copy, path, strlen(path) + 1);
 	if (access(dirname(copy), W_OK | X_OK))
 		return error_set(-errno, "no flight recording can be written to %s: %s", path,
 				 strerror(errno));

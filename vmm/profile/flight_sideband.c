@@ -121,7 +121,7 @@ static void *add(struct telling *telling, enum sideband_type type, uint32_t size
 
 	if (record && list->count == telling->room) {
 		size_t room = telling->room ? 2 * telling->room : 256;
-		struct sideband **larger = reallocarray(list->records, room, sizeof(*larger));
+		struct sideband **larger = reallocarray(list->records, room, sizeof(struct sideband *));
 
 		if (larger) {
 			list->records = larger;
@@ -192,7 +192,7 @@ static void tell_mapping(struct telling *telling, const struct resolver_life *li
 	mmap->generation = image->generation;
 	mmap->build_id_size = image->build_id_size;
 	memcpy(mmap->build_id, image->build_id, sizeof(mmap->build_id));
-	strcpy(mmap->name, image->name);
+	memcpy(mmap->name, image->name, strlen(image->name) + 1);
 }
 
 static void tell_life(struct telling *telling, const struct resolver_life *life)
@@ -242,7 +242,7 @@ static void tell_module(struct telling *telling, const struct resolver_piece *pi
 	module->length = piece->end - piece->start;
 	module->build_id_size = image->build_id_size;
 	memcpy(module->build_id, image->build_id, sizeof(module->build_id));
-	strcpy(module->name, image->name);
+	memcpy(module->name, image->name, strlen(image->name) + 1);
 }
 
 static const struct resolver_life *living(const struct resolver_node *process)
@@ -264,22 +264,22 @@ static int find_lives(struct telling *telling)
 {
 	const struct resolver_table *table = &telling->sideband->base.lives.processes;
 
-	telling->lives = calloc(table->count + 1, sizeof(telling->lives[0]));
+	telling->lives = calloc(table->count + 1, sizeof(struct resolver_life *));
 	if (!telling->lives)
 		return -ENOMEM;
 	for (size_t i = 0; i < table->capacity; i++)
 		for (const struct resolver_node *node = table->chains[i]; node; node = node->next)
 			if (living(node))
 				telling->lives[telling->count++] = living(node);
-	qsort(telling->lives, telling->count, sizeof(telling->lives[0]), compare_lives);
+	qsort(telling->lives, telling->count, sizeof(struct resolver_life *), compare_lives);
 	return 0;
 }
 
 static void tell_thread(struct telling *telling, const struct resolver_thread *thread)
 {
 	const struct resolver_life key = { .number = thread->life }, *sought = &key;
-	const struct resolver_life **life =
-		bsearch(&sought, telling->lives, telling->count, sizeof(telling->lives[0]), compare_lives);
+	const struct resolver_life **life = bsearch(&sought, telling->lives, telling->count,
+						    sizeof(struct resolver_life *), compare_lives);
 
 	/* tell_life() told of the first one of each process. */
 	if (life && (*life)->process->pid != thread->tid && !tell_name(telling, *life, thread->tid))
@@ -319,7 +319,7 @@ int flight_sideband_tell(struct flight_sideband *sideband, struct flight_sideban
 	*list = (struct flight_sideband_list){ 0 };
 	if (tell_base(sideband, list))
 		return error_set(-ENOMEM, "no memory for what the guest told of its processes");
-	all = reallocarray(list->records, list->count + sideband->count + 1, sizeof(*all));
+	all = reallocarray(list->records, list->count + sideband->count + 1, sizeof(struct sideband *));
 	if (!all)
 		return error_set(-ENOMEM, "no memory for what the guest told of its processes");
 	list->records = all;

@@ -48,7 +48,7 @@ static void print_window(const struct perf_data_summary *summary, FILE *to)
 	else
 		fputs("what there was before ", to);
 	print_trigger(first, to);
-	if (flight->to > first->time)
+	if (seconds(first->time, flight->to) >= 0.05)
 		fprintf(to, " and %.1f s after", seconds(first->time, flight->to));
 	print_moment(wall_time(summary, first->time), to);
 	fputc('\n', to);
