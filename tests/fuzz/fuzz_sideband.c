@@ -2,8 +2,8 @@
 /*
  * The resolver on arbitrary sequences of sideband and samples: the input is
  * a list of steps. Most make records of few processes, addresses and times, so
- * that they meet; some are bytes of the input as they are. Every sample must
- * come out once, with places that lie in what it says, and in order of time unless it was counted late.
+ * that they meet; some are bytes of the input as they are. Every sample must come
+ * out once, and in order of time unless it was counted late or times are not exact.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +24,7 @@ struct input {
 struct state {
 	struct resolver *resolver;
 	uint64_t now, samples_in, samples_out, last_time, late;
+	bool errors; /* of times */
 	struct bytes written;
 };
 
@@ -60,7 +61,7 @@ static void take_sample(void *context, const struct attributed_sample *attribute
 	check(!attributed->program || strlen(attributed->program->name) < SIDEBAND_NAME_MAX + 128);
 	for (uint16_t i = 0; i < sample->user_depth; i++)
 		resolver_place_of(attributed, sample->callchain[i]);
-	if (late == state->late) {
+	if (late == state->late && !state->errors) {
 		check(sample->time >= state->last_time);
 		state->last_time = sample->time;
 	}
@@ -95,6 +96,8 @@ static void step_record(struct state *state, struct input *input)
 	record.head.size = 136;
 	record.head.type = next(input) % 10;
 	record.head.flags = next(input) % 16;
+	record.head.time_error = next(input) % 64 * 8;
+	state->errors |= record.head.time_error;
 	record.head.pid = next(input) % 8;
 	record.head.tid = next(input) % 8;
 	record.head.cr3 = (uint64_t)(next(input) % 8) << 12;

@@ -125,7 +125,11 @@ static struct resolver_place place_in(const struct resolver_piece *piece, uint64
 {
 	if (!piece)
 		return (struct resolver_place){ 0 };
-	return (struct resolver_place){ piece->image, address - piece->start + piece->offset, false };
+	return (struct resolver_place){
+		.image = piece->image,
+		.offset = address - piece->start + piece->offset,
+		.piece = piece,
+	};
 }
 
 /* What one of two lives says, and the other does not, is not sure. */
@@ -182,29 +186,38 @@ struct resolver_place resolver_place_of(const struct attributed_sample *sample, 
 	return place_at(sample->resolver, sample->life, address, sample->sample->time);
 }
 
-/* Is something mapped at a caller's ADDRESS? Mostly it is what the caller before it, *LAST, lies in. */
-static bool is_mapped(const struct attributed_sample *attributed, uint64_t address,
-		      const struct resolver_piece **last)
+/* Was all of PIECE there at any moment that may have been the sample's time? Then its other addresses were,
+ * too. */
+static bool is_sure_of(const struct attributed_sample *attributed, const struct resolver_piece *piece)
 {
+	uint64_t uncertainty = uncertainty_of(attributed->resolver), time = attributed->sample->time;
+	uint64_t from = time > uncertainty ? time - uncertainty : 0;
+
+	return piece && attributed->life && attributed->life->born <= from && piece->from <= from &&
+	       piece->until > time + uncertainty;
+}
+
+/* Where a caller lay: mostly in the piece that the one before it lay in, *LAST. */
+static struct resolver_place place_of_caller(const struct attributed_sample *attributed, uint64_t address,
+					     const struct resolver_piece **last)
+{
+	struct resolver_place place;
+
 	if (*last && address >= (*last)->start && address < (*last)->end)
-		return true;
-	*last = attributed->life && !(address & HIGH_HALF)
-			? resolver_space_find(&attributed->life->space, address, attributed->sample->time)
-			: NULL;
-	return *last;
+		return place_in(*last, address);
+	if (address & HIGH_HALF)
+		return (struct resolver_place){ 0 };
+	place = resolver_place_of(attributed, address);
+	*last = is_sure_of(attributed, place.piece) ? place.piece : NULL;
+	return place;
 }
 
 /* Who reads the file would guess: the callchain ends before the first address of which it is not sure. */
-static void cut_callchain(const struct attributed_sample *attributed, struct sample *sample)
+static void cut_callchain(struct sample *sample, size_t depth)
 {
-	size_t depth = sample->kernel_depth, end = depth + sample->user_depth;
 	const struct sample_hit *behind = sample_hit(sample);
 	struct sample_hit hit;
 
-	while (depth < end && !resolver_place_of(attributed, sample->callchain[depth]).unsure)
-		depth++;
-	if (depth == end)
-		return;
 	if (behind)
 		hit = *behind;
 	sample->user_depth = (uint16_t)(depth - sample->kernel_depth);
@@ -213,18 +226,27 @@ static void cut_callchain(const struct attributed_sample *attributed, struct sam
 		*sample_hit(sample) = hit;
 }
 
-static void count_callchain(struct resolver *resolver, const struct attributed_sample *attributed)
+/* The first address of all is the sample's own. */
+static void look_up_callchain(struct resolver *resolver, const struct attributed_sample *attributed,
+			      struct sample *sample)
 {
-	const struct sample *sample = attributed->sample;
-	size_t first = sample->kernel_depth, end = first + sample->user_depth;
+	size_t end = (size_t)sample->kernel_depth + sample->user_depth;
+	const struct resolver_piece *last =
+		is_sure_of(attributed, attributed->place.piece) ? attributed->place.piece : NULL;
 	uint64_t *counts = resolver->losses.counts;
-	const struct resolver_piece *last = NULL;
 
+	for (size_t i = sample->kernel_depth; i < end; i++) {
+		struct resolver_place place =
+			i ? place_of_caller(attributed, sample->callchain[i], &last) : attributed->place;
+
+		if (place.unsure) {
+			cut_callchain(sample, i);
+			break;
+		}
+		counts[CALLCHAIN_NO_MAPPING] += i && !place.image;
+	}
 	if (sample->flags & (SAMPLE_KERNEL_TRUNCATED | SAMPLE_USER_TRUNCATED))
 		counts[CALLCHAIN_TRUNCATED]++;
-	/* The first address of all is the sample's own. */
-	for (size_t i = first ? first : 1; i < end; i++)
-		counts[CALLCHAIN_NO_MAPPING] += !is_mapped(attributed, sample->callchain[i], &last);
 }
 
 static void count_losses(struct resolver *resolver, const struct attributed_sample *attributed)
@@ -237,7 +259,6 @@ static void count_losses(struct resolver *resolver, const struct attributed_samp
 		counts[SAMPLE_UNCERTAIN]++;
 	else if (attributed->sample->cpl && !attributed->place.image)
 		counts[LOST_NO_MAPPING]++;
-	count_callchain(resolver, attributed);
 }
 
 static void name_task(const struct resolver *resolver, const struct resolver_life *life,
@@ -267,9 +288,8 @@ static void give_sample(struct resolver *resolver, struct sample *sample)
 	attributed.place = place_at(resolver, attributed.life, sample->rip, sample->time);
 	if (sample->cpl && attributed.place.unsure)
 		sample->flags |= SAMPLE_UNSURE;
-	if (uncertainty_of(resolver))
-		cut_callchain(&attributed, sample);
 	count_losses(resolver, &attributed);
+	look_up_callchain(resolver, &attributed, sample);
 	resolver->statistics.samples++;
 	if (resolver->options.sample)
 		resolver->options.sample(resolver->options.context, &attributed);

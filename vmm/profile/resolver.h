@@ -32,8 +32,9 @@ struct resolver;
 /* An address in an image; IMAGE is NULL where nothing was known to be mapped, or it is not sure what. */
 struct resolver_place {
 	const struct resolver_image *image;
-	uint64_t offset; /* in the image's file, bytes */
-	bool unsure;     /* the sample's time is too close to that of a change */
+	uint64_t offset;                    /* in the image's file, bytes */
+	bool unsure;                        /* the sample's time is too close to that of a change */
+	const struct resolver_piece *piece; /* the resolver's own */
 };
 
 /* Everything in it is valid during the call only. */

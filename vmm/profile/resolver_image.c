@@ -52,7 +52,7 @@ static struct resolver_image *keep(struct resolver_store *store, const struct re
 	if (!image)
 		return NULL;
 	memcpy(image, wanted, sizeof(*image));
-	strcpy(image->name, name);
+	memcpy(image->name, name, strlen(name) + 1);
 	image->holders = 1;
 	if (resolver_table_add(&store->images, hash, &image->node)) {
 		resolver_store_give(store, image, size_of(name));
