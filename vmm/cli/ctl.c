@@ -91,9 +91,9 @@ static void check(struct argp_state *state, const struct arguments *arguments)
 
 	if (!arguments->command)
 		argp_error(state, "say what to do: list, status, pause, resume or freq HZ");
-	if (!strcmp(arguments->command, "freq") && !arguments->frequency)
+	else if (!strcmp(arguments->command, "freq") && !arguments->frequency)
 		argp_error(state, "freq: how many samples per second?");
-	if (!strcmp(arguments->command, "list") && (run->pid || run->name || run->socket))
+	else if (!strcmp(arguments->command, "list") && (run->pid || run->name || run->socket))
 		argp_error(state, "list shows all runs: it takes no --pid, --name or --socket");
 }
 

@@ -120,8 +120,11 @@ static int exchange(int fd, const char *request, json_t **result)
 {
 	char *answer = malloc(CONTROL_ANSWER_MAX);
 	size_t size = 0;
-	int error = answer ? send_line(fd, request) : error_set(-ENOMEM, "no memory for an answer");
+	int error;
 
+	if (!answer)
+		return error_set(-ENOMEM, "no memory for an answer");
+	error = send_line(fd, request);
 	if (!error || error == -EPIPE) /* who refuses us closes the connection, but says why before */
 		error = receive_line(fd, answer, &size);
 	if (!error)

@@ -63,8 +63,7 @@ struct machine_options {
 	void (*console_line)(void *context, const char *line);
 	void *console_line_context;
 
-	/* The guest says that its kernel panics (vmm/devices/pvpanic.h), as often as it likes, on a vCPU's thread.
-	 */
+	/* The guest says that its kernel panics (vmm/devices/pvpanic.h). On the vCPU's thread that does. */
 	void (*panic)(void *context, bool crash_kernel);
 	void *panic_context;
 
