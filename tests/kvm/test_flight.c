@@ -252,6 +252,8 @@ static void check_end(const char *name, int status, const char *kind)
 	see(path, &seen);
 	REQUIRE_EQUAL(seen.flight.count, 1);
 	CHECK_STRING(seen.flight.triggers[0].kind, kind);
+	CHECK_EQUAL(!strncmp(seen.flight.triggers[0].detail, "rip ", 4), !strcmp(kind, "triple fault"));
+	CHECK(!strchr(seen.flight.triggers[0].detail, '\n'));
 	unlink(path);
 }
 

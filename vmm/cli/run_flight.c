@@ -204,6 +204,16 @@ struct trigger *run_flight_trigger(struct run_flight *flight)
 	return flight->trigger;
 }
 
+/* With the line of TEXT, and not with those behind it. */
+static void fire_line(struct run_flight *flight, enum trigger_kind kind, const char *text)
+{
+	char line[TRIGGER_DETAIL_SIZE];
+
+	text += strspn(text, " \n");
+	snprintf(line, sizeof(line), "%.*s", (int)strcspn(text, "\n"), text);
+	trigger_fire(flight->trigger, kind, line);
+}
+
 void run_flight_guest_ended(struct run_flight *flight, const struct machine_result *result, bool timed_out)
 {
 	switch (result->end) {
@@ -211,11 +221,12 @@ void run_flight_guest_ended(struct run_flight *flight, const struct machine_resu
 		trigger_fire(flight->trigger, TRIGGER_RESET, "");
 		break;
 	case VCPU_END_SHUTDOWN:
-		trigger_fire(flight->trigger, TRIGGER_TRIPLE_FAULT, result->message);
+		/* What the kind does not say is in the second line: where it was. */
+		fire_line(flight, TRIGGER_TRIPLE_FAULT, result->message + strcspn(result->message, "\n"));
 		break;
 	case VCPU_END_INTERNAL_ERROR:
 	case VCPU_END_HOST_ERROR:
-		trigger_fire(flight->trigger, TRIGGER_KVM_ERROR, result->message);
+		fire_line(flight, TRIGGER_KVM_ERROR, result->message);
 		break;
 	case VCPU_END_STOPPED:
 		if (timed_out)

@@ -112,14 +112,19 @@ static uint64_t before(uint64_t time, uint64_t span)
 	return time > span ? time - span : 0;
 }
 
+/* When all is here that happened up to TIME. */
+static uint64_t known_at(const struct flight *flight, uint64_t time)
+{
+	return time + (flight->options->sideband_ring_count ? SIDEBAND_DELAY : 0);
+}
+
 /* The window's first trigger says what time it is about. */
 static void open_window(struct flight *flight, const struct flight_trigger *trigger)
 {
 	uint64_t span = flight->options->flight->before, time = trigger->told.time;
-	uint64_t delay = flight->options->sideband_ring_count ? SIDEBAND_DELAY : 0;
 
 	flight->window = (struct window){
-		.due = time + later(trigger->after + delay, trigger->patience),
+		.due = later(known_at(flight, time + trigger->after), time + trigger->patience),
 		.by_guest = true,
 		.path = trigger->path,
 		.flight = { .from = span ? before(time, span) : 0, .to = time + trigger->after },
@@ -131,18 +136,20 @@ static bool fits(const struct window *window, const struct flight_trigger *trigg
 	return window->flight.count < PERF_DATA_FLIGHT_TRIGGERS && !window->path && !trigger->path;
 }
 
-static void add_to_window(struct window *window, const struct flight_trigger *trigger)
+static void add_to_window(struct flight *flight, const struct flight_trigger *trigger)
 {
-	struct perf_data_flight *flight = &window->flight;
+	struct window *window = &flight->window;
+	struct perf_data_flight *about = &window->flight;
+	uint64_t time = trigger->told.time, end = time + trigger->after;
 
 	if (!trigger->by_guest) {
 		window->by_guest = false;
-		window->due = later(window->due, trigger->told.time + trigger->after);
-		flight->to = later(flight->to, trigger->told.time + trigger->after);
+		window->due = later(window->due, known_at(flight, end));
+		about->to = later(about->to, end);
 	}
-	flight->to = later(flight->to, trigger->told.time);
-	window->numbers[flight->count] = trigger->number;
-	flight->triggers[flight->count++] = trigger->told;
+	about->to = later(about->to, time);
+	window->numbers[about->count] = trigger->number;
+	about->triggers[about->count++] = trigger->told;
 }
 
 static bool take_next(struct flight *flight)
@@ -164,7 +171,7 @@ static bool gather(struct flight *flight)
 			open_window(flight, &flight->next);
 		else if (!fits(window, &flight->next))
 			break;
-		add_to_window(window, &flight->next);
+		add_to_window(flight, &flight->next);
 		flight->next_taken = false;
 	}
 	return window->flight.count;
