@@ -4,8 +4,7 @@
 # ThreadSanitizer.
 RING_SOURCES  := $(wildcard shared/ring*.c)
 RING_SEARCHED := $(RING_SOURCES:%.c=$(BUILD)/searched/%.o) $(BUILD)/searched/tests/ring/test_interleavings.o
-RING_SEARCH   := $(BUILD)/tests/ring/search.o $(BUILD)/tests/ring/runtime.o $(BUILD)/shared/error.o \
-	$(BUILD)/tests/unit/shim/shim.o
+RING_SEARCH   := $(patsubst %,$(BUILD)/%.o,tests/ring/search tests/ring/seen tests/ring/runtime shared/error tests/unit/shim/shim)
 RING_HOOKS    := -fsanitize=thread -include tests/ring/world.h -Wno-unknown-warning-option -Wno-tsan
 
 $(BUILD)/searched/%.o: %.c tests/ring/world.h

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "shared/ring_layout.h"
+#include "tests/ring/seen.h"
 
 #define DATA_SIZE   4096ul
 #define HEADER_SIZE sizeof(struct ring_header)
@@ -215,6 +216,15 @@ static void collect_store(int number)
 	now.pending.size = 0;
 }
 
+/* All that the thread stored was a step of its own; what the search does not see it can not put back. */
+static void check_view(void)
+{
+	if (!now.scenario->store_buffers &&
+	    (memcmp(now.view, world.memory, HEADER_SIZE) ||
+	     memcmp(now.view + RING_DATA_OFFSET, world.memory + HEADER_SIZE, DATA_SIZE)))
+		search_fail(__FILE__, __LINE__, "a store that the search did not see");
+}
+
 /* --- threads ------------------------------------------------------------ */
 
 static void stop(void)
@@ -324,32 +334,10 @@ static void take(struct choice choice)
 	switch_stack(&now.stack_pointer, thread->stack_pointer);
 	now.thread = -1;
 	collect_store(choice.thread);
+	check_view();
 }
 
 /* --- states ------------------------------------------------------------- */
-
-static uint64_t mix_word(uint64_t hash, uint64_t word)
-{
-	hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
-	return hash << 29 | hash >> 35;
-}
-
-/* SIZE is a multiple of 8. Four chains, which the processor works on side by side. */
-static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t size)
-{
-	uint64_t chains[4] = { hash, hash + 1, hash + 2, hash + 3 };
-	const uint64_t *words = bytes;
-	size_t count = size / 8, i = 0;
-
-	for (; i + 4 <= count; i += 4)
-		for (int k = 0; k < 4; k++)
-			chains[k] = mix_word(chains[k], words[i + k]);
-	for (; i < count; i++)
-		chains[0] = mix_word(chains[0], words[i]);
-	for (int k = 1; k < 4; k++)
-		chains[0] = mix_word(chains[0], chains[k]);
-	return chains[0] ^ chains[0] >> 32;
-}
 
 static size_t world_used(void)
 {
@@ -358,11 +346,11 @@ static size_t world_used(void)
 
 static uint64_t hash_state(void)
 {
-	uint64_t hash = hash_bytes(1, &world, world_used());
+	uint64_t hash = seen_hash(1, &world, world_used());
 
-	hash = hash_bytes(hash, now.scenario->state, now.scenario->state_size);
+	hash = seen_hash(hash, now.scenario->state, now.scenario->state_size);
 	for (int i = 0; i < now.thread_count; i++)
-		hash = hash_bytes(hash, world.threads[i].stack_pointer, stack_used(i));
+		hash = seen_hash(hash, world.threads[i].stack_pointer, stack_used(i));
 	return hash ? hash : 1;
 }
 
@@ -412,59 +400,10 @@ static void restore(void)
 	now.viewer = -1;
 }
 
-/* --- states seen ---------------------------------------------------------- */
-
-struct seen {
-	uint64_t hash; /* 0: free */
-	double interleavings;
-};
-
-struct table {
-	struct seen *slots;
-	uint64_t size, used;
-};
-
-static struct seen *find(const struct table *table, uint64_t hash)
-{
-	uint64_t slot = hash & (table->size - 1);
-
-	while (table->slots[slot].hash && table->slots[slot].hash != hash)
-		slot = (slot + 1) & (table->size - 1);
-	return &table->slots[slot];
-}
-
-static void grow(struct table *table)
-{
-	struct table larger = { .size = table->size ? table->size * 2 : 1024, .used = table->used };
-
-	larger.slots = calloc(larger.size, sizeof(*larger.slots));
-	if (!larger.slots)
-		abort();
-	for (uint64_t i = 0; i < table->size; i++)
-		if (table->slots[i].hash)
-			*find(&larger, table->slots[i].hash) = table->slots[i];
-	free(table->slots);
-	*table = larger;
-}
-
-/* The entry for HASH; NEW if it was not there. */
-static struct seen *enter(struct table *table, uint64_t hash, bool *new)
-{
-	struct seen *seen;
-
-	if (table->used * 2 >= table->size)
-		grow(table);
-	seen = find(table, hash);
-	*new = !seen->hash;
-	table->used += *new;
-	seen->hash = hash;
-	return seen;
-}
+/* --- the search ----------------------------------------------------------- */
 
 /* States, and memories that a killed writer left. */
-static struct table states, remains;
-
-/* --- the search ----------------------------------------------------------- */
+static struct seen_table states, remains;
 
 void search_fail(const char *file, int line, const char *format, ...)
 {
@@ -537,7 +476,7 @@ static void kill_writer(void)
 
 	drain_all();
 	keep_view();
-	enter(&remains, hash_bytes(1, world.memory, sizeof(world.memory)) | 1, &new);
+	seen_enter(&remains, seen_hash(1, world.memory, sizeof(world.memory)) | 1, &new);
 	if (new)
 		now.scenario->killed();
 }
@@ -557,8 +496,8 @@ static double search_from(int depth)
 	struct choice choices[CHOICES_MAX];
 	uint64_t hash = hash_state();
 	double interleavings = 0;
-	bool new, killed = now.scenario->killed &&now.last == WRITER;
-	struct seen *seen = enter(&states, hash, &new);
+	bool new;
+	struct seen *seen = seen_enter(&states, hash, &new);
 	int count;
 
 	if (!new)
@@ -567,9 +506,9 @@ static double search_from(int depth)
 		abort();
 	count = list_choices(choices);
 	now.depth = now.steps = depth;
-	if (count > 1 || killed)
+	if (count > 1 || now.scenario->killed)
 		save();
-	if (killed) {
+	if (now.scenario->killed) {
 		kill_writer();
 		restore();
 	}
@@ -585,7 +524,7 @@ static double search_from(int depth)
 		if (!now.failed)
 			interleavings += search_from(depth + 1);
 	}
-	find(&states, hash)->interleavings = interleavings;
+	seen_find(&states, hash)->interleavings = interleavings;
 	return interleavings;
 }
 
@@ -654,7 +593,7 @@ static void start(const struct scenario *scenario)
 	memset(scenario->state, 0, scenario->state_size);
 	free(states.slots);
 	free(remains.slots);
-	states = remains = (struct table){ 0 };
+	states = remains = (struct seen_table){ 0 };
 	now.scenario = scenario;
 	now.thread = -1;
 	now.last = WRITER;

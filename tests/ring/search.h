@@ -36,17 +36,23 @@
 
 struct scenario {
 	const char *name;
-	void (*setup)(void);                   /* alone, before the threads start */
-	void (*threads[SEARCH_THREADS])(void); /* the first is the writer; the list ends with NULL */
-	void (*handler)(void);                 /* runs on top of the writer */
-	int signals;                           /* this often, at any of its steps, also on top of itself */
-	int store_buffers; /* as many stores may wait in each thread's buffer; 0: none, each is seen at once
-			    */
-	int mortal;        /* this thread, unless 0, may be killed at any of its steps */
-	void (*killed)(
-		void);     /* or NULL: alone, on what a writer leaves that was killed at any of its steps */
-	void (*end)(void); /* alone, after all threads */
-	void *state;       /* variables of the scenario, put back like the ring's */
+	/* Runs alone, before the threads start. */
+	void (*setup)(void);
+	/* The first is the writer; the list ends with NULL. */
+	void (*threads[SEARCH_THREADS])(void);
+	/* Runs on top of the writer, SIGNALS times, at any of its steps, also on top of itself. */
+	void (*handler)(void);
+	int signals;
+	/* So many stores may wait in each thread's buffer, 24 at most; 0: each is seen at once. */
+	int store_buffers;
+	/* This thread, unless 0, may be killed at any of its steps. */
+	int mortal;
+	/* Or NULL. Runs alone, on what the writer would leave if it were killed in this state. */
+	void (*killed)(void);
+	/* Runs alone, after all threads. */
+	void (*end)(void);
+	/* Variables of the scenario, which are put back like the ring's. */
+	void *state;
 	size_t state_size;
 };
 
