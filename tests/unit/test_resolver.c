@@ -328,6 +328,25 @@ TEST(resolver_stage, callers_are_looked_up_at_the_samples_time)
 	resolver_free(setting.resolver);
 }
 
+TEST(resolver_stage, the_largest_sample_may_be_late)
+{
+	union {
+		struct sample sample;
+		uint8_t bytes[sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t) +
+			      sizeof(struct sample_hit)];
+	} record = { .sample = user_sample(MILLISECOND, 7) };
+	struct setting setting;
+
+	start(&setting, false);
+	record.sample.event = 1;
+	record.sample.user_depth = SAMPLE_CALLCHAIN_MAX;
+	pass(&setting, 100 * MILLISECOND);
+	resolver_sample(setting.resolver, 0, &record.sample);
+	CHECK_STRING(setting.out, "7::-:-");
+	CHECK_EQUAL(loss(&setting, SAMPLE_OUT_OF_ORDER), 1);
+	resolver_free(setting.resolver);
+}
+
 TEST(resolver_stage, user_space_is_not_lost_where_no_source_tells_of_it)
 {
 	struct setting setting;

@@ -310,18 +310,13 @@ static void give_sideband(struct resolver *resolver, const struct sideband *reco
 
 /* Order. */
 
-static size_t size_of(const struct sample *sample)
-{
-	return sample_length(sample);
-}
-
 static void play_first(struct resolver *resolver)
 {
 	const struct resolver_order_item *item = resolver_order_first(&resolver->order);
 	bool is_sample = resolver_order_is_sample(item);
 	void *record = item->record;
 	/* Before it is given out: that may shorten it. */
-	size_t size = is_sample ? size_of(record) : ((const struct sideband *)record)->size;
+	size_t size = is_sample ? sample_length(record) : ((const struct sideband *)record)->size;
 
 	if (is_sample)
 		give_sample(resolver, record);
@@ -364,10 +359,11 @@ static void give_late_sample(struct resolver *resolver, const struct sample *sam
 {
 	union {
 		struct sample sample;
-		uint8_t bytes[sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t)];
+		uint8_t bytes[sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t) +
+			      sizeof(struct sample_hit)];
 	} copy;
 
-	memcpy(&copy, sample, size_of(sample));
+	memcpy(&copy, sample, sample_length(sample));
 	resolver->losses.counts[SAMPLE_OUT_OF_ORDER]++;
 	give_sample(resolver, &copy.sample);
 }
@@ -380,7 +376,7 @@ void resolver_sample(struct resolver *resolver, size_t ring, const struct sample
 
 	assert(sample->kernel_depth + sample->user_depth <= SAMPLE_CALLCHAIN_MAX);
 	if (is_in_time(resolver, time) &&
-	    !resolver_order_add(&resolver->order, ring, time, true, sample, size_of(sample)))
+	    !resolver_order_add(&resolver->order, ring, time, true, sample, sample_length(sample)))
 		make_room(resolver);
 	else
 		give_late_sample(resolver, sample);
