@@ -111,14 +111,17 @@ static struct resolver_life *life_of(const struct resolver *resolver, const stru
 	uint64_t uncertainty = uncertainty_of(resolver);
 	struct resolver_life *life;
 
-	if (sample->pid != SAMPLE_TASK_UNKNOWN) {
-		life = resolver_lives_latest(&resolver->processes.lives, sample->pid,
-					     sample->time + uncertainty);
-		return life && (life->died == UINT64_MAX || sample->time < life->died + uncertainty) ? life
-												     : NULL;
-	}
-	return sample->cpl ? resolver_lives_find_root(&resolver->processes.lives, sample->cr3, sample->time)
-			   : NULL;
+	if (sample->pid == SAMPLE_TASK_UNKNOWN)
+		return sample->cpl ? resolver_lives_find_root(&resolver->processes.lives, sample->cr3,
+							      sample->time)
+				   : NULL;
+	/* The latest one that may have begun by then. */
+	life = resolver_lives_latest(&resolver->processes.lives, sample->pid, sample->time + uncertainty);
+	while (life && life->born > sample->time + life->born_error)
+		life = life->older;
+	if (life && life->died != UINT64_MAX && sample->time >= life->died + uncertainty)
+		return NULL;
+	return life;
 }
 
 static struct resolver_place place_in(const struct resolver_piece *piece, uint64_t address)
@@ -147,22 +150,18 @@ static void join_places(struct resolver_place *place, const struct resolver_plac
  * Where the process's ADDRESS lay at any moment that may have been TIME. Code
  * runs where something is mapped: if there is one thing only that was, it is that.
  */
-static struct resolver_place place_about(const struct resolver *resolver, const struct resolver_life *life,
-					 uint64_t address, uint64_t time)
+static struct resolver_place place_about(const struct resolver_life *life, uint64_t address, uint64_t time)
 {
-	uint64_t uncertainty = uncertainty_of(resolver), from = time > uncertainty ? time - uncertainty : 0;
 	struct resolver_place place = { 0 };
 	bool several = false;
 
-	for (; life && !several && !place.unsure && life->died > from; life = life->older) {
+	for (; life && !several && !place.unsure; life = life->older) {
 		struct resolver_place found =
-			place_in(resolver_space_find_between(&life->space, address, from, time + uncertainty,
-							     &several),
-				 address);
+			place_in(resolver_space_find_about(&life->space, address, time, &several), address);
 
 		join_places(&place, &found);
-		if (life->born <= from)
-			break;
+		if (life->born + life->born_error <= time)
+			break; /* nothing older was left */
 	}
 	if (several || place.unsure)
 		return (struct resolver_place){ .unsure = true };
@@ -177,7 +176,7 @@ static struct resolver_place place_at(const struct resolver *resolver, const str
 	if (address & HIGH_HALF)
 		return place_in(resolver_space_find(kernel, address, time), address);
 	if (uncertainty_of(resolver))
-		return place_about(resolver, life, address, time);
+		return place_about(life, address, time);
 	return place_in(life ? resolver_space_find(&life->space, address, time) : NULL, address);
 }
 
@@ -283,7 +282,7 @@ static void give_sample(struct resolver *resolver, struct sample *sample)
 	};
 
 	name_task(resolver, attributed.life, sample);
-	if (attributed.life && attributed.life->program_time + uncertainty_of(resolver) <= sample->time)
+	if (attributed.life && attributed.life->program_time + attributed.life->program_error <= sample->time)
 		attributed.program = attributed.life->program;
 	attributed.place = place_at(resolver, attributed.life, sample->rip, sample->time);
 	if (sample->cpl && attributed.place.unsure)

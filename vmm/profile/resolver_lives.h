@@ -16,11 +16,13 @@
 struct resolver_life {
 	uint64_t number;     /* from 1; no two lives have the same one */
 	uint64_t born, died; /* ns; died is UINT64_MAX while it lives */
+	uint32_t born_error; /* ns: so much before or after BORN */
 	struct resolver_process *process;
 	struct resolver_life *newer, *older; /* of the same process id */
 	struct resolver_space space;
 	struct resolver_image *program; /* held; NULL where it is not known */
 	uint64_t program_time;          /* ns: since when it is known */
+	uint32_t program_error;         /* ns: so much before or after PROGRAM_TIME */
 	bool program_told;              /* by the source; not by its place behind an execve */
 	bool by_exec;
 	uint32_t threads; /* that are known to live in it */

@@ -35,7 +35,12 @@ static int note_root(struct resolver_processes *processes, struct resolver_life 
 
 static struct resolver_life *begin_life(struct resolver_processes *processes, const struct sideband *record)
 {
-	return resolver_lives_begin(&processes->lives, &processes->store, record->pid, record->time);
+	struct resolver_life *life =
+		resolver_lives_begin(&processes->lives, &processes->store, record->pid, record->time);
+
+	if (life)
+		life->born_error = record->time_error;
+	return life;
 }
 
 /* The life that a record is about; where nothing is known of the process, it begins with this record. */
@@ -83,6 +88,7 @@ static int take_fork(struct resolver_processes *processes, const struct sideband
 	if (parent->program_time <= head->time) {
 		child->program = resolver_image_hold(parent->program);
 		child->program_time = head->time;
+		child->program_error = head->time_error;
 		child->program_told = child->program;
 	}
 	return resolver_space_inherit(&child->space, &parent->space, &processes->store, head->time);
@@ -134,6 +140,7 @@ static void note_program(struct resolver_processes *processes, struct resolver_l
 	resolver_image_release(&processes->store, life->program);
 	life->program = resolver_image_hold(image);
 	life->program_time = mmap->head.time;
+	life->program_error = mmap->head.time_error;
 	life->program_told = mmap->head.flags & SIDEBAND_MMAP_PROGRAM;
 }
 
@@ -149,6 +156,7 @@ static int take_mmap(struct resolver_processes *processes, const struct sideband
 				   &(struct resolver_piece){ .start = mmap->start,
 							     .end = mmap->start + mmap->length,
 							     .from = mmap->head.time,
+							     .from_error = mmap->head.time_error,
 							     .offset = mmap->offset,
 							     .image = image });
 	if (!error)
@@ -165,6 +173,7 @@ static struct resolver_piece hole_of(const struct sideband_munmap *munmap)
 		.start = munmap->start,
 		.end = munmap->start + munmap->length,
 		.from = munmap->head.time,
+		.from_error = munmap->head.time_error,
 	};
 }
 
@@ -190,6 +199,7 @@ static int take_module(struct resolver_processes *processes, const struct sideba
 				   &(struct resolver_piece){ .start = module->start,
 							     .end = module->start + module->length,
 							     .from = module->head.time,
+							     .from_error = module->head.time_error,
 							     .image = image });
 	resolver_image_release(&processes->store, image);
 	return error;

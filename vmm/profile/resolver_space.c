@@ -60,9 +60,12 @@ static struct resolver_piece part(const struct resolver_piece *piece, uint64_t s
 
 /* A past that is too long loses what it had to remember last: there, late samples find nothing. */
 static void remember(struct resolver_space *space, struct resolver_store *store, struct resolver_piece piece,
-		     uint64_t until)
+		     const struct resolver_piece *next)
 {
+	uint64_t until = next->from;
+
 	piece.until = until;
+	piece.until_error = next->from_error;
 	if (piece.from >= until || reserve(store, &space->past, &space->past_capacity, space->past_count + 1))
 		resolver_image_release(store, piece.image);
 	else
@@ -100,13 +103,13 @@ static void overlay(struct resolver_space *space, struct resolver_store *store, 
 	uint64_t end = old->end < new->end ? old->end : new->end;
 
 	if (old->from > new->from) {
-		remember(space, store, part(new, start, end), old->from);
+		remember(space, store, part(new, start, end), old);
 		put(change, part(old, old->start, old->end));
 		return;
 	}
 	if (old->start < start)
 		put(change, part(old, old->start, start));
-	remember(space, store, part(old, start, end), new->from);
+	remember(space, store, part(old, start, end), new);
 	put_new(change, new, start, end);
 	if (old->end > end)
 		put(change, part(old, end, old->end));
@@ -255,23 +258,34 @@ static void add_candidate(const struct resolver_piece **found, const struct reso
 	*found = piece;
 }
 
-const struct resolver_piece *resolver_space_find_between(const struct resolver_space *space, uint64_t address,
-							 uint64_t from, uint64_t until, bool *several)
+/* Both as if TIME were the uncertain one. */
+static bool may_have_begun(const struct resolver_piece *piece, uint64_t time)
+{
+	return piece->from <= time + piece->from_error;
+}
+
+static bool may_not_have_ended(const struct resolver_piece *piece, uint64_t time)
+{
+	return piece->until == UINT64_MAX || time < piece->until + piece->until_error;
+}
+
+const struct resolver_piece *resolver_space_find_about(const struct resolver_space *space, uint64_t address,
+						       uint64_t time, bool *several)
 {
 	size_t index = first_behind(space, address);
 	const struct resolver_piece *piece = index < space->count ? &space->pieces[index] : NULL;
 	const struct resolver_piece *found = NULL;
 
 	*several = false;
-	if (piece && address >= piece->start && piece->from <= until) {
+	if (piece && address >= piece->start && may_have_begun(piece, time)) {
 		add_candidate(&found, piece, several);
-		if (piece->from <= from)
+		if (piece->from + piece->from_error <= time)
 			return found;
 	}
 	for (size_t i = 0; i < space->past_count; i++) {
 		piece = &space->past[i];
-		if (address >= piece->start && address < piece->end && piece->from <= until &&
-		    from < piece->until)
+		if (address >= piece->start && address < piece->end && may_have_begun(piece, time) &&
+		    may_not_have_ended(piece, time))
 			add_candidate(&found, piece, several);
 	}
 	return found;

@@ -19,6 +19,8 @@ struct resolver_piece {
 	uint64_t start, end;          /* GVA */
 	uint64_t from;                /* ns */
 	uint64_t until;               /* ns; UINT64_MAX: it is still so */
+	uint32_t from_error;          /* ns: it began so much before or after FROM; */
+	uint32_t until_error;         /* and ended so of UNTIL */
 	uint64_t offset;              /* in the image, of start */
 	struct resolver_image *image; /* held; NULL: nothing is mapped there */
 };
@@ -46,11 +48,11 @@ const struct resolver_piece *resolver_space_find(const struct resolver_space *sp
 						 uint64_t time);
 
 /*
- * What was at ADDRESS at some time from FROM to UNTIL, or NULL; *SEVERAL: there
- * was more than one image or offset. Valid until the space changes.
+ * What may have been at ADDRESS at TIME, by the errors of its bounds, or NULL; *SEVERAL: it
+ * may have been more than one image or offset. Valid until the space changes.
  */
-const struct resolver_piece *resolver_space_find_between(const struct resolver_space *space, uint64_t address,
-							 uint64_t from, uint64_t until, bool *several);
+const struct resolver_piece *resolver_space_find_about(const struct resolver_space *space, uint64_t address,
+						       uint64_t time, bool *several);
 
 /* Everything that is mapped in FROM at TIME is in TO from then on (a fork). -ENOMEM, -E2BIG. */
 int resolver_space_inherit(struct resolver_space *to, const struct resolver_space *from,
