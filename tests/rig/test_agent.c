@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The guest agent in Debian's kernel, beside processes that exec, map and
+ * unmap different code at the same address in a loop (tests/rig/guest/remap.c).
+ * Each image has its code at another place of the page, so that a sample's own
+ * address tells which image was running: the truth, sample by sample.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/rig/rig.h"
+
+#define DATA "build/rig/agent.data"
+#define HOME "build/rig/agent-home"
+
+/* Of tests/rig/guest/remap.c and tests/rig/module.mk: pages, and places in them by 256 bytes. */
+#define MAPPED_PAGE  0x600000000ull
+#define PROGRAM_PAGE 0x401ull
+static const char *const images[] = { NULL, "alpha", "beta", "gamma", "delta", "one", "two", "three" };
+
+/* Enough to say that something was attributed; a machine that stands still gives fewer. */
+#define ENOUGH 100
+
+struct tally {
+	unsigned long right, wrong, untold;
+	unsigned long of_image[8];     /* right ones */
+	unsigned long named, misnamed; /* of programs, by the process's name */
+};
+
+/* Which image has code at ADDRESS; 0: none of ours. */
+static unsigned int image_at(unsigned long long address)
+{
+	unsigned int place = address >> 8 & 15;
+
+	if (address >> 12 == MAPPED_PAGE && place >= 1 && place <= 4)
+		return place;
+	/* The workload's own code lies at the same page; there it is in the first and last places. */
+	if (address >> 12 == PROGRAM_PAGE && place >= 5 && place <= 7 && (address & 255) < 6)
+		return place;
+	return 0;
+}
+
+static bool is_path_of(const char *path, const char *image)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && !strcmp(slash + 1, image);
+}
+
+static void count(struct tally *tally, const char *comm, unsigned long long address, const char *path)
+{
+	unsigned int image = image_at(address);
+
+	if (!image)
+		return;
+	if (!strcmp(path, "[unknown]")) {
+		tally->untold++;
+	} else if (is_path_of(path, images[image])) {
+		tally->right++;
+		tally->of_image[image]++;
+		if (image > 4)
+			(*(strcmp(comm, images[image]) ? &tally->misnamed : &tally->named))++;
+	} else if (address >> 12 != PROGRAM_PAGE || !is_path_of(path, "remap")) {
+		if (!tally->wrong++)
+			FAIL_TEST("%s at %#llx was running, and is said to be in %s", images[image], address,
+				  path);
+	}
+}
+
+/* perf script -G -F comm,ip,dso: "COMM ADDRESS (PATH)". */
+static struct tally read_script(void)
+{
+	struct tally tally = { 0 };
+	char line[4096], comm[64], path[1024];
+	unsigned long long address;
+	FILE *perf = popen("HOME=$PWD/" HOME " perf script -G -i " DATA " -F comm,ip,dso 2>/dev/null", "r");
+
+	while (perf && fgets(line, sizeof(line), perf))
+		if (sscanf(line, " %63s %llx (%1023[^)])", comm, &address, path) == 3)
+			count(&tally, comm, address, path);
+	if (perf)
+		CHECK_EQUAL(pclose(perf), 0);
+	return tally;
+}
+
+/* kvmscope report counts the same samples for each image. */
+static void check_report(const struct tally *tally)
+{
+	for (unsigned int image = 1; image < 8; image++) {
+		struct rig_result result;
+
+		rig_run_here(&result, 60,
+			     "HOME=$PWD/" HOME " build/kvmscope report -i " DATA " --sort image | "
+			     "awk '$NF == \"%s\" { gsub(\",\", \"\", $2); print $2 }'",
+			     images[image]);
+		CHECK_EQUAL(strtoul(result.output, NULL, 10), tally->of_image[image]);
+		rig_result_free(&result);
+	}
+}
+
+static void check_tally(const struct tally *tally)
+{
+	printf("%lu samples in the right image, %lu in a wrong one, %lu not told; programs named %lu, otherwise %lu\n",
+	       tally->right, tally->wrong, tally->untold, tally->named, tally->misnamed);
+	CHECK_EQUAL(tally->wrong, 0);
+	CHECK_EQUAL(tally->misnamed, 0);
+	check_report(tally);
+}
+
+static const char *make_initrd(void)
+{
+	struct rig_result result;
+	bool made;
+
+	rig_run_here(&result, 60,
+		     "tests/rig/initrd --kernel 6.1 --output build/initrd/remap.cpio "
+		     "build/rig/remap/{remap,alpha,beta,gamma,delta,one,two,three}");
+	made = !result.status;
+	if (!made)
+		FAIL_TEST("tests/rig/initrd: %s", result.errors);
+	rig_result_free(&result);
+	return made ? "build/initrd/remap.cpio" : NULL;
+}
+
+/* False if no profile came about; the failure is recorded. */
+static bool profile(const char *kernel, const char *initrd)
+{
+	struct rig_result result;
+	bool made;
+
+	rig_run(&result, 240,
+		"rm -rf " HOME " && mkdir -p " HOME " && HOME=$PWD/" HOME
+		" build/kvmscope run --agent --kernel %s --initrd %s --mem 256M --from-line 'remap: begin' -F 999 "
+		"-o " DATA " --append 'console=ttyS0 quiet kvmscope.run=remap+12'",
+		kernel, initrd);
+	made = !result.status && strstr(result.output, "remap: mapped");
+	if (!made)
+		FAIL_TEST("no profile was made: %.2000s%.2000s", result.output, result.errors);
+	CHECK(!strstr(result.errors, "agent did not answer"));
+	rig_result_free(&result);
+	return made;
+}
+
+TEST(agent_truth, no_sample_is_in_a_wrong_image)
+{
+	const char *kernel, *initrd;
+	struct tally tally = { 0 };
+
+	RIG_REQUIRED();
+	kernel = rig_kernel("6.1");
+	initrd = make_initrd();
+	if (!kernel || !initrd)
+		return;
+	for (int i = 0; i < 2 && tally.right < ENOUGH; i++) {
+		if (!profile(kernel, initrd))
+			return;
+		tally = read_script();
+		check_tally(&tally);
+	}
+	if (tally.right < ENOUGH)
+		SKIP("nothing is wrong, but this machine stands still too often: %lu samples are attributed, %d are needed",
+		     tally.right, ENOUGH);
+	for (unsigned int image = 1; image < 5; image++)
+		CHECK(tally.of_image[image] > 0);
+	CHECK(tally.untold < tally.right);
+}
