@@ -6,6 +6,7 @@
 #define SLEEP_S5         (5u << 10 | 1u << 13)
 #define RESET_CONTROL    0xcf9
 #define KEYBOARD_COMMAND 0x64
+#define PVPANIC          0x505
 
 #define PAGE_OF_OTHER_CPUS 0x2000ull
 
@@ -14,12 +15,16 @@ extern volatile uint32_t other_cpu_count;
 static volatile uint32_t cpus_up = 1;
 void other_cpu_main(void);
 
-/* Says its command line, ends with exit=N. */
+/* Says its command line, with panic=N that it panics, ends with exit=N. */
 uint32_t program_hello(void)
 {
+	uint32_t panic = (uint32_t)option_number("panic", 0);
+
 	print("hello: ");
 	print(command_line);
 	print("\n");
+	if (panic)
+		out8(PVPANIC, (uint8_t)panic);
 	return (uint32_t)option_number("exit", 42);
 }
 

@@ -124,6 +124,20 @@ TEST(watchdog, a_vcpu_that_exits_triggers_none)
 	run("spin_timer=100", "--trigger stuck=1000", NULL);
 }
 
+/* As a small kernel may do it: one byte to one port. Both of its values; it can go on. */
+TEST(watchdog, a_panic_triggers_a_recording)
+{
+	struct program program;
+
+	GUEST_REQUIRED();
+	run("hello_panic=1_exit=0", "", "before guest panic");
+	program_run(&program, "run --no-profile --kernel " GUEST_IMAGE " --timeout 50 --append "
+			      "program=hello_panic=2_exit=7");
+	CHECK_EQUAL(program.status, 7);
+	CHECK(strstr(program.text,
+		     "warning: the guest's kernel panicked; it goes on with its crash kernel\n"));
+}
+
 TEST(watchdog, a_console_line_triggers_a_recording)
 {
 	GUEST_REQUIRED();
