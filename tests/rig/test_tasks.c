@@ -9,6 +9,7 @@
 
 #include "tests/rig/rig.h"
 #include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/profile.h"
 
 #define PROGRAM "build/rig/tasks"
 #define ENOUGH  300
@@ -111,17 +112,15 @@ static void check_recording(const char *what, const char *directory)
 	CHECK_EQUAL(tally.wrong, 0);
 }
 
-static void names_tasks(const char *version, const char *isolation)
+/* Runs the tasks under kernel VERSION, profiled into DIRECTORY with more of kvmscope's OPTIONS. */
+static bool record(const char *version, const char *isolation, const char *options, const char *directory)
 {
 	const char *kernel = rig_kernel(version);
-	char directory[128], what[64];
 	struct rig_result result;
+	bool recorded;
 
-	RIG_REQUIRED();
 	if (!kernel)
-		return;
-	snprintf(directory, sizeof(directory), "build/rig/tasks-%s-%s", version, isolation);
-	snprintf(what, sizeof(what), "%s, pti=%s", version, isolation);
+		return false;
 	rig_run_here(&result, 200,
 		     "tests/rig/initrd --kernel %s --output build/initrd/%s-tasks.cpio " PROGRAM, version,
 		     version);
@@ -129,14 +128,69 @@ static void names_tasks(const char *version, const char *isolation)
 	rig_result_free(&result);
 	rig_run(&result, 240,
 		"d=$PWD/%s; rm -rf $d; mkdir -p $d; HOME=$d build/kvmscope run --timeout 200 --mem 256M --cpus 2 "
-		"-F 499 -o $d/perf.data --kernel %s --initrd build/initrd/%s-tasks.cpio "
+		"-F 499 %s -o $d/perf.data --kernel %s --initrd build/initrd/%s-tasks.cpio "
 		"--append 'console=ttyS0 quiet panic=-1 pti=%s kvmscope.run=tasks+4' < /dev/null",
-		directory, kernel, version, isolation);
-	if (result.status || !strstr(result.output, "guest-init: status 0"))
-		FAIL_TEST("%s: %s\n%s", what, result.output, result.errors);
-	else
-		check_recording(what, directory);
+		directory, options, kernel, version, isolation);
+	recorded = !result.status && strstr(result.output, "guest-init: status 0");
+	if (!recorded)
+		FAIL_TEST("%s, pti=%s: %s\n%s", version, isolation, result.output, result.errors);
 	rig_result_free(&result);
+	return recorded;
+}
+
+static void names_tasks(const char *version, const char *isolation)
+{
+	char directory[128], what[64];
+
+	RIG_REQUIRED();
+	snprintf(directory, sizeof(directory), "build/rig/tasks-%s-%s", version, isolation);
+	snprintf(what, sizeof(what), "%s, pti=%s", version, isolation);
+	if (record(version, isolation, "", directory))
+		check_recording(what, directory);
+}
+
+/* "NAME-TID" of tests/rig/guest/tasks.c. */
+static bool is_task(const struct profile_stack *stack)
+{
+	static const char *const names[] = { "alpha", "beta", "thread", "ping", "pong", "program", "brief" };
+	char comm[32];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(comm, sizeof(comm), "%s-%u", names[i], stack->tid);
+		if (!strcmp(stack->comm, comm))
+			return true;
+	}
+	return false;
+}
+
+/* With an agent in the guest it is known which file was executed, whatever its threads call themselves. */
+TEST(tasks, are_charged_to_their_program)
+{
+	static const char directory[] = "build/rig/tasks-agent";
+	struct profile_options options = { .input = "build/rig/tasks-agent/perf.data",
+					   .buildid_dir = "build/rig/tasks-agent/.debug",
+					   .threads = true,
+					   .vcpu = -1 };
+	uint64_t samples = 0, charged = 0;
+	struct profile *profile;
+
+	RIG_REQUIRED();
+	if (!record("6.1", "off", "--agent=initrd", directory))
+		return;
+	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
+	for (size_t i = 0; i < profile_stack_count(profile); i++) {
+		const struct profile_stack *stack = profile_stack(profile, i);
+
+		if (!is_task(stack))
+			continue;
+		samples += stack->samples;
+		charged += !strcmp(stack->app, "tasks") ? stack->samples : 0;
+	}
+	profile_free(profile);
+	printf("%llu of %llu samples are charged to the program\n", (unsigned long long)charged,
+	       (unsigned long long)samples);
+	CHECK(samples >= ENOUGH);
+	CHECK_EQUAL(charged, samples);
 }
 
 TEST(tasks, of_debian_5_10)
