@@ -136,6 +136,11 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 		printf("%.3000s%.3000s", result->output, result->errors);
 }
 
+#define BOTH_COMMAND                                                                                         \
+	"build/kvmscope run --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache "              \
+	"--watch panic_timeout:4:w "                                                                         \
+	"--append 'console=ttyS0 quiet kvmscope.run=workload+breakpoints+%d'"
+
 TEST(watch_rig, guest_s_own_breakpoints_work_beside_a_watch)
 {
 	const char *kernel, *initrd, *data = "build/rig/watch-both.data";
@@ -146,11 +151,23 @@ TEST(watch_rig, guest_s_own_breakpoints_work_beside_a_watch)
 	initrd = rig_initrd("6.1");
 	if (!kernel || !initrd)
 		return;
-	rig_run(&result, 400,
-		"build/kvmscope run --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache "
-		"--watch panic_timeout:4:w "
-		"--append 'console=ttyS0 quiet kvmscope.run=workload+breakpoints+%d'",
-		kernel, initrd, data, BREAKPOINTS);
+	rig_run(&result, 400, BOTH_COMMAND, kernel, initrd, data, BREAKPOINTS);
+	check_coexistence(&result, data);
+	rig_result_free(&result);
+}
+
+TEST(watch_rig, guest_s_own_breakpoints_work_beside_a_watch_on_kvm_intel)
+{
+	const char *kernel, *initrd, *data = "build/rig/watch-both-intel.data";
+	struct rig_result result;
+
+	if (rig_intel_unavailable_reason())
+		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
+	kernel = rig_kernel("6.1");
+	initrd = rig_initrd("6.1");
+	if (!kernel || !initrd)
+		return;
+	rig_run_intel(&result, 500, "mkdir -p build/rig; " BOTH_COMMAND, kernel, initrd, data, BREAKPOINTS);
 	check_coexistence(&result, data);
 	rig_result_free(&result);
 }
