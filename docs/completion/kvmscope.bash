@@ -55,7 +55,7 @@ _kvmscope() {
 	elif [[ $word == -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_kvmscope_options "${COMP_WORDS[1]}")" -- "$word")
 	elif [ "${COMP_WORDS[1]}" = ctl ]; then
-		mapfile -t COMPREPLY < <(compgen -W "list status pause resume freq" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "list status pause resume freq bp" -- "$word")
 	else
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 	fi

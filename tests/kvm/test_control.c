@@ -201,6 +201,21 @@ TEST(ctl, a_run_without_a_profile_has_none_to_change)
 	check_ctl(&run, "status", 0, "none (--no-profile)");
 	check_ctl(&run, "pause", 1, "takes no samples");
 	check_ctl(&run, "freq 99", 1, "takes no samples");
+	check_ctl(&run, "bp list", 1, "has no --watch");
+	stop(&run);
+}
+
+/* Nothing is at that address: the watch is there all the same. */
+TEST(ctl, breakpoints_are_listed)
+{
+	struct controlled run;
+
+	GUEST_REQUIRED();
+	REQUIRE(start(&run, "--no-buildid-cache -o /dev/null --watch 0xffffffff81000000:x,pinned"));
+	check_ctl(&run, "bp list", 0, "   0  DR0  watch  0xffffffff81000000    x   1");
+	check_ctl(&run, "bp list", 0, " 0  mem:0xffffffff81000000:x\n");
+	check_ctl(&run, "bp list", 0, "   0  DR1  free");
+	check_ctl(&run, "--json bp list", 0, "\"owner\": \"watch\"");
 	stop(&run);
 }
 
@@ -269,6 +284,8 @@ TEST(ctl, wrong_usage_says_what_is_right)
 	check_usage("ctl freq 0", "a number from 1 to 10000");
 	check_usage("ctl freq 10001", "a number from 1 to 10000");
 	check_usage("ctl pause 3", "one word too much");
+	check_usage("ctl bp", "by bp list");
+	check_usage("ctl bp remove", "one word too much");
 	check_usage("ctl --pid x status", "the number of a process");
 	check_usage("ctl --pid 1 --name x status", "one of them says which run");
 	check_usage("ctl --name x list", "takes no --pid");

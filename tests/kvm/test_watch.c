@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Watches on the local KVM: what every KVM can do, breakpoints in code at CPL 0. */
 #include <errno.h>
+#include <linux/hw_breakpoint.h>
+#include <linux/perf_event.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -48,11 +51,15 @@ static void on_debug(void *context, struct vcpu *vcpu)
 	watch_debug(record->watches, vcpu);
 }
 
+/* What a debugger of the VMM itself may have a hardware watchpoint on. */
+static volatile uint64_t of_the_host;
+
 static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit)
 {
 	struct record *record = context;
 
 	record->samples++;
+	of_the_host = record->samples;
 	record->represented += hit->period;
 	record->wrong_place += vcpu_registers(vcpu)->rip != hit->address;
 	record->last_counter = vcpu_registers(vcpu)->rcx;
@@ -115,7 +122,7 @@ TEST(watch, every_execution_is_one_hit)
 	CHECK_EQUAL(record.samples, ROUNDS);
 	CHECK_EQUAL(record.wrong_place, 0);
 	CHECK_EQUAL(record.last_counter, 1);
-	watch_statistics(record.watches, (unsigned int)watch, &statistics);
+	watch_statistics(record.watches, (unsigned int)watch, ARBITER_ALL_VCPUS, &statistics);
 	CHECK_EQUAL(statistics.hits, ROUNDS);
 	CHECK_EQUAL(statistics.throttled, 0);
 	CHECK(statistics.times.running > 0 && statistics.times.running <= statistics.times.enabled);
@@ -137,8 +144,8 @@ TEST(watch, neighbours_are_hit_as_often)
 	CHECK_EQUAL(watch_arm(record.watches, 1, LOOP + 1), 0);
 	CHECK_EQUAL(watch_enter(record.watches, record.vm.vcpus[0]), 0);
 	CHECK_EQUAL(vcpu_run(record.vm.vcpus[0]), VCPU_END_DEBUG_EXIT);
-	watch_statistics(record.watches, 0, &first);
-	watch_statistics(record.watches, 1, &second);
+	watch_statistics(record.watches, 0, ARBITER_ALL_VCPUS, &first);
+	watch_statistics(record.watches, 1, ARBITER_ALL_VCPUS, &second);
 	CHECK_EQUAL(first.hits, ROUNDS);
 	CHECK_EQUAL(second.hits, ROUNDS);
 	CHECK_EQUAL(record.wrong_place, 0);
@@ -177,8 +184,8 @@ TEST(watch, other_address_space_is_not_told_of)
 	CHECK_EQUAL(watch_arm(record.watches, 1, LOOP), 0);
 	CHECK_EQUAL(watch_enter(record.watches, record.vm.vcpus[0]), 0);
 	CHECK_EQUAL(vcpu_run(record.vm.vcpus[0]), VCPU_END_DEBUG_EXIT);
-	watch_statistics(record.watches, 0, &here);
-	watch_statistics(record.watches, 1, &elsewhere);
+	watch_statistics(record.watches, 0, ARBITER_ALL_VCPUS, &here);
+	watch_statistics(record.watches, 1, ARBITER_ALL_VCPUS, &elsewhere);
 	CHECK_EQUAL(here.hits, ROUNDS);
 	CHECK_EQUAL(elsewhere.hits, 0);
 	finish(&record);
@@ -228,7 +235,7 @@ static uint64_t hits_of(struct record *record, unsigned int watch)
 {
 	struct watch_statistics statistics;
 
-	watch_statistics(record->watches, watch, &statistics);
+	watch_statistics(record->watches, watch, ARBITER_ALL_VCPUS, &statistics);
 	return statistics.hits;
 }
 
@@ -290,7 +297,7 @@ TEST(watch, flexible_ones_take_turns)
 	vcpu_stop(record.vm.vcpus[0]);
 	pthread_join(thread, NULL);
 	for (unsigned int i = 0; i < 8; i++) {
-		watch_statistics(record.watches, i, &statistics);
+		watch_statistics(record.watches, i, ARBITER_ALL_VCPUS, &statistics);
 		CHECK(statistics.times.running > 0 && statistics.times.running < statistics.times.enabled);
 	}
 	finish(&record);
@@ -311,11 +318,83 @@ TEST(watch, storm_is_held_back_and_said)
 	wait_for_hits(&record, 0, 30);
 	vcpu_stop(record.vm.vcpus[0]);
 	pthread_join(thread, NULL);
-	watch_statistics(record.watches, 0, &statistics);
+	watch_statistics(record.watches, 0, ARBITER_ALL_VCPUS, &statistics);
 	/* Eleven hits, then the end of the period. */
 	CHECK(statistics.throttled >= 2);
 	CHECK(statistics.hits <= 11 * (statistics.throttled + 1));
 	CHECK_EQUAL(record.states[WATCH_THROTTLED], statistics.throttled);
 	CHECK(record.states[WATCH_RUNNING] >= 2);
+	finish(&record);
+}
+
+TEST(watch, slots_say_who_has_them)
+{
+	struct watch_slot slots[DEBUG_SLOTS];
+	struct watch_statistics statistics;
+	struct record record;
+
+	if (!bare_guest_possible())
+		SKIP("no /dev/kvm");
+	REQUIRE(start(&record, loop_code, sizeof(loop_code), 0));
+	CHECK_EQUAL(add(&record, true, 0, 1), 0);
+	CHECK_EQUAL(add(&record, true, 0, 1), 1);
+	CHECK_EQUAL(watch_arm(record.watches, 1, LOOP), 0);
+	CHECK_EQUAL(watch_enter(record.watches, record.vm.vcpus[0]), 0);
+	CHECK_EQUAL(vcpu_run(record.vm.vcpus[0]), VCPU_END_DEBUG_EXIT);
+	watch_slots(record.watches, 0, slots);
+	CHECK_EQUAL(slots[0].owner, WATCH_OWNER_WATCH);
+	CHECK_EQUAL(slots[0].watch, 1);
+	CHECK_EQUAL(slots[0].breakpoint.address, LOOP);
+	CHECK_EQUAL(slots[0].breakpoint.kind, BREAKPOINT_EXECUTE);
+	CHECK_EQUAL(slots[1].owner, WATCH_OWNER_NONE);
+	watch_statistics(record.watches, 1, 0, &statistics);
+	CHECK_EQUAL(statistics.hits, ROUNDS);
+	finish(&record);
+}
+
+static int watch_host(const volatile uint64_t *variable)
+{
+	struct perf_event_attr attribute = {
+		.type = PERF_TYPE_BREAKPOINT,
+		.size = sizeof(attribute),
+		.bp_type = HW_BREAKPOINT_W,
+		.bp_addr = (uintptr_t)variable,
+		.bp_len = sizeof(*variable),
+		.sample_period = 1,
+		.exclude_kernel = 1,
+		.exclude_hv = 1,
+	};
+
+	return (int)syscall(SYS_perf_event_open, &attribute, 0, -1, -1, 0);
+}
+
+/* The host kernel's breakpoints of this thread, as gdb's on the VMM would be: written at each hit of the
+ * guest's. */
+TEST(watch, host_s_own_watchpoint_survives_guest_runs)
+{
+	struct record record;
+	uint64_t counted = 0;
+	int event;
+
+	if (!bare_guest_possible())
+		SKIP("no /dev/kvm");
+	event = watch_host(&of_the_host);
+	if (event < 0)
+		SKIP("this host has no breakpoints for its own programs: %m");
+	of_the_host = 1;
+	CHECK_EQUAL(read(event, &counted, sizeof(counted)), sizeof(counted));
+	if (counted != 1) {
+		close(event);
+		SKIP("breakpoints of this host's own programs do not work: one write is %llu",
+		     (unsigned long long)counted);
+	}
+	REQUIRE(start(&record, loop_code, sizeof(loop_code), 0));
+	CHECK_EQUAL(add(&record, true, 0, 1), 0);
+	CHECK_EQUAL(watch_arm(record.watches, 0, LOOP), 0);
+	CHECK_EQUAL(watch_enter(record.watches, record.vm.vcpus[0]), 0);
+	CHECK_EQUAL(vcpu_run(record.vm.vcpus[0]), VCPU_END_DEBUG_EXIT);
+	CHECK_EQUAL(read(event, &counted, sizeof(counted)), sizeof(counted));
+	CHECK_EQUAL(counted, 1 + ROUNDS);
+	close(event);
 	finish(&record);
 }

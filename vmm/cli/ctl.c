@@ -40,6 +40,8 @@ static const char summary[] =
 	"  resume     take them again, as often as before\n"
 	"  freq HZ    take HZ samples per second of the clock and vCPU from now on,\n"
 	"             1 to 10000; during a pause: after it\n"
+	"  bp list    who has which debug register of each vCPU: the watches of --watch,\n"
+	"             and the guest's own breakpoints beside them\n"
 	"\n"
 	"Each holds within one sampling period.\n"
 	"\n"
@@ -64,7 +66,7 @@ static unsigned int parse_frequency(struct argp_state *state, const char *text)
 
 static bool is_command(const char *text)
 {
-	static const char *const commands[] = { "list", "status", "pause", "resume", "freq" };
+	static const char *const commands[] = { "list", "status", "pause", "resume", "freq", "bp" };
 
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(text, commands[i]))
@@ -80,6 +82,8 @@ static void take_word(struct argp_state *state, struct arguments *arguments, con
 		arguments->command = text;
 	} else if (!strcmp(arguments->command, "freq") && !arguments->frequency) {
 		arguments->frequency = parse_frequency(state, text);
+	} else if (!strcmp(arguments->command, "bp") && !strcmp(text, "list")) {
+		arguments->command = "bp-list";
 	} else {
 		argp_error(state, "'%s' is one word too much", text);
 	}
@@ -90,7 +94,9 @@ static void check(struct argp_state *state, const struct arguments *arguments)
 	const struct run_selector *run = &arguments->run;
 
 	if (!arguments->command)
-		argp_error(state, "say what to do: list, status, pause, resume or freq HZ");
+		argp_error(state, "say what to do: list, status, pause, resume, freq HZ or bp list");
+	else if (!strcmp(arguments->command, "bp"))
+		argp_error(state, "bp: it can be listed, by bp list");
 	else if (!strcmp(arguments->command, "freq") && !arguments->frequency)
 		argp_error(state, "freq: how many samples per second?");
 	else if (!strcmp(arguments->command, "list") && (run->pid || run->name || run->socket))
@@ -188,6 +194,47 @@ static void print_status(const json_t *status)
 	print_profile(json_object_get(status, "profile"));
 }
 
+static const char *watch_name(const json_t *result, const json_t *slot)
+{
+	size_t number = (size_t)number_of(slot, "watch");
+	const char *name = json_string_value(json_array_get(json_object_get(result, "watches"), number));
+
+	return name ? name : "";
+}
+
+static void print_counts(const json_t *vcpu, const json_t *slot)
+{
+	const json_t *counts =
+		json_array_get(json_object_get(vcpu, "watches"), (size_t)number_of(slot, "watch"));
+
+	printf("%10.3f %10.3f %10.0f  ", number_of(counts, "enabled_ns") / 1e9,
+	       number_of(counts, "running_ns") / 1e9, number_of(counts, "hits"));
+}
+
+static void print_slot(const json_t *result, size_t vcpu, size_t number, const json_t *slot)
+{
+	const char *owner = text_of(slot, "owner");
+
+	printf("%4zu  DR%zu  %-6s %18s %4s %3.0f  ", vcpu, number, owner, text_of(slot, "address"),
+	       text_of(slot, "kind"), number_of(slot, "length"));
+	if (!strcmp(owner, "watch")) {
+		print_counts(json_array_get(json_object_get(result, "vcpus"), vcpu), slot);
+		print_text(watch_name(result, slot));
+	}
+	putchar('\n');
+}
+
+static void print_breakpoints(const json_t *result)
+{
+	json_t *vcpu, *slot;
+	size_t i, k;
+
+	printf("VCPU  SLOT OWNER             ADDRESS KIND LEN  %10s %10s %10s  WATCH\n", "ENABLED s",
+	       "RUNNING s", "HITS");
+	json_array_foreach(json_object_get(result, "vcpus"), i, vcpu)
+		json_array_foreach(json_object_get(vcpu, "slots"), k, slot) print_slot(result, i, k, slot);
+}
+
 static void print_json(const json_t *result)
 {
 	json_dumpf(result, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
@@ -200,6 +247,8 @@ static void print_result(const struct arguments *arguments, const json_t *result
 		print_json(result);
 	} else if (!strcmp(arguments->command, "status")) {
 		print_status(result);
+	} else if (!strcmp(arguments->command, "bp-list")) {
+		print_breakpoints(result);
 	} else {
 		print_rate(result);
 		putchar('\n');
@@ -275,7 +324,7 @@ int command_ctl(int argc, char **argv)
 	static const struct argp_child children[] = { { &run_selector_argp, 0, "Which run:", 1 }, { 0 } };
 	static const struct argp argp = { .options = options,
 					  .parser = parse,
-					  .args_doc = "COMMAND [HZ]",
+					  .args_doc = "COMMAND [HZ|list]",
 					  .doc = summary,
 					  .children = children };
 	struct arguments arguments = { 0 };

@@ -9,6 +9,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/run_flight_control.h"
+#include "vmm/cli/run_watch_control.h"
 #include "vmm/control/control.h"
 #include "vmm/control/runs.h"
 
@@ -145,6 +146,7 @@ static void add_commands(struct run_control *self)
 	control_add(self->control, "pause", do_pause, self);
 	control_add(self->control, "resume", do_resume, self);
 	control_add(self->control, "freq", do_freq, self);
+	run_watch_control_add(self->control, self->profile ? run_profile_watch(self->profile) : NULL);
 	run_flight_control_add(self->control, self->profile ? run_profile_flight(self->profile) : NULL);
 }
 

@@ -336,6 +336,11 @@ struct run_flight *run_profile_flight(const struct run_profile *profile)
 	return profile->flight;
 }
 
+struct run_watch *run_profile_watch(struct run_profile *profile)
+{
+	return profile->watch;
+}
+
 void run_profile_summarize_watches(struct run_profile *profile)
 {
 	run_watch_summarize(profile->watch);

@@ -45,6 +45,11 @@ struct run_flight *run_profile_flight(const struct run_profile *profile);
 /* How it stands while the guest runs. */
 void run_profile_statistics(struct run_profile *profile, struct collector_statistics *statistics);
 
+struct run_watch;
+
+/* Its watches, NULL without. */
+struct run_watch *run_profile_watch(struct run_profile *profile);
+
 /* A line on standard error for each --watch. After the vCPUs have ended. */
 void run_profile_summarize_watches(struct run_profile *profile);
 

@@ -274,7 +274,7 @@ static void summarize(struct run_watch *watch, unsigned int number)
 	struct watch_statistics statistics;
 	double share;
 
-	watch_statistics(watch->watches, number, &statistics);
+	watch_statistics(watch->watches, number, ARBITER_ALL_VCPUS, &statistics);
 	share = statistics.times.enabled
 			? 100.0 * (double)statistics.times.running / (double)statistics.times.enabled
 			: 0;
@@ -296,4 +296,19 @@ void run_watch_summarize(struct run_watch *watch)
 	if (watches_guest_lost(watch->watches))
 		log_warning("%llu times a breakpoint of the guest's own did not work for it",
 			    (unsigned long long)watches_guest_lost(watch->watches));
+}
+
+struct watches *run_watch_watches(struct run_watch *watch)
+{
+	return watch ? watch->watches : NULL;
+}
+
+const char *run_watch_name(const struct run_watch *watch, unsigned int number)
+{
+	return watch->list[number].name;
+}
+
+unsigned int run_watch_vcpus(const struct run_watch *watch)
+{
+	return watch->vcpus;
 }

@@ -13,6 +13,7 @@
 #include <stddef.h>
 
 #include "vmm/cli/run_options.h"
+#include "vmm/debug/watch.h"
 #include "vmm/guest/kernel.h"
 #include "vmm/kvm/vm.h"
 #include "vmm/profile/perf_data_writer.h"
@@ -43,6 +44,12 @@ void run_watch_debug(struct run_watch *watch, struct vcpu *vcpu);
 
 /* The guest's kernel was found, or has other modules: what was given by symbol is armed. */
 void run_watch_kernel(struct run_watch *watch, const struct guest_kernel *kernel);
+
+/* For those who ask while the guest runs, on any thread: NULL without --watch. */
+struct watches *run_watch_watches(struct run_watch *watch);
+unsigned int run_watch_vcpus(const struct run_watch *watch);
+/* As the event is called. NUMBER is one of the watches. */
+const char *run_watch_name(const struct run_watch *watch, unsigned int number);
 
 /* A line for each watch: how often it was hit. When the vCPUs have ended. */
 void run_watch_summarize(struct run_watch *watch);

@@ -196,7 +196,8 @@ static void add_counts(const struct watch_counts *counts, struct watch_statistic
 	statistics->suspended += __atomic_load_n(&counts->suspended, __ATOMIC_RELAXED);
 }
 
-void watch_statistics(struct watches *watches, unsigned int number, struct watch_statistics *statistics)
+void watch_statistics(struct watches *watches, unsigned int number, int vcpu,
+		      struct watch_statistics *statistics)
 {
 	struct watch *watch = &watches->list[number];
 	uint64_t now = watch_now();
@@ -206,11 +207,32 @@ void watch_statistics(struct watches *watches, unsigned int number, struct watch
 	for (unsigned int i = 0; i < watches->options.vcpus; i++) {
 		struct arbiter_times times = { 0 };
 
+		if (vcpu != ARBITER_ALL_VCPUS && vcpu != (int)i)
+			continue;
 		add_counts(&watches->vcpus[i].counts[number], statistics);
 		if (watch->holder >= 0)
 			arbiter_times(watches->arbiter, i, watch->holder, now, &times);
 		statistics->times.enabled += times.enabled;
 		statistics->times.running += times.running;
+	}
+	pthread_mutex_unlock(&watches->lock);
+}
+
+void watch_slots(struct watches *watches, unsigned int vcpu, struct watch_slot slots[DEBUG_SLOTS])
+{
+	const struct vcpu_watches *of = &watches->vcpus[vcpu];
+	const struct debug_plan *plan = &of->shown;
+
+	pthread_mutex_lock(&watches->lock);
+	for (unsigned int i = 0; i < DEBUG_SLOTS; i++) {
+		slots[i] = (struct watch_slot){ .owner = WATCH_OWNER_NONE };
+		if (plan->host >> i & 1) {
+			slots[i].owner = WATCH_OWNER_WATCH;
+			slots[i].watch = (unsigned int)of->watches[i];
+		} else if (plan->guest >> i & 1) {
+			slots[i].owner = WATCH_OWNER_GUEST;
+		}
+		slots[i].breakpoint = dr7_breakpoint(plan->dr7, i, plan->address[i]);
 	}
 	pthread_mutex_unlock(&watches->lock);
 }

@@ -96,7 +96,24 @@ void watch_remove(struct watches *watches, unsigned int watch);
 
 /* How many were added. */
 unsigned int watch_count(const struct watches *watches);
-void watch_statistics(struct watches *watches, unsigned int watch, struct watch_statistics *statistics);
+/* On VCPU, or the sums with ARBITER_ALL_VCPUS. */
+void watch_statistics(struct watches *watches, unsigned int watch, int vcpu,
+		      struct watch_statistics *statistics);
+
+/* What is in a debug register of a vCPU. */
+enum watch_owner { WATCH_OWNER_NONE, WATCH_OWNER_GUEST, WATCH_OWNER_WATCH };
+
+struct watch_slot {
+	enum watch_owner owner;
+	unsigned int watch; /* of WATCH_OWNER_WATCH */
+	struct breakpoint breakpoint;
+};
+
+/*
+ * As it was when the vCPU's thread last changed something. The guest's are
+ * followed while there is a watch that wants a register of this vCPU.
+ */
+void watch_slots(struct watches *watches, unsigned int vcpu, struct watch_slot slots[DEBUG_SLOTS]);
 
 /* How often a breakpoint of a guest's own lost its register, or a #DB of its own could not be given to it. */
 uint64_t watches_guest_lost(const struct watches *watches);

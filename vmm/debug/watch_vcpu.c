@@ -157,19 +157,20 @@ static struct debug_plan make_plan(struct watches *watches, struct vcpu *vcpu)
 {
 	struct vcpu_watches *self = of(watches, vcpu);
 	struct breakpoint host[DEBUG_SLOTS] = { 0 };
-	struct debug_plan plan;
 	uint8_t slots, lost = self->schedule.guest_lost;
 	uint64_t now = watch_now();
+	struct debug_plan plan;
 
 	pthread_mutex_lock(&watches->lock);
 	self->generation = arbiter_generation(watches->arbiter);
 	arbiter_set_guest(watches->arbiter, vcpu->index, dr7_slots(self->guest.dr7));
 	arbiter_schedule(watches->arbiter, vcpu->index, now, &self->schedule);
 	slots = take_schedule(watches, self, vcpu, host);
+	plan = debug_plan_merge(&self->guest, host, slots);
+	self->shown = plan;
 	note_states(watches, vcpu, now);
 	pthread_mutex_unlock(&watches->lock);
 	note_guest_lost(watches, lost, self->schedule.guest_lost);
-	plan = debug_plan_merge(&self->guest, host, slots);
 	if (self->schedule.suspended)
 		plan.dr7 |= DR7_GD; /* to learn of it when the guest gives one back */
 	self->active = slots || self->schedule.suspended;

@@ -34,6 +34,7 @@ struct vcpu_watches {
 	struct arbiter_schedule schedule;
 	struct debug_registers guest; /* as last read */
 	struct debug_plan armed;      /* in force */
+	struct debug_plan shown;      /* to other threads, under the lock: without the single steps between */
 	int watches[DEBUG_SLOTS];     /* which one is in which of the plan's slots of the host */
 	bool stepping;                /* a trap of ours is due */
 	bool stepping_now;            /* KVM has been told to step */
