@@ -16,6 +16,8 @@ struct end {
 	int status;           /* of kvmscope run */
 	const char *trigger;  /* as the recording names it */
 	const char *function; /* of the kernel, on its way there */
+	const char *options;  /* of kvmscope run */
+	const char *image;    /* in user space, with the guest agent; NULL without */
 };
 
 static void run_to(const struct end *end, struct rig_result *result)
@@ -26,11 +28,11 @@ static void run_to(const struct end *end, struct rig_result *result)
 		 end->name);
 	CHECK(command_succeeds(command));
 	rig_run(result, 280,
-		"HOME=$PWD/" FOLDER "/%s build/kvmscope run --timeout 250 --mem 256M --flight 5s "
+		"HOME=$PWD/" FOLDER "/%s build/kvmscope run --timeout 250 --mem 256M --flight 5s %s "
 		"-o " FOLDER
 		"/%s/perf.data --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 %s' "
 		"< /dev/null",
-		end->name, end->name, rig_kernel("6.1"), rig_initrd("6.1"), end->append);
+		end->name, end->options, end->name, rig_kernel("6.1"), rig_initrd("6.1"), end->append);
 }
 
 static void check_text(const char *what, const char *text, const char *wanted)
@@ -59,6 +61,8 @@ static void check_report(const struct end *end)
 	check_text(end->name, report, "5.0 s before ");
 	check_text(end->name, report, end->trigger);
 	check_text(end->name, report, "[kernel.kallsyms]");
+	if (end->image)
+		check_text(end->name, report, end->image);
 	free(report);
 }
 
@@ -89,19 +93,23 @@ static void check_end(const struct end *end)
 TEST(flight_recorder, debian_panic_leaves_the_last_seconds)
 {
 	RIG_REQUIRED();
-	check_end(&(struct end){ "panic", "kvmscope.end=panic", 0, "guest panic", "sysrq_handle_crash" });
+	check_end(&(struct end){ "panic", "kvmscope.end=panic", 0, "guest panic", "sysrq_handle_crash", "",
+				 NULL });
 }
 
+/* Besides, its programs have their images: what they had mapped is in the file too. */
 TEST(flight_recorder, debian_reset_leaves_the_last_seconds)
 {
 	RIG_REQUIRED();
-	check_end(&(struct end){ "reset", "reboot=k kvmscope.end=reboot", 0, "guest reset",
-				 "__do_sys_reboot" });
+	check_end(&(struct end){
+		"reset",
+		"kvmscope.run=i=0;while+[+$i+-lt+20000+];do+i=$((i+1));done reboot=k kvmscope.end=reboot", 0,
+		"guest reset", "__do_sys_reboot", "--agent", "  busybox\n" });
 }
 
 TEST(flight_recorder, debian_triple_fault_leaves_the_last_seconds)
 {
 	RIG_REQUIRED();
 	check_end(&(struct end){ "fault", "reboot=t kvmscope.end=reboot", 3, "triple fault",
-				 "__do_sys_reboot" });
+				 "__do_sys_reboot", "", NULL });
 }
