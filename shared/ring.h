@@ -163,7 +163,7 @@ int ring_attach(struct ring **ring, int memory_fd);
 /*
  * NULL is a no-op. Unmaps; a ring that other processes map lives on there. A
  * reader that held the tail holds it no more: what it has not given back is
- * for the other holders, or kept for the next one.
+ * for the other holders, or kept for the next one. May wait like attaching.
  */
 void ring_destroy(struct ring *ring);
 
