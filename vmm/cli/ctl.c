@@ -156,6 +156,7 @@ static void print_rate(const json_t *result)
 static void print_profile(const json_t *profile)
 {
 	double samples = number_of(profile, "samples"), sampled = number_of(profile, "sampled_ns");
+	double files = number_of(profile, "flight_files");
 
 	printf("profile:  ");
 	if (!json_is_object(profile)) {
@@ -166,8 +167,7 @@ static void print_profile(const json_t *profile)
 	printf(" of %s time\n", text_of(profile, "clock"));
 	printf("samples:  %.0f, %.0f lost; ", samples, number_of(profile, "lost"));
 	if (json_is_integer(json_object_get(profile, "flight_files")))
-		printf("the last in memory, %.0f flight recordings with ",
-		       number_of(profile, "flight_files"));
+		printf("the last in memory, %.0f flight recording%s with ", files, files == 1 ? "" : "s");
 	printf("%.1f MiB in ", number_of(profile, "bytes") / MIB);
 	print_text(text_of(profile, "output"));
 	if (samples > 0 && sampled > 0)
