@@ -30,16 +30,17 @@
 #include "vmm/guest/symbols.h"
 #include "vmm/guest/view.h"
 
-/* Immutable once read. A per-CPU address and a CPU's offset make the GVA of its copy. */
+/*
+ * Immutable once read. A per-CPU address and a CPU's offset make the GVA of
+ * the CPU's copy. 0 where the kernel has no such thing or it was not found.
+ */
 struct guest_task_layout {
 	bool known;          /* else nothing below holds */
-	uint64_t offsets;    /* GVA of __per_cpu_offset[]; 0: a kernel for one CPU, which has none */
+	uint64_t offsets;    /* GVA of __per_cpu_offset[]; 0: a kernel for one CPU */
 	uint64_t current;    /* per-CPU address of the pointer to the current task */
 	uint64_t gdt_page;   /* per-CPU address of the GDT */
-	uint64_t irq_stack;  /* per-CPU address of the pointer to the top of the interrupt stack; 0: not known
-			      */
-	uint64_t scheduled;  /* per-CPU address of curr of its runqueue: current, or about to be; 0: not known
-			      */
+	uint64_t irq_stack;  /* per-CPU address of the pointer to the top of the interrupt stack */
+	uint64_t scheduled;  /* per-CPU address of curr of the runqueue: current, or about to be */
 	uint32_t stack_size; /* bytes of a task's stack and of the interrupt stack */
 	uint32_t pid, tgid, comm, mm, stack; /* byte offsets in struct task_struct */
 	uint32_t page_table;                 /* byte offset of pgd in struct mm_struct */
@@ -55,10 +56,11 @@ int guest_task_layout_read(struct guest_task_layout *layout, const struct symbol
 
 /* What a task is called; as in struct sample. */
 struct guest_task {
-	uint32_t pid, tid;           /* SAMPLE_TASK_UNKNOWN both, or none */
-	char comm[SAMPLE_COMM_SIZE]; /* ends with a NUL; the guest's bytes, not cleaned */
-	bool foreign; /* CR3 holds the page tables of another task: it has a user stack that they do not map
-		       */
+	uint32_t pid, tid; /* SAMPLE_TASK_UNKNOWN both, or none */
+	/* Ends with a NUL; the guest's bytes, not cleaned, and not locked: as the guest's own perf reads it.
+	 */
+	char comm[SAMPLE_COMM_SIZE];
+	bool foreign; /* CR3 has another task's page tables: its user memory can not be read by them */
 };
 
 /*
