@@ -7,6 +7,8 @@
 
 #include "tests/unit/shim/test.h"
 #include "tests/unit/sideband_guest.h"
+#include "vmm/profile/collector_output.h"
+#include "vmm/profile/perf_data_reader.h"
 #include "vmm/profile/profile_resolver.h"
 
 struct reading {
@@ -100,5 +102,70 @@ TEST(collector, the_hosts_perspective_has_no_processes_of_the_guest)
 		    0);
 	CHECK_EQUAL(mappings, 0);
 	perf_data_reader_close(reader);
+	unlink(path);
+}
+
+static int note_comm(void *context, const struct resolved_sample *sample)
+{
+	strcat(context, sample->comm);
+	return 0;
+}
+
+/* Readers call a new process what its parent was called: a name that was true before it is said again. */
+TEST(collector, a_process_id_that_comes_back_has_its_own_name)
+{
+	struct perf_data_options options = { .frequency = 1000, .vcpus = 1, .vmm_pid = 77 };
+	struct sample sample = { .time = 10, .pid = 60, .tid = 60, .cpl = 3, .comm = "own " };
+	struct sideband_fork fork = {
+		.head = { .size = sizeof(fork), .type = SIDEBAND_FORK, .time = 20, .pid = 60, .tid = 60 },
+		.parent_pid = 61,
+		.parent_tid = 61,
+	};
+	struct profile_resolver *resolver;
+	struct collector_output output;
+	char path[64], comms[64] = "";
+
+	make_path(path);
+	options.path = path;
+	REQUIRE_EQUAL(collector_output_open(&output, &options), 0);
+	CHECK_EQUAL(collector_output_sample(&output, &sample), 0);
+	sample = (struct sample){ .time = 11, .pid = 61, .tid = 61, .cpl = 3, .comm = "parent " };
+	CHECK_EQUAL(collector_output_sample(&output, &sample), 0);
+	CHECK_EQUAL(collector_output_sideband(&output, &fork.head), 0);
+	sample = (struct sample){ .time = 30, .pid = 60, .tid = 60, .cpl = 3, .comm = "own " };
+	CHECK_EQUAL(collector_output_sample(&output, &sample), 0);
+	CHECK_EQUAL(collector_output_close(&output), 0);
+	REQUIRE_EQUAL(
+		profile_resolver_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }), 0);
+	CHECK_EQUAL(profile_resolver_run(resolver, note_comm, comms), 0);
+	CHECK_STRING(comms, "own parent own ");
+	profile_resolver_close(resolver);
+	unlink(path);
+}
+
+/* A file whose writer was killed, and one that went through a pipe, have no sections: rounds have the counts.
+ */
+TEST(collector, losses_are_in_a_file_that_was_never_closed)
+{
+	struct perf_data_options options = { .frequency = 1000, .vcpus = 1, .vmm_pid = 77 };
+	struct losses losses = { .counts = { [LOST_NO_MAPPING] = 5, [SIDEBAND_LATE] = 7 } };
+	struct perf_data_reader *reader;
+	struct perf_data_writer *writer;
+	char path[64];
+
+	make_path(path);
+	options.path = path;
+	REQUIRE_EQUAL(perf_data_writer_open(&writer, &options), 0);
+	perf_data_writer_set_losses(writer, &losses);
+	CHECK_EQUAL(perf_data_writer_flush(writer), 0);
+	losses.counts[SIDEBAND_LATE] = 8;
+	perf_data_writer_set_losses(writer, &losses);
+	CHECK_EQUAL(perf_data_writer_flush(writer), 0);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ 0 }), 0);
+	CHECK(perf_data_reader_summary(reader)->cut_off);
+	CHECK(!memcmp(&perf_data_reader_summary(reader)->losses, &losses, sizeof(losses)));
+	perf_data_reader_close(reader);
+	CHECK_EQUAL(perf_data_writer_close(writer), 0);
 	unlink(path);
 }
