@@ -266,6 +266,33 @@ TEST(ctl, runs_are_found_by_name)
 		unsetenv("XDG_RUNTIME_DIR");
 }
 
+/* The usual place is not worth a guest; one that was asked for is. */
+TEST(ctl, a_run_goes_on_without_the_usual_socket)
+{
+	const char *before = getenv("XDG_RUNTIME_DIR");
+	struct program run;
+
+	GUEST_REQUIRED();
+	before = before ? strdup(before) : NULL;
+	setenv("XDG_RUNTIME_DIR", "/none", 1);
+#define HELLO "run --no-profile --kernel " GUEST_IMAGE " --timeout 50 --append program=hello_exit=5 "
+	program_run(&run, HELLO);
+	CHECK_EQUAL(run.status, 5);
+	CHECK(strstr(run.text, "can not make the directory /none/kvmscope"));
+	program_run(&run, HELLO "--name x");
+	CHECK_EQUAL(run.status, 1);
+	program_run(&run, HELLO "--control /none/x");
+	CHECK_EQUAL(run.status, 1);
+	CHECK(strstr(run.text, "/none/x"));
+	program_run(&run, HELLO "--no-control");
+	CHECK_EQUAL(run.status, 5);
+	CHECK(!strstr(run.text, "/none"));
+	if (before)
+		setenv("XDG_RUNTIME_DIR", before, 1);
+	else
+		unsetenv("XDG_RUNTIME_DIR");
+}
+
 static void check_usage(const char *arguments, const char *text)
 {
 	struct program program;

@@ -184,7 +184,9 @@ int run_control_open(struct run_control **control, const struct run_options *opt
 	clock_gettime(CLOCK_MONOTONIC, &self->started);
 	error = open_socket(self);
 	if (error && !options->control_path && !options->name) {
-		log_warning("kvmscope ctl can not reach this run: %s", error_message());
+		log_warning(
+			"kvmscope ctl will not find this run: %s; --control PATH puts its socket elsewhere",
+			error_message());
 		free(self);
 		return 0;
 	}
