@@ -29,7 +29,7 @@ enum sample_flags {
 	SAMPLE_KERNEL_TRUNCATED = 1 << 0, /* the kernel chain ends before its entry point */
 	SAMPLE_USER_TRUNCATED = 1 << 1,   /* the user chain ends before its start */
 	SAMPLE_IDLE = 1 << 2,             /* the vCPU was halted (wall clock only) */
-	SAMPLE_UNSURE = 1 << 3, /* set behind the ring: it is not sure what was mapped at RIP at its time */
+	SAMPLE_UNSURE = 1 << 3, /* set behind the ring: what was mapped at RIP at its time is not sure */
 };
 
 struct sample {
