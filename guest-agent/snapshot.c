@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +22,8 @@
 struct records {
 	pid_t pid;
 	uint64_t time;
-	uint64_t cut; /* what did not fit */
+	uint64_t cut;           /* what did not fit */
+	char program[PATH_MAX]; /* as /proc/PID/maps has it; "" where it is not known */
 	size_t size;
 	uint8_t bytes[AGENT_MESSAGE_MAX - sizeof(struct agent_message) - sizeof(struct agent_events) - 16];
 };
@@ -162,8 +164,20 @@ static void add_mapping(struct records *records, char *line)
 		mapping.minor = minor;
 		mapping.inode = inode;
 	}
+	if (line[path] && !strcmp(line + path, records->program))
+		header.misc |= AGENT_MISC_PROGRAM;
 	add_record(records, header, &mapping, sizeof(mapping), line[path] ? line + path : "//anon",
 		   records->pid);
+}
+
+static void find_program(struct records *records)
+{
+	char path[32];
+	ssize_t length;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", records->pid);
+	length = readlink(path, records->program, sizeof(records->program) - 1);
+	records->program[length > 0 ? length : 0] = '\0';
 }
 
 static void add_mappings(struct records *records)
@@ -205,6 +219,7 @@ static bool tell_process(struct snapshot *snapshot, pid_t pid, struct events *ev
 		events->touched = false;
 		records = (struct records){ .pid = pid, .time = clock_raw() };
 		add_threads(&records);
+		find_program(&records);
 		add_mappings(&records);
 		if (!events_drain(events, output))
 			return false;

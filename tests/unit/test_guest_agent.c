@@ -141,6 +141,7 @@ struct wanted {
 	uint64_t start;
 	uint64_t time;
 	uint8_t build_id_size;
+	bool program;
 };
 
 static bool is_our_mapping(const struct sideband *record, void *context)
@@ -153,6 +154,7 @@ static bool is_our_mapping(const struct sideband *record, void *context)
 		return false;
 	wanted->time = record->time;
 	wanted->build_id_size = mapping->build_id_size;
+	wanted->program = record->flags & SIDEBAND_MMAP_PROGRAM;
 	return true;
 }
 
@@ -171,6 +173,7 @@ TEST(guest_agent, tells_what_ran_before_and_what_happens_with_its_time)
 	CHECK(find(&fixture, is_our_mapping, &own));
 	CHECK(own.time > begin && own.time < now());
 	CHECK_EQUAL(own.build_id_size, 20);
+	CHECK(own.program);
 	CHECK(wait_for(&fixture, snapshot_is_done));
 
 	file = open(AGENT, O_RDONLY);
@@ -180,6 +183,7 @@ TEST(guest_agent, tells_what_ran_before_and_what_happens_with_its_time)
 	close(file);
 	new.start = (uintptr_t)mapping;
 	CHECK(find(&fixture, is_our_mapping, &new));
+	CHECK(!new.program);
 	agent_statistics(fixture.agent, &statistics);
 	/* Two clocks that are one: the error is all there is between them. */
 	if (new.time + statistics.clock_error + 200000 < before ||
