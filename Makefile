@@ -123,11 +123,12 @@ deps: ## install the Debian packages that are missing; says which; needs root
 
 install: all ## install the program, man pages and completion into DESTDIR and PREFIX
 	$(Q)install -D -m 755 $(BUILD)/kvmscope $(DESTDIR)$(PREFIX)/bin/kvmscope
+	$(Q)install -D -m 755 build/agent/kvmscope-agent $(DESTDIR)$(PREFIX)/bin/kvmscope-agent
 	$(Q)for page in docs/man/*.1; do [ ! -e $$page ] || install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $$page; done
 	$(Q)install -D -m 644 docs/completion/kvmscope.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/kvmscope
 
 uninstall: ## remove what install put there
-	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/kvmscope $(DESTDIR)$(PREFIX)/share/man/man1/kvmscope*.1 \
+	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/kvmscope $(DESTDIR)$(PREFIX)/bin/kvmscope-agent $(DESTDIR)$(PREFIX)/share/man/man1/kvmscope*.1 \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/kvmscope
 
 clean: ## remove build/
