@@ -24,6 +24,7 @@ static const char *const images[] = { NULL, "alpha", "beta", "gamma", "delta", "
 struct tally {
 	unsigned long right, wrong, untold;
 	unsigned long of_image[8];     /* right ones */
+	unsigned long of_path[8];      /* all that perf says are in it */
 	unsigned long named, misnamed; /* of programs, by the process's name */
 };
 
@@ -51,6 +52,8 @@ static void count(struct tally *tally, const char *comm, unsigned long long addr
 {
 	unsigned int image = image_at(address);
 
+	for (unsigned int i = 1; i < 8; i++)
+		tally->of_path[i] += is_path_of(path, images[i]);
 	if (!image)
 		return;
 	if (!strcmp(path, "[unknown]")) {
@@ -83,9 +86,36 @@ static struct tally read_script(void)
 	return tally;
 }
 
-/* kvmscope report counts the same samples for each image. */
+/*
+ * kvmscope report counts the same samples for each image, and names its function by the guest's files:
+ * FILES/right/bin has them, FILES/wrong/bin others by the same names.
+ */
+#define FILES      "build/rig/agent-files"
+#define FILES_HERE "../agent-files/wrong/bin" /* from build/rig/remap */
+
+static unsigned long count_symbol(const char *files, const char *image)
+{
+	struct rig_result result;
+	unsigned long samples;
+
+	rig_run_here(&result, 60,
+		     "HOME=$PWD/" HOME " build/kvmscope report -i " DATA " --sort symbol,image --symfs " FILES
+		     "/%s | "
+		     "awk '$NF == \"%s\" && /spin_/ { gsub(\",\", \"\", $2); print $2, $(NF - 1) }'",
+		     files, image);
+	samples = strtoul(result.output, NULL, 10);
+	if (samples && !strstr(result.output, image))
+		FAIL_TEST("a function of %s is called %s", image, result.output);
+	rig_result_free(&result);
+	return samples;
+}
+
 static void check_report(const struct tally *tally)
 {
+	for (unsigned int image = 1; image < 8; image++) {
+		CHECK_EQUAL(count_symbol("right", images[image]), tally->of_image[image]);
+		CHECK_EQUAL(count_symbol("wrong", images[image]), 0);
+	}
 	for (unsigned int image = 1; image < 8; image++) {
 		struct rig_result result;
 
@@ -93,7 +123,7 @@ static void check_report(const struct tally *tally)
 			     "HOME=$PWD/" HOME " build/kvmscope report -i " DATA " --sort image | "
 			     "awk '$NF == \"%s\" { gsub(\",\", \"\", $2); print $2 }'",
 			     images[image]);
-		CHECK_EQUAL(strtoul(result.output, NULL, 10), tally->of_image[image]);
+		CHECK_EQUAL(strtoul(result.output, NULL, 10), tally->of_path[image]);
 		rig_result_free(&result);
 	}
 }
@@ -113,6 +143,12 @@ static const char *make_initrd(void)
 	bool made;
 
 	rig_run_here(&result, 60,
+		     "mkdir -p " FILES "/right " FILES "/wrong/bin && ln -sfn ../../remap " FILES
+		     "/right/bin && "
+		     "(cd build/rig/remap && cp alpha " FILES_HERE "/beta && cp beta " FILES_HERE "/gamma && "
+		     "cp gamma " FILES_HERE "/delta && cp delta " FILES_HERE "/alpha && cp one " FILES_HERE
+		     "/two && "
+		     "cp two " FILES_HERE "/three && cp three " FILES_HERE "/one) && "
 		     "tests/rig/initrd --kernel 6.1 --output build/initrd/remap.cpio "
 		     "build/rig/remap/{remap,alpha,beta,gamma,delta,one,two,three}");
 	made = !result.status;

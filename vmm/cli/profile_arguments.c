@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { KEY_VCPU = 512, KEY_KALLSYMS, KEY_BUILDID_DIR };
+enum { KEY_VCPU = 512, KEY_KALLSYMS, KEY_BUILDID_DIR, KEY_SYMFS };
 
 static const struct argp_option options[] = {
 	{ "input", 'i', "FILE", 0, "The recording (default perf.data); - is standard input", 0 },
@@ -14,6 +14,10 @@ static const struct argp_option options[] = {
 	{ "vmlinux", 'k', "FILE", 0, "Kernel symbols: the guest's vmlinux", 0 },
 	{ "buildid-dir", KEY_BUILDID_DIR, "DIR", 0,
 	  "Look for symbols in DIR (default buildid.dir of perf's configuration, else ~/.debug)", 0 },
+	{ "symfs", KEY_SYMFS, "DIR", 0,
+	  "Look for the guest's programs and libraries below DIR, by their paths in the guest; taken if the build id "
+	  "is the recorded one",
+	  0 },
 	{ 0 },
 };
 
@@ -48,6 +52,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		return 0;
 	case KEY_BUILDID_DIR:
 		arguments->options.buildid_dir = value;
+		return 0;
+	case KEY_SYMFS:
+		arguments->options.symfs = value;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -40,6 +40,7 @@ struct profile_options {
 	const char *kallsyms;    /* file or NULL */
 	const char *vmlinux;     /* ELF or NULL */
 	const char *buildid_dir; /* NULL: perf's default, $HOME/.debug or its configuration */
+	const char *symfs;       /* directory that holds the guest's files by their paths there; NULL */
 	int32_t vcpu;            /* only this one; -1 all */
 	bool threads;            /* tell the threads of a process apart */
 	bool leaves_only; /* stacks of the sampled function alone: all that a report without callers needs */

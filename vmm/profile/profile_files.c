@@ -82,6 +82,21 @@ bool profile_files_elf(size_t index, char *path, const char *directory, const ch
 	}
 }
 
+/* "/a/../b" is no path that a kernel gives. */
+static bool climbs(const char *path)
+{
+	for (const char *part = path; (part = strstr(part, "/..")); part += 3)
+		if (!part[3] || part[3] == '/')
+			return true;
+	return false;
+}
+
+bool profile_files_symfs(char *path, const char *symfs, const char *recorded)
+{
+	return symfs && *recorded == '/' && !climbs(recorded) &&
+	       snprintf(path, PROFILE_PATH_MAX, "%s%s", symfs, recorded) < PROFILE_PATH_MAX;
+}
+
 bool profile_files_vmlinux(size_t index, char *path, const char *directory, const uint8_t *build_id,
 			   size_t build_id_size)
 {

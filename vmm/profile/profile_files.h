@@ -33,6 +33,12 @@ bool profile_files_elf(size_t index, char *path, const char *directory, const ch
 bool profile_files_vmlinux(size_t index, char *path, const char *directory, const uint8_t *build_id,
 			   size_t build_id_size);
 
+/*
+ * The file that the guest calls RECORDED below SYMFS; false where that can be none. It need not
+ * exist, and its links may lead out of SYMFS: who reads it is to check its build id.
+ */
+bool profile_files_symfs(char *path, const char *symfs, const char *recorded);
+
 /* Where a separate file with the symbols of a build would be. It need not exist. */
 void profile_files_debug(char *path, const uint8_t *build_id, size_t build_id_size);
 

@@ -182,6 +182,14 @@ struct symbols *profile_kernel_symbols(struct profile_kernel *kernel, const stru
 	return kernel->symbols;
 }
 
+/* From the file PATH, or, where it has none of its own, from DEBUG; only of the recorded build. */
+static void load_elf(struct profile_image *image, const char *path, const char *debug)
+{
+	if (elf_symbols_load_separate(&image->symbols, debug, path, image->build_id, image->build_id_size))
+		elf_symbols_load(&image->symbols, path, ELF_FILE_OFFSETS, image->build_id,
+				 image->build_id_size);
+}
+
 static void load_file(struct profile_image *image, const struct profile_options *options)
 {
 	char path[PROFILE_PATH_MAX], debug[PROFILE_PATH_MAX];
@@ -192,11 +200,12 @@ static void load_file(struct profile_image *image, const struct profile_options 
 	if (!size || image->kind != IMAGE_FILE)
 		return;
 	profile_files_debug(debug, build_id, size);
+	if (profile_files_symfs(path, options->symfs, image->path))
+		load_elf(image, path, debug);
 	for (size_t i = 0; !image->symbols; i++) {
 		if (!profile_files_elf(i, path, options->buildid_dir, image->path, build_id, size))
 			break;
-		if (elf_symbols_load_separate(&image->symbols, debug, path, build_id, size))
-			elf_symbols_load(&image->symbols, path, ELF_FILE_OFFSETS, build_id, size);
+		load_elf(image, path, debug);
 	}
 }
 
