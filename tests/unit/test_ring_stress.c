@@ -251,24 +251,28 @@ static void check_sums(const struct reading *readings, int holders)
 	       (unsigned long long)readings[2].records);
 }
 
-/* The first HOLDERS of three readers hold the tail. */
+/*
+ * The first HOLDERS of three readers hold the tail. The first of all is the
+ * maker's own: ThreadSanitizer goes by addresses, and sees races only of those
+ * who use one mapping.
+ */
 static void run_stress(enum ring_mode mode, int holders)
 {
-	struct ring_options options = { .size = RING_SIZE_MIN, .mode = mode, .reader.overrun = true };
-	struct reading readings[READERS];
+	struct ring_options options = { .size = RING_SIZE_MIN, .mode = mode };
+	struct reading readings[READERS] = { 0 };
 
 	memset(&stress, 0, sizeof(stress));
 	REQUIRE_EQUAL(ring_create_with(&stress.ring, &options), 0);
-	for (int i = 0; i < READERS; i++)
+	readings[0].ring = stress.ring;
+	for (int i = 1; i < READERS; i++)
 		attach(&readings[i], ring_memory_fd(stress.ring), i >= holders);
 	run_threads(readings);
 	read_the_rest(readings);
 	check_sums(readings, holders);
 	/* Fewer means that the timer did not run. */
 	CHECK(stress.by_handler > 100);
-	for (int i = 0; i < READERS; i++)
+	for (int i = READERS - 1; i >= 0; i--)
 		ring_destroy(readings[i].ring);
-	ring_destroy(stress.ring);
 }
 
 TEST(ring_stress, consumer_mode_with_signals_and_three_readers)
