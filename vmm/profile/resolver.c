@@ -473,11 +473,6 @@ void resolver_pass_end(struct resolver *resolver, size_t ring)
 	resolver->last = resolver->played;
 }
 
-uint64_t resolver_played(const struct resolver *resolver)
-{
-	return resolver->played;
-}
-
 /* Where no source tells of mappings, user space is not lost: it was never asked for. */
 void resolver_losses(const struct resolver *resolver, struct losses *losses)
 {

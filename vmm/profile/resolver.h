@@ -39,9 +39,7 @@ struct resolver_place {
 
 /* Everything in it is valid during the call only. */
 struct attributed_sample {
-	const struct sample *sample;
-	uint32_t pid, tid;                    /* SAMPLE_TASK_UNKNOWN where it is not known */
-	const char *comm;                     /* of the thread, not cleaned; "" where it is not known */
+	const struct sample *sample;          /* its task is filled in as far as it is known */
 	const struct resolver_image *program; /* that the process runs, NULL where it is not known */
 	struct resolver_place place;          /* of the sample's RIP */
 	/* of resolver_place_of() */
@@ -98,9 +96,6 @@ void resolver_pass_end(struct resolver *resolver, size_t ring);
 void resolver_play(struct resolver *resolver);
 /* Gives out all that there is; what comes from here on is late. */
 void resolver_finish(struct resolver *resolver);
-
-/* Up to this time (ns) all went out in order. */
-uint64_t resolver_played(const struct resolver *resolver);
 
 /* Where ADDRESS, a caller's, lay at the sample's time. Within the call that gives SAMPLE. */
 struct resolver_place resolver_place_of(const struct attributed_sample *sample, uint64_t address);

@@ -47,7 +47,7 @@ int resolver_order_add(struct resolver_order *order, size_t source, uint64_t tim
 /* The earliest that waits, or NULL. Valid until the next call. */
 const struct resolver_order_item *resolver_order_first(const struct resolver_order *order);
 bool resolver_order_is_sample(const struct resolver_order_item *item);
-/* Lets go of the earliest; there is one. */
+/* Lets go of the earliest; there is one, of SIZE bytes as it was added. */
 void resolver_order_drop(struct resolver_order *order, size_t size);
 
 #endif
