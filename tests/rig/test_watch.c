@@ -171,3 +171,31 @@ TEST(watch_rig, guest_s_own_breakpoints_work_beside_a_watch_on_kvm_intel)
 	check_coexistence(&result, data);
 	rig_result_free(&result);
 }
+
+/* With three of the guest's own, a pinned watch has room; with four, it has the register of one of them, and
+ * says so. */
+TEST(watch_rig, host_may_come_first_and_the_guest_s_loss_is_said)
+{
+	const char *kernel, *initrd, *data = "build/rig/watch-host.data";
+	struct rig_result result;
+
+	RIG_DEBUG_REGISTERS_REQUIRED();
+	kernel = rig_kernel("6.1");
+	initrd = rig_initrd("6.1");
+	if (!kernel || !initrd)
+		return;
+	rig_run(&result, 400,
+		"build/kvmscope run --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 -o %s "
+		"--no-buildid-cache --watch panic_timeout:4:w,pinned "
+		"--append 'console=ttyS0 quiet kvmscope.run=workload+breakpoints+100'",
+		kernel, initrd, data);
+	CHECK_EQUAL(result.status, 0);
+	for (int registers = 1; registers <= 3; registers++)
+		check_guest_s(result.output, registers, 100);
+	CHECK(strstr(result.output, "workload: 4 breakpoints counted"));
+	CHECK(!strstr(result.output, "workload: 4 breakpoints counted 25 25 25 25 "));
+	CHECK(strstr(result.errors, "a breakpoint that the guest set itself does not work for it"));
+	CHECK(strstr(result.errors, "times a breakpoint of the guest's own did not work for it"));
+	CHECK_EQUAL(read_recording(data).hits, 4 * 100);
+	rig_result_free(&result);
+}
