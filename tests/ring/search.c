@@ -72,7 +72,6 @@ static struct {
 	void *stack_pointer;   /* of the search itself */
 	bool failed;
 	char failure[512];
-	struct search_result *result;
 	int depth;
 	int steps; /* of the path, taken */
 	struct step {
