@@ -13,7 +13,7 @@
 
 #include "shared/agent_protocol.h"
 
-#define OUTPUT_SIZE (8 * AGENT_MESSAGE_MAX)
+#define OUTPUT_SIZE (8ul * AGENT_MESSAGE_MAX)
 
 struct output {
 	int fd; /* not owned */

@@ -24,11 +24,11 @@ enum boot_protocol {
 
 struct boot_options {
 	enum boot_protocol protocol;
-	const char *kernel;      /* path */
-	const char *initrd;      /* path or NULL */
+	const char *kernel;       /* path */
+	const char *initrd;       /* path or NULL */
 	struct span initrd_front; /* put before the initrd, with one; a multiple of 4 bytes */
-	const char *append;      /* command line, may be "" */
-	const char *module_text; /* multiboot's one module: an environment text, or NULL */
+	const char *append;       /* command line, may be "" */
+	const char *module_text;  /* multiboot's one module: an environment text, or NULL */
 	unsigned int cpus;
 	uint64_t rsdp; /* GPA of the ACPI RSDP, 0 without ACPI */
 };

@@ -32,7 +32,7 @@ static uint8_t *add_entry(uint8_t *to, const char *name, unsigned int mode, stru
 
 	assert(length == HEADER_SIZE);
 	memcpy(to, header, HEADER_SIZE);
-	memcpy(to + HEADER_SIZE, name, strlen(name));
+	memcpy(to + HEADER_SIZE, name, strlen(name) + 1);
 	if (content.size)
 		memcpy(to + padded(HEADER_SIZE + strlen(name) + 1), content.data, content.size);
 	return to + entry_size(name, content.size);
