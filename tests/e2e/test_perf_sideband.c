@@ -83,6 +83,22 @@ TEST(perf_sideband, perf_takes_a_pipe_with_losses)
 	perf_home_leave(home);
 }
 
+TEST(perf_sideband, perf_inject_keeps_the_counts_of_losses)
+{
+	char home[64], path[128], *report;
+
+	NEED_PERF;
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	REQUIRE_EQUAL(sideband_guest_record(path, PERSPECTIVE_GUEST, NULL), 0);
+	free(perf_output("perf inject -i %s -o %s.injected 2>&1", path, path));
+	report = perf_output("build/kvmscope report --json -i %s.injected 2>&1", path);
+	CHECK(strstr(report, "\"samples\": 11,"));
+	CHECK(strstr(report, "\"lost_no_mapping\": 3,"));
+	free(report);
+	perf_home_leave(home);
+}
+
 TEST(perf_sideband, the_report_says_what_was_lost)
 {
 	char home[64], path[128], *report;

@@ -168,8 +168,6 @@ bool perf_data_feature(const struct perf_data_facts *facts, enum perf_data_featu
 		return add_clock_data(to, facts);
 	case FEATURE_KVMSCOPE_FLIGHT:
 		return add_flight(to, facts);
-	case FEATURE_KVMSCOPE_LOSSES:
-		return perf_data_losses_add(to, &facts->losses);
 	default:
 		return false;
 	}

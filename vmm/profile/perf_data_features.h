@@ -14,7 +14,6 @@
 #include "vmm/profile/perf_data_bytes.h"
 #include "vmm/profile/perf_data_flight.h"
 #include "vmm/profile/perf_data_format.h"
-#include "vmm/profile/perf_data_losses.h"
 
 /* An event besides the first. */
 struct perf_data_more_event {
@@ -39,7 +38,6 @@ struct perf_data_facts {
 		clock_time;     /* the same moment by CLOCK_REALTIME and by the clock of the samples, ns */
 	struct bytes build_ids; /* records of FEATURE_BUILD_ID */
 	const struct perf_data_flight *flight; /* NULL: of no flight recorder */
-	struct losses losses;
 };
 
 /* Appends what FEATURE holds. False: not known, nothing was appended. */

@@ -69,7 +69,6 @@ enum perf_data_feature {
 	FEATURE_COMPRESSED = 27,
 	FEATURE_CLOCK_DATA = 29,
 	FEATURE_KVMSCOPE_FLIGHT = 240, /* ours: perf_data_flight.h. perf's own stay far below */
-	FEATURE_KVMSCOPE_LOSSES = 241, /* ours: perf_data_losses.h */
 	FEATURE_COUNT = 256,
 };
 

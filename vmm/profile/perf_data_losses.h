@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The counts of losses in a perf.data file: a feature section of ours in a
- * closed file, and behind the header of FINISHED_ROUND records, which perf
- * takes no content of, in every file (docs/perf-data.md).
+ * The counts of losses in a perf.data file: behind the header of
+ * FINISHED_ROUND records, of which perf takes no content (docs/perf-data.md).
  */
 #ifndef KVMSCOPE_PROFILE_PERF_DATA_LOSSES_H
 #define KVMSCOPE_PROFILE_PERF_DATA_LOSSES_H

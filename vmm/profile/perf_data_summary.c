@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "vmm/profile/perf_data_losses.h"
-
 /* A string of a section: its padded length, then its bytes. Cut to SIZE - 1. */
 static bool copy_string(struct span content, uint64_t offset, char *to, size_t size, uint64_t *next)
 {
@@ -108,9 +106,6 @@ void perf_data_summary_feature(struct perf_data_summary *summary, enum perf_data
 		break;
 	case FEATURE_KVMSCOPE_FLIGHT:
 		perf_data_flight_parse(&summary->flight, content);
-		break;
-	case FEATURE_KVMSCOPE_LOSSES:
-		perf_data_losses_parse(&summary->losses, content);
 		break;
 	default:
 		break;

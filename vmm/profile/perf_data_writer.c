@@ -9,6 +9,7 @@
 
 #include "shared/error.h"
 #include "vmm/profile/perf_data_features.h"
+#include "vmm/profile/perf_data_losses.h"
 #include "vmm/profile/perf_data_output.h"
 #include "vmm/profile/perf_data_sideband.h"
 #include "vmm/profile/perf_data_start.h"
@@ -19,6 +20,7 @@ struct perf_data_writer {
 	bool callchains;
 	pid_t vmm_pid;
 	struct perf_data_facts facts;
+	struct losses losses;
 	struct bytes record; /* the one that is being put together */
 };
 
@@ -429,7 +431,7 @@ void perf_data_writer_set_flight(struct perf_data_writer *writer, const struct p
 
 void perf_data_writer_set_losses(struct perf_data_writer *writer, const struct losses *losses)
 {
-	writer->facts.losses = *losses;
+	writer->losses = *losses;
 }
 
 int perf_data_writer_flush(struct perf_data_writer *writer)
@@ -437,7 +439,7 @@ int perf_data_writer_flush(struct perf_data_writer *writer)
 	int error;
 
 	begin_record(writer, PERF_DATA_FINISHED_ROUND, 0);
-	perf_data_losses_add(&writer->record, &writer->facts.losses);
+	perf_data_losses_add(&writer->record, &writer->losses);
 	error = end_record(writer);
 	return error ? error : perf_data_output_flush(writer->output);
 }
@@ -467,8 +469,8 @@ static int write_sections(struct perf_data_writer *writer)
 int perf_data_writer_close(struct perf_data_writer *writer)
 {
 	/* The last counts of losses stand in a round, which a pipe has too. */
-	int error = losses_any(&writer->facts.losses) ? perf_data_writer_flush(writer)
-						      : perf_data_output_flush(writer->output);
+	int error = losses_any(&writer->losses) ? perf_data_writer_flush(writer)
+						: perf_data_output_flush(writer->output);
 	int close_error;
 
 	if (!error && !perf_data_output_is_pipe(writer->output))
