@@ -10,8 +10,10 @@
 
 #include "shared/error.h"
 #include "tests/kvm/bare_guest.h"
+#include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/debug/watch.h"
+#include "vmm/machine/probe.h"
 
 #define ROUNDS 200
 #define LOOP   (BARE_GUEST_CODE + 5)
@@ -397,4 +399,21 @@ TEST(watch, host_s_own_watchpoint_survives_guest_runs)
 	CHECK_EQUAL(counted, 1 + ROUNDS);
 	close(event);
 	finish(&record);
+}
+
+TEST(watch, what_this_kvm_does_not_report_is_refused_with_what_was_found)
+{
+	struct program program;
+	struct probe_row row;
+
+	if (!bare_guest_possible())
+		SKIP("no /dev/kvm");
+	REQUIRE_EQUAL(probe_one("debug.watchpoint", &row), 0);
+	if (row.works == (PROBE_IN_KERNEL | PROBE_IN_USER))
+		SKIP("this KVM reports all accesses to watched data");
+	program_run(&program,
+		    "run --kernel build/guests/guest.elf --watch 0xffffffff81000000:8:w -o /dev/null");
+	CHECK_EQUAL(program.status, 4);
+	CHECK(strstr(program.text, "accesses to watched data"));
+	CHECK(strstr(program.text, row.detail));
 }

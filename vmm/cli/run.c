@@ -373,16 +373,21 @@ static void clean_up(struct run *run)
 int command_run(int argc, char **argv)
 {
 	struct run run = { .signal_fd = -1, .console.file = -1, .interpreted.fd = -1 };
-	int status;
+	int status, error;
 
 	if (run_options_parse(&run.options, argc, argv))
 		return command_failed();
 	log_quiet(run.options.quiet);
 	log_verbose(run.options.verbose);
-	if (take_signals(&run) || make_machine(&run))
+	error = take_signals(&run);
+	if (!error)
+		error = make_machine(&run);
+	if (error) {
 		status = command_failed();
-	else
+		status = error == -ENOTSUP ? EXIT_UNSUPPORTED : status;
+	} else {
 		status = run_machine(&run);
+	}
 	clean_up(&run);
 	return status;
 }
