@@ -59,13 +59,14 @@ TEST(agent_protocol, message_comes_whole_however_it_is_cut)
 
 TEST(agent_protocol, gets_in_step_behind_garbage_at_any_distance)
 {
+	static const uint8_t bytes[] = { 0xff, 0x01, 0x00, 'g' };
 	struct start start = make_start(43);
 	const struct agent_message *message;
 
 	for (size_t garbage = 0; garbage < 64; garbage++) {
 		agent_stream_reset(&stream);
 		for (size_t i = 0; i < garbage; i++)
-			receive("\xff\x01\x00g" + i % 4, 1);
+			receive(&bytes[i % 4], 1);
 		receive(&start, sizeof(start));
 		receive(&start, sizeof(start));
 		CHECK_EQUAL(next(&message), 1);
