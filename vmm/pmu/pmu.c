@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/pmu/pmu.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "shared/error.h"
+#include "vmm/pmu/pmu_events.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+
+__extension__ typedef unsigned __int128 wide;
+
+static int check_clock(const struct pmu_clock *clock)
+{
+	const uint64_t hz[] = { clock->core, clock->reference, clock->bus };
+
+	for (unsigned int i = 0; i < sizeof(hz) / sizeof(hz[0]); i++)
+		if (hz[i] == 0 || hz[i] > PMU_HZ_MAX)
+			return error_set(-EINVAL,
+					 "guest PMU: %llu Hz is no frequency of a clock; give 1 to %llu",
+					 (unsigned long long)hz[i], (unsigned long long)PMU_HZ_MAX);
+	return 0;
+}
+
+int pmu_init(struct pmu *pmu, enum pmu_model model, const struct pmu_clock *clock,
+	     pmu_unavailable *unavailable, void *context)
+{
+	int error = check_clock(clock);
+
+	if (error)
+		return error;
+	if (model != PMU_INTEL)
+		return error_set(-EINVAL, "guest PMU: there is no model %d", (int)model);
+	*pmu = (struct pmu){ .unavailable = unavailable, .context = context };
+	pmu->state.size = sizeof(pmu->state);
+	pmu->state.model = model;
+	pmu->state.clock = *clock;
+	pmu_reset(pmu);
+	return 0;
+}
+
+void pmu_reset(struct pmu *pmu)
+{
+	const struct pmu_state old = pmu->state;
+
+	pmu->state = (struct pmu_state){
+		.size = old.size, .model = old.model, .clock = old.clock, .time = old.time
+	};
+	pmu_intel_reset(&pmu->state);
+}
+
+void pmu_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index, uint32_t registers[4])
+{
+	pmu_intel_cpuid(function, index, registers);
+}
+
+bool pmu_read_msr(const struct pmu *pmu, uint32_t index, uint64_t *value)
+{
+	return pmu_intel_read_msr(&pmu->state, index, value);
+}
+
+bool pmu_write_msr(struct pmu *pmu, uint32_t index, uint64_t value)
+{
+	return pmu_intel_write_msr(pmu, index, value);
+}
+
+bool pmu_read_counter(const struct pmu *pmu, uint32_t index, uint64_t *value)
+{
+	return pmu_intel_read_counter(&pmu->state, index, value);
+}
+
+void pmu_set_freeze_on_pmi(struct pmu *pmu, bool freeze)
+{
+	pmu->state.freeze_on_pmi = freeze;
+}
+
+/* Counter NUMBER: the general ones, then the fixed ones. */
+#define COUNTERS (PMU_GENERAL_MAX + PMU_FIXED_MAX)
+
+static struct pmu_counting counting_of(const struct pmu_state *state, unsigned int number)
+{
+	if (number < PMU_GENERAL_MAX)
+		return pmu_intel_general(state, number);
+	return pmu_intel_fixed(state, number - PMU_GENERAL_MAX);
+}
+
+static uint64_t *counter_of(struct pmu_state *state, unsigned int number)
+{
+	return number < PMU_GENERAL_MAX ? &state->general[number] : &state->fixed[number - PMU_GENERAL_MAX];
+}
+
+static uint64_t value_of(const struct pmu_state *state, unsigned int number)
+{
+	return number < PMU_GENERAL_MAX ? state->general[number] : state->fixed[number - PMU_GENERAL_MAX];
+}
+
+static uint64_t unit_hz(const struct pmu_clock *clock, enum pmu_unit unit)
+{
+	switch (unit) {
+	case PMU_CORE_CYCLES:
+		return clock->core;
+	case PMU_REFERENCE_CYCLES:
+		return clock->reference;
+	case PMU_BUS_CYCLES:
+		return clock->bus;
+	case PMU_NOTHING:
+		break;
+	}
+	return 0;
+}
+
+/* Since time 0: differences of it add up, however often the counters are brought up to date. */
+static wide cycles_at(uint64_t time, uint64_t hz)
+{
+	return (wide)time * hz / NS_PER_S;
+}
+
+/* When COUNTING's counter, VALUE now, goes from all ones to 0. */
+static uint64_t overflow_time(const struct pmu_state *state, const struct pmu_counting *counting,
+			      uint64_t value)
+{
+	const uint64_t hz = unit_hz(&state->clock, counting->unit);
+	wide cycles, time;
+
+	if (hz == 0)
+		return PMU_NEVER;
+	cycles = cycles_at(state->time, hz) + PMU_COUNTER_MASK + 1 - value;
+	time = (cycles * NS_PER_S + hz - 1) / hz;
+	return time < PMU_NEVER ? (uint64_t)time : PMU_NEVER;
+}
+
+uint64_t pmu_next_overflow(const struct pmu *pmu)
+{
+	uint64_t first = PMU_NEVER;
+
+	for (unsigned int i = 0; i < COUNTERS; i++) {
+		const struct pmu_counting counting = counting_of(&pmu->state, i);
+
+		if (counting.interrupt) {
+			const uint64_t time = overflow_time(&pmu->state, &counting, value_of(&pmu->state, i));
+
+			first = time < first ? time : first;
+		}
+	}
+	return first;
+}
+
+/* Counts up to TIME in one counter; true if it overflows. */
+static bool count(struct pmu_state *state, const struct pmu_counting *counting, uint64_t *counter,
+		  uint64_t time)
+{
+	const uint64_t hz = unit_hz(&state->clock, counting->unit);
+	const wide sum = *counter + (cycles_at(time, hz) - cycles_at(state->time, hz));
+
+	*counter = (uint64_t)sum & PMU_COUNTER_MASK;
+	return sum > PMU_COUNTER_MASK;
+}
+
+/* Counts up to TIME in all of them; true if a PMI is due. */
+static bool count_all(struct pmu_state *state, uint64_t time)
+{
+	bool pmi = false;
+
+	for (unsigned int i = 0; i < COUNTERS; i++) {
+		const struct pmu_counting counting = counting_of(state, i);
+
+		if (count(state, &counting, counter_of(state, i), time)) {
+			state->global_status |= counting.status;
+			pmi |= counting.interrupt;
+		}
+	}
+	return pmi;
+}
+
+bool pmu_advance(struct pmu *pmu, uint64_t time)
+{
+	struct pmu_state *state = &pmu->state;
+	uint64_t stop = time;
+	bool pmi;
+
+	assert(time >= state->time);
+	if (state->freeze_on_pmi) {
+		const uint64_t frozen = pmu_next_overflow(pmu);
+
+		stop = frozen < time ? frozen : time;
+	}
+	pmi = count_all(state, stop);
+	if (pmi && state->freeze_on_pmi)
+		state->global_control = 0;
+	state->time = time;
+	return pmi;
+}

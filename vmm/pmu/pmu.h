@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A guest's performance counters: their registers, what they count, when they
+ * overflow. Pure functions of one vCPU's state; no KVM, no clock of its own.
+ *
+ * Intel: architectural performance monitoring, version 2 (SDM vol. 3B 20.2.2)
+ * with full-width writes.
+ *
+ * What is counted is made from the time for which the guest has run: core
+ * cycles, reference cycles and bus cycles, at constant frequencies. Any other
+ * event stands still: it is marked unavailable in CPUID where CPUID can say so, and told of
+ * when the guest selects it. So is one privilege level alone (OS without USR
+ * or the reverse), since the time does not tell in which the guest was, and whatever
+ * counts something else than each cycle: edges, CMASK, INV.
+ *
+ * All functions are for the thread of the vCPU, or while that stands still.
+ */
+#ifndef KVMSCOPE_PMU_PMU_H
+#define KVMSCOPE_PMU_PMU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum pmu_model {
+	PMU_INTEL = 1,
+};
+
+#define PMU_WIDTH       48 /* bits of each counter */
+#define PMU_GENERAL_MAX 6
+#define PMU_FIXED_MAX   3
+
+/* The guest's frequencies in Hz, each 1 to PMU_HZ_MAX. */
+#define PMU_HZ_MAX (UINT64_C(1) << 40)
+struct pmu_clock {
+	uint64_t core;      /* taken as constant while the guest runs */
+	uint64_t reference; /* of the TSC (SDM vol. 3B 20.2.2, CPU_CLK_UNHALTED.REF_TSC) */
+	uint64_t bus;       /* of the crystal, which event 3CH umask 01H counts */
+};
+
+/* All of a vCPU's PMU. Nothing in it points anywhere: it can be copied and written to a file. */
+struct pmu_state {
+	uint32_t size;  /* sizeof(struct pmu_state) */
+	uint32_t model; /* enum pmu_model */
+	struct pmu_clock clock;
+	uint64_t time; /* ns the guest has run; the counters are as they were then */
+	uint64_t select[PMU_GENERAL_MAX];
+	uint64_t general[PMU_GENERAL_MAX]; /* PMU_WIDTH bits, as the next one */
+	uint64_t fixed[PMU_FIXED_MAX];
+	uint64_t fixed_control;
+	uint64_t global_control, global_status;
+	uint64_t freeze_on_pmi; /* 0 or 1 */
+};
+
+#define PMU_TOLD_MAX 16
+
+/*
+ * Told once of each event that the guest has switched on and that stands
+ * still. EVENT is a text, valid during the call; CONTEXT is the PMU's.
+ */
+typedef void pmu_unavailable(void *context, const char *event);
+
+struct pmu {
+	struct pmu_state state;
+	pmu_unavailable *unavailable; /* or NULL */
+	void *context;
+	/* What it was told of; a guest that goes through all there is fills no log. */
+	uint64_t told[PMU_TOLD_MAX];
+	unsigned int told_count;
+};
+
+/*
+ * A PMU as after power-up, at guest time 0. UNAVAILABLE may be NULL. 0, or
+ * -EINVAL for a frequency out of range or no such model.
+ */
+int pmu_init(struct pmu *pmu, enum pmu_model model, const struct pmu_clock *clock,
+	     pmu_unavailable *unavailable, void *context);
+
+/*
+ * The registers as after RESET (SDM vol. 3A table 10-1; an INIT leaves them
+ * as they are). The guest's time goes on.
+ */
+void pmu_reset(struct pmu *pmu);
+
+/*
+ * Changes what CPUID leaf FUNCTION, subleaf INDEX shows, REGISTERS being EAX,
+ * EBX, ECX, EDX, into what this PMU is. Other leaves are left alone.
+ */
+void pmu_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index, uint32_t registers[4]);
+
+/*
+ * RDMSR, WRMSR and RDPMC, of the counters as they were at state.time: advance
+ * first. False means #GP(0), with nothing changed. RDPMC's own condition,
+ * CR4.PCE or CPL 0, is for the caller to check.
+ */
+bool pmu_read_msr(const struct pmu *pmu, uint32_t index, uint64_t *value);
+bool pmu_write_msr(struct pmu *pmu, uint32_t index, uint64_t value);
+bool pmu_read_counter(const struct pmu *pmu, uint32_t index, uint64_t *value);
+
+/*
+ * IA32_DEBUGCTL.Freeze_PerfMon_On_PMI (bit 12), which is in a register that is
+ * not the PMU's: then a PMI clears IA32_PERF_GLOBAL_CTRL (SDM vol. 3B,
+ * "Freezing LBR and Performance Counters on PMI", legacy behaviour).
+ */
+void pmu_set_freeze_on_pmi(struct pmu *pmu, bool freeze);
+
+/*
+ * Counts up to TIME, ns for which the guest has run, not less than
+ * state.time. True if a PMI is due: LVTPC is for the caller to look at.
+ */
+bool pmu_advance(struct pmu *pmu, uint64_t time);
+
+#define PMU_NEVER UINT64_MAX
+
+/*
+ * The first time at which pmu_advance() will return true if the guest writes
+ * no register until then, or PMU_NEVER.
+ */
+uint64_t pmu_next_overflow(const struct pmu *pmu);
+
+#endif

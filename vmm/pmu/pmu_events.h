@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For vmm/pmu alone: what a counter counts as its registers are, by vendor. */
+#ifndef KVMSCOPE_PMU_PMU_EVENTS_H
+#define KVMSCOPE_PMU_PMU_EVENTS_H
+
+#include "vmm/pmu/pmu.h"
+
+#define PMU_COUNTER_MASK ((UINT64_C(1) << PMU_WIDTH) - 1)
+
+/* PerfEvtSel of both vendors (SDM vol. 3B 20.2.1.1, APM vol. 2 13.2.1) */
+#define SELECT_EVENT     UINT64_C(0xff)
+#define SELECT_UMASK     UINT64_C(0xff00)
+#define SELECT_USR       (UINT64_C(1) << 16)
+#define SELECT_OS        (UINT64_C(1) << 17)
+#define SELECT_EDGE      (UINT64_C(1) << 18)
+#define SELECT_INTERRUPT (UINT64_C(1) << 20)
+#define SELECT_ENABLE    (UINT64_C(1) << 22)
+#define SELECT_INVERT    (UINT64_C(1) << 23)
+#define SELECT_CMASK     UINT64_C(0xff000000)
+
+enum pmu_unit {
+	PMU_NOTHING, /* no source: the counter stands still */
+	PMU_CORE_CYCLES,
+	PMU_REFERENCE_CYCLES,
+	PMU_BUS_CYCLES,
+};
+
+struct pmu_event {
+	uint16_t event;
+	uint8_t umask;
+	enum pmu_unit unit;
+	const char *name;
+};
+
+/* A counter as its registers are now. */
+struct pmu_counting {
+	enum pmu_unit unit;
+	bool interrupt;  /* its overflow makes a PMI */
+	uint64_t status; /* the bit that its overflow sets */
+};
+
+/* SELECT's event in EVENTS, COUNT of them; or NULL. */
+const struct pmu_event *pmu_event_find(const struct pmu_event *events, unsigned int count, uint64_t select);
+
+/* What SELECT counts while it is enabled. */
+enum pmu_unit pmu_select_unit(const struct pmu_event *event, uint64_t select);
+
+/* Tells of SELECT if it asks for what stands still. EVENT is what pmu_event_find() says, or NULL. */
+void pmu_tell_select(struct pmu *pmu, const struct pmu_event *event, uint64_t select);
+
+/* Tells once of KEY, any number that stands for TEXT. */
+void pmu_tell(struct pmu *pmu, uint64_t key, const char *text);
+
+void pmu_intel_reset(struct pmu_state *state);
+void pmu_intel_cpuid(uint32_t function, uint32_t index, uint32_t registers[4]);
+bool pmu_intel_read_msr(const struct pmu_state *state, uint32_t index, uint64_t *value);
+bool pmu_intel_write_msr(struct pmu *pmu, uint32_t index, uint64_t value);
+bool pmu_intel_read_counter(const struct pmu_state *state, uint32_t index, uint64_t *value);
+struct pmu_counting pmu_intel_general(const struct pmu_state *state, unsigned int i);
+struct pmu_counting pmu_intel_fixed(const struct pmu_state *state, unsigned int i);
+
+#endif

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Intel's architectural performance monitoring, version 2. Sections are those
+ * of the SDM vol. 3B, chapter 20; MSRs are in vol. 4, table 2-2.
+ */
+#include <stddef.h>
+
+#include "vmm/pmu/pmu_events.h"
+
+#define INTEL_GENERAL 4
+#define INTEL_FIXED   3
+
+#define MSR_PMC               0xc1
+#define MSR_PERFEVTSEL        0x186
+#define MSR_FIXED_CTR         0x309
+#define MSR_PERF_CAPABILITIES 0x345
+#define MSR_FIXED_CTR_CTRL    0x38d
+#define MSR_GLOBAL_STATUS     0x38e
+#define MSR_GLOBAL_CTRL       0x38f
+#define MSR_GLOBAL_OVF_CTRL   0x390
+#define MSR_A_PMC             0x4c1
+
+#define CAPABILITIES_FW_WRITE (UINT64_C(1) << 13)
+
+/* 20.2.2: bit i for a general counter, 32 + i for a fixed one; ClrOvfBuf and ClrCondChgd */
+#define GENERAL_BIT(i)     (UINT64_C(1) << (i))
+#define FIXED_BIT(i)       (UINT64_C(1) << (32 + (i)))
+#define GLOBAL_COUNTERS    ((GENERAL_BIT(INTEL_GENERAL) - 1) | (FIXED_BIT(INTEL_FIXED) - FIXED_BIT(0)))
+#define OVF_CTRL_CONDITION (UINT64_C(3) << 62)
+
+/* 20.2.1.1; AnyThread (bit 21) came with version 3. */
+#define SELECT_RESERVED (UINT64_C(0xffffffff00000000) | UINT64_C(1) << 21)
+
+/* 20.2.2: four bits for each fixed counter; bit 2 of them, AnyThread, came with version 3. */
+#define FIXED_ENABLE_OS_USR 3u
+#define FIXED_INTERRUPT     8u
+#define FIXED_WRITABLE      UINT64_C(0xbbb)
+
+/* RDPMC, vol. 2B: ECX[31:16] is the type of the counter. */
+#define RDPMC_FIXED 0x40000000u
+
+/* 20.2.1.2, table 20-1, in the order of the bits of CPUID.0AH:EBX */
+static const struct pmu_event architectural[] = {
+	{ 0x3c, 0x00, PMU_CORE_CYCLES, "core cycles" },
+	{ 0xc0, 0x00, PMU_NOTHING, "instructions" },
+	{ 0x3c, 0x01, PMU_BUS_CYCLES, "bus cycles" },
+	{ 0x2e, 0x4f, PMU_NOTHING, "last level cache references" },
+	{ 0x2e, 0x41, PMU_NOTHING, "last level cache misses" },
+	{ 0xc4, 0x00, PMU_NOTHING, "branches" },
+	{ 0xc5, 0x00, PMU_NOTHING, "branch mispredictions" },
+};
+#define ARCHITECTURAL (sizeof(architectural) / sizeof(architectural[0]))
+
+/* 20.2.2, table 20-2 */
+static const struct pmu_event fixed_events[INTEL_FIXED] = {
+	{ .unit = PMU_NOTHING, .name = "instructions" },
+	{ .unit = PMU_CORE_CYCLES, .name = "core cycles" },
+	{ .unit = PMU_REFERENCE_CYCLES, .name = "reference cycles" },
+};
+
+void pmu_intel_reset(struct pmu_state *state)
+{
+	/* Vol. 3A table 10-1: the general counters' bits are set, so that software of version 1 finds them
+	 * on. */
+	state->global_control = GENERAL_BIT(INTEL_GENERAL) - 1;
+}
+
+static uint32_t unavailable_events(void)
+{
+	uint32_t bits = 0;
+
+	for (unsigned int i = 0; i < ARCHITECTURAL; i++)
+		if (architectural[i].unit == PMU_NOTHING)
+			bits |= 1u << i;
+	return bits;
+}
+
+void pmu_intel_cpuid(uint32_t function, uint32_t index, uint32_t registers[4])
+{
+	switch (function) {
+	case 0x1: /* PDCM, that is PERF_CAPABILITIES; no debug store (DTES64, DS) */
+		registers[2] = (registers[2] & ~(1u << 2)) | 1u << 15;
+		registers[3] &= ~(1u << 21);
+		break;
+	case 0x7: /* no ArchPerfmonExt, so nothing in leaf 23H */
+		if (index == 1)
+			registers[0] &= ~(1u << 8);
+		break;
+	case 0xa: /* 20.2.1.1, 20.2.2; vol. 2A, CPUID */
+		registers[0] = 2 | INTEL_GENERAL << 8 | PMU_WIDTH << 16 | (uint32_t)ARCHITECTURAL << 24;
+		registers[1] = unavailable_events();
+		registers[2] = 0;
+		registers[3] = INTEL_FIXED | PMU_WIDTH << 5;
+		break;
+	case 0x23:
+		for (unsigned int i = 0; i < 4; i++)
+			registers[i] = 0;
+		break;
+	default:
+		break;
+	}
+}
+
+static bool in(uint32_t index, uint32_t first, uint32_t count)
+{
+	return index >= first && index - first < count;
+}
+
+bool pmu_intel_read_msr(const struct pmu_state *state, uint32_t index, uint64_t *value)
+{
+	if (in(index, MSR_PMC, INTEL_GENERAL))
+		*value = state->general[index - MSR_PMC];
+	else if (in(index, MSR_A_PMC, INTEL_GENERAL))
+		*value = state->general[index - MSR_A_PMC];
+	else if (in(index, MSR_PERFEVTSEL, INTEL_GENERAL))
+		*value = state->select[index - MSR_PERFEVTSEL];
+	else if (in(index, MSR_FIXED_CTR, INTEL_FIXED))
+		*value = state->fixed[index - MSR_FIXED_CTR];
+	else if (index == MSR_PERF_CAPABILITIES)
+		*value = CAPABILITIES_FW_WRITE;
+	else if (index == MSR_FIXED_CTR_CTRL)
+		*value = state->fixed_control;
+	else if (index == MSR_GLOBAL_STATUS)
+		*value = state->global_status;
+	else if (index == MSR_GLOBAL_CTRL)
+		*value = state->global_control;
+	else if (index == MSR_GLOBAL_OVF_CTRL)
+		*value = 0;
+	else
+		return false;
+	return true;
+}
+
+/* "Full-Width Writes to Performance Counter Registers": the bits above the width are reserved. */
+static bool write_counter(uint64_t *counter, uint64_t value)
+{
+	if (value & ~PMU_COUNTER_MASK)
+		return false;
+	*counter = value;
+	return true;
+}
+
+static bool write_register(uint64_t *target, uint64_t value, uint64_t writable)
+{
+	if (value & ~writable)
+		return false;
+	*target = value;
+	return true;
+}
+
+static bool write_select(struct pmu *pmu, unsigned int i, uint64_t value)
+{
+	if (!write_register(&pmu->state.select[i], value, ~SELECT_RESERVED))
+		return false;
+	pmu_tell_select(pmu, pmu_event_find(architectural, ARCHITECTURAL, value), value);
+	return true;
+}
+
+static unsigned int fixed_field(uint64_t control, unsigned int i)
+{
+	return (unsigned int)(control >> 4 * i) & 0xf;
+}
+
+static void tell_fixed(struct pmu *pmu, unsigned int i, unsigned int levels)
+{
+	static const char *const texts[INTEL_FIXED][3] = {
+		{ "fixed counter 0 (instructions)", "fixed counter 0 (instructions)",
+		  "fixed counter 0 (instructions)" },
+		{ "fixed counter 1 (core cycles), of kernel mode alone",
+		  "fixed counter 1 (core cycles), of user mode alone", NULL },
+		{ "fixed counter 2 (reference cycles), of kernel mode alone",
+		  "fixed counter 2 (reference cycles), of user mode alone", NULL },
+	};
+
+	if (levels != 0 && texts[i][levels - 1])
+		pmu_tell(pmu, UINT64_C(1) << 63 | i << 4 | levels, texts[i][levels - 1]);
+}
+
+static bool write_fixed_control(struct pmu *pmu, uint64_t value)
+{
+	if (!write_register(&pmu->state.fixed_control, value, FIXED_WRITABLE))
+		return false;
+	for (unsigned int i = 0; i < INTEL_FIXED; i++)
+		tell_fixed(pmu, i, fixed_field(value, i) & FIXED_ENABLE_OS_USR);
+	return true;
+}
+
+static bool write_overflow_control(struct pmu_state *state, uint64_t value)
+{
+	if (value & ~(GLOBAL_COUNTERS | OVF_CTRL_CONDITION))
+		return false;
+	state->global_status &= ~value;
+	return true;
+}
+
+bool pmu_intel_write_msr(struct pmu *pmu, uint32_t index, uint64_t value)
+{
+	struct pmu_state *state = &pmu->state;
+
+	/* As above: EDX is ignored, bit 31 goes into all the higher ones. */
+	if (in(index, MSR_PMC, INTEL_GENERAL))
+		return write_counter(&state->general[index - MSR_PMC],
+				     (uint64_t)(int32_t)value & PMU_COUNTER_MASK);
+	if (in(index, MSR_A_PMC, INTEL_GENERAL))
+		return write_counter(&state->general[index - MSR_A_PMC], value);
+	if (in(index, MSR_PERFEVTSEL, INTEL_GENERAL))
+		return write_select(pmu, index - MSR_PERFEVTSEL, value);
+	if (in(index, MSR_FIXED_CTR, INTEL_FIXED))
+		return write_counter(&state->fixed[index - MSR_FIXED_CTR], value);
+	if (index == MSR_FIXED_CTR_CTRL)
+		return write_fixed_control(pmu, value);
+	if (index == MSR_GLOBAL_CTRL)
+		return write_register(&state->global_control, value, GLOBAL_COUNTERS);
+	if (index == MSR_GLOBAL_OVF_CTRL)
+		return write_overflow_control(state, value);
+	return false; /* PERF_CAPABILITIES and GLOBAL_STATUS are read-only */
+}
+
+bool pmu_intel_read_counter(const struct pmu_state *state, uint32_t index, uint64_t *value)
+{
+	if (index < INTEL_GENERAL)
+		*value = state->general[index];
+	else if (in(index, RDPMC_FIXED, INTEL_FIXED))
+		*value = state->fixed[index - RDPMC_FIXED];
+	else
+		return false;
+	return true;
+}
+
+struct pmu_counting pmu_intel_general(const struct pmu_state *state, unsigned int i)
+{
+	const uint64_t select = state->select[i];
+	struct pmu_counting counting = { .interrupt = select & SELECT_INTERRUPT, .status = GENERAL_BIT(i) };
+
+	if ((select & SELECT_ENABLE) && (state->global_control & GENERAL_BIT(i)))
+		counting.unit = pmu_select_unit(pmu_event_find(architectural, ARCHITECTURAL, select), select);
+	return counting;
+}
+
+struct pmu_counting pmu_intel_fixed(const struct pmu_state *state, unsigned int i)
+{
+	const unsigned int field = fixed_field(state->fixed_control, i);
+	struct pmu_counting counting = { .interrupt = field & FIXED_INTERRUPT, .status = FIXED_BIT(i) };
+
+	if ((field & FIXED_ENABLE_OS_USR) == FIXED_ENABLE_OS_USR && (state->global_control & FIXED_BIT(i)))
+		counting.unit = fixed_events[i].unit;
+	return counting;
+}
