@@ -99,6 +99,21 @@ TEST(perf_sideband, perf_inject_keeps_the_counts_of_losses)
 	perf_home_leave(home);
 }
 
+TEST(perf_sideband, perf_inject_keeps_what_a_flight_recording_is_about)
+{
+	char home[64], path[128], *report;
+
+	NEED_PERF;
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	REQUIRE_EQUAL(sideband_guest_flight(path), 0);
+	free(perf_output("perf inject -i %s -o %s.injected 2>&1", path, path));
+	report = perf_output("build/kvmscope report -i %s.injected 2>&1", path);
+	CHECK(strstr(report, "# Flight "));
+	free(report);
+	perf_home_leave(home);
+}
+
 TEST(perf_sideband, the_report_says_what_was_lost)
 {
 	char home[64], path[128], *report;

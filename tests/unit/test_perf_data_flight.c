@@ -91,6 +91,7 @@ TEST(perf_data_flight, stands_in_a_closed_file)
 	perf_data_writer_set_flight(writer, &panic);
 	REQUIRE_EQUAL(perf_data_writer_close(writer), 0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ 0 }), 0);
 	CHECK_EQUAL(perf_data_reader_summary(reader)->flight.count, 2);
 	CHECK_STRING(perf_data_reader_summary(reader)->flight.triggers[0].detail, "sysrq");
 	CHECK(perf_data_reader_summary(reader)->wall_time);

@@ -128,13 +128,6 @@ static bool add_build_ids(struct bytes *to, const struct perf_data_facts *facts)
 	return facts->build_ids.size;
 }
 
-static bool add_flight(struct bytes *to, const struct perf_data_facts *facts)
-{
-	if (facts->flight)
-		perf_data_flight_add(to, facts->flight);
-	return facts->flight;
-}
-
 bool perf_data_feature(const struct perf_data_facts *facts, enum perf_data_feature feature, struct bytes *to)
 {
 	switch (feature) {
@@ -166,8 +159,6 @@ bool perf_data_feature(const struct perf_data_facts *facts, enum perf_data_featu
 		return add_compressed(to, facts);
 	case FEATURE_CLOCK_DATA:
 		return add_clock_data(to, facts);
-	case FEATURE_KVMSCOPE_FLIGHT:
-		return add_flight(to, facts);
 	default:
 		return false;
 	}

@@ -12,7 +12,6 @@
 #include <stdint.h>
 
 #include "vmm/profile/perf_data_bytes.h"
-#include "vmm/profile/perf_data_flight.h"
 #include "vmm/profile/perf_data_format.h"
 
 /* An event besides the first. */
@@ -37,7 +36,6 @@ struct perf_data_facts {
 	uint64_t wall_time,
 		clock_time;     /* the same moment by CLOCK_REALTIME and by the clock of the samples, ns */
 	struct bytes build_ids; /* records of FEATURE_BUILD_ID */
-	const struct perf_data_flight *flight; /* NULL: of no flight recorder */
 };
 
 /* Appends what FEATURE holds. False: not known, nothing was appended. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a perf.data file that a flight recorder wrote says about itself, in a
- * feature section of ours (docs/perf-data.md): which moments it was written
- * for, and what of the time before them is in it. perf skips the section.
+ * block of its rounds (docs/perf-data.md): which moments it was written
+ * for, and what of the time before them is in it.
  */
 #ifndef KVMSCOPE_PROFILE_PERF_DATA_FLIGHT_H
 #define KVMSCOPE_PROFILE_PERF_DATA_FLIGHT_H

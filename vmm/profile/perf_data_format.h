@@ -68,9 +68,15 @@ enum perf_data_feature {
 	FEATURE_CLOCKID = 23,
 	FEATURE_COMPRESSED = 27,
 	FEATURE_CLOCK_DATA = 29,
-	FEATURE_KVMSCOPE_FLIGHT = 240, /* ours: perf_data_flight.h. perf's own stay far below */
 	FEATURE_COUNT = 256,
 };
+
+/*
+ * What we say in the content of FINISHED_ROUND records, which perf leaves alone: blocks of a tag,
+ * the size of what follows in bytes, a multiple of 8, and that.
+ */
+#define PERF_DATA_BLOCK_LOSSES 0x73736f6c736d766bull /* "kvmsloss": perf_data_losses.h */
+#define PERF_DATA_BLOCK_FLIGHT 0x67696c66736d766bull /* "kvmsflig": perf_data_flight.h */
 
 #define PERF_DATA_ZSTD 1u /* type in FEATURE_COMPRESSED */
 

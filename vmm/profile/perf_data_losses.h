@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The counts of losses in a perf.data file: behind the header of
- * FINISHED_ROUND records, of which perf takes no content (docs/perf-data.md).
- */
+/* The counts of losses in a perf.data file: a block in its rounds (docs/perf-data.md). */
 #ifndef KVMSCOPE_PROFILE_PERF_DATA_LOSSES_H
 #define KVMSCOPE_PROFILE_PERF_DATA_LOSSES_H
 
@@ -12,13 +9,11 @@
 #include "vmm/profile/losses.h"
 #include "vmm/profile/perf_data_bytes.h"
 
-/* Appends the counts; nothing where all are zero, which gives false. */
-bool perf_data_losses_add(struct bytes *to, const struct losses *losses);
+/* Appends the counts. */
+void perf_data_losses_add(struct bytes *to, const struct losses *losses);
 
-/*
- * Reads them; kinds that the writer did not know are 0, those that we do not
- * know are left out. False, with LOSSES as it was, where CONTENT is none. Hostile bytes.
- */
-bool perf_data_losses_parse(struct losses *losses, struct span content);
+/* Reads them; kinds that the writer did not know are 0, those that we do not know are left out. Hostile
+ * bytes. */
+void perf_data_losses_parse(struct losses *losses, struct span content);
 
 #endif

@@ -196,14 +196,20 @@ static void take_feature_record(struct perf_data_records *records, struct span r
 		perf_data_summary_feature(&records->summary, (enum perf_data_feature)feature, content);
 }
 
-/* The latest counts are those of the whole file. */
+/* Our blocks; the latest ones are about the whole file. */
 static void take_round(struct perf_data_records *records, struct span record)
 {
+	uint64_t place = sizeof(struct perf_event_header), tag, size;
 	struct span content;
 
-	if (span_part(record, sizeof(struct perf_event_header),
-		      record.size - sizeof(struct perf_event_header), &content))
-		perf_data_losses_parse(&records->summary.losses, content);
+	for (; span_u64(record, place, &tag) && span_u64(record, place + 8, &size) &&
+	       span_part(record, place + 16, size, &content);
+	     place += 16 + size) {
+		if (tag == PERF_DATA_BLOCK_LOSSES)
+			perf_data_losses_parse(&records->summary.losses, content);
+		else if (tag == PERF_DATA_BLOCK_FLIGHT)
+			perf_data_flight_parse(&records->summary.flight, content);
+	}
 }
 
 int perf_data_records_deliver(struct perf_data_records *records, const struct perf_data_events *events,

@@ -104,9 +104,6 @@ void perf_data_summary_feature(struct perf_data_summary *summary, enum perf_data
 	case FEATURE_CLOCK_DATA:
 		take_clock_data(summary, content);
 		break;
-	case FEATURE_KVMSCOPE_FLIGHT:
-		perf_data_flight_parse(&summary->flight, content);
-		break;
 	default:
 		break;
 	}

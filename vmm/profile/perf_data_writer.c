@@ -9,6 +9,7 @@
 
 #include "shared/error.h"
 #include "vmm/profile/perf_data_features.h"
+#include "vmm/profile/perf_data_flight.h"
 #include "vmm/profile/perf_data_losses.h"
 #include "vmm/profile/perf_data_output.h"
 #include "vmm/profile/perf_data_sideband.h"
@@ -21,7 +22,8 @@ struct perf_data_writer {
 	pid_t vmm_pid;
 	struct perf_data_facts facts;
 	struct losses losses;
-	struct bytes record; /* the one that is being put together */
+	const struct perf_data_flight *flight; /* NULL: of no flight recorder */
+	struct bytes record;                   /* the one that is being put together */
 };
 
 static uint64_t now(clockid_t clock)
@@ -426,7 +428,7 @@ int perf_data_writer_set_guest(struct perf_data_writer *writer, const char *rele
 
 void perf_data_writer_set_flight(struct perf_data_writer *writer, const struct perf_data_flight *flight)
 {
-	writer->facts.flight = flight;
+	writer->flight = flight;
 }
 
 void perf_data_writer_set_losses(struct perf_data_writer *writer, const struct losses *losses)
@@ -434,12 +436,47 @@ void perf_data_writer_set_losses(struct perf_data_writer *writer, const struct l
 	writer->losses = *losses;
 }
 
+/* Begins a block; end_block() says how large it became. Where it began. */
+static size_t begin_block(struct bytes *record, uint64_t tag)
+{
+	bytes_add_u64(record, tag);
+	bytes_add_u64(record, 0);
+	return record->size;
+}
+
+static void end_block(struct bytes *record, size_t begun)
+{
+	uint64_t size;
+
+	bytes_pad(record, 8);
+	size = record->size - begun;
+	if (!record->failed)
+		memcpy(record->data + begun - sizeof(size), &size, sizeof(size));
+}
+
+static void add_blocks(struct perf_data_writer *writer)
+{
+	struct bytes *record = &writer->record;
+	size_t begun;
+
+	if (losses_any(&writer->losses)) {
+		begun = begin_block(record, PERF_DATA_BLOCK_LOSSES);
+		perf_data_losses_add(record, &writer->losses);
+		end_block(record, begun);
+	}
+	if (writer->flight) {
+		begun = begin_block(record, PERF_DATA_BLOCK_FLIGHT);
+		perf_data_flight_add(record, writer->flight);
+		end_block(record, begun);
+	}
+}
+
 int perf_data_writer_flush(struct perf_data_writer *writer)
 {
 	int error;
 
 	begin_record(writer, PERF_DATA_FINISHED_ROUND, 0);
-	perf_data_losses_add(&writer->record, &writer->losses);
+	add_blocks(writer);
 	error = end_record(writer);
 	return error ? error : perf_data_output_flush(writer->output);
 }
@@ -469,8 +506,8 @@ static int write_sections(struct perf_data_writer *writer)
 int perf_data_writer_close(struct perf_data_writer *writer)
 {
 	/* The last counts of losses stand in a round, which a pipe has too. */
-	int error = losses_any(&writer->losses) ? perf_data_writer_flush(writer)
-						: perf_data_output_flush(writer->output);
+	int error = losses_any(&writer->losses) || writer->flight ? perf_data_writer_flush(writer)
+								  : perf_data_output_flush(writer->output);
 	int close_error;
 
 	if (!error && !perf_data_output_is_pipe(writer->output))
