@@ -116,10 +116,12 @@ static void check_guest_s(const char *output, int registers, int count)
 		FAIL_TEST("the guest did not print '%s'", line);
 }
 
-#define BREAKPOINTS 500
+/* Writes to what each side watches, for each number of the guest's own breakpoints; Bochs is slow. */
+#define BREAKPOINTS       10000
+#define BREAKPOINTS_INTEL 500
 
 /* The guest's own breakpoints and a watch of ours: each gets all of its hits, and nobody those of another. */
-static void check_coexistence(const struct rig_result *result, const char *path)
+static void check_coexistence(const struct rig_result *result, const char *path, int count)
 {
 	struct seen seen;
 
@@ -128,12 +130,11 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 		return;
 	}
 	for (int registers = 1; registers <= 4; registers++)
-		check_guest_s(result->output, registers, BREAKPOINTS);
+		check_guest_s(result->output, registers, count);
 	seen = read_recording(path);
-	CHECK_EQUAL(seen.hits, 4 * BREAKPOINTS);
+	CHECK_EQUAL(seen.hits, 4 * count);
+	printf("%lu hits of %d writes beside the guest's own\n", seen.hits, 4 * count);
 	CHECK(strstr(result->errors, "is suspended on vCPU 0 while the guest uses its debug registers"));
-	if (seen.hits != 4 * BREAKPOINTS || !strstr(result->output, "4 breakpoints counted"))
-		printf("%.3000s%.3000s", result->output, result->errors);
 }
 
 #define BOTH_COMMAND                                                                                         \
@@ -151,8 +152,8 @@ TEST(watch_rig, guest_s_own_breakpoints_work_beside_a_watch)
 	initrd = rig_initrd("6.1");
 	if (!kernel || !initrd)
 		return;
-	rig_run(&result, 400, BOTH_COMMAND, kernel, initrd, data, BREAKPOINTS);
-	check_coexistence(&result, data);
+	rig_run(&result, 590, BOTH_COMMAND, kernel, initrd, data, BREAKPOINTS);
+	check_coexistence(&result, data, BREAKPOINTS);
 	rig_result_free(&result);
 }
 
@@ -167,8 +168,9 @@ TEST(watch_rig, guest_s_own_breakpoints_work_beside_a_watch_on_kvm_intel)
 	initrd = rig_initrd("6.1");
 	if (!kernel || !initrd)
 		return;
-	rig_run_intel(&result, 500, "mkdir -p build/rig; " BOTH_COMMAND, kernel, initrd, data, BREAKPOINTS);
-	check_coexistence(&result, data);
+	rig_run_intel(&result, 500, "mkdir -p build/rig; " BOTH_COMMAND, kernel, initrd, data,
+		      BREAKPOINTS_INTEL);
+	check_coexistence(&result, data, BREAKPOINTS_INTEL);
 	rig_result_free(&result);
 }
 
