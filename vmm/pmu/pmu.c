@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stddef.h>
 
 #include "shared/error.h"
 #include "vmm/pmu/pmu_events.h"
@@ -10,6 +11,20 @@
 #define NS_PER_S UINT64_C(1000000000)
 
 __extension__ typedef unsigned __int128 wide;
+
+/* NULL if there is no such model. */
+static const struct pmu_vendor *vendor_of(uint32_t model)
+{
+	switch (model) {
+	case PMU_INTEL:
+		return &pmu_intel;
+	case PMU_AMD_LEGACY:
+	case PMU_AMD_CORE:
+		return &pmu_amd;
+	default:
+		return NULL;
+	}
+}
 
 static int check_clock(const struct pmu_clock *clock)
 {
@@ -30,7 +45,7 @@ int pmu_init(struct pmu *pmu, enum pmu_model model, const struct pmu_clock *cloc
 
 	if (error)
 		return error;
-	if (model != PMU_INTEL)
+	if (!vendor_of(model))
 		return error_set(-EINVAL, "guest PMU: there is no model %d", (int)model);
 	*pmu = (struct pmu){ .unavailable = unavailable, .context = context };
 	pmu->state.size = sizeof(pmu->state);
@@ -47,32 +62,32 @@ void pmu_reset(struct pmu *pmu)
 	pmu->state = (struct pmu_state){
 		.size = old.size, .model = old.model, .clock = old.clock, .time = old.time
 	};
-	pmu_intel_reset(&pmu->state);
+	vendor_of(old.model)->reset(&pmu->state);
 }
 
 void pmu_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index, uint32_t registers[4])
 {
-	pmu_intel_cpuid(function, index, registers);
+	vendor_of(pmu->state.model)->cpuid(&pmu->state, function, index, registers);
 }
 
 bool pmu_read_msr(const struct pmu *pmu, uint32_t index, uint64_t *value)
 {
-	return pmu_intel_read_msr(&pmu->state, index, value);
+	return vendor_of(pmu->state.model)->read_msr(&pmu->state, index, value);
 }
 
 bool pmu_write_msr(struct pmu *pmu, uint32_t index, uint64_t value)
 {
-	return pmu_intel_write_msr(pmu, index, value);
+	return vendor_of(pmu->state.model)->write_msr(pmu, index, value);
 }
 
 bool pmu_read_counter(const struct pmu *pmu, uint32_t index, uint64_t *value)
 {
-	return pmu_intel_read_counter(&pmu->state, index, value);
+	return vendor_of(pmu->state.model)->read_counter(&pmu->state, index, value);
 }
 
 void pmu_set_freeze_on_pmi(struct pmu *pmu, bool freeze)
 {
-	pmu->state.freeze_on_pmi = freeze;
+	pmu->state.freeze_on_pmi = freeze && pmu->state.model == PMU_INTEL;
 }
 
 /* Counter NUMBER: the general ones, then the fixed ones. */
@@ -81,8 +96,8 @@ void pmu_set_freeze_on_pmi(struct pmu *pmu, bool freeze)
 static struct pmu_counting counting_of(const struct pmu_state *state, unsigned int number)
 {
 	if (number < PMU_GENERAL_MAX)
-		return pmu_intel_general(state, number);
-	return pmu_intel_fixed(state, number - PMU_GENERAL_MAX);
+		return vendor_of(state->model)->general(state, number);
+	return vendor_of(state->model)->fixed(state, number - PMU_GENERAL_MAX);
 }
 
 static uint64_t *counter_of(struct pmu_state *state, unsigned int number)

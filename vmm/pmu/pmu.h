@@ -4,7 +4,9 @@
  * overflow. Pure functions of one vCPU's state; no KVM, no clock of its own.
  *
  * Intel: architectural performance monitoring, version 2 (SDM vol. 3B 20.2.2)
- * with full-width writes.
+ * with full-width writes. AMD: the four counters that all processors have, in
+ * 0xC0010000 and on, or with PerfCtrExtCore the six in 0xC0010200 and on, the
+ * first four of which are the same as those (APM vol. 2 13.2.1).
  *
  * What is counted is made from the time for which the guest has run: core
  * cycles, reference cycles and bus cycles, at constant frequencies. Any other
@@ -23,6 +25,8 @@
 
 enum pmu_model {
 	PMU_INTEL = 1,
+	PMU_AMD_LEGACY = 2,
+	PMU_AMD_CORE = 3,
 };
 
 #define PMU_WIDTH       48 /* bits of each counter */
@@ -33,7 +37,7 @@ enum pmu_model {
 #define PMU_HZ_MAX (UINT64_C(1) << 40)
 struct pmu_clock {
 	uint64_t core;      /* taken as constant while the guest runs */
-	uint64_t reference; /* of the TSC (SDM vol. 3B 20.2.2, CPU_CLK_UNHALTED.REF_TSC) */
+	uint64_t reference; /* of the TSC: CPU_CLK_UNHALTED.REF_TSC (SDM vol. 3B 20.2.2), PMCx120 of AMD */
 	uint64_t bus;       /* of the crystal, which event 3CH umask 01H counts */
 };
 
@@ -90,7 +94,9 @@ void pmu_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index, uint32_
 /*
  * RDMSR, WRMSR and RDPMC, of the counters as they were at state.time: advance
  * first. False means #GP(0), with nothing changed. RDPMC's own condition,
- * CR4.PCE or CPL 0, is for the caller to check.
+ * CR4.PCE or CPL 0, is for the caller to check. Reserved bits of Intel's fault;
+ * those of AMD's are ignored and read as 0, as the processors do it (Linux,
+ * arch/x86/kvm/svm/pmu.c).
  */
 bool pmu_read_msr(const struct pmu *pmu, uint32_t index, uint64_t *value);
 bool pmu_write_msr(struct pmu *pmu, uint32_t index, uint64_t value);
@@ -99,7 +105,8 @@ bool pmu_read_counter(const struct pmu *pmu, uint32_t index, uint64_t *value);
 /*
  * IA32_DEBUGCTL.Freeze_PerfMon_On_PMI (bit 12), which is in a register that is
  * not the PMU's: then a PMI clears IA32_PERF_GLOBAL_CTRL (SDM vol. 3B,
- * "Freezing LBR and Performance Counters on PMI", legacy behaviour).
+ * "Freezing LBR and Performance Counters on PMI", legacy behaviour). AMD's
+ * have nothing like it: there it changes nothing.
  */
 void pmu_set_freeze_on_pmi(struct pmu *pmu, bool freeze);
 

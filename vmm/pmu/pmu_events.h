@@ -7,6 +7,12 @@
 
 #define PMU_COUNTER_MASK ((UINT64_C(1) << PMU_WIDTH) - 1)
 
+/* Is INDEX one of COUNT from FIRST on? */
+static inline bool pmu_in(uint32_t index, uint32_t first, uint32_t count)
+{
+	return index >= first && index - first < count;
+}
+
 /* PerfEvtSel of both vendors (SDM vol. 3B 20.2.1.1, APM vol. 2 13.2.1) */
 #define SELECT_EVENT     UINT64_C(0xff)
 #define SELECT_UMASK     UINT64_C(0xff00)
@@ -51,12 +57,18 @@ void pmu_tell_select(struct pmu *pmu, const struct pmu_event *event, uint64_t se
 /* Tells once of KEY, any number that stands for TEXT. */
 void pmu_tell(struct pmu *pmu, uint64_t key, const char *text);
 
-void pmu_intel_reset(struct pmu_state *state);
-void pmu_intel_cpuid(uint32_t function, uint32_t index, uint32_t registers[4]);
-bool pmu_intel_read_msr(const struct pmu_state *state, uint32_t index, uint64_t *value);
-bool pmu_intel_write_msr(struct pmu *pmu, uint32_t index, uint64_t value);
-bool pmu_intel_read_counter(const struct pmu_state *state, uint32_t index, uint64_t *value);
-struct pmu_counting pmu_intel_general(const struct pmu_state *state, unsigned int i);
-struct pmu_counting pmu_intel_fixed(const struct pmu_state *state, unsigned int i);
+/* What differs from vendor to vendor; each as its namesake in pmu.h. */
+struct pmu_vendor {
+	void (*reset)(struct pmu_state *state); /* all registers are 0 before */
+	void (*cpuid)(const struct pmu_state *state, uint32_t function, uint32_t index,
+		      uint32_t registers[4]);
+	bool (*read_msr)(const struct pmu_state *state, uint32_t index, uint64_t *value);
+	bool (*write_msr)(struct pmu *pmu, uint32_t index, uint64_t value);
+	bool (*read_counter)(const struct pmu_state *state, uint32_t index, uint64_t *value);
+	struct pmu_counting (*general)(const struct pmu_state *state, unsigned int i);
+	struct pmu_counting (*fixed)(const struct pmu_state *state, unsigned int i);
+};
+
+extern const struct pmu_vendor pmu_intel, pmu_amd;
 
 #endif

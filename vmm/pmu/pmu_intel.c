@@ -58,7 +58,7 @@ static const struct pmu_event fixed_events[INTEL_FIXED] = {
 	{ .unit = PMU_REFERENCE_CYCLES, .name = "reference cycles" },
 };
 
-void pmu_intel_reset(struct pmu_state *state)
+static void intel_reset(struct pmu_state *state)
 {
 	/* Vol. 3A table 10-1: the general counters' bits are set, so that software of version 1 finds them
 	 * on. */
@@ -75,7 +75,8 @@ static uint32_t unavailable_events(void)
 	return bits;
 }
 
-void pmu_intel_cpuid(uint32_t function, uint32_t index, uint32_t registers[4])
+static void intel_cpuid(const struct pmu_state *state, uint32_t function, uint32_t index,
+			uint32_t registers[4])
 {
 	switch (function) {
 	case 0x1: /* PDCM, that is PERF_CAPABILITIES; no debug store (DTES64, DS) */
@@ -101,20 +102,15 @@ void pmu_intel_cpuid(uint32_t function, uint32_t index, uint32_t registers[4])
 	}
 }
 
-static bool in(uint32_t index, uint32_t first, uint32_t count)
+static bool intel_read_msr(const struct pmu_state *state, uint32_t index, uint64_t *value)
 {
-	return index >= first && index - first < count;
-}
-
-bool pmu_intel_read_msr(const struct pmu_state *state, uint32_t index, uint64_t *value)
-{
-	if (in(index, MSR_PMC, INTEL_GENERAL))
+	if (pmu_in(index, MSR_PMC, INTEL_GENERAL))
 		*value = state->general[index - MSR_PMC];
-	else if (in(index, MSR_A_PMC, INTEL_GENERAL))
+	else if (pmu_in(index, MSR_A_PMC, INTEL_GENERAL))
 		*value = state->general[index - MSR_A_PMC];
-	else if (in(index, MSR_PERFEVTSEL, INTEL_GENERAL))
+	else if (pmu_in(index, MSR_PERFEVTSEL, INTEL_GENERAL))
 		*value = state->select[index - MSR_PERFEVTSEL];
-	else if (in(index, MSR_FIXED_CTR, INTEL_FIXED))
+	else if (pmu_in(index, MSR_FIXED_CTR, INTEL_FIXED))
 		*value = state->fixed[index - MSR_FIXED_CTR];
 	else if (index == MSR_PERF_CAPABILITIES)
 		*value = CAPABILITIES_FW_WRITE;
@@ -193,19 +189,19 @@ static bool write_overflow_control(struct pmu_state *state, uint64_t value)
 	return true;
 }
 
-bool pmu_intel_write_msr(struct pmu *pmu, uint32_t index, uint64_t value)
+static bool intel_write_msr(struct pmu *pmu, uint32_t index, uint64_t value)
 {
 	struct pmu_state *state = &pmu->state;
 
 	/* As above: EDX is ignored, bit 31 goes into all the higher ones. */
-	if (in(index, MSR_PMC, INTEL_GENERAL))
+	if (pmu_in(index, MSR_PMC, INTEL_GENERAL))
 		return write_counter(&state->general[index - MSR_PMC],
 				     (uint64_t)(int32_t)value & PMU_COUNTER_MASK);
-	if (in(index, MSR_A_PMC, INTEL_GENERAL))
+	if (pmu_in(index, MSR_A_PMC, INTEL_GENERAL))
 		return write_counter(&state->general[index - MSR_A_PMC], value);
-	if (in(index, MSR_PERFEVTSEL, INTEL_GENERAL))
+	if (pmu_in(index, MSR_PERFEVTSEL, INTEL_GENERAL))
 		return write_select(pmu, index - MSR_PERFEVTSEL, value);
-	if (in(index, MSR_FIXED_CTR, INTEL_FIXED))
+	if (pmu_in(index, MSR_FIXED_CTR, INTEL_FIXED))
 		return write_counter(&state->fixed[index - MSR_FIXED_CTR], value);
 	if (index == MSR_FIXED_CTR_CTRL)
 		return write_fixed_control(pmu, value);
@@ -216,18 +212,18 @@ bool pmu_intel_write_msr(struct pmu *pmu, uint32_t index, uint64_t value)
 	return false; /* PERF_CAPABILITIES and GLOBAL_STATUS are read-only */
 }
 
-bool pmu_intel_read_counter(const struct pmu_state *state, uint32_t index, uint64_t *value)
+static bool intel_read_counter(const struct pmu_state *state, uint32_t index, uint64_t *value)
 {
 	if (index < INTEL_GENERAL)
 		*value = state->general[index];
-	else if (in(index, RDPMC_FIXED, INTEL_FIXED))
+	else if (pmu_in(index, RDPMC_FIXED, INTEL_FIXED))
 		*value = state->fixed[index - RDPMC_FIXED];
 	else
 		return false;
 	return true;
 }
 
-struct pmu_counting pmu_intel_general(const struct pmu_state *state, unsigned int i)
+static struct pmu_counting intel_general(const struct pmu_state *state, unsigned int i)
 {
 	const uint64_t select = state->select[i];
 	struct pmu_counting counting = { .interrupt = select & SELECT_INTERRUPT, .status = GENERAL_BIT(i) };
@@ -237,7 +233,7 @@ struct pmu_counting pmu_intel_general(const struct pmu_state *state, unsigned in
 	return counting;
 }
 
-struct pmu_counting pmu_intel_fixed(const struct pmu_state *state, unsigned int i)
+static struct pmu_counting intel_fixed(const struct pmu_state *state, unsigned int i)
 {
 	const unsigned int field = fixed_field(state->fixed_control, i);
 	struct pmu_counting counting = { .interrupt = field & FIXED_INTERRUPT, .status = FIXED_BIT(i) };
@@ -246,3 +242,13 @@ struct pmu_counting pmu_intel_fixed(const struct pmu_state *state, unsigned int 
 		counting.unit = fixed_events[i].unit;
 	return counting;
 }
+
+const struct pmu_vendor pmu_intel = {
+	.reset = intel_reset,
+	.cpuid = intel_cpuid,
+	.read_msr = intel_read_msr,
+	.write_msr = intel_write_msr,
+	.read_counter = intel_read_counter,
+	.general = intel_general,
+	.fixed = intel_fixed,
+};

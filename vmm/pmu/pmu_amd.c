@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * AMD's core performance counters (APM vol. 2 13.2.1). Overflow has no status
+ * register: software looks at the counter's highest bit.
+ */
+#include <stddef.h>
+
+#include "vmm/pmu/pmu_events.h"
+
+#define AMD_LEGACY 4
+#define AMD_CORE   6
+
+#define MSR_LEGACY_SELECT  0xc0010000
+#define MSR_LEGACY_COUNTER 0xc0010004
+#define MSR_CORE           0xc0010200 /* a select, its counter, the next select */
+
+/* CPUID 8000_0001H ECX, APM vol. 3 appendix E.4.2 */
+#define CPUID_IBS               (1u << 10)
+#define CPUID_PERF_CTR_EXT_CORE (1u << 23)
+#define CPUID_PERF_CTR_EXT_NB   (1u << 24)
+#define CPUID_PERF_TSC          (1u << 27)
+#define CPUID_PERF_CTR_EXT_LLC  (1u << 28)
+
+/*
+ * Bits 63:36, 21 and 19 are reserved. So are 41:40 (HostOnly, GuestOnly) in
+ * them, which are there for a processor with SVM.
+ */
+#define SELECT_WRITABLE UINT64_C(0xfffd7ffff)
+
+/* The processors' own manuals (PPR), Core::X86::Pmc; the first two columns are what Linux asks for. */
+static const struct pmu_event amd_events[] = {
+	{ 0x076, 0x00, PMU_CORE_CYCLES, "core cycles" },
+	{ 0x120, 0x01, PMU_REFERENCE_CYCLES, "reference cycles" },
+	{ 0x0c0, 0x00, PMU_NOTHING, "instructions" },
+	{ 0x0c2, 0x00, PMU_NOTHING, "branches" },
+	{ 0x0c3, 0x00, PMU_NOTHING, "branch mispredictions" },
+	{ 0x07d, 0x07, PMU_NOTHING, "L2 requests" },
+	{ 0x07e, 0x07, PMU_NOTHING, "L2 misses" },
+	{ 0x060, 0xff, PMU_NOTHING, "L2 requests" },
+	{ 0x064, 0x09, PMU_NOTHING, "L2 misses" },
+	{ 0x0a9, 0x00, PMU_NOTHING, "stalled cycles of the front end" },
+};
+#define AMD_EVENTS (sizeof(amd_events) / sizeof(amd_events[0]))
+
+static uint32_t counters_of(const struct pmu_state *state)
+{
+	return state->model == PMU_AMD_CORE ? AMD_CORE : AMD_LEGACY;
+}
+
+/* The counter that MSR INDEX belongs to, and whether it is its select; -1 if there is none. */
+static int find_register(const struct pmu_state *state, uint32_t index, bool *is_select)
+{
+	if (pmu_in(index, MSR_LEGACY_SELECT, AMD_LEGACY)) {
+		*is_select = true;
+		return (int)(index - MSR_LEGACY_SELECT);
+	}
+	if (pmu_in(index, MSR_LEGACY_COUNTER, AMD_LEGACY)) {
+		*is_select = false;
+		return (int)(index - MSR_LEGACY_COUNTER);
+	}
+	if (state->model == PMU_AMD_CORE && pmu_in(index, MSR_CORE, 2 * AMD_CORE)) {
+		*is_select = (index - MSR_CORE) % 2 == 0;
+		return (int)(index - MSR_CORE) / 2;
+	}
+	return -1;
+}
+
+static void amd_reset(struct pmu_state *state)
+{
+}
+
+static void amd_cpuid(const struct pmu_state *state, uint32_t function, uint32_t index, uint32_t registers[4])
+{
+	switch (function) {
+	case 0x1: /* Intel's: no PDCM, DTES64, DS */
+		registers[2] &= ~(1u << 15 | 1u << 2);
+		registers[3] &= ~(1u << 21);
+		break;
+	case 0x80000001:
+		registers[2] &= ~(CPUID_IBS | CPUID_PERF_CTR_EXT_CORE | CPUID_PERF_CTR_EXT_NB |
+				  CPUID_PERF_TSC | CPUID_PERF_CTR_EXT_LLC);
+		if (state->model == PMU_AMD_CORE)
+			registers[2] |= CPUID_PERF_CTR_EXT_CORE;
+		break;
+	case 0xa:        /* Intel's */
+	case 0x23:       /* Intel's */
+	case 0x8000001b: /* IBS */
+	case 0x80000022: /* PerfMonV2 */
+		for (unsigned int i = 0; i < 4; i++)
+			registers[i] = 0;
+		break;
+	default:
+		break;
+	}
+}
+
+static bool amd_read_msr(const struct pmu_state *state, uint32_t index, uint64_t *value)
+{
+	bool is_select;
+	const int i = find_register(state, index, &is_select);
+
+	if (i < 0)
+		return false;
+	*value = is_select ? state->select[i] : state->general[i];
+	return true;
+}
+
+static bool amd_write_msr(struct pmu *pmu, uint32_t index, uint64_t value)
+{
+	bool is_select;
+	const int i = find_register(&pmu->state, index, &is_select);
+
+	if (i < 0)
+		return false;
+	if (is_select) {
+		value &= SELECT_WRITABLE;
+		pmu->state.select[i] = value;
+		pmu_tell_select(pmu, pmu_event_find(amd_events, AMD_EVENTS, value), value);
+	} else {
+		pmu->state.general[i] = value & PMU_COUNTER_MASK;
+	}
+	return true;
+}
+
+/* RDPMC, APM vol. 3: above them are the northbridge's and the cache's counters, which this one has not. */
+static bool amd_read_counter(const struct pmu_state *state, uint32_t index, uint64_t *value)
+{
+	if (index >= counters_of(state))
+		return false;
+	*value = state->general[index];
+	return true;
+}
+
+static struct pmu_counting amd_general(const struct pmu_state *state, unsigned int i)
+{
+	const uint64_t select = state->select[i];
+	struct pmu_counting counting = { .interrupt = select & SELECT_INTERRUPT };
+
+	if (select & SELECT_ENABLE)
+		counting.unit = pmu_select_unit(pmu_event_find(amd_events, AMD_EVENTS, select), select);
+	return counting;
+}
+
+static struct pmu_counting amd_fixed(const struct pmu_state *state, unsigned int i)
+{
+	return (struct pmu_counting){ .unit = PMU_NOTHING };
+}
+
+const struct pmu_vendor pmu_amd = {
+	.reset = amd_reset,
+	.cpuid = amd_cpuid,
+	.read_msr = amd_read_msr,
+	.write_msr = amd_write_msr,
+	.read_counter = amd_read_counter,
+	.general = amd_general,
+	.fixed = amd_fixed,
+};
