@@ -22,6 +22,9 @@ enum {
 /* The guest's task is not known: it could not be proven, or the guest is no Linux. 0 is the idle task. */
 #define SAMPLE_TASK_UNKNOWN UINT32_MAX
 
+/* Ids of tasks are below (kernel: PID_MAX_LIMIT, include/linux/threads.h); SAMPLE_TASK_UNKNOWN is not one. */
+#define SAMPLE_TASK_LIMIT (4u << 20)
+
 /* The name of a task, the NUL included (kernel: TASK_COMM_LEN, include/linux/sched.h). */
 #define SAMPLE_COMM_SIZE 16
 

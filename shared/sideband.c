@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shared/sideband.h"
 
+#include "shared/sample.h"
+
 #define SIDEBAND_ALL_FLAGS                                                                                   \
 	(SIDEBAND_COMM_EXEC | SIDEBAND_CR3_PAIR | SIDEBAND_MODULE_CODE | SIDEBAND_MMAP_PROGRAM)
 
@@ -58,9 +60,24 @@ static bool check_module(const struct sideband *head)
 	       is_string(module->name, head->size - sizeof(*module));
 }
 
+/* Else a record could be about those that stand for tasks that are not known. */
+static bool is_task(uint32_t pid, uint32_t tid)
+{
+	return pid < SAMPLE_TASK_LIMIT && tid < SAMPLE_TASK_LIMIT;
+}
+
+static bool check_fork(const struct sideband *head)
+{
+	const struct sideband_fork *fork = (const void *)head;
+
+	return is_task(fork->parent_pid, fork->parent_tid);
+}
+
 static bool check_content(const struct sideband *head)
 {
 	switch (head->type) {
+	case SIDEBAND_FORK:
+		return check_fork(head);
 	case SIDEBAND_COMM:
 		return check_comm(head);
 	case SIDEBAND_MMAP:
@@ -87,5 +104,5 @@ const struct sideband *sideband_check(struct span span)
 	if (head->size % 8 || head->size > span.size || head->size > SIDEBAND_SIZE_MAX ||
 	    head->size < fixed_sizes[head->type])
 		return NULL;
-	return check_content(head) ? head : NULL;
+	return is_task(head->pid, head->tid) && check_content(head) ? head : NULL;
 }

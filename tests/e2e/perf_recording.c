@@ -36,7 +36,8 @@ void recording_sample(struct sample *sample, unsigned int number, uint64_t text)
 	sample->period = 1000000 + next_random(1000);
 	sample->vcpu = number % 4;
 	sample->host_tid = FIRST_TID + sample->vcpu;
-	sample->pid = sample->tid = SAMPLE_TASK_UNKNOWN;
+	sample->pid = VMM_PID;
+	sample->tid = sample->host_tid;
 	sample->cpl = number % 3 ? 0 : 3;
 	if (!sample->cpl) {
 		sample->kernel_depth = (uint16_t)(1 + next_random(5));

@@ -36,7 +36,8 @@ static void make_sample(struct sample *sample, unsigned int number)
 	sample->period = 1000000 + next_random(1000);
 	sample->vcpu = number % 2;
 	sample->host_tid = 5000 + sample->vcpu;
-	sample->pid = sample->tid = SAMPLE_TASK_UNKNOWN;
+	sample->pid = VMM_PID;
+	sample->tid = sample->host_tid;
 	sample->cpl = number % 5 ? 0 : 3;
 	if (!sample->cpl) {
 		sample->kernel_depth = (uint16_t)(1 + next_random(6));

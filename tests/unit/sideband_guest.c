@@ -13,6 +13,10 @@
 #define SIZE        0x1000u
 #define MICROSECOND 1000ull
 
+/* The VMM has the number of a process of the guest. */
+#define VMM_PID 50
+#define UNKNOWN SAMPLE_TASK_LIMIT
+
 /* Event i happens at i microseconds, and the sample of the same number in the middle of the next one. */
 enum kind { EXEC, MAP, UNMAP, FORK, EXIT, NAME };
 
@@ -32,7 +36,7 @@ const struct sideband_guest_sample sideband_guest_samples[] = {
 	{ 50, "one", "[unknown]" },   { 50, "one", "one" },         { 50, "two", "[unknown]" },
 	{ 50, "two", "two" },         { 50, "two", "[unknown]" },   { 50, "two", "plugin.so" },
 	{ 51, "two", "plugin.so" },   { 51, "child", "plugin.so" }, { 51, "child", "plugin.so" },
-	{ 50, "child", "plugin.so" }, { 50, "child", "other.so" },
+	{ 50, "child", "plugin.so" }, { 50, "child", "other.so" },  { UNKNOWN, "vcpu 0", "[unknown]" },
 };
 const size_t sideband_guest_count = sizeof(sideband_guest_samples) / sizeof(sideband_guest_samples[0]);
 
@@ -47,19 +51,20 @@ static uint64_t now(void)
 static void push_samples(struct ring *ring, uint64_t start)
 {
 	for (size_t i = 0; i < sideband_guest_count; i++) {
-		struct sample *sample = ring_reserve(ring, RECORD_SAMPLE, sample_size(1));
+		struct sample *sample = ring_reserve(ring, RECORD_SAMPLE, sample_size(2));
+		uint32_t pid = sideband_guest_samples[i].pid;
 
 		*sample = (struct sample){
 			.time = start + i * MICROSECOND + MICROSECOND / 2,
 			.period = 1000,
 			.rip = CODE + 0x10,
-			.host_tid = 4000,
+			.host_tid = VMM_PID,
 			.cpl = 3,
-			.pid = sideband_guest_samples[i].pid,
-			.tid = sideband_guest_samples[i].pid,
-			.user_depth = 1,
+			.pid = pid == UNKNOWN ? SAMPLE_TASK_UNKNOWN : pid,
+			.tid = pid == UNKNOWN ? SAMPLE_TASK_UNKNOWN : pid,
+			.user_depth = 2,
 		};
-		sample->callchain[0] = CODE + 0x10;
+		sample->callchain[0] = sample->callchain[1] = CODE + 0x10;
 		ring_commit(ring, sample);
 	}
 	ring_flush(ring);
@@ -156,7 +161,7 @@ static int record(const char *path, enum perspective perspective, const struct f
 			    .frequency = 1000,
 			    .callchains = true,
 			    .vcpus = 1,
-			    .vmm_pid = 77 },
+			    .vmm_pid = VMM_PID },
 		.flight = flight,
 	};
 	struct collector *collector;

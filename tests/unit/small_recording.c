@@ -33,7 +33,8 @@ static void write_sample(struct perf_data_writer *writer, uint32_t vcpu, const u
 	sample->period = SMALL_PERIOD;
 	sample->vcpu = vcpu;
 	sample->host_tid = 100 + vcpu;
-	sample->pid = sample->tid = SAMPLE_TASK_UNKNOWN;
+	sample->pid = 100;
+	sample->tid = sample->host_tid;
 	sample->kernel_depth = (uint16_t)depth;
 	memcpy(sample->callchain, chain, depth * sizeof(*chain));
 	sample->rip = chain[0];

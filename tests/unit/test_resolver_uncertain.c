@@ -190,36 +190,6 @@ TEST(resolver_uncertain, nothing_wrong_is_said_and_what_is_sure_is)
 	CHECK(much.open > little.open);
 }
 
-static void note_flags(void *context, const struct attributed_sample *sample)
-{
-	CHECK(sample->sample->flags & SAMPLE_UNSURE);
-	CHECK_EQUAL(sample->sample->user_depth, 0);
-	++*(int *)context;
-}
-
-/* In a file it has an id of the host, and that is a process of the guest, too. */
-TEST(resolver_uncertain, unknown_process_is_not_taken_for_another)
-{
-	struct {
-		struct sample sample;
-		uint64_t callchain[1];
-	} sample = { .sample = { .time = WINDOW, .cpl = 3, .pid = SAMPLE_TASK_UNKNOWN, .user_depth = 1 } };
-	struct resolver *resolver;
-	int given = 0;
-
-	REQUIRE_EQUAL(resolver_create(&resolver, &(struct resolver_options){ .rings = 2,
-									     .window = WINDOW,
-									     .processes_told = true,
-									     .sample = note_flags,
-									     .context = &given }),
-		      0);
-	resolver_begin_pass(resolver, WINDOW);
-	resolver_sample(resolver, 0, &sample.sample);
-	resolver_finish(resolver);
-	CHECK_EQUAL(given, 1);
-	resolver_free(resolver);
-}
-
 /* A source that tells rounds is waited for. */
 TEST(resolver_uncertain, samples_wait_for_the_round_behind_them)
 {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "shared/sample.h"
 #include "shared/sideband.h"
 #include "tests/unit/shim/test.h"
 
@@ -70,6 +71,19 @@ TEST(sideband, refuses_impossible_heads)
 	record.head.flags = 1 << 15;
 	CHECK(!sideband_check(whole()));
 	CHECK(!sideband_check(span_of(record.bytes + 4, sizeof(record) - 4)));
+}
+
+/* Numbers that no task can have stand for what is not known. */
+TEST(sideband, refuses_impossible_tasks)
+{
+	make_comm("sh");
+	record.head.pid = record.head.tid = SAMPLE_TASK_LIMIT - 1;
+	CHECK(sideband_check(whole()));
+	record.head.pid++;
+	CHECK(!sideband_check(whole()));
+	record.head.pid--;
+	record.head.tid++;
+	CHECK(!sideband_check(whole()));
 }
 
 TEST(sideband, strings_must_end)

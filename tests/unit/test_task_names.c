@@ -143,8 +143,8 @@ TEST(task_names, of_the_guest_are_in_its_perspective)
 		CHECK_EQUAL(seen.samples[i].pid, 0);
 		CHECK_STRING(seen.samples[i].comm, "swapper");
 	}
-	CHECK_EQUAL(seen.samples[4].pid, VMM_PID);
-	CHECK_EQUAL(seen.samples[4].tid, 4001);
+	CHECK_EQUAL(seen.samples[4].pid, SAMPLE_TASK_LIMIT);
+	CHECK_EQUAL(seen.samples[4].tid, SAMPLE_TASK_LIMIT + 1);
 	CHECK_STRING(seen.samples[4].comm, "vcpu 0");
 }
 

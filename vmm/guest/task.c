@@ -8,7 +8,6 @@
 #define KERNEL_HALF    0xff00000000000000ull /* the lowest address of the kernel with 5-level paging */
 #define CR3_ADDRESS    0x000ffffffffff000ull
 #define CR3_PTI_USER   (1ull << 12) /* arch/x86/mm/pti.c: the user half of a pair of top tables */
-#define PID_MAX        (4u << 20)   /* include/linux/threads.h, PID_MAX_LIMIT */
 #define GDT_CPU_NUMBER 15ull        /* GDT_ENTRY_CPUNODE */
 #define CPU_NUMBER     0xfffu       /* VDSO_CPUNODE_MASK; the node is above it */
 /* Where each CPU's entry and exception stacks are (arch/x86/include/asm/pgtable_areas.h,
@@ -153,7 +152,7 @@ static bool read_ids(struct reader *reader, const struct guest_task_layout *layo
 	    !read_kernel(reader, at + layout->comm, task->comm, sizeof(task->comm)))
 		return false;
 	task->comm[sizeof(task->comm) - 1] = '\0';
-	return task->pid < PID_MAX && task->tid < PID_MAX && !task->pid == !task->tid;
+	return task->pid < SAMPLE_TASK_LIMIT && task->tid < SAMPLE_TASK_LIMIT && !task->pid == !task->tid;
 }
 
 static bool read_task(struct reader *reader, const struct guest_task_layout *layout, uint64_t offset,

@@ -410,7 +410,6 @@ static int make_resolver(struct collector *collector)
 				       .rings = options->ring_count + options->sideband_ring_count,
 				       .window = options->sideband_ring_count ? WINDOW_SIDEBAND : WINDOW,
 				       .longest = WINDOW_LONGEST,
-				       .processes_told = options->sideband_ring_count,
 				       .reach = options->sideband_ring_count ? REACH : 0,
 				       .sample = write_sample,
 				       .sideband = write_sideband,

@@ -170,7 +170,8 @@ static int write_known(struct collector_kernel *kernel)
 	if (!error && *collector_kernel_release(kernel))
 		error = perf_data_writer_set_guest(kernel->writer, collector_kernel_release(kernel), NULL);
 	if (!error && given_is_program(kernel))
-		error = collector_map_program(kernel->writer, options->vmlinux, options->output.vmm_pid);
+		error = collector_map_program(kernel->writer, options->vmlinux,
+					      perf_data_writer_unknown_pid(kernel->writer));
 	return error;
 }
 

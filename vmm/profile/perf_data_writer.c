@@ -209,12 +209,25 @@ static void note_time(struct perf_data_facts *facts, uint64_t time)
 		facts->last_time = time;
 }
 
+/* A number of the host's could be that of a process of the guest, whose mappings readers would then take. */
+static struct perf_data_task unknown_task(uint32_t vcpu)
+{
+	return (struct perf_data_task){ SAMPLE_TASK_LIMIT, SAMPLE_TASK_LIMIT + 1 + vcpu, false };
+}
+
 struct perf_data_task perf_data_writer_task(const struct perf_data_writer *writer,
 					    const struct sample *sample)
 {
 	if (writer->perspective == PERSPECTIVE_GUEST && sample->pid != SAMPLE_TASK_UNKNOWN)
 		return (struct perf_data_task){ sample->pid, sample->tid, true };
+	if (writer->perspective == PERSPECTIVE_GUEST)
+		return unknown_task(sample->vcpu);
 	return (struct perf_data_task){ (uint32_t)writer->vmm_pid, sample->host_tid, false };
+}
+
+int32_t perf_data_writer_unknown_pid(const struct perf_data_writer *writer)
+{
+	return writer->perspective == PERSPECTIVE_GUEST ? (int32_t)SAMPLE_TASK_LIMIT : writer->vmm_pid;
 }
 
 static uint64_t event_id(const struct perf_data_writer *writer, uint16_t event, uint32_t vcpu)
@@ -273,6 +286,14 @@ int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample
 	return end_record(writer);
 }
 
+/* Of what is about a vCPU, whatever task it runs. */
+static void add_vcpu_id(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu)
+{
+	int32_t pid = perf_data_writer_unknown_pid(writer);
+
+	add_sample_id(writer, pid, pid, time, vcpu);
+}
+
 int perf_data_writer_event(struct perf_data_writer *writer, const struct sample_event *event)
 {
 	int error = check_sample(writer, event->vcpu, event->event);
@@ -285,7 +306,7 @@ int perf_data_writer_event(struct perf_data_writer *writer, const struct sample_
 	bytes_add_u64(&writer->record, event->time);
 	bytes_add_u64(&writer->record, id);
 	bytes_add_u64(&writer->record, id);
-	add_sample_id(writer, writer->vmm_pid, writer->vmm_pid, event->time, event->vcpu);
+	add_vcpu_id(writer, event->time, event->vcpu);
 	return end_record(writer);
 }
 
@@ -389,7 +410,7 @@ int perf_data_writer_lost(struct perf_data_writer *writer, uint64_t time, uint32
 	begin_record(writer, PERF_RECORD_LOST, guest_misc(writer, true));
 	bytes_add_u64(&writer->record, vcpu + 1);
 	bytes_add_u64(&writer->record, count);
-	add_sample_id(writer, writer->vmm_pid, writer->vmm_pid, time, vcpu);
+	add_vcpu_id(writer, time, vcpu);
 	return end_record(writer);
 }
 

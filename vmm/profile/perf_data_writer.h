@@ -86,15 +86,18 @@ void perf_data_writer_set_flight(struct perf_data_writer *writer, const struct p
 /* Whose a sample is in the file. */
 struct perf_data_task {
 	uint32_t pid, tid;
-	bool of_guest; /* the guest's task; else the VMM and the thread that ran the vCPU */
+	bool of_guest; /* the guest's task; else what stands for the vCPU */
 };
 
 /*
- * The guest's where it is known and the file is as if recorded in the guest;
- * in the host's perspective the VMM is what the host knows.
+ * In the guest's perspective the guest's where it is known, else one thread for each
+ * vCPU, of a process, both with numbers that no task of the guest can have. In
+ * the host's, the VMM and the thread that ran the vCPU are what the host knows.
  */
 struct perf_data_task perf_data_writer_task(const struct perf_data_writer *writer,
 					    const struct sample *sample);
+/* The process of the samples whose task is not known. */
+int32_t perf_data_writer_unknown_pid(const struct perf_data_writer *writer);
 
 /* Each appends one record to the block; 0 or a negative errno of writing, after which the writer only closes.
  */

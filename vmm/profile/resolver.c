@@ -225,15 +225,6 @@ static void cut_callchain(struct sample *sample, size_t depth)
 		*sample_hit(sample) = hit;
 }
 
-/*
- * A sample of an unknown process stands in a file under an id of the host,
- * which may be that of a process of the guest: its user space must not be looked up there.
- */
-static bool may_be_taken_for_another(const struct resolver *resolver, const struct sample *sample)
-{
-	return resolver->options.processes_told && sample->pid == SAMPLE_TASK_UNKNOWN;
-}
-
 /* The first address of all is the sample's own. */
 static void look_up_callchain(struct resolver *resolver, const struct attributed_sample *attributed,
 			      struct sample *sample)
@@ -242,13 +233,12 @@ static void look_up_callchain(struct resolver *resolver, const struct attributed
 	const struct resolver_piece *last =
 		is_sure_of(attributed, attributed->place.piece) ? attributed->place.piece : NULL;
 	uint64_t *counts = resolver->losses.counts;
-	bool unknown = may_be_taken_for_another(resolver, sample);
 
 	for (size_t i = sample->kernel_depth; i < end; i++) {
 		struct resolver_place place =
 			i ? place_of_caller(attributed, sample->callchain[i], &last) : attributed->place;
 
-		if (place.unsure || unknown) {
+		if (place.unsure) {
 			cut_callchain(sample, i);
 			break;
 		}
@@ -295,7 +285,7 @@ static void give_sample(struct resolver *resolver, struct sample *sample)
 	if (attributed.life && attributed.life->program_time + attributed.life->program_error <= sample->time)
 		attributed.program = attributed.life->program;
 	attributed.place = place_at(resolver, attributed.life, sample->rip, sample->time);
-	if (sample->cpl && (attributed.place.unsure || may_be_taken_for_another(resolver, sample)))
+	if (sample->cpl && attributed.place.unsure)
 		sample->flags |= SAMPLE_UNSURE;
 	count_losses(resolver, &attributed);
 	look_up_callchain(resolver, &attributed, sample);

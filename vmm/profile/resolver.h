@@ -59,7 +59,6 @@ struct resolver_options {
 	 * come first of all.
 	 */
 	uint64_t reach;
-	bool processes_told; /* a source tells of the guest's processes, or will */
 	/* Called in order of time but for what comes too late; may be NULL. */
 	void (*sample)(void *context, const struct attributed_sample *sample);
 	void (*sideband)(void *context, const struct sideband *record);
