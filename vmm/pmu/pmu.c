@@ -3,7 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stddef.h>
+#include <string.h>
 
 #include "shared/error.h"
 #include "vmm/pmu/pmu_events.h"
@@ -63,6 +63,53 @@ void pmu_reset(struct pmu *pmu)
 		.size = old.size, .model = old.model, .clock = old.clock, .time = old.time
 	};
 	vendor_of(old.model)->reset(&pmu->state);
+}
+
+static bool any_outside(const uint64_t *values, const uint64_t *bits, unsigned int count)
+{
+	for (unsigned int i = 0; i < count; i++)
+		if (values[i] & ~bits[i])
+			return true;
+	return false;
+}
+
+/* Has STATE a bit set that no register can have? */
+static bool has_impossible_bit(const struct pmu_state *state)
+{
+	struct pmu_state bits = { .model = state->model };
+
+	vendor_of(state->model)->writable(&bits);
+	return any_outside(state->select, bits.select, PMU_GENERAL_MAX) ||
+	       any_outside(state->general, bits.general, PMU_GENERAL_MAX) ||
+	       any_outside(state->fixed, bits.fixed, PMU_FIXED_MAX) ||
+	       any_outside(&state->fixed_control, &bits.fixed_control, 1) ||
+	       any_outside(&state->global_control, &bits.global_control, 1) ||
+	       any_outside(&state->global_status, &bits.global_status, 1) ||
+	       any_outside(&state->freeze_on_pmi, &bits.freeze_on_pmi, 1);
+}
+
+int pmu_restore(struct pmu *pmu, const void *saved, size_t size)
+{
+	struct pmu_state state;
+	int error;
+
+	if (size != sizeof(state))
+		return error_set(-EINVAL, "guest PMU: a saved state has %zu bytes, this one %zu",
+				 sizeof(state), size);
+	memcpy(&state, saved, sizeof(state));
+	if (state.size != sizeof(state))
+		return error_set(-EINVAL, "guest PMU: the saved state says that it has %u bytes, not %zu",
+				 state.size, sizeof(state));
+	if (state.model != pmu->state.model)
+		return error_set(-EINVAL, "guest PMU: the saved state is of model %u, the guest's is %u",
+				 state.model, pmu->state.model);
+	error = check_clock(&state.clock);
+	if (error)
+		return error;
+	if (state.time == PMU_NEVER || has_impossible_bit(&state))
+		return error_set(-EINVAL, "guest PMU: the saved state is one that no guest can make");
+	pmu->state = state;
+	return 0;
 }
 
 void pmu_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index, uint32_t registers[4])

@@ -21,6 +21,7 @@
 #define KVMSCOPE_PMU_PMU_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum pmu_model {
@@ -84,6 +85,14 @@ int pmu_init(struct pmu *pmu, enum pmu_model model, const struct pmu_clock *cloc
  * as they are). The guest's time goes on.
  */
 void pmu_reset(struct pmu *pmu);
+
+/*
+ * Makes PMU what SAVED was: SIZE bytes that were a struct pmu_state, of the
+ * same model. Its clock and time are taken too, so the guest's time has to go on
+ * from there. SAVED may come from anywhere: -EINVAL, with PMU left as it is, if no
+ * guest can have brought a PMU into that state. To save, advance and copy .state.
+ */
+int pmu_restore(struct pmu *pmu, const void *saved, size_t size);
 
 /*
  * Changes what CPUID leaf FUNCTION, subleaf INDEX shows, REGISTERS being EAX,

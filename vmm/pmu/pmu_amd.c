@@ -69,6 +69,14 @@ static void amd_reset(struct pmu_state *state)
 {
 }
 
+static void amd_writable(struct pmu_state *state)
+{
+	for (unsigned int i = 0; i < counters_of(state); i++) {
+		state->select[i] = SELECT_WRITABLE;
+		state->general[i] = PMU_COUNTER_MASK;
+	}
+}
+
 static void amd_cpuid(const struct pmu_state *state, uint32_t function, uint32_t index, uint32_t registers[4])
 {
 	switch (function) {
@@ -148,6 +156,7 @@ static struct pmu_counting amd_fixed(const struct pmu_state *state, unsigned int
 
 const struct pmu_vendor pmu_amd = {
 	.reset = amd_reset,
+	.writable = amd_writable,
 	.cpuid = amd_cpuid,
 	.read_msr = amd_read_msr,
 	.write_msr = amd_write_msr,

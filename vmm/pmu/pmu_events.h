@@ -59,7 +59,8 @@ void pmu_tell(struct pmu *pmu, uint64_t key, const char *text);
 
 /* What differs from vendor to vendor; each as its namesake in pmu.h. */
 struct pmu_vendor {
-	void (*reset)(struct pmu_state *state); /* all registers are 0 before */
+	void (*reset)(struct pmu_state *state);    /* all registers are 0 before */
+	void (*writable)(struct pmu_state *state); /* sets all bits of registers that can ever be set */
 	void (*cpuid)(const struct pmu_state *state, uint32_t function, uint32_t index,
 		      uint32_t registers[4]);
 	bool (*read_msr)(const struct pmu_state *state, uint32_t index, uint64_t *value);

@@ -65,6 +65,20 @@ static void intel_reset(struct pmu_state *state)
 	state->global_control = GENERAL_BIT(INTEL_GENERAL) - 1;
 }
 
+static void intel_writable(struct pmu_state *state)
+{
+	for (unsigned int i = 0; i < INTEL_GENERAL; i++) {
+		state->select[i] = ~SELECT_RESERVED;
+		state->general[i] = PMU_COUNTER_MASK;
+	}
+	for (unsigned int i = 0; i < INTEL_FIXED; i++)
+		state->fixed[i] = PMU_COUNTER_MASK;
+	state->fixed_control = FIXED_WRITABLE;
+	state->global_control = GLOBAL_COUNTERS;
+	state->global_status = GLOBAL_COUNTERS;
+	state->freeze_on_pmi = 1;
+}
+
 static uint32_t unavailable_events(void)
 {
 	uint32_t bits = 0;
@@ -245,6 +259,7 @@ static struct pmu_counting intel_fixed(const struct pmu_state *state, unsigned i
 
 const struct pmu_vendor pmu_intel = {
 	.reset = intel_reset,
+	.writable = intel_writable,
 	.cpuid = intel_cpuid,
 	.read_msr = intel_read_msr,
 	.write_msr = intel_write_msr,
