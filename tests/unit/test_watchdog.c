@@ -60,6 +60,24 @@ TEST(watchdog, who_does_not_run_is_not_stuck)
 	CHECK_EQUAL(step(&dog, 10, 90, 0), 1); /* runs seldom, 200 ms in all */
 }
 
+/* An exit for an interrupt is seen as the guest's own while the host has the CPU, and then no more. */
+TEST(watchdog, exits_that_were_none_are_taken_back)
+{
+	struct dog dog = { .limits = { .stuck = 450, .exits = 1000 } };
+
+	CHECK_EQUAL(step(&dog, 70, 0, 10), 0);
+	CHECK_EQUAL(step(&dog, 100, 0, 1), 0);
+	CHECK_EQUAL(step(&dog, 100, 0, -1ull), 0);
+	CHECK_EQUAL(step(&dog, 100, 0, 1), 0);
+	CHECK_EQUAL(step(&dog, 100, 0, 0), 0);
+	REQUIRE_EQUAL(step(&dog, 100, 0, -1ull), 1);
+	CHECK_EQUAL(dog.alarms[0].kind, TRIGGER_STUCK_VCPU);
+	CHECK_STRING(dog.alarms[0].detail, "vCPU 3 ran for 500 ms without an exit; the limit is 450");
+	/* It is stuck still; and less at a second's end than at its beginning is no rate. */
+	CHECK_EQUAL(steps(&dog, 4, 100, 0, 0) + step(&dog, 100, 0, 1), 0);
+	CHECK_EQUAL(step(&dog, 100, 0, -1ull) + steps(&dog, 9, 100, 0, 0), 0);
+}
+
 TEST(watchdog, exits_are_counted_over_a_second)
 {
 	struct dog dog = { .limits.exits = 1000 };

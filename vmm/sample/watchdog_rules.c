@@ -15,14 +15,27 @@ static bool begins(struct watchdog_state *state, enum trigger_kind kind, bool ou
 	return out_of_bounds && !told;
 }
 
+/* One more than before may be taken back, see vcpu_reading: then it was none, and nothing has moved. */
+static void take_exits(struct watchdog_state *state, const struct vcpu_reading *reading)
+{
+	if (reading->exits < state->moved.exits) {
+		state->moved = state->before;
+		state->moved.exits = reading->exits;
+		state->told[TRIGGER_STUCK_VCPU] = state->told_before;
+	} else if (reading->exits > state->moved.exits) {
+		state->before = state->moved;
+		state->told_before = state->told[TRIGGER_STUCK_VCPU];
+		state->moved = *reading;
+	}
+}
+
 static unsigned int judge_stuck(struct watchdog_state *state, const struct watchdog_limits *limits,
 				unsigned int index, const struct vcpu_reading *reading,
 				struct watchdog_alarm *alarm)
 {
 	uint64_t ran;
 
-	if (reading->exits != state->moved.exits)
-		state->moved = *reading;
+	take_exits(state, reading);
 	ran = reading->ran - state->moved.ran;
 	if (!begins(state, TRIGGER_STUCK_VCPU, limits->stuck && ran >= limits->stuck * MILLISECOND))
 		return 0;
@@ -38,7 +51,9 @@ static unsigned int judge_exits(struct watchdog_state *state, const struct watch
 				struct watchdog_alarm *alarm)
 {
 	double seconds = (double)(reading->time - state->second.time) / (double)SECOND;
-	double rate = (double)(reading->exits - state->second.exits) / seconds;
+	double rate = reading->exits > state->second.exits
+			      ? (double)(reading->exits - state->second.exits) / seconds
+			      : 0;
 
 	if (!begins(state, TRIGGER_EXIT_RATE, limits->exits && rate > (double)limits->exits))
 		return 0;
@@ -72,7 +87,7 @@ unsigned int watchdog_judge(struct watchdog_state *state, const struct watchdog_
 
 	if (!state->begun) {
 		state->begun = true;
-		state->moved = state->second = *reading;
+		state->before = state->moved = state->second = *reading;
 		return 0;
 	}
 	count = judge_stuck(state, limits, index, reading, alarms);

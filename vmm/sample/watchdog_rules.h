@@ -21,8 +21,10 @@ struct watchdog_limits {
 struct watchdog_state {
 	bool begun;
 	struct vcpu_reading moved;  /* the last one with a new exit */
+	struct vcpu_reading before; /* what that was before it */
 	struct vcpu_reading second; /* the last second began with it */
 	bool told[TRIGGER_KINDS];   /* it is out of bounds still: it is told once */
+	bool told_before;           /* that it is stuck, when it last moved */
 };
 
 struct watchdog_alarm {
