@@ -422,6 +422,8 @@ TEST(flight, a_file_waits_for_the_time_after_its_trigger)
 	read_counts(setting.path, &counts);
 	CHECK_EQUAL(counts.samples, 3);
 	CHECK_EQUAL(counts.flight.count, 2);
+	/* No more than there was before the end. */
+	CHECK(counts.flight.to >= begin + 200 && counts.flight.to <= now());
 	clean_up(&setting);
 }
 

@@ -299,8 +299,20 @@ void flight_turn(struct flight *flight)
 		close_window(flight);
 }
 
+/* Of the time after its triggers, the window has what there was. */
+static void cut_window(struct window *window)
+{
+	const struct perf_data_flight_trigger *last = &window->flight.triggers[window->flight.count - 1];
+	uint64_t end = later(now(), last->time);
+
+	if (window->flight.to > end)
+		window->flight.to = end;
+}
+
 void flight_end(struct flight *flight)
 {
-	while (gather(flight))
+	while (gather(flight)) {
+		cut_window(&flight->window);
 		close_window(flight);
+	}
 }
