@@ -10,6 +10,7 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/control/client.h"
 #include "vmm/profile/perf_data_reader.h"
 
 #define GUEST_REQUIRED()                                                                                     \
@@ -227,6 +228,32 @@ TEST(flight_recorder, dump_says_why_it_can_not)
 	CHECK(strstr(program.text, "start it with --flight"));
 	kill(setting.program.pid, SIGUSR2);
 	CHECK(program_wait_for(&setting.program, "this run has none"));
+	stop(&setting);
+}
+
+/* The guest may end before the time after a trigger has passed: that is when its recording matters most. */
+TEST(flight_recorder, who_waits_for_a_file_is_told_of_it_when_the_guest_ends)
+{
+	json_t *arguments, *asked = NULL, *result = NULL;
+	struct setting setting;
+	int run, error;
+
+	GUEST_REQUIRED();
+	start(&setting, "--flight 10s");
+	run = control_connect(setting.socket);
+	REQUIRE(run >= 0);
+	arguments = json_pack("{s:i}", "after", 1000);
+	REQUIRE_EQUAL(control_call(run, "dump", arguments, &asked), 0);
+	json_decref(arguments);
+	kill(setting.program.pid, SIGTERM);
+	while (!(error = control_call(run, "dump-result", asked, &result)) &&
+	       !json_is_true(json_object_get(result, "complete")))
+		json_decref(result);
+	REQUIRE_EQUAL(error, 0);
+	CHECK_STRING(json_string_value(json_object_get(result, "file")), setting.path);
+	json_decref(result);
+	json_decref(asked);
+	close(run);
 	stop(&setting);
 }
 

@@ -348,11 +348,13 @@ static int run_machine(struct run *run)
 	supervise(run);
 	machine_wait(run->machine, &result);
 	run_triggers_stop(run->triggers);
-	close_control(run);
 	if (flight_of(run))
 		run_flight_guest_ended(flight_of(run), &result, run->timed_out);
 	/* The profile reads guest memory to its end, so the machine goes after it. */
 	profile_status = finish_profile(run);
+	if (run->control && flight_of(run))
+		run_flight_wait_for_users(flight_of(run));
+	close_control(run);
 	destroy_machine(run);
 	status = report_end(run, &result);
 	return profile_status ? profile_status : status;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shared/ring.h"
 #include "shared/sample.h"
@@ -17,6 +18,10 @@
 /* A kernel that panics prints for some time before it resets the machine. */
 #define PANIC_PATIENCE 1000000000ull
 
+/* Users ask for their result every 20 ms (dump.c): so long one is waited for who has it to come. */
+#define USER_TRIES   50
+#define USER_WAIT_US 10000
+
 /* Files that users have asked for: those that wait, and the latest that do not. */
 #define REQUESTS 16
 
@@ -25,6 +30,7 @@ struct request {
 	uint64_t after;  /* ns */
 	bool own_path;   /* PATH was asked for */
 	int error;       /* -EINPROGRESS: not written yet */
+	bool told;       /* the user knows that */
 	char message[ERROR_MESSAGE_SIZE];
 	char path[PATH_MAX]; /* as asked for, then where it is */
 	uint64_t samples, bytes;
@@ -255,6 +261,7 @@ int run_flight_ask(struct run_flight *flight, const char *path, uint64_t after, 
 		request->number = *number;
 		request->after = after == UINT64_MAX ? flight->options->flight_after : after;
 		request->own_path = path;
+		request->told = false;
 		request->error = -EINPROGRESS;
 		snprintf(request->path, sizeof(request->path), "%s", path ? path : "");
 	} else {
@@ -266,11 +273,13 @@ int run_flight_ask(struct run_flight *flight, const char *path, uint64_t after, 
 
 int run_flight_result(struct run_flight *flight, uint64_t number, struct run_flight_result *result)
 {
-	const struct request *request;
+	struct request *request;
 	int error = 0;
 
 	pthread_mutex_lock(&flight->lock);
 	request = find_request(flight, number);
+	if (request)
+		request->told = request->error != -EINPROGRESS;
 	if (!request) {
 		error = error_set(-ENOENT, "no flight recording was asked for by the number %llu",
 				  (unsigned long long)number);
@@ -285,4 +294,24 @@ int run_flight_result(struct run_flight *flight, uint64_t number, struct run_fli
 	}
 	pthread_mutex_unlock(&flight->lock);
 	return error;
+}
+
+static bool has_untold(struct run_flight *flight)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&flight->lock);
+	for (size_t i = 0; i < REQUESTS; i++) {
+		const struct request *request = &flight->requests[i];
+
+		found |= request->number && request->error != -EINPROGRESS && !request->told;
+	}
+	pthread_mutex_unlock(&flight->lock);
+	return found;
+}
+
+void run_flight_wait_for_users(struct run_flight *flight)
+{
+	for (int try = 0; try < USER_TRIES && has_untold(flight); try++)
+		usleep(USER_WAIT_US);
 }

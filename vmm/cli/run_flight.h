@@ -66,4 +66,11 @@ struct run_flight_result {
  */
 int run_flight_result(struct run_flight *flight, uint64_t number, struct run_flight_result *result);
 
+/*
+ * All files are written: waits until each user who asked for one was told by
+ * run_flight_result() what became of it, half a second at most. One may have
+ * gone without.
+ */
+void run_flight_wait_for_users(struct run_flight *flight);
+
 #endif

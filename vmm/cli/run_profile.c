@@ -24,13 +24,15 @@ struct run_profile {
 	unsigned int ring_count;
 	struct vm_view view;
 	struct sampler *sampler;
-	struct run_agent *agent;    /* NULL without --agent */
-	struct ring *sideband_ring; /* the agent's */
-	struct collector *collector;
-	struct run_flight *flight; /* NULL without one */
-	struct run_watch *watch;   /* NULL without one */
-	pthread_mutex_t rate_lock; /* of the next two, and of telling the sampler of them */
-	unsigned int frequency;    /* Hz while it is not paused */
+	struct run_agent *agent;          /* NULL without --agent */
+	struct ring *sideband_ring;       /* the agent's */
+	struct collector *collector;      /* NULL before and after it runs */
+	struct collector_statistics last; /* as they were when it was stopped */
+	pthread_mutex_t collector_lock;   /* of both, once it runs */
+	struct run_flight *flight;        /* NULL without one */
+	struct run_watch *watch;          /* NULL without one */
+	pthread_mutex_t rate_lock;        /* of the next two, and of telling the sampler of them */
+	unsigned int frequency;           /* Hz while it is not paused */
 	bool paused;
 	atomic_flag line_seen; /* options->from_line was printed */
 	char cpu_description[49];
@@ -47,6 +49,7 @@ int run_profile_create(struct run_profile **profile, const struct run_options *o
 	(*profile)->frequency = options->frequency;
 	(*profile)->paused = options->from_line;
 	pthread_mutex_init(&(*profile)->rate_lock, NULL);
+	pthread_mutex_init(&(*profile)->collector_lock, NULL);
 	error = run_watch_create(&(*profile)->watch, options);
 	if (!error && options->flight)
 		error = run_flight_create(&(*profile)->flight, options);
@@ -348,14 +351,29 @@ void run_profile_summarize_watches(struct run_profile *profile)
 
 void run_profile_statistics(struct run_profile *profile, struct collector_statistics *statistics)
 {
-	collector_statistics(profile->collector, statistics);
+	pthread_mutex_lock(&profile->collector_lock);
+	if (profile->collector)
+		collector_statistics(profile->collector, statistics);
+	else
+		*statistics = profile->last;
+	pthread_mutex_unlock(&profile->collector_lock);
+}
+
+static struct collector *take_collector(struct run_profile *profile)
+{
+	struct collector *collector = profile->collector;
+
+	run_profile_statistics(profile, &profile->last);
+	pthread_mutex_lock(&profile->collector_lock);
+	profile->collector = NULL;
+	pthread_mutex_unlock(&profile->collector_lock);
+	return collector;
 }
 
 int run_profile_stop(struct run_profile *profile, struct collector_statistics *statistics)
 {
-	struct collector *collector = profile->collector;
+	struct collector *collector = take_collector(profile);
 
-	profile->collector = NULL;
 	if (profile->agent)
 		run_agent_stop(profile->agent);
 	return collector_stop(collector, statistics);
@@ -374,5 +392,6 @@ void run_profile_destroy(struct run_profile *profile)
 	while (profile->ring_count)
 		ring_destroy(profile->rings[--profile->ring_count]);
 	pthread_mutex_destroy(&profile->rate_lock);
+	pthread_mutex_destroy(&profile->collector_lock);
 	free(profile);
 }
