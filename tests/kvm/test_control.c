@@ -173,7 +173,7 @@ TEST(ctl, a_run_says_how_it_stands)
 	check_ctl(&run, "status", 0, "sampling at 500 Hz of wall time");
 	check_ctl(&run, "--json status", 0, "\"frequency\": 500");
 	check_ctl(&run, "--json pause", 0, "\"state\": \"paused\"");
-	check_ctl(&run, "status", 0, "paused; 500 Hz when resumed");
+	check_ctl(&run, "status", 0, "paused; 500 Hz of wall time when resumed");
 	stop(&run);
 	check_ctl(&run, "status", 1, "No such file or directory");
 	unlink(run.output);
@@ -185,7 +185,7 @@ TEST(ctl, a_run_that_waits_for_a_line_can_be_told_before)
 
 	GUEST_REQUIRED();
 	REQUIRE(start(&run, "--from-line never"));
-	check_ctl(&run, "status", 0, "paused; 999 Hz when resumed");
+	check_ctl(&run, "status", 0, "paused; 999 Hz of cpu time when resumed");
 	check_ctl(&run, "freq 2000", 0, "paused; 2000 Hz when resumed");
 	check_ctl(&run, "resume", 0, "sampling at 2000 Hz");
 	stop(&run);

@@ -40,10 +40,10 @@ static const char summary[] =
 	"  resume     take them again, as often as before\n"
 	"  freq HZ    take HZ samples per second of the clock and vCPU from now on,\n"
 	"             1 to 10000; during a pause: after it\n"
-	"  bp list    who has which debug register of each vCPU: the watches of --watch,\n"
-	"             and the guest's own breakpoints beside them\n"
+	"  bp list    who has which debug register of each vCPU: the watches of\n"
+	"             --watch, and the guest's own breakpoints beside them\n"
 	"\n"
-	"Each holds within one sampling period.\n"
+	"pause, resume and freq hold within one sampling period.\n"
 	"\n"
 	"Examples:\n"
 	"  kvmscope ctl status\n"
@@ -145,12 +145,17 @@ static void print_text(const char *text)
 		putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
 }
 
+/* Of CLOCK time, where that is said. */
 static void print_rate(const json_t *result)
 {
-	if (!strcmp(text_of(result, "state"), "paused"))
-		printf("paused; %.0f Hz when resumed", number_of(result, "frequency"));
-	else
-		printf("sampling at %.0f Hz", number_of(result, "frequency"));
+	bool paused = !strcmp(text_of(result, "state"), "paused");
+	const char *clock = text_of(result, "clock");
+
+	printf(paused ? "paused; %.0f Hz" : "sampling at %.0f Hz", number_of(result, "frequency"));
+	if (*clock)
+		printf(" of %s time", clock);
+	if (paused)
+		printf(" when resumed");
 }
 
 static void print_profile(const json_t *profile)
@@ -164,7 +169,7 @@ static void print_profile(const json_t *profile)
 		return;
 	}
 	print_rate(profile);
-	printf(" of %s time\n", text_of(profile, "clock"));
+	putchar('\n');
 	printf("samples:  %.0f, %.0f lost; ", samples, number_of(profile, "lost"));
 	if (json_is_integer(json_object_get(profile, "flight_files")))
 		printf("the last in memory, %.0f flight recording%s with ", files, files == 1 ? "" : "s");

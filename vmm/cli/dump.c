@@ -37,12 +37,14 @@ static const char summary[] =
 	"name when it is complete. The guest and its sampling go on meanwhile."
 	"\v"
 	"Examples:\n"
-	"  kvmscope dump                         of the only run: perf.data where that was started\n"
-	"  kvmscope dump --name web --after 5s   what led here, and what comes in the next five seconds\n"
+	"  kvmscope dump\n"
+	"      of the only run: perf.data where that was started\n"
+	"  kvmscope dump --name web --after 5s\n"
+	"      what led here, and what comes in the next five seconds\n"
 	"  kvmscope report -i \"$(kvmscope dump)\"\n"
 	"\n"
-	"Exit status: 0; 1 there is no such run, it has no flight recorder, or the file can not be\n"
-	"written; 2 wrong usage.\n";
+	"Exit status: 0; 1 there is no such run, it has no flight recorder, or the file\n"
+	"can not be written; 2 wrong usage.\n";
 
 static error_t parse(int key, char *value, struct argp_state *state)
 {

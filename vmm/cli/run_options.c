@@ -158,12 +158,13 @@ static const char after_options[] =
 	"  kvmscope run --kernel guest.elf --protocol multiboot --no-profile; echo $?\n"
 	"      a small guest whose value at port 0xf4 is the exit status\n"
 	"\n"
-	"The guest ends by powering off, by a reboot, or by writing port 0xf4. SIGINT (Ctrl-C, where\n"
-	"the console is not the terminal) presses its power button, the second one stops it where it stands, as\n"
-	"Ctrl-A x does on the terminal.\n"
+	"The guest ends by powering off, by a reboot, or by writing port 0xf4. SIGINT\n"
+	"(Ctrl-C, where the console is not the terminal) presses its power button, the\n"
+	"second one stops it where it stands, as Ctrl-A x does on the terminal.\n"
 	"\n"
-	"Exit status: 0, or the value the guest wrote to port 0xf4 (its low 8 bits); 1 something failed; 2 wrong\n"
-	"usage; 3 triple fault or KVM internal error; 4 this host's KVM can not do it; 124 --timeout.\n";
+	"Exit status: 0, or the value the guest wrote to port 0xf4 (its low 8 bits);\n"
+	"1 something failed; 2 wrong usage; 3 triple fault or KVM internal error;\n"
+	"4 this host's KVM can not do it; 124 --timeout.\n";
 
 static unsigned int parse_number(struct argp_state *state, const char *name, const char *text,
 				 unsigned int low, unsigned int high)
