@@ -93,7 +93,7 @@ TEST(perf_sideband, perf_inject_keeps_the_counts_of_losses)
 	REQUIRE_EQUAL(sideband_guest_record(path, PERSPECTIVE_GUEST, NULL), 0);
 	free(perf_output("perf inject -i %s -o %s.injected 2>&1", path, path));
 	report = perf_output("build/kvmscope report --json -i %s.injected 2>&1", path);
-	CHECK(strstr(report, "\"samples\": 12,"));
+	CHECK(strstr(report, "\"samples\": 15,"));
 	CHECK(strstr(report, "\"lost_no_mapping\": 3,"));
 	free(report);
 	perf_home_leave(home);

@@ -17,8 +17,11 @@
 #define VMM_PID 50
 #define UNKNOWN SAMPLE_TASK_LIMIT
 
-/* Event i happens at i microseconds, and the sample of the same number in the middle of the next one. */
-enum kind { EXEC, MAP, UNMAP, FORK, EXIT, NAME };
+/*
+ * Event i happens at i microseconds, and the sample of the same number in the
+ * middle of the next one. The time of MAP_ABOUT is known within 2 microseconds.
+ */
+enum kind { EXEC, MAP, UNMAP, FORK, EXIT, NAME, MAP_ABOUT };
 
 static const struct event {
 	enum kind kind;
@@ -29,6 +32,7 @@ static const struct event {
 	{ MAP, 50, 0, "/bin/two" }, { UNMAP, 50, 0, NULL },          { MAP, 50, 0, "/lib/plugin.so" },
 	{ FORK, 51, 50, NULL },     { NAME, 51, 0, "child" },        { EXIT, 50, 0, NULL },
 	{ FORK, 50, 51, NULL },     { MAP, 50, 0, "/lib/other.so" }, { EXIT, 51, 0, NULL },
+	{ EXEC, 52, 0, "third" },   { MAP, 52, 0, "/bin/third" },    { MAP_ABOUT, 52, 0, "/lib/late.so" },
 };
 
 /* As perf shows memory without a file: "/lib/other.so". */
@@ -37,6 +41,7 @@ const struct sideband_guest_sample sideband_guest_samples[] = {
 	{ 50, "two", "two" },         { 50, "two", "[unknown]" },   { 50, "two", "plugin.so" },
 	{ 51, "two", "plugin.so" },   { 51, "child", "plugin.so" }, { 51, "child", "plugin.so" },
 	{ 50, "child", "plugin.so" }, { 50, "child", "other.so" },  { UNKNOWN, "vcpu 0", "[unknown]" },
+	{ 52, "third", "[unknown]" }, { 52, "third", "[unknown]" }, { 52, "third", "[unknown]" },
 };
 const size_t sideband_guest_count = sizeof(sideband_guest_samples) / sizeof(sideband_guest_samples[0]);
 
@@ -99,11 +104,13 @@ static void push_record(struct ring *ring, struct sideband *record, size_t size)
 
 static void push_event(struct ring *ring, const struct event *event, uint64_t time)
 {
-	static const uint16_t types[] = { SIDEBAND_COMM, SIDEBAND_MMAP, SIDEBAND_MUNMAP,
-					  SIDEBAND_FORK, SIDEBAND_EXIT, SIDEBAND_COMM };
-	struct sideband head = {
-		.type = types[event->kind], .time = time, .pid = event->pid, .tid = event->pid
-	};
+	static const uint16_t types[] = { SIDEBAND_COMM, SIDEBAND_MMAP, SIDEBAND_MUNMAP, SIDEBAND_FORK,
+					  SIDEBAND_EXIT, SIDEBAND_COMM, SIDEBAND_MMAP };
+	struct sideband head = { .type = types[event->kind],
+				 .time = time,
+				 .time_error = event->kind == MAP_ABOUT ? 2 * MICROSECOND : 0,
+				 .pid = event->pid,
+				 .tid = event->pid };
 	struct sideband_comm comm = { .head = head };
 	struct sideband_fork fork = { head, event->parent, event->parent };
 	struct sideband_munmap munmap = { head, CODE, SIZE };
@@ -116,6 +123,7 @@ static void push_event(struct ring *ring, const struct event *event, uint64_t ti
 		push_record(ring, &comm.head, sizeof(comm));
 		break;
 	case MAP:
+	case MAP_ABOUT:
 		push_mapping(ring, head, event->name);
 		break;
 	case UNMAP:

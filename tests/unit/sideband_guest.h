@@ -13,6 +13,8 @@
 #include "vmm/profile/collector.h"
 
 #define SIDEBAND_GUEST_CODE 0x55550000ull
+/* From this sample on, a mapping may have come before or after. */
+#define SIDEBAND_GUEST_UNSURE 13
 
 struct sideband_guest_sample {
 	uint32_t pid;

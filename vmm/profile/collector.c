@@ -41,8 +41,6 @@
 #define WINDOW_SIDEBAND (500 * MILLISECOND)
 /* A guest that stands still tells nothing; so long it is waited for. */
 #define WINDOW_LONGEST (5000 * MILLISECOND)
-/* A guest's clock is known better than this before its first event comes. */
-#define REACH (100 * MILLISECOND)
 
 struct collector {
 	struct collector_options options;
@@ -410,7 +408,7 @@ static int make_resolver(struct collector *collector)
 				       .rings = options->ring_count + options->sideband_ring_count,
 				       .window = options->sideband_ring_count ? WINDOW_SIDEBAND : WINDOW,
 				       .longest = WINDOW_LONGEST,
-				       .reach = options->sideband_ring_count ? REACH : 0,
+				       .reach = options->sideband_ring_count ? RESOLVER_REACH : 0,
 				       .sample = write_sample,
 				       .sideband = write_sideband,
 				       .context = collector,

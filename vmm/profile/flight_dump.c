@@ -193,6 +193,7 @@ static int write_samples(struct dump *dump)
 {
 	struct resolver_options options = {
 		.rings = dump->count + 1, /* the last: all sideband */
+		.reach = RESOLVER_REACH,
 		.sample = write_sample,
 		.sideband = write_sideband,
 		.context = dump,

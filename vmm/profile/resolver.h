@@ -29,6 +29,9 @@
 
 struct resolver;
 
+/* ns: what a source knows of its guest's clock is better than this, also before it has said so. */
+#define RESOLVER_REACH 100000000ull
+
 /* An address in an image; IMAGE is NULL where nothing was known to be mapped, or it is not sure what. */
 struct resolver_place {
 	const struct resolver_image *image;
