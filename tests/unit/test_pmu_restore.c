@@ -107,6 +107,17 @@ TEST(pmu_restore, what_no_guest_can_make_is_refused)
 	check_refused(PMU_AMD_LEGACY, amd, COUNT(amd));
 }
 
+TEST(pmu_restore, another_model_is_refused)
+{
+	for (unsigned int saved = PMU_INTEL; saved <= PMU_AMD_CORE; saved++)
+		for (unsigned int model = PMU_INTEL; model <= PMU_AMD_CORE; model++) {
+			struct pmu_state state = used((enum pmu_model)saved).state;
+			struct pmu pmu = fresh((enum pmu_model)model);
+
+			CHECK_EQUAL(pmu_restore(&pmu, &state, sizeof(state)), saved == model ? 0 : -EINVAL);
+		}
+}
+
 TEST(pmu_restore, a_part_of_a_state_is_refused)
 {
 	struct pmu_state saved = used(PMU_INTEL).state;

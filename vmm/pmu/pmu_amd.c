@@ -21,13 +21,10 @@
 #define CPUID_PERF_TSC          (1u << 27)
 #define CPUID_PERF_CTR_EXT_LLC  (1u << 28)
 
-/*
- * Bits 63:36, 21 and 19 are reserved. So are 41:40 (HostOnly, GuestOnly) in
- * them, which are there for a processor with SVM.
- */
+/* Bits 63:36, 21 and 19 are reserved; 41:40, HostOnly and GuestOnly, are so without SVM. */
 #define SELECT_WRITABLE UINT64_C(0xfffd7ffff)
 
-/* The processors' own manuals (PPR), Core::X86::Pmc; the first two columns are what Linux asks for. */
+/* The processors' own manuals (PPR), Core::X86::Pmc, with the unit masks that Linux uses. */
 static const struct pmu_event amd_events[] = {
 	{ 0x076, 0x00, PMU_CORE_CYCLES, "core cycles" },
 	{ 0x120, 0x01, PMU_REFERENCE_CYCLES, "reference cycles" },

@@ -141,15 +141,7 @@ static bool intel_read_msr(const struct pmu_state *state, uint32_t index, uint64
 	return true;
 }
 
-/* "Full-Width Writes to Performance Counter Registers": the bits above the width are reserved. */
-static bool write_counter(uint64_t *counter, uint64_t value)
-{
-	if (value & ~PMU_COUNTER_MASK)
-		return false;
-	*counter = value;
-	return true;
-}
-
+/* False, for #GP, if VALUE has a reserved bit. */
 static bool write_register(uint64_t *target, uint64_t value, uint64_t writable)
 {
 	if (value & ~writable)
@@ -207,16 +199,20 @@ static bool intel_write_msr(struct pmu *pmu, uint32_t index, uint64_t value)
 {
 	struct pmu_state *state = &pmu->state;
 
-	/* As above: EDX is ignored, bit 31 goes into all the higher ones. */
-	if (pmu_in(index, MSR_PMC, INTEL_GENERAL))
-		return write_counter(&state->general[index - MSR_PMC],
-				     (uint64_t)(int32_t)value & PMU_COUNTER_MASK);
+	/*
+	 * "Full-Width Writes to Performance Counter Registers": bits beyond the
+	 * width are reserved; by the counter's other address EDX is ignored, and bit 31
+	 * goes into all the higher ones.
+	 */
 	if (pmu_in(index, MSR_A_PMC, INTEL_GENERAL))
-		return write_counter(&state->general[index - MSR_A_PMC], value);
+		return write_register(&state->general[index - MSR_A_PMC], value, PMU_COUNTER_MASK);
+	if (pmu_in(index, MSR_PMC, INTEL_GENERAL))
+		return write_register(&state->general[index - MSR_PMC],
+				      (uint64_t)(int32_t)value & PMU_COUNTER_MASK, PMU_COUNTER_MASK);
 	if (pmu_in(index, MSR_PERFEVTSEL, INTEL_GENERAL))
 		return write_select(pmu, index - MSR_PERFEVTSEL, value);
 	if (pmu_in(index, MSR_FIXED_CTR, INTEL_FIXED))
-		return write_counter(&state->fixed[index - MSR_FIXED_CTR], value);
+		return write_register(&state->fixed[index - MSR_FIXED_CTR], value, PMU_COUNTER_MASK);
 	if (index == MSR_FIXED_CTR_CTRL)
 		return write_fixed_control(pmu, value);
 	if (index == MSR_GLOBAL_CTRL)
