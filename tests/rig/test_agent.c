@@ -88,23 +88,27 @@ static struct tally read_script(void)
 
 /*
  * kvmscope report counts the same samples for each image, and names its function by the guest's files:
- * FILES/right/bin has them, FILES/wrong/bin others by the same names.
+ * FILES/right/bin has them, FILES/wrong/bin others by the same names. A mapping whose build id the guest's
+ * kernel could not read, as the page was not in memory, proves no file: its samples keep their addresses.
  */
 #define FILES      "build/rig/agent-files"
 #define FILES_HERE "../agent-files/wrong/bin" /* from build/rig/remap */
 
-static unsigned long count_symbol(const char *files, const char *image)
+/* Samples of IMAGE in rows whose function's name matches PATTERN. */
+static unsigned long count_function(const char *files, const char *image, const char *pattern)
 {
 	struct rig_result result;
 	unsigned long samples;
 
-	rig_run_here(&result, 60,
-		     "HOME=$PWD/" HOME " build/kvmscope report -i " DATA " --sort symbol,image --symfs " FILES
-		     "/%s | "
-		     "awk '$NF == \"%s\" && /spin_/ { gsub(\",\", \"\", $2); print $2, $(NF - 1) }'",
-		     files, image);
+	rig_run_here(
+		&result, 60,
+		"HOME=$PWD/" HOME " build/kvmscope report -i " DATA " --sort symbol,image --symfs " FILES
+		"/%s | "
+		"awk '$NF == \"%s\" && $(NF - 1) ~ /%s/ { gsub(\",\", \"\", $2); n += $2; names = names \" \" $(NF - 1) } "
+		"END { print n + 0 names }'",
+		files, image, pattern);
 	samples = strtoul(result.output, NULL, 10);
-	if (samples && !strstr(result.output, image))
+	if (strstr(result.output, "spin_") && !strstr(result.output, image))
 		FAIL_TEST("a function of %s is called %s", image, result.output);
 	rig_result_free(&result);
 	return samples;
@@ -113,8 +117,11 @@ static unsigned long count_symbol(const char *files, const char *image)
 static void check_report(const struct tally *tally)
 {
 	for (unsigned int image = 1; image < 8; image++) {
-		CHECK_EQUAL(count_symbol("right", images[image]), tally->of_image[image]);
-		CHECK_EQUAL(count_symbol("wrong", images[image]), 0);
+		unsigned long named = count_function("right", images[image], "^spin_");
+
+		CHECK_EQUAL(named + count_function("right", images[image], "^0x"), tally->of_image[image]);
+		CHECK(named >= tally->of_image[image] / 2);
+		CHECK_EQUAL(count_function("wrong", images[image], "^spin_"), 0);
 	}
 	for (unsigned int image = 1; image < 8; image++) {
 		struct rig_result result;
