@@ -144,8 +144,8 @@ struct sideband_lost {
 /*
  * The record at the start of SPAN, or NULL if there is no whole, valid one: of
  * known type and flags, its size inside the span and enough for its type, strings that end inside of it,
- * ids below SAMPLE_TASK_LIMIT, ranges that do not run over the end of the address space. The span must not change from here on and
- * begin at a multiple of 8. Bytes behind the record are not looked at. Any thread.
+ * ids below SAMPLE_TASK_LIMIT, ranges that do not run over the end of the address space. The span must not
+ * change from here on and begin at a multiple of 8. Bytes behind the record are not looked at. Any thread.
  */
 const struct sideband *sideband_check(struct span span);
 
