@@ -73,6 +73,10 @@ struct vcpu {
 	bool end_asked;
 	uint64_t exits; /* returns of KVM_RUN other than by a kick */
 	void *sampler;  /* of vmm/sample, opaque here */
+	/* What KVM_SET_GUEST_DEBUG was last told, of vcpu_debug.c: the part of hardware breakpoints, and the
+	 * other. */
+	struct kvm_guest_debug debug;
+	bool software_breakpoints;
 };
 
 /*

@@ -23,12 +23,43 @@ static int failed(const struct vcpu *vcpu, const char *what)
 			 what, strerror(error));
 }
 
-int vcpu_set_guest_debug(struct vcpu *vcpu, const struct kvm_guest_debug *debug)
+/* Both parts together, with ONCE for the next entry alone. */
+static int set_both(struct vcpu *vcpu, uint32_t once)
 {
+	struct kvm_guest_debug debug = vcpu->debug;
+
 	assert(vcpu_on_thread(vcpu));
-	if (!ioctl(vcpu->fd, KVM_SET_GUEST_DEBUG, debug))
+	debug.control |= once;
+	if (vcpu->software_breakpoints)
+		debug.control |= KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_SW_BP;
+	if (!ioctl(vcpu->fd, KVM_SET_GUEST_DEBUG, &debug))
 		return 0;
 	return errno == EBUSY ? -EBUSY : failed(vcpu, "breakpoints (KVM_SET_GUEST_DEBUG)");
+}
+
+int vcpu_set_guest_debug(struct vcpu *vcpu, const struct kvm_guest_debug *debug)
+{
+	assert(!(debug->control & (KVM_GUESTDBG_USE_SW_BP | KVM_GUESTDBG_INJECT_BP)));
+	vcpu->debug = *debug;
+	vcpu->debug.control &= ~(uint32_t)KVM_GUESTDBG_INJECT_DB;
+	return set_both(vcpu, debug->control & KVM_GUESTDBG_INJECT_DB);
+}
+
+int vcpu_set_software_breakpoints(struct vcpu *vcpu, bool on)
+{
+	vcpu->software_breakpoints = on;
+	return set_both(vcpu, 0);
+}
+
+int vcpu_inject_breakpoint(struct vcpu *vcpu)
+{
+	int error = set_both(vcpu, KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_INJECT_BP);
+
+	if (error == -EBUSY)
+		return error_set(error,
+				 "vCPU %u: a #BP of the guest's own came while another exception was pending",
+				 vcpu->index);
+	return error;
 }
 
 int vcpu_get_debug_registers(struct vcpu *vcpu, struct kvm_debugregs *registers)

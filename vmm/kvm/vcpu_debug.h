@@ -21,11 +21,26 @@ struct vm;
 bool vm_can_block_interrupts(const struct vm *vm);
 
 /*
- * From the next entry on; replaces what was set before. -EBUSY without a
+ * Debug registers and single steps, from the next entry on; replaces what was
+ * set before. Software breakpoints stay as they are: KVM has one control word
+ * for both, and their users do not know of each other. -EBUSY without a
  * message if KVM_GUESTDBG_INJECT_DB is asked for while an exception waits to
  * be delivered; else an error of the ioctl.
  */
 int vcpu_set_guest_debug(struct vcpu *vcpu, const struct kvm_guest_debug *debug);
+
+/*
+ * Whether INT3 in the guest (0xCC; not INT1, not INT 3 of two bytes) leaves
+ * it, with run->debug.arch.exception 3 and RIP at the instruction, or is the
+ * guest's own #BP. What is set by vcpu_set_guest_debug() stays.
+ */
+int vcpu_set_software_breakpoints(struct vcpu *vcpu, bool on);
+
+/*
+ * Lets the guest have the INT3 that it was left for: its #BP, with RIP behind
+ * it. KVM_SET_REGS would take it back, so none may follow before the next entry.
+ */
+int vcpu_inject_breakpoint(struct vcpu *vcpu);
 
 /* DR0 to DR3, DR6 and DR7 as the guest sees them, whatever KVM_SET_GUEST_DEBUG has put in their place. */
 int vcpu_get_debug_registers(struct vcpu *vcpu, struct kvm_debugregs *registers);
