@@ -197,6 +197,21 @@ TEST(pmu_amd, cycles_are_counted_and_nothing_else)
 	}
 }
 
+TEST(pmu_amd, what_Linux_asks_for_by_name_has_one_here)
+{
+	/* Linux, arch/x86/events/amd/core.c: event maps of K7 to family 16h, of Zen 1, Zen 2 and Zen 4 */
+	static const uint64_t configs[] = { 0x0076, 0x00c0, 0x077d, 0x077e, 0x00c2, 0x00c3, 0x00d0,
+					    0x00d1, 0xff60, 0x0964, 0x0287, 0x0187, 0x00a9, 0x100000120 };
+
+	for (size_t i = 0; i < COUNT(configs); i++) {
+		struct pmu pmu = amd(PMU_AMD_CORE);
+
+		set(&pmu, CORE_SELECT0, configs[i] | 0x410000 /* EN, USR */);
+		CHECK(told[0] != '\0');
+		CHECK(!strstr(told, "no name known"));
+	}
+}
+
 TEST(pmu_amd, a_wrap_makes_the_PMI_that_was_asked_for)
 {
 	/* 13.2.1, INT; the counters go on, since there is nothing that freezes them. */

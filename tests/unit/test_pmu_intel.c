@@ -143,9 +143,10 @@ TEST(pmu_intel, linux_finds_its_hardware)
 
 TEST(pmu_intel, cpuid_says_what_there_is)
 {
+	static const uint32_t empty[] = { 0x14, 0x1c, 0x23 };
 	const struct pmu pmu = intel();
-	uint32_t basic[4] = { 1, 2, 1u << 2, 1u << 21 }, leaf[4] = { ~0u, ~0u, ~0u, ~0u },
-		 other[4] = { 9, 9, 9, 9 };
+	uint32_t basic[4] = { 1, 2, 1u << 2 | 1u << 4, 1u << 21 }, leaf[4] = { ~0u, ~0u, ~0u, ~0u },
+		 other[4] = { 9, 9, 9, 9 }, features[4] = { ~0u, ~0u, ~0u, ~0u };
 
 	/* 20.2.1.1: version 2, 4 counters of 48 bits, 7 events; bits of EBX: table 20-1. 20.2.2: EDX. */
 	pmu_cpuid(&pmu, 0xa, 0, leaf);
@@ -153,9 +154,22 @@ TEST(pmu_intel, cpuid_says_what_there_is)
 	CHECK_EQUAL(leaf[1], 0x7a); /* there are core cycles (bit 0) and bus cycles (bit 2) */
 	CHECK_EQUAL(leaf[2], 0);
 	CHECK_EQUAL(leaf[3], 0x603);
-	/* Vol. 2A, CPUID leaf 1: PDCM (ECX 15); no DTES64 (ECX 2), no DS (EDX 21). */
+	/* Vol. 2A, CPUID leaf 1: PDCM (ECX 15); no DTES64 (ECX 2), DS-CPL (ECX 4), DS (EDX 21). */
 	pmu_cpuid(&pmu, 1, 0, basic);
 	CHECK(basic[0] == 1 && basic[1] == 2 && basic[2] == 1u << 15 && basic[3] == 0);
+	/* Leaf 7: no processor trace (EBX 25) nor LBR (EDX 19) in subleaf 0, no ArchPerfmonExt (EAX 8) in 1.
+	 */
+	pmu_cpuid(&pmu, 7, 0, features);
+	CHECK(features[0] == ~0u && features[1] == ~(1u << 25) && features[2] == ~0u);
+	CHECK_EQUAL(features[3], ~(1u << 19));
+	pmu_cpuid(&pmu, 7, 1, features);
+	CHECK_EQUAL(features[0], ~(1u << 8));
+	for (size_t i = 0; i < COUNT(empty); i++) {
+		uint32_t all[4] = { ~0u, ~0u, ~0u, ~0u };
+
+		pmu_cpuid(&pmu, empty[i], 0, all);
+		CHECK(all[0] == 0 && all[1] == 0 && all[2] == 0 && all[3] == 0);
+	}
 	pmu_cpuid(&pmu, 2, 0, other);
 	CHECK(other[0] == 9 && other[1] == 9 && other[2] == 9 && other[3] == 9);
 }

@@ -105,7 +105,7 @@ void pmu_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index, uint32_
  * first. False means #GP(0), with nothing changed. RDPMC's own condition,
  * CR4.PCE or CPL 0, is for the caller to check. Reserved bits of Intel's fault;
  * those of AMD's are ignored and read as 0, as the processors do it (Linux,
- * arch/x86/kvm/svm/pmu.c).
+ * arch/x86/kvm/pmu.c, kvm_pmu_set_msr()).
  */
 bool pmu_read_msr(const struct pmu *pmu, uint32_t index, uint64_t *value);
 bool pmu_write_msr(struct pmu *pmu, uint32_t index, uint64_t value);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * AMD's core performance counters (APM vol. 2 13.2.1). Overflow has no status
- * register: software looks at the counter's highest bit.
+ * register: software looks at the counter's highest bit (Linux,
+ * arch/x86/events/amd/core.c, amd_pmu_test_overflow_topbit()). Addresses of the
+ * MSRs: Linux, arch/x86/include/asm/msr-index.h, MSR_K7_* and MSR_F15H_PERF_*.
  */
 #include <stddef.h>
 
@@ -21,10 +23,17 @@
 #define CPUID_PERF_TSC          (1u << 27)
 #define CPUID_PERF_CTR_EXT_LLC  (1u << 28)
 
-/* Bits 63:36, 21 and 19 are reserved; 41:40, HostOnly and GuestOnly, are so without SVM. */
+/*
+ * Bits 63:36, 21 and 19 are reserved; 41:40, HostOnly and GuestOnly, are so without SVM. Writes of them
+ * are ignored (Linux, arch/x86/kvm/svm/pmu.c: reserved_bits, amd_pmu_set_msr()).
+ */
 #define SELECT_WRITABLE UINT64_C(0xfffd7ffff)
 
-/* The processors' own manuals (PPR), Core::X86::Pmc, with the unit masks that Linux uses. */
+/*
+ * Those that Linux gives a generic name, of all families (arch/x86/events/amd/core.c,
+ * amd_*perfmon_event_map); numbered as in the processors' own manuals (PPR), Core::X86::Pmc. PMCx120 is of
+ * Zen 4 and later.
+ */
 static const struct pmu_event amd_events[] = {
 	{ 0x076, 0x00, PMU_CORE_CYCLES, "core cycles" },
 	{ 0x120, 0x01, PMU_REFERENCE_CYCLES, "reference cycles" },
@@ -35,6 +44,10 @@ static const struct pmu_event amd_events[] = {
 	{ 0x07e, 0x07, PMU_NOTHING, "L2 misses" },
 	{ 0x060, 0xff, PMU_NOTHING, "L2 requests" },
 	{ 0x064, 0x09, PMU_NOTHING, "L2 misses" },
+	{ 0x0d0, 0x00, PMU_NOTHING, "stalled cycles of the front end" },
+	{ 0x0d1, 0x00, PMU_NOTHING, "stalled cycles of the back end" },
+	{ 0x087, 0x02, PMU_NOTHING, "stalled cycles of the front end" },
+	{ 0x087, 0x01, PMU_NOTHING, "stalled cycles of the back end" },
 	{ 0x0a9, 0x00, PMU_NOTHING, "stalled cycles of the front end" },
 };
 #define AMD_EVENTS (sizeof(amd_events) / sizeof(amd_events[0]))

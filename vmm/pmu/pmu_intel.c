@@ -93,12 +93,16 @@ static void intel_cpuid(const struct pmu_state *state, uint32_t function, uint32
 			uint32_t registers[4])
 {
 	switch (function) {
-	case 0x1: /* PDCM, that is PERF_CAPABILITIES; no debug store (DTES64, DS) */
-		registers[2] = (registers[2] & ~(1u << 2)) | 1u << 15;
+	case 0x1: /* PDCM, that is PERF_CAPABILITIES; no debug store (DTES64, DS-CPL, DS) */
+		registers[2] = (registers[2] & ~(1u << 2 | 1u << 4)) | 1u << 15;
 		registers[3] &= ~(1u << 21);
 		break;
-	case 0x7: /* no ArchPerfmonExt, so nothing in leaf 23H */
-		if (index == 1)
+	case 0x7:
+		if (index == 0) { /* no processor trace, no LBR, both of which interrupt by the PMI too */
+			registers[1] &= ~(1u << 25);
+			registers[3] &= ~(1u << 19);
+		}
+		if (index == 1) /* no ArchPerfmonExt */
 			registers[0] &= ~(1u << 8);
 		break;
 	case 0xa: /* 20.2.1.1, 20.2.2; vol. 2A, CPUID */
@@ -107,7 +111,9 @@ static void intel_cpuid(const struct pmu_state *state, uint32_t function, uint32
 		registers[2] = 0;
 		registers[3] = INTEL_FIXED | PMU_WIDTH << 5;
 		break;
-	case 0x23:
+	case 0x14: /* processor trace */
+	case 0x1c: /* LBR */
+	case 0x23: /* ArchPerfmonExt */
 		for (unsigned int i = 0; i < 4; i++)
 			registers[i] = 0;
 		break;
