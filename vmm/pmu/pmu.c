@@ -38,6 +38,63 @@ static int check_clock(const struct pmu_clock *clock)
 	return 0;
 }
 
+/* What counter NUMBER counts. */
+static struct pmu_counting counting_of(const struct pmu_state *state, unsigned int number)
+{
+	const struct pmu_vendor *vendor = vendor_of(state->model);
+	struct pmu_counting counting = number < PMU_GENERAL_MAX
+					       ? vendor->general(state, number)
+					       : vendor->fixed(state, number - PMU_GENERAL_MAX);
+
+	counting.on = counting.on && (counting.select & (SELECT_USR | SELECT_OS));
+	return counting;
+}
+
+static uint64_t *counter_of(struct pmu_state *state, unsigned int number)
+{
+	return number < PMU_GENERAL_MAX ? &state->general[number] : &state->fixed[number - PMU_GENERAL_MAX];
+}
+
+static uint64_t value_of(const struct pmu_state *state, unsigned int number)
+{
+	return number < PMU_GENERAL_MAX ? state->general[number] : state->fixed[number - PMU_GENERAL_MAX];
+}
+
+/* Does a counter of the host's count it? */
+static bool ask_counters(const struct pmu *pmu, unsigned int number, const struct pmu_counting *counting)
+{
+	const uint64_t select = counting->select;
+	struct pmu_request request = { 0 };
+
+	if (!pmu->counters)
+		return false;
+	if (counting->on && counting->event)
+		request = (struct pmu_request){ .config = select & SELECT_CONFIG,
+						.user = select & SELECT_USR,
+						.kernel = select & SELECT_OS,
+						.interrupt = select & SELECT_INTERRUPT };
+	return pmu->counters->set(pmu->counters->context, number, &request,
+				  PMU_COUNTER_MASK + 1 - value_of(&pmu->state, number));
+}
+
+/* Asks the host's counters for what the guest's count now, and tells of those that stand still. */
+static void program(struct pmu *pmu)
+{
+	for (unsigned int i = 0; i < PMU_COUNTERS; i++) {
+		const struct pmu_counting counting = counting_of(&pmu->state, i);
+
+		pmu->backed[i] = ask_counters(pmu, i, &counting);
+		if (counting.on && !pmu->backed[i] && pmu_counting_unit(&counting) == PMU_NOTHING)
+			pmu_tell_counting(pmu, i, &counting);
+	}
+}
+
+void pmu_set_counters(struct pmu *pmu, const struct pmu_counters *counters)
+{
+	pmu->counters = counters;
+	program(pmu);
+}
+
 int pmu_init(struct pmu *pmu, enum pmu_model model, const struct pmu_clock *clock,
 	     pmu_unavailable *unavailable, void *context)
 {
@@ -63,6 +120,7 @@ void pmu_reset(struct pmu *pmu)
 		.size = old.size, .model = old.model, .clock = old.clock, .time = old.time
 	};
 	vendor_of(old.model)->reset(&pmu->state);
+	program(pmu);
 }
 
 static bool any_outside(const uint64_t *values, const uint64_t *bits, unsigned int count)
@@ -109,12 +167,13 @@ int pmu_restore(struct pmu *pmu, const void *saved, size_t size)
 	if (state.time == PMU_NEVER || has_impossible_bit(&state))
 		return error_set(-EINVAL, "guest PMU: the saved state is one that no guest can make");
 	pmu->state = state;
+	program(pmu);
 	return 0;
 }
 
 void pmu_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index, uint32_t registers[4])
 {
-	vendor_of(pmu->state.model)->cpuid(&pmu->state, function, index, registers);
+	vendor_of(pmu->state.model)->cpuid(pmu, function, index, registers);
 }
 
 bool pmu_read_msr(const struct pmu *pmu, uint32_t index, uint64_t *value)
@@ -124,7 +183,10 @@ bool pmu_read_msr(const struct pmu *pmu, uint32_t index, uint64_t *value)
 
 bool pmu_write_msr(struct pmu *pmu, uint32_t index, uint64_t value)
 {
-	return vendor_of(pmu->state.model)->write_msr(pmu, index, value);
+	if (!vendor_of(pmu->state.model)->write_msr(&pmu->state, index, value))
+		return false;
+	program(pmu);
+	return true;
 }
 
 bool pmu_read_counter(const struct pmu *pmu, uint32_t index, uint64_t *value)
@@ -137,24 +199,15 @@ void pmu_set_freeze_on_pmi(struct pmu *pmu, bool freeze)
 	pmu->state.freeze_on_pmi = freeze && pmu->state.model == PMU_INTEL;
 }
 
-/* Counter NUMBER: the general ones, then the fixed ones. */
-#define COUNTERS (PMU_GENERAL_MAX + PMU_FIXED_MAX)
-
-static struct pmu_counting counting_of(const struct pmu_state *state, unsigned int number)
+bool pmu_is_counting(const struct pmu *pmu)
 {
-	if (number < PMU_GENERAL_MAX)
-		return vendor_of(state->model)->general(state, number);
-	return vendor_of(state->model)->fixed(state, number - PMU_GENERAL_MAX);
-}
+	for (unsigned int i = 0; i < PMU_COUNTERS; i++) {
+		const struct pmu_counting counting = counting_of(&pmu->state, i);
 
-static uint64_t *counter_of(struct pmu_state *state, unsigned int number)
-{
-	return number < PMU_GENERAL_MAX ? &state->general[number] : &state->fixed[number - PMU_GENERAL_MAX];
-}
-
-static uint64_t value_of(const struct pmu_state *state, unsigned int number)
-{
-	return number < PMU_GENERAL_MAX ? state->general[number] : state->fixed[number - PMU_GENERAL_MAX];
+		if (pmu->backed[i] || pmu_counting_unit(&counting) != PMU_NOTHING)
+			return true;
+	}
+	return false;
 }
 
 static uint64_t unit_hz(const struct pmu_clock *clock, enum pmu_unit unit)
@@ -182,7 +235,7 @@ static wide cycles_at(uint64_t time, uint64_t hz)
 static uint64_t overflow_time(const struct pmu_state *state, const struct pmu_counting *counting,
 			      uint64_t value)
 {
-	const uint64_t hz = unit_hz(&state->clock, counting->unit);
+	const uint64_t hz = unit_hz(&state->clock, pmu_counting_unit(counting));
 	wide cycles, time;
 
 	if (hz == 0)
@@ -196,10 +249,10 @@ uint64_t pmu_next_overflow(const struct pmu *pmu)
 {
 	uint64_t first = PMU_NEVER;
 
-	for (unsigned int i = 0; i < COUNTERS; i++) {
+	for (unsigned int i = 0; i < PMU_COUNTERS; i++) {
 		const struct pmu_counting counting = counting_of(&pmu->state, i);
 
-		if (counting.interrupt) {
+		if ((counting.select & SELECT_INTERRUPT) && !pmu->backed[i]) {
 			const uint64_t time = overflow_time(&pmu->state, &counting, value_of(&pmu->state, i));
 
 			first = time < first ? time : first;
@@ -208,28 +261,31 @@ uint64_t pmu_next_overflow(const struct pmu *pmu)
 	return first;
 }
 
-/* Counts up to TIME in one counter; true if it overflows. */
-static bool count(struct pmu_state *state, const struct pmu_counting *counting, uint64_t *counter,
-		  uint64_t time)
+/* What counter NUMBER has counted up to TIME. */
+static wide counted(const struct pmu *pmu, unsigned int number, const struct pmu_counting *counting,
+		    uint64_t time)
 {
-	const uint64_t hz = unit_hz(&state->clock, counting->unit);
-	const wide sum = *counter + (cycles_at(time, hz) - cycles_at(state->time, hz));
+	const uint64_t hz = unit_hz(&pmu->state.clock, pmu_counting_unit(counting));
 
-	*counter = (uint64_t)sum & PMU_COUNTER_MASK;
-	return sum > PMU_COUNTER_MASK;
+	if (pmu->backed[number])
+		return pmu->counters->take(pmu->counters->context, number);
+	return cycles_at(time, hz) - cycles_at(pmu->state.time, hz);
 }
 
 /* Counts up to TIME in all of them; true if a PMI is due. */
-static bool count_all(struct pmu_state *state, uint64_t time)
+static bool count_all(struct pmu *pmu, uint64_t time)
 {
 	bool pmi = false;
 
-	for (unsigned int i = 0; i < COUNTERS; i++) {
-		const struct pmu_counting counting = counting_of(state, i);
+	for (unsigned int i = 0; i < PMU_COUNTERS; i++) {
+		const struct pmu_counting counting = counting_of(&pmu->state, i);
+		uint64_t *counter = counter_of(&pmu->state, i);
+		const wide sum = *counter + counted(pmu, i, &counting, time);
 
-		if (count(state, &counting, counter_of(state, i), time)) {
-			state->global_status |= counting.status;
-			pmi |= counting.interrupt;
+		*counter = (uint64_t)sum & PMU_COUNTER_MASK;
+		if (sum > PMU_COUNTER_MASK) {
+			pmu->state.global_status |= counting.status;
+			pmi |= (counting.select & SELECT_INTERRUPT) != 0;
 		}
 	}
 	return pmi;
@@ -247,9 +303,11 @@ bool pmu_advance(struct pmu *pmu, uint64_t time)
 
 		stop = frozen < time ? frozen : time;
 	}
-	pmi = count_all(state, stop);
+	pmi = count_all(pmu, stop);
 	if (pmi && state->freeze_on_pmi)
 		state->global_control = 0;
 	state->time = time;
+	if (pmu->counters) /* where the next overflow is */
+		program(pmu);
 	return pmi;
 }

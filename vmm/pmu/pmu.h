@@ -8,12 +8,14 @@
  * 0xC0010000 and on, or with PerfCtrExtCore the six in 0xC0010200 and on, the
  * first four of which are the same as those (APM vol. 2 13.2.1).
  *
- * What is counted is made from the time for which the guest has run: core
+ * What is counted comes from counters of the host's (struct pmu_counters), or
+ * where they do not count it from the time for which the guest has run: core
  * cycles, reference cycles and bus cycles, at constant frequencies. Any other
- * event stands still: it is marked unavailable in CPUID where CPUID can say so, and told of
- * when the guest selects it. So is one privilege level alone (OS without USR
- * or the reverse), since the time does not tell in which the guest was, and whatever
- * counts something else than each cycle: edges, CMASK, INV.
+ * event stands still: it is marked unavailable in CPUID where CPUID can say so,
+ * and told of when the guest switches it on. To the time, one privilege level
+ * alone (OS without USR or the reverse) is such an event too, since it does not
+ * tell in which the guest was, and whatever counts something else than each
+ * cycle: edges, CMASK, INV.
  *
  * All functions are for the thread of the vCPU, or while that stands still.
  */
@@ -64,10 +66,42 @@ struct pmu_state {
  */
 typedef void pmu_unavailable(void *context, const char *event);
 
+/* What one counter is to count; nothing, if neither for user nor for kernel mode. */
+struct pmu_request {
+	/* Event, unit mask, EDGE, INV and CMASK, where they are in a select of the model. */
+	uint64_t config;
+	bool user, kernel; /* of the guest */
+	bool interrupt;    /* its overflow makes a PMI */
+};
+
+/* Counters: the general ones, then the fixed ones. */
+#define PMU_COUNTERS (PMU_GENERAL_MAX + PMU_FIXED_MAX)
+
+/*
+ * Counters of the host's for those of the guest (pmu_host.h). Only events that
+ * the model's table knows are asked for.
+ */
+struct pmu_counters {
+	/* Can they count CONFIG, as in struct pmu_request? Any thread. */
+	bool (*has)(void *context, uint64_t config);
+	/*
+	 * Counter NUMBER counts REQUEST from now on. If that has a PMI, the vCPU is kicked
+	 * when it has counted LEFT (1 to 2^PMU_WIDTH). It may be asked for what it counts
+	 * already. False, and NUMBER counts nothing, if it can not, and if nothing is
+	 * requested. On the vCPU's thread; if nothing is requested, also before it runs.
+	 */
+	bool (*set)(void *context, unsigned int number, const struct pmu_request *request, uint64_t left);
+	/* What NUMBER has counted since the last call. On the vCPU's thread. */
+	uint64_t (*take)(void *context, unsigned int number);
+	void *context;
+};
+
 struct pmu {
 	struct pmu_state state;
 	pmu_unavailable *unavailable; /* or NULL */
 	void *context;
+	const struct pmu_counters *counters; /* or NULL */
+	bool backed[PMU_COUNTERS];           /* those that they count now */
 	/* What it was told of; a guest that goes through all there is fills no log. */
 	uint64_t told[PMU_TOLD_MAX];
 	unsigned int told_count;
@@ -79,6 +113,12 @@ struct pmu {
  */
 int pmu_init(struct pmu *pmu, enum pmu_model model, const struct pmu_clock *clock,
 	     pmu_unavailable *unavailable, void *context);
+
+/*
+ * From now on COUNTERS count what they can, and the time what they can not. NULL:
+ * the time alone. Not copied: they have to live as long.
+ */
+void pmu_set_counters(struct pmu *pmu, const struct pmu_counters *counters);
 
 /*
  * The registers as after RESET (SDM vol. 3A table 10-1; an INIT leaves them
@@ -114,8 +154,9 @@ bool pmu_read_counter(const struct pmu *pmu, uint32_t index, uint64_t *value);
 /*
  * IA32_DEBUGCTL.Freeze_PerfMon_On_PMI (bit 12), which is in a register that is
  * not the PMU's: then a PMI clears IA32_PERF_GLOBAL_CTRL (SDM vol. 3B,
- * "Freezing LBR and Performance Counters on PMI", legacy behaviour). AMD's
- * have nothing like it: there it changes nothing.
+ * "Freezing LBR and Performance Counters on PMI", legacy behaviour), at the
+ * very time of the overflow if that is told by the time, else when the vCPU has been left
+ * for it. AMD's have nothing like it: there it changes nothing.
  */
 void pmu_set_freeze_on_pmi(struct pmu *pmu, bool freeze);
 
@@ -125,11 +166,15 @@ void pmu_set_freeze_on_pmi(struct pmu *pmu, bool freeze);
  */
 bool pmu_advance(struct pmu *pmu, uint64_t time);
 
+/* Does any counter count, so that pmu_advance() does more than to take TIME over? */
+bool pmu_is_counting(const struct pmu *pmu);
+
 #define PMU_NEVER UINT64_MAX
 
 /*
  * The first time at which pmu_advance() will return true if the guest writes
- * no register until then, or PMU_NEVER.
+ * no register until then, or PMU_NEVER. For what the host's
+ * counters count it is they that kick.
  */
 uint64_t pmu_next_overflow(const struct pmu *pmu);
 

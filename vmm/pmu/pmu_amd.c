@@ -87,7 +87,7 @@ static void amd_writable(struct pmu_state *state)
 	}
 }
 
-static void amd_cpuid(const struct pmu_state *state, uint32_t function, uint32_t index, uint32_t registers[4])
+static void amd_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index, uint32_t registers[4])
 {
 	switch (function) {
 	case 0x1: /* Intel's: no PDCM, DTES64, DS */
@@ -97,7 +97,7 @@ static void amd_cpuid(const struct pmu_state *state, uint32_t function, uint32_t
 	case 0x80000001:
 		registers[2] &= ~(CPUID_IBS | CPUID_PERF_CTR_EXT_CORE | CPUID_PERF_CTR_EXT_NB |
 				  CPUID_PERF_TSC | CPUID_PERF_CTR_EXT_LLC);
-		if (state->model == PMU_AMD_CORE)
+		if (pmu->state.model == PMU_AMD_CORE)
 			registers[2] |= CPUID_PERF_CTR_EXT_CORE;
 		break;
 	case 0xa:        /* Intel's */
@@ -123,20 +123,17 @@ static bool amd_read_msr(const struct pmu_state *state, uint32_t index, uint64_t
 	return true;
 }
 
-static bool amd_write_msr(struct pmu *pmu, uint32_t index, uint64_t value)
+static bool amd_write_msr(struct pmu_state *state, uint32_t index, uint64_t value)
 {
 	bool is_select;
-	const int i = find_register(&pmu->state, index, &is_select);
+	const int i = find_register(state, index, &is_select);
 
 	if (i < 0)
 		return false;
-	if (is_select) {
-		value &= SELECT_WRITABLE;
-		pmu->state.select[i] = value;
-		pmu_tell_select(pmu, pmu_event_find(amd_events, AMD_EVENTS, value), value);
-	} else {
-		pmu->state.general[i] = value & PMU_COUNTER_MASK;
-	}
+	if (is_select)
+		state->select[i] = value & SELECT_WRITABLE;
+	else
+		state->general[i] = value & PMU_COUNTER_MASK;
 	return true;
 }
 
@@ -152,16 +149,15 @@ static bool amd_read_counter(const struct pmu_state *state, uint32_t index, uint
 static struct pmu_counting amd_general(const struct pmu_state *state, unsigned int i)
 {
 	const uint64_t select = state->select[i];
-	struct pmu_counting counting = { .interrupt = select & SELECT_INTERRUPT };
 
-	if (select & SELECT_ENABLE)
-		counting.unit = pmu_select_unit(pmu_event_find(amd_events, AMD_EVENTS, select), select);
-	return counting;
+	return (struct pmu_counting){ .on = select & SELECT_ENABLE,
+				      .select = select,
+				      .event = pmu_event_find(amd_events, AMD_EVENTS, select) };
 }
 
 static struct pmu_counting amd_fixed(const struct pmu_state *state, unsigned int i)
 {
-	return (struct pmu_counting){ .unit = PMU_NOTHING };
+	return (struct pmu_counting){ .fixed = true };
 }
 
 const struct pmu_vendor pmu_amd = {

@@ -3,10 +3,9 @@
 
 #include "vmm/pmu/pmu_events.h"
 
-/* AMD has four more bits of the event in 35:32 (APM vol. 2 13.2.1); for Intel they are reserved, so 0. */
 static unsigned int select_event(uint64_t select)
 {
-	return (unsigned int)(select & SELECT_EVENT) | (unsigned int)(select >> 32 & 0xf) << 8;
+	return (unsigned int)(select & SELECT_EVENT) | (unsigned int)((select & SELECT_EVENT_HIGH) >> 24);
 }
 
 static unsigned int select_umask(uint64_t select)
@@ -29,20 +28,23 @@ static bool select_is_plain(uint64_t select)
 	       !(select & (SELECT_EDGE | SELECT_INVERT | SELECT_CMASK));
 }
 
-enum pmu_unit pmu_select_unit(const struct pmu_event *event, uint64_t select)
+enum pmu_unit pmu_counting_unit(const struct pmu_counting *counting)
 {
-	return event && select_is_plain(select) ? event->unit : PMU_NOTHING;
+	return counting->on && counting->event && select_is_plain(counting->select) ? counting->event->unit
+										    : PMU_NOTHING;
 }
 
-void pmu_tell(struct pmu *pmu, uint64_t key, const char *text)
+static uint64_t select_of(const struct pmu_event *event)
 {
-	for (unsigned int i = 0; i < pmu->told_count; i++)
-		if (pmu->told[i] == key)
-			return;
-	if (!pmu->unavailable || pmu->told_count == PMU_TOLD_MAX)
-		return;
-	pmu->told[pmu->told_count++] = key;
-	pmu->unavailable(pmu->context, text);
+	return (event->event & SELECT_EVENT) | (uint64_t)event->umask << 8 |
+	       ((uint64_t)event->event << 24 & SELECT_EVENT_HIGH);
+}
+
+bool pmu_counters_have(const struct pmu *pmu, const struct pmu_event *event)
+{
+	const struct pmu_counters *counters = pmu->counters;
+
+	return counters && counters->has(counters->context, select_of(event));
 }
 
 static const char *select_modifier(uint64_t select)
@@ -56,16 +58,33 @@ static const char *select_modifier(uint64_t select)
 	return "";
 }
 
-void pmu_tell_select(struct pmu *pmu, const struct pmu_event *event, uint64_t select)
+/* Is this the first time that KEY is told of, and is there room to remember it? */
+static bool is_news(struct pmu *pmu, uint64_t key)
 {
-	const uint64_t key = select & ~(SELECT_INTERRUPT | SELECT_ENABLE);
+	for (unsigned int i = 0; i < pmu->told_count; i++)
+		if (pmu->told[i] == key)
+			return false;
+	if (!pmu->unavailable || pmu->told_count == PMU_TOLD_MAX)
+		return false;
+	pmu->told[pmu->told_count++] = key;
+	return true;
+}
+
+void pmu_tell_counting(struct pmu *pmu, unsigned int number, const struct pmu_counting *counting)
+{
+	const uint64_t select = counting->select;
+	const char *name = counting->event ? counting->event->name : "no name known";
+	const uint64_t key =
+		(uint64_t)counting->fixed << 63 | (select & (SELECT_CONFIG | SELECT_USR | SELECT_OS));
 	char text[128];
 
-	/* At no privilege level there is nothing to count. */
-	if (!(select & SELECT_ENABLE) || !(select & (SELECT_USR | SELECT_OS)) ||
-	    pmu_select_unit(event, select) != PMU_NOTHING)
+	if (!is_news(pmu, key))
 		return;
-	(void)snprintf(text, sizeof(text), "event 0x%02x umask 0x%02x (%s)%s", select_event(select),
-		       select_umask(select), event ? event->name : "no name known", select_modifier(select));
-	pmu_tell(pmu, key, text);
+	if (counting->fixed)
+		(void)snprintf(text, sizeof(text), "fixed counter %u (%s)%s", number - PMU_GENERAL_MAX, name,
+			       select_modifier(select));
+	else
+		(void)snprintf(text, sizeof(text), "event 0x%02x umask 0x%02x (%s)%s", select_event(select),
+			       select_umask(select), name, select_modifier(select));
+	pmu->unavailable(pmu->context, text);
 }

@@ -24,8 +24,15 @@ static inline bool pmu_in(uint32_t index, uint32_t first, uint32_t count)
 #define SELECT_INVERT    (UINT64_C(1) << 23)
 #define SELECT_CMASK     UINT64_C(0xff000000)
 
+/* AMD's event has four bits more (APM vol. 2 13.2.1); Intel's are reserved there, so 0. */
+#define SELECT_EVENT_HIGH (UINT64_C(0xf) << 32)
+/* What of a select says what is counted, beside the privilege level. */
+#define SELECT_CONFIG                                                                                        \
+	(SELECT_EVENT_HIGH | SELECT_CMASK | SELECT_INVERT | SELECT_EDGE | SELECT_UMASK | SELECT_EVENT)
+
+/* What the time for which the guest has run stands for. */
 enum pmu_unit {
-	PMU_NOTHING, /* no source: the counter stands still */
+	PMU_NOTHING,
 	PMU_CORE_CYCLES,
 	PMU_REFERENCE_CYCLES,
 	PMU_BUS_CYCLES,
@@ -40,31 +47,35 @@ struct pmu_event {
 
 /* A counter as its registers are now. */
 struct pmu_counting {
-	enum pmu_unit unit;
-	bool interrupt;  /* its overflow makes a PMI */
-	uint64_t status; /* the bit that its overflow sets */
+	bool on;                       /* all its switches are */
+	bool fixed;                    /* a counter of one event; select has it too */
+	uint64_t select;               /* as of a general counter */
+	const struct pmu_event *event; /* NULL: none of those that are known, which are those allowed */
+	uint64_t status;               /* the bit that its overflow sets */
 };
 
 /* SELECT's event in EVENTS, COUNT of them; or NULL. */
 const struct pmu_event *pmu_event_find(const struct pmu_event *events, unsigned int count, uint64_t select);
 
-/* What SELECT counts while it is enabled. */
-enum pmu_unit pmu_select_unit(const struct pmu_event *event, uint64_t select);
+/* What of COUNTING's the time tells. */
+enum pmu_unit pmu_counting_unit(const struct pmu_counting *counting);
 
-/* Tells of SELECT if it asks for what stands still. EVENT is what pmu_event_find() says, or NULL. */
-void pmu_tell_select(struct pmu *pmu, const struct pmu_event *event, uint64_t select);
+/* Tells once of counter NUMBER, that its COUNTING stands still. */
+void pmu_tell_counting(struct pmu *pmu, unsigned int number, const struct pmu_counting *counting);
 
-/* Tells once of KEY, any number that stands for TEXT. */
-void pmu_tell(struct pmu *pmu, uint64_t key, const char *text);
+/* Have the host's counters, if there are any, EVENT? */
+bool pmu_counters_have(const struct pmu *pmu, const struct pmu_event *event);
+
+/* The bit in CPUID.0AH:EBX of Intel's architectural event CONFIG; -1 if it is none. */
+int pmu_intel_architectural(uint64_t config);
 
 /* What differs from vendor to vendor; each as its namesake in pmu.h. */
 struct pmu_vendor {
 	void (*reset)(struct pmu_state *state);    /* all registers are 0 before */
 	void (*writable)(struct pmu_state *state); /* sets all bits of registers that can ever be set */
-	void (*cpuid)(const struct pmu_state *state, uint32_t function, uint32_t index,
-		      uint32_t registers[4]);
+	void (*cpuid)(const struct pmu *pmu, uint32_t function, uint32_t index, uint32_t registers[4]);
 	bool (*read_msr)(const struct pmu_state *state, uint32_t index, uint64_t *value);
-	bool (*write_msr)(struct pmu *pmu, uint32_t index, uint64_t value);
+	bool (*write_msr)(struct pmu_state *state, uint32_t index, uint64_t value);
 	bool (*read_counter)(const struct pmu_state *state, uint32_t index, uint64_t *value);
 	struct pmu_counting (*general)(const struct pmu_state *state, unsigned int i);
 	struct pmu_counting (*fixed)(const struct pmu_state *state, unsigned int i);

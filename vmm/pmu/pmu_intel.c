@@ -32,9 +32,10 @@
 #define SELECT_RESERVED (UINT64_C(0xffffffff00000000) | UINT64_C(1) << 21)
 
 /* 20.2.2: four bits for each fixed counter; bit 2 of them, AnyThread, came with version 3. */
-#define FIXED_ENABLE_OS_USR 3u
-#define FIXED_INTERRUPT     8u
-#define FIXED_WRITABLE      UINT64_C(0xbbb)
+#define FIXED_OS        1u
+#define FIXED_USR       2u
+#define FIXED_INTERRUPT 8u
+#define FIXED_WRITABLE  UINT64_C(0xbbb)
 
 /* RDPMC, vol. 2B: ECX[31:16] is the type of the counter. */
 #define RDPMC_FIXED 0x40000000u
@@ -51,11 +52,14 @@ static const struct pmu_event architectural[] = {
 };
 #define ARCHITECTURAL (sizeof(architectural) / sizeof(architectural[0]))
 
-/* 20.2.2, table 20-2 */
+/*
+ * 20.2.2, table 20-2. The last one has no number of its own: 0x00 with 0x03 is Linux's name for it (arch/x86/
+ * events/intel/core.c, intel_fixed2_event_constraint), which no guest can select in a general counter.
+ */
 static const struct pmu_event fixed_events[INTEL_FIXED] = {
-	{ .unit = PMU_NOTHING, .name = "instructions" },
-	{ .unit = PMU_CORE_CYCLES, .name = "core cycles" },
-	{ .unit = PMU_REFERENCE_CYCLES, .name = "reference cycles" },
+	{ 0xc0, 0x00, PMU_NOTHING, "instructions" },
+	{ 0x3c, 0x00, PMU_CORE_CYCLES, "core cycles" },
+	{ 0x00, 0x03, PMU_REFERENCE_CYCLES, "reference cycles" },
 };
 
 static void intel_reset(struct pmu_state *state)
@@ -79,18 +83,24 @@ static void intel_writable(struct pmu_state *state)
 	state->freeze_on_pmi = 1;
 }
 
-static uint32_t unavailable_events(void)
+int pmu_intel_architectural(uint64_t config)
+{
+	const struct pmu_event *event = pmu_event_find(architectural, ARCHITECTURAL, config);
+
+	return event ? (int)(event - architectural) : -1;
+}
+
+static uint32_t unavailable_events(const struct pmu *pmu)
 {
 	uint32_t bits = 0;
 
 	for (unsigned int i = 0; i < ARCHITECTURAL; i++)
-		if (architectural[i].unit == PMU_NOTHING)
+		if (architectural[i].unit == PMU_NOTHING && !pmu_counters_have(pmu, &architectural[i]))
 			bits |= 1u << i;
 	return bits;
 }
 
-static void intel_cpuid(const struct pmu_state *state, uint32_t function, uint32_t index,
-			uint32_t registers[4])
+static void intel_cpuid(const struct pmu *pmu, uint32_t function, uint32_t index, uint32_t registers[4])
 {
 	switch (function) {
 	case 0x1: /* PDCM, that is PERF_CAPABILITIES; no debug store (DTES64, DS-CPL, DS) */
@@ -107,7 +117,7 @@ static void intel_cpuid(const struct pmu_state *state, uint32_t function, uint32
 		break;
 	case 0xa: /* 20.2.1.1, 20.2.2; vol. 2A, CPUID */
 		registers[0] = 2 | INTEL_GENERAL << 8 | PMU_WIDTH << 16 | (uint32_t)ARCHITECTURAL << 24;
-		registers[1] = unavailable_events();
+		registers[1] = unavailable_events(pmu);
 		registers[2] = 0;
 		registers[3] = INTEL_FIXED | PMU_WIDTH << 5;
 		break;
@@ -156,43 +166,6 @@ static bool write_register(uint64_t *target, uint64_t value, uint64_t writable)
 	return true;
 }
 
-static bool write_select(struct pmu *pmu, unsigned int i, uint64_t value)
-{
-	if (!write_register(&pmu->state.select[i], value, ~SELECT_RESERVED))
-		return false;
-	pmu_tell_select(pmu, pmu_event_find(architectural, ARCHITECTURAL, value), value);
-	return true;
-}
-
-static unsigned int fixed_field(uint64_t control, unsigned int i)
-{
-	return (unsigned int)(control >> 4 * i) & 0xf;
-}
-
-static void tell_fixed(struct pmu *pmu, unsigned int i, unsigned int levels)
-{
-	static const char *const texts[INTEL_FIXED][3] = {
-		{ "fixed counter 0 (instructions)", "fixed counter 0 (instructions)",
-		  "fixed counter 0 (instructions)" },
-		{ "fixed counter 1 (core cycles), of kernel mode alone",
-		  "fixed counter 1 (core cycles), of user mode alone", NULL },
-		{ "fixed counter 2 (reference cycles), of kernel mode alone",
-		  "fixed counter 2 (reference cycles), of user mode alone", NULL },
-	};
-
-	if (levels != 0 && texts[i][levels - 1])
-		pmu_tell(pmu, UINT64_C(1) << 63 | i << 4 | levels, texts[i][levels - 1]);
-}
-
-static bool write_fixed_control(struct pmu *pmu, uint64_t value)
-{
-	if (!write_register(&pmu->state.fixed_control, value, FIXED_WRITABLE))
-		return false;
-	for (unsigned int i = 0; i < INTEL_FIXED; i++)
-		tell_fixed(pmu, i, fixed_field(value, i) & FIXED_ENABLE_OS_USR);
-	return true;
-}
-
 static bool write_overflow_control(struct pmu_state *state, uint64_t value)
 {
 	if (value & ~(GLOBAL_COUNTERS | OVF_CTRL_CONDITION))
@@ -201,10 +174,8 @@ static bool write_overflow_control(struct pmu_state *state, uint64_t value)
 	return true;
 }
 
-static bool intel_write_msr(struct pmu *pmu, uint32_t index, uint64_t value)
+static bool intel_write_msr(struct pmu_state *state, uint32_t index, uint64_t value)
 {
-	struct pmu_state *state = &pmu->state;
-
 	/*
 	 * "Full-Width Writes to Performance Counter Registers": bits beyond the
 	 * width are reserved; by the counter's other address EDX is ignored, and bit 31
@@ -216,11 +187,11 @@ static bool intel_write_msr(struct pmu *pmu, uint32_t index, uint64_t value)
 		return write_register(&state->general[index - MSR_PMC],
 				      (uint64_t)(int32_t)value & PMU_COUNTER_MASK, PMU_COUNTER_MASK);
 	if (pmu_in(index, MSR_PERFEVTSEL, INTEL_GENERAL))
-		return write_select(pmu, index - MSR_PERFEVTSEL, value);
+		return write_register(&state->select[index - MSR_PERFEVTSEL], value, ~SELECT_RESERVED);
 	if (pmu_in(index, MSR_FIXED_CTR, INTEL_FIXED))
 		return write_register(&state->fixed[index - MSR_FIXED_CTR], value, PMU_COUNTER_MASK);
 	if (index == MSR_FIXED_CTR_CTRL)
-		return write_fixed_control(pmu, value);
+		return write_register(&state->fixed_control, value, FIXED_WRITABLE);
 	if (index == MSR_GLOBAL_CTRL)
 		return write_register(&state->global_control, value, GLOBAL_COUNTERS);
 	if (index == MSR_GLOBAL_OVF_CTRL)
@@ -242,21 +213,30 @@ static bool intel_read_counter(const struct pmu_state *state, uint32_t index, ui
 static struct pmu_counting intel_general(const struct pmu_state *state, unsigned int i)
 {
 	const uint64_t select = state->select[i];
-	struct pmu_counting counting = { .interrupt = select & SELECT_INTERRUPT, .status = GENERAL_BIT(i) };
 
-	if ((select & SELECT_ENABLE) && (state->global_control & GENERAL_BIT(i)))
-		counting.unit = pmu_select_unit(pmu_event_find(architectural, ARCHITECTURAL, select), select);
-	return counting;
+	return (struct pmu_counting){ .on = (select & SELECT_ENABLE) &&
+					    (state->global_control & GENERAL_BIT(i)),
+				      .select = select,
+				      .event = pmu_event_find(architectural, ARCHITECTURAL, select),
+				      .status = GENERAL_BIT(i) };
+}
+
+/* Field FIELD of IA32_FIXED_CTR_CTRL and EVENT as a general counter would have them in its select. */
+static uint64_t fixed_select(unsigned int field, const struct pmu_event *event)
+{
+	return event->event | (uint64_t)event->umask << 8 | (field & FIXED_OS ? SELECT_OS : 0) |
+	       (field & FIXED_USR ? SELECT_USR : 0) | (field & FIXED_INTERRUPT ? SELECT_INTERRUPT : 0);
 }
 
 static struct pmu_counting intel_fixed(const struct pmu_state *state, unsigned int i)
 {
-	const unsigned int field = fixed_field(state->fixed_control, i);
-	struct pmu_counting counting = { .interrupt = field & FIXED_INTERRUPT, .status = FIXED_BIT(i) };
+	const unsigned int field = (unsigned int)(state->fixed_control >> 4 * i);
 
-	if ((field & FIXED_ENABLE_OS_USR) == FIXED_ENABLE_OS_USR && (state->global_control & FIXED_BIT(i)))
-		counting.unit = fixed_events[i].unit;
-	return counting;
+	return (struct pmu_counting){ .on = state->global_control & FIXED_BIT(i),
+				      .fixed = true,
+				      .select = fixed_select(field, &fixed_events[i]),
+				      .event = &fixed_events[i],
+				      .status = FIXED_BIT(i) };
 }
 
 const struct pmu_vendor pmu_intel = {
