@@ -21,7 +21,7 @@ CFLAGS    ?= -g
 ALL_CFLAGS = -std=gnu11 $(OPTIMIZE) $(WARNINGS) -pthread -D_GNU_SOURCE -DKVMSCOPE_VERSION='"$(VERSION)"' \
 	-I. -I$(BUILD)/include $(SANITIZE_FLAGS) $(LIBRARY_CFLAGS) $(CFLAGS)
 LIBRARY_CFLAGS := $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
-LIBRARY_LIBS   := $(shell pkg-config --libs $(LIBRARIES) 2>/dev/null || echo -lelf -ldw -lzstd -ljansson -lz)
+LIBRARY_LIBS   := $(shell pkg-config --libs $(LIBRARIES) 2>/dev/null || echo -lelf -ldw -lzstd -ljansson -lz) -lZydis
 ALL_LDFLAGS = -pthread $(SANITIZE_FLAGS) $(LDFLAGS)
 
 LIBRARY_SOURCES := $(filter-out vmm/cli/main.c,$(wildcard vmm/*/*.c shared/*.c))
