@@ -47,8 +47,10 @@ void watches_destroy(struct watches *watches)
 		return;
 	for (unsigned int i = 0; i < watches->options.vcpus; i++)
 		assert(!watches->vcpus[i].entered);
-	for (unsigned int i = 0; i < watches->count; i++)
+	for (unsigned int i = 0; i < watches->count; i++) {
 		free(watches->list[i].addresses);
+		free(watches->list[i].times);
+	}
 	arbiter_destroy(watches->arbiter);
 	pthread_mutex_destroy(&watches->lock);
 	free(watches);
@@ -85,7 +87,10 @@ static int add_locked(struct watches *watches, const struct watch_request *reque
 		return holder;
 	*watch = (struct watch){ .request = *request, .holder = holder };
 	watch->addresses = calloc(watches->options.vcpus, sizeof(watch->addresses[0]));
-	if (!watch->addresses) {
+	watch->times = calloc(watches->options.vcpus, sizeof(watch->times[0]));
+	if (!watch->addresses || !watch->times) {
+		free(watch->addresses);
+		free(watch->times);
 		arbiter_release(watches->arbiter, holder, watch_now());
 		return error_set(-ENOMEM, "no memory for a watch");
 	}
@@ -142,7 +147,7 @@ static int arm_locked(struct watches *watches, struct watch *watch, uint64_t add
 	for (unsigned int i = 0; i < watches->options.vcpus; i++)
 		if (!watch->addresses[i])
 			watch->addresses[i] = address;
-	watch->armed = true;
+	watch->armed = watch->known = true;
 	arbiter_enable(watches->arbiter, watch->holder, watch_now());
 	return 0;
 }
@@ -162,6 +167,7 @@ static void disarm_locked(struct watches *watches, struct watch *watch)
 	if (watch->holder >= 0)
 		arbiter_disable(watches->arbiter, watch->holder, watch_now());
 	watch->armed = false;
+	watch->known = true;
 	memset(watch->addresses, 0, watches->options.vcpus * sizeof(watch->addresses[0]));
 }
 
@@ -172,6 +178,16 @@ void watch_disarm(struct watches *watches, unsigned int number)
 	pthread_mutex_unlock(&watches->lock);
 }
 
+static void release_locked(struct watches *watches, struct watch *watch)
+{
+	uint64_t now = watch_now();
+
+	for (unsigned int i = 0; i < watches->options.vcpus; i++)
+		arbiter_times(watches->arbiter, i, watch->holder, now, &watch->times[i]);
+	arbiter_release(watches->arbiter, watch->holder, now);
+	watch->holder = -1;
+}
+
 void watch_remove(struct watches *watches, unsigned int number)
 {
 	struct watch *watch = &watches->list[number];
@@ -179,8 +195,7 @@ void watch_remove(struct watches *watches, unsigned int number)
 	pthread_mutex_lock(&watches->lock);
 	disarm_locked(watches, watch);
 	if (watch->holder >= 0)
-		arbiter_release(watches->arbiter, watch->holder, watch_now());
-	watch->holder = -1;
+		release_locked(watches, watch);
 	pthread_mutex_unlock(&watches->lock);
 }
 
@@ -205,7 +220,7 @@ void watch_statistics(struct watches *watches, unsigned int number, int vcpu,
 	*statistics = (struct watch_statistics){ 0 };
 	pthread_mutex_lock(&watches->lock);
 	for (unsigned int i = 0; i < watches->options.vcpus; i++) {
-		struct arbiter_times times = { 0 };
+		struct arbiter_times times = watch->times[i];
 
 		if (vcpu != ARBITER_ALL_VCPUS && vcpu != (int)i)
 			continue;
@@ -225,11 +240,11 @@ void watch_slots(struct watches *watches, unsigned int vcpu, struct watch_slot s
 
 	pthread_mutex_lock(&watches->lock);
 	for (unsigned int i = 0; i < DEBUG_SLOTS; i++) {
-		slots[i] = (struct watch_slot){ .owner = WATCH_OWNER_NONE };
+		slots[i].owner = of->followed ? WATCH_OWNER_NONE : WATCH_OWNER_UNKNOWN;
 		if (plan->host >> i & 1) {
 			slots[i].owner = WATCH_OWNER_WATCH;
 			slots[i].watch = (unsigned int)of->watches[i];
-		} else if (plan->guest >> i & 1) {
+		} else if (of->followed && plan->guest >> i & 1) {
 			slots[i].owner = WATCH_OWNER_GUEST;
 		}
 		slots[i].breakpoint = dr7_breakpoint(plan->dr7, i, plan->address[i]);

@@ -32,7 +32,7 @@ struct watches;
 
 enum watch_state {
 	WATCH_RUNNING,   /* in a register, or waiting for its turn; a vCPU begins with it */
-	WATCH_DISARMED,  /* has no address (yet) */
+	WATCH_DISARMED,  /* has no address (yet), or was removed */
 	WATCH_SUSPENDED, /* the guest uses the registers that it would need */
 	WATCH_THROTTLED, /* had too many hits */
 };
@@ -81,7 +81,11 @@ int watches_create(struct watches **watches, const struct watches_options *optio
 /* No vCPU may be in it. NULL is a no-op. */
 void watches_destroy(struct watches *watches);
 
-/* Its number; -EINVAL, and the errors of arbiter_reserve(). It is WATCH_DISARMED. */
+/*
+ * Its number, the next one; -EINVAL, and the errors of arbiter_reserve(). It has
+ * a reservation and no address: `changed` is told nothing of it before the first
+ * watch_arm() or watch_disarm(), so the caller may give it a name first.
+ */
 int watch_add(struct watches *watches, const struct watch_request *request);
 
 /*
@@ -91,7 +95,9 @@ int watch_add(struct watches *watches, const struct watch_request *request);
 int watch_arm(struct watches *watches, unsigned int watch, uint64_t address);
 /* Another address on one vCPU than on the others, before watch_arm(): of a per-CPU variable. */
 void watch_set_address_on(struct watches *watches, unsigned int watch, unsigned int vcpu, uint64_t address);
+/* It has no address, and each vCPU takes it out when it is next kicked. */
 void watch_disarm(struct watches *watches, unsigned int watch);
+/* The same, and its reservation is free for others at once. What was counted stays. */
 void watch_remove(struct watches *watches, unsigned int watch);
 
 /* How many were added. */
@@ -101,7 +107,12 @@ void watch_statistics(struct watches *watches, unsigned int watch, int vcpu,
 		      struct watch_statistics *statistics);
 
 /* What is in a debug register of a vCPU. */
-enum watch_owner { WATCH_OWNER_NONE, WATCH_OWNER_GUEST, WATCH_OWNER_WATCH };
+enum watch_owner {
+	WATCH_OWNER_NONE,
+	WATCH_OWNER_GUEST,
+	WATCH_OWNER_WATCH,
+	WATCH_OWNER_UNKNOWN, /* nothing of the host's: the guest's are not followed then */
+};
 
 struct watch_slot {
 	enum watch_owner owner;
@@ -111,14 +122,18 @@ struct watch_slot {
 
 /*
  * As it was when the vCPU's thread last changed something. The guest's are
- * followed while there is a watch that wants a register of this vCPU.
+ * followed while there is a watch that wants a register of this vCPU, and are
+ * WATCH_OWNER_UNKNOWN else.
  */
 void watch_slots(struct watches *watches, unsigned int vcpu, struct watch_slot slots[DEBUG_SLOTS]);
 
 /* How often a breakpoint of a guest's own lost its register, or a #DB of its own could not be given to it. */
 uint64_t watches_guest_lost(const struct watches *watches);
 
-/* Before the vCPU's first vcpu_run(). The errors of timer_create() and of the KVM ioctls. */
+/*
+ * Before the vCPU's first vcpu_run(). The errors of timer_create() and of the KVM ioctls. While nothing was
+ * ever added KVM is asked for nothing.
+ */
 int watch_enter(struct watches *watches, struct vcpu *vcpu);
 /* After its last one. A no-op if it is not in. */
 void watch_leave(struct watches *watches, struct vcpu *vcpu);

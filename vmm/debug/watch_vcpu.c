@@ -65,13 +65,31 @@ static int set_debug(struct vcpu *vcpu, const struct debug_plan *plan, uint32_t 
 	return vcpu_set_guest_debug(vcpu, &debug);
 }
 
-static void set_timer(struct vcpu_watches *self, uint64_t next)
+/* The first time that it is needed: without watches there is none. */
+static int make_timer(struct vcpu_watches *self)
+{
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = VCPU_KICK_SIGNAL };
+
+	event._sigev_un._tid = gettid();
+	if (timer_create(CLOCK_MONOTONIC, &event, &self->timer))
+		return error_set(-errno, "no timer for watches: %s", strerror(errno));
+	self->has_timer = true;
+	return 0;
+}
+
+static int set_timer(struct vcpu_watches *self, uint64_t next)
 {
 	struct itimerspec time = { 0 };
+	int error = 0;
 
+	if (!self->has_timer)
+		error = next == ARBITER_NEVER ? 0 : make_timer(self);
+	if (error || !self->has_timer)
+		return error;
 	if (next != ARBITER_NEVER)
 		time.it_value = (struct timespec){ (time_t)(next / NANOSECONDS), (long)(next % NANOSECONDS) };
 	timer_settime(self->timer, TIMER_ABSTIME, &time, NULL);
+	return 0;
 }
 
 static void change_state(struct watches *watches, struct vcpu *vcpu, unsigned int number,
@@ -134,7 +152,7 @@ static void note_states(struct watches *watches, struct vcpu *vcpu, uint64_t now
 	struct vcpu_watches *self = of(watches, vcpu);
 
 	for (unsigned int i = 0; i < watches->count; i++)
-		if (watches->list[i].holder >= 0 && covers(&watches->list[i], vcpu))
+		if (watches->list[i].known && covers(&watches->list[i], vcpu))
 			change_state(watches, vcpu, i,
 				     state_of(self, &watches->list[i], now, &self->counts[i]));
 }
@@ -168,12 +186,12 @@ static struct debug_plan make_plan(struct watches *watches, struct vcpu *vcpu)
 	slots = take_schedule(watches, self, vcpu, host);
 	plan = debug_plan_merge(&self->guest, host, slots);
 	self->shown = plan;
+	self->active = self->followed = slots || self->schedule.suspended;
 	note_states(watches, vcpu, now);
 	pthread_mutex_unlock(&watches->lock);
 	note_guest_lost(watches, lost, self->schedule.guest_lost);
 	if (self->schedule.suspended)
 		plan.dr7 |= DR7_GD; /* to learn of it when the guest gives one back */
-	self->active = slots || self->schedule.suspended;
 	return plan;
 }
 
@@ -186,8 +204,7 @@ static int arm(struct watches *watches, struct vcpu *vcpu, uint32_t extra)
 	self->armed = make_plan(watches, vcpu);
 	self->stepping_now = false;
 	error = set_debug(vcpu, &self->armed, (self->active ? WATCH_CONTROL : 0) | extra);
-	set_timer(self, self->schedule.next);
-	return error;
+	return error ? error : set_timer(self, self->schedule.next);
 }
 
 /* Reads what the guest's registers are now, first. */
@@ -290,17 +307,25 @@ static void take_hit(struct watches *watches, struct vcpu *vcpu, unsigned int sl
 	}
 }
 
-/* After the hit was told: the watch has to wait if there were too many. True if one does. */
+/*
+ * After the hit was told: the watch has to wait if there were too many. True if one does. It may have been
+ * removed meanwhile, and its holder's number be another's.
+ */
 static bool hold_back(struct watches *watches, struct vcpu *vcpu, unsigned int slot, uint64_t now)
 {
 	struct vcpu_watches *self = of(watches, vcpu);
-	struct watch_counts *counts = &self->counts[self->watches[slot]];
+	unsigned int number = (unsigned int)self->watches[slot];
+	struct watch_counts *counts = &self->counts[number];
 
 	if (!is_storm(watches, counts, now))
 		return false;
-	arbiter_pause(watches->arbiter, vcpu->index, self->schedule.holders[slot], now,
-		      counts->storm_began + WATCH_STORM_PERIOD);
-	change_state(watches, vcpu, (unsigned int)self->watches[slot], WATCH_THROTTLED);
+	pthread_mutex_lock(&watches->lock);
+	if (watches->list[number].holder >= 0) {
+		arbiter_pause(watches->arbiter, vcpu->index, watches->list[number].holder, now,
+			      counts->storm_began + WATCH_STORM_PERIOD);
+		change_state(watches, vcpu, number, WATCH_THROTTLED);
+	}
+	pthread_mutex_unlock(&watches->lock);
 	return true;
 }
 
@@ -376,23 +401,28 @@ void watch_kicked(struct watches *watches, struct vcpu *vcpu)
 		update(watches, vcpu);
 }
 
+static void delete_timer(struct vcpu_watches *self)
+{
+	if (self->has_timer)
+		timer_delete(self->timer);
+	self->has_timer = false;
+}
+
 int watch_enter(struct watches *watches, struct vcpu *vcpu)
 {
-	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = VCPU_KICK_SIGNAL };
 	struct vcpu_watches *self = of(watches, vcpu);
 	struct kvm_debugregs registers;
-	int error;
+	int error = 0;
 
-	event._sigev_un._tid = gettid();
-	if (timer_create(CLOCK_MONOTONIC, &event, &self->timer))
-		return error_set(-errno, "no timer for watches: %s", strerror(errno));
 	self->blocks_interrupts = vm_can_block_interrupts(vcpu->vm);
 	self->schedule.next = ARBITER_NEVER;
-	error = read_guest(self, vcpu, &registers);
-	if (!error)
-		error = arm(watches, vcpu, 0);
+	if (watches->count) {
+		error = read_guest(self, vcpu, &registers);
+		if (!error)
+			error = arm(watches, vcpu, 0);
+	}
 	if (error)
-		timer_delete(self->timer);
+		delete_timer(self);
 	self->entered = !error;
 	return error;
 }
@@ -404,6 +434,7 @@ void watch_leave(struct watches *watches, struct vcpu *vcpu)
 	if (!self->entered)
 		return;
 	self->entered = false;
-	timer_delete(self->timer);
-	set_debug(vcpu, NULL, 0);
+	delete_timer(self);
+	if (self->active || self->stepping_now)
+		set_debug(vcpu, NULL, 0);
 }

@@ -13,7 +13,9 @@ struct watch {
 	struct watch_request request;
 	int holder; /* of the arbiter; -1 when it was removed */
 	bool armed;
-	uint64_t *addresses; /* for each vCPU; owned */
+	bool known;                  /* to the owner: `changed` may be called */
+	uint64_t *addresses;         /* for each vCPU; owned */
+	struct arbiter_times *times; /* for each vCPU, when it was removed; owned */
 };
 
 /* One watch on one vCPU; written by the vCPU's thread only. */
@@ -35,12 +37,14 @@ struct vcpu_watches {
 	struct debug_registers guest; /* as last read */
 	struct debug_plan armed;      /* in force */
 	struct debug_plan shown;      /* to other threads, under the lock: without the single steps between */
+	bool followed;                /* likewise: SHOWN has the guest's */
 	int watches[DEBUG_SLOTS];     /* which one is in which of the plan's slots of the host */
 	bool stepping;                /* a trap of ours is due */
 	bool stepping_now;            /* KVM has been told to step */
 	bool guest_steps;             /* RFLAGS.TF was the guest's own when the step began */
 	uint64_t step_rip;
 	timer_t timer; /* kicks when the schedule ends */
+	bool has_timer;
 	struct watch_counts counts[WATCHES_MAX];
 };
 

@@ -33,6 +33,8 @@ int memory_create(struct memory *memory, uint64_t size)
 	if (mapping == MAP_FAILED)
 		return error_set(-ENOMEM, "can not map %llu MiB of guest memory: %s; choose a smaller --mem",
 				 (unsigned long long)size >> 20, strerror(errno));
+	/* A fork would make all of it copy-on-write, while the guest runs in it. */
+	madvise(mapping, size, MADV_DONTFORK);
 	memory->mapping = mapping;
 	memory->size = size;
 	add_region(memory, 0, low, memory->mapping);
