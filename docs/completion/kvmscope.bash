@@ -39,6 +39,11 @@ _kvmscope_runs() {
 	kvmscope ctl list 2> /dev/null | awk -v column="$1" 'NR > 1 { print $column }'
 }
 
+# The numbers of those that were not removed.
+_kvmscope_watches() {
+	kvmscope ctl bp list 2> /dev/null | awk '/^$/ { exit } NR > 1 && $2 != "removed" { print $1 }'
+}
+
 _kvmscope() {
 	local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} values
 	COMPREPLY=()
@@ -54,6 +59,10 @@ _kvmscope() {
 		mapfile -t COMPREPLY < <(compgen -W "$values" -- "$word")
 	elif [[ $word == -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_kvmscope_options "${COMP_WORDS[1]}")" -- "$word")
+	elif [ "${COMP_WORDS[1]}" = ctl ] && [ "$before" = bp ]; then
+		mapfile -t COMPREPLY < <(compgen -W "list add remove" -- "$word")
+	elif [ "${COMP_WORDS[1]}" = ctl ] && [ "$before" = remove ]; then
+		mapfile -t COMPREPLY < <(compgen -W "$(_kvmscope_watches)" -- "$word")
 	elif [ "${COMP_WORDS[1]}" = ctl ]; then
 		mapfile -t COMPREPLY < <(compgen -W "list status pause resume freq bp" -- "$word")
 	else

@@ -3,6 +3,7 @@
 #include <linux/hw_breakpoint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "tests/e2e/perf_home.h"
 #include "tests/e2e/perf_recording.h"
@@ -11,13 +12,14 @@
 
 #define ADDRESS 0xffffffff82a05980ull
 
-static const struct perf_data_watch watches[] = {
-	{ .name = "mem:0xffffffff82a05980:w",
-	  .type = HW_BREAKPOINT_W,
-	  .address = ADDRESS,
-	  .length = 8,
-	  .period = 1 },
-	{ .name = "mem:schedule:x", .type = HW_BREAKPOINT_X, .length = 8, .period = 10 },
+static const struct perf_data_watches watches = {
+	.list = { { .name = "mem:0xffffffff82a05980:w",
+		    .type = HW_BREAKPOINT_W,
+		    .address = ADDRESS,
+		    .length = 8,
+		    .period = 1 },
+		  { .name = "mem:schedule:x", .type = HW_BREAKPOINT_X, .length = 8, .period = 10 } },
+	.count = 2,
 };
 
 /* Of 90 samples each third is a hit of the first watch, each third one of the second. */
@@ -29,8 +31,7 @@ static void write_file(const char *path, enum perspective perspective)
 					     .callchains = true,
 					     .vcpus = 4,
 					     .vmm_pid = VMM_PID,
-					     .watches = watches,
-					     .watch_count = 2 };
+					     .watches = &watches };
 	struct sample *sample = calloc(1, sample_size(SAMPLE_CALLCHAIN_MAX) + sizeof(struct sample_hit));
 	struct perf_data_writer *writer;
 
@@ -114,6 +115,142 @@ TEST(perf_watch, perf_shows_each_watch_as_an_event)
 	write_file(path, PERSPECTIVE_HOST);
 	read_file(path, 3);
 	check_in_perf(path);
+}
+
+/* A recording that gets its watches while it goes on. */
+struct growing {
+	const char *path;
+	enum perspective perspective;
+	unsigned int compression;
+	struct perf_data_watches watches;
+	struct perf_data_writer *writer;
+	struct sample *sample;
+	unsigned int taken;
+};
+
+static void open_growing(struct growing *growing)
+{
+	struct perf_data_options options = { .path = growing->path,
+					     .perspective = growing->perspective,
+					     .frequency = 1000,
+					     .callchains = true,
+					     .compression = growing->compression,
+					     .vcpus = 4,
+					     .vmm_pid = VMM_PID,
+					     .watches = &growing->watches };
+
+	growing->sample = calloc(1, sample_size(SAMPLE_CALLCHAIN_MAX) + sizeof(struct sample_hit));
+	REQUIRE_EQUAL(perf_data_writer_open(&growing->writer, &options), 0);
+	recording_name_vcpus(growing->writer);
+	recording_rewind();
+}
+
+static void write_samples(struct growing *growing, unsigned int count, uint16_t event)
+{
+	while (count--) {
+		recording_sample(growing->sample, growing->taken++, 0xffffffff81000000);
+		growing->sample->event = event;
+		if (event) {
+			growing->sample->period = 1;
+			*sample_hit(growing->sample) = (struct sample_hit){ .address = ADDRESS };
+		}
+		CHECK_EQUAL(perf_data_writer_sample(growing->writer, growing->sample), 0);
+	}
+}
+
+/* 40 samples of the clock, 20 hits of a watch that came then, 10 of one that came after that. */
+static void write_growing(struct growing *growing)
+{
+	open_growing(growing);
+	write_samples(growing, 20, 0);
+	perf_data_watches_add(&growing->watches, &watches.list[1]);
+	write_samples(growing, 20, 1);
+	CHECK_EQUAL(perf_data_writer_flush(growing->writer), 0);
+	perf_data_watches_add(&growing->watches, &watches.list[0]);
+	/* Where it is comes to be known later still. */
+	perf_data_watches_set_address(&growing->watches, 1, 0);
+	CHECK_EQUAL(perf_data_writer_write_out(growing->writer), 0);
+	perf_data_watches_set_address(&growing->watches, 1, ADDRESS);
+	write_samples(growing, 10, 2);
+	write_samples(growing, 20, 0);
+	CHECK_EQUAL(perf_data_writer_flush(growing->writer), 0);
+}
+
+static void close_growing(struct growing *growing)
+{
+	CHECK_EQUAL(perf_data_writer_close(growing->writer), 0);
+	free(growing->sample);
+}
+
+static void check_growing(const char *path, const char *how)
+{
+	struct perf_data_reader *reader;
+	struct seen seen = { 0 };
+	char *text;
+
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(
+			    reader, &(struct perf_data_events){ .sample = see_sample, .context = &seen }),
+		    0);
+	CHECK_EQUAL(perf_data_reader_summary(reader)->skipped, 0);
+	perf_data_reader_close(reader);
+	CHECK_EQUAL(seen.events[0], 40);
+	CHECK_EQUAL(seen.events[1], 20);
+	CHECK_EQUAL(seen.events[2], 10);
+	text = perf_output(
+		"perf script %s %s -F event --kallsyms /dev/null 2>&1 | grep : | LC_ALL=C sort | uniq -c | "
+		"awk '{ print $1, $2 }'",
+		how, path);
+	CHECK_STRING(text, "40 cpu-clock:\n20 mem:schedule:x:\n10 mem:0xffffffff82a05980:w:\n");
+	free(text);
+	/* Each event a table of its own, once. */
+	text = perf_output(
+		"perf report --stdio %s %s --kallsyms /dev/null 2>/dev/null | grep '^# Samples:' | "
+		"awk '{ print $3, $6 }'",
+		how, path);
+	CHECK_STRING(text, "40 'cpu-clock'\n20 'mem:schedule:x'\n10 'mem:0xffffffff82a05980:w'\n");
+	free(text);
+}
+
+TEST(perf_watch, a_watch_may_come_while_the_file_is_written)
+{
+	for (int i = 0; i < 4; i++) {
+		struct growing growing = { .path = "build/tests/watch-grows.data",
+					   .perspective = i & 1 ? PERSPECTIVE_HOST : PERSPECTIVE_GUEST,
+					   .compression = i & 2 ? 3 : 0 };
+		char *text;
+
+		write_growing(&growing);
+		/* As a killed writer leaves it. */
+		if (system("cp build/tests/watch-grows.data build/tests/watch-killed.data"))
+			FAIL_TEST("there is no file to copy");
+		check_growing("build/tests/watch-killed.data", "-i");
+		close_growing(&growing);
+		check_growing(growing.path, "-i");
+		text = perf_output("perf evlist -v -i %s 2>/dev/null | grep -o 'bp_addr[^:]*: 0x[0-9a-f]*'",
+				   growing.path);
+		CHECK_STRING(text, "bp_addr, config1 }: 0xffffffff82a05980\n");
+		free(text);
+	}
+}
+
+TEST(perf_watch, a_watch_may_come_while_a_pipe_is_written)
+{
+	const char *path = "build/tests/watch-pipe.data";
+
+	for (int i = 0; i < 4; i++) {
+		struct growing growing = { .path = "build/tests/watch.pipe",
+					   .perspective = i & 1 ? PERSPECTIVE_HOST : PERSPECTIVE_GUEST,
+					   .compression = i & 2 ? 3 : 0 };
+
+		if (system("cd build/tests && rm -f watch.pipe && mkfifo watch.pipe && "
+			   "{ cat watch.pipe > watch-pipe.data & }"))
+			FAIL_TEST("can not make a pipe");
+		write_growing(&growing);
+		close_growing(&growing);
+		usleep(100000);
+		check_growing(path, "-i - <");
+	}
 }
 
 TEST(perf_watch, perf_counts_where_a_watch_stood_still)

@@ -201,7 +201,9 @@ TEST(ctl, a_run_without_a_profile_has_none_to_change)
 	check_ctl(&run, "status", 0, "none (--no-profile)");
 	check_ctl(&run, "pause", 1, "takes no samples");
 	check_ctl(&run, "freq 99", 1, "takes no samples");
-	check_ctl(&run, "bp list", 1, "has no --watch");
+	check_ctl(&run, "bp list", 1, "has --no-profile");
+	check_ctl(&run, "bp add schedule:x", 1, "has --no-profile");
+	check_ctl(&run, "bp remove 0", 1, "has --no-profile");
 	stop(&run);
 }
 
@@ -217,6 +219,70 @@ TEST(ctl, breakpoints_are_listed)
 	check_ctl(&run, "bp list", 0, "   0  DR1  free");
 	check_ctl(&run, "--json bp list", 0, "\"owner\": \"watch\"");
 	stop(&run);
+}
+
+/* The vCPU takes a change up when it is kicked, right behind the answer. */
+static void wait_for_list(const struct controlled *run, const char *text)
+{
+	char arguments[256];
+
+	snprintf(arguments, sizeof(arguments), "ctl --socket %s bp list", run->socket);
+	for (int i = 0; i < 500; i++) {
+		struct program program;
+
+		program_run(&program, arguments);
+		if (strstr(program.text, text))
+			return;
+		usleep(10000);
+	}
+	FAIL_TEST("bp list does not come to show '%s'", text);
+}
+
+static unsigned int events_of(const char *path)
+{
+	struct perf_data_reader *reader;
+	unsigned int events;
+
+	if (perf_data_reader_open(&reader, path))
+		return 0;
+	perf_data_reader_run(reader, &(struct perf_data_events){ .sample = NULL });
+	events = perf_data_reader_summary(reader)->events;
+	perf_data_reader_close(reader);
+	return events;
+}
+
+/* The run begins without any; where they are nothing is executed, so this is about who has what. */
+TEST(ctl, breakpoints_are_added_and_removed)
+{
+	struct controlled run;
+
+	GUEST_REQUIRED();
+	REQUIRE(start(&run, "--no-buildid-cache"));
+	check_ctl(&run, "bp list", 0, "   0  DR0  unknown");
+	check_ctl(&run, "bp add 0xffffffff81000000:x", 0, "watch 0, mem:0xffffffff81000000:x\n");
+	wait_for_list(&run, "   0  DR0  watch  0xffffffff81000000    x   1");
+	check_ctl(&run, "bp add schedule:x,pinned", 0,
+		  "watch 1, mem:schedule:x, waits until the guest's kernel is");
+	check_ctl(&run, "bp add 0xffffffff81000010:x,pinned", 0, "watch 2");
+	check_ctl(&run, "bp add 0xffffffff81000020:x,pinned", 0, "watch 3");
+	check_ctl(&run, "bp add 0xffffffff81000030:x,pinned", 1,
+		  "; the watches are 0 mem:0xffffffff81000000:x, 1 mem:schedule:x (pinned), 2 ");
+	check_ctl(&run, "bp add 0xffffffff81000030:x@7", 1, "there is no vCPU 7");
+	check_ctl(&run, "bp add 0xffffffff81000030:3:w", 1, "the length is 1, 2, 4 or 8");
+	check_ctl(&run, "bp remove 2", 0, "watch 2, mem:0xffffffff81000010:x, removed; it had 0 hits");
+	check_ctl(&run, "bp remove 2", 1, "there is no watch 2");
+	check_ctl(&run, "bp remove schedule:x", 0, "watch 1, mem:schedule:x, removed");
+	check_ctl(&run, "bp remove mem:0xffffffff81000000:x", 0, "watch 0");
+	check_ctl(&run, "bp remove 0xffffffff81000000:x", 1, "there is no watch 0xffffffff81000000:x");
+	check_ctl(&run, "bp list", 0, "     0 removed   all flexible          0 ");
+	check_ctl(&run, "bp add 0xffffffff81000020:x", 0, "watch 4");
+	check_ctl(&run, "bp remove mem:0xffffffff81000020:x", 1, "2 watches are mem:0xffffffff81000020:x");
+	check_ctl(&run, "bp remove 0xffffffff81000020:x,pinned", 0, "watch 3");
+	check_ctl(&run, "bp remove 4", 0, "watch 4");
+	wait_for_list(&run, "   0  DR0  unknown");
+	stop(&run);
+	CHECK_EQUAL(events_of(run.output), 6);
+	unlink(run.output);
 }
 
 /* In a runtime directory of the test's own, where no other run is. */
@@ -311,8 +377,11 @@ TEST(ctl, wrong_usage_says_what_is_right)
 	check_usage("ctl freq 0", "a number from 1 to 10000");
 	check_usage("ctl freq 10001", "a number from 1 to 10000");
 	check_usage("ctl pause 3", "one word too much");
-	check_usage("ctl bp", "by bp list");
-	check_usage("ctl bp remove", "one word too much");
+	check_usage("ctl bp", "list, add or remove?");
+	check_usage("ctl bp dance", "one of bp list, bp add and bp remove");
+	check_usage("ctl bp list 0", "one word too much");
+	check_usage("ctl bp add", "which one?");
+	check_usage("ctl bp remove 0 1", "one word too much");
 	check_usage("ctl --pid x status", "the number of a process");
 	check_usage("ctl --pid 1 --name x status", "one of them says which run");
 	check_usage("ctl --name x list", "takes no --pid");

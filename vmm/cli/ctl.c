@@ -20,6 +20,7 @@ struct arguments {
 	struct run_selector run;
 	const char *command;
 	unsigned int frequency; /* Hz, with freq */
+	const char *watch;      /* with bp add and bp remove */
 	bool json;
 };
 
@@ -40,15 +41,24 @@ static const char summary[] =
 	"  resume     take them again, as often as before\n"
 	"  freq HZ    take HZ samples per second of the clock and vCPU from now on,\n"
 	"             1 to 10000; during a pause: after it\n"
-	"  bp list    who has which debug register of each vCPU: the watches of\n"
-	"             --watch, and the guest's own breakpoints beside them\n"
+	"  bp list    the watches of the run, and who has which debug register of\n"
+	"             each vCPU: they, and the guest's own breakpoints beside them\n"
+	"  bp add WATCH\n"
+	"             watches a variable or a function of the guest from now on, as\n"
+	"             run --watch does from the start: its hits are an event of the\n"
+	"             recording\n"
+	"  bp remove NUMBER|WATCH\n"
+	"             stops that: its register is free, its hits stay in the recording\n"
 	"\n"
-	"pause, resume and freq hold within one sampling period.\n"
+	"pause, resume, freq, bp add and bp remove hold within one sampling period.\n"
+	"A WATCH is SYMBOL[+OFFSET]|ADDRESS[:LENGTH[:rw]][@VCPU][,OPTION...]; see\n"
+	"kvmscope run --help. 0xNUMBER is an address, NUMBER is what bp list shows.\n"
 	"\n"
 	"Examples:\n"
 	"  kvmscope ctl status\n"
 	"  kvmscope ctl --name web freq 4000; sleep 10; kvmscope ctl --name web freq 99\n"
 	"  kvmscope ctl --json status | jq .profile.lost\n"
+	"  kvmscope ctl bp add schedule:x; sleep 1; kvmscope ctl bp remove schedule:x\n"
 	"\n"
 	"Exit status: 0; 1 there is no such run, or it can not do it; 2 wrong usage.\n";
 
@@ -74,6 +84,22 @@ static bool is_command(const char *text)
 	return false;
 }
 
+static void take_bp_word(struct argp_state *state, struct arguments *arguments, const char *text)
+{
+	static const char *const commands[] = { "bp-list", "bp-add", "bp-remove" };
+
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		if (!strcmp(commands[i] + strlen("bp-"), text))
+			arguments->command = commands[i];
+	if (!strcmp(arguments->command, "bp"))
+		argp_error(state, "bp %s: it is one of bp list, bp add and bp remove", text);
+}
+
+static bool takes_watch(const struct arguments *arguments)
+{
+	return !strcmp(arguments->command, "bp-add") || !strcmp(arguments->command, "bp-remove");
+}
+
 static void take_word(struct argp_state *state, struct arguments *arguments, const char *text)
 {
 	if (!arguments->command) {
@@ -82,8 +108,10 @@ static void take_word(struct argp_state *state, struct arguments *arguments, con
 		arguments->command = text;
 	} else if (!strcmp(arguments->command, "freq") && !arguments->frequency) {
 		arguments->frequency = parse_frequency(state, text);
-	} else if (!strcmp(arguments->command, "bp") && !strcmp(text, "list")) {
-		arguments->command = "bp-list";
+	} else if (!strcmp(arguments->command, "bp")) {
+		take_bp_word(state, arguments, text);
+	} else if (takes_watch(arguments) && !arguments->watch) {
+		arguments->watch = text;
 	} else {
 		argp_error(state, "'%s' is one word too much", text);
 	}
@@ -94,9 +122,14 @@ static void check(struct argp_state *state, const struct arguments *arguments)
 	const struct run_selector *run = &arguments->run;
 
 	if (!arguments->command)
-		argp_error(state, "say what to do: list, status, pause, resume, freq HZ or bp list");
+		argp_error(
+			state,
+			"say what to do: list, status, pause, resume, freq HZ, bp list, bp add or bp remove");
 	else if (!strcmp(arguments->command, "bp"))
-		argp_error(state, "bp: it can be listed, by bp list");
+		argp_error(state, "bp: list, add or remove?");
+	else if (takes_watch(arguments) && !arguments->watch)
+		argp_error(state, "bp %s: which one? As in jiffies_64:8:w",
+			   arguments->command + strlen("bp-"));
 	else if (!strcmp(arguments->command, "freq") && !arguments->frequency)
 		argp_error(state, "freq: how many samples per second?");
 	else if (!strcmp(arguments->command, "list") && (run->pid || run->name || run->socket))
@@ -199,6 +232,57 @@ static void print_status(const json_t *status)
 	print_profile(json_object_get(status, "profile"));
 }
 
+static const char *watched_share(const json_t *watch, char *text, size_t size)
+{
+	double enabled = number_of(watch, "enabled_ns"), running = number_of(watch, "running_ns");
+
+	if (enabled > 0)
+		snprintf(text, size, "%.1f %%", 100 * running / enabled);
+	else
+		snprintf(text, size, "-");
+	return text;
+}
+
+static void print_watches(const json_t *result)
+{
+	const json_t *all = json_object_get(result, "all");
+	const json_t *watch;
+	char share[16];
+	size_t i;
+
+	if (!json_array_size(all))
+		return;
+	printf("NUMBER STATE    VCPU KIND           HITS  WATCHED  EVENT\n");
+	json_array_foreach(all, i, watch)
+	{
+		const json_t *vcpu = json_object_get(watch, "vcpu");
+
+		printf("%6.0f %-8s ", number_of(watch, "number"), text_of(watch, "state"));
+		if (json_is_integer(vcpu))
+			printf("%4.0f", number_of(watch, "vcpu"));
+		else
+			printf(" all");
+		printf(" %-8s %10.0f %8s  ",
+		       json_is_true(json_object_get(watch, "pinned")) ? "pinned" : "flexible",
+		       number_of(watch, "hits"), watched_share(watch, share, sizeof(share)));
+		print_text(text_of(watch, "name"));
+		putchar('\n');
+	}
+	putchar('\n');
+}
+
+static void print_change(const json_t *watch)
+{
+	printf("watch %.0f, ", number_of(watch, "number"));
+	print_text(text_of(watch, "name"));
+	if (!strcmp(text_of(watch, "state"), "waiting"))
+		printf(", waits until the guest's kernel is found\n");
+	else if (!strcmp(text_of(watch, "state"), "removed"))
+		printf(", removed; it had %.0f hits\n", number_of(watch, "hits"));
+	else
+		putchar('\n');
+}
+
 static const char *watch_name(const json_t *result, const json_t *slot)
 {
 	size_t number = (size_t)number_of(slot, "watch");
@@ -234,6 +318,7 @@ static void print_breakpoints(const json_t *result)
 	json_t *vcpu, *slot;
 	size_t i, k;
 
+	print_watches(result);
 	printf("VCPU  SLOT OWNER             ADDRESS KIND LEN  %10s %10s %10s  WATCH\n", "ENABLED s",
 	       "RUNNING s", "HITS");
 	json_array_foreach(json_object_get(result, "vcpus"), i, vcpu)
@@ -254,16 +339,24 @@ static void print_result(const struct arguments *arguments, const json_t *result
 		print_status(result);
 	} else if (!strcmp(arguments->command, "bp-list")) {
 		print_breakpoints(result);
+	} else if (takes_watch(arguments)) {
+		print_change(result);
 	} else {
 		print_rate(result);
 		putchar('\n');
 	}
 }
 
+static json_t *parameters_of(const struct arguments *arguments)
+{
+	if (arguments->frequency)
+		return json_pack("{s:i}", "frequency", (int)arguments->frequency);
+	return arguments->watch ? json_pack("{s:s}", "watch", arguments->watch) : NULL;
+}
+
 static int control(const struct arguments *arguments)
 {
-	json_t *parameters =
-		arguments->frequency ? json_pack("{s:i}", "frequency", (int)arguments->frequency) : NULL;
+	json_t *parameters = parameters_of(arguments);
 	json_t *result = NULL;
 	int run = run_selector_connect(&arguments->run);
 	int error = run < 0 ? run : control_call(run, arguments->command, parameters, &result);
@@ -329,7 +422,7 @@ int command_ctl(int argc, char **argv)
 	static const struct argp_child children[] = { { &run_selector_argp, 0, "Which run:", 1 }, { 0 } };
 	static const struct argp argp = { .options = options,
 					  .parser = parse,
-					  .args_doc = "COMMAND [HZ|list]",
+					  .args_doc = "COMMAND [HZ|list|add WATCH|remove NUMBER|WATCH]",
 					  .doc = summary,
 					  .children = children };
 	struct arguments arguments = { 0 };

@@ -30,9 +30,9 @@ struct run_profile {
 	struct collector_statistics last; /* as they were when it was stopped */
 	pthread_mutex_t collector_lock;   /* of both, once it runs */
 	struct run_flight *flight;        /* NULL without one */
-	struct run_watch *watch;          /* NULL without one */
-	pthread_mutex_t rate_lock;        /* of the next two, and of telling the sampler of them */
-	unsigned int frequency;           /* Hz while it is not paused */
+	struct run_watch *watch;
+	pthread_mutex_t rate_lock; /* of the next two, and of telling the sampler of them */
+	unsigned int frequency;    /* Hz while it is not paused */
 	bool paused;
 	atomic_flag line_seen; /* options->from_line was printed */
 	char cpu_description[49];
@@ -166,7 +166,7 @@ void run_profile_join(struct run_profile *profile, struct machine_options *machi
 		.vcpu_end = on_vcpu_end,
 		.sample = on_sample,
 		.kicked = on_kicked,
-		.debug = profile->watch ? on_debug : NULL,
+		.debug = on_debug,
 		.context = profile,
 	};
 	if (profile->options->from_line) {
@@ -310,7 +310,7 @@ static int start_collector(struct run_profile *profile)
 
 	if (profile->agent)
 		profile->sideband_ring = run_agent_ring(profile->agent);
-	collector.output.watches = run_watch_events(profile->watch, &collector.output.watch_count);
+	collector.output.watches = run_watch_events(profile->watch);
 	describe_cpu(profile->cpu_description);
 	return collector_start(&profile->collector, &collector);
 }
@@ -374,6 +374,7 @@ int run_profile_stop(struct run_profile *profile, struct collector_statistics *s
 {
 	struct collector *collector = take_collector(profile);
 
+	run_watch_end(profile->watch);
 	if (profile->agent)
 		run_agent_stop(profile->agent);
 	return collector_stop(collector, statistics);

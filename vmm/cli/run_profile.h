@@ -47,10 +47,10 @@ void run_profile_statistics(struct run_profile *profile, struct collector_statis
 
 struct run_watch;
 
-/* Its watches, NULL without. */
+/* Its watches. */
 struct run_watch *run_profile_watch(struct run_profile *profile);
 
-/* A line on standard error for each --watch. After the vCPUs have ended. */
+/* A line on standard error for each watch. After the vCPUs have ended. */
 void run_profile_summarize_watches(struct run_profile *profile);
 
 /* After the guest has ended: writes what is left and closes the output. The first error of writing. */

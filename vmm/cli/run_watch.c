@@ -3,23 +3,19 @@
 
 #include <errno.h>
 #include <linux/hw_breakpoint.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/debug/watch.h"
-#include "vmm/machine/probe.h"
-
-#define NAME_SIZE 192
-
-/* The address of the half that is the kernel's, in x86-64's 48 bits and in 57 (SDM vol. 1 3.3.7.1). */
-#define KERNEL_HALF (1ull << 63)
+#include "vmm/cli/run_watch_probe.h"
 
 struct one {
-	const struct watch_spec *spec;
-	char name[NAME_SIZE];
-	bool armed;
+	struct watch_spec spec;
+	char name[sizeof(((struct run_watch_description *)NULL)->name)];
+	bool armed, removed;
 	bool missed;      /* it was said that there is no such symbol */
 	atomic_flag told; /* it was said that the guest needs its register */
 };
@@ -28,55 +24,14 @@ struct run_watch {
 	unsigned int vcpus;
 	struct watches *watches;
 	struct sampler *sampler;
-	struct vm *vm;
-	struct perf_data_watch events[RUN_WATCHES_MAX];
-	struct one list[RUN_WATCHES_MAX];
-	size_t count;
+	struct vm *vm; /* NULL before run_watch_join() */
+	struct perf_data_watches events;
+	struct one list[WATCHES_MAX]; /* as many as there are events; their spec and name never change */
+	pthread_mutex_t lock;         /* of what follows, of the state of the list, and for adding to it */
+	struct run_watch_probe probe;
+	const struct guest_kernel *kernel; /* the newest; NULL while it was not found */
+	bool ended;
 };
-
-static bool is_kernel(const struct watch_spec *spec)
-{
-	return *spec->symbol || spec->offset & KERNEL_HALF;
-}
-
-/* What was measured for the kind; a row for a KVM that can do it in kernel code, user code, or both. */
-static int check_kind(const struct watch_spec *spec, const struct probe_row *row)
-{
-	bool code = spec->kind == BREAKPOINT_EXECUTE;
-	unsigned int needed = is_kernel(spec) ? PROBE_IN_KERNEL : PROBE_IN_USER;
-
-	/* Data may be accessed from anywhere: what works in a part of the code only would count wrongly. */
-	if (!code)
-		needed = PROBE_IN_KERNEL | PROBE_IN_USER;
-	if ((row->works & needed) == needed)
-		return 0;
-	return error_set(
-		-ENOTSUP,
-		"this host's KVM does not report %s in guests as they should be (%s); see kvmscope doctor",
-		code ? "breakpoints in code" : "accesses to watched data", row->detail);
-}
-
-static int check_host(const struct run_options *options)
-{
-	struct probe_row code = { .id = NULL }, data = { .id = NULL }, step = { .id = NULL };
-	int error = 0;
-
-	for (size_t i = 0; i < options->watch_count && !error; i++) {
-		const struct watch_spec *spec = &options->watches[i];
-		bool execute = spec->kind == BREAKPOINT_EXECUTE;
-		struct probe_row *row = execute ? &code : &data;
-
-		if (!row->id)
-			error = probe_one(execute ? "debug.breakpoint" : "debug.watchpoint", row);
-		if (!error)
-			error = check_kind(spec, row);
-		if (!error && execute && !step.id)
-			error = probe_one("debug.single_step", &step);
-		if (!error && execute)
-			error = check_kind(spec, &step);
-	}
-	return error;
-}
 
 /* Any number that differs for what is bound differently. */
 static uint64_t space_of(const struct watch_spec *spec)
@@ -99,33 +54,142 @@ static uint32_t type_of(enum breakpoint_kind kind)
 	return kind == BREAKPOINT_WRITE ? HW_BREAKPOINT_W : HW_BREAKPOINT_RW;
 }
 
-static int add(struct run_watch *watch, const struct watch_spec *spec)
+/* Who has the registers that a new one would need. */
+static int tell_holders(const struct run_watch *watch, const struct watch_spec *spec, int error)
 {
-	struct watch_request request = { .kind = spec->kind,
-					 .length = spec->length,
-					 .pinned = spec->pinned,
-					 .vcpu = spec->vcpu < 0 ? ARBITER_ALL_VCPUS : spec->vcpu,
-					 .cr3 = spec->cr3,
-					 .space = space_of(spec),
-					 .period = spec->period };
-	struct one *one = &watch->list[watch->count];
-	int number = watch_add(watch->watches, &request);
+	char holders[512] = "", name[sizeof(watch->list[0].name)];
+	size_t used = 0;
 
-	one->spec = spec;
+	watch_spec_name(spec, name, sizeof(name));
+	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++) {
+		const struct one *one = &watch->list[i];
+
+		if (one->removed || used >= sizeof(holders) ||
+		    (one->spec.vcpu >= 0 && spec->vcpu >= 0 && one->spec.vcpu != spec->vcpu))
+			continue;
+		used += (size_t)snprintf(holders + used, sizeof(holders) - used, "%s%u %s%s",
+					 used ? ", " : "; the watches are ", i, one->name,
+					 one->spec.pinned ? " (pinned)" : "");
+	}
+	return error_set(error, "can not watch %s: %s%s", name, error_message(),
+			 error == -ENOSPC ? holders : "");
+}
+
+static struct watch_request request_of(const struct watch_spec *spec)
+{
+	return (struct watch_request){ .kind = spec->kind,
+				       .length = spec->length,
+				       .pinned = spec->pinned,
+				       .vcpu = spec->vcpu < 0 ? ARBITER_ALL_VCPUS : spec->vcpu,
+				       .cr3 = spec->cr3,
+				       .space = space_of(spec),
+				       .period = spec->period };
+}
+
+/* Its name and its event, which are there before anything can be told of it. */
+static void introduce(struct run_watch *watch, const struct watch_spec *spec)
+{
+	struct one *one = &watch->list[perf_data_watches_count(&watch->events)];
+
+	one->spec = *spec;
 	watch_spec_name(spec, one->name, sizeof(one->name));
-	if (number < 0)
-		return error_set(number, "can not watch %s: %s", one->name, error_message());
-	watch->events[watch->count++] = (struct perf_data_watch){
-		.name = one->name,
-		.type = type_of(spec->kind),
-		.address = *spec->symbol ? 0 : spec->offset,
-		.length = spec->kind == BREAKPOINT_EXECUTE ? sizeof(long) : spec->length,
-		.period = spec->period,
-	};
-	if (*spec->symbol)
+	perf_data_watches_add(
+		&watch->events,
+		&(struct perf_data_watch){
+			.name = one->name,
+			.type = type_of(spec->kind),
+			.length = spec->kind == BREAKPOINT_EXECUTE ? sizeof(long) : spec->length,
+			.period = spec->period,
+		});
+}
+
+/* Where SPEC is, if that is known: 1, or 0 while the kernel was not found. */
+static int find_place(const struct run_watch *watch, const struct watch_spec *spec, uint64_t *address)
+{
+	struct breakpoint breakpoint = { .kind = spec->kind, .length = spec->length };
+	struct symbol symbol = { .start = 0 };
+
+	if (*spec->symbol && !watch->kernel)
 		return 0;
-	one->armed = true;
-	return watch_arm(watch->watches, (unsigned int)number, spec->offset);
+	if (*spec->symbol && !symbols_find_name(watch->kernel->symbols, spec->symbol, &symbol))
+		return error_set(-ENOENT, "the guest's kernel has no symbol %s", spec->symbol);
+	breakpoint.address = *address = symbol.start + spec->offset;
+	if (breakpoint_valid(&breakpoint))
+		return 1;
+	return error_set(-EINVAL,
+			 "%#llx can not be watched: a debug register watches %u bytes at a multiple of %u",
+			 (unsigned long long)*address, spec->length, spec->length);
+}
+
+static void arm(struct run_watch *watch, unsigned int number, uint64_t address)
+{
+	perf_data_watches_set_address(&watch->events, number, address);
+	if (watch_arm(watch->watches, number, address))
+		log_warning("%s is not watched: %s", watch->list[number].name, error_message());
+	watch->list[number].armed = true;
+}
+
+static int add_locked(struct run_watch *watch, const struct watch_spec *spec)
+{
+	struct watch_request request = request_of(spec);
+	uint64_t address;
+	int number, place = watch->ended ? error_set(-ESRCH, "the guest has ended") : 0;
+
+	if (!place)
+		place = run_watch_probe(&watch->probe, spec);
+	if (!place)
+		place = find_place(watch, spec, &address);
+	if (place < 0)
+		return tell_holders(watch, spec, place);
+	number = watch_add(watch->watches, &request);
+	if (number < 0)
+		return tell_holders(watch, spec, number);
+	introduce(watch, spec);
+	if (place)
+		arm(watch, (unsigned int)number, address);
+	else
+		watch_disarm(watch->watches, (unsigned int)number);
+	return number;
+}
+
+static void kick_all(const struct run_watch *watch)
+{
+	for (unsigned int i = 0; watch->vm && i < watch->vm->vcpu_count; i++)
+		vcpu_kick(watch->vm->vcpus[i]);
+}
+
+int run_watch_add(struct run_watch *watch, const struct watch_spec *spec)
+{
+	int number;
+
+	pthread_mutex_lock(&watch->lock);
+	number = add_locked(watch, spec);
+	if (number >= 0)
+		kick_all(watch);
+	pthread_mutex_unlock(&watch->lock);
+	return number;
+}
+
+static bool is_there(const struct run_watch *watch, unsigned int number)
+{
+	return number < perf_data_watches_count(&watch->events) && !watch->list[number].removed;
+}
+
+int run_watch_remove(struct run_watch *watch, unsigned int number)
+{
+	int error = 0;
+
+	pthread_mutex_lock(&watch->lock);
+	if (is_there(watch, number)) {
+		watch->list[number].removed = true;
+		watch_remove(watch->watches, number);
+		kick_all(watch);
+	} else {
+		error = error_set(-ENOENT, "there is no watch %u; bp list shows those that there are",
+				  number);
+	}
+	pthread_mutex_unlock(&watch->lock);
+	return error;
 }
 
 static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit)
@@ -143,7 +207,7 @@ static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit
 static bool is_wanted(void *context, struct vcpu *vcpu, unsigned int number)
 {
 	struct run_watch *watch = context;
-	const struct watch_spec *spec = watch->list[number].spec;
+	const struct watch_spec *spec = &watch->list[number].spec;
 	struct guest_task task;
 
 	if (spec->pid == WATCH_NO_PID && !*spec->comm)
@@ -178,23 +242,20 @@ int run_watch_create(struct run_watch **result, const struct run_options *option
 	int error;
 
 	*result = NULL;
-	if (!options->watch_count)
-		return 0;
 	watch = calloc(1, sizeof(*watch));
 	if (!watch)
 		return error_set(-ENOMEM, "no memory for watches");
 	watch->vcpus = options->cpus;
 	watches.context = watch;
-	error = check_host(options);
-	if (!error)
-		error = watches_create(&watch->watches, &watches);
-	for (size_t i = 0; i < options->watch_count && !error; i++)
-		error = add(watch, &options->watches[i]);
-	if (error)
+	pthread_mutex_init(&watch->lock, NULL);
+	error = watches_create(&watch->watches, &watches);
+	for (size_t i = 0; i < options->watch_count && error >= 0; i++)
+		error = run_watch_add(watch, &options->watches[i]);
+	if (error < 0)
 		run_watch_destroy(watch);
 	else
 		*result = watch;
-	return error;
+	return error < 0 ? error : 0;
 }
 
 void run_watch_destroy(struct run_watch *watch)
@@ -202,38 +263,34 @@ void run_watch_destroy(struct run_watch *watch)
 	if (!watch)
 		return;
 	watches_destroy(watch->watches);
+	pthread_mutex_destroy(&watch->lock);
 	free(watch);
 }
 
-const struct perf_data_watch *run_watch_events(const struct run_watch *watch, size_t *count)
+const struct perf_data_watches *run_watch_events(const struct run_watch *watch)
 {
-	*count = watch ? watch->count : 0;
-	return watch ? watch->events : NULL;
+	return &watch->events;
 }
 
 void run_watch_join(struct run_watch *watch, struct sampler *sampler, struct vm *vm)
 {
-	if (!watch)
-		return;
 	watch->sampler = sampler;
 	watch->vm = vm;
 }
 
 int run_watch_enter(struct run_watch *watch, struct vcpu *vcpu)
 {
-	return watch ? watch_enter(watch->watches, vcpu) : 0;
+	return watch_enter(watch->watches, vcpu);
 }
 
 void run_watch_leave(struct run_watch *watch, struct vcpu *vcpu)
 {
-	if (watch)
-		watch_leave(watch->watches, vcpu);
+	watch_leave(watch->watches, vcpu);
 }
 
 void run_watch_kicked(struct run_watch *watch, struct vcpu *vcpu)
 {
-	if (watch)
-		watch_kicked(watch->watches, vcpu);
+	watch_kicked(watch->watches, vcpu);
 }
 
 void run_watch_debug(struct run_watch *watch, struct vcpu *vcpu)
@@ -241,32 +298,124 @@ void run_watch_debug(struct run_watch *watch, struct vcpu *vcpu)
 	watch_debug(watch->watches, vcpu);
 }
 
-static void arm(struct run_watch *watch, unsigned int number, const struct guest_kernel *kernel)
+/* That of a module may come with another list of modules. */
+static void look_again(struct run_watch *watch, unsigned int number)
 {
 	struct one *one = &watch->list[number];
-	struct symbol symbol;
+	uint64_t address;
 
-	if (one->armed)
+	if (one->armed || one->removed)
 		return;
-	if (symbols_find_name(kernel->symbols, one->spec->symbol, &symbol)) {
-		if (watch_arm(watch->watches, number, symbol.start + one->spec->offset))
-			log_warning("%s is not watched: %s", one->name, error_message());
-		one->armed = true;
+	if (find_place(watch, &one->spec, &address) > 0) {
+		arm(watch, number, address);
 	} else if (!one->missed) {
-		log_warning("%s is not watched: the guest's kernel has no symbol %s", one->name,
-			    one->spec->symbol);
+		log_warning("%s is not watched: %s", one->name, error_message());
 		one->missed = true;
 	}
 }
 
 void run_watch_kernel(struct run_watch *watch, const struct guest_kernel *kernel)
 {
-	if (!watch)
-		return;
-	for (unsigned int i = 0; i < watch->count; i++)
-		arm(watch, i, kernel);
-	for (unsigned int i = 0; i < watch->vm->vcpu_count; i++)
-		vcpu_kick(watch->vm->vcpus[i]);
+	pthread_mutex_lock(&watch->lock);
+	if (!watch->ended)
+		watch->kernel = kernel;
+	for (unsigned int i = 0; !watch->ended && i < perf_data_watches_count(&watch->events); i++)
+		look_again(watch, i);
+	kick_all(watch);
+	pthread_mutex_unlock(&watch->lock);
+}
+
+void run_watch_end(struct run_watch *watch)
+{
+	pthread_mutex_lock(&watch->lock);
+	watch->ended = true;
+	watch->kernel = NULL;
+	pthread_mutex_unlock(&watch->lock);
+}
+
+static bool same_place(const struct watch_spec *a, const struct watch_spec *b)
+{
+	return !strcmp(a->symbol, b->symbol) && a->offset == b->offset && a->kind == b->kind &&
+	       a->length == b->length;
+}
+
+static bool same_options(const struct watch_spec *a, const struct watch_spec *b)
+{
+	return a->vcpu == b->vcpu && a->pinned == b->pinned && a->cr3 == b->cr3 && a->pid == b->pid &&
+	       !strcmp(a->comm, b->comm) && a->period == b->period;
+}
+
+/* How many are meant by TEXT, which is SPEC if that is not NULL; *NUMBER is the last one of them. */
+static int count_meant(const struct run_watch *watch, const char *text, const struct watch_spec *spec,
+		       bool exactly, int *number)
+{
+	int count = 0;
+
+	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++) {
+		const struct one *one = &watch->list[i];
+
+		if (one->removed || (spec ? !same_place(&one->spec, spec) : strcmp(one->name, text) != 0) ||
+		    (exactly && !same_options(&one->spec, spec)))
+			continue;
+		*number = (int)i;
+		count++;
+	}
+	return count;
+}
+
+static int find_locked(const struct run_watch *watch, const char *text)
+{
+	struct watch_spec spec;
+	int number = 0, count = count_meant(watch, text, NULL, false, &number), exact;
+
+	if (!count) {
+		if (watch_spec_parse(&spec, text))
+			return -EINVAL;
+		count = count_meant(watch, text, &spec, false, &number);
+		exact = count > 1 ? count_meant(watch, text, &spec, true, &number) : 0;
+		count = exact ? exact : count;
+	}
+	if (count == 1)
+		return number;
+	if (count)
+		return error_set(-EINVAL, "%d watches are %s: give the number that bp list shows", count,
+				 text);
+	return error_set(-ENOENT, "there is no watch %s; bp list shows those that there are", text);
+}
+
+int run_watch_find(struct run_watch *watch, const char *text)
+{
+	char *end;
+	unsigned long number = strtoul(text, &end, 10);
+	int found;
+
+	if (*text >= '0' && *text <= '9' && !*end)
+		return number < WATCHES_MAX ? (int)number : WATCHES_MAX;
+	pthread_mutex_lock(&watch->lock);
+	found = find_locked(watch, text);
+	pthread_mutex_unlock(&watch->lock);
+	return found;
+}
+
+bool run_watch_describe(struct run_watch *watch, unsigned int number,
+			struct run_watch_description *description)
+{
+	const struct one *one;
+
+	if (number >= perf_data_watches_count(&watch->events))
+		return false;
+	one = &watch->list[number];
+	pthread_mutex_lock(&watch->lock);
+	*description = (struct run_watch_description){
+		.state = one->removed ? RUN_WATCH_REMOVED
+			 : one->armed ? RUN_WATCH_WATCHING
+				      : RUN_WATCH_WAITING,
+		.pinned = one->spec.pinned,
+		.vcpu = one->spec.vcpu,
+	};
+	memcpy(description->name, one->name, sizeof(description->name));
+	pthread_mutex_unlock(&watch->lock);
+	return true;
 }
 
 static void summarize(struct run_watch *watch, unsigned int number)
@@ -289,9 +438,7 @@ static void summarize(struct run_watch *watch, unsigned int number)
 
 void run_watch_summarize(struct run_watch *watch)
 {
-	if (!watch)
-		return;
-	for (unsigned int i = 0; i < watch->count; i++)
+	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++)
 		summarize(watch, i);
 	if (watches_guest_lost(watch->watches))
 		log_warning("%llu times a breakpoint of the guest's own did not work for it",
@@ -300,12 +447,7 @@ void run_watch_summarize(struct run_watch *watch)
 
 struct watches *run_watch_watches(struct run_watch *watch)
 {
-	return watch ? watch->watches : NULL;
-}
-
-const char *run_watch_name(const struct run_watch *watch, unsigned int number)
-{
-	return watch->list[number].name;
+	return watch->watches;
 }
 
 unsigned int run_watch_vcpus(const struct run_watch *watch)

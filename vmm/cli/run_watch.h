@@ -1,37 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * --watch: the watches of a run, between the guest's debug registers, the
- * sampler that takes their hits, and the kernel's symbols once they are known.
+ * The watches of a run, between the guest's debug registers, the sampler that
+ * takes their hits, and the kernel's symbols once they are known: those of
+ * --watch, and those that are added and removed while the guest runs.
  *
  *	run_watch_enter, _leave, _kicked, _debug	the vCPU's thread
  *	run_watch_kernel				the collector's thread
+ *	run_watch_add, _remove, _find, _describe	any thread between join and destroy
  *	everything else					the main thread
  */
 #ifndef KVMSCOPE_CLI_RUN_WATCH_H
 #define KVMSCOPE_CLI_RUN_WATCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "vmm/cli/run_options.h"
 #include "vmm/debug/watch.h"
 #include "vmm/guest/kernel.h"
 #include "vmm/kvm/vm.h"
-#include "vmm/profile/perf_data_writer.h"
+#include "vmm/profile/perf_data_watch.h"
 #include "vmm/sample/sampler.h"
 
 struct run_watch;
 
 /*
- * Tries out whether this KVM can do what OPTIONS want to watch, and reserves
- * registers for it: -ENOTSUP with what it can not, or the errors of watch_add(). *WATCH is NULL
- * without --watch. Forks: before there are other threads.
+ * Reserves registers for the watches of OPTIONS, once it was tried out whether this KVM can do what they
+ * want: -ENOTSUP with what it can not, or the errors of watch_add(). Forks.
  */
 int run_watch_create(struct run_watch **watch, const struct run_options *options);
-/* Works on NULL, as all that follow. */
+/* Works on NULL. */
 void run_watch_destroy(struct run_watch *watch);
 
 /* As events of the recording; owned by WATCH. */
-const struct perf_data_watch *run_watch_events(const struct run_watch *watch, size_t *count);
+const struct perf_data_watches *run_watch_events(const struct run_watch *watch);
 
 /* Before the vCPUs start. Both outlive the vCPUs. */
 void run_watch_join(struct run_watch *watch, struct sampler *sampler, struct vm *vm);
@@ -42,14 +44,56 @@ void run_watch_leave(struct run_watch *watch, struct vcpu *vcpu);
 void run_watch_kicked(struct run_watch *watch, struct vcpu *vcpu);
 void run_watch_debug(struct run_watch *watch, struct vcpu *vcpu);
 
-/* The guest's kernel was found, or has other modules: what was given by symbol is armed. */
+/*
+ * The guest's kernel was found, or has other modules: what was given by symbol
+ * is armed. KERNEL stays valid until the next call, or until run_watch_end().
+ */
 void run_watch_kernel(struct run_watch *watch, const struct guest_kernel *kernel);
 
-/* For those who ask while the guest runs, on any thread: NULL without --watch. */
+/* The guest has ended: nothing can be added any more, and no kernel is looked at. */
+void run_watch_end(struct run_watch *watch);
+
+/*
+ * Watches what SPEC says from now on: its number. The errors of run_watch_create(),
+ * -ENOENT for a symbol that the guest's kernel does not have, -EINVAL for what no
+ * register can watch, -ENOSPC with who has the registers, -EMFILE for one too many,
+ * -ESRCH when the guest has ended. Where the kernel was not found yet, a symbol waits for it.
+ */
+int run_watch_add(struct run_watch *watch, const struct watch_spec *spec);
+
+/*
+ * Its register is free for others; its event stays in the recording with its hits. -ENOENT unless NUMBER
+ * is a watch that was not removed.
+ */
+int run_watch_remove(struct run_watch *watch, unsigned int number);
+
+/*
+ * The one watch that TEXT means, of those that were not removed: its number, the
+ * name of its event, or what was given to add it; where several watch the same place, with
+ * all its options. -ENOENT and -EINVAL with what there is.
+ */
+int run_watch_find(struct run_watch *watch, const char *text);
+
+enum run_watch_state {
+	RUN_WATCH_WAITING, /* for an address: the kernel was not found, or has no such symbol */
+	RUN_WATCH_WATCHING,
+	RUN_WATCH_REMOVED,
+};
+
+struct run_watch_description {
+	char name[192]; /* of the event */
+	enum run_watch_state state;
+	bool pinned;
+	int vcpu; /* or -1: all */
+};
+
+/* False: there is no watch NUMBER. */
+bool run_watch_describe(struct run_watch *watch, unsigned int number,
+			struct run_watch_description *description);
+
+/* For what they count, on any thread. */
 struct watches *run_watch_watches(struct run_watch *watch);
 unsigned int run_watch_vcpus(const struct run_watch *watch);
-/* As the event is called. NUMBER is one of the watches. */
-const char *run_watch_name(const struct run_watch *watch, unsigned int number);
 
 /* A line for each watch: how often it was hit. When the vCPUs have ended. */
 void run_watch_summarize(struct run_watch *watch);

@@ -38,7 +38,11 @@ struct probe_row {
  * with probe_free(). -ENOMEM. Forks: not from a process with other threads.
  */
 int probe_all(struct probe_row **rows, size_t *count);
-/* The probe of that ID alone, which is one of the report's: asserted. -ENOMEM. Forks as well. */
+/*
+ * The probe of that ID alone, which is one of the report's: asserted. -ENOMEM.
+ * Forks: those of guest debugging may be asked for beside other threads too, as
+ * their children take no lock but those that fork() itself puts right (malloc's, stdio's).
+ */
 int probe_one(const char *id, struct probe_row *row);
 void probe_free(struct probe_row *rows, size_t count);
 

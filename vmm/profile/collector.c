@@ -103,8 +103,9 @@ static void count_sample(struct collector_statistics *statistics, const struct s
 static void take_sample(struct collector *collector, size_t ring, const struct ring_record *record,
 			struct collector_statistics *counts)
 {
-	const struct sample *sample = collector_sample(record, collector->options.ring_count,
-						       collector->options.output.watch_count);
+	const struct sample *sample =
+		collector_sample(record, collector->options.ring_count,
+				 perf_data_watches_count(collector->options.output.watches));
 
 	if (!sample)
 		return;
@@ -145,7 +146,8 @@ static void write_sideband(void *context, const struct sideband *record)
 static void take_event(struct collector *collector, const struct ring_record *record)
 {
 	const struct sample_event *event =
-		collector_event(record, collector->options.ring_count, collector->options.output.watch_count);
+		collector_event(record, collector->options.ring_count,
+				perf_data_watches_count(collector->options.output.watches));
 
 	if (event && is_writing(collector))
 		note_error(collector, collector_output_event(&collector->output, event));

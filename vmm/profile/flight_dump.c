@@ -48,7 +48,8 @@ static int copy_rings(struct dump *dump)
 static const struct sample *sample_of(const struct collector_options *options,
 				      const struct ring_record *record)
 {
-	return collector_sample(record, options->ring_count, options->output.watch_count);
+	return collector_sample(record, options->ring_count,
+				perf_data_watches_count(options->output.watches));
 }
 
 /* UINT64_MAX where it has none. */
@@ -90,6 +91,19 @@ static int take_lost(struct dump *dump, struct source *source)
 				     lost->count);
 }
 
+/* A watch that stood still in the window, or went on in it. */
+static int take_event(struct dump *dump, const struct source *source)
+{
+	const struct perf_data_flight *flight = dump->request->flight;
+	const struct collector_options *options = dump->request->options;
+	const struct sample_event *event = collector_event(source->record, options->ring_count,
+							   perf_data_watches_count(options->output.watches));
+
+	if (!event || event->time < flight->from || event->time > flight->to)
+		return 0;
+	return collector_output_event(&dump->output, event);
+}
+
 /* Goes on to the next sample in the window, past what was lost before it. */
 static int advance(struct dump *dump, struct source *source)
 {
@@ -103,6 +117,8 @@ static int advance(struct dump *dump, struct source *source)
 
 		if (source->record->type == RING_RECORD_LOST)
 			error = take_lost(dump, source);
+		else if (source->record->type == RECORD_EVENT)
+			error = take_event(dump, source);
 		if (!sample)
 			continue;
 		source->time = sample->time;

@@ -30,7 +30,7 @@ struct perf_data_facts {
 	uint64_t ids; /* of each event, one for each vCPU; those of the first are 1 to IDS, then those of the
 			 next */
 	struct perf_data_more_event *more; /* owned */
-	size_t more_count;
+	size_t more_count, more_room;
 	unsigned int compression, ratio;
 	uint64_t first_time, last_time; /* of samples, ns */
 	uint64_t wall_time,

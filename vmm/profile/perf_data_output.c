@@ -245,6 +245,11 @@ int perf_data_output_finish(struct perf_data_output *output, const void *tail, s
 	return write_all(output, features, features_size, features_offset);
 }
 
+int perf_data_output_patch(struct perf_data_output *output, uint64_t offset, const void *data, size_t size)
+{
+	return output->error ? output->error : write_all(output, data, size, offset);
+}
+
 int perf_data_output_close(struct perf_data_output *output)
 {
 	int error = output->error;

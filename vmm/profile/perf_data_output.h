@@ -63,6 +63,9 @@ unsigned int perf_data_output_ratio(const struct perf_data_output *output);
 int perf_data_output_finish(struct perf_data_output *output, const void *tail, size_t tail_size,
 			    const void *features, size_t features_size, uint64_t features_offset);
 
+/* Writes DATA over what the head, or an earlier call, has at OFFSET of the file. Not in pipe mode. */
+int perf_data_output_patch(struct perf_data_output *output, uint64_t offset, const void *data, size_t size);
+
 /* Closes the file and frees. Returns the first error there was, or 0. */
 int perf_data_output_close(struct perf_data_output *output);
 

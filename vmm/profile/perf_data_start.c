@@ -56,7 +56,7 @@ void perf_data_describe_watch(struct perf_event_attr *attribute, const struct pe
 	attribute->freq = 0;
 	attribute->sample_period = watch->period;
 	attribute->bp_type = watch->type;
-	attribute->bp_addr = watch->address;
+	attribute->bp_addr = perf_data_watch_address(watch);
 	attribute->bp_len = watch->length;
 	attribute->sample_type |= PERF_SAMPLE_ADDR | PERF_SAMPLE_RAW;
 	/* One event of a recording asks for these. */
@@ -143,18 +143,32 @@ static int start_pipe(const struct perf_data_start *start)
 #define ATTRIBUTE_ENTRY (ATTRIBUTE_SIZE + sizeof(struct perf_data_section))
 
 /* The order in the file: header, attributes, ids of each, data. */
+static uint64_t place_of_attribute(size_t event)
+{
+	return sizeof(struct perf_data_header) + event * ATTRIBUTE_ENTRY;
+}
+
+static size_t event_room(const struct perf_data_facts *facts)
+{
+	return 1 + facts->more_room;
+}
+
+static void add_attribute(const struct perf_data_facts *facts, size_t event, struct bytes *to)
+{
+	uint64_t size = facts->ids * sizeof(uint64_t);
+	struct perf_data_section ids = { place_of_attribute(event_room(facts)) + event * size, size };
+
+	bytes_add(to, attribute_of(facts, event), ATTRIBUTE_SIZE);
+	bytes_add(to, &ids, sizeof(ids));
+}
+
+/* The ids are known of all that there may be. */
 static void add_attributes(const struct perf_data_facts *facts, struct bytes *to)
 {
-	struct perf_data_section ids = {
-		sizeof(struct perf_data_header) + event_count(facts) * ATTRIBUTE_ENTRY,
-		facts->ids * sizeof(uint64_t),
-	};
-
-	for (size_t event = 0; event < event_count(facts); event++, ids.offset += ids.size) {
-		bytes_add(to, attribute_of(facts, event), ATTRIBUTE_SIZE);
-		bytes_add(to, &ids, sizeof(ids));
-	}
 	for (size_t event = 0; event < event_count(facts); event++)
+		add_attribute(facts, event, to);
+	bytes_add_zeros(to, (event_room(facts) - event_count(facts)) * ATTRIBUTE_ENTRY);
+	for (size_t event = 0; event < event_room(facts); event++)
 		add_ids(facts, event, to);
 }
 
@@ -187,4 +201,66 @@ static int start_file(const struct perf_data_start *start)
 int perf_data_start(const struct perf_data_start *start)
 {
 	return perf_data_output_is_pipe(start->output) ? start_pipe(start) : start_file(start);
+}
+
+int perf_data_start_change(const struct perf_data_start *start, size_t event)
+{
+	struct bytes entry = { 0 };
+	int error;
+
+	if (perf_data_output_is_pipe(start->output))
+		return 0;
+	add_attribute(start->facts, event, &entry);
+	error = entry.failed ? no_memory()
+			     : perf_data_output_patch(start->output, place_of_attribute(event), entry.data,
+						      entry.size);
+	free(entry.data);
+	return error;
+}
+
+/* Behind this, readers find it. */
+static int count_event(const struct perf_data_start *start)
+{
+	uint64_t size = event_count(start->facts) * ATTRIBUTE_ENTRY;
+
+	return perf_data_output_patch(start->output,
+				      offsetof(struct perf_data_header, attributes) +
+					      offsetof(struct perf_data_section, size),
+				      &size, sizeof(size));
+}
+
+/* What the first records say of an event; in a pipe its attribute as well. One by one: they may be large. */
+static int write_event_records(const struct perf_data_start *start, size_t event)
+{
+	const struct perf_data_facts *facts = start->facts;
+	struct bytes record = { 0 };
+	int error = 0;
+
+	if (perf_data_output_is_pipe(start->output)) {
+		add_pipe_attribute(facts, event, &record);
+		error = record.failed ? 0 : perf_data_output_record(start->output, record.data, record.size);
+	}
+	record.size = 0;
+	perf_data_feature_record(facts, FEATURE_EVENT_DESC, &record);
+	if (!error && !record.failed && record.size)
+		error = perf_data_output_record(start->output, record.data, record.size);
+	record.size = 0;
+	if (start->perspective == PERSPECTIVE_HOST)
+		add_id_index(first_id_of(facts, event), facts->ids, start->vmm_pid, &record);
+	if (!error && !record.failed && record.size)
+		error = perf_data_output_record(start->output, record.data, record.size);
+	if (!error && record.failed)
+		error = no_memory();
+	free(record.data);
+	return error;
+}
+
+int perf_data_start_event(const struct perf_data_start *start)
+{
+	size_t event = event_count(start->facts) - 1;
+	int error = perf_data_start_change(start, event);
+
+	if (!error && !perf_data_output_is_pipe(start->output))
+		error = count_event(start);
+	return error ? error : write_event_records(start, event);
 }

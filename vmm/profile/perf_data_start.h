@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a perf.data file or pipe begins: the event, its ids, and the records that come before all others. */
+/*
+ * How a perf.data file or pipe begins: the events, their ids, and the records
+ * that come before all others; and how an event comes to it later.
+ *
+ * A file that can get events has room for them and for their ids between its
+ * header and the data. Only the size of the section of attributes says how many there are,
+ * and that is 8 bytes, written last: so what a kill leaves is whole.
+ */
 #ifndef KVMSCOPE_PROFILE_PERF_DATA_START_H
 #define KVMSCOPE_PROFILE_PERF_DATA_START_H
 
@@ -25,5 +32,11 @@ void perf_data_describe_watch(struct perf_event_attr *attribute, const struct pe
 
 /* Writes the beginning at once: a valid file without samples. -ENOMEM, or the errors of writing. */
 int perf_data_start(const struct perf_data_start *start);
+
+/* The last one of START->facts came just now: its samples may follow. -ENOMEM, or the errors of writing. */
+int perf_data_start_event(const struct perf_data_start *start);
+
+/* The attribute of EVENT has changed. In a pipe it stays as it was: what was written is gone. */
+int perf_data_start_change(const struct perf_data_start *start, size_t event);
 
 #endif

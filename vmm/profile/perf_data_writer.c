@@ -20,6 +20,7 @@ struct perf_data_writer {
 	enum perspective perspective;
 	bool callchains;
 	pid_t vmm_pid;
+	const struct perf_data_watches *watches; /* NULL: there are none */
 	struct perf_data_facts facts;
 	struct losses losses;
 	const struct perf_data_flight *flight; /* NULL: of no flight recorder */
@@ -66,19 +67,33 @@ static int collect_facts(struct perf_data_facts *facts, const struct perf_data_o
 	return 0;
 }
 
-static int collect_watches(struct perf_data_facts *facts, const struct perf_data_options *options)
+/* The next of the watches, of which there are more than the file has events for. */
+static int add_watch(struct perf_data_facts *facts, const struct perf_data_watches *watches)
 {
-	facts->more = calloc(options->watch_count + 1, sizeof(facts->more[0]));
+	const struct perf_data_watch *watch = &watches->list[facts->more_count];
+	struct perf_data_more_event *more = &facts->more[facts->more_count];
+
+	more->name = copy_string(watch->name);
+	if (!more->name)
+		return no_memory();
+	perf_data_describe_watch(&more->attribute, &facts->attribute, watch);
+	facts->more_count++;
+	return 0;
+}
+
+static int collect_watches(struct perf_data_facts *facts, const struct perf_data_watches *watches)
+{
+	int error = 0;
+
+	if (!watches)
+		return 0;
+	facts->more_room = PERF_DATA_WATCHES_MAX;
+	facts->more = calloc(facts->more_room, sizeof(facts->more[0]));
 	if (!facts->more)
 		return no_memory();
-	for (size_t i = 0; i < options->watch_count; i++) {
-		facts->more[i].name = copy_string(options->watches[i].name);
-		if (!facts->more[i].name)
-			return no_memory();
-		facts->more_count = i + 1;
-		perf_data_describe_watch(&facts->more[i].attribute, &facts->attribute, &options->watches[i]);
-	}
-	return 0;
+	while (!error && facts->more_count < perf_data_watches_count(watches))
+		error = add_watch(facts, watches);
+	return error;
 }
 
 static void free_writer(struct perf_data_writer *writer)
@@ -96,12 +111,22 @@ static void free_writer(struct perf_data_writer *writer)
 	free(writer);
 }
 
+static struct perf_data_start start_of(const struct perf_data_writer *writer)
+{
+	return (struct perf_data_start){ .output = writer->output,
+					 .facts = &writer->facts,
+					 .perspective = writer->perspective,
+					 .vmm_pid = writer->vmm_pid };
+}
+
 static int open_writer(struct perf_data_writer *writer, const struct perf_data_options *options)
 {
 	int error = collect_facts(&writer->facts, options);
+	struct perf_data_start start;
 
 	if (!error)
-		error = collect_watches(&writer->facts, options);
+		error = collect_watches(&writer->facts, options->watches);
+	writer->watches = options->watches;
 	writer->perspective = options->perspective;
 	writer->callchains = options->callchains;
 	writer->vmm_pid = options->vmm_pid;
@@ -109,12 +134,8 @@ static int open_writer(struct perf_data_writer *writer, const struct perf_data_o
 		error = perf_data_output_open(&writer->output, options->path, options->compression);
 	if (error)
 		return error;
-	error = perf_data_start(&(struct perf_data_start){
-		.output = writer->output,
-		.facts = &writer->facts,
-		.perspective = options->perspective,
-		.vmm_pid = options->vmm_pid,
-	});
+	start = start_of(writer);
+	error = perf_data_start(&start);
 	if (error)
 		perf_data_output_close(writer->output);
 	return error;
@@ -126,12 +147,9 @@ int perf_data_writer_open(struct perf_data_writer **result, const struct perf_da
 	int error;
 
 	/* The ids of all vCPUs must fit one record, and the level is zstd's. */
-	if (!options->vcpus || options->vcpus > 1024 || options->compression > 22 ||
-	    options->watch_count > 64)
-		return error_set(
-			-EINVAL,
-			"can't write perf.data of %u vCPUs with compression level %u and %zu watches",
-			options->vcpus, options->compression, options->watch_count);
+	if (!options->vcpus || options->vcpus > 1024 || options->compression > 22)
+		return error_set(-EINVAL, "can't write perf.data of %u vCPUs with compression level %u",
+				 options->vcpus, options->compression);
 	writer = calloc(1, sizeof(*writer));
 	if (!writer)
 		return no_memory();
@@ -235,8 +253,36 @@ static uint64_t event_id(const struct perf_data_writer *writer, uint16_t event, 
 	return 1 + event * writer->facts.ids + vcpu;
 }
 
-static int check_sample(const struct perf_data_writer *writer, uint32_t vcpu, uint16_t event)
+/* Takes up the watches that came, and the addresses that became known. */
+static int update_watches(struct perf_data_writer *writer)
 {
+	struct perf_data_start start = start_of(writer);
+	size_t before = writer->facts.more_count, count = perf_data_watches_count(writer->watches);
+	int error = 0;
+
+	for (size_t i = 0; i < before && !error; i++) {
+		struct perf_event_attr *attribute = &writer->facts.more[i].attribute;
+		uint64_t address = perf_data_watch_address(&writer->watches->list[i]);
+
+		if (attribute->bp_addr == address)
+			continue;
+		attribute->bp_addr = address;
+		error = perf_data_start_change(&start, i + 1);
+	}
+	while (!error && writer->facts.more_count < count) {
+		error = add_watch(&writer->facts, writer->watches);
+		if (!error)
+			error = perf_data_start_event(&start);
+	}
+	return error;
+}
+
+static int check_sample(struct perf_data_writer *writer, uint32_t vcpu, uint16_t event)
+{
+	int error = event > writer->facts.more_count ? update_watches(writer) : 0;
+
+	if (error)
+		return error;
 	if (vcpu >= writer->facts.ids)
 		return error_set(-EINVAL, "a sample of vCPU %u in a recording of %u", vcpu,
 				 writer->facts.cpus);
@@ -494,8 +540,10 @@ static void add_blocks(struct perf_data_writer *writer)
 
 int perf_data_writer_flush(struct perf_data_writer *writer)
 {
-	int error;
+	int error = update_watches(writer);
 
+	if (error)
+		return error;
 	begin_record(writer, PERF_DATA_FINISHED_ROUND, 0);
 	add_blocks(writer);
 	error = end_record(writer);
@@ -504,7 +552,9 @@ int perf_data_writer_flush(struct perf_data_writer *writer)
 
 int perf_data_writer_write_out(struct perf_data_writer *writer)
 {
-	return perf_data_output_flush(writer->output);
+	int error = update_watches(writer);
+
+	return error ? error : perf_data_output_flush(writer->output);
 }
 
 /* The sections lie behind the data; only when they are there does the header say so. */
@@ -528,7 +578,7 @@ int perf_data_writer_close(struct perf_data_writer *writer)
 {
 	/* The last counts of losses stand in a round, which a pipe has too. */
 	int error = losses_any(&writer->losses) || writer->flight ? perf_data_writer_flush(writer)
-								  : perf_data_output_flush(writer->output);
+								  : perf_data_writer_write_out(writer);
 	int close_error;
 
 	if (!error && !perf_data_output_is_pipe(writer->output))

@@ -16,21 +16,13 @@
 #include "shared/sideband.h"
 #include "vmm/profile/losses.h"
 #include "vmm/profile/perf_data_flight.h"
+#include "vmm/profile/perf_data_watch.h"
 
 struct perf_data_writer;
 
 enum perspective {
 	PERSPECTIVE_GUEST, /* as if recorded inside the guest: KERNEL and USER */
 	PERSPECTIVE_HOST,  /* as perf kvm sees it: GUEST_KERNEL and GUEST_USER, machine_pid and vcpu */
-};
-
-/* An event besides the clock: a breakpoint or a data watchpoint (PERF_TYPE_BREAKPOINT). */
-struct perf_data_watch {
-	const char *name; /* of the event, as perf writes such: "mem:0xffffffff81a01234:w" */
-	uint32_t type;    /* HW_BREAKPOINT_R, W, X of linux/hw_breakpoint.h */
-	uint64_t address; /* 0 while it is not known */
-	uint64_t length;  /* bytes */
-	uint64_t period;  /* hits for each sample */
 };
 
 struct perf_data_options {
@@ -46,8 +38,8 @@ struct perf_data_options {
 	/* Guest facts for the feature sections; "" or 0 where not known: the section is then left out. */
 	const char *hostname, *release, *arch, *cpu_description;
 	uint64_t memory_kib;
-	const struct perf_data_watch *watches; /* events 1 and up; watch_count of them, at most 64 */
-	size_t watch_count;
+	/* Events 1 and up; NULL: there will be none. Outlives the writer, which takes up those that come. */
+	const struct perf_data_watches *watches;
 };
 
 /* One executable mapping: the kernel, a module, an image. */
