@@ -34,17 +34,11 @@ enum pmu_unit pmu_counting_unit(const struct pmu_counting *counting)
 										    : PMU_NOTHING;
 }
 
-static uint64_t select_of(const struct pmu_event *event)
-{
-	return (event->event & SELECT_EVENT) | (uint64_t)event->umask << 8 |
-	       ((uint64_t)event->event << 24 & SELECT_EVENT_HIGH);
-}
-
 bool pmu_counters_have(const struct pmu *pmu, const struct pmu_event *event)
 {
 	const struct pmu_counters *counters = pmu->counters;
 
-	return counters && counters->has(counters->context, select_of(event));
+	return counters && counters->has(counters->context, pmu_select_of(event->event, event->umask));
 }
 
 static const char *select_modifier(uint64_t select)

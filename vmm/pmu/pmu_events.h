@@ -30,6 +30,12 @@ static inline bool pmu_in(uint32_t index, uint32_t first, uint32_t count)
 #define SELECT_CONFIG                                                                                        \
 	(SELECT_EVENT_HIGH | SELECT_CMASK | SELECT_INVERT | SELECT_EDGE | SELECT_UMASK | SELECT_EVENT)
 
+/* EVENT and UMASK, in their places. */
+static inline uint64_t pmu_select_of(uint16_t event, uint8_t umask)
+{
+	return (event & SELECT_EVENT) | (uint64_t)umask << 8 | ((uint64_t)event << 24 & SELECT_EVENT_HIGH);
+}
+
 /* What the time for which the guest has run stands for. */
 enum pmu_unit {
 	PMU_NOTHING,

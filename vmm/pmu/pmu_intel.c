@@ -224,7 +224,7 @@ static struct pmu_counting intel_general(const struct pmu_state *state, unsigned
 /* Field FIELD of IA32_FIXED_CTR_CTRL and EVENT as a general counter would have them in its select. */
 static uint64_t fixed_select(unsigned int field, const struct pmu_event *event)
 {
-	return event->event | (uint64_t)event->umask << 8 | (field & FIXED_OS ? SELECT_OS : 0) |
+	return pmu_select_of(event->event, event->umask) | (field & FIXED_OS ? SELECT_OS : 0) |
 	       (field & FIXED_USR ? SELECT_USR : 0) | (field & FIXED_INTERRUPT ? SELECT_INTERRUPT : 0);
 }
 
