@@ -36,6 +36,17 @@ struct kvm_cpuid_entry2 *cpuid_find(struct cpuid_table *table, uint32_t function
 	return NULL;
 }
 
+struct kvm_cpuid_entry2 *cpuid_add(struct cpuid_table *table, uint32_t function, uint32_t index)
+{
+	struct kvm_cpuid_entry2 *entry = cpuid_find(table, function, index);
+
+	if (entry || table->header.nent == CPUID_ENTRIES_MAX)
+		return entry;
+	entry = &table->entries[table->header.nent++];
+	*entry = (struct kvm_cpuid_entry2){ .function = function, .index = index };
+	return entry;
+}
+
 static void remove_leaf(struct cpuid_table *table, uint32_t function)
 {
 	uint32_t kept = 0;
@@ -83,9 +94,11 @@ static void filter_features(struct kvm_cpuid_entry2 *leaf, const struct cpuid_op
 	leaf->ecx &= ~BIT(3);
 	/* No VMX: what a sample taken inside a nested guest means is not defined. */
 	leaf->ecx &= ~BIT(5);
-	/* No PMU, so no PERF_CAPABILITIES and no debug store (PEBS, BTS). */
-	leaf->ecx &= ~(BIT(15) | BIT(2) | BIT(4));
+	/* No debug store (PEBS, BTS); without a PMU no PERF_CAPABILITIES. */
+	leaf->ecx &= ~(BIT(2) | BIT(4));
 	leaf->edx &= ~BIT(21);
+	if (!options->kernel_pmu)
+		leaf->ecx &= ~BIT(15);
 }
 
 /* Intel's cache leaf: cores per package and who shares each cache, instead of the host's. */
@@ -148,12 +161,14 @@ static void filter_kvm_features(struct kvm_cpuid_entry2 *leaf)
 		       BIT(KVM_FEATURE_MIGRATION_CONTROL));
 }
 
-static void filter_amd_features(struct kvm_cpuid_entry2 *leaf)
+static void filter_amd_features(struct kvm_cpuid_entry2 *leaf, const struct cpuid_options *options)
 {
 	/* No SVM: as VMX above. */
 	leaf->ecx &= ~BIT(2);
-	/* No PMU: IBS, and the counter extensions of core, northbridge and last level cache. */
-	leaf->ecx &= ~(BIT(10) | BIT(23) | BIT(24) | BIT(28));
+	/* No IBS, no counters of northbridge and last level cache; without a PMU none of the core. */
+	leaf->ecx &= ~(BIT(10) | BIT(24) | BIT(28));
+	if (!options->kernel_pmu)
+		leaf->ecx &= ~BIT(23);
 }
 
 static void filter_amd_sizes(struct kvm_cpuid_entry2 *leaf, const struct cpuid_options *options)
@@ -196,7 +211,7 @@ static void filter_leaf(struct kvm_cpuid_entry2 *leaf, const struct cpuid_option
 		filter_kvm_features(leaf);
 		break;
 	case 0x80000001:
-		filter_amd_features(leaf);
+		filter_amd_features(leaf, options);
 		break;
 	case 0x80000008:
 		filter_amd_sizes(leaf, options);
@@ -212,13 +227,16 @@ static void filter_leaf(struct kvm_cpuid_entry2 *leaf, const struct cpuid_option
 
 void cpuid_filter(struct cpuid_table *table, const struct cpuid_options *options)
 {
+	static const uint32_t pmu[] = {
+		0xa,        /* Intel's */
+		0x23,       /* more of it */
+		0x80000022, /* AMD's, second version */
+	};
 	static const uint32_t hidden[] = {
-		0xa,        /* architectural PMU: the guest has none yet */
 		0x14,       /* processor trace */
 		0x1c,       /* architectural LBRs */
 		0x1f,       /* host topology, second version: leaf 0xB says it all */
 		0x8000001b, /* IBS */
-		0x80000022, /* AMD's PMU, second version */
 		0x80000026, /* AMD's host topology */
 	};
 
@@ -226,5 +244,7 @@ void cpuid_filter(struct cpuid_table *table, const struct cpuid_options *options
 		filter_leaf(&table->entries[i], options);
 	for (size_t i = 0; i < sizeof(hidden) / sizeof(*hidden); i++)
 		remove_leaf(table, hidden[i]);
+	for (size_t i = 0; !options->kernel_pmu && i < sizeof(pmu) / sizeof(*pmu); i++)
+		remove_leaf(table, pmu[i]);
 	build_topology(table, options);
 }

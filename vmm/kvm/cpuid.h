@@ -20,6 +20,7 @@ struct cpuid_options {
 	unsigned int cpus;    /* of the VM, 1 to 64 */
 	unsigned int apic_id; /* of this vCPU */
 	bool tsc_deadline;    /* KVM_CAP_TSC_DEADLINE_TIMER */
+	bool kernel_pmu;      /* the PMU is KVM's, so what KVM says of it stays */
 };
 
 /* Reads KVM_GET_SUPPORTED_CPUID of /dev/kvm (KVM_FD) into TABLE. */
@@ -33,5 +34,8 @@ void cpuid_filter(struct cpuid_table *table, const struct cpuid_options *options
 
 /* The entry of FUNCTION and INDEX, or NULL. */
 struct kvm_cpuid_entry2 *cpuid_find(struct cpuid_table *table, uint32_t function, uint32_t index);
+
+/* The same, made with all registers 0 where there was none; NULL if the table is full. */
+struct kvm_cpuid_entry2 *cpuid_add(struct cpuid_table *table, uint32_t function, uint32_t index);
 
 #endif

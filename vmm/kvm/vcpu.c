@@ -11,19 +11,12 @@
 
 #include "shared/error.h"
 #include "vmm/kvm/cpuid.h"
+#include "vmm/kvm/lapic.h"
 #include "vmm/kvm/msr.h"
 #include "vmm/kvm/vcpu_signals.h"
 #include "vmm/kvm/vm.h"
 
 #define SYNC_REGS (KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS | KVM_SYNC_X86_EVENTS)
-
-/* Local vector table of a LAPIC in struct kvm_lapic_state (SDM vol. 3A 11.5.1). */
-#define LAPIC_LVT_LINT0       0x350
-#define LAPIC_LVT_LINT1       0x360
-#define LAPIC_DELIVERY_MASK   0x700u
-#define LAPIC_MASKED          0x10000u
-#define LAPIC_DELIVERY_NMI    0x400u
-#define LAPIC_DELIVERY_EXTINT 0x700u
 
 static int vcpu_failed(const struct vcpu *vcpu, const char *what)
 {
@@ -33,12 +26,18 @@ static int vcpu_failed(const struct vcpu *vcpu, const char *what)
 			 what, strerror(error));
 }
 
-static int set_cpuid(const struct vcpu *vcpu, const struct vm *vm)
+static bool has_kernel_pmu(const struct vcpu *vcpu)
+{
+	return vcpu->handlers->pmu && vcpu->handlers->pmu->by_kvm;
+}
+
+static int set_cpuid(struct vcpu *vcpu, const struct vm *vm)
 {
 	struct cpuid_options options = {
 		.cpus = vm->cpus,
 		.apic_id = vcpu->index,
 		.tsc_deadline = vm_capability(vm, KVM_CAP_TSC_DEADLINE_TIMER),
+		.kernel_pmu = has_kernel_pmu(vcpu),
 	};
 	struct cpuid_table *table = malloc(sizeof(*table));
 	int error;
@@ -48,34 +47,13 @@ static int set_cpuid(const struct vcpu *vcpu, const struct vm *vm)
 	error = cpuid_supported(vm->kvm_fd, table);
 	if (!error) {
 		cpuid_filter(table, &options);
-		if (ioctl(vcpu->fd, KVM_SET_CPUID2, &table->header))
+		if (vcpu->handlers->pmu && vcpu->handlers->pmu->create)
+			error = vcpu->handlers->pmu->create(vcpu, table);
+		if (!error && ioctl(vcpu->fd, KVM_SET_CPUID2, &table->header))
 			error = vcpu_failed(vcpu, "the CPUID table (KVM_SET_CPUID2)");
 	}
 	free(table);
 	return error;
-}
-
-static void set_lvt(struct kvm_lapic_state *lapic, size_t offset, uint32_t delivery)
-{
-	uint32_t value;
-
-	memcpy(&value, lapic->regs + offset, sizeof(value));
-	value = (value & ~(LAPIC_DELIVERY_MASK | LAPIC_MASKED)) | delivery;
-	memcpy(lapic->regs + offset, &value, sizeof(value));
-}
-
-/* As firmware leaves them: the PIC on LINT0, NMI on LINT1 (MultiProcessor Specification 1.4, 3.6.2). */
-static int set_lapic_lines(const struct vcpu *vcpu)
-{
-	struct kvm_lapic_state lapic;
-
-	if (ioctl(vcpu->fd, KVM_GET_LAPIC, &lapic))
-		return vcpu_failed(vcpu, "the LAPIC's state (KVM_GET_LAPIC)");
-	set_lvt(&lapic, LAPIC_LVT_LINT0, LAPIC_DELIVERY_EXTINT);
-	set_lvt(&lapic, LAPIC_LVT_LINT1, LAPIC_DELIVERY_NMI);
-	if (ioctl(vcpu->fd, KVM_SET_LAPIC, &lapic))
-		return vcpu_failed(vcpu, "the LAPIC's state (KVM_SET_LAPIC)");
-	return 0;
 }
 
 static int map_run(struct vcpu *vcpu, const struct vm *vm)
@@ -107,10 +85,13 @@ static int start_sync_regs(struct vcpu *vcpu, const struct vm *vm)
 	return 0;
 }
 
-static int set_up(struct vcpu *vcpu, const struct vm *vm)
+static int set_up(struct vcpu *vcpu, struct vm *vm)
 {
 	int error;
 
+	/* Without it not even the MSRs may answer. A KVM that can not be told goes by CPUID. */
+	if (vcpu->index == 0)
+		vm_set_kernel_pmu(vm, has_kernel_pmu(vcpu));
 	vcpu->fd = ioctl(vm->vm_fd, KVM_CREATE_VCPU, (unsigned long)vcpu->index);
 	if (vcpu->fd < 0)
 		return vcpu_failed(vcpu, "a vCPU (KVM_CREATE_VCPU)");
@@ -118,7 +99,7 @@ static int set_up(struct vcpu *vcpu, const struct vm *vm)
 	if (!error)
 		error = set_cpuid(vcpu, vm);
 	if (!error)
-		error = set_lapic_lines(vcpu);
+		error = lapic_set_lines(vcpu);
 	if (!error) {
 		msr_reset(vcpu->fd);
 		error = start_sync_regs(vcpu, vm);
@@ -154,6 +135,8 @@ int vcpu_create(struct vm *vm, unsigned int index, const struct vcpu_handlers *h
 void vcpu_destroy(struct vcpu *vcpu)
 {
 	assert(!atomic_load(&vcpu->thread_id));
+	if (vcpu->handlers->pmu && vcpu->handlers->pmu->destroy)
+		vcpu->handlers->pmu->destroy(vcpu);
 	if (vcpu->run)
 		munmap(vcpu->run, vcpu->run_size);
 	if (vcpu->fd >= 0)

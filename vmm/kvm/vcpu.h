@@ -18,6 +18,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct cpuid_table;
+struct pmu_vcpu;
 struct vcpu;
 struct vm;
 
@@ -37,6 +39,25 @@ enum vcpu_end {
 };
 
 /*
+ * What the guest's PMU (vmm/pmu) does for a vCPU; each may be NULL. create and
+ * destroy are called by vcpu_create() and vcpu_destroy(), the others on the vCPU's thread.
+ */
+struct vcpu_pmu_operations {
+	/* KVM makes it from the host's counters, as far as it can: CPUID shows what KVM says of it. */
+	bool by_kvm;
+	/* The vCPU is there, and is going to have TABLE as its CPUID: to be changed. An error ends
+	 * vcpu_create(). */
+	int (*create)(struct vcpu *vcpu, struct cpuid_table *table);
+	void (*destroy)(struct vcpu *vcpu); /* also of one whose create failed or was not reached */
+	/* RDMSR and WRMSR of what vm_filter_msrs() keeps from KVM. False: #GP(0). */
+	bool (*read_msr)(struct vcpu *vcpu, uint32_t index, uint64_t *value);
+	bool (*write_msr)(struct vcpu *vcpu, uint32_t index, uint64_t value);
+	/* Before each KVM_RUN, and after each, before what it was left for is looked at. */
+	void (*enter)(struct vcpu *vcpu);
+	void (*leave)(struct vcpu *vcpu);
+};
+
+/*
  * What a vCPU needs from those above it; every function is called on the
  * vCPU's thread. io and mmio answer reads into DATA.
  */
@@ -52,6 +73,8 @@ struct vcpu_handlers {
 	/* KVM_EXIT_DEBUG, see run->debug.arch and vcpu_debug.h; state as for sample. May be NULL if none is
 	 * asked for. */
 	void (*debug)(void *context, struct vcpu *vcpu);
+	/* The guest's PMU; NULL: it has none. */
+	const struct vcpu_pmu_operations *pmu;
 	void *context;
 };
 
@@ -77,6 +100,7 @@ struct vcpu {
 	 * other. */
 	struct kvm_guest_debug debug;
 	bool software_breakpoints;
+	struct pmu_vcpu *pmu; /* of vmm/pmu, opaque here; NULL without */
 };
 
 /*

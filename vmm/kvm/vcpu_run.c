@@ -81,8 +81,27 @@ static void dispatch_debug(struct vcpu *vcpu)
 	vcpu_ask_end(vcpu, VCPU_END_INTERNAL_ERROR);
 }
 
-/* What the guest did that KVM leaves to us. The access of io and mmio completes when KVM_RUN is next entered.
- */
+/* Without a handler there is no filter, and no such exit. */
+static void dispatch_read_msr(struct vcpu *vcpu)
+{
+	const struct vcpu_pmu_operations *pmu = vcpu->handlers->pmu;
+	struct kvm_run *run = vcpu->run;
+	uint64_t value = 0;
+
+	run->msr.error = !pmu || !pmu->read_msr || !pmu->read_msr(vcpu, run->msr.index, &value);
+	run->msr.data = value;
+}
+
+static void dispatch_write_msr(struct vcpu *vcpu)
+{
+	const struct vcpu_pmu_operations *pmu = vcpu->handlers->pmu;
+	struct kvm_run *run = vcpu->run;
+
+	run->msr.error = !pmu || !pmu->write_msr || !pmu->write_msr(vcpu, run->msr.index, run->msr.data);
+}
+
+/* What the guest did that KVM leaves to us. The access of io, mmio and MSRs completes when KVM_RUN is next
+ * entered. */
 static void dispatch_exit(struct vcpu *vcpu)
 {
 	struct kvm_run *run = vcpu->run;
@@ -95,6 +114,12 @@ static void dispatch_exit(struct vcpu *vcpu)
 	case KVM_EXIT_MMIO:
 		vcpu->handlers->mmio(vcpu->handlers->context, vcpu, run->mmio.phys_addr, run->mmio.is_write,
 				     run->mmio.data, run->mmio.len);
+		break;
+	case KVM_EXIT_X86_RDMSR:
+		dispatch_read_msr(vcpu);
+		break;
+	case KVM_EXIT_X86_WRMSR:
+		dispatch_write_msr(vcpu);
 		break;
 	case KVM_EXIT_INTR:
 	case KVM_EXIT_IRQ_WINDOW_OPEN:
@@ -143,17 +168,33 @@ static void take_kick(struct vcpu *vcpu)
 		vcpu_ask_end(vcpu, VCPU_END_STOPPED);
 }
 
+/* KVM_RUN, with the PMU told when the guest runs. Its errno, or 0. */
+static int enter_guest(struct vcpu *vcpu)
+{
+	const struct vcpu_pmu_operations *pmu = vcpu->handlers->pmu;
+	int error;
+
+	if (pmu && pmu->enter)
+		pmu->enter(vcpu);
+	error = ioctl(vcpu->fd, KVM_RUN, 0) ? errno : 0;
+	if (pmu && pmu->leave)
+		pmu->leave(vcpu);
+	return error;
+}
+
 static enum vcpu_end run_until_end(struct vcpu *vcpu)
 {
 	vcpu->end_asked = false;
 	/* A stop from before the thread was here has set immediate_exit: the first KVM_RUN returns for it. */
 	while (!vcpu->end_asked) {
-		if (!ioctl(vcpu->fd, KVM_RUN, 0)) {
+		int error = enter_guest(vcpu);
+
+		if (!error) {
 			dispatch_exit(vcpu);
-		} else if (errno == EINTR) {
+		} else if (error == EINTR) {
 			take_kick(vcpu);
-		} else if (errno != EAGAIN) { /* EAGAIN: a waiting vCPU got its INIT or SIPI */
-			exit_report_run_failed(vcpu, errno);
+		} else if (error != EAGAIN) { /* EAGAIN: a waiting vCPU got its INIT or SIPI */
+			exit_report_run_failed(vcpu, error);
 			return VCPU_END_HOST_ERROR;
 		}
 	}

@@ -82,15 +82,18 @@ static void enable_capability(struct vm *vm, uint32_t capability, uint64_t argum
 /* What is better so, but works without. */
 static void tune(struct vm *vm)
 {
-	/* CPUID shows the guest no PMU (cpuid.c): its MSRs must not answer either. */
-	if (vm_capability(vm, KVM_CAP_PMU_CAPABILITY) & KVM_PMU_CAP_DISABLE)
-		enable_capability(vm, KVM_CAP_PMU_CAPABILITY, KVM_PMU_CAP_DISABLE);
 	/*
 	 * No busy polling while a vCPU is halted: it would be CPU time of the
 	 * vCPU's thread, and the sampling clock would show an idle guest at work.
 	 */
 	if (vm_capability(vm, KVM_CAP_HALT_POLL))
 		enable_capability(vm, KVM_CAP_HALT_POLL, 0);
+}
+
+void vm_set_kernel_pmu(struct vm *vm, bool enabled)
+{
+	if (vm_capability(vm, KVM_CAP_PMU_CAPABILITY) & KVM_PMU_CAP_DISABLE)
+		enable_capability(vm, KVM_CAP_PMU_CAPABILITY, enabled ? 0 : KVM_PMU_CAP_DISABLE);
 }
 
 static int create_interrupt_chips(struct vm *vm)
@@ -133,6 +136,7 @@ int vm_create(struct vm *vm, uint64_t memory_size)
 	int error;
 
 	*vm = (struct vm){ .kvm_fd = -1, .vm_fd = -1, .cpus = 1 };
+	pthread_mutex_init(&vm->irq_lock, NULL);
 	error = open_kvm(vm);
 	if (!error)
 		error = create_vm_fd(vm);
@@ -158,6 +162,7 @@ void vm_destroy(struct vm *vm)
 	memory_destroy(&vm->memory);
 	if (vm->kvm_fd >= 0)
 		close(vm->kvm_fd);
+	pthread_mutex_destroy(&vm->irq_lock);
 	*vm = (struct vm){ .kvm_fd = -1, .vm_fd = -1 };
 }
 
@@ -165,9 +170,13 @@ int vm_set_irq(struct vm *vm, unsigned int gsi, bool high)
 {
 	struct kvm_irq_level level = { .irq = gsi, .level = high };
 
+	int error = 0;
+
+	pthread_mutex_lock(&vm->irq_lock);
 	if (ioctl(vm->vm_fd, KVM_IRQ_LINE, &level))
-		return ioctl_failed("an interrupt (KVM_IRQ_LINE)");
-	return 0;
+		error = ioctl_failed("an interrupt (KVM_IRQ_LINE)");
+	pthread_mutex_unlock(&vm->irq_lock);
+	return error;
 }
 
 int vm_capability(const struct vm *vm, int capability)

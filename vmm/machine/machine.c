@@ -201,7 +201,8 @@ int machine_create(struct machine **machine, const struct machine_options *optio
 						 .context = made,
 						 .sample = options->hooks.sample ? on_sample : NULL,
 						 .kicked = options->hooks.kicked ? on_kicked : NULL,
-						 .debug = options->hooks.debug ? on_debug : NULL };
+						 .debug = options->hooks.debug ? on_debug : NULL,
+						 .pmu = options->pmu };
 	pthread_mutex_init(&made->lock, NULL);
 	error = build(made, options);
 	if (error)

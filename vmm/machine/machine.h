@@ -68,6 +68,7 @@ struct machine_options {
 	void *panic_context;
 
 	struct machine_hooks hooks;
+	const struct vcpu_pmu_operations *pmu; /* the guest's, NULL for none */
 };
 
 struct machine_result {

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/kvm/lapic.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <linux/kvm.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "shared/error.h"
+#include "vmm/kvm/msr.h"
+#include "vmm/kvm/vcpu.h"
+#include "vmm/kvm/vm.h"
+
+/* Registers in struct kvm_lapic_state (SDM vol. 3A 11.4.1), and the local vector table's bits (11.5.1). */
+#define ID        0x20
+#define LVT_PC    0x340
+#define LVT_LINT0 0x350
+#define LVT_LINT1 0x360
+
+#define LVT_VECTOR      0xffu
+#define DELIVERY        0x700u
+#define DELIVERY_FIXED  0x000u
+#define DELIVERY_NMI    0x400u
+#define DELIVERY_EXTINT 0x700u
+#define MASKED          0x10000u
+
+#define MSR_X2APIC_LVT_PC 0x834
+
+/* IA32_APIC_BASE (SDM vol. 3A 11.4.4, 11.12.1) */
+#define BASE_ENABLED (1ull << 11)
+#define BASE_X2APIC  (1ull << 10)
+
+#define MSI_ADDRESS         0xfee00000u /* SDM vol. 3A 11.11.1 */
+#define MSI_DESTINATION(id) ((uint32_t)(id) << 12)
+
+static int failed(const struct vcpu *vcpu, const char *what)
+{
+	int error = errno;
+
+	return error_set(-error, "vCPU %u: this host's KVM refused %s: %s; see kvmscope doctor", vcpu->index,
+			 what, strerror(error));
+}
+
+static int get_state(const struct vcpu *vcpu, struct kvm_lapic_state *state)
+{
+	return ioctl(vcpu->fd, KVM_GET_LAPIC, state) ? failed(vcpu, "the LAPIC's state (KVM_GET_LAPIC)") : 0;
+}
+
+static int set_state(const struct vcpu *vcpu, const struct kvm_lapic_state *state)
+{
+	return ioctl(vcpu->fd, KVM_SET_LAPIC, state) ? failed(vcpu, "the LAPIC's state (KVM_SET_LAPIC)") : 0;
+}
+
+static uint32_t get_register(const struct kvm_lapic_state *state, size_t offset)
+{
+	uint32_t value;
+
+	memcpy(&value, state->regs + offset, sizeof(value));
+	return value;
+}
+
+static void set_register(struct kvm_lapic_state *state, size_t offset, uint32_t value)
+{
+	memcpy(state->regs + offset, &value, sizeof(value));
+}
+
+static void set_line(struct kvm_lapic_state *state, size_t offset, uint32_t delivery)
+{
+	set_register(state, offset, (get_register(state, offset) & ~(DELIVERY | MASKED)) | delivery);
+}
+
+int lapic_set_lines(struct vcpu *vcpu)
+{
+	struct kvm_lapic_state state;
+	int error = get_state(vcpu, &state);
+
+	if (error)
+		return error;
+	set_line(&state, LVT_LINT0, DELIVERY_EXTINT);
+	set_line(&state, LVT_LINT1, DELIVERY_NMI);
+	return set_state(vcpu, &state);
+}
+
+static int mask_whole_state(struct vcpu *vcpu)
+{
+	struct kvm_lapic_state state;
+	int error;
+
+	if (vcpu->vm->cpus > 1)
+		return 0;
+	pthread_mutex_lock(&vcpu->vm->irq_lock);
+	error = get_state(vcpu, &state);
+	if (!error) {
+		set_register(&state, LVT_PC, get_register(&state, LVT_PC) | MASKED);
+		error = set_state(vcpu, &state);
+	}
+	pthread_mutex_unlock(&vcpu->vm->irq_lock);
+	return error;
+}
+
+static int set_mask(struct vcpu *vcpu, uint32_t lvt)
+{
+	int error;
+
+	if (!(vcpu_special_registers(vcpu)->apic_base & BASE_X2APIC))
+		return mask_whole_state(vcpu);
+	error = msr_set(vcpu->fd, MSR_X2APIC_LVT_PC, lvt | MASKED);
+	return error ? error_set(error, "vCPU %u: this host's KVM does not let LVTPC be masked: %s",
+				 vcpu->index, strerror(-error))
+		     : 0;
+}
+
+static enum lapic_pmi send_nmi(struct vcpu *vcpu)
+{
+	if (!ioctl(vcpu->fd, KVM_NMI))
+		return LAPIC_PMI_NMI;
+	failed(vcpu, "an NMI (KVM_NMI)");
+	return LAPIC_PMI_FAILED;
+}
+
+/* To the LAPIC with the same id, as the guest has set it: in this form in its highest byte. */
+static enum lapic_pmi send_vector(struct vcpu *vcpu, const struct kvm_lapic_state *state, uint32_t vector)
+{
+	struct kvm_msi msi = { .address_lo = MSI_ADDRESS | MSI_DESTINATION(get_register(state, ID) >> 24),
+			       .data = vector };
+
+	if (ioctl(vcpu->vm->vm_fd, KVM_SIGNAL_MSI, &msi) >= 0)
+		return LAPIC_PMI_VECTOR;
+	failed(vcpu, "an interrupt (KVM_SIGNAL_MSI)");
+	return LAPIC_PMI_FAILED;
+}
+
+enum lapic_pmi lapic_raise_pmi(struct vcpu *vcpu, bool sets_mask)
+{
+	struct kvm_lapic_state state;
+	uint32_t lvt, vector;
+	bool nmi;
+
+	assert(vcpu_on_thread(vcpu));
+	if (!(vcpu_special_registers(vcpu)->apic_base & BASE_ENABLED))
+		return LAPIC_PMI_MASKED;
+	if (get_state(vcpu, &state))
+		return LAPIC_PMI_FAILED;
+	lvt = get_register(&state, LVT_PC);
+	vector = lvt & LVT_VECTOR;
+	nmi = (lvt & DELIVERY) == DELIVERY_NMI;
+	if (lvt & MASKED)
+		return LAPIC_PMI_MASKED;
+	if (!nmi && ((lvt & DELIVERY) != DELIVERY_FIXED || vector < 16))
+		return LAPIC_PMI_IGNORED;
+	if (sets_mask && set_mask(vcpu, lvt))
+		return LAPIC_PMI_FAILED;
+	return nmi ? send_nmi(vcpu) : send_vector(vcpu, &state, vector);
+}
