@@ -12,6 +12,7 @@ _kvmscope_options() {
 
 _kvmscope_values() {
 	case $1 in
+	--pmu) echo auto kernel emulated off ;;
 	--protocol) echo auto bzimage pvh elf64 multiboot ;;
 	--agent) echo initrd guest ;;
 	--clock) echo cpu wall ;;

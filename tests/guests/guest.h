@@ -19,7 +19,7 @@ typedef uint32_t program(void);
 
 program program_hello, program_faults, program_timer, program_spaces, program_cpus, program_memory,
 	program_spin, program_shares, program_xrstor, program_crash, program_reset, program_power_off,
-	program_poke;
+	program_poke, program_pmu;
 
 /* Code and data of CPL3. Functions are not inlined, so that they keep their names. */
 #define USER_TEXT __attribute__((section(".user.text"), noinline, used))
@@ -108,6 +108,8 @@ void user_exit(void);
 void lapic_init(void);
 void lapic_timer(uint32_t count); /* periodic, in bus cycles of 1 ns; vector VECTOR_TIMER; 0 stops */
 void lapic_end_of_interrupt(void);
+uint32_t lapic_read(unsigned int offset); /* a register (SDM vol. 3A 11.4.1) */
+void lapic_write(unsigned int offset, uint32_t value);
 void lapic_start_other(uint32_t apic_id, uint8_t page);
 
 #endif

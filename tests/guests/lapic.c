@@ -18,7 +18,12 @@
 #define INIT_ASSERT     0x4500u
 #define STARTUP         0x4600u
 
-static void write_register(unsigned int offset, uint32_t value)
+uint32_t lapic_read(unsigned int offset)
+{
+	return *(volatile uint32_t *)(LAPIC + offset);
+}
+
+void lapic_write(unsigned int offset, uint32_t value)
 {
 	*(volatile uint32_t *)(LAPIC + offset) = value;
 }
@@ -30,25 +35,25 @@ static void ignore(struct frame *frame)
 void lapic_init(void)
 {
 	trap_set(SPURIOUS_VECTOR, ignore);
-	write_register(SPURIOUS, ENABLED | SPURIOUS_VECTOR);
+	lapic_write(SPURIOUS, ENABLED | SPURIOUS_VECTOR);
 }
 
 void lapic_timer(uint32_t count)
 {
-	write_register(TIMER_DIVIDE, DIVIDE_BY_1);
-	write_register(TIMER, TIMER_PERIODIC | VECTOR_TIMER);
-	write_register(TIMER_INITIAL, count);
+	lapic_write(TIMER_DIVIDE, DIVIDE_BY_1);
+	lapic_write(TIMER, TIMER_PERIODIC | VECTOR_TIMER);
+	lapic_write(TIMER_INITIAL, count);
 }
 
 void lapic_end_of_interrupt(void)
 {
-	write_register(END_OF_INTERRUPT, 0);
+	lapic_write(END_OF_INTERRUPT, 0);
 }
 
 void lapic_start_other(uint32_t apic_id, uint8_t page)
 {
-	write_register(COMMAND_HIGH, apic_id << 24);
-	write_register(COMMAND_LOW, INIT_ASSERT);
-	write_register(COMMAND_HIGH, apic_id << 24);
-	write_register(COMMAND_LOW, STARTUP | page);
+	lapic_write(COMMAND_HIGH, apic_id << 24);
+	lapic_write(COMMAND_LOW, INIT_ASSERT);
+	lapic_write(COMMAND_HIGH, apic_id << 24);
+	lapic_write(COMMAND_LOW, STARTUP | page);
 }

@@ -15,7 +15,7 @@ static const struct {
 	{ "spaces", program_spaces }, { "cpus", program_cpus },     { "memory", program_memory },
 	{ "spin", program_spin },     { "shares", program_shares }, { "xrstor", program_xrstor },
 	{ "crash", program_crash },   { "reset", program_reset },   { "power_off", program_power_off },
-	{ "poke", program_poke },
+	{ "poke", program_poke },     { "pmu", program_pmu },
 };
 
 void print(const char *text)

@@ -38,6 +38,7 @@ void guest_run(struct guest_run *run)
 		.console_output = console,
 		.console_input = -1,
 		.hooks = run->hooks,
+		.pmu = run->pmu,
 		.disks = &run->disk,
 		.disk_count = run->disk.path ? 1 : 0,
 		.agent_fd = run->agent_fd,

@@ -24,6 +24,7 @@ struct guest_run {
 	unsigned int cpus;    /* 0: 1 */
 	uint64_t memory_size; /* 0: 64 MiB */
 	struct machine_hooks hooks;
+	const struct vcpu_pmu_operations *pmu;
 	struct machine_disk disk; /* none where its path is NULL */
 	int agent_fd;             /* as in machine_options */
 

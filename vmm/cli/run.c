@@ -15,6 +15,7 @@
 #include "vmm/cli/run_console.h"
 #include "vmm/cli/run_control.h"
 #include "vmm/cli/run_options.h"
+#include "vmm/cli/run_pmu.h"
 #include "vmm/cli/run_profile.h"
 #include "vmm/cli/run_triggers.h"
 #include "vmm/kvm/statistics.h"
@@ -105,8 +106,10 @@ static int make_machine(struct run *run)
 		.agent_socket = run->options.agent_socket,
 	};
 	struct machine *machine;
-	int error = console_open(&run->console, &run->options, on_quit, run, &options);
+	int error = run_pmu_join(run->options.pmu, &options);
 
+	if (!error)
+		error = console_open(&run->console, &run->options, on_quit, run, &options);
 	if (!error && run->options.profile) {
 		error = run_profile_create(&run->profile, &run->options);
 		if (!error)

@@ -34,6 +34,7 @@ enum key {
 	KEY_CONSOLE,
 	KEY_AGENT,
 	KEY_AGENT_SOCKET,
+	KEY_PMU,
 	KEY_TIMEOUT,
 	KEY_DURATION,
 	KEY_NO_PROFILE,
@@ -82,6 +83,10 @@ static const struct argp_option option_list[] = {
 	  GROUP_MACHINE },
 	{ "agent-socket", KEY_AGENT_SOCKET, "PATH", 0,
 	  "UNIX socket that the virtio port org.kvmscope.agent.0 is reached by", GROUP_MACHINE },
+	{ "pmu", KEY_PMU, "WHAT", 0,
+	  "The guest's performance counters. kernel: the host's, by KVM; emulated: cycles counted by the time that "
+	  "the guest runs; off: none; auto: kernel where KVM has them, else off (auto)",
+	  GROUP_MACHINE },
 
 	{ NULL, 0, NULL, 0, "The profile:", GROUP_PROFILE },
 	{ "output", KEY_OUTPUT, "FILE", 0, "perf.data file; - for standard output (perf.data)",
@@ -226,6 +231,7 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 				    struct run_options *options)
 {
 	static const char *const agents[] = { "initrd", "guest", NULL };
+	static const char *const pmus[] = { "auto", "kernel", "emulated", "off", NULL };
 	static const char *const protocols[] = { "auto", "bzimage", "pvh", "elf64", "multiboot", NULL };
 
 	switch (key) {
@@ -263,6 +269,9 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 		return 0;
 	case KEY_AGENT_SOCKET:
 		options->agent_socket = text;
+		return 0;
+	case KEY_PMU:
+		options->pmu = (enum run_pmu)parse_choice(state, "--pmu", text, pmus);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -23,6 +23,9 @@ enum run_console { RUN_CONSOLE_STDIO, RUN_CONSOLE_FILE, RUN_CONSOLE_NONE };
 /* Where the guest agent comes from. */
 enum run_agent_source { RUN_AGENT_NONE, RUN_AGENT_INITRD, RUN_AGENT_GUEST };
 
+/* What the guest's performance counters are made of: see run_pmu.h. */
+enum run_pmu { RUN_PMU_AUTO, RUN_PMU_KERNEL, RUN_PMU_EMULATED, RUN_PMU_OFF };
+
 struct run_options {
 	struct boot_options boot;
 	unsigned int cpus;
@@ -33,6 +36,7 @@ struct run_options {
 	const char *console_path;
 	const char *agent_socket;
 	enum run_agent_source agent;
+	enum run_pmu pmu;
 	char *module_text;  /* owned: read from a file; boot.module_text may point to it */
 	char *command_line; /* owned: all words as the user gave them, for the profile */
 

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The emulated PMU as our own guests meet it: tests/guests/program_pmu.c says in detail what it expects. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "tests/kvm/guest_run.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/pmu/pmu_timer.h"
+#include "vmm/pmu/pmu_vcpu.h"
+
+#define GUEST_REQUIRED()                                                                                     \
+	do {                                                                                                 \
+		if (!guest_run_possible())                                                                   \
+			SKIP("/dev/kvm can not be opened");                                                  \
+	} while (0)
+
+/* What the vCPU's thread and its PMU had done when the guest had ended. */
+struct account {
+	uint64_t started, cpu_time; /* of the thread, ns */
+	struct pmu_vcpu_statistics statistics;
+	struct pmu_state state;
+};
+
+static void on_start(void *context, struct vcpu *vcpu)
+{
+	((struct account *)context)->started = pmu_thread_time();
+}
+
+static void on_end(void *context, struct vcpu *vcpu)
+{
+	struct account *account = context;
+
+	account->cpu_time = pmu_thread_time() - account->started;
+	pmu_vcpu_statistics(vcpu, &account->statistics);
+	pmu_vcpu_save(vcpu, &account->state);
+}
+
+/* Runs the part of the program that APPEND names; nothing was other than it expects. */
+static void run_part(struct guest_run *run, struct account *account, const char *append)
+{
+	*account = (struct account){ 0 };
+	*run = (struct guest_run){
+		.append = append,
+		.pmu = &pmu_vcpu_emulated,
+		.hooks = { .vcpu_start = on_start, .vcpu_end = on_end, .context = account },
+	};
+	guest_run(run);
+	if (guest_run_value(run) != 0)
+		FAIL_TEST("%s: %s", append, run->console);
+}
+
+static uint64_t printed(const struct guest_run *run, const char *name)
+{
+	const char *at = strstr(run->console, name);
+
+	if (at)
+		return strtoull(at + strlen(name), NULL, 10);
+	FAIL_TEST("no '%s' in: %s", name, run->console);
+	return 0;
+}
+
+static void check_part(const char *append)
+{
+	struct account account;
+	struct guest_run run;
+
+	run_part(&run, &account, append);
+	CHECK(account.statistics.msr_accesses > 0);
+}
+
+TEST(pmu_vcpu, registers_are_there_and_fault_where_they_should)
+{
+	GUEST_REQUIRED();
+	check_part("program=pmu pmu=registers");
+}
+
+/* Its thread uses CPU time before and behind what is counted, but little. */
+TEST(pmu_vcpu, core_cycles_are_the_time_that_the_guest_ran)
+{
+	struct account account;
+	struct guest_run run;
+	double counted;
+
+	GUEST_REQUIRED();
+	run_part(&run, &account, "program=pmu pmu=count loops=1500000000");
+	counted = (double)printed(&run, "cycles ") / (double)account.state.clock.core * 1e9;
+	CHECK(counted <= (double)account.cpu_time);
+	CHECK(counted >= 0.98 * (double)account.cpu_time);
+}
+
+/* 20 times 10 ms of it, nearly all of which the vCPU is halted for. */
+TEST(pmu_vcpu, halted_time_is_no_cycles)
+{
+	struct account account;
+	struct guest_run run;
+
+	GUEST_REQUIRED();
+	run_part(&run, &account, "program=pmu pmu=halt halts=20");
+	CHECK(printed(&run, "cycles ") * 1000000000 / account.state.clock.core < account.cpu_time);
+}
+
+/* As many as there were periods of all the cycles, which the guest counts in another counter. */
+static void check_overflow(const char *append, bool by_vector)
+{
+	struct account account;
+	struct guest_run run;
+	uint64_t pmis;
+
+	run_part(&run, &account, append);
+	pmis = printed(&run, "pmis ");
+	CHECK_EQUAL(pmis, 50);
+	if (account.state.model == PMU_INTEL)
+		CHECK_EQUAL(printed(&run, "periods "), pmis + printed(&run, "missed "));
+	CHECK_EQUAL(by_vector ? account.statistics.vectors : account.statistics.nmis, pmis);
+	CHECK_EQUAL(by_vector ? account.statistics.nmis : account.statistics.vectors, 0);
+}
+
+TEST(pmu_vcpu, overflow_is_an_nmi_also_with_interrupts_off)
+{
+	GUEST_REQUIRED();
+	check_overflow("program=pmu pmu=overflow", false);
+	check_overflow("program=pmu pmu=overflow cpl=0", false);
+}
+
+TEST(pmu_vcpu, overflow_is_a_fixed_vector)
+{
+	GUEST_REQUIRED();
+	check_overflow("program=pmu pmu=overflow by=vector", true);
+	check_overflow("program=pmu pmu=overflow by=vector cpl=0", true);
+}
+
+TEST(pmu_vcpu, masked_lvtpc_lets_an_overflow_pass)
+{
+	struct account account;
+	struct guest_run run;
+
+	GUEST_REQUIRED();
+	run_part(&run, &account, "program=pmu pmu=masked");
+	CHECK_EQUAL(account.statistics.masked, 1);
+	CHECK_EQUAL(account.statistics.nmis, 0);
+}
+
+TEST(pmu_vcpu, counters_freeze_at_the_pmi_and_restart)
+{
+	GUEST_REQUIRED();
+	check_part("program=pmu pmu=freeze");
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The time for which a guest has run, as a PMU counts it: CPU time of the vCPU's thread
+ * spent in KVM_RUN. What KVM does for the guest in there counts; waiting in HLT and for a CPU of
+ * the host do not, nor does what we do when KVM_RUN was left. So between leave and
+ * enter all counters stand still.
+ *
+ * While nothing is counted it costs no system call; else two for each time that the guest is
+ * left, and one for each new time of an overflow.
+ *
+ * All functions are for the vCPU's thread; pmu_time_close() also for another one once that has ended.
+ */
+#ifndef KVMSCOPE_PMU_PMU_TIME_H
+#define KVMSCOPE_PMU_PMU_TIME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vmm/pmu/pmu.h"
+#include "vmm/pmu/pmu_timer.h"
+
+struct pmu_time {
+	bool counting;       /* by the registers as they were at the last change */
+	bool running;        /* since entered */
+	uint64_t entered;    /* pmu_thread_time() */
+	uint64_t guest_time; /* ns, as pmu_state.time */
+	struct pmu_timer timer;
+};
+
+/* Goes on from PMU's time. The errors of pmu_timer_open(). */
+int pmu_time_open(struct pmu_time *self, const struct pmu *pmu);
+void pmu_time_close(struct pmu_time *self);
+
+/*
+ * The guest is about to run. Sees to it that the vCPU is kicked at pmu_next_overflow(),
+ * not much later (see pmu_timer.h). The errors of pmu_timer_arm().
+ */
+int pmu_time_enter(struct pmu_time *self, const struct pmu *pmu);
+/* The guest has run: pmu_advance(). True if a PMI is due. */
+bool pmu_time_leave(struct pmu_time *self, struct pmu *pmu);
+/* The registers are not what they were at leave: the guest wrote one, or a reset or restore did. */
+void pmu_time_changed(struct pmu_time *self, const struct pmu *pmu);
+
+#endif

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/pmu/pmu_timer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/kvm/vcpu.h"
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+#define NS_PER_S 1000000000ull
+
+/* The shortest period of a cpu-clock event (kernel/events/core.c, perf_swevent_start_hrtimer). */
+#define PERIOD_MIN 10000ull
+
+uint64_t pmu_thread_time(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
+}
+
+static int failed(const char *what)
+{
+	return error_set(-errno, "the timer of the guest's PMU: %s: %s", what, strerror(errno));
+}
+
+static int direct_signals(int event)
+{
+	struct f_owner_ex owner = { .type = F_OWNER_TID, .pid = gettid() };
+
+	return fcntl(event, F_SETOWN_EX, &owner) || fcntl(event, F_SETSIG, VCPU_KICK_SIGNAL) ||
+	       fcntl(event, F_SETFL, O_ASYNC | O_NONBLOCK);
+}
+
+/* -1 where the host lets us have none. */
+static int open_event(void)
+{
+	struct perf_event_attr attributes = {
+		.size = sizeof(attributes),
+		.type = PERF_TYPE_SOFTWARE,
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.sample_period = NS_PER_S,
+		.wakeup_events = 1,
+		.disabled = 1,
+	};
+	int event = (int)syscall(SYS_perf_event_open, &attributes, gettid(), -1, -1, PERF_FLAG_FD_CLOEXEC);
+
+	if (event >= 0 && !direct_signals(event))
+		return event;
+	log_debug("no cpu-clock event for the guest's PMU: %s; its interrupts come with the scheduler's tick",
+		  strerror(errno));
+	if (event >= 0)
+		close(event);
+	return -1;
+}
+
+int pmu_timer_open(struct pmu_timer *timer)
+{
+	struct sigevent signal = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = VCPU_KICK_SIGNAL };
+
+	*timer = (struct pmu_timer){ .event = open_event() };
+	if (timer->event >= 0)
+		return 0;
+	signal.sigev_notify_thread_id = gettid();
+	return timer_create(CLOCK_THREAD_CPUTIME_ID, &signal, &timer->timer) ? failed("timer_create") : 0;
+}
+
+void pmu_timer_close(struct pmu_timer *timer)
+{
+	if (timer->event >= 0)
+		close(timer->event);
+	else
+		timer_delete(timer->timer);
+}
+
+/* 0 for never. */
+static int set_posix_timer(struct pmu_timer *timer, uint64_t time)
+{
+	struct itimerspec when = { .it_value = { .tv_sec = (time_t)(time / NS_PER_S),
+						 .tv_nsec = (long)(time % NS_PER_S) } };
+
+	return timer_settime(timer->timer, 0, &when, NULL) ? failed("timer_settime") : 0;
+}
+
+static int set_event(struct pmu_timer *timer, uint64_t period)
+{
+	if (ioctl(timer->event, PERF_EVENT_IOC_PERIOD, &period) ||
+	    (!timer->armed && ioctl(timer->event, PERF_EVENT_IOC_ENABLE, 0)))
+		return failed("its period can not be set");
+	return 0;
+}
+
+int pmu_timer_arm(struct pmu_timer *timer, uint64_t now, uint64_t deadline)
+{
+	const uint64_t wanted = deadline > now ? deadline - now : 0;
+	const uint64_t period = wanted < PERIOD_MIN ? PERIOD_MIN : wanted;
+	int error = timer->event >= 0 ? set_event(timer, period) : set_posix_timer(timer, period);
+
+	timer->armed = !error;
+	timer->deadline = now + period;
+	return error;
+}
+
+int pmu_timer_disarm(struct pmu_timer *timer)
+{
+	timer->armed = false;
+	if (timer->event < 0)
+		return set_posix_timer(timer, 0);
+	return ioctl(timer->event, PERF_EVENT_IOC_DISABLE, 0) ? failed("it can not be stopped") : 0;
+}
