@@ -15,6 +15,12 @@
 			SKIP("/dev/kvm can not be opened");                                                  \
 	} while (0)
 
+/* By the time alone, also where the host has counters. */
+static int create_by_time(struct vcpu *vcpu, struct cpuid_table *table)
+{
+	return pmu_vcpu_create(vcpu, table, NULL);
+}
+
 /* What the vCPU's thread and its PMU had done when the guest had ended. */
 struct account {
 	uint64_t started, cpu_time; /* of the thread, ns */
@@ -39,10 +45,13 @@ static void on_end(void *context, struct vcpu *vcpu)
 /* Runs the part of the program that APPEND names; nothing was other than it expects. */
 static void run_part(struct guest_run *run, struct account *account, const char *append)
 {
+	struct vcpu_pmu_operations by_time = pmu_vcpu_emulated;
+
+	by_time.create = create_by_time;
 	*account = (struct account){ 0 };
 	*run = (struct guest_run){
 		.append = append,
-		.pmu = &pmu_vcpu_emulated,
+		.pmu = &by_time,
 		.hooks = { .vcpu_start = on_start, .vcpu_end = on_end, .context = account },
 	};
 	guest_run(run);

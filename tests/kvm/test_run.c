@@ -13,6 +13,7 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/machine/probe.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/perf_data_reader.h"
 
@@ -53,6 +54,21 @@ TEST(run, wrong_usage_says_what_is_right)
 	check_run("run --kernel x --ring-size 100K", 2, "a power of two");
 	check_run("run x", 2, "the kernel is named by --kernel");
 	check_run("run --help", 0, "Examples:");
+}
+
+/* Few machines that tests run on have counters: what is shown elsewhere is that none are promised. */
+TEST(run, KVM_s_own_PMU_is_there_or_refused)
+{
+	struct probe_row row;
+
+	GUEST_REQUIRED();
+	REQUIRE_EQUAL(probe_one("pmu.guest", &row), 0);
+	if (row.state == PROBE_YES)
+		check_run(PLAIN "--pmu kernel --append program=hello_exit=0", 0, "hello: ");
+	else
+		check_run(PLAIN "--pmu kernel --append program=hello_exit=0", 4,
+			  "--pmu kernel: this host's KVM gives guests no counters: ");
+	check_run(PLAIN "--pmu auto --append program=hello_exit=0", 0, "hello: ");
 }
 
 TEST(run, what_can_not_be_opened_is_named)

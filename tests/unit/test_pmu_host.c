@@ -12,6 +12,7 @@
 
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
+#include "tests/unit/software_perf.h"
 #include "vmm/kvm/vcpu.h"
 #include "vmm/pmu/pmu_host.h"
 
@@ -485,38 +486,6 @@ TEST(pmu_host, a_host_without_counters_is_told_of)
 	CHECK(strstr(error_message(), "no performance counters"));
 }
 
-/* The kernel's perf, with page faults and the task's clock for instructions and cycles. */
-static int software_open(void *context, const struct perf_event_attr *asked)
-{
-	struct perf_event_attr attributes = *asked;
-
-	attributes.type = PERF_TYPE_SOFTWARE;
-	attributes.config = asked->config == 0xc0 ? PERF_COUNT_SW_PAGE_FAULTS : PERF_COUNT_SW_TASK_CLOCK;
-	attributes.exclude_host = 0;
-	return pmu_host_perf.open(NULL, &attributes);
-}
-
-static struct pmu_host_perf software_perf(void)
-{
-	struct pmu_host_perf perf = pmu_host_perf;
-
-	perf.open = software_open;
-	perf.architectural = fake_architectural;
-	return perf;
-}
-
-/* What it says if it may not, or NULL. */
-static const char *software_denied(void)
-{
-	const struct perf_event_attr asked = { .size = sizeof(asked), .disabled = 1 };
-	const int event = software_open(NULL, &asked);
-
-	if (event < 0)
-		return strerror(-event);
-	close(event);
-	return NULL;
-}
-
 /* In user mode, each of a page of its own. */
 static void fault(unsigned int count)
 {
@@ -540,12 +509,11 @@ static void count_kick(int signal)
 
 TEST(pmu_host, the_kernel_s_software_events_are_counted_as_hardware_s_would_be)
 {
-	const struct pmu_host_perf perf = software_perf();
 	uint64_t clock;
 
-	if (software_denied())
-		SKIP("perf_event_open of a software event: %s", software_denied());
-	REQUIRE(start_on(PMU_INTEL, &perf));
+	if (software_perf_denied())
+		SKIP("perf_event_open of a software event: %s", software_perf_denied());
+	REQUIRE(start_on(PMU_INTEL, &software_perf));
 	set(MSR_SELECT0, 0x4100c0); /* user mode's */
 	set(MSR_SELECT0 + 1, 0x43003c);
 	fault(300);
@@ -568,14 +536,13 @@ TEST(pmu_host, the_kernel_s_software_events_are_counted_as_hardware_s_would_be)
 TEST(pmu_host, the_kernel_s_overflow_kicks_the_thread)
 {
 	const struct sigaction action = { .sa_handler = count_kick };
-	const struct pmu_host_perf perf = software_perf();
 	struct sigaction old;
 
-	if (software_denied())
-		SKIP("perf_event_open of a software event: %s", software_denied());
+	if (software_perf_denied())
+		SKIP("perf_event_open of a software event: %s", software_perf_denied());
 	REQUIRE_EQUAL(sigaction(VCPU_KICK_SIGNAL, &action, &old), 0);
 	kicks = 0;
-	REQUIRE(start_on(PMU_INTEL, &perf));
+	REQUIRE(start_on(PMU_INTEL, &software_perf));
 	set(MSR_A_PMC0, WIDTH + 1 - 1200);
 	set(MSR_SELECT0, 0x5100c0);
 	fault(1000);

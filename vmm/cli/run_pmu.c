@@ -5,9 +5,8 @@
 
 #include "shared/error.h"
 #include "vmm/machine/probe.h"
+#include "vmm/pmu/pmu_kernel.h"
 #include "vmm/pmu/pmu_vcpu.h"
-
-static const struct vcpu_pmu_operations by_kvm = { .by_kvm = true };
 
 /* In ROW's detail, why not. */
 static bool kernel_counts(struct probe_row *row)
@@ -26,7 +25,7 @@ int run_pmu_join(enum run_pmu wanted, struct machine_options *machine)
 		return 0;
 	}
 	if (kernel_counts(&row)) {
-		machine->pmu = &by_kvm;
+		machine->pmu = &pmu_kernel;
 		return 0;
 	}
 	return wanted == RUN_PMU_AUTO

@@ -3,7 +3,9 @@
 
 #include <assert.h>
 
+#include "vmm/kvm/vcpu.h"
 #include "vmm/pmu/pmu_events.h"
+#include "vmm/pmu/pmu_vcpu.h"
 
 /* An event with the unit masks FIRST to LAST. */
 struct reserved {
@@ -51,3 +53,20 @@ int pmu_kernel_reserve(const struct vm *vm, enum pmu_model model)
 
 	return vm_deny_events(vm, events, pmu_kernel_reserved(model, events));
 }
+
+/* With the first vCPU, for all of the VM. */
+static int create(struct vcpu *vcpu, struct cpuid_table *table)
+{
+	enum pmu_model model;
+	int error;
+
+	if (vcpu->index > 0)
+		return 0;
+	error = pmu_vcpu_model(table, &model);
+	return error ? error : pmu_kernel_reserve(vcpu->vm, model);
+}
+
+const struct vcpu_pmu_operations pmu_kernel = {
+	.by_kvm = true,
+	.create = create,
+};

@@ -27,12 +27,16 @@
 #include "vmm/kvm/event_filter.h"
 #include "vmm/pmu/pmu.h"
 
+struct vcpu_pmu_operations;
 struct vm;
+
+/* For struct vcpu_handlers. vcpu_create() has the errors of pmu_kernel_reserve() and pmu_vcpu_model(). */
+extern const struct vcpu_pmu_operations pmu_kernel;
 
 /* What MODEL's host keeps, as vm_deny_events() wants it. How many. */
 size_t pmu_kernel_reserved(enum pmu_model model, uint64_t events[EVENT_FILTER_MAX]);
 
-/* Keeps it. The errors of vm_deny_events(). */
+/* Keeps it in all of VM. The errors of vm_deny_events(). */
 int pmu_kernel_reserve(const struct vm *vm, enum pmu_model model);
 
 #endif

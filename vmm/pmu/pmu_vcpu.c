@@ -14,6 +14,7 @@
 #include "vmm/kvm/lapic.h"
 #include "vmm/kvm/msr.h"
 #include "vmm/kvm/vcpu.h"
+#include "vmm/pmu/pmu_host.h"
 #include "vmm/pmu/pmu_time.h"
 
 #define MSR_DEBUGCTL           0x1d9
@@ -23,7 +24,8 @@
 
 struct pmu_vcpu {
 	struct pmu pmu;
-	struct pmu_time time; /* open once the vCPU has run: it belongs to its thread */
+	struct pmu_host *host; /* NULL: counted by the time alone */
+	struct pmu_time time;  /* open once the vCPU has run: it belongs to its thread */
 	bool open;
 	struct pmu_vcpu_statistics statistics;
 };
@@ -123,11 +125,38 @@ static int filter_msrs(const struct vcpu *vcpu, enum pmu_model model)
 	return vm_filter_msrs(vcpu->vm, ranges, count);
 }
 
-static int create(struct vcpu *vcpu, struct cpuid_table *table)
+static void tell(void *context, const char *message)
+{
+	log_warning("%s", message);
+}
+
+/* A host without counters is nothing unusual. */
+static int join_host(struct pmu_vcpu *self, const struct pmu_host_perf *perf)
+{
+	int error =
+		perf ? pmu_host_create(&self->host, (enum pmu_model)self->pmu.state.model, perf, tell, NULL)
+		     : -ENOTSUP;
+
+	if (!error)
+		pmu_set_counters(&self->pmu, pmu_host_counters(self->host));
+	return error == -ENOTSUP ? 0 : error;
+}
+
+static int set_up(struct pmu_vcpu *self, enum pmu_model model, const struct pmu_clock *clock,
+		  const struct pmu_host_perf *perf, struct cpuid_table *table)
+{
+	int error = pmu_init(&self->pmu, model, clock, tell_unavailable, NULL);
+
+	if (!error)
+		error = join_host(self, perf);
+	return error ? error : show(&self->pmu, table);
+}
+
+int pmu_vcpu_create(struct vcpu *vcpu, struct cpuid_table *table, const struct pmu_host_perf *perf)
 {
 	struct pmu_vcpu *self;
 	struct pmu_clock clock;
-	enum pmu_model model;
+	enum pmu_model model = PMU_INTEL;
 	int error = pmu_vcpu_model(table, &model);
 
 	assert(!vcpu->pmu);
@@ -140,14 +169,24 @@ static int create(struct vcpu *vcpu, struct cpuid_table *table)
 	self = calloc(1, sizeof(*self));
 	if (!self)
 		return error_set(-ENOMEM, "no memory for the PMU of vCPU %u", vcpu->index);
-	error = pmu_init(&self->pmu, model, &clock, tell_unavailable, NULL);
-	if (!error)
-		error = show(&self->pmu, table);
-	if (error)
-		free(self);
-	else
-		vcpu->pmu = self;
-	return error;
+	vcpu->pmu = self;
+	return set_up(self, model, &clock, perf, table);
+}
+
+static int create(struct vcpu *vcpu, struct cpuid_table *table)
+{
+	return pmu_vcpu_create(vcpu, table, &pmu_host_perf);
+}
+
+static void tell_scaled(const struct vcpu *vcpu)
+{
+	struct pmu_host_statistics statistics;
+
+	pmu_host_statistics(vcpu->pmu->host, &statistics);
+	if (statistics.scaled || statistics.unseen_ns)
+		log_info("vCPU %u: %llu readings of the host's counters were scaled, %.1f ms never counted",
+			 vcpu->index, (unsigned long long)statistics.scaled,
+			 (double)statistics.unseen_ns / 1e6);
 }
 
 static void destroy(struct vcpu *vcpu)
@@ -156,6 +195,9 @@ static void destroy(struct vcpu *vcpu)
 
 	if (!self)
 		return;
+	if (self->host)
+		tell_scaled(vcpu);
+	pmu_host_destroy(self->host);
 	if (self->open)
 		pmu_time_close(&self->time);
 	free(self);

@@ -17,6 +17,7 @@
 #include "vmm/pmu/pmu.h"
 
 struct cpuid_table;
+struct pmu_host_perf;
 struct pmu_vcpu;
 struct vcpu;
 
@@ -39,7 +40,8 @@ const struct msr_range *pmu_vcpu_msrs(enum pmu_model model, size_t *count);
 
 /*
  * For struct vcpu_handlers: the PMU by filtered MSRs, which vcpu_create() gives to each
- * vCPU. Its frequencies: core cycles and reference cycles that of the guest's TSC
+ * vCPU. It counts by the host's counters (pmu_host.h) where there are any, and by the time
+ * what they do not count. The time's frequencies: core cycles and reference cycles that of the guest's TSC
  * (KVM_GET_TSC_KHZ), so core cycles are those of a processor that neither saves power nor
  * boosts; bus cycles that of CPUID 15H, or where that tells none (as KVM does) the 1 GHz of
  * KVM's LAPIC timer (arch/x86/kvm/lapic.h, APIC_BUS_CYCLE_NS). vcpu_create() fails
@@ -47,6 +49,9 @@ const struct msr_range *pmu_vcpu_msrs(enum pmu_model model, size_t *count);
  * that fails ends the guest, VCPU_END_HOST_ERROR.
  */
 extern const struct vcpu_pmu_operations pmu_vcpu_emulated;
+
+/* Its create, with PERF for the kernel's perf; NULL: by the time alone. For tests. */
+int pmu_vcpu_create(struct vcpu *vcpu, struct cpuid_table *table, const struct pmu_host_perf *perf);
 
 /*
  * RDPMC of counter INDEX, the guest's ECX, as of now. False means #GP(0); CR4.PCE
