@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a write to a register of the emulated PMU costs a guest: beside the same
+ * exit with nothing behind it, while a counter counts, and with a watch armed that never hits.
+ */
+#include <string.h>
+
+#include "shared/error.h"
+#include "tests/bench/bench.h"
+#include "tests/kvm/bare_guest.h"
+#include "vmm/debug/watch.h"
+#include "vmm/kvm/cpuid.h"
+#include "vmm/pmu/pmu_vcpu.h"
+
+#define WRITES 4000
+#define ROUNDS 5
+
+/* IA32_FIXED_CTR0, and AMD's second counter: what nothing counts in. */
+#define MSR_INTEL 0x309
+#define MSR_AMD   0xc0010005
+
+/* mov esi, WRITES; 1: mov ecx, MSR; xor eax, eax; xor edx, edx; wrmsr; dec esi; jnz 1b; mov edx, 0xf4; out
+ * dx, eax; hlt */
+static uint8_t code[] = { 0xbe, WRITES & 0xff, WRITES >> 8, 0,    0,    0xb9, 0,    0,    0,
+			  0,    0x31,          0xc0,        0x31, 0xd2, 0x0f, 0x30, 0xff, 0xce,
+			  0x75, 0xf1,          0xba,        0xf4, 0,    0,    0,    0xef, 0xf4 };
+#define MSR_AT 6
+#define LAST   (BARE_GUEST_CODE + sizeof(code) - 1)
+
+struct kind {
+	bool bare, counting, watched;
+};
+
+static struct watches *watches;
+static unsigned int writes;
+
+static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data, unsigned int size)
+{
+	if (write && port == 0xf4)
+		vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
+}
+
+static void on_debug(void *context, struct vcpu *vcpu)
+{
+	watch_debug(watches, vcpu);
+}
+
+static bool on_bare_write(struct vcpu *vcpu, uint32_t index, uint64_t value)
+{
+	writes++;
+	return true;
+}
+
+/* The filter is the PMU's. */
+static int create_bare(struct vcpu *vcpu, struct cpuid_table *table)
+{
+	enum pmu_model model;
+	const struct msr_range *ranges;
+	size_t count;
+	int error = pmu_vcpu_model(table, &model);
+
+	if (error)
+		return error;
+	ranges = pmu_vcpu_msrs(model, &count);
+	return vm_filter_msrs(vcpu->vm, ranges, count);
+}
+
+static const struct vcpu_pmu_operations bare_operations = { .create = create_bare,
+							    .write_msr = on_bare_write };
+
+static bool start_counting(struct vcpu *vcpu, bool intel)
+{
+	if (!intel)
+		return pmu_vcpu_write_msr(vcpu, 0xc0010000, 0x530076);
+	return pmu_vcpu_write_msr(vcpu, 0x186, 0x53003c);
+}
+
+static int arm_silent_watch(struct vcpu *vcpu)
+{
+	struct watches_options options = { .vcpus = 1 };
+	struct watch_request request = {
+		.kind = BREAKPOINT_EXECUTE, .length = 1, .pinned = true, .period = 1
+	};
+
+	if (watches_create(&watches, &options) || watch_add(watches, &request) || watch_arm(watches, 0, LAST))
+		return -1;
+	return watch_enter(watches, vcpu);
+}
+
+static bool is_intel(void)
+{
+	uint32_t a = 0, b, c = 0, d;
+
+	__asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+	return b == 0x756e6547; /* "Genu" */
+}
+
+/* us for each write; negative if it did not work. */
+static double measure(struct kind kind)
+{
+	struct vcpu_handlers handlers = { .io = on_io,
+					  .debug = on_debug,
+					  .pmu = kind.bare ? &bare_operations : &pmu_vcpu_emulated };
+	const uint32_t msr = is_intel() ? MSR_INTEL : MSR_AMD;
+	struct pmu_vcpu_statistics statistics = { 0 };
+	uint64_t begin, end;
+	struct vm vm;
+
+	writes = 0;
+	memcpy(code + MSR_AT, &msr, sizeof(msr));
+	if (bare_guest_create(&vm, &handlers, code, sizeof(code), 0) ||
+	    (kind.counting && !start_counting(vm.vcpus[0], is_intel())) ||
+	    (kind.watched && arm_silent_watch(vm.vcpus[0])))
+		return -1;
+	begin = bench_time(CLOCK_MONOTONIC);
+	vcpu_run(vm.vcpus[0]);
+	end = bench_time(CLOCK_MONOTONIC);
+	if (!kind.bare)
+		pmu_vcpu_statistics(vm.vcpus[0], &statistics);
+	if (kind.watched) {
+		watch_leave(watches, vm.vcpus[0]);
+		watches_destroy(watches);
+	}
+	vm_destroy(&vm);
+	if (writes + statistics.msr_accesses != WRITES + (kind.counting ? 1 : 0))
+		return -1;
+	return (double)(end - begin) / WRITES / 1e3;
+}
+
+#define KINDS 4
+
+int main(void)
+{
+	static const struct kind kinds[KINDS] = { { .bare = true },
+						  { .counting = false },
+						  { .counting = true },
+						  { .counting = true, .watched = true } };
+	static const char *const names[KINDS] = { NULL, "nothing counts", "a counter counts with its PMI on",
+						  "the same, and a silent watch is armed" };
+	double times[KINDS][ROUNDS], bare;
+	char what[96];
+
+	if (!bare_guest_possible()) {
+		bench_skip("pmu: a WRMSR of the emulated PMU", "no /dev/kvm");
+		return 0;
+	}
+	for (int round = 0; round < ROUNDS; round++)
+		for (int i = 0; i < KINDS; i++) {
+			times[i][round] = measure(kinds[i]);
+			if (times[i][round] < 0) {
+				fprintf(stderr, "not every write came: %s\n", error_message());
+				return 1;
+			}
+		}
+	bare = bench_median(times[0], ROUNDS);
+	for (int i = 1; i < KINDS; i++) {
+		snprintf(what, sizeof(what), "pmu: a WRMSR of the emulated PMU, %s", names[i]);
+		bench_print_beside(what, bench_median(times[i], ROUNDS), "us", "a bare exit for WRMSR", bare);
+	}
+	return 0;
+}
