@@ -55,6 +55,7 @@ TEST(doctor, tells_what_is_known_of_kvm_pvm)
 	check_state(rows, count, "debug.watchpoint", PROBE_NO);
 	check_state(rows, count, "debug.single_step", PROBE_PARTLY);
 	check_state(rows, count, "pmu.guest", PROBE_NO);
+	check_state(rows, count, "pmu.emulated", PROBE_PARTLY);
 	CHECK(!probe_can_boot_linux(rows, count));
 	probe_free(rows, count);
 }

@@ -54,6 +54,7 @@ static void check_guest_debug(json_t *report)
 	CHECK_STRING(state_of(report, "debug.breakpoint"), "yes");
 	CHECK_STRING(state_of(report, "debug.watchpoint"), "yes");
 	CHECK_STRING(state_of(report, "debug.int3"), "yes");
+	CHECK_STRING(state_of(report, "pmu.emulated"), "yes");
 }
 
 TEST(doctor, standard_kvm_can_boot_linux)

@@ -190,3 +190,67 @@ void probe_guest_pmu(struct probe_row *row)
 	else
 		probe_tell(row, PROBE_YES, "the first %s counter counts instructions", counter->name);
 }
+
+/* What vmm/pmu can be: SDM vol. 2A and APM vol. 3, CPUID function 0. */
+static bool has_known_pmu(struct probe_vm *vm)
+{
+	static const char *const vendors[] = { "GenuineIntel", "AuthenticAMD", "HygonGenuine" };
+	const struct kvm_cpuid_entry2 *leaf = cpuid_find(&vm->cpuid, 0, 0);
+	char name[12];
+
+	if (!leaf)
+		return false;
+	memcpy(name, &leaf->ebx, 4);
+	memcpy(name + 4, &leaf->edx, 4);
+	memcpy(name + 8, &leaf->ecx, 4);
+	for (size_t i = 0; i < sizeof(vendors) / sizeof(*vendors); i++)
+		if (!memcmp(name, vendors[i], sizeof(name)))
+			return true;
+	return false;
+}
+
+/* The frequency of a guest's TSC in kHz; 0 or less, and the row told, where there can be no PMU. */
+static int guest_tsc(struct probe_row *row)
+{
+	struct probe_vm vm;
+	int khz;
+
+	if (probe_vm_open(&vm, NULL, 0, 0)) {
+		probe_tell(row, PROBE_NO, "%s", error_message());
+		return 0;
+	}
+	khz = ioctl(vm.vcpu_fd, KVM_GET_TSC_KHZ, 0);
+	if (khz <= 0)
+		probe_tell(row, PROBE_NO, "KVM_GET_TSC_KHZ: %m");
+	else if (!has_known_pmu(&vm)) {
+		probe_tell(row, PROBE_NO, "the processor is neither Intel's nor AMD's");
+		khz = 0;
+	}
+	probe_vm_close(&vm);
+	return khz;
+}
+
+/* By filtered MSRs; and Linux reads its counters with RDPMC, for which KVM has no exit but a breakpoint. */
+void probe_emulated_pmu(struct probe_row *row)
+{
+	struct probe_row breakpoints = { 0 };
+	int khz = guest_tsc(row);
+
+	if (khz <= 0)
+		return;
+	probe_msr_filter(row);
+	if (row->state != PROBE_YES)
+		return;
+	probe_int3(&breakpoints);
+	if (breakpoints.works & PROBE_IN_KERNEL)
+		probe_tell(row, PROBE_YES,
+			   "cycles by the guest's running time, at its TSC's %d.%03d MHz; RDPMC by "
+			   "software breakpoints",
+			   khz / 1000, khz % 1000);
+	else
+		probe_tell(
+			row, PROBE_PARTLY,
+			"cycles by the guest's running time, at its TSC's %d.%03d MHz; only by RDMSR: Linux's RDPMC "
+			"needs software breakpoints in kernel code",
+			khz / 1000, khz % 1000);
+}

@@ -7,29 +7,33 @@
  * is one that nobody wants any more until it has come: a guest that handles a PMI stops and starts its
  * counters several times.
  */
-static int set_timer(struct pmu_time *self, uint64_t now, uint64_t next)
+static int set_timer(struct pmu_time *self, uint64_t *now, uint64_t next)
 {
-	const bool passed = self->timer.armed && self->timer.deadline <= now;
+	const bool passed = self->timer.armed && self->timer.deadline <= *now;
 	uint64_t deadline;
+	int error;
 
-	if (next == PMU_NEVER || next - self->guest_time > PMU_NEVER - now)
+	if (next == PMU_NEVER || next - self->guest_time > PMU_NEVER - *now)
 		return passed ? pmu_timer_disarm(&self->timer) : 0;
-	deadline = now + (next - self->guest_time);
+	deadline = *now + (next - self->guest_time);
 	if (self->timer.armed && !passed && self->timer.deadline <= deadline)
 		return 0;
-	return pmu_timer_arm(&self->timer, now, deadline);
+	error = pmu_timer_arm(&self->timer, *now, deadline);
+	*now = pmu_thread_time();
+	return error;
 }
 
 int pmu_time_enter(struct pmu_time *self, const struct pmu *pmu)
 {
+	uint64_t now;
 	int error;
 
 	if (!self->counting && !self->timer.armed)
 		return 0;
-	error = set_timer(self, pmu_thread_time(), self->counting ? pmu_next_overflow(pmu) : PMU_NEVER);
+	now = pmu_thread_time();
+	error = set_timer(self, &now, self->counting ? pmu_next_overflow(pmu) : PMU_NEVER);
 	self->running = self->counting;
-	if (self->running)
-		self->entered = pmu_thread_time();
+	self->entered = now;
 	return error;
 }
 
