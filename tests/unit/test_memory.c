@@ -3,6 +3,7 @@
 
 #include "tests/unit/shim/test.h"
 #include "vmm/kvm/memory.h"
+#include "vmm/sample/vm_view.h"
 
 TEST(memory, lies_around_the_hole)
 {
@@ -34,6 +35,35 @@ TEST(memory, copies_inside_only)
 	value = 0;
 	CHECK_EQUAL(memory_read(&memory, (1 << 20) - 8, &value, 8), 0);
 	CHECK_EQUAL(value, 0x1234);
+	memory_destroy(&memory);
+}
+
+TEST(memory, patch_is_not_seen_by_readers_of_the_guest)
+{
+	struct vm_view view;
+	struct memory memory;
+	uint8_t bytes[4] = { 0x90, 0x0f, 0x33, 0xcc }, read[4];
+
+	REQUIRE_EQUAL(memory_create(&memory, 1 << 20), 0);
+	vm_view_init(&view, &memory);
+	CHECK_EQUAL(memory_write(&memory, 0x1000, bytes, 4), 0);
+	CHECK_EQUAL(memory_patch(&memory, 0x1001, 0x0f), 0);
+	CHECK_EQUAL(memory_read(&memory, 0x1000, read, 4), 0);
+	CHECK_EQUAL(read[1], PATCHES_INT3);
+	/* A reader that begins before it, at it, behind it: the guest's own INT3 is its own. */
+	for (unsigned int from = 0; from < 4; from++) {
+		CHECK_EQUAL(guest_read_physical(&view.view, 0x1000 + from, read, 4 - from), 0);
+		CHECK(!memcmp(read, bytes + from, 4 - from));
+	}
+	/* The guest has put something else there. */
+	bytes[1] = 0x55;
+	CHECK_EQUAL(memory_write(&memory, 0x1000, bytes, 4), 0);
+	CHECK_EQUAL(guest_read_physical(&view.view, 0x1000, read, 4), 0);
+	CHECK_EQUAL(read[1], 0x55);
+	CHECK_EQUAL(memory_patch(&memory, 1 << 20, 0x0f), -EFAULT);
+	for (unsigned int i = 1; i < PATCHES_MAX; i++)
+		CHECK_EQUAL(memory_patch(&memory, i, 0), 0);
+	CHECK_EQUAL(memory_patch(&memory, 0x2000, 0), -ENOSPC);
 	memory_destroy(&memory);
 }
 

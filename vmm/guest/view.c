@@ -38,6 +38,7 @@ int guest_read_physical(const struct guest_view *view, uint64_t gpa, void *to, s
 		part = left < size ? (size_t)left : size;
 		if (read_region(view, region, gpa, bytes, part))
 			return -EFAULT;
+		patches_hide(view->patches, gpa, bytes, part);
 		bytes += part;
 		gpa += part;
 		size -= part;

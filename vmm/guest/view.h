@@ -16,6 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/patches.h"
+
 /* GPA range that is guest RAM; hva is NULL where it is not mapped in this process. */
 struct guest_region {
 	uint64_t gpa;
@@ -29,15 +31,20 @@ struct guest_view {
 	size_t region_count;
 	/* Reads from another process; NULL where every region has an hva. 0 or -EFAULT. */
 	int (*read)(const struct guest_view *view, uint64_t gpa, void *to, size_t size);
-	void *context; /* of read() */
+	void *context;                 /* of read() */
+	const struct patches *patches; /* ours in that memory; NULL for none */
 };
 
-/* Copies SIZE bytes of guest RAM at GPA, across regions that touch. 0, or -EFAULT and TO undefined. */
+/*
+ * Copies SIZE bytes of guest RAM at GPA, across regions that touch, as they are
+ * without our patches. 0, or -EFAULT and TO undefined.
+ */
 int guest_read_physical(const struct guest_view *view, uint64_t gpa, void *to, size_t size);
 
 /*
  * A pointer to guest RAM [gpa, gpa + size), or NULL if it is not one range in
- * this process. The bytes may change at any time: read each once.
+ * this process. The bytes may change at any time: read each once. For data:
+ * our patches, which are in code alone, are seen through it.
  */
 const void *guest_physical_pointer(const struct guest_view *view, uint64_t gpa, size_t size);
 

@@ -81,3 +81,13 @@ int memory_read(const struct memory *memory, uint64_t gpa, void *to, uint64_t si
 	memcpy(to, from, size);
 	return 0;
 }
+
+int memory_patch(struct memory *memory, uint64_t gpa, uint8_t own)
+{
+	uint8_t *byte = memory_pointer(memory, gpa, 1);
+	int error = byte ? patches_add(&memory->patches, gpa, own) : -EFAULT;
+
+	if (!error)
+		__atomic_store_n(byte, PATCHES_INT3, __ATOMIC_SEQ_CST);
+	return error;
+}

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/patches.h"
+
 /* RAM ends here below 4 GiB (the rest is at 4 GiB and up); devices, IOAPIC and LAPIC lie between. */
 #define MEMORY_LOW_END    0xc0000000ull
 #define MEMORY_HIGH_START 0x100000000ull
@@ -28,6 +30,7 @@ struct memory {
 	size_t region_count;
 	uint8_t *mapping; /* owned */
 	uint64_t size;    /* bytes of RAM */
+	struct patches patches;
 };
 
 /* Maps SIZE bytes (a multiple of 4 KiB, at least 1 MiB) of zero pages. -EINVAL or -ENOMEM. */
@@ -40,5 +43,11 @@ void *memory_pointer(const struct memory *memory, uint64_t gpa, uint64_t size);
 /* Copy to and from RAM; 0, or -EFAULT with nothing done. */
 int memory_write(const struct memory *memory, uint64_t gpa, const void *from, uint64_t size);
 int memory_read(const struct memory *memory, uint64_t gpa, void *to, uint64_t size);
+
+/*
+ * Puts INT3 in place of the guest's byte OWN at GPA. The guest may execute it at
+ * once. -EFAULT, -ENOSPC above PATCHES_MAX. One at a time.
+ */
+int memory_patch(struct memory *memory, uint64_t gpa, uint8_t own);
 
 #endif

@@ -7,7 +7,9 @@ void vm_view_init(struct vm_view *view, const struct memory *memory)
 		view->regions[i] = (struct guest_region){ .gpa = memory->regions[i].gpa,
 							  .size = memory->regions[i].size,
 							  .hva = memory->regions[i].hva };
-	view->view = (struct guest_view){ .regions = view->regions, .region_count = memory->region_count };
+	view->view = (struct guest_view){ .regions = view->regions,
+					  .region_count = memory->region_count,
+					  .patches = &memory->patches };
 }
 
 static void copy_general(const struct kvm_regs *from, struct guest_registers *to)
