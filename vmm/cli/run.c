@@ -33,6 +33,7 @@ struct run {
 	struct console console;
 	struct run_profile *profile; /* NULL with --no-profile */
 	struct run_triggers *triggers;
+	struct run_pmu_traps *pmu_traps;   /* or NULL */
 	struct run_control *control;       /* NULL without a control socket */
 	_Atomic(struct machine *) machine; /* NULL until it is made: the console may ask earlier */
 	int signal_fd;
@@ -124,7 +125,8 @@ static int make_machine(struct run *run)
 	if (error)
 		return error;
 	atomic_store(&run->machine, machine);
-	if (run->profile)
+	error = run_pmu_start(&run->pmu_traps, &options, machine);
+	if (!error && run->profile)
 		error = run_profile_start(run->profile, machine);
 	if (!error)
 		error = run_triggers_start(run->triggers, machine, trigger_of(run));
@@ -276,6 +278,8 @@ static int report_end(const struct run *run, const struct machine_result *result
 /* Writes out what the guest has printed and gives the terminal back: our own messages come behind. */
 static void destroy_machine(struct run *run)
 {
+	run_pmu_destroy(run->pmu_traps);
+	run->pmu_traps = NULL;
 	machine_destroy(atomic_exchange(&run->machine, NULL));
 	console_close(&run->console);
 }
@@ -350,6 +354,7 @@ static int run_machine(struct run *run)
 		return command_failed();
 	supervise(run);
 	machine_wait(run->machine, &result);
+	run_pmu_summarize(run->pmu_traps);
 	run_triggers_stop(run->triggers);
 	if (flight_of(run))
 		run_flight_guest_ended(flight_of(run), &result, run->timed_out);

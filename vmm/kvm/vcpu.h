@@ -52,6 +52,8 @@ struct vcpu_pmu_operations {
 	/* RDMSR and WRMSR of what vm_filter_msrs() keeps from KVM. False: #GP(0). */
 	bool (*read_msr)(struct vcpu *vcpu, uint32_t index, uint64_t *value);
 	bool (*write_msr)(struct vcpu *vcpu, uint32_t index, uint64_t value);
+	/* INT3, with vcpu_set_software_breakpoints(). True if the instruction at RIP has been executed. */
+	bool (*breakpoint)(struct vcpu *vcpu);
 	/* Before each KVM_RUN, and after each, before what it was left for is looked at. */
 	void (*enter)(struct vcpu *vcpu);
 	void (*leave)(struct vcpu *vcpu);

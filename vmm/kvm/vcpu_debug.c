@@ -51,15 +51,25 @@ int vcpu_set_software_breakpoints(struct vcpu *vcpu, bool on)
 	return set_both(vcpu, 0);
 }
 
-int vcpu_inject_breakpoint(struct vcpu *vcpu)
+static int inject(struct vcpu *vcpu, uint32_t what, const char *name)
 {
-	int error = set_both(vcpu, KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_INJECT_BP);
+	int error = set_both(vcpu, KVM_GUESTDBG_ENABLE | what);
 
 	if (error == -EBUSY)
 		return error_set(error,
-				 "vCPU %u: a #BP of the guest's own came while another exception was pending",
-				 vcpu->index);
+				 "vCPU %u: a %s of the guest's own came while another exception was pending",
+				 vcpu->index, name);
 	return error;
+}
+
+int vcpu_inject_breakpoint(struct vcpu *vcpu)
+{
+	return inject(vcpu, KVM_GUESTDBG_INJECT_BP, "#BP");
+}
+
+int vcpu_inject_debug(struct vcpu *vcpu)
+{
+	return inject(vcpu, KVM_GUESTDBG_INJECT_DB, "#DB");
 }
 
 int vcpu_get_debug_registers(struct vcpu *vcpu, struct kvm_debugregs *registers)

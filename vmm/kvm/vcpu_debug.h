@@ -41,6 +41,8 @@ int vcpu_set_software_breakpoints(struct vcpu *vcpu, bool on);
  * it. KVM_SET_REGS would take it back, so none may follow before the next entry.
  */
 int vcpu_inject_breakpoint(struct vcpu *vcpu);
+/* The same with a #DB, for which DR6 is set already. */
+int vcpu_inject_debug(struct vcpu *vcpu);
 
 /* DR0 to DR3, DR6 and DR7 as the guest sees them, whatever KVM_SET_GUEST_DEBUG has put in their place. */
 int vcpu_get_debug_registers(struct vcpu *vcpu, struct kvm_debugregs *registers);

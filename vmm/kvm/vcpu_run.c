@@ -10,6 +10,11 @@
 #include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vcpu_signals.h"
 
+/* SDM vol. 3A table 6-1; DR6 with BS, vol. 3B 17.2.3. */
+#define EXCEPTION_DB  1
+#define EXCEPTION_BP  3
+#define DR6_STEP_DONE 0xffff4ff0
+
 /* The vCPU that this thread runs: what the signal handlers work on. */
 static _Thread_local struct vcpu *current;
 
@@ -71,8 +76,33 @@ static void dispatch_system_event(struct vcpu *vcpu)
 	}
 }
 
+/* What KVM would have told had the processor executed the instruction that was to be stepped over. */
+static void tell_step_done(struct vcpu *vcpu)
+{
+	vcpu->run->debug.arch = (struct kvm_debug_exit_arch){
+		.exception = EXCEPTION_DB,
+		.pc = vcpu_special_registers(vcpu)->cs.base + vcpu_registers(vcpu)->rip,
+		.dr6 = DR6_STEP_DONE,
+	};
+}
+
+/* True if there is nothing about it for the debug handler. */
+static bool dispatch_breakpoint(struct vcpu *vcpu)
+{
+	const struct vcpu_pmu_operations *pmu = vcpu->handlers->pmu;
+
+	if (vcpu->run->debug.arch.exception != EXCEPTION_BP || !pmu || !pmu->breakpoint)
+		return false;
+	if (!pmu->breakpoint(vcpu) || !(vcpu->debug.control & KVM_GUESTDBG_SINGLESTEP))
+		return true;
+	tell_step_done(vcpu);
+	return false;
+}
+
 static void dispatch_debug(struct vcpu *vcpu)
 {
+	if (dispatch_breakpoint(vcpu))
+		return;
 	if (vcpu->handlers->debug) {
 		vcpu->handlers->debug(vcpu->handlers->context, vcpu);
 		return;

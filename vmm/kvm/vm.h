@@ -11,6 +11,7 @@
 
 #define VM_CPUS_MAX 64
 
+struct rdpmc_traps;
 struct vcpu;
 
 struct vm {
@@ -18,6 +19,7 @@ struct vm {
 	int vm_fd;
 	struct memory memory;
 	pthread_mutex_t irq_lock;        /* held while a line changes; see lapic.h */
+	struct rdpmc_traps *rdpmc_traps; /* of vmm/pmu, opaque here; NULL without */
 	struct vcpu *vcpus[VM_CPUS_MAX]; /* owned; vcpu_count of them */
 	unsigned int vcpu_count;
 	unsigned int cpus; /* that the guest is told of, 1 to VM_CPUS_MAX: 1, or set before the first

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/pmu/rdpmc_traps.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/guest/kernel_image.h"
+#include "vmm/guest/page_walk.h"
+#include "vmm/kvm/vcpu_debug.h"
+#include "vmm/kvm/vcpu_exception.h"
+#include "vmm/kvm/vm.h"
+#include "vmm/pmu/pmu_vcpu.h"
+
+#define CR4_PCE   (1ull << 8)
+#define RFLAGS_TF (1ull << 8)
+#define RFLAGS_RF (1ull << 16)
+
+#define NOWHERE UINT64_MAX
+
+enum state {
+	STATE_UNKNOWN, /* not looked at */
+	STATE_ARMED,
+	STATE_WITHOUT, /* there is no Linux, and the guest has the MSRs */
+	STATE_HIDDEN,
+};
+
+struct trap {
+	struct rdpmc_site site;
+	uint64_t gpa;
+};
+
+struct rdpmc_traps {
+	struct rdpmc_traps_options options;
+	_Atomic uint64_t completed, guest_breakpoints;
+	pthread_mutex_t lock; /* of what follows */
+	enum state state;
+	uint64_t idt; /* GPA, of the kernel that STATE is about: another kernel has another one */
+	struct trap traps[RDPMC_SITES_MAX];
+	size_t count;
+};
+
+static uint64_t translate(const struct rdpmc_traps *traps, const struct guest_registers *registers,
+			  uint64_t gva)
+{
+	struct guest_translation translation;
+
+	if (guest_translate(traps->options.view, &registers->paging, gva, &translation))
+		return NOWHERE;
+	return translation.gpa;
+}
+
+static bool is_in_place(const struct rdpmc_traps *traps, const struct guest_registers *registers,
+			const struct trap *trap)
+{
+	const uint8_t *byte = memory_pointer(&traps->options.vm->memory, trap->gpa, 1);
+
+	return translate(traps, registers, trap->site.address) == trap->gpa &&
+	       __atomic_load_n(byte, __ATOMIC_RELAXED) == PATCHES_INT3;
+}
+
+/* Is what is known about the kernel that the vCPU is in? */
+static bool is_known(const struct rdpmc_traps *traps, const struct guest_registers *registers)
+{
+	if (traps->state == STATE_UNKNOWN || traps->idt != translate(traps, registers, registers->idt_base))
+		return false;
+	for (size_t i = 0; i < traps->count; i++)
+		if (!is_in_place(traps, registers, &traps->traps[i]))
+			return false;
+	return true;
+}
+
+/* What an older kernel left in memory is not changed: nothing says whose memory that is now. */
+static void forget(struct rdpmc_traps *traps)
+{
+	traps->count = 0;
+	traps->state = STATE_UNKNOWN;
+	patches_clear(&traps->options.vm->memory.patches);
+}
+
+static int put(struct rdpmc_traps *traps, const struct guest_registers *registers,
+	       const struct rdpmc_site *site)
+{
+	uint64_t gpa = translate(traps, registers, site->address);
+	int error = gpa == NOWHERE ? -EFAULT : memory_patch(&traps->options.vm->memory, gpa, site->first);
+
+	if (error)
+		return error_set(error,
+				 "can not put a trap in place of RDPMC at %#" PRIx64 " of the guest's kernel",
+				 site->address);
+	traps->traps[traps->count++] = (struct trap){ *site, gpa };
+	return 0;
+}
+
+static int arm(struct rdpmc_traps *traps, const struct guest_registers *registers,
+	       const struct rdpmc_sites *sites)
+{
+	int error = 0;
+
+	forget(traps);
+	for (size_t i = 0; i < sites->count && !error; i++)
+		error = put(traps, registers, &sites->sites[i]);
+	traps->idt = translate(traps, registers, registers->idt_base);
+	traps->state = error ? STATE_HIDDEN : STATE_ARMED;
+	return error;
+}
+
+int rdpmc_traps_arm(struct rdpmc_traps *traps, struct vcpu *vcpu, const struct rdpmc_sites *sites)
+{
+	struct guest_registers registers;
+	int error;
+
+	assert(vcpu_on_thread(vcpu));
+	traps->options.registers(vcpu, &registers);
+	pthread_mutex_lock(&traps->lock);
+	error = arm(traps, &registers, sites);
+	pthread_mutex_unlock(&traps->lock);
+	return error;
+}
+
+static void tell_armed(const struct guest_kernel *kernel, const struct rdpmc_sites *sites)
+{
+	if (!sites->count)
+		log_info("the guest's kernel %s executes no RDPMC", kernel->release);
+	for (size_t i = 0; i < sites->count; i++) {
+		struct symbol symbol = { .name = "?", .start = sites->sites[i].address };
+
+		symbols_find(kernel->symbols, sites->sites[i].address, &symbol);
+		log_info("RDPMC of the guest's kernel %s is trapped in %s+%#" PRIx64, kernel->release,
+			 symbol.name, sites->sites[i].address - symbol.start);
+	}
+}
+
+static int look(struct rdpmc_traps *traps, const struct guest_registers *registers)
+{
+	struct guest_kernel *kernel;
+	struct rdpmc_sites sites;
+	int error = guest_kernel_find(&kernel, traps->options.view, registers);
+
+	if (error)
+		return error;
+	error = rdpmc_sites_find(&sites, traps->options.view, kernel);
+	if (!error)
+		error = arm(traps, registers, &sites);
+	if (!error)
+		tell_armed(kernel, &sites);
+	guest_kernel_free(kernel);
+	return error == -ENOENT ? -ENOTSUP : error;
+}
+
+static bool is_kernel_image(uint64_t gva)
+{
+	return gva >= KERNEL_IMAGE_START && gva < KERNEL_IMAGE_END;
+}
+
+/* What is said of names elsewhere is not to the point here. */
+static const char *reason(int error)
+{
+	return error == -ENOENT ? "no Linux kernel with kallsyms is in its memory" : error_message();
+}
+
+static void look_and_tell(struct rdpmc_traps *traps, const struct guest_registers *registers)
+{
+	int error = look(traps, registers);
+
+	if (!error)
+		return;
+	forget(traps);
+	traps->idt = translate(traps, registers, registers->idt_base);
+	traps->state = error == -ENOENT && !is_kernel_image(registers->rip) ? STATE_WITHOUT : STATE_HIDDEN;
+	if (traps->state == STATE_WITHOUT)
+		log_warning("RDPMC raises #GP in the guest, which has only the MSRs of its PMU: %s",
+			    reason(error));
+	else
+		log_warning("the guest's PMU is hidden, since its RDPMC instructions can not be trapped: %s",
+			    reason(error));
+}
+
+/* May the guest use its PMU? */
+static bool is_shown(struct vcpu *vcpu)
+{
+	struct rdpmc_traps *traps = vcpu->vm->rdpmc_traps;
+	struct guest_registers registers;
+	bool shown;
+
+	traps->options.registers(vcpu, &registers);
+	pthread_mutex_lock(&traps->lock);
+	if (!is_known(traps, &registers))
+		look_and_tell(traps, &registers);
+	shown = traps->state != STATE_HIDDEN;
+	pthread_mutex_unlock(&traps->lock);
+	return shown;
+}
+
+/* The trap that the vCPU has run into, if it is one. */
+static bool find_trap(struct rdpmc_traps *traps, struct vcpu *vcpu, struct trap *trap)
+{
+	uint64_t address = vcpu->run->debug.arch.pc;
+	struct guest_registers registers;
+	bool found = false;
+
+	traps->options.registers(vcpu, &registers);
+	pthread_mutex_lock(&traps->lock);
+	for (size_t i = 0; i < traps->count && !found; i++)
+		if (traps->traps[i].site.address == address) {
+			*trap = traps->traps[i];
+			found = translate(traps, &registers, address) == trap->gpa;
+		}
+	pthread_mutex_unlock(&traps->lock);
+	return found;
+}
+
+/* SDM vol. 2B, RDPMC. False: it faults. */
+static bool read_counter(struct vcpu *vcpu, struct kvm_regs *registers)
+{
+	const struct kvm_sregs *special = vcpu_special_registers(vcpu);
+	uint64_t value;
+
+	if (special->ss.dpl && !(special->cr4 & CR4_PCE))
+		return false;
+	if (!pmu_vcpu_read_counter(vcpu, (uint32_t)registers->rcx, &value))
+		return false;
+	registers->rax = (uint32_t)value;
+	registers->rdx = value >> 32;
+	return true;
+}
+
+static int complete(struct vcpu *vcpu, const struct trap *trap)
+{
+	struct kvm_regs registers = *vcpu_registers(vcpu);
+	int error;
+
+	if (!read_counter(vcpu, &registers))
+		return vcpu_inject_fault(vcpu, VECTOR_GP, 0);
+	registers.rip += trap->site.length;
+	registers.rflags &= ~RFLAGS_RF;
+	error = vcpu_set_registers(vcpu, &registers);
+	if (!error && registers.rflags & RFLAGS_TF)
+		error = vcpu_inject_single_step(vcpu);
+	return error;
+}
+
+/* An error of KVM ends the vCPU. */
+static bool take_breakpoint(struct vcpu *vcpu)
+{
+	struct rdpmc_traps *traps = vcpu->vm->rdpmc_traps;
+	struct trap trap;
+	bool ours = find_trap(traps, vcpu, &trap);
+	int error = ours ? complete(vcpu, &trap) : vcpu_inject_breakpoint(vcpu);
+
+	atomic_fetch_add_explicit(ours ? &traps->completed : &traps->guest_breakpoints, 1,
+				  memory_order_relaxed);
+	if (error)
+		vcpu_ask_end(vcpu, VCPU_END_HOST_ERROR);
+	return ours && !error;
+}
+
+int rdpmc_traps_create(struct rdpmc_traps **result, const struct rdpmc_traps_options *options)
+{
+	struct rdpmc_traps *traps = calloc(1, sizeof(*traps));
+	int error = 0;
+
+	if (!traps)
+		return error_set(-ENOMEM, "no memory for the traps of RDPMC");
+	traps->options = *options;
+	pthread_mutex_init(&traps->lock, NULL);
+	for (unsigned int i = 0; i < options->vm->vcpu_count && !error; i++)
+		error = vcpu_set_software_breakpoints(options->vm->vcpus[i], true);
+	if (error) {
+		rdpmc_traps_destroy(traps);
+		return error;
+	}
+	options->vm->rdpmc_traps = traps;
+	*result = traps;
+	return 0;
+}
+
+void rdpmc_traps_destroy(struct rdpmc_traps *traps)
+{
+	if (!traps)
+		return;
+	traps->options.vm->rdpmc_traps = NULL;
+	pthread_mutex_destroy(&traps->lock);
+	free(traps);
+}
+
+void rdpmc_traps_statistics(const struct rdpmc_traps *traps, struct rdpmc_traps_statistics *statistics)
+{
+	statistics->completed = atomic_load_explicit(&traps->completed, memory_order_relaxed);
+	statistics->guest_breakpoints = atomic_load_explicit(&traps->guest_breakpoints, memory_order_relaxed);
+}
+
+static int create(struct vcpu *vcpu, struct cpuid_table *table)
+{
+	return pmu_vcpu_emulated.create(vcpu, table);
+}
+
+static void destroy(struct vcpu *vcpu)
+{
+	pmu_vcpu_emulated.destroy(vcpu);
+}
+
+static bool read_msr(struct vcpu *vcpu, uint32_t index, uint64_t *value)
+{
+	return is_shown(vcpu) && pmu_vcpu_read_msr(vcpu, index, value);
+}
+
+static bool write_msr(struct vcpu *vcpu, uint32_t index, uint64_t value)
+{
+	return is_shown(vcpu) && pmu_vcpu_write_msr(vcpu, index, value);
+}
+
+static void enter(struct vcpu *vcpu)
+{
+	pmu_vcpu_emulated.enter(vcpu);
+}
+
+static void leave(struct vcpu *vcpu)
+{
+	pmu_vcpu_emulated.leave(vcpu);
+}
+
+const struct vcpu_pmu_operations rdpmc_traps_pmu = {
+	.create = create,
+	.destroy = destroy,
+	.read_msr = read_msr,
+	.write_msr = write_msr,
+	.enter = enter,
+	.leave = leave,
+	.breakpoint = take_breakpoint,
+};
