@@ -18,6 +18,9 @@
 
 #define WIDTH_MASK 0xffffffffffffull
 
+#define MSR_APIC_BASE    0x1b
+#define APIC_BASE_X2APIC 0x400ull
+#define MSR_X2APIC       0x800
 #define MSR_PMC          0xc1
 #define MSR_SELECT       0x186
 #define MSR_DEBUGCTL     0x1d9
@@ -57,6 +60,29 @@ static inline void write_msr(uint32_t index, uint64_t value)
 			 :
 			 : "c"(index), "a"((uint32_t)value), "d"((uint32_t)(value >> 32))
 			 : "memory");
+}
+
+static bool x2apic;
+
+static uint32_t read_lvt_pc(void)
+{
+	return x2apic ? (uint32_t)read_msr(MSR_X2APIC + LVT_PC / 16) : lapic_read(LVT_PC);
+}
+
+static void write_lvt_pc(uint32_t value)
+{
+	if (x2apic)
+		write_msr(MSR_X2APIC + LVT_PC / 16, value);
+	else
+		lapic_write(LVT_PC, value);
+}
+
+static void end_of_interrupt(void)
+{
+	if (x2apic)
+		write_msr(MSR_X2APIC + 0xb, 0);
+	else
+		lapic_end_of_interrupt();
 }
 
 static void expect(bool truth, const char *what)
@@ -222,7 +248,7 @@ static void halt(void)
 
 static void ignore(struct frame *frame)
 {
-	lapic_end_of_interrupt();
+	end_of_interrupt();
 }
 
 /* The counter has gone on from 0. */
@@ -241,10 +267,10 @@ static void on_pmi(struct frame *frame)
 		write_msr(MSR_OVF_CTRL, GENERAL_0);
 		expect(read_msr(MSR_STATUS) == 0, "OVF_CTRL clears it");
 	}
-	expect(!(lapic_read(LVT_PC) & LVT_MASK) == !masks_itself, "LVTPC's mask bit");
-	lapic_write(LVT_PC, lapic_read(LVT_PC) & ~LVT_MASK);
+	expect(!(read_lvt_pc() & LVT_MASK) == !masks_itself, "LVTPC's mask bit");
+	write_lvt_pc(read_lvt_pc() & ~LVT_MASK);
 	if (frame->vector == VECTOR_PMI)
-		lapic_end_of_interrupt();
+		end_of_interrupt();
 	if (pmis < user_pmis_wanted)
 		start_counter((over - period) & WIDTH_MASK, SELECT_INTERRUPT);
 }
@@ -269,7 +295,7 @@ static void overflow(void)
 	user_pmis_wanted = (uint32_t)option_number("pmis", 50);
 	trap_set(VECTOR_NMI, on_pmi);
 	trap_set(VECTOR_PMI, on_pmi);
-	lapic_write(LVT_PC, by_vector ? LVT_FIXED | VECTOR_PMI : LVT_NMI);
+	write_lvt_pc(by_vector ? LVT_FIXED | VECTOR_PMI : LVT_NMI);
 	start_counter(-period & WIDTH_MASK, SELECT_INTERRUPT);
 	if (!option_is("cpl", "0"))
 		user_call(user_waits, by_vector);
@@ -288,7 +314,7 @@ static void overflow(void)
 static void masked(void)
 {
 	trap_set(VECTOR_NMI, on_pmi);
-	lapic_write(LVT_PC, LVT_NMI | LVT_MASK);
+	write_lvt_pc(LVT_NMI | LVT_MASK);
 	user_loops = 10000000;
 	start_counter(-1ull & WIDTH_MASK, SELECT_INTERRUPT);
 	user_call(user_loops_on, false);
@@ -296,7 +322,7 @@ static void masked(void)
 	if (is_intel)
 		expect(read_msr(MSR_STATUS) == GENERAL_0, "GLOBAL_STATUS has the overflow");
 	expect(read_msr(is_intel ? MSR_FULL_PMC : MSR_AMD_PMC) < 1ull << 47, "it went from all ones to 0");
-	lapic_write(LVT_PC, LVT_NMI);
+	write_lvt_pc(LVT_NMI);
 	user_call(user_loops_on, false);
 	expect(pmis == 0, "no PMI");
 }
@@ -316,7 +342,7 @@ static void on_freezing_pmi(struct frame *frame)
 static void freeze(void)
 {
 	trap_set(VECTOR_NMI, on_freezing_pmi);
-	lapic_write(LVT_PC, LVT_NMI);
+	write_lvt_pc(LVT_NMI);
 	write_msr(MSR_DEBUGCTL, FREEZE_ON_PMI);
 	user_loops = 10000000;
 	user_pmis_wanted = 1;
@@ -334,13 +360,16 @@ static void freeze(void)
 	expect(pmis == 1, "one PMI");
 }
 
-/* The part named by pmu=NAME. Ends with how much was not as it should be. */
+/* The part named by pmu=NAME, with apic=x2 in x2APIC mode. Ends with how much was not as it should be. */
 uint32_t program_pmu(void)
 {
 	find_vendor();
 	trap_set(VECTOR_GP, skip_fault);
 	trap_set(VECTOR_TIMER, ignore);
 	lapic_init();
+	x2apic = option_is("apic", "x2");
+	if (x2apic)
+		write_msr(MSR_APIC_BASE, read_msr(MSR_APIC_BASE) | APIC_BASE_X2APIC);
 	if (option_is("pmu", "registers"))
 		is_intel ? check_intel_registers() : check_amd_registers();
 	else if (option_is("pmu", "count"))

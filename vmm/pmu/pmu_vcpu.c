@@ -256,11 +256,8 @@ static void leave(struct vcpu *vcpu)
 	struct pmu_vcpu *self = vcpu->pmu;
 
 	assert(vcpu_on_thread(vcpu));
-	if (!pmu_time_leave(&self->time, &self->pmu))
-		return;
-	if (self->pmu.state.freeze_on_pmi) /* it has stopped the counters */
-		tell_changed(self);
-	raise_pmi(vcpu);
+	if (pmu_time_leave(&self->time, &self->pmu))
+		raise_pmi(vcpu);
 }
 
 /* Its other bits are KVM's, as far as it has them. */
