@@ -33,6 +33,11 @@ enum sample_flags {
 	SAMPLE_USER_TRUNCATED = 1 << 1,   /* the user chain ends before its start */
 	SAMPLE_IDLE = 1 << 2,             /* the vCPU was halted (wall clock only) */
 	SAMPLE_UNSURE = 1 << 3, /* set behind the ring: what was mapped at RIP at its time is not sure */
+	/*
+	 * Another kernel ran than the one that is known, as far as could be told: its
+	 * addresses have no names, it has no callchain and no task.
+	 */
+	SAMPLE_OTHER_KERNEL = 1 << 4,
 };
 
 struct sample {

@@ -362,16 +362,17 @@ TEST(sample, latest_registers_are_seen_by_others)
 						 .frequency = 1000 };
 	struct guest_registers registers;
 	struct sampled_guest guest;
+	uint64_t time;
 
 	if (!bare_guest_possible())
 		SKIP("no /dev/kvm");
 	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
-	while (!sampler_registers(guest.sampler, 0, &registers))
+	while (!sampler_registers(guest.sampler, 0, &registers, &time))
 		usleep(1000);
 	CHECK_EQUAL(registers.rip, BARE_GUEST_CODE);
 	CHECK_EQUAL(registers.cpl, 3);
 	CHECK(registers.long_mode);
 	CHECK_EQUAL(registers.paging.cr3, 0x1000);
-	CHECK(!sampler_registers(guest.sampler, 7, &registers));
+	CHECK(!sampler_registers(guest.sampler, 7, &registers, &time));
 	sampled_guest_free(&guest);
 }

@@ -13,9 +13,13 @@
 #include "shared/ring.h"
 #include "vmm/cli/run_agent.h"
 #include "vmm/cli/run_watch.h"
+#include "vmm/guest/kernel_identity.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/sample/sampler.h"
 #include "vmm/sample/vm_view.h"
+
+/* ns: stops are of the same kernel if they are not further apart. */
+#define RECENT 100000000ull
 
 struct run_profile {
 	const struct run_options *options;
@@ -209,21 +213,41 @@ static int make_sampler(struct run_profile *profile)
 	return sampler_create(&profile->sampler, &options);
 }
 
-/* For finding the kernel: best a stop at CPL 0, whose CR3 maps all of the kernel also under KPTI. */
+/* The time of the latest stop of any vCPU; 0: there was none. */
+static uint64_t latest_stop(const struct run_profile *profile)
+{
+	struct guest_registers registers;
+	uint64_t latest = 0, time;
+
+	for (unsigned int i = 0; i < profile->ring_count; i++)
+		if (sampler_registers(profile->sampler, i, &registers, &time) && time > latest)
+			latest = time;
+	return latest;
+}
+
+/* A stop at CPL 0 has a CR3 that maps all of the kernel also under KPTI; a vCPU that only starts has none. */
+static unsigned int worth(const struct guest_registers *registers)
+{
+	return guest_kernel_can_run(registers) ? 1 + (registers->cpl == 0) : 0;
+}
+
+/*
+ * For finding the kernel: the best of the latest stops. A vCPU that did not run since may have been stopped
+ * in a kernel that is gone.
+ */
 static bool latest_registers(void *context, struct guest_registers *registers)
 {
 	struct run_profile *profile = context;
-	struct guest_registers latest;
+	uint64_t latest = latest_stop(profile), time;
+	struct guest_registers one;
 	bool found = false;
 
 	for (unsigned int i = 0; i < profile->ring_count; i++) {
-		if (!sampler_registers(profile->sampler, i, &latest))
+		if (!sampler_registers(profile->sampler, i, &one, &time) || time + RECENT < latest)
 			continue;
-		if (!found || latest.cpl == 0)
-			*registers = latest;
+		if (!found || worth(&one) > worth(registers))
+			*registers = one;
 		found = true;
-		if (latest.cpl == 0)
-			break;
 	}
 	return found;
 }
@@ -233,7 +257,15 @@ static void take_kernel(void *context, const struct guest_kernel *kernel)
 	struct run_profile *profile = context;
 
 	sampler_set_kernel(profile->sampler, kernel);
-	run_watch_kernel(profile->watch, kernel);
+	if (kernel)
+		run_watch_kernel(profile->watch, kernel);
+}
+
+static void lose_kernel(void *context)
+{
+	struct run_profile *profile = context;
+
+	run_watch_no_kernel(profile->watch);
 }
 
 /* The processor's brand string, which the guest sees too (SDM vol. 2A, CPUID 0x80000002 to 4). */
@@ -287,6 +319,7 @@ static int start_collector(struct run_profile *profile)
 		.view = &profile->view.view,
 		.registers = latest_registers,
 		.publish = take_kernel,
+		.lost = lose_kernel,
 		.context = profile,
 		.output = { .path = options->output,
 			    .perspective = options->perspective,

@@ -15,9 +15,12 @@
 struct one {
 	struct watch_spec spec;
 	char name[sizeof(((struct run_watch_description *)NULL)->name)];
-	bool armed, removed;
-	bool missed;      /* it was said that there is no such symbol */
-	atomic_flag told; /* it was said that the guest needs its register */
+	bool armed;  /* now */
+	bool placed; /* it was, once */
+	bool removed;
+	bool missed;            /* it was said that there is no such symbol */
+	atomic_flag told;       /* it was said that the guest needs its register */
+	atomic_flag told_storm; /* and that it has too many hits */
 };
 
 struct run_watch {
@@ -126,7 +129,7 @@ static void arm(struct run_watch *watch, unsigned int number, uint64_t address)
 	perf_data_watches_set_address(&watch->events, number, address);
 	if (watch_arm(watch->watches, number, address))
 		log_warning("%s is not watched: %s", watch->list[number].name, error_message());
-	watch->list[number].armed = true;
+	watch->list[number].armed = watch->list[number].placed = true;
 }
 
 static int add_locked(struct run_watch *watch, const struct watch_spec *spec)
@@ -203,13 +206,18 @@ static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit
 						.period = hit->period });
 }
 
-/* Of a task that could not be told, nothing is claimed. */
+/*
+ * Of a task that could not be told, nothing is claimed; nor of a symbol of a kernel that runs no more: what
+ * is at its address now is something else.
+ */
 static bool is_wanted(void *context, struct vcpu *vcpu, unsigned int number)
 {
 	struct run_watch *watch = context;
 	const struct watch_spec *spec = &watch->list[number].spec;
 	struct guest_task task;
 
+	if (*spec->symbol && !sampler_kernel_runs(watch->sampler, vcpu))
+		return false;
 	if (spec->pid == WATCH_NO_PID && !*spec->comm)
 		return true;
 	sampler_task(watch->sampler, vcpu, &task);
@@ -228,6 +236,9 @@ static void on_change(void *context, struct vcpu *vcpu, unsigned int number, enu
 	if (state == WATCH_SUSPENDED && !atomic_flag_test_and_set(&one->told))
 		log_warning("%s is suspended on vCPU %u while the guest uses its debug registers itself; "
 			    "--bp-priority host turns this round",
+			    one->name, vcpu->index);
+	if (state == WATCH_THROTTLED && !atomic_flag_test_and_set(&one->told_storm))
+		log_warning("%s has too many hits on vCPU %u: it is held back for a part of the time",
 			    one->name, vcpu->index);
 }
 
@@ -307,6 +318,8 @@ static void look_again(struct run_watch *watch, unsigned int number)
 	if (one->armed || one->removed)
 		return;
 	if (find_place(watch, &one->spec, &address) > 0) {
+		if (one->placed)
+			log_info("%s is watched again, at %#llx", one->name, (unsigned long long)address);
 		arm(watch, number, address);
 	} else if (!one->missed) {
 		log_warning("%s is not watched: %s", one->name, error_message());
@@ -321,6 +334,29 @@ void run_watch_kernel(struct run_watch *watch, const struct guest_kernel *kernel
 		watch->kernel = kernel;
 	for (unsigned int i = 0; !watch->ended && i < perf_data_watches_count(&watch->events); i++)
 		look_again(watch, i);
+	kick_all(watch);
+	pthread_mutex_unlock(&watch->lock);
+}
+
+static void forget_place(struct run_watch *watch, unsigned int number)
+{
+	struct one *one = &watch->list[number];
+
+	if (!*one->spec.symbol || !one->armed || one->removed)
+		return;
+	log_warning("%s is not watched until its new place is known: the guest's kernel runs no more (reset, "
+		    "kexec)",
+		    one->name);
+	watch_disarm(watch->watches, number);
+	one->armed = one->missed = false;
+}
+
+void run_watch_no_kernel(struct run_watch *watch)
+{
+	pthread_mutex_lock(&watch->lock);
+	watch->kernel = NULL;
+	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++)
+		forget_place(watch, i);
 	kick_all(watch);
 	pthread_mutex_unlock(&watch->lock);
 }
@@ -427,13 +463,14 @@ static void summarize(struct run_watch *watch, unsigned int number)
 	share = statistics.times.enabled
 			? 100.0 * (double)statistics.times.running / (double)statistics.times.enabled
 			: 0;
-	if (!watch->list[number].armed)
+	if (!watch->list[number].placed)
 		log_info("%s was never watched: it could not be told where it is", watch->list[number].name);
 	else
 		log_info(
-			"%s: %llu hits, watched for %.1f %% of the time; held back %llu times as a storm, suspended %llu times for the guest",
+			"%s: %llu hits, watched for %.1f %% of the time; held back %llu times as a storm, suspended %llu times for the guest, disarmed %llu times with its kernel",
 			watch->list[number].name, (unsigned long long)statistics.hits, share,
-			(unsigned long long)statistics.throttled, (unsigned long long)statistics.suspended);
+			(unsigned long long)statistics.throttled, (unsigned long long)statistics.suspended,
+			(unsigned long long)statistics.disarmed);
 }
 
 void run_watch_summarize(struct run_watch *watch)

@@ -5,7 +5,7 @@
  * --watch, and those that are added and removed while the guest runs.
  *
  *	run_watch_enter, _leave, _kicked, _debug	the vCPU's thread
- *	run_watch_kernel				the collector's thread
+ *	run_watch_kernel, _no_kernel			the collector's thread
  *	run_watch_add, _remove, _find, _describe	any thread between join and destroy
  *	everything else					the main thread
  */
@@ -49,6 +49,9 @@ void run_watch_debug(struct run_watch *watch, struct vcpu *vcpu);
  * is armed. KERNEL stays valid until the next call, or until run_watch_end().
  */
 void run_watch_kernel(struct run_watch *watch, const struct guest_kernel *kernel);
+
+/* It runs no more: what was given by symbol is disarmed until the next run_watch_kernel(). */
+void run_watch_no_kernel(struct run_watch *watch);
 
 /* The guest has ended: nothing can be added any more, and no kernel is looked at. */
 void run_watch_end(struct run_watch *watch);

@@ -55,6 +55,7 @@ static void tell_times(struct watches *watches, unsigned int number, int vcpu, j
 	json_object_set_new(to, "running_ns", json_integer((json_int_t)statistics.times.running));
 	json_object_set_new(to, "throttled", json_integer((json_int_t)statistics.throttled));
 	json_object_set_new(to, "suspended", json_integer((json_int_t)statistics.suspended));
+	json_object_set_new(to, "disarmed", json_integer((json_int_t)statistics.disarmed));
 }
 
 static json_t *tell_vcpu(struct run_watch *watch, unsigned int vcpu)

@@ -166,6 +166,7 @@ static void disarm_locked(struct watches *watches, struct watch *watch)
 {
 	if (watch->holder >= 0)
 		arbiter_disable(watches->arbiter, watch->holder, watch_now());
+	watch->disarmed += watch->armed;
 	watch->armed = false;
 	watch->known = true;
 	memset(watch->addresses, 0, watches->options.vcpus * sizeof(watch->addresses[0]));
@@ -219,6 +220,7 @@ void watch_statistics(struct watches *watches, unsigned int number, int vcpu,
 
 	*statistics = (struct watch_statistics){ 0 };
 	pthread_mutex_lock(&watches->lock);
+	statistics->disarmed = watch->disarmed;
 	for (unsigned int i = 0; i < watches->options.vcpus; i++) {
 		struct arbiter_times times = watch->times[i];
 

@@ -73,6 +73,7 @@ struct watches_options {
 struct watch_statistics {
 	uint64_t hits;                 /* told or not */
 	uint64_t throttled, suspended; /* times */
+	uint64_t disarmed;             /* times that its address was taken away, on all vCPUs at once */
 	struct arbiter_times times;    /* ns, summed over the vCPUs */
 };
 
@@ -131,8 +132,8 @@ void watch_slots(struct watches *watches, unsigned int vcpu, struct watch_slot s
 uint64_t watches_guest_lost(const struct watches *watches);
 
 /*
- * Before the vCPU's first vcpu_run(). The errors of timer_create() and of the KVM ioctls. While nothing was
- * ever added KVM is asked for nothing.
+ * Before the vCPU's first vcpu_run(), or again after watch_leave(). The errors of timer_create() and of the
+ * KVM ioctls. While nothing was ever added KVM is asked for nothing.
  */
 int watch_enter(struct watches *watches, struct vcpu *vcpu);
 /* After its last one. A no-op if it is not in. */

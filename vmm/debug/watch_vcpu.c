@@ -285,6 +285,21 @@ static bool is_storm(const struct watches *watches, struct watch_counts *counts,
 	return ++counts->storm_hits > watches->options.storm_limit;
 }
 
+/* It was taken from its address, or given another one, since this vCPU's registers were set. */
+static bool is_stale(struct watches *watches, struct vcpu *vcpu, unsigned int slot)
+{
+	const struct vcpu_watches *self = of(watches, vcpu);
+	const struct watch *watch = &watches->list[self->watches[slot]];
+	bool stale;
+
+	if (self->generation == arbiter_generation(watches->arbiter))
+		return false;
+	pthread_mutex_lock(&watches->lock);
+	stale = !watch->armed || watch->addresses[vcpu->index] != self->armed.address[slot];
+	pthread_mutex_unlock(&watches->lock);
+	return stale;
+}
+
 static void take_hit(struct watches *watches, struct vcpu *vcpu, unsigned int slot)
 {
 	struct vcpu_watches *self = of(watches, vcpu);
@@ -298,7 +313,7 @@ static void take_hit(struct watches *watches, struct vcpu *vcpu, unsigned int sl
 				 .length = request->length,
 				 .period = request->period };
 
-	if (!is_wanted(watches, vcpu, number))
+	if (is_stale(watches, vcpu, slot) || !is_wanted(watches, vcpu, number))
 		return;
 	local_add(&counts->hits, 1);
 	if (++counts->untold >= request->period) {
@@ -414,6 +429,7 @@ int watch_enter(struct watches *watches, struct vcpu *vcpu)
 	struct kvm_debugregs registers;
 	int error = 0;
 
+	self->stepping = self->stepping_now = false;
 	self->blocks_interrupts = vm_can_block_interrupts(vcpu->vm);
 	self->schedule.next = ARBITER_NEVER;
 	if (watches->count) {

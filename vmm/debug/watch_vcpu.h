@@ -14,6 +14,7 @@ struct watch {
 	int holder; /* of the arbiter; -1 when it was removed */
 	bool armed;
 	bool known;                  /* to the owner: `changed` may be called */
+	uint64_t disarmed;           /* times that an address was taken away */
 	uint64_t *addresses;         /* for each vCPU; owned */
 	struct arbiter_times *times; /* for each vCPU, when it was removed; owned */
 };

@@ -11,6 +11,7 @@
 #include "vmm/guest/build_id.h"
 #include "vmm/guest/kallsyms.h"
 #include "vmm/guest/kernel_check.h"
+#include "vmm/guest/kernel_identity.h"
 #include "vmm/guest/kernel_image.h"
 #include "vmm/guest/modules.h"
 #include "vmm/guest/page_walk.h"
@@ -373,6 +374,8 @@ static int complete(struct search *search)
 	struct found_kernel *found = search->found;
 	int error = use_kernel_tables(search);
 
+	if (!error)
+		error = guest_kernel_identify(&found->kernel, search->view);
 	if (error)
 		return error;
 	read_build_id(search);

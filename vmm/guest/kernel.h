@@ -26,6 +26,12 @@ struct guest_module {
 	size_t build_id_size; /* 0: none was found */
 };
 
+/* What tells it from any other kernel that may run in its place: see kernel_identity.h. */
+struct guest_kernel_identity {
+	uint64_t gva, gpa;  /* of its banner; of its text where that was not found */
+	uint64_t ticks_gpa; /* of jiffies_64; 0: not known */
+};
+
 struct guest_kernel {
 	uint64_t text_start;      /* GVA of _text, KASLR included */
 	uint64_t text_end;        /* GVA of _etext */
@@ -36,7 +42,8 @@ struct guest_kernel {
 	struct symbols *symbols;      /* kernel and modules; owned */
 	struct guest_module *modules; /* owned */
 	size_t module_count;
-	struct guest_paging paging;            /* a CR3 that maps the whole kernel */
+	struct guest_paging paging; /* a CR3 that maps the whole kernel */
+	struct guest_kernel_identity identity;
 	const struct guest_unwinder *unwinder; /* owned; NULL where only frame pointers can be tried */
 	struct guest_task_layout tasks;        /* where it keeps its current tasks */
 };

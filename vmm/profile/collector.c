@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -51,8 +53,17 @@ struct collector {
 	pthread_t thread;
 	struct pollfd *wakes; /* the rings', our own, and the flight recorder's */
 	size_t wake_count;
-	int stop_fd; /* eventfd: stop */
+	int stop_fd; /* eventfd: stop, or the guest is to be reset */
 	atomic_bool stop;
+	bool reset;                /* is asked for; with reset_lock, as reset_done */
+	pthread_cond_t reset_done; /* it is not any more */
+	pthread_mutex_t reset_lock;
+	char path[PATH_MAX];             /* of the output, if it is not the first */
+	atomic_uint files;               /* that were begun */
+	bool one_file;                   /* it is none that another one could follow */
+	uint64_t closed_bytes;           /* of those that are complete */
+	struct losses earlier;           /* that resolvers before this one counted */
+	struct losses before_file;       /* that are of the files before this one */
 	uint64_t next_flush, next_round; /* ns */
 	uint64_t *last_time;             /* for each vCPU, of its latest sample */
 	uint64_t *lost;                  /* for each vCPU, samples known to be lost */
@@ -208,6 +219,7 @@ static void drain_sideband_ring(struct collector *collector, size_t index)
 static void get_losses(const struct collector *collector, struct losses *losses)
 {
 	resolver_losses(collector->resolver, losses);
+	losses_add(losses, &collector->earlier);
 	for (size_t i = 0; i < collector->options.ring_count; i++)
 		losses->counts[LOST_OVERFLOW] += collector->lost[i];
 	for (size_t i = 0; i < collector->options.sideband_ring_count; i++) {
@@ -216,6 +228,14 @@ static void get_losses(const struct collector *collector, struct losses *losses)
 		ring_statistics(collector->options.sideband_rings[i], &ring);
 		losses->counts[SIDEBAND_MISSED] += ring.lost;
 	}
+}
+
+static uint64_t bytes_of(const struct collector *collector)
+{
+	if (collector->flight)
+		return flight_bytes(collector->flight);
+	return collector->closed_bytes +
+	       (collector->output.writer ? perf_data_writer_bytes(collector->output.writer) : 0);
 }
 
 static void update_statistics(struct collector *collector, const struct collector_statistics *counts)
@@ -228,8 +248,7 @@ static void update_statistics(struct collector *collector, const struct collecto
 	all->lost += counts->lost;
 	all->cost += counts->cost;
 	all->weight += counts->weight;
-	all->bytes = collector->flight ? flight_bytes(collector->flight)
-				       : perf_data_writer_bytes(collector->output.writer);
+	all->bytes = bytes_of(collector);
 	all->kernel_found = collector->kernel.mapped;
 	get_losses(collector, &all->losses);
 	snprintf(all->release, sizeof(all->release), "%s", collector_kernel_release(&collector->kernel));
@@ -241,6 +260,8 @@ static void tell_losses(struct collector *collector)
 	struct losses losses;
 
 	get_losses(collector, &losses);
+	for (int i = 0; i < LOSS_COUNT; i++)
+		losses.counts[i] -= collector->before_file.counts[i];
 	perf_data_writer_set_losses(collector->output.writer, &losses);
 }
 
@@ -269,6 +290,117 @@ static uint64_t time_of_all(const struct collector *collector)
 	return time;
 }
 
+static int make_resolver(struct collector *collector)
+{
+	const struct collector_options *options = &collector->options;
+
+	return resolver_create(&collector->resolver,
+			       &(struct resolver_options){
+				       .rings = options->ring_count + options->sideband_ring_count,
+				       .window = options->sideband_ring_count ? WINDOW_SIDEBAND : WINDOW,
+				       .longest = WINDOW_LONGEST,
+				       .reach = options->sideband_ring_count ? RESOLVER_REACH : 0,
+				       .sample = write_sample,
+				       .sideband = write_sideband,
+				       .context = collector,
+			       });
+}
+
+static bool is_regular_file(const char *path)
+{
+	struct stat status;
+
+	return !stat(path, &status) && S_ISREG(status.st_mode);
+}
+
+static int begin_file(struct collector *collector)
+{
+	struct perf_data_options options = collector->options.output;
+	int error;
+
+	if (*collector->path)
+		options.path = collector->path;
+	error = collector_output_open(&collector->output, &options);
+	if (error)
+		return error;
+	atomic_fetch_add(&collector->files, 1);
+	collector->one_file = !is_regular_file(options.path);
+	return collector_kernel_begin_file(&collector->kernel, collector->output.writer, options.path);
+}
+
+/* All that waits goes out: it is of the time before. */
+static int restart_resolver(struct collector *collector)
+{
+	struct resolver *older = collector->resolver;
+	struct losses counted;
+	int error;
+
+	resolver_finish(older);
+	error = make_resolver(collector);
+	if (error) {
+		collector->resolver = older;
+		return error;
+	}
+	resolver_losses(older, &counted);
+	losses_add(&collector->earlier, &counted);
+	resolver_free(older);
+	return 0;
+}
+
+static int end_file(struct collector *collector)
+{
+	int error;
+
+	tell_losses(collector);
+	get_losses(collector, &collector->before_file);
+	collector->closed_bytes += perf_data_writer_bytes(collector->output.writer);
+	error = collector_output_close(&collector->output);
+	collector_kernel_end_file(&collector->kernel);
+	return error;
+}
+
+/* What comes from here on is of another kernel, and what stands in the file is not: addresses have no names.
+ */
+static void go_on_without_names(struct collector *collector)
+{
+	log_warning("the guest runs another kernel from here on: its functions have no names in %s, as "
+		    "perf.data has one kernel and this is no file that another one could follow",
+		    collector->options.output.path);
+	perf_data_writer_hide_kernel(collector->output.writer);
+	collector_kernel_end_file(&collector->kernel);
+}
+
+static int next_file(struct collector *collector)
+{
+	const char *first = collector->options.output.path;
+	unsigned int number = atomic_load(&collector->files);
+	int error = end_file(collector);
+
+	if (error)
+		return error;
+	if (snprintf(collector->path, sizeof(collector->path), "%s.%u", first, number) >=
+	    (int)sizeof(collector->path))
+		return error_set(-ENAMETOOLONG, "%s is too long a name", first);
+	log_info("the guest's next kernel is recorded in %s", collector->path);
+	return begin_file(collector);
+}
+
+/* Between two kernels: a file has names of one. */
+static void begin_boot(struct collector *collector)
+{
+	int error = restart_resolver(collector);
+
+	if (collector->flight)
+		flight_begin_boot(collector->flight);
+	collector_kernel_end_boot(&collector->kernel);
+	if (is_writing(collector) && collector->one_file)
+		go_on_without_names(collector);
+	else if (!error && is_writing(collector))
+		error = next_file(collector);
+	note_error(collector, error);
+	note_error(collector, collector_kernel_begin_boot(&collector->kernel));
+}
+
 /* The rings first, then the kernel: what is sampled in a new module comes to be known before its round ends.
  */
 static void drain(struct collector *collector)
@@ -285,6 +417,8 @@ static void drain(struct collector *collector)
 	time = now();
 	if (!collector->error)
 		note_error(collector, collector_kernel_turn(&collector->kernel, time));
+	if (collector_kernel_replaced(&collector->kernel))
+		begin_boot(collector);
 	collector_kernel_reclaim(&collector->kernel, time_of_all(collector));
 	write_out(collector, time);
 	update_statistics(collector, &counts);
@@ -318,6 +452,23 @@ static void wait_for_samples(struct collector *collector)
 			continue;
 }
 
+/* The guest stands still, and its memory is as it was. */
+static void take_reset(struct collector *collector)
+{
+	pthread_mutex_lock(&collector->reset_lock);
+	if (collector->reset) {
+		drain(collector);
+		resolver_finish(collector->resolver);
+		if (!collector->flight && !collector->error)
+			note_error(collector, collector_kernel_finish(&collector->kernel));
+		begin_boot(collector);
+		update_statistics(collector, &(struct collector_statistics){ 0 });
+		collector->reset = false;
+		pthread_cond_signal(&collector->reset_done);
+	}
+	pthread_mutex_unlock(&collector->reset_lock);
+}
+
 static void *collect(void *argument)
 {
 	struct collector *collector = argument;
@@ -332,6 +483,7 @@ static void *collect(void *argument)
 		drain(collector);
 		if (collector->flight)
 			flight_turn(collector->flight);
+		take_reset(collector);
 	}
 	drain(collector);
 	resolver_finish(collector->resolver);
@@ -371,6 +523,8 @@ static struct collector *make(const struct collector_options *options)
 	collector->options = *options;
 	collector->stop_fd = -1;
 	pthread_mutex_init(&collector->lock, NULL);
+	pthread_mutex_init(&collector->reset_lock, NULL);
+	pthread_cond_init(&collector->reset_done, NULL);
 	collector->wakes = calloc(options->ring_count + 2, sizeof(collector->wakes[0]));
 	collector->last_time = calloc(options->ring_count + 1, sizeof(collector->last_time[0]));
 	collector->lost = calloc(options->ring_count + 1, sizeof(collector->lost[0]));
@@ -385,36 +539,12 @@ static void destroy(struct collector *collector)
 	if (collector->stop_fd >= 0)
 		close(collector->stop_fd);
 	pthread_mutex_destroy(&collector->lock);
+	pthread_mutex_destroy(&collector->reset_lock);
+	pthread_cond_destroy(&collector->reset_done);
 	free(collector->wakes);
 	free(collector->last_time);
 	free(collector->lost);
 	free(collector);
-}
-
-static int begin_file(struct collector *collector)
-{
-	const struct perf_data_options *options = &collector->options.output;
-	int error = collector_output_open(&collector->output, options);
-
-	return error ? error
-		     : collector_kernel_begin_file(&collector->kernel, collector->output.writer,
-						   options->path);
-}
-
-static int make_resolver(struct collector *collector)
-{
-	const struct collector_options *options = &collector->options;
-
-	return resolver_create(&collector->resolver,
-			       &(struct resolver_options){
-				       .rings = options->ring_count + options->sideband_ring_count,
-				       .window = options->sideband_ring_count ? WINDOW_SIDEBAND : WINDOW,
-				       .longest = WINDOW_LONGEST,
-				       .reach = options->sideband_ring_count ? RESOLVER_REACH : 0,
-				       .sample = write_sample,
-				       .sideband = write_sideband,
-				       .context = collector,
-			       });
 }
 
 static int start_thread(struct collector *collector)
@@ -467,14 +597,35 @@ void collector_statistics(struct collector *collector, struct collector_statisti
 	pthread_mutex_unlock(&collector->lock);
 }
 
-int collector_stop(struct collector *collector, struct collector_statistics *statistics)
+static void wake(struct collector *collector)
 {
 	const uint64_t one = 1;
+
+	if (write(collector->stop_fd, &one, sizeof(one)) < 0)
+		log_debug("the collector is woken by its next look");
+}
+
+void collector_reset(struct collector *collector)
+{
+	pthread_mutex_lock(&collector->reset_lock);
+	collector->reset = true;
+	wake(collector);
+	while (collector->reset)
+		pthread_cond_wait(&collector->reset_done, &collector->reset_lock);
+	pthread_mutex_unlock(&collector->reset_lock);
+}
+
+unsigned int collector_files(struct collector *collector)
+{
+	return atomic_load(&collector->files);
+}
+
+int collector_stop(struct collector *collector, struct collector_statistics *statistics)
+{
 	int error, close_error = 0;
 
 	atomic_store(&collector->stop, true);
-	if (write(collector->stop_fd, &one, sizeof(one)) < 0)
-		log_debug("the collector stops at its next look");
+	wake(collector);
 	pthread_join(collector->thread, NULL);
 	update_statistics(collector, &(struct collector_statistics){ 0 });
 	if (collector->output.writer)

@@ -37,8 +37,8 @@ struct collector_options {
 	const struct guest_view *view; /* readable until collector_stop() returns */
 
 	/*
-	 * The registers of the latest stop of some vCPU, for finding the
-	 * kernel; false while there are none. Called on the collector's thread.
+	 * The registers of the latest stop of some vCPU, for finding the kernel and for seeing
+	 * that it still runs; false while there are none. Called on the collector's thread.
 	 */
 	bool (*registers)(void *context, struct guest_registers *registers);
 	/*
@@ -50,7 +50,13 @@ struct collector_options {
 	 * collector's thread; may be NULL.
 	 */
 	void (*publish)(void *context, const struct guest_kernel *kernel);
-	void *context; /* of both */
+	/*
+	 * The kernel that was published last runs no more: by a kexec, as far as could be told, or by a
+	 * reset. Nothing is known of addresses until the next publish(), which may be of the same one.
+	 * publish(NULL) comes behind it if no vCPU runs. Called on the collector's thread; may be NULL.
+	 */
+	void (*lost)(void *context);
+	void *context; /* of all */
 
 	struct perf_data_options output;
 	/*
@@ -82,6 +88,19 @@ struct collector_statistics {
  * until collector_stop() returns.
  */
 int collector_start(struct collector **collector, const struct collector_options *options);
+
+/*
+ * The guest is about to be reset: all that was sampled until now is of the kernel
+ * that it had. The file is completed, and the next one begun: a perf.data
+ * file has one kernel (docs/perf-data.md, "More than one kernel"). Comes back when that is done.
+ * To be called while guest memory is still as the kernel left it, and no vCPU thread
+ * runs. Errors of writing are told by collector_stop().
+ */
+void collector_reset(struct collector *collector);
+
+/* How many files there are: 1, and one for each kernel behind the first. Any thread between start and stop.
+ */
+unsigned int collector_files(struct collector *collector);
 
 /* Any thread, at any time between start and stop. */
 void collector_statistics(struct collector *collector, struct collector_statistics *statistics);

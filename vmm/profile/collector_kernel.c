@@ -11,7 +11,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/guest/kernel.h"
+#include "vmm/guest/kernel_identity.h"
 #include "vmm/profile/collector_hostname.h"
 #include "vmm/profile/collector_image.h"
 #include "vmm/profile/collector_program.h"
@@ -204,7 +204,8 @@ static int introduce(struct collector_kernel *kernel, struct guest_kernel *found
 	return write_known(kernel);
 }
 
-static int find(struct collector_kernel *kernel, uint64_t now)
+/* The kernel that runs now, looked for with longer and longer pauses; NULL: none was found. */
+static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 {
 	const struct collector_options *options = kernel->options;
 	struct guest_registers registers;
@@ -212,16 +213,81 @@ static int find(struct collector_kernel *kernel, uint64_t now)
 
 	if (now < kernel->next_find || !options->registers ||
 	    !options->registers(options->context, &registers))
-		return 0;
+		return NULL;
 	kernel->next_find = now + kernel->find_interval;
 	kernel->find_interval += kernel->find_interval / 2;
 	if (kernel->find_interval > FIND_INTERVAL_MAX)
 		kernel->find_interval = FIND_INTERVAL_MAX;
 	if (guest_kernel_find(&found, options->view, &registers)) {
 		log_debug("no guest kernel yet: %s", error_message());
-		return 0;
+		return NULL;
 	}
-	return introduce(kernel, found);
+	return found;
+}
+
+static int find_first(struct collector_kernel *kernel, uint64_t now)
+{
+	struct guest_kernel *found = find(kernel, now);
+
+	return found ? introduce(kernel, found) : 0;
+}
+
+/* A kernel of the same build may be started where the one before it was: its time begins anew. */
+static void look_at_ticks(struct collector_kernel *kernel)
+{
+	uint64_t ticks;
+
+	if (!guest_kernel_ticks(newest(kernel), kernel->options->view, &ticks))
+		return;
+	kernel->restarted |= ticks < kernel->ticks;
+	kernel->ticks = ticks;
+}
+
+static void lose(struct collector_kernel *kernel)
+{
+	const struct collector_options *options = kernel->options;
+
+	kernel->lost = true;
+	kernel->next_find = 0;
+	kernel->find_interval = FIND_INTERVAL_MIN;
+	log_debug("the guest's kernel %s runs no more", newest(kernel)->release);
+	if (options->lost)
+		options->lost(options->context);
+}
+
+/* It was away for a while, or could not be seen. */
+static void regain(struct collector_kernel *kernel)
+{
+	kernel->lost = false;
+	publish(kernel, newest(kernel));
+}
+
+/* Does the newest kernel still run? Where no vCPU was stopped, that is not known: it is as it was. */
+static void check_runs(struct collector_kernel *kernel)
+{
+	const struct collector_options *options = kernel->options;
+	struct guest_registers registers;
+	bool runs;
+
+	if (!options->registers || !options->registers(options->context, &registers) ||
+	    !guest_kernel_can_run(&registers))
+		return;
+	look_at_ticks(kernel);
+	runs = !kernel->restarted && guest_kernel_runs(newest(kernel), options->view, &registers);
+	if (!runs && !kernel->lost)
+		lose(kernel);
+	else if (runs && kernel->lost)
+		regain(kernel);
+}
+
+static void find_other(struct collector_kernel *kernel, uint64_t now)
+{
+	struct guest_kernel *found = find(kernel, now);
+
+	if (found && (kernel->restarted || !guest_kernel_same(found, newest(kernel))))
+		kernel->other = found;
+	else
+		guest_kernel_free(found);
 }
 
 static bool same_modules(const struct guest_kernel *left, const struct guest_kernel *right)
@@ -276,7 +342,8 @@ static int refresh(struct collector_kernel *kernel, uint64_t now)
 		log_debug("the guest's modules can't be read: %s", error_message());
 		return 0;
 	}
-	if (same_modules(newest(kernel), newer)) {
+	check_runs(kernel); /* else what was read is of nobody knows whom */
+	if (kernel->lost || same_modules(newest(kernel), newer)) {
 		guest_kernel_free(newer);
 		return 0;
 	}
@@ -304,10 +371,77 @@ int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 	if (!kernel->mapped && kernel->given && !collector_image_given_is_linux(kernel))
 		return introduce_given(kernel);
 	if (!newest(kernel))
-		return kernel->mapped ? 0 : find(kernel, now);
-	if (kernel->unknown_address && now >= kernel->next_refresh)
+		return kernel->mapped ? 0 : find_first(kernel, now);
+	check_runs(kernel);
+	if (kernel->lost)
+		find_other(kernel, now);
+	else if (kernel->unknown_address && now >= kernel->next_refresh)
 		return refresh(kernel, now);
 	return 0;
+}
+
+bool collector_kernel_replaced(const struct collector_kernel *kernel)
+{
+	return kernel->other;
+}
+
+/* Names that were given are of one build. */
+static void drop_given(struct collector_kernel *kernel, const struct guest_kernel *older)
+{
+	if (!kernel->given || !older || !strcmp(older->version_banner, kernel->other->version_banner))
+		return;
+	log_warning(
+		"the names that were given are not of the kernel that the guest runs now: its own are used");
+	symbols_free(kernel->given);
+	kernel->given = NULL;
+}
+
+static void free_found(struct collector_kernel *kernel)
+{
+	for (size_t i = 0; i < kernel->found_count; i++)
+		guest_kernel_free(kernel->found[i].kernel);
+	free(kernel->found);
+	kernel->found = NULL;
+	kernel->found_count = 0;
+}
+
+/* The names go with the kernel that they are of; no vCPU runs. */
+static void forget(struct collector_kernel *kernel)
+{
+	const struct collector_options *options = kernel->options;
+
+	if (!kernel->lost && options->lost)
+		options->lost(options->context);
+	if (options->publish)
+		options->publish(options->context, NULL);
+	free_found(kernel);
+	kernel->lost = false;
+}
+
+void collector_kernel_end_boot(struct collector_kernel *kernel)
+{
+	collector_modules_free(&kernel->modules);
+	kernel->image = (struct kernel_image){ 0 };
+	kernel->boot = (struct build_id_cache_boot){ 0 };
+	kernel->modules_mapped = 0;
+	kernel->mapped = kernel->restarted = kernel->unknown_address = false;
+	kernel->ticks = kernel->next_find = kernel->next_refresh = 0;
+	kernel->find_interval = FIND_INTERVAL_MIN;
+	kernel->refresh_interval = REFRESH_INTERVAL_MIN;
+}
+
+int collector_kernel_begin_boot(struct collector_kernel *kernel)
+{
+	struct guest_kernel *other = kernel->other;
+
+	if (!other) {
+		forget(kernel);
+		return 0;
+	}
+	drop_given(kernel, newest(kernel));
+	kernel->other = NULL;
+	kernel->lost = false;
+	return introduce(kernel, other);
 }
 
 bool collector_kernel_settled(const struct collector_kernel *kernel)
@@ -331,10 +465,10 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 	int error = 0;
 
 	if (newest(kernel)) {
-		error = refresh(kernel, 0);
+		error = kernel->lost ? 0 : refresh(kernel, 0);
 	} else if (!kernel->mapped) {
 		kernel->next_find = 0;
-		error = find(kernel, 0);
+		error = find_first(kernel, 0);
 	}
 	if (!error && !kernel->mapped && kernel->given) {
 		log_warning(
@@ -342,6 +476,8 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 			kernel->options->kallsyms ? kernel->options->kallsyms : kernel->options->vmlinux);
 		error = introduce_given(kernel);
 	}
+	if (kernel->lost || !kernel->writer) /* what there was to read is not there any more, or for nobody */
+		return error;
 	if (!error)
 		error = tell_hostname(kernel);
 	take_paging(kernel);
@@ -354,9 +490,8 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 
 void collector_kernel_free(struct collector_kernel *kernel)
 {
-	for (size_t i = 0; i < kernel->found_count; i++)
-		guest_kernel_free(kernel->found[i].kernel);
-	free(kernel->found);
+	free_found(kernel);
+	guest_kernel_free(kernel->other);
 	symbols_free(kernel->given);
 	collector_modules_free(&kernel->modules);
 }

@@ -43,6 +43,11 @@ struct collector_kernel {
 	uint64_t next_refresh, refresh_interval; /* ns */
 	bool unknown_address; /* a kernel address was sampled that lies in no known image */
 
+	bool lost;                  /* the newest does not run (any more): what does is looked for */
+	bool restarted;             /* its clock went back: it was started anew where it is */
+	uint64_t ticks;             /* of its clock, when last looked at */
+	struct guest_kernel *other; /* that runs instead; owned */
+
 	char cache[PATH_MAX]; /* "" without one */
 	struct build_id_cache_boot boot;
 	bool cache_failed; /* said once */
@@ -67,6 +72,21 @@ void collector_kernel_address(struct collector_kernel *kernel, uint64_t address)
  * Errors are those of writing the file.
  */
 int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now);
+
+/* Has another kernel taken the place of the one that was known? A boot has ended then. */
+bool collector_kernel_replaced(const struct collector_kernel *kernel);
+
+/*
+ * A boot of the guest has ended: nothing that was known goes into a file that
+ * is begun behind it, but given names. Its kernels stay for vCPUs that may still use them.
+ */
+void collector_kernel_end_boot(struct collector_kernel *kernel);
+
+/*
+ * Then the next one begins: with the kernel that has taken the other's place, or, if there is none,
+ * with none: the guest is about to be reset, and no vCPU runs. Errors of writing.
+ */
+int collector_kernel_begin_boot(struct collector_kernel *kernel);
 
 /* Every vCPU has taken a sample later than TIME (ns, the clock of samples): frees what was replaced before.
  */

@@ -41,6 +41,7 @@ struct flight {
 	unsigned int by_guest; /* files that the guest caused */
 	uint64_t refused;      /* triggers of the guest, after by_guest_max files */
 	uint64_t bytes;
+	uint64_t boot; /* ns: when the guest's present boot began; 0: with the recorder */
 	int error;
 	char message[ERROR_MESSAGE_SIZE];
 };
@@ -127,7 +128,8 @@ static void open_window(struct flight *flight, const struct flight_trigger *trig
 		.due = later(known_at(flight, time + trigger->after), time + trigger->patience),
 		.by_guest = true,
 		.path = trigger->path,
-		.flight = { .from = span ? before(time, span) : 0, .to = time + trigger->after },
+		.flight = { .from = later(span ? before(time, span) : 0, flight->boot),
+			    .to = time + trigger->after },
 	};
 }
 
@@ -307,6 +309,16 @@ static void cut_window(struct window *window)
 
 	if (window->flight.to > end)
 		window->flight.to = end;
+}
+
+void flight_begin_boot(struct flight *flight)
+{
+	uint64_t missed = flight->sideband.missed;
+
+	flight_end(flight);
+	flight_sideband_free(&flight->sideband); /* its processes are gone */
+	flight->sideband.missed = missed;
+	flight->boot = now();
 }
 
 void flight_end(struct flight *flight)

@@ -81,6 +81,12 @@ void flight_sideband(struct flight *flight, const struct sideband *record);
 /* Takes what was triggered, and writes a file if one is due. */
 void flight_turn(struct flight *flight);
 
+/*
+ * Another boot of the guest begins: what was triggered until now is written with the names of the
+ * kernel before, and no later file has samples of it.
+ */
+void flight_begin_boot(struct flight *flight);
+
 /* The guest has ended: writes all that is still due, with what there is. */
 void flight_end(struct flight *flight);
 

@@ -21,6 +21,8 @@ static const struct {
 			       "events of the guest that were broken, or for which there was no memory" },
 	[SAMPLE_UNCERTAIN] = { "sample_uncertain",
 			       "samples so close to an event of the guest that it is not sure which came first" },
+	[SAMPLE_OTHER_KERNEL_RAN] = { "sample_other_kernel",
+				      "samples without names, as the guest ran another kernel (reset, kexec)" },
 };
 
 const char *loss_name(enum loss loss)

@@ -23,6 +23,7 @@ enum loss {
 	SIDEBAND_REFUSED,      /* records that were none, or for which there was no room */
 	SAMPLE_UNCERTAIN, /* samples in user space that came before or after a change: it is not known which
 			   */
+	SAMPLE_OTHER_KERNEL_RAN, /* samples taken in a kernel that is not the file's */
 	LOSS_COUNT,
 };
 
@@ -41,6 +42,12 @@ static inline bool losses_any(const struct losses *losses)
 		if (losses->counts[i])
 			return true;
 	return false;
+}
+
+static inline void losses_add(struct losses *to, const struct losses *more)
+{
+	for (int i = 0; i < LOSS_COUNT; i++)
+		to->counts[i] += more->counts[i];
 }
 
 #endif

@@ -19,6 +19,7 @@ struct perf_data_writer {
 	struct perf_data_output *output;
 	enum perspective perspective;
 	bool callchains;
+	bool kernel_hidden;
 	pid_t vmm_pid;
 	const struct perf_data_watches *watches; /* NULL: there are none */
 	struct perf_data_facts facts;
@@ -206,14 +207,16 @@ static void add_sample_id(struct perf_data_writer *writer, int32_t pid, int32_t 
  * PERF_CONTEXT_GUEST_KERNEL in it, so both perspectives have the plain ones:
  * perf looks the addresses up in the machine of the sample.
  */
-static void add_callchain(struct bytes *record, const struct sample *sample)
+static void add_callchain(const struct perf_data_writer *writer, struct bytes *record,
+			  const struct sample *sample)
 {
-	uint64_t markers = (sample->kernel_depth != 0) + (sample->user_depth != 0);
+	uint64_t kernel_depth = writer->kernel_hidden ? 0 : sample->kernel_depth;
+	uint64_t markers = (kernel_depth != 0) + (sample->user_depth != 0);
 
-	bytes_add_u64(record, markers + sample->kernel_depth + sample->user_depth);
-	if (sample->kernel_depth)
+	bytes_add_u64(record, markers + kernel_depth + sample->user_depth);
+	if (kernel_depth)
 		bytes_add_u64(record, (uint64_t)PERF_CONTEXT_KERNEL);
-	bytes_add(record, sample->callchain, sample->kernel_depth * sizeof(uint64_t));
+	bytes_add(record, sample->callchain, kernel_depth * sizeof(uint64_t));
 	if (sample->user_depth)
 		bytes_add_u64(record, (uint64_t)PERF_CONTEXT_USER);
 	bytes_add(record, sample->callchain + sample->kernel_depth, sample->user_depth * sizeof(uint64_t));
@@ -301,6 +304,14 @@ static void add_values(struct bytes *record, const struct sample_hit *hit)
 	bytes_add(record, &values, sizeof(values));
 }
 
+/* In an unknown mode readers look in no space, and so guess no image. */
+static uint16_t sample_misc(const struct perf_data_writer *writer, const struct sample *sample)
+{
+	if (sample->flags & (SAMPLE_UNSURE | SAMPLE_OTHER_KERNEL) || (writer->kernel_hidden && !sample->cpl))
+		return PERF_RECORD_MISC_CPUMODE_UNKNOWN;
+	return guest_misc(writer, !sample->cpl);
+}
+
 int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample)
 {
 	const struct sample_hit *hit = sample_hit((struct sample *)sample);
@@ -311,10 +322,7 @@ int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample
 	if (error)
 		return error;
 	note_time(&writer->facts, sample->time);
-	/* In an unknown mode readers look in no space, and so guess no image. */
-	begin_record(writer, PERF_RECORD_SAMPLE,
-		     sample->flags & SAMPLE_UNSURE ? PERF_RECORD_MISC_CPUMODE_UNKNOWN
-						   : guest_misc(writer, !sample->cpl));
+	begin_record(writer, PERF_RECORD_SAMPLE, sample_misc(writer, sample));
 	bytes_add_u64(record, event_id(writer, sample->event, sample->vcpu));
 	bytes_add_u64(record, sample->rip);
 	bytes_add_u32(record, task.pid);
@@ -326,7 +334,7 @@ int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample
 		bytes_add_u64(record, sample->vcpu);
 	bytes_add_u64(record, sample->period);
 	if (writer->callchains)
-		add_callchain(record, sample);
+		add_callchain(writer, record, sample);
 	if (hit)
 		add_values(record, hit);
 	return end_record(writer);
@@ -496,6 +504,11 @@ int perf_data_writer_set_guest(struct perf_data_writer *writer, const char *rele
 void perf_data_writer_set_flight(struct perf_data_writer *writer, const struct perf_data_flight *flight)
 {
 	writer->flight = flight;
+}
+
+void perf_data_writer_hide_kernel(struct perf_data_writer *writer)
+{
+	writer->kernel_hidden = true;
 }
 
 void perf_data_writer_set_losses(struct perf_data_writer *writer, const struct losses *losses)

@@ -115,6 +115,12 @@ int perf_data_writer_sideband(struct perf_data_writer *writer, const struct side
 void perf_data_writer_set_losses(struct perf_data_writer *writer, const struct losses *losses);
 
 /*
+ * The guest runs another kernel from here on than the one that the file has: addresses in it are written
+ * with perf's unknown mode and without callers, so that no reader gives them names.
+ */
+void perf_data_writer_hide_kernel(struct perf_data_writer *writer);
+
+/*
  * All samples up to now are in: readers may sort and show what lies before
  * (PERF_RECORD_FINISHED_ROUND). Writes the block out; from here on it survives a kill.
  */

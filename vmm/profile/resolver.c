@@ -111,6 +111,8 @@ static struct resolver_life *life_of(const struct resolver *resolver, const stru
 	uint64_t uncertainty = uncertainty_of(resolver);
 	struct resolver_life *life;
 
+	if (sample->flags & SAMPLE_OTHER_KERNEL)
+		return NULL; /* processes are known of the other one */
 	if (sample->pid == SAMPLE_TASK_UNKNOWN)
 		return sample->cpl ? resolver_lives_find_root(&resolver->processes.lives, sample->cr3,
 							      sample->time)
@@ -252,7 +254,9 @@ static void count_losses(struct resolver *resolver, const struct attributed_samp
 {
 	uint64_t *counts = resolver->losses.counts;
 
-	if (attributed->sample->cpl && !attributed->life)
+	if (attributed->sample->flags & SAMPLE_OTHER_KERNEL)
+		counts[SAMPLE_OTHER_KERNEL_RAN]++;
+	else if (attributed->sample->cpl && !attributed->life)
 		counts[LOST_NO_ADDRESS_SPACE]++;
 	else if (attributed->sample->cpl && attributed->place.unsure)
 		counts[SAMPLE_UNCERTAIN]++;

@@ -12,6 +12,7 @@
 #include "shared/error.h"
 #include "shared/local_atomic.h"
 #include "shared/log.h"
+#include "vmm/guest/kernel_identity.h"
 #include "vmm/guest/page_walk.h"
 #include "vmm/kvm/vm.h"
 #include "vmm/sample/snapshot.h"
@@ -27,6 +28,7 @@ struct vcpu_sampler {
 	unsigned int frequency;       /* that it ticks with; 0: it does not */
 	pid_t thread;
 	struct snapshot latest;
+	uint64_t latest_time; /* ns; written behind it; 0: there is none */
 	struct sampler_statistics statistics;
 	uint64_t addresses[SAMPLE_CALLCHAIN_MAX];
 } __attribute__((aligned(64)));
@@ -206,6 +208,13 @@ static void walk(const struct sampler *sampler, const struct guest_kernel *kerne
 	chain->user_depth = registers->cpl != 0;
 }
 
+/* Of another kernel than the one that is known, nothing more is claimed than where it was. */
+static void walk_nothing(struct guest_callchain *chain)
+{
+	chain->kernel_depth = chain->user_depth = 0;
+	chain->flags = SAMPLE_OTHER_KERNEL;
+}
+
 static void find_task(const struct sampler *sampler, const struct guest_kernel *kernel,
 		      const struct guest_registers *registers, struct guest_task *task)
 {
@@ -269,18 +278,41 @@ struct state {
 	struct guest_callchain chain;
 };
 
+static void show_registers(struct vcpu_sampler *self, const struct guest_registers *registers, uint64_t time)
+{
+	snapshot_write(&self->latest, registers);
+	__atomic_store_n(&self->latest_time, time, __ATOMIC_RELEASE);
+}
+
+/* The kernel that is known, if it is what REGISTERS run; *OTHER: there is one, but it is not. */
+static const struct guest_kernel *running_kernel(const struct sampler *sampler,
+						 const struct guest_registers *registers, bool *other)
+{
+	const struct guest_kernel *kernel = atomic_load_explicit(&sampler->kernel, memory_order_acquire);
+
+	*other = false;
+	if (!kernel || !guest_kernel_can_run(registers))
+		return NULL;
+	*other = !guest_kernel_runs(kernel, sampler->options.view, registers);
+	return *other ? NULL : kernel;
+}
+
 static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_sampler *self,
 		       struct state *state)
 {
 	const struct guest_kernel *kernel;
+	bool other;
 
 	state->chain =
 		(struct guest_callchain){ .capacity = SAMPLE_CALLCHAIN_MAX, .addresses = self->addresses };
 	vm_view_registers(vcpu, &state->registers);
-	snapshot_write(&self->latest, &state->registers);
+	show_registers(self, &state->registers, state->begin);
 	/* Behind the time: see sampler_set_kernel(). */
-	kernel = atomic_load_explicit(&sampler->kernel, memory_order_acquire);
-	walk(sampler, kernel, &state->registers, &state->chain);
+	kernel = running_kernel(sampler, &state->registers, &other);
+	if (other)
+		walk_nothing(&state->chain);
+	else
+		walk(sampler, kernel, &state->registers, &state->chain);
 	find_task(sampler, kernel, &state->registers, &state->task);
 	drop_foreign(&state->task, &state->chain);
 }
@@ -390,11 +422,27 @@ void sampler_tell_event(struct sampler *sampler, struct vcpu *vcpu, uint16_t eve
 
 void sampler_task(const struct sampler *sampler, struct vcpu *vcpu, struct guest_task *task)
 {
-	const struct guest_kernel *kernel = atomic_load_explicit(&sampler->kernel, memory_order_acquire);
+	const struct guest_kernel *kernel;
 	struct guest_registers registers;
+	bool other;
 
 	vm_view_registers(vcpu, &registers);
+	kernel = running_kernel(sampler, &registers, &other);
 	find_task(sampler, kernel, &registers, task);
+}
+
+bool sampler_kernel_runs(struct sampler *sampler, struct vcpu *vcpu)
+{
+	struct vcpu_sampler *self = vcpu->sampler;
+	struct guest_registers registers;
+	bool other;
+
+	vm_view_registers(vcpu, &registers);
+	if (running_kernel(sampler, &registers, &other))
+		return true;
+	if (self)
+		show_registers(self, &registers, now());
+	return false;
 }
 
 void sampler_set_kernel(struct sampler *sampler, const struct guest_kernel *kernel)
@@ -402,9 +450,21 @@ void sampler_set_kernel(struct sampler *sampler, const struct guest_kernel *kern
 	atomic_store_explicit(&sampler->kernel, kernel, memory_order_release);
 }
 
-bool sampler_registers(const struct sampler *sampler, unsigned int vcpu, struct guest_registers *registers)
+bool sampler_registers(const struct sampler *sampler, unsigned int vcpu, struct guest_registers *registers,
+		       uint64_t *time)
 {
-	return vcpu < sampler->options.vcpus && snapshot_read(&sampler->vcpus[vcpu].latest, registers);
+	if (vcpu >= sampler->options.vcpus)
+		return false;
+	*time = __atomic_load_n(&sampler->vcpus[vcpu].latest_time, __ATOMIC_ACQUIRE);
+	return *time && snapshot_read(&sampler->vcpus[vcpu].latest, registers);
+}
+
+void sampler_forget_registers(struct sampler *sampler)
+{
+	for (unsigned int i = 0; i < sampler->options.vcpus; i++) {
+		assert(!sampler->vcpus[i].clock);
+		__atomic_store_n(&sampler->vcpus[i].latest_time, 0, __ATOMIC_RELEASE);
+	}
 }
 
 void sampler_statistics(const struct sampler *sampler, struct sampler_statistics *statistics)

@@ -4,7 +4,8 @@
  * into its ring as a struct sample. It knows nothing of who reads the rings.
  *
  *	attach, detach, take, kicked,
- *	take_hit, tell_event, task	the vCPU's thread
+ *	take_hit, tell_event, task,
+ *	kernel_runs			the vCPU's thread
  *	everything else			any thread between create and destroy
  *
  * sampler_take() takes no lock and allocates nothing. Its only system calls are
@@ -84,6 +85,12 @@ void sampler_tell_event(struct sampler *sampler, struct vcpu *vcpu, uint16_t eve
 void sampler_task(const struct sampler *sampler, struct vcpu *vcpu, struct guest_task *task);
 
 /*
+ * Does the stopped VCPU run the kernel that was set last? If not, its registers are shown
+ * by sampler_registers(), so that what it runs instead is looked for.
+ */
+bool sampler_kernel_runs(struct sampler *sampler, struct vcpu *vcpu);
+
+/*
  * Another frequency in Hz for all vCPUs, or 0: no samples until the next call.
  * Each vCPU takes it over when it is next kicked: kick them all (vcpu_kick())
  * behind this call for it to hold at once. -EINVAL, with nothing changed, for
@@ -99,14 +106,19 @@ void sampler_kicked(struct sampler *sampler, struct vcpu *vcpu);
 
 /*
  * Callchains are walked with KERNEL's unwinder and tasks named by its layout
- * from now on (NULL: by frame pointers only, and not named). It stays valid
+ * from now on (NULL: by frame pointers only, and not named), where it runs: a
+ * sample that was taken in another one is SAMPLE_OTHER_KERNEL. It stays valid
  * until every vCPU has taken a sample whose time is later than a newer one was
  * set, and the last until the vCPUs are detached.
  */
 void sampler_set_kernel(struct sampler *sampler, const struct guest_kernel *kernel);
 
-/* The registers at VCPU's latest sample; false if there was none yet. */
-bool sampler_registers(const struct sampler *sampler, unsigned int vcpu, struct guest_registers *registers);
+/* The registers at VCPU's latest sample, and its time or an earlier one; false if there was none yet. */
+bool sampler_registers(const struct sampler *sampler, unsigned int vcpu, struct guest_registers *registers,
+		       uint64_t *time);
+
+/* The guest is started anew: no registers are known. All vCPUs must be detached. */
+void sampler_forget_registers(struct sampler *sampler);
 
 /* Sums over all vCPUs; exact once they are detached. */
 void sampler_statistics(const struct sampler *sampler, struct sampler_statistics *statistics);

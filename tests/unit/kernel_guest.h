@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A flat guest that has what Linux is found by: kallsyms, an IDT, a banner and
+ * notes, in a text page and a data page behind it. Another one may be put beside it, as by a kexec.
+ */
+#ifndef KVMSCOPE_TESTS_KERNEL_GUEST_H
+#define KVMSCOPE_TESTS_KERNEL_GUEST_H
+
+#include "tests/unit/flat_guest.h"
+#include "tests/unit/kallsyms_image.h"
+
+#define KERNEL_GUEST_SIZE    (16u << 20)
+#define KERNEL_GUEST_PAGE    (2u << 20) /* of the text, and of the data behind it */
+#define KERNEL_GUEST_SYMBOLS 1000u
+#define KERNEL_GUEST_BANNER  "Linux version 6.99.1-test (builder@host) (gcc) #1 SMP\n"
+
+/* From the start of the data */
+#define KERNEL_GUEST_TABLES 0x10000u
+#define KERNEL_GUEST_TICKS  0x2000u /* jiffies_64 */
+/* From the start of the text */
+#define KERNEL_GUEST_EARLY_HANDLERS (0x1000u + (KERNEL_GUEST_SYMBOLS - 5) * 0x40)
+
+#define KERNEL_GUEST_HANDLERS 4
+extern const unsigned int kernel_guest_vectors[KERNEL_GUEST_HANDLERS];
+
+/* Where a kernel lies: both multiples of KERNEL_GUEST_PAGE. */
+struct kernel_guest_place {
+	uint64_t gva, gpa;
+	const char *banner;
+};
+
+/*
+ * Puts a kernel into GUEST, which was created, and lets its registers run it: in the
+ * kernel's half of a pair of top tables. 3 pages of KERNEL_GUEST_PAGE below the tables are free.
+ */
+void kernel_guest_start(struct flat_guest *guest, enum kallsyms_layout layout,
+			const struct kernel_guest_place *place);
+
+/* The handler of VECTOR in the IDT, which is one for all. */
+void kernel_guest_write_gate(struct flat_guest *guest, unsigned int vector, uint64_t handler);
+
+#endif
