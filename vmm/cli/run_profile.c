@@ -268,6 +268,13 @@ static void lose_kernel(void *context)
 	run_watch_no_kernel(profile->watch);
 }
 
+static void turn(void *context)
+{
+	struct run_profile *profile = context;
+
+	run_watch_turn(profile->watch);
+}
+
 /* The processor's brand string, which the guest sees too (SDM vol. 2A, CPUID 0x80000002 to 4). */
 static void describe_cpu(char *text)
 {
@@ -320,6 +327,7 @@ static int start_collector(struct run_profile *profile)
 		.registers = latest_registers,
 		.publish = take_kernel,
 		.lost = lose_kernel,
+		.turn = turn,
 		.context = profile,
 		.output = { .path = options->output,
 			    .perspective = options->perspective,
@@ -361,7 +369,7 @@ int run_profile_start(struct run_profile *profile, struct machine *machine)
 			 (size_t)profile->options->ring_size >> 10, getpid());
 	vm_view_init(&profile->view, &machine_vm(machine)->memory);
 	error = make_sampler(profile);
-	run_watch_join(profile->watch, profile->sampler, machine_vm(machine));
+	run_watch_join(profile->watch, profile->sampler, &profile->view.view, machine_vm(machine));
 	if (!error && profile->agent)
 		error = run_agent_start(profile->agent, machine);
 	return error ? error : start_collector(profile);

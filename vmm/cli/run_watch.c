@@ -10,6 +10,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/cli/run_watch_place.h"
 #include "vmm/cli/run_watch_probe.h"
 
 struct one {
@@ -18,6 +19,8 @@ struct one {
 	bool armed;  /* now */
 	bool placed; /* it was, once */
 	bool removed;
+	bool per_cpu;
+	bool complete; /* has an address on each vCPU */
 	bool missed;            /* it was said that there is no such symbol */
 	atomic_flag told;       /* it was said that the guest needs its register */
 	atomic_flag told_storm; /* and that it has too many hits */
@@ -26,8 +29,9 @@ struct one {
 struct run_watch {
 	unsigned int vcpus;
 	struct watches *watches;
-	struct sampler *sampler;
-	struct vm *vm; /* NULL before run_watch_join() */
+	struct sampler *sampler;       /* NULL before run_watch_join(), as the next two */
+	const struct guest_view *view;
+	struct vm *vm;
 	struct perf_data_watches events;
 	struct one list[WATCHES_MAX]; /* as many as there are events; their spec and name never change */
 	pthread_mutex_t lock;         /* of what follows, of the state of the list, and for adding to it */
@@ -106,50 +110,48 @@ static void introduce(struct run_watch *watch, const struct watch_spec *spec)
 		});
 }
 
-/* Where SPEC is, if that is known: 1, or 0 while the kernel was not found. */
-static int find_place(const struct run_watch *watch, const struct watch_spec *spec, uint64_t *address)
+static struct run_watch_guest guest_of(const struct run_watch *watch)
 {
-	struct breakpoint breakpoint = { .kind = spec->kind, .length = spec->length };
-	struct symbol symbol = { .start = 0 };
-
-	if (*spec->symbol && !watch->kernel)
-		return 0;
-	if (*spec->symbol && !symbols_find_name(watch->kernel->symbols, spec->symbol, &symbol))
-		return error_set(-ENOENT, "the guest's kernel has no symbol %s", spec->symbol);
-	breakpoint.address = *address = symbol.start + spec->offset;
-	if (breakpoint_valid(&breakpoint))
-		return 1;
-	return error_set(-EINVAL,
-			 "%#llx can not be watched: a debug register watches %u bytes at a multiple of %u",
-			 (unsigned long long)*address, spec->length, spec->length);
+	return (struct run_watch_guest){ .kernel = watch->kernel,
+					 .view = watch->view,
+					 .sampler = watch->sampler,
+					 .vcpus = watch->vcpus };
 }
 
-static void arm(struct run_watch *watch, unsigned int number, uint64_t address)
+static void arm(struct run_watch *watch, unsigned int number, const struct run_watch_place *place)
 {
-	perf_data_watches_set_address(&watch->events, number, address);
-	if (watch_arm(watch->watches, number, address))
-		log_warning("%s is not watched: %s", watch->list[number].name, error_message());
-	watch->list[number].armed = watch->list[number].placed = true;
+	struct one *one = &watch->list[number];
+
+	for (unsigned int i = 0; place->per_cpu && i < watch->vcpus; i++)
+		if (place->on[i])
+			watch_set_address_on(watch->watches, number, i, place->on[i]);
+	one->per_cpu = place->per_cpu;
+	one->complete = place->complete;
+	perf_data_watches_set_address(&watch->events, number, place->address);
+	if (watch_arm(watch->watches, number, place->address))
+		log_warning("%s is not watched: %s", one->name, error_message());
+	one->armed = one->placed = true;
 }
 
 static int add_locked(struct run_watch *watch, const struct watch_spec *spec)
 {
 	struct watch_request request = request_of(spec);
-	uint64_t address;
-	int number, place = watch->ended ? error_set(-ESRCH, "the guest has ended") : 0;
+	struct run_watch_guest guest = guest_of(watch);
+	struct run_watch_place place;
+	int number, found = watch->ended ? error_set(-ESRCH, "the guest has ended") : 0;
 
-	if (!place)
-		place = run_watch_probe(&watch->probe, spec);
-	if (!place)
-		place = find_place(watch, spec, &address);
-	if (place < 0)
-		return tell_holders(watch, spec, place);
+	if (!found)
+		found = run_watch_probe(&watch->probe, spec);
+	if (!found)
+		found = run_watch_place_find(&guest, spec, &place);
+	if (found < 0)
+		return tell_holders(watch, spec, found);
 	number = watch_add(watch->watches, &request);
 	if (number < 0)
 		return tell_holders(watch, spec, number);
 	introduce(watch, spec);
-	if (place)
-		arm(watch, (unsigned int)number, address);
+	if (found)
+		arm(watch, (unsigned int)number, &place);
 	else
 		watch_disarm(watch->watches, (unsigned int)number);
 	return number;
@@ -202,6 +204,7 @@ static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit
 	sampler_take_hit(watch->sampler, vcpu,
 			 &(struct sampler_hit){ .event = (uint16_t)(hit->watch + 1),
 						.length = hit->kind == BREAKPOINT_EXECUTE ? 0 : hit->length,
+						.per_cpu = watch->list[hit->watch].per_cpu,
 						.address = hit->address,
 						.period = hit->period });
 }
@@ -283,9 +286,11 @@ const struct perf_data_watches *run_watch_events(const struct run_watch *watch)
 	return &watch->events;
 }
 
-void run_watch_join(struct run_watch *watch, struct sampler *sampler, struct vm *vm)
+void run_watch_join(struct run_watch *watch, struct sampler *sampler, const struct guest_view *view,
+		    struct vm *vm)
 {
 	watch->sampler = sampler;
+	watch->view = view;
 	watch->vm = vm;
 }
 
@@ -313,18 +318,31 @@ void run_watch_debug(struct run_watch *watch, struct vcpu *vcpu)
 static void look_again(struct run_watch *watch, unsigned int number)
 {
 	struct one *one = &watch->list[number];
-	uint64_t address;
+	struct run_watch_guest guest = guest_of(watch);
+	struct run_watch_place place;
+	int found;
 
-	if (one->armed || one->removed)
+	if (one->removed || (one->armed && one->complete))
 		return;
-	if (find_place(watch, &one->spec, &address) > 0) {
-		if (one->placed)
-			log_info("%s is watched again, at %#llx", one->name, (unsigned long long)address);
-		arm(watch, number, address);
-	} else if (!one->missed) {
+	found = run_watch_place_find(&guest, &one->spec, &place);
+	if (found > 0 && (!one->armed || place.complete)) {
+		if (one->placed && !one->armed)
+			log_info("%s is watched again, at %#llx", one->name, (unsigned long long)place.address);
+		arm(watch, number, &place);
+	} else if (found < 0 && !one->missed) {
 		log_warning("%s is not watched: %s", one->name, error_message());
 		one->missed = true;
 	}
+}
+
+static bool is_complete(const struct run_watch *watch)
+{
+	bool complete = true;
+
+	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++)
+		complete &= watch->list[i].removed || watch->list[i].missed ||
+			    (watch->list[i].armed && watch->list[i].complete);
+	return complete;
 }
 
 void run_watch_kernel(struct run_watch *watch, const struct guest_kernel *kernel)
@@ -358,6 +376,17 @@ void run_watch_no_kernel(struct run_watch *watch)
 	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++)
 		forget_place(watch, i);
 	kick_all(watch);
+	pthread_mutex_unlock(&watch->lock);
+}
+
+void run_watch_turn(struct run_watch *watch)
+{
+	pthread_mutex_lock(&watch->lock);
+	if (watch->kernel && !is_complete(watch)) {
+		for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++)
+			look_again(watch, i);
+		kick_all(watch);
+	}
 	pthread_mutex_unlock(&watch->lock);
 }
 

@@ -5,7 +5,7 @@
  * --watch, and those that are added and removed while the guest runs.
  *
  *	run_watch_enter, _leave, _kicked, _debug	the vCPU's thread
- *	run_watch_kernel, _no_kernel			the collector's thread
+ *	run_watch_kernel, _no_kernel, _turn		the collector's thread
  *	run_watch_add, _remove, _find, _describe	any thread between join and destroy
  *	everything else					the main thread
  */
@@ -35,8 +35,9 @@ void run_watch_destroy(struct run_watch *watch);
 /* As events of the recording; owned by WATCH. */
 const struct perf_data_watches *run_watch_events(const struct run_watch *watch);
 
-/* Before the vCPUs start. Both outlive the vCPUs. */
-void run_watch_join(struct run_watch *watch, struct sampler *sampler, struct vm *vm);
+/* Before the vCPUs start. All outlive the vCPUs, VIEW until run_watch_end(). */
+void run_watch_join(struct run_watch *watch, struct sampler *sampler, const struct guest_view *view,
+		    struct vm *vm);
 
 /* Behind sampler_attach(), and before sampler_detach(). */
 int run_watch_enter(struct run_watch *watch, struct vcpu *vcpu);
@@ -52,6 +53,9 @@ void run_watch_kernel(struct run_watch *watch, const struct guest_kernel *kernel
 
 /* It runs no more: what was given by symbol is disarmed until the next run_watch_kernel(). */
 void run_watch_no_kernel(struct run_watch *watch);
+
+/* From time to time: a kernel that starts gives its CPUs memory some time after it can be found. */
+void run_watch_turn(struct run_watch *watch);
 
 /* The guest has ended: nothing can be added any more, and no kernel is looked at. */
 void run_watch_end(struct run_watch *watch);

@@ -36,7 +36,6 @@ struct search {
 	const struct guest_view *view;
 	const struct guest_registers *registers;
 	struct guest_paging paging;
-	struct symbols *per_cpu; /* that are offsets; owned */
 	struct found_kernel *found;
 };
 
@@ -95,15 +94,15 @@ static int build(struct search *search, const struct kallsyms *kallsyms)
 	int error;
 
 	symbols_free(kernel->symbols);
-	symbols_free(search->per_cpu);
+	symbols_free(kernel->per_cpu);
 	kernel->symbols = symbols_new();
-	search->per_cpu = symbols_new();
-	if (!kernel->symbols || !search->per_cpu)
+	kernel->per_cpu = symbols_new();
+	if (!kernel->symbols || !kernel->per_cpu)
 		return -ENOMEM;
-	error = add_all(kernel->symbols, search->per_cpu, kallsyms);
+	error = add_all(kernel->symbols, kernel->per_cpu, kallsyms);
 	if (!error)
 		error = symbols_finish(kernel->symbols);
-	return error ? error : symbols_finish(search->per_cpu);
+	return error ? error : symbols_finish(kernel->per_cpu);
 }
 
 /* Builds the table of symbols with the addresses as they are read now, and checks it. */
@@ -283,7 +282,7 @@ static void read_layouts(const struct search *search)
 			found->has_modules = !module_layout_read(&found->layout, &btf);
 			found->modules_head = head.start;
 		}
-		if (guest_task_layout_read(&found->kernel.tasks, symbols, search->per_cpu, &btf))
+		if (guest_task_layout_read(&found->kernel.tasks, symbols, found->kernel.per_cpu, &btf))
 			log_debug("the guest's kernel does not tell where its tasks are");
 		btf_close(&btf);
 	}
@@ -296,6 +295,7 @@ static void free_found(struct found_kernel *found)
 		return;
 	guest_unwinder_free((struct guest_unwinder *)(uintptr_t)found->kernel.unwinder);
 	symbols_free(found->kernel.symbols);
+	symbols_free(found->kernel.per_cpu);
 	free(found->kernel.modules);
 	free(found);
 }
@@ -313,6 +313,16 @@ static int copy_kernel_symbols(struct symbols *to, const struct symbols *from)
 					    symbol.name, NULL);
 	}
 	return error;
+}
+
+/* The kernel's own are not finished: those of modules follow. */
+static int copy_all_symbols(struct guest_kernel *to, const struct guest_kernel *from)
+{
+	int error = copy_kernel_symbols(to->per_cpu, from->per_cpu);
+
+	if (!error)
+		error = symbols_finish(to->per_cpu);
+	return error ? error : copy_kernel_symbols(to->symbols, from->symbols);
 }
 
 /* Adds what modules have now to NEWER, whose symbols are the kernel's own and not finished. */
@@ -352,11 +362,12 @@ int guest_kernel_refresh(struct guest_kernel **newer, const struct guest_kernel 
 	if (copy) {
 		*copy = *found;
 		copy->kernel.symbols = symbols_new();
+		copy->kernel.per_cpu = symbols_new();
 		copy->kernel.unwinder = NULL;
 		copy->kernel.modules = NULL;
 		copy->kernel.module_count = 0;
-		error = copy->kernel.symbols ? copy_kernel_symbols(copy->kernel.symbols, kernel->symbols)
-					     : -ENOMEM;
+		if (copy->kernel.symbols && copy->kernel.per_cpu)
+			error = copy_all_symbols(&copy->kernel, kernel);
 		if (!error)
 			error = add_modules(copy, view);
 	}
@@ -401,7 +412,6 @@ int guest_kernel_find(struct guest_kernel **kernel, const struct guest_view *vie
 	error = search_kernel(&search);
 	if (!error)
 		error = complete(&search);
-	symbols_free(search.per_cpu);
 	if (error) {
 		free_found(search.found);
 		return error == -EAGAIN ? -ENOENT : error;

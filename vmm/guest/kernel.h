@@ -40,6 +40,7 @@ struct guest_kernel {
 	uint8_t build_id[GUEST_BUILD_ID_MAX];
 	size_t build_id_size;
 	struct symbols *symbols;      /* kernel and modules; owned */
+	struct symbols *per_cpu;      /* that are offsets, no addresses: see per_cpu.h; owned */
 	struct guest_module *modules; /* owned */
 	size_t module_count;
 	struct guest_paging paging; /* a CR3 that maps the whole kernel */

@@ -182,3 +182,12 @@ bool guest_task_current(const struct guest_task_layout *layout, const struct gue
 	*task = (struct guest_task){ .pid = SAMPLE_TASK_UNKNOWN, .tid = SAMPLE_TASK_UNKNOWN };
 	return false;
 }
+
+bool guest_task_cpu_offset(const struct guest_task_layout *layout, const struct guest_view *view,
+			   const struct guest_paging *kernel_paging, const struct guest_registers *registers,
+			   uint64_t *offset)
+{
+	struct reader reader = { .view = view, .paging = kernel_paging };
+
+	return layout->known && find_cpu(&reader, layout, registers->gdt_base, offset);
+}

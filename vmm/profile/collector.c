@@ -420,6 +420,8 @@ static void drain(struct collector *collector)
 	if (collector_kernel_replaced(&collector->kernel))
 		begin_boot(collector);
 	collector_kernel_reclaim(&collector->kernel, time_of_all(collector));
+	if (collector->options.turn)
+		collector->options.turn(collector->options.context);
 	write_out(collector, time);
 	update_statistics(collector, &counts);
 }

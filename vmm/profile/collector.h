@@ -56,6 +56,8 @@ struct collector_options {
 	 * publish(NULL) comes behind it if no vCPU runs. Called on the collector's thread; may be NULL.
 	 */
 	void (*lost)(void *context);
+	/* Called each time the rings were looked at, on the collector's thread; may be NULL. */
+	void (*turn)(void *context);
 	void *context; /* of all */
 
 	struct perf_data_options output;

@@ -21,6 +21,12 @@
 #define NANOSECONDS 1000000000ull
 #define HLT         0xf4
 
+/* The value at the latest hit of an event, on whatever vCPU. */
+struct last_value {
+	_Atomic uint64_t value;
+	atomic_bool known;
+};
+
 /* What one vCPU's thread needs to take a sample; written by that thread only. */
 struct vcpu_sampler {
 	struct ring *ring;
@@ -31,13 +37,8 @@ struct vcpu_sampler {
 	uint64_t latest_time; /* ns; written behind it; 0: there is none */
 	struct sampler_statistics statistics;
 	uint64_t addresses[SAMPLE_CALLCHAIN_MAX];
+	struct last_value last_values[SAMPLER_EVENTS_MAX]; /* of what is per-CPU */
 } __attribute__((aligned(64)));
-
-/* The value at the latest hit of an event, on whatever vCPU. */
-struct last_value {
-	_Atomic uint64_t value;
-	atomic_bool known;
-};
 
 struct sampler {
 	struct sampler_options options;
@@ -363,10 +364,11 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
 }
 
 /* The value at the hit before this one becomes the one that is there now. */
-static struct sample_hit take_values(struct sampler *sampler, const struct guest_registers *registers,
-				     const struct sampler_hit *hit)
+static struct sample_hit take_values(struct sampler *sampler, struct vcpu_sampler *self,
+				     const struct guest_registers *registers, const struct sampler_hit *hit)
 {
-	struct last_value *last = &sampler->last_values[hit->event];
+	struct last_value *last = hit->per_cpu ? &self->last_values[hit->event]
+					       : &sampler->last_values[hit->event];
 	struct sample_hit values = { .address = hit->address, .length = hit->length };
 	uint64_t value = 0;
 
@@ -393,7 +395,7 @@ void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct s
 	if (!self)
 		return;
 	take_state(sampler, vcpu, self, &state);
-	values = take_values(sampler, &state.registers, hit);
+	values = take_values(sampler, self, &state.registers, hit);
 	sample = ring_reserve(self->ring, RECORD_SAMPLE, size_of(&state) + sizeof(values));
 	cost = finish_sample(self, vcpu, &state, hit->period, sample);
 	if (sample) {

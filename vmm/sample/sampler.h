@@ -71,6 +71,7 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu);
 struct sampler_hit {
 	uint16_t event; /* 1 to SAMPLER_EVENTS_MAX - 1 */
 	uint8_t length; /* bytes of its value; 0: it is code */
+	bool per_cpu;   /* each vCPU has its own at another address */
 	uint64_t address;
 	uint64_t period; /* hits that the sample stands for */
 };

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/guest/per_cpu.h"
+
+#include "vmm/guest/page_walk.h"
+
+/* Of the offsets, or of the image. */
+static bool find_symbol(const struct guest_kernel *kernel, const char *name, uint64_t *address)
+{
+	struct symbol symbol;
+
+	if (!symbols_find_name(kernel->per_cpu, name, &symbol) &&
+	    !symbols_find_name(kernel->symbols, name, &symbol))
+		return false;
+	*address = symbol.start;
+	return true;
+}
+
+static bool is_per_cpu(const struct guest_kernel *kernel, uint64_t address)
+{
+	uint64_t start, end;
+
+	return find_symbol(kernel, "__per_cpu_start", &start) && find_symbol(kernel, "__per_cpu_end", &end) &&
+	       address >= start && address < end;
+}
+
+bool guest_variable_find(const struct guest_kernel *kernel, const char *name, struct guest_variable *variable)
+{
+	struct symbol symbol;
+
+	if (symbols_find_name(kernel->symbols, name, &symbol)) {
+		*variable = (struct guest_variable){ symbol.start, is_per_cpu(kernel, symbol.start) };
+		return true;
+	}
+	/* What is neither in the image nor per-CPU is a number that has a name. */
+	if (!symbols_find_name(kernel->per_cpu, name, &symbol) || !is_per_cpu(kernel, symbol.start))
+		return false;
+	*variable = (struct guest_variable){ symbol.start, true };
+	return true;
+}
+
+/* All CPUs have this one until each gets memory of its own (BOOT_PERCPU_OFFSET). */
+static uint64_t boot_offset(const struct guest_kernel *kernel)
+{
+	uint64_t start, load;
+
+	return find_symbol(kernel, "__per_cpu_start", &start) && find_symbol(kernel, "__per_cpu_load", &load)
+		       ? load - start
+		       : 0;
+}
+
+bool guest_per_cpu_offset(const struct guest_kernel *kernel, const struct guest_view *view,
+			  const struct guest_registers *registers, unsigned int cpu, uint64_t *offset)
+{
+	uint64_t offsets;
+
+	if (!registers || !guest_task_cpu_offset(&kernel->tasks, view, &kernel->paging, registers, offset)) {
+		if (!find_symbol(kernel, "__per_cpu_offset", &offsets) ||
+		    guest_read_virtual(view, &kernel->paging, offsets + cpu * sizeof(*offset), offset,
+				       sizeof(*offset)))
+			return false;
+	}
+	return *offset != boot_offset(kernel);
+}

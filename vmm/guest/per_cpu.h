@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Variables of the guest's kernel by name, and where the copies of per-CPU
+ * ones lie: at their per-CPU address plus __per_cpu_offset[] of the CPU
+ * (arch/x86/kernel/setup_percpu.c). To 6.14 a per-CPU address is an offset
+ * from 0 up, behind that one in the kernel's image; it lies between
+ * __per_cpu_start and __per_cpu_end in both.
+ */
+#ifndef KVMSCOPE_GUEST_PER_CPU_H
+#define KVMSCOPE_GUEST_PER_CPU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vmm/guest/kernel.h"
+#include "vmm/guest/registers.h"
+#include "vmm/guest/view.h"
+
+struct guest_variable {
+	uint64_t address; /* GVA; or the per-CPU address */
+	bool per_cpu;
+};
+
+/* Or a function. False: the kernel itself has none of that NAME. */
+bool guest_variable_find(const struct guest_kernel *kernel, const char *name,
+			 struct guest_variable *variable);
+
+/*
+ * What makes a per-CPU address that of the vCPU with REGISTERS: told by the
+ * GDT that it uses, which lies in its CPU's own memory. Where that can not be told (REGISTERS
+ * may be NULL), by CPU, the number of the guest's CPU. False: that CPU
+ * has no memory of its own, or none yet: Linux gives it out as it starts.
+ */
+bool guest_per_cpu_offset(const struct guest_kernel *kernel, const struct guest_view *view,
+			  const struct guest_registers *registers, unsigned int cpu, uint64_t *offset);
+
+#endif
