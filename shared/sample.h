@@ -81,12 +81,29 @@ enum sample_hit_flags {
 	SAMPLE_HIT_AFTER = 1 << 1,  /* after is known */
 };
 
+/* The general registers that struct sample does not have. */
+enum sample_register {
+	SAMPLE_RAX,
+	SAMPLE_RBX,
+	SAMPLE_RCX,
+	SAMPLE_RDX,
+	SAMPLE_RSI,
+	SAMPLE_RDI,
+	SAMPLE_R8,
+	SAMPLE_R15 = SAMPLE_R8 + 7,
+	SAMPLE_REGISTERS,
+};
+
 /* A watch was hit: stands behind the callchain of a sample whose event is not 0. Its period is in hits. */
 struct sample_hit {
-	uint64_t address;       /* GVA that is watched */
-	uint64_t before, after; /* its value at the hit before this one, on whatever vCPU, and now */
-	uint32_t length;        /* bytes of the value */
-	uint32_t flags;         /* enum sample_hit_flags */
+	uint64_t address; /* GVA that is watched */
+	/* Its value at the hit before this one, on whatever vCPU (of a per-CPU variable: on this one), and now. */
+	uint64_t before, after;
+	uint32_t length; /* bytes of the value */
+	uint32_t flags;  /* enum sample_hit_flags */
+	uint64_t hits;   /* of the watch on this vCPU, with this one */
+	/* Behind the instruction that accessed data, before the one that is executed. */
+	uint64_t registers[SAMPLE_REGISTERS];
 };
 
 /* Bytes of the whole sample, with what stands behind its callchain. */

@@ -22,6 +22,15 @@ static const struct perf_data_watches watches = {
 	.count = 2,
 };
 
+static struct sample_hit hit_of(unsigned int i)
+{
+	struct sample_hit hit = { ADDRESS, i, i + 1, 8, SAMPLE_HIT_BEFORE | SAMPLE_HIT_AFTER, 100 + i, { 0 } };
+
+	for (unsigned int k = 0; k < SAMPLE_REGISTERS; k++)
+		hit.registers[k] = 0x1000 + k;
+	return hit;
+}
+
 /* Of 90 samples each third is a hit of the first watch, each third one of the second. */
 static void write_file(const char *path, enum perspective perspective)
 {
@@ -43,8 +52,7 @@ static void write_file(const char *path, enum perspective perspective)
 		sample->event = i / 4 % 3;
 		if (sample->event) {
 			sample->period = sample->event == 1 ? 1 : 10;
-			*sample_hit(sample) = (struct sample_hit){ ADDRESS, i, i + 1, 8,
-								   SAMPLE_HIT_BEFORE | SAMPLE_HIT_AFTER };
+			*sample_hit(sample) = hit_of(i);
 		}
 		CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
 	}
@@ -59,6 +67,7 @@ static void write_file(const char *path, enum perspective perspective)
 struct seen {
 	unsigned int events[3];
 	uint64_t periods[3];
+	uint64_t hits;
 };
 
 static int see_sample(void *context, const struct perf_data_sample *sample)
@@ -66,8 +75,14 @@ static int see_sample(void *context, const struct perf_data_sample *sample)
 	struct seen *seen = context;
 
 	CHECK(sample->event < 3);
+	CHECK_EQUAL(sample->has_values, sample->event != 0);
+	if (sample->event)
+		CHECK_EQUAL(sample->address, ADDRESS);
 	seen->events[sample->event]++;
 	seen->periods[sample->event] += sample->period;
+	seen->hits += sample->values.hits;
+	if (sample->values.hits)
+		CHECK_EQUAL(sample->values.after, sample->values.hits - 99);
 	return 0;
 }
 
@@ -87,6 +102,7 @@ static void read_file(const char *path, unsigned int events)
 	CHECK_EQUAL(seen.events[2], 28);
 	CHECK_EQUAL(seen.periods[1], 30);
 	CHECK_EQUAL(seen.periods[2], 280);
+	CHECK_EQUAL(seen.hits, 8413);
 }
 
 static void check_in_perf(const char *path)
@@ -100,6 +116,13 @@ static void check_in_perf(const char *path)
 	free(text);
 	text = perf_output("perf script -D -i %s 2>/dev/null | grep -c ' addr: 0xffffffff82a05980'", path);
 	CHECK_STRING(text, "58\n");
+	free(text);
+	/* Its -F iregs wants them in each event of a file. */
+	text = perf_output("perf script -D -i %s 2>/dev/null | awk '/^.... (AX|DI|IP|R8|R15) /{ print $2, $3 }' | "
+			   "sort | uniq -c | awk '$1 == 58 { print $2, $3 }'",
+			   path);
+	CHECK_STRING(text, "AX 0x0000000000001000\nDI 0x0000000000001005\nR15 0x000000000000100d\n"
+			   "R8 0x0000000000001006\n");
 	free(text);
 }
 

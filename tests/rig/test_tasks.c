@@ -4,11 +4,14 @@
  * the samples themselves: tasks of tests/rig/guest/tasks.c have the function
  * run_NAME in their callchains and are called "NAME-TID". Read by perf.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "shared/sample.h"
 #include "tests/rig/rig.h"
 #include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/perf_data_reader.h"
 #include "vmm/profile/profile.h"
 
 #define PROGRAM "build/rig/tasks"
@@ -138,15 +141,72 @@ static bool record(const char *version, const char *isolation, const char *optio
 	return recorded;
 }
 
+/*
+ * In the same boots: apic_timer_irqs of irq_stat (arch/x86/include/asm/hardirq.h,
+ * irq_cpustat_t), which each CPU has for itself and adds 1 to at each of its timer's interrupts.
+ */
+#define COUNTER "--watch irq_stat+8:4:w"
+
+struct counter {
+	uint64_t address, value, hits, gaps;
+};
+
+static int see_hit(void *context, const struct perf_data_sample *sample)
+{
+	struct counter *counter = (struct counter *)context + sample->cpu;
+	const struct perf_data_hit_values *values = &sample->values;
+
+	if (!sample->event)
+		return 0;
+	if (sample->cpu > 1 || !sample->has_values)
+		return -EINVAL;
+	/* Before the first hit it has no value of before. */
+	counter->gaps += counter->hits
+				 ? values->before != counter->value || values->after != values->before + 1 ||
+					   sample->address != counter->address ||
+					   values->flags != (SAMPLE_HIT_BEFORE | SAMPLE_HIT_AFTER)
+				 : values->flags != SAMPLE_HIT_AFTER;
+	counter->address = sample->address;
+	counter->value = values->after;
+	counter->gaps += values->hits != ++counter->hits;
+	return 0;
+}
+
+/* Each CPU's own, so each value that it had was seen. */
+static void check_counters(const char *what, const char *directory)
+{
+	struct counter counters[2] = { 0 };
+	struct perf_data_reader *reader;
+	char path[160];
+
+	snprintf(path, sizeof(path), "%s/perf.data", directory);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(
+			    reader, &(struct perf_data_events){ .sample = see_hit, .context = counters }),
+		    0);
+	perf_data_reader_close(reader);
+	printf("%s: the per-CPU counter was written %llu times on vCPU 0 at %#llx, %llu times on vCPU 1 at %#llx\n",
+	       what, (unsigned long long)counters[0].hits, (unsigned long long)counters[0].address,
+	       (unsigned long long)counters[1].hits, (unsigned long long)counters[1].address);
+	CHECK(counters[0].hits > 20 && counters[1].hits > 20);
+	CHECK(counters[0].address != counters[1].address);
+	CHECK_EQUAL(counters[0].gaps, 0);
+	CHECK_EQUAL(counters[1].gaps, 0);
+}
+
 static void names_tasks(const char *version, const char *isolation)
 {
+	bool counts = !strcmp(isolation, "off") && !rig_debug_registers_unavailable_reason();
 	char directory[128], what[64];
 
 	RIG_REQUIRED();
 	snprintf(directory, sizeof(directory), "build/rig/tasks-%s-%s", version, isolation);
 	snprintf(what, sizeof(what), "%s, pti=%s", version, isolation);
-	if (record(version, isolation, "", directory))
-		check_recording(what, directory);
+	if (!record(version, isolation, counts ? COUNTER : "", directory))
+		return;
+	check_recording(what, directory);
+	if (counts)
+		check_counters(what, directory);
 }
 
 /* "NAME-TID" of tests/rig/guest/tasks.c. */

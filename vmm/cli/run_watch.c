@@ -206,7 +206,8 @@ static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit
 						.length = hit->kind == BREAKPOINT_EXECUTE ? 0 : hit->length,
 						.per_cpu = watch->list[hit->watch].per_cpu,
 						.address = hit->address,
-						.period = hit->period });
+						.period = hit->period,
+						.hits = hit->hits });
 }
 
 /*

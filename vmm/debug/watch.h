@@ -54,6 +54,7 @@ struct watch_hit {
 	uint8_t length; /* bytes */
 	uint64_t address;
 	uint64_t period;
+	uint64_t hits; /* on this vCPU so far, with this one */
 };
 
 struct watches_options {

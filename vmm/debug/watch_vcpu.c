@@ -318,6 +318,7 @@ static void take_hit(struct watches *watches, struct vcpu *vcpu, unsigned int sl
 	local_add(&counts->hits, 1);
 	if (++counts->untold >= request->period) {
 		counts->untold = 0;
+		hit.hits = counts->hits;
 		watches->options.hit(watches->options.context, vcpu, &hit);
 	}
 }

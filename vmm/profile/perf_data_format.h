@@ -102,6 +102,10 @@ struct perf_data_id_guest {
 struct perf_data_hit_values {
 	uint64_t before, after; /* 0 where not known */
 	uint32_t flags;         /* enum sample_hit_flags */
+	uint64_t hits;          /* of the event on the sample's vCPU, with this one */
 } __attribute__((packed));
+
+/* The registers of a sample of a watch (linux/asm/perf_regs.h): all general ones, RIP and RFLAGS. */
+#define PERF_DATA_HIT_REGISTERS 0xff03ffull
 
 #endif

@@ -213,6 +213,24 @@ static void take_callchain(struct cursor *cursor, struct perf_data_sample *sampl
 	}
 	sample->callchain = (const uint64_t *)(const void *)chain.data;
 	sample->callchain_size = count;
+	cursor->offset += count * sizeof(uint64_t);
+}
+
+/* What a recorder of ours says of a hit; the first ones did not count them. */
+static void take_raw(struct cursor *cursor, const struct perf_data_event *event,
+		     struct perf_data_sample *sample)
+{
+	const size_t least = offsetof(struct perf_data_hit_values, hits);
+	uint32_t size;
+
+	if (!span_u32(cursor->span, cursor->offset, &size) ||
+	    !span_contains(cursor->span, cursor->offset + sizeof(size), size)) {
+		cursor->good = false;
+		return;
+	}
+	if (event->type == PERF_TYPE_BREAKPOINT && size >= least)
+		sample->has_values = span_copy(cursor->span, cursor->offset + sizeof(size), &sample->values,
+					       size < sizeof(sample->values) ? least : sizeof(sample->values));
 }
 
 static bool read_fields(struct cursor *cursor, const struct perf_data_event *event,
@@ -242,6 +260,8 @@ static bool read_fields(struct cursor *cursor, const struct perf_data_event *eve
 		skip_read(cursor, event->read_format);
 	if (fields & PERF_SAMPLE_CALLCHAIN)
 		take_callchain(cursor, sample);
+	if (fields & PERF_SAMPLE_RAW)
+		take_raw(cursor, event, sample);
 	return cursor->good;
 }
 

@@ -13,6 +13,7 @@
 
 #include "vmm/profile/losses.h"
 #include "vmm/profile/perf_data_flight.h"
+#include "vmm/profile/perf_data_format.h"
 
 struct perf_data_reader;
 
@@ -26,6 +27,8 @@ struct perf_data_sample {
 	uint64_t id;
 	const uint64_t *callchain; /* PERF_CONTEXT_* markers included; NULL without */
 	size_t callchain_size;
+	bool has_values; /* of a watch: */
+	struct perf_data_hit_values values;
 };
 
 struct perf_data_mapping_event {

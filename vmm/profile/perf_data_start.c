@@ -58,7 +58,8 @@ void perf_data_describe_watch(struct perf_event_attr *attribute, const struct pe
 	attribute->bp_type = watch->type;
 	attribute->bp_addr = perf_data_watch_address(watch);
 	attribute->bp_len = watch->length;
-	attribute->sample_type |= PERF_SAMPLE_ADDR | PERF_SAMPLE_RAW;
+	attribute->sample_type |= PERF_SAMPLE_ADDR | PERF_SAMPLE_RAW | PERF_SAMPLE_REGS_INTR;
+	attribute->sample_regs_intr = PERF_DATA_HIT_REGISTERS;
 	/* One event of a recording asks for these. */
 	attribute->mmap = attribute->mmap2 = attribute->comm = 0;
 }

@@ -297,7 +297,7 @@ static int check_sample(struct perf_data_writer *writer, uint32_t vcpu, uint16_t
 
 static void add_values(struct bytes *record, const struct sample_hit *hit)
 {
-	struct perf_data_hit_values values = { hit->before, hit->after, hit->flags };
+	struct perf_data_hit_values values = { hit->before, hit->after, hit->flags, hit->hits };
 
 	_Static_assert((sizeof(uint32_t) + sizeof(values)) % 8 == 0, "perf wants raw data to fill 8 bytes");
 	bytes_add_u32(record, sizeof(values));
@@ -310,6 +310,18 @@ static uint16_t sample_misc(const struct perf_data_writer *writer, const struct 
 	if (sample->flags & (SAMPLE_UNSURE | SAMPLE_OTHER_KERNEL) || (writer->kernel_hidden && !sample->cpl))
 		return PERF_RECORD_MISC_CPUMODE_UNKNOWN;
 	return guest_misc(writer, !sample->cpl);
+}
+
+/* In the order of their numbers in enum perf_event_x86_regs (linux/asm/perf_regs.h). */
+static void add_registers(struct bytes *record, const struct sample *sample, const struct sample_hit *hit)
+{
+	bytes_add_u64(record, PERF_SAMPLE_REGS_ABI_64);
+	bytes_add(record, &hit->registers[SAMPLE_RAX], (SAMPLE_R8 - SAMPLE_RAX) * sizeof(uint64_t));
+	bytes_add_u64(record, sample->rbp);
+	bytes_add_u64(record, sample->rsp);
+	bytes_add_u64(record, sample->rip);
+	bytes_add_u64(record, sample->rflags);
+	bytes_add(record, &hit->registers[SAMPLE_R8], (SAMPLE_REGISTERS - SAMPLE_R8) * sizeof(uint64_t));
 }
 
 int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample)
@@ -335,8 +347,10 @@ int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample
 	bytes_add_u64(record, sample->period);
 	if (writer->callchains)
 		add_callchain(writer, record, sample);
-	if (hit)
+	if (hit) {
 		add_values(record, hit);
+		add_registers(record, sample, hit);
+	}
 	return end_record(writer);
 }
 

@@ -369,7 +369,7 @@ static struct sample_hit take_values(struct sampler *sampler, struct vcpu_sample
 {
 	struct last_value *last = hit->per_cpu ? &self->last_values[hit->event]
 					       : &sampler->last_values[hit->event];
-	struct sample_hit values = { .address = hit->address, .length = hit->length };
+	struct sample_hit values = { .address = hit->address, .length = hit->length, .hits = hit->hits };
 	uint64_t value = 0;
 
 	if (!hit->length || hit->length > sizeof(value) ||
@@ -381,6 +381,17 @@ static struct sample_hit take_values(struct sampler *sampler, struct vcpu_sample
 	if (atomic_exchange(&last->known, true))
 		values.flags |= SAMPLE_HIT_BEFORE;
 	return values;
+}
+
+static void take_registers(const struct kvm_regs *registers, uint64_t *taken)
+{
+	taken[SAMPLE_RAX] = registers->rax;
+	taken[SAMPLE_RBX] = registers->rbx;
+	taken[SAMPLE_RCX] = registers->rcx;
+	taken[SAMPLE_RDX] = registers->rdx;
+	taken[SAMPLE_RSI] = registers->rsi;
+	taken[SAMPLE_RDI] = registers->rdi;
+	memcpy(&taken[SAMPLE_R8], &registers->r8, 8 * sizeof(*taken));
 }
 
 void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct sampler_hit *hit)
@@ -400,6 +411,7 @@ void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct s
 	cost = finish_sample(self, vcpu, &state, hit->period, sample);
 	if (sample) {
 		sample->event = hit->event;
+		take_registers(vcpu_registers(vcpu), values.registers);
 		*sample_hit(sample) = values;
 	}
 	hand_over(self->ring, sample, state.begin);

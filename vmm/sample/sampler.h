@@ -74,9 +74,11 @@ struct sampler_hit {
 	bool per_cpu;   /* each vCPU has its own at another address */
 	uint64_t address;
 	uint64_t period; /* hits that the sample stands for */
+	uint64_t hits;   /* on the vCPU so far, with it */
 };
 
-/* A sample of the hit, with the value that is there now and the one of the hit before; also while paused. */
+/* A sample of the hit, with the registers, the value that is there now and the one of the hit before; also
+ * while paused. */
 void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct sampler_hit *hit);
 
 /* Tells in the stream that the event gives no samples of VCPU from now on, or does so again. */
