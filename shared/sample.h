@@ -97,7 +97,8 @@ enum sample_register {
 /* A watch was hit: stands behind the callchain of a sample whose event is not 0. Its period is in hits. */
 struct sample_hit {
 	uint64_t address; /* GVA that is watched */
-	/* Its value at the hit before this one, on whatever vCPU (of a per-CPU variable: on this one), and now. */
+	/* Its value at the hit before this one, on whatever vCPU (of a per-CPU variable: on this one), and
+	 * now. */
 	uint64_t before, after;
 	uint32_t length; /* bytes of the value */
 	uint32_t flags;  /* enum sample_hit_flags */

@@ -20,7 +20,7 @@ _kvmscope_values() {
 	--bp-priority) echo guest host ;;
 	--watch) echo jiffies_64:8:w schedule:x ;;
 	--format) echo folded html script ;;
-	--event | -e) echo cpu-clock ;;
+	--event | -e) [ "${COMP_WORDS[1]}" = run ] && echo cpu-clock ;;
 	--sort) _kvmscope_keys symbol image vcpu app comm pid tid ;;
 	--pid | -p) _kvmscope_runs 1 ;;
 	--flight) echo 10s 30s 5min 64M 256M ;;

@@ -24,7 +24,9 @@ static const struct perf_data_watches watches = {
 
 static struct sample_hit hit_of(unsigned int i)
 {
-	struct sample_hit hit = { ADDRESS, i, i + 1, 8, SAMPLE_HIT_BEFORE | SAMPLE_HIT_AFTER, 100 + i, { 0 } };
+	struct sample_hit hit = {
+		ADDRESS, i, i + 1, 8, SAMPLE_HIT_BEFORE | SAMPLE_HIT_AFTER, 100 + i, { 0 }
+	};
 
 	for (unsigned int k = 0; k < SAMPLE_REGISTERS; k++)
 		hit.registers[k] = 0x1000 + k;
@@ -58,6 +60,12 @@ static void write_file(const char *path, enum perspective perspective)
 	}
 	CHECK_EQUAL(perf_data_writer_event(writer, &(struct sample_event){ sample->time, 1, 1, 1 }), 0);
 	CHECK_EQUAL(perf_data_writer_event(writer, &(struct sample_event){ sample->time, 1, 1, 0 }), 0);
+	/* Twice: the later one counts. */
+	for (unsigned int i = 0; i < 8; i++)
+		CHECK_EQUAL(perf_data_writer_count(
+				    writer, sample->time, i % 4, 1,
+				    &(struct perf_data_count){ 20 + 5 * (i / 4), 2000000000, 500000000 }),
+			    0);
 	sample->event = 3;
 	CHECK_EQUAL(perf_data_writer_sample(writer, sample), -22);
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
@@ -118,11 +126,50 @@ static void check_in_perf(const char *path)
 	CHECK_STRING(text, "58\n");
 	free(text);
 	/* Its -F iregs wants them in each event of a file. */
-	text = perf_output("perf script -D -i %s 2>/dev/null | awk '/^.... (AX|DI|IP|R8|R15) /{ print $2, $3 }' | "
-			   "sort | uniq -c | awk '$1 == 58 { print $2, $3 }'",
-			   path);
+	text = perf_output(
+		"perf script -D -i %s 2>/dev/null | awk '/^.... (AX|DI|IP|R8|R15) /{ print $2, $3 }' | "
+		"sort | uniq -c | awk '$1 == 58 { print $2, $3 }'",
+		path);
 	CHECK_STRING(text, "AX 0x0000000000001000\nDI 0x0000000000001005\nR15 0x000000000000100d\n"
 			   "R8 0x0000000000001006\n");
+	free(text);
+}
+
+/* Our report and our script of the same. */
+static void check_in_ours(const char *path)
+{
+	char *text = perf_output(
+		"build/kvmscope report -i %s --sort vcpu -n 1 2>&1 | grep -E '^# (Ev|Sa|Wa)'", path);
+
+	CHECK_STRING(text,
+		     "# Event    cpu-clock, 1000 Hz\n# Samples  32, 0.032 s, 4 vCPUs\n"
+		     "# Event    mem:0xffffffff82a05980:w\n# Samples  30, 30 hits, 4 vCPUs\n"
+		     "# Watched  25.0 % of the time, 2.000 s of 8.000 s on all vCPUs: about 120 hits in "
+		     "all of it\n"
+		     "# Event    mem:schedule:x\n# Samples  28, 280 hits, 4 vCPUs\n");
+	free(text);
+	text = perf_output("build/kvmscope report -i %s --event mem:schedule:x --sort vcpu --json | "
+			   "tr -d ' \n' | grep -o '\"event\".*\"hidden_rows\"'",
+			   path);
+	CHECK_STRING(text, "\"event\":\"mem:schedule:x\",\"number\":2,\"frequency\":0,\"samples\":28,"
+			   "\"weight\":280,\"weight_unit\":\"hits\",\"count\":null,\"hidden_rows\"\n");
+	free(text);
+	text = perf_output(
+		"build/kvmscope report -i %s --vcpu 1 --json | tr -d ' \n' | grep -o '\"count\":{[^}]*}'",
+		path);
+	CHECK_STRING(text, "\"count\":{\"hits\":25,\"scaled_hits\":32,\"enabled_ns\":2000000000,"
+			   "\"running_ns\":500000000}\n");
+	free(text);
+	text = perf_output(
+		"build/kvmscope export -f folded --event 1 -i %s | awk '{ n += $NF } END { print n }'", path);
+	CHECK_STRING(text, "30\n");
+	free(text);
+	text = perf_output("build/kvmscope export -f script -i %s | grep -m 1 mem: | sed 's/.*: *1 /1 /'",
+			   path);
+	CHECK_STRING(text, "1 mem:0xffffffff82a05980:w:  ffffffff82a05980 0x4 -> 0x5 #104\n");
+	free(text);
+	text = perf_output("build/kvmscope report -i %s --event mem:none:w 2>&1", path);
+	CHECK(strstr(text, "it has 0 cpu-clock, 1 mem:0xffffffff82a05980:w, 2 mem:schedule:x"));
 	free(text);
 }
 
@@ -135,6 +182,7 @@ TEST(perf_watch, perf_shows_each_watch_as_an_event)
 	write_file(path, PERSPECTIVE_GUEST);
 	read_file(path, 3);
 	check_in_perf(path);
+	check_in_ours(path);
 	write_file(path, PERSPECTIVE_HOST);
 	read_file(path, 3);
 	check_in_perf(path);

@@ -150,6 +150,11 @@ static json_int_t number_of(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
+static json_t *first_event(const json_t *report)
+{
+	return json_array_get(json_object_get(report, "events"), 0);
+}
+
 TEST(report, says_in_json_what_the_file_holds)
 {
 	struct recorded_guest fixture;
@@ -159,22 +164,23 @@ TEST(report, says_in_json_what_the_file_holds)
 
 	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	report = json_report("", fixture.path);
-	CHECK_EQUAL(number_of(report, "samples"), RECORDED_SAMPLES);
+	CHECK_EQUAL(number_of(first_event(report), "samples"), RECORDED_SAMPLES);
 	CHECK_EQUAL(number_of(report, "lost"), 17);
 	CHECK(json_is_false(json_object_get(report, "cut_off")));
 	CHECK_STRING(json_string_value(json_object_get(report, "release")), "6.1.0-test");
-	CHECK_STRING(json_string_value(json_object_get(report, "event")), "cpu-clock");
-	json_array_foreach(json_object_get(report, "rows"), index, row) samples += number_of(row, "samples");
+	CHECK_STRING(json_string_value(json_object_get(first_event(report), "event")), "cpu-clock");
+	json_array_foreach(json_object_get(first_event(report), "rows"), index, row) samples +=
+		number_of(row, "samples");
 	CHECK_EQUAL(samples, RECORDED_SAMPLES);
 	json_decref(report);
 
 	report = json_report("--vcpu 1", fixture.path);
-	CHECK_EQUAL(number_of(report, "samples"), RECORDED_SAMPLES / 2);
+	CHECK_EQUAL(number_of(first_event(report), "samples"), RECORDED_SAMPLES / 2);
 	json_decref(report);
 
 	report = json_report("-n 2", fixture.path);
-	CHECK_EQUAL(json_array_size(json_object_get(report, "rows")), 2);
-	CHECK(number_of(report, "hidden_rows") > 2);
+	CHECK_EQUAL(json_array_size(json_object_get(first_event(report), "rows")), 2);
+	CHECK(number_of(first_event(report), "hidden_rows") > 2);
 	json_decref(report);
 	recorded_guest_free(&fixture);
 }
@@ -205,7 +211,7 @@ TEST(report, gives_no_names_that_are_not_certain)
 	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	free(command_output(NULL, "rm -rf %s/.debug", fixture.home));
 	report = json_report("", fixture.path);
-	json_array_foreach(json_object_get(report, "rows"), index, row)
+	json_array_foreach(json_object_get(first_event(report), "rows"), index, row)
 		CHECK(json_is_null(json_object_get(row, "function")));
 	CHECK(strstr(json_string_value(json_object_get(report, "note")), "--kallsyms"));
 	json_decref(report);
@@ -238,8 +244,8 @@ TEST(report, reads_what_a_killed_recorder_left)
 	free(command_output(NULL, "head -c 100000 %s > %s", fixture.path, path));
 	report = json_report("", path);
 	CHECK(json_is_true(json_object_get(report, "cut_off")));
-	CHECK(number_of(report, "samples") > 100);
-	CHECK(number_of(report, "samples") < RECORDED_SAMPLES);
+	CHECK(number_of(first_event(report), "samples") > 100);
+	CHECK(number_of(first_event(report), "samples") < RECORDED_SAMPLES);
 	json_decref(report);
 	recorded_guest_free(&fixture);
 }

@@ -19,8 +19,8 @@ static void print_report(const struct profile *profile, unsigned int keys, bool 
 
 	if (report_build(&report, profile, &options))
 		abort();
-	report_print_text(report, to, true);
-	report_print_json(report, to);
+	report_print_text(&report, 1, to, true);
+	report_print_json(&report, 1, to);
 	report_free(report);
 }
 

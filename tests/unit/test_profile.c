@@ -262,7 +262,7 @@ TEST(profile, merges_samples_of_one_stack)
 	profile = load(&recording, -1, false);
 	REQUIRE(profile);
 	CHECK_EQUAL(profile_samples(profile), 10);
-	CHECK_EQUAL(profile_weight(profile), 10 * SMALL_PERIOD);
+	CHECK_EQUAL(profile_event(profile, 0)->weight, 10 * SMALL_PERIOD);
 	CHECK_EQUAL(profile_lost(profile), 3);
 	/* Two stacks, one of them on both vCPUs. */
 	REQUIRE_EQUAL(profile_stack_count(profile), 3);

@@ -119,8 +119,8 @@ TEST(report_rows, say_programs_and_threads_in_both_forms)
 	FILE *to = open_memstream(&text, &size);
 
 	REQUIRE(fixture_make(&fixture, &options));
-	CHECK_EQUAL(report_print_text(fixture.report, to, false), 0);
-	CHECK_EQUAL(report_print_json(fixture.report, to), 0);
+	CHECK_EQUAL(report_print_text(&fixture.report, 1, to, false), 0);
+	CHECK_EQUAL(report_print_json(&fixture.report, 1, to), 0);
 	fclose(to);
 	CHECK(strstr(text, "# Overhead     Samples  vCPU share      PID      TID  Program\n"
 			   "    90.00%           9  0               100      100  vcpu 0 \n"));
@@ -154,7 +154,7 @@ TEST(report_rows, are_printed_under_what_was_recorded)
 	FILE *to = open_memstream(&text, &size);
 
 	REQUIRE(fixture_make(&fixture, &options));
-	CHECK_EQUAL(report_print_text(fixture.report, to, false), 0);
+	CHECK_EQUAL(report_print_text(&fixture.report, 1, to, false), 0);
 	fclose(to);
 	CHECK_STRING(text, "# Guest    Linux 6.1.0\n"
 			   "# Command  test\n"

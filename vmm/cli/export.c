@@ -35,6 +35,7 @@ static const char summary[] =
 	"Examples:\n"
 	"  kvmscope export --format html -o flame.html     open it in any browser; it needs no network\n"
 	"  kvmscope export --format folded | flamegraph.pl > flame.svg\n"
+	"  kvmscope export --format html --event mem:schedule:x -o callers.html\n"
 	"  kvmscope export --format script -i other.data | less\n"
 	"\n"
 	"Without --format, the end of the output's name decides: .html, .folded, .txt.";
@@ -98,12 +99,16 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 static int export_profile(const struct arguments *arguments, FILE *to)
 {
+	struct profile_options wanted = arguments->input.options;
 	struct profile *profile;
 	int error;
 
 	if (arguments->format == FORMAT_SCRIPT)
-		return script_write(&arguments->input.options, to);
-	error = profile_load(&profile, &arguments->input.options);
+		return script_write(&wanted, to);
+	/* Time and hits do not add up: one event. */
+	if (!wanted.event)
+		wanted.event = "0";
+	error = profile_load(&profile, &wanted);
 	if (error)
 		return error;
 	if (!profile_samples(profile))

@@ -5,11 +5,15 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { KEY_VCPU = 512, KEY_KALLSYMS, KEY_BUILDID_DIR, KEY_SYMFS };
+enum { KEY_VCPU = 512, KEY_KALLSYMS, KEY_BUILDID_DIR, KEY_SYMFS, KEY_EVENT };
 
 static const struct argp_option options[] = {
 	{ "input", 'i', "FILE", 0, "The recording (default perf.data); - is standard input", 0 },
 	{ "vcpu", KEY_VCPU, "N", 0, "Take the samples of vCPU N only, counted from 0", 0 },
+	{ "event", KEY_EVENT, "NAME|N", 0,
+	  "Take the samples of this event only: by its name, or by its number, 0 the first (default: report and "
+	  "script show all, stacks are of the first)",
+	  0 },
 	{ "kallsyms", KEY_KALLSYMS, "FILE", 0, "Kernel symbols: a copy of the guest's /proc/kallsyms", 0 },
 	{ "vmlinux", 'k', "FILE", 0, "Kernel symbols: the guest's vmlinux", 0 },
 	{ "buildid-dir", KEY_BUILDID_DIR, "DIR", 0,
@@ -43,6 +47,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		return 0;
 	case KEY_VCPU:
 		arguments->options.vcpu = (int32_t)parse_number(state, value, 0, INT32_MAX);
+		return 0;
+	case KEY_EVENT:
+		arguments->options.event = value;
 		return 0;
 	case KEY_KALLSYMS:
 		arguments->options.kallsyms = value;

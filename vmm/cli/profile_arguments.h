@@ -12,7 +12,8 @@ struct profile_arguments {
 	struct profile_options options;
 };
 
-/* A child parser: -i, --vcpu, --kallsyms, --vmlinux, --buildid-dir; its input is struct profile_arguments. */
+/* A child parser: -i, --vcpu, --event, --kallsyms, --vmlinux, --buildid-dir; its input is struct
+ * profile_arguments. */
 extern const struct argp profile_argp;
 
 void profile_arguments_init(struct profile_arguments *arguments);

@@ -42,7 +42,8 @@ static const char summary[] =
 	"  kvmscope report --sort vcpu              how busy each vCPU was\n"
 	"  kvmscope report --sort comm,symbol       which of the guest's processes does what\n"
 	"  kvmscope report --sort app,image,symbol  the same by program, its libraries apart\n"
-	"  kvmscope report --json | jq '.rows[0]'\n"
+	"  kvmscope report --event mem:schedule:x   who executed a watched function\n"
+	"  kvmscope report --json | jq '.events[0].rows[0]'\n"
 	"\n"
 	"Kernel names come from perf's build-id cache, where kvmscope run has put them. "
 	"A row is shown as an address where nothing says for certain what is there.";
@@ -134,18 +135,42 @@ static bool wants_color(const struct arguments *arguments)
 	return isatty(STDOUT_FILENO) && !(refused && *refused) && terminal && strcmp(terminal, "dumb") != 0;
 }
 
+/* As perf, none that has no samples; but that a watch was not hit is worth a line. */
+static bool is_shown(const struct arguments *arguments, const struct profile *profile, size_t number)
+{
+	const struct profile_event *event = profile_event(profile, number);
+
+	if (arguments->input.options.event)
+		return number == profile_event_chosen(profile);
+	return !number || arguments->json || event->samples || event->unit == PROFILE_HITS;
+}
+
+static int print_all(const struct arguments *arguments, struct report *const *reports, size_t count)
+{
+	if (arguments->json)
+		return report_print_json(reports, count, stdout);
+	return report_print_text(reports, count, stdout, wants_color(arguments));
+}
+
 static int print(const struct arguments *arguments, const struct profile *profile)
 {
-	struct report *report;
-	int error = report_build(&report, profile, &arguments->report);
+	/* Also of a file that has no event: then nothing is in it. */
+	size_t events = profile_event_count(profile) ? profile_event_count(profile) : 1, count = 0;
+	struct report **reports = calloc(events, sizeof(struct report *));
+	struct report_options wanted = arguments->report;
+	int error = reports ? 0 : error_set(-ENOMEM, "no memory for the report");
 
-	if (error)
-		return error;
-	if (arguments->json)
-		error = report_print_json(report, stdout);
-	else
-		error = report_print_text(report, stdout, wants_color(arguments));
-	report_free(report);
+	for (wanted.event = 0; wanted.event < events && !error; wanted.event++) {
+		if (!is_shown(arguments, profile, wanted.event))
+			continue;
+		error = report_build(&reports[count], profile, &wanted);
+		count += !error;
+	}
+	if (!error)
+		error = print_all(arguments, reports, count);
+	while (count)
+		report_free(reports[--count]);
+	free(reports);
 	return error;
 }
 

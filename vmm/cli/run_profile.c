@@ -268,6 +268,17 @@ static void lose_kernel(void *context)
 	run_watch_no_kernel(profile->watch);
 }
 
+static bool count_watch(void *context, unsigned int watch, unsigned int vcpu, struct perf_data_count *count)
+{
+	struct run_profile *profile = context;
+	struct watch_statistics statistics;
+
+	watch_statistics(run_watch_watches(profile->watch), watch, (int)vcpu, &statistics);
+	*count = (struct perf_data_count){ statistics.hits, statistics.times.enabled,
+					   statistics.times.running };
+	return count->enabled;
+}
+
 static void turn(void *context)
 {
 	struct run_profile *profile = context;
@@ -328,6 +339,7 @@ static int start_collector(struct run_profile *profile)
 		.publish = take_kernel,
 		.lost = lose_kernel,
 		.turn = turn,
+		.count = count_watch,
 		.context = profile,
 		.output = { .path = options->output,
 			    .perspective = options->perspective,

@@ -20,7 +20,7 @@ struct one {
 	bool placed; /* it was, once */
 	bool removed;
 	bool per_cpu;
-	bool complete; /* has an address on each vCPU */
+	bool complete;          /* has an address on each vCPU */
 	bool missed;            /* it was said that there is no such symbol */
 	atomic_flag told;       /* it was said that the guest needs its register */
 	atomic_flag told_storm; /* and that it has too many hits */
@@ -29,7 +29,7 @@ struct one {
 struct run_watch {
 	unsigned int vcpus;
 	struct watches *watches;
-	struct sampler *sampler;       /* NULL before run_watch_join(), as the next two */
+	struct sampler *sampler; /* NULL before run_watch_join(), as the next two */
 	const struct guest_view *view;
 	struct vm *vm;
 	struct perf_data_watches events;
@@ -112,10 +112,9 @@ static void introduce(struct run_watch *watch, const struct watch_spec *spec)
 
 static struct run_watch_guest guest_of(const struct run_watch *watch)
 {
-	return (struct run_watch_guest){ .kernel = watch->kernel,
-					 .view = watch->view,
-					 .sampler = watch->sampler,
-					 .vcpus = watch->vcpus };
+	return (struct run_watch_guest){
+		.kernel = watch->kernel, .view = watch->view, .sampler = watch->sampler, .vcpus = watch->vcpus
+	};
 }
 
 static void arm(struct run_watch *watch, unsigned int number, const struct run_watch_place *place)
@@ -328,7 +327,8 @@ static void look_again(struct run_watch *watch, unsigned int number)
 	found = run_watch_place_find(&guest, &one->spec, &place);
 	if (found > 0 && (!one->armed || place.complete)) {
 		if (one->placed && !one->armed)
-			log_info("%s is watched again, at %#llx", one->name, (unsigned long long)place.address);
+			log_info("%s is watched again, at %#llx", one->name,
+				 (unsigned long long)place.address);
 		arm(watch, number, &place);
 	} else if (found < 0 && !one->missed) {
 		log_warning("%s is not watched: %s", one->name, error_message());

@@ -9,7 +9,8 @@
 static bool offset_on(const struct run_watch_guest *guest, unsigned int vcpu, uint64_t *offset)
 {
 	struct guest_registers registers;
-	bool known = guest->sampler && sampler_registers(guest->sampler, vcpu, &registers);
+	uint64_t time;
+	bool known = guest->sampler && sampler_registers(guest->sampler, vcpu, &registers, &time);
 
 	return guest_per_cpu_offset(guest->kernel, guest->view, known ? &registers : NULL, vcpu, offset);
 }

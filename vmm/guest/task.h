@@ -73,7 +73,8 @@ bool guest_task_current(const struct guest_task_layout *layout, const struct gue
 			const struct guest_paging *kernel_paging, const struct guest_registers *registers,
 			struct guest_task *task);
 
-/* The offset that makes per-CPU addresses those of the vCPU with REGISTERS. False where it can not be told. */
+/* The offset that makes per-CPU addresses those of the vCPU with REGISTERS. False where it can not be told.
+ */
 bool guest_task_cpu_offset(const struct guest_task_layout *layout, const struct guest_view *view,
 			   const struct guest_paging *kernel_paging, const struct guest_registers *registers,
 			   uint64_t *offset);

@@ -265,6 +265,12 @@ static void tell_losses(struct collector *collector)
 	perf_data_writer_set_losses(collector->output.writer, &losses);
 }
 
+static void tell_counts(struct collector *collector)
+{
+	note_error(collector, collector_output_counts(&collector->output, &collector->options,
+						      time_by(CLOCK_MONOTONIC_RAW)));
+}
+
 static void write_out(struct collector *collector, uint64_t time)
 {
 	if (!is_writing(collector) || time < collector->next_flush)
@@ -273,6 +279,7 @@ static void write_out(struct collector *collector, uint64_t time)
 	tell_losses(collector);
 	if (time >= collector->next_round && collector_kernel_settled(&collector->kernel)) {
 		collector->next_round = time + ROUND_INTERVAL;
+		tell_counts(collector);
 		note_error(collector, perf_data_writer_flush(collector->output.writer));
 	} else {
 		note_error(collector, perf_data_writer_write_out(collector->output.writer));
@@ -352,6 +359,7 @@ static int end_file(struct collector *collector)
 	int error;
 
 	tell_losses(collector);
+	tell_counts(collector);
 	get_losses(collector, &collector->before_file);
 	collector->closed_bytes += perf_data_writer_bytes(collector->output.writer);
 	error = collector_output_close(&collector->output);
@@ -490,8 +498,10 @@ static void *collect(void *argument)
 	drain(collector);
 	resolver_finish(collector->resolver);
 	take_last_losses(collector);
-	if (is_writing(collector))
+	if (is_writing(collector)) {
 		tell_losses(collector);
+		tell_counts(collector);
+	}
 	if (collector->flight)
 		flight_end(collector->flight);
 	else if (!collector->error)

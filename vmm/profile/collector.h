@@ -58,6 +58,11 @@ struct collector_options {
 	void (*lost)(void *context);
 	/* Called each time the rings were looked at, on the collector's thread; may be NULL. */
 	void (*turn)(void *context);
+	/*
+	 * What a watch counted on a vCPU so far; false: nothing yet. Called on the collector's thread, at
+	 * each round's end; may be NULL.
+	 */
+	bool (*count)(void *context, unsigned int watch, unsigned int vcpu, struct perf_data_count *count);
 	void *context; /* of all */
 
 	struct perf_data_options output;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "shared/error.h"
+#include "vmm/profile/collector.h"
 
 int collector_output_open(struct collector_output *output, const struct perf_data_options *options)
 {
@@ -69,6 +70,21 @@ int collector_output_sideband(struct collector_output *output, const struct side
 int collector_output_event(struct collector_output *output, const struct sample_event *event)
 {
 	return perf_data_writer_event(output->writer, event);
+}
+
+int collector_output_counts(struct collector_output *output, const struct collector_options *options,
+			    uint64_t time)
+{
+	size_t watches = options->count ? perf_data_watches_count(options->output.watches) : 0;
+	struct perf_data_count count;
+	int error = 0;
+
+	for (unsigned int watch = 0; watch < watches; watch++)
+		for (unsigned int vcpu = 0; vcpu < options->ring_count && !error; vcpu++)
+			if (options->count(options->context, watch, vcpu, &count))
+				error = perf_data_writer_count(output->writer, time, vcpu,
+							       (uint16_t)(watch + 1), &count);
+	return error;
 }
 
 int collector_output_lost(struct collector_output *output, uint64_t time, uint32_t vcpu, uint64_t count)

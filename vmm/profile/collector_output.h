@@ -16,6 +16,8 @@
 #include "vmm/profile/perf_data_writer.h"
 #include "vmm/profile/task_names.h"
 
+struct collector_options;
+
 struct collector_output {
 	struct perf_data_writer *writer;
 	struct task_names *names; /* that are in the file; owned */
@@ -28,6 +30,9 @@ int collector_output_open(struct collector_output *output, const struct perf_dat
 int collector_output_sample(struct collector_output *output, const struct sample *sample);
 int collector_output_sideband(struct collector_output *output, const struct sideband *record);
 int collector_output_event(struct collector_output *output, const struct sample_event *event);
+/* What OPTIONS' watches have counted up to TIME, if they are asked. */
+int collector_output_counts(struct collector_output *output, const struct collector_options *options,
+			    uint64_t time);
 /* COUNT samples of VCPU were lost before TIME. */
 int collector_output_lost(struct collector_output *output, uint64_t time, uint32_t vcpu, uint64_t count);
 

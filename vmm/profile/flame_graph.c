@@ -49,23 +49,29 @@ static void put_number(FILE *to, const char *name, uint64_t value)
 	fprintf(to, "\"%s\":%" PRIu64 ",", name, value);
 }
 
+static const struct profile_event *event_of(const struct profile *profile)
+{
+	return profile_event(profile, profile_event_chosen(profile));
+}
+
 static void put_about(const struct writer *writer, const struct profile *profile)
 {
 	const struct perf_data_summary *summary = profile_summary(profile);
+	const struct profile_event *event = event_of(profile);
 	FILE *to = writer->to;
 
 	fputs("\"about\":{", to);
-	put_text(to, "event", summary->event_name);
+	put_text(to, "event", event->name);
 	put_text(to, "release", summary->release);
 	put_text(to, "hostname", summary->hostname);
 	put_text(to, "arch", summary->arch);
 	put_text(to, "command", summary->command_line);
 	put_text(to, "note", profile_note(profile));
-	put_text(to, "unit", profile_weight_is_time(profile) ? "ns" : "events");
-	put_number(to, "frequency", summary->frequency);
+	put_text(to, "unit", profile_unit_name(event->unit));
+	put_number(to, "frequency", event->frequency);
 	put_number(to, "vcpus", summary->cpus);
-	put_number(to, "samples", profile_samples(profile));
-	put_number(to, "weight", profile_weight(profile));
+	put_number(to, "samples", event->samples);
+	put_number(to, "weight", event->weight);
 	put_number(to, "lost", profile_lost(profile));
 	put_number(to, "skipped", summary->skipped);
 	put_number(to, "omitted", writer->omitted);
@@ -138,7 +144,7 @@ static void put_functions(FILE *to, const struct flame_function *functions, size
 static void put_data(const struct profile *profile, const struct flame_tree *tree,
 		     const struct flame_function *functions, FILE *to)
 {
-	struct writer writer = { .to = to, .least = profile_weight(profile) / NARROWEST_PART };
+	struct writer writer = { .to = to, .least = event_of(profile)->weight / NARROWEST_PART };
 
 	writer.omitted = count_omitted(&writer, tree->root);
 	fputc('{', to);

@@ -12,7 +12,7 @@
 
 #include "vmm/profile/profile.h"
 
-/* 0, -ENOMEM or a negative errno of writing. */
+/* PROFILE has one event only. 0, -ENOMEM or a negative errno of writing. */
 int flame_graph_write(const struct profile *profile, FILE *to);
 
 /* The page around the data: *SIZE bytes, not a string. */

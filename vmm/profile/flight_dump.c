@@ -236,6 +236,8 @@ static int write_content(struct dump *dump)
 	perf_data_writer_set_flight(dump->output.writer, request->flight);
 	if (!error)
 		error = write_samples(dump);
+	if (!error)
+		error = collector_output_counts(&dump->output, request->options, request->flight->to);
 	return error ? error : perf_data_writer_flush(dump->output.writer);
 }
 

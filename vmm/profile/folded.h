@@ -14,7 +14,7 @@ const char *folded_frame_name(const struct profile_frame *frame, char *text, siz
 const char *folded_comm(const struct profile_stack *stack, char *text, size_t size);
 
 /*
- * Lines in alphabetic order, equal stacks in one; COUNT is the number of
+ * PROFILE has one event only. Lines in alphabetic order, equal stacks in one; COUNT is the number of
  * samples. ';' in a name becomes ':'. 0, -ENOMEM or a negative errno of writing.
  */
 int folded_write(const struct profile *profile, FILE *to);

@@ -80,7 +80,7 @@ int perf_data_layout_add_event(struct perf_data_layout *layout, struct span span
 	return (int)layout->event_count++;
 }
 
-static int add_id(struct perf_data_layout *layout, uint64_t id, uint32_t event)
+static int add_id(struct perf_data_layout *layout, uint64_t id, uint32_t event, uint32_t place)
 {
 	struct perf_data_id *ids;
 
@@ -90,7 +90,8 @@ static int add_id(struct perf_data_layout *layout, uint64_t id, uint32_t event)
 	if (!ids)
 		return error_set(-ENOMEM, "no memory for the ids of a perf.data file");
 	layout->ids = ids;
-	ids[layout->id_count++] = (struct perf_data_id){ id, event, 0, UINT32_MAX };
+	ids[layout->id_count++] =
+		(struct perf_data_id){ .id = id, .event = event, .place = place, .vcpu = UINT32_MAX };
 	layout->sorted = false;
 	return 0;
 }
@@ -101,7 +102,7 @@ int perf_data_layout_add_ids(struct perf_data_layout *layout, uint32_t event, st
 	int error = 0;
 
 	for (uint64_t offset = 0; !error && span_u64(ids, offset, &id); offset += sizeof(id))
-		error = add_id(layout, id, event);
+		error = add_id(layout, id, event, (uint32_t)(offset / sizeof(id)));
 	return error;
 }
 
@@ -122,6 +123,47 @@ static struct perf_data_id *find_id(struct perf_data_layout *layout, uint64_t id
 		qsort(layout->ids, layout->id_count, sizeof(*layout->ids), compare_ids);
 	layout->sorted = true;
 	return bsearch(&key, layout->ids, layout->id_count, sizeof(*layout->ids), compare_ids);
+}
+
+/* Number of events, size of their attributes; then of each: attribute, number of ids, name, ids. */
+void perf_data_layout_names(struct perf_data_layout *layout, struct span content)
+{
+	uint32_t events, attribute_size, ids, length;
+	uint64_t next = 8;
+	struct span name;
+
+	if (!span_u32(content, 0, &events) || !span_u32(content, 4, &attribute_size))
+		return;
+	for (uint32_t i = 0; i < events && i < layout->event_count; i++) {
+		struct perf_data_event *event = &layout->events[i];
+
+		next += attribute_size;
+		if (!span_u32(content, next, &ids) || !span_u32(content, next + 4, &length) ||
+		    !span_part(content, next + 8, length, &name))
+			return;
+		if (!event->name && length)
+			event->name = strndup((const char *)name.data, length);
+		next += 8 + (uint64_t)length + ids * sizeof(uint64_t);
+	}
+}
+
+void perf_data_layout_read(struct perf_data_layout *layout, struct span record)
+{
+	const uint64_t format =
+		PERF_FORMAT_ID | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+	const uint64_t values =
+		sizeof(struct perf_event_header) + 2 * sizeof(uint32_t); /* behind pid and tid */
+	struct perf_data_count count;
+	struct perf_data_id *entry;
+	uint64_t id;
+
+	if (!layout->event_count || layout->events->read_format != format ||
+	    !span_copy(record, values, &count, sizeof(count)) ||
+	    !span_u64(record, values + sizeof(count), &id))
+		return;
+	entry = find_id(layout, id);
+	if (entry)
+		entry->count = count;
 }
 
 bool perf_data_layout_id_index(struct perf_data_layout *layout, struct span record)
@@ -229,8 +271,9 @@ static void take_raw(struct cursor *cursor, const struct perf_data_event *event,
 		return;
 	}
 	if (event->type == PERF_TYPE_BREAKPOINT && size >= least)
-		sample->has_values = span_copy(cursor->span, cursor->offset + sizeof(size), &sample->values,
-					       size < sizeof(sample->values) ? least : sizeof(sample->values));
+		sample->has_values =
+			span_copy(cursor->span, cursor->offset + sizeof(size), &sample->values,
+				  size < sizeof(sample->values) ? least : sizeof(sample->values));
 }
 
 static bool read_fields(struct cursor *cursor, const struct perf_data_event *event,
@@ -301,6 +344,8 @@ bool perf_data_layout_sample_id(const struct perf_data_layout *layout, struct sp
 
 void perf_data_layout_free(struct perf_data_layout *layout)
 {
+	for (size_t i = 0; i < layout->event_count; i++)
+		free(layout->events[i].name);
 	free(layout->events);
 	free(layout->ids);
 	*layout = (struct perf_data_layout){ 0 };

@@ -17,21 +17,12 @@
 #define PERF_DATA_EVENTS_MAX 1024
 #define PERF_DATA_IDS_MAX    (1u << 20)
 
-struct perf_data_event {
-	uint64_t sample_type; /* PERF_SAMPLE_* */
-	uint64_t read_format; /* PERF_FORMAT_* */
-	uint64_t frequency;   /* Hz, 0 if it has a period */
-	uint64_t period;      /* what a sample stands for that does not say it; 0 with a frequency */
-	uint32_t type;
-	uint64_t config;
-	bool sample_id_all;
-};
-
 /* Sorted by id once perf_data_layout_sort() ran. */
 struct perf_data_id {
 	uint64_t id;
-	uint32_t event;             /* index */
+	uint32_t event, place;      /* index, and that of the id in it */
 	uint32_t machine_pid, vcpu; /* 0 and UINT32_MAX: not said */
+	struct perf_data_count count;
 };
 
 struct perf_data_layout {
@@ -47,6 +38,12 @@ int perf_data_layout_add_event(struct perf_data_layout *layout, struct span attr
 
 /* Adds the ids in IDS (of 8 bytes each) to event number EVENT. */
 int perf_data_layout_add_ids(struct perf_data_layout *layout, uint32_t event, struct span ids);
+
+/* Gives the events the names that are in the content of FEATURE_EVENT_DESC, unless they have one. */
+void perf_data_layout_names(struct perf_data_layout *layout, struct span content);
+
+/* Takes a PERF_RECORD_READ, as far as it is of the form that we write. */
+void perf_data_layout_read(struct perf_data_layout *layout, struct span record);
 
 /* What PERF_DATA_ID_INDEX says; RECORD is all of it. False: broken, ignored. */
 bool perf_data_layout_id_index(struct perf_data_layout *layout, struct span record);

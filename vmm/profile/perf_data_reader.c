@@ -99,7 +99,7 @@ static void read_feature(struct perf_data_reader *reader, enum perf_data_feature
 		reader->build_ids_size = section.size;
 		return;
 	}
-	perf_data_summary_feature(&reader->records.summary, feature, span_of(content, section.size));
+	perf_data_records_feature(&reader->records, feature, span_of(content, section.size));
 	free(content);
 }
 
@@ -301,6 +301,31 @@ int perf_data_reader_run(struct perf_data_reader *reader, const struct perf_data
 const struct perf_data_summary *perf_data_reader_summary(const struct perf_data_reader *reader)
 {
 	return &reader->records.summary;
+}
+
+const struct perf_data_event *perf_data_reader_event(const struct perf_data_reader *reader, size_t number)
+{
+	const struct perf_data_layout *layout = &reader->records.layout;
+
+	return number < layout->event_count ? &layout->events[number] : NULL;
+}
+
+bool perf_data_reader_count(const struct perf_data_reader *reader, size_t number, int vcpu,
+			    struct perf_data_count *count)
+{
+	const struct perf_data_layout *layout = &reader->records.layout;
+
+	*count = (struct perf_data_count){ 0 };
+	for (size_t i = 0; i < layout->id_count; i++) {
+		const struct perf_data_id *id = &layout->ids[i];
+
+		if (id->event != number || (vcpu >= 0 && id->place != (uint32_t)vcpu))
+			continue;
+		count->value += id->count.value;
+		count->enabled += id->count.enabled;
+		count->running += id->count.running;
+	}
+	return count->enabled;
 }
 
 void perf_data_reader_close(struct perf_data_reader *reader)

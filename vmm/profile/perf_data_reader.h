@@ -14,8 +14,21 @@
 #include "vmm/profile/losses.h"
 #include "vmm/profile/perf_data_flight.h"
 #include "vmm/profile/perf_data_format.h"
+#include "vmm/profile/perf_data_watch.h"
 
 struct perf_data_reader;
+
+/* An event of the file. */
+struct perf_data_event {
+	char *name;           /* NULL: the file does not say; the reader's, any bytes */
+	uint64_t sample_type; /* PERF_SAMPLE_* */
+	uint64_t read_format; /* PERF_FORMAT_* */
+	uint64_t frequency;   /* Hz, 0 if it has a period */
+	uint64_t period;      /* what a sample stands for that does not say it; 0 with a frequency */
+	uint32_t type;
+	uint64_t config;
+	bool sample_id_all;
+};
 
 struct perf_data_sample {
 	uint64_t time, ip, period, address;
@@ -101,6 +114,17 @@ int perf_data_reader_open(struct perf_data_reader **reader, const char *path);
  * their place in the message; what came before them has been delivered.
  */
 int perf_data_reader_run(struct perf_data_reader *reader, const struct perf_data_events *events);
+
+/* Those of the summary; of a pipe after the first run. NULL behind the last. Valid until the next run. */
+const struct perf_data_event *perf_data_reader_event(const struct perf_data_reader *reader, size_t number);
+
+/*
+ * What event NUMBER has counted in the end, on the vCPU at place VCPU of its ids or on all (-1): the latest
+ * READ record of each. False if there is none. What perf means by such records is another thing (one for each
+ * thread that ended).
+ */
+bool perf_data_reader_count(const struct perf_data_reader *reader, size_t number, int vcpu,
+			    struct perf_data_count *count);
 
 /* Of a closed file complete after opening; of others after the first run. Lives as long as the reader. */
 const struct perf_data_summary *perf_data_reader_summary(const struct perf_data_reader *reader);

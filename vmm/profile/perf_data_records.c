@@ -155,6 +155,9 @@ static int deliver_kernel_record(struct perf_data_records *records, const struct
 	case PERF_RECORD_LOST:
 	case PERF_RECORD_LOST_SAMPLES:
 		return deliver_lost(records, events, record, header->type);
+	case PERF_RECORD_READ:
+		perf_data_layout_read(&records->layout, record);
+		return 0;
 	case PERF_RECORD_EXIT:
 	case PERF_RECORD_THROTTLE:
 	case PERF_RECORD_UNTHROTTLE:
@@ -186,6 +189,14 @@ static int take_attribute_record(struct perf_data_records *records, struct span 
 	return perf_data_layout_add_ids(&records->layout, (uint32_t)event, ids);
 }
 
+void perf_data_records_feature(struct perf_data_records *records, enum perf_data_feature feature,
+			       struct span content)
+{
+	perf_data_summary_feature(&records->summary, feature, content);
+	if (feature == FEATURE_EVENT_DESC)
+		perf_data_layout_names(&records->layout, content);
+}
+
 static void take_feature_record(struct perf_data_records *records, struct span record)
 {
 	uint64_t feature;
@@ -193,7 +204,7 @@ static void take_feature_record(struct perf_data_records *records, struct span r
 
 	if (span_u64(record, 8, &feature) && span_part(record, 16, record.size - 16, &content) &&
 	    feature < FEATURE_COUNT)
-		perf_data_summary_feature(&records->summary, (enum perf_data_feature)feature, content);
+		perf_data_records_feature(records, (enum perf_data_feature)feature, content);
 }
 
 /* Our blocks; the latest ones are about the whole file. */

@@ -24,6 +24,10 @@ struct perf_data_records {
 int perf_data_records_deliver(struct perf_data_records *records, const struct perf_data_events *events,
 			      struct span record);
 
+/* Takes what FEATURE says from its CONTENT; what does not fit its form is ignored. */
+void perf_data_records_feature(struct perf_data_records *records, enum perf_data_feature feature,
+			       struct span content);
+
 /* Delivers the table of FEATURE_BUILD_ID as far as it is whole. */
 int perf_data_records_build_ids(struct perf_data_records *records, const struct perf_data_events *events,
 				struct span table);

@@ -30,7 +30,9 @@ void perf_data_describe_event(struct perf_event_attr *attribute, const struct pe
 		.freq = 1,
 		.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
 			       PERF_SAMPLE_PERIOD,
-		.read_format = PERF_FORMAT_ID,
+		/* Of READ records; one for all, as older perfs want it. */
+		.read_format =
+			PERF_FORMAT_ID | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
 		.sample_id_all = 1,
 		.mmap = 1,
 		.mmap2 = 1,

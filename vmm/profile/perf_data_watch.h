@@ -27,6 +27,12 @@ struct perf_data_watch {
 	_Atomic uint64_t address; /* 0 while it is not known; of a per-CPU variable that of the first vCPU */
 };
 
+/* What a watch counted on a vCPU since it was added. */
+struct perf_data_count {
+	uint64_t value;            /* hits, told or not */
+	uint64_t enabled, running; /* ns that it was wanted, and of them in a register */
+};
+
 /* Event N of the file is list[N - 1]. Zeroed memory is an empty one. */
 struct perf_data_watches {
 	struct perf_data_watch list[PERF_DATA_WATCHES_MAX];

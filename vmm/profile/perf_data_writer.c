@@ -191,15 +191,21 @@ static int end_record(struct perf_data_writer *writer)
 }
 
 /* What stands at the end of all records but samples (sample_id_all), in the order of perf_event_open(2). */
-static void add_sample_id(struct perf_data_writer *writer, int32_t pid, int32_t tid, uint64_t time,
-			  uint32_t vcpu)
+static void add_sample_id_of(struct perf_data_writer *writer, int32_t pid, int32_t tid, uint64_t time,
+			     uint32_t vcpu, uint64_t id)
 {
 	bytes_add_u32(&writer->record, (uint32_t)pid);
 	bytes_add_u32(&writer->record, (uint32_t)tid);
 	bytes_add_u64(&writer->record, time);
 	if (writer->facts.attribute.sample_type & PERF_SAMPLE_CPU)
 		bytes_add_u64(&writer->record, vcpu);
-	bytes_add_u64(&writer->record, vcpu + 1);
+	bytes_add_u64(&writer->record, id);
+}
+
+static void add_sample_id(struct perf_data_writer *writer, int32_t pid, int32_t tid, uint64_t time,
+			  uint32_t vcpu)
+{
+	add_sample_id_of(writer, pid, tid, time, vcpu, vcpu + 1);
 }
 
 /*
@@ -375,6 +381,26 @@ int perf_data_writer_event(struct perf_data_writer *writer, const struct sample_
 	bytes_add_u64(&writer->record, id);
 	bytes_add_u64(&writer->record, id);
 	add_vcpu_id(writer, event->time, event->vcpu);
+	return end_record(writer);
+}
+
+int perf_data_writer_count(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu, uint16_t event,
+			   const struct perf_data_count *count)
+{
+	int error = check_sample(writer, vcpu, event);
+	int32_t pid = perf_data_writer_unknown_pid(writer);
+	struct bytes *record = &writer->record;
+
+	if (error)
+		return error;
+	begin_record(writer, PERF_RECORD_READ, guest_misc(writer, true));
+	bytes_add_u32(record, (uint32_t)pid);
+	bytes_add_u32(record, (uint32_t)pid);
+	bytes_add_u64(record, count->value);
+	bytes_add_u64(record, count->enabled);
+	bytes_add_u64(record, count->running);
+	bytes_add_u64(record, event_id(writer, event, vcpu));
+	add_sample_id_of(writer, pid, pid, time, vcpu, event_id(writer, event, vcpu));
 	return end_record(writer);
 }
 

@@ -97,6 +97,9 @@ int32_t perf_data_writer_unknown_pid(const struct perf_data_writer *writer);
 int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample);
 /* The event gives no samples of the vCPU from then on, or does so again: THROTTLE, UNTHROTTLE. */
 int perf_data_writer_event(struct perf_data_writer *writer, const struct sample_event *event);
+/* What watch EVENT - 1 counted on VCPU up to TIME: READ. */
+int perf_data_writer_count(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu, uint16_t event,
+			   const struct perf_data_count *count);
 int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_data_mapping *mapping);
 int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_t pid, int32_t tid,
 			  const char *comm);

@@ -2,6 +2,8 @@
 #include "vmm/profile/profile.h"
 
 #include <errno.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +17,9 @@ struct profile {
 	struct profile_table table; /* struct profile_stack by frames, app, comm, pid, tid and vCPU */
 	struct profile_stack **stacks;
 	size_t count, capacity;
-	uint64_t samples, weight;
+	uint64_t samples;
+	struct profile_event *events; /* owned */
+	size_t event_count;
 	struct perf_data_summary summary; /* with texts that are safe to show */
 };
 
@@ -29,8 +33,9 @@ static bool same_stack(const void *item, const void *key)
 	const struct profile_stack *stack = item;
 	const struct resolved_sample *sample = key;
 
-	if (stack->depth != sample->depth || stack->comm != sample->comm || stack->app != sample->app ||
-	    stack->vcpu != sample->vcpu || stack->pid != sample->recorded->pid || stack->tid != sample->tid)
+	if (stack->event != sample->recorded->event || stack->depth != sample->depth ||
+	    stack->comm != sample->comm || stack->app != sample->app || stack->vcpu != sample->vcpu ||
+	    stack->pid != sample->recorded->pid || stack->tid != sample->tid)
 		return false;
 	for (size_t i = 0; i < stack->depth; i++)
 		if (stack->frames[i] != sample->frames[i].frame)
@@ -45,6 +50,7 @@ static uint64_t hash_stack(const struct resolved_sample *sample)
 	for (size_t i = 0; i < sample->depth; i++)
 		hash = profile_hash(hash, (uintptr_t)sample->frames[i].frame);
 	hash = profile_hash(hash, (uintptr_t)sample->comm ^ sample->tid);
+	hash = profile_hash(hash, sample->recorded->event);
 	return profile_hash(hash, (uintptr_t)sample->app);
 }
 
@@ -82,6 +88,7 @@ static struct profile_stack *add_stack(struct profile *profile, const struct res
 	stack->pid = sample->recorded->pid;
 	stack->tid = sample->tid;
 	stack->vcpu = sample->vcpu;
+	stack->event = sample->recorded->event;
 	if (profile_table_add(&profile->table, hash, stack) || list_stack(profile, stack))
 		return NULL;
 	return stack;
@@ -90,6 +97,7 @@ static struct profile_stack *add_stack(struct profile *profile, const struct res
 static int take_sample(void *context, const struct resolved_sample *sample)
 {
 	struct profile *profile = context;
+	struct profile_event *event = &profile->events[sample->recorded->event];
 	uint64_t hash = hash_stack(sample);
 	struct profile_stack *stack = profile_table_find(&profile->table, hash, same_stack, sample);
 
@@ -99,8 +107,9 @@ static int take_sample(void *context, const struct resolved_sample *sample)
 		return out_of_memory(profile);
 	stack->samples++;
 	stack->weight += sample->recorded->period;
+	event->samples++;
+	event->weight += sample->recorded->period;
 	profile->samples++;
-	profile->weight += sample->recorded->period;
 	return 0;
 }
 
@@ -120,6 +129,72 @@ static void take_summary(struct profile *profile)
 	}
 }
 
+static bool is_clock(const char *name)
+{
+	static const char *const clocks[] = { "cpu-clock", "task-clock", "wall-clock" };
+
+	/* Modifiers may follow: "cpu-clock:ppp". */
+	for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++)
+		if (!strncmp(name, clocks[i], strlen(clocks[i])))
+			return true;
+	return false;
+}
+
+static enum profile_unit unit_of(const struct perf_data_event *event, const char *name)
+{
+	if (event->type == PERF_TYPE_BREAKPOINT)
+		return PROFILE_HITS;
+	return is_clock(name) ? PROFILE_NANOSECONDS : PROFILE_EVENTS;
+}
+
+/* As perf calls those that the file gives no name. */
+static const char *name_event(struct profile *profile, const struct perf_data_event *event)
+{
+	char text[256];
+
+	if (event->name)
+		snprintf(text, sizeof(text), "%s", event->name);
+	else if (event->type == PERF_TYPE_SOFTWARE && event->config == PERF_COUNT_SW_CPU_CLOCK)
+		strcpy(text, "cpu-clock");
+	else if (event->type == PERF_TYPE_HARDWARE && event->config == PERF_COUNT_HW_CPU_CYCLES)
+		strcpy(text, "cycles");
+	else
+		snprintf(text, sizeof(text), "type %u config %#llx", event->type,
+			 (unsigned long long)event->config);
+	profile_make_showable(text);
+	return profile_pool_string(&profile->pool, text);
+}
+
+static int take_events(struct profile *profile)
+{
+	const struct perf_data_event *event;
+
+	while (profile_resolver_event(profile->resolver, profile->event_count))
+		profile->event_count++;
+	profile->events = calloc(profile->event_count + 1, sizeof(profile->events[0]));
+	if (!profile->events)
+		return out_of_memory(profile);
+	profile->events[profile->event_count].name = ""; /* of a file without any */
+	for (size_t i = 0; (event = profile_resolver_event(profile->resolver, i)); i++) {
+		const char *name = name_event(profile, event);
+
+		if (!name)
+			return out_of_memory(profile);
+		profile->events[i] = (struct profile_event){ .name = name,
+							     .unit = unit_of(event, name),
+							     .frequency = event->frequency };
+	}
+	return 0;
+}
+
+/* The latest records of them say it. */
+static void take_counts(struct profile *profile)
+{
+	for (size_t i = 0; i < profile->event_count; i++)
+		if (profile->events[i].unit == PROFILE_HITS)
+			profile_resolver_count(profile->resolver, i, &profile->events[i].count);
+}
+
 int profile_load(struct profile **loaded, const struct profile_options *options)
 {
 	struct profile *profile = calloc(1, sizeof(*profile));
@@ -130,12 +205,15 @@ int profile_load(struct profile **loaded, const struct profile_options *options)
 	profile->input = options->input;
 	error = profile_resolver_open(&profile->resolver, options);
 	if (!error)
+		error = take_events(profile);
+	if (!error)
 		error = profile_resolver_run(profile->resolver, take_sample, profile);
 	if (error) {
 		profile_free(profile);
 		return error;
 	}
 	take_summary(profile);
+	take_counts(profile);
 	*loaded = profile;
 	return 0;
 }
@@ -148,6 +226,7 @@ void profile_free(struct profile *profile)
 	profile_table_free(&profile->table);
 	profile_pool_free(&profile->pool);
 	free(profile->stacks);
+	free(profile->events);
 	free(profile);
 }
 
@@ -166,9 +245,21 @@ uint64_t profile_samples(const struct profile *profile)
 	return profile->samples;
 }
 
-uint64_t profile_weight(const struct profile *profile)
+size_t profile_event_count(const struct profile *profile)
 {
-	return profile->weight;
+	return profile->event_count;
+}
+
+const struct profile_event *profile_event(const struct profile *profile, size_t number)
+{
+	return &profile->events[number];
+}
+
+size_t profile_event_chosen(const struct profile *profile)
+{
+	int chosen = profile_resolver_chosen(profile->resolver);
+
+	return chosen < 0 ? 0 : (size_t)chosen;
 }
 
 uint64_t profile_lost(const struct profile *profile)
@@ -186,16 +277,13 @@ const char *profile_note(const struct profile *profile)
 	return profile_resolver_note(profile->resolver);
 }
 
-bool profile_weight_is_time(const struct profile *profile)
+const char *profile_unit_name(enum profile_unit unit)
 {
-	static const char *const clocks[] = { "cpu-clock", "task-clock", "wall-clock" };
-	const char *name = profile_summary(profile)->event_name;
+	static const char *const names[] = {
+		[PROFILE_NANOSECONDS] = "ns", [PROFILE_HITS] = "hits", [PROFILE_EVENTS] = "events"
+	};
 
-	/* Modifiers may follow: "cpu-clock:ppp". */
-	for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++)
-		if (!strncmp(name, clocks[i], strlen(clocks[i])))
-			return true;
-	return false;
+	return names[unit];
 }
 
 bool profile_frame_is_module(const struct profile_frame *frame)

@@ -31,8 +31,27 @@ struct profile_stack {
 	uint32_t pid;
 	uint32_t tid;  /* 0 unless the options tell threads apart */
 	uint32_t vcpu; /* UINT32_MAX where it was not recorded */
+	size_t event;  /* that the samples are of */
 	uint64_t samples;
-	uint64_t weight; /* sum of periods, ns for the clocks */
+	uint64_t weight; /* sum of periods: see struct profile_event */
+};
+
+/* What a sum of periods stands for. */
+enum profile_unit {
+	PROFILE_NANOSECONDS, /* of a clock */
+	PROFILE_HITS,        /* of a breakpoint or a watched variable */
+	PROFILE_EVENTS,
+};
+
+/* An event of the recording. */
+struct profile_event {
+	const char *name;
+	enum profile_unit unit;
+	uint64_t frequency; /* Hz; 0: it has a period */
+	uint64_t samples, weight;
+	/* What it counted besides, of a recording that says so (enabled is 0 else): see struct
+	 * perf_data_count. */
+	struct perf_data_count count;
 };
 
 struct profile_options {
@@ -42,31 +61,36 @@ struct profile_options {
 	const char *buildid_dir; /* NULL: perf's default, $HOME/.debug or its configuration */
 	const char *symfs;       /* directory that holds the guest's files by their paths there; NULL */
 	int32_t vcpu;            /* only this one; -1 all */
+	const char *event;       /* only this one: its name, or its number from 0; NULL: all */
 	bool threads;            /* tell the threads of a process apart */
 	bool leaves_only; /* stacks of the sampled function alone: all that a report without callers needs */
 };
 
 /*
- * Reads and symbolizes the whole file; of several events, the samples of the
- * first. OPTIONS must live as long as the profile. Errors: those of the
- * reader, and of reading OPTIONS->kallsyms and vmlinux; missing names are no
- * error, see profile_note(). Names in a profile are safe to show: nothing in
- * them ends a line, moves a terminal's cursor or reorders text, and equal
- * names are equal pointers. Any one thread at a time.
+ * Reads and symbolizes the whole file. OPTIONS must live as long as the
+ * profile. Errors: those of the reader, -ENOENT for an event that is not there, and of reading
+ * OPTIONS->kallsyms and vmlinux; missing names are no error, see profile_note(). Names in a profile are safe
+ * to show: nothing in them ends a line, moves a terminal's cursor or reorders text, and equal names are equal
+ * pointers. Any one thread at a time.
  */
 int profile_load(struct profile **profile, const struct profile_options *options);
 void profile_free(struct profile *profile);
 
 size_t profile_stack_count(const struct profile *profile);
 const struct profile_stack *profile_stack(const struct profile *profile, size_t index);
+/* Of all events that the options take. */
 uint64_t profile_samples(const struct profile *profile);
-uint64_t profile_weight(const struct profile *profile);
+/* All events of the file, by number; those that the options leave out have no samples. */
+size_t profile_event_count(const struct profile *profile);
+const struct profile_event *profile_event(const struct profile *profile, size_t number);
+/* The event of the options; 0 where they take all. */
+size_t profile_event_chosen(const struct profile *profile);
 uint64_t profile_lost(const struct profile *profile);
 const struct perf_data_summary *profile_summary(const struct profile *profile);
 /* One line on why the kernel's functions have no names, "" if they have. */
 const char *profile_note(const struct profile *profile);
-/* Does a sum of periods stand for ns (the clocks), or for counts of an event? */
-bool profile_weight_is_time(const struct profile *profile);
+/* What the unit is called where a program reads it: "ns", "hits", "events". */
+const char *profile_unit_name(enum profile_unit unit);
 /* Is FRAME in a kernel module? */
 bool profile_frame_is_module(const struct profile_frame *frame);
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/perf_event.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ struct profile_resolver {
 	struct profile_frame_cache cache;
 	struct profile_kernel kernels[2]; /* this machine's, and its guest's */
 	const char *unknown;              /* "[unknown]" in the pool */
+	int chosen;                       /* the event that is taken; -1: all */
 	uint64_t lost;
 	int (*each)(void *context, const struct resolved_sample *sample);
 	void *each_context;
@@ -263,6 +265,43 @@ static int read_sideband(struct profile_resolver *resolver)
 	return check_given(resolver);
 }
 
+static int no_event(const struct profile_resolver *resolver)
+{
+	char list[512] = "";
+	const struct perf_data_event *event;
+	size_t used = 0;
+
+	for (size_t i = 0; (event = profile_resolver_event(resolver, i)) && used < sizeof(list); i++)
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%zu %s", i ? ", " : "", i,
+					 event->name ? event->name : "");
+	profile_make_showable(list);
+	return error_set(-ENOENT, "there is no event %s in %s; it has %s", resolver->options.event,
+			 resolver->options.input, list);
+}
+
+/* By name; else by number. */
+static int choose_event(struct profile_resolver *resolver)
+{
+	const char *wanted = resolver->options.event;
+	const struct perf_data_event *event;
+	unsigned long number;
+	char *end;
+
+	resolver->chosen = -1;
+	if (!wanted)
+		return 0;
+	for (size_t i = 0; (event = profile_resolver_event(resolver, i)); i++)
+		if (event->name && !strcmp(event->name, wanted)) {
+			resolver->chosen = (int)i;
+			return 0;
+		}
+	number = strtoul(wanted, &end, 10);
+	if (*wanted < '0' || *wanted > '9' || *end || !profile_resolver_event(resolver, number))
+		return no_event(resolver);
+	resolver->chosen = (int)number;
+	return 0;
+}
+
 static int open_input(struct profile_resolver *resolver)
 {
 	const char *path = profile_input_open(&resolver->input, resolver->options.input);
@@ -288,6 +327,8 @@ int profile_resolver_open(struct profile_resolver **opened, const struct profile
 		error = open_input(resolver);
 	if (!error)
 		error = read_sideband(resolver);
+	if (!error)
+		error = choose_event(resolver);
 	if (error) {
 		profile_resolver_close(resolver);
 		return error;
@@ -509,7 +550,8 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 	struct view view;
 	int error;
 
-	if (sample->event || (resolver->options.vcpu >= 0 && vcpu != (uint32_t)resolver->options.vcpu))
+	if ((resolver->chosen >= 0 && sample->event != resolver->chosen) ||
+	    (resolver->options.vcpu >= 0 && vcpu != (uint32_t)resolver->options.vcpu))
 		return 0;
 	view = view_of(resolver, sample, sample->misc);
 	error = add_frame(resolver, &view, sample->ip, &resolved.depth);
@@ -531,6 +573,26 @@ int profile_resolver_run(struct profile_resolver *resolver,
 	resolver->each = each;
 	resolver->each_context = context;
 	return perf_data_reader_run(resolver->reader, &events);
+}
+
+const struct perf_data_event *profile_resolver_event(const struct profile_resolver *resolver, size_t number)
+{
+	return perf_data_reader_event(resolver->reader, number);
+}
+
+/* Only our recorder's records are totals of vCPUs. */
+bool profile_resolver_count(const struct profile_resolver *resolver, size_t number,
+			    struct perf_data_count *count)
+{
+	const struct perf_data_summary *summary = perf_data_reader_summary(resolver->reader);
+
+	return !strncmp(summary->version, "kvmscope ", strlen("kvmscope ")) &&
+	       perf_data_reader_count(resolver->reader, number, resolver->options.vcpu, count);
+}
+
+int profile_resolver_chosen(const struct profile_resolver *resolver)
+{
+	return resolver->chosen;
 }
 
 const struct perf_data_summary *profile_resolver_summary(const struct profile_resolver *resolver)

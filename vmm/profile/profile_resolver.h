@@ -49,6 +49,14 @@ void profile_resolver_close(struct profile_resolver *resolver);
 int profile_resolver_run(struct profile_resolver *resolver,
 			 int (*each)(void *context, const struct resolved_sample *sample), void *context);
 
+/* The events of the file by number, NULL behind the last; a program's bytes. Complete after opening. */
+const struct perf_data_event *profile_resolver_event(const struct profile_resolver *resolver, size_t number);
+/* What one counted, on the vCPU of the options. False: the file does not say. */
+bool profile_resolver_count(const struct profile_resolver *resolver, size_t number,
+			    struct perf_data_count *count);
+/* The event that the options take, -1: all. */
+int profile_resolver_chosen(const struct profile_resolver *resolver);
+
 /* Complete after the run. */
 const struct perf_data_summary *profile_resolver_summary(const struct profile_resolver *resolver);
 uint64_t profile_resolver_lost(const struct profile_resolver *resolver);

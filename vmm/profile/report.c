@@ -179,9 +179,23 @@ static int largest_first(const void *left, const void *right)
 	return order ? order : a->vcpu < b->vcpu ? -1 : a->vcpu > b->vcpu;
 }
 
+const struct profile_event *report_event(const struct report *report)
+{
+	return profile_event(report->profile, report->options.event);
+}
+
+uint64_t report_scaled_hits(const struct profile_event *event)
+{
+	const struct perf_data_count *count = &event->count;
+
+	if (!count->running || count->running >= count->enabled)
+		return event->weight;
+	return (uint64_t)((double)event->weight * (double)count->enabled / (double)count->running);
+}
+
 double report_percent(const struct report *report, uint64_t weight)
 {
-	uint64_t all = profile_weight(report->profile);
+	uint64_t all = report_event(report)->weight;
 
 	return all ? 100.0 * (double)weight / (double)all : 0;
 }
@@ -213,7 +227,8 @@ int report_build(struct report **built, const struct profile *profile, const str
 	*report = (struct report){ .profile = profile, .options = *options, .memory = builder };
 	builder->report = report;
 	for (size_t i = 0; i < profile_stack_count(profile); i++)
-		if (count_stack(builder, profile_stack(profile, i))) {
+		if (profile_stack(profile, i)->event == options->event &&
+		    count_stack(builder, profile_stack(profile, i))) {
 			report_free(report);
 			return error_set(-ENOMEM, "no memory for the report");
 		}

@@ -24,6 +24,7 @@ enum report_key {
 };
 
 struct report_options {
+	size_t event;      /* the one that it is about */
 	unsigned int keys; /* at least one enum report_key: samples that agree in all of them make one row */
 	bool children;     /* also count a function for what it called; order by that */
 	size_t limit;      /* show at most so many rows; 0 all */
@@ -63,12 +64,22 @@ struct report {
 int report_build(struct report **report, const struct profile *profile, const struct report_options *options);
 void report_free(struct report *report);
 
-/* The share of all samples' weight, 0 to 100. */
+/* What it is about. */
+const struct profile_event *report_event(const struct report *report);
+
+/* The share of the weight of all samples of its event, 0 to 100. */
 double report_percent(const struct report *report, uint64_t weight);
 
-/* Lines that begin with '#', and rows. COLOR: for a terminal. 0, or a negative errno of writing. */
-int report_print_text(const struct report *report, FILE *to, bool color);
+/* The hits there would have been, had the watch been in a register all the time; as many as there were if it
+ * was. */
+uint64_t report_scaled_hits(const struct profile_event *event);
+
+/*
+ * COUNT reports of one profile, at least one. Lines that begin with '#', and rows, for one event after the
+ * other. COLOR: for a terminal. 0, or a negative errno of writing.
+ */
+int report_print_text(struct report *const *reports, size_t count, FILE *to, bool color);
 /* One JSON object. 0, -ENOMEM or a negative errno of writing. */
-int report_print_json(const struct report *report, FILE *to);
+int report_print_json(struct report *const *reports, size_t count, FILE *to);
 
 #endif

@@ -25,20 +25,28 @@ static json_t *losses_of(const struct profile *profile)
 	return object;
 }
 
-static json_t *header(const struct report *report)
+static json_t *header(const struct profile *profile)
 {
-	const struct profile *profile = report->profile;
 	const struct perf_data_summary *summary = profile_summary(profile);
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:o, s:o, s:o, s:b, s:s, s:o}",
-			 "release", summary->release, "arch", summary->arch, "hostname", summary->hostname,
-			 "command", summary->command_line, "event", summary->event_name, "frequency",
-			 (int)summary->frequency, "vcpus", (int)summary->cpus, "samples",
-			 number(profile_samples(profile)), "weight", number(profile_weight(profile)),
-			 "weight_unit", profile_weight_is_time(profile) ? "ns" : "events", "lost",
+	return json_pack("{s:s, s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:b, s:s, s:o}", "release",
+			 summary->release, "arch", summary->arch, "hostname", summary->hostname, "command",
+			 summary->command_line, "vcpus", (int)summary->cpus, "lost",
 			 number(profile_lost(profile)), "losses", losses_of(profile), "skipped_records",
 			 number(summary->skipped), "cut_off", summary->cut_off, "note", profile_note(profile),
 			 "flight", report_flight_json(summary));
+}
+
+/* For how long a watch was wanted and in a register; null where the file does not say. */
+static json_t *count_of(const struct profile_event *event)
+{
+	const struct perf_data_count *count = &event->count;
+
+	if (!count->enabled)
+		return json_null();
+	return json_pack("{s:o, s:o, s:o, s:o}", "hits", number(count->value), "scaled_hits",
+			 number(report_scaled_hits(event)), "enabled_ns", number(count->enabled),
+			 "running_ns", number(count->running));
 }
 
 static const char *kind_of(const struct report_row *row)
@@ -103,15 +111,28 @@ static json_t *row_of(const struct report *report, const struct report_row *row)
 	return object;
 }
 
-int report_print_json(const struct report *report, FILE *to)
+static json_t *event_of(const struct report *report)
 {
-	json_t *object = header(report), *rows = json_array();
-	int error = 0;
+	const struct profile_event *event = report_event(report);
+	json_t *rows = json_array();
 
 	for (size_t i = 0; i < report->count; i++)
 		json_array_append_new(rows, row_of(report, report->rows[i]));
-	if (!object || json_object_set_new(object, "hidden_rows", number(report->hidden)) ||
-	    json_object_set_new(object, "rows", rows))
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o}", "event", event->name, "number",
+			 number(report->options.event), "frequency", number(event->frequency), "samples",
+			 number(event->samples), "weight", number(event->weight), "weight_unit",
+			 profile_unit_name(event->unit), "count", count_of(event), "hidden_rows",
+			 number(report->hidden), "rows", rows);
+}
+
+int report_print_json(struct report *const *reports, size_t count, FILE *to)
+{
+	json_t *object = header(reports[0]->profile), *events = json_array();
+	int error = 0;
+
+	for (size_t i = 0; i < count && !error; i++)
+		error = json_array_append_new(events, event_of(reports[i]));
+	if (!object || error || json_object_set_new(object, "events", events))
 		error = error_set(-ENOMEM, "no memory for the report");
 	else if (json_dumpf(object, to, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) || fputc('\n', to) == EOF ||
 		 fflush(to))

@@ -171,79 +171,109 @@ static void print_row(const struct table *table, const struct report_row *row)
 	fputc('\n', table->to);
 }
 
-static void print_about(const struct table *table)
+static void print_about(const struct profile *profile, FILE *to)
 {
-	const struct profile *profile = table->report->profile;
 	const struct perf_data_summary *summary = profile_summary(profile);
-	char samples[32];
 
 	if (*summary->release)
-		fprintf(table->to, "# Guest    Linux %s%s%s%s%s\n", summary->release,
-			*summary->arch ? " " : "", summary->arch, *summary->hostname ? ", " : "",
-			summary->hostname);
+		fprintf(to, "# Guest    Linux %s%s%s%s%s\n", summary->release, *summary->arch ? " " : "",
+			summary->arch, *summary->hostname ? ", " : "", summary->hostname);
 	if (*summary->command_line)
-		fprintf(table->to, "# Command  %s\n", summary->command_line);
-	report_flight_text(summary, table->to);
-	if (summary->frequency)
-		fprintf(table->to, "# Event    %s, %u Hz\n", summary->event_name, summary->frequency);
-	else
-		fprintf(table->to, "# Event    %s\n", summary->event_name);
-	fprintf(table->to, "# Samples  %s", grouped(samples, profile_samples(profile)));
-	if (profile_weight_is_time(profile))
-		fprintf(table->to, ", %.3f s", (double)profile_weight(profile) / 1e9);
-	if (summary->cpus)
-		fprintf(table->to, ", %u vCPU%s", summary->cpus, summary->cpus == 1 ? "" : "s");
-	fprintf(table->to, "\n#\n");
+		fprintf(to, "# Command  %s\n", summary->command_line);
+	report_flight_text(summary, to);
+}
+
+/* Where it was not in a register all the time, there were more than were seen. */
+static void print_count(const struct table *table, const struct profile_event *event)
+{
+	const struct perf_data_count *count = &event->count;
+	char scaled[32];
+
+	if (!count->enabled || count->running >= count->enabled)
+		return;
+	fprintf(table->to,
+		"# Watched  %.1f %% of the time, %.3f s of %.3f s on all vCPUs: about %s hits in all of it\n",
+		100.0 * (double)count->running / (double)count->enabled, (double)count->running / 1e9,
+		(double)count->enabled / 1e9, grouped(scaled, report_scaled_hits(event)));
+}
+
+static void print_event(const struct table *table)
+{
+	const struct profile_event *event = report_event(table->report);
+	unsigned int cpus = profile_summary(table->report->profile)->cpus;
+	char text[32];
+
+	fprintf(table->to, "# Event    %s", event->name);
+	if (event->frequency)
+		fprintf(table->to, ", %llu Hz", (unsigned long long)event->frequency);
+	fprintf(table->to, "\n# Samples  %s", grouped(text, event->samples));
+	if (event->unit == PROFILE_NANOSECONDS)
+		fprintf(table->to, ", %.3f s", (double)event->weight / 1e9);
+	else if (event->unit == PROFILE_HITS)
+		fprintf(table->to, ", %s hits", grouped(text, event->weight));
+	if (cpus)
+		fprintf(table->to, ", %u vCPU%s", cpus, cpus == 1 ? "" : "s");
+	fputc('\n', table->to);
+	print_count(table, event);
+	fputs("#\n", table->to);
+}
+
+static void print_table(const struct report *report, FILE *to, bool color)
+{
+	struct table table = { .report = report, .to = to, .color = color };
+	char text[32];
+
+	measure(&table);
+	print_event(&table);
+	print_heading(&table);
+	for (size_t i = 0; i < report->count; i++)
+		print_row(&table, report->rows[i]);
+	if (report->hidden)
+		fprintf(to, "# %s more row%s below the limit\n", grouped(text, report->hidden),
+			report->hidden == 1 ? "" : "s");
 }
 
 /* The samples that were lost have a line of their own, which also files of perf's have. */
-static void print_kinds_of_loss(const struct table *table, const struct losses *losses)
+static void print_kinds_of_loss(const struct losses *losses, FILE *to)
 {
 	char text[32];
 
 	for (int i = 0; i < LOSS_COUNT; i++)
 		if (i != LOST_OVERFLOW && losses->counts[i])
-			fprintf(table->to, "# %s %s (%s)\n", grouped(text, losses->counts[i]),
+			fprintf(to, "# %s %s (%s)\n", grouped(text, losses->counts[i]),
 				loss_meaning((enum loss)i), loss_name((enum loss)i));
 }
 
 /* Only what is not as it should be. */
-static void print_losses(const struct table *table)
+static void print_losses(const struct profile *profile, FILE *to)
 {
-	const struct profile *profile = table->report->profile;
 	const struct perf_data_summary *summary = profile_summary(profile);
 	char text[32];
 
-	if (table->report->hidden)
-		fprintf(table->to, "# %s more row%s below the limit\n", grouped(text, table->report->hidden),
-			table->report->hidden == 1 ? "" : "s");
 	if (profile_lost(profile))
-		fprintf(table->to, "# Lost %s sample%s: the recorder could not keep up\n",
+		fprintf(to, "# Lost %s sample%s: the recorder could not keep up\n",
 			grouped(text, profile_lost(profile)), profile_lost(profile) == 1 ? "" : "s");
-	print_kinds_of_loss(table, &summary->losses);
+	print_kinds_of_loss(&summary->losses, to);
 	if (summary->skipped)
-		fprintf(table->to, "# Left out %s record%s of kinds that are not understood\n",
+		fprintf(to, "# Left out %s record%s of kinds that are not understood\n",
 			grouped(text, summary->skipped), summary->skipped == 1 ? "" : "s");
-	if (summary->events > 1)
-		fprintf(table->to, "# Left out the samples of %u further event%s: this is %s alone\n",
-			summary->events - 1, summary->events == 2 ? "" : "s", summary->event_name);
 	if (summary->cut_off)
-		fprintf(table->to,
-			"# Cut off: the recorder did not close the file; this is what it had written\n");
+		fprintf(to, "# Cut off: the recorder did not close the file; this is what it had written\n");
 	if (*profile_note(profile))
-		fprintf(table->to, "# No kernel names: %s\n", profile_note(profile));
+		fprintf(to, "# No kernel names: %s\n", profile_note(profile));
 }
 
-int report_print_text(const struct report *report, FILE *to, bool color)
+int report_print_text(struct report *const *reports, size_t count, FILE *to, bool color)
 {
-	struct table table = { .report = report, .to = to, .color = color };
+	const struct profile *profile = reports[0]->profile;
 
-	measure(&table);
-	print_about(&table);
-	print_heading(&table);
-	for (size_t i = 0; i < report->count; i++)
-		print_row(&table, report->rows[i]);
-	print_losses(&table);
+	print_about(profile, to);
+	for (size_t i = 0; i < count; i++) {
+		if (i)
+			fputc('\n', to);
+		print_table(reports[i], to, color);
+	}
+	print_losses(profile, to);
 	if (fflush(to) || ferror(to))
 		return error_set(-EIO, "cannot write the report: %s", strerror(errno));
 	return 0;

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/perf_event.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "shared/error.h"
+#include "shared/sample.h"
 #include "vmm/profile/profile_pool.h"
 #include "vmm/profile/profile_resolver.h"
 
@@ -17,7 +19,12 @@ struct entry {
 	size_t depth;
 	const char *comm;
 	uint32_t tid, vcpu;
+	uint16_t event;
 	bool callchain;
+	bool watched; /* its event has addresses: */
+	uint64_t address;
+	bool has_values;
+	struct perf_data_hit_values values;
 };
 
 struct script {
@@ -25,11 +32,19 @@ struct script {
 	struct profile_pool pool;
 	struct entry *entries;
 	size_t count, capacity;
+	const struct profile_resolver *resolver;
 };
 
 static int out_of_memory(const struct script *script)
 {
 	return error_set(-ENOMEM, "no memory for the samples in %s", script->input);
+}
+
+static bool is_watch(const struct script *script, uint16_t event)
+{
+	const struct perf_data_event *of = profile_resolver_event(script->resolver, event);
+
+	return of && of->type == PERF_TYPE_BREAKPOINT && of->sample_type & PERF_SAMPLE_ADDR;
 }
 
 static int take_sample(void *context, const struct resolved_sample *sample)
@@ -61,6 +76,11 @@ static int take_sample(void *context, const struct resolved_sample *sample)
 		.tid = sample->recorded->tid,
 		.vcpu = sample->vcpu,
 		.callchain = sample->recorded->callchain,
+		.event = sample->recorded->event,
+		.watched = is_watch(script, sample->recorded->event),
+		.address = sample->recorded->address,
+		.has_values = sample->recorded->has_values,
+		.values = sample->recorded->values,
 	};
 	script->count++;
 	return 0;
@@ -85,6 +105,29 @@ static void write_frame(const struct resolved_frame *frame, uint64_t address, FI
 	fprintf(to, " (%s)\n", resolved_frame_path(frame));
 }
 
+/* What perf has as bytes only: the value before and after, and which hit on the vCPU it was. */
+static void write_values(const struct perf_data_hit_values *values, FILE *to)
+{
+	if (values->flags & SAMPLE_HIT_BEFORE)
+		fprintf(to, " %#" PRIx64 " ->", values->before);
+	else if (values->flags & SAMPLE_HIT_AFTER)
+		fputs(" ? ->", to);
+	if (values->flags & SAMPLE_HIT_AFTER)
+		fprintf(to, " %#" PRIx64, values->after);
+	if (values->hits)
+		fprintf(to, " #%" PRIu64, values->hits);
+}
+
+/* Behind the event's name, where perf script has the address (-F addr). */
+static void write_hit(const struct entry *entry, FILE *to)
+{
+	if (!entry->watched)
+		return;
+	fprintf(to, " %16" PRIx64, entry->address);
+	if (entry->has_values)
+		write_values(&entry->values, to);
+}
+
 static void write_entry(const struct entry *entry, const char *event, FILE *to)
 {
 	char nameless[16];
@@ -99,6 +142,7 @@ static void write_entry(const struct entry *entry, const char *event, FILE *to)
 		fprintf(to, "[%03u] ", entry->vcpu);
 	fprintf(to, "%5" PRIu64 ".%06" PRIu64 ": %10" PRIu64 " %s: ", entry->time / 1000000000,
 		entry->time % 1000000000 / 1000, entry->period, event);
+	write_hit(entry, to);
 	if (!entry->callchain) {
 		fputc(' ', to);
 		write_frame(&entry->frames[0], entry->ip, to);
@@ -112,15 +156,37 @@ static void write_entry(const struct entry *entry, const char *event, FILE *to)
 	fputc('\n', to);
 }
 
-static int write_entries(struct script *script, const struct profile_resolver *resolver, FILE *to)
+/* Each event's, safe to show; the pool's. NULL without memory. */
+static const char **name_events(struct script *script)
 {
-	struct perf_data_summary summary = *profile_resolver_summary(resolver);
+	const struct perf_data_event *event;
+	const char **names;
+	char text[256];
+	size_t count = 0;
 
-	profile_make_showable(summary.event_name);
+	while (profile_resolver_event(script->resolver, count))
+		count++;
+	names = profile_pool_alloc(&script->pool, (count + 1) * sizeof(char *));
+	for (size_t i = 0; names && (event = profile_resolver_event(script->resolver, i)); i++) {
+		snprintf(text, sizeof(text), "%s",
+			 event->name ? event->name : profile_resolver_summary(script->resolver)->event_name);
+		profile_make_showable(text);
+		names[i] = profile_pool_string(&script->pool, text);
+		names = names[i] ? names : NULL;
+	}
+	return names;
+}
+
+static int write_entries(struct script *script, FILE *to)
+{
+	const char **names = name_events(script);
+
+	if (!names)
+		return out_of_memory(script);
 	if (script->count)
 		qsort(script->entries, script->count, sizeof(*script->entries), by_time);
 	for (size_t i = 0; i < script->count; i++)
-		write_entry(&script->entries[i], summary.event_name, to);
+		write_entry(&script->entries[i], names[script->entries[i].event], to);
 	if (fflush(to) || ferror(to))
 		return error_set(-EIO, "cannot write the samples: %s", strerror(errno));
 	return 0;
@@ -134,9 +200,10 @@ int script_write(const struct profile_options *options, FILE *to)
 
 	if (error)
 		return error;
+	script.resolver = resolver;
 	error = profile_resolver_run(resolver, take_sample, &script);
 	if (!error)
-		error = write_entries(&script, resolver, to);
+		error = write_entries(&script, to);
 	profile_resolver_close(resolver);
 	profile_pool_free(&script.pool);
 	free(script.entries);

@@ -367,8 +367,8 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
 static struct sample_hit take_values(struct sampler *sampler, struct vcpu_sampler *self,
 				     const struct guest_registers *registers, const struct sampler_hit *hit)
 {
-	struct last_value *last = hit->per_cpu ? &self->last_values[hit->event]
-					       : &sampler->last_values[hit->event];
+	struct last_value *last =
+		hit->per_cpu ? &self->last_values[hit->event] : &sampler->last_values[hit->event];
 	struct sample_hit values = { .address = hit->address, .length = hit->length, .hits = hit->hits };
 	uint64_t value = 0;
 
