@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A PMU's state as a vCPU that runs has it: put back into another machine it goes on, and a reset clears it.
+ */
+#include "shared/error.h"
+#include "tests/kvm/guest_run.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/pmu/pmu_vcpu.h"
+
+#define SELECT_INTEL 0x43003cull /* core cycles, EN, OS, USR */
+#define SELECT_AMD   0x430076ull
+#define START        1000000ull
+
+struct account {
+	struct pmu_state restored, state; /* at the start and at the end */
+	bool reset;                       /* at the end, before STATE is taken */
+};
+
+static int create_by_time(struct vcpu *vcpu, struct cpuid_table *table)
+{
+	return pmu_vcpu_create(vcpu, table, NULL);
+}
+
+/* As of a machine whose guest had core cycles counted, for a second. */
+static void on_start(void *context, struct vcpu *vcpu)
+{
+	struct account *account = context;
+	struct pmu_state *state = &account->restored;
+
+	pmu_vcpu_save(vcpu, state);
+	state->time += 1000000000;
+	state->general[1] = START;
+	state->select[1] = state->model == PMU_INTEL ? SELECT_INTEL : SELECT_AMD;
+	if (pmu_vcpu_restore(vcpu, state, sizeof(*state)))
+		FAIL_TEST("%s", error_message());
+}
+
+static void on_end(void *context, struct vcpu *vcpu)
+{
+	struct account *account = context;
+
+	if (account->reset)
+		pmu_vcpu_reset(vcpu);
+	pmu_vcpu_save(vcpu, &account->state);
+}
+
+static void run_hello(struct account *account)
+{
+	struct vcpu_pmu_operations by_time = pmu_vcpu_emulated;
+	struct guest_run run = {
+		.append = "program=hello exit=0",
+		.pmu = &by_time,
+		.hooks = { .vcpu_start = on_start, .vcpu_end = on_end, .context = account },
+	};
+
+	by_time.create = create_by_time;
+	guest_run(&run);
+	CHECK_EQUAL(guest_run_value(&run), 0);
+}
+
+TEST(pmu_state, a_restored_counter_goes_on_with_the_guest)
+{
+	struct account account = { .reset = false };
+	uint64_t ran;
+
+	if (!guest_run_possible())
+		SKIP("/dev/kvm can not be opened");
+	run_hello(&account);
+	ran = account.state.time - account.restored.time;
+	CHECK(ran > 0);
+	/* Each end is rounded down to a cycle. */
+	CHECK(account.state.general[1] - START >= ran * (account.state.clock.core / 1000) / 1000000 - 1);
+	CHECK(account.state.general[1] - START <= ran * (account.state.clock.core / 1000 + 1) / 1000000 + 1);
+	CHECK_EQUAL(account.state.select[1], account.restored.select[1]);
+}
+
+TEST(pmu_state, a_reset_clears_all_but_the_time)
+{
+	struct account account = { .reset = true };
+
+	if (!guest_run_possible())
+		SKIP("/dev/kvm can not be opened");
+	run_hello(&account);
+	CHECK_EQUAL(account.state.general[1], 0);
+	CHECK_EQUAL(account.state.select[1], 0);
+	CHECK(account.state.time > account.restored.time);
+}
