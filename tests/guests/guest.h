@@ -84,6 +84,7 @@ struct frame {
 /* Handlers return to where the trap came from, at frame->rip. Without one a trap ends the guest with 0xfe. */
 typedef void trap_handler(struct frame *frame);
 void traps_init(void);
+void traps_load(void); /* on another CPU: the same handlers, for traps from CPL0 */
 void trap_set(unsigned int vector, trap_handler *handler);
 
 /* Paging: the boot tables map 4 GiB one to one; these add to them. TABLE pages come from a pool. */
@@ -111,5 +112,9 @@ void lapic_end_of_interrupt(void);
 uint32_t lapic_read(unsigned int offset); /* a register (SDM vol. 3A 11.4.1) */
 void lapic_write(unsigned int offset, uint32_t value);
 void lapic_start_other(uint32_t apic_id, uint8_t page);
+
+/* Starts CPU ID in long mode, one after the other: it calls RUN, then halts. Waits until it is up; needs
+ * lapic_init(). */
+void other_cpu_run(uint32_t id, void (*run)(void));
 
 #endif

@@ -13,6 +13,7 @@
 extern uint8_t other_cpu_start[], other_cpu_end[];
 extern volatile uint32_t other_cpu_count;
 static volatile uint32_t cpus_up = 1;
+static void (*volatile other_cpu_work)(void);
 void other_cpu_main(void);
 
 /* Says its command line, with panic=N that it panics, ends with exit=N. */
@@ -73,8 +74,24 @@ uint32_t program_xrstor(void)
 
 void other_cpu_main(void)
 {
+	void (*work)(void) = other_cpu_work;
+
 	__atomic_fetch_add(&cpus_up, 1, __ATOMIC_SEQ_CST);
+	if (work)
+		work();
 	__asm__ volatile("cli");
+}
+
+void other_cpu_run(uint32_t id, void (*run)(void))
+{
+	const uint32_t before = cpus_up;
+
+	for (size_t i = 0; i < (size_t)(other_cpu_end - other_cpu_start); i++)
+		((volatile uint8_t *)PAGE_OF_OTHER_CPUS)[i] = other_cpu_start[i];
+	other_cpu_work = run;
+	lapic_start_other(id, PAGE_OF_OTHER_CPUS >> 12);
+	while (cpus_up == before)
+		__asm__ volatile("pause");
 }
 
 /* Starts cpus=N, one after the other, and ends with how many are up. */
@@ -82,14 +99,9 @@ uint32_t program_cpus(void)
 {
 	uint32_t cpus = (uint32_t)option_number("cpus", 1);
 
-	for (size_t i = 0; i < (size_t)(other_cpu_end - other_cpu_start); i++)
-		((volatile uint8_t *)PAGE_OF_OTHER_CPUS)[i] = other_cpu_start[i];
 	lapic_init();
-	for (uint32_t id = 1; id < cpus; id++) {
-		lapic_start_other(id, PAGE_OF_OTHER_CPUS >> 12);
-		while (cpus_up != id + 1)
-			__asm__ volatile("pause");
-	}
+	for (uint32_t id = 1; id < cpus; id++)
+		other_cpu_run(id, NULL);
 	return cpus_up;
 }
 

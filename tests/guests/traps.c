@@ -39,10 +39,16 @@ struct pointer {
 	uint64_t base;
 } __attribute__((packed));
 
+void traps_load(void)
+{
+	struct pointer pointer = { sizeof(idt) - 1, (uint64_t)idt };
+
+	__asm__ volatile("lidt %0" : : "m"(pointer));
+}
+
 void traps_init(void)
 {
 	uint64_t base = (uint64_t)&tss, limit = sizeof(tss) - 1;
-	struct pointer pointer = { sizeof(idt) - 1, (uint64_t)idt };
 
 	for (unsigned int i = 0; i < VECTORS; i++) {
 		uint64_t stub = (uint64_t)trap_stubs + i * STUB_SIZE;
@@ -56,7 +62,7 @@ void traps_init(void)
 	tss.rsp[0] = (uint64_t)(trap_stack + sizeof(trap_stack));
 	gdt[6] = limit | (base & 0xffffff) << 16 | 0x89ull << 40 | (base >> 24 & 0xff) << 56;
 	gdt[7] = base >> 32;
-	__asm__ volatile("lidt %0" : : "m"(pointer));
+	traps_load();
 	__asm__ volatile("ltr %w0" : : "r"(0x30));
 }
 

@@ -49,12 +49,19 @@ static void on_end(void *context, struct vcpu *vcpu)
 	pmu_vcpu_save(vcpu, &account->state);
 }
 
+static struct vcpu_pmu_operations counting_by_time(void)
+{
+	struct vcpu_pmu_operations operations = pmu_vcpu_emulated;
+
+	operations.create = create_by_time;
+	return operations;
+}
+
 /* Runs the part of the program that APPEND names; nothing was other than it expects. */
 static void run_part(struct guest_run *run, struct account *account, const char *append)
 {
-	struct vcpu_pmu_operations by_time = pmu_vcpu_emulated;
+	const struct vcpu_pmu_operations by_time = counting_by_time();
 
-	by_time.create = create_by_time;
 	*account = (struct account){ 0 };
 	*run = (struct guest_run){
 		.append = append,
@@ -128,6 +135,13 @@ TEST(pmu_vcpu, halted_time_is_no_cycles)
 	CHECK(printed(&run, "cycles ") * 1000000000 / account.state.clock.core < account.cpu_time);
 }
 
+static void on_end_of_two(void *context, struct vcpu *vcpu)
+{
+	struct pmu_vcpu_statistics *statistics = context;
+
+	pmu_vcpu_statistics(vcpu, &statistics[vcpu->index]);
+}
+
 /* As many as there were periods of all the cycles, which the guest counts in another counter. */
 static void check_overflow(const char *append, bool by_vector)
 {
@@ -164,6 +178,31 @@ TEST(pmu_vcpu, overflow_goes_by_an_lvtpc_of_x2apic)
 	GUEST_REQUIRED();
 	check_overflow("program=pmu pmu=overflow apic=x2", false);
 	check_overflow("program=pmu pmu=overflow apic=x2 by=vector", true);
+}
+
+static void check_others(const char *append)
+{
+	const struct vcpu_pmu_operations by_time = counting_by_time();
+	struct pmu_vcpu_statistics statistics[2];
+	struct guest_run run = {
+		.append = append,
+		.cpus = 2,
+		.pmu = &by_time,
+		.hooks = { .vcpu_end = on_end_of_two, .context = statistics },
+	};
+
+	guest_run(&run);
+	if (guest_run_value(&run) != 0)
+		FAIL_TEST("%s: %s", append, run.console);
+	CHECK_EQUAL(statistics[0].nmis + statistics[0].vectors, 0);
+	CHECK_EQUAL(statistics[1].nmis + statistics[1].vectors, 50);
+}
+
+TEST(pmu_vcpu, each_vcpu_has_its_own)
+{
+	GUEST_REQUIRED();
+	check_others("program=pmu pmu=others cpl=0");
+	check_others("program=pmu pmu=others cpl=0 by=vector apic=x2");
 }
 
 TEST(pmu_vcpu, masked_lvtpc_lets_an_overflow_pass)
