@@ -337,6 +337,27 @@ TEST(pmu_host, another_event_begins_with_what_the_last_one_left)
 	(void)end();
 }
 
+TEST(pmu_host, what_was_counted_before_a_reset_is_not_in_the_counter)
+{
+	struct pmu_state saved;
+
+	for (unsigned int restore = 0; restore < 2; restore++) {
+		REQUIRE(start(PMU_INTEL));
+		set(MSR_SELECT0, INSTRUCTIONS);
+		saved = guest.pmu.state;
+		fake_run(100, 100);
+		if (restore)
+			CHECK_EQUAL(pmu_restore(&guest.pmu, &saved, sizeof(saved)), 0);
+		else
+			pmu_reset(&guest.pmu);
+		CHECK_EQUAL(fake.events[0].enabled, restore);
+		fake_run(7, 7);
+		CHECK(!leave(7));
+		CHECK_EQUAL(get(MSR_PMC0), restore ? 7 : 0);
+		(void)end();
+	}
+}
+
 TEST(pmu_host, shared_counters_are_scaled_and_told_of)
 {
 	struct pmu_host_statistics statistics;

@@ -89,6 +89,13 @@ static void program(struct pmu *pmu)
 	}
 }
 
+/* What the host's counters have counted was for registers that are no more. */
+static void drop_counts(struct pmu *pmu)
+{
+	for (unsigned int i = 0; pmu->counters && i < PMU_COUNTERS; i++)
+		(void)pmu->counters->take(pmu->counters->context, i);
+}
+
 void pmu_set_counters(struct pmu *pmu, const struct pmu_counters *counters)
 {
 	pmu->counters = counters;
@@ -120,6 +127,7 @@ void pmu_reset(struct pmu *pmu)
 		.size = old.size, .model = old.model, .clock = old.clock, .time = old.time
 	};
 	vendor_of(old.model)->reset(&pmu->state);
+	drop_counts(pmu);
 	program(pmu);
 }
 
@@ -167,6 +175,7 @@ int pmu_restore(struct pmu *pmu, const void *saved, size_t size)
 	if (state.time == PMU_NEVER || has_impossible_bit(&state))
 		return error_set(-EINVAL, "guest PMU: the saved state is one that no guest can make");
 	pmu->state = state;
+	drop_counts(pmu);
 	program(pmu);
 	return 0;
 }
