@@ -230,11 +230,26 @@ static int guest_tsc(struct probe_row *row)
 	return khz;
 }
 
+/* As vmm/pmu/pmu_host.c asks for them: of a guest, kernel mode included. */
+static bool host_counts_for_guests(void)
+{
+	struct perf_event_attr attr = { .type = PERF_TYPE_HARDWARE,
+					.config = PERF_COUNT_HW_CPU_CYCLES,
+					.exclude_host = 1,
+					.disabled = 1 };
+	int fd = perf_open(&attr, 0, -1);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 /* By filtered MSRs; and Linux reads its counters with RDPMC, for which KVM has no exit but a breakpoint. */
 void probe_emulated_pmu(struct probe_row *row)
 {
 	struct probe_row breakpoints = { 0 };
 	int khz = guest_tsc(row);
+	char source[80];
 
 	if (khz <= 0)
 		return;
@@ -242,15 +257,16 @@ void probe_emulated_pmu(struct probe_row *row)
 	if (row->state != PROBE_YES)
 		return;
 	probe_int3(&breakpoints);
-	if (breakpoints.works & PROBE_IN_KERNEL)
-		probe_tell(row, PROBE_YES,
-			   "cycles by the guest's running time, at its TSC's %d.%03d MHz; RDPMC by "
-			   "software breakpoints",
-			   khz / 1000, khz % 1000);
+	if (host_counts_for_guests())
+		(void)snprintf(source, sizeof(source), "events by the host's counters");
 	else
-		probe_tell(
-			row, PROBE_PARTLY,
-			"cycles by the guest's running time, at its TSC's %d.%03d MHz; only by RDMSR: Linux's RDPMC "
-			"needs software breakpoints in kernel code",
-			khz / 1000, khz % 1000);
+		(void)snprintf(source, sizeof(source),
+			       "cycles by the guest's running time, at its TSC's %d.%03d MHz", khz / 1000,
+			       khz % 1000);
+	if (breakpoints.works & PROBE_IN_KERNEL)
+		probe_tell(row, PROBE_YES, "%s; RDPMC by software breakpoints", source);
+	else
+		probe_tell(row, PROBE_PARTLY,
+			   "%s; only by RDMSR: Linux's RDPMC needs software breakpoints in kernel code",
+			   source);
 }
