@@ -112,7 +112,7 @@ static void check_merge(const struct owners *owners)
 struct wanted {
 	uint8_t host_writes, host_executes;
 	uint64_t guest_traps, guest_faults;
-	bool executed, own_detect;
+	bool executed, guest_executes, own_detect;
 };
 
 static struct wanted wanted_by_slots(const struct owners *owners, const struct debug_exit *exit)
@@ -133,6 +133,7 @@ static struct wanted wanted_by_slots(const struct owners *owners, const struct d
 			break;
 		case GUEST_EXECUTE:
 			wanted.guest_faults |= bit;
+			wanted.guest_executes = true;
 			break;
 		case GUEST_WRITE:
 			wanted.guest_traps |= bit;
@@ -173,8 +174,10 @@ static bool is_right(const struct owners *owners, const struct debug_exit *exit)
 	uint64_t guest = wanted.guest_traps | wanted.guest_faults;
 	/* 17.3.1.6: INT1 has no bit, and none but a guest executes it. */
 	bool unnamed = !(exit->dr6 & (0xf | DR6_BD | DR6_BS));
-	/* Behind the guest's trap the instruction is tried anew: the host's breakpoint comes then. */
-	uint8_t hits = wanted.host_writes | (wanted.guest_traps ? 0 : wanted.host_executes);
+	/* Behind the guest's trap the instruction is tried anew: the host's breakpoint comes then, unless the
+	 * guest's own at the same place makes its handler return with RF. */
+	bool later = wanted.guest_traps && !wanted.guest_executes;
+	uint8_t hits = wanted.host_writes | (later ? 0 : wanted.host_executes);
 
 	return verdict.host_hits == hits && verdict.guest_dr6 == guest &&
 	       verdict.guest == (guest || unnamed) &&

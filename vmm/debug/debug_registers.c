@@ -135,7 +135,7 @@ struct debug_verdict debug_classify(const struct debug_plan *plan, const struct 
 	if (!(exit->dr6 & DR6_RECOGNIZED_CAUSES))
 		give_unnamed(exit, &verdict);
 	verdict.host_hits = accessed & plan->host;
-	if (!trap && !again)
+	if (!again && (!trap || executed & plan->guest))
 		verdict.host_hits |= executed & plan->host;
 	verdict.step = !verdict.guest && (executed || host_detect);
 	return verdict;

@@ -112,7 +112,7 @@ struct debug_plan debug_plan_for_step(const struct debug_plan *plan, uint64_t ri
  * Whose is it? PLAN is what was in the registers. A trap of the guest's goes
  * first: a breakpoint of the host's at the instruction behind it comes again
  * when the guest's handler has returned. Where both have a breakpoint at an instruction,
- * both get it at once, since the guest's handler then returns with RFLAGS.RF.
+ * both get it at once, also beside such a trap, since the guest's handler then returns with RFLAGS.RF.
  */
 struct debug_verdict debug_classify(const struct debug_plan *plan, const struct debug_exit *exit);
 

@@ -220,14 +220,16 @@ static void step(struct watches *watches, struct vcpu *vcpu, const struct debug_
 {
 	struct vcpu_watches *self = of(watches, vcpu);
 	struct debug_plan plan = debug_plan_for_step(&self->armed, exit->rip, self->guest.dr7);
-	uint32_t block = self->blocks_interrupts ? KVM_GUESTDBG_BLOCKIRQ : 0;
+	uint32_t control = self->blocks_interrupts ? KVM_GUESTDBG_BLOCKIRQ : 0;
 
 	if (!self->stepping)
 		self->guest_steps = exit->rflags & RFLAGS_TF;
+	/* The guest's TF does it, and stays the guest's: KVM would take it away with its own. */
+	control |= self->guest_steps ? WATCH_CONTROL : STEP_CONTROL;
 	self->stepping = self->stepping_now = true;
 	self->step_rip = exit->rip;
 	self->armed = plan;
-	if (set_debug(vcpu, &plan, STEP_CONTROL | block))
+	if (set_debug(vcpu, &plan, control))
 		complain(watches);
 }
 
