@@ -166,6 +166,13 @@ void perf_data_layout_read(struct perf_data_layout *layout, struct span record)
 		entry->count = count;
 }
 
+int perf_data_layout_event(struct perf_data_layout *layout, uint64_t id)
+{
+	const struct perf_data_id *known = find_id(layout, id);
+
+	return known ? (int)known->event : -1;
+}
+
 bool perf_data_layout_id_index(struct perf_data_layout *layout, struct span record)
 {
 	const uint64_t entries = sizeof(struct perf_event_header) + sizeof(uint64_t);

@@ -48,6 +48,9 @@ void perf_data_layout_read(struct perf_data_layout *layout, struct span record);
 /* What PERF_DATA_ID_INDEX says; RECORD is all of it. False: broken, ignored. */
 bool perf_data_layout_id_index(struct perf_data_layout *layout, struct span record);
 
+/* The index of the event with ID, or -1. */
+int perf_data_layout_event(struct perf_data_layout *layout, uint64_t id);
+
 /* Fills SAMPLE from a whole PERF_RECORD_SAMPLE; false if it does not fit its event. SAMPLE points into
  * RECORD. */
 bool perf_data_layout_sample(struct perf_data_layout *layout, struct span record,

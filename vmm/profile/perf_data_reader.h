@@ -81,6 +81,9 @@ struct perf_data_events {
 		    uint64_t time);
 	int (*build_id)(void *context, const struct perf_data_build_id *build_id);
 	int (*lost)(void *context, uint64_t count);
+	/* EVENT (its index) gives no samples on one CPU from here on (PERF_RECORD_THROTTLE), or does so
+	 * again. */
+	int (*throttled)(void *context, uint16_t event, bool stopped, uint64_t time);
 	void *context;
 };
 

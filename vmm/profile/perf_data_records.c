@@ -96,6 +96,23 @@ static int deliver_lost(struct perf_data_records *records, const struct perf_dat
 	return events->lost ? events->lost(events->context, count) : 0;
 }
 
+static int deliver_throttled(struct perf_data_records *records, const struct perf_data_events *events,
+			     struct span record, uint32_t type)
+{
+	uint64_t time, id;
+	int event = -1;
+
+	if (span_u64(record, 8, &time) && span_u64(record, 16, &id))
+		event = perf_data_layout_event(&records->layout, id);
+	if (event < 0) {
+		records->summary.skipped++;
+		return 0;
+	}
+	return events->throttled ? events->throttled(events->context, (uint16_t)event,
+						     type == PERF_RECORD_THROTTLE, time)
+				 : 0;
+}
+
 static int deliver_build_id(struct perf_data_records *records, const struct perf_data_events *events,
 			    struct span record)
 {
@@ -158,10 +175,11 @@ static int deliver_kernel_record(struct perf_data_records *records, const struct
 	case PERF_RECORD_READ:
 		perf_data_layout_read(&records->layout, record);
 		return 0;
-	case PERF_RECORD_EXIT:
 	case PERF_RECORD_THROTTLE:
 	case PERF_RECORD_UNTHROTTLE:
-		return 0; /* nothing in them for us */
+		return deliver_throttled(records, events, record, header->type);
+	case PERF_RECORD_EXIT:
+		return 0; /* nothing in it for us */
 	default:
 		records->summary.skipped++;
 		return 0;
