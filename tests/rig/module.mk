@@ -12,12 +12,17 @@ build/rig/workload: tests/rig/guest/workload.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -o $@ $<
 
+build/rig/debugger: tests/rig/guest/debugger.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
+
 build/rig/tasks: tests/rig/guest/tasks.c tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -pthread -o $@ $<
 
-TEST_NEEDS += build/rig/debug-shim.so build/rig/workload build/rig/tasks
+TEST_NEEDS += build/rig/debug-shim.so build/rig/workload build/rig/debugger build/rig/tasks
 
 build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 	@mkdir -p $(@D)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Watches of variables of Debian's kernel against the truth: a program that
- * has one of them written a known number of times.
+ * Watches of variables of Debian's kernel against the truth: programs that
+ * have one of them written a known number of times, while the guest uses the
+ * debug registers itself.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,169 +10,204 @@
 #include "tests/rig/rig.h"
 #include "vmm/profile/perf_data_reader.h"
 
-#define WRITES 10000
+/* The clock, and two watches; on one vCPU. */
+#define EVENTS 3
 
-struct seen {
-	unsigned long clock, hits, others;
-	unsigned long chains; /* hits whose callchain has more than the place itself */
+struct moment {
+	uint64_t time;
+	unsigned int event;
+	enum { HIT, STOP, START } what;
+	uint64_t period; /* of a hit */
 };
+
+/* A recording, in order of time. */
+struct seen {
+	struct moment *moments;
+	size_t count, room;
+	struct {
+		unsigned long stops, hits, hits_while_stopped;
+		unsigned long chains; /* samples whose callchain has more than the place itself */
+	} events[EVENTS];
+};
+
+static void add(struct seen *seen, struct moment moment)
+{
+	if (seen->count == seen->room) {
+		seen->room = seen->room ? 2 * seen->room : 4096;
+		seen->moments = realloc(seen->moments, seen->room * sizeof(moment));
+		if (!seen->moments)
+			abort();
+	}
+	seen->moments[seen->count++] = moment;
+}
 
 static int see_sample(void *context, const struct perf_data_sample *sample)
 {
 	struct seen *seen = context;
 
-	if (sample->event == 0)
-		seen->clock++;
-	else if (sample->event == 1)
-		seen->hits += sample->period;
-	else
-		seen->others++;
-	if (sample->event == 1 && sample->callchain_size > 4)
-		seen->chains++;
+	add(seen, (struct moment){ sample->time, sample->event % EVENTS, HIT, sample->period });
+	seen->events[sample->event % EVENTS].chains += sample->callchain_size > 4;
 	return 0;
+}
+
+static int see_throttled(void *context, uint16_t event, bool stopped, uint64_t time)
+{
+	add(context, (struct moment){ time, event % EVENTS, stopped ? STOP : START, 0 });
+	return 0;
+}
+
+static int compare_moments(const void *left, const void *right)
+{
+	uint64_t a = ((const struct moment *)left)->time, b = ((const struct moment *)right)->time;
+
+	return (a > b) - (a < b);
+}
+
+static void count_moments(struct seen *seen)
+{
+	bool stopped[EVENTS] = { false };
+
+	qsort(seen->moments, seen->count, sizeof(*seen->moments), compare_moments);
+	for (size_t i = 0; i < seen->count; i++) {
+		const struct moment *moment = &seen->moments[i];
+
+		if (moment->what == HIT) {
+			seen->events[moment->event].hits += moment->period;
+			seen->events[moment->event].hits_while_stopped += stopped[moment->event];
+		} else {
+			stopped[moment->event] = moment->what == STOP;
+			seen->events[moment->event].stops += moment->what == STOP;
+		}
+	}
 }
 
 static struct seen read_recording(const char *path)
 {
-	struct perf_data_reader *reader;
 	struct seen seen = { 0 };
+	struct perf_data_events events = { .sample = see_sample,
+					   .throttled = see_throttled,
+					   .context = &seen };
+	struct perf_data_reader *reader;
 
 	if (perf_data_reader_open(&reader, path)) {
 		FAIL_TEST("no recording in %s", path);
 		return seen;
 	}
-	CHECK_EQUAL(perf_data_reader_run(
-			    reader, &(struct perf_data_events){ .sample = see_sample, .context = &seen }),
-		    0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	perf_data_reader_close(reader);
+	count_moments(&seen);
+	free(seen.moments);
+	seen.moments = NULL;
 	return seen;
 }
 
-#define COMMAND                                                                                              \
-	"build/kvmscope run --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache "              \
-	"--watch panic_timeout:4:w --watch jiffies_64:8:w,period=50 "                                        \
-	"--append 'console=ttyS0 quiet kvmscope.run=workload+writes+%d'"
-
-/* Every write is one hit in the profile, called from the system call. */
-static void check_hits(const struct rig_result *result, const char *path)
-{
-	struct seen seen;
-
-	if (result->status || !strstr(result->output, "workload: written")) {
-		FAIL_TEST("the guest did not run: %.2000s%.2000s", result->output, result->errors);
-		return;
-	}
-	seen = read_recording(path);
-	printf("%lu hits of %d writes, %lu with callers; %lu samples of the clock, %lu of jiffies_64\n",
-	       seen.hits, WRITES, seen.chains, seen.clock, seen.others);
-	CHECK_EQUAL(seen.hits, WRITES);
-	CHECK_EQUAL(seen.chains, seen.hits);
-	CHECK(seen.clock > 0);
-	CHECK(seen.others > 0);
-	CHECK(strstr(result->errors, "mem:panic_timeout:w: 10000 hits"));
-}
-
-TEST(watch_rig, every_write_of_a_kernel_variable_is_one_hit)
-{
-	const char *kernel, *initrd, *data = "build/rig/watch.data";
-	struct rig_result result;
-
-	RIG_DEBUG_REGISTERS_REQUIRED();
-	kernel = rig_kernel("6.1");
-	initrd = rig_initrd("6.1");
-	if (!kernel || !initrd)
-		return;
-	rig_run(&result, 400, COMMAND, kernel, initrd, data, WRITES);
-	check_hits(&result, data);
-	rig_result_free(&result);
-}
-
-TEST(watch_rig, every_write_is_one_hit_on_kvm_intel)
-{
-	const char *kernel, *initrd, *data = "build/rig/watch-intel.data";
-	struct rig_result result;
-
-	if (rig_intel_unavailable_reason())
-		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
-	kernel = rig_kernel("6.1");
-	initrd = rig_initrd("6.1");
-	if (!kernel || !initrd)
-		return;
-	rig_run_intel(&result, 500, "mkdir -p build/rig; " COMMAND, kernel, initrd, data, WRITES);
-	check_hits(&result, data);
-	rig_result_free(&result);
-}
-
-/* In turn: the first ones get one more where COUNT is no multiple. */
-static void check_guest_s(const char *output, int registers, int count)
+/* What the guest printed for so many registers: BEGIN, its hits, which came in turn, and END. */
+static void check_guest_s(const char *output, const char *begin, int registers, int count, const char *end)
 {
 	char line[128];
-	int length = snprintf(line, sizeof(line), "workload: %d breakpoints counted", registers);
+	int length = snprintf(line, sizeof(line), "%s", begin);
 
 	for (int i = 0; i < registers; i++)
 		length += snprintf(line + length, sizeof(line) - (size_t)length, " %d",
 				   (count + registers - 1 - i) / registers);
-	snprintf(line + length, sizeof(line) - (size_t)length, " of %d", count);
+	snprintf(line + length, sizeof(line) - (size_t)length, " of %d%s", count, end);
 	if (!strstr(output, line))
 		FAIL_TEST("the guest did not print '%s'", line);
 }
 
-/* Writes to what each side watches, for each number of the guest's own breakpoints; Bochs is slow. */
-#define BREAKPOINTS       10000
-#define BREAKPOINTS_INTEL 500
+/* Writes to what each side watches, for 1, 2, 3 and 4 of the guest's own, and to the host's alone. */
+#define WRITES 10000
+/* Of these, how many a debugger in the guest stops at. */
+#define STOPS 300
 
-/* The guest's own breakpoints and a watch of ours: each gets all of its hits, and nobody those of another. */
-static void check_coexistence(const struct rig_result *result, const char *path, int count)
+/* How often NAME did not watch, as the summary says. */
+static unsigned long times_stopped(const char *summary, const char *name)
+{
+	const char *line = strstr(summary, name);
+	unsigned long held_back = 0, suspended = 0;
+
+	if (line)
+		line = strstr(line, "held back");
+	if (!line ||
+	    sscanf(line, "held back %lu times as a storm, suspended %lu", &held_back, &suspended) != 2)
+		FAIL_TEST("the summary says nothing of %s", name);
+	return held_back + suspended;
+}
+
+/*
+ * The guest gets all of its hits and none besides, the profile has all of the
+ * host's. With four of the guest's own there is no register left: the stream
+ * then says so each time that the guest's process runs, and has no hits meanwhile.
+ */
+static void check_coexistence(const struct rig_result *result, const char *path)
 {
 	struct seen seen;
+	char begin[64];
 
 	if (result->status) {
 		FAIL_TEST("the guest did not run: %.2000s%.2000s", result->output, result->errors);
 		return;
 	}
-	for (int registers = 1; registers <= 4; registers++)
-		check_guest_s(result->output, registers, count);
+	for (int registers = 1; registers <= 4; registers++) {
+		snprintf(begin, sizeof(begin), "debugger: %d watchpoints hit", registers);
+		check_guest_s(result->output, begin, registers, WRITES, ", 0 others");
+	}
 	seen = read_recording(path);
-	CHECK_EQUAL(seen.hits, 4 * count);
-	printf("%lu hits of %d writes beside the guest's own\n", seen.hits, 4 * count);
-	CHECK(strstr(result->errors, "is suspended on vCPU 0 while the guest uses its debug registers"));
+	printf("%lu hits of %d writes beside the guest's own, %lu with callers, %lu times suspended; %lu of jiffies_64\n",
+	       seen.events[1].hits, 4 * WRITES, seen.events[1].chains, seen.events[1].stops,
+	       seen.events[2].hits);
+	CHECK_EQUAL(seen.events[1].hits, 4 * WRITES);
+	CHECK_EQUAL(seen.events[1].chains, seen.events[1].hits);
+	CHECK(strstr(result->errors, "mem:panic_timeout:w: 40000 hits"));
+	CHECK(seen.events[0].hits > 0);
+	CHECK(seen.events[2].hits > 0);
+	for (int event = 1; event < EVENTS; event++)
+		CHECK_EQUAL(seen.events[event].hits_while_stopped, 0);
+	/* Until the kernel is found they stand still as well. */
+	CHECK_EQUAL(seen.events[1].stops, 1 + times_stopped(result->errors, "mem:panic_timeout:w:"));
+	CHECK_EQUAL(seen.events[2].stops, 1 + times_stopped(result->errors, "mem:jiffies_64:w:"));
+	CHECK(seen.events[1].stops > STOPS);
+	/* With three of the guest's own, the flexible one has yielded and the pinned one has not. */
+	CHECK(seen.events[2].stops > seen.events[1].stops + STOPS);
+	CHECK(strstr(result->errors,
+		     "mem:panic_timeout:w is suspended on vCPU 0 while the guest uses its debug registers"));
 }
 
-#define BOTH_COMMAND                                                                                         \
-	"build/kvmscope run --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache "              \
-	"--watch panic_timeout:4:w "                                                                         \
-	"--append 'console=ttyS0 quiet kvmscope.run=workload+breakpoints+%d'"
+/* mitigations=off: the guest's system calls would else flush the TLB, which costs Bochs most of its time. */
+#define INITRD "build/initrd/6.1-debugger.cpio"
+#define COMMAND                                                                                                     \
+	"mkdir -p build/rig; build/kvmscope run --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache " \
+	"--watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "                                        \
+	"--append 'console=ttyS0 quiet mitigations=off kvmscope.run=debugger+%d+%d'"
 
-TEST(watch_rig, guest_s_own_breakpoints_work_beside_a_watch)
+static void check_debugger(void (*run)(struct rig_result *result, unsigned int timeout, const char *format,
+				       ...),
+			   const char *data)
 {
-	const char *kernel, *initrd, *data = "build/rig/watch-both.data";
-	struct rig_result result;
+	const char *kernel = rig_kernel("6.1");
+	struct rig_result initrd, result;
 
-	RIG_DEBUG_REGISTERS_REQUIRED();
-	kernel = rig_kernel("6.1");
-	initrd = rig_initrd("6.1");
-	if (!kernel || !initrd)
+	if (!kernel)
 		return;
-	rig_run(&result, 590, BOTH_COMMAND, kernel, initrd, data, BREAKPOINTS);
-	check_coexistence(&result, data, BREAKPOINTS);
+	rig_run_here(&initrd, 60, "tests/rig/initrd --kernel 6.1 --output " INITRD " build/rig/debugger");
+	CHECK_EQUAL(initrd.status, 0);
+	rig_result_free(&initrd);
+	run(&result, 590, COMMAND, kernel, INITRD, data, WRITES, STOPS);
+	check_coexistence(&result, data);
 	rig_result_free(&result);
 }
 
-TEST(watch_rig, guest_s_own_breakpoints_work_beside_a_watch_on_kvm_intel)
+TEST(watch_rig, guest_s_debugger_works_beside_watches)
 {
-	const char *kernel, *initrd, *data = "build/rig/watch-both-intel.data";
-	struct rig_result result;
+	RIG_DEBUG_REGISTERS_REQUIRED();
+	check_debugger(rig_run, "build/rig/watch.data");
+}
 
+TEST(watch_rig, guest_s_debugger_works_beside_watches_on_kvm_intel)
+{
 	if (rig_intel_unavailable_reason())
 		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
-	kernel = rig_kernel("6.1");
-	initrd = rig_initrd("6.1");
-	if (!kernel || !initrd)
-		return;
-	rig_run_intel(&result, 500, "mkdir -p build/rig; " BOTH_COMMAND, kernel, initrd, data,
-		      BREAKPOINTS_INTEL);
-	check_coexistence(&result, data, BREAKPOINTS_INTEL);
-	rig_result_free(&result);
+	check_debugger(rig_run_intel, "build/rig/watch-intel.data");
 }
 
 /* With three of the guest's own, a pinned watch has room; with four, it has the register of one of them, and
@@ -180,6 +216,7 @@ TEST(watch_rig, host_may_come_first_and_the_guest_s_loss_is_said)
 {
 	const char *kernel, *initrd, *data = "build/rig/watch-host.data";
 	struct rig_result result;
+	char begin[64];
 
 	RIG_DEBUG_REGISTERS_REQUIRED();
 	kernel = rig_kernel("6.1");
@@ -192,12 +229,14 @@ TEST(watch_rig, host_may_come_first_and_the_guest_s_loss_is_said)
 		"--append 'console=ttyS0 quiet kvmscope.run=workload+breakpoints+100'",
 		kernel, initrd, data);
 	CHECK_EQUAL(result.status, 0);
-	for (int registers = 1; registers <= 3; registers++)
-		check_guest_s(result.output, registers, 100);
+	for (int registers = 1; registers <= 3; registers++) {
+		snprintf(begin, sizeof(begin), "workload: %d breakpoints counted", registers);
+		check_guest_s(result.output, begin, registers, 100, "");
+	}
 	CHECK(strstr(result.output, "workload: 4 breakpoints counted"));
 	CHECK(!strstr(result.output, "workload: 4 breakpoints counted 25 25 25 25 "));
 	CHECK(strstr(result.errors, "a breakpoint that the guest set itself does not work for it"));
 	CHECK(strstr(result.errors, "times a breakpoint of the guest's own did not work for it"));
-	CHECK_EQUAL(read_recording(data).hits, 4 * 100);
+	CHECK_EQUAL(read_recording(data).events[1].hits, 4 * 100);
 	rig_result_free(&result);
 }

@@ -13,10 +13,6 @@
  *	workload user SECONDS
  *		user functions only: 70 % hash_block, 30 % sort_block
  *
- *	workload writes COUNT
- *		writes 1 to COUNT to /proc/sys/kernel/panic: so often is the kernel's
- *		variable panic_timeout written, and by nobody else
- *
  *	workload breakpoints COUNT
  *		the guest's own data watchpoints beside it: with 1, 2, 3 and 4 of them,
  *		writes COUNT times to what they watch, in turn, and the same number of times to
@@ -268,14 +264,9 @@ static int wait_for_all(void)
 	return failed;
 }
 
-/* The host arms its watches when it has found the kernel; for that it needs samples of it. */
+/* The host arms its watches when it has found the kernel: the search has the processor to itself meanwhile.
+ */
 #define SECONDS_TO_BE_FOUND 2
-
-static void be_found(void)
-{
-	for (double start = now(); now() < start + SECONDS_TO_BE_FOUND;)
-		syscall(SYS_getppid);
-}
 
 static void write_panic_timeout(int count)
 {
@@ -352,16 +343,11 @@ int main(int argc, char **argv)
 
 	if (seconds <= 0 || processes < 1) {
 		fprintf(stderr,
-			"usage: workload shares|mixed|user SECONDS [PROCESSES], or writes|breakpoints COUNT\n");
+			"usage: workload shares|mixed|user SECONDS [PROCESSES], or breakpoints COUNT\n");
 		return 2;
 	}
-	if (!strcmp(mode, "writes")) {
-		be_found();
-		write_panic_timeout((int)seconds);
-		return 0;
-	}
 	if (!strcmp(mode, "breakpoints")) {
-		be_found();
+		sleep(SECONDS_TO_BE_FOUND);
 		for (int registers = 1; registers <= WATCHED_MAX; registers++)
 			count_breakpoints(registers, (int)seconds);
 		write_panic_timeout((int)seconds);
