@@ -19,7 +19,7 @@ typedef uint32_t program(void);
 
 program program_hello, program_faults, program_timer, program_spaces, program_cpus, program_memory,
 	program_spin, program_shares, program_xrstor, program_crash, program_reset, program_power_off,
-	program_poke, program_pmu;
+	program_poke, program_pmu, program_debug, program_hostile;
 
 /* Code and data of CPL3. Functions are not inlined, so that they keep their names. */
 #define USER_TEXT __attribute__((section(".user.text"), noinline, used))
@@ -32,6 +32,7 @@ uint64_t option_number(const char *name, uint64_t otherwise); /* decimal, or hex
 
 void print(const char *text); /* to the serial port */
 void print_number(uint64_t number);
+void print_hex(uint64_t number);
 _Noreturn void debug_exit(uint32_t value);
 
 static inline void out8(uint16_t port, uint8_t value)
@@ -77,7 +78,9 @@ struct frame {
 	uint64_t rip, cs, rflags, rsp, ss;
 };
 
+#define VECTOR_DB    1
 #define VECTOR_UD    6
+#define VECTOR_GP    13
 #define VECTOR_PF    14
 #define VECTOR_TIMER 0x40
 

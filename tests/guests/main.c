@@ -11,11 +11,12 @@ static const struct {
 	const char *name;
 	program *run;
 } programs[] = {
-	{ "hello", program_hello },   { "faults", program_faults }, { "timer", program_timer },
-	{ "spaces", program_spaces }, { "cpus", program_cpus },     { "memory", program_memory },
-	{ "spin", program_spin },     { "shares", program_shares }, { "xrstor", program_xrstor },
-	{ "crash", program_crash },   { "reset", program_reset },   { "power_off", program_power_off },
-	{ "poke", program_poke },     { "pmu", program_pmu },
+	{ "hello", program_hello },     { "faults", program_faults }, { "timer", program_timer },
+	{ "spaces", program_spaces },   { "cpus", program_cpus },     { "memory", program_memory },
+	{ "spin", program_spin },       { "shares", program_shares }, { "xrstor", program_xrstor },
+	{ "crash", program_crash },     { "reset", program_reset },   { "power_off", program_power_off },
+	{ "poke", program_poke },       { "pmu", program_pmu },       { "debug", program_debug },
+	{ "hostile", program_hostile },
 };
 
 void print(const char *text)
@@ -33,6 +34,18 @@ void print_number(uint64_t number)
 	do
 		text[--at] = (char)('0' + number % 10);
 	while (number /= 10);
+	print(text + at);
+}
+
+void print_hex(uint64_t number)
+{
+	char text[17];
+	size_t at = sizeof(text) - 1;
+
+	text[at] = '\0';
+	do
+		text[--at] = "0123456789abcdef"[number & 15];
+	while (number >>= 4);
 	print(text + at);
 }
 

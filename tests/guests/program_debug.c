@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A guest that uses its debug registers in each way that there is, and prints
+ * what it saw: a line for each case, and one for each #DB of it. The host may
+ * have breakpoints at debug_code and debug_data: it prints the same then.
+ */
+#include "tests/guests/debug.h"
+#include "tests/guests/guest.h"
+
+#define LOG_SIZE 16
+
+void debug_code(uint64_t count);
+extern const uint8_t debug_code_here[], debug_data_written[], debug_stepped[], debug_detected[];
+volatile uint64_t debug_data, other_data;
+
+/* shared=1: the guest watches debug_data as well. QEMU tells of one watchpoint per access only. */
+static volatile uint64_t *watched;
+
+static struct {
+	unsigned int count, undefined;
+	unsigned int steps; /* TF is taken away behind so many */
+	bool keep_dr6;
+	struct {
+		uint64_t rip, dr6, dr7, rflags;
+	} log[LOG_SIZE];
+} seen;
+
+/* How often a host with breakpoints at debug_code_here and debug_data has to see each. */
+static uint64_t host_code, host_data;
+
+/* Has one of the slots that DR6 names R/W = 0? */
+static bool is_fault(uint64_t dr6, uint64_t dr7)
+{
+	for (unsigned int slot = 0; slot < 4; slot++)
+		if (dr6 >> slot & 1 && !(dr7 >> (16 + 4 * slot) & 3))
+			return true;
+	return false;
+}
+
+static void on_debug(struct frame *frame)
+{
+	uint64_t dr6 = read_dr6(), dr7 = read_dr7();
+
+	if (seen.count < LOG_SIZE) {
+		seen.log[seen.count].rip = frame->rip;
+		seen.log[seen.count].dr6 = dr6;
+		seen.log[seen.count].dr7 = dr7;
+		seen.log[seen.count].rflags = frame->rflags & (RFLAGS_TF | RFLAGS_RF);
+	}
+	seen.count++;
+	if (!seen.keep_dr6)
+		write_dr6(DR6_NOTHING);
+	if (seen.steps && !--seen.steps)
+		frame->rflags &= ~RFLAGS_TF;
+	if (is_fault(dr6, dr7))
+		frame->rflags |= RFLAGS_RF;
+}
+
+/* MOV DR4 or DR5 with CR4.DE: 3 bytes. */
+static void on_undefined(struct frame *frame)
+{
+	seen.undefined++;
+	frame->rip += 3;
+}
+
+static void print_place(uint64_t rip)
+{
+	static const struct {
+		const char *name;
+		const uint8_t *place;
+	} places[] = { { "code", debug_code_here },
+		       { "written", debug_data_written },
+		       { "stepped", debug_stepped },
+		       { "detected", debug_detected } };
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+		uint64_t offset = rip - (uint64_t)places[i].place;
+
+		if (offset >= 32)
+			continue;
+		print(places[i].name);
+		print("+");
+		print_number(offset);
+		return;
+	}
+	print("elsewhere");
+}
+
+static void print_bits(const char *name, uint64_t value)
+{
+	print(name);
+	print_hex(value);
+}
+
+static void end_case(const char *name)
+{
+	write_dr7(DR7_FIXED);
+	/* Not even the bits of registers that are off may name them (SDM vol. 3B 17.2.3). */
+	write_dr0(0);
+	write_dr1(0);
+	write_dr2(0);
+	write_dr3(0);
+	print("case ");
+	print(name);
+	print(": ");
+	print_number(seen.count);
+	print("\n");
+	for (unsigned int i = 0; i < seen.count && i < LOG_SIZE; i++) {
+		print("  ");
+		print_place(seen.log[i].rip);
+		print_bits(" dr6=", seen.log[i].dr6);
+		print_bits(" dr7=", seen.log[i].dr7);
+		print_bits(" rflags=", seen.log[i].rflags);
+		print("\n");
+	}
+	seen.count = 0;
+	seen.keep_dr6 = false;
+	write_dr6(DR6_NOTHING);
+}
+
+/* A loop around an instruction that both sides may have a breakpoint at. */
+__asm__(".globl debug_code\n"
+	"debug_code:\n"
+	".globl debug_code_here\n"
+	"debug_code_here: nop\n"
+	"	decq %rdi\n"
+	"	jnz debug_code\n"
+	"	ret\n");
+
+static void run_code(uint64_t count)
+{
+	host_code += count;
+	debug_code(count);
+}
+
+__attribute__((noinline)) static void write_data(void)
+{
+	host_data++;
+	__asm__ volatile("movq $1, debug_data\n"
+			 ".globl debug_data_written\n"
+			 "debug_data_written: nop"
+			 :
+			 :
+			 : "memory");
+}
+
+static void executes(void)
+{
+	write_dr0((uint64_t)debug_code_here);
+	write_dr7(DR7_FIXED | DR7_LOCAL(0));
+	run_code(3);
+	end_case("breakpoint at the same instruction");
+}
+
+static void writes(void)
+{
+	write_dr1((uint64_t)watched);
+	write_dr7(DR7_FIXED | DR7_LOCAL(1) | DR7_WRITE_8(1));
+	write_data();
+	end_case("watchpoint");
+}
+
+/* Its own two beside the host's two, in the registers that the host would take first. */
+static void uses_two(void)
+{
+	write_dr0((uint64_t)&other_data);
+	write_dr1((uint64_t)debug_code_here);
+	write_dr7(DR7_FIXED | DR7_LOCAL(0) | DR7_WRITE_8(0) | DR7_LOCAL(1));
+	run_code(2);
+	write_data();
+	__asm__ volatile("movq $2, other_data\n\tnop" : : : "memory");
+	end_case("two registers");
+}
+
+/* The instructions between, with TF: one of the host's breakpoints is at one, and one writes its data. */
+__asm__(".globl debug_step\n"
+	"debug_step:\n"
+	"	pushfq\n"
+	"	orq $0x100, (%rsp)\n"
+	"	movl $1, %edi\n"
+	"	popfq\n"
+	".globl debug_stepped\n"
+	"debug_stepped:\n"
+	"	call debug_code\n"
+	"	movq $3, debug_data\n"
+	"	movq %dr6, %rax\n"
+	"	nop\n"
+	"	ret\n");
+void debug_step(void);
+
+static void steps(void)
+{
+	host_code++;
+	host_data++;
+	seen.steps = 8;
+	debug_step();
+	end_case("single steps over the host's");
+}
+
+static void steps_over_own(void)
+{
+	write_dr2((uint64_t)watched);
+	write_dr3((uint64_t)debug_code_here);
+	write_dr7(DR7_FIXED | DR7_LOCAL(2) | DR7_WRITE_8(2) | DR7_LOCAL(3));
+	host_code++;
+	host_data++;
+	seen.steps = 9;
+	debug_step();
+	end_case("single steps over both sides'");
+}
+
+__attribute__((noinline)) static void detects(void)
+{
+	uint64_t value;
+
+	write_dr0(0x123456789a);
+	write_dr7(DR7_FIXED | DR7_GD);
+	__asm__ volatile(".globl debug_detected\n"
+			 "debug_detected: movq %%dr0, %0"
+			 : "=r"(value));
+	end_case("general detect");
+	print_bits("  dr0=", value);
+	print("\n");
+}
+
+/* Nothing clears the other bits of DR6 but the guest. */
+static void keeps_dr6(void)
+{
+	seen.keep_dr6 = true;
+	write_dr6(DR6_NOTHING | DR6_BS | 4);
+	write_dr0((uint64_t)debug_code_here);
+	write_dr7(DR7_FIXED | DR7_LOCAL(0));
+	run_code(1);
+	end_case("DR6 is not cleared");
+}
+
+/* RF is set by the guest without any #DB before: neither side is told (SDM vol. 3B 17.3.1.1). */
+static void resumes(void)
+{
+	write_dr0((uint64_t)debug_code_here);
+	write_dr7(DR7_FIXED | DR7_LOCAL(0));
+	__asm__ volatile("movq %%ss, %%rax\n\t"
+			 "pushq $1f\n\t" /* debug_code's return address */
+			 "movq %%rsp, %%rdx\n\t"
+			 "pushq %%rax\n\t"
+			 "pushq %%rdx\n\t"
+			 "pushfq\n\t"
+			 "orq $0x10000, (%%rsp)\n\t"
+			 "movq %%cs, %%rax\n\t"
+			 "pushq %%rax\n\t"
+			 "pushq $debug_code\n\t"
+			 "movl $1, %%edi\n\t"
+			 "iretq\n"
+			 "1:"
+			 :
+			 :
+			 : "rax", "rdx", "rdi", "memory", "cc");
+	end_case("RF of the guest's own");
+}
+
+static void reads_back(void)
+{
+	write_dr0(0x1000);
+	write_dr1(0x2000);
+	write_dr2(0x3000);
+	write_dr3(0x4000);
+	write_dr7(DR7_FIXED | 0x300);
+	print_bits("own: ", read_dr0());
+	print_bits(" ", read_dr1());
+	print_bits(" ", read_dr2());
+	print_bits(" ", read_dr3());
+	print_bits(" ", read_dr6());
+	print_bits(" ", read_dr7());
+	print("\n");
+	end_case("registers are its own");
+}
+
+#define CR4_DE 8ull
+
+static uint64_t read_cr4(void)
+{
+	uint64_t value;
+
+	__asm__ volatile("movq %%cr4, %0" : "=r"(value));
+	return value;
+}
+
+static void write_cr4(uint64_t value)
+{
+	__asm__ volatile("movq %0, %%cr4" : : "r"(value));
+}
+
+/* DR4 and DR5 are DR6 and DR7 without CR4.DE, and #UD with it (SDM vol. 3B 17.2.2). */
+static void uses_aliases(void)
+{
+	uint64_t dr4, dr5;
+
+	__asm__ volatile(".byte 0x0f, 0x21, 0xe0" : "=a"(dr4));
+	__asm__ volatile(".byte 0x0f, 0x21, 0xe8" : "=a"(dr5));
+	print_bits("aliases: ", dr4);
+	print_bits(" ", dr5);
+	write_cr4(read_cr4() | CR4_DE);
+	__asm__ volatile(".byte 0x0f, 0x21, 0xe0" : "+a"(dr4));
+	write_cr4(read_cr4() & ~CR4_DE);
+	print(", undefined with DE: ");
+	print_number(seen.undefined);
+	print("\n");
+}
+
+/* All four: whatever the host has must go. */
+static void uses_four(void)
+{
+	write_dr0((uint64_t)&other_data);
+	write_dr1((uint64_t)&other_data);
+	write_dr2((uint64_t)debug_code_here);
+	write_dr3((uint64_t)&debug_data);
+	write_dr7(DR7_FIXED | 0x55 | DR7_WRITE_8(0) | DR7_WRITE_8(1) | DR7_WRITE_8(3));
+	debug_code(1);
+	write_data();
+	host_data--;
+	end_case("four registers");
+	run_code(1);
+	write_data();
+}
+
+uint32_t program_debug(void)
+{
+	watched = option_number("shared", 0) ? &debug_data : &other_data;
+	trap_set(VECTOR_DB, on_debug);
+	trap_set(VECTOR_UD, on_undefined);
+	write_dr6(DR6_NOTHING);
+	executes();
+	writes();
+	uses_two();
+	steps();
+	steps_over_own();
+	detects();
+	keeps_dr6();
+	resumes();
+	reads_back();
+	uses_aliases();
+	uses_four();
+	print("host: code ");
+	print_number(host_code);
+	print(", data ");
+	print_number(host_data);
+	print("\n");
+	return 0;
+}
