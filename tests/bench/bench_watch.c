@@ -1,35 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What a hit of a watch costs: a breakpoint in a loop at CPL 0 of a guest on
- * this machine's KVM, whose every hit is stepped over; beside the same two
- * KVM_EXIT_DEBUG and nothing else between.
+ * What watches cost, by loops at CPL 0 of a guest:
+ *
+ *	a hit of a breakpoint that is stepped over, beside the same two KVM_EXIT_DEBUG
+ *	and nothing else between
+ *	a hit of a watchpoint, beside one bare KVM_EXIT_DEBUG
+ *	the guest's own MOV DR and WRMSR of a counter, beside the same without a watch
+ *	and the loss of a guest at CPL 3 with a watch that is never hit
+ *
+ * On this machine's KVM, or with an argument, which says where: see bench_watch_rig.c.
  */
+#include <cpuid.h>
+#include <pthread.h>
 #include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "shared/error.h"
 #include "tests/bench/bench.h"
 #include "tests/kvm/bare_guest.h"
 #include "vmm/debug/watch.h"
+#include "vmm/kvm/memory.h"
 #include "vmm/kvm/vcpu_debug.h"
+#include "vmm/pmu/pmu_vcpu.h"
 
-#define HITS   4000
-#define ROUNDS 5
-#define LOOP   (BARE_GUEST_CODE + 5)
+#define TURNS        4000
+#define ROUNDS       5
+#define SILENT_PAIRS 15
+#define SILENT_TIME  200000 /* us */
+
+#define DATA  0x80000ull
+#define LOOP  (BARE_GUEST_CODE + 5)
+#define NEVER (BARE_GUEST_CODE + 0x1000)
 
 #define DR7_EXECUTE_0 0x402ull
+#define DR7_WRITE_0   0xd0402ull
 
-/* mov ecx, HITS; 1: nop; dec ecx; jnz 1b; mov edx, 0xf4; out dx, eax; hlt */
-static const uint8_t code[] = { 0xb9, HITS & 0xff, HITS >> 8, 0, 0, 0x90, 0xff, 0xc9, 0x75,
-				0xfb, 0xba,        0xf4,      0, 0, 0,    0xef, 0xf4 };
+static const char *place = "local KVM";
 
-static const struct kvm_guest_debug breakpoint = {
-	.control = KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP,
-	.arch.debugreg = { [0] = LOOP, [7] = DR7_EXECUTE_0 },
+/* mov ecx, TURNS; 1: nop; dec ecx; jnz 1b; mov edx, 0xf4; out dx, eax; hlt */
+static const uint8_t execute_loop[] = { 0xb9, TURNS & 0xff, TURNS >> 8, 0, 0, 0x90, 0xff, 0xc9, 0x75,
+					0xfb, 0xba,         0xf4,       0, 0, 0,    0xef, 0xf4 };
+/* mov ecx, TURNS; 1: mov [DATA], ecx; dec ecx; jnz 1b; mov edx, 0xf4; out dx, eax; hlt */
+static const uint8_t write_loop[] = {
+	0xb9, TURNS & 0xff, TURNS >> 8, 0,    0,    0x89, 0x0c, 0x25, 0, 0,    8,   0,
+	0xff, 0xc9,         0x75,       0xf5, 0xba, 0xf4, 0,    0,    0, 0xef, 0xf4
 };
-static const struct kvm_guest_debug step = { .control = KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_SINGLESTEP };
+/* mov ecx, TURNS; 1: mov dr3, rax; dec ecx; jnz 1b; mov edx, 0xf4; out dx, eax; hlt */
+static const uint8_t move_loop[] = { 0xb9, TURNS & 0xff, TURNS >> 8, 0,    0, 0x0f, 0x23, 0xd8, 0xff, 0xc9,
+				     0x75, 0xf9,         0xba,       0xf4, 0, 0,    0,    0xef, 0xf4 };
+/* mov esi, TURNS; mov ecx, MSR; xor eax, eax; xor edx, edx; 1: wrmsr; dec esi; jnz 1b; mov edx, 0xf4; out dx,
+ * eax; hlt */
+static uint8_t wrmsr_loop[] = { 0xbe, TURNS & 0xff, TURNS >> 8, 0,    0,    0xb9, 0,    0,    0,
+				0,    0x31,         0xc0,       0x31, 0xd2, 0x0f, 0x30, 0xff, 0xce,
+				0x75, 0xfa,         0xba,       0xf4, 0,    0,    0,    0xef, 0xf4 };
+#define WRMSR_LOOP_MSR 6
+/* mov edi, DATA; 1: mov ecx, 100; 2: dec ecx; jnz 2b; inc qword [rdi]; jmp 1b */
+static const uint8_t endless_loop[] = { 0xbf, 0,    0,    8,    0,    0xb9, 100,  0,    0,   0,
+					0xff, 0xc9, 0x75, 0xfc, 0x48, 0xff, 0x07, 0xeb, 0xf2 };
 
-static struct watches *watches;
-static unsigned int hits;
+struct subject {
+	const uint8_t *code;
+	size_t size;
+	enum breakpoint_kind kind;
+	uint8_t length;
+	uint64_t address; /* of the watch; 0: none */
+	bool bare;        /* by the ioctls alone, without vmm/debug */
+	bool pmu;
+};
+
+static struct {
+	const struct subject *subject;
+	struct watches *watches;
+	unsigned int hits;
+} run;
 
 static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, void *data, unsigned int size)
 {
@@ -37,73 +81,236 @@ static void on_io(void *context, struct vcpu *vcpu, uint16_t port, bool write, v
 		vcpu_ask_end(vcpu, VCPU_END_DEBUG_EXIT);
 }
 
-static void on_bare_debug(void *context, struct vcpu *vcpu)
+static struct kvm_guest_debug bare_breakpoint(const struct subject *subject)
 {
+	return (struct kvm_guest_debug){
+		.control = KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP,
+		.arch.debugreg = { [0] = subject->address,
+				   [7] = subject->kind == BREAKPOINT_EXECUTE ? DR7_EXECUTE_0 : DR7_WRITE_0 },
+	};
+}
+
+static void on_bare_debug(struct vcpu *vcpu)
+{
+	static const struct kvm_guest_debug step = { .control =
+							     KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_SINGLESTEP };
+	struct kvm_guest_debug breakpoint = bare_breakpoint(run.subject);
 	bool stepped = vcpu->run->debug.arch.dr6 & DR6_BS;
 
-	hits += !stepped;
-	vcpu_set_guest_debug(vcpu, stepped ? &breakpoint : &step);
+	run.hits += !stepped;
+	if (run.subject->kind == BREAKPOINT_EXECUTE)
+		vcpu_set_guest_debug(vcpu, stepped ? &breakpoint : &step);
 }
 
 static void on_debug(void *context, struct vcpu *vcpu)
 {
-	watch_debug(watches, vcpu);
+	if (run.subject->bare)
+		on_bare_debug(vcpu);
+	else
+		watch_debug(run.watches, vcpu);
 }
 
 static void on_hit(void *context, struct vcpu *vcpu, const struct watch_hit *hit)
 {
-	hits++;
+	run.hits++;
 }
 
-/* ns for each hit; negative if it did not work. */
-static double measure(bool bare)
+static int arm(const struct subject *subject, struct vcpu *vcpu)
 {
-	struct vcpu_handlers handlers = { .io = on_io, .debug = bare ? on_bare_debug : on_debug };
-	struct watches_options options = { .vcpus = 1, .storm_limit = 1u << 30, .hit = on_hit };
 	struct watch_request request = {
-		.kind = BREAKPOINT_EXECUTE, .length = 1, .pinned = true, .period = 1
+		.kind = subject->kind, .length = subject->length, .pinned = true, .period = 1
 	};
+	struct kvm_guest_debug breakpoint = bare_breakpoint(subject);
+	int error;
+
+	if (!subject->address)
+		return 0;
+	if (subject->bare)
+		return vcpu_set_guest_debug(vcpu, &breakpoint);
+	error = watch_add(run.watches, &request);
+	if (!error)
+		error = watch_arm(run.watches, 0, subject->address);
+	return error ? error : watch_enter(run.watches, vcpu);
+}
+
+/* Makes the guest of SUBJECT, with CPL, ready to run. */
+static int prepare(const struct subject *subject, int cpl, struct vm *vm, struct vcpu_handlers *handlers)
+{
+	struct watches_options options = { .vcpus = 1, .storm_limit = 1u << 30, .hit = on_hit };
+	int error;
+
+	*handlers = (struct vcpu_handlers){ .io = on_io,
+					    .debug = on_debug,
+					    .pmu = subject->pmu ? &pmu_vcpu_emulated : NULL };
+	run.subject = subject;
+	run.hits = 0;
+	error = bare_guest_create(vm, handlers, subject->code, subject->size, cpl);
+	if (!error)
+		error = watches_create(&run.watches, &options);
+	return error ? error : arm(subject, vm->vcpus[0]);
+}
+
+static void finish(struct vm *vm)
+{
+	watch_leave(run.watches, vm->vcpus[0]);
+	watches_destroy(run.watches);
+	vm_destroy(vm);
+}
+
+/* us for each turn; negative if it did not work. */
+static double measure(const struct subject *subject)
+{
+	struct vcpu_handlers handlers;
 	uint64_t begin, end;
 	struct vm vm;
+	bool ended;
 
-	hits = 0;
-	if (bare_guest_create(&vm, &handlers, code, sizeof(code), 0) || watches_create(&watches, &options))
-		return -1;
-	if (bare)
-		vcpu_set_guest_debug(vm.vcpus[0], &breakpoint);
-	else if (watch_add(watches, &request) || watch_arm(watches, 0, LOOP) ||
-		 watch_enter(watches, vm.vcpus[0]))
+	if (prepare(subject, 0, &vm, &handlers))
 		return -1;
 	begin = bench_time(CLOCK_MONOTONIC);
-	vcpu_run(vm.vcpus[0]);
+	ended = vcpu_run(vm.vcpus[0]) == VCPU_END_DEBUG_EXIT;
 	end = bench_time(CLOCK_MONOTONIC);
-	watch_leave(watches, vm.vcpus[0]);
-	watches_destroy(watches);
-	vm_destroy(&vm);
-	return hits == HITS ? (double)(end - begin) / HITS : -1;
+	finish(&vm);
+	return ended ? (double)(end - begin) / 1e3 / TURNS : -1;
 }
 
-int main(void)
+/* The medians of both, in turn. False if the guest did not run, or gave other than HITS in each. */
+static bool measure_both(const struct subject *left, const struct subject *right, unsigned int hits,
+			 double *of_left, double *of_right)
 {
-	double watched[ROUNDS], bare[ROUNDS], cost, least;
+	double lefts[ROUNDS], rights[ROUNDS];
 
+	for (int i = 0; i < ROUNDS; i++) {
+		lefts[i] = measure(left);
+		if (lefts[i] < 0 || run.hits != hits)
+			return false;
+		rights[i] = measure(right);
+		if (rights[i] < 0 || (right->address && run.hits != hits))
+			return false;
+	}
+	*of_left = bench_median(lefts, ROUNDS);
+	*of_right = bench_median(rights, ROUNDS);
+	return true;
+}
+
+static const char *name(const char *what)
+{
+	static char text[128];
+
+	snprintf(text, sizeof(text), "watch: %s, %s", what, place);
+	return text;
+}
+
+/* Hits of SUBJECT beside as many bare exits. */
+static void measure_hits(struct subject subject, const char *what, const char *rate, const char *beside)
+{
+	struct subject bare = subject;
+	double cost, least;
+
+	bare.bare = true;
+	if (!measure_both(&subject, &bare, TURNS, &cost, &least)) {
+		bench_skip(name(what), "this KVM does not report each of them");
+		return;
+	}
+	bench_print_beside(name(what), cost, "us", beside, least);
+	bench_print_beside(name(rate), 1e6 / cost, "1/s", beside, 1e6 / least);
+}
+
+/* Turns of a loop that a watch elsewhere must not make dearer than it has to. */
+static void measure_own(struct subject subject, const char *what)
+{
+	struct subject alone = subject;
+	double watched, plain;
+
+	alone.address = 0;
+	if (!measure_both(&subject, &alone, 0, &watched, &plain)) {
+		bench_skip(name(what), error_message());
+		return;
+	}
+	bench_print_beside(name(what), watched, "us", "the same without a watch", plain);
+}
+
+static void *stop_later(void *argument)
+{
+	usleep(SILENT_TIME);
+	vcpu_stop(argument);
+	return NULL;
+}
+
+/* Turns at CPL 3 for each ms of the thread's CPU time; negative if it did not run. */
+static double measure_turns(const struct subject *subject)
+{
+	struct vcpu_handlers handlers;
+	uint64_t turns = 0, used;
+	pthread_t stopper;
+	struct vm vm;
+
+	if (prepare(subject, 3, &vm, &handlers))
+		return -1;
+	pthread_create(&stopper, NULL, stop_later, vm.vcpus[0]);
+	used = bench_time(CLOCK_THREAD_CPUTIME_ID);
+	vcpu_run(vm.vcpus[0]);
+	used = bench_time(CLOCK_THREAD_CPUTIME_ID) - used;
+	pthread_join(stopper, NULL);
+	memory_read(&vm.memory, DATA, &turns, sizeof(turns));
+	finish(&vm);
+	return 1e6 * (double)turns / (double)used;
+}
+
+static void measure_silent(const char *what)
+{
+	struct subject silent = { endless_loop, sizeof(endless_loop), BREAKPOINT_EXECUTE, 1, NEVER, false,
+				  false };
+	struct subject alone = silent;
+	double best_silent = 0, best_alone = 0;
+
+	alone.address = 0;
+	for (int i = 0; i < SILENT_PAIRS; i++) {
+		double plain = measure_turns(&alone), watched = measure_turns(&silent);
+
+		if (plain <= 0 || watched <= 0) {
+			bench_skip(name(what), error_message());
+			return;
+		}
+		best_alone = plain > best_alone ? plain : best_alone;
+		best_silent = watched > best_silent ? watched : best_silent;
+	}
+	/* The best of each: the least disturbed by what else the machine does. */
+	bench_print(name(what), (best_alone / best_silent - 1) * 100, "%");
+}
+
+static bool is_amd(void)
+{
+	unsigned int eax, ebx, ecx, edx;
+
+	/* APM vol. 3 E.3.1: EBX of leaf 0 is "Auth". */
+	return __get_cpuid(0, &eax, &ebx, &ecx, &edx) && ebx == 0x68747541;
+}
+
+int main(int argc, char **argv)
+{
+	uint32_t counter = is_amd() ? 0xc0010004 : 0xc1;
+
+	if (argc > 1)
+		place = argv[1];
 	if (!bare_guest_possible()) {
-		bench_skip("watch: a hit of a breakpoint in kernel code", "no /dev/kvm");
+		bench_skip(name("hits and what else they cost"), "no /dev/kvm");
 		return 0;
 	}
-	for (int i = 0; i < ROUNDS; i++) {
-		watched[i] = measure(false) / 1e3;
-		bare[i] = measure(true) / 1e3;
-		if (watched[i] < 0 || bare[i] < 0) {
-			fprintf(stderr, "not every hit came: %s\n", error_message());
-			return 1;
-		}
-	}
-	cost = bench_median(watched, ROUNDS);
-	least = bench_median(bare, ROUNDS);
-	bench_print_beside("watch: a hit of a breakpoint in kernel code, stepped over", cost, "us",
-			   "two bare KVM_EXIT_DEBUG", least);
-	bench_print_beside("watch: hits of a breakpoint in kernel code", 1e6 / cost, "1/s",
-			   "two bare KVM_EXIT_DEBUG", 1e6 / least);
+	memcpy(wrmsr_loop + WRMSR_LOOP_MSR, &counter, sizeof(counter));
+	measure_hits((struct subject){ execute_loop, sizeof(execute_loop), BREAKPOINT_EXECUTE, 1, LOOP, false,
+				       false },
+		     "a hit of a breakpoint in kernel code, stepped over",
+		     "hits of a breakpoint in kernel code", "two bare KVM_EXIT_DEBUG");
+	measure_hits(
+		(struct subject){ write_loop, sizeof(write_loop), BREAKPOINT_WRITE, 4, DATA, false, false },
+		"a hit of a watchpoint", "hits of a watchpoint", "one bare KVM_EXIT_DEBUG");
+	measure_own(
+		(struct subject){ move_loop, sizeof(move_loop), BREAKPOINT_EXECUTE, 1, NEVER, false, false },
+		"the guest's MOV DR beside a watch");
+	measure_own(
+		(struct subject){ wrmsr_loop, sizeof(wrmsr_loop), BREAKPOINT_EXECUTE, 1, NEVER, false, true },
+		"the guest's WRMSR of an emulated counter beside a watch");
+	measure_silent("loss of a CPL3 loop by a watch that is never hit");
 	return 0;
 }

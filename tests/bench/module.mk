@@ -8,3 +8,6 @@ $(GUEST_BENCHES): BENCH_LIBS := $(BUILD)/libkvmscope.a $(LIBRARY_LIBS)
 # What the ring is measured beside; a bench says which of them is missing.
 $(BUILD)/bench/bench_ring: $(BUILD)/tests/bench/lttng_session.o
 $(BUILD)/bench/bench_ring: BENCH_LIBS := $(foreach library,lttng-ust liburcu-cds,$(shell pkg-config --libs $(library) 2>/dev/null))
+
+# It runs the other one in the rig.
+$(BUILD)/bench/bench_watch_rig: | $(BUILD)/bench/bench_watch
