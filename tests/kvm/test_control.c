@@ -10,6 +10,7 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/machine/probe.h"
 #include "vmm/profile/perf_data_reader.h"
 
 #define SECOND 1000000000ull
@@ -251,6 +252,19 @@ static unsigned int events_of(const char *path)
 	return events;
 }
 
+/* What this KVM does not report is refused while the guest runs, too; with three pinned ones there is room.
+ */
+static void check_kinds(const struct controlled *run)
+{
+	struct probe_row row;
+
+	REQUIRE_EQUAL(probe_one("debug.watchpoint", &row), 0);
+	if ((row.works & PROBE_IN_KERNEL) && (row.works & PROBE_IN_USER))
+		return;
+	check_ctl(run, "bp add 0xffffffff81000100:8:w", 1,
+		  "does not report accesses to watched data in guests as they should be");
+}
+
 /* The run begins without any; where they are nothing is executed, so this is about who has what. */
 TEST(ctl, breakpoints_are_added_and_removed)
 {
@@ -269,6 +283,7 @@ TEST(ctl, breakpoints_are_added_and_removed)
 		  "; the watches are 0 mem:0xffffffff81000000:x, 1 mem:schedule:x (pinned), 2 ");
 	check_ctl(&run, "bp add 0xffffffff81000030:x@7", 1, "there is no vCPU 7");
 	check_ctl(&run, "bp add 0xffffffff81000030:3:w", 1, "the length is 1, 2, 4 or 8");
+	check_kinds(&run);
 	check_ctl(&run, "bp remove 2", 0, "watch 2, mem:0xffffffff81000010:x, removed; it had 0 hits");
 	check_ctl(&run, "bp remove 2", 1, "there is no watch 2");
 	check_ctl(&run, "bp remove schedule:x", 0, "watch 1, mem:schedule:x, removed");
@@ -282,6 +297,25 @@ TEST(ctl, breakpoints_are_added_and_removed)
 	wait_for_list(&run, "   0  DR0  unknown");
 	stop(&run);
 	CHECK_EQUAL(events_of(run.output), 6);
+	unlink(run.output);
+}
+
+/* The recorder has taken no file yet: what it writes then has the watches of that time. */
+TEST(ctl, breakpoints_may_come_to_a_flight_recorder)
+{
+	struct program program;
+	struct controlled run;
+	char arguments[256];
+
+	GUEST_REQUIRED();
+	REQUIRE(start(&run, "--no-buildid-cache --flight 10s"));
+	check_ctl(&run, "bp add 0xffffffff81000000:x", 0, "watch 0");
+	snprintf(arguments, sizeof(arguments), "dump --socket %s", run.socket);
+	program_run(&program, arguments);
+	CHECK_EQUAL(program.status, 0);
+	CHECK_EQUAL(events_of(run.output), 2);
+	check_ctl(&run, "bp remove 0", 0, "watch 0");
+	stop(&run);
 	unlink(run.output);
 }
 
