@@ -300,6 +300,18 @@ TEST(ctl, breakpoints_are_added_and_removed)
 	unlink(run.output);
 }
 
+/* The one that waits; where there is no perf, nothing is asked. */
+static void check_stands_still(const char *path)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command),
+		 "! perf --version > /dev/null 2>&1 || "
+		 "perf report --stats -i %s 2> /dev/null | grep -q ' THROTTLE events: *1 '",
+		 path);
+	CHECK_EQUAL(system(command), 0);
+}
+
 /* The recorder has taken no file yet: what it writes then has the watches of that time. */
 TEST(ctl, breakpoints_may_come_to_a_flight_recorder)
 {
@@ -310,10 +322,13 @@ TEST(ctl, breakpoints_may_come_to_a_flight_recorder)
 	GUEST_REQUIRED();
 	REQUIRE(start(&run, "--no-buildid-cache --flight 10s"));
 	check_ctl(&run, "bp add 0xffffffff81000000:x", 0, "watch 0");
+	check_ctl(&run, "bp add schedule:x", 0, "watch 1, mem:schedule:x, waits");
+	wait_for_list(&run, "   0  DR0  watch  0xffffffff81000000    x   1");
 	snprintf(arguments, sizeof(arguments), "dump --socket %s", run.socket);
 	program_run(&program, arguments);
 	CHECK_EQUAL(program.status, 0);
-	CHECK_EQUAL(events_of(run.output), 2);
+	CHECK_EQUAL(events_of(run.output), 3);
+	check_stands_still(run.output);
 	check_ctl(&run, "bp remove 0", 0, "watch 0");
 	stop(&run);
 	unlink(run.output);
