@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Variables of a kernel whose per-CPU symbols are offsets (to 6.14), and of one where they lie in the image.
  */
+#include <errno.h>
+
 #include "tests/unit/flat_guest.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/cli/run_watch_place.h"
 #include "vmm/guest/per_cpu.h"
 
 #define IMAGE    0xffffffff81000000ull
@@ -118,5 +121,47 @@ TEST(per_cpu, memory_that_a_cpu_has_not_yet_is_waited_for)
 	CHECK(!offset_of(&fixture, 1, &offset));
 	/* Behind what is mapped. */
 	CHECK(!offset_of(&fixture, 0x100000, &offset));
+	finish(&fixture);
+}
+
+static int find_place(const struct fixture *fixture, const char *text, struct run_watch_place *place)
+{
+	const struct run_watch_guest guest = { .kernel = &fixture->kernel,
+					       .view = &fixture->guest.view,
+					       .vcpus = 3 };
+	struct watch_spec spec;
+
+	CHECK_EQUAL(watch_spec_parse(&spec, text), 0);
+	return run_watch_place_find(&guest, &spec, place);
+}
+
+TEST(per_cpu, a_watch_is_at_each_vcpu_s_own)
+{
+	struct run_watch_place place;
+	struct fixture fixture;
+
+	start_older(&fixture);
+	for (unsigned int cpu = 0; cpu < 3; cpu++)
+		set_offset(&fixture, cpu, LOAD);
+	CHECK_EQUAL(find_place(&fixture, "counter+8:8:w", &place), 0);
+	set_offset(&fixture, 1, OWN(1));
+	CHECK_EQUAL(find_place(&fixture, "counter+8:8:w", &place), 1);
+	CHECK(!place.complete);
+	CHECK_EQUAL(place.address, OWN(1) + 0x1238);
+	set_offset(&fixture, 0, OWN(0));
+	set_offset(&fixture, 2, OWN(2));
+	CHECK_EQUAL(find_place(&fixture, "counter+8:8:w", &place), 1);
+	CHECK(place.per_cpu && place.complete);
+	CHECK_EQUAL(place.address, OWN(0) + 0x1238);
+	for (unsigned int cpu = 0; cpu < 3; cpu++)
+		CHECK_EQUAL(place.on[cpu], OWN(cpu) + 0x1238);
+	CHECK_EQUAL(find_place(&fixture, "counter:4:w@2", &place), 1);
+	CHECK_EQUAL(place.address, OWN(2) + 0x1230);
+	CHECK_EQUAL(place.on[0] | place.on[1], 0);
+	CHECK_EQUAL(find_place(&fixture, "counter+4:8:w", &place), -EINVAL);
+	CHECK_EQUAL(find_place(&fixture, "no_symbol:8:w", &place), -ENOENT);
+	CHECK_EQUAL(find_place(&fixture, "jiffies_64:8:w", &place), 1);
+	CHECK(!place.per_cpu && place.complete);
+	CHECK_EQUAL(place.address, IMAGE + 0x40);
 	finish(&fixture);
 }
