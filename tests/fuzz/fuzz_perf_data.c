@@ -13,7 +13,7 @@ static uint64_t sum;
 
 static int take_sample(void *context, const struct perf_data_sample *sample)
 {
-	sum += sample->ip + sample->event + sample->vcpu;
+	sum += sample->ip + sample->event + sample->vcpu + sample->values.after;
 	for (size_t i = 0; i < sample->callchain_size; i++)
 		sum += sample->callchain[i];
 	return 0;
@@ -57,6 +57,18 @@ static int take_lost(void *context, uint64_t count)
 	return 0;
 }
 
+static void take_events(const struct perf_data_reader *reader)
+{
+	const struct perf_data_event *event;
+	struct perf_data_count count;
+
+	for (size_t i = 0; (event = perf_data_reader_event(reader, i)); i++) {
+		take_text(event->name ? event->name : "");
+		if (perf_data_reader_count(reader, i, -1, &count))
+			sum += count.running;
+	}
+}
+
 static void read_twice(const char *path)
 {
 	struct perf_data_events events = {
@@ -74,6 +86,7 @@ static void read_twice(const char *path)
 	perf_data_reader_run(reader, &events);
 	perf_data_reader_run(reader, &events);
 	summary = perf_data_reader_summary(reader);
+	take_events(reader);
 	take_text(summary->event_name);
 	take_text(summary->hostname);
 	take_text(summary->command_line);

@@ -14,14 +14,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void print_report(const struct profile *profile, unsigned int keys, bool children, FILE *to)
 {
-	const struct report_options options = { .keys = keys, .children = children };
-	struct report *report;
+	struct report_options options = { .keys = keys, .children = children };
+	size_t count = profile_event_count(profile) > 8 ? 8 : profile_event_count(profile);
+	struct report *reports[8];
 
-	if (report_build(&report, profile, &options))
-		abort();
-	report_print_text(&report, 1, to, true);
-	report_print_json(&report, 1, to);
-	report_free(report);
+	for (options.event = 0; options.event < count || !options.event; options.event++)
+		if (report_build(&reports[options.event], profile, &options))
+			abort();
+	count = options.event;
+	report_print_text(reports, count, to, true);
+	report_print_json(reports, count, to);
+	while (count)
+		report_free(reports[--count]);
 }
 
 static void use(const char *path, FILE *to)
