@@ -32,13 +32,19 @@ enum sample_flags {
 	SAMPLE_KERNEL_TRUNCATED = 1 << 0, /* the kernel chain ends before its entry point */
 	SAMPLE_USER_TRUNCATED = 1 << 1,   /* the user chain ends before its start */
 	SAMPLE_IDLE = 1 << 2,             /* the vCPU was halted (wall clock only) */
-	SAMPLE_UNSURE = 1 << 3, /* set behind the ring: what was mapped at RIP at its time is not sure */
+	SAMPLE_UNSURE = 1 << 3,           /* what was mapped at RIP at its time is not sure */
 	/*
 	 * Another kernel ran than the one that is known, as far as could be told: its
 	 * addresses have no names, it has no callchain and no task.
 	 */
 	SAMPLE_OTHER_KERNEL = 1 << 4,
 };
+
+/*
+ * An address of the kernel's half in a callchain without this bit, which all such addresses have: whose code
+ * was there is not sure.
+ */
+#define SAMPLE_ADDRESS_SURE (1ull << 62)
 
 struct sample {
 	uint64_t time;   /* ns, CLOCK_MONOTONIC_RAW of the host */

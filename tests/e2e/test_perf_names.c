@@ -2,6 +2,7 @@
 /* The guest's names and code in Debian's perf, by way of the build-id cache. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/e2e/perf_home.h"
 #include "tests/e2e/perf_recording.h"
@@ -144,6 +145,166 @@ TEST(perf_data, another_boot_of_the_kernel_gives_no_wrong_module_names)
 	free(script);
 	fake_guest_free(&guest);
 	fake_guest_free(&other);
+	perf_home_leave(home);
+}
+
+static void map_module(struct perf_data_writer *writer, const char *name, uint64_t time, bool end)
+{
+	const struct perf_data_mapping mapping = {
+		.time = time,
+		.pid = -1,
+		.tid = -1,
+		.start = FAKE_MODULE,
+		.size = 0x1000,
+		.name = name,
+		.kernel = true,
+	};
+
+	CHECK_EQUAL(end ? perf_data_writer_mapping_end(writer, &mapping)
+			: perf_data_writer_mapping(writer, &mapping),
+		    0);
+}
+
+/* One sample in each ms: the kernel's, then all in one place: three of the module, of nobody, of another
+ * module. */
+static void record_two_modules(const char *path, const struct fake_guest *guest)
+{
+	struct recording recording = { .path = path };
+	struct sample *sample = calloc(1, sample_size(1));
+	struct perf_data_writer *writer;
+
+	REQUIRE_EQUAL(recording_open(&writer, &recording), 0);
+	recording_map_guest(writer, guest, false);
+	for (unsigned int i = 0; i < 10; i++) {
+		*sample = (struct sample){
+			.time = 1000000000ull + i * 1000000,
+			.period = 1000000,
+			.host_tid = FIRST_TID,
+			.pid = SAMPLE_TASK_UNKNOWN,
+			.tid = SAMPLE_TASK_UNKNOWN,
+			.rip = i ? FAKE_MODULE + 4 : guest->image.start + 4,
+			.kernel_depth = 1,
+		};
+		sample->callchain[0] = sample->rip;
+		CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
+	}
+	map_module(writer, "[fake_module]", 1003500000, true);
+	map_module(writer, "[other]", 1006500000, false);
+	CHECK_EQUAL(perf_data_writer_flush(writer), 0);
+	CHECK_EQUAL(perf_data_writer_close(writer), 0);
+	free(sample);
+}
+
+static unsigned int count(const char *text, const char *part)
+{
+	unsigned int count = 0;
+
+	for (const char *at = strstr(text, part); at; at = strstr(at + 1, part))
+		count++;
+	return count;
+}
+
+static void check_modules_apart(const char *script)
+{
+	const char *end = strstr(script, "1.004000:");
+
+	CHECK_EQUAL(count(script, "module_function_0"), 3);
+	REQUIRE(end);
+	CHECK(!strstr(end, "module_function"));
+	CHECK(!strstr(end, "fake_module"));
+	CHECK(!strstr(end, "guest_function"));
+}
+
+/* Where perf has the code it takes the places of modules from there, and those that come later have no image.
+ */
+static void check_modules_of_perf(bool code)
+{
+	char home[64], path[128], *script;
+	struct fake_guest guest;
+
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	fake_guest_make(&guest, 0x5f, 0, FAKE_MODULE);
+	cache_guest(&guest, code);
+	record_two_modules(path, &guest);
+	script = perf_output("perf script -i %s -F time,ip,sym,dso 2>&1", path);
+	check_modules_apart(script);
+	CHECK_EQUAL(count(script, "([other])"), code ? 0 : 3);
+	free(script);
+	script = perf_output("build/kvmscope export -i %s --format script 2>&1", path);
+	check_modules_apart(script);
+	CHECK_EQUAL(count(script, "([other])"), 3);
+	free(script);
+	fake_guest_free(&guest);
+	perf_home_leave(home);
+}
+
+TEST(perf_data, modules_in_one_place_are_told_apart_by_time)
+{
+	NEED_PERF;
+	check_modules_of_perf(false);
+	check_modules_of_perf(true);
+}
+
+/*
+ * In the module's place, nobody being sure whose code that is: called by the kernel, and calling it. Between
+ * them the module itself. The kernel is first, as perf names its modules when it names it.
+ */
+static void record_unsure(const char *path, const struct fake_guest *guest)
+{
+	const uint64_t module = FAKE_MODULE + 4, kernel = guest->image.start + 4;
+	const uint64_t chains[][3] = { { kernel, module & ~SAMPLE_ADDRESS_SURE, kernel },
+				       { module, kernel, kernel },
+				       { module & ~SAMPLE_ADDRESS_SURE, kernel, kernel } };
+	struct recording recording = { .path = path };
+	struct sample *sample = calloc(1, sample_size(3));
+	struct perf_data_writer *writer;
+
+	REQUIRE_EQUAL(recording_open(&writer, &recording), 0);
+	recording_map_guest(writer, guest, false);
+	for (unsigned int i = 0; i < 3; i++) {
+		*sample = (struct sample){
+			.time = 1000000000ull + i * 1000000,
+			.period = 1000000,
+			.host_tid = FIRST_TID,
+			.pid = SAMPLE_TASK_UNKNOWN,
+			.tid = SAMPLE_TASK_UNKNOWN,
+			.rip = chains[i][0] | SAMPLE_ADDRESS_SURE,
+			.flags = chains[i][0] & SAMPLE_ADDRESS_SURE ? 0 : SAMPLE_UNSURE,
+			.kernel_depth = 3,
+		};
+		memcpy(sample->callchain, chains[i], sizeof(chains[i]));
+		CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
+	}
+	CHECK_EQUAL(perf_data_writer_close(writer), 0);
+	free(sample);
+}
+
+/* One is named after the module; no caller is lost. */
+static void check_unsure(const char *command, const char *path)
+{
+	char *script = perf_output(command, path);
+
+	CHECK_EQUAL(count(script, "ffffffffc0123004"), 3);
+	CHECK_EQUAL(count(script, "module_function_0"), 1);
+	CHECK_EQUAL(count(script, "guest_function_0"), 6);
+	free(script);
+}
+
+TEST(perf_data, code_of_which_nobody_is_sure_has_no_name)
+{
+	char home[64], path[128];
+	struct fake_guest guest;
+
+	NEED_PERF;
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	fake_guest_make(&guest, 0x5f, 0, FAKE_MODULE);
+	cache_guest(&guest, true);
+	record_unsure(path, &guest);
+	check_unsure("perf script -i %s -F ip,sym,dso 2>&1", path);
+	check_unsure("build/kvmscope export -i %s --format script 2>&1", path);
+	fake_guest_free(&guest);
 	perf_home_leave(home);
 }
 

@@ -63,3 +63,10 @@ $(foreach file,$(REMAP_IMAGES),$(eval $(call spin_file,$(file),-shared)))
 $(foreach file,$(REMAP_PROGRAMS),$(eval $(call spin_file,$(file),-static -no-pie -Wl$(comma)-Ttext=0x401000 -DCOUNT=400000)))
 
 TEST_NEEDS += $(REMAP_FILES)
+
+build/rig/modules: tests/rig/guest/modules.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
+
+TEST_NEEDS += build/rig/modules

@@ -373,6 +373,15 @@ static struct guest_kernel *kernel_with(uint64_t first, uint64_t second)
 	return kernel;
 }
 
+static int update_modules(struct collector_modules *modules, const struct guest_kernel *older,
+			  const struct guest_kernel *newer)
+{
+	const struct collector_look none = { 0 };
+	int error = collector_modules_see(modules, newer->modules, newer->module_count, &none, &none);
+
+	return error ? error : collector_modules_update(modules, older, newer);
+}
+
 static void free_kernel(struct guest_kernel *kernel)
 {
 	symbols_free(kernel->symbols);
@@ -387,18 +396,18 @@ TEST(collector, unloaded_modules_keep_their_names)
 	struct collector_modules modules = { 0 };
 	struct symbol symbol;
 
-	CHECK_EQUAL(collector_modules_update(&modules, NULL, both), 0);
+	CHECK_EQUAL(update_modules(&modules, NULL, both), 0);
 	CHECK_EQUAL(modules.count, 2);
 	CHECK(!modules.unloaded);
-	CHECK_EQUAL(collector_modules_update(&modules, both, one), 0);
+	CHECK_EQUAL(update_modules(&modules, both, one), 0);
 	CHECK_EQUAL(modules.count, 2);
-	CHECK_EQUAL(collector_modules_update(&modules, one, none), 0);
+	CHECK_EQUAL(update_modules(&modules, one, none), 0);
 	CHECK_EQUAL(modules.count, 2);
 	REQUIRE(modules.unloaded);
 	CHECK_EQUAL(symbols_count(modules.unloaded), 2);
 	CHECK(symbols_find(modules.unloaded, 0x2004, &symbol) && !strcmp(symbol.name, "second_function"));
 	CHECK(symbols_find(modules.unloaded, 0x1004, &symbol) && !strcmp(symbol.module, "first"));
-	CHECK_EQUAL(collector_modules_update(&modules, none, back), 0);
+	CHECK_EQUAL(update_modules(&modules, none, back), 0);
 	CHECK_EQUAL(modules.count, 2);
 	CHECK_EQUAL(modules.modules[1].start, 0x2000);
 	CHECK(!modules.gone[0] && modules.gone[1]);

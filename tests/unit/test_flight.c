@@ -297,9 +297,10 @@ TEST(flight, writes_the_window_before_a_trigger_in_order_of_time)
 /* As the collector does when it finds the guest's modules. */
 static void find_module(struct setting *setting)
 {
-	struct guest_kernel found = { .modules = &setting->guest.module, .module_count = 1 };
+	const struct collector_look none = { 0 };
 
-	CHECK_EQUAL(collector_modules_update(&setting->kernel.modules, NULL, &found), 0);
+	CHECK_EQUAL(collector_modules_see(&setting->kernel.modules, &setting->guest.module, 1, &none, &none),
+		    0);
 }
 
 TEST(flight, each_file_has_a_number_and_is_complete)

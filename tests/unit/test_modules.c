@@ -198,6 +198,38 @@ TEST(modules, name_text_build_id_and_symbols)
 	flat_guest_destroy(&guest);
 }
 
+TEST(modules, a_short_look_gives_names_places_and_build_ids)
+{
+	struct module_list list;
+	struct flat_guest guest;
+
+	make_guest(&guest);
+	CHECK_EQUAL(module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout, NULL), 0);
+	REQUIRE_EQUAL(list.count, 1);
+	CHECK_STRING(list.modules[0].name, "test_module");
+	CHECK_EQUAL(list.modules[0].start, MODULE_TEXT);
+	CHECK_EQUAL(list.modules[0].size, 0x1000);
+	CHECK_EQUAL(list.modules[0].build_id_size, 20);
+	CHECK_EQUAL(list.modules[0].build_id_gva, NOTE + 16);
+	CHECK_EQUAL(list.orcs[0].count, 0);
+	module_list_free(&list);
+	flat_guest_destroy(&guest);
+}
+
+TEST(modules, a_list_that_breaks_off_is_told_from_one_that_ends)
+{
+	struct module_list list;
+	struct flat_guest guest;
+
+	make_guest(&guest);
+	put_u64(&guest, MODULE + layout.list, 0);
+	CHECK_EQUAL(module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout, NULL),
+		    -EFAULT);
+	CHECK_EQUAL(list.count, 1);
+	module_list_free(&list);
+	flat_guest_destroy(&guest);
+}
+
 TEST(modules, that_are_being_set_up_are_left_out)
 {
 	struct module_list list;

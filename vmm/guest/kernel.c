@@ -296,6 +296,7 @@ static void free_found(struct found_kernel *found)
 	guest_unwinder_free((struct guest_unwinder *)(uintptr_t)found->kernel.unwinder);
 	symbols_free(found->kernel.symbols);
 	symbols_free(found->kernel.per_cpu);
+	module_presence_free(found->kernel.presence);
 	free(found->kernel.modules);
 	free(found);
 }
@@ -325,6 +326,21 @@ static int copy_all_symbols(struct guest_kernel *to, const struct guest_kernel *
 	return error ? error : copy_kernel_symbols(to->symbols, from->symbols);
 }
 
+int guest_kernel_expect(struct guest_kernel *kernel, const struct guest_module *modules, size_t count)
+{
+	struct module_presence *presence;
+	int error = module_presence_create(&presence, kernel, modules, count, kernel->presence);
+
+	if (!error)
+		__atomic_store_n(&kernel->presence, presence, __ATOMIC_RELEASE);
+	return error;
+}
+
+struct module_presence *guest_kernel_presence(const struct guest_kernel *kernel)
+{
+	return __atomic_load_n(&kernel->presence, __ATOMIC_ACQUIRE);
+}
+
 /* Adds what modules have now to NEWER, whose symbols are the kernel's own and not finished. */
 static int add_modules(struct found_kernel *newer, const struct guest_view *view)
 {
@@ -346,7 +362,7 @@ static int add_modules(struct found_kernel *newer, const struct guest_view *view
 		kernel->modules = list.modules;
 		kernel->module_count = list.count;
 		list.modules = NULL;
-		error = 0;
+		error = guest_kernel_expect(kernel, kernel->modules, kernel->module_count);
 	}
 	module_list_free(&list);
 	return error;
@@ -366,6 +382,7 @@ int guest_kernel_refresh(struct guest_kernel **newer, const struct guest_kernel 
 		copy->kernel.unwinder = NULL;
 		copy->kernel.modules = NULL;
 		copy->kernel.module_count = 0;
+		copy->kernel.presence = NULL;
 		if (copy->kernel.symbols && copy->kernel.per_cpu)
 			error = copy_all_symbols(&copy->kernel, kernel);
 		if (!error)
@@ -377,6 +394,39 @@ int guest_kernel_refresh(struct guest_kernel **newer, const struct guest_kernel 
 	}
 	*newer = &copy->kernel;
 	return 0;
+}
+
+int guest_kernel_list_modules(const struct guest_kernel *kernel, const struct guest_view *view,
+			      struct guest_module **modules, size_t *count)
+{
+	const struct found_kernel *found = (const struct found_kernel *)(const void *)kernel;
+	struct module_list list = { 0 };
+	int error = 0;
+
+	if (found->has_modules)
+		error = module_list_read(&list, view, &kernel->paging, found->modules_head, &found->layout,
+					 NULL);
+	if (!error) {
+		*modules = list.modules;
+		*count = list.count;
+		list.modules = NULL;
+	}
+	module_list_free(&list);
+	return error ? error_set(error, "the list of the guest's modules can't be read to its end") : 0;
+}
+
+bool guest_modules_are_same(const struct guest_module *left, size_t left_count,
+			    const struct guest_module *right, size_t right_count)
+{
+	if (left_count != right_count)
+		return false;
+	for (size_t i = 0; i < left_count; i++)
+		if (left[i].start != right[i].start || left[i].size != right[i].size ||
+		    strcmp(left[i].name, right[i].name) != 0 ||
+		    left[i].build_id_size != right[i].build_id_size ||
+		    memcmp(left[i].build_id, right[i].build_id, left[i].build_id_size) != 0)
+			return false;
+	return true;
 }
 
 /* The kernel alone is known: what else there is to know about it. */

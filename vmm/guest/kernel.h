@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vmm/guest/module_presence.h"
 #include "vmm/guest/registers.h"
 #include "vmm/guest/symbols.h"
 #include "vmm/guest/task.h"
@@ -23,7 +24,8 @@ struct guest_module {
 	uint64_t start; /* GVA of its text */
 	uint64_t size;  /* bytes of text */
 	uint8_t build_id[GUEST_BUILD_ID_MAX];
-	size_t build_id_size; /* 0: none was found */
+	size_t build_id_size;  /* 0: none was found */
+	uint64_t build_id_gva; /* where it lies in the module's memory */
 };
 
 /* What tells it from any other kernel that may run in its place: see kernel_identity.h. */
@@ -43,7 +45,8 @@ struct guest_kernel {
 	struct symbols *per_cpu;      /* that are offsets, no addresses: see per_cpu.h; owned */
 	struct guest_module *modules; /* owned */
 	size_t module_count;
-	struct guest_paging paging; /* a CR3 that maps the whole kernel */
+	struct module_presence *presence; /* see guest_kernel_expect(); owned */
+	struct guest_paging paging;       /* a CR3 that maps the whole kernel */
 	struct guest_kernel_identity identity;
 	const struct guest_unwinder *unwinder; /* owned; NULL where only frame pointers can be tried */
 	struct guest_task_layout tasks;        /* where it keeps its current tasks */
@@ -63,6 +66,26 @@ int guest_kernel_find(struct guest_kernel **kernel, const struct guest_view *vie
  */
 int guest_kernel_refresh(struct guest_kernel **newer, const struct guest_kernel *kernel,
 			 const struct guest_view *view);
+
+/*
+ * The modules that are loaded now, without their symbols: a short look. *MODULES is the caller's to free.
+ * -EFAULT: the list breaks off, as it may while the guest changes it; -ENOMEM. Not on a vCPU thread.
+ */
+int guest_kernel_list_modules(const struct guest_kernel *kernel, const struct guest_view *view,
+			      struct guest_module **modules, size_t *count);
+
+/*
+ * The modules that samples are to be checked against from now on, also on vCPU threads that use KERNEL at
+ * this moment: at first its own. -ENOMEM: it is as it was. One thread at a time, no vCPU thread.
+ */
+int guest_kernel_expect(struct guest_kernel *kernel, const struct guest_module *modules, size_t count);
+
+/* What to check samples against; as long-lived as KERNEL. Any thread. */
+struct module_presence *guest_kernel_presence(const struct guest_kernel *kernel);
+
+/* The same modules in the same places, build ids included? */
+bool guest_modules_are_same(const struct guest_module *left, size_t left_count,
+			    const struct guest_module *right, size_t right_count);
 
 void guest_kernel_free(struct guest_kernel *kernel);
 

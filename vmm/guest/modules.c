@@ -57,23 +57,27 @@ static uint64_t note_attribute(const struct reader *reader, uint64_t notes, uint
 	return notes + layout->attrs + (uint64_t)number * layout->attr_stride;
 }
 
-static size_t read_build_id(const struct reader *reader, uint8_t *id)
+static void read_build_id(const struct reader *reader, struct guest_module *module)
 {
 	const struct module_layout *layout = reader->layout;
 	uint64_t notes, attribute, size, address;
-	uint8_t bytes[NOTE_SIZE_MAX];
-	size_t found = 0;
+	uint8_t bytes[NOTE_SIZE_MAX], *id;
 
 	if (!layout->has_notes || read_u64(reader, reader->module + layout->notes_attrs, &notes) || !notes)
-		return 0;
-	for (uint32_t i = 0; i < NOTES_MAX && !found && (attribute = note_attribute(reader, notes, i)); i++) {
+		return;
+	for (uint32_t i = 0; i < NOTES_MAX && (attribute = note_attribute(reader, notes, i)); i++) {
 		if (read_u64(reader, attribute + layout->attr_size, &size) || size > sizeof(bytes) ||
 		    read_u64(reader, attribute + layout->attr_address, &address) ||
 		    guest_read_virtual(reader->view, reader->paging, address, bytes, size))
-			return 0;
-		found = build_id_find(span_of(bytes, size), id, GUEST_BUILD_ID_MAX);
+			return;
+		module->build_id_size =
+			build_id_find(span_of(bytes, size), module->build_id, sizeof(module->build_id));
+		if (!module->build_id_size)
+			continue;
+		id = memmem(bytes, size, module->build_id, module->build_id_size);
+		module->build_id_gva = address + (uint64_t)(id - bytes);
+		return;
 	}
-	return found;
 }
 
 static void read_orc(struct reader *reader, struct module_orc *orc)
@@ -117,7 +121,7 @@ static int read_module(const struct reader *reader, struct guest_module *module)
 	if (!is_module_name(module->name) || module->start < KERNEL_IMAGE_START)
 		return -EFAULT;
 	module->size = size;
-	module->build_id_size = read_build_id(reader, module->build_id);
+	read_build_id(reader, module);
 	return 0;
 }
 
@@ -238,13 +242,15 @@ static bool is_known(const struct module_list *list, const struct guest_module *
 static int read_one(struct module_list *list, struct reader *reader, struct symbols *symbols)
 {
 	struct guest_module module;
-	struct module_orc orc;
+	struct module_orc orc = { 0 };
 	int error = read_module(reader, &module);
 
 	if (error)
 		return error == -ENOENT ? 0 : error;
 	if (is_known(list, &module))
 		return -EFAULT;
+	if (!symbols)
+		return append(list, &module, &orc);
 	read_orc(reader, &orc);
 	error = append(list, &module, &orc);
 	return error ? error : read_symbols(reader, &module, symbols);
@@ -264,9 +270,9 @@ int module_list_read(struct module_list *list, const struct guest_view *view,
 
 	memset(list, 0, sizeof(*list));
 	error = read_u64(&reader, head, &node);
-	for (int i = 0; !error && node && node != head && i < MODULES_MAX; i++) {
+	for (int i = 0; !error && node != head; i++) {
 		reader.module = node - layout->list;
-		error = read_one(list, &reader, symbols);
+		error = node && i < MODULES_MAX ? read_one(list, &reader, symbols) : -EFAULT;
 		if (!error)
 			error = read_u64(&reader, node, &node);
 	}

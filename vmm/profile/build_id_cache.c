@@ -38,7 +38,8 @@ static void add_line(struct bytes *to, uint64_t address, char type, const char *
 static bool in_modules(const struct kernel_image *image, uint64_t address)
 {
 	for (size_t i = 0; i < image->module_count; i++)
-		if (address - image->modules[i].start < image->modules[i].size)
+		if (address - image->modules[i].start < image->modules[i].size &&
+		    !(image->shared && image->shared[i]))
 			return true;
 	return false;
 }

@@ -38,6 +38,8 @@ struct kernel_image {
 	const struct symbols *symbols;
 	const struct symbols *unloaded; /* of modules that are in MODULES and loaded no more; NULL: none */
 	const struct guest_module *modules; /* of one name each */
+	const bool *
+		shared; /* for each: others lay in its place, so none of its symbols is used; NULL: of none */
 	size_t module_count;
 };
 

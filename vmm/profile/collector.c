@@ -122,8 +122,6 @@ static void take_sample(struct collector *collector, size_t ring, const struct r
 		return;
 	collector->last_time[sample->vcpu] = sample->time;
 	count_sample(counts, sample);
-	for (size_t i = 0; i < sample->kernel_depth; i++)
-		collector_kernel_address(&collector->kernel, sample->callchain[i]);
 	resolver_sample(collector->resolver, ring, sample);
 }
 

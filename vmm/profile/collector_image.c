@@ -130,13 +130,22 @@ static int use_given(struct collector_kernel *kernel, const struct guest_kernel 
 	return 0;
 }
 
+int collector_image_see_modules(struct collector_kernel *kernel, const struct guest_module *list,
+				size_t count, const struct collector_look *now)
+{
+	int error = collector_modules_see(&kernel->modules, list, count, &kernel->look, now);
+
+	kernel->image.modules = kernel->modules.modules;
+	kernel->image.shared = kernel->modules.shared;
+	kernel->image.module_count = kernel->modules.count;
+	return error;
+}
+
 int collector_image_set_modules(struct collector_kernel *kernel, const struct guest_kernel *older,
 				const struct guest_kernel *found)
 {
 	int error = collector_modules_update(&kernel->modules, older, found);
 
-	kernel->image.modules = kernel->modules.modules;
-	kernel->image.module_count = kernel->modules.count;
 	kernel->image.unloaded = kernel->modules.unloaded;
 	if (!kernel->given) /* those of OLDER may go any time now */
 		kernel->image.symbols = found->symbols;
@@ -155,6 +164,9 @@ int collector_image_describe(struct collector_kernel *kernel, const struct guest
 		kernel->image.symbols = found->symbols;
 	}
 	if (!error && found)
+		error = collector_image_see_modules(kernel, found->modules, found->module_count,
+						    &kernel->look);
+	if (!error && found)
 		error = collector_image_set_modules(kernel, NULL, found);
 	if (error)
 		return error;
@@ -163,35 +175,35 @@ int collector_image_describe(struct collector_kernel *kernel, const struct guest
 	return 0;
 }
 
-bool collector_image_has(const struct collector_kernel *kernel, uint64_t address)
+static int write_place(struct collector_kernel *kernel, const struct collector_place *place)
 {
-	if (address - kernel->image.start < kernel->image.end - kernel->image.start)
-		return true;
-	for (size_t i = 0; i < kernel->image.module_count; i++)
-		if (address - kernel->image.modules[i].start < kernel->image.modules[i].size)
-			return true;
-	return false;
+	const struct guest_module *module = &place->module;
+	char name[sizeof(module->name) + 2];
+	struct perf_data_mapping mapping = {
+		.time = place->time,
+		.pid = -1,
+		.tid = -1,
+		.start = module->start,
+		.size = module->size,
+		.name = name,
+		.build_id = module->build_id,
+		.build_id_size = module->build_id_size,
+		.kernel = true,
+	};
+
+	snprintf(name, sizeof(name), "[%s]", module->name);
+	return place->end ? perf_data_writer_mapping_end(kernel->writer, &mapping)
+			  : perf_data_writer_mapping(kernel->writer, &mapping);
 }
 
 int collector_image_map_modules(struct collector_kernel *kernel)
 {
-	for (; kernel->modules_mapped < kernel->modules.count; kernel->modules_mapped++) {
-		const struct guest_module *module = &kernel->modules.modules[kernel->modules_mapped];
-		char name[sizeof(module->name) + 2];
-		struct perf_data_mapping mapping = {
-			.pid = -1,
-			.tid = -1,
-			.start = module->start,
-			.size = module->size,
-			.name = name,
-			.build_id = module->build_id,
-			.build_id_size = module->build_id_size,
-			.kernel = true,
-		};
-		int error;
+	const struct collector_places *places = &kernel->modules.places;
 
-		snprintf(name, sizeof(name), "[%s]", module->name);
-		error = perf_data_writer_mapping(kernel->writer, &mapping);
+	for (; kernel->places_told < places->count; kernel->places_told++) {
+		const struct collector_place *place = &places->places[kernel->places_told];
+		int error = place->told ? write_place(kernel, place) : 0;
+
 		if (error)
 			return error;
 	}

@@ -18,11 +18,17 @@
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/kallsyms_file.h"
 
-#define MILLISECOND          1000000ull
-#define FIND_INTERVAL_MIN    (20 * MILLISECOND)
-#define FIND_INTERVAL_MAX    (200 * MILLISECOND)
-#define REFRESH_INTERVAL_MIN (100 * MILLISECOND)
-#define REFRESH_INTERVAL_MAX (5000 * MILLISECOND)
+#define MILLISECOND       1000000ull
+#define FIND_INTERVAL_MIN (20 * MILLISECOND)
+#define FIND_INTERVAL_MAX (200 * MILLISECOND)
+/* Looking at the list takes a fraction of a millisecond. */
+#define LOOK_INTERVAL (50 * MILLISECOND)
+/* Many modules come one after the other at boot, and reading their symbols takes time. */
+#define REFRESH_INTERVAL (100 * MILLISECOND)
+#define REFRESH_SHARE    4 /* it does so for a fourth of the time at most */
+/* So long a list that can't be read is waited for: it breaks off while it is changed. */
+#define BROKEN_MAX (5000 * MILLISECOND)
+#define LAST_LOOKS 10
 /* More than the clocks of two CPUs may be apart. */
 #define CLOCK_MARGIN MILLISECOND
 
@@ -56,7 +62,6 @@ int collector_kernel_init(struct collector_kernel *kernel, const struct collecto
 	*kernel = (struct collector_kernel){
 		.options = options,
 		.find_interval = FIND_INTERVAL_MIN,
-		.refresh_interval = REFRESH_INTERVAL_MIN,
 	};
 	find_cache(kernel);
 	return load_given(kernel);
@@ -180,7 +185,7 @@ int collector_kernel_begin_file(struct collector_kernel *kernel, struct perf_dat
 {
 	kernel->writer = writer;
 	kernel->path = path;
-	kernel->modules_mapped = 0;
+	kernel->places_told = 0;
 	return kernel->mapped ? write_known(kernel) : 0;
 }
 
@@ -195,6 +200,8 @@ static int introduce(struct collector_kernel *kernel, struct guest_kernel *found
 {
 	int error = keep(kernel, found);
 
+	kernel->look = kernel->find_look;
+	kernel->looked = kernel->as_known = true;
 	if (!error) {
 		publish(kernel, found);
 		error = collector_image_describe(kernel, found);
@@ -202,6 +209,16 @@ static int introduce(struct collector_kernel *kernel, struct guest_kernel *found
 	if (error) /* the guest's fault or memory's: the recording goes on without names */
 		return 0;
 	return write_known(kernel);
+}
+
+static struct collector_look begin_look(void)
+{
+	return (struct collector_look){ .begun = sample_clock() - CLOCK_MARGIN };
+}
+
+static void end_look(struct collector_look *look)
+{
+	look->ended = sample_clock() + CLOCK_MARGIN;
 }
 
 /* The kernel that runs now, looked for with longer and longer pauses; NULL: none was found. */
@@ -218,10 +235,12 @@ static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 	kernel->find_interval += kernel->find_interval / 2;
 	if (kernel->find_interval > FIND_INTERVAL_MAX)
 		kernel->find_interval = FIND_INTERVAL_MAX;
+	kernel->find_look = begin_look();
 	if (guest_kernel_find(&found, options->view, &registers)) {
 		log_debug("no guest kernel yet: %s", error_message());
 		return NULL;
 	}
+	end_look(&kernel->find_look);
 	return found;
 }
 
@@ -290,16 +309,14 @@ static void find_other(struct collector_kernel *kernel, uint64_t now)
 		guest_kernel_free(found);
 }
 
-static bool same_modules(const struct guest_kernel *left, const struct guest_kernel *right)
+bool collector_kernel_has_times(const struct collector_kernel *kernel)
 {
-	if (left->module_count != right->module_count)
-		return false;
-	for (size_t i = 0; i < left->module_count; i++)
-		if (left->modules[i].start != right->modules[i].start ||
-		    left->modules[i].size != right->modules[i].size ||
-		    strcmp(left->modules[i].name, right->modules[i].name) != 0)
-			return false;
-	return true;
+	const struct collector_places *places = &kernel->modules.places;
+
+	for (size_t i = 0; i < places->count; i++)
+		if (places->places[i].time)
+			return true;
+	return false;
 }
 
 static int take_newer(struct collector_kernel *kernel, struct guest_kernel *newer)
@@ -308,14 +325,9 @@ static int take_newer(struct collector_kernel *kernel, struct guest_kernel *newe
 	int error = keep(kernel, newer);
 
 	if (error)
-		return 0;
+		return error;
 	publish(kernel, newer);
-	if (collector_image_set_modules(kernel, older, newer))
-		return 0; /* memory's fault: the recording goes on without the new names */
-	if (!kernel->writer)
-		return 0;
-	cache_symbols(kernel);
-	return collector_image_map_modules(kernel);
+	return collector_image_set_modules(kernel, older, newer);
 }
 
 /* It is set some time after the kernel has started. */
@@ -328,34 +340,110 @@ static int tell_hostname(struct collector_kernel *kernel)
 	return perf_data_writer_set_guest(kernel->writer, NULL, hostname);
 }
 
-/* Looks for new modules, less and less often as long as there are none. */
-static int refresh(struct collector_kernel *kernel, uint64_t now)
+/*
+ * The symbols of the modules of LIST, which were seen a moment ago. If others are there now, or memory is
+ * missing, the recording goes on without their names, until the next try.
+ */
+static void refresh(struct collector_kernel *kernel, const struct guest_module *list, size_t count)
 {
 	struct guest_kernel *newer;
 
-	kernel->unknown_address = false;
-	kernel->refresh_interval *= 2;
-	if (kernel->refresh_interval > REFRESH_INTERVAL_MAX)
-		kernel->refresh_interval = REFRESH_INTERVAL_MAX;
-	kernel->next_refresh = now + kernel->refresh_interval;
 	if (guest_kernel_refresh(&newer, newest(kernel), kernel->options->view)) {
 		log_debug("the guest's modules can't be read: %s", error_message());
-		return 0;
+		return;
 	}
 	check_runs(kernel); /* else what was read is of nobody knows whom */
-	if (kernel->lost || same_modules(newest(kernel), newer)) {
+	if (!kernel->lost && guest_modules_are_same(newer->modules, newer->module_count, list, count))
+		kernel->as_known = !take_newer(kernel, newer);
+	else
 		guest_kernel_free(newer);
-		return 0;
-	}
-	kernel->refresh_interval = REFRESH_INTERVAL_MIN;
-	kernel->next_refresh = now + kernel->refresh_interval;
-	return take_newer(kernel, newer);
 }
 
-void collector_kernel_address(struct collector_kernel *kernel, uint64_t address)
+static void take_seen(void *context, const struct guest_module *module, uint64_t time)
 {
-	if (kernel->mapped && !kernel->unknown_address && !collector_image_has(kernel, address))
-		kernel->unknown_address = true;
+	struct collector_kernel *kernel = context;
+
+	collector_places_seen(&kernel->modules.places, module, time);
+}
+
+/* What vCPUs found while they took samples. */
+static void take_presence(struct collector_kernel *kernel)
+{
+	for (size_t i = 0; i < kernel->found_count; i++)
+		module_presence_each_seen(guest_kernel_presence(kernel->found[i].kernel), take_seen, kernel);
+}
+
+/* To the file, if one is open. */
+static int tell_modules(struct collector_kernel *kernel)
+{
+	return kernel->writer && kernel->mapped ? collector_image_map_modules(kernel) : 0;
+}
+
+/* The names of the modules of LIST, to the cache. Looks are to go on meanwhile, for most of the time. */
+static void rename_modules(struct collector_kernel *kernel, uint64_t now, const struct guest_module *list,
+			   size_t count)
+{
+	uint64_t begun = sample_clock();
+
+	if (!kernel->changed || now < kernel->next_refresh)
+		return;
+	if (!kernel->as_known)
+		refresh(kernel, list, count);
+	if (kernel->writer && kernel->mapped)
+		cache_symbols(kernel);
+	kernel->changed = !kernel->as_known;
+	kernel->next_refresh = now + REFRESH_INTERVAL + REFRESH_SHARE * (sample_clock() - begun);
+}
+
+/* LOOK saw the modules of LIST. */
+static int take_look(struct collector_kernel *kernel, uint64_t now, const struct collector_look *look,
+		     const struct guest_module *list, size_t count)
+{
+	bool as_known =
+		guest_modules_are_same(newest(kernel)->modules, newest(kernel)->module_count, list, count);
+
+	if (!as_known || !kernel->as_known) {
+		take_presence(kernel);
+		if (collector_image_see_modules(kernel, list, count, look))
+			return 0; /* memory's fault: as if nobody had looked */
+		kernel->changed = true;
+		if (guest_kernel_expect(kernel->found[kernel->found_count - 1].kernel, list, count))
+			log_debug("no memory for the guest's modules: new ones have no names yet");
+	}
+	kernel->look = *look;
+	kernel->looked = true;
+	kernel->as_known = as_known;
+	rename_modules(kernel, now, list, count);
+	return tell_modules(kernel);
+}
+
+/* None of the modules is known to be there any more. */
+static int give_up(struct collector_kernel *kernel)
+{
+	log_debug("the guest's modules have no names from here on: %s", error_message());
+	take_presence(kernel);
+	return collector_places_stop(&kernel->modules.places, &kernel->look) ? 0 : tell_modules(kernel);
+}
+
+static int look_at_modules(struct collector_kernel *kernel, uint64_t now)
+{
+	struct collector_look look = begin_look();
+	struct guest_module *list;
+	size_t count;
+	int error;
+
+	kernel->looked = kernel->modules.places.stopped;
+	if (kernel->looked || now < kernel->next_look)
+		return 0;
+	kernel->next_look = now + LOOK_INTERVAL;
+	error = guest_kernel_list_modules(newest(kernel), kernel->options->view, &list, &count);
+	end_look(&look);
+	if (error)
+		return look.begun - kernel->look.begun < BROKEN_MAX ? 0 : give_up(kernel);
+	check_runs(kernel); /* else what was read is of nobody knows whom */
+	error = kernel->lost ? 0 : take_look(kernel, now, &look, list, count);
+	free(list);
+	return error;
 }
 
 /* Names that were given are used also where no Linux was found. */
@@ -375,9 +463,7 @@ int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 	check_runs(kernel);
 	if (kernel->lost)
 		find_other(kernel, now);
-	else if (kernel->unknown_address && now >= kernel->next_refresh)
-		return refresh(kernel, now);
-	return 0;
+	return kernel->lost ? 0 : look_at_modules(kernel, now);
 }
 
 bool collector_kernel_replaced(const struct collector_kernel *kernel)
@@ -423,11 +509,10 @@ void collector_kernel_end_boot(struct collector_kernel *kernel)
 	collector_modules_free(&kernel->modules);
 	kernel->image = (struct kernel_image){ 0 };
 	kernel->boot = (struct build_id_cache_boot){ 0 };
-	kernel->modules_mapped = 0;
-	kernel->mapped = kernel->restarted = kernel->unknown_address = false;
-	kernel->ticks = kernel->next_find = kernel->next_refresh = 0;
+	kernel->places_told = 0;
+	kernel->mapped = kernel->restarted = kernel->looked = kernel->changed = false;
+	kernel->ticks = kernel->next_find = kernel->next_look = kernel->next_refresh = 0;
 	kernel->find_interval = FIND_INTERVAL_MIN;
-	kernel->refresh_interval = REFRESH_INTERVAL_MIN;
 }
 
 int collector_kernel_begin_boot(struct collector_kernel *kernel)
@@ -446,8 +531,20 @@ int collector_kernel_begin_boot(struct collector_kernel *kernel)
 
 bool collector_kernel_settled(const struct collector_kernel *kernel)
 {
-	return kernel->mapped &&
-	       (!kernel->unknown_address || kernel->refresh_interval == REFRESH_INTERVAL_MAX);
+	return kernel->mapped && (!newest(kernel) || kernel->lost || kernel->looked);
+}
+
+/* What no last look saw ended at the one before. */
+static int look_last(struct collector_kernel *kernel)
+{
+	int error = 0;
+
+	kernel->looked = false;
+	for (int i = 0; i < LAST_LOOKS && !error && !kernel->looked; i++) {
+		kernel->next_look = kernel->next_refresh = 0;
+		error = look_at_modules(kernel, 0);
+	}
+	return error || kernel->looked ? error : give_up(kernel);
 }
 
 /* Where no Linux was found, its code is seen as the latest registers see it. */
@@ -465,7 +562,7 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 	int error = 0;
 
 	if (newest(kernel)) {
-		error = kernel->lost ? 0 : refresh(kernel, 0);
+		error = kernel->lost ? 0 : look_last(kernel);
 	} else if (!kernel->mapped) {
 		kernel->next_find = 0;
 		error = find_first(kernel, 0);

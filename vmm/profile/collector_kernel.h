@@ -35,13 +35,17 @@ struct collector_kernel {
 	size_t build_id_size;
 	struct kernel_image image;        /* valid if mapped */
 	struct collector_modules modules; /* all of the recording */
-	size_t modules_mapped;            /* so many of them have a mapping in the file */
+	size_t places_told;               /* so many of its places are in the file */
 	struct guest_paging paging;       /* that maps the image; cr3 0: not known */
 	bool mapped; /* the image is known, and the file, if one is open, has its mapping */
 
-	uint64_t next_find, find_interval;       /* ns, by the collector's clock */
-	uint64_t next_refresh, refresh_interval; /* ns */
-	bool unknown_address; /* a kernel address was sampled that lies in no known image */
+	uint64_t next_find, find_interval; /* ns, by the collector's clock */
+	struct collector_look find_look;   /* during which the kernel that was found last was read */
+	uint64_t next_look, next_refresh;  /* ns */
+	struct collector_look look;        /* the latest that saw the list of modules whole */
+	bool looked;                       /* it was in this turn */
+	bool as_known;                     /* it saw the modules of the newest kernel */
+	bool changed;                      /* the cache has not all names, or too many */
 
 	bool lost;                  /* the newest does not run (any more): what does is looked for */
 	bool restarted;             /* its clock went back: it was started anew where it is */
@@ -63,9 +67,6 @@ int collector_kernel_init(struct collector_kernel *kernel, const struct collecto
 int collector_kernel_begin_file(struct collector_kernel *kernel, struct perf_data_writer *writer,
 				const char *path);
 void collector_kernel_end_file(struct collector_kernel *kernel);
-
-/* Looks at an address that was sampled at CPL 0. */
-void collector_kernel_address(struct collector_kernel *kernel, uint64_t address);
 
 /*
  * Finds the kernel or its new modules if it is time to, NOW being in ns.
@@ -93,10 +94,13 @@ int collector_kernel_begin_boot(struct collector_kernel *kernel);
 void collector_kernel_reclaim(struct collector_kernel *kernel, uint64_t time);
 
 /*
- * May readers show the samples so far? Not while a mapping for them may still
- * come; addresses that stayed unknown for long (of BPF programs) are let go.
+ * May readers show the samples so far? Only if the turn before this looked at the modules: what
+ * comes to be known later is of later times.
  */
 bool collector_kernel_settled(const struct collector_kernel *kernel);
+
+/* Do some of its modules' mappings begin or end at a time? They are then written in no order with samples. */
+bool collector_kernel_has_times(const struct collector_kernel *kernel);
 
 /* The last look for the file, and the code for perf annotate. Guest memory must still be there. */
 int collector_kernel_finish(struct collector_kernel *kernel);

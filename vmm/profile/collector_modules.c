@@ -29,7 +29,7 @@ static int make_room(struct collector_modules *modules, size_t more)
 {
 	size_t count = modules->count + more + 1;
 	struct guest_module *larger = reallocarray(modules->modules, count, sizeof(*larger));
-	bool *gone;
+	bool *gone, *shared;
 
 	if (!larger)
 		return -ENOMEM;
@@ -38,6 +38,10 @@ static int make_room(struct collector_modules *modules, size_t more)
 	if (!gone)
 		return -ENOMEM;
 	modules->gone = gone;
+	shared = reallocarray(modules->shared, count, sizeof(*shared));
+	if (!shared)
+		return -ENOMEM;
+	modules->shared = shared;
 	return 0;
 }
 
@@ -98,17 +102,29 @@ static bool some_went(const struct collector_modules *modules, const struct gues
 	return false;
 }
 
+int collector_modules_see(struct collector_modules *modules, const struct guest_module *list, size_t count,
+			  const struct collector_look *latest, const struct collector_look *now)
+{
+	int error = make_room(modules, count);
+
+	if (!error)
+		error = collector_places_update(&modules->places, list, count, latest, now);
+	if (error)
+		return error_set(error, "no memory for the guest's modules");
+	for (size_t i = 0; i < count; i++)
+		add(modules, &list[i]);
+	for (size_t i = 0; i < modules->count; i++)
+		modules->shared[i] = collector_places_is_shared(&modules->places, &modules->modules[i]);
+	return 0;
+}
+
 int collector_modules_update(struct collector_modules *modules, const struct guest_kernel *older,
 			     const struct guest_kernel *newer)
 {
-	int error = make_room(modules, newer->module_count);
+	int error = older && some_went(modules, newer) ? keep_symbols(modules, older, newer) : 0;
 
-	if (!error && older && some_went(modules, newer))
-		error = keep_symbols(modules, older, newer);
 	if (error)
 		return error_set(error, "no memory for the guest's modules");
-	for (size_t i = 0; i < newer->module_count; i++)
-		add(modules, &newer->modules[i]);
 	for (size_t i = 0; i < modules->count; i++)
 		modules->gone[i] = !is_loaded(newer, &modules->modules[i]);
 	return 0;
@@ -118,6 +134,8 @@ void collector_modules_free(struct collector_modules *modules)
 {
 	free(modules->modules);
 	free(modules->gone);
+	free(modules->shared);
+	collector_places_free(&modules->places);
 	symbols_free(modules->unloaded);
 	*modules = (struct collector_modules){ 0 };
 }

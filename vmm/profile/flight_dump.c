@@ -141,6 +141,14 @@ static struct source *earliest(struct dump *dump)
 	return found;
 }
 
+/* What modules' mappings say of times stands before all samples: readers must then sort the whole file. */
+static int end_round(struct dump *dump)
+{
+	return collector_kernel_has_times(dump->request->kernel)
+		       ? perf_data_writer_write_out(dump->output.writer)
+		       : perf_data_writer_flush(dump->output.writer);
+}
+
 /* What the resolver gives out, in order of time. */
 static void write_sample(void *context, const struct attributed_sample *sample)
 {
@@ -151,7 +159,7 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 		return;
 	dump->error = collector_output_sample(&dump->output, sample->sample);
 	if (!dump->error && !(++request->samples % ROUND))
-		dump->error = perf_data_writer_flush(dump->output.writer);
+		dump->error = end_round(dump);
 }
 
 static void write_sideband(void *context, const struct sideband *record)

@@ -54,6 +54,30 @@ static int deliver_mapping(struct perf_data_records *records, const struct perf_
 	return events->mapping ? events->mapping(events->context, &mapping) : 0;
 }
 
+/* What the kernel takes away: from then on nothing is known to be there. */
+static int deliver_symbol(struct perf_data_records *records, const struct perf_data_events *events,
+			  struct span record, uint64_t time, uint16_t misc)
+{
+	struct perf_data_mapping_event nothing = {
+		.time = time,
+		.misc = misc & PERF_RECORD_MISC_CPUMODE_MASK,
+		.pid = -1,
+		.name = "",
+	};
+	uint32_t length;
+	uint16_t flags;
+
+	if (!span_u64(record, 8, &nothing.start) || !span_u32(record, 16, &length) ||
+	    !span_u16(record, 22, &flags)) {
+		records->summary.skipped++;
+		return 0;
+	}
+	nothing.size = length;
+	if (!(flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER) || !events->mapping)
+		return 0;
+	return events->mapping(events->context, &nothing);
+}
+
 static int deliver_comm(struct perf_data_records *records, const struct perf_data_events *events,
 			struct span record, uint64_t time, uint16_t misc)
 {
@@ -165,6 +189,8 @@ static int deliver_kernel_record(struct perf_data_records *records, const struct
 	case PERF_RECORD_MMAP:
 	case PERF_RECORD_MMAP2:
 		return deliver_mapping(records, events, record, time, header);
+	case PERF_RECORD_KSYMBOL:
+		return deliver_symbol(records, events, record, time, header->misc);
 	case PERF_RECORD_COMM:
 		return deliver_comm(records, events, record, time, header->misc);
 	case PERF_RECORD_FORK:

@@ -209,6 +209,18 @@ static void add_sample_id(struct perf_data_writer *writer, int32_t pid, int32_t 
 }
 
 /*
+ * Where the space changes in which readers look an address up: it is the user's, which has nothing there, for
+ * one of the kernel's of which nobody is sure. 0: nowhere.
+ */
+static uint64_t marker_before(const struct sample *sample, size_t index, uint64_t latest)
+{
+	bool kernel = index < sample->kernel_depth && sample->callchain[index] & SAMPLE_ADDRESS_SURE;
+	uint64_t marker = (uint64_t)(kernel ? PERF_CONTEXT_KERNEL : PERF_CONTEXT_USER);
+
+	return marker == latest ? 0 : marker;
+}
+
+/*
  * perf knows no markers of guest callchains and drops a chain with
  * PERF_CONTEXT_GUEST_KERNEL in it, so both perspectives have the plain ones:
  * perf looks the addresses up in the machine of the sample.
@@ -216,16 +228,19 @@ static void add_sample_id(struct perf_data_writer *writer, int32_t pid, int32_t 
 static void add_callchain(const struct perf_data_writer *writer, struct bytes *record,
 			  const struct sample *sample)
 {
-	uint64_t kernel_depth = writer->kernel_hidden ? 0 : sample->kernel_depth;
-	uint64_t markers = (kernel_depth != 0) + (sample->user_depth != 0);
+	size_t depth = (size_t)sample->kernel_depth + sample->user_depth;
+	uint64_t entries[2 * SAMPLE_CALLCHAIN_MAX], latest = 0, marker, count = 0;
 
-	bytes_add_u64(record, markers + kernel_depth + sample->user_depth);
-	if (kernel_depth)
-		bytes_add_u64(record, (uint64_t)PERF_CONTEXT_KERNEL);
-	bytes_add(record, sample->callchain, kernel_depth * sizeof(uint64_t));
-	if (sample->user_depth)
-		bytes_add_u64(record, (uint64_t)PERF_CONTEXT_USER);
-	bytes_add(record, sample->callchain + sample->kernel_depth, sample->user_depth * sizeof(uint64_t));
+	for (size_t i = writer->kernel_hidden ? sample->kernel_depth : 0;
+	     i < depth && i < SAMPLE_CALLCHAIN_MAX; i++) {
+		marker = marker_before(sample, i, latest);
+		if (marker)
+			entries[count++] = latest = marker;
+		entries[count++] =
+			sample->callchain[i] | (i < sample->kernel_depth ? SAMPLE_ADDRESS_SURE : 0);
+	}
+	bytes_add_u64(record, count);
+	bytes_add(record, entries, count * sizeof(entries[0]));
 }
 
 static void note_time(struct perf_data_facts *facts, uint64_t time)
@@ -453,6 +468,24 @@ int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_
 	bytes_add(record, mapping->name, strlen(mapping->name) + 1);
 	bytes_pad(record, 8);
 	add_sample_id(writer, mapping->pid, mapping->kernel ? 0 : mapping->tid, mapping->time, 0);
+	return end_record(writer);
+}
+
+int perf_data_writer_mapping_end(struct perf_data_writer *writer, const struct perf_data_mapping *mapping)
+{
+	struct bytes *record = &writer->record;
+	const struct {
+		uint64_t start;
+		uint32_t length;
+		uint16_t type, flags;
+	} symbol = { mapping->start, mapping->size < UINT32_MAX ? (uint32_t)mapping->size : UINT32_MAX,
+		     PERF_RECORD_KSYMBOL_TYPE_UNKNOWN, PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER };
+
+	begin_record(writer, PERF_RECORD_KSYMBOL, guest_misc(writer, true));
+	bytes_add(record, &symbol, sizeof(symbol));
+	bytes_add(record, mapping->name, strlen(mapping->name) + 1);
+	bytes_pad(record, 8);
+	add_sample_id(writer, mapping->pid, 0, mapping->time, 0);
 	return end_record(writer);
 }
 

@@ -101,6 +101,8 @@ int perf_data_writer_event(struct perf_data_writer *writer, const struct sample_
 int perf_data_writer_count(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu, uint16_t event,
 			   const struct perf_data_count *count);
 int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_data_mapping *mapping);
+/* The kernel's MAPPING holds no more from its time on: KSYMBOL, unregistered. */
+int perf_data_writer_mapping_end(struct perf_data_writer *writer, const struct perf_data_mapping *mapping);
 int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_t pid, int32_t tid,
 			  const char *comm);
 /* COUNT samples of VCPU were lost before TIME. */

@@ -314,6 +314,9 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 		walk_nothing(&state->chain);
 	else
 		walk(sampler, kernel, &state->registers, &state->chain);
+	if (kernel)
+		module_presence_check(guest_kernel_presence(kernel), sampler->options.view, &kernel->paging,
+				      state->begin, &state->chain);
 	find_task(sampler, kernel, &state->registers, &state->task);
 	drop_foreign(&state->task, &state->chain);
 }

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * modules SECONDS NAME...: loads the modules in turn, each the moment after the one before it was unloaded,
+ * so that one lies where another lay. Each is a hash of the kernel (crypto/NAME.c) that lies in /bin, and is
+ * used for SECONDS by a process that is called like it: so a sample's process tells which module was there.
+ *
+ * Prints "modules: begin", for each "modules: NAME at ADDRESS" (of its text), and "modules: end".
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_alg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KEY_SIZE 8 /* of michael_mic, which has no hash without one */
+
+static char block[64 << 10];
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
+static void check(int ok, const char *what)
+{
+	if (ok)
+		return;
+	perror(what);
+	exit(1);
+}
+
+static int open_hash(const char *name)
+{
+	struct sockaddr_alg address = { .salg_family = AF_ALG, .salg_type = "hash" };
+	int hash = socket(AF_ALG, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strncpy((char *)address.salg_name, name, sizeof(address.salg_name) - 1);
+	check(hash >= 0 && !bind(hash, (struct sockaddr *)&address, sizeof(address)), name);
+	if (!strcmp(name, "michael_mic"))
+		check(!setsockopt(hash, SOL_ALG, ALG_SET_KEY, block, KEY_SIZE), "ALG_SET_KEY");
+	return hash;
+}
+
+static void use(const char *name, double seconds)
+{
+	double end = now() + seconds;
+	int hash = open_hash(name), operation = accept(hash, NULL, 0);
+	char digest[64];
+
+	check(operation >= 0, "accept");
+	while (now() < end)
+		check(send(operation, block, sizeof(block), 0) == sizeof(block) &&
+			      read(operation, digest, sizeof(digest)) > 0,
+		      name);
+}
+
+static void print_place(const char *name)
+{
+	char path[128], address[32] = "nowhere";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/sys/module/%s/sections/.text", name);
+	file = fopen(path, "r");
+	if (file && fgets(address, sizeof(address), file))
+		fclose(file);
+	printf("modules: %s at %s", name, address);
+	fflush(stdout);
+}
+
+static void load(const char *name)
+{
+	char path[128];
+	int file;
+
+	snprintf(path, sizeof(path), "/bin/%s.ko", name);
+	file = open(path, O_RDONLY | O_CLOEXEC);
+	check(file >= 0 && !syscall(SYS_finit_module, file, "", 0), path);
+	close(file);
+}
+
+/* The kernel lets go of a hash some time after its last user went. */
+static void unload(const char *name)
+{
+	double end = now() + 5;
+	int error;
+
+	while ((error = syscall(SYS_delete_module, name, O_NONBLOCK)) && errno == EAGAIN && now() < end)
+		usleep(1000);
+	check(!error, "delete_module");
+}
+
+static void run(const char *name, double seconds)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		prctl(PR_SET_NAME, name);
+		use(name, seconds);
+		_exit(0);
+	}
+	check(child > 0 && waitpid(child, &status, 0) == child && !status, name);
+}
+
+int main(int argc, char **argv)
+{
+	check(argc > 2, "modules SECONDS NAME...");
+	printf("modules: begin\n");
+	for (int i = 2; i < argc; i++) {
+		load(argv[i]);
+		print_place(argv[i]);
+		run(argv[i], atof(argv[1]));
+		unload(argv[i]);
+	}
+	printf("modules: end\n");
+	return 0;
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/collector_places.h"
+
+#include <string.h>
+
+#include "tests/unit/shim/test.h"
+#include "vmm/profile/collector_modules.h"
+
+#define PLACE 0xffffffffc0100000ull
+
+/* Looks last from 10 N to 10 N + 1. */
+static struct collector_look look(unsigned int number)
+{
+	return (struct collector_look){ 10 * number, 10 * number + 1 };
+}
+
+static struct guest_module module(const char *name, uint64_t start, uint8_t build_id)
+{
+	struct guest_module module = { .start = start, .size = 0x2000, .build_id = { build_id } };
+
+	module.build_id_size = build_id ? sizeof(module.build_id) : 0;
+	strcpy(module.name, name);
+	return module;
+}
+
+/* One module is loaded, or none: NULL. */
+static void see(struct collector_places *places, unsigned int number, const struct guest_module *loaded)
+{
+	const struct collector_look latest = look(number - 1), now = look(number);
+
+	CHECK_EQUAL(collector_places_update(places, loaded, loaded ? 1 : 0, &latest, &now), 0);
+}
+
+static void check_place(const struct collector_places *places, size_t index, const char *name, bool end,
+			uint64_t time)
+{
+	REQUIRE(index < places->count);
+	CHECK_STRING(places->places[index].module.name, name);
+	CHECK_EQUAL(places->places[index].end, end);
+	CHECK_EQUAL(places->places[index].time, time);
+}
+
+TEST(collector_places, modules_that_stay_are_there_since_ever)
+{
+	const struct guest_module both[] = { module("a", PLACE, 1), module("b", PLACE + 0x2000, 2) };
+	const struct collector_look first = look(1), second = look(2);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &both[0]);
+	CHECK_EQUAL(collector_places_update(&places, both, 2, &first, &second), 0);
+	CHECK_EQUAL(places.count, 2);
+	check_place(&places, 0, "a", false, 0);
+	check_place(&places, 1, "b", false, 0);
+	CHECK(!collector_places_is_shared(&places, &both[0]));
+	CHECK(!collector_places_is_shared(&places, &both[1]));
+	collector_places_free(&places);
+}
+
+TEST(collector_places, nothing_is_said_between_a_module_and_the_next_in_its_place)
+{
+	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE + 0x1000, 2);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &a);
+	see(&places, 2, &b);
+	CHECK_EQUAL(places.count, 3);
+	check_place(&places, 1, "a", true, 10);
+	check_place(&places, 2, "b", false, 21);
+	CHECK(collector_places_is_shared(&places, &a));
+	CHECK(collector_places_is_shared(&places, &b));
+	collector_places_free(&places);
+}
+
+TEST(collector_places, a_place_that_was_empty_for_a_while_was_anybody_s)
+{
+	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &a);
+	see(&places, 2, NULL);
+	see(&places, 3, NULL);
+	see(&places, 4, &b);
+	CHECK_EQUAL(places.count, 3);
+	check_place(&places, 1, "a", true, 10);
+	check_place(&places, 2, "b", false, 41);
+	collector_places_free(&places);
+}
+
+/* However short its time: no end stands before its beginning, where readers would take it for no end. */
+TEST(collector_places, a_module_that_one_look_saw_ends)
+{
+	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &a);
+	see(&places, 2, &b);
+	see(&places, 3, NULL);
+	CHECK_EQUAL(places.count, 4);
+	check_place(&places, 2, "b", false, 21);
+	check_place(&places, 3, "b", true, 21);
+	collector_places_free(&places);
+}
+
+TEST(collector_places, a_module_is_there_as_long_as_samples_found_it)
+{
+	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &a);
+	collector_places_seen(&places, &a, 17);
+	collector_places_seen(&places, &a, 15);
+	collector_places_seen(&places, &b, 19);
+	see(&places, 2, &b);
+	check_place(&places, 1, "a", true, 18);
+	check_place(&places, 2, "b", false, 21);
+	collector_places_free(&places);
+}
+
+TEST(collector_places, the_same_build_in_the_same_place_keeps_its_names)
+{
+	const struct guest_module a = module("a", PLACE, 1), other = module("a", PLACE, 2);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &a);
+	see(&places, 2, NULL);
+	see(&places, 3, &a);
+	CHECK_EQUAL(places.count, 3);
+	CHECK(places.places[2].told);
+	CHECK(!collector_places_is_shared(&places, &a));
+	see(&places, 4, &other);
+	CHECK_EQUAL(places.count, 5);
+	CHECK(!places.places[4].told); /* it has the name of another one */
+	CHECK(collector_places_is_shared(&places, &a));
+	collector_places_free(&places);
+}
+
+TEST(collector_places, without_a_build_id_nobody_knows_whether_it_is_the_same)
+{
+	const struct guest_module a = module("a", PLACE, 0);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &a);
+	see(&places, 2, NULL);
+	see(&places, 3, &a);
+	CHECK(!places.places[2].told);
+	CHECK(collector_places_is_shared(&places, &a));
+	collector_places_free(&places);
+}
+
+TEST(collector_places, end_when_the_list_can_not_be_read_any_more)
+{
+	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
+	const struct collector_look latest = look(5);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &a);
+	CHECK_EQUAL(collector_places_stop(&places, &latest), 0);
+	check_place(&places, 1, "a", true, 50);
+	see(&places, 7, &b);
+	CHECK_EQUAL(places.count, 2);
+	collector_places_free(&places);
+}
+
+TEST(collector_places, of_a_guest_that_loads_without_end_are_not_all_remembered)
+{
+	struct collector_places places = { 0 };
+
+	for (unsigned int i = 1; i < COLLECTOR_PLACES_MAX && !places.stopped; i++) {
+		const struct guest_module a = module(i % 2 ? "a" : "b", PLACE + i * 0x2000ull, 1);
+
+		see(&places, i, &a);
+	}
+	CHECK(places.stopped);
+	CHECK(places.count <= COLLECTOR_PLACES_MAX + 2);
+	for (size_t i = 0; i < places.count; i++)
+		CHECK(places.places[i].end || places.places[i].over);
+	collector_places_free(&places);
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/guest/module_presence.h"
+
+#include <string.h>
+
+#include "shared/sample.h"
+#include "tests/unit/flat_guest.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/guest/kernel.h"
+
+#define PAGE            0xffffffffc0100000ull /* maps to GPA 0 */
+#define FIRST           0xffffffffc0200000ull
+#define SECOND          0xffffffffc0202000ull
+#define NAMELESS        0xffffffffc0204000ull
+#define KERNEL          0xffffffff81000000ull
+#define JIT             0xffffffffc0300000ull
+#define UNSURE(address) ((address) & ~SAMPLE_ADDRESS_SURE)
+
+/* Two modules, whose build ids are of the bytes 1 and 2, and one without. */
+struct setting {
+	struct flat_guest guest;
+	struct module_presence *presence;
+	uint64_t addresses[4];
+	struct guest_callchain chain;
+};
+
+static void create(struct setting *setting, struct guest_module *modules, size_t count)
+{
+	struct guest_kernel kernel = {
+		.text_start = KERNEL, .text_end = KERNEL + 0x1000, .modules = modules, .module_count = count
+	};
+
+	kernel.symbols = symbols_new();
+	symbols_finish(kernel.symbols);
+	REQUIRE_EQUAL(module_presence_create(&setting->presence, &kernel, modules, count, NULL), 0);
+	symbols_free(kernel.symbols);
+}
+
+static void make(struct setting *setting)
+{
+	struct guest_module modules[] = {
+		{ .start = SECOND, .size = 0x1000, .build_id_size = 20, .build_id_gva = PAGE + 64 },
+		{ .start = FIRST, .size = 0x1000, .build_id_size = 20, .build_id_gva = PAGE + 32 },
+		{ .start = NAMELESS, .size = 0x1000 },
+	};
+
+	memset(modules[0].build_id, 2, 20);
+	memset(modules[1].build_id, 1, 20);
+	flat_guest_create(&setting->guest, 1 << 20);
+	flat_guest_map(&setting->guest, setting->guest.registers.paging.cr3, PAGE, 0, 4096, 0);
+	memset(setting->guest.memory + 32, 1, 20);
+	memset(setting->guest.memory + 64, 2, 20);
+	create(setting, modules, 3);
+}
+
+static void leave(struct setting *setting)
+{
+	module_presence_free(setting->presence);
+	flat_guest_destroy(&setting->guest);
+}
+
+/* A chain of the kernel's A, B and C, and one address of the user's. */
+static void check(struct setting *setting, uint64_t time, uint64_t a, uint64_t b, uint64_t c)
+{
+	const uint64_t addresses[] = { a, b, c, 0x401000 };
+
+	memcpy(setting->addresses, addresses, sizeof(addresses));
+	setting->chain = (struct guest_callchain){
+		.addresses = setting->addresses, .capacity = 4, .kernel_depth = 3, .user_depth = 1
+	};
+	module_presence_check(setting->presence, &setting->guest.view, &setting->guest.registers.paging, time,
+			      &setting->chain);
+}
+
+struct wanted {
+	uint64_t start, time;
+};
+
+static void take_time(void *context, const struct guest_module *module, uint64_t time)
+{
+	struct wanted *wanted = context;
+
+	if (module->start == wanted->start)
+		wanted->time = time;
+}
+
+/* 0: never. */
+static uint64_t seen(const struct setting *setting, uint64_t start)
+{
+	struct wanted wanted = { .start = start };
+
+	module_presence_each_seen(setting->presence, take_time, &wanted);
+	return wanted.time;
+}
+
+TEST(module_presence, is_noted_for_the_modules_of_a_sample)
+{
+	struct setting setting;
+
+	make(&setting);
+	CHECK_EQUAL(seen(&setting, FIRST), 0);
+	check(&setting, 100, FIRST, FIRST + 0xfff, KERNEL);
+	check(&setting, 90, FIRST, NAMELESS, KERNEL);
+	CHECK_EQUAL(seen(&setting, FIRST), 100);
+	CHECK_EQUAL(seen(&setting, SECOND), 0);
+	CHECK_EQUAL(setting.addresses[1], NAMELESS);
+	check(&setting, 110, KERNEL, SECOND, FIRST);
+	CHECK_EQUAL(seen(&setting, FIRST), 110);
+	CHECK_EQUAL(seen(&setting, SECOND), 110);
+	CHECK_EQUAL(setting.chain.kernel_depth, 3);
+	CHECK_EQUAL(setting.chain.user_depth, 1);
+	CHECK_EQUAL(setting.chain.flags, 0);
+	leave(&setting);
+}
+
+TEST(module_presence, a_chain_ends_with_an_address_in_the_place_of_one_that_went)
+{
+	struct setting setting;
+
+	make(&setting);
+	setting.guest.memory[64 + 19] = 3; /* another module in its place */
+	check(&setting, 100, FIRST, SECOND, KERNEL);
+	CHECK_EQUAL(seen(&setting, FIRST), 100);
+	CHECK_EQUAL(seen(&setting, SECOND), 0);
+	CHECK_EQUAL(setting.chain.kernel_depth, 2);
+	CHECK_EQUAL(setting.chain.user_depth, 0);
+	CHECK_EQUAL(setting.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+	CHECK_EQUAL(setting.addresses[0], FIRST);
+	CHECK_EQUAL(setting.addresses[1], UNSURE(SECOND));
+	leave(&setting);
+}
+
+TEST(module_presence, of_code_that_is_in_no_known_module_nobody_is_sure)
+{
+	struct setting setting;
+
+	make(&setting);
+	check(&setting, 100, JIT, KERNEL + 0xfff, KERNEL + 0x1000);
+	CHECK_EQUAL(setting.chain.kernel_depth, 3);
+	CHECK_EQUAL(setting.chain.user_depth, 1);
+	CHECK_EQUAL(setting.chain.flags, SAMPLE_UNSURE);
+	CHECK_EQUAL(setting.addresses[0], UNSURE(JIT));
+	CHECK_EQUAL(setting.addresses[1], KERNEL + 0xfff);
+	CHECK_EQUAL(setting.addresses[2], UNSURE(KERNEL + 0x1000));
+	CHECK_EQUAL(setting.addresses[3], 0x401000);
+	leave(&setting);
+}
+
+/* The unwinder still has the tables of those before. */
+TEST(module_presence, a_chain_ends_with_an_address_in_a_module_whose_table_is_not_known_yet)
+{
+	struct guest_module known[] = { { .start = FIRST, .size = 0x1000, .build_id_size = 20 } };
+	struct guest_module now[] = {
+		{ .start = FIRST, .size = 0x1000, .build_id_size = 20, .build_id_gva = PAGE + 64 },
+		{ .start = SECOND, .size = 0x1000, .build_id_size = 20, .build_id_gva = PAGE + 64 },
+	};
+	struct guest_kernel kernel = {
+		.text_start = KERNEL, .text_end = KERNEL + 0x1000, .modules = known, .module_count = 1
+	};
+	struct setting setting;
+
+	make(&setting);
+	memset(now[0].build_id, 2, 20);
+	memset(now[1].build_id, 2, 20);
+	kernel.symbols = symbols_new();
+	symbols_finish(kernel.symbols);
+	check(&setting, 90, FIRST, KERNEL, KERNEL);
+	REQUIRE_EQUAL(module_presence_create(&setting.presence, &kernel, now, 2, setting.presence), 0);
+	check(&setting, 100, SECOND, FIRST, KERNEL);
+	CHECK_EQUAL(setting.chain.kernel_depth, 2);
+	CHECK_EQUAL(setting.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+	CHECK_EQUAL(setting.addresses[1], FIRST);
+	CHECK_EQUAL(seen(&setting, SECOND), 100);
+	CHECK_EQUAL(seen(&setting, FIRST), 90); /* by the older one, which comes last */
+	symbols_free(kernel.symbols);
+	leave(&setting);
+}
+
+TEST(module_presence, nothing_is_there_where_no_memory_is)
+{
+	struct guest_module module = {
+		.start = FIRST, .size = 0x1000, .build_id_size = 20, .build_id_gva = PAGE + 0x5000
+	};
+	struct setting setting;
+
+	make(&setting);
+	module_presence_free(setting.presence);
+	create(&setting, &module, 1);
+	check(&setting, 100, FIRST, KERNEL, KERNEL);
+	CHECK_EQUAL(seen(&setting, FIRST), 0);
+	CHECK_EQUAL(setting.chain.kernel_depth, 1);
+	CHECK_EQUAL(setting.chain.flags, SAMPLE_UNSURE | SAMPLE_KERNEL_TRUNCATED);
+	leave(&setting);
+}

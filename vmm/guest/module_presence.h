@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Are modules still where they were seen? Their list is read now and then
+ * only, but a module has its build id in its own memory: whoever finds it
+ * there knows that the module was there at that moment, and a vCPU that is
+ * stopped in a module's code keeps it there.
+ *
+ *	check	vCPU threads, any number at once
+ *	each_seen	any thread
+ *	create, free	nobody else uses it
+ */
+#ifndef KVMSCOPE_GUEST_MODULE_PRESENCE_H
+#define KVMSCOPE_GUEST_MODULE_PRESENCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/guest/registers.h"
+#include "vmm/guest/unwind.h"
+#include "vmm/guest/view.h"
+
+struct guest_kernel;
+struct guest_module;
+struct module_presence;
+
+/*
+ * Of the COUNT MODULES, which are copied. KERNEL has the unwind tables that are used, and may know of others
+ * in their places. OLDER is what was there before, NULL at first; it is owned from here on. -ENOMEM.
+ */
+int module_presence_create(struct module_presence **presence, const struct guest_kernel *kernel,
+			   const struct guest_module *modules, size_t count, struct module_presence *older);
+void module_presence_free(struct module_presence *presence);
+
+/*
+ * Notes that the modules in CHAIN's kernel part are there at TIME. An address behind the kernel's image that
+ * is in none of them is marked as one of which nobody can be sure (SAMPLE_ADDRESS_SURE; for the first also
+ * SAMPLE_UNSURE): a module that is not known yet, generated code, or another's in the place of one that
+ * went. Where the unwind table was that of one that went, the chain ends with that address.
+ * A module without a build id is taken to be there. PAGING maps the kernel. No lock, allocation or system
+ * call.
+ */
+void module_presence_check(struct module_presence *presence, const struct guest_view *view,
+			   const struct guest_paging *paging, uint64_t time, struct guest_callchain *chain);
+
+/* Those that were found, by this one and the older ones, with the latest time of each. */
+void module_presence_each_seen(struct module_presence *presence,
+			       void (*each)(void *context, const struct guest_module *module, uint64_t time),
+			       void *context);
+
+#endif
