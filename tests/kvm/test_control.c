@@ -142,6 +142,20 @@ static void check_part(const struct part *part)
 			  (unsigned long long)part->samples, (unsigned long long)part->tick, share);
 }
 
+static void check_report(const struct controlled *run)
+{
+	char command[256], line[256];
+	FILE *report;
+	bool told = false;
+
+	snprintf(command, sizeof(command), "build/kvmscope report -i %s", run->output);
+	report = popen(command, "r");
+	while (report && fgets(line, sizeof(line), report))
+		told |= !strcmp(line, "# Event    cpu-clock, 1000 Hz at first, then others\n");
+	CHECK(report && !pclose(report));
+	CHECK(told);
+}
+
 /* However long a command takes, and whatever the machine does meanwhile: only one sample may still come. */
 TEST(ctl, pause_and_frequency_hold_at_once_and_periods_stay_right)
 {
@@ -162,6 +176,7 @@ TEST(ctl, pause_and_frequency_hold_at_once_and_periods_stay_right)
 	read_parts(&run, parts);
 	for (int i = 0; i < PARTS; i++)
 		check_part(&parts[i]);
+	check_report(&run);
 	unlink(run.output);
 }
 

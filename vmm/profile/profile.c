@@ -94,6 +94,13 @@ static struct profile_stack *add_stack(struct profile *profile, const struct res
 	return stack;
 }
 
+/* A clock's samples stand for whole periods of it. */
+static bool is_of_frequency(const struct profile_event *event, uint64_t period)
+{
+	return event->unit != PROFILE_NANOSECONDS || !event->frequency || event->frequency > 1000000000 ||
+	       period % (1000000000 / event->frequency) == 0;
+}
+
 static int take_sample(void *context, const struct resolved_sample *sample)
 {
 	struct profile *profile = context;
@@ -109,6 +116,7 @@ static int take_sample(void *context, const struct resolved_sample *sample)
 	stack->weight += sample->recorded->period;
 	event->samples++;
 	event->weight += sample->recorded->period;
+	event->frequency_changed |= !is_of_frequency(event, sample->recorded->period);
 	profile->samples++;
 	return 0;
 }

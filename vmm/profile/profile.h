@@ -47,7 +47,8 @@ enum profile_unit {
 struct profile_event {
 	const char *name;
 	enum profile_unit unit;
-	uint64_t frequency; /* Hz; 0: it has a period */
+	uint64_t frequency;     /* Hz; 0: it has a period */
+	bool frequency_changed; /* a clock's: there are samples of others, too */
 	uint64_t samples, weight;
 	/* What it counted besides, of a recording that says so (enabled is 0 else): see struct
 	 * perf_data_count. */

@@ -118,11 +118,11 @@ static json_t *event_of(const struct report *report)
 
 	for (size_t i = 0; i < report->count; i++)
 		json_array_append_new(rows, row_of(report, report->rows[i]));
-	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o}", "event", event->name, "number",
-			 number(report->options.event), "frequency", number(event->frequency), "samples",
-			 number(event->samples), "weight", number(event->weight), "weight_unit",
-			 profile_unit_name(event->unit), "count", count_of(event), "hidden_rows",
-			 number(report->hidden), "rows", rows);
+	return json_pack("{s:s, s:o, s:o, s:b, s:o, s:o, s:s, s:o, s:o, s:o}", "event", event->name, "number",
+			 number(report->options.event), "frequency", number(event->frequency),
+			 "frequency_changed", event->frequency_changed, "samples", number(event->samples),
+			 "weight", number(event->weight), "weight_unit", profile_unit_name(event->unit),
+			 "count", count_of(event), "hidden_rows", number(report->hidden), "rows", rows);
 }
 
 int report_print_json(struct report *const *reports, size_t count, FILE *to)

@@ -205,7 +205,8 @@ static void print_event(const struct table *table)
 
 	fprintf(table->to, "# Event    %s", event->name);
 	if (event->frequency)
-		fprintf(table->to, ", %llu Hz", (unsigned long long)event->frequency);
+		fprintf(table->to, ", %llu Hz%s", (unsigned long long)event->frequency,
+			event->frequency_changed ? " at first, then others" : "");
 	fprintf(table->to, "\n# Samples  %s", grouped(text, event->samples));
 	if (event->unit == PROFILE_NANOSECONDS)
 		fprintf(table->to, ", %.3f s", (double)event->weight / 1e9);
