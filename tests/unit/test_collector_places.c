@@ -11,7 +11,7 @@
 /* Looks last from 10 N to 10 N + 1. */
 static struct collector_look look(unsigned int number)
 {
-	return (struct collector_look){ 10 * number, 10 * number + 1 };
+	return (struct collector_look){ 10ull * number, 10ull * number + 1 };
 }
 
 static struct guest_module module(const char *name, uint64_t start, uint8_t build_id)
