@@ -44,7 +44,8 @@ TEST_NEEDS += build/rig/peer
 comma := ,
 # Code that tells by its address which file it is of: tests/rig/guest/remap.c runs it.
 REMAP_IMAGES   := alpha:0x100 beta:0x200 gamma:0x300 delta:0x400
-REMAP_PROGRAMS := one:0x500 two:0x600 three:0x700
+# With how far they count: 100000 take 5 ms.
+REMAP_PROGRAMS := one:0x500:400000 two:0x600:400000 three:0x700:400000 brief:0x800:100000
 REMAP_FILES    := $(addprefix build/rig/remap/,remap $(foreach file,$(REMAP_IMAGES) $(REMAP_PROGRAMS),$(firstword $(subst :, ,$(file)))))
 SPIN_LDFLAGS   := -nostdlib -Wl,--build-id=sha1 -Wl,-z,max-page-size=4096 -Wl,-z,separate-code
 
@@ -57,10 +58,10 @@ define spin_file
 build/rig/remap/$(firstword $(subst :, ,$(1))): tests/rig/guest/spin.S tests/rig/module.mk
 	@mkdir -p $$(@D)
 	@echo "  CC      $$@"
-	$(Q)gcc $(2) $(SPIN_LDFLAGS) -DNAME=$(firstword $(subst :, ,$(1))) -DPLACE=$(lastword $(subst :, ,$(1))) -o $$@ $$<
+	$(Q)gcc $(2) $(SPIN_LDFLAGS) -DNAME=$(firstword $(subst :, ,$(1))) -DPLACE=$(word 2,$(subst :, ,$(1))) -o $$@ $$<
 endef
 $(foreach file,$(REMAP_IMAGES),$(eval $(call spin_file,$(file),-shared)))
-$(foreach file,$(REMAP_PROGRAMS),$(eval $(call spin_file,$(file),-static -no-pie -Wl$(comma)-Ttext=0x401000 -DCOUNT=400000)))
+$(foreach file,$(REMAP_PROGRAMS),$(eval $(call spin_file,$(file),-static -no-pie -Wl$(comma)-Ttext=0x401000 -DCOUNT=$(lastword $(subst :, ,$(file))))))
 
 TEST_NEEDS += $(REMAP_FILES)
 
