@@ -399,70 +399,6 @@ void run_watch_end(struct run_watch *watch)
 	pthread_mutex_unlock(&watch->lock);
 }
 
-static bool same_place(const struct watch_spec *a, const struct watch_spec *b)
-{
-	return !strcmp(a->symbol, b->symbol) && a->offset == b->offset && a->kind == b->kind &&
-	       a->length == b->length;
-}
-
-static bool same_options(const struct watch_spec *a, const struct watch_spec *b)
-{
-	return a->vcpu == b->vcpu && a->pinned == b->pinned && a->cr3 == b->cr3 && a->pid == b->pid &&
-	       !strcmp(a->comm, b->comm) && a->period == b->period;
-}
-
-/* How many are meant by TEXT, which is SPEC if that is not NULL; *NUMBER is the last one of them. */
-static int count_meant(const struct run_watch *watch, const char *text, const struct watch_spec *spec,
-		       bool exactly, int *number)
-{
-	int count = 0;
-
-	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++) {
-		const struct one *one = &watch->list[i];
-
-		if (one->removed || (spec ? !same_place(&one->spec, spec) : strcmp(one->name, text) != 0) ||
-		    (exactly && !same_options(&one->spec, spec)))
-			continue;
-		*number = (int)i;
-		count++;
-	}
-	return count;
-}
-
-static int find_locked(const struct run_watch *watch, const char *text)
-{
-	struct watch_spec spec;
-	int number = 0, count = count_meant(watch, text, NULL, false, &number), exact;
-
-	if (!count) {
-		if (watch_spec_parse(&spec, text))
-			return -EINVAL;
-		count = count_meant(watch, text, &spec, false, &number);
-		exact = count > 1 ? count_meant(watch, text, &spec, true, &number) : 0;
-		count = exact ? exact : count;
-	}
-	if (count == 1)
-		return number;
-	if (count)
-		return error_set(-EINVAL, "%d watches are %s: give the number that bp list shows", count,
-				 text);
-	return error_set(-ENOENT, "there is no watch %s; bp list shows those that there are", text);
-}
-
-int run_watch_find(struct run_watch *watch, const char *text)
-{
-	char *end;
-	unsigned long number = strtoul(text, &end, 10);
-	int found;
-
-	if (*text >= '0' && *text <= '9' && !*end)
-		return number < WATCHES_MAX ? (int)number : WATCHES_MAX;
-	pthread_mutex_lock(&watch->lock);
-	found = find_locked(watch, text);
-	pthread_mutex_unlock(&watch->lock);
-	return found;
-}
-
 bool run_watch_describe(struct run_watch *watch, unsigned int number,
 			struct run_watch_description *description)
 {
@@ -476,8 +412,7 @@ bool run_watch_describe(struct run_watch *watch, unsigned int number,
 		.state = one->removed ? RUN_WATCH_REMOVED
 			 : one->armed ? RUN_WATCH_WATCHING
 				      : RUN_WATCH_WAITING,
-		.pinned = one->spec.pinned,
-		.vcpu = one->spec.vcpu,
+		.spec = one->spec,
 	};
 	memcpy(description->name, one->name, sizeof(description->name));
 	pthread_mutex_unlock(&watch->lock);

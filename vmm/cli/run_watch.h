@@ -6,7 +6,7 @@
  *
  *	run_watch_enter, _leave, _kicked, _debug	the vCPU's thread
  *	run_watch_kernel, _no_kernel, _turn		the collector's thread
- *	run_watch_add, _remove, _find, _describe	any thread between join and destroy
+ *	run_watch_add, _remove, _describe		any thread between join and destroy
  *	everything else					the main thread
  */
 #ifndef KVMSCOPE_CLI_RUN_WATCH_H
@@ -74,13 +74,6 @@ int run_watch_add(struct run_watch *watch, const struct watch_spec *spec);
  */
 int run_watch_remove(struct run_watch *watch, unsigned int number);
 
-/*
- * The one watch that TEXT means, of those that were not removed: its number, the
- * name of its event, or what was given to add it; where several watch the same place, with
- * all its options. -ENOENT and -EINVAL with what there is.
- */
-int run_watch_find(struct run_watch *watch, const char *text);
-
 enum run_watch_state {
 	RUN_WATCH_WAITING, /* for an address: the kernel was not found, or has no such symbol */
 	RUN_WATCH_WATCHING,
@@ -90,8 +83,7 @@ enum run_watch_state {
 struct run_watch_description {
 	char name[192]; /* of the event */
 	enum run_watch_state state;
-	bool pinned;
-	int vcpu; /* or -1: all */
+	struct watch_spec spec;
 };
 
 /* False: there is no watch NUMBER. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "shared/error.h"
+#include "vmm/cli/run_watch_find.h"
 
 static const char *kind_name(enum breakpoint_kind kind)
 {
@@ -102,9 +103,9 @@ static json_t *tell_all(struct run_watch *watch, unsigned int number,
 	json_object_set_new(told, "number", json_integer(number));
 	json_object_set_new(told, "name", json_string(description->name));
 	json_object_set_new(told, "state", tell_state(description->state));
-	json_object_set_new(told, "pinned", json_boolean(description->pinned));
+	json_object_set_new(told, "pinned", json_boolean(description->spec.pinned));
 	json_object_set_new(told, "vcpu",
-			    description->vcpu < 0 ? json_null() : json_integer(description->vcpu));
+			    description->spec.vcpu < 0 ? json_null() : json_integer(description->spec.vcpu));
 	tell_times(run_watch_watches(watch), number, ARBITER_ALL_VCPUS, told);
 	return told;
 }
