@@ -8,7 +8,9 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/cli/answer.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/ctl_breakpoints.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/cli/run_selector.h"
 #include "vmm/control/client.h"
@@ -158,33 +160,13 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	}
 }
 
-/* Of an object that came from the run: what is missing, or something else, is "" or 0. */
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
-static double number_of(const json_t *object, const char *key)
-{
-	return json_number_value(json_object_get(object, key));
-}
-
-/* Names of files and guests are shown, never obeyed by the terminal. */
-static void print_text(const char *text)
-{
-	for (; *text; text++)
-		putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
-}
-
 /* Of CLOCK time, where that is said. */
 static void print_rate(const json_t *result)
 {
-	bool paused = !strcmp(text_of(result, "state"), "paused");
-	const char *clock = text_of(result, "clock");
+	bool paused = !strcmp(answer_text(result, "state"), "paused");
+	const char *clock = answer_text(result, "clock");
 
-	printf(paused ? "paused; %.0f Hz" : "sampling at %.0f Hz", number_of(result, "frequency"));
+	printf(paused ? "paused; %.0f Hz" : "sampling at %.0f Hz", answer_number(result, "frequency"));
 	if (*clock)
 		printf(" of %s time", clock);
 	if (paused)
@@ -193,8 +175,8 @@ static void print_rate(const json_t *result)
 
 static void print_profile(const json_t *profile)
 {
-	double samples = number_of(profile, "samples"), sampled = number_of(profile, "sampled_ns");
-	double files = number_of(profile, "flight_files");
+	double samples = answer_number(profile, "samples"), sampled = answer_number(profile, "sampled_ns");
+	double files = answer_number(profile, "flight_files");
 
 	printf("profile:  ");
 	if (!json_is_object(profile)) {
@@ -203,126 +185,34 @@ static void print_profile(const json_t *profile)
 	}
 	print_rate(profile);
 	putchar('\n');
-	printf("samples:  %.0f, %.0f lost; ", samples, number_of(profile, "lost"));
+	printf("samples:  %.0f, %.0f lost; ", samples, answer_number(profile, "lost"));
 	if (json_is_integer(json_object_get(profile, "flight_files")))
 		printf("the last in memory, %.0f flight recording%s with ", files, files == 1 ? "" : "s");
-	printf("%.1f MiB in ", number_of(profile, "bytes") / MIB);
-	print_text(text_of(profile, "output"));
+	printf("%.1f MiB in ", answer_number(profile, "bytes") / MIB);
+	answer_print(answer_text(profile, "output"));
 	if (samples > 0 && sampled > 0)
 		printf("\ncost:     %.1f us for each sample, %.2f %% of the sampled time",
-		       number_of(profile, "cost_ns") / samples / 1e3,
-		       100 * number_of(profile, "cost_ns") / sampled);
-	if (*text_of(profile, "guest_release")) {
+		       answer_number(profile, "cost_ns") / samples / 1e3,
+		       100 * answer_number(profile, "cost_ns") / sampled);
+	if (*answer_text(profile, "guest_release")) {
 		printf("\nguest:    Linux ");
-		print_text(text_of(profile, "guest_release"));
+		answer_print(answer_text(profile, "guest_release"));
 	}
 	putchar('\n');
 }
 
 static void print_status(const json_t *status)
 {
-	printf("run:      process %.0f", number_of(status, "pid"));
-	if (*text_of(status, "name"))
-		printf(", named %s", text_of(status, "name"));
-	printf(", for %.1f s; kvmscope %s\n", number_of(status, "seconds"), text_of(status, "kvmscope"));
-	printf("machine:  %.0f vCPU%s, %.0f MiB, ", number_of(status, "vcpus"),
-	       number_of(status, "vcpus") == 1 ? "" : "s", number_of(status, "memory") / MIB);
-	print_text(text_of(status, "kernel"));
+	printf("run:      process %.0f", answer_number(status, "pid"));
+	if (*answer_text(status, "name"))
+		printf(", named %s", answer_text(status, "name"));
+	printf(", for %.1f s; kvmscope %s\n", answer_number(status, "seconds"),
+	       answer_text(status, "kvmscope"));
+	printf("machine:  %.0f vCPU%s, %.0f MiB, ", answer_number(status, "vcpus"),
+	       answer_number(status, "vcpus") == 1 ? "" : "s", answer_number(status, "memory") / MIB);
+	answer_print(answer_text(status, "kernel"));
 	putchar('\n');
 	print_profile(json_object_get(status, "profile"));
-}
-
-static const char *watched_share(const json_t *watch, char *text, size_t size)
-{
-	double enabled = number_of(watch, "enabled_ns"), running = number_of(watch, "running_ns");
-
-	if (enabled > 0)
-		snprintf(text, size, "%.1f %%", 100 * running / enabled);
-	else
-		snprintf(text, size, "-");
-	return text;
-}
-
-static void print_watches(const json_t *result)
-{
-	const json_t *all = json_object_get(result, "all");
-	const json_t *watch;
-	char share[16];
-	size_t i;
-
-	if (!json_array_size(all))
-		return;
-	printf("NUMBER STATE    VCPU KIND           HITS  WATCHED  EVENT\n");
-	json_array_foreach(all, i, watch)
-	{
-		const json_t *vcpu = json_object_get(watch, "vcpu");
-
-		printf("%6.0f %-8s ", number_of(watch, "number"), text_of(watch, "state"));
-		if (json_is_integer(vcpu))
-			printf("%4.0f", number_of(watch, "vcpu"));
-		else
-			printf(" all");
-		printf(" %-8s %10.0f %8s  ",
-		       json_is_true(json_object_get(watch, "pinned")) ? "pinned" : "flexible",
-		       number_of(watch, "hits"), watched_share(watch, share, sizeof(share)));
-		print_text(text_of(watch, "name"));
-		putchar('\n');
-	}
-	putchar('\n');
-}
-
-static void print_change(const json_t *watch)
-{
-	printf("watch %.0f, ", number_of(watch, "number"));
-	print_text(text_of(watch, "name"));
-	if (!strcmp(text_of(watch, "state"), "waiting"))
-		printf(", waits until the guest's kernel is found\n");
-	else if (!strcmp(text_of(watch, "state"), "removed"))
-		printf(", removed; it had %.0f hits\n", number_of(watch, "hits"));
-	else
-		putchar('\n');
-}
-
-static const char *watch_name(const json_t *result, const json_t *slot)
-{
-	size_t number = (size_t)number_of(slot, "watch");
-	const char *name = json_string_value(json_array_get(json_object_get(result, "watches"), number));
-
-	return name ? name : "";
-}
-
-static void print_counts(const json_t *vcpu, const json_t *slot)
-{
-	const json_t *counts =
-		json_array_get(json_object_get(vcpu, "watches"), (size_t)number_of(slot, "watch"));
-
-	printf("%10.3f %10.3f %10.0f  ", number_of(counts, "enabled_ns") / 1e9,
-	       number_of(counts, "running_ns") / 1e9, number_of(counts, "hits"));
-}
-
-static void print_slot(const json_t *result, size_t vcpu, size_t number, const json_t *slot)
-{
-	const char *owner = text_of(slot, "owner");
-
-	printf("%4zu  DR%zu  %-6s %18s %4s %3.0f  ", vcpu, number, owner, text_of(slot, "address"),
-	       text_of(slot, "kind"), number_of(slot, "length"));
-	if (!strcmp(owner, "watch")) {
-		print_counts(json_array_get(json_object_get(result, "vcpus"), vcpu), slot);
-		print_text(watch_name(result, slot));
-	}
-	putchar('\n');
-}
-
-static void print_breakpoints(const json_t *result)
-{
-	json_t *vcpu, *slot;
-	size_t i, k;
-
-	print_watches(result);
-	printf("VCPU  SLOT OWNER             ADDRESS KIND LEN  %10s %10s %10s  WATCH\n", "ENABLED s",
-	       "RUNNING s", "HITS");
-	json_array_foreach(json_object_get(result, "vcpus"), i, vcpu)
-		json_array_foreach(json_object_get(vcpu, "slots"), k, slot) print_slot(result, i, k, slot);
 }
 
 static void print_json(const json_t *result)
@@ -338,9 +228,9 @@ static void print_result(const struct arguments *arguments, const json_t *result
 	} else if (!strcmp(arguments->command, "status")) {
 		print_status(result);
 	} else if (!strcmp(arguments->command, "bp-list")) {
-		print_breakpoints(result);
+		ctl_print_breakpoints(result);
 	} else if (takes_watch(arguments)) {
-		print_change(result);
+		ctl_print_watch(result);
 	} else {
 		print_rate(result);
 		putchar('\n');
@@ -377,11 +267,11 @@ static void print_run(const struct control_run *run, const json_t *status)
 	char rate[16] = "-";
 
 	if (json_is_object(profile))
-		snprintf(rate, sizeof(rate), "%.0f", number_of(profile, "frequency"));
+		snprintf(rate, sizeof(rate), "%.0f", answer_number(profile, "frequency"));
 	printf("%7d  %-16s %-10s %6s %10.0f  ", run->pid, run->name,
-	       json_is_object(profile) ? text_of(profile, "state") : "no profile", rate,
-	       number_of(profile, "samples"));
-	print_text(text_of(status, "kernel"));
+	       json_is_object(profile) ? answer_text(profile, "state") : "no profile", rate,
+	       answer_number(profile, "samples"));
+	answer_print(answer_text(status, "kernel"));
 	putchar('\n');
 }
 
