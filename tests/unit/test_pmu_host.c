@@ -530,6 +530,7 @@ static void count_kick(int signal)
 
 TEST(pmu_host, the_kernel_s_software_events_are_counted_as_hardware_s_would_be)
 {
+	struct pmu_host_statistics statistics;
 	uint64_t clock;
 
 	if (software_perf_denied())
@@ -540,18 +541,20 @@ TEST(pmu_host, the_kernel_s_software_events_are_counted_as_hardware_s_would_be)
 	fault(300);
 	(void)leave(1);
 	set(MSR_GLOBAL, 0);
-	fault(100);
+	fault(1000);
 	(void)leave(1);
 	clock = get(MSR_PMC0 + 1);
-	/* The test itself may fault now and then. */
-	CHECK(get(MSR_PMC0) >= 300 && get(MSR_PMC0) < 400);
+	/* The test itself faults now and then, and so does what a sanitizer adds to it. */
+	CHECK(get(MSR_PMC0) >= 300 && get(MSR_PMC0) < 600);
 	CHECK(clock > 0);
 	set(MSR_GLOBAL, ALL_GLOBAL);
 	fault(300);
 	(void)leave(1);
-	CHECK(get(MSR_PMC0) >= 600 && get(MSR_PMC0) < 700);
+	CHECK(get(MSR_PMC0) >= 600 && get(MSR_PMC0) < 1000);
 	CHECK(get(MSR_PMC0 + 1) > clock);
-	CHECK_EQUAL(end().refused, 0);
+	statistics = end();
+	CHECK_EQUAL(statistics.refused, 0);
+	CHECK_EQUAL(statistics.scaled, 0); /* the kernel shares no software events */
 }
 
 TEST(pmu_host, the_kernel_s_overflow_kicks_the_thread)
@@ -564,7 +567,7 @@ TEST(pmu_host, the_kernel_s_overflow_kicks_the_thread)
 	REQUIRE_EQUAL(sigaction(VCPU_KICK_SIGNAL, &action, &old), 0);
 	kicks = 0;
 	REQUIRE(start_on(PMU_INTEL, &software_perf));
-	set(MSR_A_PMC0, WIDTH + 1 - 1200);
+	set(MSR_A_PMC0, WIDTH + 1 - 1500);
 	set(MSR_SELECT0, 0x5100c0);
 	fault(1000);
 	CHECK_EQUAL(kicks, 0);
@@ -578,8 +581,8 @@ TEST(pmu_host, the_kernel_s_overflow_kicks_the_thread)
 	CHECK_EQUAL(kicks, 1);
 	/* unless the guest says otherwise. */
 	(void)leave(1);
-	set(MSR_A_PMC0, WIDTH + 1 - 1200);
-	fault(1300);
+	set(MSR_A_PMC0, WIDTH + 1 - 1500);
+	fault(1600);
 	CHECK_EQUAL(kicks, 2);
 	CHECK(leave(1));
 	(void)end();
