@@ -30,6 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define LVT_MASKED    0x10000
 #define X2APIC_LVT_PC 0x834
 #define DEBUGCTL      0x1d9
+#define MISC_ENABLE   0x1a0
 
 /* What KVM has. */
 static struct {
@@ -51,7 +52,8 @@ static int access_msr(struct kvm_msrs *msrs, bool set)
 {
 	struct kvm_msr_entry *entry = &msrs->entries[0];
 
-	CHECK(msrs->nmsrs == 1 && (entry->index == DEBUGCTL || entry->index == X2APIC_LVT_PC));
+	CHECK(msrs->nmsrs == 1);
+	CHECK(entry->index == DEBUGCTL || entry->index == X2APIC_LVT_PC || entry->index == MISC_ENABLE);
 	if (kvm.fails)
 		return 0;
 	if (set && entry->index == DEBUGCTL)

@@ -4,6 +4,7 @@
 #include "shared/error.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/kvm/msr.h"
 #include "vmm/pmu/pmu_vcpu.h"
 
 #define SELECT_INTEL 0x43003cull /* core cycles, EN, OS, USR */
@@ -13,6 +14,8 @@
 struct account {
 	struct pmu_state restored, state; /* at the start and at the end */
 	bool reset;                       /* at the end, before STATE is taken */
+	uint64_t misc_enable;
+	int misc_error; /* of reading that */
 };
 
 static int create_by_time(struct vcpu *vcpu, struct cpuid_table *table)
@@ -38,6 +41,7 @@ static void on_end(void *context, struct vcpu *vcpu)
 {
 	struct account *account = context;
 
+	account->misc_error = msr_get(vcpu->fd, 0x1a0, &account->misc_enable);
 	if (account->reset)
 		pmu_vcpu_reset(vcpu);
 	pmu_vcpu_save(vcpu, &account->state);
@@ -83,4 +87,18 @@ TEST(pmu_state, a_reset_clears_all_but_the_time)
 	CHECK_EQUAL(account.state.general[1], 0);
 	CHECK_EQUAL(account.state.select[1], 0);
 	CHECK(account.state.time > account.restored.time);
+}
+
+TEST(pmu_state, an_Intel_processor_says_that_it_has_one)
+{
+	struct account account = { .reset = false };
+
+	if (!guest_run_possible())
+		SKIP("/dev/kvm can not be opened");
+	run_hello(&account);
+	if (account.state.model != PMU_INTEL)
+		SKIP("the processor is AMD's");
+	/* IA32_MISC_ENABLE (SDM vol. 4, table 2-2): performance monitoring, but no BTS and no PEBS */
+	CHECK_EQUAL(account.misc_error, 0);
+	CHECK_EQUAL(account.misc_enable & 0x1880, 0x1880);
 }

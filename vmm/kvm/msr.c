@@ -49,8 +49,9 @@ void msr_reset(int vcpu_fd)
 		/* IA32_MTRR_DEF_TYPE: MTRRs on, all memory write-back; else Linux switches PAT off (SDM
 		   3A 12.11). */
 		{ 0x2ff, 1u << 11 | 6 },
-		/* IA32_MISC_ENABLE: fast strings; else Linux on Intel avoids REP MOVS (SDM 4, table 2-2). */
-		{ 0x1a0, 1 },
+		/* IA32_MISC_ENABLE: fast strings, else Linux on Intel avoids REP MOVS; no BTS and no PEBS
+		   (SDM 4, table 2-2). */
+		{ 0x1a0, 1u << 12 | 1u << 11 | 1 },
 	};
 
 	for (size_t i = 0; i < sizeof(firmware) / sizeof(*firmware); i++) {
