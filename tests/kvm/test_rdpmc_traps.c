@@ -87,10 +87,12 @@ static void set_handler(struct guest *guest, unsigned int vector, const uint8_t 
 	CHECK_EQUAL(memory_write(&guest->vm.memory, IDT + vector * sizeof(gate), gate, sizeof(gate)), 0);
 }
 
-static void make_guest(struct guest *guest, const struct vcpu_handlers *handlers, const void *bytes,
-		       size_t size)
+static void make_guest(struct guest *guest, const struct vcpu_handlers *handlers, bool int3,
+		       const void *bytes, size_t size)
 {
-	struct rdpmc_traps_options options = { .vm = &guest->vm, .registers = vm_view_registers };
+	struct rdpmc_traps_options options = { .vm = &guest->vm,
+					       .registers = vm_view_registers,
+					       .int3 = int3 };
 	struct kvm_sregs sregs;
 
 	REQUIRE_EQUAL(bare_guest_create(&guest->vm, handlers, bytes, size, 0), 0);
@@ -156,7 +158,7 @@ TEST(rdpmc_traps, instruction_reads_faults_and_steps_as_the_processor_s_own)
 	REQUIRE_EQUAL(probe_one("debug.int3", &row), 0);
 	if (!(row.works & PROBE_IN_KERNEL))
 		SKIP("this KVM does not leave the guest for INT3: %s", row.detail);
-	make_guest(&guest, &handlers, code, sizeof(code));
+	make_guest(&guest, &handlers, true, code, sizeof(code));
 	write_counter(guest.vm.vcpus[0]);
 	CHECK_EQUAL(rdpmc_traps_arm(guest.traps, guest.vm.vcpus[0], &sites), 0);
 	CHECK_EQUAL(vcpu_set_guest_debug(guest.vm.vcpus[0], &at_read), 0);
@@ -177,7 +179,7 @@ static uint8_t msr_code[] = { 0xb9, 0x04, 0x00, 0x01, 0xc0, 0x0f, 0x32, 0xba, 0x
 #define HIGH_HALF 0xffffffff80000000ull
 
 /* Runs it where Linux's kernel would be, or not: there is no Linux. How many #GP it got. */
-static uint64_t faults_of_msr(bool as_linux)
+static uint64_t faults_of_msr(bool as_linux, bool int3)
 {
 	struct guest guest = { .hits = 0 };
 	const struct vcpu_handlers handlers = { .io = on_io, .pmu = &rdpmc_traps_pmu, .context = &guest };
@@ -186,7 +188,7 @@ static uint64_t faults_of_msr(bool as_linux)
 	struct kvm_regs registers;
 	uint64_t value;
 
-	make_guest(&guest, &handlers, msr_code, sizeof(msr_code));
+	make_guest(&guest, &handlers, int3, msr_code, sizeof(msr_code));
 	if (!pmu_vcpu_read_msr(guest.vm.vcpus[0], 0xc0010004, &value))
 		memory_write(&guest.vm.memory, BARE_GUEST_CODE + 1, &intel, sizeof(intel));
 	memory_write(&guest.vm.memory, 0x1000, &low, sizeof(low));
@@ -200,10 +202,12 @@ static uint64_t faults_of_msr(bool as_linux)
 	return guest.end.rsi;
 }
 
-TEST(rdpmc_traps, pmu_is_hidden_from_a_kernel_whose_rdpmc_can_not_be_found)
+TEST(rdpmc_traps, pmu_is_hidden_from_a_kernel_whose_rdpmc_can_not_be_trapped)
 {
 	if (!bare_guest_possible())
 		SKIP("no /dev/kvm");
-	CHECK_EQUAL(faults_of_msr(true), 1);
-	CHECK_EQUAL(faults_of_msr(false), 0);
+	CHECK_EQUAL(faults_of_msr(true, true), 1);
+	CHECK_EQUAL(faults_of_msr(false, true), 0);
+	CHECK_EQUAL(faults_of_msr(true, false), 1);
+	CHECK_EQUAL(faults_of_msr(false, false), 0);
 }

@@ -107,7 +107,7 @@ static int make_machine(struct run *run)
 		.agent_socket = run->options.agent_socket,
 	};
 	struct machine *machine;
-	int error = run_pmu_join(run->options.pmu, &options);
+	int error = run_pmu_join(&run->pmu_traps, run->options.pmu, &options);
 
 	if (!error)
 		error = console_open(&run->console, &run->options, on_quit, run, &options);
@@ -125,7 +125,7 @@ static int make_machine(struct run *run)
 	if (error)
 		return error;
 	atomic_store(&run->machine, machine);
-	error = run_pmu_start(&run->pmu_traps, &options, machine);
+	error = run_pmu_start(run->pmu_traps, machine);
 	if (!error && run->profile)
 		error = run_profile_start(run->profile, machine);
 	if (!error)

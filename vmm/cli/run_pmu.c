@@ -8,13 +8,13 @@
 #include "shared/log.h"
 #include "vmm/machine/probe.h"
 #include "vmm/pmu/pmu_kernel.h"
-#include "vmm/pmu/pmu_vcpu.h"
 #include "vmm/pmu/rdpmc_traps.h"
 #include "vmm/sample/vm_view.h"
 
 struct run_pmu_traps {
+	bool int3; /* this KVM leaves the guest for it */
 	struct vm_view view;
-	struct rdpmc_traps *traps;
+	struct rdpmc_traps *traps; /* NULL until it is started */
 };
 
 /* In ROW's detail, why not. */
@@ -23,29 +23,27 @@ static bool kernel_counts(struct probe_row *row)
 	return !probe_one("pmu.guest", row) && row->state == PROBE_YES;
 }
 
-/* Linux reads counters with RDPMC alone. */
-static const struct vcpu_pmu_operations *emulated(void)
+static int emulate(struct run_pmu_traps **traps, struct machine_options *machine)
 {
-	struct probe_row row = { .detail = "it could not be tried" };
+	struct probe_row row = { .id = NULL };
 
-	if (!probe_one("debug.int3", &row) && row.works & PROBE_IN_KERNEL)
-		return &rdpmc_traps_pmu;
-	log_warning("RDPMC will raise #GP in the guest, which a Linux that uses its PMU does not survive: "
-		    "this host's KVM does not leave a guest for INT3 (%s); see kvmscope doctor",
-		    row.detail);
-	return &pmu_vcpu_emulated;
+	*traps = calloc(1, sizeof(**traps));
+	if (!*traps)
+		return error_set(-ENOMEM, "no memory for the guest's PMU");
+	(*traps)->int3 = !probe_one("debug.int3", &row) && row.works & PROBE_IN_KERNEL;
+	machine->pmu = &rdpmc_traps_pmu;
+	return 0;
 }
 
-int run_pmu_join(enum run_pmu wanted, struct machine_options *machine)
+int run_pmu_join(struct run_pmu_traps **traps, enum run_pmu wanted, struct machine_options *machine)
 {
 	struct probe_row row = { .detail = "it could not be tried" };
 
+	*traps = NULL;
 	if (wanted == RUN_PMU_OFF)
 		return 0;
-	if (wanted == RUN_PMU_EMULATED) {
-		machine->pmu = emulated();
-		return 0;
-	}
+	if (wanted == RUN_PMU_EMULATED)
+		return emulate(traps, machine);
 	if (kernel_counts(&row)) {
 		machine->pmu = &pmu_kernel;
 		return 0;
@@ -56,34 +54,23 @@ int run_pmu_join(enum run_pmu wanted, struct machine_options *machine)
 				   row.detail);
 }
 
-int run_pmu_start(struct run_pmu_traps **result, const struct machine_options *options,
-		  struct machine *machine)
+int run_pmu_start(struct run_pmu_traps *traps, struct machine *machine)
 {
-	struct rdpmc_traps_options traps = { .vm = machine_vm(machine), .registers = vm_view_registers };
-	struct run_pmu_traps *made;
-	int error;
+	struct rdpmc_traps_options options = { .vm = machine_vm(machine), .registers = vm_view_registers };
 
-	*result = NULL;
-	if (options->pmu != &rdpmc_traps_pmu)
+	if (!traps)
 		return 0;
-	made = calloc(1, sizeof(*made));
-	if (!made)
-		return error_set(-ENOMEM, "no memory for the guest's PMU");
-	vm_view_init(&made->view, &traps.vm->memory);
-	traps.view = &made->view.view;
-	error = rdpmc_traps_create(&made->traps, &traps);
-	if (error)
-		free(made);
-	else
-		*result = made;
-	return error;
+	vm_view_init(&traps->view, &options.vm->memory);
+	options.view = &traps->view.view;
+	options.int3 = traps->int3;
+	return rdpmc_traps_create(&traps->traps, &options);
 }
 
 void run_pmu_summarize(const struct run_pmu_traps *traps)
 {
 	struct rdpmc_traps_statistics statistics;
 
-	if (!traps)
+	if (!traps || !traps->int3)
 		return;
 	rdpmc_traps_statistics(traps->traps, &statistics);
 	log_info(

@@ -102,6 +102,7 @@ static int arm(struct rdpmc_traps *traps, const struct guest_registers *register
 {
 	int error = 0;
 
+	/* Not before: who looked for SITES has seen RDPMC where this kernel's older traps are. */
 	forget(traps);
 	for (size_t i = 0; i < sites->count && !error; i++)
 		error = put(traps, registers, &sites->sites[i]);
@@ -136,49 +137,53 @@ static void tell_armed(const struct guest_kernel *kernel, const struct rdpmc_sit
 	}
 }
 
-static int look(struct rdpmc_traps *traps, const struct guest_registers *registers)
+/* Code of Linux's kernel and its modules is there (Documentation/arch/x86/x86_64/mm.rst). */
+static bool is_kernel(uint64_t gva)
+{
+	return gva >= KERNEL_IMAGE_START;
+}
+
+static int find(const struct rdpmc_traps *traps, const struct guest_registers *registers,
+		struct guest_kernel **kernel, struct rdpmc_sites *sites)
+{
+	int error;
+
+	*kernel = NULL;
+	if (!traps->options.int3)
+		return error_set(-ENOTSUP,
+				 "this host's KVM does not leave a guest for INT3; see kvmscope doctor");
+	error = guest_kernel_find(kernel, traps->options.view, registers);
+	if (error == -ENOENT) /* what is said there of names is not to the point */
+		return error_set(error, "no Linux kernel with kallsyms is in its memory");
+	return error ? error : rdpmc_sites_find(sites, traps->options.view, *kernel);
+}
+
+static void give_up(struct rdpmc_traps *traps, const struct guest_registers *registers, enum state state)
+{
+	forget(traps);
+	traps->idt = translate(traps, registers, registers->idt_base);
+	traps->state = state;
+}
+
+static void look(struct rdpmc_traps *traps, const struct guest_registers *registers)
 {
 	struct guest_kernel *kernel;
 	struct rdpmc_sites sites;
-	int error = guest_kernel_find(&kernel, traps->options.view, registers);
 
-	if (error)
-		return error;
-	error = rdpmc_sites_find(&sites, traps->options.view, kernel);
-	if (!error)
-		error = arm(traps, registers, &sites);
-	if (!error)
-		tell_armed(kernel, &sites);
-	guest_kernel_free(kernel);
-	return error == -ENOENT ? -ENOTSUP : error;
-}
-
-static bool is_kernel_image(uint64_t gva)
-{
-	return gva >= KERNEL_IMAGE_START && gva < KERNEL_IMAGE_END;
-}
-
-/* What is said of names elsewhere is not to the point here. */
-static const char *reason(int error)
-{
-	return error == -ENOENT ? "no Linux kernel with kallsyms is in its memory" : error_message();
-}
-
-static void look_and_tell(struct rdpmc_traps *traps, const struct guest_registers *registers)
-{
-	int error = look(traps, registers);
-
-	if (!error)
+	if (!is_kernel(registers->rip)) {
+		give_up(traps, registers, STATE_WITHOUT);
+		log_info("RDPMC raises #GP in the guest, which is no Linux; it has the MSRs of its PMU");
 		return;
-	forget(traps);
-	traps->idt = translate(traps, registers, registers->idt_base);
-	traps->state = error == -ENOENT && !is_kernel_image(registers->rip) ? STATE_WITHOUT : STATE_HIDDEN;
-	if (traps->state == STATE_WITHOUT)
-		log_warning("RDPMC raises #GP in the guest, which has only the MSRs of its PMU: %s",
-			    reason(error));
-	else
-		log_warning("the guest's PMU is hidden, since its RDPMC instructions can not be trapped: %s",
-			    reason(error));
+	}
+	if (!find(traps, registers, &kernel, &sites) && !arm(traps, registers, &sites)) {
+		tell_armed(kernel, &sites);
+	} else {
+		give_up(traps, registers, STATE_HIDDEN);
+		log_warning(
+			"the guest's PMU is hidden from it, since its RDPMC instructions can not be trapped: %s",
+			error_message());
+	}
+	guest_kernel_free(kernel);
 }
 
 /* May the guest use its PMU? */
@@ -191,7 +196,7 @@ static bool is_shown(struct vcpu *vcpu)
 	traps->options.registers(vcpu, &registers);
 	pthread_mutex_lock(&traps->lock);
 	if (!is_known(traps, &registers))
-		look_and_tell(traps, &registers);
+		look(traps, &registers);
 	shown = traps->state != STATE_HIDDEN;
 	pthread_mutex_unlock(&traps->lock);
 	return shown;
@@ -269,7 +274,7 @@ int rdpmc_traps_create(struct rdpmc_traps **result, const struct rdpmc_traps_opt
 		return error_set(-ENOMEM, "no memory for the traps of RDPMC");
 	traps->options = *options;
 	pthread_mutex_init(&traps->lock, NULL);
-	for (unsigned int i = 0; i < options->vm->vcpu_count && !error; i++)
+	for (unsigned int i = 0; options->int3 && i < options->vm->vcpu_count && !error; i++)
 		error = vcpu_set_software_breakpoints(options->vm->vcpus[i], true);
 	if (error) {
 		rdpmc_traps_destroy(traps);

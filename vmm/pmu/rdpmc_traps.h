@@ -11,10 +11,10 @@
  * code is as it will stay, and no counter runs. At each access after that it is made sure
  * that the kernel is still the same one: a reset or a kexec brings another.
  *
- * Where they can not be found the PMU is hidden: its MSRs raise #GP, which
+ * Where they can not be trapped the PMU is hidden: its MSRs raise #GP, which
  * Linux takes for a PMU that does not work and goes without, and a warning
  * says why. A guest whose kernel does not lie where Linux's does has the MSRs
- * alone, with a warning.
+ * alone.
  *
  * What is not done: a program's RDPMC (CR4.PCE) still raises #GP; modules that were
  * loaded later are not searched; INT3 is what the guest sees if it reads its own code.
@@ -40,6 +40,7 @@ struct rdpmc_traps_options {
 	struct vm *vm;                 /* with all of its vCPUs */
 	const struct guest_view *view; /* of its memory */
 	void (*registers)(struct vcpu *vcpu, struct guest_registers *registers);
+	bool int3; /* this KVM leaves the guest for INT3 (probe "debug.int3"); else no Linux has a PMU */
 };
 
 struct rdpmc_traps_statistics {
@@ -48,7 +49,7 @@ struct rdpmc_traps_statistics {
 };
 
 /*
- * Turns software breakpoints on in each vCPU, before there is one, and is
+ * Turns software breakpoints on in each vCPU, where there are any, and is
  * VM->rdpmc_traps from then on. The errors of KVM_SET_GUEST_DEBUG.
  */
 int rdpmc_traps_create(struct rdpmc_traps **traps, const struct rdpmc_traps_options *options);
