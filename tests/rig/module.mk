@@ -17,10 +17,11 @@ build/rig/debugger: tests/rig/guest/debugger.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
 
+# At addresses of its own: they tell its samples from those of other programs.
 build/rig/tasks: tests/rig/guest/tasks.c tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
-	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -pthread -o $@ $<
+	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -pthread -Wl,-Ttext-segment=0x20000000 -o $@ $<
 
 TEST_NEEDS += build/rig/debug-shim.so build/rig/workload build/rig/debugger build/rig/tasks
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/rig/debian_recording.h"
 #include "tests/rig/rig.h"
 
 #define KERNEL_START 0xffffffff80000000ull
@@ -122,27 +123,18 @@ static void compare(const char *image, const char *cache)
 
 static void named(const char *version)
 {
-	const char *kernel = rig_kernel(version), *initrd = rig_initrd(version);
-	struct rig_result result;
+	const char *directory;
 	char path[256];
 	glob_t found;
 
 	RIG_REQUIRED();
-	if (!kernel || !initrd)
+	directory = debian_recording(version, "off");
+	if (!directory)
 		return;
-	rig_run(&result, 240,
-		"d=$PWD/build/rig/kallsyms-%s; rm -rf $d; mkdir -p $d; truncate -s 32M $d/disk; "
-		"HOME=$d build/kvmscope run --timeout 200 --mem 256M -F 99 -o $d/perf.data --disk $d/disk --kernel %s "
-		"--initrd %s --append 'console=ttyS0 quiet panic=-1 kvmscope.run=cat+/proc/kallsyms+>/dev/vda' < /dev/null",
-		version, kernel, initrd);
-	CHECK_EQUAL(result.status, 0);
-	if (result.status || !strstr(result.output, "guest-init: status 0"))
-		FAIL_TEST("%s: %s\n%s", version, result.output, result.errors);
-	rig_result_free(&result);
-	snprintf(path, sizeof(path), "build/rig/kallsyms-%s/.debug/[[]kernel.kcore]/*/*/kallsyms", version);
+	snprintf(path, sizeof(path), "%s/.debug/[[]kernel.kcore]/*/*/kallsyms", directory);
 	if (!glob(path, 0, NULL, &found)) {
 		CHECK_EQUAL(found.gl_pathc, 1);
-		snprintf(path, sizeof(path), "build/rig/kallsyms-%s/disk", version);
+		snprintf(path, sizeof(path), "%s/disk", directory);
 		compare(path, found.gl_pathv[0]);
 		globfree(&found);
 	} else {

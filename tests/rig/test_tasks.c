@@ -9,13 +9,13 @@
 #include <stdlib.h>
 
 #include "shared/sample.h"
+#include "tests/rig/debian_recording.h"
 #include "tests/rig/rig.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/perf_data_reader.h"
 #include "vmm/profile/profile.h"
 
-#define PROGRAM "build/rig/tasks"
-#define ENOUGH  300
+#define ENOUGH 300
 
 struct line_sample {
 	unsigned int pid, tid;
@@ -105,7 +105,7 @@ static void check_recording(const char *what, const char *directory)
 	struct symbols *program;
 	struct tally tally;
 
-	REQUIRE_EQUAL(elf_symbols_load(&program, PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(elf_symbols_load(&program, TASKS_PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
 	tally = read_samples(directory, program);
 	symbols_free(program);
 	printf("%s: the chains of %lu samples tell the task; %lu are named, %lu wrongly\n", what, tally.told,
@@ -114,38 +114,6 @@ static void check_recording(const char *what, const char *directory)
 	CHECK(tally.known * 100 >= tally.told * 99);
 	CHECK_EQUAL(tally.wrong, 0);
 }
-
-/* Runs the tasks under kernel VERSION, profiled into DIRECTORY with more of kvmscope's OPTIONS. */
-static bool record(const char *version, const char *isolation, const char *options, const char *directory)
-{
-	const char *kernel = rig_kernel(version);
-	struct rig_result result;
-	bool recorded;
-
-	if (!kernel)
-		return false;
-	rig_run_here(&result, 200,
-		     "tests/rig/initrd --kernel %s --output build/initrd/%s-tasks.cpio " PROGRAM, version,
-		     version);
-	CHECK_EQUAL(result.status, 0);
-	rig_result_free(&result);
-	rig_run(&result, 240,
-		"d=$PWD/%s; rm -rf $d; mkdir -p $d; HOME=$d build/kvmscope run --timeout 200 --mem 256M --cpus 2 "
-		"-F 499 %s -o $d/perf.data --kernel %s --initrd build/initrd/%s-tasks.cpio "
-		"--append 'console=ttyS0 quiet panic=-1 pti=%s kvmscope.run=tasks+4' < /dev/null",
-		directory, options, kernel, version, isolation);
-	recorded = !result.status && strstr(result.output, "guest-init: status 0");
-	if (!recorded)
-		FAIL_TEST("%s, pti=%s: %s\n%s", version, isolation, result.output, result.errors);
-	rig_result_free(&result);
-	return recorded;
-}
-
-/*
- * In the same boots: apic_timer_irqs of irq_stat (arch/x86/include/asm/hardirq.h,
- * irq_cpustat_t), which each CPU has for itself and adds 1 to at each of its timer's interrupts.
- */
-#define COUNTER "--watch irq_stat+8:4:w"
 
 struct counter {
 	uint64_t address, value, hits, gaps;
@@ -172,7 +140,7 @@ static int see_hit(void *context, const struct perf_data_sample *sample)
 	return 0;
 }
 
-/* Each CPU's own, so each value that it had was seen. */
+/* Of DEBIAN_WATCHED: each CPU's own, so each value that it had was seen. */
 static void check_counters(const char *what, const char *directory)
 {
 	struct counter counters[2] = { 0 };
@@ -194,18 +162,18 @@ static void check_counters(const char *what, const char *directory)
 	CHECK_EQUAL(counters[1].gaps, 0);
 }
 
-static void names_tasks(const char *version, const char *isolation)
+static void names_tasks(const char *version, const char *pti)
 {
-	bool counts = !strcmp(isolation, "off") && !rig_debug_registers_unavailable_reason();
-	char directory[128], what[64];
+	const char *directory;
+	char what[64];
 
 	RIG_REQUIRED();
-	snprintf(directory, sizeof(directory), "build/rig/tasks-%s-%s", version, isolation);
-	snprintf(what, sizeof(what), "%s, pti=%s", version, isolation);
-	if (!record(version, isolation, counts ? COUNTER : "", directory))
+	directory = debian_recording(version, pti);
+	if (!directory)
 		return;
+	snprintf(what, sizeof(what), "%s, pti=%s", version, pti);
 	check_recording(what, directory);
-	if (counts)
+	if (!strcmp(pti, "off") && !rig_debug_registers_unavailable_reason())
 		check_counters(what, directory);
 }
 
@@ -223,6 +191,26 @@ static bool is_task(const struct profile_stack *stack)
 	return false;
 }
 
+static bool record_with_agent(const char *directory)
+{
+	const char *kernel = rig_kernel("6.1"), *initrd = debian_recording_initrd("6.1");
+	struct rig_result result;
+	bool recorded;
+
+	if (!kernel || !initrd)
+		return false;
+	rig_run(&result, 240,
+		"d=$PWD/%s; rm -rf $d; mkdir -p $d; HOME=$d build/kvmscope run --timeout 200 --mem 256M --cpus 2 "
+		"-F 499 --agent=initrd -o $d/perf.data --kernel %s --initrd %s "
+		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=tasks+4' < /dev/null",
+		directory, kernel, initrd);
+	recorded = !result.status && strstr(result.output, "guest-init: status 0");
+	if (!recorded)
+		FAIL_TEST("%s\n%s", result.output, result.errors);
+	rig_result_free(&result);
+	return recorded;
+}
+
 /* With an agent in the guest it is known which file was executed, whatever its threads call themselves. */
 TEST(tasks, are_charged_to_their_program)
 {
@@ -235,7 +223,7 @@ TEST(tasks, are_charged_to_their_program)
 	struct profile *profile;
 
 	RIG_REQUIRED();
-	if (!record("6.1", "off", "--agent=initrd", directory))
+	if (!record_with_agent(directory))
 		return;
 	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
 	for (size_t i = 0; i < profile_stack_count(profile); i++) {

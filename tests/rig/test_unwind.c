@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 
+#include "tests/rig/debian_recording.h"
 #include "tests/rig/rig.h"
 #include "vmm/profile/profile.h"
 
@@ -70,15 +71,15 @@ static void count_stack(const struct profile_stack *stack, struct counts *counts
 		counts->reached += stack->samples;
 }
 
-static void check_profile(const char *version)
+static void check_profile(const char *version, const char *directory)
 {
 	char input[256], cache[256];
-	struct profile_options options = { .input = input, .buildid_dir = cache, .vcpu = -1 };
+	struct profile_options options = { .input = input, .buildid_dir = cache, .event = "0", .vcpu = -1 };
 	struct counts counts = { 0 };
 	struct profile *profile;
 
-	snprintf(input, sizeof(input), "build/rig/unwind-%s/perf.data", version);
-	snprintf(cache, sizeof(cache), "build/rig/unwind-%s/.debug", version);
+	snprintf(input, sizeof(input), "%s/perf.data", directory);
+	snprintf(cache, sizeof(cache), "%s/.debug", directory);
 	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
 	for (size_t i = 0; i < profile_stack_count(profile); i++)
 		count_stack(profile_stack(profile, i), &counts);
@@ -93,23 +94,12 @@ static void check_profile(const char *version)
 
 static void unwinds(const char *version)
 {
-	const char *kernel = rig_kernel(version), *initrd = rig_initrd(version);
-	struct rig_result result;
+	const char *directory;
 
 	RIG_REQUIRED();
-	if (!kernel || !initrd)
-		return;
-	rig_run(&result, 240,
-		"d=$PWD/build/rig/unwind-%s; rm -rf $d; mkdir -p $d; "
-		"HOME=$d build/kvmscope run --timeout 200 --mem 256M -F 199 -o $d/perf.data --kernel %s --initrd %s "
-		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=workload+shares+5' < /dev/null",
-		version, kernel, initrd);
-	CHECK_EQUAL(result.status, 0);
-	if (result.status || !strstr(result.output, "guest-init: status 0"))
-		FAIL_TEST("%s: %s\n%s", version, result.output, result.errors);
-	else
-		check_profile(version);
-	rig_result_free(&result);
+	directory = debian_recording(version, "off");
+	if (directory)
+		check_profile(version, directory);
 }
 
 TEST(unwind, system_calls_of_debian_5_10_reach_the_entry)

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/rig/debian_recording.h"
+
+#include <stdio.h>
+
+#include "tests/rig/rig.h"
+
+static struct recording {
+	const char *version;
+	bool tried, made;
+	char initrd[64];
+	char directories[2][64]; /* pti=off, pti=on */
+} recordings[] = { { .version = "5.10" }, { .version = "6.1" }, { .version = "6.12" }, { .version = "7.2" } };
+
+static struct recording *find(const char *version)
+{
+	struct recording *recording = recordings;
+
+	while (strcmp(recording->version, version) != 0)
+		recording++;
+	return recording;
+}
+
+static bool make_initrd(struct recording *recording)
+{
+	struct rig_result result;
+	bool made;
+
+	snprintf(recording->initrd, sizeof(recording->initrd), "build/initrd/%s-tasks.cpio",
+		 recording->version);
+	rig_run_here(&result, 200,
+		     "tests/rig/initrd --kernel %s --output %s " TASKS_PROGRAM " build/rig/workload",
+		     recording->version, recording->initrd);
+	made = !result.status;
+	if (!made)
+		FAIL_TEST("tests/rig/initrd: %s", result.errors);
+	rig_result_free(&result);
+	return made;
+}
+
+#define GUEST(pti, directory, options, commands)                                                             \
+	"d=$PWD/" directory "; rm -rf $d; mkdir -p $d; truncate -s 32M $d/disk; "                            \
+	"HOME=$d build/kvmscope run --timeout 250 --mem 256M --cpus 2 -F 499 " options " -o $d/perf.data "   \
+	"--disk $d/disk --kernel %s --initrd %s "                                                            \
+	"--append 'console=ttyS0 quiet panic=-1 pti=" pti " kvmscope.run=" commands "' < /dev/null"
+
+static bool came_to_their_ends(const char *output)
+{
+	const char *first = strstr(output, "guest-init: status 0");
+
+	return first && strstr(first + 1, "guest-init: status 0");
+}
+
+static bool make(struct recording *recording, const char *kernel)
+{
+	const char *watch = rig_debug_registers_unavailable_reason() ? "" : "--watch " DEBIAN_WATCHED;
+	struct rig_result result;
+	bool made;
+
+	for (int i = 0; i < 2; i++)
+		snprintf(recording->directories[i], sizeof(recording->directories[i]),
+			 "build/rig/debian-%s-%s", recording->version, i ? "on" : "off");
+	rig_run(&result, 500,
+		GUEST("off", "%s", "%s",
+		      "cat+/proc/kallsyms+>/dev/vda;tasks+4&&workload+shares+5") " && " GUEST("on", "%s", "",
+											      "tasks+4"),
+		recording->directories[0], watch, kernel, recording->initrd, recording->directories[1],
+		kernel, recording->initrd);
+	made = !result.status && came_to_their_ends(result.output);
+	if (!made)
+		FAIL_TEST("Linux %s: %s\n%s", recording->version, result.output, result.errors);
+	rig_result_free(&result);
+	return made;
+}
+
+const char *debian_recording_initrd(const char *version)
+{
+	struct recording *recording = find(version);
+
+	return make_initrd(recording) ? recording->initrd : NULL;
+}
+
+const char *debian_recording(const char *version, const char *pti)
+{
+	struct recording *recording = find(version);
+	const char *kernel = rig_kernel(version);
+
+	if (!kernel)
+		return NULL;
+	if (recording->tried && !recording->made)
+		FAIL_TEST("Linux %s was not recorded, see the first test that asked for it", version);
+	if (!recording->tried) {
+		recording->tried = true;
+		recording->made = make_initrd(recording) && make(recording, kernel);
+	}
+	return recording->made ? recording->directories[!strcmp(pti, "on")] : NULL;
+}
