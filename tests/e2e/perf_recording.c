@@ -95,6 +95,8 @@ void recording_map_guest(struct perf_data_writer *writer, const struct fake_gues
 		.start = guest->module.start,
 		.size = guest->module.size,
 		.name = "[fake_module]",
+		.build_id = guest->module.build_id,
+		.build_id_size = guest->module.build_id_size,
 		.kernel = true,
 	};
 	CHECK_EQUAL(perf_data_writer_mapping(writer, &mapping), 0);

@@ -148,26 +148,33 @@ TEST(perf_data, another_boot_of_the_kernel_gives_no_wrong_module_names)
 	perf_home_leave(home);
 }
 
-static void map_module(struct perf_data_writer *writer, const char *name, uint64_t time, bool end)
+static void map_module(struct perf_data_writer *writer, const struct guest_module *module, uint64_t time,
+		       bool end)
 {
+	char name[80];
 	const struct perf_data_mapping mapping = {
 		.time = time,
 		.pid = -1,
 		.tid = -1,
-		.start = FAKE_MODULE,
-		.size = 0x1000,
+		.start = module->start,
+		.size = module->size,
 		.name = name,
+		.build_id = module->build_id,
+		.build_id_size = module->build_id_size,
 		.kernel = true,
 	};
+
+	snprintf(name, sizeof(name), "[%s]", module->name);
 
 	CHECK_EQUAL(end ? perf_data_writer_mapping_end(writer, &mapping)
 			: perf_data_writer_mapping(writer, &mapping),
 		    0);
 }
 
-/* One sample in each ms: the kernel's, then all in one place: three of the module, of nobody, of another
- * module. */
-static void record_two_modules(const char *path, const struct fake_guest *guest)
+/* One sample in each ms: the kernel's, then all in one place: three of the module, of nobody, of the OTHER
+ * module, and of the first one again. */
+static void record_two_modules(const char *path, const struct fake_guest *guest,
+			       const struct guest_module *other)
 {
 	struct recording recording = { .path = path };
 	struct sample *sample = calloc(1, sample_size(1));
@@ -175,7 +182,7 @@ static void record_two_modules(const char *path, const struct fake_guest *guest)
 
 	REQUIRE_EQUAL(recording_open(&writer, &recording), 0);
 	recording_map_guest(writer, guest, false);
-	for (unsigned int i = 0; i < 10; i++) {
+	for (unsigned int i = 0; i < 13; i++) {
 		*sample = (struct sample){
 			.time = 1000000000ull + i * 1000000,
 			.period = 1000000,
@@ -188,8 +195,10 @@ static void record_two_modules(const char *path, const struct fake_guest *guest)
 		sample->callchain[0] = sample->rip;
 		CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
 	}
-	map_module(writer, "[fake_module]", 1003500000, true);
-	map_module(writer, "[other]", 1006500000, false);
+	map_module(writer, &guest->module, 1003500000, true);
+	map_module(writer, other, 1006500000, false);
+	map_module(writer, other, 1009500000, true);
+	map_module(writer, &guest->module, 1009500000, false);
 	CHECK_EQUAL(perf_data_writer_flush(writer), 0);
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
 	free(sample);
@@ -204,21 +213,47 @@ static unsigned int count(const char *text, const char *part)
 	return count;
 }
 
-static void check_modules_apart(const char *script)
+static struct guest_module other_module(void)
 {
-	const char *end = strstr(script, "1.004000:");
-
-	CHECK_EQUAL(count(script, "module_function_0"), 3);
-	REQUIRE(end);
-	CHECK(!strstr(end, "module_function"));
-	CHECK(!strstr(end, "fake_module"));
-	CHECK(!strstr(end, "guest_function"));
+	return (struct guest_module){ .name = "other", .start = FAKE_MODULE, .size = 0x1000 };
 }
+
+/* The part of SCRIPT from one ms to another: no other names than NAME and the module's. */
+static void check_part(const char *script, const char *from, const char *to, const char *name)
+{
+	const char *begin = strstr(script, from), *end = strstr(script, to);
+	char *part;
+
+	REQUIRE(begin);
+	part = strndup(begin, end ? (size_t)(end - begin) : strlen(begin));
+	CHECK_EQUAL(count(part, "ffffffffc0123004"), 3);
+	CHECK_EQUAL(count(part, name), 3);
+	CHECK_EQUAL(count(part, "_function_"), strstr(name, "_function_") ? 3 : 0);
+	free(part);
+}
+
+static void check_modules_apart(const char *script, const char *first, const char *second, const char *again)
+{
+	check_part(script, "1.001000:", "1.004000:", first);
+	check_part(script, "1.004000:", "1.007000:", "([unknown])");
+	check_part(script, "1.007000:", "1.010000:", second);
+	check_part(script, "1.010000:", "1.013000:", again);
+}
+
+static char *script_of(const char *program, const char *path)
+{
+	return perf_output("%s -i %s 2>&1 | sed 's/+0x4//'", program, path);
+}
+
+#define PERF_SCRIPT "perf script -F time,ip,sym,dso"
+#define OUR_SCRIPT  "build/kvmscope export --format script"
 
 /* Where perf has the code it takes the places of modules from there, and those that come later have no image.
  */
 static void check_modules_of_perf(bool code)
 {
+	const struct guest_module other = other_module();
+	const char *module = "module_function_0 ([fake_module])", *image = "[unknown] ([other])";
 	char home[64], path[128], *script;
 	struct fake_guest guest;
 
@@ -226,14 +261,16 @@ static void check_modules_of_perf(bool code)
 	snprintf(path, sizeof(path), "%s/perf.data", home);
 	fake_guest_make(&guest, 0x5f, 0, FAKE_MODULE);
 	cache_guest(&guest, code);
-	record_two_modules(path, &guest);
-	script = perf_output("perf script -i %s -F time,ip,sym,dso 2>&1", path);
-	check_modules_apart(script);
-	CHECK_EQUAL(count(script, "([other])"), code ? 0 : 3);
+	record_two_modules(path, &guest, &other);
+	script = script_of(PERF_SCRIPT, path);
+	if (code)
+		check_modules_apart(script, "module_function_0 ([kernel.kallsyms])", "([unknown])",
+				    "([unknown])");
+	else
+		check_modules_apart(script, module, image, module);
 	free(script);
-	script = perf_output("build/kvmscope export -i %s --format script 2>&1", path);
-	check_modules_apart(script);
-	CHECK_EQUAL(count(script, "([other])"), 3);
+	script = script_of(OUR_SCRIPT, path);
+	check_modules_apart(script, module, image, module);
 	free(script);
 	fake_guest_free(&guest);
 	perf_home_leave(home);
@@ -244,6 +281,55 @@ TEST(perf_data, modules_in_one_place_are_told_apart_by_time)
 	NEED_PERF;
 	check_modules_of_perf(false);
 	check_modules_of_perf(true);
+}
+
+/* As the collector does it: both share a place, so each has a file of its own, and there is no code. */
+static void cache_modules(struct fake_guest *guest, const struct guest_module *modules,
+			  struct symbols *unloaded)
+{
+	static const bool shared[] = { true, true };
+	char cache[4096];
+
+	symbols_add(unloaded, FAKE_MODULE, FAKE_FUNCTION_SIZE, 't', "other_function_0", "other");
+	symbols_finish(unloaded);
+	guest->image.modules = modules;
+	guest->image.module_count = 2;
+	guest->image.shared = shared;
+	guest->image.unloaded = unloaded;
+	CHECK_EQUAL(build_id_cache_directory(cache, sizeof(cache)), 0);
+	cache_guest(guest, true);
+	CHECK_EQUAL(build_id_cache_add_modules(cache, &guest->image), 0);
+}
+
+TEST(perf_data, modules_in_one_place_have_their_own_functions)
+{
+	const char *module = "module_function_0 ([fake_module])", *other = "other_function_0 ([other])";
+	struct guest_module modules[2];
+	struct symbols *unloaded;
+	char home[64], path[128], *script;
+	struct fake_guest guest;
+
+	NEED_PERF;
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	fake_guest_make(&guest, 0x5f, 0, FAKE_MODULE);
+	modules[1] = other_module();
+	memset(guest.module.build_id, 0xa1, sizeof(guest.module.build_id));
+	memset(modules[1].build_id, 0xa2, sizeof(modules[1].build_id));
+	guest.module.build_id_size = modules[1].build_id_size = sizeof(modules[1].build_id);
+	modules[0] = guest.module;
+	unloaded = symbols_new();
+	cache_modules(&guest, modules, unloaded);
+	record_two_modules(path, &guest, &modules[1]);
+	script = script_of(PERF_SCRIPT, path);
+	check_modules_apart(script, module, other, module);
+	free(script);
+	script = script_of(OUR_SCRIPT, path);
+	check_modules_apart(script, module, other, module);
+	free(script);
+	symbols_free(unloaded);
+	fake_guest_free(&guest);
+	perf_home_leave(home);
 }
 
 /*

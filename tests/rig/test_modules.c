@@ -119,7 +119,7 @@ TEST(module_truth, no_sample_is_in_a_module_that_had_its_place_before_or_behind)
 {
 	const char *kernel, *initrd;
 	unsigned long long page;
-	struct tally ours;
+	struct tally perfs, ours;
 
 	RIG_REQUIRED();
 	kernel = rig_kernel("6.1");
@@ -127,11 +127,16 @@ TEST(module_truth, no_sample_is_in_a_module_that_had_its_place_before_or_behind)
 	page = kernel && initrd ? profile(kernel, initrd) : 0;
 	if (!page)
 		return;
-	check("perf", "HOME=$PWD/" HOME " perf script -G -F comm,ip,sym,dso -i " DATA " 2>/dev/null", page);
+	perfs = check("perf", "HOME=$PWD/" HOME " perf script -G -F comm,ip,sym,dso -i " DATA " 2>/dev/null",
+		      page);
 	ours = check("kvmscope",
 		     "HOME=$PWD/" HOME " build/kvmscope export --format script -i " DATA
 		     " | awk '/^[^\\t ]/ { comm = $1; next } comm { print comm, $0; comm = \"\" }'",
 		     page);
+	for (unsigned int module = 0; module < 2; module++) {
+		CHECK_EQUAL(perfs.of_image[module], ours.of_image[module]);
+		CHECK_EQUAL(perfs.of_function[module], ours.of_function[module]);
+	}
 	for (unsigned int module = 0; module < 2; module++)
 		if (ours.of_image[module] < ENOUGH)
 			SKIP("nothing is wrong, but this machine stands still too often: of %s %lu samples have their image, %d are needed",

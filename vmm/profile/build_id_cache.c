@@ -329,24 +329,39 @@ static void remove_old_boots(const char *entry)
 		free(names);
 }
 
+static bool shares_places(const struct kernel_image *image)
+{
+	for (size_t i = 0; i < image->module_count; i++)
+		if (image->shared && image->shared[i])
+			return true;
+	return false;
+}
+
+static int write_code(const struct kernel_image *image, const struct guest_view *view,
+		      const struct guest_paging *paging, struct build_id_cache_boot *boot)
+{
+	struct cache_file file;
+	int error = cache_file_begin(&file, boot->path, "kcore", CACHE_MODE_OF_BOOT);
+
+	if (!error)
+		error = cache_file_end(&file, kcore_write(file.fd, image, view, paging));
+	boot->complete = !error;
+	return error;
+}
+
 int build_id_cache_add_code(const char *directory, const struct kernel_image *image,
 			    const struct guest_view *view, const struct guest_paging *paging,
 			    struct build_id_cache_boot *boot)
 {
 	char entry[PATH_MAX];
-	struct cache_file file;
 	int error;
 
 	if (boot->complete || !*boot->path)
 		return 0;
-	error = cache_file_begin(&file, boot->path, "kcore", CACHE_MODE_OF_BOOT);
-	if (!error)
-		error = cache_file_end(&file, kcore_write(file.fd, image, view, paging));
+	error = shares_places(image) ? 0 : write_code(image, view, paging, boot);
 	if (!error)
 		error = boot_entry(directory, image, entry);
-	if (error)
-		return error;
-	boot->complete = true;
-	remove_old_boots(entry);
-	return 0;
+	if (!error)
+		remove_old_boots(entry);
+	return error;
 }

@@ -38,8 +38,8 @@ struct kernel_image {
 	const struct symbols *symbols;
 	const struct symbols *unloaded; /* of modules that are in MODULES and loaded no more; NULL: none */
 	const struct guest_module *modules; /* of one name each */
-	const bool *
-		shared; /* for each: others lay in its place, so none of its symbols is used; NULL: of none */
+	const bool
+		*shared; /* for each: others lay in its place, so the boot does not name it; NULL: of none */
 	size_t module_count;
 };
 
@@ -91,9 +91,16 @@ int build_id_cache_add_boot(const char *directory, const struct kernel_image *im
 			    struct build_id_cache_boot *boot);
 
 /*
+ * Puts the symbols of those modules there that share a place, each under its own build id: readers then go by
+ * the times of the file. Errors as above.
+ */
+int build_id_cache_add_modules(const char *directory, const struct kernel_image *image);
+
+/*
  * Adds the code of the kernel and its modules to the boot, read from guest
  * memory. Of that kernel the code of the BUILD_ID_CACHE_CODE_KEPT newest
- * boots is kept, and the names of BUILD_ID_CACHE_BOOTS_KEPT. After build_id_cache_add_boot(). Errors as
+ * boots is kept, and the names of BUILD_ID_CACHE_BOOTS_KEPT. Where modules share a place no code is added:
+ * perf takes the places of modules from there, for all times. After build_id_cache_add_boot(). Errors as
  * above.
  */
 #define BUILD_ID_CACHE_CODE_KEPT  8

@@ -97,6 +97,8 @@ static void cache_symbols(struct collector_kernel *kernel)
 	cache_result(kernel, build_id_cache_add_kernel(kernel->cache, &kernel->image));
 	if (!kernel->cache_failed)
 		cache_result(kernel, build_id_cache_add_boot(kernel->cache, &kernel->image, &kernel->boot));
+	if (!kernel->cache_failed)
+		cache_result(kernel, build_id_cache_add_modules(kernel->cache, &kernel->image));
 	if (!kernel->cache_failed && kernel->options->output.perspective == PERSPECTIVE_HOST)
 		cache_result(kernel, link_guest(kernel));
 }

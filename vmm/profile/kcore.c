@@ -81,8 +81,7 @@ static int find_ranges(const struct kernel_image *image, struct ranges *ranges)
 	}
 	add_range(ranges, image->start, image->text_end, image->end);
 	for (size_t i = 0; i < image->module_count; i++)
-		if (build_id_cache_name_is_plain(image->modules[i].name) &&
-		    !(image->shared && image->shared[i]))
+		if (build_id_cache_name_is_plain(image->modules[i].name))
 			add_range(ranges, image->modules[i].start,
 				  image->modules[i].start + image->modules[i].size,
 				  image->modules[i].start + image->modules[i].size);

@@ -209,6 +209,24 @@ static void load_file(struct profile_image *image, const struct profile_options 
 	}
 }
 
+/* A module whose place others had, too, has a file of its own in the cache; its addresses are from START. */
+static bool own_symbol(struct profile_image *image, const struct profile_options *options, uint64_t start,
+		       uint64_t address, struct symbol *symbol)
+{
+	char path[PROFILE_PATH_MAX];
+
+	if (!image->tried && image->build_id_size &&
+	    profile_files_cached(path, options->buildid_dir, image->build_id, image->build_id_size, "elf"))
+		elf_symbols_load(&image->symbols, path, ELF_VIRTUAL_ADDRESSES, image->build_id,
+				 image->build_id_size);
+	image->tried = true;
+	if (!image->symbols || !symbols_find(image->symbols, address - start, symbol))
+		return false;
+	symbol->start += start;
+	symbol->end += start;
+	return true;
+}
+
 static bool kernel_symbol(struct profile_image *image, const struct profile_options *options,
 			  uint64_t address, uint64_t *own, struct symbol *symbol)
 {
@@ -230,6 +248,10 @@ static bool kernel_symbol(struct profile_image *image, const struct profile_opti
 bool profile_image_symbol(struct profile_image *image, const struct profile_options *options, uint64_t start,
 			  uint64_t offset, uint64_t address, uint64_t *own, struct symbol *symbol)
 {
+	if (image->kind == IMAGE_MODULE && own_symbol(image, options, start, address, symbol)) {
+		*own = address;
+		return true;
+	}
 	if (image->kind == IMAGE_KERNEL || image->kind == IMAGE_MODULE)
 		return kernel_symbol(image, options, address, own, symbol);
 	*own = image->kind == IMAGE_FILE ? address - start + offset : address;

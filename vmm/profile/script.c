@@ -97,12 +97,14 @@ static int by_time(const void *left, const void *right)
 
 static void write_frame(const struct resolved_frame *frame, uint64_t address, FILE *to)
 {
+	const char *path = resolved_frame_path(frame);
+
 	fprintf(to, "%16" PRIx64 " ", address);
 	if (frame->frame->symbol)
 		fprintf(to, "%s+0x%" PRIx64, frame->frame->symbol, resolved_frame_offset(frame));
 	else
 		fputs("[unknown]", to);
-	fprintf(to, " (%s)\n", resolved_frame_path(frame));
+	fprintf(to, " (%s)\n", *path ? path : "[unknown]");
 }
 
 /* What perf has as bytes only: the value before and after, and which hit on the vCPU it was. */
