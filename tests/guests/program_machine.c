@@ -105,6 +105,81 @@ uint32_t program_cpus(void)
 	return cpus_up;
 }
 
+#define CMOS_INDEX      0x70
+#define CMOS_DATA       0x71
+#define CMOS_BOOTS      0x40 /* a byte that outlives a reset */
+#define MARK            ((volatile uint64_t *)(48ull << 20))
+#define MSR_STAR        0xc0000081
+#define LAPIC_SPURIOUS  0xf0
+#define LAPIC_LVT_TIMER 0x320
+#define LAPIC_COUNT     0x380
+
+static uint64_t read_dr7(void)
+{
+	uint64_t value;
+
+	__asm__ volatile("movq %%dr7, %0" : "=r"(value));
+	return value;
+}
+
+static uint64_t read_dr0(void)
+{
+	uint64_t value;
+
+	__asm__ volatile("movq %%dr0, %0" : "=r"(value));
+	return value;
+}
+
+static uint64_t read_star(void)
+{
+	uint32_t low, high;
+
+	__asm__ volatile("rdmsr" : "=a"(low), "=d"(high) : "c"(MSR_STAR));
+	return low | (uint64_t)high << 32;
+}
+
+/* SDM vol. 3A table 9-1, "IA-32 and Intel 64 Processor States Following Power-up, Reset, or INIT". 0: all
+ * are. */
+static uint32_t find_left_over(void)
+{
+	if (*MARK)
+		return 101;
+	if (read_dr7() != 0x400 || read_dr0())
+		return 102;
+	if (lapic_read(LAPIC_LVT_TIMER) != 0x10000 || lapic_read(LAPIC_COUNT) ||
+	    lapic_read(LAPIC_SPURIOUS) != 0xff)
+		return 103;
+	return read_star() ? 104 : 0;
+}
+
+static void leave_over(void)
+{
+	*MARK = 1;
+	__asm__ volatile("movq %0, %%dr0" : : "r"(0x123456ull));
+	__asm__ volatile("movq %0, %%dr7" : : "r"(0x402ull));
+	__asm__ volatile("wrmsr" : : "a"(0x12345678), "d"(0x230010), "c"(MSR_STAR));
+	lapic_timer(1000000);
+}
+
+/* Resets the machine boots=N times, with all of its cpus=N up; ends with how often it was started, or what a
+ * reset has left. */
+uint32_t program_resets(void)
+{
+	uint32_t cpus = (uint32_t)option_number("cpus", 1), left, boots;
+
+	out8(CMOS_INDEX, CMOS_BOOTS);
+	boots = in8(CMOS_DATA);
+	left = find_left_over();
+	if (left)
+		return left;
+	if (program_cpus() != cpus)
+		return 105;
+	leave_over();
+	out8(CMOS_INDEX, CMOS_BOOTS);
+	out8(CMOS_DATA, (uint8_t)(boots + 1));
+	return boots < option_number("boots", 1) ? program_reset() : boots + 1;
+}
+
 /* Writes and reads RAM at gpa=ADDRESS, a multiple of 2 MiB. */
 uint32_t program_memory(void)
 {

@@ -25,6 +25,21 @@ static void run_to_the_end(struct guest_run *run, struct machine *machine)
 	machine_wait(machine, &run->result);
 }
 
+static int run_boots(struct guest_run *run, struct machine *machine)
+{
+	int error = machine_start(machine);
+
+	while (!error) {
+		run_to_the_end(run, machine);
+		if (!run->resets || run->timed_out || run->result.end != VCPU_END_RESET)
+			break;
+		error = machine_reset(machine);
+		if (!error)
+			error = machine_start(machine);
+	}
+	return error;
+}
+
 void guest_run(struct guest_run *run)
 {
 	int console = memfd_create("console", MFD_CLOEXEC);
@@ -37,6 +52,7 @@ void guest_run(struct guest_run *run)
 		.memory_size = run->memory_size ? run->memory_size : 64ull << 20,
 		.console_output = console,
 		.console_input = -1,
+		.resets = run->resets,
 		.hooks = run->hooks,
 		.pmu = run->pmu,
 		.disks = &run->disk,
@@ -48,11 +64,9 @@ void guest_run(struct guest_run *run)
 
 	run->error = machine_create(&machine, &options);
 	if (!run->error)
-		run->error = machine_start(machine);
+		run->error = run_boots(run, machine);
 	if (run->error)
 		FAIL_TEST("guest '%s': %s", run->append, error_message());
-	else
-		run_to_the_end(run, machine);
 	machine_destroy(machine);
 	printed = pread(console, run->console, sizeof(run->console) - 1, 0);
 	run->console[printed < 0 ? 0 : printed] = '\0';

@@ -144,6 +144,17 @@ TEST(boot, ends_by_reset)
 	ends_by("program=reset by=acpi", VCPU_END_RESET, "");
 }
 
+/* CPUs wait for INIT and SIPI again; memory, debug registers, LAPIC and MSRs are as at the first start. */
+TEST(boot, resets_start_it_anew)
+{
+	struct guest_run run = { .append = "program=resets cpus=3 boots=3", .cpus = 3, .resets = true };
+
+	if (!guest_run_possible())
+		SKIP("no /dev/kvm");
+	guest_run(&run);
+	CHECK_EQUAL(guest_run_value(&run), 4);
+}
+
 TEST(boot, triple_fault_is_reported_with_registers)
 {
 	GUEST_REQUIRED();

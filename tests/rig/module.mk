@@ -23,7 +23,12 @@ build/rig/tasks: tests/rig/guest/tasks.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -pthread -Wl,-Ttext-segment=0x20000000 -o $@ $<
 
-TEST_NEEDS += build/rig/debug-shim.so build/rig/workload build/rig/debugger build/rig/tasks
+build/rig/life: tests/rig/guest/life.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -o $@ $<
+
+TEST_NEEDS += build/rig/life build/rig/debug-shim.so build/rig/workload build/rig/debugger build/rig/tasks
 
 build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 	@mkdir -p $(@D)

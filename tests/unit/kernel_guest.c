@@ -34,10 +34,10 @@ static struct kallsyms_symbol *make_symbols(uint64_t text)
 	name_symbol(&symbols[0], 0, 'A', "__per_cpu_start");
 	name_symbol(&symbols[1], text, 'T', "_text");
 	for (unsigned int i = 0; i < KERNEL_GUEST_HANDLERS; i++)
-		name_symbol(&symbols[2 + i], text + 0x100 + i * 0x40, 'T', handlers[i]);
+		name_symbol(&symbols[2 + i], text + 0x100 + i * 0x40ull, 'T', handlers[i]);
 	for (unsigned int i = 6; i < COUNT - 5; i++) {
 		snprintf(name, sizeof(name), "function_%u", i);
-		name_symbol(&symbols[i], text + 0x1000 + i * 0x40, 't', name);
+		name_symbol(&symbols[i], text + 0x1000 + i * 0x40ull, 't', name);
 	}
 	name_symbol(&symbols[COUNT - 6], text + KERNEL_GUEST_EARLY_HANDLERS, 't', "early_idt_handler_array");
 	name_symbol(&symbols[COUNT - 5], text + 0x100000, 'T', "_etext");
@@ -52,8 +52,8 @@ void kernel_guest_write_gate(struct flat_guest *guest, unsigned int vector, uint
 {
 	uint64_t low = (handler & 0xffff) | 0x10ull << 16 | 0x8e00ull << 32 | (handler >> 16 & 0xffff) << 48;
 
-	flat_guest_write_u64(guest, IDT_GPA + vector * 16, low);
-	flat_guest_write_u64(guest, IDT_GPA + vector * 16 + 8, handler >> 32);
+	flat_guest_write_u64(guest, IDT_GPA + vector * 16ull, low);
+	flat_guest_write_u64(guest, IDT_GPA + vector * 16ull + 8, handler >> 32);
 }
 
 static void write_notes(uint8_t *notes)
@@ -95,7 +95,7 @@ void kernel_guest_start(struct flat_guest *guest, enum kallsyms_layout layout,
 			     KERNEL_GUEST_PAGE - KERNEL_GUEST_TABLES);
 	write_notes(data + 0x1000);
 	for (unsigned int i = 0; i < KERNEL_GUEST_HANDLERS; i++)
-		kernel_guest_write_gate(guest, kernel_guest_vectors[i], place->gva + 0x100 + i * 0x40);
+		kernel_guest_write_gate(guest, kernel_guest_vectors[i], place->gva + 0x100 + i * 0x40ull);
 	guest->registers.idt_base = IDT;
 	guest->registers.idt_limit = 0xfff;
 	free(symbols);

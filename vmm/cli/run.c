@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <time.h>
@@ -102,6 +103,7 @@ static int make_machine(struct run *run)
 		.boot = run->options.boot,
 		.cpus = run->options.cpus,
 		.memory_size = run->options.memory_size,
+		.resets = run->options.reboot,
 		.disks = run->options.disks,
 		.disk_count = run->options.disk_count,
 		.agent_socket = run->options.agent_socket,
@@ -230,8 +232,6 @@ static void supervise(struct run *run)
 		{ .fd = run->signal_fd, .events = POLLIN },
 	};
 
-	run->started = now_ms();
-	run->looked = cpu_time_ms();
 	while (!(events[0].revents & POLLIN)) {
 		int duration = time_left(run, run->options.duration);
 		int timeout = time_left(run, run->options.timeout);
@@ -288,12 +288,15 @@ static void summarize_output(const struct run *run, const struct collector_stati
 {
 	double seconds = (double)(run->ended - run->started) / 1e3;
 	struct run_flight *flight = flight_of(run);
+	char more[64] = "";
 
+	if (statistics->files > 1)
+		snprintf(more, sizeof(more), " to .%u, one for each kernel", statistics->files - 1);
 	if (!flight)
-		log_info("%llu samples in %.1f s, %llu lost; %.1f MiB in %s",
+		log_info("%llu samples in %.1f s, %llu lost; %.1f MiB in %s%s",
 			 (unsigned long long)statistics->samples, seconds,
 			 (unsigned long long)statistics->lost, (double)statistics->bytes / 1048576,
-			 run->options.output);
+			 run->options.output, more);
 	else if (run_flight_files(flight))
 		log_info("%u flight recording%s in %.1f s; %.1f MiB", run_flight_files(flight),
 			 run_flight_files(flight) == 1 ? "" : "s", seconds,
@@ -344,16 +347,49 @@ static void close_control(struct run *run)
 	run->control = NULL;
 }
 
+/* What the guest had in memory is recorded while it is still there. */
+static int reset_guest(struct run *run, const struct machine_result *result)
+{
+	log_info("the guest is reset");
+	if (flight_of(run))
+		run_flight_guest_ended(flight_of(run), result, false);
+	if (run->profile)
+		run_profile_reset(run->profile);
+	run->power_button_pressed = false;
+	return machine_reset(run->machine);
+}
+
+/* Until the guest has ended, over resets where they are wanted. */
+static int run_guest(struct run *run, struct machine_result *result)
+{
+	int error;
+
+	do {
+		error = machine_start(run->machine);
+		if (error)
+			return error;
+		supervise(run);
+		machine_wait(run->machine, result);
+		if (result->end != VCPU_END_RESET || !run->options.reboot)
+			return 0;
+		run_triggers_stop(run->triggers);
+		error = reset_guest(run, result);
+		if (!error)
+			error = run_triggers_start(run->triggers, run->machine, trigger_of(run));
+	} while (!error);
+	return error;
+}
+
 static int run_machine(struct run *run)
 {
 	struct machine_result result;
 	int status, profile_status;
 
 	vcpu_statistic_open(&run->interpreted, machine_vm(run->machine)->vcpus[0], "insn_emulation");
-	if (machine_start(run->machine))
+	run->started = now_ms();
+	run->looked = cpu_time_ms();
+	if (run_guest(run, &result))
 		return command_failed();
-	supervise(run);
-	machine_wait(run->machine, &result);
 	run_pmu_summarize(run->pmu_traps);
 	run_triggers_stop(run->triggers);
 	if (flight_of(run))

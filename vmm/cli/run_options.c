@@ -31,6 +31,7 @@ enum key {
 	KEY_CPUS,
 	KEY_MEM,
 	KEY_DISK,
+	KEY_REBOOT,
 	KEY_CONSOLE,
 	KEY_AGENT,
 	KEY_AGENT_SOCKET,
@@ -73,6 +74,10 @@ static const struct argp_option option_list[] = {
 	{ "cpus", KEY_CPUS, "N", 0, "vCPUs, 1 to 64 (1)", GROUP_MACHINE },
 	{ "mem", KEY_MEM, "SIZE", 0, "Guest memory: 128M, 2G, ... (512M)", GROUP_MACHINE },
 	{ "disk", KEY_DISK, "FILE[,ro]", 0, "Raw image as a virtio disk, with ,ro read-only; up to 5 times",
+	  GROUP_MACHINE },
+	{ "reboot", KEY_REBOOT, NULL, 0,
+	  "A reset starts the guest anew; without it, it ends the run. Each boot has a file of its own: perf.data, "
+	  "perf.data.1, ...",
 	  GROUP_MACHINE },
 	{ "console", KEY_CONSOLE, "WHERE", 0,
 	  "The serial port ttyS0: stdio (Ctrl-A x quits on a terminal), none, or a file for its output (stdio)",
@@ -163,9 +168,10 @@ static const char after_options[] =
 	"  kvmscope run --kernel guest.elf --protocol multiboot --no-profile; echo $?\n"
 	"      a small guest whose value at port 0xf4 is the exit status\n"
 	"\n"
-	"The guest ends by powering off, by a reboot, or by writing port 0xf4. SIGINT\n"
-	"(Ctrl-C, where the console is not the terminal) presses its power button, the\n"
-	"second one stops it where it stands, as Ctrl-A x does on the terminal.\n"
+	"The guest ends by powering off, by a reboot (unless --reboot is given), or by\n"
+	"writing port 0xf4. SIGINT (Ctrl-C, where the console is not the terminal)\n"
+	"presses its power button, the second one stops it where it stands, as Ctrl-A x\n"
+	"does on the terminal.\n"
 	"\n"
 	"Exit status: 0, or the value the guest wrote to port 0xf4 (its low 8 bits);\n"
 	"1 something failed; 2 wrong usage; 3 triple fault or KVM internal error;\n"
@@ -256,6 +262,9 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 		return 0;
 	case KEY_MEM:
 		options->memory_size = parse_size(state, "--mem", text);
+		return 0;
+	case KEY_REBOOT:
+		options->reboot = true;
 		return 0;
 	case KEY_DISK:
 		add_disk(state, options, text);

@@ -70,6 +70,7 @@ struct run_options {
 
 	unsigned int timeout;  /* s until the guest is ended as failed; 0 never */
 	unsigned int duration; /* s until the guest is ended as wanted; 0 never */
+	bool reboot;           /* a reset starts the guest anew, and does not end the run */
 	bool quiet, verbose;
 };
 

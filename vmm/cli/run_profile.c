@@ -259,6 +259,8 @@ static void take_kernel(void *context, const struct guest_kernel *kernel)
 	sampler_set_kernel(profile->sampler, kernel);
 	if (kernel)
 		run_watch_kernel(profile->watch, kernel);
+	else
+		sampler_forget_registers(profile->sampler);
 }
 
 static void lose_kernel(void *context)
@@ -410,6 +412,11 @@ void run_profile_statistics(struct run_profile *profile, struct collector_statis
 	else
 		*statistics = profile->last;
 	pthread_mutex_unlock(&profile->collector_lock);
+}
+
+void run_profile_reset(struct run_profile *profile)
+{
+	collector_reset(profile->collector);
 }
 
 static struct collector *take_collector(struct run_profile *profile)

@@ -53,6 +53,12 @@ struct run_watch *run_profile_watch(struct run_profile *profile);
 /* A line on standard error for each watch. After the vCPUs have ended. */
 void run_profile_summarize_watches(struct run_profile *profile);
 
+/*
+ * The guest has stopped for a reset; its memory is as it was. What was recorded until now is completed, and
+ * what is known of the guest forgotten. Before machine_reset().
+ */
+void run_profile_reset(struct run_profile *profile);
+
 /* After the guest has ended: writes what is left and closes the output. The first error of writing. */
 int run_profile_stop(struct run_profile *profile, struct collector_statistics *statistics);
 

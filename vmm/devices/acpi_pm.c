@@ -48,6 +48,15 @@ static void update_sci(struct acpi_pm *pm)
 	irq_line_set(&pm->sci, pm->status & pm->enable);
 }
 
+void acpi_pm_reset(struct acpi_pm *pm)
+{
+	pthread_mutex_lock(&pm->lock);
+	pm->status = pm->enable = 0;
+	pm->control = PM1_SCI_EN;
+	update_sci(pm);
+	pthread_mutex_unlock(&pm->lock);
+}
+
 static uint16_t *half_word(struct acpi_pm *pm, uint64_t offset)
 {
 	switch (offset & ~1ull) {

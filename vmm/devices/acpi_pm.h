@@ -34,6 +34,9 @@ struct acpi_pm {
 void acpi_pm_init(struct acpi_pm *pm, const struct acpi_pm_handlers *handlers, struct irq_line sci);
 void acpi_pm_destroy(struct acpi_pm *pm);
 
+/* The machine is reset: registers as they were at first. Any thread. */
+void acpi_pm_reset(struct acpi_pm *pm);
+
 /* Puts the blocks and the reset register on BUS; PM must live as long. The errors of bus_add(). */
 int acpi_pm_add(struct acpi_pm *pm, struct bus *bus);
 

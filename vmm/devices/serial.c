@@ -356,6 +356,18 @@ void serial_destroy(struct serial *serial)
 	free(serial);
 }
 
+void serial_reset(struct serial *serial)
+{
+	pthread_mutex_lock(&serial->lock);
+	serial->interrupt_enable = serial->fifo_control = serial->line_control = 0;
+	serial->modem_control = serial->scratch = serial->divisor[0] = serial->divisor[1] = 0;
+	serial->thr_empty_pending = false;
+	serial->tail = serial->head;
+	update_line(serial);
+	pthread_mutex_unlock(&serial->lock);
+	console_input_resume(serial->input);
+}
+
 int serial_add(struct serial *serial, struct bus *bus, uint16_t port)
 {
 	return bus_add(bus, &(struct bus_range){ .space = BUS_PORT,

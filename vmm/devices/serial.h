@@ -46,6 +46,10 @@ int serial_create(struct serial **serial, const struct serial_options *options, 
  */
 void serial_destroy(struct serial *serial);
 
+/* The machine is reset: registers as they were at first, and what the guest has not read is lost. No vCPU
+ * runs. */
+void serial_reset(struct serial *serial);
+
 /* Puts the eight ports from PORT on BUS. The errors of bus_add(). */
 int serial_add(struct serial *serial, struct bus *bus, uint16_t port);
 

@@ -188,6 +188,13 @@ void virtio_device_set_queue_ready(struct virtio_device *device, unsigned int nu
 		virtio_device_fault(device, error_message());
 }
 
+void virtio_device_reset(struct virtio_device *device)
+{
+	pthread_mutex_lock(&device->lock);
+	virtio_device_set_status(device, 0);
+	pthread_mutex_unlock(&device->lock);
+}
+
 static int make_queues(struct virtio_device *device, const struct virtio_device_options *options)
 {
 	assert(options->queue_count <= VIRTIO_DEVICE_QUEUES_MAX);

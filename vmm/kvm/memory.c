@@ -50,6 +50,14 @@ void memory_destroy(struct memory *memory)
 	*memory = (struct memory){ 0 };
 }
 
+void memory_clear(struct memory *memory)
+{
+	patches_clear(&memory->patches);
+	/* Private and anonymous: what is next read there is a page of zeroes (madvise(2)). */
+	if (madvise(memory->mapping, memory->size, MADV_DONTNEED))
+		memset(memory->mapping, 0, memory->size);
+}
+
 void *memory_pointer(const struct memory *memory, uint64_t gpa, uint64_t size)
 {
 	for (size_t i = 0; i < memory->region_count; i++) {

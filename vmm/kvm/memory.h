@@ -37,6 +37,9 @@ struct memory {
 int memory_create(struct memory *memory, uint64_t size);
 void memory_destroy(struct memory *memory);
 
+/* All zero again, as new. Nobody else may use it meanwhile but to read; its pages are the host's again. */
+void memory_clear(struct memory *memory);
+
 /* A pointer to RAM [gpa, gpa + size), or NULL if it is not wholly inside one region. */
 void *memory_pointer(const struct memory *memory, uint64_t gpa, uint64_t size);
 

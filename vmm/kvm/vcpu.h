@@ -49,6 +49,8 @@ struct vcpu_pmu_operations {
 	 * vcpu_create(). */
 	int (*create)(struct vcpu *vcpu, struct cpuid_table *table);
 	void (*destroy)(struct vcpu *vcpu); /* also of one whose create failed or was not reached */
+	/* The machine is reset. The vCPU has no thread. May be NULL. */
+	void (*reset)(struct vcpu *vcpu);
 	/* RDMSR and WRMSR of what vm_filter_msrs() keeps from KVM. False: #GP(0). */
 	bool (*read_msr)(struct vcpu *vcpu, uint32_t index, uint64_t *value);
 	bool (*write_msr)(struct vcpu *vcpu, uint32_t index, uint64_t value);

@@ -158,6 +158,14 @@ int board_create(struct board *board, struct vm *vm, const struct machine_option
 	return error;
 }
 
+void board_reset(struct board *board)
+{
+	for (size_t i = 0; i < board->virtio_count; i++)
+		virtio_device_reset(board->virtio[i]);
+	serial_reset(board->serial);
+	acpi_pm_reset(&board->acpi_pm);
+}
+
 void board_destroy(struct board *board)
 {
 	while (board->virtio_count)

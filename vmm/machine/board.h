@@ -54,6 +54,9 @@ struct board {
 int board_create(struct board *board, struct vm *vm, const struct machine_options *options,
 		 const struct board_events *events);
 
+/* The machine is reset: every device is as it was at first, but the clock's RAM. No vCPU runs. */
+void board_reset(struct board *board);
+
 /* After the vCPUs have ended: writes out what the guest has printed. Works on a zeroed board. */
 void board_destroy(struct board *board);
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "vmm/boot/acpi.h"
+#include "vmm/kvm/reset_state.h"
 #include "vmm/machine/board.h"
 #include "vmm/machine/start_state.h"
 
@@ -27,12 +28,15 @@ struct machine {
 	struct board board;
 	struct machine_hooks hooks;
 	struct vcpu_handlers handlers;
+	struct machine_options options;  /* as they were given */
+	struct reset_state *reset_state; /* NULL: it can not be reset */
 	struct boot_start start;
 	struct vcpu_thread threads[VM_CPUS_MAX];
 	unsigned int thread_count; /* that were started and not joined */
 	int end_fd;
 
 	pthread_mutex_t lock; /* of what follows */
+	bool stopped;         /* machine_stop() was called: a reset changes nothing about that */
 	bool ended;           /* result is final, but for debug_exit_value's meaning */
 	struct machine_result result;
 };
@@ -181,6 +185,8 @@ static int build(struct machine *machine, const struct machine_options *options)
 	error = vm_create(&machine->vm, options->memory_size);
 	if (!error)
 		error = create_vcpus(machine, options->cpus);
+	if (!error && options->resets)
+		error = reset_state_take(&machine->reset_state, &machine->vm);
 	if (!error)
 		error = board_create(&machine->board, &machine->vm, options, &events);
 	return error ? error : load_kernel(machine, options);
@@ -196,6 +202,7 @@ int machine_create(struct machine **machine, const struct machine_options *optio
 		return error_set(-ENOMEM, "no memory for the machine");
 	made->vm.kvm_fd = made->vm.vm_fd = made->end_fd = -1;
 	made->hooks = options->hooks;
+	made->options = *options;
 	made->handlers = (struct vcpu_handlers){ .io = on_io,
 						 .mmio = on_mmio,
 						 .context = made,
@@ -210,6 +217,39 @@ int machine_create(struct machine **machine, const struct machine_options *optio
 	else
 		*machine = made;
 	return error;
+}
+
+static void reset_pmus(struct machine *machine)
+{
+	const struct vcpu_pmu_operations *pmu = machine->handlers.pmu;
+
+	for (unsigned int i = 0; pmu && pmu->reset && i < machine->vm.vcpu_count; i++)
+		pmu->reset(machine->vm.vcpus[i]);
+}
+
+int machine_reset(struct machine *machine)
+{
+	eventfd_t count;
+	int error;
+
+	assert(!machine->thread_count);
+	if (!machine->reset_state)
+		return error_set(-ENOTSUP, "the machine was not made to be reset");
+	board_reset(&machine->board);
+	error = reset_state_put(machine->reset_state, &machine->vm);
+	if (error)
+		return error;
+	reset_pmus(machine);
+	memory_clear(&machine->vm.memory);
+	error = load_kernel(machine, &machine->options);
+	if (error)
+		return error;
+	pthread_mutex_lock(&machine->lock);
+	machine->ended = false;
+	machine->result = (struct machine_result){ 0 };
+	pthread_mutex_unlock(&machine->lock);
+	eventfd_read(machine->end_fd, &count);
+	return 0;
 }
 
 static int start_threads(struct machine *machine)
@@ -234,6 +274,16 @@ static void join_threads(struct machine *machine)
 		pthread_join(machine->threads[--machine->thread_count].thread, NULL);
 }
 
+static bool is_stopped(struct machine *machine)
+{
+	bool stopped;
+
+	pthread_mutex_lock(&machine->lock);
+	stopped = machine->stopped;
+	pthread_mutex_unlock(&machine->lock);
+	return stopped;
+}
+
 int machine_start(struct machine *machine)
 {
 	sigset_t all, before;
@@ -248,6 +298,8 @@ int machine_start(struct machine *machine)
 	if (error) {
 		machine_stop(machine);
 		join_threads(machine);
+	} else if (is_stopped(machine)) {
+		end_machine(machine, VCPU_END_STOPPED, ""); /* in the midst of a reset */
 	}
 	return error;
 }
@@ -271,6 +323,9 @@ void machine_wait(struct machine *machine, struct machine_result *result)
 
 void machine_stop(struct machine *machine)
 {
+	pthread_mutex_lock(&machine->lock);
+	machine->stopped = true;
+	pthread_mutex_unlock(&machine->lock);
 	end_machine(machine, VCPU_END_STOPPED, "");
 }
 
@@ -297,6 +352,7 @@ void machine_destroy(struct machine *machine)
 		machine_stop(machine);
 	join_threads(machine);
 	board_destroy(&machine->board);
+	reset_state_free(machine->reset_state);
 	vm_destroy(&machine->vm);
 	if (machine->end_fd >= 0)
 		close(machine->end_fd);

@@ -4,8 +4,8 @@
  * it, devices on their bus, a thread for each vCPU and one for the devices.
  *
  * machine_create() -> machine_start() -> machine_wait() -> machine_destroy(),
- * all on the main thread. machine_stop() and machine_power_button() may be
- * called on any thread but the vCPUs' between create and destroy.
+ * all on the main thread; machine_reset() leads from the third back to the second. machine_stop() and
+ * machine_power_button() may be called on any thread but the vCPUs' between create and destroy.
  */
 #ifndef KVMSCOPE_MACHINE_MACHINE_H
 #define KVMSCOPE_MACHINE_MACHINE_H
@@ -45,6 +45,7 @@ struct machine_options {
 	struct boot_options boot; /* cpus and rsdp are filled in by the machine */
 	unsigned int cpus;        /* 1 to VM_CPUS_MAX */
 	uint64_t memory_size;     /* bytes */
+	bool resets;              /* machine_reset() will be possible */
 
 	const struct machine_disk *disks;
 	size_t disk_count;
@@ -89,6 +90,14 @@ int machine_end_fd(const struct machine *machine);
 
 /* Waits until the guest has ended and all vCPU threads with it. */
 void machine_wait(struct machine *machine, struct machine_result *result);
+
+/*
+ * After machine_wait() with VCPU_END_RESET: the machine becomes as machine_create() made it, with empty
+ * memory and the kernel loaded anew from its file; machine_start() starts it. What is
+ * connected to it stays so: console, disks, the agent's port. -ENOTSUP without machine_options.resets,
+ * and the errors of loading and of KVM, after which it can only be destroyed.
+ */
+int machine_reset(struct machine *machine);
 
 /* Ends the guest where it stands: VCPU_END_STOPPED, unless it has ended already. Returns at once. */
 void machine_stop(struct machine *machine);

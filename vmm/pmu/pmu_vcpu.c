@@ -369,6 +369,7 @@ void pmu_vcpu_statistics(const struct vcpu *vcpu, struct pmu_vcpu_statistics *st
 const struct vcpu_pmu_operations pmu_vcpu_emulated = {
 	.create = create,
 	.destroy = destroy,
+	.reset = pmu_vcpu_reset,
 	.read_msr = pmu_vcpu_read_msr,
 	.write_msr = pmu_vcpu_write_msr,
 	.enter = enter,

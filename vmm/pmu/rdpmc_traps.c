@@ -333,6 +333,7 @@ static void leave(struct vcpu *vcpu)
 const struct vcpu_pmu_operations rdpmc_traps_pmu = {
 	.create = create,
 	.destroy = destroy,
+	.reset = pmu_vcpu_reset,
 	.read_msr = read_msr,
 	.write_msr = write_msr,
 	.enter = enter,

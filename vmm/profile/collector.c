@@ -59,7 +59,7 @@ struct collector {
 	pthread_cond_t reset_done; /* it is not any more */
 	pthread_mutex_t reset_lock;
 	char path[PATH_MAX];             /* of the output, if it is not the first */
-	atomic_uint files;               /* that were begun */
+	unsigned int files;              /* that were begun */
 	bool one_file;                   /* it is none that another one could follow */
 	uint64_t closed_bytes;           /* of those that are complete */
 	struct losses earlier;           /* that resolvers before this one counted */
@@ -247,6 +247,7 @@ static void update_statistics(struct collector *collector, const struct collecto
 	all->cost += counts->cost;
 	all->weight += counts->weight;
 	all->bytes = bytes_of(collector);
+	all->files = collector->files;
 	all->kernel_found = collector->kernel.mapped;
 	get_losses(collector, &all->losses);
 	snprintf(all->release, sizeof(all->release), "%s", collector_kernel_release(&collector->kernel));
@@ -328,7 +329,7 @@ static int begin_file(struct collector *collector)
 	error = collector_output_open(&collector->output, &options);
 	if (error)
 		return error;
-	atomic_fetch_add(&collector->files, 1);
+	collector->files++;
 	collector->one_file = !is_regular_file(options.path);
 	return collector_kernel_begin_file(&collector->kernel, collector->output.writer, options.path);
 }
@@ -379,12 +380,11 @@ static void go_on_without_names(struct collector *collector)
 static int next_file(struct collector *collector)
 {
 	const char *first = collector->options.output.path;
-	unsigned int number = atomic_load(&collector->files);
 	int error = end_file(collector);
 
 	if (error)
 		return error;
-	if (snprintf(collector->path, sizeof(collector->path), "%s.%u", first, number) >=
+	if (snprintf(collector->path, sizeof(collector->path), "%s.%u", first, collector->files) >=
 	    (int)sizeof(collector->path))
 		return error_set(-ENAMETOOLONG, "%s is too long a name", first);
 	log_info("the guest's next kernel is recorded in %s", collector->path);
@@ -623,11 +623,6 @@ void collector_reset(struct collector *collector)
 	while (collector->reset)
 		pthread_cond_wait(&collector->reset_done, &collector->reset_lock);
 	pthread_mutex_unlock(&collector->reset_lock);
-}
-
-unsigned int collector_files(struct collector *collector)
-{
-	return atomic_load(&collector->files);
 }
 
 int collector_stop(struct collector *collector, struct collector_statistics *statistics)

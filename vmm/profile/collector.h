@@ -81,6 +81,7 @@ struct collector_statistics {
 	uint64_t kernel;      /* of them taken at CPL 0 */
 	uint64_t lost;        /* dropped because a ring was full */
 	uint64_t bytes;       /* of the file, or all files, so far */
+	unsigned int files;   /* of the recording: 1, and one for each kernel behind the first */
 	uint64_t cost;        /* ns that taking all samples cost the vCPU threads */
 	uint64_t weight;      /* ns that all samples stand for */
 	bool kernel_found;    /* names are there: found in the guest or given by a file */
@@ -104,10 +105,6 @@ int collector_start(struct collector **collector, const struct collector_options
  * runs. Errors of writing are told by collector_stop().
  */
 void collector_reset(struct collector *collector);
-
-/* How many files there are: 1, and one for each kernel behind the first. Any thread between start and stop.
- */
-unsigned int collector_files(struct collector *collector);
 
 /* Any thread, at any time between start and stop. */
 void collector_statistics(struct collector *collector, struct collector_statistics *statistics);

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Over the boots of a machine, and what happens to its CPUs: writes to the
+ * kernel's variables panic_timeout, panic_on_oops and panic_on_warn, so often as is printed.
+ *
+ *	life	as what /dev/vda says: at first with CPU 1 brought up late, taken down and
+ *		brought up again, and by processes that can be told apart, and then a reset; after that,
+ *		and then a kexec of /bin/vmlinuz with /bin/kexec.cpio
+ *	life end	what runs then
+ *
+ * Prints "life: BOOT: NAME COUNT" for each, and "life: BOOT: _text ADDRESS".
+ */
+#include <fcntl.h>
+#include <linux/reboot.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/reboot.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SECONDS_TO_BE_FOUND 2
+#define CHOSEN_PID          4321
+
+static const char *boot;
+
+static void check(bool ok, const char *what)
+{
+	if (ok)
+		return;
+	perror(what);
+	exit(1);
+}
+
+/* The host arms its watches when it has found the kernel; for that it needs samples of it. */
+static void be_found(void)
+{
+	struct timespec now, end;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += SECONDS_TO_BE_FOUND;
+	do {
+		syscall(SYS_getppid);
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while (now.tv_sec < end.tv_sec || (now.tv_sec == end.tv_sec && now.tv_nsec < end.tv_nsec));
+}
+
+static void write_text(const char *path, const char *text)
+{
+	int file = open(path, O_WRONLY);
+
+	check(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text), path);
+	close(file);
+}
+
+static void tell(const char *what, unsigned long long value)
+{
+	printf("life: %s: %s %llu\n", boot, what, value);
+	fflush(stdout);
+}
+
+/* Each of them COUNT times: an emulator tells of one watchpoint where several are at an address. */
+static void write_variables(const char *who, int count)
+{
+	static const char *const paths[] = { "/proc/sys/kernel/panic", "/proc/sys/kernel/panic_on_oops",
+					     "/proc/sys/kernel/panic_on_warn" };
+
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		int file = open(paths[i], O_WRONLY);
+
+		check(file >= 0, paths[i]);
+		for (int k = 0; k < count; k++)
+			check(pwrite(file, "0", 1, 0) == 1, paths[i]);
+		close(file);
+	}
+	tell(who, (unsigned long long)count);
+}
+
+static void tell_text(void)
+{
+	FILE *file = fopen("/proc/kallsyms", "r");
+	unsigned long long address;
+	char type, name[128];
+
+	check(file, "/proc/kallsyms");
+	while (fscanf(file, "%llx %c %127s%*[^\n]", &address, &type, name) == 3)
+		if (!strcmp(name, "_text")) {
+			printf("life: %s: _text %#llx\n", boot, address);
+			break;
+		}
+	fclose(file);
+}
+
+static void go_to(int cpu)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	check(!sched_setaffinity(0, sizeof(cpus), &cpus), "sched_setaffinity");
+}
+
+static void use_other_cpu(void)
+{
+	static const char online[] = "/sys/devices/system/cpu/cpu1/online";
+
+	for (int i = 0; i < 2; i++) {
+		write_text(online, "1");
+		go_to(1);
+		write_variables("on_cpu1", i ? 200 : 300);
+		go_to(0);
+		write_text(online, "0");
+	}
+}
+
+/* A process called NAME, with PID unless that is 0. */
+static void run_process(const char *name, pid_t pid, int count)
+{
+	struct clone_args arguments = { .exit_signal = SIGCHLD,
+					.set_tid = pid ? (uintptr_t)&pid : 0,
+					.set_tid_size = pid != 0 };
+	long child = syscall(SYS_clone3, &arguments, sizeof(arguments));
+	int status;
+
+	check(child >= 0, "clone3");
+	if (!child) {
+		prctl(PR_SET_NAME, name);
+		write_variables(name, count);
+		_exit(0);
+	}
+	check(waitpid((pid_t)child, &status, 0) == child && !status, name);
+}
+
+static void reset(void)
+{
+	write_text("/dev/vda", "1");
+	sync();
+	check(!reboot(RB_AUTOBOOT), "reboot");
+}
+
+static void start_other_kernel(void)
+{
+	static const char append[] = "console=ttyS0 quiet kvmscope.run=life+end";
+	int kernel = open("/bin/vmlinuz", O_RDONLY), initrd = open("/bin/kexec.cpio", O_RDONLY);
+
+	check(kernel >= 0 && initrd >= 0, "/bin/vmlinuz, /bin/kexec.cpio");
+	check(!syscall(SYS_kexec_file_load, kernel, initrd, sizeof(append), append, 0L), "kexec_file_load");
+	tell("kexec", 1);
+	check(!reboot((int)LINUX_REBOOT_CMD_KEXEC), "kexec");
+}
+
+static bool was_reset(void)
+{
+	char state = 0;
+	int disk = open("/dev/vda", O_RDONLY);
+
+	check(disk >= 0 && read(disk, &state, 1) == 1, "/dev/vda");
+	close(disk);
+	return state == '1';
+}
+
+int main(int argc, char **argv)
+{
+	bool end = argc > 1 && !strcmp(argv[1], "end");
+
+	boot = end ? "third" : was_reset() ? "second" : "first";
+	tell_text();
+	be_found();
+	write_variables("all", end ? 500 : 1000);
+	if (end)
+		return 0;
+	if (was_reset())
+		start_other_kernel();
+	use_other_cpu();
+	run_process("chosen", CHOSEN_PID, 150);
+	run_process("other", 0, 70);
+	reset();
+	return 1;
+}
