@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A guest that writes random values to its debug registers and counters, beside a watch, on the local KVM. */
+/*
+ * A guest that writes random values to its debug registers and counters, beside a watch, on the local KVM.
+ * Its counters are emulated, and perf's software events stand for the host's.
+ */
 #include "shared/error.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/unit/shim/test.h"
+#include "tests/unit/software_perf.h"
 #include "vmm/debug/watch.h"
+#include "vmm/pmu/pmu_vcpu.h"
 #include "vmm/profile/elf_symbols.h"
 
 #define CPUS  2
@@ -13,7 +18,26 @@ struct record {
 	struct watches *watches;
 	_Atomic uint64_t hits;
 	_Atomic uint64_t wrong_place;
+	_Atomic uint64_t msr_accesses;
 };
+
+/* By the time alone where perf is not to be had. */
+static int create_pmu(struct vcpu *vcpu, struct cpuid_table *table)
+{
+	return pmu_vcpu_create(vcpu, table, &software_perf);
+}
+
+/* It has used its PMU, and brought it into no state that there is not. */
+static void check_pmu(struct record *record, struct vcpu *vcpu)
+{
+	struct pmu_vcpu_statistics statistics;
+	struct pmu_state state;
+
+	pmu_vcpu_statistics(vcpu, &statistics);
+	record->msr_accesses += statistics.msr_accesses;
+	pmu_vcpu_save(vcpu, &state);
+	CHECK_EQUAL(pmu_vcpu_restore(vcpu, &state, sizeof(state)), 0);
+}
 
 static void on_start(void *context, struct vcpu *vcpu)
 {
@@ -27,6 +51,7 @@ static void on_end(void *context, struct vcpu *vcpu)
 	struct record *record = context;
 
 	watch_leave(record->watches, vcpu);
+	check_pmu(record, vcpu);
 }
 
 static void on_kicked(void *context, struct vcpu *vcpu)
@@ -65,6 +90,7 @@ static uint64_t hostile_call(void)
 
 TEST(hostile, watch_is_right_after_random_registers)
 {
+	struct vcpu_pmu_operations pmu = pmu_vcpu_emulated;
 	struct record record = { 0 };
 	struct watches_options options = { .vcpus = CPUS, .hit = on_hit, .context = &record };
 	struct watch_request request = { .kind = BREAKPOINT_EXECUTE,
@@ -74,6 +100,7 @@ TEST(hostile, watch_is_right_after_random_registers)
 					 .period = 1 };
 	struct guest_run run = { .append = "program=hostile cpus=2 seconds=3",
 				 .cpus = CPUS,
+				 .pmu = &pmu,
 				 .hooks = { .vcpu_start = on_start,
 					    .vcpu_end = on_end,
 					    .kicked = on_kicked,
@@ -82,6 +109,7 @@ TEST(hostile, watch_is_right_after_random_registers)
 
 	if (!guest_run_possible())
 		SKIP("no /dev/kvm");
+	pmu.create = create_pmu;
 	REQUIRE_EQUAL(watches_create(&record.watches, &options), 0);
 	CHECK_EQUAL(watch_add(record.watches, &request), 0);
 	CHECK_EQUAL(watch_arm(record.watches, 0, hostile_call()), 0);
@@ -89,5 +117,6 @@ TEST(hostile, watch_is_right_after_random_registers)
 	CHECK_EQUAL(guest_run_value(&run), 0);
 	CHECK_EQUAL(record.hits, CPUS * CALLS);
 	CHECK_EQUAL(record.wrong_place, 0);
+	CHECK(record.msr_accesses > 0);
 	watches_destroy(record.watches);
 }
