@@ -7,7 +7,8 @@
  *
  * A hostile guest chooses what is counted, so only what is listed is let through to
  * the host: the events in the tables of pmu_intel.c and pmu_amd.c, all of which
- * are the core's own, with unit mask, EDGE, INV, CMASK and the privilege levels. There is
+ * are the core's own (L2 events of AMD's family 15H: those of the two cores that share it),
+ * with unit mask, EDGE, INV, CMASK and the privilege levels. There is
  * no way for it to AnyThread (its hyperthread neighbour), pin control, PEBS, LBR, to what
  * needs further registers (offcore, load latency), to the northbridge's and other
  * uncore events, nor to the numbers that perf gives a meaning of its own (event 00H).
