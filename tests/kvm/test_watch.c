@@ -280,6 +280,57 @@ TEST(watch, comes_and_goes_while_the_guest_runs)
 	finish(&record);
 }
 
+/* Half of all watches that there can be, one after the other. */
+static void *add_and_remove(void *argument)
+{
+	struct record *record = argument;
+
+	for (unsigned int i = 0; i < WATCHES_MAX / 2; i++) {
+		int watch = add(record, i % 2, 0, 1);
+
+		CHECK(watch >= 0);
+		if (watch < 0)
+			break;
+		CHECK_EQUAL(watch_arm(record->watches, (unsigned int)watch, BARE_GUEST_CODE + i % 4), 0);
+		vcpu_kick(record->vm.vcpus[0]);
+		wait_for_hits(record, (unsigned int)watch, 1);
+		watch_remove(record->watches, (unsigned int)watch);
+		vcpu_kick(record->vm.vcpus[0]);
+	}
+	return NULL;
+}
+
+/* A watch's number is its own for ever, its register is another's at once. */
+TEST(watch, several_may_add_and_remove_at_once)
+{
+	struct watch_slot slots[DEBUG_SLOTS];
+	struct watch_statistics statistics;
+	struct record record;
+	pthread_t thread, users[2];
+
+	if (!bare_guest_possible())
+		SKIP("no /dev/kvm");
+	REQUIRE(start(&record, endless_code, sizeof(endless_code), 0));
+	thread = run_thread(&record);
+	for (int i = 0; i < 2; i++)
+		pthread_create(&users[i], NULL, add_and_remove, &record);
+	for (int i = 0; i < 2; i++)
+		pthread_join(users[i], NULL);
+	do /* until the vCPU has taken the last one out */
+		watch_slots(record.watches, 0, slots);
+	while (slots[0].owner != WATCH_OWNER_UNKNOWN && !usleep(1000));
+	vcpu_stop(record.vm.vcpus[0]);
+	pthread_join(thread, NULL);
+	CHECK_EQUAL(watch_count(record.watches), WATCHES_MAX);
+	CHECK_EQUAL(add(&record, false, 0, 1), -EMFILE);
+	CHECK_EQUAL(record.wrong_place, 0);
+	for (unsigned int i = 0; i < WATCHES_MAX; i++) {
+		watch_statistics(record.watches, i, 0, &statistics);
+		CHECK(statistics.hits && statistics.times.running);
+	}
+	finish(&record);
+}
+
 TEST(watch, flexible_ones_take_turns)
 {
 	struct watch_statistics statistics;
