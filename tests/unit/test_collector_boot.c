@@ -101,7 +101,7 @@ static void wait_for(struct boot *boot, uint64_t text, unsigned int published)
 		usleep(1000);
 }
 
-static void start_kernel(struct boot *boot, const struct kernel_guest_place *place)
+static void run_kernel(struct boot *boot, const struct kernel_guest_place *place)
 {
 	pthread_mutex_lock(&boot->lock);
 	kernel_guest_start(&boot->guest, KALLSYMS_6_12, place);
@@ -238,7 +238,7 @@ TEST(collector_boot, kernel_of_a_kexec_gets_a_file_of_its_own)
 	push(&boot, TEXT + 0x2000, 0);
 	/* As the sampler sees it before anybody else does. */
 	push(&boot, TEXT + 0x3000, SAMPLE_OTHER_KERNEL);
-	start_kernel(&boot, &moved);
+	run_kernel(&boot, &moved);
 	wait_for(&boot, MOVED, 2);
 	CHECK_EQUAL(atomic_load(&boot.lost), 1);
 	push(&boot, MOVED + 0x2000, 0);
@@ -314,7 +314,7 @@ TEST(collector_boot, reset_completes_the_file_and_begins_the_next)
 	CHECK_EQUAL(atomic_load(&boot.lost), 1);
 	CHECK_EQUAL(atomic_load(&boot.text), 0);
 	CHECK_EQUAL(wait_for_files(&boot, 2), 2);
-	start_kernel(&boot, &moved);
+	run_kernel(&boot, &moved);
 	wait_for(&boot, MOVED, 3);
 	push(&boot, MOVED + 0x2000, 0);
 	CHECK_EQUAL(collector_stop(boot.collector, NULL), 0);
@@ -340,7 +340,7 @@ TEST(collector_boot, stream_has_names_of_the_first_kernel_alone)
 	REQUIRE_EQUAL(collector_start(&boot.collector, &boot.options), 0);
 	wait_for(&boot, TEXT, 1);
 	push(&boot, TEXT + 0x2000, 0);
-	start_kernel(&boot, &moved);
+	run_kernel(&boot, &moved);
 	wait_for(&boot, MOVED, 2);
 	push(&boot, MOVED + 0x2000, 0);
 	CHECK_EQUAL(collector_stop(boot.collector, NULL), 0);
