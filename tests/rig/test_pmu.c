@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The emulated PMU on a standard KVM, kvm_amd, so AMD's; and Linux without one. */
+#include <string.h>
+
+#include "tests/rig/rig.h"
+
+/* What tests/guests/program_pmu.c has for AMD's. */
+#define OWN_GUESTS                                                                                                \
+	"for part in registers count halt masked 'overflow pmis=20' 'overflow pmis=20 cpl=0' "                    \
+	"'overflow pmis=20 by=vector' 'overflow pmis=20 apic=x2' 'overflow pmis=20 apic=x2 by=vector cpl=0'; do " \
+	"build/kvmscope run --no-control --no-profile --pmu emulated --timeout 30 --mem 64M "                     \
+	"--kernel build/guests/guest.elf --append \"program=pmu loops=100000000 pmu=$part\"; "                    \
+	"[ $? = 0 ] || { echo \"$part: wrong\"; exit 1; }; done; "
+
+#define LINUX                                                                                                \
+	"build/kvmscope run --no-control --no-profile --pmu off --timeout 60 --mem 256M --kernel %s "        \
+	"--initrd %s --append 'console=ttyS0 quiet kvmscope.run=dmesg+|+grep+-A1+Performance.Events'"
+
+/*
+ * AMD's registers have no bit in CPUID that says that they are there: Linux has
+ * to find out, and to find none where it is off. In one rig, which takes some seconds to start.
+ */
+TEST(pmu_rig, guests_have_amd_s_and_linux_goes_without)
+{
+	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
+	struct rig_result result;
+
+	RIG_REQUIRED();
+	if (!kernel || !initrd)
+		return;
+	rig_run(&result, 120, OWN_GUESTS LINUX, kernel, initrd);
+	if (result.status || !strstr(result.output, "PMU not available due to virtualization"))
+		FAIL_TEST("exit status %d: %s%s", result.status, result.output, result.errors);
+	rig_result_free(&result);
+}
