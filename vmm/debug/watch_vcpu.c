@@ -18,6 +18,7 @@
 #include "shared/error.h"
 #include "shared/local_atomic.h"
 #include "shared/log.h"
+#include "vmm/debug/debug_move.h"
 #include "vmm/debug/watch_vcpu.h"
 #include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vcpu_debug.h"
@@ -233,6 +234,64 @@ static void step(struct watches *watches, struct vcpu *vcpu, const struct debug_
 		complain(watches);
 }
 
+/* The register with NUMBER in an instruction (SDM vol. 2A 2.1.5). */
+static uint64_t *general_register(struct kvm_regs *registers, unsigned int number)
+{
+	uint64_t *const list[] = { (uint64_t *)&registers->rax, (uint64_t *)&registers->rcx,
+				   (uint64_t *)&registers->rdx, (uint64_t *)&registers->rbx,
+				   (uint64_t *)&registers->rsp, (uint64_t *)&registers->rbp,
+				   (uint64_t *)&registers->rsi, (uint64_t *)&registers->rdi,
+				   (uint64_t *)&registers->r8,  (uint64_t *)&registers->r9,
+				   (uint64_t *)&registers->r10, (uint64_t *)&registers->r11,
+				   (uint64_t *)&registers->r12, (uint64_t *)&registers->r13,
+				   (uint64_t *)&registers->r14, (uint64_t *)&registers->r15 };
+
+	return list[number];
+}
+
+/* Nothing but DR7.GD stopped the guest, and there is nothing that its instruction does besides. */
+static bool is_plain_move(const struct vcpu_watches *self, struct vcpu *vcpu, const struct debug_exit *exit)
+{
+	return exit->dr6 & DR6_BD && !(exit->dr6 & dr7_slots(self->armed.dr7)) && !self->stepping &&
+	       !(exit->rflags & RFLAGS_TF) && vcpu_special_registers(vcpu)->cs.l &&
+	       !vcpu->run->s.regs.events.interrupt.shadow;
+}
+
+static int set_guest_registers(struct vcpu_watches *self, struct vcpu *vcpu, struct kvm_debugregs *registers)
+{
+	memcpy(registers->db, self->guest.address, sizeof(self->guest.address));
+	registers->dr6 = self->guest.dr6;
+	registers->dr7 = self->guest.dr7;
+	return vcpu_set_debug_registers(vcpu, registers);
+}
+
+/* The guest's MOV that DR7.GD stopped is done for it, and put together anew. False: it has to be stepped. */
+static bool move(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	struct kvm_regs general = *vcpu_registers(vcpu);
+	uint8_t code[DEBUG_MOVE_SIZE_MAX];
+	struct kvm_debugregs registers;
+	struct debug_move move;
+	uint64_t *value;
+
+	if (!is_plain_move(self, vcpu, exit) ||
+	    !debug_move_decode(code, vcpu_read_virtual(vcpu, exit->rip, code, sizeof(code)), &move) ||
+	    read_guest(self, vcpu, &registers))
+		return false;
+	value = general_register(&general, move.general);
+	if (!move.to_debug)
+		*value = debug_move_read(&move, &self->guest);
+	else if (!debug_move_write(&move, *value, &self->guest) ||
+		 set_guest_registers(self, vcpu, &registers))
+		return false;
+	general.rip += move.length;
+	general.rflags &= ~RFLAGS_RF;
+	if (vcpu_set_registers(vcpu, &general) || arm(watches, vcpu, 0))
+		complain(watches);
+	return true;
+}
+
 /* The instruction had faulted and our RFLAGS.TF went through the guest's stack: it is taken out again. */
 static void finish_late_step(struct vcpu_watches *self, struct vcpu *vcpu)
 {
@@ -244,6 +303,12 @@ static void finish_late_step(struct vcpu_watches *self, struct vcpu *vcpu)
 	vcpu_set_registers(vcpu, &registers);
 }
 
+static void move_or_step(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
+{
+	if (!move(watches, vcpu, exit))
+		step(watches, vcpu, exit);
+}
+
 /* The guest's own #DB. KVM_SET_REGS would clear it, so nothing may be set behind it. */
 static void give_to_guest(struct watches *watches, struct vcpu *vcpu, const struct debug_verdict *verdict)
 {
@@ -253,9 +318,7 @@ static void give_to_guest(struct watches *watches, struct vcpu *vcpu, const stru
 
 	if (!error) {
 		self->guest = debug_after_guest_exception(&self->guest, verdict);
-		registers.dr6 = self->guest.dr6;
-		registers.dr7 = self->guest.dr7;
-		error = vcpu_set_debug_registers(vcpu, &registers);
+		error = set_guest_registers(self, vcpu, &registers);
 	}
 	if (!error)
 		error = arm(watches, vcpu, KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_INJECT_DB);
@@ -387,7 +450,7 @@ void watch_debug(struct watches *watches, struct vcpu *vcpu)
 	if (verdict.guest)
 		give_to_guest(watches, vcpu, &verdict);
 	else if (verdict.step)
-		step(watches, vcpu, &exit);
+		move_or_step(watches, vcpu, &exit);
 	else if (verdict.step_done || changed || is_due(watches, self))
 		update(watches, vcpu);
 }

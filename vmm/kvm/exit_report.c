@@ -8,12 +8,11 @@
 
 #include "shared/error.h"
 #include "vmm/kvm/instruction.h"
-#include "vmm/kvm/memory.h"
 #include "vmm/kvm/vcpu.h"
+#include "vmm/kvm/vcpu_debug.h"
 #include "vmm/kvm/vm.h"
 
 #define INSTRUCTION_SIZE_MAX 15
-#define PAGE_SIZE_4K         4096u
 
 typedef unsigned long long ull;
 
@@ -34,25 +33,6 @@ static void format_registers(struct vcpu *vcpu, char *text, size_t size)
 		 s->idt.limit);
 }
 
-/* Copies up to SIZE bytes at the GVA, page by page; how many could be read. */
-static size_t read_virtual(struct vcpu *vcpu, uint64_t gva, uint8_t *to, size_t size)
-{
-	size_t done = 0;
-
-	while (done < size) {
-		struct kvm_translation translation = { .linear_address = gva + done };
-		size_t part = PAGE_SIZE_4K - ((gva + done) & (PAGE_SIZE_4K - 1));
-
-		if (part > size - done)
-			part = size - done;
-		if (ioctl(vcpu->fd, KVM_TRANSLATE, &translation) || !translation.valid ||
-		    memory_read(&vcpu->vm->memory, translation.physical_address, to + done, part))
-			break;
-		done += part;
-	}
-	return done;
-}
-
 /* The bytes that KVM could not do: as it reports them, else those at RIP. */
 static size_t failed_instruction(struct vcpu *vcpu, uint8_t *bytes)
 {
@@ -64,8 +44,8 @@ static size_t failed_instruction(struct vcpu *vcpu, uint8_t *bytes)
 		memcpy(bytes, run->emulation_failure.insn_bytes, run->emulation_failure.insn_size);
 		return run->emulation_failure.insn_size;
 	}
-	return read_virtual(vcpu, vcpu_special_registers(vcpu)->cs.base + vcpu_registers(vcpu)->rip, bytes,
-			    INSTRUCTION_SIZE_MAX);
+	return vcpu_read_virtual(vcpu, vcpu_special_registers(vcpu)->cs.base + vcpu_registers(vcpu)->rip,
+				 bytes, INSTRUCTION_SIZE_MAX);
 }
 
 static void format_bytes(const uint8_t *bytes, size_t count, char *text, size_t size)

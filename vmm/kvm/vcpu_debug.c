@@ -7,8 +7,11 @@
 #include <sys/ioctl.h>
 
 #include "shared/error.h"
+#include "vmm/kvm/memory.h"
 #include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vm.h"
+
+#define PAGE_SIZE_4K 4096u
 
 bool vm_can_block_interrupts(const struct vm *vm)
 {
@@ -86,4 +89,23 @@ int vcpu_set_debug_registers(struct vcpu *vcpu, const struct kvm_debugregs *regi
 	if (ioctl(vcpu->fd, KVM_SET_DEBUGREGS, registers))
 		return failed(vcpu, "its debug registers (KVM_SET_DEBUGREGS)");
 	return 0;
+}
+
+size_t vcpu_read_virtual(struct vcpu *vcpu, uint64_t address, void *to, size_t size)
+{
+	size_t done = 0;
+
+	assert(vcpu_on_thread(vcpu));
+	while (done < size) {
+		struct kvm_translation translation = { .linear_address = address + done };
+		size_t part = PAGE_SIZE_4K - ((address + done) & (PAGE_SIZE_4K - 1));
+
+		if (part > size - done)
+			part = size - done;
+		if (ioctl(vcpu->fd, KVM_TRANSLATE, &translation) || !translation.valid ||
+		    memory_read(&vcpu->vm->memory, translation.physical_address, (uint8_t *)to + done, part))
+			break;
+		done += part;
+	}
+	return done;
 }

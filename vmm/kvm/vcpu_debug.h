@@ -13,6 +13,8 @@
 
 #include <linux/kvm.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct vcpu;
 struct vm;
@@ -47,5 +49,11 @@ int vcpu_inject_debug(struct vcpu *vcpu);
 /* DR0 to DR3, DR6 and DR7 as the guest sees them, whatever KVM_SET_GUEST_DEBUG has put in their place. */
 int vcpu_get_debug_registers(struct vcpu *vcpu, struct kvm_debugregs *registers);
 int vcpu_set_debug_registers(struct vcpu *vcpu, const struct kvm_debugregs *registers);
+
+/*
+ * Copies up to SIZE bytes at linear ADDRESS as the vCPU now sees it
+ * (KVM_TRANSLATE, 4.3 there); how many could be read.
+ */
+size_t vcpu_read_virtual(struct vcpu *vcpu, uint64_t address, void *to, size_t size);
 
 #endif
