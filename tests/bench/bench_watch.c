@@ -311,6 +311,7 @@ int main(int argc, char **argv)
 	measure_own(
 		(struct subject){ wrmsr_loop, sizeof(wrmsr_loop), BREAKPOINT_EXECUTE, 1, NEVER, false, true },
 		"the guest's WRMSR of an emulated counter beside a watch");
-	measure_silent("loss of a CPL3 loop by a watch that is never hit");
+	if (argc == 1) /* In an emulator CPU time is not what the guest got. */
+		measure_silent("loss of a CPL3 loop by a watch that is never hit");
 	return 0;
 }
