@@ -141,7 +141,7 @@ static int see_hit(void *context, const struct perf_data_sample *sample)
 }
 
 /* Of DEBIAN_WATCHED: each CPU's own, so each value that it had was seen. */
-static void check_counters(const char *what, const char *directory)
+static void check_counters(const char *what, const char *directory, unsigned long long hits)
 {
 	struct counter counters[2] = { 0 };
 	struct perf_data_reader *reader;
@@ -160,6 +160,9 @@ static void check_counters(const char *what, const char *directory)
 	CHECK(counters[0].address != counters[1].address);
 	CHECK_EQUAL(counters[0].gaps, 0);
 	CHECK_EQUAL(counters[1].gaps, 0);
+	/* Each vCPU may have one more between the count and its end. */
+	if (hits)
+		CHECK(counters[0].hits + counters[1].hits - hits <= 2);
 }
 
 static void names_tasks(const char *version, const char *pti)
@@ -174,7 +177,7 @@ static void names_tasks(const char *version, const char *pti)
 	snprintf(what, sizeof(what), "%s, pti=%s", version, pti);
 	check_recording(what, directory);
 	if (!strcmp(pti, "off") && !rig_debug_registers_unavailable_reason())
-		check_counters(what, directory);
+		check_counters(what, directory, 0);
 }
 
 /* "NAME-TID" of tests/rig/guest/tasks.c. */
@@ -191,22 +194,34 @@ static bool is_task(const struct profile_stack *stack)
 	return false;
 }
 
-static bool record_with_agent(const char *directory)
+/* In a run that begins without a watch, and has none any more at its end; process $run is kvmscope. */
+#define WATCH_FOR_A_WHILE                                                                                    \
+	"ctl=\"build/kvmscope ctl --name tasks\"; "                                                          \
+	"until $ctl status 2>&1 | grep -q Linux; do kill -0 $run || break; sleep 0.2; done; "                \
+	"$ctl bp add " DEBIAN_WATCHED "; sleep 5; $ctl bp remove " DEBIAN_WATCHED
+
+/* *HITS: those that the watch had when it was removed. */
+static bool record_with_agent(const char *directory, unsigned long long *hits)
 {
 	const char *kernel = rig_kernel("6.1"), *initrd = debian_recording_initrd("6.1");
 	struct rig_result result;
+	const char *removed;
 	bool recorded;
 
 	if (!kernel || !initrd)
 		return false;
 	rig_run(&result, 240,
 		"d=$PWD/%s; rm -rf $d; mkdir -p $d; HOME=$d build/kvmscope run --timeout 200 --mem 256M --cpus 2 "
-		"-F 499 --agent=initrd -o $d/perf.data --kernel %s --initrd %s "
-		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=tasks+4' < /dev/null",
-		directory, kernel, initrd);
+		"-F 499 --agent=initrd -o $d/perf.data --kernel %s --initrd %s --name tasks "
+		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=tasks+4' < /dev/null & run=$!; %s; wait $run",
+		directory, kernel, initrd,
+		rig_debug_registers_unavailable_reason() ? ":" : WATCH_FOR_A_WHILE);
 	recorded = !result.status && strstr(result.output, "guest-init: status 0");
 	if (!recorded)
 		FAIL_TEST("%s\n%s", result.output, result.errors);
+	removed = strstr(result.output, "removed; it had ");
+	if (!removed || sscanf(removed, "removed; it had %llu hits", hits) != 1)
+		*hits = 0;
 	rig_result_free(&result);
 	return recorded;
 }
@@ -218,13 +233,19 @@ TEST(tasks, are_charged_to_their_program)
 	struct profile_options options = { .input = "build/rig/tasks-agent/perf.data",
 					   .buildid_dir = "build/rig/tasks-agent/.debug",
 					   .threads = true,
+					   .event = "0",
 					   .vcpu = -1 };
 	uint64_t samples = 0, charged = 0;
+	unsigned long long hits;
 	struct profile *profile;
 
 	RIG_REQUIRED();
-	if (!record_with_agent(directory))
+	if (!record_with_agent(directory, &hits))
 		return;
+	if (!rig_debug_registers_unavailable_reason()) {
+		CHECK(hits > 0);
+		check_counters("6.1, watched for a while", directory, hits);
+	}
 	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
 	for (size_t i = 0; i < profile_stack_count(profile); i++) {
 		const struct profile_stack *stack = profile_stack(profile, i);
