@@ -336,8 +336,9 @@ TEST(ctl, breakpoints_may_come_to_a_flight_recorder)
 
 	GUEST_REQUIRED();
 	REQUIRE(start(&run, "--no-buildid-cache --flight 10s"));
-	check_ctl(&run, "bp add 0xffffffff81000000:x", 0, "watch 0");
-	check_ctl(&run, "bp add schedule:x", 0, "watch 1, mem:schedule:x, waits");
+	check_ctl(&run, "bp add schedule:x", 0, "watch 0, mem:schedule:x, waits");
+	check_ctl(&run, "bp add 0xffffffff81000000:x", 0, "watch 1");
+	/* Both are taken up at once. */
 	wait_for_list(&run, "   0  DR0  watch  0xffffffff81000000    x   1");
 	snprintf(arguments, sizeof(arguments), "dump --socket %s", run.socket);
 	program_run(&program, arguments);
