@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/guest/module_presence.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "shared/sample.h"
@@ -174,6 +175,27 @@ TEST(module_presence, a_chain_ends_with_an_address_in_a_module_whose_table_is_no
 	CHECK_EQUAL(seen(&setting, FIRST), 90); /* by the older one, which comes last */
 	symbols_free(kernel.symbols);
 	leave(&setting);
+}
+
+TEST(module_presence, of_a_guest_that_changes_without_end_is_bounded)
+{
+	struct guest_module module = { .start = FIRST, .size = 0x1000 };
+	struct guest_kernel kernel = { .text_start = KERNEL, .text_end = KERNEL + 0x1000 };
+
+	kernel.symbols = symbols_new();
+	symbols_finish(kernel.symbols);
+	for (unsigned int i = 0; i <= MODULE_PRESENCE_OLDER_MAX; i++) {
+		module.size += 0x1000;
+		CHECK_EQUAL(guest_kernel_expect(&kernel, &module, 1), 0);
+		CHECK_EQUAL(guest_kernel_expect(&kernel, &module, 1), 0);
+		CHECK(module_presence_is_of(guest_kernel_presence(&kernel), &module, 1));
+	}
+	CHECK_EQUAL(guest_kernel_expect(&kernel, &module, 1), 0);
+	module.start = SECOND;
+	CHECK_EQUAL(guest_kernel_expect(&kernel, &module, 1), -E2BIG);
+	CHECK(!module_presence_is_of(guest_kernel_presence(&kernel), &module, 1));
+	module_presence_free(kernel.presence);
+	symbols_free(kernel.symbols);
 }
 
 TEST(module_presence, nothing_is_there_where_no_memory_is)

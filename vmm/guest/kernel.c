@@ -329,8 +329,11 @@ static int copy_all_symbols(struct guest_kernel *to, const struct guest_kernel *
 int guest_kernel_expect(struct guest_kernel *kernel, const struct guest_module *modules, size_t count)
 {
 	struct module_presence *presence;
-	int error = module_presence_create(&presence, kernel, modules, count, kernel->presence);
+	int error;
 
+	if (kernel->presence && module_presence_is_of(kernel->presence, modules, count))
+		return 0;
+	error = module_presence_create(&presence, kernel, modules, count, kernel->presence);
 	if (!error)
 		__atomic_store_n(&kernel->presence, presence, __ATOMIC_RELEASE);
 	return error;

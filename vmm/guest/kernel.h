@@ -76,7 +76,8 @@ int guest_kernel_list_modules(const struct guest_kernel *kernel, const struct gu
 
 /*
  * The modules that samples are to be checked against from now on, also on vCPU threads that use KERNEL at
- * this moment: at first its own. -ENOMEM: it is as it was. One thread at a time, no vCPU thread.
+ * this moment: at first its own. -ENOMEM, or -E2BIG after too many changes: it is as it
+ * was. One thread at a time, no vCPU thread.
  */
 int guest_kernel_expect(struct guest_kernel *kernel, const struct guest_module *modules, size_t count);
 

@@ -19,6 +19,7 @@ struct place {
 
 struct module_presence {
 	struct module_presence *older;
+	unsigned int older_count;
 	uint64_t image, image_end; /* of the kernel itself */
 	size_t count;
 	struct place places[]; /* by address */
@@ -50,12 +51,16 @@ static void add(struct module_presence *presence, const struct guest_kernel *ker
 int module_presence_create(struct module_presence **result, const struct guest_kernel *kernel,
 			   const struct guest_module *modules, size_t count, struct module_presence *older)
 {
-	struct module_presence *presence = calloc(1, sizeof(*presence) + count * sizeof(presence->places[0]));
+	struct module_presence *presence;
 	struct symbol end;
 
+	if (older && older->older_count == MODULE_PRESENCE_OLDER_MAX)
+		return -E2BIG;
+	presence = calloc(1, sizeof(*presence) + count * sizeof(presence->places[0]));
 	if (!presence)
 		return -ENOMEM;
 	presence->older = older;
+	presence->older_count = older ? older->older_count + 1 : 0;
 	presence->image = kernel->text_start;
 	presence->image_end = symbols_find_name(kernel->symbols, "_end", &end) ? end.start : kernel->text_end;
 	for (size_t i = 0; i < count; i++)
@@ -91,6 +96,19 @@ static struct place *find(struct module_presence *presence, uint64_t address)
 			return place;
 	}
 	return NULL;
+}
+
+bool module_presence_is_of(struct module_presence *presence, const struct guest_module *modules, size_t count)
+{
+	if (presence->count != count)
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		const struct place *place = find(presence, modules[i].start);
+
+		if (!place || !guest_modules_are_same(&place->module, 1, &modules[i], 1))
+			return false;
+	}
+	return true;
 }
 
 static bool is_there(const struct guest_module *module, const struct guest_view *view,

@@ -12,6 +12,7 @@
 #ifndef KVMSCOPE_GUEST_MODULE_PRESENCE_H
 #define KVMSCOPE_GUEST_MODULE_PRESENCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,11 +26,17 @@ struct module_presence;
 
 /*
  * Of the COUNT MODULES, which are copied. KERNEL has the unwind tables that are used, and may know of others
- * in their places. OLDER is what was there before, NULL at first; it is owned from here on. -ENOMEM.
+ * in their places. OLDER is what was there before, NULL at first; it is owned from here on, unless this
+ * fails. -ENOMEM; -E2BIG: there are MODULE_PRESENCE_OLDER_MAX older ones, a guest is not to fill our memory.
  */
+#define MODULE_PRESENCE_OLDER_MAX 64
 int module_presence_create(struct module_presence **presence, const struct guest_kernel *kernel,
 			   const struct guest_module *modules, size_t count, struct module_presence *older);
 void module_presence_free(struct module_presence *presence);
+
+/* Is it of these modules? */
+bool module_presence_is_of(struct module_presence *presence, const struct guest_module *modules,
+			   size_t count);
 
 /*
  * Notes that the modules in CHAIN's kernel part are there at TIME. An address behind the kernel's image that

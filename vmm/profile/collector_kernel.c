@@ -410,7 +410,7 @@ static int take_look(struct collector_kernel *kernel, uint64_t now, const struct
 			return 0; /* memory's fault: as if nobody had looked */
 		kernel->changed = true;
 		if (guest_kernel_expect(kernel->found[kernel->found_count - 1].kernel, list, count))
-			log_debug("no memory for the guest's modules: new ones have no names yet");
+			log_debug("no room for the guest's modules: new ones have no names yet");
 	}
 	kernel->look = *look;
 	kernel->looked = true;
