@@ -118,10 +118,17 @@ static inline void check_sum(struct ring *ring, uint64_t produced, const struct 
 	CHECK_EQUAL(statistics.unread, 0);
 }
 
+/* ns, less than a second */
+static inline void set_timer(timer_t timer, long interval)
+{
+	struct itimerspec spec = { { 0, interval }, { 0, interval } };
+
+	timer_settime(timer, 0, &spec, NULL);
+}
+
 static inline timer_t start_timer(long interval)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGUSR1 };
-	struct itimerspec spec = { { 0, interval }, { 0, interval } };
 	timer_t timer;
 
 #ifndef sigev_notify_thread_id
@@ -129,7 +136,7 @@ static inline timer_t start_timer(long interval)
 #endif
 	event.sigev_notify_thread_id = syscall(SYS_gettid);
 	timer_create(CLOCK_MONOTONIC, &event, &timer);
-	timer_settime(timer, 0, &spec, NULL);
+	set_timer(timer, interval);
 	return timer;
 }
 
