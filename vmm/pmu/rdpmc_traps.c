@@ -168,7 +168,7 @@ static void give_up(struct rdpmc_traps *traps, const struct guest_registers *reg
 static void look(struct rdpmc_traps *traps, const struct guest_registers *registers)
 {
 	struct guest_kernel *kernel;
-	struct rdpmc_sites sites;
+	struct rdpmc_sites sites = { .count = 0 };
 
 	if (!is_kernel(registers->rip)) {
 		give_up(traps, registers, STATE_WITHOUT);
