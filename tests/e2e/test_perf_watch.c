@@ -142,7 +142,7 @@ static void check_in_ours(const char *path)
 		"build/kvmscope report -i %s --sort vcpu -n 1 2>&1 | grep -E '^# (Ev|Sa|Wa)'", path);
 
 	CHECK_STRING(text,
-		     "# Event    cpu-clock, 1000 Hz\n# Samples  32, 0.032 s, 4 vCPUs\n"
+		     "# Event    cpu-clock, 1000 Hz at first, then others\n# Samples  32, 0.032 s, 4 vCPUs\n"
 		     "# Event    mem:0xffffffff82a05980:w\n# Samples  30, 30 hits, 4 vCPUs\n"
 		     "# Watched  25.0 % of the time, 2.000 s of 8.000 s on all vCPUs: about 120 hits in "
 		     "all of it\n"
@@ -151,8 +151,10 @@ static void check_in_ours(const char *path)
 	text = perf_output("build/kvmscope report -i %s --event mem:schedule:x --sort vcpu --json | "
 			   "tr -d ' \n' | grep -o '\"event\".*\"hidden_rows\"'",
 			   path);
-	CHECK_STRING(text, "\"event\":\"mem:schedule:x\",\"number\":2,\"frequency\":0,\"samples\":28,"
-			   "\"weight\":280,\"weight_unit\":\"hits\",\"count\":null,\"hidden_rows\"\n");
+	CHECK_STRING(
+		text,
+		"\"event\":\"mem:schedule:x\",\"number\":2,\"frequency\":0,\"frequency_changed\":false,\"samples\":28,"
+		"\"weight\":280,\"weight_unit\":\"hits\",\"count\":null,\"hidden_rows\"\n");
 	free(text);
 	text = perf_output(
 		"build/kvmscope report -i %s --vcpu 1 --json | tr -d ' \n' | grep -o '\"count\":{[^}]*}'",
