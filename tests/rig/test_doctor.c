@@ -25,12 +25,17 @@ static json_t *read_report(struct rig_result *result)
 	return report;
 }
 
+/* Of one start of the rig, for all tests that ask it; never freed. */
 static json_t *report_from_rig(void)
 {
+	static json_t *report;
 	struct rig_result result;
 
-	rig_run(&result, 90, "build/kvmscope doctor --json");
-	return read_report(&result);
+	if (!report) {
+		rig_run(&result, 90, "build/kvmscope doctor --json");
+		report = read_report(&result);
+	}
+	return report;
 }
 
 static void check_boots_linux(json_t *report)
@@ -59,22 +64,14 @@ static void check_guest_debug(json_t *report)
 
 TEST(doctor, standard_kvm_can_boot_linux)
 {
-	json_t *report;
-
 	RIG_REQUIRED();
-	report = report_from_rig();
-	check_boots_linux(report);
-	json_decref(report);
+	check_boots_linux(report_from_rig());
 }
 
 TEST(doctor, standard_kvm_has_guest_debug)
 {
-	json_t *report;
-
 	RIG_DEBUG_REGISTERS_REQUIRED();
-	report = report_from_rig();
-	check_guest_debug(report);
-	json_decref(report);
+	check_guest_debug(report_from_rig());
 }
 
 TEST(doctor, kvm_intel_can_boot_linux_and_debug_guests)
