@@ -104,3 +104,13 @@ void program_run(struct program *program, const char *arguments)
 	program_start(program, arguments);
 	program_wait(program);
 }
+
+void program_refuses(const char *arguments, const char *text)
+{
+	struct program program;
+
+	program_run(&program, arguments);
+	if (program.status != 2 || !strstr(program.text, text))
+		FAIL_TEST("kvmscope %s: exit status %d, and not '%s' in:\n%s", arguments, program.status,
+			  text, program.text);
+}

@@ -29,4 +29,7 @@ _Noreturn void program_exec(const char *arguments);
 /* Start and wait. */
 void program_run(struct program *program, const char *arguments);
 
+/* Runs it, and fails the test unless it refuses its arguments (status 2) with TEXT. */
+void program_refuses(const char *arguments, const char *text);
+
 #endif

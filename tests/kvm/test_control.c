@@ -424,32 +424,22 @@ TEST(ctl, a_run_goes_on_without_the_usual_socket)
 		unsetenv("XDG_RUNTIME_DIR");
 }
 
-static void check_usage(const char *arguments, const char *text)
-{
-	struct program program;
-
-	program_run(&program, arguments);
-	if (program.status != 2 || !strstr(program.text, text))
-		FAIL_TEST("kvmscope %s: exit status %d, and not '%s' in:\n%s", arguments, program.status,
-			  text, program.text);
-}
-
 TEST(ctl, wrong_usage_says_what_is_right)
 {
-	check_usage("ctl", "say what to do");
-	check_usage("ctl dance", "there is no command 'dance'");
-	check_usage("ctl freq", "how many samples per second");
-	check_usage("ctl freq 0", "a number from 1 to 10000");
-	check_usage("ctl freq 10001", "a number from 1 to 10000");
-	check_usage("ctl pause 3", "one word too much");
-	check_usage("ctl bp", "list, add or remove?");
-	check_usage("ctl bp dance", "one of bp list, bp add and bp remove");
-	check_usage("ctl bp list 0", "one word too much");
-	check_usage("ctl bp add", "which one?");
-	check_usage("ctl bp remove 0 1", "one word too much");
-	check_usage("ctl --pid x status", "the number of a process");
-	check_usage("ctl --pid 1 --name x status", "one of them says which run");
-	check_usage("ctl --name x list", "takes no --pid");
-	check_usage("run --kernel x --name 7up", "a letter first");
-	check_usage("run --kernel x --name a --no-control", "one of them says where to listen");
+	program_refuses("ctl", "say what to do");
+	program_refuses("ctl dance", "there is no command 'dance'");
+	program_refuses("ctl freq", "how many samples per second");
+	program_refuses("ctl freq 0", "a number from 1 to 10000");
+	program_refuses("ctl freq 10001", "a number from 1 to 10000");
+	program_refuses("ctl pause 3", "one word too much");
+	program_refuses("ctl bp", "list, add or remove?");
+	program_refuses("ctl bp dance", "one of bp list, bp add and bp remove");
+	program_refuses("ctl bp list 0", "one word too much");
+	program_refuses("ctl bp add", "which one?");
+	program_refuses("ctl bp remove 0 1", "one word too much");
+	program_refuses("ctl --pid x status", "the number of a process");
+	program_refuses("ctl --pid 1 --name x status", "one of them says which run");
+	program_refuses("ctl --name x list", "takes no --pid");
+	program_refuses("run --kernel x --name 7up", "a letter first");
+	program_refuses("run --kernel x --name a --no-control", "one of them says where to listen");
 }

@@ -292,25 +292,15 @@ TEST(flight_recorder, a_guest_that_goes_down_leaves_a_file)
 	check_end("hello_exit=7", 7, NULL);
 }
 
-static void check_refusal(const char *arguments, const char *text)
-{
-	struct program program;
-
-	program_run(&program, arguments);
-	CHECK_EQUAL(program.status, 2);
-	if (!strstr(program.text, text))
-		FAIL_TEST("kvmscope %s: no '%s' in:\n%s", arguments, text, program.text);
-}
-
 TEST(flight_recorder, wrong_usage_says_what_is_right)
 {
-	check_refusal("run --kernel x --flight 30", "a time like 30s or 5min, or a size like 64M");
-	check_refusal("run --kernel x --flight 0s", "that is nothing");
-	check_refusal("run --kernel x --cpus 4 --flight 128K", "at least 256K");
-	check_refusal("run --kernel x -F 10000 --flight 10h", "do not fit a ring");
-	check_refusal("run --kernel x --flight 30s --no-profile", "does not go with --no-profile");
-	check_refusal("run --kernel x --flight 30s -o -", "-o - is none");
-	check_refusal("run --kernel x --after 5s", "give --flight, too");
-	check_refusal("run --kernel x --flight 30s --after 5", "a time like 5s or 500ms");
-	check_refusal("dump --after 5", "a time like 5s or 500ms");
+	program_refuses("run --kernel x --flight 30", "a time like 30s or 5min, or a size like 64M");
+	program_refuses("run --kernel x --flight 0s", "that is nothing");
+	program_refuses("run --kernel x --cpus 4 --flight 128K", "at least 256K");
+	program_refuses("run --kernel x -F 10000 --flight 10h", "do not fit a ring");
+	program_refuses("run --kernel x --flight 30s --no-profile", "does not go with --no-profile");
+	program_refuses("run --kernel x --flight 30s -o -", "-o - is none");
+	program_refuses("run --kernel x --after 5s", "give --flight, too");
+	program_refuses("run --kernel x --flight 30s --after 5", "a time like 5s or 500ms");
+	program_refuses("dump --after 5", "a time like 5s or 500ms");
 }

@@ -183,19 +183,9 @@ TEST(watchdog, steal_over_the_limit_triggers_a_recording)
 	sched_setaffinity(0, sizeof(before), &before);
 }
 
-static void check_usage(const char *arguments, const char *text)
-{
-	struct program program;
-
-	program_run(&program, arguments);
-	if (program.status != 2 || !strstr(program.text, text))
-		FAIL_TEST("kvmscope %s: exit status %d, and not '%s' in:\n%s", arguments, program.status,
-			  text, program.text);
-}
-
 TEST(watchdog, wrong_triggers_are_refused_with_the_right_ones)
 {
-	check_usage("run --kernel x --flight 1s --trigger stuck", "a number from 20 to 3600000");
-	check_usage("run --kernel x --flight 1s --trigger never", "there are stuck=MS");
-	check_usage("run --kernel x --trigger stuck=500", "give --flight, too");
+	program_refuses("run --kernel x --flight 1s --trigger stuck", "a number from 20 to 3600000");
+	program_refuses("run --kernel x --flight 1s --trigger never", "there are stuck=MS");
+	program_refuses("run --kernel x --trigger stuck=500", "give --flight, too");
 }
