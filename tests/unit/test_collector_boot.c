@@ -15,6 +15,8 @@
 #include "vmm/profile/collector.h"
 #include "vmm/profile/perf_data_reader.h"
 
+#define WAIT_MS 60000
+
 #define TEXT  0xffffffff9c200000ull
 #define MOVED 0xffffffff9d400000ull
 
@@ -97,8 +99,11 @@ static void end(struct boot *boot)
 
 static void wait_for(struct boot *boot, uint64_t text, unsigned int published)
 {
-	while (atomic_load(&boot->text) != text || atomic_load(&boot->published) < published)
+	for (int i = 0; atomic_load(&boot->text) != text || atomic_load(&boot->published) < published; i++) {
+		if (i == WAIT_MS) /* nothing that could be looked at after it */
+			abort();
 		usleep(1000);
+	}
 }
 
 static void run_kernel(struct boot *boot, const struct kernel_guest_place *place)
