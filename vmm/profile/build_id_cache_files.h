@@ -45,6 +45,9 @@ int cache_write_file(const char *directory, const char *name, mode_t mode, const
 bool cache_file_is(const char *directory, const char *name, const struct bytes *content);
 bool cache_file_exists(const char *directory, const char *name);
 
+/* Is there a module in whose place others lay? */
+bool cache_shares_places(const struct kernel_image *image);
+
 /* The build id as perf writes it, 40 hexadecimal digits at most. */
 void cache_id_text(const struct kernel_image *image, char text[41]);
 

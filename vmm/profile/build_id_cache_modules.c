@@ -60,11 +60,12 @@ int build_id_cache_add_modules(const char *directory, const struct kernel_image 
 {
 	int error = 0;
 
+	if (!cache_shares_places(image))
+		return 0;
 	for (size_t i = 0; i < image->module_count && !error; i++) {
 		struct bytes file;
 
-		if (!image->shared || !image->shared[i] ||
-		    !build_id_cache_name_is_plain(image->modules[i].name))
+		if (!build_id_cache_name_is_plain(image->modules[i].name))
 			continue;
 		module_file_make(&file, &image->modules[i], image->symbols, image->unloaded);
 		if (file.failed)
