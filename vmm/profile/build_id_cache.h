@@ -91,8 +91,8 @@ int build_id_cache_add_boot(const char *directory, const struct kernel_image *im
 			    struct build_id_cache_boot *boot);
 
 /*
- * Puts the symbols of those modules there that share a place, each under its own build id: readers then go by
- * the times of the file. Errors as above.
+ * Where modules share a place, puts the symbols of all there, each under its own build id: readers then go by
+ * the times of the file, and perf by nothing else, as there is no code. Errors as above.
  */
 int build_id_cache_add_modules(const char *directory, const struct kernel_image *image);
 
