@@ -214,3 +214,38 @@ TEST(module_presence, nothing_is_there_where_no_memory_is)
 	CHECK_EQUAL(setting.chain.flags, SAMPLE_UNSURE | SAMPLE_KERNEL_TRUNCATED);
 	leave(&setting);
 }
+
+/* Something else runs in the place of one that the last look did not see, and whose table is there yet. */
+TEST(module_presence, a_chain_ends_with_an_address_where_the_table_of_one_that_went_was_used)
+{
+	struct guest_module known[] = { { .start = FIRST, .size = 0x1000, .build_id_size = 20 } };
+	struct guest_kernel kernel = {
+		.text_start = KERNEL, .text_end = KERNEL + 0x1000, .modules = known, .module_count = 1
+	};
+	struct setting setting;
+
+	make(&setting);
+	kernel.symbols = symbols_new();
+	symbols_finish(kernel.symbols);
+	REQUIRE_EQUAL(module_presence_create(&setting.presence, &kernel, NULL, 0, setting.presence), 0);
+	check(&setting, 100, KERNEL, FIRST, KERNEL);
+	CHECK_EQUAL(setting.chain.kernel_depth, 2);
+	CHECK_EQUAL(setting.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+	CHECK_EQUAL(setting.addresses[1], UNSURE(FIRST));
+	check(&setting, 100, KERNEL, JIT, KERNEL);
+	CHECK_EQUAL(setting.chain.kernel_depth, 3);
+	symbols_free(kernel.symbols);
+	leave(&setting);
+}
+
+TEST(module_presence, is_not_proven_by_a_sample_in_a_module_without_a_build_id)
+{
+	struct setting setting;
+
+	make(&setting);
+	check(&setting, 100, NAMELESS, KERNEL, KERNEL);
+	CHECK_EQUAL(setting.addresses[0], NAMELESS);
+	CHECK_EQUAL(setting.chain.kernel_depth, 3);
+	CHECK_EQUAL(seen(&setting, NAMELESS), 0);
+	leave(&setting);
+}

@@ -21,8 +21,8 @@ struct module_presence {
 	struct module_presence *older;
 	unsigned int older_count;
 	uint64_t image, image_end; /* of the kernel itself */
-	size_t count;
-	struct place places[]; /* by address */
+	size_t count, gone_count;
+	struct place places[]; /* COUNT by address; behind them those that went, and the unwinder has yet */
 };
 
 static int compare_places(const void *left, const void *right)
@@ -48,6 +48,23 @@ static void add(struct module_presence *presence, const struct guest_kernel *ker
 		place->is_unwound_wrongly |= is_another(&kernel->modules[i], module);
 }
 
+static bool is_listed(const struct guest_module *known, const struct guest_module *modules, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (guest_modules_are_same(known, 1, &modules[i], 1))
+			return true;
+	return false;
+}
+
+static void add_gone(struct module_presence *presence, const struct guest_kernel *kernel,
+		     const struct guest_module *modules, size_t count)
+{
+	for (size_t i = 0; i < kernel->module_count; i++)
+		if (!is_listed(&kernel->modules[i], modules, count))
+			presence->places[presence->count + presence->gone_count++].module =
+				kernel->modules[i];
+}
+
 int module_presence_create(struct module_presence **result, const struct guest_kernel *kernel,
 			   const struct guest_module *modules, size_t count, struct module_presence *older)
 {
@@ -56,7 +73,8 @@ int module_presence_create(struct module_presence **result, const struct guest_k
 
 	if (older && older->older_count == MODULE_PRESENCE_OLDER_MAX)
 		return -E2BIG;
-	presence = calloc(1, sizeof(*presence) + count * sizeof(presence->places[0]));
+	presence =
+		calloc(1, sizeof(*presence) + (count + kernel->module_count) * sizeof(presence->places[0]));
 	if (!presence)
 		return -ENOMEM;
 	presence->older = older;
@@ -65,6 +83,7 @@ int module_presence_create(struct module_presence **result, const struct guest_k
 	presence->image_end = symbols_find_name(kernel->symbols, "_end", &end) ? end.start : kernel->text_end;
 	for (size_t i = 0; i < count; i++)
 		add(presence, kernel, &modules[i]);
+	add_gone(presence, kernel, modules, count);
 	qsort(presence->places, presence->count, sizeof(presence->places[0]), compare_places);
 	*result = presence;
 	return 0;
@@ -111,6 +130,18 @@ bool module_presence_is_of(struct module_presence *presence, const struct guest_
 	return true;
 }
 
+/* Its code is none that is listed, and was unwound by the table of one that went. */
+static bool is_in_gone(const struct module_presence *presence, uint64_t address)
+{
+	for (size_t i = 0; i < presence->gone_count; i++) {
+		const struct guest_module *gone = &presence->places[presence->count + i].module;
+
+		if (address - gone->start < gone->size)
+			return true;
+	}
+	return false;
+}
+
 static bool is_there(const struct guest_module *module, const struct guest_view *view,
 		     const struct guest_paging *paging)
 {
@@ -122,10 +153,13 @@ static bool is_there(const struct guest_module *module, const struct guest_view 
 	       !memcmp(build_id, module->build_id, module->build_id_size);
 }
 
+/* Of one without a build id nothing was found. */
 static void note(struct place *place, uint64_t time)
 {
 	uint64_t before = atomic_load_explicit(&place->seen, memory_order_relaxed);
 
+	if (!place->module.build_id_size)
+		return;
 	while (before < time &&
 	       !atomic_compare_exchange_weak_explicit(&place->seen, &before, time, memory_order_relaxed,
 						      memory_order_relaxed))
@@ -170,7 +204,8 @@ void module_presence_check(struct module_presence *presence, const struct guest_
 		} else {
 			mark_unsure(chain, i);
 		}
-		if (place && (place != last || place->is_unwound_wrongly))
+		if (place ? place != last || place->is_unwound_wrongly
+			  : is_in_gone(presence, chain->addresses[i] | SAMPLE_ADDRESS_SURE))
 			cut(chain, i + 1);
 	}
 }

@@ -43,8 +43,8 @@ bool module_presence_is_of(struct module_presence *presence, const struct guest_
  * is in none of them is marked as one of which nobody can be sure (SAMPLE_ADDRESS_SURE; for the first also
  * SAMPLE_UNSURE): a module that is not known yet, generated code, or another's in the place of one that
  * went. Where the unwind table was that of one that went, the chain ends with that address.
- * A module without a build id is taken to be there. PAGING maps the kernel. No lock, allocation or system
- * call.
+ * A module without a build id is taken to be there, which is not noted: nothing proves it. PAGING maps the
+ * kernel. No lock, allocation or system call.
  */
 void module_presence_check(struct module_presence *presence, const struct guest_view *view,
 			   const struct guest_paging *paging, uint64_t time, struct guest_callchain *chain);
