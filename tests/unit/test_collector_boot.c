@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/log.h"
 #include "shared/sample.h"
 #include "tests/unit/kernel_guest.h"
 #include "tests/unit/shim/test.h"
@@ -33,6 +34,7 @@ struct boot {
 	struct collector *collector;
 	_Atomic uint64_t text;       /* of the kernel that was published last; 0: of none */
 	atomic_uint published, lost; /* how often */
+	atomic_uint turns;           /* of the collector */
 };
 
 static bool get_registers(void *context, struct guest_registers *registers)
@@ -358,5 +360,57 @@ TEST(collector_boot, stream_has_names_of_the_first_kernel_alone)
 	CHECK_EQUAL(content.named, 1);
 	CHECK_EQUAL(content.unnamed, 1);
 	CHECK(!content.chains);
+	end(&boot);
+}
+
+TEST(collector_boot, files_of_a_guest_that_starts_anew_without_end_are_not_without_end)
+{
+	struct collector_statistics statistics;
+	struct boot boot;
+
+	begin(&boot);
+	boot.stopped = true;
+	log_quiet(true);
+	REQUIRE_EQUAL(collector_start(&boot.collector, &boot.options), 0);
+	for (int i = 0; i < 1010; i++)
+		collector_reset(boot.collector);
+	CHECK_EQUAL(collector_stop(boot.collector, &statistics), 0);
+	log_quiet(false);
+	CHECK_EQUAL(statistics.files, 1000);
+	end(&boot);
+}
+
+static void count_turn(void *context)
+{
+	atomic_fetch_add(&((struct boot *)context)->turns, 1);
+}
+
+/* The vCPU takes no samples, so it may still use each of them; what is kept is not to be without end. */
+TEST(collector_boot, kernels_that_a_vcpu_may_still_use_are_not_without_end)
+{
+	const struct kernel_guest_place *places[] = { &first, &moved };
+	unsigned int turns;
+	struct boot boot;
+
+	begin(&boot);
+	boot.options.turn = count_turn;
+	log_quiet(true);
+	REQUIRE_EQUAL(collector_start(&boot.collector, &boot.options), 0);
+	wait_for(&boot, TEXT, 1);
+	for (unsigned int i = 1; i < 32; i++) {
+		run_kernel(&boot, places[i % 2]);
+		wait_for(&boot, i % 2 ? MOVED : TEXT, i + 1);
+	}
+	run_kernel(&boot, places[0]);
+	while (atomic_load(&boot.lost) < 32)
+		usleep(1000);
+	turns = atomic_load(&boot.turns);
+	while (atomic_load(&boot.turns) < turns + 10)
+		usleep(1000);
+	CHECK_EQUAL(atomic_load(&boot.published), 32);
+	push(&boot, TEXT + 0x2000, SAMPLE_OTHER_KERNEL);
+	wait_for(&boot, TEXT, 33);
+	CHECK_EQUAL(collector_stop(boot.collector, NULL), 0);
+	log_quiet(false);
 	end(&boot);
 }

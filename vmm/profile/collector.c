@@ -44,6 +44,9 @@
 /* A guest that stands still tells nothing; so long it is waited for. */
 #define WINDOW_LONGEST (5000 * MILLISECOND)
 
+/* A guest may change its kernel again and again, and is not to fill the host's disk with files. */
+#define FILES_MAX 1000
+
 struct collector {
 	struct collector_options options;
 	struct collector_output output; /* without a writer: nothing is written as it comes */
@@ -370,9 +373,11 @@ static int end_file(struct collector *collector)
  */
 static void go_on_without_names(struct collector *collector)
 {
+	if (!collector->kernel.writer) /* said before */
+		return;
 	log_warning("the guest runs another kernel from here on: its functions have no names in %s, as "
-		    "perf.data has one kernel and this is no file that another one could follow",
-		    collector->options.output.path);
+		    "perf.data has one kernel and no other file can follow this one",
+		    *collector->path ? collector->path : collector->options.output.path);
 	perf_data_writer_hide_kernel(collector->output.writer);
 	collector_kernel_end_file(&collector->kernel);
 }
@@ -399,7 +404,7 @@ static void begin_boot(struct collector *collector)
 	if (collector->flight)
 		flight_begin_boot(collector->flight);
 	collector_kernel_end_boot(&collector->kernel);
-	if (is_writing(collector) && collector->one_file)
+	if (is_writing(collector) && (collector->one_file || collector->files >= FILES_MAX))
 		go_on_without_names(collector);
 	else if (!error && is_writing(collector))
 		error = next_file(collector);

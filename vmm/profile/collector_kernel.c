@@ -29,6 +29,11 @@
 /* So long a list that can't be read is waited for: it breaks off while it is changed. */
 #define BROKEN_MAX (5000 * MILLISECOND)
 #define LAST_LOOKS 10
+/*
+ * So many kernels, with all their symbols each, wait for vCPUs that took no sample since they were replaced.
+ * One that never starts is waited for for ever: new modules have no names then.
+ */
+#define PUBLISHED_MAX 32
 /* More than the clocks of two CPUs may be apart. */
 #define CLOCK_MARGIN MILLISECOND
 
@@ -350,6 +355,8 @@ static void refresh(struct collector_kernel *kernel, const struct guest_module *
 {
 	struct guest_kernel *newer;
 
+	if (kernel->found_count >= PUBLISHED_MAX)
+		return;
 	if (guest_kernel_refresh(&newer, newest(kernel), kernel->options->view)) {
 		log_debug("the guest's modules can't be read: %s", error_message());
 		return;
@@ -463,7 +470,7 @@ int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 	if (!newest(kernel))
 		return kernel->mapped ? 0 : find_first(kernel, now);
 	check_runs(kernel);
-	if (kernel->lost)
+	if (kernel->lost && kernel->found_count < PUBLISHED_MAX)
 		find_other(kernel, now);
 	return kernel->lost ? 0 : look_at_modules(kernel, now);
 }
