@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/profile/collector.h"
 #include "vmm/profile/collector_hostname.h"
+#include "vmm/profile/collector_image.h"
 #include "vmm/profile/collector_modules.h"
 
 #include <errno.h>
@@ -253,6 +254,30 @@ TEST(collector, given_names_are_mapped_and_cached)
 	clean_up(&setting);
 }
 
+static void add_line(struct symbols *symbols, uint64_t address, const char *name, const char *module)
+{
+	REQUIRE_EQUAL(symbols_add(symbols, address, 16, 't', name, module), 0);
+}
+
+/* They are of another boot, in which the kernel lay elsewhere: modules do not move with it. */
+TEST(collector, given_names_that_are_moved_are_none_of_modules)
+{
+	const struct collector_options options = { 0 };
+	struct collector_kernel kernel = { .options = &options, .given = symbols_new() };
+	struct guest_kernel found = { .text_start = FAKE_TEXT + 0x200000 };
+	struct symbol symbol;
+
+	add_line(kernel.given, FAKE_TEXT, "_text", NULL);
+	add_line(kernel.given, FAKE_TEXT + 0x1000, "_etext", NULL);
+	add_line(kernel.given, FAKE_TEXT + 0x10000000, "driver_function", "driver");
+	REQUIRE_EQUAL(symbols_finish(kernel.given), 0);
+	REQUIRE_EQUAL(collector_image_describe(&kernel, &found), 0);
+	CHECK(symbols_find_name(kernel.image.symbols, "_text", &symbol));
+	CHECK_EQUAL(symbol.start, found.text_start);
+	CHECK_EQUAL(symbols_count(kernel.image.symbols), 2);
+	collector_kernel_free(&kernel);
+}
+
 TEST(collector, a_program_is_mapped_for_user_space_too)
 {
 	struct collector *collector;
@@ -407,6 +432,9 @@ TEST(collector, unloaded_modules_keep_their_names)
 	CHECK_EQUAL(symbols_count(modules.unloaded), 2);
 	CHECK(symbols_find(modules.unloaded, 0x2004, &symbol) && !strcmp(symbol.name, "second_function"));
 	CHECK(symbols_find(modules.unloaded, 0x1004, &symbol) && !strcmp(symbol.module, "first"));
+	CHECK_EQUAL(update_modules(&modules, none, both), 0);
+	CHECK_EQUAL(update_modules(&modules, both, none), 0);
+	CHECK_EQUAL(symbols_count(modules.unloaded), 2);
 	CHECK_EQUAL(update_modules(&modules, none, back), 0);
 	CHECK_EQUAL(modules.count, 2);
 	CHECK_EQUAL(modules.modules[1].start, 0x2000);

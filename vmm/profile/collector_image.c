@@ -70,7 +70,10 @@ static void take_build_id(struct collector_kernel *kernel, const struct guest_ke
 	kernel->image.build_id_size = kernel->build_id_size;
 }
 
-/* A symbol file of a kernel that was found elsewhere in memory is moved to where it is. */
+/*
+ * A symbol file of a kernel that was found elsewhere in memory is moved to where it is; modules do not move
+ * with the kernel, so theirs are left out.
+ */
 static int move_given(struct collector_kernel *kernel, uint64_t delta)
 {
 	struct symbols *moved = symbols_new();
@@ -81,8 +84,9 @@ static int move_given(struct collector_kernel *kernel, uint64_t delta)
 		struct symbol symbol;
 
 		symbols_at(kernel->given, i, &symbol);
-		error = symbols_add(moved, symbol.start + delta, symbol.end - symbol.start, symbol.type,
-				    symbol.name, symbol.module);
+		if (!symbol.module)
+			error = symbols_add(moved, symbol.start + delta, symbol.end - symbol.start,
+					    symbol.type, symbol.name, NULL);
 	}
 	if (!error)
 		error = symbols_finish(moved);

@@ -66,7 +66,7 @@ static int copy_symbols(struct symbols *to, const struct symbols *from, const ch
 		struct symbol symbol;
 
 		symbols_at(from, i, &symbol);
-		if (symbol.module && (!module || !strcmp(symbol.module, module)))
+		if (symbol.module && !strcmp(symbol.module, module))
 			error = symbols_add(to, symbol.start, symbol.end - symbol.start, symbol.type,
 					    symbol.name, symbol.module);
 	}
@@ -78,10 +78,12 @@ static int keep_symbols(struct collector_modules *modules, const struct guest_ke
 			const struct guest_kernel *newer)
 {
 	struct symbols *all = symbols_new();
-	int error = all ? copy_symbols(all, modules->unloaded, NULL) : -ENOMEM;
+	int error = all ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !error && i < modules->count; i++)
-		if (!modules->gone[i] && !is_loaded(newer, &modules->modules[i]))
+		if (modules->gone[i])
+			error = copy_symbols(all, modules->unloaded, modules->modules[i].name);
+		else if (!is_loaded(newer, &modules->modules[i]))
 			error = copy_symbols(all, older->symbols, modules->modules[i].name);
 	if (!error)
 		error = symbols_finish(all);
