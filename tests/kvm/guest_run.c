@@ -25,13 +25,19 @@ static void run_to_the_end(struct guest_run *run, struct machine *machine)
 	machine_wait(machine, &run->result);
 }
 
+static bool goes_on(const struct guest_run *run, unsigned int boots)
+{
+	return !run->timed_out && (boots < run->boots || (run->resets && run->result.end == VCPU_END_RESET));
+}
+
 static int run_boots(struct guest_run *run, struct machine *machine)
 {
+	unsigned int boots = 0;
 	int error = machine_start(machine);
 
 	while (!error) {
 		run_to_the_end(run, machine);
-		if (!run->resets || run->timed_out || run->result.end != VCPU_END_RESET)
+		if (!goes_on(run, ++boots))
 			break;
 		error = machine_reset(machine);
 		if (!error)
@@ -52,7 +58,7 @@ void guest_run(struct guest_run *run)
 		.memory_size = run->memory_size ? run->memory_size : 64ull << 20,
 		.console_output = console,
 		.console_input = -1,
-		.resets = run->resets,
+		.resets = run->resets || run->boots,
 		.hooks = run->hooks,
 		.pmu = run->pmu,
 		.disks = &run->disk,

@@ -24,6 +24,7 @@ struct guest_run {
 	unsigned int cpus;    /* 0: 1 */
 	uint64_t memory_size; /* 0: 64 MiB */
 	bool resets;          /* as often as the guest does it */
+	unsigned int boots;   /* reset it until it has been started so often, however it ended */
 	struct machine_hooks hooks;
 	const struct vcpu_pmu_operations *pmu;
 	struct machine_disk disk; /* none where its path is NULL */

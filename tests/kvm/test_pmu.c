@@ -180,6 +180,24 @@ TEST(pmu_vcpu, overflow_goes_by_an_lvtpc_of_x2apic)
 	check_overflow("program=pmu pmu=overflow apic=x2 by=vector", true);
 }
 
+/* Each boot has a thread of its own, and so a timer for its overflows. */
+TEST(pmu_vcpu, overflow_comes_also_behind_a_reset)
+{
+	const struct vcpu_pmu_operations by_time = counting_by_time();
+	struct account account = { 0 };
+	struct guest_run run = {
+		.append = "program=pmu pmu=overflow",
+		.pmu = &by_time,
+		.boots = 2,
+		.hooks = { .vcpu_end = on_end, .context = &account },
+	};
+
+	GUEST_REQUIRED();
+	guest_run(&run);
+	CHECK_EQUAL(guest_run_value(&run), 0);
+	CHECK_EQUAL(account.statistics.nmis, 2 * printed(&run, "pmis "));
+}
+
 static void check_others(const char *append)
 {
 	const struct vcpu_pmu_operations by_time = counting_by_time();

@@ -358,6 +358,24 @@ TEST(pmu_host, what_was_counted_before_a_reset_is_not_in_the_counter)
 	}
 }
 
+TEST(pmu_host, behind_a_reset_events_are_opened_anew_by_the_new_thread)
+{
+	REQUIRE(start(PMU_INTEL));
+	set(MSR_SELECT0, INSTRUCTIONS);
+	fake_run(100, 100);
+	pmu_reset(&guest.pmu);
+	pmu_host_close_events(guest.host);
+	CHECK_EQUAL(fake_open_count(), 0);
+	set(MSR_GLOBAL, ALL_GLOBAL);
+	set(MSR_SELECT0, INSTRUCTIONS);
+	CHECK_EQUAL(fake_open_count(), 1);
+	CHECK_EQUAL(fake.opened, 2);
+	fake_run(7, 7);
+	CHECK(!leave(7));
+	CHECK_EQUAL(get(MSR_PMC0), 7);
+	(void)end();
+}
+
 TEST(pmu_host, shared_counters_are_scaled_and_told_of)
 {
 	struct pmu_host_statistics statistics;

@@ -283,12 +283,19 @@ int pmu_host_create(struct pmu_host **host, enum pmu_model model, const struct p
 	return 0;
 }
 
+void pmu_host_close_events(struct pmu_host *host)
+{
+	for (unsigned int i = 0; i < PMU_COUNTERS; i++) {
+		close_event(host, &host->backings[i]);
+		host->backings[i] = (struct backing){ .event = -1 };
+	}
+}
+
 void pmu_host_destroy(struct pmu_host *host)
 {
 	if (!host)
 		return;
-	for (unsigned int i = 0; i < PMU_COUNTERS; i++)
-		close_event(host, &host->backings[i]);
+	pmu_host_close_events(host);
 	free(host);
 }
 

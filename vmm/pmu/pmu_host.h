@@ -23,7 +23,8 @@
  *
  *	pmu_host_create, pmu_host_counters	any thread
  *	the functions of the counters		see struct pmu_counters
- *	pmu_host_statistics, pmu_host_destroy	the vCPU's thread, or while it has none
+ *	pmu_host_statistics, pmu_host_close_events,
+ *	pmu_host_destroy			the vCPU's thread, or while it has none
  */
 #ifndef KVMSCOPE_PMU_PMU_HOST_H
 #define KVMSCOPE_PMU_PMU_HOST_H
@@ -81,6 +82,12 @@ struct pmu_host;
 int pmu_host_create(struct pmu_host **host, enum pmu_model model, const struct pmu_host_perf *perf,
 		    pmu_host_told *told, void *context);
 void pmu_host_destroy(struct pmu_host *host);
+
+/*
+ * After pmu_reset(), before another thread runs the vCPU: an event counts for the thread that opened it. What
+ * was counted and not taken is dropped.
+ */
+void pmu_host_close_events(struct pmu_host *host);
 
 /* For pmu_set_counters(). Owned by HOST. */
 const struct pmu_counters *pmu_host_counters(struct pmu_host *host);

@@ -192,6 +192,13 @@ static void tell_scaled(const struct vcpu *vcpu)
 			 (double)statistics.unseen_ns / 1e6);
 }
 
+static void close_time(struct pmu_vcpu *self)
+{
+	if (self->open)
+		pmu_time_close(&self->time);
+	self->open = false;
+}
+
 static void destroy(struct vcpu *vcpu)
 {
 	struct pmu_vcpu *self = vcpu->pmu;
@@ -201,8 +208,7 @@ static void destroy(struct vcpu *vcpu)
 	if (self->host)
 		tell_scaled(vcpu);
 	pmu_host_destroy(self->host);
-	if (self->open)
-		pmu_time_close(&self->time);
+	close_time(self);
 	free(self);
 	vcpu->pmu = NULL;
 }
@@ -337,11 +343,16 @@ bool pmu_vcpu_read_counter(struct vcpu *vcpu, uint32_t index, uint64_t *value)
 	return pmu_read_counter(&vcpu->pmu->pmu, index, value);
 }
 
+/* Another thread goes on with the vCPU; what perf counts and what the timer goes by is one thread's time. */
 void pmu_vcpu_reset(struct vcpu *vcpu)
 {
+	struct pmu_vcpu *self = vcpu->pmu;
+
 	assert(vcpu_on_thread(vcpu));
-	pmu_reset(&vcpu->pmu->pmu);
-	tell_changed(vcpu->pmu);
+	pmu_reset(&self->pmu);
+	if (self->host)
+		pmu_host_close_events(self->host);
+	close_time(self);
 }
 
 void pmu_vcpu_save(struct vcpu *vcpu, struct pmu_state *state)

@@ -63,7 +63,7 @@ bool pmu_vcpu_read_counter(struct vcpu *vcpu, uint32_t index, uint64_t *value);
 bool pmu_vcpu_read_msr(struct vcpu *vcpu, uint32_t index, uint64_t *value);
 bool pmu_vcpu_write_msr(struct vcpu *vcpu, uint32_t index, uint64_t value);
 
-/* As after RESET: see pmu_reset(). */
+/* As after RESET: see pmu_reset(). The vCPU's next thread may be another one. */
 void pmu_vcpu_reset(struct vcpu *vcpu);
 /* All of its registers; see pmu_restore() for what is taken. LVTPC is the LAPIC's. */
 void pmu_vcpu_save(struct vcpu *vcpu, struct pmu_state *state);
