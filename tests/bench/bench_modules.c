@@ -135,6 +135,8 @@ int main(void)
 
 	make_guest();
 	list = look();
+	kernel.modules = list.modules;
+	kernel.module_count = list.count;
 	kernel.symbols = symbols_new();
 	if (!kernel.symbols || symbols_finish(kernel.symbols) ||
 	    module_presence_create(&presence, &kernel, list.modules, list.count, NULL))

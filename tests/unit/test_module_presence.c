@@ -167,7 +167,12 @@ TEST(module_presence, a_chain_ends_with_an_address_in_a_module_whose_table_is_no
 	symbols_finish(kernel.symbols);
 	check(&setting, 90, FIRST, KERNEL, KERNEL);
 	REQUIRE_EQUAL(module_presence_create(&setting.presence, &kernel, now, 2, setting.presence), 0);
-	check(&setting, 100, SECOND, FIRST, KERNEL);
+	check(&setting, 99, KERNEL, SECOND, KERNEL); /* nobody was there before */
+	CHECK_EQUAL(setting.chain.kernel_depth, 2);
+	CHECK_EQUAL(setting.addresses[1], SECOND);
+	check(&setting, 100, SECOND, KERNEL, KERNEL);
+	CHECK_EQUAL(setting.chain.kernel_depth, 1);
+	check(&setting, 100, KERNEL, FIRST, KERNEL);
 	CHECK_EQUAL(setting.chain.kernel_depth, 2);
 	CHECK_EQUAL(setting.chain.flags, SAMPLE_KERNEL_TRUNCATED);
 	CHECK_EQUAL(setting.addresses[1], FIRST);

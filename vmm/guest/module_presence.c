@@ -13,7 +13,7 @@
 
 struct place {
 	struct guest_module module;
-	bool is_unwound_wrongly; /* the unwinder has the table of another one in this place, or may have */
+	bool is_unwound_wrongly; /* the unwinder has not its table, but another's or none: it guesses then */
 	_Atomic uint64_t seen;
 };
 
@@ -32,10 +32,12 @@ static int compare_places(const void *left, const void *right)
 	return a->module.start < b->module.start ? -1 : a->module.start > b->module.start;
 }
 
-static bool is_another(const struct guest_module *known, const struct guest_module *module)
+static bool is_listed(const struct guest_module *module, const struct guest_module *modules, size_t count)
 {
-	return known->start < module->start + module->size && module->start < known->start + known->size &&
-	       !guest_modules_are_same(known, 1, module, 1);
+	for (size_t i = 0; i < count; i++)
+		if (guest_modules_are_same(module, 1, &modules[i], 1))
+			return true;
+	return false;
 }
 
 static void add(struct module_presence *presence, const struct guest_kernel *kernel,
@@ -44,16 +46,7 @@ static void add(struct module_presence *presence, const struct guest_kernel *ker
 	struct place *place = &presence->places[presence->count++];
 
 	place->module = *module;
-	for (size_t i = 0; i < kernel->module_count; i++)
-		place->is_unwound_wrongly |= is_another(&kernel->modules[i], module);
-}
-
-static bool is_listed(const struct guest_module *known, const struct guest_module *modules, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (guest_modules_are_same(known, 1, &modules[i], 1))
-			return true;
-	return false;
+	place->is_unwound_wrongly = !is_listed(module, kernel->modules, kernel->module_count);
 }
 
 static void add_gone(struct module_presence *presence, const struct guest_kernel *kernel,

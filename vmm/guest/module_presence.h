@@ -25,8 +25,8 @@ struct guest_module;
 struct module_presence;
 
 /*
- * Of the COUNT MODULES, which are copied. KERNEL has the unwind tables that are used, and may know of others
- * in their places. OLDER is what was there before, NULL at first; it is owned from here on, unless this
+ * Of the COUNT MODULES, which are copied. KERNEL has the unwind tables that are used: of its
+ * own modules. OLDER is what was there before, NULL at first; it is owned from here on, unless this
  * fails. -ENOMEM; -E2BIG: there are MODULE_PRESENCE_OLDER_MAX older ones, a guest is not to fill our memory.
  */
 #define MODULE_PRESENCE_OLDER_MAX 64
@@ -42,7 +42,8 @@ bool module_presence_is_of(struct module_presence *presence, const struct guest_
  * Notes that the modules in CHAIN's kernel part are there at TIME. An address behind the kernel's image that
  * is in none of them is marked as one of which nobody can be sure (SAMPLE_ADDRESS_SURE; for the first also
  * SAMPLE_UNSURE): a module that is not known yet, generated code, or another's in the place of one that
- * went. Where the unwind table was that of one that went, the chain ends with that address.
+ * went. Where the unwinder had no table of the module, or that of one that went, the chain ends with that
+ * address.
  * A module without a build id is taken to be there, which is not noted: nothing proves it. PAGING maps the
  * kernel. No lock, allocation or system call.
  */
