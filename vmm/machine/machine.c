@@ -244,11 +244,12 @@ int machine_reset(struct machine *machine)
 	error = load_kernel(machine, &machine->options);
 	if (error)
 		return error;
+	/* Before: a machine_stop() that comes from then on is the end of the next boot. */
+	eventfd_read(machine->end_fd, &count);
 	pthread_mutex_lock(&machine->lock);
 	machine->ended = false;
 	machine->result = (struct machine_result){ 0 };
 	pthread_mutex_unlock(&machine->lock);
-	eventfd_read(machine->end_fd, &count);
 	return 0;
 }
 
