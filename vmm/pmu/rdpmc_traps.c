@@ -23,6 +23,9 @@
 
 #define NOWHERE UINT64_MAX
 
+/* So many kernels are told of: a hostile guest can look like another one as often as it likes. */
+#define TOLD_MAX 32
+
 enum state {
 	STATE_UNKNOWN, /* not looked at */
 	STATE_ARMED,
@@ -43,6 +46,7 @@ struct rdpmc_traps {
 	uint64_t idt; /* GPA, of the kernel that STATE is about: another kernel has another one */
 	struct trap traps[RDPMC_SITES_MAX];
 	size_t count;
+	unsigned int told;
 };
 
 static uint64_t translate(const struct rdpmc_traps *traps, const struct guest_registers *registers,
@@ -165,23 +169,39 @@ static void give_up(struct rdpmc_traps *traps, const struct guest_registers *reg
 	traps->state = state;
 }
 
+static bool may_tell(struct rdpmc_traps *traps)
+{
+	if (traps->told == TOLD_MAX)
+		return false;
+	if (++traps->told == TOLD_MAX)
+		log_warning(
+			"the guest has looked like %d kernels: of the RDPMC of further ones nothing is told",
+			TOLD_MAX);
+	return true;
+}
+
 static void look(struct rdpmc_traps *traps, const struct guest_registers *registers)
 {
 	struct guest_kernel *kernel;
 	struct rdpmc_sites sites = { .count = 0 };
+	bool tells = may_tell(traps);
 
 	if (!is_kernel(registers->rip)) {
 		give_up(traps, registers, STATE_WITHOUT);
-		log_info("RDPMC raises #GP in the guest, which is no Linux; it has the MSRs of its PMU");
+		if (tells)
+			log_info(
+				"RDPMC raises #GP in the guest, which is no Linux; it has the MSRs of its PMU");
 		return;
 	}
 	if (!find(traps, registers, &kernel, &sites) && !arm(traps, registers, &sites)) {
-		tell_armed(kernel, &sites);
+		if (tells)
+			tell_armed(kernel, &sites);
 	} else {
 		give_up(traps, registers, STATE_HIDDEN);
-		log_warning(
-			"the guest's PMU is hidden from it, since its RDPMC instructions can not be trapped: %s",
-			error_message());
+		if (tells)
+			log_warning(
+				"the guest's PMU is hidden from it, since its RDPMC instructions can not be trapped: %s",
+				error_message());
 	}
 	guest_kernel_free(kernel);
 }
