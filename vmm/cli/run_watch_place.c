@@ -60,5 +60,9 @@ int run_watch_place_find(const struct run_watch_guest *guest, const struct watch
 		found = find_on_each(guest, spec, variable.address + spec->offset, place);
 	else
 		place->address = variable.address + spec->offset;
-	return found ? check_alignment(spec, place->address) : 0;
+	if (found)
+		found = check_alignment(spec, place->address);
+	for (unsigned int i = 0; i < guest->vcpus && found > 0; i++)
+		found = check_alignment(spec, place->on[i]);
+	return found;
 }
