@@ -115,7 +115,7 @@ static int write_samples(struct perf_data_writer *writer)
 	for (unsigned int i = 0; !error && i < SAMPLES; i++) {
 		error = write_sample(writer, sample, i);
 		if (!error && i % 4096 == 4095)
-			error = perf_data_writer_flush(writer);
+			error = perf_data_writer_flush(writer, UINT64_MAX);
 	}
 	free(sample);
 	return error;

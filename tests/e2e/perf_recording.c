@@ -127,10 +127,10 @@ static void write_samples(const struct recording *recording, struct perf_data_wr
 			CHECK_EQUAL(perf_data_writer_lost(writer, sample->time, sample->vcpu, 17), 0);
 		if (i % 100 == 99)
 			CHECK_EQUAL(i < recording->samples / 3 ? perf_data_writer_write_out(writer)
-							       : perf_data_writer_flush(writer),
+							       : perf_data_writer_flush(writer, UINT64_MAX),
 				    0);
 	}
-	CHECK_EQUAL(perf_data_writer_flush(writer), 0);
+	CHECK_EQUAL(perf_data_writer_flush(writer, UINT64_MAX), 0);
 	free(sample);
 }
 

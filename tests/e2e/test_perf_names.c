@@ -55,7 +55,7 @@ static void record_functions(const char *path, const struct fake_guest *guest, e
 		if (i == 3)
 			recording_map_guest(writer, guest, perspective == PERSPECTIVE_HOST);
 	}
-	CHECK_EQUAL(perf_data_writer_flush(writer), 0);
+	CHECK_EQUAL(perf_data_writer_flush(writer, UINT64_MAX), 0);
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
 	free(sample);
 }
@@ -199,7 +199,7 @@ static void record_two_modules(const char *path, const struct fake_guest *guest,
 	map_module(writer, other, 1006500000, false);
 	map_module(writer, other, 1009500000, true);
 	map_module(writer, &guest->module, 1009500000, false);
-	CHECK_EQUAL(perf_data_writer_flush(writer), 0);
+	CHECK_EQUAL(perf_data_writer_flush(writer, UINT64_MAX), 0);
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
 	free(sample);
 }

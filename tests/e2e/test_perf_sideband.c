@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shared/sideband.h"
 #include "tests/e2e/perf_home.h"
+#include "tests/e2e/perf_recording.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/sideband_guest.h"
 
@@ -59,6 +61,72 @@ TEST(perf_sideband, perf_attributes_each_sample_as_it_was)
 	snprintf(input, sizeof(input), "-i %s", path);
 	REQUIRE_EQUAL(sideband_guest_record(path, PERSPECTIVE_GUEST, NULL), 0);
 	check_script(input);
+	perf_home_leave(home);
+}
+
+#define PROCESS 60
+#define CODE    0x400000ull
+
+static void write_mapping(struct perf_data_writer *writer, const char *name, uint64_t time)
+{
+	struct {
+		struct sideband_mmap mmap;
+		char name[24];
+	} record = { .mmap = {
+			     .head = { .type = SIDEBAND_MMAP, .time = time, .pid = PROCESS, .tid = PROCESS },
+			     .start = CODE,
+			     .length = 0x1000,
+			     .prot = 5,
+			     .map_flags = 2 } };
+
+	record.mmap.head.size = sideband_size(sizeof(record.mmap), name);
+	REQUIRE(record.mmap.head.size <= sizeof(record));
+	snprintf(record.mmap.name, sizeof(record.name), "%s", name);
+	CHECK_EQUAL(perf_data_writer_sideband(writer, &record.mmap.head), 0);
+}
+
+static void write_sample(struct perf_data_writer *writer, uint64_t time)
+{
+	const struct sample sample = { .time = time,
+				       .period = 1000,
+				       .rip = CODE + 0x10,
+				       .cpl = 3,
+				       .pid = PROCESS,
+				       .tid = PROCESS,
+				       .host_tid = FIRST_TID };
+
+	CHECK_EQUAL(perf_data_writer_sample(writer, &sample), 0);
+}
+
+/* The mapping of /bin/new is told of long before the samples that were taken until then, round after round.
+ */
+static void record_mappings_first(const char *path)
+{
+	struct recording recording = { .path = path, .perspective = PERSPECTIVE_GUEST };
+	struct perf_data_writer *writer;
+
+	REQUIRE_EQUAL(recording_open(&writer, &recording), 0);
+	write_mapping(writer, "/bin/old", 100);
+	write_mapping(writer, "/bin/new", 1000);
+	for (uint64_t time = 200; time < 1300; time += 100) {
+		write_sample(writer, time);
+		CHECK_EQUAL(perf_data_writer_flush(writer, time + 1), 0);
+	}
+	CHECK_EQUAL(perf_data_writer_close(writer), 0);
+}
+
+TEST(perf_sideband, perf_shows_no_sample_before_those_that_were_taken_earlier)
+{
+	char home[64], path[128], *script;
+
+	NEED_PERF;
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	record_mappings_first(path);
+	script = perf_output("perf script -i %s -G -F ip,dso 2>&1 | sort | uniq -c | tr -s ' '", path);
+	CHECK(strstr(script, " 8 400010 (/bin/old)\n"));
+	CHECK(strstr(script, " 3 400010 (/bin/new)\n"));
+	free(script);
 	perf_home_leave(home);
 }
 

@@ -238,7 +238,7 @@ static void write_growing(struct growing *growing)
 	write_samples(growing, 20, 0);
 	perf_data_watches_add(&growing->watches, &watches.list[1]);
 	write_samples(growing, 20, 1);
-	CHECK_EQUAL(perf_data_writer_flush(growing->writer), 0);
+	CHECK_EQUAL(perf_data_writer_flush(growing->writer, UINT64_MAX), 0);
 	perf_data_watches_add(&growing->watches, &watches.list[0]);
 	/* Where it is comes to be known later still. */
 	perf_data_watches_set_address(&growing->watches, 1, 0);
@@ -246,7 +246,7 @@ static void write_growing(struct growing *growing)
 	perf_data_watches_set_address(&growing->watches, 1, ADDRESS);
 	write_samples(growing, 10, 2);
 	write_samples(growing, 20, 0);
-	CHECK_EQUAL(perf_data_writer_flush(growing->writer), 0);
+	CHECK_EQUAL(perf_data_writer_flush(growing->writer, UINT64_MAX), 0);
 }
 
 static void close_growing(struct growing *growing)

@@ -74,7 +74,7 @@ void small_recording_make(struct small_recording *recording)
 	CHECK_EQUAL(perf_data_writer_comm(writer, 0, 100, 101, "vcpu;1"), 0);
 	write_samples(writer);
 	CHECK_EQUAL(perf_data_writer_lost(writer, 1000, 0, 3), 0);
-	CHECK_EQUAL(perf_data_writer_flush(writer), 0);
+	CHECK_EQUAL(perf_data_writer_flush(writer, UINT64_MAX), 0);
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
 }
 

@@ -161,10 +161,10 @@ TEST(collector, losses_are_in_a_file_that_was_never_closed)
 	options.path = path;
 	REQUIRE_EQUAL(perf_data_writer_open(&writer, &options), 0);
 	perf_data_writer_set_losses(writer, &losses);
-	CHECK_EQUAL(perf_data_writer_flush(writer), 0);
+	CHECK_EQUAL(perf_data_writer_flush(writer, UINT64_MAX), 0);
 	losses.counts[SIDEBAND_LATE] = 8;
 	perf_data_writer_set_losses(writer, &losses);
-	CHECK_EQUAL(perf_data_writer_flush(writer), 0);
+	CHECK_EQUAL(perf_data_writer_flush(writer, UINT64_MAX), 0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ 0 }), 0);
 	CHECK(perf_data_reader_summary(reader)->cut_off);

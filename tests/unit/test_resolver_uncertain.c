@@ -213,6 +213,7 @@ TEST(resolver_uncertain, samples_wait_for_the_round_behind_them)
 	end_pass(resolver);
 	resolver_statistics(resolver, &statistics);
 	CHECK_EQUAL(statistics.samples, 1);
+	CHECK_EQUAL(resolver_settled(resolver), 3 * WINDOW);
 	/* but not for ever */
 	sample.time = 6 * WINDOW;
 	resolver_sample(resolver, 0, &sample);
@@ -220,5 +221,26 @@ TEST(resolver_uncertain, samples_wait_for_the_round_behind_them)
 	end_pass(resolver);
 	resolver_statistics(resolver, &statistics);
 	CHECK_EQUAL(statistics.samples, 2);
+	resolver_free(resolver);
+}
+
+/* Events may be out that are of later times than it. */
+TEST(resolver_uncertain, what_is_settled_is_as_far_back_as_samples_waited)
+{
+	const struct sample sample = { .time = 3 * WINDOW, .cpl = 3, .pid = 1 };
+	struct resolver *resolver;
+
+	REQUIRE_EQUAL(resolver_create(&resolver, &(struct resolver_options){ .rings = 2,
+									     .window = WINDOW,
+									     .reach = 2 * WINDOW }),
+		      0);
+	CHECK_EQUAL(resolver_settled(resolver), 0);
+	resolver_begin_pass(resolver, 4 * WINDOW);
+	resolver_sample(resolver, 0, &sample);
+	end_pass(resolver);
+	CHECK_EQUAL(resolver_settled(resolver), WINDOW);
+	resolver_begin_pass(resolver, 7 * WINDOW);
+	end_pass(resolver);
+	CHECK_EQUAL(resolver_settled(resolver), 4 * WINDOW);
 	resolver_free(resolver);
 }

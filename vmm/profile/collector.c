@@ -29,10 +29,7 @@
 #define LOOK_INTERVAL_MS 50
 /* What is older than this survives a kill. */
 #define FLUSH_INTERVAL (250 * MILLISECOND)
-/*
- * A round ends this often: readers then have every sample that is older than
- * the round before, as rings are published as samples are taken.
- */
+/* A round may end this often: what lies before it can be shown, and forgotten, by whoever reads a pipe. */
 #define ROUND_INTERVAL (1000 * MILLISECOND)
 
 /*
@@ -282,7 +279,8 @@ static void write_out(struct collector *collector, uint64_t time)
 	if (time >= collector->next_round && collector_kernel_settled(&collector->kernel)) {
 		collector->next_round = time + ROUND_INTERVAL;
 		tell_counts(collector);
-		note_error(collector, perf_data_writer_flush(collector->output.writer));
+		note_error(collector, perf_data_writer_flush(collector->output.writer,
+							     resolver_settled(collector->resolver)));
 	} else {
 		note_error(collector, perf_data_writer_write_out(collector->output.writer));
 	}

@@ -316,16 +316,6 @@ static void find_other(struct collector_kernel *kernel, uint64_t now)
 		guest_kernel_free(found);
 }
 
-bool collector_kernel_has_times(const struct collector_kernel *kernel)
-{
-	const struct collector_places *places = &kernel->modules.places;
-
-	for (size_t i = 0; i < places->count; i++)
-		if (places->places[i].time)
-			return true;
-	return false;
-}
-
 static int take_newer(struct collector_kernel *kernel, struct guest_kernel *newer)
 {
 	const struct guest_kernel *older = newest(kernel);

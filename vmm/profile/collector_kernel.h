@@ -99,9 +99,6 @@ void collector_kernel_reclaim(struct collector_kernel *kernel, uint64_t time);
  */
 bool collector_kernel_settled(const struct collector_kernel *kernel);
 
-/* Do some of its modules' mappings begin or end at a time? They are then written in no order with samples. */
-bool collector_kernel_has_times(const struct collector_kernel *kernel);
-
 /* The last look for the file, and the code for perf annotate. Guest memory must still be there. */
 int collector_kernel_finish(struct collector_kernel *kernel);
 

@@ -141,14 +141,6 @@ static struct source *earliest(struct dump *dump)
 	return found;
 }
 
-/* What modules' mappings say of times stands before all samples: readers must then sort the whole file. */
-static int end_round(struct dump *dump)
-{
-	return collector_kernel_has_times(dump->request->kernel)
-		       ? perf_data_writer_write_out(dump->output.writer)
-		       : perf_data_writer_flush(dump->output.writer);
-}
-
 /* What the resolver gives out, in order of time. */
 static void write_sample(void *context, const struct attributed_sample *sample)
 {
@@ -159,7 +151,7 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 		return;
 	dump->error = collector_output_sample(&dump->output, sample->sample);
 	if (!dump->error && !(++request->samples % ROUND))
-		dump->error = end_round(dump);
+		dump->error = perf_data_writer_flush(dump->output.writer, resolver_settled(dump->resolver));
 }
 
 static void write_sideband(void *context, const struct sideband *record)
@@ -246,7 +238,7 @@ static int write_content(struct dump *dump)
 		error = write_samples(dump);
 	if (!error)
 		error = collector_output_counts(&dump->output, request->options, request->flight->to);
-	return error ? error : perf_data_writer_flush(dump->output.writer);
+	return error ? error : perf_data_writer_flush(dump->output.writer, UINT64_MAX);
 }
 
 static int write_file(struct dump *dump)

@@ -25,6 +25,8 @@ struct perf_data_writer {
 	struct perf_data_facts facts;
 	struct losses losses;
 	const struct perf_data_flight *flight; /* NULL: of no flight recorder */
+	uint64_t latest;                       /* ns, of all records */
+	uint64_t round_latest;                 /* LATEST at the end of the last round */
 	struct bytes record;                   /* the one that is being put together */
 };
 
@@ -190,10 +192,17 @@ static int end_record(struct perf_data_writer *writer)
 	return perf_data_output_record(writer->output, record->data, record->size);
 }
 
+static void note_latest(struct perf_data_writer *writer, uint64_t time)
+{
+	if (time > writer->latest)
+		writer->latest = time;
+}
+
 /* What stands at the end of all records but samples (sample_id_all), in the order of perf_event_open(2). */
 static void add_sample_id_of(struct perf_data_writer *writer, int32_t pid, int32_t tid, uint64_t time,
 			     uint32_t vcpu, uint64_t id)
 {
+	note_latest(writer, time);
 	bytes_add_u32(&writer->record, (uint32_t)pid);
 	bytes_add_u32(&writer->record, (uint32_t)tid);
 	bytes_add_u64(&writer->record, time);
@@ -355,6 +364,7 @@ int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample
 	if (error)
 		return error;
 	note_time(&writer->facts, sample->time);
+	note_latest(writer, sample->time);
 	begin_record(writer, PERF_RECORD_SAMPLE, sample_misc(writer, sample));
 	bytes_add_u64(record, event_id(writer, sample->event, sample->vcpu));
 	bytes_add_u64(record, sample->rip);
@@ -624,16 +634,12 @@ static void add_blocks(struct perf_data_writer *writer)
 	}
 }
 
-int perf_data_writer_flush(struct perf_data_writer *writer)
+static int end_round(struct perf_data_writer *writer)
 {
-	int error = update_watches(writer);
-
-	if (error)
-		return error;
+	writer->round_latest = writer->latest;
 	begin_record(writer, PERF_DATA_FINISHED_ROUND, 0);
 	add_blocks(writer);
-	error = end_record(writer);
-	return error ? error : perf_data_output_flush(writer->output);
+	return end_record(writer);
 }
 
 int perf_data_writer_write_out(struct perf_data_writer *writer)
@@ -641,6 +647,13 @@ int perf_data_writer_write_out(struct perf_data_writer *writer)
 	int error = update_watches(writer);
 
 	return error ? error : perf_data_output_flush(writer->output);
+}
+
+int perf_data_writer_flush(struct perf_data_writer *writer, uint64_t settled)
+{
+	int error = settled >= writer->round_latest ? end_round(writer) : 0;
+
+	return error ? error : perf_data_writer_write_out(writer);
 }
 
 /* The sections lie behind the data; only when they are there does the header say so. */
@@ -663,7 +676,7 @@ static int write_sections(struct perf_data_writer *writer)
 int perf_data_writer_close(struct perf_data_writer *writer)
 {
 	/* The last counts of losses stand in a round, which a pipe has too. */
-	int error = losses_any(&writer->losses) || writer->flight ? perf_data_writer_flush(writer)
+	int error = losses_any(&writer->losses) || writer->flight ? perf_data_writer_flush(writer, UINT64_MAX)
 								  : perf_data_writer_write_out(writer);
 	int close_error;
 

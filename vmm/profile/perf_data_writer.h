@@ -126,10 +126,13 @@ void perf_data_writer_set_losses(struct perf_data_writer *writer, const struct l
 void perf_data_writer_hide_kernel(struct perf_data_writer *writer);
 
 /*
- * All samples up to now are in: readers may sort and show what lies before
- * (PERF_RECORD_FINISHED_ROUND). Writes the block out; from here on it survives a kill.
+ * All records of times before SETTLED (ns) are in; UINT64_MAX: the next ones are of later times than all that
+ * are. Ends a round (PERF_RECORD_FINISHED_ROUND) if none of those that come can be of before the latest
+ * record of the last round: at a round's end readers show what is not later than that, and would take a
+ * mapping for older than a sample that comes behind it (perf, tools/perf/util/ordered-events.c). Writes
+ * the block out in either case; from here on it survives a kill.
  */
-int perf_data_writer_flush(struct perf_data_writer *writer);
+int perf_data_writer_flush(struct perf_data_writer *writer, uint64_t settled);
 
 /*
  * The same without the end of a round: what is written survives a kill, but

@@ -33,9 +33,10 @@ struct resolver {
 	struct resolver_order order;
 	struct resolver_processes processes;
 	struct losses losses;
-	uint64_t now;    /* when the pass began */
-	uint64_t played; /* up to this time all went out in order */
-	bool *drained;   /* for each ring: in this pass */
+	uint64_t now;          /* when the pass began */
+	uint64_t played;       /* up to this time all went out in order */
+	uint64_t longest_wait; /* ns, of a sample for what may have been before it */
+	bool *drained;         /* for each ring: in this pass */
 	size_t drained_count;
 	struct uncertainty uncertainty;
 	uint64_t *told; /* for each ring: its source has told of all before this; 0: it tells no rounds */
@@ -375,8 +376,10 @@ static void give_late_sample(struct resolver *resolver, const struct sample *sam
 void resolver_sample(struct resolver *resolver, size_t ring, const struct sample *sample)
 {
 	uint64_t uncertainty = uncertainty_of(resolver), reach = resolver->options.reach;
-	uint64_t time = sample->time + (uncertainty > reach ? uncertainty : reach);
+	uint64_t wait = uncertainty > reach ? uncertainty : reach, time = sample->time + wait;
 
+	if (wait > resolver->longest_wait)
+		resolver->longest_wait = wait;
 	assert(sample->kernel_depth + sample->user_depth <= SAMPLE_CALLCHAIN_MAX);
 	if (is_in_time(resolver, time) &&
 	    !resolver_order_add(&resolver->order, ring, time, true, sample, sample_length(sample)))
@@ -432,6 +435,11 @@ void resolver_play(struct resolver *resolver)
 	if (told < until)
 		until = told > oldest ? told : oldest;
 	play_until(resolver, until);
+}
+
+uint64_t resolver_settled(const struct resolver *resolver)
+{
+	return resolver->played > resolver->longest_wait ? resolver->played - resolver->longest_wait : 0;
 }
 
 void resolver_finish(struct resolver *resolver)

@@ -96,6 +96,11 @@ void resolver_pass_end(struct resolver *resolver, size_t ring);
 
 /* Gives out all that is older than the window. */
 void resolver_play(struct resolver *resolver);
+/*
+ * ns: all records of before this went out, but for those that come too late. Events may be out that are
+ * of up to a second after it, as samples wait for them.
+ */
+uint64_t resolver_settled(const struct resolver *resolver);
 /* Gives out all that there is; what comes from here on is late. */
 void resolver_finish(struct resolver *resolver);
 
