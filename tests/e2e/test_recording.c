@@ -11,7 +11,9 @@
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
 
-#define IMAGE  "build/guests/guest.elf"
+#define IMAGE "build/guests/guest.elf"
+/* Bytes, and a little more, that a file has without a sample: events may yet come in front of its data. */
+#define EMPTY  10240
 #define SHARES "--append program=shares_rounds=1000000_chunk=1000000"
 
 /* The share in % that perf gives SYMBOL; -1 if it is not there. */
@@ -89,7 +91,7 @@ static void check_killed(const char *options)
 		 " --mem 64M -F 2000 %s --console none -o %s " SHARES,
 		 options, path);
 	program_start(&program, arguments);
-	wait_for_size(path, 8000);
+	wait_for_size(path, EMPTY + 8000);
 	kill(program.pid, SIGKILL);
 	program_wait(&program);
 	CHECK_EQUAL(program.status, 128 + SIGKILL);
