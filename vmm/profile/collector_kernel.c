@@ -20,6 +20,8 @@
 
 #define MILLISECOND       1000000ull
 #define FIND_INTERVAL_MIN (20 * MILLISECOND)
+/* Stops of vCPUs that make it certain that a kernel runs no more. */
+#define DOUBTS            3
 #define FIND_INTERVAL_MAX (200 * MILLISECOND)
 /* Looking at the list takes a fraction of a millisecond. */
 #define LOOK_INTERVAL (50 * MILLISECOND)
@@ -274,6 +276,7 @@ static void lose(struct collector_kernel *kernel)
 	const struct collector_options *options = kernel->options;
 
 	kernel->lost = true;
+	kernel->doubts = 0;
 	kernel->next_find = 0;
 	kernel->find_interval = FIND_INTERVAL_MIN;
 	log_debug("the guest's kernel %s runs no more", newest(kernel)->release);
@@ -288,6 +291,24 @@ static void regain(struct collector_kernel *kernel)
 	publish(kernel, newest(kernel));
 }
 
+/*
+ * The vCPU that was stopped runs on, and the page tables that it had then may
+ * be freed, if their process ended: one stop alone proves nothing. What vCPUs
+ * find out while they stand still is sure, and keeps names from samples meanwhile.
+ */
+static bool is_certain(struct collector_kernel *kernel, const struct guest_registers *registers)
+{
+	const struct guest_registers *before = &kernel->doubted;
+
+	if (kernel->restarted)
+		return true;
+	if (!kernel->doubts || registers->rip != before->rip || registers->rsp != before->rsp ||
+	    registers->paging.cr3 != before->paging.cr3)
+		kernel->doubts++;
+	kernel->doubted = *registers;
+	return kernel->doubts >= DOUBTS;
+}
+
 /* Does the newest kernel still run? Where no vCPU was stopped, that is not known: it is as it was. */
 static void check_runs(struct collector_kernel *kernel)
 {
@@ -300,9 +321,11 @@ static void check_runs(struct collector_kernel *kernel)
 		return;
 	look_at_ticks(kernel);
 	runs = !kernel->restarted && guest_kernel_runs(newest(kernel), options->view, &registers);
-	if (!runs && !kernel->lost)
+	if (!runs && !kernel->lost && is_certain(kernel, &registers))
 		lose(kernel);
-	else if (runs && kernel->lost)
+	if (runs)
+		kernel->doubts = 0;
+	if (runs && kernel->lost)
 		regain(kernel);
 }
 
@@ -352,7 +375,8 @@ static void refresh(struct collector_kernel *kernel, const struct guest_module *
 		return;
 	}
 	check_runs(kernel); /* else what was read is of nobody knows whom */
-	if (!kernel->lost && guest_modules_are_same(newer->modules, newer->module_count, list, count))
+	if (!kernel->lost && !kernel->doubts &&
+	    guest_modules_are_same(newer->modules, newer->module_count, list, count))
 		kernel->as_known = !take_newer(kernel, newer);
 	else
 		guest_kernel_free(newer);
@@ -440,7 +464,7 @@ static int look_at_modules(struct collector_kernel *kernel, uint64_t now)
 	if (error)
 		return look.begun - kernel->look.begun < BROKEN_MAX ? 0 : give_up(kernel);
 	check_runs(kernel); /* else what was read is of nobody knows whom */
-	error = kernel->lost ? 0 : take_look(kernel, now, &look, list, count);
+	error = kernel->lost || kernel->doubts ? 0 : take_look(kernel, now, &look, list, count);
 	free(list);
 	return error;
 }

@@ -47,10 +47,12 @@ struct collector_kernel {
 	bool as_known;                     /* it saw the modules of the newest kernel */
 	bool changed;                      /* the cache has not all names, or too many */
 
-	bool lost;                  /* the newest does not run (any more): what does is looked for */
-	bool restarted;             /* its clock went back: it was started anew where it is */
-	uint64_t ticks;             /* of its clock, when last looked at */
-	struct guest_kernel *other; /* that runs instead; owned */
+	bool lost;                      /* the newest does not run (any more): what does is looked for */
+	bool restarted;                 /* its clock went back: it was started anew where it is */
+	uint64_t ticks;                 /* of its clock, when last looked at */
+	unsigned int doubts;            /* stops in a row in which it seemed not to run */
+	struct guest_registers doubted; /* of the last of them */
+	struct guest_kernel *other;     /* that runs instead; owned */
 
 	char cache[PATH_MAX]; /* "" without one */
 	struct build_id_cache_boot boot;
