@@ -89,7 +89,9 @@ static void check_profile(const char *version, const char *directory)
 	       (unsigned long long)counts.whole, (unsigned long long)counts.walked);
 	CHECK(counts.system_calls > 100);
 	CHECK(counts.reached * 100 >= counts.system_calls * 95);
-	CHECK(counts.whole * 100 >= counts.walked * 95);
+	/* Some end in a module that came a moment ago, without a table yet: in the rig a moment is some
+	 * seconds. */
+	CHECK(counts.whole * 100 >= counts.walked * 90);
 }
 
 static void unwinds(const char *version)
