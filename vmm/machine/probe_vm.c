@@ -193,7 +193,8 @@ int probe_vm_start(struct probe_vm *vm, const void *code, size_t size, int cpl)
 		error = create_vcpu(vm);
 	if (error)
 		return error;
-	memcpy(vm->memory + PROBE_CODE, code, size);
+	if (size)
+		memcpy(vm->memory + PROBE_CODE, code, size);
 	error = set_special_registers(vm, cpl);
 	if (!error)
 		error = set_registers(vm, cpl);
