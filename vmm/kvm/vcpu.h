@@ -93,6 +93,7 @@ struct vcpu {
 	_Atomic pid_t thread_id; /* 0 while no thread runs it */
 	const struct vcpu_handlers *handlers;
 	atomic_bool stop;                 /* asked to end */
+	volatile uint32_t kicks;          /* signals that were no sample's; only on the thread */
 	volatile sig_atomic_t sample_due; /* set by the sample signal; only on the thread */
 	volatile uint64_t
 		sample_expirations; /* of the sampling clock, merged signals included; only on the thread */

@@ -25,8 +25,10 @@ static _Thread_local struct vcpu *current;
  */
 static void on_kick(int signal)
 {
-	if (current)
+	if (current) {
+		current->kicks++;
 		current->run->immediate_exit = 1;
+	}
 }
 
 /* A timer's signal comes once for all expirations while it was pending (timer_getoverrun(2)). */

@@ -1,37 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/pmu/pmu_time.h"
 
-/*
- * The timer runs on while exits are handled, so it may come before the guest
- * has run so long: then it is armed for the rest. One that comes too early is left as it is, and so
- * is one that nobody wants any more until it has come: a guest that handles a PMI stops and starts its
- * counters several times.
- */
-static int set_timer(struct pmu_time *self, uint64_t *now, uint64_t next)
+static int open_clock(struct pmu_time *self)
 {
-	const bool passed = self->timer.armed && self->timer.deadline <= *now;
-	uint64_t deadline;
 	int error;
 
-	if (next == PMU_NEVER || next - self->guest_time > PMU_NEVER - *now)
-		return passed ? pmu_timer_disarm(&self->timer) : 0;
-	deadline = *now + (next - self->guest_time);
-	if (self->timer.armed && !passed && self->timer.deadline <= deadline)
+	if (self->open)
 		return 0;
-	error = pmu_timer_arm(&self->timer, *now, deadline);
-	*now = pmu_thread_time();
+	error = pmu_timer_open(&self->timer);
+	if (error)
+		return error;
+	cpu_clock_open(&self->clock);
+	self->open = true;
+	return 0;
+}
+
+static int arm(struct pmu_time *self, uint64_t *now, uint64_t wait, uint32_t kicks)
+{
+	int error = pmu_timer_arm(&self->timer, wait);
+
+	self->armed = true;
+	self->deadline = *now + wait;
+	self->kicks = kicks;
+	*now = cpu_clock_now(&self->clock);
 	return error;
 }
 
-int pmu_time_enter(struct pmu_time *self, const struct pmu *pmu)
+static int disarm(struct pmu_time *self)
+{
+	self->armed = false;
+	return pmu_timer_disarm(&self->timer);
+}
+
+/*
+ * The timer runs on while exits are handled, and by a clock that is a little off, so its kick may come
+ * before the guest has run so long: then it is armed for the rest. Whose a kick was is not known, so it is
+ * armed anew after any. One that will come too early is left as it is, and so is one that nobody
+ * wants any more until it has come: a guest that handles a PMI stops and starts its counters several times.
+ */
+static int set_timer(struct pmu_time *self, uint64_t *now, uint64_t next, uint32_t kicks)
+{
+	const bool came = self->armed && (self->kicks != kicks || self->deadline <= *now);
+	uint64_t wait;
+
+	if (next == PMU_NEVER || next - self->guest_time > PMU_NEVER - *now)
+		return came ? disarm(self) : 0;
+	wait = next - self->guest_time;
+	if (self->armed && !came && self->deadline <= *now + wait)
+		return 0;
+	return arm(self, now, wait, kicks);
+}
+
+int pmu_time_enter(struct pmu_time *self, const struct pmu *pmu, uint32_t kicks)
 {
 	uint64_t now;
 	int error;
 
-	if (!self->counting && !self->timer.armed)
+	if (!self->counting && !self->armed)
 		return 0;
-	now = pmu_thread_time();
-	error = set_timer(self, &now, self->counting ? pmu_next_overflow(pmu) : PMU_NEVER);
+	error = open_clock(self);
+	if (error)
+		return error;
+	now = cpu_clock_now(&self->clock);
+	error = set_timer(self, &now, self->counting ? pmu_next_overflow(pmu) : PMU_NEVER, kicks);
 	self->running = self->counting;
 	self->entered = now;
 	return error;
@@ -42,7 +73,7 @@ bool pmu_time_leave(struct pmu_time *self, struct pmu *pmu)
 	if (!self->running)
 		return false;
 	self->running = false;
-	self->guest_time += pmu_thread_time() - self->entered;
+	self->guest_time += cpu_clock_now(&self->clock) - self->entered;
 	return pmu_advance(pmu, self->guest_time);
 }
 
@@ -52,14 +83,17 @@ void pmu_time_changed(struct pmu_time *self, const struct pmu *pmu)
 	self->guest_time = pmu->state.time;
 }
 
-int pmu_time_open(struct pmu_time *self, const struct pmu *pmu)
+void pmu_time_open(struct pmu_time *self, const struct pmu *pmu)
 {
 	*self = (struct pmu_time){ 0 };
 	pmu_time_changed(self, pmu);
-	return pmu_timer_open(&self->timer);
 }
 
 void pmu_time_close(struct pmu_time *self)
 {
+	if (!self->open)
+		return;
+	cpu_clock_close(&self->clock);
 	pmu_timer_close(&self->timer);
+	self->open = false;
 }

@@ -20,16 +20,8 @@
 
 #define NS_PER_S 1000000000ull
 
-/* The shortest period of a cpu-clock event (kernel/events/core.c, perf_swevent_start_hrtimer). */
-#define PERIOD_MIN 10000ull
-
-uint64_t pmu_thread_time(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-	return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
-}
+/* Some 146 years: perf takes no period of 2^63 and more. */
+#define WAIT_MAX (UINT64_C(1) << 62)
 
 static int failed(const char *what)
 {
@@ -86,10 +78,10 @@ void pmu_timer_close(struct pmu_timer *timer)
 }
 
 /* 0 for never. */
-static int set_posix_timer(struct pmu_timer *timer, uint64_t time)
+static int set_posix_timer(struct pmu_timer *timer, uint64_t wait)
 {
-	struct itimerspec when = { .it_value = { .tv_sec = (time_t)(time / NS_PER_S),
-						 .tv_nsec = (long)(time % NS_PER_S) } };
+	const struct itimerspec when = { .it_value = { .tv_sec = (time_t)(wait / NS_PER_S),
+						       .tv_nsec = (long)(wait % NS_PER_S) } };
 
 	return timer_settime(timer->timer, 0, &when, NULL) ? failed("timer_settime") : 0;
 }
@@ -97,26 +89,25 @@ static int set_posix_timer(struct pmu_timer *timer, uint64_t time)
 static int set_event(struct pmu_timer *timer, uint64_t period)
 {
 	if (ioctl(timer->event, PERF_EVENT_IOC_PERIOD, &period) ||
-	    (!timer->armed && ioctl(timer->event, PERF_EVENT_IOC_ENABLE, 0)))
+	    (!timer->enabled && ioctl(timer->event, PERF_EVENT_IOC_ENABLE, 0)))
 		return failed("its period can not be set");
+	timer->enabled = true;
 	return 0;
 }
 
-int pmu_timer_arm(struct pmu_timer *timer, uint64_t now, uint64_t deadline)
+int pmu_timer_arm(struct pmu_timer *timer, uint64_t wait)
 {
-	const uint64_t wanted = deadline > now ? deadline - now : 0;
-	const uint64_t period = wanted < PERIOD_MIN ? PERIOD_MIN : wanted;
-	int error = timer->event >= 0 ? set_event(timer, period) : set_posix_timer(timer, period);
-
-	timer->armed = !error;
-	timer->deadline = now + period;
-	return error;
+	if (wait < PMU_TIMER_MIN)
+		wait = PMU_TIMER_MIN;
+	if (wait > WAIT_MAX)
+		wait = WAIT_MAX;
+	return timer->event >= 0 ? set_event(timer, wait) : set_posix_timer(timer, wait);
 }
 
 int pmu_timer_disarm(struct pmu_timer *timer)
 {
-	timer->armed = false;
 	if (timer->event < 0)
 		return set_posix_timer(timer, 0);
+	timer->enabled = false;
 	return ioctl(timer->event, PERF_EVENT_IOC_DISABLE, 0) ? failed("it can not be stopped") : 0;
 }

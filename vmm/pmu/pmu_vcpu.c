@@ -228,28 +228,22 @@ static void show_available(const struct vcpu *vcpu)
 		(void)msr_set(vcpu->fd, MSR_MISC_ENABLE, value | MISC_ENABLE_PERFMON);
 }
 
-static int open_time(struct vcpu *vcpu)
+static void open_time(struct pmu_vcpu *self)
 {
-	struct pmu_vcpu *self = vcpu->pmu;
-	int error = pmu_time_open(&self->time, &self->pmu);
-
-	self->open = !error;
-	return error;
+	pmu_time_open(&self->time, &self->pmu);
+	self->open = true;
 }
 
 static void enter(struct vcpu *vcpu)
 {
 	struct pmu_vcpu *self = vcpu->pmu;
-	int error = 0;
 
 	assert(vcpu_on_thread(vcpu));
 	if (!self->open) {
 		show_available(vcpu);
-		error = open_time(vcpu);
+		open_time(self);
 	}
-	if (!error)
-		error = pmu_time_enter(&self->time, &self->pmu);
-	if (error)
+	if (pmu_time_enter(&self->time, &self->pmu, vcpu->kicks))
 		end_failed(vcpu);
 }
 
