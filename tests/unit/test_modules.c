@@ -276,3 +276,41 @@ TEST(modules, build_id_among_other_notes)
 	words[7] = 0xffffffff;
 	CHECK_EQUAL(build_id_find(span_of(words, sizeof(words)), id, sizeof(id)), 0);
 }
+
+static struct flat_guest *replaced_guest;
+
+/* Another build has the module's place before its names are read. */
+static int read_replaced(const struct guest_view *view, uint64_t gpa, void *to, size_t size)
+{
+	const uint64_t names = STRINGS - BASE;
+
+	if (gpa >= names && gpa < names + 4096)
+		put_u64(replaced_guest, NOTE + 16, 0x8877665544332211);
+	memcpy(to, replaced_guest->memory + gpa, size);
+	return 0;
+}
+
+TEST(modules, replaced_while_its_symbols_are_read)
+{
+	struct module_list list;
+	struct symbols *symbols;
+	struct flat_guest guest;
+
+	make_guest(&guest);
+	replaced_guest = &guest;
+	guest.region.hva = NULL;
+	guest.view.read = read_replaced;
+	CHECK_EQUAL(read_list(&guest, &list, &symbols), -EFAULT);
+	CHECK_EQUAL(list.count, 0);
+	CHECK_EQUAL(symbols_count(symbols), 0);
+	module_list_free(&list);
+	symbols_free(symbols);
+
+	CHECK_EQUAL(read_list(&guest, &list, &symbols), 0); /* it is known as the other one now */
+	REQUIRE_EQUAL(list.count, 1);
+	CHECK_EQUAL(list.modules[0].build_id[0], 0x11);
+	CHECK_EQUAL(symbols_count(symbols), 4);
+	module_list_free(&list);
+	symbols_free(symbols);
+	flat_guest_destroy(&guest);
+}

@@ -239,8 +239,17 @@ static bool is_known(const struct module_list *list, const struct guest_module *
 	return false;
 }
 
+/* The guest may have freed it, and have loaded another one there, while its symbols were read. */
+static bool is_still(const struct reader *reader, const struct guest_module *module)
+{
+	struct guest_module now;
+
+	return !read_module(reader, &now) && guest_modules_are_same(&now, 1, module, 1);
+}
+
 static int read_one(struct module_list *list, struct reader *reader, struct symbols *symbols)
 {
+	const size_t count = symbols ? symbols_count(symbols) : 0;
 	struct guest_module module;
 	struct module_orc orc = { 0 };
 	int error = read_module(reader, &module);
@@ -252,8 +261,12 @@ static int read_one(struct module_list *list, struct reader *reader, struct symb
 	if (!symbols)
 		return append(list, &module, &orc);
 	read_orc(reader, &orc);
-	error = append(list, &module, &orc);
-	return error ? error : read_symbols(reader, &module, symbols);
+	error = read_symbols(reader, &module, symbols);
+	if (!error && !is_still(reader, &module)) {
+		symbols_cut(symbols, count);
+		return -EFAULT;
+	}
+	return error ? error : append(list, &module, &orc);
 }
 
 int module_list_read(struct module_list *list, const struct guest_view *view,

@@ -47,7 +47,8 @@ struct module_list {
 /*
  * Reads the modules in the list at HEAD, and adds their symbols to SYMBOLS
  * (not yet finished); with SYMBOLS NULL neither symbols nor ORC are read. What a module's memory does not
- * give is left out. -ENOMEM; -EFAULT with what was read before the list broke. Not on a vCPU thread.
+ * give is left out. -ENOMEM; -EFAULT with what was read before the list broke: so it does at a module
+ * that is another one, or gone, when its symbols have been read. Not on a vCPU thread.
  */
 int module_list_read(struct module_list *list, const struct guest_view *view,
 		     const struct guest_paging *paging, uint64_t head, const struct module_layout *layout,

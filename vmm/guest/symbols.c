@@ -114,6 +114,14 @@ int symbols_add(struct symbols *symbols, uint64_t start, uint64_t size, char typ
 	return 0;
 }
 
+void symbols_cut(struct symbols *symbols, size_t count)
+{
+	assert(!symbols->finished && count <= symbols->count);
+	if (count < symbols->count)
+		symbols->arena_size = symbols->entries[count].record;
+	symbols->count = count;
+}
+
 /* Of two symbols at one address, the one with the lower rank is shown: global, local, weak, as perf has it.
  */
 static int binding_rank(char type)
