@@ -107,6 +107,15 @@ int collector_kernel_finish(struct collector_kernel *kernel);
 /* Frees the kernels: no unwinder may be in use any more. */
 void collector_kernel_free(struct collector_kernel *kernel);
 
+/* For the collector's other parts. The kernel that was found last; NULL: none was. */
+const struct guest_kernel *collector_kernel_newest(const struct collector_kernel *kernel);
+/* Does it still run (kernel->lost, kernel->doubts)? Where no vCPU was stopped, that is as it was. */
+void collector_kernel_check_runs(struct collector_kernel *kernel);
+/* Is there room for one more, while vCPUs may still use those before it? */
+bool collector_kernel_has_room(const struct collector_kernel *kernel);
+/* The same kernel with other modules, published and taken over. -ENOMEM. */
+int collector_kernel_take(struct collector_kernel *kernel, struct guest_kernel *newer);
+
 /* As uname -r, "" if it is not known. */
 const char *collector_kernel_release(const struct collector_kernel *kernel);
 

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/collector_cache.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+
+void collector_cache_open(struct collector_kernel *kernel)
+{
+	if (kernel->options->buildid_cache &&
+	    build_id_cache_directory(kernel->cache, sizeof(kernel->cache))) {
+		log_warning("no names for perf: %s", error_message());
+		kernel->cache[0] = '\0';
+	}
+}
+
+/* Whether the cache can be written is not the recording's fate: said once, then left. */
+static void note_result(struct collector_kernel *kernel, int error)
+{
+	if (!error || kernel->cache_failed)
+		return;
+	kernel->cache_failed = true;
+	log_warning("perf will not find the guest's symbols: %s", error_message());
+}
+
+/* In the host's perspective perf looks for a guest's symbols by the guest's process, below FILE.guestmount.
+ */
+static int link_guest(const struct collector_kernel *kernel)
+{
+	char mount[PATH_MAX];
+	struct stat status;
+
+	if (stat(kernel->path, &status) || !S_ISREG(status.st_mode))
+		return 0;
+	if (snprintf(mount, sizeof(mount), "%s.guestmount", kernel->path) >= (int)sizeof(mount))
+		return error_set(-ENAMETOOLONG, "%s is too long a name", kernel->path);
+	return build_id_cache_link_guest(mount, kernel->options->output.vmm_pid, &kernel->boot);
+}
+
+void collector_cache_symbols(struct collector_kernel *kernel)
+{
+	if (!*kernel->cache || kernel->cache_failed)
+		return;
+	note_result(kernel, build_id_cache_add_kernel(kernel->cache, &kernel->image));
+	if (!kernel->cache_failed)
+		note_result(kernel, build_id_cache_add_boot(kernel->cache, &kernel->image, &kernel->boot));
+	if (!kernel->cache_failed)
+		note_result(kernel, build_id_cache_add_modules(kernel->cache, &kernel->image));
+	if (!kernel->cache_failed && kernel->options->output.perspective == PERSPECTIVE_HOST)
+		note_result(kernel, link_guest(kernel));
+}
+
+void collector_cache_code(struct collector_kernel *kernel)
+{
+	if (*kernel->cache && !kernel->cache_failed)
+		note_result(kernel,
+			    build_id_cache_add_code(kernel->cache, &kernel->image, kernel->options->view,
+						    &kernel->paging, &kernel->boot));
+}

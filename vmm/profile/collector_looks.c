@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/collector_looks.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/guest/module_presence.h"
+#include "vmm/profile/collector_cache.h"
+#include "vmm/profile/collector_image.h"
+
+#define MILLISECOND 1000000ull
+/* More than the clocks of two CPUs may be apart. */
+#define CLOCK_MARGIN MILLISECOND
+/* Looking at the list takes a fraction of a millisecond. */
+#define LOOK_INTERVAL (50 * MILLISECOND)
+/* Many modules come one after the other at boot, and reading their symbols takes time. */
+#define REFRESH_INTERVAL (100 * MILLISECOND)
+#define REFRESH_SHARE    4 /* it does so for a fourth of the time at most */
+/* So long a list that can't be read is waited for: it breaks off while it is changed. */
+#define BROKEN_MAX (5000 * MILLISECOND)
+#define LAST_LOOKS 10
+
+static uint64_t sample_clock(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+uint64_t collector_look_latest(void)
+{
+	return sample_clock() + CLOCK_MARGIN;
+}
+
+struct collector_look collector_look_begin(void)
+{
+	return (struct collector_look){ .begun = sample_clock() - CLOCK_MARGIN };
+}
+
+void collector_look_end(struct collector_look *look)
+{
+	look->ended = collector_look_latest();
+}
+
+/*
+ * The symbols of the modules of LIST, which were seen a moment ago. If others are there now, or memory is
+ * missing, the recording goes on without their names, until the next try.
+ */
+static void refresh(struct collector_kernel *kernel, const struct guest_module *list, size_t count)
+{
+	struct guest_kernel *newer;
+
+	if (!collector_kernel_has_room(kernel))
+		return;
+	if (guest_kernel_refresh(&newer, collector_kernel_newest(kernel), kernel->options->view)) {
+		log_debug("the guest's modules can't be read: %s", error_message());
+		return;
+	}
+	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
+	if (!kernel->lost && !kernel->doubts &&
+	    guest_modules_are_same(newer->modules, newer->module_count, list, count))
+		kernel->as_known = !collector_kernel_take(kernel, newer);
+	else
+		guest_kernel_free(newer);
+}
+
+static void take_seen(void *context, const struct guest_module *module, uint64_t time)
+{
+	struct collector_kernel *kernel = context;
+
+	collector_places_seen(&kernel->modules.places, module, time);
+}
+
+/* What vCPUs found while they took samples. */
+static void take_presence(struct collector_kernel *kernel)
+{
+	for (size_t i = 0; i < kernel->found_count; i++)
+		module_presence_each_seen(guest_kernel_presence(kernel->found[i].kernel), take_seen, kernel);
+}
+
+/* To the file, if one is open. */
+static int tell_modules(struct collector_kernel *kernel)
+{
+	return kernel->writer && kernel->mapped ? collector_image_map_modules(kernel) : 0;
+}
+
+/* The names of the modules of LIST, to the cache. Looks are to go on meanwhile, for most of the time. */
+static void rename_modules(struct collector_kernel *kernel, uint64_t now, const struct guest_module *list,
+			   size_t count)
+{
+	uint64_t begun = sample_clock();
+
+	if (!kernel->changed || now < kernel->next_refresh)
+		return;
+	if (!kernel->as_known)
+		refresh(kernel, list, count);
+	if (kernel->writer && kernel->mapped)
+		collector_cache_symbols(kernel);
+	kernel->changed = !kernel->as_known;
+	kernel->next_refresh = now + REFRESH_INTERVAL + REFRESH_SHARE * (sample_clock() - begun);
+}
+
+/* LOOK saw the modules of LIST. */
+static int take_look(struct collector_kernel *kernel, uint64_t now, const struct collector_look *look,
+		     const struct guest_module *list, size_t count)
+{
+	bool as_known = guest_modules_are_same(collector_kernel_newest(kernel)->modules,
+					       collector_kernel_newest(kernel)->module_count, list, count);
+
+	if (!as_known || !kernel->as_known) {
+		take_presence(kernel);
+		if (collector_image_see_modules(kernel, list, count, look))
+			return 0; /* memory's fault: as if nobody had looked */
+		kernel->changed = true;
+		if (guest_kernel_expect(kernel->found[kernel->found_count - 1].kernel, list, count))
+			log_debug("no room for the guest's modules: new ones have no names yet");
+	}
+	kernel->look = *look;
+	kernel->looked = true;
+	kernel->as_known = as_known;
+	rename_modules(kernel, now, list, count);
+	return tell_modules(kernel);
+}
+
+/* None of the modules is known to be there any more. */
+static int give_up(struct collector_kernel *kernel)
+{
+	log_debug("the guest's modules have no names from here on: %s", error_message());
+	take_presence(kernel);
+	return collector_places_stop(&kernel->modules.places, &kernel->look) ? 0 : tell_modules(kernel);
+}
+
+int collector_looks_turn(struct collector_kernel *kernel, uint64_t now)
+{
+	struct collector_look look = collector_look_begin();
+	struct guest_module *list;
+	size_t count;
+	int error;
+
+	kernel->looked = kernel->modules.places.stopped;
+	if (kernel->looked || now < kernel->next_look)
+		return 0;
+	kernel->next_look = now + LOOK_INTERVAL;
+	error = guest_kernel_list_modules(collector_kernel_newest(kernel), kernel->options->view, &list,
+					  &count);
+	collector_look_end(&look);
+	if (error)
+		return look.begun - kernel->look.begun < BROKEN_MAX ? 0 : give_up(kernel);
+	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
+	error = kernel->lost || kernel->doubts ? 0 : take_look(kernel, now, &look, list, count);
+	free(list);
+	return error;
+}
+
+int collector_looks_finish(struct collector_kernel *kernel)
+{
+	int error = 0;
+
+	kernel->looked = false;
+	for (int i = 0; i < LAST_LOOKS && !error && !kernel->looked; i++) {
+		kernel->next_look = kernel->next_refresh = 0;
+		error = collector_looks_turn(kernel, 0);
+	}
+	return error || kernel->looked ? error : give_up(kernel);
+}
