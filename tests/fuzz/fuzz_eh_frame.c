@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Input: an ELF image from offset 0 on, with all that its program headers
+ * name. Every byte of it is looked up in the table that comes out.
+ */
+#include <stdlib.h>
+
+#include "shared/span.h"
+#include "vmm/guest/cfi_image.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int read_input(void *context, uint64_t offset, void *to, size_t size)
+{
+	return span_copy(*(const struct span *)context, offset, to, size) ? 0 : -1;
+}
+
+static void check(const struct cfi_table *table, size_t size)
+{
+	for (uint32_t i = 0; i < table->count; i++)
+		if ((i && table->starts[i] <= table->starts[i - 1]) || table->rule_of[i] >= table->rule_count)
+			abort();
+	for (uint64_t offset = 0; offset <= size; offset++)
+		if (cfi_table_find(table, offset)->cfa > CFI_CFA_PLT)
+			abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct span input = span_of(data, size);
+	struct cfi_source source = { .read = read_input, .context = &input };
+	struct cfi_table *table;
+
+	if (cfi_image_compile(&table, &source))
+		return 0;
+	check(table, size);
+	cfi_table_free(table);
+	return 0;
+}

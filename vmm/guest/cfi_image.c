@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/cfi_image.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/guest/eh_frame.h"
+
+#define SEGMENTS_MAX 64
+/* The largest programs there are have some 50 MiB. */
+#define SECTION_MAX (96ull << 20)
+#define CHUNK       (64u << 10)
+
+struct image {
+	const struct cfi_source *source;
+	Elf64_Phdr segments[SEGMENTS_MAX]; /* that are loaded */
+	size_t count;
+	Elf64_Phdr header; /* of .eh_frame_hdr; p_filesz 0: there is none */
+	uint8_t *bytes[2];
+};
+
+static bool is_x86_64(const Elf64_Ehdr *elf)
+{
+	return !memcmp(elf->e_ident, ELFMAG, SELFMAG) && elf->e_ident[EI_CLASS] == ELFCLASS64 &&
+	       elf->e_ident[EI_DATA] == ELFDATA2LSB && elf->e_machine == EM_X86_64 &&
+	       elf->e_phentsize == sizeof(Elf64_Phdr);
+}
+
+static int read_segments(struct image *image)
+{
+	const struct cfi_source *source = image->source;
+	Elf64_Phdr all[SEGMENTS_MAX];
+	Elf64_Ehdr elf;
+	int error = source->read(source->context, 0, &elf, sizeof(elf));
+
+	if (error)
+		return error;
+	if (!is_x86_64(&elf) || elf.e_phnum > SEGMENTS_MAX || !elf.e_phnum)
+		return -ENOENT;
+	error = source->read(source->context, elf.e_phoff, all, elf.e_phnum * sizeof(*all));
+	if (error)
+		return error;
+	for (size_t i = 0; i < elf.e_phnum; i++) {
+		if (all[i].p_type == PT_LOAD)
+			image->segments[image->count++] = all[i];
+		else if (all[i].p_type == PT_GNU_EH_FRAME)
+			image->header = all[i];
+	}
+	return image->header.p_filesz ? 0 : -ENOENT;
+}
+
+/* The bytes of the file from ADDRESS to the end of the segment that it is in. */
+static bool find_part(const struct image *image, uint64_t address, uint64_t *offset, uint64_t *size)
+{
+	for (size_t i = 0; i < image->count; i++) {
+		const Elf64_Phdr *segment = &image->segments[i];
+
+		if (address < segment->p_vaddr || address - segment->p_vaddr >= segment->p_filesz)
+			continue;
+		*offset = segment->p_offset + (address - segment->p_vaddr);
+		*size = segment->p_filesz - (address - segment->p_vaddr);
+		return true;
+	}
+	return false;
+}
+
+/* Up to SIZE bytes at ADDRESS, into BYTES, which is the caller's to free. */
+static int read_part(const struct image *image, uint64_t address, uint64_t size, uint8_t **bytes,
+		     struct span *part)
+{
+	uint64_t offset, left;
+	int error = 0;
+
+	if (!find_part(image, address, &offset, &left))
+		return -EINVAL;
+	if (left < size)
+		size = left;
+	if (size > SECTION_MAX)
+		return -E2BIG;
+	*bytes = malloc(size);
+	if (!*bytes)
+		return -ENOMEM;
+	for (uint64_t at = 0; at < size && !error; at += CHUNK)
+		error = image->source->read(image->source->context, offset + at, *bytes + at,
+					    size - at < CHUNK ? size - at : CHUNK);
+	*part = span_of(*bytes, size);
+	return error;
+}
+
+static int compile(struct image *image, struct cfi_table **table)
+{
+	struct eh_segment code[SEGMENTS_MAX];
+	struct eh_frame eh_frame = { .header_address = image->header.p_vaddr, .segments = code };
+	int error = read_part(image, image->header.p_vaddr, image->header.p_filesz, &image->bytes[0],
+			      &eh_frame.header);
+
+	if (!error)
+		error = eh_frame_address(eh_frame.header, eh_frame.header_address, &eh_frame.frames_address);
+	if (!error)
+		error = read_part(image, eh_frame.frames_address, UINT64_MAX, &image->bytes[1],
+				  &eh_frame.frames);
+	if (error)
+		return error;
+	for (size_t i = 0; i < image->count; i++)
+		if (image->segments[i].p_flags & PF_X)
+			code[eh_frame.segment_count++] =
+				(struct eh_segment){ .address = image->segments[i].p_vaddr,
+						     .offset = image->segments[i].p_offset,
+						     .size = image->segments[i].p_filesz };
+	return eh_frame_compile(table, &eh_frame);
+}
+
+int cfi_image_compile(struct cfi_table **table, const struct cfi_source *source)
+{
+	struct image *image = calloc(1, sizeof(*image));
+	int error;
+
+	*table = NULL;
+	if (!image)
+		return -ENOMEM;
+	image->source = source;
+	error = read_segments(image);
+	if (!error)
+		error = compile(image, table);
+	free(image->bytes[0]);
+	free(image->bytes[1]);
+	free(image);
+	return error;
+}
