@@ -19,7 +19,7 @@ _kvmscope_values() {
 	--perspective) echo guest host ;;
 	--bp-priority) echo guest host ;;
 	--watch) echo jiffies_64:8:w schedule:x ;;
-	--format) echo folded html script ;;
+	--format) echo folded html pprof script ;;
 	--event | -e) [ "${COMP_WORDS[1]}" = run ] && echo cpu-clock ;;
 	--sort) _kvmscope_keys symbol image vcpu app comm pid tid ;;
 	--pid | -p) _kvmscope_runs 1 ;;

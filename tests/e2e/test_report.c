@@ -306,7 +306,7 @@ TEST(report, says_what_is_wrong)
 	check_failure("report --vcpu x", 2, "'x' is no number");
 	check_failure("report --percent-limit 101", 2, "no percentage");
 	check_failure("export", 2, "--format");
-	check_failure("export --format svg", 2, "html, folded or script");
+	check_failure("export --format svg", 2, "html, folded, pprof or script");
 	check_failure("export --format html -i build/no-such-file -o build/never.html", 1,
 		      "build/no-such-file");
 	CHECK(access("build/never.html", F_OK) && access("build/never.html.partial", F_OK));

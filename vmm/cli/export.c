@@ -11,9 +11,10 @@
 #include "vmm/cli/profile_arguments.h"
 #include "vmm/profile/flame_graph.h"
 #include "vmm/profile/folded.h"
+#include "vmm/profile/pprof.h"
 #include "vmm/profile/script.h"
 
-enum format { FORMAT_NONE, FORMAT_FOLDED, FORMAT_HTML, FORMAT_SCRIPT };
+enum format { FORMAT_NONE, FORMAT_FOLDED, FORMAT_HTML, FORMAT_PPROF, FORMAT_SCRIPT };
 
 struct arguments {
 	struct profile_arguments input;
@@ -23,7 +24,7 @@ struct arguments {
 
 static const struct argp_option options[] = {
 	{ "format", 'f', "FORMAT", 0,
-	  "html: one page with a flame graph; folded: stacks for flamegraph.pl; script: every sample as text, as perf script has it",
+	  "html: one page with a flame graph; folded: stacks for flamegraph.pl; pprof: for go tool pprof and Pyroscope; script: every sample as text, as perf script has it",
 	  0 },
 	{ "output", 'o', "FILE", 0, "Write to FILE instead of standard output", 0 },
 	{ 0 },
@@ -36,9 +37,10 @@ static const char summary[] =
 	"  kvmscope export --format html -o flame.html     open it in any browser; it needs no network\n"
 	"  kvmscope export --format folded | flamegraph.pl > flame.svg\n"
 	"  kvmscope export --format html --event mem:schedule:x -o callers.html\n"
+	"  kvmscope export -o guest.pb.gz && go tool pprof -http=: guest.pb.gz\n"
 	"  kvmscope export --format script -i other.data | less\n"
 	"\n"
-	"Without --format, the end of the output's name decides: .html, .folded, .txt.";
+	"Without --format, the end of the output's name decides: .html, .folded, .pb.gz, .txt.";
 
 static const struct {
 	const char *name, *suffix;
@@ -46,6 +48,7 @@ static const struct {
 } formats[] = {
 	{ "html", ".html", FORMAT_HTML },
 	{ "folded", ".folded", FORMAT_FOLDED },
+	{ "pprof", ".pb.gz", FORMAT_PPROF },
 	{ "script", ".txt", FORMAT_SCRIPT },
 };
 
@@ -81,7 +84,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	case 'f':
 		arguments->format = format_named(value);
 		if (!arguments->format)
-			argp_error(state, "--format is html, folded or script, not '%s'", value);
+			argp_error(state, "--format is html, folded, pprof or script, not '%s'", value);
 		return 0;
 	case 'o':
 		arguments->output = strcmp(value, "-") ? value : NULL;
@@ -90,10 +93,22 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		if (!arguments->format)
 			arguments->format = format_of_file(arguments->output);
 		if (!arguments->format)
-			argp_error(state, "say which form by --format html, folded or script");
+			argp_error(state, "say which form by --format html, folded, pprof or script");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static int write_profile(const struct profile *profile, enum format format, FILE *to)
+{
+	switch (format) {
+	case FORMAT_HTML:
+		return flame_graph_write(profile, to);
+	case FORMAT_PPROF:
+		return pprof_write(profile, to);
+	default:
+		return folded_write(profile, to);
 	}
 }
 
@@ -105,15 +120,15 @@ static int export_profile(const struct arguments *arguments, FILE *to)
 
 	if (arguments->format == FORMAT_SCRIPT)
 		return script_write(&wanted, to);
-	/* Time and hits do not add up: one event. */
-	if (!wanted.event)
+	/* Time and hits do not add up: one event, but where each has its own place. */
+	if (!wanted.event && arguments->format != FORMAT_PPROF)
 		wanted.event = "0";
 	error = profile_load(&profile, &wanted);
 	if (error)
 		return error;
 	if (!profile_samples(profile))
 		log_warning("%s", profile_arguments_why_empty(&arguments->input));
-	error = arguments->format == FORMAT_HTML ? flame_graph_write(profile, to) : folded_write(profile, to);
+	error = write_profile(profile, arguments->format, to);
 	profile_free(profile);
 	return error;
 }

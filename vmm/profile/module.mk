@@ -19,3 +19,19 @@ $(WEB_PAGE): build/web/installed $(WEB_SOURCES)
 
 # The assembler reads the page: its object must be made again when the page changes.
 $(BUILD)/vmm/profile/flame_graph_page.o build/fuzz/objects/vmm/profile/flame_graph_page.o: $(WEB_PAGE)
+
+# pprof's messages, in C; the same whatever BUILD is.
+build/pprof/vmm/profile/pprof.pb-c.c: vmm/profile/pprof.proto
+	@mkdir -p build/pprof
+	@echo "  PROTOC  $<"
+	$(Q)command -v protoc-c > /dev/null || { echo "kvmscope: protoc-c is missing (Debian package protobuf-c-compiler): make deps" >&2; exit 1; }
+	$(Q)protoc-c --c_out=build/pprof $<
+
+$(BUILD)/vmm/profile/pprof.pb-c.o: build/pprof/vmm/profile/pprof.pb-c.c
+	@mkdir -p $(@D)
+	@echo "  CC      $<"
+	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
+
+$(BUILD)/vmm/profile/pprof.o $(BUILD)/tests/unit/test_pprof.o build/fuzz/objects/vmm/profile/pprof.o: \
+	build/pprof/vmm/profile/pprof.pb-c.c
+LIBRARY_EXTRA += $(BUILD)/vmm/profile/pprof.pb-c.o
