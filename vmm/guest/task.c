@@ -3,9 +3,8 @@
 
 #include <string.h>
 
-#include "vmm/guest/page_walk.h"
+#include "vmm/guest/kernel_memory.h"
 
-#define KERNEL_HALF    0xff00000000000000ull /* the lowest address of the kernel with 5-level paging */
 #define CR3_ADDRESS    0x000ffffffffff000ull
 #define CR3_PTI_USER   (1ull << 12) /* arch/x86/mm/pti.c: the user half of a pair of top tables */
 #define GDT_CPU_NUMBER 15ull        /* GDT_ENTRY_CPUNODE */
@@ -23,47 +22,12 @@
 #define DESCRIPTOR_KIND     (0xfeull << 40)
 #define DESCRIPTOR_CPU_DATA (0xf4ull << 40)
 
-/* Reads of the kernel's memory that keep the last translation: most are in one large page of the direct map.
- */
-struct reader {
-	const struct guest_view *view;
-	const struct guest_paging *paging;
-	uint64_t start, size; /* GVA range kept; size 0: none is */
-	uint64_t gpa;         /* of its start */
-};
-
-static bool translate(struct reader *reader, uint64_t gva, uint64_t *gpa)
-{
-	struct guest_translation found;
-
-	if (gva - reader->start >= reader->size) {
-		if (guest_translate(reader->view, reader->paging, gva, &found))
-			return false;
-		reader->start = gva & ~(found.page_size - 1);
-		reader->size = found.page_size;
-		reader->gpa = found.gpa & ~(found.page_size - 1);
-	}
-	*gpa = reader->gpa + (gva - reader->start);
-	return true;
-}
-
-static bool read_kernel(struct reader *reader, uint64_t gva, void *to, size_t size)
-{
-	uint64_t gpa;
-
-	if (gva < KERNEL_HALF || gva + size < gva || !translate(reader, gva, &gpa))
-		return false;
-	if (gva - reader->start + size > reader->size)
-		return !guest_read_virtual(reader->view, reader->paging, gva, to, size);
-	return !guest_read_physical(reader->view, gpa, to, size);
-}
-
 /* The number of the CPU whose GDT lies at GDT. */
-static bool read_cpu_number(struct reader *reader, uint64_t gdt, uint64_t *cpu)
+static bool read_cpu_number(struct kernel_memory *memory, uint64_t gdt, uint64_t *cpu)
 {
 	uint64_t descriptor;
 
-	if (!read_kernel(reader, gdt + GDT_CPU_NUMBER * 8, &descriptor, sizeof(descriptor)) ||
+	if (!kernel_memory_read(memory, gdt + GDT_CPU_NUMBER * 8, &descriptor, sizeof(descriptor)) ||
 	    (descriptor & DESCRIPTOR_KIND) != DESCRIPTOR_CPU_DATA)
 		return false;
 	*cpu = descriptor & CPU_NUMBER;
@@ -75,30 +39,32 @@ static bool read_cpu_number(struct reader *reader, uint64_t gdt, uint64_t *cpu)
  * per-CPU memory, and is used at another address, where it is read-only: the
  * same memory, or it is another CPU's, or another kernel's.
  */
-static bool find_cpu(struct reader *reader, const struct guest_task_layout *layout, uint64_t gdt,
+static bool find_cpu(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t gdt,
 		     uint64_t *offset)
 {
 	uint64_t cpu, used, own;
 
 	*offset = 0;
-	if (!read_cpu_number(reader, gdt, &cpu) || !translate(reader, gdt, &used))
+	if (!read_cpu_number(memory, gdt, &cpu) || !kernel_memory_translate(memory, gdt, &used))
 		return false;
-	if (layout->offsets && !read_kernel(reader, layout->offsets + cpu * 8, offset, sizeof(*offset)))
+	if (layout->offsets &&
+	    !kernel_memory_read(memory, layout->offsets + cpu * 8, offset, sizeof(*offset)))
 		return false;
-	return translate(reader, *offset + layout->gdt_page, &own) && own == used;
+	return kernel_memory_translate(memory, *offset + layout->gdt_page, &own) && own == used;
 }
 
 /*
  * Are the page tables in CR3 those of MM? PCIDs are in the low bits; with
  * KPTI the top tables are a pair at an even and the next odd page.
  */
-static bool runs_in(struct reader *reader, const struct guest_task_layout *layout, uint64_t mm, uint64_t cr3)
+static bool runs_in(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t mm,
+		    uint64_t cr3)
 {
 	uint64_t table, gpa;
 
 	cr3 &= CR3_ADDRESS;
-	return read_kernel(reader, mm + layout->page_table, &table, sizeof(table)) &&
-	       translate(reader, table, &gpa) &&
+	return kernel_memory_read(memory, mm + layout->page_table, &table, sizeof(table)) &&
+	       kernel_memory_translate(memory, table, &gpa) &&
 	       (cr3 == gpa || (!(gpa & CR3_PTI_USER) && cr3 == (gpa | CR3_PTI_USER)));
 }
 
@@ -108,12 +74,12 @@ static bool is_within(uint64_t rsp, uint64_t start, uint64_t size)
 	return rsp - start <= size;
 }
 
-static bool is_on_own_stack(struct reader *reader, const struct guest_task_layout *layout, uint64_t at,
+static bool is_on_own_stack(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t at,
 			    uint64_t rsp)
 {
 	uint64_t stack;
 
-	return read_kernel(reader, at + layout->stack, &stack, sizeof(stack)) &&
+	return kernel_memory_read(memory, at + layout->stack, &stack, sizeof(stack)) &&
 	       is_within(rsp, stack, layout->stack_size);
 }
 
@@ -121,51 +87,54 @@ static bool is_on_own_stack(struct reader *reader, const struct guest_task_layou
  * Is the stack one that is used on top of a task's: of the entry from user
  * space and of exceptions, of interrupts, or still the user's?
  */
-static bool is_on_top(struct reader *reader, const struct guest_task_layout *layout, uint64_t offset,
+static bool is_on_top(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
 		      uint64_t rsp)
 {
 	uint64_t top;
 
 	if (rsp < KERNEL_HALF || is_within(rsp, ENTRY_AREA, ENTRY_AREA_SIZE))
 		return true;
-	return layout->irq_stack && read_kernel(reader, offset + layout->irq_stack, &top, sizeof(top)) &&
+	return layout->irq_stack &&
+	       kernel_memory_read(memory, offset + layout->irq_stack, &top, sizeof(top)) &&
 	       is_within(rsp, top - layout->stack_size, layout->stack_size);
 }
 
 /* The task of the CPU whose stack is in use at RSP. */
-static bool find_task(struct reader *reader, const struct guest_task_layout *layout, uint64_t offset,
+static bool find_task(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
 		      uint64_t rsp, uint64_t *at)
 {
-	if (!read_kernel(reader, offset + layout->current, at, sizeof(*at)))
+	if (!kernel_memory_read(memory, offset + layout->current, at, sizeof(*at)))
 		return false;
-	if (is_on_own_stack(reader, layout, *at, rsp) || is_on_top(reader, layout, offset, rsp))
+	if (is_on_own_stack(memory, layout, *at, rsp) || is_on_top(memory, layout, offset, rsp))
 		return true;
-	return layout->scheduled && read_kernel(reader, offset + layout->scheduled, at, sizeof(*at)) &&
-	       is_on_own_stack(reader, layout, *at, rsp);
+	return layout->scheduled && kernel_memory_read(memory, offset + layout->scheduled, at, sizeof(*at)) &&
+	       is_on_own_stack(memory, layout, *at, rsp);
 }
 
-static bool read_ids(struct reader *reader, const struct guest_task_layout *layout, uint64_t at,
+static bool read_ids(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t at,
 		     struct guest_task *task)
 {
-	if (!read_kernel(reader, at + layout->tgid, &task->pid, sizeof(task->pid)) ||
-	    !read_kernel(reader, at + layout->pid, &task->tid, sizeof(task->tid)) ||
-	    !read_kernel(reader, at + layout->comm, task->comm, sizeof(task->comm)))
+	if (!kernel_memory_read(memory, at + layout->tgid, &task->pid, sizeof(task->pid)) ||
+	    !kernel_memory_read(memory, at + layout->pid, &task->tid, sizeof(task->tid)) ||
+	    !kernel_memory_read(memory, at + layout->comm, task->comm, sizeof(task->comm)))
 		return false;
 	task->comm[sizeof(task->comm) - 1] = '\0';
 	return task->pid < SAMPLE_TASK_LIMIT && task->tid < SAMPLE_TASK_LIMIT && !task->pid == !task->tid;
 }
 
-static bool read_task(struct reader *reader, const struct guest_task_layout *layout, uint64_t offset,
+static bool read_task(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
 		      const struct guest_registers *registers, struct guest_task *task)
 {
 	uint64_t at, mm;
 
 	/* User code runs on its own stack, and its task can not be in the middle of anything. */
-	if (!find_task(reader, layout, offset, registers->cpl ? 0 : registers->rsp, &at) ||
-	    !read_ids(reader, layout, at, task) || !read_kernel(reader, at + layout->mm, &mm, sizeof(mm)))
+	if (!find_task(memory, layout, offset, registers->cpl ? 0 : registers->rsp, &at) ||
+	    !read_ids(memory, layout, at, task) ||
+	    !kernel_memory_read(memory, at + layout->mm, &mm, sizeof(mm)))
 		return false;
 	/* The kernel's own threads have no memory and run in whatever was there before. */
-	task->foreign = mm && !runs_in(reader, layout, mm, registers->paging.cr3);
+	task->foreign = mm && !runs_in(memory, layout, mm, registers->paging.cr3);
+	task->mm = task->foreign ? 0 : mm;
 	return !registers->cpl || (mm && !task->foreign);
 }
 
@@ -173,11 +142,11 @@ bool guest_task_current(const struct guest_task_layout *layout, const struct gue
 			const struct guest_paging *kernel_paging, const struct guest_registers *registers,
 			struct guest_task *task)
 {
-	struct reader reader = { .view = view, .paging = kernel_paging };
+	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 	uint64_t offset;
 
-	if (layout->known && find_cpu(&reader, layout, registers->gdt_base, &offset) &&
-	    read_task(&reader, layout, offset, registers, task))
+	if (layout->known && find_cpu(&memory, layout, registers->gdt_base, &offset) &&
+	    read_task(&memory, layout, offset, registers, task))
 		return true;
 	*task = (struct guest_task){ .pid = SAMPLE_TASK_UNKNOWN, .tid = SAMPLE_TASK_UNKNOWN };
 	return false;
@@ -187,7 +156,7 @@ bool guest_task_cpu_offset(const struct guest_task_layout *layout, const struct 
 			   const struct guest_paging *kernel_paging, const struct guest_registers *registers,
 			   uint64_t *offset)
 {
-	struct reader reader = { .view = view, .paging = kernel_paging };
+	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 
-	return layout->known && find_cpu(&reader, layout, registers->gdt_base, offset);
+	return layout->known && find_cpu(&memory, layout, registers->gdt_base, offset);
 }

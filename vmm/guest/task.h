@@ -61,6 +61,7 @@ struct guest_task {
 	 */
 	char comm[SAMPLE_COMM_SIZE];
 	bool foreign; /* CR3 has another task's page tables: its user memory can not be read by them */
+	uint64_t mm;  /* GVA of its struct mm_struct, whose page tables are in CR3; 0: none */
 };
 
 /*
