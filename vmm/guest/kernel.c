@@ -284,6 +284,9 @@ static void read_layouts(const struct search *search)
 		}
 		if (guest_task_layout_read(&found->kernel.tasks, symbols, found->kernel.per_cpu, &btf))
 			log_debug("the guest's kernel does not tell where its tasks are");
+		if (guest_vma_layout_read(&found->kernel.vmas, symbols, &btf) ||
+		    user_images_create(&found->kernel.images))
+			log_debug("the guest's kernel does not tell what is mapped in user space");
 		btf_close(&btf);
 	}
 	free(data);
@@ -297,6 +300,7 @@ static void free_found(struct found_kernel *found)
 	symbols_free(found->kernel.symbols);
 	symbols_free(found->kernel.per_cpu);
 	module_presence_free(found->kernel.presence);
+	user_images_free(found->kernel.images);
 	free(found->kernel.modules);
 	free(found);
 }
@@ -386,6 +390,7 @@ int guest_kernel_refresh(struct guest_kernel **newer, const struct guest_kernel 
 		copy->kernel.modules = NULL;
 		copy->kernel.module_count = 0;
 		copy->kernel.presence = NULL;
+		copy->kernel.images = user_images_share(found->kernel.images);
 		if (copy->kernel.symbols && copy->kernel.per_cpu)
 			error = copy_all_symbols(&copy->kernel, kernel);
 		if (!error)

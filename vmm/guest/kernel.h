@@ -15,7 +15,9 @@
 #include "vmm/guest/registers.h"
 #include "vmm/guest/symbols.h"
 #include "vmm/guest/task.h"
+#include "vmm/guest/user_image.h"
 #include "vmm/guest/view.h"
+#include "vmm/guest/vma_layout.h"
 
 #define GUEST_BUILD_ID_MAX 20
 
@@ -50,6 +52,8 @@ struct guest_kernel {
 	struct guest_kernel_identity identity;
 	const struct guest_unwinder *unwinder; /* owned; NULL where only frame pointers can be tried */
 	struct guest_task_layout tasks;        /* where it keeps its current tasks */
+	struct guest_vma_layout vmas;          /* and what they have mapped */
+	struct user_images *images; /* that were seen in use; NULL without VMAS; owned with its copies */
 };
 
 /*

@@ -57,7 +57,9 @@ enum user_image_kind {
 };
 
 int user_images_create(struct user_images **images); /* 0 or -ENOMEM */
-void user_images_free(struct user_images *images);   /* NULL is a no-op */
+/* IMAGES itself, for one more owner; each is to free it. NULL works with both. Any thread. */
+struct user_images *user_images_share(struct user_images *images);
+void user_images_free(struct user_images *images);
 
 /* The image of KEY, entered if it is new. NULL: there is no room, or it is being entered at this moment. */
 struct user_image *user_images_find(struct user_images *images, const struct user_image_key *key);
@@ -68,6 +70,9 @@ struct user_image *user_images_find(struct user_images *images, const struct use
  */
 void user_images_settle(struct user_images *images, const struct guest_kernel *kernel,
 			const struct guest_view *view);
+
+/* Tells this table from any other that there was. */
+uint32_t user_images_generation(const struct user_images *images);
 
 /* By its number; NULL: none that is known has it. */
 struct user_image *user_images_at(struct user_images *images, uint32_t number);
@@ -98,7 +103,7 @@ int user_image_read(const struct user_image *image, const struct guest_kernel *k
 /* What its .eh_frame says, by file offset; NULL: not known (yet), or it has none. */
 const struct cfi_table *user_image_cfi(const struct user_image *image);
 
-/* Gives IMAGE its table, once, and for as long as the image lives. Not on a vCPU thread. */
+/* Gives IMAGE its table, once; the image's from here on. Not on a vCPU thread. */
 void user_image_set_cfi(struct user_image *image, const struct cfi_table *table);
 
 #endif

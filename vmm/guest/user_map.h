@@ -23,6 +23,7 @@
 
 #include <stdint.h>
 
+#include "vmm/guest/kernel_memory.h"
 #include "vmm/guest/user_image.h"
 #include "vmm/guest/view.h"
 
@@ -52,8 +53,8 @@ struct user_mapping {
 
 struct user_map {
 	const struct guest_kernel *kernel; /* NULL: none is known */
-	const struct guest_view *view;
-	uint64_t mm; /* GVA of the task's struct mm_struct; 0: nothing is looked up */
+	struct kernel_memory memory;       /* of it */
+	uint64_t mm;                       /* GVA of the task's struct mm_struct; 0: nothing is looked up */
 	unsigned int count;
 	struct user_mapping mappings[USER_MAP_MAX]; /* that were found, in the order of the questions */
 };

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A guest in whose memory an address space is made by hand: its tree of VMAs in
+ * either form, files with dentries and mounts, and a page cache. The direct
+ * map shows all memory at USER_GUEST_DIRECT. For tests.
+ */
+#ifndef KVMSCOPE_TESTS_USER_GUEST_H
+#define KVMSCOPE_TESTS_USER_GUEST_H
+
+#include "tests/unit/flat_guest.h"
+#include "vmm/guest/kernel.h"
+#include "vmm/guest/user_map.h"
+
+#define USER_GUEST_DIRECT 0xffff888000000000ull
+#define USER_GUEST_VMAS   512
+
+struct user_guest {
+	struct flat_guest guest;
+	struct guest_kernel kernel;     /* its paging, VMA layout and images are known */
+	uint64_t next;                  /* GPA of free memory */
+	uint64_t mm;                    /* GVA, as all below */
+	uint64_t root_mount, root;      /* the vfsmount and dentry of "/" */
+	uint64_t vmas[USER_GUEST_VMAS]; /* in order of address */
+	unsigned int vma_count;
+	struct user_map map;
+};
+
+/* Memory of a kernel whose trees are maple trees, or red-black ones. */
+void user_guest_make(struct user_guest *made, bool is_maple);
+void user_guest_free(struct user_guest *made);
+
+void user_guest_put(struct user_guest *made, uint64_t gva, uint64_t value);
+uint64_t user_guest_get(struct user_guest *made, uint64_t gva);
+uint64_t user_guest_allocate(struct user_guest *made, uint64_t size, uint64_t alignment);
+
+/* A dentry NAME below PARENT; 0: it is its own parent. */
+uint64_t user_guest_dentry(struct user_guest *made, uint64_t parent, const char *name);
+
+/* A file system mounted at POINT below the vfsmount PARENT: its vfsmount, whose root's dentry is *ROOT. */
+uint64_t user_guest_mount(struct user_guest *made, uint64_t parent, uint64_t point, uint64_t *root);
+
+/* An open file of a new inode NUMBER. */
+uint64_t user_guest_file(struct user_guest *made, uint64_t mount, uint64_t dentry, uint64_t number);
+uint64_t user_guest_inode(struct user_guest *made, uint64_t file);
+
+/* COUNT pages of a file's content, by a folio that begins at page FIRST of it: the GPA of the memory. */
+uint64_t user_guest_cache(struct user_guest *made, uint64_t file, uint64_t first, unsigned int count);
+
+/* Adds a VMA behind all others; FILE 0: none. user_guest_build() makes the tree of all. */
+uint64_t user_guest_map(struct user_guest *made, uint64_t start, uint64_t end, uint64_t page, uint64_t flags,
+			uint64_t file);
+void user_guest_build(struct user_guest *made);
+
+/* A look at ADDRESS, as of another stop each time. */
+const struct user_mapping *user_guest_look(struct user_guest *made, uint64_t address);
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/dentry_path.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#define STEPS_MAX 512 /* names and mounts; a path has 2048 names at most, each of one letter */
+#define DELETED   " (deleted)"
+
+/* Filled from its end. */
+struct path {
+	char bytes[DENTRY_PATH_MAX];
+	size_t start;
+};
+
+static bool prepend(struct path *path, const char *bytes, size_t size)
+{
+	if (size > path->start)
+		return false;
+	path->start -= size;
+	memcpy(path->bytes + path->start, bytes, size);
+	return true;
+}
+
+static bool prepend_name(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t dentry,
+			 struct path *path)
+{
+	char name[NAME_MAX];
+	uint64_t hash, at;
+	uint32_t length;
+
+	if (!kernel_memory_read_u64(memory, dentry + layout->dentry_hash, &hash) ||
+	    !kernel_memory_read_u64(memory, dentry + layout->dentry_name, &at))
+		return false;
+	length = (uint32_t)(hash >> 32);
+	return length && length <= sizeof(name) && kernel_memory_read(memory, at, name, length) &&
+	       !memchr(name, '\0', length) && prepend(path, name, length) && prepend(path, "/", 1);
+}
+
+/* From the root of a mount to where that is mounted; *IS_TOP: it is nowhere, as the first of a namespace. */
+static bool leave_mount(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t *mount,
+			uint64_t *dentry, bool *is_top)
+{
+	uint64_t own = *mount - layout->mount_embedded, parent;
+
+	if (!kernel_memory_read_u64(memory, own + layout->mount_parent, &parent) ||
+	    !kernel_memory_read_u64(memory, own + layout->mount_point, dentry))
+		return false;
+	*is_top = parent == own;
+	*mount = parent + layout->mount_embedded;
+	return true;
+}
+
+/* A dentry that is its own parent and no mount's root has no place in a tree: shared memory, memfd. */
+static bool prepend_all(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mount,
+			uint64_t dentry, struct path *path)
+{
+	for (int step = 0; step < STEPS_MAX; step++) {
+		uint64_t root, parent;
+		bool is_top;
+
+		if (!kernel_memory_read_u64(memory, mount + layout->vfsmount_root, &root))
+			return false;
+		if (dentry == root) {
+			if (!leave_mount(memory, layout, &mount, &dentry, &is_top))
+				return false;
+			if (is_top)
+				return true;
+			continue;
+		}
+		if (!kernel_memory_read_u64(memory, dentry + layout->dentry_parent, &parent) ||
+		    !prepend_name(memory, layout, dentry, path))
+			return false;
+		if (parent == dentry)
+			return true;
+		dentry = parent;
+	}
+	return false;
+}
+
+static bool make(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mount,
+		 uint64_t dentry, struct path *path)
+{
+	uint64_t hashed;
+
+	path->start = sizeof(path->bytes);
+	if (!kernel_memory_read_u64(memory, dentry + layout->dentry_unhashed, &hashed))
+		return false;
+	return prepend(path, hashed ? "" : DELETED, hashed ? 1 : sizeof(DELETED)) &&
+	       prepend_all(memory, layout, mount, dentry, path) && path->bytes[path->start] == '/';
+}
+
+int dentry_path(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mount,
+		uint64_t dentry, char *path)
+{
+	struct path first, second;
+
+	if (!make(memory, layout, mount, dentry, &first) || !make(memory, layout, mount, dentry, &second) ||
+	    first.start != second.start ||
+	    memcmp(first.bytes + first.start, second.bytes + second.start,
+		   sizeof(first.bytes) - first.start) != 0)
+		return -EFAULT;
+	memcpy(path, first.bytes + first.start, sizeof(first.bytes) - first.start);
+	return 0;
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The path of a file of the guest, from its dentry up through the mounts that
+ * it is below, as fs/d_path.c makes it: from the root of the mount namespace,
+ * with " (deleted)" behind it where the name is gone.
+ */
+#ifndef KVMSCOPE_GUEST_DENTRY_PATH_H
+#define KVMSCOPE_GUEST_DENTRY_PATH_H
+
+#include "vmm/guest/kernel_memory.h"
+#include "vmm/guest/vma_layout.h"
+
+#define DENTRY_PATH_MAX 4096 /* PATH_MAX of Linux, with the NUL */
+
+/*
+ * The path of the file at DENTRY below the vfsmount MOUNT (GVAs), into PATH of DENTRY_PATH_MAX bytes.
+ * -EFAULT: it can not be read, does not end, or changes. The bytes are the guest's, none of them a slash but
+ * between names. No vCPU thread.
+ */
+int dentry_path(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mount,
+		uint64_t dentry, char *path);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/page_cache.h"
+
+#define PAGE_SIZE   4096ull
+#define DEPTH_MAX   16
+#define NODE_TAG    2u /* of an entry that is a node, with higher addresses than any that stands for a slot */
+#define TAGS        3u
+#define SIBLING_MAX 4096u
+
+static bool is_internal(uint64_t entry)
+{
+	return (entry & TAGS) == NODE_TAG;
+}
+
+static bool is_node(uint64_t entry)
+{
+	return is_internal(entry) && entry > SIBLING_MAX;
+}
+
+static bool read_slot(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t node,
+		      uint32_t slot, uint64_t *entry)
+{
+	return kernel_memory_read_u64(memory, node + layout->xarray_slots + 8ull * slot, entry);
+}
+
+/*
+ * Goes one level down for page INDEX. A folio of several pages stands in the slot of its first; the others
+ * say which that is. *FIRST becomes the index of that.
+ */
+static bool descend(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t index,
+		    uint64_t *entry, uint64_t *first)
+{
+	uint64_t node = *entry - NODE_TAG;
+	uint32_t slot, count = layout->xarray_slot_count;
+	uint8_t shift;
+
+	if (!kernel_memory_read(memory, node + layout->xarray_shift, &shift, 1) || shift > 60)
+		return false;
+	slot = (uint32_t)(index >> shift) & (count - 1);
+	if (!read_slot(memory, layout, node, slot, entry))
+		return false;
+	if (is_internal(*entry) && *entry <= SIBLING_MAX) {
+		slot = (uint32_t)(*entry >> 2);
+		if (slot >= count || !read_slot(memory, layout, node, slot, entry))
+			return false;
+	}
+	if (!is_node(*entry)) {
+		uint64_t span = (uint64_t)count << shift;
+
+		*first = (index & ~(span - 1)) | (uint64_t)slot << shift;
+	}
+	return true;
+}
+
+/* GVA of the struct page of the page at INDEX, or of its folio's first, whose index becomes *FIRST. */
+static bool find_page(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mapping,
+		      uint64_t index, uint64_t *page, uint64_t *first)
+{
+	uint64_t entry;
+
+	*first = 0;
+	if (!kernel_memory_read_u64(memory, mapping + layout->mapping_pages, &entry))
+		return false;
+	for (int depth = 0; depth < DEPTH_MAX && is_node(entry); depth++)
+		if (!descend(memory, layout, index, &entry, first))
+			return false;
+	*page = entry;
+	return entry && !(entry & TAGS) && index >= *first;
+}
+
+/* What is mapped where changes; a page is this file's if it says so itself. */
+static bool find_memory(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mapping,
+			uint64_t index, uint64_t *gpa)
+{
+	uint64_t page, first, owner, array;
+
+	if (!find_page(memory, layout, mapping, index, &page, &first) ||
+	    !kernel_memory_read_u64(memory, page + layout->page_mapping, &owner) || owner != mapping ||
+	    !kernel_memory_read_u64(memory, layout->page_array, &array) || page < array ||
+	    (page - array) % layout->page_size)
+		return false;
+	*gpa = ((page - array) / layout->page_size + (index - first)) * PAGE_SIZE;
+	return true;
+}
+
+bool page_cache_read(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t inode,
+		     uint64_t offset, void *to, size_t size)
+{
+	uint64_t mapping, gpa;
+	uint8_t *bytes = to;
+
+	if (!layout->has_pages || offset + size < offset ||
+	    !kernel_memory_read_u64(memory, inode + layout->inode_mapping, &mapping))
+		return false;
+	while (size) {
+		uint64_t left = PAGE_SIZE - offset % PAGE_SIZE;
+		size_t part = left < size ? (size_t)left : size;
+
+		if (!find_memory(memory, layout, mapping, offset / PAGE_SIZE, &gpa) ||
+		    guest_read_physical(memory->view, gpa + offset % PAGE_SIZE, bytes, part))
+			return false;
+		bytes += part;
+		offset += part;
+		size -= part;
+	}
+	return true;
+}
