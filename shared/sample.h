@@ -71,7 +71,8 @@ struct sample {
 	 * state from before the first; the file says it once per change.
 	 */
 	uint32_t pid, tid;
-	uint32_t reserved;
+	uint16_t mappings; /* entries of struct sample_mapping behind the callchain */
+	uint16_t reserved;
 	char comm[SAMPLE_COMM_SIZE];
 	uint64_t callchain[]; /* innermost first: kernel_depth, then user_depth addresses */
 };
@@ -100,7 +101,24 @@ enum sample_register {
 	SAMPLE_REGISTERS,
 };
 
-/* A watch was hit: stands behind the callchain of a sample whose event is not 0. Its period is in hits. */
+/* As many as a stop looks at. */
+#define SAMPLE_MAPPINGS_MAX 16
+
+/*
+ * Where addresses of the user part of the callchain were mapped, as the guest's kernel had it at the stop;
+ * they do not overlap. An address of that part that is in none of them: what is mapped there could not be
+ * told.
+ */
+struct sample_mapping {
+	uint64_t start, end; /* GVA */
+	uint64_t offset;     /* of START in the image, bytes */
+	uint32_t image;      /* its number, and the table of images that has it: vmm/guest/user_image.h */
+	uint32_t images;
+	uint32_t flags; /* PROT_READ, WRITE and EXEC of Linux, and 8: shared */
+	uint32_t reserved;
+};
+
+/* A watch was hit: stands behind the mappings of a sample whose event is not 0. Its period is in hits. */
 struct sample_hit {
 	uint64_t address; /* GVA that is watched */
 	/* Its value at the hit before this one, on whatever vCPU (of a per-CPU variable: on this one), and
@@ -117,15 +135,19 @@ struct sample_hit {
 static inline size_t sample_length(const struct sample *sample)
 {
 	return sample_size((size_t)sample->kernel_depth + sample->user_depth) +
+	       sample->mappings * sizeof(struct sample_mapping) +
 	       (sample->event ? sizeof(struct sample_hit) : 0);
+}
+
+static inline struct sample_mapping *sample_mappings(struct sample *sample)
+{
+	return (struct sample_mapping *)(sample->callchain + sample->kernel_depth + sample->user_depth);
 }
 
 /* NULL for a sample of the clock. */
 static inline struct sample_hit *sample_hit(struct sample *sample)
 {
-	return sample->event
-		       ? (struct sample_hit *)(sample->callchain + sample->kernel_depth + sample->user_depth)
-		       : NULL;
+	return sample->event ? (struct sample_hit *)(sample_mappings(sample) + sample->mappings) : NULL;
 }
 
 /* An event other than the clock gives no samples on a vCPU from now on, or does so again. */

@@ -21,6 +21,7 @@
 #include "shared/sample.h"
 #include "vmm/profile/collector_kernel.h"
 #include "vmm/profile/collector_output.h"
+#include "vmm/profile/collector_user.h"
 #include "vmm/profile/resolver.h"
 
 #define MILLISECOND 1000000ull
@@ -141,7 +142,8 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 	struct collector *collector = context;
 
 	if (is_writing(collector))
-		note_error(collector, collector_output_sample(&collector->output, sample->sample));
+		note_error(collector, collector_output_sample(&collector->output, sample->sample,
+							      collector_user_images(&collector->kernel)));
 }
 
 static void write_sideband(void *context, const struct sideband *record)
@@ -422,6 +424,7 @@ static void drain(struct collector *collector)
 		drain_ring(collector, i, &counts);
 	for (size_t i = 0; i < collector->options.sideband_ring_count; i++)
 		drain_sideband_ring(collector, i);
+	collector_user_settle(&collector->kernel);
 	resolver_play(collector->resolver);
 	time = now();
 	if (!collector->error)

@@ -3,24 +3,40 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 
 #include "shared/error.h"
+#include "vmm/guest/user_map.h"
 #include "vmm/profile/collector.h"
+
+static void free_output(struct collector_output *output)
+{
+	task_names_free(output->names);
+	user_spaces_free(output->spaces);
+	*output = (struct collector_output){ 0 };
+}
 
 int collector_output_open(struct collector_output *output, const struct perf_data_options *options)
 {
 	int error;
 
-	*output = (struct collector_output){ .names = task_names_new() };
-	if (!output->names)
-		return error_set(-ENOMEM, "no memory for the names of the guest's tasks");
-	error = perf_data_writer_open(&output->writer, options);
-	if (error) {
-		task_names_free(output->names);
-		output->names = NULL;
-	}
+	*output = (struct collector_output){ .names = task_names_new(), .spaces = user_spaces_new() };
+	if (output->names && output->spaces)
+		error = perf_data_writer_open(&output->writer, options);
+	else
+		error = error_set(-ENOMEM, "no memory for the names of the guest's tasks");
+	if (error)
+		free_output(output);
 	return error;
 }
+
+/* Where to tell of a sample's mappings. */
+struct telling {
+	struct perf_data_writer *writer;
+	const struct user_images *images; /* NULL: their images are not known */
+};
 
 /* The idle tasks are one to perf, which calls it so; the guest calls each "swapper/" and the number of its
  * CPU. */
@@ -46,16 +62,134 @@ static int name_task(struct collector_output *output, const struct sample *sampl
 				     name);
 }
 
-int collector_output_sample(struct collector_output *output, const struct sample *sample)
+static struct user_image *image_of(const struct telling *telling, const struct sample_mapping *mapping)
 {
-	int error = name_task(output, sample);
+	if (!telling->images || user_images_generation(telling->images) != mapping->images)
+		return NULL;
+	return user_images_at((struct user_images *)(uintptr_t)telling->images, mapping->image);
+}
 
-	return error ? error : perf_data_writer_sample(output->writer, sample);
+static bool is_named(void *context, const struct sample_mapping *mapping)
+{
+	const struct user_image *image = image_of(context, mapping);
+
+	return image && user_image_name(image);
+}
+
+static void describe_image(const struct user_image *image, struct sideband_mmap *mmap)
+{
+	const uint8_t *build_id;
+	uint32_t device;
+
+	mmap->build_id_size = (uint8_t)user_image_build_id(image, &build_id);
+	memcpy(mmap->build_id, build_id, mmap->build_id_size);
+	user_image_file(image, &device, &mmap->inode, &mmap->generation);
+	mmap->major = device >> 20;
+	mmap->minor = device & 0xfffff;
+}
+
+static int map(void *context, uint32_t pid, uint64_t time, const struct sample_mapping *mapping)
+{
+	const struct telling *telling = context;
+	const struct user_image *image = image_of(telling, mapping);
+	union {
+		struct sideband_mmap mmap;
+		uint8_t bytes[SIDEBAND_SIZE_MAX];
+	} record = { .mmap = { .head = { .type = SIDEBAND_MMAP, .time = time, .pid = pid, .tid = pid },
+			       .start = mapping->start,
+			       .length = mapping->end - mapping->start,
+			       .offset = mapping->offset,
+			       .prot = mapping->flags & (PROT_READ | PROT_WRITE | PROT_EXEC),
+			       .map_flags =
+				       mapping->flags & USER_MAPPING_SHARED ? MAP_SHARED : MAP_PRIVATE } };
+	const char *name = user_image_name(image);
+
+	record.mmap.head.size = sideband_size(sizeof(record.mmap), name);
+	if (record.mmap.head.size > sizeof(record))
+		return 0;
+	memcpy(record.mmap.name, name, strlen(name) + 1);
+	describe_image(image, &record.mmap);
+	return perf_data_writer_sideband(telling->writer, &record.mmap.head);
+}
+
+static int unmap(void *context, uint32_t pid, uint64_t time, uint64_t start, uint64_t end)
+{
+	const struct telling *telling = context;
+	const struct sideband_munmap record = {
+		.head = { .size = sizeof(record),
+			  .type = SIDEBAND_MUNMAP,
+			  .time = time,
+			  .pid = pid,
+			  .tid = pid },
+		.start = start,
+		.length = end - start,
+	};
+
+	return perf_data_writer_sideband(telling->writer, &record.head);
+}
+
+static struct user_spaces_teller teller_of(struct telling *telling)
+{
+	return (struct user_spaces_teller){
+		.is_named = is_named, .map = map, .unmap = unmap, .context = telling
+	};
+}
+
+/* What it is in can not be told any more: it goes without an image, and without the user part of its chain.
+ */
+static int write_late(struct collector_output *output, const struct sample *sample)
+{
+	struct sample *copy = malloc(sample_length(sample));
+	const struct sample_hit *hit;
+	int error;
+
+	if (!copy)
+		return error_set(-ENOMEM, "no memory for a sample");
+	memcpy(copy, sample, sizeof(*copy) + sample->kernel_depth * sizeof(copy->callchain[0]));
+	hit = sample_hit((struct sample *)(uintptr_t)sample);
+	copy->user_depth = copy->mappings = 0;
+	copy->flags |= SAMPLE_USER_TRUNCATED | (sample->cpl ? SAMPLE_UNSURE : 0);
+	if (hit)
+		*sample_hit(copy) = *hit;
+	error = perf_data_writer_sample(output->writer, copy);
+	free(copy);
+	return error;
+}
+
+int collector_output_sample(struct collector_output *output, const struct sample *sample,
+			    const struct user_images *images)
+{
+	struct telling telling = { output->writer, images };
+	const struct user_spaces_teller teller = teller_of(&telling);
+	int error = name_task(output, sample);
+	bool late = false;
+
+	if (!error && !output->told_by_guest)
+		error = user_spaces_sample(output->spaces, sample, &teller, &late);
+	if (error)
+		return error;
+	return late ? write_late(output, sample) : perf_data_writer_sample(output->writer, sample);
+}
+
+/* The guest itself tells of all that is mapped from here on, sooner than samples could. */
+static int leave_to_guest(struct collector_output *output, uint64_t time)
+{
+	struct telling telling = { output->writer, NULL };
+	const struct user_spaces_teller teller = teller_of(&telling);
+
+	output->told_by_guest = true;
+	return user_spaces_end(output->spaces, time, &teller);
 }
 
 int collector_output_sideband(struct collector_output *output, const struct sideband *record)
 {
 	const struct sideband_comm *comm = (const void *)record;
+	int error = 0;
+
+	if (record->type == SIDEBAND_MMAP && !output->told_by_guest)
+		error = leave_to_guest(output, record->time);
+	if (error)
+		return error;
 
 	/* Readers give a new thread its parent's name: whatever it is called, it is to be said again. */
 	if (record->type == SIDEBAND_FORK)
@@ -96,8 +230,7 @@ int collector_output_close(struct collector_output *output)
 {
 	int error = perf_data_writer_close(output->writer);
 
-	task_names_free(output->names);
-	*output = (struct collector_output){ 0 };
+	free_output(output);
 	return error;
 }
 
@@ -108,7 +241,7 @@ const struct sample *collector_sample(const struct ring_record *record, size_t v
 
 	if (record->type != RECORD_SAMPLE || size < sizeof(*sample) || sample->vcpu >= vcpus ||
 	    sample->event > watches || sample->kernel_depth + sample->user_depth > SAMPLE_CALLCHAIN_MAX ||
-	    size < sample_length(sample))
+	    sample->mappings > SAMPLE_MAPPINGS_MAX || size < sample_length(sample))
 		return NULL;
 	return sample;
 }

@@ -13,21 +13,29 @@
 #include "shared/ring.h"
 #include "shared/sample.h"
 #include "shared/sideband.h"
+#include "vmm/guest/user_image.h"
 #include "vmm/profile/perf_data_writer.h"
 #include "vmm/profile/task_names.h"
+#include "vmm/profile/user_spaces.h"
 
 struct collector_options;
 
 struct collector_output {
 	struct perf_data_writer *writer;
-	struct task_names *names; /* that are in the file; owned */
+	struct task_names *names;   /* that are in the file; owned */
+	struct user_spaces *spaces; /* the same; owned */
+	bool told_by_guest;         /* what is mapped is told by the guest itself */
 };
 
 /* Opens the file. The errors of perf_data_writer_open(), and -ENOMEM. */
 int collector_output_open(struct collector_output *output, const struct perf_data_options *options);
 
-/* Each adds to the file; the errors of writing. The vCPU is one that the options have. */
-int collector_output_sample(struct collector_output *output, const struct sample *sample);
+/*
+ * Each adds to the file; the errors of writing. The vCPU is one that the options have. IMAGES are those that
+ * the sample's mappings are of; NULL: they are not known.
+ */
+int collector_output_sample(struct collector_output *output, const struct sample *sample,
+			    const struct user_images *images);
 int collector_output_sideband(struct collector_output *output, const struct sideband *record);
 int collector_output_event(struct collector_output *output, const struct sample_event *event);
 /* What OPTIONS' watches have counted up to TIME, if they are asked. */

@@ -9,6 +9,7 @@
 #include "shared/log.h"
 #include "shared/sample.h"
 #include "vmm/profile/collector_output.h"
+#include "vmm/profile/collector_user.h"
 #include "vmm/profile/resolver.h"
 
 /* So many samples make a round, which is what readers sort at a time: in order of time already. */
@@ -149,7 +150,8 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 
 	if (dump->error)
 		return;
-	dump->error = collector_output_sample(&dump->output, sample->sample);
+	dump->error = collector_output_sample(&dump->output, sample->sample,
+					      collector_user_images(request->kernel));
 	if (!dump->error && !(++request->samples % ROUND))
 		dump->error = perf_data_writer_flush(dump->output.writer, resolver_settled(dump->resolver));
 }

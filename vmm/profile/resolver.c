@@ -217,15 +217,12 @@ static struct resolver_place place_of_caller(const struct attributed_sample *att
 /* Who reads the file would guess: the callchain ends before the first address of which it is not sure. */
 static void cut_callchain(struct sample *sample, size_t depth)
 {
-	const struct sample_hit *behind = sample_hit(sample);
-	struct sample_hit hit;
+	const uint8_t *end = (const uint8_t *)sample + sample_length(sample);
+	const uint8_t *behind = (const uint8_t *)sample_mappings(sample);
 
-	if (behind)
-		hit = *behind;
 	sample->user_depth = (uint16_t)(depth - sample->kernel_depth);
 	sample->flags |= SAMPLE_USER_TRUNCATED;
-	if (behind)
-		*sample_hit(sample) = hit;
+	memmove(sample_mappings(sample), behind, (size_t)(end - behind));
 }
 
 /* The first address of all is the sample's own. */
@@ -364,6 +361,7 @@ static void give_late_sample(struct resolver *resolver, const struct sample *sam
 	union {
 		struct sample sample;
 		uint8_t bytes[sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t) +
+			      SAMPLE_MAPPINGS_MAX * sizeof(struct sample_mapping) +
 			      sizeof(struct sample_hit)];
 	} copy;
 

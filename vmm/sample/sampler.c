@@ -14,6 +14,7 @@
 #include "shared/log.h"
 #include "vmm/guest/kernel_identity.h"
 #include "vmm/guest/page_walk.h"
+#include "vmm/guest/user_map.h"
 #include "vmm/kvm/vm.h"
 #include "vmm/sample/snapshot.h"
 #include "vmm/sample/vm_view.h"
@@ -246,7 +247,7 @@ static void fill_sample(struct sample *sample, const struct guest_registers *reg
 	sample->event = 0;
 	sample->pid = task->pid;
 	sample->tid = task->tid;
-	sample->reserved = 0;
+	sample->mappings = sample->reserved = 0;
 	memcpy(sample->comm, task->comm, sizeof(sample->comm));
 	sample->flags = chain->flags;
 	sample->kernel_depth = chain->kernel_depth;
@@ -276,6 +277,7 @@ struct state {
 	uint64_t begin;
 	struct guest_registers registers;
 	struct guest_task task;
+	struct user_map map; /* of the task */
 	struct guest_callchain chain;
 };
 
@@ -298,6 +300,13 @@ static const struct guest_kernel *running_kernel(const struct sampler *sampler,
 	return *other ? NULL : kernel;
 }
 
+/* Of all addresses in user space: those that the walk did not ask for as well. */
+static void find_mappings(struct user_map *map, const struct guest_callchain *chain)
+{
+	for (uint16_t i = 0; i < chain->user_depth; i++)
+		user_map_find(map, chain->addresses[chain->kernel_depth + i]);
+}
+
 static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_sampler *self,
 		       struct state *state)
 {
@@ -310,6 +319,8 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 	show_registers(self, &state->registers, state->begin);
 	/* Behind the time: see sampler_set_kernel(). */
 	kernel = running_kernel(sampler, &state->registers, &other);
+	find_task(sampler, kernel, &state->registers, &state->task);
+	user_map_begin(&state->map, kernel, sampler->options.view, state->task.mm);
 	if (other)
 		walk_nothing(&state->chain);
 	else
@@ -317,13 +328,34 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 	if (kernel)
 		module_presence_check(guest_kernel_presence(kernel), sampler->options.view, &kernel->paging,
 				      state->begin, &state->chain);
-	find_task(sampler, kernel, &state->registers, &state->task);
 	drop_foreign(&state->task, &state->chain);
+	find_mappings(&state->map, &state->chain);
 }
 
 static size_t size_of(const struct state *state)
 {
-	return sample_size(state->chain.kernel_depth + state->chain.user_depth);
+	return sample_size(state->chain.kernel_depth + state->chain.user_depth) +
+	       state->map.count * sizeof(struct sample_mapping);
+}
+
+/* Behind the callchain; of an image that could not be told nothing is said. */
+static void fill_mappings(struct sample *sample, const struct user_map *map)
+{
+	struct sample_mapping *mappings = sample_mappings(sample);
+
+	for (unsigned int i = 0; i < map->count; i++) {
+		const struct user_mapping *mapping = &map->mappings[i];
+
+		if (!mapping->image)
+			continue;
+		mappings[sample->mappings++] =
+			(struct sample_mapping){ .start = mapping->start,
+						 .end = mapping->end,
+						 .offset = mapping->offset,
+						 .image = user_image_number(mapping->image),
+						 .images = user_images_generation(map->kernel->images),
+						 .flags = mapping->flags };
+	}
 }
 
 /* Fills SAMPLE, unless there was no room for it; what it cost so far. */
@@ -334,6 +366,7 @@ static uint64_t finish_sample(const struct vcpu_sampler *self, const struct vcpu
 
 	if (sample) {
 		fill_sample(sample, &state->registers, &state->task, &state->chain);
+		fill_mappings(sample, &state->map);
 		sample->time = state->begin;
 		sample->period = period;
 		sample->vcpu = vcpu->index;

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The images of user space that samples of the collector's kernel were taken in. The collector's thread. */
+#ifndef KVMSCOPE_PROFILE_COLLECTOR_USER_H
+#define KVMSCOPE_PROFILE_COLLECTOR_USER_H
+
+#include "vmm/guest/user_image.h"
+#include "vmm/profile/collector_kernel.h"
+
+/* Those of the kernel that is known now; NULL: none is, or it does not tell. */
+const struct user_images *collector_user_images(const struct collector_kernel *kernel);
+
+/*
+ * Reads the names of those that are new: after rings were drained, and before what came out of them is
+ * written. Guest memory must still be there.
+ */
+void collector_user_settle(const struct collector_kernel *kernel);
+
+#endif
