@@ -162,6 +162,28 @@ TEST(sampling_clock, periods_that_were_never_signalled_are_made_up_for)
 	sigaction(VCPU_SAMPLE_SIGNAL, &before, NULL);
 }
 
+/* A clock that ticks while the thread uses no CPU time: as if its CPU had been taken away from the host. */
+TEST(sampling_clock, time_that_the_host_did_not_have_is_not_claimed)
+{
+	struct sigaction before;
+	struct sampling_clock *clock;
+	uint64_t begin, taken = 0;
+
+	catch_expirations(&before);
+	REQUIRE_EQUAL(sampling_clock_create(&clock, SAMPLING_CLOCK_CPU, 100), 0);
+	begin = time_of(CLOCK_THREAD_CPUTIME_ID);
+	REQUIRE_EQUAL(sampling_clock_start(clock), 0);
+	for (uint64_t i = 1; i <= 50; i++) {
+		usleep(10000);
+		taken += sampling_clock_take(clock, i, time_of(CLOCK_MONOTONIC_RAW));
+	}
+	sampling_clock_stop(clock);
+	CHECK(taken <= time_of(CLOCK_THREAD_CPUTIME_ID) - begin + 10 * MILLISECOND);
+	CHECK_EQUAL(taken % (10 * MILLISECOND), 0);
+	sampling_clock_destroy(clock);
+	sigaction(VCPU_SAMPLE_SIGNAL, &before, NULL);
+}
+
 static struct snapshot shared_snapshot;
 
 static void *write_snapshots(void *unused)

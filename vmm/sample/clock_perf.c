@@ -9,6 +9,10 @@
  * period (a host that is itself a guest, and waits for its CPU), the kernel forwards the timer past the
  * missed ones and tells nobody. So when more time has passed since the last sample than it stands for, the
  * thread's CPU time is asked for, and the sample also stands for the periods that are missing.
+ *
+ * The other way round, the timer runs on while such a host waits for its CPU (steal), and the thread uses no
+ * CPU time (kernel/sched/core.c, update_rq_clock_task). So that is asked for now and then in any case, and
+ * periods that it does not have are taken off again: a sample that stands for none is not due.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +25,9 @@
 #include "shared/error.h"
 #include "vmm/kvm/vcpu.h"
 #include "vmm/sample/clock_source.h"
+
+/* ns; a system call so often costs nothing that could be measured. */
+#define CHECK_INTERVAL 5000000ull
 
 static int send_signals(int event, pid_t thread)
 {
@@ -89,15 +96,31 @@ static int stop_event(struct sampling_clock *clock)
 	return control(clock, PERF_EVENT_IOC_DISABLE, NULL);
 }
 
+/* Of DUE ns, which are accounted for, those behind the thread's CPU time, to the nearest period; as no longer
+ * accounted for. */
+static uint64_t take_back(struct sampling_clock *clock, uint64_t due)
+{
+	uint64_t used = sampling_thread_time(), ahead = 0;
+
+	if (clock->accounted > used)
+		ahead = (clock->accounted - used + clock->period / 2) / clock->period * clock->period;
+	if (ahead > due)
+		ahead = due;
+	clock->accounted -= ahead;
+	return ahead;
+}
+
 static uint64_t take_periods(struct sampling_clock *clock, uint64_t expirations, uint64_t now)
 {
 	uint64_t due = expirations * clock->period, passed = now - clock->taken_at;
 
 	clock->taken_at = now;
 	clock->accounted += due;
-	if (due && passed >= due + clock->period)
-		due += sampling_account(clock);
-	return due;
+	if (!due || (passed < due + clock->period && now - clock->checked_at < CHECK_INTERVAL))
+		return due;
+	clock->checked_at = now;
+	due -= take_back(clock, due);
+	return due + sampling_account(clock);
 }
 
 const struct sampling_clock_operations sampling_clock_perf_event = {

@@ -34,11 +34,12 @@ struct sampling_clock {
 	pid_t thread;
 	bool ticking;
 
-	int event;          /* of the perf event */
-	timer_t timer;      /* of the timers */
-	uint64_t accounted; /* of the CPU clocks: the thread's CPU time, ns, up to which samples stand for it
-			     */
-	uint64_t taken_at;  /* of the perf event: NOW of the last take */
+	int event;           /* of the perf event */
+	timer_t timer;       /* of the timers */
+	uint64_t accounted;  /* of the CPU clocks: the thread's CPU time, ns, up to which samples stand for it
+			      */
+	uint64_t taken_at;   /* of the perf event: NOW of the last take */
+	uint64_t checked_at; /* of the perf event: NOW of the last take that asked for CPU time */
 };
 
 /* CPU time of the calling thread in ns: a system call. */
