@@ -396,6 +396,16 @@ static void freeze(void)
 	expect(pmis == 1, "one PMI");
 }
 
+/* Redirection entry 0 of the I/O APIC (82093AA datasheet, 3.2.4): not masked. Nothing comes: the PIT is off.
+ */
+static void open_pit_pin(void)
+{
+	volatile uint32_t *select = (volatile uint32_t *)0xfec00000ull;
+
+	*select = 0x10;
+	select[4] = VECTOR_TIMER;
+}
+
 /* The part named by pmu=NAME, with apic=x2 in x2APIC mode. Ends with how much was not as it should be. */
 uint32_t program_pmu(void)
 {
@@ -404,8 +414,10 @@ uint32_t program_pmu(void)
 	trap_set(VECTOR_TIMER, ignore);
 	lapic_init();
 	x2apic = option_is("apic", "x2");
-	/* With more CPUs and xAPIC mode it can not: vmm/kvm/lapic.h. */
-	masks_itself = is_intel && (x2apic || !option_is("pmu", "others"));
+	if (option_is("pit", "open"))
+		open_pit_pin();
+	/* With more CPUs, or an interrupt of the PIT's, and xAPIC mode it can not: vmm/kvm/lapic.h. */
+	masks_itself = is_intel && (x2apic || !(option_is("pmu", "others") || option_is("pit", "open")));
 	if (x2apic && !option_is("pmu", "others"))
 		enter_x2apic();
 	if (option_is("pmu", "registers"))

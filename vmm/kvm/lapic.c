@@ -83,12 +83,21 @@ int lapic_set_lines(struct vcpu *vcpu)
 	return set_state(vcpu, &state);
 }
 
+/* The PIT is KVM's, and raises GSI 0 from a thread of its own: pin 0 of the I/O APIC, unless that is masked.
+ */
+static bool pit_can_interrupt(const struct vm *vm)
+{
+	struct kvm_irqchip chip = { .chip_id = KVM_IRQCHIP_IOAPIC };
+
+	return ioctl(vm->vm_fd, KVM_GET_IRQCHIP, &chip) || !chip.chip.ioapic.redirtbl[0].fields.mask;
+}
+
 static int mask_whole_state(struct vcpu *vcpu)
 {
 	struct kvm_lapic_state state;
 	int error;
 
-	if (vcpu->vm->cpus > 1)
+	if (vcpu->vm->cpus > 1 || pit_can_interrupt(vcpu->vm))
 		return 0;
 	pthread_mutex_lock(&vcpu->vm->irq_lock);
 	error = get_state(vcpu, &state);

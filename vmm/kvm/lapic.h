@@ -29,7 +29,7 @@ enum lapic_pmi {
  * takes the bit alone in x2APIC mode; in xAPIC mode only together with all the LAPIC's
  * state, where an interrupt from another thread would be lost that comes in the moment
  * between reading and writing it. So there it is set only if the VM has one
- * vCPU and with vm_set_irq() held off; with several it stays clear.
+ * vCPU, with vm_set_irq() held off, and with the PIT's pin of the I/O APIC masked; else it stays clear.
  * On the vCPU's thread, outside of KVM_RUN.
  */
 enum lapic_pmi lapic_raise_pmi(struct vcpu *vcpu, bool sets_mask);
