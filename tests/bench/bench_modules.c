@@ -93,7 +93,7 @@ static struct module_list look(void)
 {
 	struct module_list list;
 
-	if (module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout, NULL) ||
+	if (module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout, NULL, NULL) ||
 	    list.count != MODULES || list.modules[MODULES - 1].build_id_size != 20)
 		exit(1);
 	return list;

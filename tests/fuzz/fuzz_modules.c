@@ -26,6 +26,9 @@ static const struct module_layout layouts[2] = {
 	  .attr_size = 0,
 	  .attr_stride = 24,
 	  .attr_address = 8,
+	  .has_per_cpu = true,
+	  .per_cpu = 96,
+	  .per_cpu_size = 104,
 	  .has_orc = true,
 	  .num_orcs = 72,
 	  .orc_ips = 80,
@@ -53,17 +56,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static void read_list(const struct guest_view *view, const struct module_layout *layout)
 {
 	struct guest_paging paging = { 0 };
-	struct symbols *symbols = symbols_new();
+	struct symbols *symbols = symbols_new(), *per_cpu = symbols_new();
 	struct guest_unwinder *unwinder;
 	struct module_list list;
 
-	if (!symbols)
+	if (!symbols || !per_cpu)
 		abort();
-	module_list_read(&list, view, &paging, 0, layout, symbols);
+	module_list_read(&list, view, &paging, 0, layout, symbols, per_cpu);
 	symbols_finish(symbols);
+	symbols_finish(per_cpu);
 	if (!guest_unwinder_create(&unwinder, view, &paging, symbols, &list))
 		guest_unwinder_free(unwinder);
 	module_list_free(&list);
+	symbols_free(per_cpu);
 	symbols_free(symbols);
 }
 

@@ -46,6 +46,9 @@ static const struct module_layout layout = {
 	.num_orcs = 400,
 	.orc_ips = 408,
 	.orc_entries = 416,
+	.has_per_cpu = true,
+	.per_cpu = 424,
+	.per_cpu_size = 432,
 };
 
 static struct span read_fixture(const char *path, uint8_t *bytes, size_t capacity)
@@ -150,13 +153,26 @@ static void make_guest(struct flat_guest *guest)
 	put_notes(guest);
 }
 
-static int read_list(struct flat_guest *guest, struct module_list *list, struct symbols **symbols)
+static int read_with_per_cpu(struct flat_guest *guest, struct module_list *list, struct symbols **symbols,
+			     struct symbols **per_cpu)
 {
 	int error;
 
 	*symbols = symbols_new();
-	error = module_list_read(list, &guest->view, &guest->registers.paging, HEAD, &layout, *symbols);
+	*per_cpu = symbols_new();
+	error = module_list_read(list, &guest->view, &guest->registers.paging, HEAD, &layout, *symbols,
+				 *per_cpu);
 	symbols_finish(*symbols);
+	symbols_finish(*per_cpu);
+	return error;
+}
+
+static int read_list(struct flat_guest *guest, struct module_list *list, struct symbols **symbols)
+{
+	struct symbols *per_cpu;
+	int error = read_with_per_cpu(guest, list, symbols, &per_cpu);
+
+	symbols_free(per_cpu);
 	return error;
 }
 
@@ -198,13 +214,55 @@ TEST(modules, name_text_build_id_and_symbols)
 	flat_guest_destroy(&guest);
 }
 
+/* To 6.14 they are offsets, later they look like addresses of the kernel's image. */
+static void check_per_cpu(uint64_t per_cpu_start)
+{
+	static const char strings[] = "\0counter\0text\0number";
+	const Elf64_Sym table[] = {
+		{ 0 },
+		{ .st_name = 1, .st_value = per_cpu_start + 0x18, .st_size = 4 },
+		{ .st_name = 9, .st_value = MODULE_TEXT + 0x10, .st_size = 8 },
+		{ .st_name = 14, .st_value = 0x1234 },
+	};
+	struct symbols *symbols, *per_cpu;
+	struct module_list list;
+	struct flat_guest guest;
+	struct symbol symbol;
+
+	make_guest(&guest);
+	put(&guest, SYMTAB, table, sizeof(table));
+	put(&guest, TYPES, "?dta", 4);
+	put(&guest, STRINGS, strings, sizeof(strings));
+	put_u64(&guest, MODULE_KALLSYMS + 8, 4);
+	put_u64(&guest, MODULE + layout.per_cpu, per_cpu_start);
+	put_u64(&guest, MODULE + layout.per_cpu_size, 0x40);
+	CHECK_EQUAL(read_with_per_cpu(&guest, &list, &symbols, &per_cpu), 0);
+	CHECK_EQUAL(symbols_count(symbols), 1);
+	CHECK_EQUAL(symbols_count(per_cpu), 1);
+	CHECK(!symbols_find_name(per_cpu, "counter", &symbol));
+	REQUIRE(symbols_find_name_in_modules(per_cpu, "counter", &symbol));
+	CHECK_EQUAL(symbol.start, per_cpu_start + 0x18);
+	CHECK_STRING(symbol.module, "test_module");
+	module_list_free(&list);
+	symbols_free(symbols);
+	symbols_free(per_cpu);
+	flat_guest_destroy(&guest);
+}
+
+TEST(modules, per_cpu_variables_are_no_addresses)
+{
+	check_per_cpu(0x2a000);
+	check_per_cpu(0xffffffff82a00000ull);
+}
+
 TEST(modules, a_short_look_gives_names_places_and_build_ids)
 {
 	struct module_list list;
 	struct flat_guest guest;
 
 	make_guest(&guest);
-	CHECK_EQUAL(module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout, NULL), 0);
+	CHECK_EQUAL(module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout, NULL, NULL),
+		    0);
 	REQUIRE_EQUAL(list.count, 1);
 	CHECK_STRING(list.modules[0].name, "test_module");
 	CHECK_EQUAL(list.modules[0].start, MODULE_TEXT);
@@ -223,7 +281,7 @@ TEST(modules, a_list_that_breaks_off_is_told_from_one_that_ends)
 
 	make_guest(&guest);
 	put_u64(&guest, MODULE + layout.list, 0);
-	CHECK_EQUAL(module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout, NULL),
+	CHECK_EQUAL(module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &layout, NULL, NULL),
 		    -EFAULT);
 	CHECK_EQUAL(list.count, 1);
 	module_list_free(&list);

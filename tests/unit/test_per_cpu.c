@@ -12,6 +12,7 @@
 #define OFFSETS  (IMAGE + 0x100)
 #define PER_CPU  (IMAGE + 0x80000) /* of a newer kernel */
 #define LOAD     (IMAGE + 0x90000) /* of an older one */
+#define MODULE   0xffffffffc0000000ull
 #define OWN(cpu) (0xffff888000100000ull + (cpu)*0x40000)
 
 struct fixture {
@@ -22,6 +23,11 @@ struct fixture {
 static void add(struct symbols *symbols, const char *name, uint64_t address)
 {
 	CHECK_EQUAL(symbols_add(symbols, address, 0, 'D', name, NULL), 0);
+}
+
+static void add_of_module(struct symbols *symbols, const char *name, uint64_t address)
+{
+	CHECK_EQUAL(symbols_add(symbols, address, 0, 'd', name, "module"), 0);
 }
 
 static void set_offset(struct fixture *fixture, unsigned int cpu, uint64_t offset)
@@ -103,6 +109,31 @@ TEST(per_cpu, variables_that_lie_in_the_image)
 	set_offset(&fixture, 1, OWN(1) - PER_CPU);
 	CHECK(offset_of(&fixture, 1, &offset));
 	CHECK_EQUAL(offset, OWN(1) - PER_CPU);
+	finish(&fixture);
+}
+
+TEST(per_cpu, variables_of_modules)
+{
+	struct guest_variable variable;
+	struct fixture fixture;
+
+	start(&fixture);
+	add(fixture.kernel.symbols, "__per_cpu_start", PER_CPU);
+	add(fixture.kernel.symbols, "__per_cpu_end", PER_CPU + 0x3000);
+	add_of_module(fixture.kernel.symbols, "function", MODULE);
+	add_of_module(fixture.kernel.symbols, "jiffies_64", MODULE + 8);
+	add_of_module(fixture.kernel.per_cpu, "counter", PER_CPU + 0x4000);
+	symbols_finish(fixture.kernel.symbols);
+	symbols_finish(fixture.kernel.per_cpu);
+	CHECK(guest_variable_find(&fixture.kernel, "counter", &variable));
+	CHECK(variable.per_cpu && variable.of_module);
+	CHECK_EQUAL(variable.address, PER_CPU + 0x4000);
+	CHECK(guest_variable_find(&fixture.kernel, "function", &variable));
+	CHECK(!variable.per_cpu && variable.of_module);
+	CHECK_EQUAL(variable.address, MODULE);
+	/* The kernel's own comes first. */
+	CHECK(guest_variable_find(&fixture.kernel, "jiffies_64", &variable));
+	CHECK(!variable.of_module);
 	finish(&fixture);
 }
 

@@ -20,8 +20,10 @@ struct one {
 	bool placed; /* it was, once */
 	bool removed;
 	bool per_cpu;
+	bool of_module;
 	bool complete;          /* has an address on each vCPU */
-	bool missed;            /* it was said that there is no such symbol */
+	bool missed;            /* it was said that there is no such symbol, or no register for it */
+	uint64_t address;       /* while it is armed */
 	atomic_flag told;       /* it was said that the guest needs its register */
 	atomic_flag told_storm; /* and that it has too many hits */
 };
@@ -117,19 +119,31 @@ static struct run_watch_guest guest_of(const struct run_watch *watch)
 	};
 }
 
-static void arm(struct run_watch *watch, unsigned int number, const struct run_watch_place *place)
+static int arm(struct run_watch *watch, unsigned int number, const struct run_watch_place *place)
 {
 	struct one *one = &watch->list[number];
+	int error;
 
 	for (unsigned int i = 0; place->per_cpu && i < watch->vcpus; i++)
 		if (place->on[i])
 			watch_set_address_on(watch->watches, number, i, place->on[i]);
 	one->per_cpu = place->per_cpu;
+	one->of_module = place->of_module;
 	one->complete = place->complete;
 	perf_data_watches_set_address(&watch->events, number, place->address);
-	if (watch_arm(watch->watches, number, place->address))
-		log_warning("%s is not watched: %s", one->name, error_message());
+	error = watch_arm(watch->watches, number, place->address);
+	if (error)
+		return error;
+	one->address = place->address;
 	one->armed = one->placed = true;
+	one->missed = false;
+	return 0;
+}
+
+static void remove_locked(struct run_watch *watch, unsigned int number)
+{
+	watch->list[number].removed = true;
+	watch_remove(watch->watches, number);
 }
 
 static int add_locked(struct run_watch *watch, const struct watch_spec *spec)
@@ -149,11 +163,15 @@ static int add_locked(struct run_watch *watch, const struct watch_spec *spec)
 	if (number < 0)
 		return tell_holders(watch, spec, number);
 	introduce(watch, spec);
-	if (found)
-		arm(watch, (unsigned int)number, &place);
-	else
+	if (!found) {
 		watch_disarm(watch->watches, (unsigned int)number);
-	return number;
+		return number;
+	}
+	found = arm(watch, (unsigned int)number, &place);
+	if (!found)
+		return number;
+	remove_locked(watch, (unsigned int)number);
+	return tell_holders(watch, spec, found);
 }
 
 static void kick_all(const struct run_watch *watch)
@@ -185,8 +203,7 @@ int run_watch_remove(struct run_watch *watch, unsigned int number)
 
 	pthread_mutex_lock(&watch->lock);
 	if (is_there(watch, number)) {
-		watch->list[number].removed = true;
-		watch_remove(watch->watches, number);
+		remove_locked(watch, number);
 		kick_all(watch);
 	} else {
 		error = error_set(-ENOENT, "there is no watch %u; bp list shows those that there are",
@@ -314,7 +331,34 @@ void run_watch_debug(struct run_watch *watch, struct vcpu *vcpu)
 	watch_debug(watch->watches, vcpu);
 }
 
-/* That of a module may come with another list of modules. */
+static void say_missed(struct one *one)
+{
+	if (!one->missed)
+		log_warning("%s is not watched: %s", one->name, error_message());
+	one->missed = true;
+}
+
+static void disarm(struct run_watch *watch, unsigned int number, const char *until)
+{
+	struct one *one = &watch->list[number];
+
+	log_warning("%s is not watched until %s", one->name, until);
+	watch_disarm(watch->watches, number);
+	one->armed = false;
+}
+
+static void arm_late(struct run_watch *watch, unsigned int number, const struct run_watch_place *place)
+{
+	struct one *one = &watch->list[number];
+	bool told = !one->armed && (one->placed || one->missed);
+
+	if (arm(watch, number, place))
+		say_missed(one);
+	else if (told)
+		log_info("%s is watched again, at %#llx", one->name, (unsigned long long)place->address);
+}
+
+/* What a module has comes and goes with another list of modules. */
 static void look_again(struct run_watch *watch, unsigned int number)
 {
 	struct one *one = &watch->list[number];
@@ -322,18 +366,17 @@ static void look_again(struct run_watch *watch, unsigned int number)
 	struct run_watch_place place;
 	int found;
 
-	if (one->removed || (one->armed && one->complete))
+	if (one->removed || (one->armed && one->complete && !one->of_module))
 		return;
 	found = run_watch_place_find(&guest, &one->spec, &place);
-	if (found > 0 && (!one->armed || place.complete)) {
-		if (one->placed && !one->armed)
-			log_info("%s is watched again, at %#llx", one->name,
-				 (unsigned long long)place.address);
-		arm(watch, number, &place);
-	} else if (found < 0 && !one->missed) {
-		log_warning("%s is not watched: %s", one->name, error_message());
+	if (one->armed && one->of_module && (found < 0 || place.address != one->address)) {
+		disarm(watch, number, "its module is loaded again");
 		one->missed = true;
 	}
+	if (found > 0 && (!one->armed || (place.complete && !one->complete)))
+		arm_late(watch, number, &place);
+	else if (found < 0)
+		say_missed(one);
 }
 
 static bool is_complete(const struct run_watch *watch)
@@ -363,11 +406,8 @@ static void forget_place(struct run_watch *watch, unsigned int number)
 
 	if (!*one->spec.symbol || !one->armed || one->removed)
 		return;
-	log_warning("%s is not watched until its new place is known: the guest's kernel runs no more (reset, "
-		    "kexec)",
-		    one->name);
-	watch_disarm(watch->watches, number);
-	one->armed = one->missed = false;
+	disarm(watch, number, "its new place is known: the guest's kernel runs no more (reset, kexec)");
+	one->missed = false;
 }
 
 void run_watch_no_kernel(struct run_watch *watch)

@@ -55,7 +55,9 @@ int run_watch_place_find(const struct run_watch_guest *guest, const struct watch
 	if (*spec->symbol && !guest->kernel)
 		return 0;
 	if (*spec->symbol && !guest_variable_find(guest->kernel, spec->symbol, &variable))
-		return error_set(-ENOENT, "the guest's kernel has no symbol %s", spec->symbol);
+		return error_set(-ENOENT, "the guest's kernel and its modules have no symbol %s",
+				 spec->symbol);
+	place->of_module = variable.of_module;
 	if (variable.per_cpu)
 		found = find_on_each(guest, spec, variable.address + spec->offset, place);
 	else

@@ -22,13 +22,14 @@ struct run_watch_guest {
 struct run_watch_place {
 	uint64_t address; /* of per_cpu: of the first vCPU that has one */
 	bool per_cpu;
+	bool of_module;           /* it goes with that */
 	bool complete;            /* else ON is still 0 for a vCPU of a per-CPU variable */
 	uint64_t on[VM_CPUS_MAX]; /* of per_cpu: GVA on each vCPU that is watched */
 };
 
 /*
  * 1, and PLACE; 0 while it is not known: the kernel was not found, or its CPUs have no memory of
- * their own yet. -ENOENT: it has no such symbol; -EINVAL: no register can watch it.
+ * their own yet. -ENOENT: neither it nor a module of it has such a symbol; -EINVAL: no register can watch it.
  */
 int run_watch_place_find(const struct run_watch_guest *guest, const struct watch_spec *spec,
 			 struct run_watch_place *place);

@@ -320,13 +320,11 @@ static int copy_kernel_symbols(struct symbols *to, const struct symbols *from)
 	return error;
 }
 
-/* The kernel's own are not finished: those of modules follow. */
+/* They are not finished: those of modules follow. */
 static int copy_all_symbols(struct guest_kernel *to, const struct guest_kernel *from)
 {
 	int error = copy_kernel_symbols(to->per_cpu, from->per_cpu);
 
-	if (!error)
-		error = symbols_finish(to->per_cpu);
 	return error ? error : copy_kernel_symbols(to->symbols, from->symbols);
 }
 
@@ -358,10 +356,12 @@ static int add_modules(struct found_kernel *newer, const struct guest_view *view
 
 	if (newer->has_modules)
 		error = module_list_read(&list, view, &kernel->paging, newer->modules_head, &newer->layout,
-					 kernel->symbols);
+					 kernel->symbols, kernel->per_cpu);
 	/* A list that breaks off gives the modules before the break. */
 	if (error != -ENOMEM)
 		error = symbols_finish(kernel->symbols);
+	if (!error)
+		error = symbols_finish(kernel->per_cpu);
 	if (!error)
 		error = guest_unwinder_create(&unwinder, view, &kernel->paging, kernel->symbols, &list);
 	if (error != -ENOMEM) {
@@ -413,7 +413,7 @@ int guest_kernel_list_modules(const struct guest_kernel *kernel, const struct gu
 
 	if (found->has_modules)
 		error = module_list_read(&list, view, &kernel->paging, found->modules_head, &found->layout,
-					 NULL);
+					 NULL, NULL);
 	if (!error) {
 		*modules = list.modules;
 		*count = list.count;
@@ -450,6 +450,7 @@ static int complete(struct search *search)
 	read_build_id(search);
 	read_layouts(search);
 	symbols_reopen(found->kernel.symbols);
+	symbols_reopen(found->kernel.per_cpu);
 	error = add_modules(found, search->view);
 	return error ? error_set(error, "no memory for the guest kernel's symbols") : 0;
 }

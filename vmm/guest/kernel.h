@@ -44,7 +44,7 @@ struct guest_kernel {
 	uint8_t build_id[GUEST_BUILD_ID_MAX];
 	size_t build_id_size;
 	struct symbols *symbols;      /* kernel and modules; owned */
-	struct symbols *per_cpu;      /* that are offsets, no addresses: see per_cpu.h; owned */
+	struct symbols *per_cpu;      /* that are per-CPU addresses and no others: see per_cpu.h; owned */
 	struct guest_module *modules; /* owned */
 	size_t module_count;
 	struct module_presence *presence; /* see guest_kernel_expect(); owned */

@@ -98,6 +98,13 @@ static bool read_orc(struct module_layout *layout, const struct btf *btf, uint32
 	return true;
 }
 
+/* Kernels for one CPU have none. */
+static bool read_per_cpu(struct module_layout *layout, const struct btf *btf, uint32_t module)
+{
+	return offset_of(btf, module, "percpu", &layout->per_cpu) &&
+	       offset_of(btf, module, "percpu_size", &layout->per_cpu_size);
+}
+
 int module_layout_read(struct module_layout *layout, const struct btf *btf)
 {
 	uint32_t module = btf_find_struct(btf, "module");
@@ -113,6 +120,7 @@ int module_layout_read(struct module_layout *layout, const struct btf *btf)
 	layout->name = name.offset;
 	layout->name_size = btf_array_length(btf, name.type);
 	layout->has_notes = read_notes(layout, btf, module);
+	layout->has_per_cpu = read_per_cpu(layout, btf, module);
 	layout->has_orc = read_orc(layout, btf, module);
 	return 0;
 }

@@ -24,7 +24,10 @@ struct reader {
 	const struct guest_view *view;
 	const struct guest_paging *paging;
 	const struct module_layout *layout;
-	uint64_t module; /* GVA of its struct */
+	struct symbols *symbols, *per_cpu; /* where its symbols go; NULL: they are not read */
+	uint64_t module;                   /* GVA of its struct */
+	uint64_t per_cpu_start;            /* per-CPU address of its variables */
+	uint32_t per_cpu_size;             /* bytes; 0: it has none */
 	uint32_t symbols_left,
 		orcs_left; /* what modules may still have: the guest is not to fill our memory */
 };
@@ -164,9 +167,32 @@ static uint32_t kept_index(const Elf64_Sym *symbol)
 	return (uint32_t)symbol->st_other << 16 | symbol->st_shndx;
 }
 
-static int add_symbols(const struct reader *reader, const struct guest_module *module, Elf64_Sym *table,
-		       const uint8_t *types, uint32_t count, uint64_t strings, struct symbols *symbols)
+static void read_per_cpu(struct reader *reader)
 {
+	const struct module_layout *layout = reader->layout;
+
+	if (!layout->has_per_cpu ||
+	    read_u64(reader, reader->module + layout->per_cpu, &reader->per_cpu_start) ||
+	    read_u32(reader, reader->module + layout->per_cpu_size, &reader->per_cpu_size))
+		reader->per_cpu_size = 0;
+}
+
+/*
+ * The table that a symbol belongs to. The loader gives a per-CPU one its per-CPU address
+ * (kernel/module/main.c, simplify_symbols()), which says nothing in the kernel's address space. NULL: another
+ * number that has a name.
+ */
+static struct symbols *table_for(const struct reader *reader, uint64_t value)
+{
+	if (value - reader->per_cpu_start < reader->per_cpu_size)
+		return reader->per_cpu;
+	return value < KERNEL_IMAGE_START ? NULL : reader->symbols;
+}
+
+static int add_symbols(const struct reader *reader, const struct guest_module *module, Elf64_Sym *table,
+		       const uint8_t *types, uint32_t count, uint64_t strings)
+{
+	struct symbols *symbols;
 	char name[KALLSYMS_NAME_MAX];
 	int error = 0;
 
@@ -176,7 +202,8 @@ static int add_symbols(const struct reader *reader, const struct guest_module *m
 	for (uint32_t i = 0; i < count && !error; i++) {
 		uint8_t type = types[kept_index(&table[i])];
 
-		if (table[i].st_value < KERNEL_IMAGE_START || !isalpha(type) ||
+		symbols = table_for(reader, table[i].st_value);
+		if (!symbols || !isalpha(type) ||
 		    guest_read_string(reader->view, reader->paging, strings + table[i].st_name, name,
 				      sizeof(name)) ||
 		    !is_module_name(name))
@@ -188,7 +215,7 @@ static int add_symbols(const struct reader *reader, const struct guest_module *m
 }
 
 /* -ENOMEM; a table that can not be read is left out. */
-static int read_symbols(struct reader *reader, const struct guest_module *module, struct symbols *symbols)
+static int read_symbols(struct reader *reader, const struct guest_module *module)
 {
 	const struct module_layout *layout = reader->layout;
 	uint64_t kallsyms, table_at, types_at, strings;
@@ -207,8 +234,7 @@ static int read_symbols(struct reader *reader, const struct guest_module *module
 	if (!error)
 		error = guest_copy_virtual(reader->view, reader->paging, types_at, count, &types);
 	if (!error)
-		error = add_symbols(reader, module, (Elf64_Sym *)(void *)table, types, count, strings,
-				    symbols);
+		error = add_symbols(reader, module, (Elf64_Sym *)(void *)table, types, count, strings);
 	free(types);
 	free(table);
 	return error == -ENOMEM ? error : 0;
@@ -247,33 +273,50 @@ static bool is_still(const struct reader *reader, const struct guest_module *mod
 	return !read_module(reader, &now) && guest_modules_are_same(&now, 1, module, 1);
 }
 
-static int read_one(struct module_list *list, struct reader *reader, struct symbols *symbols)
+/* What was read before SYMBOLS and PER_CPU had more than so many. */
+static void forget_symbols(const struct reader *reader, size_t symbols, size_t per_cpu)
 {
-	const size_t count = symbols ? symbols_count(symbols) : 0;
+	symbols_cut(reader->symbols, symbols);
+	symbols_cut(reader->per_cpu, per_cpu);
+}
+
+static int read_with_symbols(struct module_list *list, struct reader *reader,
+			     const struct guest_module *module)
+{
+	const size_t symbols = symbols_count(reader->symbols), per_cpu = symbols_count(reader->per_cpu);
+	struct module_orc orc;
+	int error;
+
+	read_orc(reader, &orc);
+	read_per_cpu(reader);
+	error = read_symbols(reader, module);
+	if (!error && !is_still(reader, module)) {
+		forget_symbols(reader, symbols, per_cpu);
+		return -EFAULT;
+	}
+	return error ? error : append(list, module, &orc);
+}
+
+static int read_one(struct module_list *list, struct reader *reader)
+{
+	static const struct module_orc none;
 	struct guest_module module;
-	struct module_orc orc = { 0 };
 	int error = read_module(reader, &module);
 
 	if (error)
 		return error == -ENOENT ? 0 : error;
 	if (is_known(list, &module))
 		return -EFAULT;
-	if (!symbols)
-		return append(list, &module, &orc);
-	read_orc(reader, &orc);
-	error = read_symbols(reader, &module, symbols);
-	if (!error && !is_still(reader, &module)) {
-		symbols_cut(symbols, count);
-		return -EFAULT;
-	}
-	return error ? error : append(list, &module, &orc);
+	return reader->symbols ? read_with_symbols(list, reader, &module) : append(list, &module, &none);
 }
 
 int module_list_read(struct module_list *list, const struct guest_view *view,
 		     const struct guest_paging *paging, uint64_t head, const struct module_layout *layout,
-		     struct symbols *symbols)
+		     struct symbols *symbols, struct symbols *per_cpu)
 {
-	struct reader reader = { .view = view,
+	struct reader reader = { .symbols = symbols,
+				 .per_cpu = per_cpu,
+				 .view = view,
 				 .paging = paging,
 				 .layout = layout,
 				 .symbols_left = SYMBOLS_MAX,
@@ -285,7 +328,7 @@ int module_list_read(struct module_list *list, const struct guest_view *view,
 	error = read_u64(&reader, head, &node);
 	for (int i = 0; !error && node != head; i++) {
 		reader.module = node - layout->list;
-		error = node && i < MODULES_MAX ? read_one(list, &reader, symbols) : -EFAULT;
+		error = node && i < MODULES_MAX ? read_one(list, &reader) : -EFAULT;
 		if (!error)
 			error = read_u64(&reader, node, &node);
 	}

@@ -25,6 +25,8 @@ struct module_layout {
 	uint32_t notes_attrs;  /* pointer to struct module_notes_attrs */
 	uint32_t notes, attrs; /* in that: their number or the NULL-terminated list of them, and the first */
 	uint32_t attr_size, attr_stride, attr_address; /* of struct bin_attribute */
+	bool has_per_cpu;
+	uint32_t per_cpu, per_cpu_size; /* per-CPU address of its per-CPU variables; bytes */
 	bool has_orc;
 	uint32_t num_orcs, orc_ips, orc_entries;
 };
@@ -45,14 +47,14 @@ struct module_list {
 };
 
 /*
- * Reads the modules in the list at HEAD, and adds their symbols to SYMBOLS
- * (not yet finished); with SYMBOLS NULL neither symbols nor ORC are read. What a module's memory does not
- * give is left out. -ENOMEM; -EFAULT with what was read before the list broke: so it does at a module
+ * Reads the modules in the list at HEAD, and adds their symbols to SYMBOLS, their per-CPU ones to PER_CPU
+ * (both not yet finished); with SYMBOLS NULL neither symbols nor ORC are read. What a module's memory does
+ * not give is left out. -ENOMEM; -EFAULT with what was read before the list broke: so it does at a module
  * that is another one, or gone, when its symbols have been read. Not on a vCPU thread.
  */
 int module_list_read(struct module_list *list, const struct guest_view *view,
 		     const struct guest_paging *paging, uint64_t head, const struct module_layout *layout,
-		     struct symbols *symbols);
+		     struct symbols *symbols, struct symbols *per_cpu);
 void module_list_free(struct module_list *list);
 
 #endif

@@ -23,19 +23,38 @@ static bool is_per_cpu(const struct guest_kernel *kernel, uint64_t address)
 	       address >= start && address < end;
 }
 
-bool guest_variable_find(const struct guest_kernel *kernel, const char *name, struct guest_variable *variable)
+static bool find_of_kernel(const struct guest_kernel *kernel, const char *name,
+			   struct guest_variable *variable)
 {
 	struct symbol symbol;
 
 	if (symbols_find_name(kernel->symbols, name, &symbol)) {
-		*variable = (struct guest_variable){ symbol.start, is_per_cpu(kernel, symbol.start) };
+		*variable = (struct guest_variable){ .address = symbol.start,
+						     .per_cpu = is_per_cpu(kernel, symbol.start) };
 		return true;
 	}
 	/* What is neither in the image nor per-CPU is a number that has a name. */
 	if (!symbols_find_name(kernel->per_cpu, name, &symbol) || !is_per_cpu(kernel, symbol.start))
 		return false;
-	*variable = (struct guest_variable){ symbol.start, true };
+	*variable = (struct guest_variable){ .address = symbol.start, .per_cpu = true };
 	return true;
+}
+
+static bool find_of_module(const struct guest_kernel *kernel, const char *name,
+			   struct guest_variable *variable)
+{
+	struct symbol symbol;
+	bool per_cpu = symbols_find_name_in_modules(kernel->per_cpu, name, &symbol);
+
+	if (!per_cpu && !symbols_find_name_in_modules(kernel->symbols, name, &symbol))
+		return false;
+	*variable = (struct guest_variable){ .address = symbol.start, .per_cpu = per_cpu, .of_module = true };
+	return true;
+}
+
+bool guest_variable_find(const struct guest_kernel *kernel, const char *name, struct guest_variable *variable)
+{
+	return find_of_kernel(kernel, name, variable) || find_of_module(kernel, name, variable);
 }
 
 /* All CPUs have this one until each gets memory of its own (BOOT_PERCPU_OFFSET). */

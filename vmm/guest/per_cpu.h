@@ -4,7 +4,8 @@
  * ones lie: at their per-CPU address plus __per_cpu_offset[] of the CPU
  * (arch/x86/kernel/setup_percpu.c). To 6.14 a per-CPU address is an offset
  * from 0 up, behind that one in the kernel's image; it lies between
- * __per_cpu_start and __per_cpu_end in both.
+ * __per_cpu_start and __per_cpu_end in both. A module's lie elsewhere, in what its struct
+ * module says (percpu, percpu_size), and are added to the same offset.
  */
 #ifndef KVMSCOPE_GUEST_PER_CPU_H
 #define KVMSCOPE_GUEST_PER_CPU_H
@@ -19,9 +20,10 @@
 struct guest_variable {
 	uint64_t address; /* GVA; or the per-CPU address */
 	bool per_cpu;
+	bool of_module;
 };
 
-/* Or a function. False: the kernel itself has none of that NAME. */
+/* Or a function: the kernel's own, else that of a loaded module. False: none has that NAME. */
 bool guest_variable_find(const struct guest_kernel *kernel, const char *name,
 			 struct guest_variable *variable);
 

@@ -278,7 +278,7 @@ bool symbols_find(const struct symbols *symbols, uint64_t address, struct symbol
 	return false;
 }
 
-bool symbols_find_name(const struct symbols *symbols, const char *name, struct symbol *symbol)
+static bool find_name(const struct symbols *symbols, const char *name, bool in_modules, struct symbol *symbol)
 {
 	assert(symbols->finished);
 	for (size_t i = 0; i < symbols->count; i++) {
@@ -286,12 +286,22 @@ bool symbols_find_name(const struct symbols *symbols, const char *name, struct s
 		uint16_t module;
 
 		memcpy(&module, record + 1, sizeof(module));
-		if (module == NO_MODULE && !strcmp(record + RECORD_HEADER, name)) {
+		if ((module != NO_MODULE) == in_modules && !strcmp(record + RECORD_HEADER, name)) {
 			symbols_at(symbols, i, symbol);
 			return true;
 		}
 	}
 	return false;
+}
+
+bool symbols_find_name(const struct symbols *symbols, const char *name, struct symbol *symbol)
+{
+	return find_name(symbols, name, false, symbol);
+}
+
+bool symbols_find_name_in_modules(const struct symbols *symbols, const char *name, struct symbol *symbol)
+{
+	return find_name(symbols, name, true, symbol);
 }
 
 size_t symbols_count(const struct symbols *symbols)

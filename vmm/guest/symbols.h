@@ -45,6 +45,8 @@ bool symbols_find(const struct symbols *symbols, uint64_t address, struct symbol
 
 /* The first symbol named NAME in the main image. */
 bool symbols_find_name(const struct symbols *symbols, const char *name, struct symbol *symbol);
+/* The first, by address, in any module. */
+bool symbols_find_name_in_modules(const struct symbols *symbols, const char *name, struct symbol *symbol);
 
 size_t symbols_count(const struct symbols *symbols);
 /* The INDEXth symbol by address; INDEX below symbols_count(). */
