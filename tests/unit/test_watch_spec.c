@@ -52,6 +52,8 @@ TEST(watch_spec, options)
 	CHECK_EQUAL(spec.period, 1);
 	spec = parsed("x,comm=kworker/0:1");
 	CHECK_STRING(spec.comm, "kworker/0:1");
+	CHECK_EQUAL(spec.limit, 0);
+	CHECK_EQUAL(parsed("x,limit=1000").limit, 1000);
 }
 
 TEST(watch_spec, names_are_perf_s)
@@ -94,6 +96,7 @@ TEST(watch_spec, what_is_wrong_is_said)
 		{ "sym,pid=-1", "pid=" },
 		{ "sym,comm=", "comm=" },
 		{ "sym,comm=0123456789abcdef", "comm=" },
+		{ "sym,limit=9", "limit=" },
 		{ "sym,flexible", "options are" },
 	};
 	struct watch_spec spec;

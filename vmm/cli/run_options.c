@@ -106,7 +106,7 @@ static const struct argp_option option_list[] = {
 	  "Start sampling when a line with TEXT is printed on the console", GROUP_PROFILE },
 	{ "watch", KEY_WATCH, "WHAT", 0,
 	  "Record each access or execution: sym[+off]|addr[:len[:rwx]][@vcpu][,pinned][,cr3=N|pid=N|comm=NAME]"
-	  "[,period=N], as jiffies_64:8:w or schedule:x; up to 16 times",
+	  "[,period=N][,limit=N], as jiffies_64:8:w or schedule:x; up to 16 times",
 	  GROUP_PROFILE },
 	{ "bp-priority", KEY_BP_PRIORITY, "WHOSE", 0,
 	  "Who gets a debug register that --watch and the guest both want: guest, host (guest)",

@@ -84,6 +84,12 @@ static int tell_holders(const struct run_watch *watch, const struct watch_spec *
 			 error == -ENOSPC ? holders : "");
 }
 
+/* From a second to the time that hits are counted for. */
+static unsigned int storm_limit_of(const struct watch_spec *spec)
+{
+	return (unsigned int)(spec->limit * WATCH_STORM_PERIOD / 1000000000u);
+}
+
 static struct watch_request request_of(const struct watch_spec *spec)
 {
 	return (struct watch_request){ .kind = spec->kind,
@@ -92,7 +98,8 @@ static struct watch_request request_of(const struct watch_spec *spec)
 				       .vcpu = spec->vcpu < 0 ? ARBITER_ALL_VCPUS : spec->vcpu,
 				       .cr3 = spec->cr3,
 				       .space = space_of(spec),
-				       .period = spec->period };
+				       .period = spec->period,
+				       .storm_limit = storm_limit_of(spec) };
 }
 
 /* Its name and its event, which are there before anything can be told of it. */

@@ -45,6 +45,7 @@ struct watch_request {
 	uint64_t cr3;    /* only while the guest's is this (its low 12 bits are not looked at); 0: any */
 	uint64_t space;  /* of the arbiter: a number that stands for what it is bound to */
 	uint64_t period; /* hits that one sample stands for; at least 1 */
+	unsigned int storm_limit; /* as in struct watches_options, for this one; 0: that */
 };
 
 /* A watch was hit PERIOD times since the one before. */

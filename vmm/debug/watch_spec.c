@@ -11,6 +11,7 @@
 #include "shared/error.h"
 
 #define PARTS_MAX 16
+#define LIMIT_MIN 10 /* one in the time that hits are counted for */
 
 /* The user's text cut into its parts. */
 struct parts {
@@ -138,8 +139,12 @@ static const char *read_option(struct watch_spec *spec, const char *text)
 	} else if (!strncmp(text, "period=", 7)) {
 		if (!read_number(text + 7, UINT32_MAX, &spec->period) || !spec->period)
 			return "period= is a number of hits";
+	} else if (!strncmp(text, "limit=", 6)) {
+		if (!read_number(text + 6, UINT32_MAX, &number) || number < LIMIT_MIN)
+			return "limit= is a number of hits per second, at least 10";
+		spec->limit = (uint32_t)number;
 	} else {
-		return "its options are pinned, cr3=, pid=, comm= and period=";
+		return "its options are pinned, cr3=, pid=, comm=, period= and limit=";
 	}
 	return NULL;
 }

@@ -2,7 +2,7 @@
 /*
  * What a user writes to watch something in a guest:
  *
- *	sym[+off]|addr[:len[:rwx]][@vcpu][,pinned][,cr3=N|pid=N|comm=NAME][,period=N]
+ *	sym[+off]|addr[:len[:rwx]][@vcpu][,pinned][,cr3=N|pid=N|comm=NAME][,period=N][,limit=N]
  *
  * as in jiffies_64:8:w, schedule:x, 0xffffffff81a01234:4:rw@0,pinned. Without
  * anything, 4 bytes are watched for reads and writes, as perf does.
@@ -31,6 +31,7 @@ struct watch_spec {
 	uint32_t pid;               /* WATCH_NO_PID: any */
 	char comm[WATCH_COMM_SIZE]; /* "": any */
 	uint64_t period;
+	uint32_t limit; /* hits per second on one vCPU; 0: as many as ever are told (see watch.h) */
 };
 
 /* -EINVAL with a message that says what is wrong with TEXT. */

@@ -341,13 +341,16 @@ static bool is_wanted(const struct watches *watches, struct vcpu *vcpu, unsigned
 }
 
 /* True if it was one too many. */
-static bool is_storm(const struct watches *watches, struct watch_counts *counts, uint64_t now)
+static bool is_storm(const struct watches *watches, unsigned int number, struct watch_counts *counts,
+		     uint64_t now)
 {
+	unsigned int own = watches->list[number].request.storm_limit;
+
 	if (now - counts->storm_began >= WATCH_STORM_PERIOD) {
 		counts->storm_began = now;
 		counts->storm_hits = 0;
 	}
-	return ++counts->storm_hits > watches->options.storm_limit;
+	return ++counts->storm_hits > (own ? own : watches->options.storm_limit);
 }
 
 /* It was taken from its address, or given another one, since this vCPU's registers were set. */
@@ -398,7 +401,7 @@ static bool hold_back(struct watches *watches, struct vcpu *vcpu, unsigned int s
 	unsigned int number = (unsigned int)self->watches[slot];
 	struct watch_counts *counts = &self->counts[number];
 
-	if (!is_storm(watches, counts, now))
+	if (!is_storm(watches, number, counts, now))
 		return false;
 	pthread_mutex_lock(&watches->lock);
 	if (watches->list[number].holder >= 0) {
