@@ -12,8 +12,9 @@
 /* Ring record types; RING_RECORD_* below 8 belong to the ring itself. */
 enum {
 	RECORD_SAMPLE = 8,
-	RECORD_SIDEBAND = 9, /* shared/sideband.h */
-	RECORD_EVENT = 10,   /* struct sample_event */
+	RECORD_SIDEBAND = 9,    /* shared/sideband.h */
+	RECORD_EVENT = 10,      /* struct sample_event */
+	RECORD_GUEST_LOST = 11, /* struct sample_guest_lost */
 };
 
 /* The longest callchain, both parts together, as perf's default max stack. */
@@ -156,6 +157,13 @@ struct sample_event {
 	uint32_t vcpu;
 	uint16_t event;
 	uint16_t stopped; /* 1 or 0 */
+};
+
+/* Breakpoints that the guest set itself do not work for it from now on: watches have their registers. */
+struct sample_guest_lost {
+	uint64_t time; /* ns, as in struct sample */
+	uint32_t vcpu;
+	uint32_t count;
 };
 
 #endif

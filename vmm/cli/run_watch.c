@@ -269,13 +269,19 @@ static void on_change(void *context, struct vcpu *vcpu, unsigned int number, enu
 			    one->name, vcpu->index);
 }
 
+static void on_guest_lost(void *context, struct vcpu *vcpu, unsigned int count)
+{
+	sampler_tell_guest_lost(((struct run_watch *)context)->sampler, vcpu, count);
+}
+
 int run_watch_create(struct run_watch **result, const struct run_options *options)
 {
 	struct watches_options watches = { .vcpus = options->cpus,
 					   .priority = options->breakpoint_priority,
 					   .hit = on_hit,
 					   .wanted = is_wanted,
-					   .changed = on_change };
+					   .changed = on_change,
+					   .guest_lost = on_guest_lost };
 	struct run_watch *watch;
 	int error;
 

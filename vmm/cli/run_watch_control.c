@@ -39,8 +39,10 @@ static json_t *tell_slot(const struct watch_slot *slot)
 	json_t *told = json_object();
 
 	json_object_set_new(told, "owner", json_string(owners[slot->owner]));
-	if (slot->owner == WATCH_OWNER_WATCH)
+	if (slot->owner == WATCH_OWNER_WATCH) {
 		json_object_set_new(told, "watch", json_integer(slot->watch));
+		json_object_set_new(told, "guest_lost", json_boolean(slot->guest_lost));
+	}
 	if (slot->owner == WATCH_OWNER_WATCH || slot->owner == WATCH_OWNER_GUEST)
 		tell_breakpoint(told, &slot->breakpoint);
 	return told;
@@ -133,6 +135,8 @@ static int do_bp_list(void *context, json_t *arguments, json_t *result)
 	json_object_set_new(result, "watches", names);
 	json_object_set_new(result, "all", all);
 	json_object_set_new(result, "vcpus", vcpus);
+	json_object_set_new(result, "guest_lost",
+			    json_integer((json_int_t)watches_guest_lost(run_watch_watches(watch))));
 	return 0;
 }
 

@@ -249,6 +249,7 @@ void watch_slots(struct watches *watches, unsigned int vcpu, struct watch_slot s
 		} else if (of->followed && plan->guest >> i & 1) {
 			slots[i].owner = WATCH_OWNER_GUEST;
 		}
+		slots[i].guest_lost = of->shown_lost >> i & 1;
 		slots[i].breakpoint = dr7_breakpoint(plan->dr7, i, plan->address[i]);
 	}
 	pthread_mutex_unlock(&watches->lock);

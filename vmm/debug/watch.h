@@ -69,6 +69,8 @@ struct watches_options {
 	bool (*wanted)(void *context, struct vcpu *vcpu, unsigned int watch);
 	/* On the vCPU's thread, under a lock: the state of a watch there has changed. May be NULL. */
 	void (*changed)(void *context, struct vcpu *vcpu, unsigned int watch, enum watch_state state);
+	/* On the vCPU's thread: COUNT more of what watches_guest_lost() counts. May be NULL. */
+	void (*guest_lost)(void *context, struct vcpu *vcpu, unsigned int count);
 	void *context;
 };
 
@@ -120,6 +122,7 @@ enum watch_owner {
 struct watch_slot {
 	enum watch_owner owner;
 	unsigned int watch; /* of WATCH_OWNER_WATCH */
+	bool guest_lost;    /* the guest has a breakpoint of its own here, which does not work for it */
 	struct breakpoint breakpoint;
 };
 

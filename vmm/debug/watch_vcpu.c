@@ -158,14 +158,21 @@ static void note_states(struct watches *watches, struct vcpu *vcpu, uint64_t now
 				     state_of(self, &watches->list[i], now, &self->counts[i]));
 }
 
+static void count_guest_lost(struct watches *watches, struct vcpu *vcpu, unsigned int count)
+{
+	atomic_fetch_add(&watches->guest_lost, count);
+	if (watches->options.guest_lost)
+		watches->options.guest_lost(watches->options.context, vcpu, count);
+}
+
 /* The host comes first: what that costs the guest is counted and said, not hidden. */
-static void note_guest_lost(struct watches *watches, uint8_t before, uint8_t lost)
+static void note_guest_lost(struct watches *watches, struct vcpu *vcpu, uint8_t before, uint8_t lost)
 {
 	uint8_t more = lost & (uint8_t)~before;
 
 	if (!more)
 		return;
-	atomic_fetch_add(&watches->guest_lost, (unsigned int)__builtin_popcount(more));
+	count_guest_lost(watches, vcpu, (unsigned int)__builtin_popcount(more));
 	if (!atomic_flag_test_and_set(&watches->said_guest_lost))
 		log_warning(
 			"a breakpoint that the guest set itself does not work for it: watches have its register");
@@ -187,10 +194,11 @@ static struct debug_plan make_plan(struct watches *watches, struct vcpu *vcpu)
 	slots = take_schedule(watches, self, vcpu, host);
 	plan = debug_plan_merge(&self->guest, host, slots);
 	self->shown = plan;
+	self->shown_lost = self->schedule.guest_lost;
 	self->active = self->followed = slots || self->schedule.suspended;
 	note_states(watches, vcpu, now);
 	pthread_mutex_unlock(&watches->lock);
-	note_guest_lost(watches, lost, self->schedule.guest_lost);
+	note_guest_lost(watches, vcpu, lost, self->schedule.guest_lost);
 	if (self->schedule.suspended)
 		plan.dr7 |= DR7_GD; /* to learn of it when the guest gives one back */
 	return plan;
@@ -326,7 +334,7 @@ static void give_to_guest(struct watches *watches, struct vcpu *vcpu, const stru
 		return;
 	if (error == -EBUSY)
 		error_set(error, "a #DB of the guest's own came while another exception was pending");
-	atomic_fetch_add(&watches->guest_lost, 1);
+	count_guest_lost(watches, vcpu, 1);
 	complain(watches);
 }
 

@@ -38,6 +38,7 @@ struct vcpu_watches {
 	struct debug_registers guest; /* as last read */
 	struct debug_plan armed;      /* in force */
 	struct debug_plan shown;      /* to other threads, under the lock: without the single steps between */
+	uint8_t shown_lost;           /* likewise: slots that the guest uses, and a watch has */
 	bool followed;                /* likewise: SHOWN has the guest's */
 	int watches[DEBUG_SLOTS];     /* which one is in which of the plan's slots of the host */
 	bool stepping;                /* a trap of ours is due */

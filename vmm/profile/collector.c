@@ -64,6 +64,7 @@ struct collector {
 	bool one_file;                   /* it is none that another one could follow */
 	uint64_t closed_bytes;           /* of those that are complete */
 	struct losses earlier;           /* that resolvers before this one counted */
+	uint64_t guest_lost;             /* breakpoints of the guest's own, of all files */
 	struct losses before_file;       /* that are of the files before this one */
 	uint64_t next_flush, next_round; /* ns */
 	uint64_t *last_time;             /* for each vCPU, of its latest sample */
@@ -164,6 +165,13 @@ static void take_event(struct collector *collector, const struct ring_record *re
 		note_error(collector, collector_output_event(&collector->output, event));
 }
 
+static void take_guest_lost(struct collector *collector, const struct ring_record *record)
+{
+	const struct sample_guest_lost *lost = collector_guest_lost(record, collector->options.ring_count);
+
+	collector->guest_lost += lost ? lost->count : 0;
+}
+
 static void note_lost(struct collector *collector, size_t ring, uint64_t count,
 		      struct collector_statistics *counts)
 {
@@ -195,6 +203,8 @@ static void drain_ring(struct collector *collector, size_t index, struct collect
 			take_sideband(collector, index, record);
 		else if (record->type == RECORD_EVENT)
 			take_event(collector, record);
+		else if (record->type == RECORD_GUEST_LOST)
+			take_guest_lost(collector, record);
 		else if (record->type == RING_RECORD_LOST)
 			take_lost(collector, index, record, counts);
 	}
@@ -220,6 +230,7 @@ static void get_losses(const struct collector *collector, struct losses *losses)
 {
 	resolver_losses(collector->resolver, losses);
 	losses_add(losses, &collector->earlier);
+	losses->counts[GUEST_BREAKPOINT_LOST] = collector->guest_lost;
 	for (size_t i = 0; i < collector->options.ring_count; i++)
 		losses->counts[LOST_OVERFLOW] += collector->lost[i];
 	for (size_t i = 0; i < collector->options.sideband_ring_count; i++) {

@@ -255,3 +255,13 @@ const struct sample_event *collector_event(const struct ring_record *record, siz
 		return NULL;
 	return event;
 }
+
+const struct sample_guest_lost *collector_guest_lost(const struct ring_record *record, size_t vcpus)
+{
+	const struct sample_guest_lost *lost = (const void *)record->payload;
+
+	if (record->type != RECORD_GUEST_LOST || record->size - sizeof(*record) < sizeof(*lost) ||
+	    lost->vcpu >= vcpus)
+		return NULL;
+	return lost;
+}

@@ -54,5 +54,7 @@ int collector_output_close(struct collector_output *output);
 const struct sample *collector_sample(const struct ring_record *record, size_t vcpus, size_t watches);
 /* The same for what tells of an event. */
 const struct sample_event *collector_event(const struct ring_record *record, size_t vcpus, size_t watches);
+/* The same for what tells of the guest's own breakpoints. */
+const struct sample_guest_lost *collector_guest_lost(const struct ring_record *record, size_t vcpus);
 
 #endif

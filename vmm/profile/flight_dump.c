@@ -33,8 +33,9 @@ struct dump {
 	struct flight_sideband_list sideband;
 	size_t told; /* of the list */
 	struct resolver *resolver;
-	uint64_t lost; /* samples, in the window */
-	int error;     /* of writing what the resolver gave out */
+	uint64_t lost;       /* samples, in the window */
+	uint64_t guest_lost; /* breakpoints of the guest's own, likewise */
+	int error;           /* of writing what the resolver gave out */
 };
 
 static int copy_rings(struct dump *dump)
@@ -105,6 +106,16 @@ static int take_event(struct dump *dump, const struct source *source)
 	return collector_output_event(&dump->output, event);
 }
 
+static void take_guest_lost(struct dump *dump, const struct source *source)
+{
+	const struct perf_data_flight *flight = dump->request->flight;
+	const struct sample_guest_lost *lost =
+		collector_guest_lost(source->record, dump->request->options->ring_count);
+
+	if (lost && lost->time >= flight->from && lost->time <= flight->to)
+		dump->guest_lost += lost->count;
+}
+
 /* Goes on to the next sample in the window, past what was lost before it. */
 static int advance(struct dump *dump, struct source *source)
 {
@@ -120,6 +131,8 @@ static int advance(struct dump *dump, struct source *source)
 			error = take_lost(dump, source);
 		else if (source->record->type == RECORD_EVENT)
 			error = take_event(dump, source);
+		else if (source->record->type == RECORD_GUEST_LOST)
+			take_guest_lost(dump, source);
 		if (!sample)
 			continue;
 		source->time = sample->time;
@@ -203,6 +216,7 @@ static void tell_losses(struct dump *dump)
 
 	resolver_losses(dump->resolver, &losses);
 	losses.counts[LOST_OVERFLOW] += dump->lost;
+	losses.counts[GUEST_BREAKPOINT_LOST] = dump->guest_lost;
 	losses.counts[SIDEBAND_MISSED] += dump->request->sideband->missed;
 	perf_data_writer_set_losses(dump->output.writer, &losses);
 }

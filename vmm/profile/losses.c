@@ -23,6 +23,9 @@ static const struct {
 			       "samples so close to an event of the guest that it is not sure which came first" },
 	[SAMPLE_OTHER_KERNEL_RAN] = { "sample_other_kernel",
 				      "samples without names, as the guest ran another kernel (reset, kexec)" },
+	[GUEST_BREAKPOINT_LOST] = { "guest_breakpoint_lost",
+				    "times a breakpoint of the guest's own did not work for it, as a watch had "
+				    "its register" },
 };
 
 const char *loss_name(enum loss loss)

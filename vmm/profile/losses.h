@@ -24,6 +24,7 @@ enum loss {
 	SAMPLE_UNCERTAIN, /* samples in user space that came before or after a change: it is not known which
 			   */
 	SAMPLE_OTHER_KERNEL_RAN, /* samples taken in a kernel that is not the file's */
+	GUEST_BREAKPOINT_LOST,   /* breakpoints of the guest's own whose register a watch had */
 	LOSS_COUNT,
 };
 

@@ -470,6 +470,20 @@ void sampler_tell_event(struct sampler *sampler, struct vcpu *vcpu, uint16_t eve
 	ring_publish(self->ring);
 }
 
+void sampler_tell_guest_lost(struct sampler *sampler, struct vcpu *vcpu, unsigned int count)
+{
+	struct vcpu_sampler *self = vcpu->sampler;
+	struct sample_guest_lost *record;
+
+	if (!self)
+		return;
+	record = ring_reserve(self->ring, RECORD_GUEST_LOST, sizeof(*record));
+	if (record)
+		*record = (struct sample_guest_lost){ .time = now(), .vcpu = vcpu->index, .count = count };
+	ring_commit(self->ring, record);
+	ring_publish(self->ring);
+}
+
 void sampler_task(const struct sampler *sampler, struct vcpu *vcpu, struct guest_task *task)
 {
 	const struct guest_kernel *kernel;

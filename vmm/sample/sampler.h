@@ -4,7 +4,8 @@
  * into its ring as a struct sample. It knows nothing of who reads the rings.
  *
  *	attach, detach, take, kicked,
- *	take_hit, tell_event, task,
+ *	take_hit, tell_event,
+ *	tell_guest_lost, task,
  *	kernel_runs			the vCPU's thread
  *	everything else			any thread between create and destroy
  *
@@ -83,6 +84,9 @@ void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct s
 
 /* Tells in the stream that the event gives no samples of VCPU from now on, or does so again. */
 void sampler_tell_event(struct sampler *sampler, struct vcpu *vcpu, uint16_t event, bool stopped);
+
+/* Tells in the stream that COUNT breakpoints of the guest's own do not work for it on VCPU from now on. */
+void sampler_tell_guest_lost(struct sampler *sampler, struct vcpu *vcpu, unsigned int count);
 
 /* The guest's task on the stopped VCPU: see struct sample. */
 void sampler_task(const struct sampler *sampler, struct vcpu *vcpu, struct guest_task *task);
