@@ -74,6 +74,18 @@ static void print_counts(const json_t *vcpu, const json_t *slot)
 	       answer_number(counts, "running_ns") / 1e9, answer_number(counts, "hits"));
 }
 
+static void print_task(size_t vcpu, const json_t *task)
+{
+	printf("%4zu  ", vcpu);
+	if (!json_is_object(task)) {
+		printf("%7s  %16s  not known\n", "-", "-");
+		return;
+	}
+	printf("%7.0f  %16s  ", answer_number(task, "pid"), answer_text(task, "cr3"));
+	answer_print(answer_text(task, "comm"));
+	putchar('\n');
+}
+
 static void print_slot(const json_t *result, size_t vcpu, size_t number, const json_t *slot)
 {
 	const char *owner = answer_text(slot, "owner");
@@ -84,6 +96,8 @@ static void print_slot(const json_t *result, size_t vcpu, size_t number, const j
 		print_counts(json_array_get(json_object_get(result, "vcpus"), vcpu), slot);
 		answer_print(watch_name(result, slot));
 	}
+	if (json_is_true(json_object_get(slot, "guest_lost")))
+		printf(" (instead of the guest's own)");
 	putchar('\n');
 }
 
@@ -93,8 +107,15 @@ void ctl_print_breakpoints(const json_t *result)
 	size_t i, k;
 
 	print_watches(result);
+	printf("VCPU      PID               CR3  COMM, at the latest sample\n");
+	json_array_foreach(json_object_get(result, "vcpus"), i, vcpu)
+		print_task(i, json_object_get(vcpu, "task"));
+	putchar('\n');
 	printf("VCPU  SLOT OWNER             ADDRESS KIND LEN  %10s %10s %10s  WATCH\n", "ENABLED s",
 	       "RUNNING s", "HITS");
 	json_array_foreach(json_object_get(result, "vcpus"), i, vcpu)
 		json_array_foreach(json_object_get(vcpu, "slots"), k, slot) print_slot(result, i, k, slot);
+	if (answer_number(result, "guest_lost") > 0)
+		printf("\n%.0f times a breakpoint of the guest's own did not work for it\n",
+		       answer_number(result, "guest_lost"));
 }

@@ -472,6 +472,21 @@ bool run_watch_describe(struct run_watch *watch, unsigned int number,
 	return true;
 }
 
+bool run_watch_ran(struct run_watch *watch, unsigned int vcpu, struct guest_registers *registers,
+		   struct guest_task *task)
+{
+	uint64_t time;
+	bool known;
+
+	pthread_mutex_lock(&watch->lock);
+	known = watch->sampler && watch->kernel &&
+		sampler_registers(watch->sampler, vcpu, registers, &time) &&
+		guest_task_current(&watch->kernel->tasks, watch->view, &watch->kernel->paging, registers,
+				   task);
+	pthread_mutex_unlock(&watch->lock);
+	return known;
+}
+
 static void summarize(struct run_watch *watch, unsigned int number)
 {
 	struct watch_statistics statistics;

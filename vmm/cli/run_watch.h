@@ -6,7 +6,7 @@
  *
  *	run_watch_enter, _leave, _kicked, _debug	the vCPU's thread
  *	run_watch_kernel, _no_kernel, _turn		the collector's thread
- *	run_watch_add, _remove, _describe		any thread between join and destroy
+ *	run_watch_add, _remove, _describe, _ran		any thread between join and destroy
  *	everything else					the main thread
  */
 #ifndef KVMSCOPE_CLI_RUN_WATCH_H
@@ -89,6 +89,13 @@ struct run_watch_description {
 /* False: there is no watch NUMBER. */
 bool run_watch_describe(struct run_watch *watch, unsigned int number,
 			struct run_watch_description *description);
+
+/*
+ * The registers of VCPU's latest sample, and the task that it was in: whom a watch can be bound to. False
+ * where it is not known, or was no more when it was looked at.
+ */
+bool run_watch_ran(struct run_watch *watch, unsigned int vcpu, struct guest_registers *registers,
+		   struct guest_task *task);
 
 /* For what they count, on any thread. */
 struct watches *run_watch_watches(struct run_watch *watch);

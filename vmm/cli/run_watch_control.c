@@ -7,6 +7,9 @@
 #include "shared/error.h"
 #include "vmm/cli/run_watch_find.h"
 
+/* SDM vol. 3A 4.5: of CR3, where the page tables are; the rest is the PCID and how they are cached. */
+#define CR3_ADDRESS 0x000ffffffffff000ull
+
 static const char *kind_name(enum breakpoint_kind kind)
 {
 	static const char *const names[] = { [BREAKPOINT_EXECUTE] = "x",
@@ -18,12 +21,17 @@ static const char *kind_name(enum breakpoint_kind kind)
 }
 
 /* Addresses are strings: JSON has no unsigned 64-bit numbers. */
+static void set_hexadecimal(json_t *object, const char *name, uint64_t value)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "0x%llx", (unsigned long long)value);
+	json_object_set_new(object, name, json_string(text));
+}
+
 static void tell_breakpoint(json_t *slot, const struct breakpoint *breakpoint)
 {
-	char address[24];
-
-	snprintf(address, sizeof(address), "0x%llx", (unsigned long long)breakpoint->address);
-	json_object_set_new(slot, "address", json_string(address));
+	set_hexadecimal(slot, "address", breakpoint->address);
 	json_object_set_new(slot, "kind", json_string(kind_name(breakpoint->kind)));
 	json_object_set_new(slot, "length", json_integer(breakpoint->length));
 }
@@ -61,6 +69,24 @@ static void tell_times(struct watches *watches, unsigned int number, int vcpu, j
 	json_object_set_new(to, "disarmed", json_integer((json_int_t)statistics.disarmed));
 }
 
+/* A process of the guest by the names that a watch can be bound to it by. */
+static json_t *tell_task(struct run_watch *watch, unsigned int vcpu)
+{
+	struct guest_registers registers;
+	struct guest_task task;
+	json_t *told, *comm;
+
+	if (!run_watch_ran(watch, vcpu, &registers, &task))
+		return json_null();
+	told = json_object();
+	comm = json_string(task.comm);
+	json_object_set_new(told, "pid", json_integer(task.pid));
+	json_object_set_new(told, "comm",
+			    comm ? comm : json_string("?")); /* the guest's bytes may be no UTF-8 */
+	set_hexadecimal(told, "cr3", registers.paging.cr3 & CR3_ADDRESS);
+	return told;
+}
+
 static json_t *tell_vcpu(struct run_watch *watch, unsigned int vcpu)
 {
 	struct watches *watches = run_watch_watches(watch);
@@ -78,6 +104,7 @@ static json_t *tell_vcpu(struct run_watch *watch, unsigned int vcpu)
 	}
 	json_object_set_new(told, "slots", slots);
 	json_object_set_new(told, "watches", counts);
+	json_object_set_new(told, "task", tell_task(watch, vcpu));
 	return told;
 }
 
