@@ -4,14 +4,18 @@
 #include <assert.h>
 #include <errno.h>
 
-int patches_add(struct patches *patches, uint64_t gpa, uint8_t byte)
+#define GPA_SHIFT    16
+#define BEHIND_SHIFT 8
+#define PAGE_LAST    4095u
+
+int patches_add(struct patches *patches, uint64_t gpa, uint8_t byte, uint8_t behind)
 {
 	unsigned int count = atomic_load(&patches->count);
 
-	assert(gpa >> 56 == 0);
+	assert(gpa >> (64 - GPA_SHIFT) == 0);
 	if (count == PATCHES_MAX)
 		return -ENOSPC;
-	atomic_store(&patches->list[count], gpa << 8 | byte);
+	atomic_store(&patches->list[count], gpa << GPA_SHIFT | (uint64_t)behind << BEHIND_SHIFT | byte);
 	atomic_store(&patches->count, count + 1);
 	return 0;
 }
@@ -21,15 +25,42 @@ void patches_clear(struct patches *patches)
 	atomic_store(&patches->count, 0);
 }
 
-void patches_hide(const struct patches *patches, uint64_t gpa, void *bytes, size_t size)
+static uint64_t gpa_of(uint64_t patch)
 {
-	unsigned int count = patches ? atomic_load(&patches->count) : 0;
+	return patch >> GPA_SHIFT;
+}
+
+/* Is PATCH there, if these bytes are? */
+static bool is_in_place(uint64_t patch, uint8_t first, uint8_t behind)
+{
+	if (first != PATCHES_INT3)
+		return false;
+	return (gpa_of(patch) & PAGE_LAST) == PAGE_LAST || (uint8_t)(patch >> BEHIND_SHIFT) == behind;
+}
+
+bool patches_has(const struct patches *patches, uint64_t gpa, const uint8_t bytes[2])
+{
+	unsigned int count = atomic_load(&patches->count);
+
+	for (unsigned int i = 0; i < count; i++) {
+		uint64_t patch = atomic_load(&patches->list[i]);
+
+		if (gpa_of(patch) == gpa)
+			return is_in_place(patch, bytes[0], bytes[1]);
+	}
+	return false;
+}
+
+void patches_hide(const struct patches *patches, uint64_t gpa, void *bytes, size_t size, uint8_t behind)
+{
+	unsigned int count = atomic_load(&patches->count);
 	uint8_t *to = bytes;
 
 	for (unsigned int i = 0; i < count; i++) {
-		uint64_t patch = atomic_load(&patches->list[i]), offset = (patch >> 8) - gpa;
+		uint64_t patch = atomic_load(&patches->list[i]), offset = gpa_of(patch) - gpa;
 
-		if (offset < size && to[offset] == PATCHES_INT3)
+		if (offset < size &&
+		    is_in_place(patch, to[offset], offset + 1 < size ? to[offset + 1] : behind))
 			to[offset] = (uint8_t)patch;
 	}
 }

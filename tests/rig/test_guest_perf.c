@@ -77,7 +77,7 @@ static void check(const struct rig_result *result)
 		FAIL_TEST("the guest did not run: %.4000s%.4000s", output, result->errors);
 		return;
 	}
-	CHECK(strstr(output, "[  PASSED  ] 6 tests."));
+	CHECK(strstr(output, "[  PASSED  ] 7 tests."));
 	CHECK(strstr(result->errors, "is trapped in native_read_pmc+"));
 	if (strstr(output, "guest-perf: bad"))
 		FAIL_TEST("%.400s", strstr(output, "guest-perf: bad"));

@@ -67,6 +67,48 @@ TEST(memory, patch_is_not_seen_by_readers_of_the_guest)
 	memory_destroy(&memory);
 }
 
+/* Another kernel came to lie there. */
+TEST(memory, patch_is_no_other_code_s_breakpoint)
+{
+	static const uint8_t rdpmc[] = { 0x0f, 0x33 }, breakpoint[] = { 0xcc, 0x90 };
+	struct vm_view view;
+	struct memory memory;
+	uint8_t read[2];
+
+	REQUIRE_EQUAL(memory_create(&memory, 1 << 20), 0);
+	vm_view_init(&view, &memory);
+	CHECK_EQUAL(memory_write(&memory, 0x1100, rdpmc, 2), 0);
+	CHECK_EQUAL(memory_patch(&memory, 0x1100, 0x0f), 0);
+	CHECK(memory_is_patched(&memory, 0x1100));
+	CHECK(!memory_is_patched(&memory, 0x1101));
+	CHECK_EQUAL(memory_write(&memory, 0x1100, breakpoint, 2), 0);
+	CHECK(!memory_is_patched(&memory, 0x1100));
+	for (unsigned int size = 1; size <= 2; size++) {
+		CHECK_EQUAL(guest_read_physical(&view.view, 0x1100, read, size), 0);
+		CHECK_EQUAL(read[0], 0xcc);
+	}
+	memory_destroy(&memory);
+}
+
+/* The instruction goes on in another page, which need not be the one behind. */
+TEST(memory, patch_may_be_at_the_end_of_a_page)
+{
+	struct vm_view view;
+	struct memory memory;
+	uint8_t other = 0x55, read;
+
+	REQUIRE_EQUAL(memory_create(&memory, 1 << 20), 0);
+	vm_view_init(&view, &memory);
+	for (uint64_t gpa = 0x1fff; gpa <= 0xfffff; gpa += 0xfe000) {
+		CHECK_EQUAL(memory_patch(&memory, gpa, 0x0f), 0);
+		(void)memory_write(&memory, gpa + 1, &other, 1);
+		CHECK(memory_is_patched(&memory, gpa));
+		CHECK_EQUAL(guest_read_physical(&view.view, gpa, &read, 1), 0);
+		CHECK_EQUAL(read, 0x0f);
+	}
+	memory_destroy(&memory);
+}
+
 TEST(memory, refuses_odd_sizes)
 {
 	struct memory memory;

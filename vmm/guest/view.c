@@ -23,6 +23,19 @@ static int read_region(const struct guest_view *view, const struct guest_region 
 	return view->read ? view->read(view, gpa, to, size) : -EFAULT;
 }
 
+/* In BYTES, of REGION at GPA. */
+static int hide_patches(const struct guest_view *view, const struct guest_region *region, uint64_t gpa,
+			void *bytes, size_t size)
+{
+	uint64_t end = gpa - region->gpa + size;
+	uint8_t behind = 0;
+	int error = end < region->size ? read_region(view, region, gpa + size, &behind, 1) : 0;
+
+	if (!error)
+		patches_hide(view->patches, gpa, bytes, size, behind);
+	return error;
+}
+
 int guest_read_physical(const struct guest_view *view, uint64_t gpa, void *to, size_t size)
 {
 	uint8_t *bytes = to;
@@ -38,7 +51,8 @@ int guest_read_physical(const struct guest_view *view, uint64_t gpa, void *to, s
 		part = left < size ? (size_t)left : size;
 		if (read_region(view, region, gpa, bytes, part))
 			return -EFAULT;
-		patches_hide(view->patches, gpa, bytes, part);
+		if (view->patches && hide_patches(view, region, gpa, bytes, part))
+			return -EFAULT;
 		bytes += part;
 		gpa += part;
 		size -= part;

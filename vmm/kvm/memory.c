@@ -90,12 +90,28 @@ int memory_read(const struct memory *memory, uint64_t gpa, void *to, uint64_t si
 	return 0;
 }
 
+/* The byte at GPA and the one behind it, which is 0 behind the RAM's last one. */
+static int read_patch(const struct memory *memory, uint64_t gpa, uint8_t bytes[2])
+{
+	bytes[1] = 0;
+	return memory_read(memory, gpa, bytes, 2) ? memory_read(memory, gpa, bytes, 1) : 0;
+}
+
 int memory_patch(struct memory *memory, uint64_t gpa, uint8_t own)
 {
-	uint8_t *byte = memory_pointer(memory, gpa, 1);
-	int error = byte ? patches_add(&memory->patches, gpa, own) : -EFAULT;
+	uint8_t *byte = memory_pointer(memory, gpa, 1), bytes[2];
+	int error = read_patch(memory, gpa, bytes);
 
+	if (!error)
+		error = patches_add(&memory->patches, gpa, own, bytes[1]);
 	if (!error)
 		__atomic_store_n(byte, PATCHES_INT3, __ATOMIC_SEQ_CST);
 	return error;
+}
+
+bool memory_is_patched(const struct memory *memory, uint64_t gpa)
+{
+	uint8_t bytes[2];
+
+	return !read_patch(memory, gpa, bytes) && patches_has(&memory->patches, gpa, bytes);
 }

@@ -8,6 +8,7 @@
 #ifndef KVMSCOPE_KVM_MEMORY_H
 #define KVMSCOPE_KVM_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -52,5 +53,8 @@ int memory_read(const struct memory *memory, uint64_t gpa, void *to, uint64_t si
  * once. -EFAULT, -ENOSPC above PATCHES_MAX. One at a time.
  */
 int memory_patch(struct memory *memory, uint64_t gpa, uint8_t own);
+
+/* Is it still there? Not if there is other code by now, be it with an INT3 of its own in that place. */
+bool memory_is_patched(const struct memory *memory, uint64_t gpa);
 
 #endif

@@ -62,16 +62,21 @@ static uint64_t translate(const struct rdpmc_traps *traps, const struct guest_re
 static bool is_in_place(const struct rdpmc_traps *traps, const struct guest_registers *registers,
 			const struct trap *trap)
 {
-	const uint8_t *byte = memory_pointer(&traps->options.vm->memory, trap->gpa, 1);
-
 	return translate(traps, registers, trap->site.address) == trap->gpa &&
-	       __atomic_load_n(byte, __ATOMIC_RELAXED) == PATCHES_INT3;
+	       memory_is_patched(&traps->options.vm->memory, trap->gpa);
+}
+
+/* Has the kernel that the vCPU is in the IDT of the one that STATE is about? */
+static bool has_same_idt(const struct rdpmc_traps *traps, const struct guest_registers *registers)
+{
+	return traps->state != STATE_UNKNOWN &&
+	       traps->idt == translate(traps, registers, registers->idt_base);
 }
 
 /* Is what is known about the kernel that the vCPU is in? */
 static bool is_known(const struct rdpmc_traps *traps, const struct guest_registers *registers)
 {
-	if (traps->state == STATE_UNKNOWN || traps->idt != translate(traps, registers, registers->idt_base))
+	if (!has_same_idt(traps, registers))
 		return false;
 	for (size_t i = 0; i < traps->count; i++)
 		if (!is_in_place(traps, registers, &traps->traps[i]))
@@ -222,7 +227,10 @@ static bool is_shown(struct vcpu *vcpu)
 	return shown;
 }
 
-/* The trap that the vCPU has run into, if it is one. */
+/*
+ * The trap that the vCPU has run into, if it is one: another kernel may have an INT3 of its own there before
+ * it first touches its PMU and is looked at.
+ */
 static bool find_trap(struct rdpmc_traps *traps, struct vcpu *vcpu, struct trap *trap)
 {
 	uint64_t address = vcpu->run->debug.arch.pc;
@@ -231,11 +239,11 @@ static bool find_trap(struct rdpmc_traps *traps, struct vcpu *vcpu, struct trap 
 
 	traps->options.registers(vcpu, &registers);
 	pthread_mutex_lock(&traps->lock);
-	for (size_t i = 0; i < traps->count && !found; i++)
-		if (traps->traps[i].site.address == address) {
-			*trap = traps->traps[i];
-			found = translate(traps, &registers, address) == trap->gpa;
-		}
+	for (size_t i = 0; i < traps->count && !found; i++) {
+		*trap = traps->traps[i];
+		found = trap->site.address == address && is_in_place(traps, &registers, trap);
+	}
+	found = found && has_same_idt(traps, &registers);
 	pthread_mutex_unlock(&traps->lock);
 	return found;
 }
