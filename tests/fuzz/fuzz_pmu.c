@@ -187,7 +187,7 @@ static void act(struct pmu *pmu, const struct action *action)
 
 static void unavailable(void *context, const char *event)
 {
-	CHECK(strlen(event) < 160);
+	CHECK(!event || strlen(event) < 160);
 }
 
 static struct pmu_host *start_host(struct pmu *pmu, enum pmu_model model)

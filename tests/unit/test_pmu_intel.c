@@ -34,11 +34,16 @@ static const struct pmu_clock clock_rates = { 3000000000, 2000000000, 25000000 }
 
 static struct {
 	unsigned int times;
+	unsigned int ends; /* that nothing more will be told */
 	char last[128];
 } told;
 
 static void remember(void *context, const char *event)
 {
+	if (!event) {
+		told.ends++;
+		return;
+	}
 	told.times++;
 	(void)snprintf(told.last, sizeof(told.last), "%s", event);
 }
@@ -260,9 +265,28 @@ TEST(pmu_intel, an_event_is_told_of_once)
 		set(&pmu, MSR_SELECT0 + i, 0);
 	}
 	CHECK_EQUAL(told.times, 1);
+	for (uint64_t mask = 1; mask < 256; mask++)
+		set(&pmu, MSR_SELECT0, 0x43003c | mask << 24);
+	CHECK_EQUAL(told.times, 2); /* the name does not tell one CMASK from another */
+	CHECK_STRING(told.last, "event 0x3c umask 0x00 (core cycles), with an edge, INV or CMASK");
+	CHECK_EQUAL(told.ends, 0);
 	for (uint64_t event = 0; event < 0x3c; event++)
 		set(&pmu, MSR_SELECT0, 0x430000 | event);
 	CHECK_EQUAL(told.times, PMU_TOLD_MAX);
+	CHECK_EQUAL(told.ends, 1);
+}
+
+TEST(pmu_intel, an_event_is_told_of_once_for_all_vcpus)
+{
+	struct pmu first = intel(), other = intel();
+
+	pmu_tell_with(&other, &first);
+	set(&other, MSR_SELECT0, 0x4300c0);
+	set(&first, MSR_SELECT0, 0x4300c0);
+	CHECK_EQUAL(told.times, 1);
+	set(&first, MSR_SELECT0, 0x4300c4);
+	set(&other, MSR_SELECT0 + 1, 0x4300c4);
+	CHECK_EQUAL(told.times, 2);
 }
 
 TEST(pmu_intel, global_control_switches_each_counter)

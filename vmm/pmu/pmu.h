@@ -17,11 +17,13 @@
  * tell in which the guest was, and whatever counts something else than each
  * cycle: edges, CMASK, INV.
  *
- * All functions are for the thread of the vCPU, or while that stands still.
+ * All functions are for the thread of the vCPU, or while that stands still. So is what
+ * is called back; another vCPU's may be at the same time.
  */
 #ifndef KVMSCOPE_PMU_PMU_H
 #define KVMSCOPE_PMU_PMU_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -60,9 +62,16 @@ struct pmu_state {
 
 #define PMU_TOLD_MAX 16
 
+/* The events that were told of; a guest that goes through all there are fills no log. */
+struct pmu_told {
+	_Atomic uint64_t keys[PMU_TOLD_MAX]; /* from the first one on; 0: none */
+	atomic_bool full;                    /* and that was told */
+};
+
 /*
  * Told once of each event that the guest has switched on and that stands
- * still. EVENT is a text, valid during the call; CONTEXT is the PMU's.
+ * still. EVENT is its name, valid during the call; NULL when there were
+ * PMU_TOLD_MAX: of more of them nothing is told. CONTEXT is the PMU's.
  */
 typedef void pmu_unavailable(void *context, const char *event);
 
@@ -102,9 +111,8 @@ struct pmu {
 	void *context;
 	const struct pmu_counters *counters; /* or NULL */
 	bool backed[PMU_COUNTERS];           /* those that they count now */
-	/* What it was told of; a guest that goes through all there is fills no log. */
-	uint64_t told[PMU_TOLD_MAX];
-	unsigned int told_count;
+	struct pmu_told told;
+	struct pmu_told *told_of_all; /* NULL: of this PMU alone */
 };
 
 /*
@@ -119,6 +127,9 @@ int pmu_init(struct pmu *pmu, enum pmu_model model, const struct pmu_clock *cloc
  * the time alone. Not copied: they have to live as long.
  */
 void pmu_set_counters(struct pmu *pmu, const struct pmu_counters *counters);
+
+/* What FIRST, a PMU of the same guest, tells of, PMU does not tell again. FIRST lives as long. */
+void pmu_tell_with(struct pmu *pmu, struct pmu *first);
 
 /*
  * The registers as after RESET (SDM vol. 3A table 10-1; an INIT leaves them

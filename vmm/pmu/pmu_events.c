@@ -41,44 +41,88 @@ bool pmu_counters_have(const struct pmu *pmu, const struct pmu_event *event)
 	return counters && counters->has(counters->context, pmu_select_of(event->event, event->umask));
 }
 
-static const char *select_modifier(uint64_t select)
+enum modifier { MODIFIER_NONE, MODIFIER_EDGE, MODIFIER_USER, MODIFIER_KERNEL };
+
+static enum modifier select_modifier(uint64_t select)
 {
 	if (select & (SELECT_EDGE | SELECT_INVERT | SELECT_CMASK))
-		return ", with an edge, INV or CMASK";
+		return MODIFIER_EDGE;
 	if (!(select & SELECT_OS))
-		return ", of user mode alone";
-	if (!(select & SELECT_USR))
-		return ", of kernel mode alone";
-	return "";
+		return MODIFIER_USER;
+	return select & SELECT_USR ? MODIFIER_NONE : MODIFIER_KERNEL;
 }
 
-/* Is this the first time that KEY is told of, and is there room to remember it? */
-static bool is_news(struct pmu *pmu, uint64_t key)
+static const char *modifier_name(enum modifier modifier)
 {
-	for (unsigned int i = 0; i < pmu->told_count; i++)
-		if (pmu->told[i] == key)
+	static const char *const names[] = { [MODIFIER_NONE] = "",
+					     [MODIFIER_EDGE] = ", with an edge, INV or CMASK",
+					     [MODIFIER_USER] = ", of user mode alone",
+					     [MODIFIER_KERNEL] = ", of kernel mode alone" };
+
+	return names[modifier];
+}
+
+void pmu_tell_with(struct pmu *pmu, struct pmu *first)
+{
+	pmu->told_of_all = &first->told;
+}
+
+/* As different as the names are. Never 0. */
+static uint64_t key_of(const struct pmu_counting *counting)
+{
+	return UINT64_C(1) << 63 | (uint64_t)counting->fixed << 62 |
+	       (uint64_t)select_modifier(counting->select) << 60 |
+	       (counting->select & (SELECT_EVENT | SELECT_EVENT_HIGH | SELECT_UMASK));
+}
+
+/* Has none of the vCPUs told of KEY, and is there room to remember it? */
+static bool is_news(struct pmu_told *told, uint64_t key)
+{
+	for (unsigned int i = 0; i < PMU_TOLD_MAX; i++) {
+		uint64_t known = atomic_load(&told->keys[i]);
+
+		if (!known && atomic_compare_exchange_strong(&told->keys[i], &known, key))
+			return true;
+		if (known == key)
 			return false;
-	if (!pmu->unavailable || pmu->told_count == PMU_TOLD_MAX)
-		return false;
-	pmu->told[pmu->told_count++] = key;
-	return true;
+	}
+	return false;
+}
+
+static bool is_full(const struct pmu_told *told)
+{
+	return atomic_load_explicit(&told->full, memory_order_relaxed);
+}
+
+/* Of the last one that it has room for, this has been told. */
+static void tell_full(const struct pmu *pmu, struct pmu_told *told)
+{
+	if (told->keys[PMU_TOLD_MAX - 1] && !atomic_exchange(&told->full, true))
+		pmu->unavailable(pmu->context, NULL);
+}
+
+static void tell_event(const struct pmu *pmu, unsigned int number, const struct pmu_counting *counting)
+{
+	const uint64_t select = counting->select;
+	const char *name = counting->event ? counting->event->name : "no name known";
+	const char *modifier = modifier_name(select_modifier(select));
+	char text[128];
+
+	if (counting->fixed)
+		(void)snprintf(text, sizeof(text), "fixed counter %u (%s)%s", number - PMU_GENERAL_MAX, name,
+			       modifier);
+	else
+		(void)snprintf(text, sizeof(text), "event 0x%02x umask 0x%02x (%s)%s", select_event(select),
+			       select_umask(select), name, modifier);
+	pmu->unavailable(pmu->context, text);
 }
 
 void pmu_tell_counting(struct pmu *pmu, unsigned int number, const struct pmu_counting *counting)
 {
-	const uint64_t select = counting->select;
-	const char *name = counting->event ? counting->event->name : "no name known";
-	const uint64_t key =
-		(uint64_t)counting->fixed << 63 | (select & (SELECT_CONFIG | SELECT_USR | SELECT_OS));
-	char text[128];
+	struct pmu_told *told = pmu->told_of_all ? pmu->told_of_all : &pmu->told;
 
-	if (!is_news(pmu, key))
+	if (!pmu->unavailable || is_full(told) || !is_news(told, key_of(counting)))
 		return;
-	if (counting->fixed)
-		(void)snprintf(text, sizeof(text), "fixed counter %u (%s)%s", number - PMU_GENERAL_MAX, name,
-			       select_modifier(select));
-	else
-		(void)snprintf(text, sizeof(text), "event 0x%02x umask 0x%02x (%s)%s", select_event(select),
-			       select_umask(select), name, select_modifier(select));
-	pmu->unavailable(pmu->context, text);
+	tell_event(pmu, number, counting);
+	tell_full(pmu, told);
 }

@@ -14,6 +14,7 @@
 #include "vmm/kvm/lapic.h"
 #include "vmm/kvm/msr.h"
 #include "vmm/kvm/vcpu.h"
+#include "vmm/kvm/vm.h"
 #include "vmm/pmu/pmu_host.h"
 #include "vmm/pmu/pmu_time.h"
 
@@ -113,7 +114,12 @@ static int show(const struct pmu *pmu, struct cpuid_table *table)
 
 static void tell_unavailable(void *context, const char *event)
 {
-	log_warning("the guest's PMU can not count %s on this host: the counter stands still", event);
+	if (event)
+		log_warning("the guest's PMU can not count %s on this host: the counter stands still", event);
+	else
+		log_warning("the guest has switched on %d events that its PMU can not count on this host: of "
+			    "more of them nothing is told",
+			    PMU_TOLD_MAX);
 }
 
 /* With the first vCPU, for all of the VM. */
@@ -173,7 +179,10 @@ int pmu_vcpu_create(struct vcpu *vcpu, struct cpuid_table *table, const struct p
 	if (!self)
 		return error_set(-ENOMEM, "no memory for the PMU of vCPU %u", vcpu->index);
 	vcpu->pmu = self;
-	return set_up(self, model, &clock, perf, table);
+	error = set_up(self, model, &clock, perf, table);
+	if (!error && vcpu->index > 0)
+		pmu_tell_with(&self->pmu, &vcpu->vm->vcpus[0]->pmu->pmu);
+	return error;
 }
 
 static int create(struct vcpu *vcpu, struct cpuid_table *table)
