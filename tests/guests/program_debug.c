@@ -95,7 +95,7 @@ static void print_bits(const char *name, uint64_t value)
 static void end_case(const char *name)
 {
 	write_dr7(DR7_FIXED);
-	/* Not even the bits of registers that are off may name them (SDM vol. 3B 17.2.3). */
+	/* Not even the bits of registers that are off may name them (SDM vol. 3B 18.2.3). */
 	write_dr0(0);
 	write_dr1(0);
 	write_dr2(0);
@@ -234,7 +234,7 @@ static void keeps_dr6(void)
 	end_case("DR6 is not cleared");
 }
 
-/* RF is set by the guest without any #DB before: neither side is told (SDM vol. 3B 17.3.1.1). */
+/* RF is set by the guest without any #DB before: neither side is told (SDM vol. 3B 18.3.1.1). */
 static void resumes(void)
 {
 	write_dr0((uint64_t)debug_code_here);
@@ -290,7 +290,7 @@ static void write_cr4(uint64_t value)
 	__asm__ volatile("movq %0, %%cr4" : : "r"(value));
 }
 
-/* DR4 and DR5 are DR6 and DR7 without CR4.DE, and #UD with it (SDM vol. 3B 17.2.2). */
+/* DR4 and DR5 are DR6 and DR7 without CR4.DE, and #UD with it (SDM vol. 3B 18.2.2). */
 static void uses_aliases(void)
 {
 	uint64_t dr4, dr5;

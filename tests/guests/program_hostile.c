@@ -33,7 +33,7 @@ static uint64_t next(uint64_t *state)
 	return *state;
 }
 
-/* SDM vol. 4 2.1 (architectural), APM vol. 2 13.2.1 (legacy), 13.2.2 (core): first ones and how many. */
+/* SDM vol. 4 2.1 (architectural), APM vol. 2 13.2.1 (legacy and core): first ones and how many. */
 static uint32_t choose_msr(uint64_t random)
 {
 	static const struct {

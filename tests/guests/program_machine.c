@@ -138,7 +138,7 @@ static uint64_t read_star(void)
 	return low | (uint64_t)high << 32;
 }
 
-/* SDM vol. 3A table 9-1, "IA-32 and Intel 64 Processor States Following Power-up, Reset, or INIT". 0: all
+/* SDM vol. 3A table 10-1, "IA-32 and Intel 64 Processor States Following Power-up, Reset, or INIT". 0: all
  * are. */
 static uint32_t find_left_over(void)
 {

@@ -37,7 +37,7 @@ static void remove_returns(char *text)
 	*to = '\0';
 }
 
-/* What the processor does (SDM vol. 3B 17.2 and 17.3), so that it is not the same nonsense twice. */
+/* What the processor does (SDM vol. 3B 18.2 and 18.3), so that it is not the same nonsense twice. */
 static void check_cases(const char *text)
 {
 	static const char *const cases[] = {

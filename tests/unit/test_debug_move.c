@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Encodings are those of the SDM vol. 2B, MOV - Move to/from Debug Registers; others: vol. 3B 17.2. */
+/* Encodings are those of the SDM vol. 2B, MOV - Move to/from Debug Registers; others: vol. 3B 18.2. */
 #include "tests/unit/shim/test.h"
 #include "vmm/debug/debug_move.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Section numbers are those of the Intel SDM vol. 3B chapter 17 and of the AMD
+ * Section numbers are those of the Intel SDM vol. 3B chapter 18 and of the AMD
  * APM vol. 2 chapter 13.
  */
 #include "tests/unit/shim/test.h"
@@ -11,7 +11,7 @@
 
 TEST(debug_registers, dr7_has_each_kind_and_length)
 {
-	/* 17.2.4, APM 13.1.1.4: R/W 00 01 10 11 execute, write, I/O, access; LEN 00 01 10 11: 1, 2, 8, 4. */
+	/* 18.2.4, APM 13.1.1.4: R/W 00 01 10 11 execute, write, I/O, access; LEN 00 01 10 11: 1, 2, 8, 4. */
 	static const struct {
 		enum breakpoint_kind kind;
 		uint8_t length;
@@ -43,7 +43,7 @@ TEST(debug_registers, dr7_has_each_kind_and_length)
 
 TEST(debug_registers, breakpoints_are_checked)
 {
-	/* 17.2.5: aligned to the length; 17.2.4: LEN is 00 to execute. */
+	/* 18.2.5: aligned to the length; 18.2.4: LEN is 00 to execute. */
 	CHECK(breakpoint_valid(&(struct breakpoint){ 0x1001, BREAKPOINT_EXECUTE, 1 }));
 	CHECK(breakpoint_valid(&(struct breakpoint){ 0x1008, BREAKPOINT_WRITE, 8 }));
 	CHECK(!breakpoint_valid(&(struct breakpoint){ 0x1004, BREAKPOINT_WRITE, 8 }));
@@ -151,15 +151,15 @@ static struct wanted wanted_by(const struct owners *owners, const struct debug_e
 {
 	struct wanted wanted = wanted_by_slots(owners, exit);
 
-	/* 17.3.1.1: with RF no breakpoint to execute is taken; what comes all the same came before. */
+	/* 18.3.1.1: with RF no breakpoint to execute is taken; what comes all the same came before. */
 	if (exit->rflags & RFLAGS_RF) {
 		wanted.host_executes = 0;
 		wanted.guest_faults = 0;
 	}
-	/* 17.3.1.4: the trap of TF; the host's own step is nobody else's, unless the guest steps as well. */
+	/* 18.3.1.4: the trap of TF; the host's own step is nobody else's, unless the guest steps as well. */
 	if (exit->dr6 & DR6_BS && (exit->guest_steps || !exit->stepping))
 		wanted.guest_traps |= DR6_BS;
-	/* 17.3.1.3: general detect is a fault. */
+	/* 18.3.1.3: general detect is a fault. */
 	if (exit->dr6 & DR6_BD && exit->guest_dr7 & DR7_GD)
 		wanted.guest_faults |= DR6_BD;
 	else if (exit->dr6 & DR6_BD)
@@ -172,7 +172,7 @@ static bool is_right(const struct owners *owners, const struct debug_exit *exit)
 	struct debug_verdict verdict = debug_classify(&owners->plan, exit);
 	struct wanted wanted = wanted_by(owners, exit);
 	uint64_t guest = wanted.guest_traps | wanted.guest_faults;
-	/* 17.3.1.6: INT1 has no bit, and none but a guest executes it. */
+	/* 18.3.1.6: INT1 has no bit, and none but a guest executes it. */
 	bool unnamed = !(exit->dr6 & (0xf | DR6_BD | DR6_BS));
 	/* Behind the guest's trap the instruction is tried anew: the host's breakpoint comes then, unless the
 	 * guest's own at the same place makes its handler return with RF. */
@@ -219,7 +219,7 @@ TEST(debug_registers, every_combination_of_owners_and_causes)
 
 TEST(debug_registers, bits_of_slots_that_are_off_are_nobody_s)
 {
-	/* 17.2.3: B0 to B3 may be set for a condition that DR7 has not switched on. */
+	/* 18.2.3: B0 to B3 may be set for a condition that DR7 has not switched on. */
 	struct debug_plan plan = { .dr7 = DR7_FIXED };
 	struct debug_exit exit = { .dr6 = DR6_NOTHING | 0xf };
 	struct debug_verdict verdict = debug_classify(&plan, &exit);
@@ -231,7 +231,7 @@ TEST(debug_registers, unnamed_causes_are_the_guest_s)
 {
 	struct debug_plan plan = { .dr7 = DR7_FIXED };
 	struct debug_registers guest = { .dr6 = DR6_NOTHING, .dr7 = DR7_FIXED };
-	/* INT1, 17.3.1.6; a bus lock, 17.3.1.7: DR6.BLD is 0. */
+	/* INT1, 18.3.1.6; a bus lock, 18.3.1.7: DR6.BLD is 0. */
 	struct debug_verdict int1 = debug_classify(&plan, &(struct debug_exit){ .dr6 = DR6_NOTHING });
 	struct debug_verdict lock =
 		debug_classify(&plan, &(struct debug_exit){ .dr6 = DR6_NOTHING & ~DR6_BLD });
@@ -243,13 +243,13 @@ TEST(debug_registers, unnamed_causes_are_the_guest_s)
 
 TEST(debug_registers, guest_finds_its_bits_as_the_processor_leaves_them)
 {
-	/* 17.2.3: B0 to B3 are those of this exception, the others stay until software clears them. */
+	/* 18.2.3: B0 to B3 are those of this exception, the others stay until software clears them. */
 	struct debug_registers guest = { .dr6 = DR6_NOTHING | DR6_BS | 0x8, .dr7 = DR7_FIXED | DR7_GD | 0x3 };
 	struct debug_verdict verdict = { .guest = true, .guest_dr6 = 0x1 | DR6_BD };
 	struct debug_registers after = debug_after_guest_exception(&guest, &verdict);
 
 	CHECK_EQUAL(after.dr6, DR6_NOTHING | DR6_BS | DR6_BD | 0x1);
-	/* 17.2.4: GD is cleared when the handler is entered, so that it may use the registers. */
+	/* 18.2.4: GD is cleared when the handler is entered, so that it may use the registers. */
 	CHECK_EQUAL(after.dr7, DR7_FIXED | 0x3);
 }
 

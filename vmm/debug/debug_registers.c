@@ -14,7 +14,7 @@
 #define IS_EXECUTE(dr7, slot) (KIND_OF(dr7, slot) == BREAKPOINT_EXECUTE)
 #define DR6_RECOGNIZED_CAUSES (DR6_SLOTS | DR6_BD | DR6_BS | DR6_BT)
 
-/* LEN of 1, 2, 8 and 4 bytes (SDM vol. 3B 17.2.4). */
+/* LEN of 1, 2, 8 and 4 bytes (SDM vol. 3B 18.2.4). */
 static const uint8_t lengths[4] = { 1, 2, 8, 4 };
 
 static unsigned int length_field(uint8_t length)
@@ -105,7 +105,7 @@ static uint8_t execute_slots(const struct debug_plan *plan)
 }
 
 /*
- * No cause that DR6 names by a 1: INT1 (SDM vol. 3B 17.3.1.6), or one that it
+ * No cause that DR6 names by a 1: INT1 (SDM vol. 3B 18.3.1.6), or one that it
  * names by a 0. Neither is ever the host's.
  */
 static void give_unnamed(const struct debug_exit *exit, struct debug_verdict *verdict)
@@ -116,7 +116,7 @@ static void give_unnamed(const struct debug_exit *exit, struct debug_verdict *ve
 
 struct debug_verdict debug_classify(const struct debug_plan *plan, const struct debug_exit *exit)
 {
-	/* Bits of slots that are off may be set all the same (SDM vol. 3B 17.2.3). */
+	/* Bits of slots that are off may be set all the same (SDM vol. 3B 18.2.3). */
 	uint8_t hit = exit->dr6 & dr7_slots(plan->dr7);
 	uint8_t executed = hit & execute_slots(plan), accessed = hit & (uint8_t)~executed;
 	bool again = exit->rflags & RFLAGS_RF; /* the processor would not have come: KVM's emulator does */
@@ -146,7 +146,7 @@ struct debug_registers debug_after_guest_exception(const struct debug_registers 
 {
 	struct debug_registers after = *guest;
 
-	/* The processor never clears any but the slots' bits (SDM vol. 3B 17.2.3), and clears GD (17.2.4). */
+	/* The processor never clears any but the slots' bits (SDM vol. 3B 18.2.3), and clears GD (18.2.4). */
 	after.dr6 = ((guest->dr6 & ~DR6_SLOTS) | verdict->guest_dr6) & ~verdict->guest_low;
 	after.dr7 &= ~DR7_GD;
 	return after;

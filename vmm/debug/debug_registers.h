@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The debug registers of x86 (SDM vol. 3B 17.2, APM vol. 2 13.1.1), shared by
+ * The debug registers of x86 (SDM vol. 3B 18.2, APM vol. 2 13.1.1), shared by
  * host and guest: what to put into them, and whose a #DB is. Pure functions.
  *
  * While the host has breakpoints in a vCPU, KVM gives the processor the
@@ -17,7 +17,7 @@
 
 #define DEBUG_SLOTS 4
 
-/* SDM vol. 3B 17.2.3 */
+/* SDM vol. 3B 18.2.3 */
 #define DR6_SLOTS UINT64_C(0xf)
 #define DR6_BLD   (UINT64_C(1) << 11) /* bus lock; 0 means it was one */
 #define DR6_BD    (UINT64_C(1) << 13) /* a debug register was about to be used while DR7.GD was set */
@@ -27,12 +27,12 @@
 /* All its bits that are 1 where nothing happened. */
 #define DR6_NOTHING UINT64_C(0xffff0ff0)
 
-/* SDM vol. 3B 17.2.4 */
+/* SDM vol. 3B 18.2.4 */
 #define DR7_GE    (UINT64_C(1) << 9)
 #define DR7_FIXED (UINT64_C(1) << 10)
 #define DR7_GD    (UINT64_C(1) << 13)
 
-/* SDM vol. 3A 2.3; RF: vol. 3B 17.3.1.1 */
+/* SDM vol. 3A 2.3; RF: vol. 3B 18.3.1.1 */
 #define RFLAGS_TF (UINT64_C(1) << 8)
 #define RFLAGS_RF (UINT64_C(1) << 16)
 
@@ -85,7 +85,7 @@ struct debug_verdict {
 	bool step;
 };
 
-/* Can the processor do it? SDM vol. 3B 17.2.5: lengths, and addresses aligned to them. */
+/* Can the processor do it? SDM vol. 3B 18.2.5: lengths, and addresses aligned to them. */
 bool breakpoint_valid(const struct breakpoint *breakpoint);
 
 /* Which slots DR7 has switched on (L or G): a bit for each. */

@@ -16,7 +16,7 @@ struct vcpu;
 /* A fault with an error code, at the present RIP. The errors of KVM_SET_VCPU_EVENTS. */
 int vcpu_inject_fault(struct vcpu *vcpu, uint8_t vector, uint32_t error_code);
 
-/* The #DB behind an instruction that was executed with RFLAGS.TF: DR6.BS (SDM vol. 3B 17.3.1.4). */
+/* The #DB behind an instruction that was executed with RFLAGS.TF: DR6.BS (SDM vol. 3B 18.3.1.4). */
 int vcpu_inject_single_step(struct vcpu *vcpu);
 
 #endif

@@ -10,7 +10,7 @@
 #include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vcpu_signals.h"
 
-/* SDM vol. 3A table 6-1; DR6 with BS, vol. 3B 17.2.3. */
+/* SDM vol. 3A table 6-1; DR6 with BS, vol. 3B 18.2.3. */
 #define EXCEPTION_DB  1
 #define EXCEPTION_BP  3
 #define DR6_STEP_DONE 0xffff4ff0

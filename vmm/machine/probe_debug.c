@@ -7,7 +7,7 @@
 #include "vmm/machine/probe_list.h"
 #include "vmm/machine/probe_vm.h"
 
-/* DR7: breakpoint 0 globally on; its type (execute, or write 4 bytes); SDM volume 3, 17.2.4. */
+/* DR7: breakpoint 0 globally on; its type (execute, or write 4 bytes); SDM volume 3, 18.2.4. */
 #define DR7_ENABLE_0 0x402ull
 #define DR7_WRITE_4  (0xdull << 16)
 

@@ -36,7 +36,7 @@
 
 #define WATCHPOINTS 4
 
-/* SDM vol. 3B 17.2.4: L of SLOT, and R/W = 1 (write), LEN = 2 (8 bytes) for it. */
+/* SDM vol. 3B 18.2.4: L of SLOT, and R/W = 1 (write), LEN = 2 (8 bytes) for it. */
 #define DR7_WATCH(slot) (1ul << 2 * (slot) | 9ul << (16 + 4 * (slot)))
 #define DR6_SLOTS       0xful
 
