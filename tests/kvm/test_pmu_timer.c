@@ -100,6 +100,12 @@ static uint64_t burn_until(const struct cpu_clock *clock, uint64_t end)
 	return now;
 }
 
+static void burn_until_end(const struct cpu_clock *clock, uint64_t end)
+{
+	while (cpu_clock_now(clock) < end)
+		;
+}
+
 /* The timer's clock is another one: they do not run apart by half. */
 static bool is_time_for(uint64_t passed, uint64_t wait)
 {
@@ -135,6 +141,12 @@ static void check_timer(bool perf)
 	set_up(&setting, perf);
 	check_comes_after(&setting, 5 * MS);
 	check_comes_after(&setting, 20 * MS); /* it has come once: another one */
+
+	/* It comes once. */
+	kicks = 0;
+	CHECK_EQUAL(pmu_timer_arm(&setting.timer, 0), 0);
+	burn_until_end(&setting.clock, cpu_clock_now(&setting.clock) + 50 * MS);
+	CHECK_EQUAL(kicks, 1);
 
 	/* Another one replaces the one before. */
 	CHECK_EQUAL(pmu_timer_arm(&setting.timer, 5 * MS), 0);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/perf_event.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -86,12 +87,32 @@ static int set_posix_timer(struct pmu_timer *timer, uint64_t wait)
 	return timer_settime(timer->timer, 0, &when, NULL) ? failed("timer_settime") : 0;
 }
 
+static uint64_t count_of(const struct pmu_timer *timer)
+{
+	uint64_t count = 0;
+
+	(void)!read(timer->event, &count, sizeof(count));
+	return count;
+}
+
+/* Its clock stands still when it has kicked. */
+static bool is_waiting(const struct pmu_timer *timer)
+{
+	return count_of(timer) != count_of(timer);
+}
+
+/*
+ * One kick and no more (PERF_EVENT_IOC_REFRESH): a host that takes longer than a short period for its timer's
+ * interrupt would handle nothing but those, and the thread never got so far as to stop it. If the kick comes
+ * between the two calls, the timer stands still, and is armed anew for that kick.
+ */
 static int set_event(struct pmu_timer *timer, uint64_t period)
 {
+	const bool waiting = is_waiting(timer);
+
 	if (ioctl(timer->event, PERF_EVENT_IOC_PERIOD, &period) ||
-	    (!timer->enabled && ioctl(timer->event, PERF_EVENT_IOC_ENABLE, 0)))
+	    (!waiting && ioctl(timer->event, PERF_EVENT_IOC_REFRESH, 1)))
 		return failed("its period can not be set");
-	timer->enabled = true;
 	return 0;
 }
 
@@ -108,6 +129,6 @@ int pmu_timer_disarm(struct pmu_timer *timer)
 {
 	if (timer->event < 0)
 		return set_posix_timer(timer, 0);
-	timer->enabled = false;
-	return ioctl(timer->event, PERF_EVENT_IOC_DISABLE, 0) ? failed("it can not be stopped") : 0;
+	/* Not disabled: its one kick would be left over, and come beside the next one. */
+	return is_waiting(timer) ? set_event(timer, WAIT_MAX) : 0;
 }

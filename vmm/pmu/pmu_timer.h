@@ -5,20 +5,19 @@
  * thread has a CPU (kernel/events/core.c, perf_swevent_start_hrtimer()); where
  * the host lets us have no such event, by a POSIX timer of the thread's CPU time.
  *
- * The kick is a hint, to be followed by a look at the time (cpu_clock.h):
+ * There is one kick and no more until it is armed anew. It is a hint, to be followed by a look at the
+ * time (cpu_clock.h):
  *
  *	early	by as much as that clock and the hrtimer's, CLOCK_MONOTONIC, which NTP
  *		slews, run apart
- *	late	by the delivery of a signal; the POSIX timer by up to a tick of the host's scheduler (1 to 10
- *ms, timer_create(2)), and by what is no CPU time to it (cpu_clock.h)
- *	again	perhaps, after as much time once more, until it is armed anew or disarmed
+ *	late	by the delivery of a signal; the POSIX timer by up to a tick of the host's scheduler
+ *		(1 to 10 ms, timer_create(2)), and by what is no CPU time to it (cpu_clock.h)
  *
  * All functions are for the thread that made it; pmu_timer_close() also for another one.
  */
 #ifndef KVMSCOPE_PMU_PMU_TIMER_H
 #define KVMSCOPE_PMU_PMU_TIMER_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -28,7 +27,6 @@
 struct pmu_timer {
 	int event;     /* cpu-clock; -1 without */
 	timer_t timer; /* without */
-	bool enabled;  /* the event is */
 };
 
 /* Not armed. The errors of timer_create(). */
