@@ -15,6 +15,7 @@ enum {
 	RECORD_SIDEBAND = 9,    /* shared/sideband.h */
 	RECORD_EVENT = 10,      /* struct sample_event */
 	RECORD_GUEST_LOST = 11, /* struct sample_guest_lost */
+	RECORD_LOST = 12,       /* struct sample_lost */
 };
 
 /* The longest callchain, both parts together, as perf's default max stack. */
@@ -39,6 +40,8 @@ enum sample_flags {
 	 * addresses have no names, it has no callchain and no task.
 	 */
 	SAMPLE_OTHER_KERNEL = 1 << 4,
+	/* Taken outside of the guest, by a source that sees the vCPU's thread: RIP and CPL are the host's. */
+	SAMPLE_HOST = 1 << 5,
 };
 
 /*
@@ -150,6 +153,11 @@ static inline struct sample_hit *sample_hit(struct sample *sample)
 {
 	return sample->event ? (struct sample_hit *)(sample_mappings(sample) + sample->mappings) : NULL;
 }
+
+/* The source lost samples before it could put them into the ring. */
+struct sample_lost {
+	uint64_t count;
+};
 
 /* An event other than the clock gives no samples on a vCPU from now on, or does so again. */
 struct sample_event {

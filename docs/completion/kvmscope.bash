@@ -12,6 +12,7 @@ _kvmscope_options() {
 
 _kvmscope_values() {
 	case $1 in
+	--backend) echo auto perf ;;
 	--pmu) echo auto kernel emulated off ;;
 	--protocol) echo auto bzimage pvh elf64 multiboot ;;
 	--agent) echo initrd guest ;;
@@ -22,7 +23,7 @@ _kvmscope_values() {
 	--format) echo folded html pprof script ;;
 	--event | -e) [ "${COMP_WORDS[1]}" = run ] && echo cpu-clock ;;
 	--sort) _kvmscope_keys symbol image vcpu app comm pid tid ;;
-	--pid | -p) _kvmscope_runs 1 ;;
+	--pid | -p) [ "${COMP_WORDS[1]}" = attach ] && _kvmscope_vms || _kvmscope_runs 1 ;;
 	--flight) echo 10s 30s 5min 64M 256M ;;
 	--after) echo 500ms 1s 5s ;;
 	*) return 1 ;;
@@ -38,6 +39,10 @@ _kvmscope_keys() {
 
 _kvmscope_runs() {
 	kvmscope ctl list 2> /dev/null | awk -v column="$1" 'NR > 1 { print $column }'
+}
+
+_kvmscope_vms() {
+	kvmscope attach 2> /dev/null | awk '{ print $1 }'
 }
 
 # The numbers of those that were not removed.

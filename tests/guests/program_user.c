@@ -149,6 +149,7 @@ uint32_t program_shares(void)
 	user_chunk = option_number("chunk", 1000000);
 	if (hz)
 		start_timer(hz);
+	print("working\n");
 	user_call(user_works, hz != 0);
 	return 0;
 }

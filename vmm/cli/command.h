@@ -17,6 +17,7 @@ enum exit_code {
 typedef int command(int argc, char **argv);
 
 command command_run;
+command command_attach;
 command command_ctl;
 command command_dump;
 command command_report;

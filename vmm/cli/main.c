@@ -14,6 +14,7 @@ static const struct {
 } commands[] = {
 	/* keep in the order in which a user meets them */
 	{ "run", command_run, "run a guest and profile it" },
+	{ "attach", command_attach, "profile a VM that runs already: QEMU, or any other of KVM" },
 	{ "ctl", command_ctl, "pause, resume or change a run that is going on, or ask how it stands" },
 	{ "dump", command_dump, "write what the flight recorder of a run holds" },
 	{ "report", command_report, "show where the guest spent its time" },

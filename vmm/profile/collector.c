@@ -68,7 +68,8 @@ struct collector {
 	struct losses before_file;       /* that are of the files before this one */
 	uint64_t next_flush, next_round; /* ns */
 	uint64_t *last_time;             /* for each vCPU, of its latest sample */
-	uint64_t *lost;                  /* for each vCPU, samples known to be lost */
+	uint64_t *lost;                  /* for each vCPU, samples known to be lost by its ring */
+	uint64_t lost_before;            /* by their sources, before they came to a ring */
 	int error;                       /* the first one of writing; the rings are drained all the same */
 	char message[ERROR_MESSAGE_SIZE];
 	pthread_mutex_t lock; /* of statistics */
@@ -108,7 +109,8 @@ static void count_sample(struct collector_statistics *statistics, const struct s
 	if (sample->event)
 		return; /* hits are counted by whoever watches */
 	statistics->samples++;
-	statistics->kernel += !sample->cpl;
+	statistics->host += !!(sample->flags & SAMPLE_HOST);
+	statistics->kernel += !sample->cpl && !(sample->flags & SAMPLE_HOST);
 	statistics->cost += sample->cost;
 	statistics->weight += sample->period;
 }
@@ -176,7 +178,6 @@ static void note_lost(struct collector *collector, size_t ring, uint64_t count,
 		      struct collector_statistics *counts)
 {
 	counts->lost += count;
-	collector->lost[ring] += count;
 	if (is_writing(collector))
 		note_error(collector, collector_output_lost(&collector->output, collector->last_time[ring],
 							    (uint32_t)ring, count));
@@ -187,8 +188,21 @@ static void take_lost(struct collector *collector, size_t ring, const struct rin
 {
 	const struct ring_lost *lost = (const void *)record->payload;
 
-	if (record->size >= sizeof(*record) + sizeof(*lost))
-		note_lost(collector, ring, lost->count, counts);
+	if (record->size < sizeof(*record) + sizeof(*lost))
+		return;
+	collector->lost[ring] += lost->count;
+	note_lost(collector, ring, lost->count, counts);
+}
+
+static void take_lost_before(struct collector *collector, size_t ring, const struct ring_record *record,
+			     struct collector_statistics *counts)
+{
+	const struct sample_lost *lost = (const void *)record->payload;
+
+	if (record->size < sizeof(*record) + sizeof(*lost))
+		return;
+	collector->lost_before += lost->count;
+	note_lost(collector, ring, lost->count, counts);
 }
 
 static void drain_ring(struct collector *collector, size_t index, struct collector_statistics *counts)
@@ -207,6 +221,8 @@ static void drain_ring(struct collector *collector, size_t index, struct collect
 			take_guest_lost(collector, record);
 		else if (record->type == RING_RECORD_LOST)
 			take_lost(collector, index, record, counts);
+		else if (record->type == RECORD_LOST)
+			take_lost_before(collector, index, record, counts);
 	}
 	ring_read_done(ring);
 	resolver_pass_end(collector->resolver, index);
@@ -231,6 +247,7 @@ static void get_losses(const struct collector *collector, struct losses *losses)
 	resolver_losses(collector->resolver, losses);
 	losses_add(losses, &collector->earlier);
 	losses->counts[GUEST_BREAKPOINT_LOST] = collector->guest_lost;
+	losses->counts[LOST_OVERFLOW] += collector->lost_before;
 	for (size_t i = 0; i < collector->options.ring_count; i++)
 		losses->counts[LOST_OVERFLOW] += collector->lost[i];
 	for (size_t i = 0; i < collector->options.sideband_ring_count; i++) {
@@ -255,6 +272,7 @@ static void update_statistics(struct collector *collector, const struct collecto
 
 	pthread_mutex_lock(&collector->lock);
 	all->samples += counts->samples;
+	all->host += counts->host;
 	all->kernel += counts->kernel;
 	all->lost += counts->lost;
 	all->cost += counts->cost;
@@ -304,6 +322,8 @@ static uint64_t time_of_all(const struct collector *collector)
 {
 	uint64_t time = UINT64_MAX;
 
+	if (collector->options.publish_waits)
+		return time;
 	for (size_t i = 0; i < collector->options.ring_count; i++)
 		if (collector->last_time[i] < time)
 			time = collector->last_time[i];
@@ -314,16 +334,17 @@ static int make_resolver(struct collector *collector)
 {
 	const struct collector_options *options = &collector->options;
 
-	return resolver_create(&collector->resolver,
-			       &(struct resolver_options){
-				       .rings = options->ring_count + options->sideband_ring_count,
-				       .window = options->sideband_ring_count ? WINDOW_SIDEBAND : WINDOW,
-				       .longest = WINDOW_LONGEST,
-				       .reach = options->sideband_ring_count ? RESOLVER_REACH : 0,
-				       .sample = write_sample,
-				       .sideband = write_sideband,
-				       .context = collector,
-			       });
+	return resolver_create(
+		&collector->resolver,
+		&(struct resolver_options){
+			.rings = options->ring_count + options->sideband_ring_count,
+			.window = (options->sideband_ring_count ? WINDOW_SIDEBAND : WINDOW) + options->delay,
+			.longest = WINDOW_LONGEST,
+			.reach = options->sideband_ring_count ? RESOLVER_REACH : 0,
+			.sample = write_sample,
+			.sideband = write_sideband,
+			.context = collector,
+		});
 }
 
 static bool is_regular_file(const char *path)
@@ -458,8 +479,10 @@ static void take_last_losses(struct collector *collector)
 		struct ring_statistics ring;
 
 		ring_statistics(collector->options.rings[i], &ring);
-		if (ring.lost > collector->lost[i])
-			note_lost(collector, i, ring.lost - collector->lost[i], &counts);
+		if (ring.lost <= collector->lost[i])
+			continue;
+		note_lost(collector, i, ring.lost - collector->lost[i], &counts);
+		collector->lost[i] = ring.lost;
 	}
 	update_statistics(collector, &counts);
 }

@@ -65,6 +65,13 @@ struct collector_options {
 	bool (*count)(void *context, unsigned int watch, unsigned int vcpu, struct perf_data_count *count);
 	void *context; /* of all */
 
+	/*
+	 * ns that a sample may come into its ring after it was taken, besides what a vCPU's own thread needs;
+	 * 0 where that takes them itself.
+	 */
+	uint64_t delay;
+	bool publish_waits; /* when publish() comes back, nobody uses a kernel that was published before */
+
 	struct perf_data_options output;
 	/*
 	 * NULL: all samples are written as they come. Else the collector is a
@@ -77,15 +84,16 @@ struct collector_options {
 };
 
 struct collector_statistics {
-	uint64_t samples;     /* written to the file, or seen by the flight recorder */
-	uint64_t kernel;      /* of them taken at CPL 0 */
-	uint64_t lost;        /* dropped because a ring was full */
-	uint64_t bytes;       /* of the file, or all files, so far */
-	unsigned int files;   /* of the recording: 1, and one for each kernel behind the first */
-	uint64_t cost;        /* ns that taking all samples cost the vCPU threads */
-	uint64_t weight;      /* ns that all samples stand for */
-	bool kernel_found;    /* names are there: found in the guest or given by a file */
-	char release[65];     /* of the guest's kernel, "" while it is not known */
+	uint64_t samples;   /* written to the file, or seen by the flight recorder; those of the host, too */
+	uint64_t host;      /* of them taken outside of the guest */
+	uint64_t kernel;    /* of them taken at CPL 0 */
+	uint64_t lost;      /* dropped because a ring was full, or by their source */
+	uint64_t bytes;     /* of the file, or all files, so far */
+	unsigned int files; /* of the recording: 1, and one for each kernel behind the first */
+	uint64_t cost;      /* ns that taking all samples cost the vCPU threads */
+	uint64_t weight;    /* ns that all samples stand for */
+	bool kernel_found;  /* names are there: found in the guest or given by a file */
+	char release[65];   /* of the guest's kernel, "" while it is not known */
 	struct losses losses; /* of all kinds */
 };
 

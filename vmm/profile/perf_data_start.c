@@ -23,9 +23,9 @@ static int no_memory(void)
 void perf_data_describe_event(struct perf_event_attr *attribute, const struct perf_data_options *options)
 {
 	*attribute = (struct perf_event_attr){
-		.type = PERF_TYPE_SOFTWARE,
+		.type = options->cycles ? PERF_TYPE_HARDWARE : PERF_TYPE_SOFTWARE,
 		.size = ATTRIBUTE_SIZE,
-		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.config = options->cycles ? PERF_COUNT_HW_CPU_CYCLES : PERF_COUNT_SW_CPU_CLOCK,
 		.sample_freq = options->frequency,
 		.freq = 1,
 		.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
@@ -40,7 +40,7 @@ void perf_data_describe_event(struct perf_event_attr *attribute, const struct pe
 		.build_id = 1,
 		.use_clockid = 1,
 		.clockid = CLOCK_MONOTONIC_RAW,
-		.exclude_host = options->perspective == PERSPECTIVE_HOST,
+		.exclude_host = options->perspective == PERSPECTIVE_HOST && !options->host_samples,
 	};
 	if (options->perspective == PERSPECTIVE_GUEST)
 		attribute->sample_type |= PERF_SAMPLE_CPU;

@@ -58,9 +58,9 @@ static int collect_facts(struct perf_data_facts *facts, const struct perf_data_o
 	if (!facts->hostname || !facts->release || !facts->arch || !facts->cpu_description ||
 	    !facts->command_line)
 		return no_memory();
-	facts->event_name = options->wall_clock ? "wall-clock" : "cpu-clock";
+	facts->event_name = options->cycles ? "cycles" : options->wall_clock ? "wall-clock" : "cpu-clock";
 	facts->memory_kib = options->memory_kib;
-	facts->cpus = options->vcpus;
+	facts->cpus = options->cpus ? options->cpus : options->vcpus;
 	facts->ids = options->vcpus;
 	facts->compression = options->compression;
 	facts->ratio = 1;
@@ -334,9 +334,19 @@ static void add_values(struct bytes *record, const struct sample_hit *hit)
 	bytes_add(record, &values, sizeof(values));
 }
 
+/* Seen from inside of the guest, what runs outside of it is the hypervisor. */
+static uint16_t host_misc(const struct perf_data_writer *writer, bool kernel)
+{
+	if (writer->perspective == PERSPECTIVE_GUEST)
+		return PERF_RECORD_MISC_HYPERVISOR;
+	return kernel ? PERF_RECORD_MISC_KERNEL : PERF_RECORD_MISC_USER;
+}
+
 /* In an unknown mode readers look in no space, and so guess no image. */
 static uint16_t sample_misc(const struct perf_data_writer *writer, const struct sample *sample)
 {
+	if (sample->flags & SAMPLE_HOST)
+		return host_misc(writer, !sample->cpl);
 	if (sample->flags & (SAMPLE_UNSURE | SAMPLE_OTHER_KERNEL) || (writer->kernel_hidden && !sample->cpl))
 		return PERF_RECORD_MISC_CPUMODE_UNKNOWN;
 	return guest_misc(writer, !sample->cpl);

@@ -29,10 +29,13 @@ struct perf_data_options {
 	const char *path; /* "-" is standard output in pipe mode, as is what is no regular file */
 	enum perspective perspective;
 	bool wall_clock;        /* the event is named wall-clock, not cpu-clock */
+	bool cycles;            /* it is the processor's cycles, which periods then count */
+	bool host_samples;      /* there may be samples of the host (SAMPLE_HOST) */
 	unsigned int frequency; /* Hz */
 	bool callchains;
 	unsigned int compression; /* zstd level 1 to 22; 0 writes records as they are */
 	unsigned int vcpus;       /* at least 1; samples of higher numbers are refused */
+	unsigned int cpus;        /* that the guest has; 0: as many as there may be samples of */
 	pid_t vmm_pid;
 	const char *command_line; /* for HEADER_CMDLINE */
 	/* Guest facts for the feature sections; "" or 0 where not known: the section is then left out. */

@@ -532,6 +532,31 @@ static int add_callchain(struct profile_resolver *resolver, const struct perf_da
 	return error;
 }
 
+/* What ran outside of the guest is none of its code: one frame for all of it. */
+static int add_host_frame(struct profile_resolver *resolver, size_t *depth)
+{
+	struct frame frame = { .shown = { .symbol = "[host]", .image = "[hypervisor]" } };
+	const struct profile_frame *kept = keep_frame(resolver, &frame);
+
+	if (!kept)
+		return out_of_memory(resolver);
+	resolver->stack[(*depth)++] = (struct resolved_frame){ .frame = kept };
+	return 0;
+}
+
+static int add_frames(struct profile_resolver *resolver, const struct perf_data_sample *sample, size_t *depth)
+{
+	struct view view = view_of(resolver, sample, sample->misc);
+	int error;
+
+	if (sample->misc == PERF_RECORD_MISC_HYPERVISOR)
+		return add_host_frame(resolver, depth);
+	error = add_frame(resolver, &view, sample->ip, depth);
+	if (!error && !resolver->options.leaves_only)
+		error = add_callchain(resolver, sample, view, depth);
+	return error;
+}
+
 /* Whose work it is: the program's, whatever its threads call themselves. */
 static const char *app_of(const struct profile_resolver *resolver, const struct perf_data_sample *sample,
 			  const char *comm)
@@ -547,16 +572,12 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 	struct profile_resolver *resolver = context;
 	uint32_t vcpu = sample->vcpu != UINT32_MAX ? sample->vcpu : sample->cpu;
 	struct resolved_sample resolved = { .recorded = sample, .frames = resolver->stack, .vcpu = vcpu };
-	struct view view;
 	int error;
 
 	if ((resolver->chosen >= 0 && sample->event != resolver->chosen) ||
 	    (resolver->options.vcpu >= 0 && vcpu != (uint32_t)resolver->options.vcpu))
 		return 0;
-	view = view_of(resolver, sample, sample->misc);
-	error = add_frame(resolver, &view, sample->ip, &resolved.depth);
-	if (!error && !resolver->options.leaves_only)
-		error = add_callchain(resolver, sample, view, &resolved.depth);
+	error = add_frames(resolver, sample, &resolved.depth);
 	if (error)
 		return error;
 	resolved.comm = profile_timeline_comm_of(resolver->timeline, sample->tid, sample->time);

@@ -112,8 +112,8 @@ static struct resolver_life *life_of(const struct resolver *resolver, const stru
 	uint64_t uncertainty = uncertainty_of(resolver);
 	struct resolver_life *life;
 
-	if (sample->flags & SAMPLE_OTHER_KERNEL)
-		return NULL; /* processes are known of the other one */
+	if (sample->flags & (SAMPLE_OTHER_KERNEL | SAMPLE_HOST))
+		return NULL; /* processes are known of the one that is known, and of the guest */
 	if (sample->pid == SAMPLE_TASK_UNKNOWN)
 		return sample->cpl ? resolver_lives_find_root(&resolver->processes.lives, sample->cr3,
 							      sample->time)
@@ -252,6 +252,8 @@ static void count_losses(struct resolver *resolver, const struct attributed_samp
 {
 	uint64_t *counts = resolver->losses.counts;
 
+	if (attributed->sample->flags & SAMPLE_HOST)
+		return;
 	if (attributed->sample->flags & SAMPLE_OTHER_KERNEL)
 		counts[SAMPLE_OTHER_KERNEL_RAN]++;
 	else if (attributed->sample->cpl && !attributed->life)

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+/* kvmscope attach on VMs that others run on the local KVM: our own VMM without a profile, and QEMU. */
+#include <linux/perf_event.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/kvm/guest_run.h"
+#include "tests/kvm/program.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/perf_data_reader.h"
+
+#define SHARES                                                                                               \
+	"run --no-profile --kernel " GUEST_IMAGE                                                             \
+	" --mem 64M --timeout 50 --append program=shares_rounds=1000000"
+
+#define GUEST_REQUIRED()                                                                                     \
+	do {                                                                                                 \
+		if (!guest_run_possible())                                                                   \
+			SKIP("/dev/kvm can not be opened");                                                  \
+	} while (0)
+
+static void end(struct program *vm)
+{
+	kill(vm->pid, SIGTERM);
+	program_wait(vm);
+}
+
+/* Attaches to VM with OPTIONS; what it says is in TOOL. */
+static void attach(const struct program *vm, const char *options, struct program *tool)
+{
+	char arguments[512];
+
+	snprintf(arguments, sizeof(arguments), "attach --pid %d %s", vm->pid, options);
+	program_run(tool, arguments);
+}
+
+struct shares {
+	struct symbols *symbols;
+	double weight, of[3]; /* ns of guest samples; of share_sixty, share_thirty, share_ten */
+	double host;          /* ns outside of the guest */
+	uint64_t samples, other;
+	uint16_t guest_mode, host_mode;
+};
+
+static int count_sample(void *context, const struct perf_data_sample *sample)
+{
+	static const char *const names[] = { "share_sixty", "share_thirty", "share_ten" };
+	struct shares *shares = context;
+	struct symbol symbol;
+
+	shares->samples++;
+	if (sample->misc == shares->host_mode || sample->misc == PERF_RECORD_MISC_KERNEL) {
+		shares->host += (double)sample->period;
+	} else if (sample->misc != shares->guest_mode) {
+		shares->other++;
+	} else {
+		shares->weight += (double)sample->period;
+		if (symbols_find(shares->symbols, sample->ip, &symbol))
+			for (int i = 0; i < 3; i++)
+				if (!strcmp(symbol.name, names[i]))
+					shares->of[i] += (double)sample->period;
+	}
+	return 0;
+}
+
+static void read_shares(const char *path, const char *image, struct shares *shares)
+{
+	const struct perf_data_events events = { .sample = count_sample, .context = shares };
+	struct perf_data_reader *reader;
+
+	REQUIRE_EQUAL(elf_symbols_load(&shares->symbols, image, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	CHECK(!perf_data_reader_summary(reader)->cut_off);
+	perf_data_reader_close(reader);
+	symbols_free(shares->symbols);
+}
+
+/* Within 3 points of what the guest did, of the time that it ran. */
+static void check_shares(const struct program *vm, const char *image, const char *options,
+			 struct shares *shares)
+{
+	static const double truth[] = { 60, 30, 10 };
+	char path[64], arguments[256];
+	struct program tool;
+
+	snprintf(path, sizeof(path), "build/test-attach-%d.data", getpid());
+	snprintf(arguments, sizeof(arguments), "--time 2 --no-buildid-cache -o %s %s", path, options);
+	attach(vm, arguments, &tool);
+	if (tool.status || !strstr(tool.text, "samples of the guest"))
+		FAIL_TEST("kvmscope attach %s: exit status %d:\n%s", arguments, tool.status, tool.text);
+	read_shares(path, image, shares);
+	unlink(path);
+	CHECK(shares->weight > 1e8);
+	CHECK_EQUAL(shares->other, 0);
+	for (int i = 0; i < 3; i++) {
+		double share = 100 * shares->of[i] / (shares->weight > 0 ? shares->weight : 1);
+
+		if (share < truth[i] - 3 || share > truth[i] + 3)
+			FAIL_TEST("attach %s: function %d has %.1f %%, not %.0f %%\n%s", arguments, i, share,
+				  truth[i], tool.text);
+	}
+}
+
+TEST(attach_vm, shares_of_our_own_vmm_s_guest)
+{
+	struct shares guest = { .guest_mode = PERF_RECORD_MISC_USER,
+				.host_mode = PERF_RECORD_MISC_HYPERVISOR };
+	struct shares host = { .guest_mode = PERF_RECORD_MISC_GUEST_USER,
+			       .host_mode = PERF_RECORD_MISC_USER };
+	struct program vm;
+
+	GUEST_REQUIRED();
+	program_start(&vm, SHARES);
+	CHECK(program_wait_for(&vm, "working"));
+	check_shares(&vm, GUEST_IMAGE, "--backend perf -F 999", &guest);
+	check_shares(&vm, GUEST_IMAGE, "--backend perf -F 4000 --perspective host -z", &host);
+	end(&vm);
+	CHECK_EQUAL(vm.status, 0);
+}
+
+TEST(attach_vm, it_ends_with_the_vm)
+{
+	struct program vm, tool;
+	char arguments[128];
+
+	GUEST_REQUIRED();
+	program_start(&vm, SHARES);
+	CHECK(program_wait_for(&vm, "working"));
+	snprintf(arguments, sizeof(arguments),
+		 "attach --pid %d --no-buildid-cache -o build/test-attach-end.data", vm.pid);
+	program_start(&tool, arguments);
+	CHECK(program_wait_for(&tool, "attached to process"));
+	end(&vm);
+	program_wait(&tool);
+	CHECK_EQUAL(tool.status, 0);
+	CHECK(strstr(tool.text, "the VM has ended"));
+	CHECK(strstr(tool.text, "samples of the guest"));
+	unlink("build/test-attach-end.data");
+}
+
+TEST(attach_vm, vms_are_listed)
+{
+	struct program vm, tool;
+	char pid[32];
+
+	GUEST_REQUIRED();
+	program_start(&vm, "run --no-profile --kernel " GUEST_IMAGE
+			   " --timeout 50 --cpus 3 --append program=spin");
+	CHECK(program_wait_for(&vm, "spinning"));
+	program_run(&tool, "attach");
+	snprintf(pid, sizeof(pid), "%d  kvmscope          3 vCPUs", vm.pid);
+	if (!strstr(tool.text, pid))
+		FAIL_TEST("'%s' is not in:\n%s", pid, tool.text);
+	CHECK_EQUAL(tool.status, 0);
+	end(&vm);
+}
+
+TEST(attach_vm, wrong_usage_says_what_is_right)
+{
+	struct program tool;
+
+	program_refuses("attach --pid none", "no number from 1");
+	program_refuses("attach --pid 1 --backend magic", "--backend magic is not known");
+	program_refuses("attach --pid 1 -F 10001", "no number from 1 to 10000");
+	program_refuses("attach 4711", "the VM is named by --pid");
+	program_run(&tool, "attach --pid 1");
+	CHECK_EQUAL(tool.status, 1);
+	CHECK(strstr(tool.text, "runs no VM") || strstr(tool.text, "may not be looked at"));
+}

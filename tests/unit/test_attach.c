@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What attaching finds out about another process, here this one: parsers, memory, page tables in it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/attach/kernel_tables.h"
+#include "vmm/attach/memory_layout.h"
+#include "vmm/attach/process.h"
+
+TEST(attach, vcpu_descriptors_are_told_from_others)
+{
+	unsigned int id = 77;
+
+	CHECK(vmm_parse_vcpu_link("anon_inode:kvm-vcpu:12", &id));
+	CHECK_EQUAL(id, 12);
+	CHECK(vmm_parse_vcpu_link("anon_inode:kvm-vcpu:0", &id));
+	CHECK_EQUAL(id, 0);
+	CHECK(!vmm_parse_vcpu_link("anon_inode:kvm-vcpu:1024", &id));
+	CHECK(!vmm_parse_vcpu_link("anon_inode:kvm-vcpu:99999999999999999999", &id));
+	CHECK(!vmm_parse_vcpu_link("anon_inode:kvm-vcpu:1 (deleted)", &id));
+	CHECK(!vmm_parse_vcpu_link("anon_inode:kvm-vcpu:", &id));
+	CHECK(!vmm_parse_vcpu_link("anon_inode:kvm-vcpu", &id));
+	CHECK(!vmm_parse_vcpu_link("anon_inode:kvm-vm", &id));
+	CHECK(!vmm_parse_vcpu_link("", &id));
+}
+
+TEST(attach, threads_of_vmms_are_known_by_name)
+{
+	static const struct {
+		const char *name;
+		int id;
+	} names[] = {
+		{ "CPU 0/KVM", 0 },        { "CPU 13/KVM", 13 },  { "vCPU 2", 2 }, { "fc_vcpu 3", 3 },
+		{ "crosvm_vcpu5", 5 },     { "kvm-vcpu-7", 7 },   { "vcpu0", 0 },  { "CPU 0/TCG", -1 },
+		{ "qemu-system-x86", -1 }, { "worker", -1 },      { "cpu", -1 },   { "CPU x/KVM", -1 },
+		{ "cpu 4096", -1 },        { "cpu 1 stats", -1 }, { "", -1 },
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		unsigned int id = 0;
+		bool known = vmm_parse_thread_name(names[i].name, &id);
+
+		if (known != (names[i].id >= 0) || (known && (int)id != names[i].id))
+			FAIL_TEST("'%s' is taken for %d, not %d", names[i].name, known ? (int)id : -1,
+				  names[i].id);
+	}
+}
+
+/* The third is of kvm-nx-lpage-recovery, which a vCPU's thread made. */
+TEST(attach, threads_in_kvm_run_are_known_by_their_call)
+{
+	int fd = 0;
+
+	CHECK(vmm_parse_run_call("16 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
+	CHECK_EQUAL(fd, 12);
+	CHECK(!vmm_parse_run_call("running\n", &fd));
+	CHECK(!vmm_parse_run_call("16 0x9 0xae80 0x0 0x0 0x563548276290 0x0 0x0 0x0\n", &fd));
+	CHECK(!vmm_parse_run_call("16 0xc 0xae81 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
+	CHECK(!vmm_parse_run_call("17 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
+	CHECK(!vmm_parse_run_call("16 0xffffffffffffffff 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f12\n",
+				  &fd));
+	CHECK(!vmm_parse_run_call("-1 0x7ffc00001000 0x7f1200002000\n", &fd));
+	CHECK(!vmm_parse_run_call("", &fd));
+}
+
+TEST(attach, what_is_no_vm_is_refused_with_its_reason)
+{
+	struct vmm_process *process;
+
+	CHECK_EQUAL(vmm_process_open(&process, getpid()), -ENOENT);
+	CHECK(strstr(error_message(), "runs no VM"));
+	CHECK_EQUAL(vmm_process_open(&process, 1 << 30), -ESRCH);
+	CHECK(strstr(error_message(), "there is no process"));
+}
+
+TEST(attach, mappings_that_can_be_guest_memory)
+{
+	uint64_t hva = 0, size = 0;
+
+	CHECK(memory_layout_parse("7f0000000000-7f0004000000 rw-p 00000000 00:00 0 \n", &hva, &size));
+	CHECK_EQUAL(hva, 0x7f0000000000);
+	CHECK_EQUAL(size, 0x4000000);
+	CHECK(memory_layout_parse("7f0000000000-7f0004000000 rw-s 00000000 00:01 5  /memfd:ram (deleted)\n",
+				  &hva, &size));
+	CHECK(!memory_layout_parse("7f0000000000-7f0000fff000 rw-p 00000000 00:00 0 \n", &hva, &size));
+	/* A sanitizer's shadow: reading which of its pages are there would take minutes. */
+	CHECK(!memory_layout_parse("10007fff8000-7fff80000000 rw-p 00000000 00:00 0 \n", &hva, &size));
+	CHECK(!memory_layout_parse("7f0000000000-7f0004000000 r--p 00000000 00:00 0 \n", &hva, &size));
+	CHECK(!memory_layout_parse("7f0000000000-7f0004000000 rw-p 00000000 00:00 0 [heap]\n", &hva, &size));
+	CHECK(!memory_layout_parse("7f0004000000-7f0000000000 rw-p 00000000 00:00 0 \n", &hva, &size));
+	CHECK(!memory_layout_parse("nonsense", &hva, &size));
+}
+
+TEST(attach, memory_above_the_hole_is_at_4_gib)
+{
+	struct vmm_slot slots[2];
+
+	CHECK_EQUAL(memory_layout_split(0x10000, 0x1000, 0xc0000000, slots), 1);
+	CHECK_EQUAL(slots[0].size, 0x1000);
+	CHECK_EQUAL(memory_layout_split(0x10000, 0xc0000000, 0xc0000000, slots), 1);
+	CHECK_EQUAL(memory_layout_split(0x10000, 0xc0001000, 0xc0000000, slots), 2);
+	CHECK_EQUAL(slots[0].size, 0xc0000000);
+	CHECK_EQUAL(slots[0].hva, 0x10000);
+	CHECK_EQUAL(slots[1].gpa, 0x100000000);
+	CHECK_EQUAL(slots[1].size, 0x1000);
+	CHECK_EQUAL(slots[1].hva, 0xc0010000);
+}
+
+/* A guest's memory in this process, seen as if it were another's. */
+struct own_guest {
+	struct vmm_process process;
+	struct vmm_memory memory;
+	uint64_t *words;
+};
+
+#define GUEST_SIZE (32ull << 20)
+#define GUEST_GPA  0x100000ull /* of its first byte */
+
+static bool open_guest(struct own_guest *guest)
+{
+	struct vmm_slot slot = { .gpa = GUEST_GPA, .size = GUEST_SIZE };
+
+	guest->words = mmap(NULL, GUEST_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	guest->process = (struct vmm_process){
+		.pid = getpid(),
+		.directory = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+	};
+	slot.hva = (uintptr_t)guest->words;
+	if (vmm_memory_open(&guest->memory, &guest->process))
+		return false;
+	vmm_memory_set_slots(&guest->memory, &slot, 1);
+	return true;
+}
+
+static void close_guest(struct own_guest *guest)
+{
+	vmm_memory_close(&guest->memory);
+	close(guest->process.directory);
+	munmap(guest->words, GUEST_SIZE);
+}
+
+static void put(struct own_guest *guest, uint64_t table, unsigned int index, uint64_t entry)
+{
+	guest->words[(table - GUEST_GPA) / 8 + index] = entry;
+}
+
+#define ROOT   0x300000ull
+#define SECOND 0x301000ull
+#define THIRD  0x302000ull
+#define OTHER  0x303000ull
+#define TABLE  0x67ull
+#define LARGE  0xe3ull
+
+static void put_kernel(struct own_guest *guest)
+{
+	put(guest, ROOT, 511, SECOND | TABLE);
+	put(guest, ROOT, 508, OTHER | TABLE);
+	put(guest, SECOND, 510, THIRD | TABLE);
+	for (unsigned int i = 8; i < 12; i++)
+		put(guest, THIRD, i, (0x1000000 + i * 0x200000) | LARGE);
+}
+
+TEST(attach, another_process_is_read_by_gpa)
+{
+	struct own_guest guest;
+	uint64_t word = 0;
+
+	REQUIRE(open_guest(&guest));
+	put(&guest, ROOT, 3, 4711);
+	CHECK_EQUAL(guest_read_physical(&guest.memory.view, ROOT + 24, &word, sizeof(word)), 0);
+	CHECK_EQUAL(word, 4711);
+	CHECK_EQUAL(guest_read_physical(&guest.memory.view, GUEST_GPA - 1, &word, sizeof(word)), -EFAULT);
+	CHECK_EQUAL(guest_read_physical(&guest.memory.view, GUEST_GPA + GUEST_SIZE - 4, &word, sizeof(word)),
+		    -EFAULT);
+	CHECK_EQUAL(guest_read_physical(&guest.memory.view, UINT64_MAX - 3, &word, sizeof(word)), -EFAULT);
+	close_guest(&guest);
+}
+
+TEST(attach, tables_of_a_kernel_are_found_in_memory)
+{
+	struct guest_paging paging;
+	struct own_guest guest;
+
+	REQUIRE(open_guest(&guest));
+	CHECK_EQUAL(kernel_tables_find(&guest.memory, 0, &paging), -ENOENT);
+	put_kernel(&guest);
+	REQUIRE_EQUAL(kernel_tables_find(&guest.memory, 0, &paging), 0);
+	CHECK_EQUAL(paging.cr3, ROOT);
+	CHECK_EQUAL(kernel_tables_find(&guest.memory, 1, &paging), -ENOENT);
+	/* A process's tables are of the same kernel. */
+	put(&guest, 0x400000, 511, SECOND | TABLE);
+	put(&guest, 0x400000, 508, OTHER | TABLE);
+	CHECK_EQUAL(kernel_tables_find(&guest.memory, 1, &paging), -ENOENT);
+	close_guest(&guest);
+}
+
+TEST(attach, tables_that_do_not_map_an_image_in_a_row_are_no_kernel_s)
+{
+	struct guest_paging paging;
+	struct own_guest guest;
+
+	REQUIRE(open_guest(&guest));
+	put_kernel(&guest);
+	put(&guest, THIRD, 10, 0x200000 | LARGE);
+	CHECK_EQUAL(kernel_tables_find(&guest.memory, 0, &paging), -ENOENT);
+	put_kernel(&guest);
+	put(&guest, SECOND, 510, (GUEST_GPA + GUEST_SIZE) | TABLE);
+	CHECK_EQUAL(kernel_tables_find(&guest.memory, 0, &paging), -ENOENT);
+	close_guest(&guest);
+}
+
+TEST(attach, five_levels_are_told_from_four)
+{
+	struct guest_paging paging;
+	struct own_guest guest;
+
+	REQUIRE(open_guest(&guest));
+	put_kernel(&guest);
+	REQUIRE_EQUAL(kernel_tables_find(&guest.memory, 0, &paging), 0);
+	CHECK(!(paging.cr4 & 1 << 12));
+	put(&guest, 0x200000, 511, ROOT | TABLE);
+	REQUIRE_EQUAL(kernel_tables_find(&guest.memory, 0, &paging), 0);
+	CHECK_EQUAL(paging.cr3, 0x200000);
+	CHECK(paging.cr4 & 1 << 12);
+	close_guest(&guest);
+}
+
+/* What the VMM has not used yet is not to become memory that it uses. */
+TEST(attach, a_search_touches_no_page_that_was_not_touched)
+{
+	static unsigned char present[GUEST_SIZE / 4096];
+	struct guest_paging paging;
+	struct own_guest guest;
+	size_t count = 0;
+
+	REQUIRE(open_guest(&guest));
+	madvise(guest.words, GUEST_SIZE, MADV_NOHUGEPAGE);
+	put(&guest, ROOT, 0, 1);
+	kernel_tables_find(&guest.memory, 0, &paging);
+	REQUIRE_EQUAL(mincore(guest.words, GUEST_SIZE, present), 0);
+	for (size_t i = 0; i < sizeof(present); i++)
+		count += present[i] & 1;
+	CHECK_EQUAL(count, 1);
+	close_guest(&guest);
+}

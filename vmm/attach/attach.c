@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/attach.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/attach/kernel_tables.h"
+#include "vmm/attach/memory_layout.h"
+
+#define MILLISECOND 1000000ull
+#define SECOND      (1000 * MILLISECOND)
+
+/* What a backend holds is taken this often; it is far less than it can hold. */
+#define DRAIN_INTERVAL_MS 20
+/* vCPUs that come and go are noticed after so long. */
+#define SCAN_INTERVAL SECOND
+/* Between two searches of all of the guest's memory; and so many times as long as one takes. */
+#define SEARCH_INTERVAL SECOND
+#define SEARCH_SHARE    20
+/* vCPUs that may come besides those that are there. */
+#define VCPUS_TO_COME 8
+
+struct attach {
+	struct vmm_process *process;
+	struct vmm_memory memory;
+	struct attach_target target;
+	const struct attach_backend *backend; /* NULL: none yet */
+	struct attach_source *source;
+	char refused[4 * ERROR_MESSAGE_SIZE];
+	struct ring **rings; /* by the ids of vCPUs */
+	size_t ring_count;
+	struct vmm_vcpu *sampled; /* VMM_VCPUS_MAX of them: those that the backend was given */
+	size_t sampled_count;
+
+	pthread_t thread;
+	bool started;
+	int stop_fd, end_fd; /* eventfds */
+	uint64_t next_scan;  /* ns */
+
+	pthread_mutex_t kernel_lock;
+	const struct guest_kernel *kernel; /* of the collector; with kernel_lock */
+	bool layout_guessed;               /* the memslots were; to be corrected by the guest's own map */
+
+	/* The collector's thread, that looks for a kernel. */
+	struct guest_paging tables; /* of the latest candidate */
+	bool has_tables, has_kernel;
+	size_t skip;          /* candidates that were none */
+	uint64_t next_search; /* ns */
+
+	atomic_uint_least64_t guest, host, lost;
+	atomic_uint vcpus;
+	atomic_bool ended;
+};
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
+}
+
+/* The sink. */
+
+/*
+ * The kernel tells the level by itself, which in some KVMs is not always that of the
+ * address: nobody but a kernel runs in the upper half, and Linux nowhere else
+ * (Documentation/arch/x86/x86_64/mm.rst).
+ */
+static void correct_level(const struct attach *attach, struct sample *sample, struct guest_callchain *chain)
+{
+	bool upper = sample->rip >> 63;
+
+	if (sample->cpl && upper)
+		sample->cpl = 0;
+	else if (!sample->cpl && !upper && attach->kernel)
+		sample->cpl = 3;
+	else
+		return;
+	chain->kernel_depth = upper;
+	chain->user_depth = !upper;
+}
+
+/* What vouches for the addresses of the guest's kernel is a kernel that is known. */
+static void check_addresses(struct attach *attach, struct sample *sample, struct guest_callchain *chain)
+{
+	const struct guest_kernel *kernel;
+
+	pthread_mutex_lock(&attach->kernel_lock);
+	kernel = attach->kernel;
+	correct_level(attach, sample, chain);
+	if (kernel)
+		module_presence_check(guest_kernel_presence(kernel), &attach->memory.view, &kernel->paging,
+				      sample->time, chain);
+	pthread_mutex_unlock(&attach->kernel_lock);
+}
+
+static void put(struct ring *ring, const struct sample *sample, const struct guest_callchain *chain)
+{
+	size_t depth = (size_t)chain->kernel_depth + chain->user_depth;
+	struct sample *record = ring_reserve(ring, RECORD_SAMPLE, sample_size(depth));
+
+	if (record) {
+		*record = *sample;
+		record->pid = record->tid = SAMPLE_TASK_UNKNOWN;
+		record->flags |= chain->flags;
+		record->kernel_depth = chain->kernel_depth;
+		record->user_depth = chain->user_depth;
+		memcpy(record->callchain, chain->addresses, depth * sizeof(uint64_t));
+	}
+	ring_commit(ring, record);
+}
+
+static void take_sample(void *context, struct sample *sample, struct guest_callchain *chain)
+{
+	struct attach *attach = context;
+
+	assert(sample->vcpu < attach->ring_count);
+	if (sample->flags & SAMPLE_HOST) {
+		chain->kernel_depth = chain->user_depth = 0;
+		atomic_fetch_add(&attach->host, 1);
+	} else {
+		check_addresses(attach, sample, chain);
+		atomic_fetch_add(&attach->guest, 1);
+	}
+	put(attach->rings[sample->vcpu], sample, chain);
+}
+
+static void take_lost(void *context, unsigned int id, uint64_t count)
+{
+	struct attach *attach = context;
+	struct sample_lost *lost;
+
+	assert(id < attach->ring_count);
+	atomic_fetch_add(&attach->lost, count);
+	lost = ring_reserve(attach->rings[id], RECORD_LOST, sizeof(*lost));
+	if (lost)
+		*lost = (struct sample_lost){ .count = count };
+	ring_commit(attach->rings[id], lost);
+}
+
+/* vCPUs. */
+
+static const struct vmm_vcpu *find(const struct vmm_vcpu *vcpus, size_t count, const struct vmm_vcpu *wanted)
+{
+	for (size_t i = 0; i < count; i++)
+		if (vcpus[i].id == wanted->id && vcpus[i].tid == wanted->tid)
+			return &vcpus[i];
+	return NULL;
+}
+
+static void remove_gone(struct attach *attach)
+{
+	const struct vmm_process *process = attach->process;
+
+	for (size_t i = 0; i < attach->sampled_count;) {
+		struct vmm_vcpu *vcpu = &attach->sampled[i];
+
+		if (find(process->vcpus, process->vcpu_count, vcpu)) {
+			i++;
+			continue;
+		}
+		log_info("vCPU %u is gone", vcpu->id);
+		attach->backend->remove(attach->source, vcpu->id);
+		*vcpu = attach->sampled[--attach->sampled_count];
+	}
+}
+
+static int add_new(struct attach *attach)
+{
+	const struct vmm_process *process = attach->process;
+
+	for (size_t i = 0; i < process->vcpu_count; i++) {
+		const struct vmm_vcpu *vcpu = &process->vcpus[i];
+		int error;
+
+		if (!vcpu->tid || vcpu->id >= attach->ring_count ||
+		    find(attach->sampled, attach->sampled_count, vcpu))
+			continue;
+		error = attach->backend->add(attach->source, vcpu);
+		if (error == -ESRCH)
+			continue;
+		if (error)
+			return error;
+		log_debug("vCPU %u is thread %d, as %s tells", vcpu->id, vcpu->tid, vcpu->found);
+		attach->sampled[attach->sampled_count++] = *vcpu;
+	}
+	return 0;
+}
+
+static int follow_vcpus(struct attach *attach)
+{
+	int error = vmm_process_scan(attach->process);
+
+	if (error)
+		return error;
+	remove_gone(attach);
+	error = add_new(attach);
+	atomic_store(&attach->vcpus, (unsigned int)attach->sampled_count);
+	return error;
+}
+
+/* The thread. */
+
+static void show_rings(struct attach *attach)
+{
+	for (size_t i = 0; i < attach->ring_count; i++)
+		ring_flush(attach->rings[i]);
+}
+
+static void drain(struct attach *attach)
+{
+	attach->backend->drain(attach->source);
+	show_rings(attach);
+}
+
+static void end(struct attach *attach)
+{
+	const uint64_t one = 1;
+
+	atomic_store(&attach->ended, true);
+	if (write(attach->end_fd, &one, sizeof(one)) < 0)
+		log_debug("the end of the VM can not be told: %s", strerror(errno));
+}
+
+static bool scan_in_time(struct attach *attach)
+{
+	if (now() < attach->next_scan)
+		return true;
+	attach->next_scan = now() + SCAN_INTERVAL;
+	if (!follow_vcpus(attach))
+		return true;
+	log_debug("%s", error_message());
+	return false;
+}
+
+static void *run(void *context)
+{
+	struct attach *attach = context;
+	struct pollfd events[] = {
+		{ .fd = attach->stop_fd, .events = POLLIN },
+		{ .fd = attach->process->pid_fd, .events = POLLIN },
+	};
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	pthread_setname_np(pthread_self(), "attach");
+	attach->next_scan = now() + SCAN_INTERVAL;
+	do {
+		poll(events, 2, DRAIN_INTERVAL_MS);
+		drain(attach);
+	} while (!events[0].revents && !events[1].revents && scan_in_time(attach));
+	if (!events[0].revents)
+		end(attach);
+	return NULL;
+}
+
+/* Opening. */
+
+static int try_backend(struct attach *attach, const struct attach_backend *backend)
+{
+	int error = backend->open(&attach->source, &attach->target);
+
+	if (!error)
+		attach->backend = backend;
+	return error;
+}
+
+static void note_refused(struct attach *attach, const struct attach_backend *backend)
+{
+	size_t used = strlen(attach->refused);
+
+	snprintf(attach->refused + used, sizeof(attach->refused) - used, "%s%s: %s", used ? "\n" : "",
+		 backend->name, error_message());
+}
+
+static int choose_backend(struct attach *attach, const char *name)
+{
+	const struct attach_backend *wanted = attach_backend_find(name);
+	int error = -ENOTSUP;
+
+	if (wanted)
+		return try_backend(attach, wanted);
+	if (strcmp(name, "auto") != 0)
+		return error_set(-EINVAL, "there is no way to attach that is called '%s'", name);
+	for (size_t i = 0; attach_backends[i] && error; i++) {
+		error = try_backend(attach, attach_backends[i]);
+		if (error)
+			note_refused(attach, attach_backends[i]);
+	}
+	return error ? error_set(error, "no way to attach works here:\n%s", attach->refused) : 0;
+}
+
+/* Where KVM does not tell, the process's own mappings may. Without memory there are no names. */
+static void find_memory(struct attach *attach)
+{
+	struct vmm_slot slots[VMM_SLOTS_MAX];
+	int count = attach->backend->slots ? attach->backend->slots(attach->source, slots) : -ENOTSUP;
+
+	if (count >= 0) {
+		vmm_memory_set_slots(&attach->memory, slots, (size_t)count);
+		return;
+	}
+	attach->layout_guessed = true;
+	if (memory_layout_guess(&attach->memory, attach->process))
+		log_debug("%s", error_message());
+}
+
+static int make_rings(struct attach *attach, size_t ring_size)
+{
+	const struct vmm_process *process = attach->process;
+	size_t count = process->vcpus[process->vcpu_count - 1].id + 1 + VCPUS_TO_COME;
+
+	if (count > VMM_VCPUS_MAX)
+		count = VMM_VCPUS_MAX;
+	attach->rings = calloc(count, sizeof(attach->rings[0]));
+	attach->sampled = calloc(VMM_VCPUS_MAX, sizeof(attach->sampled[0]));
+	if (!attach->rings || !attach->sampled)
+		return error_set(-ENOMEM, "no memory for the vCPUs");
+	for (; attach->ring_count < count; attach->ring_count++) {
+		int error = ring_create(&attach->rings[attach->ring_count], ring_size);
+
+		if (error)
+			return error_set(error, "can not make the ring of vCPU %zu: %s", attach->ring_count,
+					 strerror(-error));
+	}
+	return 0;
+}
+
+static int check_threads(const struct attach *attach)
+{
+	const struct vmm_process *process = attach->process;
+	size_t unknown = 0;
+
+	for (size_t i = 0; i < process->vcpu_count; i++)
+		unknown += !process->vcpus[i].tid;
+	if (unknown == process->vcpu_count)
+		return error_set(
+			-ENOENT,
+			"no thread of process %d (%s) is known to run a vCPU: mount debugfs at "
+			"/sys/kernel/debug, where KVM tells (from Linux 5.19), or have the VMM name its "
+			"threads (QEMU: -name debug-threads=on)",
+			process->pid, process->name);
+	if (unknown)
+		log_warning("%zu of %zu vCPUs are not sampled (yet): nothing tells which threads run them",
+			    unknown, process->vcpu_count);
+	return 0;
+}
+
+static int make_events(struct attach *attach)
+{
+	attach->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	attach->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return attach->stop_fd < 0 || attach->end_fd < 0
+		       ? error_set(-errno, "can not make an eventfd: %s", strerror(errno))
+		       : 0;
+}
+
+static int open_all(struct attach *attach, const struct attach_options *options)
+{
+	int error = vmm_process_open(&attach->process, options->pid);
+
+	if (!error)
+		error = vmm_memory_open(&attach->memory, attach->process);
+	attach->target = (struct attach_target){
+		.process = attach->process,
+		.memory = &attach->memory,
+		.frequency = options->frequency,
+		.callchains = options->callchains,
+		.sink = { .sample = take_sample, .lost = take_lost, .context = attach },
+	};
+	if (!error)
+		error = choose_backend(attach, options->backend);
+	if (!error)
+		error = check_threads(attach);
+	if (!error)
+		error = make_rings(attach, options->ring_size);
+	if (!error)
+		error = make_events(attach);
+	if (!error)
+		find_memory(attach);
+	return error;
+}
+
+int attach_open(struct attach **result, const struct attach_options *options)
+{
+	struct attach *attach = calloc(1, sizeof(*attach));
+	int error;
+
+	if (!attach)
+		return error_set(-ENOMEM, "no memory to attach to process %d", options->pid);
+	attach->stop_fd = attach->end_fd = -1;
+	attach->memory.memory_fd = attach->memory.pagemap_fd = -1;
+	pthread_mutex_init(&attach->kernel_lock, NULL);
+	error = open_all(attach, options);
+	if (error)
+		attach_close(attach);
+	else
+		*result = attach;
+	return error;
+}
+
+const struct vmm_process *attach_process(const struct attach *attach)
+{
+	return attach->process;
+}
+
+const struct attach_backend *attach_backend(const struct attach *attach)
+{
+	return attach->backend;
+}
+
+enum attach_event attach_event(const struct attach *attach)
+{
+	return attach->backend->event(attach->source);
+}
+
+const char *attach_refused(const struct attach *attach)
+{
+	return attach->refused;
+}
+
+struct ring *const *attach_rings(const struct attach *attach, size_t *count)
+{
+	*count = attach->ring_count;
+	return attach->rings;
+}
+
+const struct guest_view *attach_view(const struct attach *attach)
+{
+	return &attach->memory.view;
+}
+
+int attach_start(struct attach *attach)
+{
+	int error = follow_vcpus(attach);
+
+	/* A VM that has ended meanwhile has done so to the thread, too. */
+	if (error && error != -ESRCH && error != -ENOENT)
+		return error;
+	error = -pthread_create(&attach->thread, NULL, run, attach);
+	if (error)
+		return error_set(error, "can not start the thread that samples: %s", strerror(-error));
+	attach->started = true;
+	return 0;
+}
+
+int attach_end_fd(const struct attach *attach)
+{
+	return attach->end_fd;
+}
+
+/* The guest may only be starting, or run no Linux: it is looked for again and again, but seldom. */
+static void search(struct attach *attach)
+{
+	uint64_t begun = now();
+
+	if (begun < attach->next_search)
+		return;
+	if (attach->layout_guessed && !attach->memory.slot_count)
+		memory_layout_guess(&attach->memory, attach->process);
+	attach->has_tables = attach->memory.slot_count &&
+			     !kernel_tables_find(&attach->memory, attach->skip, &attach->tables);
+	/* The next time it is the candidate behind this one; behind the last, the first again. */
+	attach->skip = attach->has_tables ? attach->skip + 1 : 0;
+	attach->next_search = now() + SEARCH_INTERVAL + SEARCH_SHARE * (now() - begun);
+}
+
+bool attach_registers(struct attach *attach, struct guest_registers *registers)
+{
+	if (!attach->has_kernel)
+		search(attach);
+	if (!attach->has_tables)
+		return false;
+	kernel_tables_registers(&attach->tables, registers);
+	return true;
+}
+
+void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
+{
+	if (kernel && attach->layout_guessed)
+		memory_layout_correct(&attach->memory, kernel);
+	if (kernel) {
+		attach->tables = kernel->paging; /* a process's go with it */
+		attach->has_kernel = true;
+		attach->skip = 0;
+	}
+	pthread_mutex_lock(&attach->kernel_lock);
+	attach->kernel = kernel;
+	pthread_mutex_unlock(&attach->kernel_lock);
+}
+
+void attach_lose_kernel(struct attach *attach)
+{
+	attach->has_kernel = attach->has_tables = false;
+	attach->next_search = 0;
+	attach_set_kernel(attach, NULL);
+}
+
+void attach_statistics(struct attach *attach, struct attach_statistics *statistics)
+{
+	*statistics = (struct attach_statistics){
+		.guest = atomic_load(&attach->guest),
+		.host = atomic_load(&attach->host),
+		.lost = atomic_load(&attach->lost),
+		.vcpus = atomic_load(&attach->vcpus),
+		.ended = atomic_load(&attach->ended),
+	};
+}
+
+void attach_stop(struct attach *attach)
+{
+	const uint64_t one = 1;
+
+	if (attach->started) {
+		if (write(attach->stop_fd, &one, sizeof(one)) < 0)
+			log_debug("the thread that samples ends with the VM");
+		pthread_join(attach->thread, NULL);
+		attach->started = false;
+	}
+	if (attach->source) {
+		drain(attach);
+		attach->backend->close(attach->source);
+		attach->source = NULL;
+	}
+}
+
+void attach_close(struct attach *attach)
+{
+	if (!attach)
+		return;
+	if (attach->source && attach->ring_count)
+		attach_stop(attach);
+	else if (attach->source)
+		attach->backend->close(attach->source);
+	while (attach->ring_count)
+		ring_destroy(attach->rings[--attach->ring_count]);
+	free(attach->rings);
+	free(attach->sampled);
+	if (attach->memory.memory_fd >= 0 || attach->memory.pagemap_fd >= 0)
+		vmm_memory_close(&attach->memory);
+	vmm_process_close(attach->process);
+	if (attach->stop_fd >= 0)
+		close(attach->stop_fd);
+	if (attach->end_fd >= 0)
+		close(attach->end_fd);
+	pthread_mutex_destroy(&attach->kernel_lock);
+	free(attach);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An attachment to somebody else's VM: its process, its memory, a backend
+ * that samples its vCPUs, and a thread that takes what the backend finds to
+ * one ring for each vCPU, as the VMM's own sampler does.
+ *
+ *	kernel --backend--> attach thread --sample--> ring --> collector
+ *
+ * attach_open() -> attach_start() -> it runs until attach_end_fd() can be read, or for as long as is
+ * wanted -> attach_stop() -> attach_close(), on one thread. The VM is not stopped, and nothing of it is
+ *written.
+ */
+#ifndef KVMSCOPE_ATTACH_ATTACH_H
+#define KVMSCOPE_ATTACH_ATTACH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "shared/ring.h"
+#include "vmm/attach/backend.h"
+#include "vmm/guest/kernel.h"
+#include "vmm/guest/registers.h"
+#include "vmm/guest/view.h"
+
+struct attach;
+
+struct attach_options {
+	pid_t pid;
+	const char *backend;    /* its name, or "auto": the best that works */
+	unsigned int frequency; /* Hz */
+	bool callchains;
+	size_t ring_size; /* bytes, of each vCPU: see ring_create() */
+};
+
+struct attach_statistics {
+	uint64_t guest, host; /* samples taken in the guest, and outside of it */
+	uint64_t lost;        /* by the backend */
+	unsigned int vcpus;   /* that are sampled now */
+	bool ended;           /* the VM's process has */
+};
+
+/*
+ * Finds the VM and chooses the backend; nothing is sampled yet. Errors: those of vmm_process_open();
+ * -ENOENT: no thread that runs a vCPU was found; -EINVAL: there is no such backend; -ENOTSUP or -EACCES: it,
+ * or none of them, works here, the message says why. OPTIONS are not used afterwards.
+ */
+int attach_open(struct attach **attach, const struct attach_options *options);
+
+const struct vmm_process *attach_process(const struct attach *attach);
+const struct attach_backend *attach_backend(const struct attach *attach);
+enum attach_event attach_event(const struct attach *attach);
+
+/* One line for each better backend that does not work here, and why; "" if there is none. */
+const char *attach_refused(const struct attach *attach);
+
+/* The rings, by the ids of vCPUs; with some for those that may come. Valid until attach_close(). */
+struct ring *const *attach_rings(const struct attach *attach, size_t *count);
+
+/* The guest's memory, as far as it is known: readable by any thread until attach_close(). */
+const struct guest_view *attach_view(const struct attach *attach);
+
+/* Starts sampling. The errors of the backend, of making a thread. */
+int attach_start(struct attach *attach);
+
+/* Can be polled: readable once the VM has ended, or can't be sampled any more. */
+int attach_end_fd(const struct attach *attach);
+
+/*
+ * Registers by which the kernel that runs now can be found (struct collector_options). May
+ * search the guest's memory for tenths of a second, now and then. The collector's thread.
+ */
+bool attach_registers(struct attach *attach, struct guest_registers *registers);
+
+/*
+ * Samples are checked against KERNEL (NULL: against none) from now on. When this comes back the one before is
+ * not used any more. Any thread.
+ */
+void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel);
+
+/* The kernel that was found first runs no more, as far as can be told: another is to be looked for. */
+void attach_lose_kernel(struct attach *attach);
+
+/* Any thread. */
+void attach_statistics(struct attach *attach, struct attach_statistics *statistics);
+
+/* Takes what was sampled until now, ends the thread and the backend. A second call does nothing. */
+void attach_stop(struct attach *attach);
+
+/* Works on NULL. */
+void attach_close(struct attach *attach);
+
+#endif

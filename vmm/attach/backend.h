@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A way to sample the vCPUs of somebody else's VM. Each backend is one struct
+ * of functions; what they share stands in attach.h.
+ *
+ *	open -> add each vCPU -> { drain, add, remove }... -> close
+ *
+ * All on one thread, that of the attachment; no function waits for a sample. What a backend finds goes to
+ * its sink, in order of time for each vCPU.
+ */
+#ifndef KVMSCOPE_ATTACH_BACKEND_H
+#define KVMSCOPE_ATTACH_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shared/sample.h"
+#include "vmm/attach/memory.h"
+#include "vmm/attach/process.h"
+#include "vmm/guest/unwind.h"
+
+struct attach_sink {
+	/*
+	 * One sample. SAMPLE has its time, period, registers as far as they are known (else 0), CPL, vCPU,
+	 * host thread, cost, and SAMPLE_HOST if it was taken outside of the guest; its task is not known.
+	 * CHAIN has the sampled address first; it may be changed. Both are valid during the call only.
+	 */
+	void (*sample)(void *context, struct sample *sample, struct guest_callchain *chain);
+	/* COUNT samples of vCPU ID were lost before the next one. */
+	void (*lost)(void *context, unsigned int id, uint64_t count);
+	void *context;
+};
+
+/* What is sampled by: decides what the period of a sample counts. */
+enum attach_event {
+	ATTACH_CLOCK,  /* ns of the vCPU thread's CPU time */
+	ATTACH_CYCLES, /* of the processor, in and outside of the guest */
+};
+
+struct attach_target {
+	const struct vmm_process *process;
+	struct vmm_memory *memory;
+	unsigned int frequency; /* Hz of each vCPU thread */
+	bool callchains;
+	struct attach_sink sink;
+};
+
+struct attach_source; /* a backend's own */
+
+struct attach_backend {
+	const char *name;
+	const char *is; /* for messages: what it does, and what it can not */
+	bool gives_cr3; /* samples of the guest have it */
+
+	/* TARGET outlives it. -ENOTSUP or -EACCES: it does not work here, the message says why. */
+	int (*open)(struct attach_source **source, const struct attach_target *target);
+	enum attach_event (*event)(const struct attach_source *source);
+	/* The memslots, where KVM tells them: their number, or -ENOTSUP. At most VMM_SLOTS_MAX. NULL: never.
+	 */
+	int (*slots)(struct attach_source *source, struct vmm_slot *slots);
+	/* Samples VCPU, whose thread is known, from now on. 0, or -ESRCH: its thread has ended; others: for
+	 * good. */
+	int (*add)(struct attach_source *source, const struct vmm_vcpu *vcpu);
+	void (*remove)(struct attach_source *source, unsigned int id);
+	/* Gives what was sampled since the last time to the sink. */
+	void (*drain)(struct attach_source *source);
+	void (*close)(struct attach_source *source);
+};
+
+extern const struct attach_backend attach_perf;
+
+/* All, the best first; ends with NULL. */
+extern const struct attach_backend *const attach_backends[];
+
+/* By its name; NULL: there is none. */
+const struct attach_backend *attach_backend_find(const char *name);
+
+#endif

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/kernel_tables.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define PAGE     4096u
+#define ENTRIES  512u
+#define PRESENT  1ull
+#define LARGE    (1ull << 7)
+#define ADDRESS  0x000ffffffffff000ull
+#define LARGE_2M (2ull << 20)
+
+/* Indices of the top table, and of the one below it: SDM vol. 3A 4.5. */
+#define TOP_ENTRY_AREA 508
+#define TOP_IMAGE      511
+#define SECOND_IMAGE   510
+
+/* An image of less than that is none of a kernel. */
+#define LARGE_PAGES_MIN 2
+
+#define CR0_PE   1ull
+#define CR0_PG   (1ull << 31)
+#define CR4_PAE  (1ull << 5)
+#define CR4_LA57 (1ull << 12)
+#define EFER_LME (1ull << 8)
+#define EFER_LMA (1ull << 10)
+
+#define SKIP_MAX 16
+
+struct search {
+	const struct guest_view *view;
+	size_t skip;
+	uint64_t seen[SKIP_MAX]; /* the second tables of candidates so far: all processes share a kernel's */
+	size_t seen_count;
+	uint64_t root;   /* GPA of the top table; 0: not found */
+	uint64_t parent; /* GPA of the table above it, of five levels; 0: not found */
+};
+
+static uint64_t entry_of(const uint8_t *table, unsigned int index)
+{
+	uint64_t entry;
+
+	memcpy(&entry, table + (size_t)index * sizeof(entry), sizeof(entry));
+	return entry;
+}
+
+static bool is_table(uint64_t entry)
+{
+	return entry & PRESENT && !(entry & LARGE) && entry & ADDRESS;
+}
+
+/* Large pages of an image: each is as far from its place in the image as all others. */
+static bool maps_image(const uint8_t *table)
+{
+	uint64_t base = 0;
+	unsigned int count = 0;
+
+	for (unsigned int i = 0; i < ENTRIES; i++) {
+		uint64_t entry = entry_of(table, i), place = (entry & ADDRESS) - i * LARGE_2M;
+
+		if (!(entry & PRESENT) || !(entry & LARGE))
+			continue;
+		if (count && place != base)
+			return false;
+		base = place;
+		count++;
+	}
+	return count >= LARGE_PAGES_MIN;
+}
+
+static bool leads_to_image(const struct guest_view *view, uint64_t second)
+{
+	uint8_t table[PAGE];
+	uint64_t entry;
+
+	return !guest_read_physical(view, second + SECOND_IMAGE * sizeof(entry), &entry, sizeof(entry)) &&
+	       is_table(entry) && !guest_read_physical(view, entry & ADDRESS, table, sizeof(table)) &&
+	       maps_image(table);
+}
+
+/* A candidate that was not one before; true if enough were skipped. */
+static bool is_next(struct search *search, uint64_t second)
+{
+	for (size_t i = 0; i < search->seen_count; i++)
+		if (search->seen[i] == second)
+			return false;
+	if (search->seen_count == SKIP_MAX || !leads_to_image(search->view, second))
+		return false;
+	search->seen[search->seen_count++] = second;
+	return search->seen_count > search->skip;
+}
+
+static bool look_for_root(void *context, uint64_t gpa, const uint8_t *bytes, size_t size)
+{
+	struct search *search = context;
+
+	for (size_t at = 0; at < size; at += PAGE) {
+		uint64_t image = entry_of(bytes + at, TOP_IMAGE);
+
+		if (is_table(image) && is_table(entry_of(bytes + at, TOP_ENTRY_AREA)) &&
+		    is_next(search, image & ADDRESS)) {
+			search->root = gpa + at;
+			return false;
+		}
+	}
+	return true;
+}
+
+/* With five levels, what looks like the top table of four is the last one below it. */
+static bool look_for_parent(void *context, uint64_t gpa, const uint8_t *bytes, size_t size)
+{
+	struct search *search = context;
+
+	for (size_t at = 0; at < size; at += PAGE) {
+		uint64_t last = entry_of(bytes + at, TOP_IMAGE);
+
+		if (is_table(last) && (last & ADDRESS) == search->root && gpa + at != search->root) {
+			search->parent = gpa + at;
+			return false;
+		}
+	}
+	return true;
+}
+
+int kernel_tables_find(struct vmm_memory *memory, size_t skip, struct guest_paging *paging)
+{
+	struct search search = { .view = &memory->view, .skip = skip };
+
+	vmm_memory_each_page(memory, look_for_root, &search);
+	if (!search.root)
+		return -ENOENT;
+	vmm_memory_each_page(memory, look_for_parent, &search);
+	*paging = (struct guest_paging){
+		.cr0 = CR0_PE | CR0_PG,
+		.cr3 = search.parent ? search.parent : search.root,
+		.cr4 = CR4_PAE | (search.parent ? CR4_LA57 : 0),
+		.efer = EFER_LME | EFER_LMA,
+	};
+	return 0;
+}
+
+void kernel_tables_registers(const struct guest_paging *paging, struct guest_registers *registers)
+{
+	*registers = (struct guest_registers){
+		.paging = *paging,
+		.idt_base = LINUX_IDT_GVA,
+		.idt_limit = LINUX_IDT_LIMIT,
+		.long_mode = true,
+	};
+}

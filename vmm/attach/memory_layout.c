@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/memory_layout.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/attach/kernel_tables.h"
+#include "vmm/guest/page_walk.h"
+
+#define FOUR_GIB   (4ull << 30)
+#define BLOCK_MIN  (16ull << 20)
+#define BLOCK_MAX  (4ull << 40)
+#define BLOCKS_MAX 8
+
+/* Where the hole begins: QEMU's q35 and pc, at their sizes; crosvm, kvmtool, Firecracker; the first: none is
+ * reached. */
+static const uint64_t holes[] = { FOUR_GIB, 0x80000000, 0xc0000000, 0xe0000000, 0xb0000000, 0xd0000000 };
+
+/* struct e820_table (kernel: arch/x86/include/asm/e820/types.h) */
+#define E820_MAX 256
+#define E820_RAM 1
+
+struct e820_entry {
+	uint64_t start, size;
+	uint32_t type;
+} __attribute__((packed));
+
+struct block {
+	uint64_t hva, size;
+};
+
+bool memory_layout_parse(const char *line, uint64_t *hva, uint64_t *size)
+{
+	uint64_t end;
+	char mode[5];
+
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", hva, &end, mode) != 3 || end <= *hva ||
+	    strncmp(mode, "rw", 2) != 0 || strstr(line, "[stack") || strstr(line, "[heap"))
+		return false;
+	*size = end - *hva;
+	return *size >= BLOCK_MIN && *size <= BLOCK_MAX;
+}
+
+/* Keeps the largest, in order. */
+static void keep(struct block *blocks, size_t *count, uint64_t hva, uint64_t size)
+{
+	size_t at = *count < BLOCKS_MAX ? (*count)++ : BLOCKS_MAX - 1;
+
+	if (at == BLOCKS_MAX - 1 && blocks[at].size >= size)
+		return;
+	for (; at && blocks[at - 1].size < size; at--)
+		blocks[at] = blocks[at - 1];
+	blocks[at] = (struct block){ hva, size };
+}
+
+static size_t read_blocks(const struct vmm_process *process, struct block *blocks)
+{
+	int fd = openat(process->directory, "maps", O_RDONLY | O_CLOEXEC);
+	FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+	uint64_t hva, size;
+	size_t count = 0, room = 0;
+	char *line = NULL;
+
+	if (!maps) {
+		if (fd >= 0)
+			close(fd);
+		return 0;
+	}
+	while (getline(&line, &room, maps) > 0)
+		if (memory_layout_parse(line, &hva, &size))
+			keep(blocks, &count, hva, size);
+	free(line);
+	fclose(maps);
+	return count;
+}
+
+size_t memory_layout_split(uint64_t hva, uint64_t size, uint64_t hole, struct vmm_slot slots[2])
+{
+	slots[0] = (struct vmm_slot){ .gpa = 0, .size = size < hole ? size : hole, .hva = hva };
+	if (size <= hole)
+		return 1;
+	slots[1] = (struct vmm_slot){ .gpa = FOUR_GIB, .size = size - hole, .hva = hva + hole };
+	return 2;
+}
+
+static bool fits(struct vmm_memory *memory, const struct block *block, uint64_t hole)
+{
+	struct vmm_slot slots[2];
+	struct guest_paging paging;
+
+	vmm_memory_set_slots(memory, slots, memory_layout_split(block->hva, block->size, hole, slots));
+	return !kernel_tables_find(memory, 0, &paging);
+}
+
+static bool try_block(struct vmm_memory *memory, const struct block *block)
+{
+	for (size_t i = 0; i < sizeof(holes) / sizeof(holes[0]); i++) {
+		/* A hole that is not reached is like any other that is not. */
+		if (i && holes[i] >= block->size)
+			continue;
+		if (fits(memory, block, holes[i]))
+			return true;
+	}
+	return false;
+}
+
+int memory_layout_guess(struct vmm_memory *memory, const struct vmm_process *process)
+{
+	struct block blocks[BLOCKS_MAX] = { 0 };
+	size_t count = read_blocks(process, blocks);
+
+	for (size_t i = 0; i < count; i++)
+		if (try_block(memory, &blocks[i])) {
+			log_debug("guest memory: %" PRIu64 " MiB at %#" PRIx64 " of process %d",
+				  blocks[i].size >> 20, blocks[i].hva, process->pid);
+			return 0;
+		}
+	vmm_memory_set_slots(memory, NULL, 0);
+	return error_set(-ENOENT,
+			 "no memory of process %d is that of a guest which runs Linux, as far as can be told",
+			 process->pid);
+}
+
+/* The end of the guest's RAM, by its own map; 0: it does not tell. */
+static uint64_t end_of_ram(struct vmm_memory *memory, const struct guest_kernel *kernel)
+{
+	struct e820_entry entry;
+	struct symbol symbol;
+	uint64_t table, end = 0;
+	uint32_t count;
+
+	if (!symbols_find_name(kernel->symbols, "e820_table", &symbol) ||
+	    guest_read_virtual(&memory->view, &kernel->paging, symbol.start, &table, sizeof(table)) ||
+	    guest_read_virtual(&memory->view, &kernel->paging, table, &count, sizeof(count)) ||
+	    count > E820_MAX)
+		return 0;
+	for (uint32_t i = 0; i < count; i++) {
+		if (guest_read_virtual(&memory->view, &kernel->paging,
+				       table + sizeof(count) + i * sizeof(entry), &entry, sizeof(entry)))
+			return 0;
+		if (entry.type == E820_RAM && entry.start + entry.size > end)
+			end = entry.start + entry.size;
+	}
+	return end;
+}
+
+void memory_layout_correct(struct vmm_memory *memory, const struct guest_kernel *kernel)
+{
+	uint64_t end = end_of_ram(memory, kernel), size = 0, hole = FOUR_GIB;
+	struct vmm_slot slots[2];
+
+	if (!end || !memory->slot_count)
+		return;
+	for (size_t i = 0; i < memory->slot_count; i++)
+		size += memory->slots[i].size;
+	if (end > FOUR_GIB && end - FOUR_GIB < size)
+		hole = size - (end - FOUR_GIB);
+	if (hole > FOUR_GIB)
+		return;
+	vmm_memory_set_slots(memory, slots, memory_layout_split(memory->slots[0].hva, size, hole, slots));
+}

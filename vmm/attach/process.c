@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/process.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kvm.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+
+#define VM_LINK   "anon_inode:kvm-vm"
+#define VCPU_LINK "anon_inode:kvm-vcpu"
+
+/* A thread that runs its guest is seldom seen waiting for it: it is looked at so often. */
+#define CALL_LOOKS 20
+
+/* What one look finds. */
+struct scan {
+	struct vmm_process *process;
+	struct vmm_vcpu *vcpus;
+	int *fds; /* of the same vCPUs */
+	size_t count;
+	int vm_fd, vms;
+};
+
+/* A decimal number that is a vCPU's id; END is behind it. */
+static bool parse_id(const char *text, const char **end, unsigned int *id)
+{
+	unsigned int value = 0;
+	const char *at = text;
+
+	for (; isdigit((unsigned char)*at); at++) {
+		value = value * 10 + (unsigned int)(*at - '0');
+		if (value >= VMM_VCPUS_MAX)
+			return false;
+	}
+	*end = at;
+	*id = value;
+	return at > text;
+}
+
+/* Kernels before 4.19 do not say which one it is. */
+bool vmm_parse_vcpu_link(const char *link, unsigned int *id)
+{
+	const char *end;
+
+	if (strncmp(link, VCPU_LINK, strlen(VCPU_LINK)) != 0)
+		return false;
+	link += strlen(VCPU_LINK);
+	return *link == ':' && parse_id(link + 1, &end, id) && !*end;
+}
+
+/* "CPU 3/KVM", "vCPU 3", "fc_vcpu 3", "crosvm_vcpu3", "kvm-vcpu-3" */
+bool vmm_parse_thread_name(const char *name, unsigned int *id)
+{
+	const char *cpu = strcasestr(name, "cpu"), *end;
+
+	if (!cpu)
+		return false;
+	cpu += strlen("cpu");
+	if (*cpu == ' ' || *cpu == '-' || *cpu == '_' || *cpu == '#')
+		cpu++;
+	return parse_id(cpu, &end, id) && (!*end || !strcmp(end, "/KVM"));
+}
+
+/*
+ * "16 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc... 0x7f12...": the number of the call, its six arguments, RSP and
+ * RIP; "running" while it is in none. KVM's own workers in the process show the call that made them, without
+ * RIP.
+ */
+bool vmm_parse_run_call(const char *text, int *fd)
+{
+	unsigned long number, descriptor, request, stack, code;
+
+	if (sscanf(text, "%lu %lx %lx %*x %*x %*x %*x %lx %lx", &number, &descriptor, &request, &stack,
+		   &code) != 5 ||
+	    number != SYS_ioctl || request != KVM_RUN || descriptor > INT32_MAX || !stack || !code)
+		return false;
+	*fd = (int)descriptor;
+	return true;
+}
+
+static ssize_t read_file(int directory, const char *path, char *text, size_t size)
+{
+	int fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
+	ssize_t length;
+
+	if (fd < 0)
+		return -errno;
+	length = read(fd, text, size - 1);
+	if (length < 0)
+		length = -errno;
+	close(fd);
+	text[length > 0 ? length : 0] = '\0';
+	return length;
+}
+
+/* EACH for every number that is a name in the directory; false ends it. */
+static int each_number(int at, const char *path, bool (*each)(void *context, int number), void *context)
+{
+	int fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	if (!directory) {
+		int error = -errno;
+
+		if (fd >= 0)
+			close(fd);
+		return error;
+	}
+	while ((entry = readdir(directory)))
+		if (isdigit((unsigned char)*entry->d_name) && !each(context, atoi(entry->d_name)))
+			break;
+	closedir(directory);
+	return 0;
+}
+
+static bool read_link(int directory, int number, char *link, size_t size)
+{
+	char path[32];
+	ssize_t length;
+
+	snprintf(path, sizeof(path), "fd/%d", number);
+	length = readlinkat(directory, path, link, size - 1);
+	link[length > 0 ? length : 0] = '\0';
+	return length > 0;
+}
+
+static size_t find_vcpu(const struct scan *scan, unsigned int id)
+{
+	size_t i = 0;
+
+	while (i < scan->count && scan->vcpus[i].id != id)
+		i++;
+	return i;
+}
+
+static bool take_descriptor(void *context, int number)
+{
+	struct scan *scan = context;
+	unsigned int id;
+	char link[64];
+
+	if (!read_link(scan->process->directory, number, link, sizeof(link)))
+		return true;
+	if (!strcmp(link, VM_LINK)) {
+		scan->vms++;
+		scan->vm_fd = number;
+	} else if (vmm_parse_vcpu_link(link, &id) && find_vcpu(scan, id) == scan->count &&
+		   scan->count < VMM_VCPUS_MAX) {
+		scan->fds[scan->count] = number;
+		scan->vcpus[scan->count++] = (struct vmm_vcpu){ .id = id };
+	}
+	return true;
+}
+
+static bool is_taken(const struct scan *scan, pid_t tid)
+{
+	for (size_t i = 0; i < scan->count; i++)
+		if (scan->vcpus[i].tid == tid)
+			return true;
+	return false;
+}
+
+static void set_thread(struct scan *scan, size_t vcpu, pid_t tid, const char *found)
+{
+	if (vcpu >= scan->count || scan->vcpus[vcpu].tid || is_taken(scan, tid))
+		return;
+	scan->vcpus[vcpu].tid = tid;
+	scan->vcpus[vcpu].found = found;
+}
+
+static bool is_thread(const struct scan *scan, pid_t tid)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "task/%d", tid);
+	return !faccessat(scan->process->directory, path, F_OK, 0);
+}
+
+/* What KVM itself says, where debugfs is mounted and has it (from Linux 5.19). */
+static void ask_kvm(struct scan *scan)
+{
+	char path[96], text[32];
+
+	for (size_t i = 0; i < scan->count; i++) {
+		snprintf(path, sizeof(path), "/sys/kernel/debug/kvm/%d-%d/vcpu%u/pid", scan->process->pid,
+			 scan->vm_fd, scan->vcpus[i].id);
+		if (read_file(AT_FDCWD, path, text, sizeof(text)) > 0 && is_thread(scan, atoi(text)))
+			set_thread(scan, i, atoi(text), "KVM");
+	}
+}
+
+static const char by_name[] = "its name", by_several_names[] = "";
+
+/* Names may be anything: what several threads say of themselves is true of none. */
+static void claim(struct scan *scan, size_t vcpu, pid_t tid)
+{
+	struct vmm_vcpu *claimed = &scan->vcpus[vcpu];
+
+	if (vcpu >= scan->count)
+		return;
+	if (claimed->found == by_name && claimed->tid != tid)
+		*claimed = (struct vmm_vcpu){ .id = claimed->id, .found = by_several_names };
+	else if (!claimed->found)
+		set_thread(scan, vcpu, tid, by_name);
+}
+
+static bool take_name(void *context, int tid)
+{
+	struct scan *scan = context;
+	char path[48], name[32];
+	unsigned int id;
+
+	snprintf(path, sizeof(path), "task/%d/comm", tid);
+	if (read_file(scan->process->directory, path, name, sizeof(name)) <= 0)
+		return true;
+	name[strcspn(name, "\n")] = '\0';
+	if (vmm_parse_thread_name(name, &id))
+		claim(scan, find_vcpu(scan, id), tid);
+	return true;
+}
+
+static bool take_call(void *context, int tid)
+{
+	struct scan *scan = context;
+	char path[48], text[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "task/%d/syscall", tid);
+	if (read_file(scan->process->directory, path, text, sizeof(text)) <= 0 ||
+	    !vmm_parse_run_call(text, &fd))
+		return true;
+	for (size_t i = 0; i < scan->count; i++)
+		if (scan->fds[i] == fd)
+			set_thread(scan, i, tid, "its system call");
+	return true;
+}
+
+static bool all_known(const struct scan *scan)
+{
+	return !is_taken(scan, 0);
+}
+
+static void find_threads(struct scan *scan)
+{
+	int directory = scan->process->directory;
+
+	ask_kvm(scan);
+	if (!all_known(scan))
+		each_number(directory, "task", take_name, scan);
+	for (int i = 0; i < CALL_LOOKS && !all_known(scan); i++) {
+		each_number(directory, "task", take_call, scan);
+		usleep(1000);
+	}
+}
+
+static int by_id(const void *left, const void *right)
+{
+	const struct vmm_vcpu *one = left, *other = right;
+
+	return one->id < other->id ? -1 : one->id > other->id;
+}
+
+/* A thread that was found before is still the vCPU's: it is seen less well the busier it is. */
+static void keep_threads(struct scan *scan)
+{
+	const struct vmm_process *process = scan->process;
+
+	for (size_t i = 0; i < process->vcpu_count; i++)
+		if (process->vcpus[i].tid && is_thread(scan, process->vcpus[i].tid))
+			set_thread(scan, find_vcpu(scan, process->vcpus[i].id), process->vcpus[i].tid,
+				   process->vcpus[i].found);
+}
+
+static int check(const struct scan *scan, int error)
+{
+	pid_t pid = scan->process->pid;
+
+	if (error == -EACCES || error == -EPERM)
+		return error_set(
+			-EACCES,
+			"process %d may not be looked at: be root, or its user and with CAP_SYS_PTRACE", pid);
+	if (error == -ESRCH || error == -ENOENT)
+		return error_set(-ESRCH, "process %d has ended", pid);
+	if (error)
+		return error_set(error, "can not look at process %d: %s", pid, strerror(-error));
+	if (!scan->vms || !scan->count)
+		return error_set(-ENOENT, "process %d (%s) runs no VM: it has no %s of KVM open", pid,
+				 scan->process->name, scan->vms ? "vCPU" : "VM");
+	if (scan->vms > 1)
+		return error_set(-E2BIG, "process %d (%s) runs %d VMs: which one is meant can not be said",
+				 pid, scan->process->name, scan->vms);
+	return 0;
+}
+
+int vmm_process_scan(struct vmm_process *process)
+{
+	struct scan scan = {
+		.process = process,
+		.vcpus = calloc(VMM_VCPUS_MAX, sizeof(struct vmm_vcpu)),
+		.fds = calloc(VMM_VCPUS_MAX, sizeof(int)),
+	};
+	int error = -ENOMEM;
+
+	if (scan.vcpus && scan.fds)
+		error = each_number(process->directory, "fd", take_descriptor, &scan);
+	error = check(&scan, error);
+	if (!error) {
+		process->vm_fd = scan.vm_fd;
+		keep_threads(&scan);
+		find_threads(&scan);
+		qsort(scan.vcpus, scan.count, sizeof(scan.vcpus[0]), by_id);
+		memcpy(process->vcpus, scan.vcpus, scan.count * sizeof(scan.vcpus[0]));
+		process->vcpu_count = scan.count;
+	}
+	free(scan.vcpus);
+	free(scan.fds);
+	return error;
+}
+
+static void read_name(struct vmm_process *process)
+{
+	if (read_file(process->directory, "comm", process->name, sizeof(process->name)) < 0)
+		process->name[0] = '\0';
+	process->name[strcspn(process->name, "\n")] = '\0';
+	for (char *at = process->name; *at; at++)
+		if (!isprint((unsigned char)*at))
+			*at = '?';
+}
+
+static int open_process(struct vmm_process *process)
+{
+	char path[32];
+
+	process->pid_fd = (int)syscall(SYS_pidfd_open, process->pid, 0);
+	if (process->pid_fd < 0)
+		return error_set(-errno, "there is no process %d: %s", process->pid, strerror(errno));
+	snprintf(path, sizeof(path), "/proc/%d", process->pid);
+	process->directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (process->directory < 0)
+		return error_set(-errno, "can not open %s: %s", path, strerror(errno));
+	read_name(process);
+	return vmm_process_scan(process);
+}
+
+int vmm_process_open(struct vmm_process **result, pid_t pid)
+{
+	struct vmm_process *process = calloc(1, sizeof(*process));
+	int error;
+
+	if (!process)
+		return error_set(-ENOMEM, "no memory to look at process %d", pid);
+	process->pid = pid;
+	process->pid_fd = process->directory = -1;
+	error = open_process(process);
+	if (error)
+		vmm_process_close(process);
+	else
+		*result = process;
+	return error;
+}
+
+bool vmm_process_ended(const struct vmm_process *process)
+{
+	struct pollfd end = { .fd = process->pid_fd, .events = POLLIN };
+
+	return poll(&end, 1, 0) > 0;
+}
+
+void vmm_process_close(struct vmm_process *process)
+{
+	if (!process)
+		return;
+	if (process->pid_fd >= 0)
+		close(process->pid_fd);
+	if (process->directory >= 0)
+		close(process->directory);
+	free(process);
+}
+
+struct list {
+	pid_t *pids;
+	size_t count, max;
+	int directory; /* of the process that is looked at */
+	bool has_vm;
+};
+
+static bool look_for_vm(void *context, int number)
+{
+	struct list *list = context;
+	char link[64];
+
+	list->has_vm = read_link(list->directory, number, link, sizeof(link)) && !strcmp(link, VM_LINK);
+	return !list->has_vm;
+}
+
+static bool look_at_process(void *context, int pid)
+{
+	struct list *list = context;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	list->directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	list->has_vm = false;
+	if (list->directory < 0)
+		return true;
+	each_number(list->directory, "fd", look_for_vm, list);
+	close(list->directory);
+	if (list->has_vm)
+		list->pids[list->count++] = pid;
+	return list->count < list->max;
+}
+
+size_t vmm_process_list(pid_t *pids, size_t max)
+{
+	struct list list = { .pids = pids, .max = max };
+
+	if (max)
+		each_number(AT_FDCWD, "/proc", look_at_process, &list);
+	return list.count;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A VMM process of any make, seen from outside: which vCPUs its VM has, and
+ * which threads run them.
+ *
+ * KVM gives each VM and each vCPU a file descriptor whose link tells what it
+ * is, "anon_inode:kvm-vm" and "anon_inode:kvm-vcpu:N" (virt/kvm/kvm_main.c,
+ * kvm_dev_ioctl_create_vm() and create_vcpu_fd()); N is the vCPU's id. Which
+ * thread runs it, whoever can say it first does:
+ *
+ *	KVM	DEBUGFS/kvm/PID-FD/vcpuN/pid (arch/x86/kvm/debugfs.c)
+ *	name	of the thread: "CPU 0/KVM" of QEMU, "vCPU 0", "fc_vcpu 0", ...
+ *	call	it waits in ioctl(KVM_RUN) of the vCPU's descriptor (/proc/PID/task/TID/syscall)
+ *
+ * A vCPU whose thread nobody tells has none: none is guessed. Any one thread at a time.
+ */
+#ifndef KVMSCOPE_ATTACH_PROCESS_H
+#define KVMSCOPE_ATTACH_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Ids are below (kernel: KVM_MAX_VCPU_IDS is larger; what a recording can hold is not). */
+#define VMM_VCPUS_MAX 1024
+
+struct vmm_vcpu {
+	unsigned int id;   /* KVM's */
+	pid_t tid;         /* in our PID namespace; 0: not known */
+	const char *found; /* how, for messages; NULL: not known */
+};
+
+struct vmm_process {
+	pid_t pid;
+	int pid_fd;    /* can be polled: readable once the process has ended */
+	int directory; /* /proc/PID, of this process and no later one with its number */
+	char name[64]; /* of its program, safe to print */
+	int vm_fd;     /* the number of its VM's descriptor, in that process */
+	struct vmm_vcpu vcpus[VMM_VCPUS_MAX]; /* in order of their ids */
+	size_t vcpu_count;
+};
+
+/*
+ * Opens process PID and finds its VM. -ESRCH: there is no such process; -EACCES: it may not be looked at;
+ * -ENOENT: it has no VM (any more); -E2BIG: it has several, whose vCPUs would be mixed up; -ENOMEM and the
+ * errors of open().
+ */
+int vmm_process_open(struct vmm_process **process, pid_t pid);
+
+/*
+ * Looks again: vCPUs come and go (hot-plug), and threads that were not known may be by now. 0, or as above;
+ * then it is as it was.
+ */
+int vmm_process_scan(struct vmm_process *process);
+
+/* Has it ended? */
+bool vmm_process_ended(const struct vmm_process *process);
+
+void vmm_process_close(struct vmm_process *process);
+
+/* The processes that have VMs, as far as we may look; their number, at most MAX. */
+size_t vmm_process_list(pid_t *pids, size_t max);
+
+/* The parsers of what a process says of itself; anybody may have written it. */
+
+/* Is LINK, of a descriptor, that of a vCPU? */
+bool vmm_parse_vcpu_link(const char *link, unsigned int *id);
+
+/* Does the thread's NAME end with the number of a vCPU? */
+bool vmm_parse_thread_name(const char *name, unsigned int *id);
+
+/* Does TEXT, a thread's system call as /proc tells it, say that it is in KVM_RUN? FD is its descriptor. */
+bool vmm_parse_run_call(const char *text, int *fd);
+
+#endif

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/cli/attach_options.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/cli/command.h"
+#include "vmm/cli/profile_arguments.h"
+
+#define FREQUENCY_MAX 10000
+#define RING_SIZE     (512ul << 10)
+
+enum {
+	KEY_BACKEND = 256,
+	KEY_TIME,
+	KEY_NO_CALL_GRAPH,
+	KEY_PERSPECTIVE,
+	KEY_KALLSYMS,
+	KEY_VMLINUX,
+	KEY_NO_BUILDID_CACHE,
+};
+
+static const struct argp_option option_list[] = {
+	{ "pid", 'p', "PID", 0, "The process that runs the VM: QEMU or any other that uses KVM", 0 },
+	{ "backend", KEY_BACKEND, "WAY", 0,
+	  "How to sample: perf (events on the vCPU threads; no callers), auto: the best that works here, and says "
+	  "which (auto)",
+	  0 },
+	{ "freq", 'F', "HZ", 0, "Samples per second of each vCPU's CPU time, up to 10000 (999)", 0 },
+	{ "time", KEY_TIME, "SECONDS", 0, "End then; without it, with the VM or by SIGINT", 0 },
+	{ "output", 'o', "FILE", 0, "perf.data file; - for standard output (perf.data)", 0 },
+	{ "no-call-graph", KEY_NO_CALL_GRAPH, NULL, 0, "No callchains, also where they could be had", 0 },
+	{ "perspective", KEY_PERSPECTIVE, "WHOSE", 0,
+	  "guest: as if recorded inside the guest, what ran outside of it is its hypervisor; host: as perf kvm sees "
+	  "it (guest)",
+	  0 },
+	{ "compression-level", 'z', "LEVEL", OPTION_ARG_OPTIONAL, "Compress with zstd, level 1 to 22 (1)",
+	  0 },
+	{ "kallsyms", KEY_KALLSYMS, "FILE", 0, "Kernel symbols from this /proc/kallsyms of the guest", 0 },
+	{ "vmlinux", KEY_VMLINUX, "FILE", 0, "Kernel symbols from this ELF file", 0 },
+	{ "no-buildid-cache", KEY_NO_BUILDID_CACHE, NULL, 0, "Leave perf's build-id cache alone", 0 },
+	{ "quiet", 'q', NULL, 0, "No progress, no summary", 0 },
+	{ "verbose", 'v', NULL, 0, "Details: how the vCPUs and the memory were found", 0 },
+	{ 0 },
+};
+
+static const char help[] =
+	"Profile a VM that runs already, whoever started it. It is neither stopped nor changed: its memory is only "
+	"read, for the names of its kernel's functions.\v"
+	"Examples:\n"
+	"  kvmscope attach\n"
+	"      list the VMs that run here\n"
+	"  kvmscope attach --pid 4711 --time 10\n"
+	"      profile that one for 10 s into perf.data; look with: kvmscope report\n"
+	"  kvmscope attach --pid $(pidof qemu-system-x86_64) -F 4000 -o vm.data\n"
+	"      until the VM ends or Ctrl-C, 4000 samples per second of CPU time\n"
+	"\n"
+	"It needs the right to use perf on the process, kernel and guest included (root, or CAP_PERFMON), and\n"
+	"to read its memory (root, or its user with CAP_SYS_PTRACE). kvmscope doctor tells what works here.\n"
+	"\n"
+	"Exit status: 0; 1 something failed; 2 wrong usage; 4 no way to attach works here.\n";
+
+static unsigned int number(struct argp_state *state, const char *text, unsigned int most)
+{
+	return (unsigned int)parse_number(state, text, 1, most);
+}
+
+static void set_perspective(struct argp_state *state, struct attach_command_options *options,
+			    const char *text)
+{
+	if (strcmp(text, "guest") != 0 && strcmp(text, "host") != 0)
+		argp_error(state, "--perspective is guest or host, not '%s'", text);
+	options->perspective = strcmp(text, "host") ? PERSPECTIVE_GUEST : PERSPECTIVE_HOST;
+}
+
+static void set_backend(struct argp_state *state, struct attach_command_options *options, const char *text)
+{
+	if (strcmp(text, "auto") != 0 && !attach_backend_find(text))
+		argp_error(state, "--backend %s is not known; --help lists what is", text);
+	options->attach.backend = text;
+}
+
+static error_t parse_profile_option(int key, char *text, struct argp_state *state,
+				    struct attach_command_options *options)
+{
+	switch (key) {
+	case KEY_PERSPECTIVE:
+		set_perspective(state, options, text);
+		return 0;
+	case 'z':
+		options->compression = text ? number(state, text, 22) : 1;
+		return 0;
+	case KEY_KALLSYMS:
+		options->kallsyms = text;
+		return 0;
+	case KEY_VMLINUX:
+		options->vmlinux = text;
+		return 0;
+	case KEY_NO_BUILDID_CACHE:
+		options->buildid_cache = false;
+		return 0;
+	case 'q':
+		options->quiet = true;
+		return 0;
+	case 'v':
+		options->verbose = true;
+		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s' is not an option; the VM is named by --pid", text);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static error_t parse_option(int key, char *text, struct argp_state *state)
+{
+	struct attach_command_options *options = state->input;
+
+	switch (key) {
+	case 'p':
+		options->attach.pid = (pid_t)number(state, text, INT_MAX);
+		return 0;
+	case KEY_BACKEND:
+		set_backend(state, options, text);
+		return 0;
+	case 'F':
+		options->attach.frequency = number(state, text, FREQUENCY_MAX);
+		return 0;
+	case KEY_TIME:
+		options->time = number(state, text, INT_MAX);
+		return 0;
+	case 'o':
+		options->output = text;
+		return 0;
+	case KEY_NO_CALL_GRAPH:
+		options->attach.callchains = false;
+		return 0;
+	default:
+		return parse_profile_option(key, text, state, options);
+	}
+}
+
+static char *join_words(int argc, char **argv)
+{
+	char *line = NULL;
+	size_t size;
+	FILE *text = open_memstream(&line, &size);
+
+	if (!text)
+		return NULL;
+	fputs("kvmscope", text);
+	for (int i = 0; i < argc; i++)
+		fprintf(text, " %s", argv[i]);
+	fclose(text);
+	return line;
+}
+
+int attach_options_parse(struct attach_command_options *options, int argc, char **argv)
+{
+	static char name[] = "kvmscope attach";
+	const struct argp argp = { .options = option_list, .parser = parse_option, .doc = help };
+	int error;
+
+	*options = (struct attach_command_options){
+		.attach = { .backend = "auto", .frequency = 999, .callchains = true, .ring_size = RING_SIZE },
+		.output = "perf.data",
+		.buildid_cache = true,
+		.command_line = join_words(argc, argv), /* argp permutes the words */
+	};
+	if (!options->command_line)
+		return error_set(-ENOMEM, "no memory for the options");
+	argp_err_exit_status = EXIT_USAGE;
+	argv[0] = name; /* what argp's messages start with */
+	error = argp_parse(&argp, argc, argv, 0, NULL, options);
+	return error ? error_set(-error, "the command line can not be read: %s", strerror(error)) : 0;
+}
+
+void attach_options_free(struct attach_command_options *options)
+{
+	free(options->command_line);
+}

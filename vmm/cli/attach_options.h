@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of kvmscope attach. */
+#ifndef KVMSCOPE_CLI_ATTACH_OPTIONS_H
+#define KVMSCOPE_CLI_ATTACH_OPTIONS_H
+
+#include <stdbool.h>
+
+#include "vmm/attach/attach.h"
+#include "vmm/profile/perf_data_writer.h"
+
+struct attach_command_options {
+	struct attach_options attach; /* pid 0: none was given */
+	unsigned int time;            /* seconds; 0: until the VM ends */
+	const char *output;
+	enum perspective perspective;
+	unsigned int compression;
+	const char *kallsyms, *vmlinux;
+	bool buildid_cache, quiet, verbose;
+	char *command_line; /* owned */
+};
+
+/* Ends the process with a message where the command line is wrong; -ENOMEM. */
+int attach_options_parse(struct attach_command_options *options, int argc, char **argv);
+void attach_options_free(struct attach_command_options *options);
+
+#endif
