@@ -99,14 +99,18 @@ static void clear_dead_lines(struct ring *ring)
 			clear_line(ring, i);
 }
 
-/* Begins where the slowest of the others stands; again if the writer wanted more meanwhile. */
+/*
+ * Begins where the slowest of the others stands that the writer does not want to pass; again if it wanted
+ * more meanwhile.
+ */
 static int begin_at_tail(struct ring *ring, unsigned int line)
 {
 	struct ring_header *header = ring->header;
 	struct ring_place place;
 
 	for (int try = 0; try < ATTACH_TRIES; try++) {
-		if (!ring_tail(ring, load_acquire(&header->holders) & ~(1ull << line), &place))
+		if (!ring_tail(ring, load_acquire(&header->holders) & ~(1ull << line),
+			       load_acquire(&header->wanted_floor), &place))
 			continue;
 		ring_consumer_set(&header->consumers[line], &place);
 		shared_set_bits(&header->holders, 1ull << line);

@@ -165,10 +165,10 @@ void ring_consumer_set(struct ring_consumer *consumer, const struct ring_place *
 bool ring_consumer_place(const struct ring_consumer *consumer, struct ring_place *place);
 
 /*
- * The slowest of HOLDERS (bits as in the header), or where the tail rests if
- * there are none. False if they moved on too often to tell. Any thread. ring_tail.c.
+ * The slowest of those HOLDERS (bits as in the header) that stand at FLOOR or behind it, or where the
+ * tail rests if there are none. False if they moved on too often to tell. Any thread. ring_tail.c.
  */
-bool ring_tail(const struct ring *ring, uint64_t holders, struct ring_place *place);
+bool ring_tail(const struct ring *ring, uint64_t holders, uint64_t floor, struct ring_place *place);
 
 /*
  * The place of the oldest record that can be read. False if the writer moved

@@ -239,5 +239,5 @@ bool ring_oldest(const struct ring *ring, struct ring_place *place)
 {
 	if (ring->mode == RING_MODE_OVERWRITE)
 		return oldest_by_mark(ring, place);
-	return ring_tail(ring, load_acquire(&ring->header->holders), place);
+	return ring_tail(ring, load_acquire(&ring->header->holders), ring_floor(ring), place);
 }

@@ -8,12 +8,14 @@
  * that second look leaves. A consumer that comes to hold the tail meanwhile
  * sets its line and its bit first and looks afterwards what is wanted: so the
  * writer sees the line, or the consumer sees that it must begin further on
- * (ring_holders.c). Neither waits for the other.
+ * (ring_holders.c). Neither waits for the other. If both see it, it stands before
+ * what is wanted, and is waited for; the next one to come can not begin there.
  *
  * Invariants, at every instruction:
  * 1. data_floor is not behind wanted_floor. Both only grow.
- * 2. A consumer that has come to hold the tail stands at wanted_floor or
+ * 2. A consumer that has come to hold the tail stands at data_floor or
  *    behind it; one that is still coming, or died over it, may stand before.
+ *    One of the holders, or the place where the tail rests, is at wanted_floor or behind it.
  * 3. Nothing behind data_floor is overwritten; it reaches the readers before
  *    a byte in front of it is.
  */
@@ -66,9 +68,9 @@ static bool slowest(const struct ring *ring, uint64_t holders, uint64_t floor, s
 	return true;
 }
 
-bool ring_tail(const struct ring *ring, uint64_t holders, struct ring_place *place)
+bool ring_tail(const struct ring *ring, uint64_t holders, uint64_t floor, struct ring_place *place)
 {
-	if (!slowest(ring, holders, ring_floor(ring), place))
+	if (!slowest(ring, holders, floor, place))
 		return false;
 	if (place->position != NOBODY)
 		return true;

@@ -10,7 +10,7 @@
 #include "tests/ring/search.h"
 #include "tests/unit/ring_records.h"
 
-#define READERS    2
+#define READERS    3
 #define RING_SIZE  RING_SIZE_MIN
 #define SMALL_SIZE (sizeof(struct ring_record) + sizeof(struct payload))
 
@@ -562,15 +562,19 @@ static void read_write_and_flush(void)
 	ring_flush(at.ring);
 }
 
-static void attach_a_holder(void)
+static uint64_t statistics_before(const struct ring *ring)
 {
 	struct ring_statistics statistics;
 
+	ring_statistics(ring, &statistics);
+	return statistics.before;
+}
+
+static void attach_a_holder(void)
+{
 	attach(1);
-	if (!at.readers[1].ring)
-		return;
-	ring_statistics(at.readers[1].ring, &statistics);
-	at.readers[1].before = statistics.before;
+	if (at.readers[1].ring)
+		at.readers[1].before = statistics_before(at.readers[1].ring);
 }
 
 static void attach_a_holder_and_read(void)
@@ -584,6 +588,14 @@ static void attach_a_holder_and_leave(void)
 	attach_a_holder();
 	ring_destroy(at.readers[1].ring);
 	at.readers[1].ring = NULL;
+}
+
+/* Two come; each of them stands where the writer leaves it all that it is to read. */
+static void attach_a_third_holder(void)
+{
+	attach(2);
+	if (at.readers[2].ring)
+		at.readers[2].before = statistics_before(at.readers[2].ring);
 }
 
 static void second_reads_two(void)
@@ -631,6 +643,9 @@ TEST(ring_interleavings, a_holder_attaches)
 		 .end = check_end_and_room);
 	SCENARIO("attaching holder, another one reads", .setup = full_ring,
 		 .threads = { write_one, attach_a_holder, read_two }, .end = check_end_and_room);
+	SCENARIO("two attaching holders", .setup = full_ring,
+		 .threads = { read_and_write, attach_a_holder, attach_a_third_holder },
+		 .end = check_end_and_room);
 	SCENARIO("attaching and leaving holder", .setup = full_ring,
 		 .threads = { read_and_write, attach_a_holder_and_leave }, .end = check_end_and_room);
 }
