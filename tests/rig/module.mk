@@ -15,7 +15,7 @@ build/rig/workload: tests/rig/guest/workload.c tests/rig/module.mk
 build/rig/debugger: tests/rig/guest/debugger.c tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
-	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
+	$(Q)$(CC) $(RIG_CFLAGS) -g -static -o $@ $<
 
 # At addresses of its own: they tell its samples from those of other programs.
 build/rig/tasks: tests/rig/guest/tasks.c tests/rig/module.mk

@@ -4,6 +4,8 @@
  * process whose debug registers another one sets by ptrace (PTRACE_POKEUSER of
  * u_debugreg), and which is stopped by each access.
  *
+ *	debugger write VARIABLES COUNT
+ *		what the process below does, for another debugger (gdb-watch)
  *	debugger COUNT STOPS
  *		with 1, 2, 3 and 4 watched variables: the process writes COUNT times to
  *		them, in turn, and behind each of these writes once to
@@ -28,6 +30,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/user.h>
@@ -90,20 +93,27 @@ static void on_trap(int signal, siginfo_t *information, void *context)
 	take_hit(information->si_code == TRAP_HWBKPT);
 }
 
+/* Each value is another than the one before: gdb goes on by itself where it is the same. */
+static void write_in_turn(unsigned int variables, unsigned int count)
+{
+	int file = open_panic_timeout();
+
+	for (unsigned int i = 0; i < count; i++) {
+		counts->current = i % variables;
+		__atomic_store_n(&counts->due, true, __ATOMIC_SEQ_CST);
+		watched[i % variables] = i + 1;
+		write_panic_timeout(file, i + 1);
+	}
+}
+
 static void be_debugged(unsigned int watchpoints, unsigned int count)
 {
 	struct sigaction trap = { .sa_sigaction = on_trap, .sa_flags = SA_SIGINFO };
-	int file = open_panic_timeout();
 
 	sigaction(SIGTRAP, &trap, NULL);
 	check(!ptrace(PTRACE_TRACEME), "PTRACE_TRACEME");
 	raise(SIGSTOP);
-	for (unsigned int i = 0; i < count; i++) {
-		counts->current = i % watchpoints;
-		__atomic_store_n(&counts->due, true, __ATOMIC_SEQ_CST);
-		watched[i % watchpoints] = i;
-		write_panic_timeout(file, i + 1);
-	}
+	write_in_turn(watchpoints, count);
 	_exit(0);
 }
 
@@ -172,18 +182,27 @@ static void debug(unsigned int watchpoints, unsigned int count, unsigned int sto
  */
 #define SECONDS_TO_BE_FOUND 2
 
+static int write_for_another(unsigned int variables, unsigned int count)
+{
+	check(variables >= 1 && variables <= WATCHPOINTS, "a number of variables from 1 to 4");
+	write_in_turn(variables, count);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	unsigned int count = argc > 2 ? (unsigned int)atoi(argv[1]) : 0;
 	unsigned int stops = argc > 2 ? (unsigned int)atoi(argv[2]) : 0;
 	int file = open_panic_timeout();
 
-	if (!count || stops > count) {
-		fprintf(stderr, "usage: debugger COUNT STOPS\n");
-		return 2;
-	}
 	counts = mmap(NULL, sizeof(*counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	check(counts != MAP_FAILED, "shared memory");
+	if (argc > 3 && !strcmp(argv[1], "write"))
+		return write_for_another((unsigned int)atoi(argv[2]), (unsigned int)atoi(argv[3]));
+	if (!count || stops > count) {
+		fprintf(stderr, "usage: debugger COUNT STOPS, or debugger write VARIABLES COUNT\n");
+		return 2;
+	}
 	sleep(SECONDS_TO_BE_FOUND);
 	for (unsigned int watchpoints = 1; watchpoints <= WATCHPOINTS; watchpoints++)
 		debug(watchpoints, count, stops);
