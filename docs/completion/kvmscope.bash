@@ -12,7 +12,7 @@ _kvmscope_options() {
 
 _kvmscope_values() {
 	case $1 in
-	--backend) echo auto perf ;;
+	--backend) echo auto bpf perf ;;
 	--pmu) echo auto kernel emulated off ;;
 	--protocol) echo auto bzimage pvh elf64 multiboot ;;
 	--agent) echo initrd guest ;;

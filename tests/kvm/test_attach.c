@@ -39,11 +39,23 @@ static void attach(const struct program *vm, const char *options, struct program
 
 struct shares {
 	struct symbols *symbols;
+	uint64_t called;      /* guest samples whose caller is user_works */
+	uint64_t in_loops;    /* of those three */
 	double weight, of[3]; /* ns of guest samples; of share_sixty, share_thirty, share_ten */
 	double host;          /* ns outside of the guest */
 	uint64_t samples, other;
 	uint16_t guest_mode, host_mode;
 };
+
+/* In the chain: a marker of the space, the address itself, the return address. */
+static bool is_called_by(const struct symbols *symbols, const struct perf_data_sample *sample,
+			 const char *name)
+{
+	struct symbol symbol;
+
+	return sample->callchain_size >= 3 && symbols_find(symbols, sample->callchain[2] - 1, &symbol) &&
+	       !strcmp(symbol.name, name);
+}
 
 static int count_sample(void *context, const struct perf_data_sample *sample)
 {
@@ -60,8 +72,11 @@ static int count_sample(void *context, const struct perf_data_sample *sample)
 		shares->weight += (double)sample->period;
 		if (symbols_find(shares->symbols, sample->ip, &symbol))
 			for (int i = 0; i < 3; i++)
-				if (!strcmp(symbol.name, names[i]))
+				if (!strcmp(symbol.name, names[i])) {
 					shares->of[i] += (double)sample->period;
+					shares->in_loops++;
+					shares->called += is_called_by(shares->symbols, sample, "user_works");
+				}
 	}
 	return 0;
 }
@@ -81,17 +96,16 @@ static void read_shares(const char *path, const char *image, struct shares *shar
 
 /* Within 3 points of what the guest did, of the time that it ran. */
 static void check_shares(const struct program *vm, const char *image, const char *options,
-			 struct shares *shares)
+			 struct shares *shares, struct program *tool)
 {
 	static const double truth[] = { 60, 30, 10 };
 	char path[64], arguments[256];
-	struct program tool;
 
 	snprintf(path, sizeof(path), "build/test-attach-%d.data", getpid());
 	snprintf(arguments, sizeof(arguments), "--time 2 --no-buildid-cache -o %s %s", path, options);
-	attach(vm, arguments, &tool);
-	if (tool.status || !strstr(tool.text, "samples of the guest"))
-		FAIL_TEST("kvmscope attach %s: exit status %d:\n%s", arguments, tool.status, tool.text);
+	attach(vm, arguments, tool);
+	if (tool->status || !strstr(tool->text, "samples of the guest"))
+		FAIL_TEST("kvmscope attach %s: exit status %d:\n%s", arguments, tool->status, tool->text);
 	read_shares(path, image, shares);
 	unlink(path);
 	CHECK(shares->weight > 1e8);
@@ -101,7 +115,7 @@ static void check_shares(const struct program *vm, const char *image, const char
 
 		if (share < truth[i] - 3 || share > truth[i] + 3)
 			FAIL_TEST("attach %s: function %d has %.1f %%, not %.0f %%\n%s", arguments, i, share,
-				  truth[i], tool.text);
+				  truth[i], tool->text);
 	}
 }
 
@@ -111,15 +125,37 @@ TEST(attach_vm, shares_of_our_own_vmm_s_guest)
 				.host_mode = PERF_RECORD_MISC_HYPERVISOR };
 	struct shares host = { .guest_mode = PERF_RECORD_MISC_GUEST_USER,
 			       .host_mode = PERF_RECORD_MISC_USER };
-	struct program vm;
+	struct program vm, tool;
 
 	GUEST_REQUIRED();
 	program_start(&vm, SHARES);
 	CHECK(program_wait_for(&vm, "working"));
-	check_shares(&vm, GUEST_IMAGE, "--backend perf -F 999", &guest);
-	check_shares(&vm, GUEST_IMAGE, "--backend perf -F 4000 --perspective host -z", &host);
+	check_shares(&vm, GUEST_IMAGE, "--backend perf -F 999", &guest, &tool);
+	check_shares(&vm, GUEST_IMAGE, "--backend perf -F 4000 --perspective host -z", &host, &tool);
 	end(&vm);
 	CHECK_EQUAL(vm.status, 0);
+}
+
+/* The best way comes first: BPF, where it works, and it has callers. What is said of it is what it did. */
+TEST(attach_vm, the_best_way_has_shares_and_callers)
+{
+	struct shares guest = { .guest_mode = PERF_RECORD_MISC_USER,
+				.host_mode = PERF_RECORD_MISC_HYPERVISOR };
+	struct program vm, tool;
+
+	GUEST_REQUIRED();
+	program_start(&vm, SHARES);
+	CHECK(program_wait_for(&vm, "working"));
+	check_shares(&vm, GUEST_IMAGE, "--backend auto -F 999", &guest, &tool);
+	end(&vm);
+	if (strstr(tool.text, "by perf: ") && strstr(tool.text, "not by bpf: "))
+		SKIP("BPF can not be used here: %s", strstr(tool.text, "not by bpf: "));
+	CHECK(strstr(tool.text, "by bpf: "));
+	CHECK(guest.in_loops > 50);
+	/* The first instruction of a function and its last have no frame (yet, any more). */
+	if (guest.called < guest.in_loops * 99 / 100)
+		FAIL_TEST("only %llu of %llu samples have their caller", (unsigned long long)guest.called,
+			  (unsigned long long)guest.in_loops);
 }
 
 TEST(attach_vm, it_ends_with_the_vm)

@@ -18,6 +18,8 @@
 #include "shared/log.h"
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/memory_layout.h"
+#include "vmm/attach/stack_view.h"
+#include "vmm/guest/kernel_identity.h"
 
 #define MILLISECOND 1000000ull
 #define SECOND      (1000 * MILLISECOND)
@@ -31,6 +33,17 @@
 #define SEARCH_SHARE    20
 /* vCPUs that may come besides those that are there. */
 #define VCPUS_TO_COME 8
+/* ns: registers are of the same kernel if they are not further apart. */
+#define RECENT (100 * MILLISECOND)
+/* How long a CR3 is taken to map the kernel that it mapped before; of so many. */
+#define CHECK_INTERVAL (200 * MILLISECOND)
+#define CHECKED        64
+
+struct checked {
+	uint64_t cr3, time; /* ns */
+	const struct guest_kernel *kernel;
+	bool runs;
+};
 
 struct attach {
 	struct vmm_process *process;
@@ -51,7 +64,11 @@ struct attach {
 
 	pthread_mutex_t kernel_lock;
 	const struct guest_kernel *kernel; /* of the collector; with kernel_lock */
-	bool layout_guessed;               /* the memslots were; to be corrected by the guest's own map */
+	struct guest_registers latest;     /* that a backend told; with kernel_lock, as the next two */
+	uint64_t latest_time;              /* ns, the clock of samples */
+	bool has_latest;
+	struct checked checked[CHECKED]; /* with kernel_lock */
+	bool layout_guessed;             /* the memslots were; to be corrected by the guest's own map */
 
 	/* The collector's thread, that looks for a kernel. */
 	struct guest_paging tables; /* of the latest candidate */
@@ -93,17 +110,76 @@ static void correct_level(const struct attach *attach, struct sample *sample, st
 	chain->user_depth = !upper;
 }
 
-/* What vouches for the addresses of the guest's kernel is a kernel that is known. */
-static void check_addresses(struct attach *attach, struct sample *sample, struct guest_callchain *chain)
+/* Under a CR3 that was seen to map the kernel a moment ago it is not asked for again: that takes some ten
+ * reads. */
+static bool runs_kernel(struct attach *attach, const struct guest_registers *registers)
 {
-	const struct guest_kernel *kernel;
+	uint64_t cr3 = registers->paging.cr3, time = now();
+	struct checked *checked = &attach->checked[(cr3 >> 12) % CHECKED];
 
+	if (checked->cr3 != cr3 || time - checked->time > CHECK_INTERVAL || checked->kernel != attach->kernel)
+		*checked = (struct checked){
+			.cr3 = cr3,
+			.time = time,
+			.kernel = attach->kernel,
+			.runs = guest_kernel_runs(attach->kernel, &attach->memory.view, registers),
+		};
+	return checked->runs;
+}
+
+/* The copy of the stack is of the sample's time; it is walked as kvmscope run walks the stack of a stopped
+ * vCPU. */
+static void unwind(struct attach *attach, const struct attach_stack *stack, struct guest_callchain *chain)
+{
+	struct stack_view view;
+
+	stack_view_init(&view, &attach->memory.view, attach->kernel, stack);
+	guest_unwind(attach->kernel->unwinder, &view.view, &stack->registers, chain);
+}
+
+static void take_nothing(struct sample *sample, struct guest_callchain *chain)
+{
+	chain->kernel_depth = chain->user_depth = 0;
+	sample->flags |= SAMPLE_OTHER_KERNEL;
+}
+
+/* With kernel_lock. What vouches for the addresses of the guest's kernel is a kernel that is known. */
+static void use_kernel(struct attach *attach, struct sample *sample, struct guest_callchain *chain,
+		       const struct attach_stack *stack)
+{
+	const struct guest_kernel *kernel = attach->kernel;
+
+	if (stack && guest_kernel_can_run(&stack->registers) && !runs_kernel(attach, &stack->registers)) {
+		take_nothing(sample, chain);
+		return;
+	}
+	if (stack && stack->bytes && !sample->cpl)
+		unwind(attach, stack, chain);
+	module_presence_check(guest_kernel_presence(kernel), &attach->memory.view, &kernel->paging,
+			      sample->time, chain);
+}
+
+/* Those in the kernel serve best: under KPTI the tables of user space do not map all of it. */
+static void keep_registers(struct attach *attach, const struct sample *sample,
+			   const struct attach_stack *stack)
+{
+	if (attach->has_latest && sample->cpl && !attach->latest.cpl &&
+	    sample->time - attach->latest_time < RECENT)
+		return;
+	attach->latest = stack->registers;
+	attach->latest_time = sample->time;
+	attach->has_latest = true;
+}
+
+static void take_guest(struct attach *attach, struct sample *sample, struct guest_callchain *chain,
+		       const struct attach_stack *stack)
+{
 	pthread_mutex_lock(&attach->kernel_lock);
-	kernel = attach->kernel;
 	correct_level(attach, sample, chain);
-	if (kernel)
-		module_presence_check(guest_kernel_presence(kernel), &attach->memory.view, &kernel->paging,
-				      sample->time, chain);
+	if (stack)
+		keep_registers(attach, sample, stack);
+	if (attach->kernel)
+		use_kernel(attach, sample, chain, stack);
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
@@ -123,7 +199,8 @@ static void put(struct ring *ring, const struct sample *sample, const struct gue
 	ring_commit(ring, record);
 }
 
-static void take_sample(void *context, struct sample *sample, struct guest_callchain *chain)
+static void take_sample(void *context, struct sample *sample, struct guest_callchain *chain,
+			const struct attach_stack *stack)
 {
 	struct attach *attach = context;
 
@@ -132,7 +209,7 @@ static void take_sample(void *context, struct sample *sample, struct guest_callc
 		chain->kernel_depth = chain->user_depth = 0;
 		atomic_fetch_add(&attach->host, 1);
 	} else {
-		check_addresses(attach, sample, chain);
+		take_guest(attach, sample, chain, stack);
 		atomic_fetch_add(&attach->guest, 1);
 	}
 	put(attach->rings[sample->vcpu], sample, chain);
@@ -200,12 +277,41 @@ static int add_new(struct attach *attach)
 	return 0;
 }
 
+/* Guest memory that was plugged in is another memslot. */
+static void follow_memory(struct attach *attach)
+{
+	struct vmm_slot slots[VMM_SLOTS_MAX];
+	int count;
+
+	if (attach->layout_guessed || !attach->backend->slots)
+		return;
+	count = attach->backend->slots(attach->source, slots);
+	if (count > 0)
+		vmm_memory_set_slots(&attach->memory, slots, (size_t)count);
+}
+
+static bool all_threads_known(const struct vmm_process *process)
+{
+	for (size_t i = 0; i < process->vcpu_count; i++)
+		if (!process->vcpus[i].tid)
+			return false;
+	return true;
+}
+
+static void ask_backend(struct attach *attach)
+{
+	if (attach->backend->threads && !all_threads_known(attach->process))
+		attach->backend->threads(attach->source, attach->process);
+}
+
 static int follow_vcpus(struct attach *attach)
 {
 	int error = vmm_process_scan(attach->process);
 
 	if (error)
 		return error;
+	ask_backend(attach);
+	follow_memory(attach);
 	remove_gone(attach);
 	error = add_new(attach);
 	atomic_store(&attach->vcpus, (unsigned int)attach->sampled_count);
@@ -385,6 +491,8 @@ static int open_all(struct attach *attach, const struct attach_options *options)
 	if (!error)
 		error = choose_backend(attach, options->backend);
 	if (!error)
+		ask_backend(attach);
+	if (!error)
 		error = check_threads(attach);
 	if (!error)
 		error = make_rings(attach, options->ring_size);
@@ -479,8 +587,22 @@ static void search(struct attach *attach)
 	attach->next_search = now() + SEARCH_INTERVAL + SEARCH_SHARE * (now() - begun);
 }
 
+static bool latest_registers(struct attach *attach, struct guest_registers *registers)
+{
+	bool has;
+
+	pthread_mutex_lock(&attach->kernel_lock);
+	has = attach->has_latest;
+	*registers = attach->latest;
+	pthread_mutex_unlock(&attach->kernel_lock);
+	return has;
+}
+
+/* A backend that knows the guest's registers knows its page tables; else they are searched. */
 bool attach_registers(struct attach *attach, struct guest_registers *registers)
 {
+	if (latest_registers(attach, registers))
+		return true;
 	if (!attach->has_kernel)
 		search(attach);
 	if (!attach->has_tables)

@@ -18,15 +18,25 @@
 #include "shared/sample.h"
 #include "vmm/attach/memory.h"
 #include "vmm/attach/process.h"
+#include "vmm/guest/registers.h"
 #include "vmm/guest/unwind.h"
+
+/* The guest's kernel as it stood at a sample, for unwinding: the stack is not what it was any more. */
+struct attach_stack {
+	struct guest_registers registers;
+	const uint8_t *bytes; /* of the stack, from RSP on; NULL: it was not taken */
+	size_t size;
+};
 
 struct attach_sink {
 	/*
 	 * One sample. SAMPLE has its time, period, registers as far as they are known (else 0), CPL, vCPU,
 	 * host thread, cost, and SAMPLE_HOST if it was taken outside of the guest; its task is not known.
-	 * CHAIN has the sampled address first; it may be changed. Both are valid during the call only.
+	 * CHAIN has the sampled address first; it may be changed. STACK is NULL where the registers of the
+	 * guest are not known. All are valid during the call only.
 	 */
-	void (*sample)(void *context, struct sample *sample, struct guest_callchain *chain);
+	void (*sample)(void *context, struct sample *sample, struct guest_callchain *chain,
+		       const struct attach_stack *stack);
 	/* COUNT samples of vCPU ID were lost before the next one. */
 	void (*lost)(void *context, unsigned int id, uint64_t count);
 	void *context;
@@ -51,11 +61,15 @@ struct attach_source; /* a backend's own */
 struct attach_backend {
 	const char *name;
 	const char *is; /* for messages: what it does, and what it can not */
-	bool gives_cr3; /* samples of the guest have it */
 
+	/* Tries what can be tried without a VM: 0, or an error with the message. For kvmscope doctor. */
+	int (*probe)(void);
 	/* TARGET outlives it. -ENOTSUP or -EACCES: it does not work here, the message says why. */
 	int (*open)(struct attach_source **source, const struct attach_target *target);
 	enum attach_event (*event)(const struct attach_source *source);
+	/* Tells PROCESS which threads run its vCPUs (vmm_process_learn_thread()), as far as it knows. NULL:
+	 * it does not. */
+	void (*threads)(struct attach_source *source, struct vmm_process *process);
 	/* The memslots, where KVM tells them: their number, or -ENOTSUP. At most VMM_SLOTS_MAX. NULL: never.
 	 */
 	int (*slots)(struct attach_source *source, struct vmm_slot *slots);
@@ -68,7 +82,7 @@ struct attach_backend {
 	void (*close)(struct attach_source *source);
 };
 
-extern const struct attach_backend attach_perf;
+extern const struct attach_backend attach_bpf, attach_perf;
 
 /* All, the best first; ends with NULL. */
 extern const struct attach_backend *const attach_backends[];

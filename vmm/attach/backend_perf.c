@@ -8,13 +8,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "shared/error.h"
 #include "vmm/attach/backend.h"
+#include "vmm/attach/perf_event.h"
 #include "vmm/attach/perf_ring.h"
-
-#define NANOSECONDS 1000000000ull
 
 /* What a record of ours holds behind its header: PERF_SAMPLE_IP, TID, TIME, PERIOD. */
 struct record {
@@ -37,66 +36,9 @@ struct perf_vcpu {
 
 struct attach_source {
 	const struct attach_target *target;
-	enum attach_event event;
-	struct perf_event_attr attribute;
+	struct perf_event_choice choice;
 	struct perf_vcpu *vcpus; /* owned */
 };
-
-static void describe(struct attach_source *source, enum attach_event event)
-{
-	source->event = event;
-	source->attribute = (struct perf_event_attr){
-		.size = sizeof(source->attribute),
-		.type = event == ATTACH_CYCLES ? PERF_TYPE_HARDWARE : PERF_TYPE_SOFTWARE,
-		.config = event == ATTACH_CYCLES ? PERF_COUNT_HW_CPU_CYCLES : PERF_COUNT_SW_CPU_CLOCK,
-		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD,
-		.use_clockid = 1,
-		.clockid = CLOCK_MONOTONIC_RAW, /* that of all samples */
-		.watermark = 1,
-		.wakeup_watermark = UINT32_MAX, /* nobody waits: the rings are looked at */
-	};
-	if (event == ATTACH_CYCLES) {
-		source->attribute.freq = 1;
-		source->attribute.sample_freq = source->target->frequency;
-	} else {
-		source->attribute.sample_period = NANOSECONDS / source->target->frequency;
-	}
-}
-
-static int explain(int error, const struct attach_source *source)
-{
-	if (error == -EACCES || error == -EPERM)
-		return error_set(
-			-EACCES,
-			"perf may not sample process %d, the guest and the kernel included: be root, or "
-			"have CAP_PERFMON (see /proc/sys/kernel/perf_event_paranoid)",
-			source->target->process->pid);
-	if (error == -ENOSYS)
-		return error_set(-ENOTSUP, "this kernel has no perf events");
-	return error_set(error, "perf can not sample process %d: %s", source->target->process->pid,
-			 strerror(-error));
-}
-
-/* Cycles where they can be counted, of this very thread: else the clock. */
-static int choose_event(struct attach_source *source)
-{
-	struct perf_ring *ring = calloc(1, sizeof(*ring));
-	pid_t tid = source->target->process->pid;
-	int error;
-
-	if (!ring)
-		return error_set(-ENOMEM, "no memory for a perf event");
-	describe(source, ATTACH_CYCLES);
-	error = perf_ring_open(ring, &source->attribute, tid);
-	if (error && error != -EACCES && error != -EPERM) {
-		describe(source, ATTACH_CLOCK);
-		error = perf_ring_open(ring, &source->attribute, tid);
-	}
-	if (!error)
-		perf_ring_close(ring);
-	free(ring);
-	return error ? explain(error, source) : 0;
-}
 
 static int open_perf(struct attach_source **result, const struct attach_target *target)
 {
@@ -106,7 +48,11 @@ static int open_perf(struct attach_source **result, const struct attach_target *
 	if (!source)
 		return error_set(-ENOMEM, "no memory for perf events");
 	source->target = target;
-	error = choose_event(source);
+	error = perf_event_choose(&source->choice, target->process->pid, target->frequency);
+	source->choice.attribute.sample_type =
+		PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD;
+	source->choice.attribute.watermark = 1;
+	source->choice.attribute.wakeup_watermark = UINT32_MAX; /* nobody waits: the rings are looked at */
 	if (error)
 		free(source);
 	else
@@ -114,9 +60,17 @@ static int open_perf(struct attach_source **result, const struct attach_target *
 	return error;
 }
 
+/* On the parent: a process that is not ours. */
+static int probe(void)
+{
+	struct perf_event_choice choice;
+
+	return perf_event_choose(&choice, getppid(), 1000);
+}
+
 static enum attach_event event_of(const struct attach_source *source)
 {
-	return source->event;
+	return source->choice.event;
 }
 
 static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
@@ -127,10 +81,10 @@ static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 	if (!added)
 		return error_set(-ENOMEM, "no memory for a perf event");
 	added->vcpu = *vcpu;
-	error = perf_ring_open(&added->ring, &source->attribute, vcpu->tid);
+	error = perf_ring_open(&added->ring, &source->choice.attribute, vcpu->tid);
 	if (error) {
 		free(added);
-		return explain(error, source);
+		return perf_event_explain(error, source->target->process->pid);
 	}
 	added->next = source->vcpus;
 	source->vcpus = added;
@@ -158,7 +112,7 @@ static void take_sample(const struct attach_source *source, const struct perf_vc
 
 	chain.kernel_depth = kernel;
 	chain.user_depth = !kernel;
-	sink->sample(sink->context, &sample, &chain);
+	sink->sample(sink->context, &sample, &chain, NULL);
 }
 
 static void drain_vcpu(const struct attach_source *source, struct perf_vcpu *from)
@@ -207,6 +161,7 @@ static void close_perf(struct attach_source *source)
 const struct attach_backend attach_perf = {
 	.name = "perf",
 	.is = "perf events on the vCPU threads: where the guest was, without its callers",
+	.probe = probe,
 	.open = open_perf,
 	.event = event_of,
 	.add = add_vcpu,

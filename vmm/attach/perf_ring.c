@@ -4,8 +4,9 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
+
+#include "vmm/attach/perf_event.h"
 
 #define PAGE 4096ull
 /* Of the data: some seconds at 10 kHz. */
@@ -13,12 +14,11 @@
 
 int perf_ring_open(struct perf_ring *ring, const struct perf_event_attr *attribute, pid_t tid)
 {
-	struct perf_event_attr copy = *attribute;
 	void *mapping;
 
-	ring->fd = (int)syscall(SYS_perf_event_open, &copy, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	ring->fd = perf_event_open_thread(attribute, tid);
 	if (ring->fd < 0)
-		return -errno;
+		return ring->fd;
 	mapping = mmap(NULL, PAGE + SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, ring->fd, 0);
 	if (mapping == MAP_FAILED) {
 		int error = -errno;

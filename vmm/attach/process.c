@@ -179,12 +179,12 @@ static void set_thread(struct scan *scan, size_t vcpu, pid_t tid, const char *fo
 	scan->vcpus[vcpu].found = found;
 }
 
-static bool is_thread(const struct scan *scan, pid_t tid)
+static bool is_thread(const struct vmm_process *process, pid_t tid)
 {
 	char path[32];
 
 	snprintf(path, sizeof(path), "task/%d", tid);
-	return !faccessat(scan->process->directory, path, F_OK, 0);
+	return !faccessat(process->directory, path, F_OK, 0);
 }
 
 /* What KVM itself says, where debugfs is mounted and has it (from Linux 5.19). */
@@ -195,7 +195,7 @@ static void ask_kvm(struct scan *scan)
 	for (size_t i = 0; i < scan->count; i++) {
 		snprintf(path, sizeof(path), "/sys/kernel/debug/kvm/%d-%d/vcpu%u/pid", scan->process->pid,
 			 scan->vm_fd, scan->vcpus[i].id);
-		if (read_file(AT_FDCWD, path, text, sizeof(text)) > 0 && is_thread(scan, atoi(text)))
+		if (read_file(AT_FDCWD, path, text, sizeof(text)) > 0 && is_thread(scan->process, atoi(text)))
 			set_thread(scan, i, atoi(text), "KVM");
 	}
 }
@@ -277,7 +277,7 @@ static void keep_threads(struct scan *scan)
 	const struct vmm_process *process = scan->process;
 
 	for (size_t i = 0; i < process->vcpu_count; i++)
-		if (process->vcpus[i].tid && is_thread(scan, process->vcpus[i].tid))
+		if (process->vcpus[i].tid && is_thread(process, process->vcpus[i].tid))
 			set_thread(scan, find_vcpu(scan, process->vcpus[i].id), process->vcpus[i].tid,
 				   process->vcpus[i].found);
 }
@@ -326,6 +326,19 @@ int vmm_process_scan(struct vmm_process *process)
 	free(scan.vcpus);
 	free(scan.fds);
 	return error;
+}
+
+bool vmm_process_learn_thread(struct vmm_process *process, unsigned int id, pid_t tid)
+{
+	if (!is_thread(process, tid))
+		return false;
+	for (size_t i = 0; i < process->vcpu_count; i++)
+		if (process->vcpus[i].id == id) {
+			process->vcpus[i].tid = tid;
+			process->vcpus[i].found = "KVM by BPF";
+			return true;
+		}
+	return false;
 }
 
 static void read_name(struct vmm_process *process)

@@ -53,6 +53,10 @@ int vmm_process_open(struct vmm_process **process, pid_t pid);
  */
 int vmm_process_scan(struct vmm_process *process);
 
+/* Somebody knows that thread TID runs vCPU ID; false: it is none of this process, or there is no such vCPU.
+ */
+bool vmm_process_learn_thread(struct vmm_process *process, unsigned int id, pid_t tid);
+
 /* Has it ended? */
 bool vmm_process_ended(const struct vmm_process *process);
 

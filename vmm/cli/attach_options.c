@@ -28,8 +28,8 @@ enum {
 static const struct argp_option option_list[] = {
 	{ "pid", 'p', "PID", 0, "The process that runs the VM: QEMU or any other that uses KVM", 0 },
 	{ "backend", KEY_BACKEND, "WAY", 0,
-	  "How to sample: perf (events on the vCPU threads; no callers), auto: the best that works here, and says "
-	  "which (auto)",
+	  "How to sample: bpf (a program in the kernel), perf (events on the vCPU threads; no callers), auto: the "
+	  "best that works here, and says which (auto)",
 	  0 },
 	{ "freq", 'F', "HZ", 0, "Samples per second of each vCPU's CPU time, up to 10000 (999)", 0 },
 	{ "time", KEY_TIME, "SECONDS", 0, "End then; without it, with the VM or by SIGINT", 0 },

@@ -11,6 +11,7 @@
 
 #include "shared/error.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/doctor_attach.h"
 #include "vmm/machine/probe.h"
 
 struct doctor_options {
@@ -75,7 +76,8 @@ static json_t *row_json(const struct probe_row *row)
 			 "lost", row->state == PROBE_YES ? NULL : row->lost);
 }
 
-static int print_json(const struct probe_row *rows, size_t count)
+static int print_json(const struct probe_row *rows, size_t count, const struct probe_row *attach,
+		      size_t attach_count)
 {
 	bool can_boot = probe_can_boot_linux(rows, count);
 	json_t *list = json_array();
@@ -84,6 +86,8 @@ static int print_json(const struct probe_row *rows, size_t count)
 
 	for (size_t i = 0; i < count; i++)
 		json_array_append_new(list, row_json(&rows[i]));
+	for (size_t i = 0; i < attach_count; i++)
+		json_array_append_new(list, row_json(&attach[i]));
 	report = json_pack("{s:s, s:b, s:s, s:o}", "version", KVMSCOPE_VERSION, "can_boot_linux", can_boot,
 			   "verdict", verdict(rows, count), "rows", list);
 	error = report ? json_dumpf(report, stdout, JSON_INDENT(2)) : -1;
@@ -118,12 +122,15 @@ static void print_row(const struct probe_row *row, bool colours)
 		printf("%44s  lost: %s\n", "", row->lost);
 }
 
-static void print_table(const struct probe_row *rows, size_t count)
+static void print_table(const struct probe_row *rows, size_t count, const struct probe_row *attach,
+			size_t attach_count)
 {
 	bool colours = wants_colours();
 
 	for (size_t i = 0; i < count; i++)
 		print_row(&rows[i], colours);
+	for (size_t i = 0; i < attach_count; i++)
+		print_row(&attach[i], colours);
 	printf("\n%s%s%s\n", colours ? "\033[1m" : "", verdict(rows, count), colours ? "\033[0m" : "");
 }
 
@@ -131,8 +138,8 @@ int command_doctor(int argc, char **argv)
 {
 	static char name[] = "kvmscope doctor";
 	struct doctor_options options = { 0 };
-	struct probe_row *rows;
-	size_t count;
+	struct probe_row *rows, attach[DOCTOR_ATTACH_MAX];
+	size_t count, attach_count;
 	bool can_boot;
 
 	argv[0] = name; /* what argp's messages start with */
@@ -140,10 +147,11 @@ int command_doctor(int argc, char **argv)
 	argp_parse(&parser, argc, argv, 0, NULL, &options);
 	if (probe_all(&rows, &count))
 		return command_failed();
+	attach_count = doctor_attach(attach);
 	can_boot = probe_can_boot_linux(rows, count);
 	if (!options.json)
-		print_table(rows, count);
-	else if (print_json(rows, count))
+		print_table(rows, count, attach, attach_count);
+	else if (print_json(rows, count, attach, attach_count))
 		return command_failed();
 	probe_free(rows, count);
 	return can_boot ? EXIT_OK : EXIT_UNSUPPORTED;

@@ -99,6 +99,8 @@ static int walk_32bit(const struct guest_view *view, const struct guest_paging *
 int guest_translate(const struct guest_view *view, const struct guest_paging *paging, uint64_t gva,
 		    struct guest_translation *translation)
 {
+	if (view->translate)
+		return view->translate(view, gva, translation);
 	if (paging->cr0 & CR0_PG && paging->efer & EFER_LMA)
 		return walk_long_mode(view, paging, gva, translation);
 	if (gva >> 32)

@@ -25,13 +25,20 @@ struct guest_region {
 	const uint8_t *hva;
 };
 
+struct guest_translation;
+
 struct guest_view {
 	const struct guest_region
 		*regions; /* sorted by gpa, not overlapping; owned by the maker of the view */
 	size_t region_count;
 	/* Reads from another process; NULL where every region has an hva. 0 or -EFAULT. */
 	int (*read)(const struct guest_view *view, uint64_t gpa, void *to, size_t size);
-	void *context;                 /* of read() */
+	/*
+	 * Translates a GVA instead of a walk through page tables, for memory that was copied; NULL: there is
+	 * none. As guest_translate().
+	 */
+	int (*translate)(const struct guest_view *view, uint64_t gva, struct guest_translation *translation);
+	void *context;                 /* of read() and translate() */
 	const struct patches *patches; /* ours in that memory; NULL for none */
 };
 

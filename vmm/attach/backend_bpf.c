@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A BPF program on a perf event of each vCPU thread (bpf/guest_sample.c): it
+ * reads the guest's registers where KVM keeps them, and its callers from guest
+ * memory, in the interrupt that the thread took anyway. What it found comes through a
+ * ring of BPF's, which nobody is woken for.
+ */
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/attach/backend.h"
+#include "vmm/attach/bpf/guest_sample.h"
+#include "vmm/attach/kernel_tables.h"
+#include "vmm/attach/perf_event.h"
+
+#include "guest_sample.skel.h"
+
+#define NANOSECONDS 1000000000ull
+
+struct bpf_thread {
+	struct vmm_vcpu vcpu;
+	int event_fd;
+	struct bpf_link *link; /* owns event_fd */
+	__u32 tid;             /* in the first PID namespace */
+	__u64 lost;            /* that were told */
+	struct bpf_thread *next;
+};
+
+struct attach_source {
+	const struct attach_target *target;
+	struct perf_event_choice choice;
+	struct guest_sample *programs;
+	struct ring_buffer *ring;
+	struct bpf_thread *threads; /* owned */
+	uint64_t raw_ahead;         /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
+};
+
+/* What libbpf says of its own accord. */
+static int print(enum libbpf_print_level level, const char *format, va_list arguments)
+{
+	char text[512];
+
+	if (level != LIBBPF_WARN)
+		return 0;
+	vsnprintf(text, sizeof(text), format, arguments);
+	text[strcspn(text, "\n")] = '\0';
+	log_debug("%s", text);
+	return 0;
+}
+
+static uint64_t time_by(clockid_t clock)
+{
+	struct timespec time;
+
+	clock_gettime(clock, &time);
+	return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
+}
+
+/* BPF has no raw clock; the two drift by what adjusts the one, 500 ppm at the most. */
+static void compare_clocks(struct attach_source *source)
+{
+	uint64_t before = time_by(CLOCK_MONOTONIC), raw = time_by(CLOCK_MONOTONIC_RAW);
+	uint64_t after = time_by(CLOCK_MONOTONIC);
+
+	source->raw_ahead = raw - (before + (after - before) / 2);
+}
+
+static bool is_amd(void)
+{
+	return !access("/sys/module/kvm_amd", F_OK) && access("/sys/module/kvm_intel", F_OK);
+}
+
+static int load(struct attach_source *source, bool callchains)
+{
+	int error;
+
+	libbpf_set_print(print);
+	source->programs = guest_sample__open();
+	if (!source->programs)
+		return error_set(-ENOTSUP, "libbpf can not open its program: %s", strerror(errno));
+	source->programs->rodata->is_amd = is_amd();
+	source->programs->rodata->want_chains = callchains;
+	error = guest_sample__load(source->programs);
+	if (error == -EPERM || error == -EACCES)
+		return error_set(-EACCES,
+				 "BPF programs may not be loaded: be root, or have CAP_BPF and CAP_PERFMON");
+	if (error)
+		return error_set(
+			-ENOTSUP,
+			"this kernel does not load the BPF program (%s): it needs Linux 5.17 and BTF, see "
+			"--verbose",
+			strerror(-error));
+	return 0;
+}
+
+/* Runs the iterator over the files of process PID; EACH gets what it found. */
+static int look(struct attach_source *source, pid_t pid,
+		void (*each)(void *context, const struct bpf_found *found), void *context)
+{
+	union bpf_iter_link_info which = { .task.pid = (__u32)pid };
+	DECLARE_LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &which,
+			    .link_info_len = sizeof(which));
+	struct bpf_link *link = bpf_program__attach_iter(source->programs->progs.find, &options);
+	struct bpf_found found;
+	int fd, error = 0;
+
+	if (!link)
+		return error_set(-ENOTSUP, "the kernel does not iterate over a process's files: %s",
+				 strerror(errno));
+	fd = bpf_iter_create(bpf_link__fd(link));
+	if (fd < 0) {
+		error = error_set(-errno, "can not look at the VMM's files by BPF: %s", strerror(errno));
+	} else {
+		while (read(fd, &found, sizeof(found)) == sizeof(found))
+			each(context, &found);
+		close(fd);
+	}
+	bpf_link__destroy(link);
+	return error;
+}
+
+/* The sink's side. */
+
+static void fill_chain(const struct bpf_whole_sample *from, struct guest_callchain *chain, bool kernel)
+{
+	uint16_t depth = 0;
+
+	chain->addresses[depth++] = from->head.registers[BPF_RIP];
+	for (uint32_t i = 0; i < from->head.depth && depth < chain->capacity; i++)
+		chain->addresses[depth++] = from->chain[i];
+	chain->kernel_depth = kernel ? depth : 0;
+	chain->user_depth = kernel ? 0 : depth;
+	if (from->head.flags & BPF_CHAIN_CUT)
+		chain->flags |= SAMPLE_USER_TRUNCATED;
+}
+
+/* Where KVM keeps the level in registers of the processor alone, the address tells it, as Linux has it. */
+static uint8_t level_of(const struct bpf_sample *from)
+{
+	if (!(from->flags & BPF_IN_GUEST) || from->flags & BPF_CPL_KNOWN)
+		return (uint8_t)(from->cpl & 3);
+	return from->registers[BPF_RIP] >> 63 ? 0 : 3;
+}
+
+static void fill_registers(const struct bpf_sample *from, uint8_t level, struct guest_registers *registers)
+{
+	const struct guest_paging paging = {
+		.cr3 = from->cr3, .cr4 = from->cr4, .efer = from->efer, .cr0 = from->cr0
+	};
+
+	kernel_tables_registers(&paging, registers);
+	registers->rip = from->registers[BPF_RIP];
+	registers->rsp = from->registers[BPF_RSP];
+	registers->rbp = from->registers[BPF_RBP];
+	registers->rdx = from->registers[BPF_RDX];
+	registers->rdi = from->registers[BPF_RDI];
+	registers->r10 = from->registers[BPF_R8 + 2];
+	registers->r13 = from->registers[BPF_R8 + 5];
+	registers->cpl = level;
+}
+
+static void give(const struct attach_source *source, const struct bpf_whole_sample *from)
+{
+	const struct attach_sink *sink = &source->target->sink;
+	const struct bpf_sample *head = &from->head;
+	uint64_t addresses[SAMPLE_CALLCHAIN_MAX];
+	struct guest_callchain chain = { .capacity = SAMPLE_CALLCHAIN_MAX, .addresses = addresses };
+	bool guest = head->flags & BPF_IN_GUEST, known = guest && head->flags & BPF_CR3_KNOWN;
+	struct attach_stack stack = { .bytes = head->stack_size ? from->stack : NULL,
+				      .size = head->stack_size };
+	struct sample sample = {
+		.time = head->time + source->raw_ahead,
+		.period = head->period,
+		.rip = head->registers[BPF_RIP],
+		.rsp = guest ? head->registers[BPF_RSP] : 0,
+		.rbp = guest ? head->registers[BPF_RBP] : 0,
+		.cr3 = known ? head->cr3 : 0,
+		.vcpu = head->vcpu,
+		.host_tid = head->tid,
+		.cost = (uint32_t)head->cost,
+		.cpl = level_of(head),
+		.flags = guest ? 0 : SAMPLE_HOST,
+	};
+
+	fill_chain(from, &chain, !sample.cpl);
+	if (known)
+		fill_registers(head, sample.cpl, &stack.registers);
+	sink->sample(sink->context, &sample, &chain, known ? &stack : NULL);
+}
+
+/* A guest's RIP that KVM had not read would be an old one. */
+static int take_record(void *context, void *data, size_t size)
+{
+	struct attach_source *source = context;
+	const struct bpf_sample *head = data;
+
+	if (size < sizeof(*head) || head->depth > BPF_CHAIN_MAX || head->stack_size > BPF_STACK_MAX ||
+	    size < sizeof(*head) + head->depth * sizeof(uint64_t) + head->stack_size)
+		return 0;
+	if (head->flags & BPF_IN_GUEST && !(head->flags & BPF_RIP_KNOWN))
+		source->target->sink.lost(source->target->sink.context, head->vcpu, 1);
+	else
+		give(source, data);
+	return 0;
+}
+
+static void tell_lost(struct attach_source *source, struct bpf_thread *thread)
+{
+	const struct attach_sink *sink = &source->target->sink;
+	struct bpf_vcpu vcpu;
+
+	if (bpf_map__lookup_elem(source->programs->maps.vcpus, &thread->tid, sizeof(thread->tid), &vcpu,
+				 sizeof(vcpu), 0) ||
+	    vcpu.lost <= thread->lost)
+		return;
+	sink->lost(sink->context, thread->vcpu.id, vcpu.lost - thread->lost);
+	thread->lost = vcpu.lost;
+}
+
+static void drain(struct attach_source *source)
+{
+	compare_clocks(source);
+	ring_buffer__consume(source->ring);
+	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
+		tell_lost(source, thread);
+}
+
+/* Memslots. */
+
+struct slot_list {
+	struct vmm_slot *slots;
+	int count;
+};
+
+static void take_slot(void *context, const struct bpf_found *found)
+{
+	struct slot_list *list = context;
+
+	if (found->type == BPF_FOUND_SLOT && found->size && list->count < VMM_SLOTS_MAX)
+		list->slots[list->count++] = (struct vmm_slot){ found->gpa, found->size, found->hva };
+}
+
+static int larger_first(const void *left, const void *right)
+{
+	const struct vmm_slot *one = left, *other = right;
+
+	return one->size < other->size ? 1 : one->size > other->size ? -1 : 0;
+}
+
+/* The program looks through a few: stacks and page tables lie in the large ones. */
+static int give_slots(struct attach_source *source, const struct slot_list *list)
+{
+	struct bpf_slots given = { 0 };
+	__u32 zero = 0;
+
+	for (int i = 0; i < list->count && i < BPF_SLOTS_MAX; i++) {
+		given.slot[i].gpa = list->slots[i].gpa;
+		given.slot[i].size = list->slots[i].size;
+		given.slot[i].hva = list->slots[i].hva;
+		given.count++;
+	}
+	return bpf_map__update_elem(source->programs->maps.slots, &zero, sizeof(zero), &given, sizeof(given),
+				    BPF_ANY);
+}
+
+static int find_slots(struct attach_source *source, struct vmm_slot *slots)
+{
+	struct slot_list list = { .slots = slots };
+	int error = look(source, source->target->process->pid, take_slot, &list);
+
+	if (error)
+		return error;
+	qsort(slots, (size_t)list.count, sizeof(slots[0]), larger_first);
+	if (!list.count || give_slots(source, &list))
+		return error_set(-ENOTSUP, "BPF finds no memslots in this kernel");
+	return list.count;
+}
+
+/* vCPUs. */
+
+struct thread_list {
+	struct vmm_process *process;
+};
+
+/* Of the thread's two numbers, the one that our /proc knows. */
+static void take_thread(void *context, const struct bpf_found *found)
+{
+	const struct thread_list *list = context;
+
+	if (found->type != BPF_FOUND_VCPU || !found->tid)
+		return;
+	if (!vmm_process_learn_thread(list->process, found->id, (pid_t)found->tid))
+		vmm_process_learn_thread(list->process, found->id, (pid_t)found->inner_tid);
+}
+
+static void find_threads(struct attach_source *source, struct vmm_process *process)
+{
+	struct thread_list list = { .process = process };
+
+	if (look(source, process->pid, take_thread, &list))
+		log_debug("%s", error_message());
+}
+
+struct vcpu_search {
+	const struct vmm_vcpu *wanted;
+	struct bpf_found found;
+};
+
+static void take_vcpu(void *context, const struct bpf_found *found)
+{
+	struct vcpu_search *search = context;
+
+	if (found->type == BPF_FOUND_VCPU && found->id == search->wanted->id)
+		search->found = *found;
+}
+
+static int know_vcpu(struct attach_source *source, struct bpf_thread *thread)
+{
+	struct vcpu_search search = { .wanted = &thread->vcpu };
+	struct bpf_vcpu value;
+	int error = look(source, source->target->process->pid, take_vcpu, &search);
+
+	if (error)
+		return error;
+	if (!search.found.vcpu || !search.found.tid)
+		return error_set(-ESRCH, "vCPU %u has gone", thread->vcpu.id);
+	thread->tid = search.found.tid;
+	value = (struct bpf_vcpu){
+		.vcpu = search.found.vcpu,
+		.id = thread->vcpu.id,
+		.inner_tid = (__u32)thread->vcpu.tid,
+	};
+	error = bpf_map__update_elem(source->programs->maps.vcpus, &thread->tid, sizeof(thread->tid), &value,
+				     sizeof(value), BPF_ANY);
+	return error ? error_set(error, "no room for vCPU %u in a BPF map: %s", thread->vcpu.id,
+				 strerror(-error))
+		     : 0;
+}
+
+static int sample_thread(struct attach_source *source, struct bpf_thread *thread)
+{
+	thread->event_fd = perf_event_open_thread(&source->choice.attribute, thread->vcpu.tid);
+	if (thread->event_fd < 0)
+		return perf_event_explain(thread->event_fd, source->target->process->pid);
+	thread->link = bpf_program__attach_perf_event(source->programs->progs.take, thread->event_fd);
+	if (thread->link)
+		return 0;
+	close(thread->event_fd);
+	return error_set(-errno, "can not run a BPF program on a perf event: %s", strerror(errno));
+}
+
+static void forget(struct attach_source *source, struct bpf_thread *thread)
+{
+	if (thread->tid)
+		bpf_map__delete_elem(source->programs->maps.vcpus, &thread->tid, sizeof(thread->tid), 0);
+	bpf_link__destroy(thread->link); /* closes the event, too */
+	free(thread);
+}
+
+static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
+{
+	struct bpf_thread *thread = calloc(1, sizeof(*thread));
+	int error;
+
+	if (!thread)
+		return error_set(-ENOMEM, "no memory for a perf event");
+	thread->vcpu = *vcpu;
+	error = know_vcpu(source, thread);
+	if (!error)
+		error = sample_thread(source, thread);
+	if (error) {
+		forget(source, thread);
+		return error;
+	}
+	thread->next = source->threads;
+	source->threads = thread;
+	return 0;
+}
+
+static void remove_vcpu(struct attach_source *source, unsigned int id)
+{
+	struct bpf_thread **link = &source->threads;
+
+	while (*link && (*link)->vcpu.id != id)
+		link = &(*link)->next;
+	if (*link) {
+		struct bpf_thread *gone = *link;
+
+		drain(source);
+		*link = gone->next;
+		forget(source, gone);
+	}
+}
+
+static void close_bpf(struct attach_source *source)
+{
+	while (source->threads)
+		remove_vcpu(source, source->threads->vcpu.id);
+	ring_buffer__free(source->ring);
+	guest_sample__destroy(source->programs);
+	free(source);
+}
+
+static int check_vcpu(struct attach_source *source)
+{
+	const struct vmm_process *process = source->target->process;
+	struct vcpu_search search = { .wanted = &process->vcpus[0] };
+	int error = look(source, source->target->process->pid, take_vcpu, &search);
+
+	if (error)
+		return error;
+	return search.found.vcpu
+		       ? 0
+		       : error_set(-ENOTSUP, "BPF does not find the vCPUs of process %d in this kernel",
+				   process->pid);
+}
+
+static int open_all(struct attach_source *source)
+{
+	int error =
+		perf_event_choose(&source->choice, source->target->process->pid, source->target->frequency);
+
+	if (!error)
+		error = load(source, source->target->callchains);
+	if (!error)
+		error = check_vcpu(source);
+	if (error)
+		return error;
+	source->ring =
+		ring_buffer__new(bpf_map__fd(source->programs->maps.samples), take_record, source, NULL);
+	return source->ring ? 0 : error_set(-errno, "can not map BPF's ring: %s", strerror(errno));
+}
+
+static int open_bpf(struct attach_source **result, const struct attach_target *target)
+{
+	struct attach_source *source = calloc(1, sizeof(*source));
+	int error;
+
+	if (!source)
+		return error_set(-ENOMEM, "no memory for BPF programs");
+	source->target = target;
+	error = open_all(source);
+	if (error)
+		close_bpf(source);
+	else
+		*result = source;
+	return error;
+}
+
+static void ignore(void *context, const struct bpf_found *found)
+{
+}
+
+/* Whether KVM's types are known shows where a VM is. */
+static int probe(void)
+{
+	struct attach_source source = { 0 };
+	int error = load(&source, true);
+
+	if (!error)
+		error = look(&source, getpid(), ignore, NULL);
+	guest_sample__destroy(source.programs);
+	return error;
+}
+
+static enum attach_event event_of(const struct attach_source *source)
+{
+	return source->choice.event;
+}
+
+const struct attach_backend attach_bpf = {
+	.name = "bpf",
+	.is = "a BPF program in the kernel: where the guest was and its callers, nothing is stopped",
+	.probe = probe,
+	.open = open_bpf,
+	.event = event_of,
+	.slots = find_slots,
+	.threads = find_threads,
+	.add = add_vcpu,
+	.remove = remove_vcpu,
+	.drain = drain,
+	.close = close_bpf,
+};

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+/*
+ * BPF: finds a VMM's vCPUs and memslots in the kernel, and samples them. The
+ * perf event's program runs in an interrupt that the vCPU's own thread took, so
+ * the guest stands still, its registers are where KVM has just put them, and its memory is that of
+ * the current process.
+ *
+ * Only what is used of the kernel's types is declared; where it lies is
+ * relocated when the program is loaded (CO-RE), so one build serves all kernels and kvm_intel as well as
+ * kvm_amd.
+ */
+#include <linux/bpf.h>
+#include <linux/bpf_perf_event.h>
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+#include "vmm/attach/bpf/guest_sample.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+#define KERNEL_TYPE __attribute__((preserve_access_index))
+
+struct upid {
+	int nr;
+} KERNEL_TYPE;
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+} KERNEL_TYPE;
+
+struct super_block {
+	unsigned long s_magic;
+} KERNEL_TYPE;
+
+struct inode {
+	struct super_block *i_sb;
+} KERNEL_TYPE;
+
+struct qstr {
+	const unsigned char *name;
+} KERNEL_TYPE;
+
+struct dentry {
+	struct qstr d_name;
+} KERNEL_TYPE;
+
+struct path {
+	struct dentry *dentry;
+} KERNEL_TYPE;
+
+struct file {
+	struct path f_path;
+	struct inode *f_inode;
+	void *private_data;
+} KERNEL_TYPE;
+
+struct hlist_node {
+	struct hlist_node *next;
+} KERNEL_TYPE;
+
+struct hlist_head {
+	struct hlist_node *first;
+} KERNEL_TYPE;
+
+struct kvm_memory_slot {
+	struct hlist_node id_node[2];
+	__u64 base_gfn;
+	unsigned long npages;
+	unsigned long userspace_addr;
+} KERNEL_TYPE;
+
+/* From Linux 5.17 on. */
+struct kvm_memslots {
+	struct hlist_head id_hash[128];
+	int node_idx;
+} KERNEL_TYPE;
+
+struct kvm {
+	struct kvm_memslots *memslots[1];
+} KERNEL_TYPE;
+
+struct kvm_vcpu_arch {
+	unsigned long regs[BPF_REGISTERS];
+	__u32 regs_avail;
+	unsigned long cr0, cr3, cr4;
+	__u64 efer;
+	__u8 handling_intr_from_guest; /* from Linux 5.17 on */
+} KERNEL_TYPE;
+
+struct kvm_vcpu {
+	struct kvm *kvm;
+	int vcpu_id;
+	struct pid *pid;
+	struct kvm_vcpu_arch arch;
+} KERNEL_TYPE;
+
+enum kvm_reg { VCPU_EXREG_CR3 = 19 };
+
+/* kvm_amd's; what KVM has not copied out of the VMCB is read there. */
+struct vmcb_save_area {
+	__u8 cpl;
+	__u64 cr3;
+} KERNEL_TYPE;
+
+struct vmcb {
+	struct vmcb_save_area save;
+} KERNEL_TYPE;
+
+struct vcpu_svm {
+	struct kvm_vcpu vcpu;
+	struct vmcb *vmcb;
+} KERNEL_TYPE;
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} KERNEL_TYPE;
+
+struct task_struct;
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+} KERNEL_TYPE;
+
+#define ANON_INODE_FS_MAGIC 0x09041934
+#define BUCKETS             128
+#define BUCKET_LONGEST      16
+#define PAGE_SHIFT          12
+#define KERNEL_STACK_SIZE                                                                                    \
+	(16u << 10) /* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
+
+/* The loader's. */
+const volatile __u32 is_amd;      /* vCPUs are of kvm_amd */
+const volatile __u32 want_chains; /* callers, too */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct bpf_vcpu);
+} vcpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct bpf_slots);
+} slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct bpf_whole_sample);
+} scratch SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 << 20);
+} samples SEC(".maps");
+
+/* Finding. */
+
+static __always_inline void tell_slot(struct seq_file *seq, struct kvm_memory_slot *slot)
+{
+	struct bpf_found found = { .type = BPF_FOUND_SLOT };
+
+	found.gpa = BPF_CORE_READ(slot, base_gfn) << PAGE_SHIFT;
+	found.size = (__u64)BPF_CORE_READ(slot, npages) << PAGE_SHIFT;
+	found.hva = BPF_CORE_READ(slot, userspace_addr);
+	bpf_seq_write(seq, &found, sizeof(found));
+}
+
+/* Each slot stands in one of two lists of its kind: which one is in use, the slots tell. */
+static __always_inline void tell_slots(struct seq_file *seq, struct kvm *kvm)
+{
+	struct kvm_memslots *all = BPF_CORE_READ(kvm, memslots[0]);
+	__u64 heads = (__u64)all + bpf_core_field_offset(struct kvm_memslots, id_hash);
+	__u64 offset = bpf_core_field_offset(struct kvm_memory_slot, id_node) +
+		       (BPF_CORE_READ(all, node_idx) & 1) * 2 * sizeof(void *);
+
+	for (int bucket = 0; bucket < BUCKETS; bucket++) {
+		struct hlist_node *node = 0;
+
+		bpf_probe_read_kernel(&node, sizeof(node), (void *)(heads + bucket * sizeof(node)));
+		for (int i = 0; i < BUCKET_LONGEST && node; i++) {
+			tell_slot(seq, (void *)((__u64)node - offset));
+			node = BPF_CORE_READ(node, next);
+		}
+	}
+}
+
+static __always_inline void tell_vcpu(struct seq_file *seq, struct kvm_vcpu *vcpu)
+{
+	struct bpf_found found = { .type = BPF_FOUND_VCPU, .vcpu = (__u64)vcpu };
+	struct pid *pid = BPF_CORE_READ(vcpu, pid);
+	__u64 numbers = (__u64)pid + bpf_core_field_offset(struct pid, numbers) +
+			bpf_core_field_offset(struct upid, nr);
+
+	found.id = BPF_CORE_READ(vcpu, vcpu_id);
+	if (pid) {
+		bpf_probe_read_kernel(&found.tid, sizeof(found.tid), (void *)numbers);
+		numbers += (__u64)BPF_CORE_READ(pid, level) * bpf_core_type_size(struct upid);
+		bpf_probe_read_kernel(&found.inner_tid, sizeof(found.inner_tid), (void *)numbers);
+	}
+	bpf_seq_write(seq, &found, sizeof(found));
+}
+
+/* Files of KVM have no place in any file system, and a name: virt/kvm/kvm_main.c. */
+SEC("iter/task_file")
+int find(struct bpf_iter__task_file *ctx)
+{
+	struct file *file = ctx->file;
+	union {
+		char text[16];
+		__u64 word;
+	} name = { "" }, vcpu = { "kvm-vcpu" }, vm = { "kvm-vm" };
+
+	if (!file || BPF_CORE_READ(file, f_inode, i_sb, s_magic) != ANON_INODE_FS_MAGIC)
+		return 0;
+	bpf_probe_read_kernel_str(name.text, sizeof(name.text),
+				  BPF_CORE_READ(file, f_path.dentry, d_name.name));
+	if (name.word == vcpu.word && name.text[8] == ':')
+		tell_vcpu(ctx->meta->seq, file->private_data);
+	else if (name.word == vm.word && bpf_core_field_exists(struct kvm_memslots, id_hash))
+		tell_slots(ctx->meta->seq, file->private_data);
+	return 0;
+}
+
+/* Guest memory. */
+
+#define PTE_PRESENT 1ull
+#define PTE_LARGE   (1ull << 7)
+#define PTE_ADDRESS 0x000ffffffffff000ull
+#define CR4_LA57    (1ull << 12)
+
+static __always_inline __u64 hva_of(const struct bpf_slots *all, __u64 gpa)
+{
+	for (__u32 i = 0; i < BPF_SLOTS_MAX; i++) {
+		if (i >= all->count)
+			return 0;
+		if (gpa - all->slot[i].gpa < all->slot[i].size)
+			return all->slot[i].hva + (gpa - all->slot[i].gpa);
+	}
+	return 0;
+}
+
+/* One level of the tables: *TABLE becomes what its entry says; the bits of a page if it is one, 0 if not, or
+ * -1. */
+static __noinline int walk_level(const struct bpf_slots *all, __u64 *table, __u64 gva, __u32 shift)
+{
+	__u64 entry = 0, hva;
+
+	if (!all || !table)
+		return -1;
+	hva = hva_of(all, (*table & PTE_ADDRESS) + ((gva >> (shift & 63)) & 511) * 8);
+	if (!hva || bpf_probe_read_user(&entry, sizeof(entry), (void *)hva) || !(entry & PTE_PRESENT))
+		return -1;
+	*table = entry;
+	return shift == PAGE_SHIFT || (shift <= 30 && entry & PTE_LARGE) ? (int)shift : 0;
+}
+
+/* The HVA of the page that GVA is in; 0: none. SDM vol. 3A 4.5. */
+static __always_inline __u64 page_of(const struct bpf_slots *all, __u64 cr3, __u32 levels, __u64 gva)
+{
+	__u64 table = cr3;
+
+	for (__u32 level = 0; level < 5; level++) {
+		__u32 shift = PAGE_SHIFT + 9 * (4 - level);
+		int bits;
+
+		if (level + levels < 5)
+			continue;
+		bits = walk_level(all, &table, gva, shift);
+		if (bits < 0)
+			return 0;
+		if (bits) {
+			__u64 mask = (1ull << (bits & 63)) - 1;
+
+			return hva_of(all, ((table & PTE_ADDRESS & ~mask) | (gva & mask)) & ~0xfffull);
+		}
+	}
+	return 0;
+}
+
+/* A stack, and the page of it that was used last. */
+struct stack {
+	__u64 cr3, frame;
+	__u64 page, page_hva;
+	__u32 levels;
+};
+
+static __always_inline int read_word(const struct bpf_slots *all, struct stack *stack, __u64 gva, __u64 *word)
+{
+	if (!stack->page_hva || stack->page != gva >> PAGE_SHIFT) {
+		stack->page = gva >> PAGE_SHIFT;
+		stack->page_hva = page_of(all, stack->cr3, stack->levels, gva);
+	}
+	return stack->page_hva &&
+	       !bpf_probe_read_user(word, sizeof(*word), (void *)(stack->page_hva + (gva & 0xfff)));
+}
+
+struct chain_walk {
+	struct stack stack;
+	const struct bpf_slots *slots;
+	struct bpf_whole_sample *sample;
+};
+
+/* A frame: the caller's RBP, and above it where it goes on. Stacks grow down: its frame lies higher. */
+static long step(__u32 index, void *context)
+{
+	struct chain_walk *walk = context;
+	struct bpf_whole_sample *sample = walk->sample;
+	__u64 frame = walk->stack.frame, next = 0, address = 0;
+
+	if (!frame || frame & 7 || index >= BPF_CHAIN_MAX)
+		return 1;
+	if (!read_word(walk->slots, &walk->stack, frame + 8, &address) ||
+	    !read_word(walk->slots, &walk->stack, frame, &next)) {
+		sample->head.flags |= BPF_CHAIN_CUT;
+		return 1;
+	}
+	if (!address)
+		return 1;
+	sample->head.depth = index + 1;
+	/* For the verifier, which does not see that it is bounded. */
+	__asm__ volatile("%0 &= %1" : "+r"(index) : "i"(BPF_CHAIN_MAX));
+	sample->chain[index] = address;
+	if (next && next <= frame) {
+		sample->head.flags |= BPF_CHAIN_CUT;
+		return 1;
+	}
+	walk->stack.frame = next;
+	return 0;
+}
+
+static __always_inline void take_chain(struct bpf_whole_sample *sample, const struct bpf_slots *all)
+{
+	struct chain_walk walk = { .sample = sample, .slots = all };
+
+	walk.stack.cr3 = sample->head.cr3;
+	walk.stack.frame = sample->head.registers[BPF_RBP];
+	walk.stack.levels = sample->head.cr4 & CR4_LA57 ? 5 : 4;
+	bpf_loop(BPF_CHAIN_MAX, step, &walk, 0);
+}
+
+/* To the end of the kernel's stack, which lies at a multiple of its size, as far as there is room: in two
+ * pages at most. */
+static __always_inline void take_stack(struct bpf_whole_sample *sample, const struct bpf_slots *all)
+{
+	__u64 rsp = sample->head.registers[BPF_RSP], cr3 = sample->head.cr3, page;
+	__u32 levels = sample->head.cr4 & CR4_LA57 ? 5 : 4;
+	__u32 whole = KERNEL_STACK_SIZE - (rsp & (KERNEL_STACK_SIZE - 1));
+	__u32 first = 4096 - (rsp & 4095), second;
+
+	if (whole > BPF_STACK_MAX)
+		whole = BPF_STACK_MAX;
+	if (first > whole)
+		first = whole;
+	second = whole - first;
+	page = page_of(all, cr3, levels, rsp);
+	if (!page || first > BPF_STACK_MAX ||
+	    bpf_probe_read_user(sample->stack, first, (void *)(page + (rsp & 4095))))
+		return;
+	sample->head.stack_size = first;
+	/* For the verifier, as above. */
+	__asm__ volatile("%0 &= %1" : "+r"(second) : "i"(BPF_STACK_MAX - 1));
+	if (!second)
+		return;
+	page = page_of(all, cr3, levels, rsp + first);
+	if (page && !bpf_probe_read_user(sample->stack + first, second, (void *)page))
+		sample->head.stack_size = whole;
+}
+
+static __always_inline void take_callers(struct bpf_whole_sample *sample)
+{
+	__u32 zero = 0;
+	const struct bpf_slots *all = bpf_map_lookup_elem(&slots, &zero);
+	int kernel = sample->head.registers[BPF_RIP] >> 63;
+
+	if (!all)
+		return;
+	if (kernel)
+		take_stack(sample, all);
+	else
+		take_chain(sample, all);
+}
+
+/* Sampling. */
+
+static __always_inline void take_guest(struct bpf_sample *sample, struct kvm_vcpu *vcpu)
+{
+	__u32 known = BPF_CORE_READ(vcpu, arch.regs_avail);
+
+	sample->cr0 = BPF_CORE_READ(vcpu, arch.cr0);
+	sample->cr4 = BPF_CORE_READ(vcpu, arch.cr4);
+	sample->efer = BPF_CORE_READ(vcpu, arch.efer);
+	bpf_probe_read_kernel(sample->registers, sizeof(sample->registers),
+			      (void *)((__u64)vcpu + bpf_core_field_offset(struct kvm_vcpu, arch.regs)));
+	if (known & 1u << BPF_RIP && known & 1u << BPF_RSP)
+		sample->flags |= BPF_RIP_KNOWN;
+	if (is_amd && bpf_core_type_exists(struct vcpu_svm)) {
+		struct vcpu_svm *svm = (void *)vcpu;
+
+		sample->cr3 = BPF_CORE_READ(svm, vmcb, save.cr3);
+		sample->cpl = BPF_CORE_READ(svm, vmcb, save.cpl);
+		sample->flags |= BPF_CR3_KNOWN | BPF_CPL_KNOWN;
+	} else if (known & 1u << bpf_core_enum_value(enum kvm_reg, VCPU_EXREG_CR3)) {
+		sample->cr3 = BPF_CORE_READ(vcpu, arch.cr3);
+		sample->flags |= BPF_CR3_KNOWN;
+	}
+}
+
+SEC("perf_event")
+int take(struct bpf_perf_event_data *ctx)
+{
+	__u32 tid = (__u32)bpf_get_current_pid_tgid(), zero = 0;
+	struct bpf_vcpu *known = bpf_map_lookup_elem(&vcpus, &tid);
+	struct bpf_whole_sample *whole = bpf_map_lookup_elem(&scratch, &zero);
+	__u32 behind = 0, complete = BPF_RIP_KNOWN | BPF_CR3_KNOWN;
+	struct bpf_sample *sample;
+	struct kvm_vcpu *vcpu;
+
+	if (!known || !whole)
+		return 0;
+	sample = &whole->head;
+	vcpu = (void *)known->vcpu;
+	sample->time = bpf_ktime_get_ns();
+	sample->period = ctx->sample_period;
+	sample->vcpu = known->id;
+	sample->tid = known->inner_tid;
+	sample->flags = sample->cpl = sample->depth = sample->stack_size = 0;
+	sample->cr3 = 0;
+	if (BPF_CORE_READ(vcpu, arch.handling_intr_from_guest)) {
+		sample->flags = BPF_IN_GUEST;
+		take_guest(sample, vcpu);
+		if (want_chains && (sample->flags & complete) == complete)
+			take_callers(whole);
+		behind = sample->depth * 8 + sample->stack_size;
+	} else {
+		sample->registers[BPF_RIP] = ctx->regs.rip;
+		sample->cpl = ctx->regs.cs & 3;
+	}
+	sample->cost = bpf_ktime_get_ns() - sample->time;
+	if (behind > BPF_STACK_MAX)
+		return 0;
+	if (bpf_ringbuf_output(&samples, whole, sizeof(*sample) + behind, BPF_RB_NO_WAKEUP))
+		__sync_fetch_and_add(&known->lost, 1);
+	return 0;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* What the BPF programs of guest_sample.c and their loader say to each other. */
+#ifndef KVMSCOPE_ATTACH_BPF_GUEST_SAMPLE_H
+#define KVMSCOPE_ATTACH_BPF_GUEST_SAMPLE_H
+
+#include <linux/types.h>
+
+#define BPF_SLOTS_MAX 32
+#define BPF_CHAIN_MAX 127
+/* Bytes of the kernel's stack; it has no more than 16 KiB (THREAD_SIZE), and uses some hundreds mostly. */
+#define BPF_STACK_MAX 4096
+
+/* The iterator over a VMM's files writes these. */
+enum bpf_found_type { BPF_FOUND_VCPU = 1, BPF_FOUND_SLOT = 2 };
+
+struct bpf_found {
+	__u32 type;
+	__u32 id;             /* of the vCPU */
+	__u32 tid, inner_tid; /* of its thread, in the first PID namespace and in its own; 0: it has not run
+				 yet */
+	__u64 vcpu;           /* kernel address of its struct kvm_vcpu */
+	__u64 gpa, size, hva; /* of the memslot, bytes */
+};
+
+/* What the sampler has of a vCPU, by the id of its thread. */
+struct bpf_vcpu {
+	__u64 vcpu;
+	__u32 id;
+	__u32 inner_tid;
+	__u64 lost; /* samples for which there was no room */
+};
+
+/* Where guest memory is in the VMM's address space; in order of size, the largest first. */
+struct bpf_slots {
+	__u64 count;
+	struct {
+		__u64 gpa, size, hva;
+	} slot[BPF_SLOTS_MAX];
+};
+
+enum bpf_sample_flags {
+	BPF_IN_GUEST = 1 << 0,
+	BPF_RIP_KNOWN = 1 << 1, /* with RSP */
+	BPF_CR3_KNOWN = 1 << 2,
+	BPF_CPL_KNOWN = 1 << 3,
+	BPF_CHAIN_CUT = 1 << 4, /* the chain did not come to its end */
+};
+
+/* The order of the registers is that of KVM (arch/x86/include/asm/kvm_host.h, enum kvm_reg). */
+enum bpf_register {
+	BPF_RAX,
+	BPF_RCX,
+	BPF_RDX,
+	BPF_RBX,
+	BPF_RSP,
+	BPF_RBP,
+	BPF_RSI,
+	BPF_RDI,
+	BPF_R8,
+	BPF_R15 = BPF_R8 + 7,
+	BPF_RIP,
+	BPF_REGISTERS,
+};
+
+/* Behind it, in user space, the chain; in the kernel, which may have no frame pointers, the stack itself. */
+struct bpf_sample {
+	__u64 time;   /* ns, CLOCK_MONOTONIC */
+	__u64 cost;   /* ns that the program took until it gave the sample away */
+	__u64 period; /* of the event */
+	__u32 vcpu, tid;
+	__u32 flags;
+	__u32 cpl;
+	__u64 registers[BPF_REGISTERS]; /* of the guest; of the host only RIP */
+	__u64 cr0, cr3, cr4, efer;
+	__u32 depth;      /* of the chain of frame pointers, without RIP */
+	__u32 stack_size; /* bytes of the stack, from RSP on */
+};
+
+struct bpf_whole_sample {
+	struct bpf_sample head;
+	union {
+		__u64 chain[BPF_CHAIN_MAX + 1];
+		__u8 stack[2 * BPF_STACK_MAX]; /* as its second part begins anywhere in the first half */
+	};
+};
+
+#endif

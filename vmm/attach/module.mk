@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+# The BPF programs: compiled for the kernel's machine, and put into a header that libbpf loads them from.
+BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
+BPF_FLAGS := -target bpf -D__TARGET_ARCH_x86 -O2 -g -Wall -Werror -I. -I/usr/include/$(shell uname -m)-linux-gnu
+
+build/bpf/guest_sample.o: vmm/attach/bpf/guest_sample.c vmm/attach/bpf/guest_sample.h vmm/attach/module.mk
+	@mkdir -p $(@D)
+	@echo "  BPFCC   $<"
+	$(Q)$(CLANG) $(BPF_FLAGS) -c -o $@ $<
+
+build/bpf/guest_sample.skel.h: build/bpf/guest_sample.o
+	@echo "  SKEL    $@"
+	$(Q)$(BPFTOOL) gen skeleton $< name guest_sample > $@.new && mv $@.new $@
+
+$(BUILD)/vmm/attach/backend_bpf.o build/fuzz/objects/vmm/attach/backend_bpf.o: build/bpf/guest_sample.skel.h
+$(BUILD)/vmm/attach/backend_bpf.o build/fuzz/objects/vmm/attach/backend_bpf.o: LIBRARY_CFLAGS += -Ibuild/bpf

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/perf_event.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+
+#define NANOSECONDS 1000000000ull
+
+static void describe(struct perf_event_choice *choice, enum attach_event event, unsigned int frequency)
+{
+	choice->event = event;
+	choice->attribute = (struct perf_event_attr){
+		.size = sizeof(choice->attribute),
+		.type = event == ATTACH_CYCLES ? PERF_TYPE_HARDWARE : PERF_TYPE_SOFTWARE,
+		.config = event == ATTACH_CYCLES ? PERF_COUNT_HW_CPU_CYCLES : PERF_COUNT_SW_CPU_CLOCK,
+		.use_clockid = 1,
+		.clockid = CLOCK_MONOTONIC_RAW, /* that of all samples */
+	};
+	if (event == ATTACH_CYCLES) {
+		choice->attribute.freq = 1;
+		choice->attribute.sample_freq = frequency;
+	} else {
+		choice->attribute.sample_period = NANOSECONDS / frequency;
+	}
+}
+
+int perf_event_open_thread(const struct perf_event_attr *attribute, pid_t tid)
+{
+	struct perf_event_attr copy = *attribute;
+	int fd = (int)syscall(SYS_perf_event_open, &copy, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int perf_event_explain(int error, pid_t pid)
+{
+	if (error == -EACCES || error == -EPERM)
+		return error_set(
+			-EACCES,
+			"perf may not sample process %d, the guest and the kernel included: be root, or "
+			"have CAP_PERFMON (see /proc/sys/kernel/perf_event_paranoid)",
+			pid);
+	if (error == -ENOSYS)
+		return error_set(-ENOTSUP, "this kernel has no perf events");
+	return error_set(error, "perf can not sample process %d: %s", pid, strerror(-error));
+}
+
+int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int frequency)
+{
+	int fd;
+
+	describe(choice, ATTACH_CYCLES, frequency);
+	fd = perf_event_open_thread(&choice->attribute, pid);
+	if (fd < 0 && fd != -EACCES && fd != -EPERM) {
+		describe(choice, ATTACH_CLOCK, frequency);
+		fd = perf_event_open_thread(&choice->attribute, pid);
+	}
+	if (fd < 0)
+		return perf_event_explain(fd, pid);
+	close(fd);
+	return 0;
+}
