@@ -31,8 +31,8 @@ TEST(acpi, debian_finds_everything_and_complains_of_nothing)
 	RIG_REQUIRED();
 	if (!kernel || !initrd)
 		return;
-	rig_run(&result, 120,
-		"truncate -s 1M /tmp/disk; build/kvmscope run --no-profile --timeout 90 --mem 3200M --cpus 3 --kernel %s "
+	rig_run(&result, 280,
+		"truncate -s 1M /tmp/disk; build/kvmscope run --no-profile --timeout 250 --mem 3200M --cpus 3 --kernel %s "
 		"--initrd %s --disk /tmp/disk --append 'console=ttyS0 quiet panic=-1 kvmscope.run=" COMMANDS
 		"' < /dev/null",
 		kernel, initrd);

@@ -82,8 +82,8 @@ static void check_guest(run_in_rig *run, const char *more)
 	struct rig_result result;
 	char *beside;
 
-	run(&result, 200,
-	    "mkdir -p build/rig; guest='build/kvmscope run --timeout 60 --kernel " GUEST
+	run(&result, 400,
+	    "mkdir -p build/rig; guest='build/kvmscope run --timeout 180 --kernel " GUEST
 	    " -o build/rig/debug-guest.data'; "
 	    "$guest --append 'program=debug %s' && echo '" DIVIDER "' && "
 	    "$guest --append 'program=debug %s' --watch 0x%llx:x,pinned --watch 0x%llx:8:w,pinned",

@@ -32,7 +32,7 @@ static json_t *report_from_rig(void)
 	struct rig_result result;
 
 	if (!report) {
-		rig_run(&result, 90, "build/kvmscope doctor --json");
+		rig_run(&result, 250, "build/kvmscope doctor --json");
 		report = read_report(&result);
 	}
 	return report;
@@ -81,7 +81,7 @@ TEST(doctor, kvm_intel_can_boot_linux_and_debug_guests)
 
 	if (rig_intel_unavailable_reason())
 		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
-	rig_run_intel(&result, 120, "build/kvmscope doctor --json");
+	rig_run_intel(&result, 250, "build/kvmscope doctor --json");
 	report = read_report(&result);
 	check_boots_linux(report);
 	check_guest_debug(report);

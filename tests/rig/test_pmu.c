@@ -8,12 +8,12 @@
 #define OWN_GUESTS                                                                                                \
 	"for part in registers count halt masked 'overflow pmis=20' 'overflow pmis=20 cpl=0' "                    \
 	"'overflow pmis=20 by=vector' 'overflow pmis=20 apic=x2' 'overflow pmis=20 apic=x2 by=vector cpl=0'; do " \
-	"build/kvmscope run --no-control --no-profile --pmu emulated --timeout 30 --mem 64M "                     \
+	"build/kvmscope run --no-control --no-profile --pmu emulated --timeout 100 --mem 64M "                    \
 	"--kernel build/guests/guest.elf --append \"program=pmu loops=100000000 pmu=$part\"; "                    \
 	"[ $? = 0 ] || { echo \"$part: wrong\"; exit 1; }; done; "
 
 #define LINUX                                                                                                \
-	"build/kvmscope run --no-control --no-profile --pmu off --timeout 60 --mem 256M --kernel %s "        \
+	"build/kvmscope run --no-control --no-profile --pmu off --timeout 250 --mem 256M --kernel %s "       \
 	"--initrd %s --append 'console=ttyS0 quiet kvmscope.run=dmesg+|+grep+-A1+Performance.Events'"
 
 /*
@@ -28,7 +28,7 @@ TEST(pmu_rig, guests_have_amd_s_and_linux_goes_without)
 	RIG_REQUIRED();
 	if (!kernel || !initrd)
 		return;
-	rig_run(&result, 120, OWN_GUESTS LINUX, kernel, initrd);
+	rig_run(&result, 500, OWN_GUESTS LINUX, kernel, initrd);
 	if (result.status || !strstr(result.output, "PMU not available due to virtualization"))
 		FAIL_TEST("exit status %d: %s%s", result.status, result.output, result.errors);
 	rig_result_free(&result);
