@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "guest-agent/build_ids.h"
+
 /* A quarter of it holds a burst of some hundred records. */
 #define DATA_SIZE (32u << 10)
 #define PAGE_SIZE 4096u
@@ -168,6 +170,7 @@ static bool move_records(struct events *events, struct output *output, unsigned 
 			break;
 		ring_copy(ring, ring->tail + used, message->records + used, header.size);
 		note_record(events, message->records + used);
+		build_ids_add(message->records + used);
 	}
 	output_shorten(output, message, sizeof(*message) + used);
 	assert(used); /* else the kernel wrote what is no record of ours */

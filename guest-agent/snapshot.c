@@ -12,8 +12,9 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "guest-agent/build_id.h"
+#include "guest-agent/build_ids.h"
 #include "guest-agent/clock.h"
+#include "guest-agent/mmap2.h"
 
 #define TRIES          8
 #define LINE_MAX_BYTES 4400 /* of /proc/PID/maps: numbers and PATH_MAX */
@@ -26,23 +27,6 @@ struct records {
 	char program[PATH_MAX]; /* as /proc/PID/maps has it; "" where it is not known */
 	size_t size;
 	uint8_t bytes[AGENT_MESSAGE_MAX - sizeof(struct agent_message) - sizeof(struct agent_events) - 16];
-};
-
-/* As in perf_event_open(2), PERF_RECORD_MMAP2, behind the header. */
-struct mmap2 {
-	uint32_t pid, tid;
-	uint64_t start, size, offset;
-	union {
-		struct {
-			uint32_t major, minor;
-			uint64_t inode, generation;
-		};
-		struct {
-			uint8_t build_id_size, reserved[3];
-			uint8_t build_id[BUILD_ID_MAX];
-		};
-	};
-	uint32_t prot, flags;
 };
 
 static void add_record(struct records *records, struct perf_event_header header, const void *fixed,
@@ -100,23 +84,6 @@ static void add_threads(struct records *records)
 		closedir(tasks);
 }
 
-/* By the mapping, not by the path: that may be another file by now, or none that we can reach. */
-static size_t mapped_build_id(pid_t pid, uint64_t start, uint64_t end, uint8_t *build_id)
-{
-	char path[80];
-	size_t size;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/map_files/%llx-%llx", pid, (unsigned long long)start,
-		 (unsigned long long)end);
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0)
-		return 0;
-	size = build_id_read(fd, build_id);
-	close(fd);
-	return size;
-}
-
 /* The one thing that /proc writes otherwise: a newline, as \012. */
 static void restore_newlines(char *path)
 {
@@ -139,7 +106,7 @@ static void add_mapping(struct records *records, char *line)
 	unsigned long long start, end, offset, inode;
 	unsigned int major, minor;
 	uint8_t build_id[BUILD_ID_MAX];
-	size_t build_id_size;
+	size_t build_id_size = 0;
 	char mode[5];
 	int path = 0;
 
@@ -154,7 +121,10 @@ static void add_mapping(struct records *records, char *line)
 	mapping.offset = offset;
 	mapping.prot = (mode[0] == 'r' ? PROT_READ : 0) | (mode[1] == 'w' ? PROT_WRITE : 0) | PROT_EXEC;
 	mapping.flags = mode[3] == 's' ? MAP_SHARED : MAP_PRIVATE;
-	build_id_size = inode ? mapped_build_id(records->pid, start, end, build_id) : 0;
+	if (inode)
+		build_id_size = build_ids_find(
+			&(struct mapped_file){ records->pid, start, end, major, minor, inode, line + path },
+			build_id);
 	if (build_id_size) {
 		header.misc |= PERF_RECORD_MISC_MMAP_BUILD_ID;
 		mapping.build_id_size = (uint8_t)build_id_size;
