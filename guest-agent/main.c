@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "guest-agent/init.h"
+#include "guest-agent/install.h"
 #include "guest-agent/port.h"
 #include "guest-agent/session.h"
+#include "guest-agent/vsock.h"
 #include "guest-agent/wait.h"
 #include "shared/agent_protocol.h"
 
@@ -29,11 +31,13 @@ static void on_signal(int signal)
 }
 
 static const char help[] =
-	"Usage: kvmscope-agent [--once] [--port NAME | --fd N]\n"
+	"Usage: kvmscope-agent [--once] [--port NAME | --vsock [CID:]PORT | --fd N]\n"
+	"       kvmscope-agent install | uninstall [--root DIR]\n"
 	"Tell kvmscope on the host which processes run in this guest and what they have mapped.\n"
 	"\n"
 	"  --once       end with the first recording, or at once if there is no port\n"
 	"  --port NAME  virtio port to talk on (" AGENT_PORT_NAME ")\n"
+	"  --vsock [CID:]PORT  connect to the host by vsock instead (2, the host)\n"
 	"  --fd N       talk on this open descriptor, and end with it\n"
 	"  --help       this text\n"
 	"  --version    the version\n"
@@ -42,11 +46,16 @@ static const char help[] =
 	"it does nothing. As the first process of an initrd (rdinit=/kvmscope-agent) it starts itself beside the real\n"
 	"init, which is /init or what the kernel's command line names as kvmscope_init=PATH.\n"
 	"\n"
+	"install copies it to /usr/local/sbin and has it started with the system, now and at each boot: by systemd, OpenRC\n"
+	"or busybox's init, whatever is there. uninstall takes that back. DIR: in a system that is not running.\n"
+	"\n"
 	"Exit status: 0 ended by a signal or with --once; 1 failed; 2 wrong usage.\n";
 
 struct settings {
 	const char *port;
-	int fd; /* -1: by the port */
+	int fd;     /* -1: by the port, or vsock */
+	bool vsock; /* to the next */
+	struct vsock_address address;
 	bool once;
 };
 
@@ -54,9 +63,13 @@ struct settings {
 static int parse(struct settings *settings, int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "once", no_argument, NULL, 'o' },     { "port", required_argument, NULL, 'p' },
-		{ "fd", required_argument, NULL, 'f' }, { "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },  { 0 },
+		{ "once", no_argument, NULL, 'o' },
+		{ "port", required_argument, NULL, 'p' },
+		{ "fd", required_argument, NULL, 'f' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ "vsock", required_argument, NULL, 'v' },
+		{ 0 },
 	};
 	int option;
 
@@ -71,6 +84,13 @@ static int parse(struct settings *settings, int argc, char **argv)
 		case 'f':
 			settings->fd = atoi(optarg);
 			break;
+		case 'v':
+			settings->vsock = true;
+			if (vsock_parse(optarg, &settings->address))
+				break;
+			fprintf(stderr, "kvmscope-agent: --vsock '%s' is no [CID:]PORT; see --help\n",
+				optarg);
+			return EXIT_USAGE;
 		case 'h':
 			fputs(help, stdout);
 			return 0;
@@ -98,20 +118,25 @@ static int run_on_descriptor(const struct settings *settings)
 	return session_serve(settings->fd, settings->once, &stop) ? EXIT_FAILED : 0;
 }
 
+static int reach_host(const struct settings *settings)
+{
+	return settings->vsock ? vsock_open(&settings->address) : port_open(settings->port);
+}
+
 static int run(const struct settings *settings)
 {
 	int error = 0;
 
 	while (!stop) {
-		int fd = port_open(settings->port);
+		int fd = reach_host(settings);
 
 		if (fd >= 0) {
 			error = session_serve(fd, settings->once, &stop);
 			close(fd);
 		} else if (settings->once || (fd != -ENOENT && fd != error)) {
 			error = fd;
-			fprintf(stderr, "kvmscope-agent: can not open the port %s: %s\n", settings->port,
-				strerror(-fd));
+			fprintf(stderr, "kvmscope-agent: can not open %s: %s\n",
+				settings->vsock ? "the vsock connection" : settings->port, strerror(-fd));
 		}
 		if (settings->once)
 			return error ? EXIT_FAILED : 0;
@@ -128,6 +153,10 @@ int main(int argc, char **argv)
 	sigset_t taken;
 	int status = -1;
 
+	if (argc > 1 && !strcmp(argv[1], "install"))
+		return install_command(argc - 1, argv + 1);
+	if (argc > 1 && !strcmp(argv[1], "uninstall"))
+		return uninstall_command(argc - 1, argv + 1);
 	if (getpid() == 1)
 		init_leave_to_real_one(argv);
 	else

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "guest-agent/vsock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <linux/vm_sockets.h>
+
+static bool parse_number(const char *text, char end, const char **behind, unsigned int *number)
+{
+	char *stop;
+	unsigned long value = strtoul(text, &stop, 10);
+
+	if (*text < '0' || *text > '9' || *stop != end || value > 0xffffffffu)
+		return false;
+	*behind = stop;
+	*number = (unsigned int)value;
+	return true;
+}
+
+bool vsock_parse(const char *text, struct vsock_address *address)
+{
+	const char *behind;
+
+	address->cid = VMADDR_CID_HOST;
+	if (parse_number(text, ':', &behind, &address->cid))
+		text = behind + 1;
+	return parse_number(text, '\0', &behind, &address->port);
+}
+
+/* What says that there is nobody now, and may be later. */
+static bool is_away(int error)
+{
+	return error == ECONNRESET || error == ECONNREFUSED || error == ETIMEDOUT || error == ENODEV ||
+	       error == ENETUNREACH || error == EAFNOSUPPORT || error == EHOSTUNREACH || error == EINTR;
+}
+
+int vsock_open(const struct vsock_address *address)
+{
+	struct sockaddr_vm to = { .svm_family = AF_VSOCK,
+				  .svm_cid = address->cid,
+				  .svm_port = address->port };
+	int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0), error = errno;
+
+	if (fd >= 0) {
+		if (!connect(fd, (const struct sockaddr *)&to, sizeof(to)) && !fcntl(fd, F_SETFL, O_NONBLOCK))
+			return fd;
+		error = errno;
+		close(fd);
+	}
+	return is_away(error) ? -ENOENT : -error;
+}
