@@ -3,6 +3,8 @@
 # behind musl's own.
 AGENT_SOURCES := $(wildcard guest-agent/*.c) shared/agent_protocol.c
 AGENT_OBJECTS := $(AGENT_SOURCES:%.c=build/agent/%.o)
+# Debian's zlib has nothing of glibc in what compresses; musl provides the rest.
+AGENT_ZLIB    := $(shell gcc -print-file-name=libz.a)
 AGENT_CFLAGS  := -std=gnu11 -Os -g -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter \
 	$(if $(WERROR),-Werror) -D_GNU_SOURCE -DKVMSCOPE_VERSION='"$(VERSION)"' -I. -ffunction-sections -fdata-sections \
 	-idirafter /usr/include -idirafter /usr/include/x86_64-linux-gnu
@@ -15,7 +17,7 @@ build/agent/%.o: %.c guest-agent/module.mk
 
 build/agent/kvmscope-agent: $(AGENT_OBJECTS)
 	@echo "  LD      $@"
-	$(Q)musl-gcc -static -s -Wl,--gc-sections -Wl,--build-id -o $@ $^
+	$(Q)musl-gcc -static -s -Wl,--gc-sections -Wl,--build-id -o $@ $^ $(AGENT_ZLIB)
 
 all: build/agent/kvmscope-agent
 TEST_NEEDS += build/agent/kvmscope-agent

@@ -12,6 +12,7 @@
 #include "guest-agent/events.h"
 #include "guest-agent/output.h"
 #include "guest-agent/snapshot.h"
+#include "guest-agent/table.h"
 #include "guest-agent/wait.h"
 
 /* Events wait so long for others, so that a busy guest wakes the agent a hundred times a second at most. */
@@ -68,6 +69,7 @@ static void close_session(void)
 	session.open = session.telling = false;
 	session.ended = true;
 	session.drain_planned = false;
+	table_end();
 	snapshot_end(&session.snapshot);
 	events_close(&session.events);
 }
@@ -92,7 +94,7 @@ static void open_session(const struct agent_start *start)
 		.magic = AGENT_MAGIC,
 		.session = start->session,
 		.version = AGENT_PROTOCOL_VERSION,
-		.features = error ? 0 : session.events.features,
+		.features = error ? 0 : session.events.features | AGENT_FEATURE_TABLES,
 		.guest_time = clock_raw(),
 		.cpus = session.events.cpus,
 		.error = error,
@@ -138,6 +140,8 @@ static void take_message(const struct agent_message *message)
 		open_session(start);
 	else if (message->type == AGENT_PING && ping && session.open)
 		answer_ping(ping);
+	else if (message->type == AGENT_ASK && session.telling)
+		table_ask(message, &session.output);
 	else if (message->type == AGENT_STOP)
 		close_session();
 }
@@ -201,13 +205,18 @@ static bool go_on_with_snapshot(void)
 
 static int time_to_wait(bool busy)
 {
-	uint64_t now = clock_ms();
+	uint64_t now = clock_ms(), due = UINT64_MAX;
 
 	if (busy)
 		return 0;
 	if (session.drain_planned)
-		return session.drain_time > now ? (int)(session.drain_time - now) : 0;
-	return -1;
+		due = session.drain_time;
+	/* What is full is waited for by itself. */
+	if (output_empty(&session.output) && table_due() < due)
+		due = table_due();
+	if (due == UINT64_MAX)
+		return -1;
+	return due > now ? (int)(due - now) : 0;
 }
 
 /* While a drain is planned the rings need not wake us. */
@@ -247,6 +256,8 @@ static int serve_once(void)
 	if (session.drain_planned && session.drain_time <= clock_ms())
 		drain();
 	error = output_flush(&session.output);
+	if (!error && table_step(&session.output))
+		error = output_flush(&session.output);
 	if (error)
 		return error;
 	if (!output_empty(&session.output))

@@ -29,11 +29,13 @@ enum agent_message_type {
 	AGENT_START = 1, /* begins a session; whatever was before is over */
 	AGENT_PING = 2,  /* what time is it? The first one also asks for events and snapshot */
 	AGENT_STOP = 3,  /* ends the session; no payload */
+	AGENT_ASK = 4,   /* for a table; only of an agent with AGENT_FEATURE_TABLES */
 	/* from the guest */
 	AGENT_HELLO = 16, /* the answer to AGENT_START, and the first message of a session */
 	AGENT_PONG = 17,
 	AGENT_EVENTS = 18, /* records of the guest's kernel, or of the snapshot */
 	AGENT_ROUND = 19,  /* everything before a time has been sent */
+	AGENT_TABLE = 20,  /* a part of what was asked for */
 };
 
 struct agent_message {
@@ -58,6 +60,7 @@ enum agent_features {
 	AGENT_FEATURE_EVENTS = 1 << 0,    /* the guest's kernel tells of exec, fork, exit and mmap */
 	AGENT_FEATURE_BUILD_IDS = 1 << 1, /* its mappings carry build ids (Linux 5.12) */
 	AGENT_FEATURE_KSYMBOLS = 1 << 2,  /* it tells of BPF programs and trampolines (Linux 5.0) */
+	AGENT_FEATURE_TABLES = 1 << 3,    /* the agent answers AGENT_ASK */
 };
 
 struct agent_hello {
@@ -117,6 +120,57 @@ struct agent_round {
 	uint32_t flags;    /* enum agent_round_flags */
 	uint32_t reserved;
 };
+
+enum agent_table_kind {
+	/* Of a program or library, by its build id: struct agent_symbols and what it says. */
+	AGENT_TABLE_SYMBOLS = 1,
+};
+
+/* One table at a time: who asks for another one before the end of the last is answered with -EBUSY. */
+struct agent_ask {
+	uint64_t request;       /* a number that the answer carries */
+	uint32_t kind;          /* enum agent_table_kind */
+	uint32_t pid;           /* a process that has, or had, the file mapped, */
+	uint64_t start, end;    /* here */
+	uint32_t build_id_size; /* bytes */
+	uint8_t build_id[20];
+	char path[]; /* of the file, in the process's root; NUL-terminated */
+};
+
+enum agent_table_flags {
+	AGENT_TABLE_END = 1 << 0, /* there is no more: it is complete, or has an error */
+};
+
+/* Bytes of what is asked for, before they are compressed; what has more is answered with -EFBIG. */
+#define AGENT_TABLE_MAX (32u << 20)
+
+struct agent_table {
+	uint64_t request; /* of the AGENT_ASK that it answers */
+	int32_t error;    /* negative errno: what came is not to be used; 0 */
+	uint32_t flags;   /* enum agent_table_flags */
+	uint32_t size;    /* bytes of data */
+	uint32_t reserved;
+	uint8_t data[]; /* the next part of a zlib stream (RFC 1950) */
+};
+
+enum agent_symbols_section {
+	AGENT_SYMBOLS_SYMTAB = 1, /* .symtab: all functions */
+	AGENT_SYMBOLS_DYNSYM = 2, /* .dynsym, as there is no .symtab: those that others may call */
+};
+
+/*
+ * What a table of kind AGENT_TABLE_SYMBOLS begins with. Behind it stand, as in
+ * the ELF file: SEGMENTS program headers (Elf64_Phdr) of type PT_LOAD, the
+ * bytes of the symbol table (Elf64_Sym), the bytes of its strings.
+ */
+struct agent_symbols {
+	uint32_t section;  /* enum agent_symbols_section */
+	uint32_t segments; /* at most AGENT_SEGMENTS_MAX */
+	uint32_t symbols;  /* bytes */
+	uint32_t strings;  /* bytes */
+};
+
+#define AGENT_SEGMENTS_MAX 16u
 
 /* What was received and not yet taken. All zero is an empty one that has not found its first message. */
 struct agent_stream {

@@ -6,8 +6,12 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "guest-agent/build_id.c"
+#include "guest-agent/elf_tables.c"
+#include "guest-agent/mapped_file.c"
 #include "guest-agent/output.c"
 #include "guest-agent/session.c"
+#include "guest-agent/table.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,13 +2,16 @@
 /*
  * The host's end of the agent's protocol. Input: what a guest sends. It is
  * taken apart as the host does it; every record of an EVENTS message is
- * decoded and given a time.
+ * decoded and given a time; of tables that come whole files of names are made. What is no message at all is
+ * taken for such a table, too.
  */
 #include <stdlib.h>
 
 #include "shared/agent_protocol.h"
 #include "vmm/guest/agent_clock.h"
 #include "vmm/guest/agent_records.h"
+#include "vmm/guest/agent_tables.h"
+#include "vmm/profile/image_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -29,7 +32,18 @@ static void take_records(struct span records, struct agent_clock *clock)
 	}
 }
 
-static void take_message(const struct agent_message *message, struct agent_clock *clock)
+static const uint8_t build_id[20] = { 1 };
+
+static void make_file(struct span table)
+{
+	struct bytes file;
+
+	image_file_make(&file, table, build_id, sizeof(build_id));
+	free(file.data);
+}
+
+static void take_message(const struct agent_message *message, struct agent_clock *clock,
+			 struct agent_tables *tables)
 {
 	const struct agent_events *events = agent_payload(message, sizeof(*events));
 	const struct agent_pong *pong = agent_payload(message, sizeof(*pong));
@@ -38,13 +52,25 @@ static void take_message(const struct agent_message *message, struct agent_clock
 		take_records(span_of(events->records, agent_payload_size(message) - sizeof(*events)), clock);
 	if (message->type == AGENT_PONG && pong && pong->tsc_before <= pong->tsc_after)
 		agent_clock_exchange(clock, pong->tsc_before, pong->tsc_after, pong->guest_time);
+	if (message->type == AGENT_TABLE) {
+		agent_tables_next(tables, 1);
+		agent_tables_take(tables, message, 1);
+	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	const struct agent_image image = { .build_id_size = 20, .path = "" };
+	struct agent_tables *tables = agent_tables_new(4 << 20);
 	struct agent_clock clock = { 0 };
 	const struct agent_message *message;
+	struct agent_image_table *table;
 
+	if (!tables)
+		abort();
+	for (int i = 0; i < 4; i++)
+		agent_tables_want(tables, &image);
+	make_file(span_of(data, size));
 	agent_clock_exchange(&clock, 1000, 2000, 500);
 	agent_stream_reset(&stream);
 	while (size) {
@@ -60,7 +86,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		size -= part;
 		while ((found = agent_stream_next(&stream, AGENT_HELLO, &message)))
 			if (found > 0)
-				take_message(message, &clock);
+				take_message(message, &clock, tables);
 	}
+	while ((table = agent_tables_pop(tables))) {
+		make_file(span_of(table->bytes, table->size));
+		free(table);
+	}
+	agent_tables_free(tables);
 	return 0;
 }

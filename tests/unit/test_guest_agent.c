@@ -16,10 +16,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <linux/vm_sockets.h>
+
 #include "shared/sample.h"
 #include "shared/sideband.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/agent.h"
+#include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/image_file.h"
 
 #define AGENT "build/agent/kvmscope-agent"
 
@@ -81,6 +85,7 @@ static bool set_up(struct fixture *fixture, bool with_process)
 	}
 	options.fd = fds[0];
 	options.ring = fixture->ring;
+	options.table_memory = 64 << 20;
 	options.tsc_known = with_process; /* its kernel is ours: the offset is 0 */
 	return !agent_start(&fixture->agent, &options);
 }
@@ -201,6 +206,68 @@ TEST(guest_agent, tells_what_ran_before_and_what_happens_with_its_time)
 	CHECK(statistics.features & AGENT_FEATURE_EVENTS);
 }
 
+/* Each of the last two is an end of a table. */
+static bool has_two_tables(const struct agent_statistics *statistics)
+{
+	return statistics->tables.come + statistics->tables.without == 2;
+}
+
+static struct symbols *symbols_of(const struct agent_image_table *table)
+{
+	char path[] = "/tmp/kvmscope-table-XXXXXX";
+	struct symbols *symbols = NULL;
+	struct bytes file;
+	int fd = mkstemp(path);
+
+	image_file_make(&file, span_of(table->bytes, table->size), table->build_id, table->build_id_size);
+	CHECK(fd >= 0 && write(fd, file.data, file.size) == (ssize_t)file.size);
+	close(fd);
+	free(file.data);
+	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, table->build_id, table->build_id_size))
+		symbols = NULL;
+	unlink(path);
+	return symbols;
+}
+
+/* This program's own, by what the agent can read of the process; and one of a build that nobody has. */
+TEST(guest_agent, tells_the_symbols_of_a_mapped_file)
+{
+	char path[4096] = "";
+	struct agent_image image = { .pid = (uint32_t)getpid(), .path = path };
+	struct agent_statistics statistics;
+	struct agent_image_table *table;
+	struct symbols *symbols, *own = NULL;
+	struct fixture fixture;
+	struct symbol symbol, expected;
+
+	if (!events_allowed())
+		SKIP("perf_event_open(2) is not allowed here");
+	REQUIRE(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0);
+	image.build_id_size = (size_t)elf_build_id(path, image.build_id);
+	REQUIRE(set_up(&fixture, true));
+	CHECK(!agent_want_symbols(fixture.agent, &image));
+	image.build_id[0] ^= 1;
+	CHECK(!agent_want_symbols(fixture.agent, &image));
+	CHECK(wait_for(&fixture, has_two_tables));
+	table = agent_take_symbols(fixture.agent);
+	tear_down(&fixture, &statistics);
+	CHECK_EQUAL(statistics.tables.come, 1);
+	CHECK_EQUAL(statistics.tables.without, 1);
+	CHECK_EQUAL(statistics.refused, 0);
+	REQUIRE(table != NULL);
+	symbols = symbols_of(table);
+	free(table);
+	REQUIRE(symbols != NULL);
+	REQUIRE(!elf_symbols_load(&own, path, ELF_FILE_OFFSETS, NULL, 0));
+	REQUIRE(symbols_find_name(own, "run_agent", &expected));
+	REQUIRE(symbols_find(symbols, expected.start, &symbol));
+	CHECK_STRING(symbol.name, "run_agent");
+	CHECK_EQUAL(symbol.start, expected.start);
+	CHECK_EQUAL(symbol.end, expected.end);
+	symbols_free(symbols);
+	symbols_free(own);
+}
+
 static bool is_second_session(const struct agent_statistics *statistics)
 {
 	return statistics->sessions == 2 && statistics->snapshot_done;
@@ -229,6 +296,73 @@ TEST(guest_agent, is_asked_anew_when_it_was_killed)
 	close(fds[1]);
 	CHECK(wait_for(&fixture, is_second_session));
 	tear_down(&fixture, &statistics);
+}
+
+/* A listener on the loopback address, with its number; -1 where there is none (module vsock_loopback). */
+static int listen_by_vsock(unsigned int *port)
+{
+	struct sockaddr_vm any = { .svm_family = AF_VSOCK,
+				   .svm_cid = VMADDR_CID_ANY,
+				   .svm_port = VMADDR_PORT_ANY };
+	struct sockaddr_vm local = { .svm_family = AF_VSOCK, .svm_cid = VMADDR_CID_LOCAL };
+	socklen_t size = sizeof(any);
+	int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0), probe;
+
+	if (fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof(any)) || listen(fd, 1) ||
+	    getsockname(fd, (struct sockaddr *)&any, &size))
+		goto none;
+	*port = local.svm_port = any.svm_port;
+	probe = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (!connect(probe, (struct sockaddr *)&local, sizeof(local))) {
+		close(accept(fd, NULL, NULL));
+		close(probe);
+		return fd;
+	}
+	close(probe);
+none:
+	if (fd >= 0)
+		close(fd);
+	return -1;
+}
+
+static pid_t run_agent_by_vsock(unsigned int port)
+{
+	char address[32];
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	snprintf(address, sizeof(address), "%u:%u", VMADDR_CID_LOCAL, port);
+	execl(AGENT, AGENT, "--vsock", address, NULL);
+	_exit(127);
+}
+
+/* It connects by itself, and again when the host's end was closed: twice here. */
+TEST(guest_agent, reaches_the_host_by_vsock)
+{
+	struct agent_statistics statistics;
+	struct fixture fixture = { .guest = -1 };
+	unsigned int port = 0;
+	int listener = listen_by_vsock(&port);
+
+	if (listener < 0)
+		SKIP("no vsock connects this machine with itself (Linux module vsock_loopback)");
+	if (!events_allowed())
+		SKIP("perf_event_open(2) is not allowed here");
+	REQUIRE(!ring_create(&fixture.ring, 4 << 20));
+	fixture.process = run_agent_by_vsock(port);
+	for (int i = 0; i < 2; i++) {
+		struct agent_options options = { .fd = accept(listener, NULL, NULL), .ring = fixture.ring };
+
+		REQUIRE(options.fd >= 0);
+		REQUIRE(!agent_start(&fixture.agent, &options));
+		CHECK(wait_for(&fixture, snapshot_is_done));
+		if (!i)
+			agent_stop(fixture.agent, NULL);
+	}
+	tear_down(&fixture, &statistics);
+	CHECK_EQUAL(statistics.sessions, 1);
+	close(listener);
 }
 
 static bool is_answered(const struct agent_statistics *statistics)

@@ -10,6 +10,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/boot/agent_initrd.h"
+#include "vmm/cli/run_symbols.h"
 #include "vmm/kvm/tsc.h"
 
 /* A snapshot of a busy guest, thousands of mappings, must fit while the collector does something else. */
@@ -23,7 +24,16 @@ struct run_agent {
 	char *command_line;
 	struct ring *ring;
 	struct agent *agent;
+	struct run_symbols *symbols; /* NULL: names are not asked for */
 };
+
+/* Without a cache there is nowhere to put them; names are then missing, and nothing else. */
+static void make_symbols(struct run_agent *agent)
+{
+	if (agent->options->buildid_cache &&
+	    run_symbols_create(&agent->symbols, (size_t)agent->options->agent_memory))
+		log_warning("functions of the guest's programs will have no names: %s", error_message());
+}
 
 static int make(struct run_agent *agent, const struct run_options *options)
 {
@@ -42,6 +52,7 @@ static int make(struct run_agent *agent, const struct run_options *options)
 		return error_set(-errno, "can not make the guest agent's socket: %s", strerror(errno));
 	agent->machine_end = fds[0];
 	agent->our_end = fds[1];
+	make_symbols(agent);
 	return 0;
 }
 
@@ -72,7 +83,9 @@ void run_agent_join(struct run_agent *agent, struct machine_options *machine)
 
 int run_agent_start(struct run_agent *agent, struct machine *machine)
 {
-	struct agent_options options = { .fd = agent->our_end, .ring = agent->ring };
+	struct agent_options options = { .fd = agent->our_end,
+					 .ring = agent->ring,
+					 .table_memory = (size_t)agent->options->agent_memory };
 
 	/* The machine has its own copy; only so does the end of the guest end the socket. */
 	close(agent->machine_end);
@@ -86,6 +99,18 @@ int run_agent_start(struct run_agent *agent, struct machine *machine)
 struct ring *run_agent_ring(struct run_agent *agent)
 {
 	return agent->ring;
+}
+
+void run_agent_see_mapping(struct run_agent *agent, const struct sideband_mmap *mapping)
+{
+	if (agent->symbols)
+		run_symbols_see(agent->symbols, agent->agent, mapping);
+}
+
+void run_agent_turn(struct run_agent *agent)
+{
+	if (agent->symbols)
+		run_symbols_turn(agent->symbols, agent->agent);
 }
 
 static void tell_silence(const struct run_agent *agent)
@@ -115,6 +140,33 @@ static void tell_omissions(const struct agent_statistics *statistics)
 			    (unsigned long long)statistics->clock_jumps);
 }
 
+/* When the collector has ended, too. */
+static void tell_symbols(const struct run_agent *agent)
+{
+	struct run_symbols_statistics symbols;
+	struct agent_statistics statistics;
+	const struct agent_tables_statistics *tables = &statistics.tables;
+
+	if (!agent->symbols || !agent->agent)
+		return;
+	agent_statistics(agent->agent, &statistics);
+	run_symbols_statistics(agent->symbols, &symbols);
+	log_debug("names of the guest's programs: %llu images asked for, %llu named, %llu without names",
+		  (unsigned long long)tables->asked, (unsigned long long)symbols.added,
+		  (unsigned long long)(tables->without + symbols.nameless));
+	if (tables->dropped || symbols.dropped)
+		log_warning(
+			"the names of %llu of the guest's programs were dropped: they have more than %llu MiB (--agent-memory)",
+			(unsigned long long)(tables->dropped + symbols.dropped),
+			(unsigned long long)agent->options->agent_memory >> 20);
+	if (tables->refused || symbols.unasked)
+		log_warning("the names of %llu of the guest's programs could not be fetched",
+			    (unsigned long long)(tables->refused + symbols.unasked));
+	if (tables->waiting)
+		log_info("the guest ended before it had told the names of %llu of its programs",
+			 (unsigned long long)tables->waiting);
+}
+
 static void tell(const struct run_agent *agent, const struct agent_statistics *statistics)
 {
 	if (!statistics->sessions) {
@@ -138,8 +190,7 @@ void run_agent_stop(struct run_agent *agent)
 
 	if (!agent->agent)
 		return;
-	agent_stop(agent->agent, &statistics);
-	agent->agent = NULL;
+	agent_end(agent->agent, &statistics);
 	tell(agent, &statistics);
 }
 
@@ -147,12 +198,14 @@ void run_agent_destroy(struct run_agent *agent)
 {
 	if (!agent)
 		return;
+	tell_symbols(agent);
 	agent_stop(agent->agent, NULL);
 	if (agent->machine_end >= 0)
 		close(agent->machine_end);
 	if (agent->our_end >= 0)
 		close(agent->our_end);
 	ring_destroy(agent->ring);
+	run_symbols_destroy(agent->symbols);
 	free(agent->archive);
 	free(agent->command_line);
 	free(agent);

@@ -11,6 +11,7 @@
 #define KVMSCOPE_CLI_RUN_AGENT_H
 
 #include "shared/ring.h"
+#include "shared/sideband.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/guest/agent.h"
 #include "vmm/machine/machine.h"
@@ -28,6 +29,12 @@ int run_agent_start(struct run_agent *agent, struct machine *machine);
 
 /* The ring of struct sideband, for the collector to drain; the agent's until run_agent_destroy(). */
 struct ring *run_agent_ring(struct run_agent *agent);
+
+/* Names of what is mapped are asked for. The collector's thread, as the next one. */
+void run_agent_see_mapping(struct run_agent *agent, const struct sideband_mmap *mapping);
+
+/* Puts names that came to where they are looked for. */
+void run_agent_turn(struct run_agent *agent);
 
 /* When the guest has ended: everything that it told is in the ring then. Says what the user should know of
  * it. */

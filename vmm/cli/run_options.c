@@ -35,6 +35,7 @@ enum key {
 	KEY_CONSOLE,
 	KEY_AGENT,
 	KEY_AGENT_SOCKET,
+	KEY_AGENT_MEMORY,
 	KEY_PMU,
 	KEY_TIMEOUT,
 	KEY_DURATION,
@@ -85,6 +86,9 @@ static const struct argp_option option_list[] = {
 	{ "agent", KEY_AGENT, "WHERE", OPTION_ARG_OPTIONAL,
 	  "Ask an agent in the guest for its processes. initrd: put it into the initrd and start it; "
 	  "guest: it is installed there (initrd)",
+	  GROUP_MACHINE },
+	{ "agent-memory", KEY_AGENT_MEMORY, "SIZE", 0,
+	  "Names of the guest's programs that are kept; of more, the oldest are dropped (64M)",
 	  GROUP_MACHINE },
 	{ "agent-socket", KEY_AGENT_SOCKET, "PATH", 0,
 	  "UNIX socket that the virtio port org.kvmscope.agent.0 is reached by", GROUP_MACHINE },
@@ -275,6 +279,9 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 	case KEY_AGENT:
 		options->agent = (enum run_agent_source)(
 			1 + parse_choice(state, "--agent", text ? text : "initrd", agents));
+		return 0;
+	case KEY_AGENT_MEMORY:
+		options->agent_memory = parse_size(state, "--agent-memory", text);
 		return 0;
 	case KEY_AGENT_SOCKET:
 		options->agent_socket = text;
@@ -540,6 +547,7 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 		.boot.append = "",
 		.cpus = 1,
 		.memory_size = 512ull << 20,
+		.agent_memory = 64ull << 20,
 		.profile = true,
 		.frequency = 999,
 		.callchains = true,

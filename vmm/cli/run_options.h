@@ -36,6 +36,7 @@ struct run_options {
 	const char *console_path;
 	const char *agent_socket;
 	enum run_agent_source agent;
+	uint64_t agent_memory; /* bytes of names that the host keeps of one guest */
 	enum run_pmu pmu;
 	char *module_text;  /* owned: read from a file; boot.module_text may point to it */
 	char *command_line; /* owned: all words as the user gave them, for the profile */

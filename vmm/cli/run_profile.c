@@ -286,6 +286,15 @@ static void turn(void *context)
 	struct run_profile *profile = context;
 
 	run_watch_turn(profile->watch);
+	if (profile->agent)
+		run_agent_turn(profile->agent);
+}
+
+static void see_mapping(void *context, const struct sideband_mmap *mapping)
+{
+	struct run_profile *profile = context;
+
+	run_agent_see_mapping(profile->agent, mapping);
 }
 
 /* The processor's brand string, which the guest sees too (SDM vol. 2A, CPUID 0x80000002 to 4). */
@@ -342,6 +351,7 @@ static int start_collector(struct run_profile *profile)
 		.lost = lose_kernel,
 		.turn = turn,
 		.count = count_watch,
+		.mapped = profile->agent ? see_mapping : NULL,
 		.context = profile,
 		.output = { .path = options->output,
 			    .perspective = options->perspective,

@@ -34,6 +34,7 @@
 struct agent {
 	struct agent_options options;
 	pthread_t thread;
+	bool ended;  /* there is no thread any more; of the one that calls agent_end() */
 	int stop_fd; /* eventfd: stop */
 	struct agent_stream stream;
 	uint64_t session;      /* number of the present one */
@@ -46,7 +47,9 @@ struct agent {
 	uint64_t session_lost; /* as in agent_round, told so far */
 	bool tsc_usable;
 	struct agent_clock clock;
-	pthread_mutex_t lock; /* of statistics */
+	bool answered;        /* a ping of this session: it tells now, and may be asked */
+	pthread_mutex_t lock; /* of the next two */
+	struct agent_tables *tables;
 	struct agent_statistics statistics;
 };
 
@@ -69,6 +72,14 @@ static bool send_message(struct agent *agent, enum agent_message_type type, cons
 		memcpy(message.payload, payload, size);
 	return send(agent->options.fd, &message, message.header.size, MSG_DONTWAIT | MSG_NOSIGNAL) ==
 	       (ssize_t)message.header.size;
+}
+
+/* What is cut off would be taken for the beginning of the next message. */
+static bool send_whole(struct agent *agent, const struct agent_message *message)
+{
+	ssize_t sent = send(agent->options.fd, message, message->size, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	return sent < 0 || sent == (ssize_t)message->size;
 }
 
 static void send_start(struct agent *agent, uint64_t time)
@@ -102,13 +113,14 @@ static void begin_session(struct agent *agent, uint64_t time)
 	agent->session = time;
 	agent->asked = 0;
 	agent->pings = 0;
-	agent->ping_open = false;
+	agent->ping_open = agent->answered = false;
 	agent->session_lost = 0;
 	agent->next_send = time;
 	agent->clock = (struct agent_clock){ 0 };
 	agent_stream_reset(&agent->stream);
 	pthread_mutex_lock(&agent->lock);
 	agent->statistics.open = false;
+	agent_tables_session_ended(agent->tables);
 	pthread_mutex_unlock(&agent->lock);
 }
 
@@ -213,6 +225,7 @@ static void take_pong(struct agent *agent, const struct agent_pong *pong, uint64
 	if (!agent->ping_open || pong->host_time != agent->ping.time)
 		return refuse(agent);
 	agent->ping_open = false;
+	agent->answered = true;
 	agent->heard = time;
 	agent_clock_exchange(&agent->clock, agent->ping.time, time, pong->guest_time);
 	if (agent->clock.jumps)
@@ -271,6 +284,17 @@ static void take_round(struct agent *agent, const struct agent_round *round)
 	pthread_mutex_unlock(&agent->lock);
 }
 
+static void take_table(struct agent *agent, const struct agent_message *message, uint64_t time)
+{
+	bool taken;
+
+	pthread_mutex_lock(&agent->lock);
+	taken = agent_tables_take(agent->tables, message, time);
+	pthread_mutex_unlock(&agent->lock);
+	if (!taken)
+		refuse(agent);
+}
+
 static void take_session_message(struct agent *agent, const struct agent_message *message, uint64_t time)
 {
 	const struct agent_pong *pong = agent_payload(message, sizeof(*pong));
@@ -283,6 +307,8 @@ static void take_session_message(struct agent *agent, const struct agent_message
 		take_events(agent, span_of(events->records, agent_payload_size(message) - sizeof(*events)));
 	else if (message->type == AGENT_ROUND && round)
 		take_round(agent, round);
+	else if (message->type == AGENT_TABLE)
+		take_table(agent, message, time);
 }
 
 static void take_message(struct agent *agent, const struct agent_message *message)
@@ -329,12 +355,30 @@ static bool take_input(struct agent *agent)
 	return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
+/* A guest that does not read is asked when it does: the question waits its time as if it had been sent. */
+static void ask_for_table(struct agent *agent, uint64_t time)
+{
+	const struct agent_message *question;
+	bool whole = true;
+
+	if (!agent->answered || !(agent->statistics.features & AGENT_FEATURE_TABLES))
+		return;
+	pthread_mutex_lock(&agent->lock);
+	question = agent_tables_next(agent->tables, time);
+	if (question)
+		whole = send_whole(agent, question);
+	pthread_mutex_unlock(&agent->lock);
+	if (!whole)
+		begin_session(agent, time);
+}
+
 static void send_what_is_due(struct agent *agent)
 {
 	uint64_t time = now();
 
 	if (agent->statistics.open && time > agent->heard + SILENCE)
 		begin_session(agent, time);
+	ask_for_table(agent, time);
 	if (time < agent->next_send)
 		return;
 	if (agent->statistics.open)
@@ -379,6 +423,7 @@ static void destroy(struct agent *agent)
 		close(agent->stop_fd);
 	close(agent->options.fd);
 	pthread_mutex_destroy(&agent->lock);
+	agent_tables_free(agent->tables);
 	free(agent);
 }
 
@@ -400,7 +445,10 @@ int agent_start(struct agent **result, const struct agent_options *options)
 	struct agent *agent = calloc(1, sizeof(*agent));
 	int error;
 
-	if (!agent) {
+	if (agent)
+		agent->tables = agent_tables_new(options->table_memory);
+	if (!agent || !agent->tables) {
+		free(agent);
 		close(options->fd);
 		return error_set(-ENOMEM, "no memory for the guest agent's thread");
 	}
@@ -421,19 +469,47 @@ void agent_statistics(struct agent *agent, struct agent_statistics *statistics)
 {
 	pthread_mutex_lock(&agent->lock);
 	*statistics = agent->statistics;
+	agent_tables_statistics(agent->tables, &statistics->tables);
 	pthread_mutex_unlock(&agent->lock);
+}
+
+int agent_want_symbols(struct agent *agent, const struct agent_image *image)
+{
+	int error;
+
+	pthread_mutex_lock(&agent->lock);
+	error = agent_tables_want(agent->tables, image);
+	pthread_mutex_unlock(&agent->lock);
+	return error;
+}
+
+struct agent_image_table *agent_take_symbols(struct agent *agent)
+{
+	struct agent_image_table *table;
+
+	pthread_mutex_lock(&agent->lock);
+	table = agent_tables_pop(agent->tables);
+	pthread_mutex_unlock(&agent->lock);
+	return table;
+}
+
+void agent_end(struct agent *agent, struct agent_statistics *statistics)
+{
+	const uint64_t one = 1;
+
+	if (!agent->ended && write(agent->stop_fd, &one, sizeof(one)) < 0)
+		abort(); /* an eventfd of our own that was 0 */
+	if (!agent->ended)
+		pthread_join(agent->thread, NULL);
+	agent->ended = true;
+	if (statistics)
+		agent_statistics(agent, statistics);
 }
 
 void agent_stop(struct agent *agent, struct agent_statistics *statistics)
 {
-	const uint64_t one = 1;
-
 	if (!agent)
 		return;
-	if (write(agent->stop_fd, &one, sizeof(one)) < 0)
-		abort(); /* an eventfd of our own that was 0 */
-	pthread_join(agent->thread, NULL);
-	if (statistics)
-		*statistics = agent->statistics;
+	agent_end(agent, statistics);
 	destroy(agent);
 }

@@ -16,6 +16,7 @@
 
 #include "shared/agent_protocol.h"
 #include "shared/ring.h"
+#include "vmm/guest/agent_tables.h"
 
 struct agent;
 
@@ -24,6 +25,7 @@ struct agent_options {
 	struct ring *ring; /* written by the agent's thread alone until agent_stop() returns */
 	bool tsc_known;
 	uint64_t tsc_offset; /* the guest's TSC less the host's, on every vCPU; with tsc_known */
+	size_t table_memory; /* bytes of symbol tables that came and were not taken; the oldest go then */
 };
 
 struct agent_statistics {
@@ -41,6 +43,7 @@ struct agent_statistics {
 	uint64_t clock_error; /* ns: the guest's time is known within so much now */
 	uint64_t clock_jumps; /* times that its clock contradicted itself */
 	bool tsc_used;        /* the clock is known by the TSC */
+	struct agent_tables_statistics tables;
 };
 
 /* Starts the thread. -ENOMEM, and the errors of threads and eventfd(). */
@@ -50,9 +53,21 @@ int agent_start(struct agent **agent, const struct agent_options *options);
 void agent_statistics(struct agent *agent, struct agent_statistics *statistics);
 
 /*
- * Takes what has been received, ends the session and the thread, closes the
- * socket and frees all. STATISTICS, which may be NULL, gets the final counts. Works on NULL.
+ * Asks for the symbols of IMAGE, which is copied, as soon as an agent that can tell them is there. -EAGAIN:
+ * too many are waiting; -ENOMEM. Any thread, as the next one.
  */
+int agent_want_symbols(struct agent *agent, const struct agent_image *image);
+
+/* The oldest table that came, the caller's to free(); NULL: there is none now. */
+struct agent_image_table *agent_take_symbols(struct agent *agent);
+
+/*
+ * Takes what has been received, ends the session and the thread. STATISTICS, which may be NULL, gets the
+ * final counts. Other threads may go on asking: nobody answers. A second call is a no-op but for the counts.
+ */
+void agent_end(struct agent *agent, struct agent_statistics *statistics);
+
+/* The same, closes the socket and frees all. Tables that nobody took are lost. Works on NULL. */
 void agent_stop(struct agent *agent, struct agent_statistics *statistics);
 
 #endif

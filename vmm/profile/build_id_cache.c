@@ -109,23 +109,6 @@ static int make_modules(const struct kernel_image *image, struct bytes *to)
 	return to->failed ? error_set(-ENOMEM, "no memory for the kernel's modules") : 0;
 }
 
-/* DIRECTORY/.build-id/xx/yyyy -> ../../[kernel.kallsyms]/xxyyyy */
-static int link_kernel(const char *directory, const char *id)
-{
-	char prefix[3] = { id[0], id[1], '\0' }, place[PATH_MAX], target[PATH_MAX];
-	int error = cache_path(place, directory, "/.build-id/", prefix, NULL);
-
-	if (!error)
-		error = cache_make_directory(place);
-	if (!error)
-		error = cache_path(place, directory, "/.build-id/", prefix, "/", id + 2, NULL);
-	if (!error)
-		error = cache_path(target, "../..", KALLSYMS_ENTRY, id, NULL);
-	if (!error && symlink(target, place) && errno != EEXIST)
-		error = error_set(-errno, "can't make the link %s: %s", place, strerror(errno));
-	return error;
-}
-
 int build_id_cache_add_kernel(const char *directory, const struct kernel_image *image)
 {
 	char id[41], place[PATH_MAX];
@@ -142,7 +125,7 @@ int build_id_cache_add_kernel(const char *directory, const struct kernel_image *
 			error = cache_write_file(place, "kallsyms", CACHE_MODE_PUBLIC, &kallsyms);
 		free(kallsyms.data);
 	}
-	return error ? error : link_kernel(directory, id);
+	return error ? error : cache_link_build(directory, "[kernel.kallsyms]", id);
 }
 
 /* perf's own name for it, the time in hundredths; the first that nobody has. */

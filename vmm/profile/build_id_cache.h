@@ -10,6 +10,8 @@
  *	DIR/[kernel.kcore]/ID/TIME/modules	where they lay; perf takes the directory that fits
  *	DIR/[kernel.kcore]/ID/TIME/kcore	the code itself, for perf annotate
  *
+ *	DIR/[guest.user]/ID/elf			names of a program or library, as a guest told them
+ *
  * The first two serve any boot of that kernel: perf moves the symbols by the
  * difference of _text. Modules do not move with it, so they stand in the
  * third only: a name must be right or not there.
@@ -28,6 +30,7 @@
 #include "vmm/guest/registers.h"
 #include "vmm/guest/symbols.h"
 #include "vmm/guest/view.h"
+#include "vmm/profile/perf_data_bytes.h"
 
 /* What one guest kernel is, as far as the cache is concerned. Nothing is owned. */
 struct kernel_image {
@@ -95,6 +98,22 @@ int build_id_cache_add_boot(const char *directory, const struct kernel_image *im
  * the times of the file, and perf by nothing else, as there is no code. Errors as above.
  */
 int build_id_cache_add_modules(const char *directory, const struct kernel_image *image);
+
+/* Where build_id_cache_add_image() puts files. */
+#define BUILD_ID_CACHE_IMAGES "[guest.user]"
+
+/*
+ * Puts FILE, the names of a program or library that a guest has, there under its build id, unless there is
+ * something of that build. 1 if it did, 0 if not; errors as above.
+ */
+int build_id_cache_add_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
+			     const struct bytes *file);
+
+/* Takes back what build_id_cache_add_image() put there. */
+void build_id_cache_remove_image(const char *directory, const uint8_t *build_id, size_t build_id_size);
+
+/* Is there a file with the symbols of that build, be it perf's own? */
+bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, size_t build_id_size);
 
 /*
  * Adds the code of the kernel and its modules to the boot, read from guest

@@ -125,6 +125,22 @@ bool cache_file_exists(const char *directory, const char *name)
 	return !cache_path(path, directory, "/", name, NULL) && !stat(path, &status) && status.st_size;
 }
 
+int cache_link_build(const char *directory, const char *entry, const char *id)
+{
+	char prefix[3] = { id[0], id[1], '\0' }, place[PATH_MAX], target[PATH_MAX];
+	int error = cache_path(place, directory, "/.build-id/", prefix, NULL);
+
+	if (!error)
+		error = cache_make_directory(place);
+	if (!error)
+		error = cache_path(place, directory, "/.build-id/", prefix, "/", id + 2, NULL);
+	if (!error)
+		error = cache_path(target, "../../", entry, "/", id, NULL);
+	if (!error && symlink(target, place) && errno != EEXIST)
+		error = error_set(-errno, "can't make the link %s: %s", place, strerror(errno));
+	return error;
+}
+
 void cache_id_text(const struct kernel_image *image, char text[41])
 {
 	*text = '\0';

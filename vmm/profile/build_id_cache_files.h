@@ -48,6 +48,12 @@ bool cache_file_exists(const char *directory, const char *name);
 /* Is there a module in whose place others lay? */
 bool cache_shares_places(const struct kernel_image *image);
 
+/*
+ * DIRECTORY/.build-id/xx/yyyy -> ../../ENTRY/xxyyyy, where perf has what it knows by build id, ID. One that
+ * is there stays.
+ */
+int cache_link_build(const char *directory, const char *entry, const char *id);
+
 /* The build id as perf writes it, 40 hexadecimal digits at most. */
 void cache_id_text(const struct kernel_image *image, char text[41]);
 

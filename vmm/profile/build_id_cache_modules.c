@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,23 +9,6 @@
 #include "vmm/profile/build_id_cache.h"
 #include "vmm/profile/build_id_cache_files.h"
 #include "vmm/profile/module_file.h"
-
-/* DIRECTORY/.build-id/xx/yyyy -> ../../[NAME]/xxyyyy, where perf has what it knows by build id. */
-static int link_module(const char *directory, const char *name, const char *id)
-{
-	char prefix[3] = { id[0], id[1], '\0' }, place[PATH_MAX], target[PATH_MAX];
-	int error = cache_path(place, directory, "/.build-id/", prefix, NULL);
-
-	if (!error)
-		error = cache_make_directory(place);
-	if (!error)
-		error = cache_path(place, directory, "/.build-id/", prefix, "/", id + 2, NULL);
-	if (!error)
-		error = cache_path(target, "../../[", name, "]/", id, NULL);
-	if (!error && symlink(target, place) && errno != EEXIST)
-		error = error_set(-errno, "can't make the link %s: %s", place, strerror(errno));
-	return error;
-}
 
 /* perf takes whatever file of the kernel's has no path for a table of symbols by its name
  * (dso__is_kallsyms()). */
@@ -42,18 +26,19 @@ static int add_module(const char *directory, const struct guest_module *module, 
 {
 	const struct kernel_image image = { .build_id = module->build_id,
 					    .build_id_size = module->build_id_size };
-	char id[41], place[PATH_MAX];
+	char id[41], entry[sizeof(module->name) + 2], place[PATH_MAX];
 	int error;
 
 	cache_id_text(&image, id);
-	error = cache_path(place, directory, "/[", module->name, "]/", id, NULL);
+	snprintf(entry, sizeof(entry), "[%s]", module->name);
+	error = cache_path(place, directory, "/", entry, "/", id, NULL);
 	if (!error)
 		error = cache_make_directory(place);
 	if (!error && !cache_file_exists(place, "elf"))
 		error = cache_write_file(place, "elf", CACHE_MODE_PUBLIC, file);
 	if (!error)
 		error = link_table(place);
-	return error ? error : link_module(directory, module->name, id);
+	return error ? error : cache_link_build(directory, entry, id);
 }
 
 int build_id_cache_add_modules(const char *directory, const struct kernel_image *image)

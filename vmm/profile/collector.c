@@ -135,6 +135,8 @@ static void take_sideband(struct collector *collector, size_t ring, const struct
 		sideband_check(span_of(record->payload, record->size - sizeof(*record)));
 
 	resolver_sideband(collector->resolver, ring, sideband);
+	if (sideband && sideband->type == SIDEBAND_MMAP && collector->options.mapped)
+		collector->options.mapped(collector->options.context, (const void *)sideband);
 	if (collector->flight && sideband)
 		flight_sideband(collector->flight, sideband);
 }

@@ -59,6 +59,11 @@ struct collector_options {
 	/* Called each time the rings were looked at, on the collector's thread; may be NULL. */
 	void (*turn)(void *context);
 	/*
+	 * A file was mapped in a process of the guest, as a source tells; its build id may be not known.
+	 * Called on the collector's thread as soon as it is told; may be NULL.
+	 */
+	void (*mapped)(void *context, const struct sideband_mmap *mapping);
+	/*
 	 * What a watch counted on a vCPU so far; false: nothing yet. Called on the collector's thread, at
 	 * each round's end; may be NULL.
 	 */

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "guest-agent/table.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "guest-agent/build_id.h"
+#include "guest-agent/clock.h"
+#include "guest-agent/elf_tables.h"
+#include "guest-agent/mapped_file.h"
+
+/* Of zlib: little memory (32 KiB), little time. */
+#define LEVEL       3
+#define WINDOW_BITS 12
+#define MEMORY      5
+
+/* A part of the file that is to be sent, or, before that, bytes that are there already. */
+struct part {
+	const void *bytes; /* NULL: in the file */
+	uint64_t offset, size;
+};
+
+enum { PARTS = 4 };
+
+static struct {
+	bool asked;   /* and not begun */
+	bool sending; /* the next four are in use */
+	int fd;
+	struct stat status;
+	struct elf_tables tables;
+	z_stream stream;
+	struct part parts[PARTS];
+	unsigned int part; /* the present one; its rest is left in it */
+	uint64_t due;      /* ms */
+	struct agent_ask ask;
+	char path[PATH_MAX];
+	uint8_t input[4096];
+} table;
+
+static void answer_error(uint64_t request, int error, struct output *output)
+{
+	struct agent_table *message = output_message(output, AGENT_TABLE, sizeof(*message));
+
+	if (!message)
+		return; /* the host will ask again, or do without */
+	message->request = request;
+	message->error = error;
+	message->flags = AGENT_TABLE_END;
+}
+
+void table_ask(const struct agent_message *message, struct output *output)
+{
+	const struct agent_ask *ask = agent_payload(message, sizeof(*ask));
+	size_t room;
+
+	if (!ask || ask->build_id_size > BUILD_ID_MAX)
+		return;
+	if (table.asked || table.sending) {
+		answer_error(ask->request, -EBUSY, output);
+		return;
+	}
+	room = agent_payload_size(message) - sizeof(*ask);
+	table.asked = true;
+	table.ask = *ask;
+	table.path[0] = '\0';
+	if (room < sizeof(table.path) && memchr(ask->path, '\0', room))
+		memcpy(table.path, ask->path, room);
+	if (table.due < clock_ms())
+		table.due = clock_ms();
+}
+
+uint64_t table_due(void)
+{
+	return table.asked || table.sending ? table.due : UINT64_MAX;
+}
+
+void table_end(void)
+{
+	if (table.sending) {
+		deflateEnd(&table.stream);
+		close(table.fd);
+	}
+	table.asked = table.sending = false;
+}
+
+static bool has_build_id(int fd)
+{
+	uint8_t build_id[BUILD_ID_MAX];
+	size_t size = build_id_read(fd, build_id);
+
+	return size && size == table.ask.build_id_size && !memcmp(build_id, table.ask.build_id, size);
+}
+
+/* Whatever way leads to it: a file of that build is the one. */
+static int open_file(void)
+{
+	const struct mapped_file mapping = { .pid = (pid_t)table.ask.pid,
+					     .start = table.ask.start,
+					     .end = table.ask.end,
+					     .path = table.path };
+
+	for (unsigned int way = 0; way < MAPPED_FILE_WAYS; way++) {
+		int found = mapped_file_name(&mapping, way, &table.status);
+		int fd = found < 0 ? found : mapped_file_read(found);
+
+		if (fd < 0)
+			continue;
+		if (has_build_id(fd))
+			return fd;
+		close(fd);
+	}
+	return -ENOENT;
+}
+
+static int begin_stream(void)
+{
+	const struct elf_tables *tables = &table.tables;
+
+	table.stream = (z_stream){ 0 };
+	if (deflateInit2(&table.stream, LEVEL, Z_DEFLATED, WINDOW_BITS, MEMORY, Z_DEFAULT_STRATEGY) != Z_OK)
+		return -ENOMEM;
+	table.parts[0] = (struct part){ .bytes = &tables->head, .size = sizeof(tables->head) };
+	table.parts[1] = (struct part){ .bytes = tables->segments,
+					.size = tables->head.segments * sizeof(tables->segments[0]) };
+	table.parts[2] = (struct part){ .offset = tables->symbols, .size = tables->head.symbols };
+	table.parts[3] = (struct part){ .offset = tables->strings, .size = tables->head.strings };
+	table.part = 0;
+	return 0;
+}
+
+static int begin(void)
+{
+	int fd, error;
+
+	if (table.ask.kind != AGENT_TABLE_SYMBOLS)
+		return -EINVAL;
+	fd = open_file();
+	if (fd < 0)
+		return fd;
+	error = elf_tables_find(fd, &table.tables);
+	if (!error)
+		error = begin_stream();
+	if (error) {
+		close(fd);
+		return error;
+	}
+	table.fd = fd;
+	table.sending = true;
+	return 0;
+}
+
+/* The next bytes into the stream's input, at most SIZE; 0 at the end, negative errno. */
+static ssize_t fill(size_t size)
+{
+	struct part *part;
+	ssize_t got;
+
+	while (table.part < PARTS && !table.parts[table.part].size)
+		table.part++;
+	if (table.part == PARTS)
+		return 0;
+	part = &table.parts[table.part];
+	size = size < part->size ? size : part->size;
+	if (part->bytes) {
+		table.stream.next_in = (uint8_t *)part->bytes + part->offset;
+		got = (ssize_t)size;
+	} else {
+		size = size < sizeof(table.input) ? size : sizeof(table.input);
+		got = pread(table.fd, table.input, size, (off_t)part->offset);
+		table.stream.next_in = table.input;
+	}
+	if (got <= 0)
+		return got ? -errno : -ESTALE; /* it became shorter */
+	part->offset += (size_t)got;
+	part->size -= (size_t)got;
+	table.stream.avail_in = (unsigned int)got;
+	return got;
+}
+
+/* 1: the stream is at its end; 0: TO is full, or enough was taken; negative errno. */
+static int compress_part(uint8_t *to, size_t room)
+{
+	size_t left = TABLE_PART;
+
+	table.stream.next_out = to;
+	table.stream.avail_out = (unsigned int)room;
+	while (table.stream.avail_out) {
+		ssize_t got = 1;
+		int result;
+
+		if (!table.stream.avail_in) {
+			if (!left)
+				return 0;
+			got = fill(left);
+			if (got < 0)
+				return (int)got;
+			left -= (size_t)got;
+		}
+		result = deflate(&table.stream, got ? Z_NO_FLUSH : Z_FINISH);
+		if (result == Z_STREAM_END)
+			return 1;
+		if (result != Z_OK && result != Z_BUF_ERROR)
+			return -EIO;
+	}
+	return 0;
+}
+
+/* Was the file changed while it was read? Then its build id says nothing of what was read. */
+static bool has_changed(void)
+{
+	struct stat now;
+
+	return fstat(table.fd, &now) || now.st_size != table.status.st_size ||
+	       now.st_mtim.tv_sec != table.status.st_mtim.tv_sec ||
+	       now.st_mtim.tv_nsec != table.status.st_mtim.tv_nsec;
+}
+
+static void send_part(struct output *output)
+{
+	struct agent_table *message = output_message(output, AGENT_TABLE, sizeof(*message) + TABLE_PART);
+	int result;
+
+	if (!message)
+		return;
+	result = compress_part(message->data, TABLE_PART);
+	message->request = table.ask.request;
+	message->size = TABLE_PART - table.stream.avail_out;
+	if (result > 0 && has_changed())
+		result = -ESTALE;
+	if (result < 0)
+		message->error = result;
+	if (result)
+		message->flags = AGENT_TABLE_END;
+	memset(message->data + message->size, 0, TABLE_PART - message->size);
+	output_shorten(output, message, sizeof(*message) + message->size);
+	if (result)
+		table_end();
+}
+
+bool table_step(struct output *output)
+{
+	int error = 0;
+
+	if (table_due() > clock_ms() || !output_empty(output))
+		return false;
+	table.due = clock_ms() + TABLE_INTERVAL_MS;
+	if (table.asked) {
+		table.asked = false;
+		error = begin();
+	}
+	if (error)
+		answer_error(table.ask.request, error, output);
+	else
+		send_part(output);
+	return true;
+}

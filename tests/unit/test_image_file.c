@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files of names from what a guest says of its programs. */
+#include "vmm/profile/image_file.h"
+
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/agent_protocol.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/profile/elf_symbols.h"
+
+static const uint8_t build_id[20] = { 0xab, 0xcd, 1,  2,  3,  4,  5,  6,  7,  8,
+				      9,    10,   11, 12, 13, 14, 15, 16, 17, 18 };
+
+struct table {
+	struct agent_symbols head;
+	Elf64_Phdr segments[2];
+	Elf64_Sym symbols[6];
+	char strings[64];
+} __attribute__((packed));
+
+static struct table small_table(void)
+{
+	struct table table = {
+		.head = { AGENT_SYMBOLS_SYMTAB, 2, sizeof(table.symbols), sizeof(table.strings) },
+		.segments = { { .p_type = PT_LOAD,
+				.p_vaddr = 0x400000,
+				.p_filesz = 0x1000,
+				.p_memsz = 0x1000 },
+			      { .p_type = PT_LOAD,
+				.p_flags = PF_X,
+				.p_offset = 0x1000,
+				.p_vaddr = 0x402000,
+				.p_filesz = 0x1000,
+				.p_memsz = 0x1000 } },
+		.symbols = { { 0 },
+			     { .st_name = 1,
+			       .st_info = STT_FUNC,
+			       .st_shndx = 12,
+			       .st_value = 0x402010,
+			       .st_size = 16 },
+			     { .st_name = 7,
+			       .st_info = STT_FUNC,
+			       .st_shndx = 12,
+			       .st_value = 0x402020,
+			       .st_size = 16 },
+			     { .st_name = 1,
+			       .st_info = STT_FUNC,
+			       .st_shndx = SHN_UNDEF,
+			       .st_value = 0x402030 },
+			     { .st_name = 1, .st_info = STT_OBJECT, .st_shndx = 12, .st_value = 0x402040 },
+			     { .st_name = 5000, .st_info = STT_FUNC, .st_shndx = 12, .st_value = 0x402050 } },
+		.strings = "\0first\0bad\033[2J\n",
+	};
+
+	return table;
+}
+
+static struct symbols *load(const struct bytes *file, const uint8_t *id)
+{
+	char path[] = "/tmp/kvmscope-image-XXXXXX";
+	struct symbols *symbols = NULL;
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0 && write(fd, file->data, file->size) == (ssize_t)file->size);
+	close(fd);
+	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, id, 20))
+		symbols = NULL;
+	unlink(path);
+	return symbols;
+}
+
+TEST(image_file, names_functions_by_their_place_in_the_mapped_file)
+{
+	struct table table = small_table();
+	static const uint8_t other[20] = { 1 };
+	struct symbols *symbols;
+	struct symbol symbol;
+	struct bytes file;
+
+	image_file_make(&file, span_of(&table, sizeof(table)), build_id, sizeof(build_id));
+	REQUIRE(!file.failed && file.size);
+	symbols = load(&file, build_id);
+	REQUIRE(symbols != NULL);
+	CHECK_EQUAL(symbols_count(symbols), 2);
+	REQUIRE(symbols_find(symbols, 0x1018, &symbol));
+	CHECK_STRING(symbol.name, "first");
+	/* A terminal is not to obey a guest. */
+	REQUIRE(symbols_find(symbols, 0x1028, &symbol));
+	CHECK_STRING(symbol.name, "bad\\x1b[2J\\x0a");
+	symbols_free(symbols);
+	CHECK(load(&file, other) == NULL);
+	free(file.data);
+}
+
+/* Whatever is cut off, and whatever the counts say. */
+TEST(image_file, is_none_where_the_table_is_none)
+{
+	struct table table = small_table();
+	struct bytes file;
+
+	for (size_t size = 0; size < sizeof(table); size += 7) {
+		image_file_make(&file, span_of(&table, size), build_id, sizeof(build_id));
+		CHECK_EQUAL(file.size, 0);
+		free(file.data);
+	}
+	table.head.segments = UINT32_MAX;
+	image_file_make(&file, span_of(&table, sizeof(table)), build_id, sizeof(build_id));
+	CHECK_EQUAL(file.size, 0);
+	table = small_table();
+	table.head.strings = UINT32_MAX;
+	image_file_make(&file, span_of(&table, sizeof(table)), build_id, sizeof(build_id));
+	CHECK_EQUAL(file.size, 0);
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
+#include <unistd.h>
+
+#include "vmm/profile/build_id_cache.h"
+#include "vmm/profile/build_id_cache_files.h"
+
+struct place {
+	char id[41];
+	char directory[PATH_MAX]; /* of the file */
+	char link[PATH_MAX];
+};
+
+static int find_place(const char *directory, const uint8_t *build_id, size_t build_id_size,
+		      struct place *place)
+{
+	char prefix[3];
+	int error;
+
+	cache_id_text(&(struct kernel_image){ .build_id = build_id, .build_id_size = build_id_size },
+		      place->id);
+	snprintf(prefix, sizeof(prefix), "%.2s", place->id);
+	error = cache_path(place->directory, directory, "/" BUILD_ID_CACHE_IMAGES "/", place->id, NULL);
+	return error ? error
+		     : cache_path(place->link, directory, "/.build-id/", prefix, "/", place->id + 2, NULL);
+}
+
+bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, size_t build_id_size)
+{
+	struct place place;
+
+	return !find_place(directory, build_id, build_id_size, &place) &&
+	       cache_file_exists(place.link, "elf");
+}
+
+int build_id_cache_add_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
+			     const struct bytes *file)
+{
+	struct place place;
+	int error = find_place(directory, build_id, build_id_size, &place);
+
+	if (error || cache_file_exists(place.link, "elf"))
+		return error;
+	error = cache_make_directory(place.directory);
+	if (!error)
+		error = cache_write_file(place.directory, "elf", CACHE_MODE_OF_BOOT, file);
+	if (!error)
+		error = cache_link_build(directory, BUILD_ID_CACHE_IMAGES, place.id);
+	return error ? error : 1;
+}
+
+/* The link is ours only if it leads to what is removed: behind that it leads nowhere. */
+void build_id_cache_remove_image(const char *directory, const uint8_t *build_id, size_t build_id_size)
+{
+	char path[PATH_MAX];
+	struct place place;
+
+	if (find_place(directory, build_id, build_id_size, &place) ||
+	    cache_path(path, place.directory, "/elf", NULL))
+		return;
+	unlink(path);
+	rmdir(place.directory);
+	if (access(place.link, F_OK))
+		unlink(place.link);
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/image_file.h"
+
+#include <elf.h>
+#include <stdbool.h>
+
+#include "shared/agent_protocol.h"
+#include "vmm/profile/symbol_file.h"
+
+struct image {
+	Elf64_Phdr segments[AGENT_SEGMENTS_MAX];
+	size_t segment_count;
+	struct span symbols, strings;
+};
+
+/* What says where in the file an address lies, and nothing else. */
+static Elf64_Phdr plain_segment(const Elf64_Phdr *from)
+{
+	return (Elf64_Phdr){
+		.p_type = PT_LOAD,
+		.p_flags = from->p_flags & (PF_R | PF_W | PF_X),
+		.p_offset = from->p_offset,
+		.p_vaddr = from->p_vaddr,
+		.p_paddr = from->p_vaddr,
+		.p_filesz = from->p_filesz,
+		.p_memsz = from->p_memsz,
+		.p_align = 4096,
+	};
+}
+
+static bool take_apart(struct span table, struct image *image)
+{
+	struct agent_symbols head;
+	uint64_t offset = sizeof(head);
+
+	if (!span_copy(table, 0, &head, sizeof(head)) || head.segments > AGENT_SEGMENTS_MAX)
+		return false;
+	for (image->segment_count = 0; image->segment_count < head.segments; image->segment_count++) {
+		Elf64_Phdr segment;
+
+		if (!span_copy(table, offset, &segment, sizeof(segment)))
+			return false;
+		image->segments[image->segment_count] = plain_segment(&segment);
+		offset += sizeof(segment);
+	}
+	return span_part(table, offset, head.symbols, &image->symbols) &&
+	       span_part(table, offset + head.symbols, head.strings, &image->strings);
+}
+
+/* Functions and labels, as readers of the file itself would take them (elf_symbols.c, and perf). */
+static bool is_wanted(const Elf64_Sym *symbol)
+{
+	unsigned int type = ELF64_ST_TYPE(symbol->st_info);
+	unsigned int visibility = ELF64_ST_VISIBILITY(symbol->st_other);
+
+	if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS || symbol->st_shndx == SHN_COMMON)
+		return false;
+	if (type == STT_FUNC || type == STT_GNU_IFUNC)
+		return true;
+	return type == STT_NOTYPE && visibility != STV_HIDDEN && visibility != STV_INTERNAL;
+}
+
+static uint64_t end_of(const struct image *image)
+{
+	uint64_t end = 0;
+
+	for (size_t i = 0; i < image->segment_count; i++) {
+		const Elf64_Phdr *segment = &image->segments[i];
+
+		if (segment->p_memsz <= UINT64_MAX - segment->p_vaddr &&
+		    segment->p_vaddr + segment->p_memsz > end)
+			end = segment->p_vaddr + segment->p_memsz;
+	}
+	return end;
+}
+
+void image_file_make(struct bytes *to, struct span table, const uint8_t *build_id, size_t build_id_size)
+{
+	struct symbol_file_head head = { .type = ET_EXEC,
+					 .build_id = build_id,
+					 .build_id_size = build_id_size };
+	struct symbol_file file;
+	struct image image;
+	Elf64_Sym symbol;
+
+	*to = (struct bytes){ 0 };
+	if (!take_apart(table, &image))
+		return;
+	symbol_file_begin(&file);
+	for (uint64_t offset = 0; span_copy(image.symbols, offset, &symbol, sizeof(symbol));
+	     offset += sizeof(symbol)) {
+		const char *name = span_string(image.strings, symbol.st_name);
+
+		if (name && *name && is_wanted(&symbol))
+			symbol_file_add(&file, name, symbol.st_info, symbol.st_value, symbol.st_size);
+	}
+	head.segments = image.segments;
+	head.segment_count = image.segment_count;
+	head.text_size = end_of(&image);
+	symbol_file_end(&file, &head, to);
+}

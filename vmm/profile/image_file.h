@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The functions of a guest's program or library as an ELF file, from what the
+ * guest agent sends of it (struct agent_symbols, shared/agent_protocol.h). Nothing of that is believed.
+ */
+#ifndef KVMSCOPE_PROFILE_IMAGE_FILE_H
+#define KVMSCOPE_PROFILE_IMAGE_FILE_H
+
+#include "shared/span.h"
+#include "vmm/profile/perf_data_bytes.h"
+
+/*
+ * TO is empty where TABLE names nothing, or is none; its data is the caller's
+ * to free; check TO->failed. BUILD_ID_SIZE is at most 20. Any thread.
+ */
+void image_file_make(struct bytes *to, struct span table, const uint8_t *build_id, size_t build_id_size);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An ELF file that has functions' names and a build id, and no code: what perf
+ * and we look for under that build id. Names come from guests: of them
+ * only printable ASCII is passed on, other bytes as \xNN. Any thread, one at a time.
+ */
+#ifndef KVMSCOPE_PROFILE_SYMBOL_FILE_H
+#define KVMSCOPE_PROFILE_SYMBOL_FILE_H
+
+#include <elf.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/profile/perf_data_bytes.h"
+
+/* What is put together. Zeroed: not begun. */
+struct symbol_file {
+	struct bytes table, strings;
+};
+
+struct symbol_file_head {
+	uint16_t type; /* ET_REL: addresses are relative to the text; ET_EXEC: they are those of the segments
+			*/
+	const uint8_t *build_id;
+	size_t build_id_size;
+	uint64_t text_size;         /* bytes that all addresses are in */
+	const Elf64_Phdr *segments; /* where in the file that is mapped they lie; NULL with 0 */
+	size_t segment_count;
+};
+
+void symbol_file_begin(struct symbol_file *file);
+
+/* A symbol with its st_info, st_value and st_size. */
+void symbol_file_add(struct symbol_file *file, const char *name, unsigned char info, uint64_t value,
+		     uint64_t size);
+
+/*
+ * The file into TO, whose data is the caller's to free; check TO->failed. TO is empty where there is no
+ * symbol or no build id. Frees what FILE has.
+ */
+void symbol_file_end(struct symbol_file *file, const struct symbol_file_head *head, struct bytes *to);
+
+#endif
