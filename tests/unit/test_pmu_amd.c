@@ -197,6 +197,20 @@ TEST(pmu_amd, cycles_are_counted_and_nothing_else)
 	}
 }
 
+TEST(pmu_amd, legacy_counters_have_no_reference_cycles)
+{
+	struct pmu pmu = amd(PMU_AMD_LEGACY);
+
+	set(&pmu, LEGACY_SELECT0, UINT64_C(0x100430120));
+	CHECK(!strcmp(told, "event 0x120 umask 0x01 (reference cycles)"));
+	CHECK(!pmu_is_counting(&pmu));
+	CHECK(!pmu_advance(&pmu, SECOND));
+	CHECK_EQUAL(get(&pmu, LEGACY_COUNTER0), 0);
+	told[0] = '\0';
+	set(&pmu, LEGACY_SELECT0 + 1, UINT64_C(0x100430120));
+	CHECK_EQUAL(told[0], '\0'); /* once */
+}
+
 TEST(pmu_amd, what_Linux_asks_for_by_name_has_one_here)
 {
 	/* Linux, arch/x86/events/amd/core.c: event maps of K7 to family 16h, of Zen 1, Zen 2 and Zen 4 */

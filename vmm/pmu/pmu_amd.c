@@ -52,6 +52,9 @@ static const struct pmu_event amd_events[] = {
 };
 #define AMD_EVENTS (sizeof(amd_events) / sizeof(amd_events[0]))
 
+/* No processor with the legacy counters alone has PMCx120, and Linux has no ref-cycles there. */
+static const struct pmu_event legacy_reference = { 0x120, 0x01, PMU_NOTHING, "reference cycles" };
+
 static uint32_t counters_of(const struct pmu_state *state)
 {
 	return state->model == PMU_AMD_CORE ? AMD_CORE : AMD_LEGACY;
@@ -146,13 +149,22 @@ static bool amd_read_counter(const struct pmu_state *state, uint32_t index, uint
 	return true;
 }
 
+static const struct pmu_event *find_event(const struct pmu_state *state, uint64_t select)
+{
+	const struct pmu_event *event = pmu_event_find(amd_events, AMD_EVENTS, select);
+
+	if (event && event->unit == PMU_REFERENCE_CYCLES && state->model == PMU_AMD_LEGACY)
+		return &legacy_reference;
+	return event;
+}
+
 static struct pmu_counting amd_general(const struct pmu_state *state, unsigned int i)
 {
 	const uint64_t select = state->select[i];
 
 	return (struct pmu_counting){ .on = select & SELECT_ENABLE,
 				      .select = select,
-				      .event = pmu_event_find(amd_events, AMD_EVENTS, select) };
+				      .event = find_event(state, select) };
 }
 
 static struct pmu_counting amd_fixed(const struct pmu_state *state, unsigned int i)
