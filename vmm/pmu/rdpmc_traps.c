@@ -144,6 +144,7 @@ static void tell_armed(const struct guest_kernel *kernel, const struct rdpmc_sit
 		log_info("RDPMC of the guest's kernel %s is trapped in %s+%#" PRIx64, kernel->release,
 			 symbol.name, sites->sites[i].address - symbol.start);
 	}
+	log_info("RDPMC of the guest's programs is not: 0 in its /sys/devices/cpu/rdpmc keeps them from it");
 }
 
 /* Code of Linux's kernel and its modules is there (Documentation/arch/x86/x86_64/mm.rst). */

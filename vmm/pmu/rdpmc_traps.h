@@ -16,7 +16,8 @@
  * says why. A guest whose kernel does not lie where Linux's does has the MSRs
  * alone.
  *
- * What is not done: a program's RDPMC (CR4.PCE) still raises #GP; modules that were
+ * What is not done: a program's RDPMC (CR4.PCE), which KVM answers by #GP, or by 0 where it has a PMU that is
+ * switched off (kvm_amd of Linux 6.1; arch/x86/kvm/pmu.c, kvm_pmu_rdpmc()); modules that were
  * loaded later are not searched; INT3 is what the guest sees if it reads its own code.
  *
  *	create, destroy	while no vCPU runs
