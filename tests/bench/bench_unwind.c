@@ -86,7 +86,7 @@ static double time_frames(const struct guest_unwinder *by)
 	struct guest_callchain chain = { .addresses = addresses, .capacity = 32 };
 
 	for (int round = 0; round < ROUNDS; round++) {
-		guest_unwind(by, &guest.view, &guest.registers, &chain);
+		guest_unwind(by, &guest.view, &guest.registers, NULL, &chain);
 		frames += chain.kernel_depth;
 	}
 	if (frames != (uint64_t)ROUNDS * DEPTH || chain.flags) {

@@ -2,6 +2,7 @@
 /*
  * Input: struct header, then the one page that the whole address space maps
  * to. Its end holds ORC tables of 64 entries; the walk goes over the rest.
+ * With by_rules its start holds rules for user code, one for each 32 bytes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,53 @@
 struct header {
 	uint64_t rip, rsp, rbp;
 	uint8_t format, cpl, long_mode, by_orc;
-	uint16_t capacity, reserved;
+	uint16_t capacity;
+	uint8_t by_rules, reserved;
 };
+
+#define RULES      32
+#define RULE_BYTES 32 /* of code */
+
+static uint32_t starts[RULES];
+static uint16_t rule_of[RULES];
+static struct cfi_rule rules[RULES];
+static const struct cfi_table user_table = {
+	.count = RULES, .rule_count = RULES, .starts = starts, .rule_of = rule_of, .rules = rules
+};
+
+/* Anything that a compiler of tables can make: numbers of registers are in range. */
+static void make_rules(const uint8_t *bytes)
+{
+	memcpy(rules, bytes, sizeof(rules));
+	for (uint16_t i = 0; i < RULES; i++) {
+		starts[i] = (uint32_t)i * RULE_BYTES;
+		rule_of[i] = i;
+		rules[i].cfa_register %= DWARF_RIP;
+		if (rules[i].bp == CFI_REGISTER)
+			rules[i].bp_offset &= DWARF_RIP - 1;
+		if (rules[i].bx == CFI_REGISTER)
+			rules[i].bx_offset &= DWARF_RIP - 1;
+		if (rules[i].ip == CFI_REGISTER)
+			rules[i].ip_offset &= DWARF_RIP - 1;
+	}
+}
+
+/* One image, that is mapped at 0. */
+static struct user_map *make_map(void)
+{
+	static struct user_images *images;
+	static struct user_map map;
+	struct user_image_key key = { .kind = USER_IMAGE_FILE };
+
+	if (!images && user_images_create(&images))
+		abort();
+	map.count = 1;
+	map.mappings[0] = (struct user_mapping){ .end = RULES * RULE_BYTES,
+						 .flags = USER_MAPPING_EXEC,
+						 .image = user_images_find(images, &key) };
+	user_image_set_cfi(map.mappings[0].image, &user_table);
+	return &map;
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -53,7 +99,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	registers.long_mode = header.long_mode & 1;
 	unwinder.format = (enum orc_format)(header.format % 5);
 	chain.capacity = header.capacity % 65;
-	guest_unwind(header.by_orc & 1 ? &unwinder : NULL, &view, &registers, &chain);
+	make_rules(page);
+	guest_unwind(header.by_orc & 1 ? &unwinder : NULL, &view, &registers,
+		     header.by_rules & 1 ? make_map() : NULL, &chain);
 	if (chain.kernel_depth + chain.user_depth > chain.capacity)
 		abort();
 	orc_detect_format(&table);

@@ -112,7 +112,8 @@ static void push_registers(struct fixture *fixture, uint64_t offset, uint64_t ip
 
 static void unwind(struct fixture *fixture)
 {
-	guest_unwind(&fixture->unwinder, &fixture->guest.view, &fixture->guest.registers, &fixture->chain);
+	guest_unwind(&fixture->unwinder, &fixture->guest.view, &fixture->guest.registers, NULL,
+		     &fixture->chain);
 }
 
 TEST(unwind, orc_from_a_call_into_the_system_call_entry_and_user_space)
@@ -355,7 +356,7 @@ TEST(unwind, kernel_frame_pointers_with_marked_registers)
 	push(&fixture, 0x40, (STACK + 0x60) | 1);
 	push(&fixture, 0x48, code(3));
 	push_registers(&fixture, 0x60, 0x401000, 0x33, USER_STACK, 0);
-	guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, &fixture.chain);
+	guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, NULL, &fixture.chain);
 	REQUIRE_EQUAL(fixture.chain.kernel_depth, 3);
 	CHECK_EQUAL(fixture.addresses[2], code(3));
 	REQUIRE_EQUAL(fixture.chain.user_depth, 1);
@@ -372,7 +373,7 @@ TEST(unwind, a_kernel_without_frame_pointers_gives_no_false_frames)
 	push(&fixture, 0x1008, code(2));
 	fixture.guest.registers.rsp = STACK + 0x2000;
 	fixture.guest.registers.rbp = STACK + 0x1000; /* some pointer below the stack pointer */
-	guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, &fixture.chain);
+	guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, NULL, &fixture.chain);
 	CHECK_EQUAL(fixture.chain.kernel_depth, 1);
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
 	flat_guest_destroy(&fixture.guest);

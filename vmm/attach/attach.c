@@ -134,7 +134,7 @@ static void unwind(struct attach *attach, const struct attach_stack *stack, stru
 	struct stack_view view;
 
 	stack_view_init(&view, &attach->memory.view, attach->kernel, stack);
-	guest_unwind(attach->kernel->unwinder, &view.view, &stack->registers, chain);
+	guest_unwind(attach->kernel->unwinder, &view.view, &stack->registers, NULL, chain);
 }
 
 static void take_nothing(struct sample *sample, struct guest_callchain *chain)

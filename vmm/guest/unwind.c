@@ -1,14 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/guest/unwind.h"
 
+#include <string.h>
+#include <time.h>
+
 #include "shared/sample.h"
 #include "vmm/guest/unwind_step.h"
 
+#define FRAMES_PER_LOOK 8 /* at the clock */
+
+/* No system call: the vDSO has it. */
+static bool is_too_late(const struct guest_callchain *chain)
+{
+	struct timespec now;
+
+	if (!chain->deadline)
+		return false;
+	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec >= chain->deadline;
+}
+
+/* False: there is no room, or no time left. */
 static bool append(struct guest_callchain *chain, uint64_t address, uint16_t *depth)
 {
 	unsigned int used = chain->kernel_depth + (unsigned int)chain->user_depth;
 
-	if (used >= chain->capacity)
+	if (used >= chain->capacity || (used % FRAMES_PER_LOOK == FRAMES_PER_LOOK - 1 && is_too_late(chain)))
 		return false;
 	chain->addresses[used] = address;
 	++*depth;
@@ -50,15 +67,30 @@ static void walk_user(struct unwind_state *state, bool is_long, struct guest_cal
 {
 	enum unwind_result result = UNWIND_CALLER;
 
+	unwind_enter_user(state);
 	while (result == UNWIND_CALLER) {
 		if (!append(chain, state->ip, &chain->user_depth)) {
 			result = UNWIND_LOST;
 			break;
 		}
-		result = unwind_step_user(state, is_long ? 8 : 4);
+		result = is_long ? unwind_step_user(state) : unwind_step_user_frame_pointer(state, 4);
 	}
 	if (result != UNWIND_END)
 		chain->flags |= SAMPLE_USER_TRUNCATED;
+}
+
+/* In the order of enum dwarf_register. */
+static void take_registers(struct unwind_state *state, const struct guest_registers *registers)
+{
+	const uint64_t in_order[DWARF_RIP] = {
+		registers->rax, registers->rdx, registers->rcx, registers->rbx,
+		registers->rsi, registers->rdi, registers->rbp, registers->rsp,
+		registers->r8,  registers->r9,  registers->r10, registers->r11,
+		registers->r12, registers->r13, registers->r14, registers->r15,
+	};
+
+	memcpy(state->registers, in_order, sizeof(in_order));
+	state->has_registers = true;
 }
 
 static void start(struct unwind_state *state, const struct guest_registers *registers)
@@ -67,12 +99,7 @@ static void start(struct unwind_state *state, const struct guest_registers *regi
 	state->sp = registers->rsp;
 	state->bp = registers->rbp;
 	state->signal = true;
-	state->has_registers = true;
-	state->registers_bp = registers->rbp;
-	state->dx = registers->rdx;
-	state->di = registers->rdi;
-	state->r10 = registers->r10;
-	state->r13 = registers->r13;
+	take_registers(state, registers);
 }
 
 /*
@@ -80,7 +107,8 @@ static void start(struct unwind_state *state, const struct guest_registers *regi
  * user half of KPTI's pair, which has no more than the entry stack.
  */
 void guest_unwind(const struct guest_unwinder *unwinder, const struct guest_view *view,
-		  const struct guest_registers *registers, struct guest_callchain *chain)
+		  const struct guest_registers *registers, struct user_map *map,
+		  struct guest_callchain *chain)
 {
 	struct unwind_state state;
 	bool is_long = registers->long_mode;
@@ -89,6 +117,7 @@ void guest_unwind(const struct guest_unwinder *unwinder, const struct guest_view
 	chain->user_depth = 0;
 	chain->flags = 0;
 	start(&state, registers);
+	state.map = map;
 	if (registers->cpl != 3) {
 		stack_reader_start(&state.stack, view, unwinder ? &unwinder->paging : &registers->paging);
 		if (!walk_kernel(&state, unwinder, chain))

@@ -38,7 +38,7 @@ enum unwind_result unwind_step_frame_pointer(struct unwind_state *state)
 }
 
 /* The outermost frame has bp 0 (System V ABI, AMD64 supplement, 3.4.1). */
-enum unwind_result unwind_step_user(struct unwind_state *state, unsigned int width)
+enum unwind_result unwind_step_user_frame_pointer(struct unwind_state *state, unsigned int width)
 {
 	uint64_t bp, ip;
 
@@ -50,5 +50,7 @@ enum unwind_result unwind_step_user(struct unwind_state *state, unsigned int wid
 	state->sp = state->bp + 2ull * width;
 	state->bp = bp;
 	state->ip = ip;
+	state->signal = false;
+	state->has_registers = false;
 	return UNWIND_CALLER;
 }

@@ -47,9 +47,9 @@ static bool add_indirect(struct unwind_state *state, uint64_t at, int16_t offset
 	return true;
 }
 
-static bool known_register(const struct unwind_state *state, uint64_t value, uint64_t *known)
+static bool known_register(const struct unwind_state *state, enum dwarf_register number, uint64_t *known)
 {
-	*known = value;
+	*known = state->registers[number];
 	return state->has_registers;
 }
 
@@ -70,13 +70,13 @@ static bool previous_sp(struct unwind_state *state, const struct orc_entry *entr
 	case ORC_BP_INDIRECT:
 		return add_indirect(state, state->bp + offset, 0, sp);
 	case ORC_R10:
-		return known_register(state, state->r10, sp);
+		return known_register(state, DWARF_R10, sp);
 	case ORC_R13:
-		return known_register(state, state->r13, sp);
+		return known_register(state, DWARF_R13, sp);
 	case ORC_DI:
-		return known_register(state, state->di, sp);
+		return known_register(state, DWARF_RDI, sp);
 	case ORC_DX:
-		return known_register(state, state->dx, sp);
+		return known_register(state, DWARF_RDX, sp);
 	default:
 		return false;
 	}
@@ -113,7 +113,7 @@ static bool previous_bp(struct unwind_state *state, const struct orc_entry *entr
 	switch (entry->bp_register) {
 	case ORC_UNDEFINED:
 		if (state->has_registers)
-			state->bp = state->registers_bp;
+			state->bp = state->registers[DWARF_RBP];
 		return true;
 	case ORC_PREVIOUS_SP:
 		return stack_read(&state->stack, sp + offset, 8, &state->bp);
@@ -124,30 +124,10 @@ static bool previous_bp(struct unwind_state *state, const struct orc_entry *entr
 	}
 }
 
-/* Is the code before RETURN_ADDRESS a call: e8 with an offset, or ff /2 in any of its lengths? */
-static bool is_behind_call(const struct unwind_state *state, uint64_t return_address)
-{
-	static const uint8_t indirect_lengths[] = { 2, 3, 4, 6, 7 };
-	uint8_t code[7];
-
-	if (guest_read_virtual(state->stack.view, state->stack.paging, return_address - sizeof(code), code,
-			       sizeof(code)))
-		return false;
-	if (code[2] == 0xe8)
-		return true;
-	for (size_t i = 0; i < sizeof(indirect_lengths); i++) {
-		const uint8_t *call = code + sizeof(code) - indirect_lengths[i];
-
-		if (call[0] == 0xff && (call[1] >> 3 & 7) == 2)
-			return true;
-	}
-	return false;
-}
-
 /* Is the caller that was found by a guess known code, behind a call? */
 static bool is_plausible_caller(const struct unwind_state *state, const struct guest_unwinder *unwinder)
 {
-	return guest_unwinder_table(unwinder, state->ip - 1) && is_behind_call(state, state->ip);
+	return guest_unwinder_table(unwinder, state->ip - 1) && unwind_is_behind_call(state, state->ip);
 }
 
 /*
@@ -164,7 +144,7 @@ static bool leave_thunk(struct unwind_state *state, const struct guest_unwinder 
 		if (!stack_read(&state->stack, sp, 8, &ip))
 			return false;
 		if (ip - state->ip + THUNK_SIZE < 2 * THUNK_SIZE || !guest_unwinder_table(unwinder, ip) ||
-		    !is_behind_call(state, ip))
+		    !unwind_is_behind_call(state, ip))
 			continue;
 		state->ip = ip;
 		state->sp = sp + 8;
@@ -183,7 +163,8 @@ static bool is_at_thunks_return(struct unwind_state *state, const struct orc_ent
 
 	return entry->type == ORC_TYPE_CALL && entry->sp_register == ORC_SP && entry->sp_offset == 8 &&
 	       !guest_read_virtual(state->stack.view, state->stack.paging, state->ip, &opcode, 1) &&
-	       opcode == RET && stack_read(&state->stack, state->sp, 8, &ip) && !is_behind_call(state, ip);
+	       opcode == RET && stack_read(&state->stack, state->sp, 8, &ip) &&
+	       !unwind_is_behind_call(state, ip);
 }
 
 /* Thunks call nothing: only where one was interrupted is it on a stack. */

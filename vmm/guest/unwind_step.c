@@ -9,15 +9,18 @@
 #define NO_PAGE   1ull /* never the address of one */
 #define CS_USER32 0x23 /* arch/x86/include/asm/segment.h, __USER32_CS */
 
-/* struct pt_regs, arch/x86/include/asm/ptrace.h. */
-enum {
-	REGS_R13 = 2 * 8,
-	REGS_BP = 4 * 8,
-	REGS_R10 = 7 * 8,
-	REGS_DX = 12 * 8,
-	REGS_DI = 14 * 8,
-	REGS_IP = 16 * 8,
+/*
+ * Where registers lie in struct pt_regs (arch/x86/include/asm/ptrace.h), in words, by their numbers in DWARF.
+ * The stack pointer is with what the CPU pushes.
+ */
+static const uint8_t regs_word[DWARF_RIP] = {
+	[DWARF_RAX] = 10, [DWARF_RDX] = 12, [DWARF_RCX] = 11, [DWARF_RBX] = 5,
+	[DWARF_RSI] = 13, [DWARF_RDI] = 14, [DWARF_RBP] = 4,  [DWARF_RSP] = 19,
+	[DWARF_R8] = 9,   [9] = 8,          [DWARF_R10] = 7,  [11] = 6,
+	[12] = 3,         [DWARF_R13] = 2,  [14] = 1,         [15] = 0,
 };
+
+#define REGS_IP (16 * 8)
 
 void stack_reader_start(struct stack_reader *reader, const struct guest_view *view,
 			const struct guest_paging *paging)
@@ -52,6 +55,25 @@ bool stack_read(struct stack_reader *reader, uint64_t gva, unsigned int width, u
 	return true;
 }
 
+bool unwind_is_behind_call(const struct unwind_state *state, uint64_t address)
+{
+	static const uint8_t indirect_lengths[] = { 2, 3, 4, 6, 7 };
+	uint8_t code[7];
+
+	if (guest_read_virtual(state->stack.view, state->stack.paging, address - sizeof(code), code,
+			       sizeof(code)))
+		return false;
+	if (code[2] == 0xe8)
+		return true;
+	for (size_t i = 0; i < sizeof(indirect_lengths); i++) {
+		const uint8_t *call = code + sizeof(code) - indirect_lengths[i];
+
+		if (call[0] == 0xff && (call[1] >> 3 & 7) == 2)
+			return true;
+	}
+	return false;
+}
+
 enum unwind_result unwind_from_interrupt_frame(struct unwind_state *state, uint64_t frame)
 {
 	uint64_t ip, cs, sp;
@@ -74,14 +96,13 @@ enum unwind_result unwind_from_registers(struct unwind_state *state, uint64_t re
 	struct stack_reader *stack = &state->stack;
 	enum unwind_result result;
 
-	state->has_registers = stack_read(stack, regs + REGS_DX, 8, &state->dx) &&
-			       stack_read(stack, regs + REGS_DI, 8, &state->di) &&
-			       stack_read(stack, regs + REGS_R10, 8, &state->r10) &&
-			       stack_read(stack, regs + REGS_R13, 8, &state->r13) &&
-			       stack_read(stack, regs + REGS_BP, 8, &state->registers_bp);
+	state->has_registers = true;
+	for (unsigned int i = 0; i < DWARF_RIP; i++)
+		state->has_registers &=
+			stack_read(stack, regs + regs_word[i] * 8ull, 8, &state->registers[i]);
 	if (!state->has_registers)
 		return UNWIND_LOST;
 	result = unwind_from_interrupt_frame(state, regs + REGS_IP);
-	state->bp = state->registers_bp;
+	state->bp = state->registers[DWARF_RBP];
 	return result;
 }

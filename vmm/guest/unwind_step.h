@@ -9,7 +9,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "vmm/guest/cfi_table.h"
+#include "vmm/guest/registers.h"
 #include "vmm/guest/unwinder.h"
+#include "vmm/guest/user_map.h"
 
 /* Kernel text, modules and what the kernel generates all lie in the last 2 GiB. */
 #define KERNEL_TEXT_START 0xffffffff80000000ull
@@ -42,9 +45,15 @@ struct unwind_state {
 	uint64_t ip, sp, bp;
 	bool signal;       /* ip was interrupted; else it stands behind a call */
 	bool user_is_long; /* with UNWIND_USER: in 64-bit mode */
-	/* The registers of the last whole set that was found, as long as no call lies between. */
+	/* The last whole set of registers that was found, by enum dwarf_register, as long as no call lies
+	 * between. */
 	bool has_registers;
-	uint64_t dx, di, r10, r13, registers_bp;
+	uint64_t registers[DWARF_RIP];
+	/* In user space. */
+	uint64_t bx;
+	bool bp_lost, bx_lost;              /* no rule says where it is */
+	struct user_map *map;               /* NULL: what is mapped is not known */
+	const struct user_mapping *mapping; /* that the code of ip is in; NULL: not known */
 };
 
 /* By ORC, or by the frame pointer where no table describes the code (as the kernel itself does). */
@@ -54,7 +63,19 @@ enum unwind_result unwind_step_orc(struct unwind_state *state, const struct gues
 enum unwind_result unwind_step_frame_pointer(struct unwind_state *state);
 
 /* A user program built with frame pointers; WIDTH is 8, or 4 in 32-bit code. */
-enum unwind_result unwind_step_user(struct unwind_state *state, unsigned int width);
+enum unwind_result unwind_step_user_frame_pointer(struct unwind_state *state, unsigned int width);
+
+/* The state is that of the user program that was interrupted: what is its code in? */
+void unwind_enter_user(struct unwind_state *state);
+
+/* User code in 64-bit mode: by the table of its image, or as a signal frame, or by frame pointers. */
+enum unwind_result unwind_step_user(struct unwind_state *state);
+
+/* By RULE, which describes the code of ip: any but CFI_CFA_NONE. */
+enum unwind_result unwind_step_cfi(struct unwind_state *state, const struct cfi_rule *rule);
+
+/* Is the code before ADDRESS a call: e8 with an offset, or ff /2 in any of its lengths? */
+bool unwind_is_behind_call(const struct unwind_state *state, uint64_t address);
 
 /* Takes over ip, sp, bp and so on from the struct pt_regs at REGS. UNWIND_CALLER, UNWIND_USER or UNWIND_LOST.
  */

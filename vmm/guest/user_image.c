@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "vmm/guest/build_id.h"
-#include "vmm/guest/cfi_table.h"
 #include "vmm/guest/dentry_path.h"
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/page_cache.h"
@@ -31,7 +30,7 @@ struct user_image {
 	uint32_t device;
 	uint8_t build_id_size;
 	uint8_t build_id[USER_IMAGE_BUILD_ID_MAX];
-	_Atomic(const struct cfi_table *) cfi; /* owned */
+	_Atomic(const struct cfi_table *) cfi;
 };
 
 struct user_images {
@@ -66,7 +65,6 @@ static void free_image(struct user_image *image)
 {
 	if (has_file(image))
 		free((void *)(uintptr_t)atomic_load(&image->name));
-	cfi_table_free((struct cfi_table *)(uintptr_t)atomic_load(&image->cfi));
 }
 
 struct user_images *user_images_share(struct user_images *images)
@@ -247,6 +245,12 @@ void user_images_settle(struct user_images *images, const struct guest_kernel *k
 				      memory_order_release);
 		images->settled++;
 	}
+}
+
+struct user_image *user_images_settled(const struct user_images *images, uint32_t index)
+{
+	return index < images->settled ? atomic_load_explicit(&images->entered[index], memory_order_relaxed)
+				       : NULL;
 }
 
 struct user_image *user_images_at(struct user_images *images, uint32_t number)

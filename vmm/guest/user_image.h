@@ -71,6 +71,9 @@ struct user_image *user_images_find(struct user_images *images, const struct use
 void user_images_settle(struct user_images *images, const struct guest_kernel *kernel,
 			const struct guest_view *view);
 
+/* The INDEXth image that was settled; NULL: so many were not. On the thread that settles. */
+struct user_image *user_images_settled(const struct user_images *images, uint32_t index);
+
 /* Tells this table from any other that there was. */
 uint32_t user_images_generation(const struct user_images *images);
 
@@ -103,7 +106,7 @@ int user_image_read(const struct user_image *image, const struct guest_kernel *k
 /* What its .eh_frame says, by file offset; NULL: not known (yet), or it has none. */
 const struct cfi_table *user_image_cfi(const struct user_image *image);
 
-/* Gives IMAGE its table, once; the image's from here on. Not on a vCPU thread. */
+/* Gives IMAGE its table, which must outlive it, once. Not on a vCPU thread. */
 void user_image_set_cfi(struct user_image *image, const struct cfi_table *table);
 
 #endif

@@ -198,11 +198,13 @@ static bool is_idle(const struct sampler *sampler, struct vcpu *vcpu, const stru
 	return before == HLT && vcpu_is_halted(vcpu);
 }
 
+/* MAP tells nothing where the task's memory is not known. */
 static void walk(const struct sampler *sampler, const struct guest_kernel *kernel,
-		 const struct guest_registers *registers, struct guest_callchain *chain)
+		 const struct guest_registers *registers, struct user_map *map, struct guest_callchain *chain)
 {
 	if (sampler->options.callchains) {
-		guest_unwind(kernel ? kernel->unwinder : NULL, sampler->options.view, registers, chain);
+		guest_unwind(kernel ? kernel->unwinder : NULL, sampler->options.view, registers,
+			     map->mm ? map : NULL, chain);
 		return;
 	}
 	chain->addresses[0] = registers->rip;
@@ -324,7 +326,7 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 	if (other)
 		walk_nothing(&state->chain);
 	else
-		walk(sampler, kernel, &state->registers, &state->chain);
+		walk(sampler, kernel, &state->registers, &state->map, &state->chain);
 	if (kernel)
 		module_presence_check(guest_kernel_presence(kernel), sampler->options.view, &kernel->paging,
 				      state->begin, &state->chain);

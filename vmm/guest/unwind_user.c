@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which way a frame of user space is left. Code that a table describes: by
+ * the table, or not at all. Other code (made at run time, of an image without
+ * a table or whose table is still to come): by its frame pointer, if what is
+ * found then is code behind a call.
+ */
+#include <string.h>
+
+#include "vmm/guest/page_walk.h"
+#include "vmm/guest/unwind_step.h"
+
+/* Behind a call the return address may be the next function's: what is looked up is the call. */
+static uint64_t code_address(const struct unwind_state *state)
+{
+	return state->signal ? state->ip : state->ip - 1;
+}
+
+/* What the code of ip is in; mostly what that of the frame before is in. */
+static void find_mapping(struct unwind_state *state)
+{
+	uint64_t address = code_address(state);
+
+	if (state->mapping && address >= state->mapping->start && address < state->mapping->end)
+		return;
+	state->mapping = state->map ? user_map_find(state->map, address) : NULL;
+}
+
+static const struct cfi_rule *find_rule(const struct unwind_state *state)
+{
+	static const struct cfi_rule none = { .cfa = CFI_CFA_NONE };
+	const struct user_mapping *mapping = state->mapping;
+	const struct cfi_table *table = mapping && mapping->image ? user_image_cfi(mapping->image) : NULL;
+
+	return table ? cfi_table_find(table, code_address(state) - mapping->start + mapping->offset) : &none;
+}
+
+/*
+ * Is ip, which is not yet told to anybody, code? Only where nothing is known
+ * of what is mapped there the bytes themselves are asked.
+ */
+static bool is_code(const struct unwind_state *state)
+{
+	if (state->mapping)
+		return state->mapping->flags & USER_MAPPING_EXEC;
+	return !state->signal && unwind_is_behind_call(state, state->ip);
+}
+
+/*
+ * The code that a signal handler returns to: mov $__NR_rt_sigreturn, %rax;
+ * syscall. glibc's has an FDE, that of other libraries has not.
+ */
+static bool is_signal_return(const struct unwind_state *state)
+{
+	static const uint8_t by_rax[] = { 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05 };
+	static const uint8_t by_eax[] = { 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05 };
+	uint8_t code[sizeof(by_rax)];
+
+	return !guest_read_virtual(state->stack.view, state->stack.paging, state->ip, code, sizeof(code)) &&
+	       (!memcmp(code, by_rax, sizeof(by_rax)) || !memcmp(code, by_eax, sizeof(by_eax)));
+}
+
+/* struct rt_sigframe, without the return address: arch/x86/include/asm/sigframe.h, uapi/asm/sigcontext.h. */
+static const struct cfi_rule signal_frame = {
+	.cfa = CFI_CFA_MEMORY,
+	.cfa_register = DWARF_RSP,
+	.cfa_offset = 160, /* uc.uc_mcontext.sp */
+	.bp = CFI_AT_RSP,
+	.bp_offset = 120,
+	.bx = CFI_AT_RSP,
+	.bx_offset = 128,
+	.ip = CFI_AT_RSP,
+	.ip_offset = 168,
+	.signal = 1,
+};
+
+static enum unwind_result guess(struct unwind_state *state)
+{
+	enum unwind_result result;
+
+	if (state->bp_lost)
+		return UNWIND_LOST;
+	result = unwind_step_user_frame_pointer(state, 8);
+	state->bx_lost = true;
+	if (result == UNWIND_CALLER && state->map && !unwind_is_behind_call(state, state->ip))
+		return UNWIND_LOST;
+	return result;
+}
+
+void unwind_enter_user(struct unwind_state *state)
+{
+	state->mapping = NULL;
+	state->bp_lost = false;
+	state->bx = state->registers[DWARF_RBX];
+	state->bx_lost = !state->has_registers;
+	find_mapping(state);
+}
+
+enum unwind_result unwind_step_user(struct unwind_state *state)
+{
+	const struct cfi_rule *rule = find_rule(state);
+	enum unwind_result result;
+
+	if (rule->cfa == CFI_CFA_NONE && state->map && is_signal_return(state))
+		rule = &signal_frame;
+	result = rule->cfa == CFI_CFA_NONE ? guess(state) : unwind_step_cfi(state, rule);
+	if (result != UNWIND_CALLER || !state->map)
+		return result;
+	find_mapping(state);
+	return is_code(state) ? UNWIND_CALLER : UNWIND_LOST;
+}
