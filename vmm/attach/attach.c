@@ -432,7 +432,7 @@ static int make_rings(struct attach *attach, size_t ring_size)
 
 	if (count > VMM_VCPUS_MAX)
 		count = VMM_VCPUS_MAX;
-	attach->rings = calloc(count, sizeof(attach->rings[0]));
+	attach->rings = calloc(count, sizeof(struct ring *));
 	attach->sampled = calloc(VMM_VCPUS_MAX, sizeof(attach->sampled[0]));
 	if (!attach->rings || !attach->sampled)
 		return error_set(-ENOMEM, "no memory for the vCPUs");

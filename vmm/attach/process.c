@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/attach/process.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -316,6 +317,7 @@ int vmm_process_scan(struct vmm_process *process)
 		error = each_number(process->directory, "fd", take_descriptor, &scan);
 	error = check(&scan, error);
 	if (!error) {
+		assert(scan.vcpus && scan.fds);
 		process->vm_fd = scan.vm_fd;
 		keep_threads(&scan);
 		find_threads(&scan);
