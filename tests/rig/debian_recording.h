@@ -9,7 +9,7 @@
 /*
  * VERSION's kernel with two vCPUs and page tables not isolated (pti "off") or
  * isolated ("on"), sampled 499 times a second while tests/rig/guest/tasks runs
- * for 4 s; with "off", it before writes its /proc/kallsyms to its disk, then
+ * for 4 s; with "on", "remap 4" behind it; with "off", it before writes its /proc/kallsyms to its disk, then
  * runs "workload shares 5", and where debug registers work each write of
  * DEBIAN_WATCHED is a hit. The directory with perf.data, the build-id cache .debug, and
  * disk. Made by the first call, for the life of the program; NULL if it could
@@ -24,6 +24,7 @@ const char *debian_recording(const char *version, const char *pti);
 #define DEBIAN_WATCHED "irq_stat+8:4:w"
 
 #define TASKS_PROGRAM "build/rig/tasks"
+#define TASKS_START   0x20000000ull /* of its image in memory: tests/rig/module.mk */
 
 /* The initrd with both programs of the guests; NULL as debian_recording(). */
 const char *debian_recording_initrd(const char *version);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/rig/remap_truth.h"
 #include "tests/rig/rig.h"
 
 #define DATA "build/rig/agent.data"
@@ -15,90 +16,8 @@
 /* A home whose build-id cache has nothing. */
 #define EMPTY_HOME "build/rig/agent-empty-home"
 
-/* Of tests/rig/guest/remap.c and tests/rig/module.mk: pages, and places in them by 256 bytes. */
-#define MAPPED_PAGE  0x600000000ull
-#define PROGRAM_PAGE 0x401ull
-static const char *const images[] = {
-	NULL, "alpha", "beta", "gamma", "delta", "one", "two", "three", "brief"
-};
-#define IMAGES (sizeof(images) / sizeof(images[0]))
-/* It lives 5 ms: its samples come to be looked at when it is long dead. */
-#define BRIEF 8
-
 /* Enough to say that something was attributed; a machine that stands still gives fewer. */
 #define ENOUGH 100
-
-struct tally {
-	unsigned long right, wrong, untold;
-	unsigned long of_image[IMAGES]; /* right ones */
-	unsigned long of_path[IMAGES];  /* all that perf says are in it */
-	unsigned long named, misnamed;  /* of programs, by the process's name */
-	unsigned long functions;        /* right ones whose function perf names */
-};
-
-/* Which image has code at ADDRESS; 0: none of ours. */
-static unsigned int image_at(unsigned long long address)
-{
-	unsigned int place = address >> 8 & 15;
-
-	if (address >> 12 == MAPPED_PAGE && place >= 1 && place <= 4)
-		return place;
-	/* The workload's own code lies at the same page; there it is in the first and last places. */
-	if (address >> 12 == PROGRAM_PAGE && place >= 5 && place < IMAGES && (address & 255) < 6)
-		return place;
-	return 0;
-}
-
-static bool is_path_of(const char *path, const char *image)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash && !strcmp(slash + 1, image);
-}
-
-static void count(struct tally *tally, const char *comm, unsigned long long address, const char *function,
-		  const char *path)
-{
-	unsigned int image = image_at(address);
-
-	for (unsigned int i = 1; i < IMAGES; i++)
-		tally->of_path[i] += is_path_of(path, images[i]);
-	if (!image)
-		return;
-	if (!strcmp(path, "[unknown]")) {
-		tally->untold++;
-	} else if (is_path_of(path, images[image])) {
-		tally->right++;
-		tally->of_image[image]++;
-		if (!strncmp(function, "spin_", 5) && !strcmp(function + 5, images[image]))
-			tally->functions++;
-		else if (strcmp(function, "[unknown]") != 0)
-			FAIL_TEST("a function of %s is %s to perf", images[image], function);
-		if (image > 4)
-			(*(strcmp(comm, images[image]) ? &tally->misnamed : &tally->named))++;
-	} else if (address >> 12 != PROGRAM_PAGE || !is_path_of(path, "remap")) {
-		if (!tally->wrong++)
-			FAIL_TEST("%s at %#llx was running, and is said to be in %s", images[image], address,
-				  path);
-	}
-}
-
-/* perf script -G -F comm,ip,sym,dso: "COMM ADDRESS FUNCTION (PATH)". */
-static struct tally read_script(void)
-{
-	struct tally tally = { 0 };
-	char line[4096], comm[64], function[256], path[1024];
-	unsigned long long address;
-	FILE *perf =
-		popen("HOME=$PWD/" HOME " perf script -G -i " DATA " -F comm,ip,sym,dso 2>/dev/null", "r");
-
-	while (perf && fgets(line, sizeof(line), perf))
-		if (sscanf(line, " %63s %llx %255s (%1023[^)])", comm, &address, function, path) == 4)
-			count(&tally, comm, address, function, path);
-	if (perf)
-		CHECK_EQUAL(pclose(perf), 0);
-	return tally;
-}
 
 /*
  * kvmscope report counts the same samples for each image, and names its function by what the agent told of
@@ -128,35 +47,35 @@ static unsigned long count_function(const char *home, const char *files, const c
 	return samples;
 }
 
-static void check_report(const struct tally *tally)
+static void check_report(const struct remap_truth *tally)
 {
 	unsigned long functions = 0;
 
-	for (unsigned int image = 1; image < IMAGES; image++) {
-		unsigned long named = count_function(EMPTY_HOME, "right", images[image], "^spin_");
-		unsigned long told = count_function(HOME, "none", images[image], "^spin_");
+	for (unsigned int image = 1; image < REMAP_IMAGES; image++) {
+		unsigned long named = count_function(EMPTY_HOME, "right", remap_images[image], "^spin_");
+		unsigned long told = count_function(HOME, "none", remap_images[image], "^spin_");
 
-		CHECK_EQUAL(named + count_function(EMPTY_HOME, "right", images[image], "^0x"),
+		CHECK_EQUAL(named + count_function(EMPTY_HOME, "right", remap_images[image], "^0x"),
 			    tally->of_image[image]);
 		CHECK(named >= tally->of_image[image] / 2);
-		CHECK_EQUAL(count_function(EMPTY_HOME, "wrong", images[image], "^spin_"), 0);
+		CHECK_EQUAL(count_function(EMPTY_HOME, "wrong", remap_images[image], "^spin_"), 0);
 		CHECK(told == named || !told);
 		functions += told;
 	}
 	CHECK_EQUAL(tally->functions, functions);
-	for (unsigned int image = 1; image < IMAGES; image++) {
+	for (unsigned int image = 1; image < REMAP_IMAGES; image++) {
 		struct rig_result result;
 
 		rig_run_here(&result, 60,
 			     "HOME=$PWD/" HOME " build/kvmscope report -i " DATA " --sort image | "
 			     "awk '$NF == \"%s\" { gsub(\",\", \"\", $2); print $2 }'",
-			     images[image]);
+			     remap_images[image]);
 		CHECK_EQUAL(strtoul(result.output, NULL, 10), tally->of_path[image]);
 		rig_result_free(&result);
 	}
 }
 
-static void check_tally(const struct tally *tally)
+static void check_tally(const struct remap_truth *tally)
 {
 	printf("%lu samples in the right image, %lu in a wrong one, %lu not told; programs named %lu, otherwise %lu\n",
 	       tally->right, tally->wrong, tally->untold, tally->named, tally->misnamed);
@@ -219,7 +138,7 @@ static bool profile(const char *kernel, const char *initrd)
 TEST(agent_truth, no_sample_is_in_a_wrong_image)
 {
 	const char *kernel, *initrd;
-	struct tally tally = { 0 };
+	struct remap_truth tally = { 0 };
 
 	RIG_REQUIRED();
 	kernel = rig_kernel("5.10");
@@ -229,7 +148,7 @@ TEST(agent_truth, no_sample_is_in_a_wrong_image)
 	for (int i = 0; i < 2 && tally.right < ENOUGH; i++) {
 		if (!profile(kernel, initrd))
 			return;
-		tally = read_script();
+		tally = remap_truth_read(DATA, HOME);
 		check_tally(&tally);
 	}
 	if (tally.right < ENOUGH)
@@ -237,8 +156,8 @@ TEST(agent_truth, no_sample_is_in_a_wrong_image)
 		     tally.right, ENOUGH);
 	for (unsigned int image = 1; image < 5; image++)
 		CHECK(tally.of_image[image] > 0);
-	printf("%lu samples are of a program that lives 5 ms\n", tally.of_image[BRIEF]);
-	CHECK(tally.of_image[BRIEF] > 0);
+	printf("%lu samples are of a program that lives 5 ms\n", tally.of_image[REMAP_BRIEF]);
+	CHECK(tally.of_image[REMAP_BRIEF] > 0);
 	CHECK(tally.untold < tally.right);
 	printf("the agent told the functions of %lu of %lu samples\n", tally.functions, tally.right);
 	if (!tally.functions)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The guest's task of each sample, in Debian's kernels, against an oracle in
+ * The guest's task of each sample, and the images of its addresses, in Debian's kernels, against an oracle in
  * the samples themselves: tasks of tests/rig/guest/tasks.c have the function
- * run_NAME in their callchains and are called "NAME-TID". Read by perf.
+ * run_NAME in their callchains and are called "NAME-TID"; their code is at addresses that nothing else has.
+ * Read by perf.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 
 #include "shared/sample.h"
 #include "tests/rig/debian_recording.h"
+#include "tests/rig/remap_truth.h"
 #include "tests/rig/rig.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/perf_data_reader.h"
@@ -17,14 +19,20 @@
 
 #define ENOUGH 300
 
+#define TASKS_IMAGE "/bin/tasks"
+
 struct line_sample {
 	unsigned int pid, tid;
 	char comm[32];
-	char owner[32]; /* NAME of run_NAME in its chain, "" for none */
+	char owner[32];        /* NAME of run_NAME in its chain, "" for none */
+	unsigned int of_image; /* addresses of it in the program's image, and in those of other files */
+	unsigned int of_others;
 };
 
 struct tally {
-	unsigned long told, known, wrong; /* told: whose owner the chain tells */
+	unsigned long told, known, wrong;         /* told: whose owner the chain tells */
+	unsigned long images_right, images_wrong; /* addresses of theirs */
+	unsigned long code, code_right;           /* samples in the program's own code */
 };
 
 /* run_NAME for an address in it. */
@@ -50,6 +58,8 @@ static void count_sample(const struct line_sample *sample, struct tally *tally)
 	if (!*sample->owner)
 		return;
 	tally->told++;
+	tally->images_right += sample->of_image;
+	tally->images_wrong += sample->of_others;
 	if (!strncmp(sample->comm, "vcpu ", 5))
 		return;
 	tally->known++;
@@ -76,28 +86,63 @@ static bool read_heading(const char *line, struct line_sample *sample)
 	return true;
 }
 
+/* Of user space: whatever perf shows in brackets is no file. An address in an image is shown by its offset.
+ */
+static void take_frame(const struct symbols *program, unsigned long long address, const char *image,
+		       struct line_sample *sample)
+{
+	bool in_program = !strcmp(image, TASKS_IMAGE);
+
+	sample->of_image += in_program;
+	sample->of_others += *image == '/' && strncmp(image, "//anon", 6) != 0 && !in_program;
+	find_owner(program, address + (in_program ? TASKS_START : 0), sample->owner, sizeof(sample->owner));
+}
+
 static struct tally read_samples(const char *directory, const struct symbols *program)
 {
 	struct line_sample sample = { 0 };
 	struct tally tally = { 0 };
 	unsigned long long address;
-	char command[512], line[1024];
+	char command[512], line[1024], image[512];
 	FILE *perf;
 
 	snprintf(command, sizeof(command),
-		 "perf script -i %s/perf.data -F comm,pid,tid,ip --kallsyms /dev/null 2>/dev/null",
+		 "perf script -i %s/perf.data -F comm,pid,tid,ip,dso --kallsyms /dev/null 2>/dev/null",
 		 directory);
 	perf = popen(command, "r");
 	while (perf && fgets(line, sizeof(line), perf)) {
 		if (*line == '\n')
 			count_sample(&sample, &tally);
-		else if (*line == '\t' && sscanf(line, "%llx", &address) == 1)
-			find_owner(program, address, sample.owner, sizeof(sample.owner));
+		else if (*line == '\t' && sscanf(line, "%llx (%511[^)])", &address, image) == 2)
+			take_frame(program, address, image, &sample);
 		else if (!read_heading(line, &sample))
 			FAIL_TEST("not as perf script writes it: %s", line);
 	}
 	CHECK(perf && !pclose(perf));
 	return tally;
+}
+
+/* Without callchains perf shows whole addresses: those of the program's code are nobody else's. */
+static void read_code(const char *directory, const struct symbols *program, struct tally *tally)
+{
+	char command[512], line[1024], image[512];
+	unsigned long long address;
+	struct symbol symbol;
+	FILE *perf;
+
+	snprintf(command, sizeof(command),
+		 "perf script -G -i %s/perf.data -F ip,dso --kallsyms /dev/null 2>/dev/null", directory);
+	perf = popen(command, "r");
+	while (perf && fgets(line, sizeof(line), perf)) {
+		if (sscanf(line, "%llx (%511[^)])", &address, image) != 2 ||
+		    !symbols_find(program, address, &symbol))
+			continue;
+		tally->code++;
+		tally->code_right += !strcmp(image, TASKS_IMAGE);
+		if (strcmp(image, TASKS_IMAGE) != 0 && strcmp(image, "[unknown]") != 0)
+			FAIL_TEST("%s at %#llx is said to be in %s", symbol.name, address, image);
+	}
+	CHECK(perf && !pclose(perf));
 }
 
 static void check_recording(const char *what, const char *directory)
@@ -107,9 +152,15 @@ static void check_recording(const char *what, const char *directory)
 
 	REQUIRE_EQUAL(elf_symbols_load(&program, TASKS_PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
 	tally = read_samples(directory, program);
+	read_code(directory, program, &tally);
 	symbols_free(program);
 	printf("%s: the chains of %lu samples tell the task; %lu are named, %lu wrongly\n", what, tally.told,
 	       tally.known, tally.wrong);
+	printf("%s: of %lu samples in the program's code %lu are in its image; of all addresses %lu are, %lu in others\n",
+	       what, tally.code, tally.code_right, tally.images_right, tally.images_wrong);
+	CHECK(tally.code >= ENOUGH / 10);
+	CHECK(tally.code_right * 100 >= tally.code * 95);
+	CHECK_EQUAL(tally.images_wrong, 0);
 	CHECK(tally.told >= ENOUGH);
 	CHECK(tally.known * 100 >= tally.told * 99);
 	CHECK_EQUAL(tally.wrong, 0);
@@ -165,6 +216,22 @@ static void check_counters(const char *what, const char *directory, unsigned lon
 		CHECK(counters[0].hits + counters[1].hits - hits <= 2);
 }
 
+/* With nothing in the guest: mappings change from moment to moment, and none is named wrongly. */
+static void check_remapped(const char *what, const char *directory)
+{
+	struct remap_truth truth;
+	char file[160];
+
+	snprintf(file, sizeof(file), "%s/perf.data", directory);
+	truth = remap_truth_read(file, directory);
+	printf("%s, remapped: %lu samples in the right image, %lu in a wrong one, %lu not told\n", what,
+	       truth.right, truth.wrong, truth.untold);
+	CHECK(truth.right > 0);
+	CHECK_EQUAL(truth.wrong, 0);
+	CHECK_EQUAL(truth.misnamed, 0);
+	CHECK(truth.right >= 19 * truth.untold);
+}
+
 static void names_tasks(const char *version, const char *pti)
 {
 	const char *directory;
@@ -178,6 +245,8 @@ static void names_tasks(const char *version, const char *pti)
 	check_recording(what, directory);
 	if (!strcmp(pti, "off") && !rig_debug_registers_unavailable_reason())
 		check_counters(what, directory, 0);
+	if (!strcmp(pti, "on"))
+		check_remapped(what, directory);
 }
 
 /* "NAME-TID" of tests/rig/guest/tasks.c. */

@@ -62,28 +62,27 @@ static int forget(struct space *space, uint64_t time, const struct user_spaces_t
 			     space->pieces[count - 1].end);
 }
 
-/* NULL, with *ERROR 0: there is none, and it is not WANTED. */
-static struct space *space_of(struct user_spaces *spaces, const struct sample *sample, bool wanted,
-			      const struct user_spaces_teller *teller, int *error)
+/* The space of the process of SAMPLE, made if it is WANTED; else *SPACE may be NULL. */
+static int find_space(struct user_spaces *spaces, const struct sample *sample, bool wanted,
+		      const struct user_spaces_teller *teller, struct space **space)
 {
-	struct space **place = &spaces->places[sample->pid % PLACES], *space = *place;
+	struct space **place = &spaces->places[sample->pid % PLACES];
+	int error;
 
-	*error = 0;
-	if (space && space->pid == sample->pid)
-		return space;
-	if (!wanted)
-		return NULL;
-	if (!space)
-		space = *place = calloc(1, sizeof(*space));
-	if (!space)
-		*error = error_set(-ENOMEM, "no memory for what the guest's processes have mapped");
-	else
-		*error = forget(space, sample->time, teller);
-	if (*error)
-		return NULL;
-	space->pid = sample->pid;
-	space->latest = 0;
-	return space;
+	*space = *place && (*place)->pid == sample->pid ? *place : NULL;
+	if (*space || !wanted)
+		return 0;
+	if (!*place)
+		*place = calloc(1, sizeof(**place));
+	if (!*place)
+		return error_set(-ENOMEM, "no memory for what the guest's processes have mapped");
+	error = forget(*place, sample->time, teller);
+	if (error)
+		return error;
+	(*place)->pid = sample->pid;
+	(*place)->latest = 0;
+	*space = *place;
+	return 0;
 }
 
 static void remove_piece(struct space *space, uint32_t index)
@@ -217,8 +216,8 @@ int user_spaces_sample(struct user_spaces *spaces, const struct sample *sample,
 	*late = false;
 	if (sample->pid == SAMPLE_TASK_UNKNOWN || !sample->pid)
 		return 0;
-	space = space_of(spaces, sample, sample->mappings, teller, &error);
-	if (!space)
+	error = find_space(spaces, sample, sample->mappings, teller, &space);
+	if (error || !space)
 		return error;
 	*late = sample->time < space->latest;
 	if (*late)

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/rig/remap_truth.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/shim/test.h"
+
+/* Of tests/rig/guest/remap.c and tests/rig/module.mk: pages, and places in them by 256 bytes. */
+#define MAPPED_PAGE  0x600000000ull
+#define PROGRAM_PAGE 0x401ull
+
+const char *const remap_images[REMAP_IMAGES] = { NULL,  "alpha", "beta",  "gamma", "delta",
+						 "one", "two",   "three", "brief" };
+
+/* Which image has code at ADDRESS; 0: none of ours. */
+static unsigned int image_at(unsigned long long address)
+{
+	unsigned int place = address >> 8 & 15;
+
+	if (address >> 12 == MAPPED_PAGE && place >= 1 && place <= 4)
+		return place;
+	/* The workload's own code lies at the same page; there it is in the first and last places. */
+	if (address >> 12 == PROGRAM_PAGE && place >= 5 && place < REMAP_IMAGES && (address & 255) < 6)
+		return place;
+	return 0;
+}
+
+static bool is_path_of(const char *path, const char *image)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && !strcmp(slash + 1, image);
+}
+
+static void count_function(struct remap_truth *truth, unsigned int image, const char *function)
+{
+	if (!strncmp(function, "spin_", 5) && !strcmp(function + 5, remap_images[image]))
+		truth->functions++;
+	else if (strcmp(function, "[unknown]") != 0)
+		FAIL_TEST("a function of %s is %s to perf", remap_images[image], function);
+}
+
+static void count(struct remap_truth *truth, const char *comm, unsigned long long address,
+		  const char *function, const char *path)
+{
+	unsigned int image = image_at(address);
+
+	for (unsigned int i = 1; i < REMAP_IMAGES; i++)
+		truth->of_path[i] += is_path_of(path, remap_images[i]);
+	if (!image)
+		return;
+	if (!strcmp(path, "[unknown]")) {
+		truth->untold++;
+	} else if (is_path_of(path, remap_images[image])) {
+		truth->right++;
+		truth->of_image[image]++;
+		count_function(truth, image, function);
+		if (image > 4)
+			(*(strcmp(comm, remap_images[image]) ? &truth->misnamed : &truth->named))++;
+	} else if (address >> 12 != PROGRAM_PAGE ||
+		   (!is_path_of(path, "remap") && !is_path_of(path, "busybox"))) {
+		if (!truth->wrong++)
+			FAIL_TEST("%s at %#llx was running, and is said to be in %s", remap_images[image],
+				  address, path);
+	}
+}
+
+/* perf script -G -F comm,ip,sym,dso: "COMM ADDRESS FUNCTION (PATH)". */
+struct remap_truth remap_truth_read(const char *file, const char *home)
+{
+	struct remap_truth truth = { 0 };
+	char command[512], line[4096], comm[64], function[256], path[1024];
+	unsigned long long address;
+	FILE *perf;
+
+	snprintf(command, sizeof(command), "HOME=$PWD/%s perf script -G -i %s -F comm,ip,sym,dso 2>/dev/null",
+		 home, file);
+	perf = popen(command, "r");
+	while (perf && fgets(line, sizeof(line), perf))
+		if (sscanf(line, " %63s %llx %255s (%1023[^)])", comm, &address, function, path) == 4)
+			count(&truth, comm, address, function, path);
+	if (perf)
+		CHECK_EQUAL(pclose(perf), 0);
+	return truth;
+}
