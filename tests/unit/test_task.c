@@ -293,6 +293,20 @@ static int read_layout(struct guest_task_layout *read, const struct kernel_of_ag
 	return error;
 }
 
+TEST(task, in_the_middle_of_an_execve_is_told_by_its_callers)
+{
+	const struct guest_task_layout layout = { .execve_start = 0xffffffff81001000,
+						  .execve_end = 0xffffffff81001400 };
+	const struct guest_task_layout unknown = { .known = true };
+	const uint64_t inside[] = { 0xffffffff81234567, 0xffffffff810013ff, 0xffffffff81000010 };
+	const uint64_t outside[] = { 0xffffffff81234567, 0xffffffff81001400, 0xffffffff81000fff };
+
+	CHECK(guest_task_executes(&layout, inside, 3));
+	CHECK(!guest_task_executes(&layout, inside, 1));
+	CHECK(!guest_task_executes(&layout, outside, 3));
+	CHECK(!guest_task_executes(&unknown, inside, 3));
+}
+
 TEST(task, layout_is_that_of_the_kernel_s_age)
 {
 	for (size_t i = 0; i < sizeof(ages) / sizeof(ages[0]); i++) {

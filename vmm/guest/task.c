@@ -160,3 +160,11 @@ bool guest_task_cpu_offset(const struct guest_task_layout *layout, const struct 
 
 	return layout->known && find_cpu(&memory, layout, registers->gdt_base, offset);
 }
+
+bool guest_task_executes(const struct guest_task_layout *layout, const uint64_t *addresses, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (addresses[i] - layout->execve_start < layout->execve_end - layout->execve_start)
+			return true;
+	return false;
+}

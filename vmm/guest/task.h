@@ -44,6 +44,8 @@ struct guest_task_layout {
 	uint32_t stack_size; /* bytes of a task's stack and of the interrupt stack */
 	uint32_t pid, tgid, comm, mm, stack; /* byte offsets in struct task_struct */
 	uint32_t page_table;                 /* byte offset of pgd in struct mm_struct */
+	/* GVAs of the code that calls whatever gives a task another program's memory; both 0 if not found. */
+	uint64_t execve_start, execve_end;
 };
 
 /*
@@ -73,6 +75,13 @@ struct guest_task {
 bool guest_task_current(const struct guest_task_layout *layout, const struct guest_view *view,
 			const struct guest_paging *kernel_paging, const struct guest_registers *registers,
 			struct guest_task *task);
+
+/*
+ * Is the task with this kernel part of a callchain, COUNT addresses, in the middle of an execve? Its memory
+ * may be the next program's by then, while the registers that it entered the kernel with are the last one's.
+ * Any thread.
+ */
+bool guest_task_executes(const struct guest_task_layout *layout, const uint64_t *addresses, size_t count);
 
 /* The offset that makes per-CPU addresses those of the vCPU with REGISTERS. False where it can not be told.
  */

@@ -89,6 +89,18 @@ static void find_scheduled(struct guest_task_layout *layout, const struct symbol
 		layout->scheduled = 0;
 }
 
+/* fs/exec.c: all ways into it, from begin_new_exec() to start_thread(), go through this one (5.8 and later).
+ */
+static void find_execve(struct guest_task_layout *layout, const struct symbols *symbols)
+{
+	struct symbol symbol;
+
+	if (!symbols_find_name(symbols, "bprm_execve", &symbol))
+		return;
+	layout->execve_start = symbol.start;
+	layout->execve_end = symbol.end;
+}
+
 int guest_task_layout_read(struct guest_task_layout *layout, const struct symbols *symbols,
 			   const struct symbols *per_cpu, const struct btf *btf)
 {
@@ -107,6 +119,7 @@ int guest_task_layout_read(struct guest_task_layout *layout, const struct symbol
 		layout->irq_stack = 0;
 	find_scheduled(layout, symbols, per_cpu, btf);
 	find_offsets(layout, symbols);
+	find_execve(layout, symbols);
 	layout->known = true;
 	return 0;
 }

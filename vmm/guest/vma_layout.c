@@ -6,6 +6,13 @@
 
 #define SLOTS_MAX 31u /* of a maple node */
 
+/* Looking for a type goes over all of them: the one of the last question is remembered. */
+struct source {
+	const struct btf *btf;
+	const char *type;
+	uint32_t id;
+};
+
 /* A member of a structure, with SIZE bytes at least from where it begins. */
 struct wanted {
 	const char *type;
@@ -13,6 +20,15 @@ struct wanted {
 	uint32_t size;
 	uint32_t *offset;
 };
+
+static uint32_t find_type(struct source *source, const char *type)
+{
+	if (!source->type || strcmp(source->type, type) != 0) {
+		source->id = btf_find_struct(source->btf, type);
+		source->type = type;
+	}
+	return source->id;
+}
 
 static bool find_part(const struct btf *btf, const char **path, struct btf_member *member)
 {
@@ -32,38 +48,38 @@ static bool find_part(const struct btf *btf, const char **path, struct btf_membe
 	return true;
 }
 
-static bool find_path(const struct btf *btf, const char *type, const char *path, struct btf_member *member)
+static bool find_path(struct source *source, const char *type, const char *path, struct btf_member *member)
 {
-	*member = (struct btf_member){ .type = btf_find_struct(btf, type) };
+	*member = (struct btf_member){ .type = find_type(source, type) };
 	while (*path)
-		if (!member->type || !find_part(btf, &path, member))
+		if (!member->type || !find_part(source->btf, &path, member))
 			return false;
 	return true;
 }
 
-static bool find(const struct btf *btf, const struct wanted *wanted)
+static bool find(struct source *source, const struct wanted *wanted)
 {
-	uint32_t whole = btf_size(btf, btf_find_struct(btf, wanted->type));
+	uint32_t whole = btf_size(source->btf, find_type(source, wanted->type));
 	struct btf_member member;
 
-	if (!find_path(btf, wanted->type, wanted->path, &member) || whole < wanted->size ||
+	if (!find_path(source, wanted->type, wanted->path, &member) || whole < wanted->size ||
 	    member.offset > whole - wanted->size)
 		return false;
 	*wanted->offset = member.offset;
 	return true;
 }
 
-static bool find_all(const struct btf *btf, const struct wanted *wanted, size_t count)
+static bool find_all(struct source *source, const struct wanted *wanted, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		if (!find(btf, &wanted[i]))
+		if (!find(source, &wanted[i]))
 			return false;
 	return true;
 }
 
-#define FIND_ALL(btf, wanted) find_all(btf, wanted, sizeof(wanted) / sizeof((wanted)[0]))
+#define FIND_ALL(source, wanted) find_all(source, wanted, sizeof(wanted) / sizeof((wanted)[0]))
 
-static bool find_node(struct maple_node_layout *layout, const struct btf *btf, const char *type)
+static bool find_node(struct maple_node_layout *layout, struct source *source, const char *type)
 {
 	const struct wanted wanted[] = {
 		{ type, "pivot", 8, &layout->pivots },
@@ -72,30 +88,30 @@ static bool find_node(struct maple_node_layout *layout, const struct btf *btf, c
 	};
 	struct btf_member slots, pivots;
 
-	if (!FIND_ALL(btf, wanted) || !find_path(btf, type, "slot", &slots) ||
-	    !find_path(btf, type, "pivot", &pivots))
+	if (!FIND_ALL(source, wanted) || !find_path(source, type, "slot", &slots) ||
+	    !find_path(source, type, "pivot", &pivots))
 		return false;
-	layout->count = btf_array_length(btf, slots.type);
+	layout->count = btf_array_length(source->btf, slots.type);
 	return layout->count > 1 && layout->count <= SLOTS_MAX &&
-	       btf_array_length(btf, pivots.type) == layout->count - 1 &&
+	       btf_array_length(source->btf, pivots.type) == layout->count - 1 &&
 	       layout->slots + 8 * layout->count <= MAPLE_NODE_SIZE &&
 	       layout->pivots + 8 * (layout->count - 1) <= MAPLE_NODE_SIZE && layout->end < MAPLE_NODE_SIZE;
 }
 
-static bool find_maple(struct guest_vma_layout *layout, const struct btf *btf)
+static bool find_maple(struct guest_vma_layout *layout, struct source *source)
 {
 	const struct wanted root = { "mm_struct", "mm_mt.ma_root", 8, &layout->mm_root };
 
-	layout->is_maple = find(btf, &root) &&
-			   btf_find_enumerator(btf, "maple_leaf_64", &layout->maple_leaf) &&
-			   btf_find_enumerator(btf, "maple_range_64", &layout->maple_range) &&
-			   btf_find_enumerator(btf, "maple_arange_64", &layout->maple_arange) &&
-			   find_node(&layout->range, btf, "maple_range_64") &&
-			   find_node(&layout->arange, btf, "maple_arange_64");
+	layout->is_maple = find(source, &root) &&
+			   btf_find_enumerator(source->btf, "maple_leaf_64", &layout->maple_leaf) &&
+			   btf_find_enumerator(source->btf, "maple_range_64", &layout->maple_range) &&
+			   btf_find_enumerator(source->btf, "maple_arange_64", &layout->maple_arange) &&
+			   find_node(&layout->range, source, "maple_range_64") &&
+			   find_node(&layout->arange, source, "maple_arange_64");
 	return layout->is_maple;
 }
 
-static bool find_red_black(struct guest_vma_layout *layout, const struct btf *btf)
+static bool find_red_black(struct guest_vma_layout *layout, struct source *source)
 {
 	const struct wanted wanted[] = {
 		{ "mm_struct", "mm_rb.rb_node", 8, &layout->mm_root },
@@ -104,10 +120,10 @@ static bool find_red_black(struct guest_vma_layout *layout, const struct btf *bt
 		{ "rb_node", "rb_right", 8, &layout->node_right },
 	};
 
-	return FIND_ALL(btf, wanted);
+	return FIND_ALL(source, wanted);
 }
 
-static bool find_vma(struct guest_vma_layout *layout, const struct btf *btf)
+static bool find_vma(struct guest_vma_layout *layout, struct source *source)
 {
 	const struct wanted wanted[] = {
 		{ "mm_struct", "start_stack", 8, &layout->mm_stack },
@@ -126,12 +142,12 @@ static bool find_vma(struct guest_vma_layout *layout, const struct btf *btf)
 		{ "vdso_image", "size", 8, &layout->vdso_size },
 	};
 
-	layout->vma_size = btf_size(btf, btf_find_struct(btf, "vm_area_struct"));
-	return layout->vma_size <= VMA_SIZE_MAX && FIND_ALL(btf, wanted);
+	layout->vma_size = btf_size(source->btf, find_type(source, "vm_area_struct"));
+	return layout->vma_size <= VMA_SIZE_MAX && FIND_ALL(source, wanted);
 }
 
 /* Seconds and nanoseconds were one member to 6.10, of another name to 6.5. */
-static bool find_change_time(struct guest_vma_layout *layout, const struct btf *btf)
+static bool find_change_time(struct guest_vma_layout *layout, struct source *source)
 {
 	static const char *const names[][2] = { { "i_ctime_sec", "i_ctime_nsec" },
 						{ "__i_ctime.tv_sec", "__i_ctime.tv_nsec" },
@@ -143,13 +159,13 @@ static bool find_change_time(struct guest_vma_layout *layout, const struct btf *
 			{ "inode", names[i][1], 4, &layout->inode_nanoseconds },
 		};
 
-		if (FIND_ALL(btf, wanted))
+		if (FIND_ALL(source, wanted))
 			return true;
 	}
 	return false;
 }
 
-static bool find_file(struct guest_vma_layout *layout, const struct btf *btf)
+static bool find_file(struct guest_vma_layout *layout, struct source *source)
 {
 	const struct wanted wanted[] = {
 		{ "file", "f_path.mnt", 8, &layout->file_mount },
@@ -169,7 +185,7 @@ static bool find_file(struct guest_vma_layout *layout, const struct btf *btf)
 		{ "super_block", "s_dev", 4, &layout->super_device },
 	};
 
-	return FIND_ALL(btf, wanted) && find_change_time(layout, btf);
+	return FIND_ALL(source, wanted) && find_change_time(layout, source);
 }
 
 static uint64_t address_of(const struct symbols *symbols, const char *name)
@@ -179,7 +195,7 @@ static uint64_t address_of(const struct symbols *symbols, const char *name)
 	return symbols_find_name(symbols, name, &symbol) ? symbol.start : 0;
 }
 
-static void find_pages(struct guest_vma_layout *layout, const struct symbols *symbols, const struct btf *btf)
+static void find_pages(struct guest_vma_layout *layout, const struct symbols *symbols, struct source *source)
 {
 	const struct wanted wanted[] = {
 		{ "inode", "i_mapping", 8, &layout->inode_mapping },
@@ -191,11 +207,11 @@ static void find_pages(struct guest_vma_layout *layout, const struct symbols *sy
 	struct btf_member slots;
 
 	layout->page_array = address_of(symbols, "vmemmap_base");
-	layout->page_size = btf_size(btf, btf_find_struct(btf, "page"));
-	if (!layout->page_array || !layout->page_size || !FIND_ALL(btf, wanted) ||
-	    !find_path(btf, "xa_node", "slots", &slots))
+	layout->page_size = btf_size(source->btf, find_type(source, "page"));
+	if (!layout->page_array || !layout->page_size || !FIND_ALL(source, wanted) ||
+	    !find_path(source, "xa_node", "slots", &slots))
 		return;
-	layout->xarray_slot_count = btf_array_length(btf, slots.type);
+	layout->xarray_slot_count = btf_array_length(source->btf, slots.type);
 	layout->has_pages =
 		layout->xarray_slot_count && !(layout->xarray_slot_count & (layout->xarray_slot_count - 1));
 }
@@ -203,13 +219,15 @@ static void find_pages(struct guest_vma_layout *layout, const struct symbols *sy
 int guest_vma_layout_read(struct guest_vma_layout *layout, const struct symbols *symbols,
 			  const struct btf *btf)
 {
+	struct source source = { .btf = btf };
+
 	memset(layout, 0, sizeof(*layout));
-	if ((!find_maple(layout, btf) && !find_red_black(layout, btf)) || !find_vma(layout, btf) ||
-	    !find_file(layout, btf))
+	if ((!find_maple(layout, &source) && !find_red_black(layout, &source)) ||
+	    !find_vma(layout, &source) || !find_file(layout, &source))
 		return -ENOENT;
 	layout->special_operations = address_of(symbols, "special_mapping_vmops");
 	layout->old_special_operations = address_of(symbols, "legacy_special_mapping_vmops");
-	find_pages(layout, symbols, btf);
+	find_pages(layout, symbols, &source);
 	layout->known = true;
 	return 0;
 }

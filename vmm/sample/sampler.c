@@ -228,10 +228,15 @@ static void find_task(const struct sampler *sampler, const struct guest_kernel *
 		*task = (struct guest_task){ .pid = SAMPLE_TASK_UNKNOWN, .tid = SAMPLE_TASK_UNKNOWN };
 }
 
-/* The page tables are not those that map the task's stack: what was read of it there is another's. */
-static void drop_foreign(const struct guest_task *task, struct guest_callchain *chain)
+/* The page tables are not those that map the task's stack, or may not be: what was read there is another's.
+ */
+static void drop_foreign(const struct guest_kernel *kernel, const struct guest_task *task,
+			 struct guest_callchain *chain)
 {
-	if (!task->foreign || !chain->user_depth)
+	if (!chain->user_depth)
+		return;
+	if (!task->foreign &&
+	    !(kernel && guest_task_executes(&kernel->tasks, chain->addresses, chain->kernel_depth)))
 		return;
 	chain->user_depth = 0;
 	chain->flags |= SAMPLE_USER_TRUNCATED;
@@ -330,7 +335,7 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 	if (kernel)
 		module_presence_check(guest_kernel_presence(kernel), sampler->options.view, &kernel->paging,
 				      state->begin, &state->chain);
-	drop_foreign(&state->task, &state->chain);
+	drop_foreign(kernel, &state->task, &state->chain);
 	find_mappings(&state->map, &state->chain);
 }
 
