@@ -313,6 +313,37 @@ TEST(collector, no_buildid_cache_leaves_it_alone)
 	clean_up(&setting);
 }
 
+static void push_guest_lost(struct ring *ring, uint32_t vcpu, uint32_t count)
+{
+	struct sample_guest_lost *record = ring_reserve(ring, RECORD_GUEST_LOST, sizeof(*record));
+
+	REQUIRE(record);
+	*record = (struct sample_guest_lost){ .time = 1000, .vcpu = vcpu, .count = count };
+	ring_commit(ring, record);
+	ring_publish(ring);
+}
+
+TEST(collector, breakpoints_that_the_guest_lost_are_counted)
+{
+	struct collector_statistics statistics;
+	struct perf_data_reader *reader;
+	struct collector *collector;
+	struct setting setting;
+
+	prepare(&setting);
+	REQUIRE_EQUAL(collector_start(&collector, &setting.options), 0);
+	push_guest_lost(setting.rings[0], 0, 1);
+	push_guest_lost(setting.rings[1], 1, 2);
+	push_guest_lost(setting.rings[1], RINGS, 50); /* a vCPU that there is not */
+	CHECK_EQUAL(collector_stop(collector, &statistics), 0);
+	CHECK_EQUAL(statistics.losses.counts[GUEST_BREAKPOINT_LOST], 3);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, setting.path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ 0 }), 0);
+	CHECK_EQUAL(perf_data_reader_summary(reader)->losses.counts[GUEST_BREAKPOINT_LOST], 3);
+	perf_data_reader_close(reader);
+	clean_up(&setting);
+}
+
 TEST(collector, errors_say_what_failed)
 {
 	struct collector *collector;
