@@ -371,6 +371,14 @@ static void arm_late(struct run_watch *watch, unsigned int number, const struct 
 		log_info("%s is watched again, at %#llx", one->name, (unsigned long long)place->address);
 }
 
+/* FOUND and PLACE are what was looked up now: its module was unloaded, or is elsewhere. */
+static bool has_gone(const struct one *one, int found, const struct run_watch_place *place)
+{
+	return one->armed && one->of_module &&
+	       (found < 0 ||
+		(found > 0 && place->complete == one->complete && place->address != one->address));
+}
+
 /* What a module has comes and goes with another list of modules. */
 static void look_again(struct run_watch *watch, unsigned int number)
 {
@@ -382,7 +390,7 @@ static void look_again(struct run_watch *watch, unsigned int number)
 	if (one->removed || (one->armed && one->complete && !one->of_module))
 		return;
 	found = run_watch_place_find(&guest, &one->spec, &place);
-	if (one->armed && one->of_module && (found < 0 || place.address != one->address)) {
+	if (has_gone(one, found, &place)) {
 		disarm(watch, number, "its module is loaded again");
 		one->missed = true;
 	}
