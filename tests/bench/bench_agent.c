@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the guest's agent costs its guest: kvmscope-agent on this machine's
+ * kernel, with a host that records, while nothing more than usual happens,
+ * and while 100 processes a second are forked and run a program.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/bench/bench.h"
+#include "vmm/guest/agent.h"
+
+#define AGENT   "build/agent/kvmscope-agent"
+#define SECONDS 10
+#define FORKS   100 /* a second */
+
+static pid_t run_agent(int fd)
+{
+	char number[16];
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	snprintf(number, sizeof(number), "%d", fd);
+	fcntl(fd, F_SETFD, 0);
+	execl(AGENT, AGENT, "--fd", number, NULL);
+	_exit(127);
+}
+
+/* Of the process, in ns (proc(5), schedstat: the first number). */
+static double cpu_time(pid_t process)
+{
+	char path[64];
+	double time = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", process);
+	file = fopen(path, "re");
+	if (!file || fscanf(file, "%lf", &time) != 1)
+		exit(1);
+	fclose(file);
+	return time;
+}
+
+static double resident_kib(pid_t process)
+{
+	char path[64], line[256];
+	double kib = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", process);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		sscanf(line, "VmHWM: %lf", &kib);
+	if (file)
+		fclose(file);
+	return kib;
+}
+
+static void run_program(void)
+{
+	pid_t child = fork();
+
+	if (!child) {
+		execl("/bin/true", "true", NULL);
+		_exit(127);
+	}
+	waitpid(child, NULL, 0);
+}
+
+/* Percent of a CPU over SECONDS, in which FORKS_A_SECOND run a program. */
+static double share(pid_t process, unsigned int forks_a_second, struct ring *ring)
+{
+	uint64_t begin = bench_time(CLOCK_MONOTONIC), passed;
+	double before = cpu_time(process);
+	unsigned long forked = 0;
+
+	while ((passed = bench_time(CLOCK_MONOTONIC) - begin) < SECONDS * 1000000000ull) {
+		if (forked < passed * forks_a_second / 1000000000) {
+			run_program();
+			forked++;
+		} else {
+			usleep(1000);
+		}
+		while (ring_read(ring))
+			;
+		ring_read_done(ring);
+	}
+	return 100 * (cpu_time(process) - before) / (double)passed;
+}
+
+static bool wait_for_snapshot(struct agent *agent)
+{
+	struct agent_statistics statistics;
+
+	for (int i = 0; i < 1000; i++) {
+		agent_statistics(agent, &statistics);
+		if (statistics.snapshot_done || statistics.error)
+			return statistics.snapshot_done;
+		usleep(10000);
+	}
+	return false;
+}
+
+static void measure(pid_t process, struct ring *ring)
+{
+	bench_print("agent: CPU while nothing more than usual happens", share(process, 0, ring), "%");
+	bench_print("agent: CPU with 100 forks and execs a second more", share(process, FORKS, ring), "%");
+	bench_print("agent: resident, at most", resident_kib(process), "KiB");
+}
+
+int main(void)
+{
+	struct agent_options options = { .table_memory = 64 << 20 };
+	struct agent *agent;
+	struct ring *ring;
+	pid_t process;
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) ||
+	    ring_create(&ring, 16 << 20))
+		return 1;
+	process = run_agent(fds[1]);
+	close(fds[1]);
+	options.fd = fds[0];
+	options.ring = ring;
+	if (agent_start(&agent, &options))
+		return 1;
+	if (wait_for_snapshot(agent))
+		measure(process, ring);
+	else
+		bench_skip("agent", "perf_event_open(2) is not allowed here");
+	agent_stop(agent, NULL);
+	kill(process, SIGTERM);
+	waitpid(process, NULL, 0);
+	ring_destroy(ring);
+	return 0;
+}
