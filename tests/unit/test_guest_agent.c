@@ -420,6 +420,7 @@ static void say_hello(int fd)
 	}
 	hello.hello = (struct agent_hello){ .magic = AGENT_MAGIC, .session = start->session, .version = 1 };
 	memset(hello.hello.release, 'x', sizeof(hello.hello.release));
+	hello.hello.release[0] = '\033';
 	say(fd, &hello, sizeof(hello));
 }
 
@@ -447,6 +448,7 @@ TEST(guest_agent, hostile_guest_does_not_stop_the_host)
 	tear_down(&fixture, &statistics);
 	CHECK(statistics.refused >= 8);
 	CHECK_EQUAL(strlen(statistics.release), AGENT_RELEASE_MAX - 1);
+	CHECK_EQUAL(statistics.release[0], '?');
 }
 
 /* Events without end, faster than anybody reads the ring: they are dropped there and counted. */

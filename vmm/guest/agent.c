@@ -151,6 +151,16 @@ static void tell_round(struct agent *agent, uint64_t guest_time)
 	write_record(agent, &record, guest_time);
 }
 
+/* It is shown to the user: no terminal is to obey a guest. */
+static void copy_release(char *to, const char *from)
+{
+	memcpy(to, from, AGENT_RELEASE_MAX);
+	to[AGENT_RELEASE_MAX - 1] = '\0';
+	for (; *to; to++)
+		if (*to < ' ' || *to > '~')
+			*to = '?';
+}
+
 static void take_hello(struct agent *agent, const struct agent_hello *hello, uint64_t time)
 {
 	struct agent_statistics *statistics = &agent->statistics;
@@ -168,8 +178,7 @@ static void take_hello(struct agent *agent, const struct agent_hello *hello, uin
 	statistics->features = statistics->open ? hello->features : 0;
 	statistics->error = statistics->open ? hello->error : -EPROTONOSUPPORT;
 	statistics->snapshot_done = false;
-	memcpy(statistics->release, hello->release, sizeof(statistics->release));
-	statistics->release[sizeof(statistics->release) - 1] = '\0';
+	copy_release(statistics->release, hello->release);
 	pthread_mutex_unlock(&agent->lock);
 }
 

@@ -33,7 +33,7 @@ struct agent_statistics {
 	bool open;                       /* the present one has been answered, and goes on */
 	uint32_t version, features;      /* of the latest, as in struct agent_hello, and the next two */
 	int32_t error;                   /* negative errno; -EPROTONOSUPPORT: it speaks another version */
-	char release[AGENT_RELEASE_MAX]; /* the guest's bytes, NUL-terminated */
+	char release[AGENT_RELEASE_MAX]; /* printable ASCII, NUL-terminated; others are '?' */
 	bool snapshot_done;
 	uint64_t records;     /* written to the ring */
 	uint64_t refused;     /* records and messages that could not be */
