@@ -199,7 +199,7 @@ static int install_busybox(char *text)
 
 		if (length && text[length - 1] != '\n')
 			text[length++] = '\n';
-		strcpy(text + length, INITTAB_LINE);
+		memcpy(text + length, INITTAB_LINE, sizeof(INITTAB_LINE));
 		status = write_file(INITTAB, 0644, text, -1);
 		run((const char *const[]){ "kill", "-HUP", "1", NULL });
 	}

@@ -143,6 +143,7 @@ static void tell_omissions(const struct agent_statistics *statistics)
 /* When the collector has ended, too. */
 static void tell_symbols(const struct run_agent *agent)
 {
+	unsigned long long without, dropped, not_fetched, waiting;
 	struct run_symbols_statistics symbols;
 	struct agent_statistics statistics;
 	const struct agent_tables_statistics *tables = &statistics.tables;
@@ -151,20 +152,20 @@ static void tell_symbols(const struct run_agent *agent)
 		return;
 	agent_statistics(agent->agent, &statistics);
 	run_symbols_statistics(agent->symbols, &symbols);
+	without = tables->without + symbols.nameless;
+	dropped = tables->dropped + symbols.dropped;
+	not_fetched = tables->refused + symbols.unasked;
+	waiting = tables->waiting;
 	log_debug("names of the guest's programs: %llu images asked for, %llu named, %llu without names",
-		  (unsigned long long)tables->asked, (unsigned long long)symbols.added,
-		  (unsigned long long)(tables->without + symbols.nameless));
-	if (tables->dropped || symbols.dropped)
-		log_warning(
-			"the names of %llu of the guest's programs were dropped: they have more than %llu MiB (--agent-memory)",
-			(unsigned long long)(tables->dropped + symbols.dropped),
-			(unsigned long long)agent->options->agent_memory >> 20);
-	if (tables->refused || symbols.unasked)
-		log_warning("the names of %llu of the guest's programs could not be fetched",
-			    (unsigned long long)(tables->refused + symbols.unasked));
-	if (tables->waiting)
-		log_info("the guest ended before it had told the names of %llu of its programs",
-			 (unsigned long long)tables->waiting);
+		  (unsigned long long)tables->asked, (unsigned long long)symbols.added, without);
+	if (dropped)
+		log_warning("the names of %llu of the guest's programs were dropped: they have more than "
+			    "%llu MiB (--agent-memory)",
+			    dropped, (unsigned long long)agent->options->agent_memory >> 20);
+	if (not_fetched)
+		log_warning("the names of %llu of the guest's programs could not be fetched", not_fetched);
+	if (waiting)
+		log_info("the guest ended before it had told the names of %llu of its programs", waiting);
 }
 
 static void tell(const struct run_agent *agent, const struct agent_statistics *statistics)

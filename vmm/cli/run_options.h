@@ -31,12 +31,12 @@ struct run_options {
 	unsigned int cpus;
 	enum run_console console;
 	uint64_t memory_size;
+	uint64_t agent_memory; /* bytes of names that the host keeps of one guest */
 	struct machine_disk disks[RUN_DISKS_MAX];
 	size_t disk_count;
 	const char *console_path;
 	const char *agent_socket;
 	enum run_agent_source agent;
-	uint64_t agent_memory; /* bytes of names that the host keeps of one guest */
 	enum run_pmu pmu;
 	char *module_text;  /* owned: read from a file; boot.module_text may point to it */
 	char *command_line; /* owned: all words as the user gave them, for the profile */

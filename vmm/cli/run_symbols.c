@@ -12,9 +12,10 @@
 #include "vmm/profile/build_id_cache.h"
 #include "vmm/profile/image_file.h"
 
-/* Images that are asked for in one run, at most: a guest can make any number. A power of two. */
+/* Images that are asked for in one run, at most: a guest can make any number. There are twice as many slots.
+ */
 #define IMAGES_MAX 8192u
-#define SLOTS      (2 * IMAGES_MAX)
+#define SLOTS      16384u
 
 struct build {
 	uint8_t size; /* 0: none */
