@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /*
- * ns of TEXT, a decimal number and a unit: ms, s, min or h; up to a year. 0,
+ * ns of TEXT, a decimal number and a unit: us, ms, s, min or h; up to a year. 0,
  * or -EINVAL without message: also for a number without a unit.
  */
 int duration_parse(const char *text, uint64_t *duration);

@@ -16,6 +16,10 @@
 #include "vmm/cli/size.h"
 #include "vmm/control/runs.h"
 
+/* ns. Some hundred frames; a guest is to feel a sample no more than an interrupt. */
+#define STACK_TIME     64000ull
+#define STACK_TIME_MAX 1000000000ull
+
 enum key {
 	KEY_FREQUENCY = 'F',
 	KEY_EVENT = 'e',
@@ -43,6 +47,7 @@ enum key {
 	KEY_CLOCK,
 	KEY_FROM_LINE,
 	KEY_NO_CALL_GRAPH,
+	KEY_STACK_TIME,
 	KEY_PERSPECTIVE,
 	KEY_KALLSYMS,
 	KEY_VMLINUX,
@@ -116,6 +121,8 @@ static const struct argp_option option_list[] = {
 	  "Who gets a debug register that --watch and the guest both want: guest, host (guest)",
 	  GROUP_PROFILE },
 	{ "no-call-graph", KEY_NO_CALL_GRAPH, NULL, 0, "No callchains", GROUP_PROFILE },
+	{ "stack-time", KEY_STACK_TIME, "TIME", 0,
+	  "Cut callchains that take the vCPU longer than this: 64us, 1ms; 0us never (64us)", GROUP_PROFILE },
 	{ "perspective", KEY_PERSPECTIVE, "WHOSE", 0,
 	  "guest: as if recorded inside the guest; host: as perf kvm sees it (guest)", GROUP_PROFILE },
 	{ "compression-level", KEY_COMPRESS, "LEVEL", OPTION_ARG_OPTIONAL,
@@ -338,6 +345,11 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 	case KEY_NO_CALL_GRAPH:
 		options->callchains = false;
 		return 0;
+	case KEY_STACK_TIME:
+		if (duration_parse(text, &options->stack_time) || options->stack_time > STACK_TIME_MAX)
+			argp_error(state, "--stack-time %s: it must be a time like 64us or 1ms, up to 1s",
+				   text);
+		return 0;
 	case KEY_PERSPECTIVE:
 		options->perspective =
 			(enum perspective)parse_choice(state, "--perspective", text, perspectives);
@@ -551,6 +563,7 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 		.profile = true,
 		.frequency = 999,
 		.callchains = true,
+		.stack_time = STACK_TIME,
 		.output = "perf.data",
 		.buildid_cache = true,
 		.ring_size = 512ull << 10,

@@ -207,6 +207,7 @@ static int make_sampler(struct run_profile *profile)
 		.clock = profile->options->wall_clock ? SAMPLING_CLOCK_WALL : SAMPLING_CLOCK_CPU,
 		.frequency = profile->options->frequency,
 		.callchains = profile->options->callchains,
+		.stack_time = profile->options->stack_time,
 		.paused = profile->options->from_line,
 	};
 

@@ -322,6 +322,8 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 
 	state->chain =
 		(struct guest_callchain){ .capacity = SAMPLE_CALLCHAIN_MAX, .addresses = self->addresses };
+	if (sampler->options.stack_time)
+		state->chain.deadline = state->begin + sampler->options.stack_time;
 	vm_view_registers(vcpu, &state->registers);
 	show_registers(self, &state->registers, state->begin);
 	/* Behind the time: see sampler_set_kernel(). */

@@ -41,6 +41,7 @@ struct sampler_options {
 	enum sampling_clock_kind clock;
 	unsigned int frequency; /* Hz, 1 to SAMPLING_FREQUENCY_MAX */
 	bool callchains;        /* else a sample has its RIP only */
+	uint64_t stack_time;    /* ns behind a sample's begin at which its callchain is cut; 0: never */
 	bool paused;            /* takes no samples before sampler_set_frequency() */
 };
 
