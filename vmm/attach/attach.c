@@ -137,6 +137,11 @@ static void unwind(struct attach *attach, const struct attach_stack *stack, stru
 	guest_unwind(attach->kernel->unwinder, &view.view, &stack->registers, NULL, chain);
 }
 
+static bool wants_callers(const struct attach *attach)
+{
+	return attach->target.callchains && attach->backend->gives_callers;
+}
+
 static void take_nothing(struct sample *sample, struct guest_callchain *chain)
 {
 	chain->kernel_depth = chain->user_depth = 0;
@@ -155,6 +160,8 @@ static void use_kernel(struct attach *attach, struct sample *sample, struct gues
 	}
 	if (stack && stack->bytes && !sample->cpl)
 		unwind(attach, stack, chain);
+	else if (wants_callers(attach) && !sample->cpl)
+		chain->flags |= SAMPLE_KERNEL_TRUNCATED;
 	module_presence_check(guest_kernel_presence(kernel), &attach->memory.view, &kernel->paging,
 			      sample->time, chain);
 }
@@ -180,6 +187,8 @@ static void take_guest(struct attach *attach, struct sample *sample, struct gues
 		keep_registers(attach, sample, stack);
 	if (attach->kernel)
 		use_kernel(attach, sample, chain, stack);
+	else if (wants_callers(attach) && !sample->cpl)
+		chain->flags |= SAMPLE_KERNEL_TRUNCATED;
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 

@@ -61,6 +61,7 @@ struct attach_source; /* a backend's own */
 struct attach_backend {
 	const char *name;
 	const char *is; /* for messages: what it does, and what it can not */
+	bool gives_callers;
 
 	/* Tries what can be tried without a VM: 0, or an error with the message. For kvmscope doctor. */
 	int (*probe)(void);

@@ -90,7 +90,7 @@ static int load(struct attach_source *source, bool callchains)
 	source->programs->rodata->is_amd = is_amd();
 	source->programs->rodata->want_chains = callchains;
 	error = guest_sample__load(source->programs);
-	if (error == -EPERM || error == -EACCES)
+	if (error == -EPERM) /* EACCES is the verifier's */
 		return error_set(-EACCES,
 				 "BPF programs may not be loaded: be root, or have CAP_BPF and CAP_PERFMON");
 	if (error)
@@ -480,6 +480,7 @@ static enum attach_event event_of(const struct attach_source *source)
 const struct attach_backend attach_bpf = {
 	.name = "bpf",
 	.is = "a BPF program in the kernel: where the guest was and its callers, nothing is stopped",
+	.gives_callers = true,
 	.probe = probe,
 	.open = open_bpf,
 	.event = event_of,

@@ -13,4 +13,4 @@ build/bpf/guest_sample.skel.h: build/bpf/guest_sample.o
 	$(Q)(echo "/* NOLINTBEGIN: it is generated */" && $(BPFTOOL) gen skeleton $< name guest_sample && echo "/* NOLINTEND */") > $@.new && mv $@.new $@
 
 $(BUILD)/vmm/attach/backend_bpf.o build/fuzz/objects/vmm/attach/backend_bpf.o: build/bpf/guest_sample.skel.h
-$(BUILD)/vmm/attach/backend_bpf.o build/fuzz/objects/vmm/attach/backend_bpf.o: LIBRARY_CFLAGS += -Ibuild/bpf
+$(BUILD)/vmm/attach/backend_bpf.o build/fuzz/objects/vmm/attach/backend_bpf.o: LIBRARY_CFLAGS += -isystem build/bpf

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/attach/process.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -304,6 +303,22 @@ static int check(const struct scan *scan, int error)
 	return 0;
 }
 
+static int look(struct scan *scan)
+{
+	struct vmm_process *process = scan->process;
+	int error = check(scan, each_number(process->directory, "fd", take_descriptor, scan));
+
+	if (error)
+		return error;
+	process->vm_fd = scan->vm_fd;
+	keep_threads(scan);
+	find_threads(scan);
+	qsort(scan->vcpus, scan->count, sizeof(scan->vcpus[0]), by_id);
+	memcpy(process->vcpus, scan->vcpus, scan->count * sizeof(scan->vcpus[0]));
+	process->vcpu_count = scan->count;
+	return 0;
+}
+
 int vmm_process_scan(struct vmm_process *process)
 {
 	struct scan scan = {
@@ -311,20 +326,10 @@ int vmm_process_scan(struct vmm_process *process)
 		.vcpus = calloc(VMM_VCPUS_MAX, sizeof(struct vmm_vcpu)),
 		.fds = calloc(VMM_VCPUS_MAX, sizeof(int)),
 	};
-	int error = -ENOMEM;
+	int error = scan.vcpus && scan.fds
+			    ? look(&scan)
+			    : error_set(-ENOMEM, "no memory to look at process %d", process->pid);
 
-	if (scan.vcpus && scan.fds)
-		error = each_number(process->directory, "fd", take_descriptor, &scan);
-	error = check(&scan, error);
-	if (!error) {
-		assert(scan.vcpus && scan.fds);
-		process->vm_fd = scan.vm_fd;
-		keep_threads(&scan);
-		find_threads(&scan);
-		qsort(scan.vcpus, scan.count, sizeof(scan.vcpus[0]), by_id);
-		memcpy(process->vcpus, scan.vcpus, scan.count * sizeof(scan.vcpus[0]));
-		process->vcpu_count = scan.count;
-	}
 	free(scan.vcpus);
 	free(scan.fds);
 	return error;

@@ -109,7 +109,8 @@ static int start_collector(struct attachment *self)
 			    .cycles = attach_event(self->attach) == ATTACH_CYCLES,
 			    .host_samples = true,
 			    .frequency = options->attach.frequency,
-			    .callchains = options->attach.callchains,
+			    .callchains =
+				    options->attach.callchains && attach_backend(self->attach)->gives_callers,
 			    .compression = options->compression,
 			    .vcpus = (unsigned int)count,
 			    .cpus = (unsigned int)attach_process(self->attach)->vcpu_count,
@@ -192,6 +193,11 @@ static void summarize(const struct attachment *self, const struct collector_stat
 		 (unsigned long long)(statistics->samples - statistics->host),
 		 (unsigned long long)statistics->host, self->seconds, (unsigned long long)statistics->lost,
 		 (double)statistics->bytes / 1048576, self->options.output);
+	if (statistics->cost && statistics->weight)
+		log_info(
+			"taking one cost %.1f us on average, %.2f %% of the sampled time, besides the interrupt",
+			(double)statistics->cost / (double)statistics->samples / 1e3,
+			100.0 * (double)statistics->cost / (double)statistics->weight);
 	if (!statistics->samples)
 		log_info("there are no samples: the VM used no CPU time");
 	else if (statistics->kernel && !statistics->kernel_found)
