@@ -51,6 +51,7 @@ enum key {
 	KEY_PERSPECTIVE,
 	KEY_KALLSYMS,
 	KEY_VMLINUX,
+	KEY_BTF,
 	KEY_NO_BUILDID_CACHE,
 	KEY_RING_SIZE,
 	KEY_WATCH,
@@ -130,6 +131,9 @@ static const struct argp_option option_list[] = {
 	{ "kallsyms", KEY_KALLSYMS, "FILE", 0, "Kernel symbols from this /proc/kallsyms of the guest",
 	  GROUP_PROFILE },
 	{ "vmlinux", KEY_VMLINUX, "FILE", 0, "Kernel symbols from this ELF file", GROUP_PROFILE },
+	{ "btf", KEY_BTF, "FILE", 0,
+	  "BTF of the guest's kernel where its memory has none: a vmlinux, or a copy of /sys/kernel/btf/vmlinux",
+	  GROUP_PROFILE },
 	{ "no-buildid-cache", KEY_NO_BUILDID_CACHE, NULL, 0, "Leave perf's build-id cache alone",
 	  GROUP_PROFILE },
 	{ "ring-size", KEY_RING_SIZE, "SIZE", 0, "Buffer of each vCPU, a power of two (512K)",
@@ -359,6 +363,9 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		return 0;
 	case KEY_KALLSYMS:
 		options->kallsyms = text;
+		return 0;
+	case KEY_BTF:
+		options->btf = text;
 		return 0;
 	case KEY_VMLINUX:
 		options->vmlinux = text;

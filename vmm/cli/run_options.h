@@ -50,7 +50,7 @@ struct run_options {
 	const char *output;
 	enum perspective perspective;
 	unsigned int compression; /* zstd level, 0 for none */
-	const char *kallsyms, *vmlinux;
+	const char *kallsyms, *vmlinux, *btf;
 	bool buildid_cache;
 	enum breakpoint_priority breakpoint_priority; /* between watches and the guest */
 	struct watch_spec watches[RUN_WATCHES_MAX];

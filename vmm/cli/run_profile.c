@@ -370,6 +370,7 @@ static int start_collector(struct run_profile *profile)
 			    .memory_kib = options->memory_size >> 10 },
 		.kallsyms = options->kallsyms,
 		.vmlinux = symbol_file(profile),
+		.btf = options->btf,
 		.buildid_cache = options->buildid_cache,
 		.flight = profile->flight ? run_flight_options(profile->flight) : NULL,
 	};

@@ -85,6 +85,7 @@ struct collector_options {
 	const struct flight_options *flight;
 	const char *kallsyms; /* names from this file instead of from the guest; NULL */
 	const char *vmlinux;  /* names from this ELF file; NULL */
+	const char *btf;      /* BTF from this file, for a kernel that has none in its memory; NULL */
 	bool buildid_cache;   /* put names where perf looks for them */
 };
 

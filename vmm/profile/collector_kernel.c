@@ -11,7 +11,9 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/guest/kernel_btf.h"
 #include "vmm/guest/kernel_identity.h"
+#include "vmm/profile/btf_file.h"
 #include "vmm/profile/collector_cache.h"
 #include "vmm/profile/collector_hostname.h"
 #include "vmm/profile/collector_image.h"
@@ -54,6 +56,12 @@ int collector_kernel_init(struct collector_kernel *kernel, const struct collecto
 		.find_interval = FIND_INTERVAL_MIN,
 	};
 	collector_cache_open(kernel);
+	if (options->btf) {
+		int error = btf_file_load(options->btf, &kernel->btf, &kernel->btf_size);
+
+		if (error)
+			return error;
+	}
 	return load_given(kernel);
 }
 
@@ -159,6 +167,14 @@ static int introduce(struct collector_kernel *kernel, struct guest_kernel *found
 	return write_known(kernel);
 }
 
+static void use_given_btf(const struct collector_kernel *kernel, struct guest_kernel *found)
+{
+	const struct collector_options *options = kernel->options;
+
+	if (kernel->btf && guest_kernel_use_btf(found, options->view, span_of(kernel->btf, kernel->btf_size)))
+		log_warning("%s is not used: %s", options->btf, error_message());
+}
+
 /* The kernel that runs now, looked for with longer and longer pauses; NULL: none was found. */
 static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 {
@@ -179,6 +195,7 @@ static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 		return NULL;
 	}
 	collector_look_end(&kernel->find_look);
+	use_given_btf(kernel, found);
 	return found;
 }
 
@@ -425,6 +442,7 @@ void collector_kernel_free(struct collector_kernel *kernel)
 	free_found(kernel);
 	guest_kernel_free(kernel->other);
 	symbols_free(kernel->given);
+	free(kernel->btf);
 	collector_modules_free(&kernel->modules);
 }
 

@@ -31,6 +31,8 @@ struct collector_kernel {
 	struct collector_published *found; /* the newest last; owned */
 	size_t found_count;
 	struct symbols *given; /* of --kallsyms or --vmlinux; owned */
+	uint8_t *btf;          /* of --btf; owned; NULL without it */
+	size_t btf_size;
 	uint8_t build_id[20];
 	size_t build_id_size;
 	struct kernel_image image;        /* valid if mapped */

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/kernel_btf.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/guest/btf.h"
+#include "vmm/guest/kernel_memory.h"
+
+#define FIRST_TASK "swapper" /* init/init_task.c, INIT_TASK_COMM; "/0" is put behind it */
+
+static bool is_first_stack(const struct guest_kernel *kernel, uint64_t stack)
+{
+	static const char *const names[] = { "__start_init_stack", "__start_init_task", "init_stack" };
+	struct symbol symbol;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (symbols_find_name(kernel->symbols, names[i], &symbol) && symbol.start == stack)
+			return true;
+	return false;
+}
+
+/* Of the task that every kernel begins with it is known what its members hold. */
+static bool fits(const struct guest_task_layout *layout, const struct guest_kernel *kernel,
+		 const struct guest_view *view)
+{
+	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
+	char comm[SAMPLE_COMM_SIZE];
+	struct symbol task;
+	uint64_t mm, stack;
+	uint32_t pid, tgid;
+
+	return symbols_find_name(kernel->symbols, "init_task", &task) &&
+	       kernel_memory_read(&memory, task.start + layout->pid, &pid, sizeof(pid)) && !pid &&
+	       kernel_memory_read(&memory, task.start + layout->tgid, &tgid, sizeof(tgid)) && !tgid &&
+	       kernel_memory_read_u64(&memory, task.start + layout->mm, &mm) && !mm &&
+	       kernel_memory_read_u64(&memory, task.start + layout->stack, &stack) &&
+	       is_first_stack(kernel, stack) &&
+	       kernel_memory_read(&memory, task.start + layout->comm, comm, sizeof(comm)) &&
+	       !strncmp(comm, FIRST_TASK, strlen(FIRST_TASK));
+}
+
+static int take_over(struct guest_kernel *kernel, const struct guest_view *view, const struct btf *btf)
+{
+	struct guest_task_layout tasks;
+
+	if (guest_task_layout_read(&tasks, kernel->symbols, kernel->per_cpu, btf))
+		return error_set(-ENOENT, "it does not tell where tasks are");
+	if (!fits(&tasks, kernel, view))
+		return error_set(-EILSEQ, "it is not of the kernel that the guest runs");
+	kernel->tasks = tasks;
+	if (!guest_vma_layout_read(&kernel->vmas, kernel->symbols, btf) && !kernel->images &&
+	    user_images_create(&kernel->images))
+		kernel->vmas.known = false;
+	return 0;
+}
+
+int guest_kernel_use_btf(struct guest_kernel *kernel, const struct guest_view *view, struct span data)
+{
+	struct btf btf;
+	int error;
+
+	if (kernel->tasks.known)
+		return 0;
+	error = btf_open(&btf, data);
+	if (error)
+		return error_set(error, "it is no BTF");
+	error = take_over(kernel, view, &btf);
+	btf_close(&btf);
+	return error;
+}
