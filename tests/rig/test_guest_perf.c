@@ -40,18 +40,33 @@ static double said(const char *output, const char *what)
 }
 
 /*
- * Cycles over what the TSC counted in the time for which the guest's kernel let the workload run. In that
- * is what L1's own interrupts take, which QEMU makes last long: in kvm_intel's rig 99.6 % was measured, here
- * 85 to 93 %.
+ * Cycles in all of the guest over what the TSC counted in the time for which the guest ran by its own
+ * account: real time less what it was idle and what its host took from it, which it is told as steal time.
  */
-static void check_cycles(const char *output)
+static void check_all_cycles(const char *output)
+{
+	double ran = said(output, "all cpu-clock") - 10 * said(output, "away");
+	double share = said(output, "all cycles") / (ran * said(output, "mhz") * 1e3);
+
+	printf("the guest ran for %.0f ms; its cycles are %.2f %% of that\n", ran, 100 * share);
+	CHECK(share > 0.98);
+	CHECK(share < 1.02);
+}
+
+/*
+ * Those of one task, over its task-clock: that is with time that the host took, and with the exits by which
+ * counters are started and stopped at each switch to and from the task.
+ */
+static void check_task_cycles(const char *output)
 {
 	double elapsed = said(output, "stat task-clock") * said(output, "mhz") * 1e3;
 	double count = said(output, "stat cycles");
 
-	printf("%.0f cycles, %.2f %% of the time\n", count, 100 * count / elapsed);
-	CHECK(count > 0.7 * elapsed);
+	printf("%.0f cycles, %.2f %% of the task's time\n", count, 100 * count / elapsed);
+	CHECK(count > 0.5 * elapsed);
 	CHECK(count < 1.02 * elapsed);
+	/* Linux has none for the rig's processor, which is of family 0FH. */
+	CHECK(strstr(output, "guest-perf: stat ref-cycles <not supported>"));
 }
 
 static void check_record(const char *output)
@@ -59,7 +74,7 @@ static void check_record(const char *output)
 	const char *counted = strstr(output, "guest-perf: stat task-clock");
 	double hash = said(output, "hash"), sort = said(output, "sort"), truth;
 
-	/* The workload's line of the run that was recorded stands behind those of the run that was counted.
+	/* The workload's line of the run that was recorded: it is the first behind those that were counted.
 	 */
 	truth = counted ? number_behind(counted, "hash_block=") : NAN;
 	printf("%.0f samples, %.0f with callers; hash_block %.2f of %.0f, in truth %.2f\n",
@@ -81,8 +96,12 @@ static void check(const struct rig_result *result)
 	CHECK(strstr(result->errors, "is trapped in native_read_pmc+"));
 	if (strstr(output, "guest-perf: bad"))
 		FAIL_TEST("%.400s", strstr(output, "guest-perf: bad"));
-	check_cycles(output);
+	check_all_cycles(output);
+	check_task_cycles(output);
 	check_record(output);
+	/* Beside perf top itself, which reads symbols meanwhile. */
+	printf("perf top: %.1f %% in hash_block\n", said(output, "top"));
+	CHECK(said(output, "top") > 5);
 	/* The profile from outside goes on meanwhile. */
 	CHECK(number_behind(result->errors, "given to it\nkvmscope: ") > 60);
 }
@@ -106,7 +125,7 @@ TEST(guest_perf, counts_and_records_on_kvm_amd)
 	REQUIRE(disk);
 	if (!kernel || !initrd)
 		return;
-	rig_run(&result, 300, COMMAND, 280, "build/rig/guest-perf.data", kernel, initrd, disk);
+	rig_run(&result, 500, COMMAND, 480, "build/rig/guest-perf.data", kernel, initrd, disk);
 	check(&result);
 	rig_result_free(&result);
 }
