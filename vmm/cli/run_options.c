@@ -48,6 +48,7 @@ enum key {
 	KEY_FROM_LINE,
 	KEY_NO_CALL_GRAPH,
 	KEY_STACK_TIME,
+	KEY_SYMFS,
 	KEY_PERSPECTIVE,
 	KEY_KALLSYMS,
 	KEY_VMLINUX,
@@ -124,6 +125,9 @@ static const struct argp_option option_list[] = {
 	{ "no-call-graph", KEY_NO_CALL_GRAPH, NULL, 0, "No callchains", GROUP_PROFILE },
 	{ "stack-time", KEY_STACK_TIME, "TIME", 0,
 	  "Cut callchains that take the vCPU longer than this: 64us, 1ms; 0us never (64us)", GROUP_PROFILE },
+	{ "symfs", KEY_SYMFS, "DIR", 0,
+	  "The guest's files by their paths: unwind tables of programs that are not in its memory, by build id",
+	  GROUP_PROFILE },
 	{ "perspective", KEY_PERSPECTIVE, "WHOSE", 0,
 	  "guest: as if recorded inside the guest; host: as perf kvm sees it (guest)", GROUP_PROFILE },
 	{ "compression-level", KEY_COMPRESS, "LEVEL", OPTION_ARG_OPTIONAL,
@@ -353,6 +357,9 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		if (duration_parse(text, &options->stack_time) || options->stack_time > STACK_TIME_MAX)
 			argp_error(state, "--stack-time %s: it must be a time like 64us or 1ms, up to 1s",
 				   text);
+		return 0;
+	case KEY_SYMFS:
+		options->symfs = text;
 		return 0;
 	case KEY_PERSPECTIVE:
 		options->perspective =

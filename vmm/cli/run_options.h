@@ -46,6 +46,7 @@ struct run_options {
 	bool wall_clock;
 	bool callchains;
 	uint64_t stack_time;   /* ns that a callchain may take; 0: as long as it does */
+	const char *symfs;     /* directory with the guest's files; NULL */
 	const char *from_line; /* sampling starts at the first console line that holds it; NULL: at once */
 	const char *output;
 	enum perspective perspective;

@@ -369,6 +369,7 @@ static int start_collector(struct run_profile *profile)
 			    .cpu_description = profile->cpu_description,
 			    .memory_kib = options->memory_size >> 10 },
 		.kallsyms = options->kallsyms,
+		.symfs = options->symfs,
 		.vmlinux = symbol_file(profile),
 		.btf = options->btf,
 		.buildid_cache = options->buildid_cache,

@@ -50,7 +50,8 @@ struct collector {
 	struct collector_output output; /* without a writer: nothing is written as it comes */
 	struct flight *flight;          /* then; else NULL */
 	struct collector_kernel kernel;
-	struct resolver *resolver; /* its rings: the vCPUs', then those of sideband */
+	struct user_tables *tables; /* of the images of its user space */
+	struct resolver *resolver;  /* its rings: the vCPUs', then those of sideband */
 	pthread_t thread;
 	struct pollfd *wakes; /* the rings', our own, and the flight recorder's */
 	size_t wake_count;
@@ -461,6 +462,7 @@ static void drain(struct collector *collector)
 	collector_user_settle(&collector->kernel);
 	resolver_play(collector->resolver);
 	time = now();
+	collector_user_make_tables(&collector->kernel, collector->tables, time);
 	if (!collector->error)
 		note_error(collector, collector_kernel_turn(&collector->kernel, time));
 	if (collector_kernel_replaced(&collector->kernel))
@@ -580,12 +582,14 @@ static struct collector *make(const struct collector_options *options)
 	collector->wakes = calloc(options->ring_count + 2, sizeof(collector->wakes[0]));
 	collector->last_time = calloc(options->ring_count + 1, sizeof(collector->last_time[0]));
 	collector->lost = calloc(options->ring_count + 1, sizeof(collector->lost[0]));
+	collector->tables = user_tables_new(options->symfs);
 	return collector;
 }
 
 static void destroy(struct collector *collector)
 {
 	collector_kernel_free(&collector->kernel);
+	user_tables_free(collector->tables);
 	resolver_free(collector->resolver);
 	flight_destroy(collector->flight);
 	if (collector->stop_fd >= 0)
@@ -631,7 +635,8 @@ int collector_start(struct collector **result, const struct collector_options *o
 	int error;
 
 	assert(options->output.vcpus >= options->ring_count);
-	if (!collector || !collector->wakes || !collector->last_time || !collector->lost)
+	if (!collector || !collector->wakes || !collector->last_time || !collector->lost ||
+	    !collector->tables)
 		error = error_set(-ENOMEM, "no memory for the collector");
 	else
 		error = start(collector);

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/profile/collector_user.h"
 
+#include <time.h>
+
+/* ns. The rings hold some hundred times as much. */
+#define TABLES_TIME 10000000ull
+
 static const struct guest_kernel *newest(const struct collector_kernel *kernel)
 {
 	return kernel->found_count ? kernel->found[kernel->found_count - 1].kernel : NULL;
@@ -15,4 +20,24 @@ void collector_user_settle(const struct collector_kernel *kernel)
 {
 	if (collector_user_images(kernel))
 		user_images_settle(newest(kernel)->images, newest(kernel), kernel->options->view);
+}
+
+static uint64_t time_now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+void collector_user_make_tables(const struct collector_kernel *kernel, struct user_tables *tables,
+				uint64_t now)
+{
+	const struct guest_kernel *running = newest(kernel);
+
+	if (!running || !running->images || kernel->lost)
+		return;
+	while (user_tables_turn(tables, running->images, running, kernel->options->view, now) &&
+	       time_now() - now < TABLES_TIME)
+		;
 }

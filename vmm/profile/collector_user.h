@@ -5,6 +5,7 @@
 
 #include "vmm/guest/user_image.h"
 #include "vmm/profile/collector_kernel.h"
+#include "vmm/profile/user_tables.h"
 
 /* Those of the kernel that is known now; NULL: none is, or it does not tell. */
 const struct user_images *collector_user_images(const struct collector_kernel *kernel);
@@ -14,5 +15,10 @@ const struct user_images *collector_user_images(const struct collector_kernel *k
  * written. Guest memory must still be there.
  */
 void collector_user_settle(const struct collector_kernel *kernel);
+
+/* Makes unwind tables for them, for some ms: what is left is of the next turn. NOW is ns of CLOCK_MONOTONIC.
+ */
+void collector_user_make_tables(const struct collector_kernel *kernel, struct user_tables *tables,
+				uint64_t now);
 
 #endif
