@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* kvmscope attach on VMs that others run on the local KVM: our own VMM without a profile, and QEMU. */
+#include <fcntl.h>
 #include <linux/perf_event.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/kvm/guest_run.h"
@@ -44,7 +46,7 @@ struct shares {
 	double weight, of[3]; /* ns of guest samples; of share_sixty, share_thirty, share_ten */
 	double host;          /* ns outside of the guest */
 	uint64_t samples, other;
-	uint16_t guest_mode, host_mode;
+	uint16_t guest_mode, host_mode, host_kernel_mode;
 };
 
 /* In the chain: a marker of the space, the address itself, the return address. */
@@ -64,7 +66,7 @@ static int count_sample(void *context, const struct perf_data_sample *sample)
 	struct symbol symbol;
 
 	shares->samples++;
-	if (sample->misc == shares->host_mode || sample->misc == PERF_RECORD_MISC_KERNEL) {
+	if (sample->misc == shares->host_mode || sample->misc == shares->host_kernel_mode) {
 		shares->host += (double)sample->period;
 	} else if (sample->misc != shares->guest_mode) {
 		shares->other++;
@@ -122,9 +124,11 @@ static void check_shares(const struct program *vm, const char *image, const char
 TEST(attach_vm, shares_of_our_own_vmm_s_guest)
 {
 	struct shares guest = { .guest_mode = PERF_RECORD_MISC_USER,
-				.host_mode = PERF_RECORD_MISC_HYPERVISOR };
+				.host_mode = PERF_RECORD_MISC_HYPERVISOR,
+				.host_kernel_mode = PERF_RECORD_MISC_HYPERVISOR };
 	struct shares host = { .guest_mode = PERF_RECORD_MISC_GUEST_USER,
-			       .host_mode = PERF_RECORD_MISC_USER };
+			       .host_mode = PERF_RECORD_MISC_USER,
+			       .host_kernel_mode = PERF_RECORD_MISC_KERNEL };
 	struct program vm, tool;
 
 	GUEST_REQUIRED();
@@ -140,7 +144,8 @@ TEST(attach_vm, shares_of_our_own_vmm_s_guest)
 TEST(attach_vm, the_best_way_has_shares_and_callers)
 {
 	struct shares guest = { .guest_mode = PERF_RECORD_MISC_USER,
-				.host_mode = PERF_RECORD_MISC_HYPERVISOR };
+				.host_mode = PERF_RECORD_MISC_HYPERVISOR,
+				.host_kernel_mode = PERF_RECORD_MISC_HYPERVISOR };
 	struct program vm, tool;
 
 	GUEST_REQUIRED();
@@ -156,6 +161,88 @@ TEST(attach_vm, the_best_way_has_shares_and_callers)
 	if (guest.called < guest.in_loops * 99 / 100)
 		FAIL_TEST("only %llu of %llu samples have their caller", (unsigned long long)guest.called,
 			  (unsigned long long)guest.in_loops);
+}
+
+/* QEMU with the same guest, its serial port in the file PATH; the child's id. Its machine has little
+ * firmware. */
+static pid_t start_qemu(const char *path, const char *errors)
+{
+	char serial[96];
+	pid_t child;
+
+	snprintf(serial, sizeof(serial), "file:%s", path);
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		dup2(open(errors, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), STDERR_FILENO);
+		execlp("timeout", "timeout", "60", "qemu-system-x86_64", "-accel", "kvm", "-cpu", "host",
+		       "-machine", "microvm,pit=on,pic=on,rtc=on,isa-serial=on", "-name",
+		       "guest,debug-threads=on", "-m", "64", "-nodefaults", "-no-user-config", "-display",
+		       "none", "-serial", serial, "-no-reboot", "-kernel", GUEST_IMAGE_MULTIBOOT, "-append",
+		       "program=shares rounds=1000000", NULL);
+		_exit(127);
+	}
+	return child;
+}
+
+static bool file_has(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "re");
+	char line[256];
+	bool found = false;
+
+	while (file && !found && fgets(line, sizeof(line), file))
+		found = strstr(line, text);
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* timeout(1)'s only child; false: QEMU ended before its guest worked. */
+static bool wait_for_qemu(pid_t timeout, const char *path, pid_t *qemu)
+{
+	char children[64];
+	FILE *file;
+
+	while (!file_has(path, "working")) {
+		if (waitpid(timeout, NULL, WNOHANG))
+			return false;
+		usleep(20000);
+	}
+	snprintf(children, sizeof(children), "/proc/%d/task/%d/children", timeout, timeout);
+	file = fopen(children, "re");
+	*qemu = 0;
+	if (file && fscanf(file, "%d", qemu) != 1)
+		*qemu = 0;
+	if (file)
+		fclose(file);
+	return true;
+}
+
+TEST(attach_vm, shares_of_a_guest_of_qemu)
+{
+	struct shares perf = { .guest_mode = PERF_RECORD_MISC_USER,
+			       .host_mode = PERF_RECORD_MISC_HYPERVISOR,
+			       .host_kernel_mode = PERF_RECORD_MISC_HYPERVISOR };
+	struct shares best = perf;
+	char path[64], errors[128];
+	struct program vm = { 0 }, tool;
+	pid_t timeout;
+	bool works;
+
+	GUEST_REQUIRED();
+	snprintf(path, sizeof(path), "build/test-attach-qemu-%d", getpid());
+	snprintf(errors, sizeof(errors), "%s.errors", path);
+	timeout = start_qemu(path, errors);
+	works = wait_for_qemu(timeout, path, &vm.pid);
+	unlink(path);
+	unlink(errors);
+	if (!works)
+		SKIP("qemu-system-x86_64 does not run this guest with KVM here");
+	check_shares(&vm, GUEST_IMAGE_MULTIBOOT, "--backend perf", &perf, &tool);
+	check_shares(&vm, GUEST_IMAGE_MULTIBOOT, "--backend auto", &best, &tool);
+	kill(timeout, SIGTERM);
+	waitpid(timeout, NULL, 0);
 }
 
 TEST(attach_vm, it_ends_with_the_vm)
