@@ -31,7 +31,7 @@ static const char *name_at(struct user_guest *guest, uint64_t address)
 
 static uint64_t start_of(unsigned int index)
 {
-	return 0x400000 + index * 0x5000ull + index % 3 * 0x1000;
+	return 0x400000 + index * 0x5000ull + index % 3 * 0x1000ull;
 }
 
 /* Some touch, some have a gap between them. */
