@@ -68,7 +68,25 @@ TEST(run, KVM_s_own_PMU_is_there_or_refused)
 	else
 		check_run(PLAIN "--pmu kernel --append program=hello_exit=0", 4,
 			  "--pmu kernel: this host's KVM gives guests no counters: ");
-	check_run(PLAIN "--pmu auto --append program=hello_exit=0", 0, "hello: ");
+}
+
+/* Of a guest that looks whether all registers are there. Without a PMU they are not, and the reason is
+ * doctor's. */
+TEST(run, best_PMU_is_found_or_it_is_said_why_there_is_none)
+{
+	struct probe_row row;
+
+	GUEST_REQUIRED();
+	REQUIRE_EQUAL(probe_one("pmu.guest", &row), 0);
+	if (row.state == PROBE_YES)
+		SKIP("KVM's own PMU need not be what the guest expects");
+	REQUIRE_EQUAL(probe_one("pmu.emulated", &row), 0);
+	if (row.state == PROBE_YES) {
+		check_run(PLAIN "--append program=pmu_pmu=registers", 0, "");
+		return;
+	}
+	check_run(PLAIN "--append program=hello_exit=0", 0,
+		  row.state == PROBE_PARTLY ? "the guest has no PMU: Linux could not read one" : row.detail);
 }
 
 TEST(run, what_can_not_be_opened_is_named)

@@ -101,7 +101,8 @@ static const struct argp_option option_list[] = {
 	  "UNIX socket that the virtio port org.kvmscope.agent.0 is reached by", GROUP_MACHINE },
 	{ "pmu", KEY_PMU, "WHAT", 0,
 	  "The guest's performance counters. kernel: the host's, by KVM; emulated: kvmscope's, which counts by perf "
-	  "on the host or, where that has no counters, cycles by the time that the guest runs; off: none; auto: kernel where KVM has them, else off (auto)",
+	  "on the host or, where that has no counters, cycles by the time that the guest runs; off: none; auto: "
+	  "kernel where KVM has them, else emulated where Linux can use them, else off (auto)",
 	  GROUP_MACHINE },
 
 	{ NULL, 0, NULL, 0, "The profile:", GROUP_PROFILE },

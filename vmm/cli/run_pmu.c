@@ -23,15 +23,57 @@ static bool kernel_counts(struct probe_row *row)
 	return !probe_one("pmu.guest", row) && row->state == PROBE_YES;
 }
 
-static int emulate(struct run_pmu_traps **traps, struct machine_options *machine)
+static int emulate(struct run_pmu_traps **traps, struct machine_options *machine, bool int3)
 {
-	struct probe_row row = { .id = NULL };
-
 	*traps = calloc(1, sizeof(**traps));
 	if (!*traps)
 		return error_set(-ENOMEM, "no memory for the guest's PMU");
-	(*traps)->int3 = !probe_one("debug.int3", &row) && row.works & PROBE_IN_KERNEL;
+	(*traps)->int3 = int3;
 	machine->pmu = &rdpmc_traps_pmu;
+	return 0;
+}
+
+static bool leaves_for_int3(void)
+{
+	struct probe_row row = { .id = NULL };
+
+	return !probe_one("debug.int3", &row) && row.works & PROBE_IN_KERNEL;
+}
+
+/* With RDPMC: a guest that took no notice of its PMU so far must not fail by one that it can not read. */
+static bool can_emulate_all(struct probe_row *row)
+{
+	return !probe_one("pmu.emulated", row) && row->state == PROBE_YES;
+}
+
+static void tell_none(const struct probe_row *row)
+{
+	if (row->state == PROBE_PARTLY)
+		log_info(
+			"the guest has no PMU: Linux could not read one, as this host's KVM does not leave a guest "
+			"for INT3; a guest that reads it by RDMSR can have --pmu emulated");
+	else
+		log_info("the guest has no PMU: %s; see kvmscope doctor", row->detail);
+}
+
+static int join_best(struct run_pmu_traps **traps, struct machine_options *machine, struct probe_row *row)
+{
+	if (kernel_counts(row)) {
+		machine->pmu = &pmu_kernel;
+		return 0;
+	}
+	if (can_emulate_all(row))
+		return emulate(traps, machine, true);
+	tell_none(row);
+	return 0;
+}
+
+static int join_kernel(struct machine_options *machine, struct probe_row *row)
+{
+	if (!kernel_counts(row))
+		return error_set(-ENOTSUP, "--pmu kernel: this host's KVM gives guests no counters: %s",
+				 row->detail);
+	machine->pmu = &pmu_kernel;
 	return 0;
 }
 
@@ -40,18 +82,17 @@ int run_pmu_join(struct run_pmu_traps **traps, enum run_pmu wanted, struct machi
 	struct probe_row row = { .detail = "it could not be tried" };
 
 	*traps = NULL;
-	if (wanted == RUN_PMU_OFF)
-		return 0;
-	if (wanted == RUN_PMU_EMULATED)
-		return emulate(traps, machine);
-	if (kernel_counts(&row)) {
-		machine->pmu = &pmu_kernel;
-		return 0;
+	switch (wanted) {
+	case RUN_PMU_AUTO:
+		return join_best(traps, machine, &row);
+	case RUN_PMU_KERNEL:
+		return join_kernel(machine, &row);
+	case RUN_PMU_EMULATED:
+		return emulate(traps, machine, leaves_for_int3());
+	case RUN_PMU_OFF:
+		break;
 	}
-	return wanted == RUN_PMU_AUTO
-		       ? 0
-		       : error_set(-ENOTSUP, "--pmu kernel: this host's KVM gives guests no counters: %s",
-				   row.detail);
+	return 0;
 }
 
 int run_pmu_start(struct run_pmu_traps *traps, struct machine *machine)
@@ -73,6 +114,8 @@ void run_pmu_summarize(const struct run_pmu_traps *traps)
 	if (!traps || !traps->int3)
 		return;
 	rdpmc_traps_statistics(traps->traps, &statistics);
+	if (!statistics.completed)
+		return;
 	log_info(
 		"the guest's PMU: RDPMC was completed %llu times; %llu INT3 of the guest's own were given to it",
 		(unsigned long long)statistics.completed, (unsigned long long)statistics.guest_breakpoints);

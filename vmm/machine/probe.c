@@ -60,7 +60,7 @@ static const struct {
 	{ "pmu.guest", "hardware counters in guests", probe_guest_pmu, false,
 	  "perf inside a guest sees no hardware events." },
 	{ "pmu.emulated", "emulated counters in guests", probe_emulated_pmu, false,
-	  "run --pmu emulated gives a guest no counters, or none that Linux can read." },
+	  "run gives a guest no counters; with --pmu emulated none, or none that Linux can read." },
 	{ "perf.cpu_clock", "perf's cpu-clock with signals", probe_cpu_clock, false,
 	  "No sampling by perf's clock; other people's VMs can not be sampled without stopping them." },
 	{ "perf.system_wide", "perf for all processes", probe_perf_permission, false,
