@@ -122,7 +122,7 @@ static bool profile(const char *kernel, const char *initrd)
 	rig_run(&result, 240,
 		TRY_VSOCK
 		"rm -rf " HOME " && mkdir -p " HOME " && HOME=$PWD/" HOME
-		" build/kvmscope run --agent --kernel %s --initrd %s --mem 256M --from-line 'remap: begin' -F 999 "
+		" build/kvmscope run --pmu off --agent --kernel %s --initrd %s --mem 256M --from-line 'remap: begin' -F 999 "
 		"-o " DATA " --append 'console=ttyS0 quiet kvmscope.run=remap+12;sleep+4'",
 		kernel, initrd);
 	made = !result.status && strstr(result.output, "remap: mapped");

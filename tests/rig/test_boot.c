@@ -10,7 +10,7 @@
 
 /* Limits against a hang, far from what a boot takes: four vCPUs on the rig's one, on a busy machine, take
  * minutes. */
-#define RUN "build/kvmscope run --no-profile --timeout 250 --mem 256M --console stdio "
+#define RUN "build/kvmscope run --pmu off --no-profile --timeout 250 --mem 256M --console stdio "
 
 /* nproc, then a disk that is written and one that must not be, the agent's port, and the entropy device. */
 #define GUEST_COMMANDS                                                                                       \
@@ -101,7 +101,7 @@ TEST(boot, debian_sees_memory_above_4_gib)
 
 	RIG_REQUIRED();
 	rig_run(&result, 280,
-		"build/kvmscope run --no-profile --timeout 250 --mem 5G --kernel %s --initrd %s --append "
+		"build/kvmscope run --pmu off --no-profile --timeout 250 --mem 5G --kernel %s --initrd %s --append "
 		"'console=ttyS0 quiet kvmscope.run=grep+MemTotal+/proc/meminfo' < /dev/null",
 		rig_kernel("6.1"), rig_initrd("6.1"));
 	CHECK_EQUAL(result.status, 0);

@@ -32,7 +32,7 @@ TEST(acpi, debian_finds_everything_and_complains_of_nothing)
 	if (!kernel || !initrd)
 		return;
 	rig_run(&result, 280,
-		"truncate -s 1M /tmp/disk; build/kvmscope run --no-profile --timeout 250 --mem 3200M --cpus 3 --kernel %s "
+		"truncate -s 1M /tmp/disk; build/kvmscope run --pmu off --no-profile --timeout 250 --mem 3200M --cpus 3 --kernel %s "
 		"--initrd %s --disk /tmp/disk --append 'console=ttyS0 quiet panic=-1 kvmscope.run=" COMMANDS
 		"' < /dev/null",
 		kernel, initrd);

@@ -20,7 +20,7 @@ static void boots(const char *version, const char *protocol)
 		 image);
 	REQUIRE_EQUAL(system(unpack), 0);
 	rig_run(&result, 120,
-		"build/kvmscope run --no-profile --timeout 90 --mem 256M --cpus 2 --protocol %s --kernel %s "
+		"build/kvmscope run --pmu off --no-profile --timeout 90 --mem 256M --cpus 2 --protocol %s --kernel %s "
 		"--initrd %s --append 'console=ttyS0 quiet panic=-1 kvmscope.run=echo+cpus+$(nproc)' < /dev/null",
 		protocol, image, initrd);
 	CHECK(!remove(image));

@@ -76,7 +76,7 @@ TEST(devices, work_with_debian_drivers)
 	REQUIRE(rig_kernel("6.1"));
 	rig_run(&result, 240,
 		"socket=/tmp/kvmscope-devices.sock; tests/rig/port-peer $socket > " FILES "/peer.txt 2>&1 &"
-		"echo typed by the host | build/kvmscope run --no-profile --cpus 2 --mem 256M --timeout 200"
+		"echo typed by the host | build/kvmscope run --pmu off --no-profile --cpus 2 --mem 256M --timeout 200"
 		" --kernel %s --initrd build/initrd/devices.cpio --append 'console=ttyS0 quiet'"
 		" --disk " FILES "/disk.img --disk " FILES "/read-only.img,ro --agent-socket $socket;"
 		" status=$?; cat " FILES "/peer.txt; exit $status",

@@ -104,7 +104,7 @@ TEST(intel, debian_kernel_is_booted_profiled_and_named)
 	rig_run_intel(
 		&result, 500,
 		"export HOME=$PWD/" HOME "; mkdir -p $HOME; "
-		"build/kvmscope run --timeout 300 --mem 256M -F 499 --stack-time 100ms -o " DATA
+		"build/kvmscope run --pmu off --timeout 300 --mem 256M -F 499 --stack-time 100ms -o " DATA
 		" --kernel %s --initrd %s "
 		"--append 'console=ttyS0 quiet panic=-1 cryptomgr.notests kvmscope.run=workload+shares+8'; "
 		"status=$?; rm -rf $HOME/.debug/*kcore*; exit $status",

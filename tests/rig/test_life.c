@@ -185,7 +185,7 @@ TEST(life_rig, watches_survive_hot_plug_reset_and_kexec)
 		/* The rig starts anew if its emulator stands still; so has the guest to. */
 		"rm -rf " DATA "* " HOME " build/rig/life.img && mkdir -p " HOME
 		" && truncate -s 1M build/rig/life.img && "
-		"HOME=$PWD/" HOME " build/kvmscope run --reboot --cpus 2 --mem 512M --kernel %s "
+		"HOME=$PWD/" HOME " build/kvmscope run --pmu off --reboot --cpus 2 --mem 512M --kernel %s "
 		"--initrd build/initrd/life.cpio --disk build/rig/life.img -F 499 -o " DATA
 		" --watch panic_timeout:4:w --watch panic_on_oops:4:w,pid=4321 --watch panic_on_warn:4:w,comm=chosen "
 		"--append 'console=ttyS0 quiet maxcpus=1 kvmscope.run=life'",

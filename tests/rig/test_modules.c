@@ -95,7 +95,7 @@ static unsigned long long profile(const char *kernel, const char *initrd)
 
 	rig_run(&result, 240,
 		"rm -rf " HOME " && mkdir -p " HOME " && HOME=$PWD/" HOME
-		" build/kvmscope run --kernel %s --initrd %s --mem 256M -F 999 -o " DATA
+		" build/kvmscope run --pmu off --kernel %s --initrd %s --mem 256M -F 999 -o " DATA
 		" --append 'console=ttyS0 quiet kvmscope.run=modules+1+md4+michael_mic+md4+michael_mic'",
 		kernel, initrd);
 	if (result.status || !strstr(result.output, "modules: end"))

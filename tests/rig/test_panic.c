@@ -11,7 +11,7 @@ static void check_panic(const char *version)
 	if (!kernel || !initrd)
 		return;
 	rig_run(&result, 120,
-		"build/kvmscope run --no-profile --timeout 90 --kernel %s --initrd %s "
+		"build/kvmscope run --pmu off --no-profile --timeout 90 --kernel %s --initrd %s "
 		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=ls+/sys/bus/acpi/devices kvmscope.end=panic' "
 		"< /dev/null",
 		kernel, initrd);

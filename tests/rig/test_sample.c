@@ -262,7 +262,7 @@ static bool profile_debian(unsigned int cpus, unsigned int seconds, struct tally
 	snprintf(data, sizeof(data), "build/rig/sample-%u.data", cpus);
 	rig_run(&result, 240,
 		"rm -rf " HOME " && mkdir -p " HOME " && HOME=$PWD/" HOME
-		" build/kvmscope run --stack-time 100ms --kernel %s --initrd %s --mem 256M --cpus %u "
+		" build/kvmscope run --pmu off --stack-time 100ms --kernel %s --initrd %s --mem 256M --cpus %u "
 		"-F %d -o %s --append 'console=ttyS0 quiet kvmscope.run=workload+shares+%u+%u'",
 		cpus, cpus, cpus, kernel, initrd, cpus, FREQUENCY, data, seconds, cpus);
 	made = !result.status && read_truth(result.output, truth);

@@ -280,7 +280,7 @@ static bool record_with_agent(const char *directory, unsigned long long *hits)
 	if (!kernel || !initrd)
 		return false;
 	rig_run(&result, 240,
-		"d=$PWD/%s; rm -rf $d; mkdir -p $d; HOME=$d build/kvmscope run --timeout 200 --mem 256M --cpus 2 "
+		"d=$PWD/%s; rm -rf $d; mkdir -p $d; HOME=$d build/kvmscope run --pmu off --timeout 200 --mem 256M --cpus 2 "
 		"-F 499 --agent=initrd -o $d/perf.data --kernel %s --initrd %s --name tasks "
 		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=tasks+4' < /dev/null & run=$!; %s; wait $run",
 		directory, kernel, initrd,

@@ -181,9 +181,9 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 
 /* mitigations=off: the guest's system calls would else flush the TLB, which costs Bochs most of its time. */
 #define INITRD "build/initrd/6.1-debugger.cpio"
-#define COMMAND                                                                                                     \
-	"mkdir -p build/rig; build/kvmscope run --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache " \
-	"--watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "                                        \
+#define COMMAND                                                                                                               \
+	"mkdir -p build/rig; build/kvmscope run --pmu off --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache " \
+	"--watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "                                                  \
 	"--append 'console=ttyS0 quiet mitigations=off kvmscope.run=debugger+%d+%d;gdb-watch+%d'"
 
 static void check_debugger(void (*run)(struct rig_result *result, unsigned int timeout, const char *format,
@@ -277,7 +277,7 @@ TEST(watch_rig, host_may_come_first_and_the_guest_s_loss_is_said)
 	/* The guest ends when it gets a line, after bp list has shown what it lost. */
 	rig_run(&result, 400,
 		"d=$(mktemp -d); mkfifo $d/in; "
-		"build/kvmscope run --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 -o %s "
+		"build/kvmscope run --pmu off --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 -o %s "
 		"--no-buildid-cache --watch panic_timeout:4:w,pinned --control $d/socket "
 		"--append 'console=ttyS0 quiet kvmscope.run=workload+breakpoints+100;read+line' < $d/in & run=$!; "
 		"exec 3> $d/in; while kill -0 $run && ! grep -q '^bp list: [1-9]' $d/list; do sleep 0.2; "
