@@ -9,18 +9,33 @@
 #include <stdlib.h>
 
 #include "tests/rig/rig.h"
+#include "tests/rig/storm.h"
 #include "vmm/profile/perf_data_reader.h"
 
-#define DATA   "build/rig/life.data"
-#define HOME   "build/rig/life-home" /* for perf's cache of names */
 #define BOOTS  3
-#define EVENTS 4 /* the clock, and three watches */
+#define EVENTS 7 /* the clock, three watches, and three that come while the first boot runs */
+#define STORM  6
 
 static const char *const boots[BOOTS] = { "first", "second", "third" };
-static const char *const files[BOOTS] = { DATA, DATA ".1", DATA ".2" };
+
+/* Where a run keeps its recordings, its disk, and perf's cache of names. */
+struct place {
+	const char *directory;
+	char files[BOOTS][64];
+};
+
+static struct place place_at(const char *directory)
+{
+	struct place place = { .directory = directory };
+
+	for (unsigned int i = 0; i < BOOTS; i++)
+		snprintf(place.files[i], sizeof(place.files[i]), i ? "%s/perf.data.%u" : "%s/perf.data",
+			 directory, i);
+	return place;
+}
 
 struct seen {
-	unsigned long hits[EVENTS], on_cpu1, unnamed, unnamed_hits, kernels;
+	unsigned long hits[EVENTS], on_cpu1[EVENTS], unnamed, unnamed_hits, kernels;
 	uint64_t text, place; /* place: of the first hit of the first watch, from the text's start */
 	uint64_t other_kernel;
 };
@@ -31,7 +46,7 @@ static int see_sample(void *context, const struct perf_data_sample *sample)
 	struct seen *seen = context;
 
 	seen->hits[sample->event % EVENTS]++;
-	seen->on_cpu1 += sample->event == 1 && sample->cpu == 1;
+	seen->on_cpu1[sample->event % EVENTS] += sample->cpu == 1;
 	seen->unnamed += unnamed;
 	seen->unnamed_hits += sample->event && unnamed;
 	if (sample->event == 1 && !seen->place)
@@ -69,7 +84,7 @@ static struct seen read_recording(const char *path)
 	return seen;
 }
 
-/* The sum of what the guest printed for WHAT, and for all that write if it is NULL. */
+/* The sum of what the guest printed for WHAT, and if it is NULL for all that write panic_timeout. */
 static unsigned long truth(const char *output, const char *boot, const char *what)
 {
 	char start[64], name[32];
@@ -78,7 +93,7 @@ static unsigned long truth(const char *output, const char *boot, const char *wha
 
 	for (const char *at = output; (at = strstr(at, start)); at += length)
 		if (sscanf(at + length, "%31s %lu", name, &count) == 2 && *name != '_' &&
-		    strcmp(name, "kexec") != 0 && (!what || !strcmp(name, what)))
+		    strcmp(name, "kexec") != 0 && (what ? !strcmp(name, what) : strncmp(name, "of_", 3) != 0))
 			sum += count;
 	return sum;
 }
@@ -109,23 +124,23 @@ static int count_records(const char *file, const char *pattern)
 }
 
 /* The function that the guest spends its time in until it is found has its name in each boot. */
-static void check_names(const char *file)
+static void check_names(const struct place *place, const char *file)
 {
 	struct rig_result result;
 
-	rig_run_here(&result, 60, "HOME=$PWD/" HOME " build/kvmscope report -i %s", file);
+	rig_run_here(&result, 60, "HOME=$PWD/%s build/kvmscope report -i %s", place->directory, file);
 	CHECK_EQUAL(result.status, 0);
 	if (!strstr(result.output, "getppid"))
 		FAIL_TEST("%s: no getppid in %s%s", file, result.output, result.errors);
 	rig_result_free(&result);
 }
 
-static void check_boot(const char *output, unsigned int boot, struct seen *seen)
+static void check_boot(const struct place *place, const char *output, unsigned int boot, struct seen *seen)
 {
-	*seen = read_recording(files[boot]);
+	*seen = read_recording(place->files[boot]);
 	printf("%s: text at %#llx, %lu hits of %lu writes, %lu on CPU 1; %lu samples in another kernel\n",
 	       boots[boot], (unsigned long long)seen->text, seen->hits[1], truth(output, boots[boot], NULL),
-	       seen->on_cpu1, (unsigned long)seen->other_kernel);
+	       seen->on_cpu1[1], (unsigned long)seen->other_kernel);
 	CHECK_EQUAL(seen->kernels, 1);
 	CHECK_EQUAL(seen->text, text_of(output, boots[boot]));
 	CHECK_EQUAL(seen->hits[1], truth(output, boots[boot], NULL));
@@ -135,61 +150,92 @@ static void check_boot(const char *output, unsigned int boot, struct seen *seen)
 	CHECK_EQUAL(seen->unnamed_hits, 0);
 	CHECK(seen->unnamed >=
 	      seen->other_kernel); /* of modules that come and go, some have no name either */
-	check_names(files[boot]);
+	check_names(place, place->files[boot]);
 }
 
-static void check_run(const struct rig_result *result)
+/* By page tables: one process's alone; of a module: each CPU's own. They were there in the first boot only.
+ */
+static void check_added(const struct place *place, const char *output, const struct seen *seen)
 {
-	struct seen seen[BOOTS];
+	CHECK_EQUAL(seen[0].hits[4], truth(output, boots[0], "of_asked"));
+	CHECK(seen[0].hits[4]);
+	CHECK_EQUAL(seen[0].on_cpu1[5], truth(output, boots[0], "of_module_1"));
+	CHECK_EQUAL(seen[0].hits[5] - seen[0].on_cpu1[5], truth(output, boots[0], "of_module_0"));
+	CHECK(seen[0].on_cpu1[5]);
+	for (unsigned int boot = 1; boot < BOOTS; boot++)
+		CHECK_EQUAL(seen[boot].hits[4] + seen[boot].hits[5] + seen[boot].hits[STORM], 0);
+	storm_check(place->files[0], STORM, truth(output, boots[0], "of_storm"));
+}
 
+static bool check_run(const struct place *place, const struct rig_result *result, struct seen *seen)
+{
 	if (result->status || !strstr(result->output, "life: third: all")) {
 		FAIL_TEST("the guest did not run: %.2000s%.2000s", result->output, result->errors);
-		return;
+		return false;
 	}
 	for (unsigned int i = 0; i < BOOTS; i++)
-		check_boot(result->output, i, &seen[i]);
+		check_boot(place, result->output, i, &seen[i]);
 	/* One build: the same instruction wrote each time. */
 	CHECK_EQUAL(seen[1].place, seen[0].place);
 	CHECK_EQUAL(seen[2].place, seen[0].place);
 	/* A reset comes between two files; what a kexec starts is at first in the file of what was before. */
 	CHECK_EQUAL(seen[0].other_kernel, 0);
 	CHECK(seen[1].other_kernel);
-	CHECK_EQUAL(seen[0].on_cpu1, truth(result->output, boots[0], "on_cpu1"));
+	CHECK_EQUAL(seen[0].on_cpu1[1], truth(result->output, boots[0], "on_cpu1"));
 	/* Armed when its kernel was found, and disarmed when that was gone, on at least the one vCPU that
 	 * ran. */
-	CHECK(count_records(files[0], "PERF_RECORD_UNTHROTTLE") >= 3);
-	CHECK(count_records(files[1], "PERF_RECORD_THROTTLE") >= 6);
-	CHECK(count_records(files[2], "PERF_RECORD_UNTHROTTLE") >= 3);
+	CHECK(count_records(place->files[0], "PERF_RECORD_UNTHROTTLE") >= 3);
+	CHECK(count_records(place->files[1], "PERF_RECORD_THROTTLE") >= 6);
+	CHECK(count_records(place->files[2], "PERF_RECORD_UNTHROTTLE") >= 3);
 	CHECK(strstr(result->errors, "mem:panic_timeout:w is not watched until its new place is known"));
 	CHECK(strstr(result->errors, "mem:panic_timeout:w is watched again, at "));
 	CHECK(strstr(result->errors, "disarmed 2 times with its kernel"));
+	return true;
 }
 
 #define INITRD                                                                                               \
 	"tests/rig/initrd --modules '' --output build/initrd/kexec.cpio build/rig/life"                      \
-	" && tests/rig/initrd --output build/initrd/life.cpio build/rig/life %s build/initrd/kexec.cpio"
+	" && tests/rig/initrd --modules 'virtio_mmio virtio_blk dccp_ipv4' --output build/initrd/life.cpio build/rig/life %s build/initrd/kexec.cpio"
+
+/* The rig starts anew if its emulator stands still; so has the guest to. */
+#define BEGIN "rm -rf %s; mkdir -p %s; truncate -s 1M %s/disk; export HOME=$PWD/%s; "
+#define RUN                                                                                                                   \
+	"build/kvmscope run --pmu off --reboot --mem 512M --kernel %s --initrd build/initrd/life.cpio --disk %s/disk -F 499 " \
+	"-o %s --watch panic_timeout:4:w --watch panic_on_oops:4:w,pid=4321 --watch panic_on_warn:4:w,comm=chosen "           \
+	"--append 'console=ttyS0 quiet maxcpus=1 "
+
+/* The kernel; NULL where there is none. */
+static const char *prepare(void)
+{
+	const char *kernel = rig_kernel("6.1");
+	struct rig_result result;
+
+	if (!kernel)
+		return NULL;
+	rig_run_here(&result, 60, INITRD, kernel);
+	CHECK_EQUAL(result.status, 0);
+	rig_result_free(&result);
+	return kernel;
+}
+
+#define RUN_IN(place, kernel)                                                                                \
+	(place).directory, (place).directory, (place).directory, (place).directory, kernel,                  \
+		(place).directory, (place).files[0]
 
 TEST(life_rig, watches_survive_hot_plug_reset_and_kexec)
 {
+	const struct place place = place_at("build/rig/life-amd");
 	struct rig_result result;
+	struct seen seen[BOOTS];
 	const char *kernel;
 
 	RIG_DEBUG_REGISTERS_REQUIRED();
-	kernel = rig_kernel("6.1");
+	kernel = prepare();
 	if (!kernel)
 		return;
-	rig_run_here(&result, 60, INITRD, kernel);
-	REQUIRE_EQUAL(result.status, 0);
-	rig_result_free(&result);
-	rig_run(&result, 400,
-		/* The rig starts anew if its emulator stands still; so has the guest to. */
-		"rm -rf " DATA "* " HOME " build/rig/life.img && mkdir -p " HOME
-		" && truncate -s 1M build/rig/life.img && "
-		"HOME=$PWD/" HOME " build/kvmscope run --pmu off --reboot --cpus 2 --mem 512M --kernel %s "
-		"--initrd build/initrd/life.cpio --disk build/rig/life.img -F 499 -o " DATA
-		" --watch panic_timeout:4:w --watch panic_on_oops:4:w,pid=4321 --watch panic_on_warn:4:w,comm=chosen "
-		"--append 'console=ttyS0 quiet maxcpus=1 kvmscope.run=life'",
-		kernel);
-	check_run(&result);
+	rig_run(&result, 400, BEGIN "tests/rig/life-host " RUN "kvmscope.run=life+ask' --cpus 2",
+		RUN_IN(place, kernel));
+	if (check_run(&place, &result, seen))
+		check_added(&place, result.output, seen);
 	rig_result_free(&result);
 }

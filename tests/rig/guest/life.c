@@ -6,13 +6,19 @@
  *	life	as what /dev/vda says: at first with CPU 1 brought up late, taken down and
  *		brought up again, and by processes that can be told apart, and then a reset; after that,
  *		and then a kexec of /bin/vmlinuz with /bin/kexec.cpio
- *	life end	what runs then
+ *	life ask	the same, and the first boot lets the host add and remove watches: it prints
+ *		"life: ask: NAME" and goes on at a line from the console
+ *	life end	what runs after the kexec
+ *
+ * With CPU 1 only where there is one.
  *
  * Prints "life: BOOT: NAME COUNT" for each, and "life: BOOT: _text ADDRESS".
  */
 #include <fcntl.h>
 #include <linux/reboot.h>
 #include <linux/sched.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -22,6 +28,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/reboot.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -67,20 +74,24 @@ static void tell(const char *what, unsigned long long value)
 	fflush(stdout);
 }
 
+static void write_variable(const char *path, int count)
+{
+	int file = open(path, O_WRONLY);
+
+	check(file >= 0, path);
+	for (int i = 0; i < count; i++)
+		check(pwrite(file, "0", 1, 0) == 1, path);
+	close(file);
+}
+
 /* Each of them COUNT times: an emulator tells of one watchpoint where several are at an address. */
 static void write_variables(const char *who, int count)
 {
 	static const char *const paths[] = { "/proc/sys/kernel/panic", "/proc/sys/kernel/panic_on_oops",
 					     "/proc/sys/kernel/panic_on_warn" };
 
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
-		int file = open(paths[i], O_WRONLY);
-
-		check(file >= 0, paths[i]);
-		for (int k = 0; k < count; k++)
-			check(pwrite(file, "0", 1, 0) == 1, paths[i]);
-		close(file);
-	}
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+		write_variable(paths[i], count);
 	tell(who, (unsigned long long)count);
 }
 
@@ -108,10 +119,10 @@ static void go_to(int cpu)
 	check(!sched_setaffinity(0, sizeof(cpus), &cpus), "sched_setaffinity");
 }
 
+static const char online[] = "/sys/devices/system/cpu/cpu1/online";
+
 static void use_other_cpu(void)
 {
-	static const char online[] = "/sys/devices/system/cpu/cpu1/online";
-
 	for (int i = 0; i < 2; i++) {
 		write_text(online, "1");
 		go_to(1);
@@ -137,6 +148,77 @@ static void run_process(const char *name, pid_t pid, int count)
 		_exit(0);
 	}
 	check(waitpid((pid_t)child, &status, 0) == child && !status, name);
+}
+
+/* A process that the host can see at work until it says go on: the system calls make samples of it. */
+static void ask(const char *what)
+{
+	struct pollfd console = { .fd = 0, .events = POLLIN };
+	char line[16];
+
+	printf("life: ask: %s\n", what);
+	fflush(stdout);
+	while (!poll(&console, 1, 0))
+		syscall(SYS_getppid);
+	check(read(0, line, sizeof(line)) > 0, "the console");
+}
+
+/* One that the host finds by its page tables; what its parent writes is not to count. */
+static void run_asked(void)
+{
+	static const char path[] = "/proc/sys/kernel/panic_on_io_nmi";
+	pid_t child = fork();
+	int status;
+
+	check(child >= 0, "fork");
+	if (!child) {
+		prctl(PR_SET_NAME, "asked");
+		ask("cr3");
+		write_variable(path, 130);
+		_exit(0);
+	}
+	check(waitpid(child, &status, 0) == child && !status, "asked");
+	write_variable(path, 90);
+	tell("of_asked", 130);
+}
+
+/* Each socket that is closed is counted in dccp_orphan_count and taken out again, on the CPU that it is on.
+ */
+static void use_module(void)
+{
+	ask("module");
+	write_text(online, "1");
+	for (int cpu = 0; cpu < 2; cpu++) {
+		go_to(cpu);
+		for (int i = 0; i < (cpu ? 110 : 60); i++) {
+			int file = socket(AF_INET, SOCK_DCCP, IPPROTO_DCCP);
+
+			check(file >= 0 && !close(file), "a DCCP socket");
+		}
+	}
+	go_to(0);
+	write_text(online, "0");
+	tell("of_module_0", 2 * 60);
+	tell("of_module_1", 2 * 110);
+}
+
+/* 1, 2, 3, ... as fast as it goes, for a second. */
+static void write_storm(void)
+{
+	int file = open("/proc/sys/kernel/panic_print", O_WRONLY);
+	unsigned long count = 0;
+	time_t end;
+
+	check(file >= 0, "panic_print");
+	ask("storm");
+	for (end = time(NULL) + 2; time(NULL) < end;) {
+		char number[32];
+		int length = snprintf(number, sizeof(number), "%lu", ++count);
+
+		check(pwrite(file, number, (size_t)length, 0) == length, "panic_print");
+	}
+	close(file);
+	tell("of_storm", count);
 }
 
 static void reset(void)
@@ -169,7 +251,7 @@ static bool was_reset(void)
 
 int main(int argc, char **argv)
 {
-	bool end = argc > 1 && !strcmp(argv[1], "end");
+	bool end = argc > 1 && !strcmp(argv[1], "end"), asks = argc > 1 && !strcmp(argv[1], "ask");
 
 	boot = end ? "third" : was_reset() ? "second" : "first";
 	tell_text();
@@ -179,9 +261,16 @@ int main(int argc, char **argv)
 		return 0;
 	if (was_reset())
 		start_other_kernel();
-	use_other_cpu();
+	if (!access(online, F_OK))
+		use_other_cpu();
 	run_process("chosen", CHOSEN_PID, 150);
 	run_process("other", 0, 70);
+	if (asks) {
+		run_asked();
+		use_module();
+		write_storm();
+		ask("end");
+	}
 	reset();
 	return 1;
 }
