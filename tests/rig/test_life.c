@@ -239,3 +239,22 @@ TEST(life_rig, watches_survive_hot_plug_reset_and_kexec)
 		check_added(&place, result.output, seen);
 	rig_result_free(&result);
 }
+
+/* One processor, and what is in the guest's command line saves Bochs most of its time. */
+TEST(life_rig, watches_survive_reset_and_kexec_on_kvm_intel)
+{
+	const struct place place = place_at("build/rig/life-intel");
+	struct rig_result result;
+	struct seen seen[BOOTS];
+	const char *kernel;
+
+	if (rig_intel_unavailable_reason())
+		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
+	kernel = prepare();
+	if (!kernel)
+		return;
+	rig_run_intel(&result, 500, BEGIN RUN "mitigations=off cryptomgr.notests kvmscope.run=life'",
+		      RUN_IN(place, kernel));
+	check_run(&place, &result, seen);
+	rig_result_free(&result);
+}
