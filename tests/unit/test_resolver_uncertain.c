@@ -17,6 +17,7 @@ struct proof {
 	struct timeline timeline;
 	uint64_t state;
 	uint64_t error;              /* of the events' times, ns */
+	uint64_t step;               /* the source tells times in steps of so many ns; a part of the error */
 	uint64_t right, open, wrong; /* samples: told rightly, not told, told wrongly */
 	struct losses losses;
 };
@@ -101,6 +102,7 @@ static void give_event(struct proof *proof, struct resolver *resolver, struct ti
 		       int64_t off)
 {
 	event.record.head.time += (uint64_t)off;
+	event.record.head.time -= event.record.head.time % proof->step;
 	event.record.head.time_error = (uint32_t)proof->error;
 	event.record.head.cr3 = 0;
 	resolver_sideband(resolver, 1, sideband_check(span_of(&event.record, event.record.head.size)));
@@ -116,8 +118,8 @@ static void end_pass(struct resolver *resolver)
 /* Both as their times come; events come after the samples of the same time. */
 static void run(struct proof *proof, struct resolver *resolver, const struct sample *samples, size_t count)
 {
-	int64_t off = (int64_t)timeline_random(&proof->state, 2 * (uint32_t)proof->error + 1) -
-		      (int64_t)proof->error;
+	const uint32_t error = (uint32_t)(proof->error - (proof->step - 1));
+	int64_t off = (int64_t)timeline_random(&proof->state, 2 * error + 1) - (int64_t)error;
 	size_t event = 0, sample = 0;
 
 	for (uint64_t now = PASS; event < proof->timeline.count || sample < count; now += PASS) {
@@ -159,9 +161,9 @@ static void prove(struct proof *proof, uint64_t seed)
 	timeline_free(&proof->timeline);
 }
 
-static struct proof prove_all(uint64_t error)
+static struct proof prove_all(uint64_t error, uint64_t step)
 {
-	struct proof proof = { .error = error };
+	struct proof proof = { .error = error, .step = step };
 
 	for (uint64_t seed = 1; seed <= 60; seed++)
 		prove(&proof, seed);
@@ -175,7 +177,7 @@ static struct proof prove_all(uint64_t error)
 
 TEST(resolver_uncertain, exact_times_leave_nothing_open)
 {
-	struct proof proof = prove_all(0);
+	struct proof proof = prove_all(0, 1);
 
 	CHECK_EQUAL(proof.open, 0);
 	CHECK_EQUAL(proof.losses.counts[SAMPLE_UNCERTAIN], 0);
@@ -183,11 +185,19 @@ TEST(resolver_uncertain, exact_times_leave_nothing_open)
 
 TEST(resolver_uncertain, nothing_wrong_is_said_and_what_is_sure_is)
 {
-	struct proof little = prove_all(20000), much = prove_all(300000);
+	struct proof little = prove_all(20000, 1), much = prove_all(300000, 1);
 
 	CHECK(little.right > little.open);
 	CHECK(little.losses.counts[SAMPLE_UNCERTAIN] > 0);
 	CHECK(much.open > little.open);
+}
+
+/* Of events that seem to be of one moment each was true for some time. */
+TEST(resolver_uncertain, events_of_one_moment_are_all_remembered)
+{
+	struct proof proof = prove_all(300000, 200000);
+
+	CHECK(proof.right > 0);
 }
 
 /* A source that tells rounds is waited for. */

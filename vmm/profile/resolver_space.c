@@ -66,7 +66,9 @@ static void remember(struct resolver_space *space, struct resolver_store *store,
 
 	piece.until = until;
 	piece.until_error = next->from_error;
-	if (piece.from >= until || reserve(store, &space->past, &space->past_capacity, space->past_count + 1))
+	/* One that seems to have been there at no time was there at some, if its times are not exact. */
+	if ((piece.from >= until && !piece.from_error && !piece.until_error) ||
+	    reserve(store, &space->past, &space->past_capacity, space->past_count + 1))
 		resolver_image_release(store, piece.image);
 	else
 		space->past[space->past_count++] = piece;
