@@ -115,3 +115,48 @@ TEST(image_file, is_none_where_the_table_is_none)
 	image_file_make(&file, span_of(&table, sizeof(table)), build_id, sizeof(build_id));
 	CHECK_EQUAL(file.size, 0);
 }
+
+/* A table whose symbols are COUNT functions, all of one name of SIZE bytes. */
+static void make_shared(struct bytes *file, size_t count, size_t size)
+{
+	const struct agent_symbols head = { .section = AGENT_SYMBOLS_SYMTAB,
+					    .symbols = (uint32_t)(count * sizeof(Elf64_Sym)),
+					    .strings = (uint32_t)size + 2 };
+	struct bytes table = { 0 };
+
+	bytes_add(&table, &head, sizeof(head));
+	for (size_t i = 0; i < count; i++) {
+		const Elf64_Sym symbol = {
+			.st_name = 1, .st_info = STT_FUNC, .st_shndx = 12, .st_value = 16 * i, .st_size = 16
+		};
+
+		bytes_add(&table, &symbol, sizeof(symbol));
+	}
+	bytes_add_zeros(&table, size + 2);
+	memset(table.data + table.size - size - 1, 'x', size);
+	image_file_make(file, span_of(table.data, table.size), build_id, sizeof(build_id));
+	free(table.data);
+}
+
+/* A million symbols of a string of megabytes would make terabytes of it. */
+TEST(image_file, is_none_where_names_are_many_times_the_strings)
+{
+	struct bytes file;
+
+	make_shared(&file, 3, IMAGE_FILE_NAME_MAX - 1);
+	CHECK(file.size > (size_t)3 * IMAGE_FILE_NAME_MAX);
+	free(file.data);
+	make_shared(&file, 5, IMAGE_FILE_NAME_MAX - 1);
+	CHECK(!file.failed);
+	CHECK_EQUAL(file.size, 0);
+	free(file.data);
+}
+
+TEST(image_file, leaves_out_a_name_that_is_too_long)
+{
+	struct bytes file;
+
+	make_shared(&file, 1, IMAGE_FILE_NAME_MAX);
+	CHECK_EQUAL(file.size, 0);
+	free(file.data);
+}

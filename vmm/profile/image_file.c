@@ -3,6 +3,7 @@
 
 #include <elf.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "shared/agent_protocol.h"
 #include "vmm/profile/symbol_file.h"
@@ -74,6 +75,49 @@ static uint64_t end_of(const struct image *image)
 	return end;
 }
 
+/*
+ * NULL: there is none at OFFSET, or it is too long. *COST gets how many bytes were looked at to say so, and
+ * is left alone otherwise.
+ */
+static const char *find_name(struct span strings, uint32_t offset, uint64_t *cost)
+{
+	struct span name;
+
+	if (!span_part(strings, offset, strings.size - offset, &name))
+		return NULL;
+	name.size = name.size < IMAGE_FILE_NAME_MAX ? name.size : IMAGE_FILE_NAME_MAX;
+	if (name.size && memchr(name.data, '\0', name.size))
+		return *name.data ? (const char *)name.data : NULL;
+	*cost += name.size;
+	return NULL;
+}
+
+/*
+ * False: the names take more than all the strings would, each once and escaped. Symbols may share a string,
+ * or be the ends of each other's, but of real files their sum is far below that. In a hostile one each of a
+ * million has the same string of megabytes.
+ */
+static bool add_symbols(struct symbol_file *file, const struct image *image)
+{
+	const uint64_t limit = (uint64_t)SYMBOL_FILE_ESCAPED * image->strings.size;
+	uint64_t cost = 0;
+	Elf64_Sym symbol;
+
+	for (uint64_t offset = 0; span_copy(image->symbols, offset, &symbol, sizeof(symbol));
+	     offset += sizeof(symbol)) {
+		const char *name =
+			is_wanted(&symbol) ? find_name(image->strings, symbol.st_name, &cost) : NULL;
+
+		if (name)
+			symbol_file_add(file, name, symbol.st_info, symbol.st_value, symbol.st_size);
+		if (file->strings.size + cost > limit)
+			return false;
+		if (file->table.failed || file->strings.failed)
+			return true; /* which the file's end tells */
+	}
+	return true;
+}
+
 void image_file_make(struct bytes *to, struct span table, const uint8_t *build_id, size_t build_id_size)
 {
 	struct symbol_file_head head = { .type = ET_EXEC,
@@ -81,18 +125,14 @@ void image_file_make(struct bytes *to, struct span table, const uint8_t *build_i
 					 .build_id_size = build_id_size };
 	struct symbol_file file;
 	struct image image;
-	Elf64_Sym symbol;
 
 	*to = (struct bytes){ 0 };
 	if (!take_apart(table, &image))
 		return;
 	symbol_file_begin(&file);
-	for (uint64_t offset = 0; span_copy(image.symbols, offset, &symbol, sizeof(symbol));
-	     offset += sizeof(symbol)) {
-		const char *name = span_string(image.strings, symbol.st_name);
-
-		if (name && *name && is_wanted(&symbol))
-			symbol_file_add(&file, name, symbol.st_info, symbol.st_value, symbol.st_size);
+	if (!add_symbols(&file, &image)) {
+		symbol_file_drop(&file);
+		return;
 	}
 	head.segments = image.segments;
 	head.segment_count = image.segment_count;

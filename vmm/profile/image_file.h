@@ -9,9 +9,13 @@
 #include "shared/span.h"
 #include "vmm/profile/perf_data_bytes.h"
 
+/* Bytes of a name with its NUL; a function with a longer one is left out. */
+#define IMAGE_FILE_NAME_MAX 4096u
+
 /*
- * TO is empty where TABLE names nothing, or is none; its data is the caller's
- * to free; check TO->failed. BUILD_ID_SIZE is at most 20. Any thread.
+ * TO is empty where TABLE names nothing, or is none, or its symbols share strings so much that their names
+ * take more than four times the strings' size: what comes of a table is a few times its size. TO's data is
+ * the caller's to free; check TO->failed. BUILD_ID_SIZE is at most 20. Any thread.
  */
 void image_file_make(struct bytes *to, struct span table, const uint8_t *build_id, size_t build_id_size);
 

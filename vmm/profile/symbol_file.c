@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/profile/symbol_file.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,14 +26,16 @@ void symbol_file_begin(struct symbol_file *file)
 
 static void add_name(struct bytes *to, const char *name)
 {
-	for (; *name; name++) {
-		char escaped[5];
+	static const char digits[] = "0123456789abcdef";
 
-		if (*name >= ' ' && *name < 127)
-			bytes_add(to, name, 1);
+	for (; *name; name++) {
+		uint8_t byte = (uint8_t)*name;
+
+		if (byte >= ' ' && byte < 127)
+			bytes_add(to, &byte, 1);
 		else
-			bytes_add(to, escaped,
-				  (size_t)snprintf(escaped, sizeof(escaped), "\\x%02x", (uint8_t)*name));
+			bytes_add(to, (char[]){ '\\', 'x', digits[byte >> 4], digits[byte & 15] },
+				  SYMBOL_FILE_ESCAPED);
 	}
 	bytes_add(to, "", 1);
 }
@@ -48,6 +49,9 @@ void symbol_file_add(struct symbol_file *file, const char *name, unsigned char i
 				   .st_value = value,
 				   .st_size = size };
 
+	/* No st_name says where a name is that lies farther behind. */
+	if (file->strings.size > UINT32_MAX)
+		file->strings.failed = true;
 	bytes_add(&file->table, &symbol, sizeof(symbol));
 	add_name(&file->strings, name);
 }
@@ -119,6 +123,13 @@ static void add_file(struct bytes *to, const struct symbol_file_head *head, cons
 		memcpy(to->data, &header, sizeof(header));
 }
 
+void symbol_file_drop(struct symbol_file *file)
+{
+	free(file->table.data);
+	free(file->strings.data);
+	*file = (struct symbol_file){ 0 };
+}
+
 void symbol_file_end(struct symbol_file *file, const struct symbol_file_head *head, struct bytes *to)
 {
 	struct bytes note = { 0 };
@@ -129,7 +140,5 @@ void symbol_file_end(struct symbol_file *file, const struct symbol_file_head *he
 	if (!to->failed && head->build_id_size && file->table.size > sizeof(Elf64_Sym))
 		add_file(to, head, file, &note);
 	free(note.data);
-	free(file->table.data);
-	free(file->strings.data);
-	*file = (struct symbol_file){ 0 };
+	symbol_file_drop(file);
 }

@@ -28,9 +28,15 @@ struct symbol_file_head {
 	size_t segment_count;
 };
 
+/* Bytes that one byte of a name takes at most. */
+#define SYMBOL_FILE_ESCAPED 4u
+
 void symbol_file_begin(struct symbol_file *file);
 
-/* A symbol with its st_info, st_value and st_size. */
+/*
+ * A symbol with its st_info, st_value and st_size. Without memory, or above the 4 GiB of names that an
+ * ELF file can have, FILE remembers that as its parts do (perf_data_bytes.h).
+ */
 void symbol_file_add(struct symbol_file *file, const char *name, unsigned char info, uint64_t value,
 		     uint64_t size);
 
@@ -39,5 +45,8 @@ void symbol_file_add(struct symbol_file *file, const char *name, unsigned char i
  * symbol or no build id. Frees what FILE has.
  */
 void symbol_file_end(struct symbol_file *file, const struct symbol_file_head *head, struct bytes *to);
+
+/* In place of the former: frees what FILE has. */
+void symbol_file_drop(struct symbol_file *file);
 
 #endif
