@@ -265,9 +265,11 @@ static int serve_once(void)
 	error = wait_for_something(&port, time_to_wait(busy));
 	if (error)
 		return error;
-	if (port.revents & POLLIN)
+	/* A vsock that was reset has an error and nothing to read (net/vmw_vsock/af_vsock.c, vsock_poll()).
+	 */
+	if (port.revents & (POLLIN | POLLERR))
 		return take_input();
-	if (port.revents & (POLLHUP | POLLERR | POLLNVAL))
+	if (port.revents & (POLLHUP | POLLNVAL))
 		wait_for_host();
 	return 0;
 }

@@ -365,6 +365,36 @@ TEST(guest_agent, reaches_the_host_by_vsock)
 	close(listener);
 }
 
+/* 20 s at most; then it is killed, and does not have ended by itself. */
+static bool ends_by_itself(pid_t process)
+{
+	for (int i = 0; i < 2000; i++) {
+		if (waitpid(process, NULL, WNOHANG) == process)
+			return true;
+		usleep(10000);
+	}
+	kill(process, SIGKILL);
+	waitpid(process, NULL, 0);
+	return false;
+}
+
+/* As a vsock that was reset, a pipe without a reader says POLLERR without POLLIN. */
+TEST(guest_agent, lets_go_of_a_connection_that_has_an_error_alone)
+{
+	struct pollfd error;
+	pid_t process;
+	int fds[2];
+
+	REQUIRE(!pipe2(fds, O_CLOEXEC | O_NONBLOCK));
+	close(fds[0]);
+	error = (struct pollfd){ .fd = fds[1], .events = POLLIN };
+	CHECK_EQUAL(poll(&error, 1, 0), 1);
+	CHECK_EQUAL(error.revents, POLLERR);
+	process = run_agent(fds[1]);
+	close(fds[1]);
+	CHECK(ends_by_itself(process));
+}
+
 static bool is_answered(const struct agent_statistics *statistics)
 {
 	return statistics->open;
