@@ -190,11 +190,21 @@ static char *read_inittab(void)
 	return NULL;
 }
 
+/* Our line in TEXT, from where it begins; NULL: there is none. */
+static char *find_line(char *text)
+{
+	char *line = strstr(text, INITTAB_LINE);
+
+	while (line && line != text && line[-1] != '\n')
+		line = strstr(line + 1, INITTAB_LINE);
+	return line;
+}
+
 static int install_busybox(char *text)
 {
 	int status = 0;
 
-	if (!strstr(text, INITTAB_LINE)) {
+	if (!find_line(text)) {
 		size_t length = strlen(text);
 
 		if (length && text[length - 1] != '\n')
@@ -208,7 +218,7 @@ static int install_busybox(char *text)
 
 static int uninstall_busybox(void)
 {
-	char *text = read_inittab(), *line = text ? strstr(text, INITTAB_LINE) : NULL;
+	char *text = read_inittab(), *line = text ? find_line(text) : NULL;
 	int status = 0;
 
 	if (line) {

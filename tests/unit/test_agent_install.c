@@ -87,6 +87,20 @@ TEST(agent_install, busybox_starts_it)
 	end();
 }
 
+/* Commented out, or of a terminal: not ours, to install as to uninstall. */
+TEST(agent_install, busybox_starts_it_beside_lines_that_end_like_its_own)
+{
+	begin("mkdir $root/etc && printf '#::respawn:" PROGRAM "\ntty1::respawn:" PROGRAM
+	      "\n' > $root/etc/inittab && cp $root/etc/inittab $root/before");
+	install();
+	CHECK_EQUAL(shell("[ $(grep -cx '::respawn:" PROGRAM "' $root/etc/inittab) = 1 ]"), 0);
+	CHECK_EQUAL(shell(AGENT " uninstall --root $root > /dev/null"), 0);
+	CHECK_EQUAL(shell("cmp -s $root/before $root/etc/inittab"), 0);
+	CHECK_EQUAL(shell(AGENT " uninstall --root $root > /dev/null"), 0);
+	CHECK_EQUAL(shell("cmp -s $root/before $root/etc/inittab"), 0);
+	end();
+}
+
 TEST(agent_install, another_init_is_left_alone_and_that_is_said)
 {
 	begin("mkdir $root/etc && echo 'id:2:initdefault:' > $root/etc/inittab");
