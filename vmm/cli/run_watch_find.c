@@ -24,7 +24,7 @@ static bool same_place(const struct watch_spec *a, const struct watch_spec *b)
 static bool same_options(const struct watch_spec *a, const struct watch_spec *b)
 {
 	return a->vcpu == b->vcpu && a->pinned == b->pinned && a->cr3 == b->cr3 && a->pid == b->pid &&
-	       !strcmp(a->comm, b->comm) && a->period == b->period;
+	       !strcmp(a->comm, b->comm) && a->period == b->period && a->limit == b->limit;
 }
 
 static bool is_meant(const struct run_watch_description *watch, const struct wanted *wanted)
