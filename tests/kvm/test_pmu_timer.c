@@ -283,3 +283,24 @@ TEST(pmu_time, kick_that_comes_early_is_followed_by_one_for_the_rest_without_per
 {
 	check_rest(false);
 }
+
+/* It would cost a system call with each entry until it comes. */
+TEST(pmu_time, timer_is_disarmed_when_nothing_counts_and_it_is_far_from_coming)
+{
+	struct pmu_time time;
+	struct setting setting;
+	struct pmu pmu;
+
+	set_up(&setting, true);
+	count_from(&pmu, CYCLES_TO_GO(100000 * CYCLES_PER_MS));
+	pmu_time_open(&time, &pmu);
+	CHECK_EQUAL(pmu_time_enter(&time, &pmu, 0), 0);
+	CHECK(time.armed);
+	CHECK(!pmu_time_leave(&time, &pmu));
+	CHECK(pmu_write_msr(&pmu, MSR_SELECT, 0));
+	pmu_time_changed(&time, &pmu);
+	CHECK_EQUAL(pmu_time_enter(&time, &pmu, 0), 0);
+	CHECK(!time.armed);
+	pmu_time_close(&time);
+	tear_down(&setting);
+}

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/pmu/pmu_time.h"
 
+/* ns: a guest that handles a PMI has its counters on again long before. */
+#define FAR 10000000u
+
 static int open_clock(struct pmu_time *self)
 {
 	int error;
@@ -32,11 +35,17 @@ static int disarm(struct pmu_time *self)
 	return pmu_timer_disarm(&self->timer);
 }
 
+static bool is_far(const struct pmu_time *self, uint64_t now)
+{
+	return self->armed && self->deadline > now && self->deadline - now > FAR;
+}
+
 /*
  * The timer runs on while exits are handled, and by a clock that is a little off, so its kick may come
  * before the guest has run so long: then it is armed for the rest. Whose a kick was is not known, so it is
  * armed anew after any. One that will come too early is left as it is, and so is one that nobody
- * wants any more until it has come: a guest that handles a PMI stops and starts its counters several times.
+ * wants any more until it has come, if that is soon: a guest that handles a PMI stops and starts its counters
+ * several times. While it is armed each entry reads the clock.
  */
 static int set_timer(struct pmu_time *self, uint64_t *now, uint64_t next, uint32_t kicks)
 {
@@ -44,7 +53,7 @@ static int set_timer(struct pmu_time *self, uint64_t *now, uint64_t next, uint32
 	uint64_t wait;
 
 	if (next == PMU_NEVER || next - self->guest_time > PMU_NEVER - *now)
-		return came ? disarm(self) : 0;
+		return came || is_far(self, *now) ? disarm(self) : 0;
 	wait = next - self->guest_time;
 	if (self->armed && !came && self->deadline <= *now + wait)
 		return 0;
