@@ -11,7 +11,8 @@
 
 struct vcpu;
 
-#define VECTOR_GP 13 /* SDM vol. 3A table 6-1 */
+#define VECTOR_BP 3 /* SDM vol. 3A table 6-1, as the next one */
+#define VECTOR_GP 13
 
 /* A fault with an error code, at the present RIP. The errors of KVM_SET_VCPU_EVENTS. */
 int vcpu_inject_fault(struct vcpu *vcpu, uint8_t vector, uint32_t error_code);

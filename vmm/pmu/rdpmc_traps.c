@@ -43,7 +43,7 @@ struct rdpmc_traps {
 	_Atomic uint64_t completed, guest_breakpoints;
 	pthread_mutex_t lock; /* of what follows */
 	enum state state;
-	uint64_t idt; /* GPA, of the kernel that STATE is about: another kernel has another one */
+	uint64_t identity; /* of the kernel that STATE is about: identity_of() */
 	struct trap traps[RDPMC_SITES_MAX];
 	size_t count;
 	unsigned int told;
@@ -66,17 +66,33 @@ static bool is_in_place(const struct rdpmc_traps *traps, const struct guest_regi
 	       memory_is_patched(&traps->options.vm->memory, trap->gpa);
 }
 
-/* Has the kernel that the vCPU is in the IDT of the one that STATE is about? */
-static bool has_same_idt(const struct rdpmc_traps *traps, const struct guest_registers *registers)
+/*
+ * The GPA of the kernel's handler of INT3; another kernel has its own elsewhere. NOWHERE without one. Where
+ * the IDT lies says less: Linux before 5.8 loads another one, with the same handler, while it handles an NMI
+ * that came in #DB or #BP (arch/x86/kernel/nmi.c, do_nmi()), and reads its counters there. The gate: SDM vol.
+ * 3A sec. 6.14.1.
+ */
+static uint64_t identity_of(const struct rdpmc_traps *traps, const struct guest_registers *registers)
 {
-	return traps->state != STATE_UNKNOWN &&
-	       traps->idt == translate(traps, registers, registers->idt_base);
+	uint64_t gate[2];
+
+	if (guest_read_virtual(traps->options.view, &registers->paging,
+			       registers->idt_base + VECTOR_BP * sizeof(gate), gate, sizeof(gate)))
+		return NOWHERE;
+	return translate(traps, registers,
+			 (gate[0] & 0xffff) | (gate[0] >> 48) << 16 | (gate[1] & UINT32_MAX) << 32);
+}
+
+/* Is the kernel that the vCPU is in the one that STATE is about, as far as that can be seen? */
+static bool is_same_kernel(const struct rdpmc_traps *traps, const struct guest_registers *registers)
+{
+	return traps->state != STATE_UNKNOWN && traps->identity == identity_of(traps, registers);
 }
 
 /* Is what is known about the kernel that the vCPU is in? */
 static bool is_known(const struct rdpmc_traps *traps, const struct guest_registers *registers)
 {
-	if (!has_same_idt(traps, registers))
+	if (!is_same_kernel(traps, registers))
 		return false;
 	for (size_t i = 0; i < traps->count; i++)
 		if (!is_in_place(traps, registers, &traps->traps[i]))
@@ -115,7 +131,7 @@ static int arm(struct rdpmc_traps *traps, const struct guest_registers *register
 	forget(traps);
 	for (size_t i = 0; i < sites->count && !error; i++)
 		error = put(traps, registers, &sites->sites[i]);
-	traps->idt = translate(traps, registers, registers->idt_base);
+	traps->identity = identity_of(traps, registers);
 	traps->state = error ? STATE_HIDDEN : STATE_ARMED;
 	return error;
 }
@@ -171,7 +187,7 @@ static int find(const struct rdpmc_traps *traps, const struct guest_registers *r
 static void give_up(struct rdpmc_traps *traps, const struct guest_registers *registers, enum state state)
 {
 	forget(traps);
-	traps->idt = translate(traps, registers, registers->idt_base);
+	traps->identity = identity_of(traps, registers);
 	traps->state = state;
 }
 
@@ -244,7 +260,7 @@ static bool find_trap(struct rdpmc_traps *traps, struct vcpu *vcpu, struct trap 
 		*trap = traps->traps[i];
 		found = trap->site.address == address && is_in_place(traps, &registers, trap);
 	}
-	found = found && has_same_idt(traps, &registers);
+	found = found && is_same_kernel(traps, &registers);
 	pthread_mutex_unlock(&traps->lock);
 	return found;
 }
