@@ -154,8 +154,12 @@ static void tell_symbols(const struct run_agent *agent)
 	run_symbols_statistics(agent->symbols, &symbols);
 	without = tables->without + symbols.nameless;
 	dropped = tables->dropped + symbols.dropped;
-	not_fetched = tables->refused + symbols.unasked;
-	waiting = tables->waiting;
+	not_fetched = tables->refused;
+	waiting = 0;
+	if (statistics.features & AGENT_FEATURE_TABLES) { /* nothing was asked of one that can tell none */
+		not_fetched += symbols.unasked;
+		waiting = tables->waiting;
+	}
 	log_debug("names of the guest's programs: %llu images asked for, %llu named, %llu without names",
 		  (unsigned long long)tables->asked, (unsigned long long)symbols.added, without);
 	if (dropped)
@@ -163,7 +167,8 @@ static void tell_symbols(const struct run_agent *agent)
 			    "%llu MiB (--agent-memory)",
 			    dropped, (unsigned long long)agent->options->agent_memory >> 20);
 	if (not_fetched)
-		log_warning("the names of %llu of the guest's programs could not be fetched", not_fetched);
+		log_warning("the names of %s%llu of the guest's programs could not be fetched",
+			    symbols.more ? "at least " : "", not_fetched);
 	if (waiting)
 		log_info("the guest ended before it had told the names of %llu of its programs", waiting);
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,6 +23,12 @@ struct build {
 	uint8_t id[SIDEBAND_BUILD_ID_MAX];
 };
 
+/* That is mapped somewhere. */
+struct seen {
+	struct build build;
+	bool asked; /* for */
+};
+
 /* What was put into the cache, the oldest first. */
 struct added {
 	struct added *next;
@@ -32,7 +39,7 @@ struct added {
 struct run_symbols {
 	char directory[PATH_MAX];
 	size_t limit;
-	struct build seen[SLOTS];
+	struct seen seen[SLOTS];
 	size_t seen_count;
 	struct added *oldest, **last;
 	size_t bytes;
@@ -58,15 +65,15 @@ int run_symbols_create(struct run_symbols **result, size_t limit)
 }
 
 /* Its place, or the free one that it would have. There always is a free one. */
-static struct build *find(struct run_symbols *symbols, const struct build *build)
+static struct seen *find(struct run_symbols *symbols, const struct build *build)
 {
 	uint64_t hash = 0;
 
 	memcpy(&hash, build->id, sizeof(hash));
 	for (size_t i = (size_t)(hash * 0x9e3779b97f4a7c15ull >> 40);; i++) {
-		struct build *slot = &symbols->seen[i % SLOTS];
+		struct seen *slot = &symbols->seen[i % SLOTS];
 
-		if (!slot->size || !memcmp(slot, build, sizeof(*slot)))
+		if (!slot->build.size || !memcmp(&slot->build, build, sizeof(*build)))
 			return slot;
 	}
 }
@@ -92,23 +99,37 @@ static bool is_code(const struct sideband_mmap *mapping)
 	return mapping->build_id_size && mapping->prot & PROT_EXEC && *mapping->name == '/';
 }
 
+/* NULL: there are too many to remember one more. */
+static struct seen *find_or_add(struct run_symbols *symbols, const struct build *build)
+{
+	struct seen *seen = find(symbols, build);
+
+	if (seen->build.size)
+		return seen;
+	if (symbols->seen_count == IMAGES_MAX) {
+		symbols->statistics.more = true;
+		return NULL;
+	}
+	seen->build = *build;
+	symbols->seen_count++;
+	symbols->statistics.unasked++;
+	return seen;
+}
+
 void run_symbols_see(struct run_symbols *symbols, struct agent *agent, const struct sideband_mmap *mapping)
 {
-	struct build build = { .size = mapping->build_id_size }, *slot;
+	struct build build = { .size = mapping->build_id_size };
+	struct seen *seen;
 
 	if (!is_code(mapping))
 		return;
 	memcpy(build.id, mapping->build_id, mapping->build_id_size);
-	slot = find(symbols, &build);
-	if (slot->size)
+	seen = find_or_add(symbols, &build);
+	/* If it can not be asked for now, it is when somebody maps it next. */
+	if (!seen || seen->asked || want(symbols, agent, mapping))
 		return;
-	/* Not now: who maps it next asks again. */
-	if (symbols->seen_count == IMAGES_MAX || want(symbols, agent, mapping)) {
-		symbols->statistics.unasked++;
-		return;
-	}
-	*slot = build;
-	symbols->seen_count++;
+	seen->asked = true;
+	symbols->statistics.unasked--;
 }
 
 static void drop_oldest(struct run_symbols *symbols)
@@ -183,6 +204,7 @@ void run_symbols_turn(struct run_symbols *symbols, struct agent *agent)
 void run_symbols_statistics(const struct run_symbols *symbols, struct run_symbols_statistics *statistics)
 {
 	*statistics = symbols->statistics;
+	statistics->unasked += statistics->more; /* one at least */
 }
 
 void run_symbols_destroy(struct run_symbols *symbols)

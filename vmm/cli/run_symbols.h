@@ -9,6 +9,7 @@
 #ifndef KVMSCOPE_CLI_RUN_SYMBOLS_H
 #define KVMSCOPE_CLI_RUN_SYMBOLS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,7 +22,8 @@ struct run_symbols_statistics {
 	uint64_t added;    /* images whose names are in the cache now */
 	uint64_t nameless; /* that the guest sent no names of */
 	uint64_t dropped;  /* that were, and went for others */
-	uint64_t unasked;  /* not asked for, as there were too many */
+	uint64_t unasked;  /* not asked for yet, as too many were waiting; each once */
+	bool more;         /* there are more of them than could be counted */
 	uint64_t failed;   /* that could not be written; told when it happened first */
 };
 
