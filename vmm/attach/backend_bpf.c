@@ -89,6 +89,7 @@ static int load(struct attach_source *source, bool callchains)
 		return error_set(-ENOTSUP, "libbpf can not open its program: %s", strerror(errno));
 	source->programs->rodata->is_amd = is_amd();
 	source->programs->rodata->want_chains = callchains;
+	source->programs->rodata->by_nmi = source->choice.event == ATTACH_CYCLES;
 	error = guest_sample__load(source->programs);
 	if (error == -EPERM) /* EACCES is the verifier's */
 		return error_set(-EACCES,

@@ -89,6 +89,9 @@ struct kvm_vcpu_arch {
 	__u8 handling_intr_from_guest; /* from Linux 5.17 on */
 } KERNEL_TYPE;
 
+/* What handling_intr_from_guest says that KVM left the guest for. */
+enum kvm_intr_type { KVM_HANDLING_IRQ = 1, KVM_HANDLING_NMI };
+
 struct kvm_vcpu {
 	struct kvm *kvm;
 	int vcpu_id;
@@ -138,6 +141,7 @@ struct bpf_iter__task_file {
 /* The loader's. */
 const volatile __u32 is_amd;      /* vCPUs are of kvm_amd */
 const volatile __u32 want_chains; /* callers, too */
+const volatile __u32 by_nmi;      /* the event interrupts by NMI: a counter does, the clock does not */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -417,6 +421,19 @@ static __always_inline void take_guest(struct bpf_sample *sample, struct kvm_vcp
 	}
 }
 
+/*
+ * As KVM tells perf (kvm_arch_pmi_in_guest()): an NMI while KVM handles an interrupt that the guest was left
+ * for is of the host. What the clock finds in a softirq of that time can not be told apart.
+ */
+static __always_inline int is_in_guest(struct kvm_vcpu *vcpu)
+{
+	__u32 handled = BPF_CORE_READ(vcpu, arch.handling_intr_from_guest);
+
+	if (!handled || !bpf_core_enum_value_exists(enum kvm_intr_type, KVM_HANDLING_NMI))
+		return handled;
+	return !!by_nmi == (handled == bpf_core_enum_value(enum kvm_intr_type, KVM_HANDLING_NMI));
+}
+
 SEC("perf_event")
 int take(struct bpf_perf_event_data *ctx)
 {
@@ -437,7 +454,7 @@ int take(struct bpf_perf_event_data *ctx)
 	sample->tid = known->inner_tid;
 	sample->flags = sample->cpl = sample->depth = sample->stack_size = 0;
 	sample->cr3 = 0;
-	if (BPF_CORE_READ(vcpu, arch.handling_intr_from_guest)) {
+	if (is_in_guest(vcpu)) {
 		sample->flags = BPF_IN_GUEST;
 		take_guest(sample, vcpu);
 		if (want_chains && (sample->flags & complete) == complete)
