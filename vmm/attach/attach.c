@@ -299,17 +299,10 @@ static void follow_memory(struct attach *attach)
 		vmm_memory_set_slots(&attach->memory, slots, (size_t)count);
 }
 
-static bool all_threads_known(const struct vmm_process *process)
-{
-	for (size_t i = 0; i < process->vcpu_count; i++)
-		if (!process->vcpus[i].tid)
-			return false;
-	return true;
-}
-
+/* Names of threads may be anybody's; KVM knows. */
 static void ask_backend(struct attach *attach)
 {
-	if (attach->backend->threads && !all_threads_known(attach->process))
+	if (attach->backend->threads)
 		attach->backend->threads(attach->source, attach->process);
 }
 
