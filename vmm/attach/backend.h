@@ -68,8 +68,8 @@ struct attach_backend {
 	/* TARGET outlives it. -ENOTSUP or -EACCES: it does not work here, the message says why. */
 	int (*open)(struct attach_source **source, const struct attach_target *target);
 	enum attach_event (*event)(const struct attach_source *source);
-	/* Tells PROCESS which threads run its vCPUs (vmm_process_learn_thread()), as far as it knows. NULL:
-	 * it does not. */
+	/* Tells PROCESS which threads run its vCPUs (vmm_process_learn_thread()), as far as it knows, and
+	 * follows vCPUs that the VMM made anew. NULL: it does neither. */
 	void (*threads)(struct attach_source *source, struct vmm_process *process);
 	/* The memslots, where KVM tells them: their number, or -ENOTSUP. At most VMM_SLOTS_MAX. NULL: never.
 	 */

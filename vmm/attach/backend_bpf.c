@@ -31,6 +31,7 @@ struct bpf_thread {
 	int event_fd;
 	struct bpf_link *link; /* owns event_fd */
 	__u32 tid;             /* in the first PID namespace */
+	__u64 address;         /* of its struct kvm_vcpu */
 	__u64 lost;            /* that were told */
 	struct bpf_thread *next;
 };
@@ -288,7 +289,42 @@ static int find_slots(struct attach_source *source, struct vmm_slot *slots)
 
 /* vCPUs. */
 
+/* Tells the program which vCPU the thread runs. */
+static int know_vcpu(struct attach_source *source, struct bpf_thread *thread, const struct bpf_found *found)
+{
+	const struct bpf_vcpu value = {
+		.vcpu = found->vcpu,
+		.id = thread->vcpu.id,
+		.inner_tid = (__u32)thread->vcpu.tid,
+	};
+	int error;
+
+	thread->tid = found->tid;
+	thread->address = found->vcpu;
+	thread->lost = 0;
+	error = bpf_map__update_elem(source->programs->maps.vcpus, &thread->tid, sizeof(thread->tid), &value,
+				     sizeof(value), BPF_ANY);
+	return error ? error_set(error, "no room for vCPU %u in a BPF map: %s", thread->vcpu.id,
+				 strerror(-error))
+		     : 0;
+}
+
+/* A VMM may make its VM anew, with the same threads and ids. */
+static void follow_vcpu(struct attach_source *source, const struct bpf_found *found)
+{
+	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next) {
+		if (thread->vcpu.id != found->id || thread->tid != found->tid ||
+		    thread->address == found->vcpu)
+			continue;
+		log_debug("vCPU %u was made anew", found->id);
+		tell_lost(source, thread);
+		if (know_vcpu(source, thread, found))
+			log_debug("%s", error_message());
+	}
+}
+
 struct thread_list {
+	struct attach_source *source;
 	struct vmm_process *process;
 };
 
@@ -301,11 +337,12 @@ static void take_thread(void *context, const struct bpf_found *found)
 		return;
 	if (!vmm_process_learn_thread(list->process, found->id, (pid_t)found->tid))
 		vmm_process_learn_thread(list->process, found->id, (pid_t)found->inner_tid);
+	follow_vcpu(list->source, found);
 }
 
 static void find_threads(struct attach_source *source, struct vmm_process *process)
 {
-	struct thread_list list = { .process = process };
+	struct thread_list list = { .source = source, .process = process };
 
 	if (look(source, process->pid, take_thread, &list))
 		log_debug("%s", error_message());
@@ -324,27 +361,16 @@ static void take_vcpu(void *context, const struct bpf_found *found)
 		search->found = *found;
 }
 
-static int know_vcpu(struct attach_source *source, struct bpf_thread *thread)
+static int find_vcpu(struct attach_source *source, struct bpf_thread *thread)
 {
 	struct vcpu_search search = { .wanted = &thread->vcpu };
-	struct bpf_vcpu value;
 	int error = look(source, source->target->process->pid, take_vcpu, &search);
 
 	if (error)
 		return error;
 	if (!search.found.vcpu || !search.found.tid)
 		return error_set(-ESRCH, "vCPU %u has gone", thread->vcpu.id);
-	thread->tid = search.found.tid;
-	value = (struct bpf_vcpu){
-		.vcpu = search.found.vcpu,
-		.id = thread->vcpu.id,
-		.inner_tid = (__u32)thread->vcpu.tid,
-	};
-	error = bpf_map__update_elem(source->programs->maps.vcpus, &thread->tid, sizeof(thread->tid), &value,
-				     sizeof(value), BPF_ANY);
-	return error ? error_set(error, "no room for vCPU %u in a BPF map: %s", thread->vcpu.id,
-				 strerror(-error))
-		     : 0;
+	return know_vcpu(source, thread, &search.found);
 }
 
 static int sample_thread(struct attach_source *source, struct bpf_thread *thread)
@@ -375,7 +401,7 @@ static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 	if (!thread)
 		return error_set(-ENOMEM, "no memory for a perf event");
 	thread->vcpu = *vcpu;
-	error = know_vcpu(source, thread);
+	error = find_vcpu(source, thread);
 	if (!error)
 		error = sample_thread(source, thread);
 	if (error) {

@@ -200,19 +200,28 @@ static __always_inline void tell_slots(struct seq_file *seq, struct kvm *kvm)
 	}
 }
 
+/* The thread that runs VCPU, in the first PID namespace or, with OWN, in its own; 0: it has not run yet. */
+static __always_inline __u32 thread_of(struct kvm_vcpu *vcpu, int own)
+{
+	struct pid *pid = BPF_CORE_READ(vcpu, pid);
+	__u64 number = (__u64)pid + bpf_core_field_offset(struct pid, numbers) +
+		       bpf_core_field_offset(struct upid, nr);
+	__u32 tid = 0;
+
+	if (own && pid)
+		number += (__u64)BPF_CORE_READ(pid, level) * bpf_core_type_size(struct upid);
+	if (pid)
+		bpf_probe_read_kernel(&tid, sizeof(tid), (void *)number);
+	return tid;
+}
+
 static __always_inline void tell_vcpu(struct seq_file *seq, struct kvm_vcpu *vcpu)
 {
 	struct bpf_found found = { .type = BPF_FOUND_VCPU, .vcpu = (__u64)vcpu };
-	struct pid *pid = BPF_CORE_READ(vcpu, pid);
-	__u64 numbers = (__u64)pid + bpf_core_field_offset(struct pid, numbers) +
-			bpf_core_field_offset(struct upid, nr);
 
 	found.id = BPF_CORE_READ(vcpu, vcpu_id);
-	if (pid) {
-		bpf_probe_read_kernel(&found.tid, sizeof(found.tid), (void *)numbers);
-		numbers += (__u64)BPF_CORE_READ(pid, level) * bpf_core_type_size(struct upid);
-		bpf_probe_read_kernel(&found.inner_tid, sizeof(found.inner_tid), (void *)numbers);
-	}
+	found.tid = thread_of(vcpu, 0);
+	found.inner_tid = thread_of(vcpu, 1);
 	bpf_seq_write(seq, &found, sizeof(found));
 }
 
@@ -434,6 +443,12 @@ static __always_inline int is_in_guest(struct kvm_vcpu *vcpu)
 	return !!by_nmi == (handled == bpf_core_enum_value(enum kvm_intr_type, KVM_HANDLING_NMI));
 }
 
+/* A VMM may have destroyed it, and made another, or none: what lies there now can be anything. */
+static __always_inline int is_same(struct kvm_vcpu *vcpu, const struct bpf_vcpu *known, __u32 tid)
+{
+	return (__u32)BPF_CORE_READ(vcpu, vcpu_id) == known->id && thread_of(vcpu, 0) == tid;
+}
+
 SEC("perf_event")
 int take(struct bpf_perf_event_data *ctx)
 {
@@ -454,7 +469,7 @@ int take(struct bpf_perf_event_data *ctx)
 	sample->tid = known->inner_tid;
 	sample->flags = sample->cpl = sample->depth = sample->stack_size = 0;
 	sample->cr3 = 0;
-	if (is_in_guest(vcpu)) {
+	if (is_same(vcpu, known, tid) && is_in_guest(vcpu)) {
 		sample->flags = BPF_IN_GUEST;
 		take_guest(sample, vcpu);
 		if (want_chains && (sample->flags & complete) == complete)
