@@ -102,7 +102,12 @@ struct kvm_vcpu {
 enum kvm_reg { VCPU_EXREG_CR3 = 19 };
 
 /* kvm_amd's; what KVM has not copied out of the VMCB is read there. */
+struct vmcb_seg {
+	__u16 attrib;
+} KERNEL_TYPE;
+
 struct vmcb_save_area {
+	struct vmcb_seg cs;
 	__u8 cpl;
 	__u64 cr3;
 } KERNEL_TYPE;
@@ -135,6 +140,8 @@ struct bpf_iter__task_file {
 #define BUCKETS             128
 #define BUCKET_LONGEST      16
 #define PAGE_SHIFT          12
+#define VMCB_CODE_64        (1u << 9)    /* CS.L: APM vol. 2, 4.8.1 and 15.5.1 */
+#define USER_FRAME_MAX      (1ull << 20) /* bytes, as the other unwinders have it */
 #define KERNEL_STACK_SIZE                                                                                    \
 	(16u << 10) /* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
 
@@ -321,46 +328,70 @@ static __always_inline int read_word(const struct bpf_slots *all, struct stack *
 
 struct chain_walk {
 	struct stack stack;
+	__u64 below; /* where the frame can begin */
 	const struct bpf_slots *slots;
 	struct bpf_whole_sample *sample;
 };
 
-/* A frame: the caller's RBP, and above it where it goes on. Stacks grow down: its frame lies higher. */
+/* Stacks grow down: the caller's frame lies higher, within reach; else RBP is no frame pointer but any
+ * number. */
+static __always_inline int is_frame(const struct chain_walk *walk)
+{
+	__u64 frame = walk->stack.frame, user_end = 1ull << (walk->stack.levels == 5 ? 56 : 47);
+
+	return !(frame & 7) && frame < user_end && frame >= walk->below &&
+	       frame - walk->below <= USER_FRAME_MAX;
+}
+
+/*
+ * The words of 32-bit code's frame, read as one: the return address is the upper half of NEXT. Its stack is
+ * below 4 GiB, where the frames of 64-bit code lead no higher. kvm_intel has CS in the VMCS alone.
+ */
+static __always_inline int is_narrow(const struct chain_walk *walk, __u64 next)
+{
+	return !(walk->stack.frame >> 32) && next >> 32;
+}
+
+/* A frame: the caller's RBP, and above it where it goes on. The outermost has RBP 0. */
 static long step(__u32 index, void *context)
 {
 	struct chain_walk *walk = context;
 	struct bpf_whole_sample *sample = walk->sample;
 	__u64 frame = walk->stack.frame, next = 0, address = 0;
 
-	if (!frame || frame & 7 || index >= BPF_CHAIN_MAX)
+	if (!frame || index >= BPF_CHAIN_MAX)
 		return 1;
-	if (!read_word(walk->slots, &walk->stack, frame + 8, &address) ||
-	    !read_word(walk->slots, &walk->stack, frame, &next)) {
+	if (!is_frame(walk) || !read_word(walk->slots, &walk->stack, frame + 8, &address) ||
+	    !read_word(walk->slots, &walk->stack, frame, &next) || !address || is_narrow(walk, next) ||
+	    address >> (walk->stack.levels == 5 ? 56 : 47)) {
 		sample->head.flags |= BPF_CHAIN_CUT;
 		return 1;
 	}
-	if (!address)
-		return 1;
 	sample->head.depth = index + 1;
 	/* For the verifier, which does not see that it is bounded. */
 	__asm__ volatile("%0 &= %1" : "+r"(index) : "i"(BPF_CHAIN_MAX));
 	sample->chain[index] = address;
-	if (next && next <= frame) {
-		sample->head.flags |= BPF_CHAIN_CUT;
-		return 1;
-	}
+	walk->below = frame + 16;
 	walk->stack.frame = next;
 	return 0;
 }
 
+/* Frames of 32-bit code are others. */
 static __always_inline void take_chain(struct bpf_whole_sample *sample, const struct bpf_slots *all)
 {
 	struct chain_walk walk = { .sample = sample, .slots = all };
 
+	if (sample->head.flags & BPF_CODE_32) {
+		sample->head.flags |= BPF_CHAIN_CUT;
+		return;
+	}
 	walk.stack.cr3 = sample->head.cr3;
 	walk.stack.frame = sample->head.registers[BPF_RBP];
 	walk.stack.levels = sample->head.cr4 & CR4_LA57 ? 5 : 4;
+	walk.below = sample->head.registers[BPF_RSP];
 	bpf_loop(BPF_CHAIN_MAX, step, &walk, 0);
+	if (sample->head.depth == BPF_CHAIN_MAX && walk.stack.frame)
+		sample->head.flags |= BPF_CHAIN_CUT;
 }
 
 /* To the end of the kernel's stack, which lies at a multiple of its size, as far as there is room: in two
@@ -424,6 +455,8 @@ static __always_inline void take_guest(struct bpf_sample *sample, struct kvm_vcp
 		sample->cr3 = BPF_CORE_READ(svm, vmcb, save.cr3);
 		sample->cpl = BPF_CORE_READ(svm, vmcb, save.cpl);
 		sample->flags |= BPF_CR3_KNOWN | BPF_CPL_KNOWN;
+		if (!(BPF_CORE_READ(svm, vmcb, save.cs.attrib) & VMCB_CODE_64))
+			sample->flags |= BPF_CODE_32;
 	} else if (known & 1u << bpf_core_enum_value(enum kvm_reg, VCPU_EXREG_CR3)) {
 		sample->cr3 = BPF_CORE_READ(vcpu, arch.cr3);
 		sample->flags |= BPF_CR3_KNOWN;

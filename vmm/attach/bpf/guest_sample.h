@@ -44,6 +44,7 @@ enum bpf_sample_flags {
 	BPF_CR3_KNOWN = 1 << 2,
 	BPF_CPL_KNOWN = 1 << 3,
 	BPF_CHAIN_CUT = 1 << 4, /* the chain did not come to its end */
+	BPF_CODE_32 = 1 << 5,   /* as the VMCB tells */
 };
 
 /* The order of the registers is that of KVM (arch/x86/include/asm/kvm_host.h, enum kvm_reg). */
