@@ -28,6 +28,8 @@
 #define DRAIN_INTERVAL_MS 20
 /* vCPUs that come and go are noticed after so long. */
 #define SCAN_INTERVAL SECOND
+/* So long after it could not be looked at, the process may still end. */
+#define END_WAIT_MS 2000
 /* Between two searches of all of the guest's memory; and so many times as long as one takes. */
 #define SEARCH_INTERVAL SECOND
 #define SEARCH_SHARE    20
@@ -79,6 +81,10 @@ struct attach {
 	atomic_uint_least64_t guest, host, lost;
 	atomic_uint vcpus;
 	atomic_bool ended;
+	/* Why sampling ended before the VM and before it was stopped; the attach thread's until it has ended.
+	 */
+	int error;
+	char error_text[ERROR_MESSAGE_SIZE];
 };
 
 static uint64_t now(void)
@@ -338,20 +344,44 @@ static void end(struct attach *attach)
 {
 	const uint64_t one = 1;
 
-	atomic_store(&attach->ended, true);
+	atomic_store(&attach->ended, !attach->error);
 	if (write(attach->end_fd, &one, sizeof(one)) < 0)
 		log_debug("the end of the VM can not be told: %s", strerror(errno));
 }
 
+static bool is_gone(int error)
+{
+	return error == -ESRCH || error == -ENOENT;
+}
+
+/* A process that ends may not be looked at any more for as long as its memory is freed. */
+static bool ends_soon(const struct attach *attach)
+{
+	struct pollfd events[] = {
+		{ .fd = attach->process->pid_fd, .events = POLLIN },
+		{ .fd = attach->stop_fd, .events = POLLIN },
+	};
+
+	return poll(events, 2, END_WAIT_MS) > 0 && events[0].revents;
+}
+
+/* What goes away under a look at it has ended; anything else is an error. */
 static bool scan_in_time(struct attach *attach)
 {
+	int error;
+
 	if (now() < attach->next_scan)
 		return true;
 	attach->next_scan = now() + SCAN_INTERVAL;
-	if (!follow_vcpus(attach))
-		return true;
-	log_debug("%s", error_message());
-	return false;
+	error = follow_vcpus(attach);
+	if (error)
+		log_debug("%s", error_message());
+	if (error && !is_gone(error)) {
+		snprintf(attach->error_text, sizeof(attach->error_text), "%s", error_message());
+		if (!ends_soon(attach))
+			attach->error = error;
+	}
+	return !error;
 }
 
 static void *run(void *context)
@@ -559,7 +589,7 @@ int attach_start(struct attach *attach)
 	int error = follow_vcpus(attach);
 
 	/* A VM that has ended meanwhile has done so to the thread, too. */
-	if (error && error != -ESRCH && error != -ENOENT)
+	if (error && !is_gone(error) && !vmm_process_ended(attach->process))
 		return error;
 	error = -pthread_create(&attach->thread, NULL, run, attach);
 	if (error)
@@ -660,6 +690,12 @@ void attach_stop(struct attach *attach)
 		attach->backend->close(attach->source);
 		attach->source = NULL;
 	}
+}
+
+int attach_error(const struct attach *attach)
+{
+	assert(!attach->started);
+	return attach->error ? error_set(attach->error, "%s", attach->error_text) : 0;
 }
 
 void attach_close(struct attach *attach)

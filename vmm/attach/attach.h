@@ -88,6 +88,9 @@ void attach_statistics(struct attach *attach, struct attach_statistics *statisti
 /* Takes what was sampled until now, ends the thread and the backend. A second call does nothing. */
 void attach_stop(struct attach *attach);
 
+/* After attach_stop(): why sampling ended by itself though the VM had not, with the message; else 0. */
+int attach_error(const struct attach *attach);
+
 /* Works on NULL. */
 void attach_close(struct attach *attach);
 

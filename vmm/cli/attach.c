@@ -205,9 +205,23 @@ static void summarize(const struct attachment *self, const struct collector_stat
 			 "give --kallsyms or --vmlinux");
 }
 
-static int record(struct attachment *self)
+/* The recording is finished in any case: what was sampled stays. */
+static int finish(struct attachment *self, int error)
 {
 	struct collector_statistics statistics;
+	char message[ERROR_MESSAGE_SIZE] = "";
+	int collected;
+
+	if (error)
+		snprintf(message, sizeof(message), "%s", error_message());
+	collected = collector_stop(self->collector, &statistics);
+	if (!collected && (!error || statistics.samples))
+		summarize(self, &statistics);
+	return error ? error_set(error, "%s", message) : collected;
+}
+
+static int record(struct attachment *self)
+{
 	int error = start_collector(self);
 
 	if (error)
@@ -216,17 +230,9 @@ static int record(struct attachment *self)
 	if (!error)
 		wait_for_end(self);
 	attach_stop(self->attach);
-	if (error) {
-		char message[ERROR_MESSAGE_SIZE];
-
-		snprintf(message, sizeof(message), "%s", error_message());
-		collector_stop(self->collector, NULL);
-		return error_set(error, "%s", message);
-	}
-	error = collector_stop(self->collector, &statistics);
 	if (!error)
-		summarize(self, &statistics);
-	return error;
+		error = attach_error(self->attach);
+	return finish(self, error);
 }
 
 static int run(struct attachment *self)
