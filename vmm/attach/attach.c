@@ -47,6 +47,14 @@ struct checked {
 	bool runs;
 };
 
+/* What became of the callers of samples in the kernel; with kernel_lock. */
+struct kernel_callers {
+	uint64_t without_kernel; /* it was not known yet */
+	uint64_t without_stack;  /* no copy of the stack came */
+	uint64_t cut;            /* the unwinder did not come to the end */
+	uint64_t whole;
+};
+
 struct attach {
 	struct vmm_process *process;
 	struct vmm_memory memory;
@@ -66,11 +74,12 @@ struct attach {
 
 	pthread_mutex_t kernel_lock;
 	const struct guest_kernel *kernel; /* of the collector; with kernel_lock */
-	struct guest_registers latest;     /* that a backend told; with kernel_lock, as the next two */
+	struct guest_registers latest;     /* that a backend told; with kernel_lock, as its time */
 	uint64_t latest_time;              /* ns, the clock of samples */
-	bool has_latest;
-	struct checked checked[CHECKED]; /* with kernel_lock */
-	bool layout_guessed;             /* the memslots were; to be corrected by the guest's own map */
+	struct checked checked[CHECKED];   /* with kernel_lock */
+	struct kernel_callers callers;
+	bool has_latest;     /* with kernel_lock */
+	bool layout_guessed; /* the memslots were; to be corrected by the guest's own map */
 
 	/* The collector's thread, that looks for a kernel. */
 	struct guest_paging tables; /* of the latest candidate */
@@ -80,10 +89,11 @@ struct attach {
 
 	atomic_uint_least64_t guest, host, lost;
 	atomic_uint vcpus;
-	atomic_bool ended;
-	/* Why sampling ended before the VM and before it was stopped; the attach thread's until it has ended.
-	 */
+	/* Why sampling ended before the VM and before it was stopped: the attach thread's, until that has
+	 * ended. */
 	int error;
+	atomic_bool ended;
+	atomic_bool searched; /* all of memory, and there was no kernel (any more) */
 	char error_text[ERROR_MESSAGE_SIZE];
 };
 
@@ -141,11 +151,21 @@ static void unwind(struct attach *attach, const struct attach_stack *stack, stru
 
 	stack_view_init(&view, &attach->memory.view, attach->kernel, stack);
 	guest_unwind(attach->kernel->unwinder, &view.view, &stack->registers, NULL, chain);
+	if (chain->flags & SAMPLE_KERNEL_TRUNCATED)
+		attach->callers.cut++;
+	else
+		attach->callers.whole++;
 }
 
 static bool wants_callers(const struct attach *attach)
 {
 	return attach->target.callchains && attach->backend->gives_callers;
+}
+
+static void miss_callers(struct guest_callchain *chain, uint64_t *cause)
+{
+	chain->flags |= SAMPLE_KERNEL_TRUNCATED;
+	++*cause;
 }
 
 static void take_nothing(struct sample *sample, struct guest_callchain *chain)
@@ -167,7 +187,7 @@ static void use_kernel(struct attach *attach, struct sample *sample, struct gues
 	if (stack && stack->bytes && !sample->cpl)
 		unwind(attach, stack, chain);
 	else if (wants_callers(attach) && !sample->cpl)
-		chain->flags |= SAMPLE_KERNEL_TRUNCATED;
+		miss_callers(chain, &attach->callers.without_stack);
 	module_presence_check(guest_kernel_presence(kernel), &attach->memory.view, &kernel->paging,
 			      sample->time, chain);
 }
@@ -194,7 +214,7 @@ static void take_guest(struct attach *attach, struct sample *sample, struct gues
 	if (attach->kernel)
 		use_kernel(attach, sample, chain, stack);
 	else if (wants_callers(attach) && !sample->cpl)
-		chain->flags |= SAMPLE_KERNEL_TRUNCATED;
+		miss_callers(chain, &attach->callers.without_kernel);
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
@@ -616,6 +636,8 @@ static void search(struct attach *attach)
 			     !kernel_tables_find(&attach->memory, attach->skip, &attach->tables);
 	/* The next time it is the candidate behind this one; behind the last, the first again. */
 	attach->skip = attach->has_tables ? attach->skip + 1 : 0;
+	if (!attach->has_tables)
+		atomic_store(&attach->searched, true);
 	attach->next_search = now() + SEARCH_INTERVAL + SEARCH_SHARE * (now() - begun);
 }
 
@@ -657,6 +679,21 @@ void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
+static bool knows_kernel(struct attach *attach)
+{
+	bool knows;
+
+	pthread_mutex_lock(&attach->kernel_lock);
+	knows = attach->kernel;
+	pthread_mutex_unlock(&attach->kernel_lock);
+	return knows;
+}
+
+bool attach_awaits_kernel(struct attach *attach)
+{
+	return wants_callers(attach) && !knows_kernel(attach) && !atomic_load(&attach->searched);
+}
+
 void attach_lose_kernel(struct attach *attach)
 {
 	attach->has_kernel = attach->has_tables = false;
@@ -675,6 +712,19 @@ void attach_statistics(struct attach *attach, struct attach_statistics *statisti
 	};
 }
 
+static void tell_callers(struct attach *attach)
+{
+	const struct kernel_callers *callers = &attach->callers;
+
+	if (wants_callers(attach))
+		log_debug(
+			"callers of samples in the kernel: %llu whole, %llu cut off in unwinding; none of %llu whose "
+			"stack could not be copied, and of %llu before the kernel was known",
+			(unsigned long long)callers->whole, (unsigned long long)callers->cut,
+			(unsigned long long)callers->without_stack,
+			(unsigned long long)callers->without_kernel);
+}
+
 void attach_stop(struct attach *attach)
 {
 	const uint64_t one = 1;
@@ -687,6 +737,7 @@ void attach_stop(struct attach *attach)
 	}
 	if (attach->source) {
 		drain(attach);
+		tell_callers(attach);
 		attach->backend->close(attach->source);
 		attach->source = NULL;
 	}

@@ -79,6 +79,12 @@ bool attach_registers(struct attach *attach, struct guest_registers *registers);
  */
 void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel);
 
+/*
+ * Callers in the kernel are wanted, which only a known kernel can give: samples are unwound once, as they
+ * come. No longer true when the kernel is known, or all of memory was searched and there is none. Any thread.
+ */
+bool attach_awaits_kernel(struct attach *attach);
+
 /* The kernel that was found first runs no more, as far as can be told: another is to be looked for. */
 void attach_lose_kernel(struct attach *attach);
 

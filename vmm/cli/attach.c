@@ -17,6 +17,9 @@
 #include "vmm/profile/collector.h"
 
 #define LISTED_MAX 256
+/* ms that sampling waits for the guest's kernel to be found, and between two looks. */
+#define KERNEL_WAIT     5000
+#define KERNEL_INTERVAL 20
 /* ns that a sample may wait in a backend: far more than its looks are apart, as others want the CPUs, too. */
 #define DELAY 500000000ull
 
@@ -164,6 +167,22 @@ static void show_progress(const struct attachment *self)
 		     statistics.release);
 }
 
+/* Before anything is sampled; a signal that comes meanwhile, and the end of the VM, are left for the wait
+ * that follows. */
+static void wait_for_kernel(const struct attachment *self)
+{
+	struct pollfd events[] = {
+		{ .fd = attach_process(self->attach)->pid_fd, .events = POLLIN },
+		{ .fd = self->signal_fd, .events = POLLIN },
+	};
+	uint64_t begun = now_ms();
+
+	while (attach_awaits_kernel(self->attach) && now_ms() - begun < KERNEL_WAIT &&
+	       poll(events, 2, KERNEL_INTERVAL) <= 0)
+		;
+	log_debug("waited %llu ms for the guest's kernel", (unsigned long long)(now_ms() - begun));
+}
+
 /* Until the VM has ended, the time is over, or a signal comes. */
 static void wait_for_end(struct attachment *self)
 {
@@ -226,6 +245,7 @@ static int record(struct attachment *self)
 
 	if (error)
 		return error;
+	wait_for_kernel(self);
 	error = attach_start(self->attach);
 	if (!error)
 		wait_for_end(self);
