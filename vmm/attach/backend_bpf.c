@@ -6,6 +6,7 @@
  * ring of BPF's, which nobody is woken for.
  */
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -80,6 +81,20 @@ static bool is_amd(void)
 	return !access("/sys/module/kvm_amd", F_OK) && access("/sys/module/kvm_intel", F_OK);
 }
 
+/* Before Linux 6.1, which has the type, an iterator takes no notice of the process that it is given, and
+ * tells of all. */
+static int check_iterator(void)
+{
+	struct btf *btf = btf__load_vmlinux_btf();
+	bool of_one = btf && btf__find_by_name_kind(btf, "bpf_iter_task_type", BTF_KIND_ENUM) > 0;
+
+	btf__free(btf);
+	return of_one ? 0
+		      : error_set(
+				-ENOTSUP,
+				"this kernel's BPF can not look at the files of one process: it needs Linux 6.1 and BTF");
+}
+
 static int load(struct attach_source *source, bool callchains)
 {
 	int error;
@@ -98,7 +113,7 @@ static int load(struct attach_source *source, bool callchains)
 	if (error)
 		return error_set(
 			-ENOTSUP,
-			"this kernel does not load the BPF program (%s): it needs Linux 5.17 and BTF, see "
+			"this kernel does not load the BPF program (%s): it needs Linux 6.1 and BTF, see "
 			"--verbose",
 			strerror(-error));
 	return 0;
@@ -457,6 +472,8 @@ static int open_all(struct attach_source *source)
 		perf_event_choose(&source->choice, source->target->process->pid, source->target->frequency);
 
 	if (!error)
+		error = check_iterator();
+	if (!error)
 		error = load(source, source->target->callchains);
 	if (!error)
 		error = check_vcpu(source);
@@ -491,8 +508,10 @@ static void ignore(void *context, const struct bpf_found *found)
 static int probe(void)
 {
 	struct attach_source source = { 0 };
-	int error = load(&source, true);
+	int error = check_iterator();
 
+	if (!error)
+		error = load(&source, true);
 	if (!error)
 		error = look(&source, getpid(), ignore, NULL);
 	guest_sample__destroy(source.programs);
