@@ -141,8 +141,7 @@ static const struct argp_option option_list[] = {
 	  GROUP_PROFILE },
 	{ "no-buildid-cache", KEY_NO_BUILDID_CACHE, NULL, 0, "Leave perf's build-id cache alone",
 	  GROUP_PROFILE },
-	{ "ring-size", KEY_RING_SIZE, "SIZE", 0, "Buffer of each vCPU, a power of two (512K)",
-	  GROUP_PROFILE },
+	{ "ring-size", KEY_RING_SIZE, "SIZE", 0, "Buffer of each vCPU, a power of two (2M)", GROUP_PROFILE },
 	{ "no-profile", KEY_NO_PROFILE, NULL, 0, "Run the guest only", GROUP_PROFILE },
 
 	{ NULL, 0, NULL, 0, "The flight recorder:", GROUP_FLIGHT },
@@ -581,7 +580,7 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 		.stack_time = STACK_TIME,
 		.output = "perf.data",
 		.buildid_cache = true,
-		.ring_size = 512ull << 10,
+		.ring_size = 2ull << 20,
 		.flight_max = 32,
 		.control = true,
 	};
