@@ -372,6 +372,49 @@ TEST(user_image, has_the_build_id_of_its_file_in_the_page_cache)
 	}
 }
 
+static struct user_image *map_program(struct user_guest *guest, uint64_t file)
+{
+	const struct user_mapping *mapping;
+
+	user_guest_map(guest, 0x400000, 0x402000, 0, CODE, file);
+	user_guest_build(guest);
+	mapping = user_guest_look(guest, 0x400000);
+	return mapping ? mapping->image : NULL;
+}
+
+static int read_page(struct user_guest *guest, const struct user_image *image, uint64_t page)
+{
+	uint8_t bytes[16];
+
+	return user_image_read(image, &guest->kernel, &guest->guest.view, page * 4096, bytes, sizeof(bytes));
+}
+
+/* The tree is as high as it needs: what lies beyond is not in memory, nor is it what lies in its place. */
+TEST(user_image, has_no_pages_that_its_tree_does_not_reach)
+{
+	struct user_image *image;
+	struct user_guest guest;
+	uint64_t file, head, node;
+
+	user_guest_make(&guest, true);
+	file = file_at(&guest, "program", 77);
+	user_guest_cache(&guest, file, 0, 4);
+	image = map_program(&guest, file);
+	REQUIRE(image);
+	CHECK_EQUAL(read_page(&guest, image, 3), 0);
+	CHECK_EQUAL(read_page(&guest, image, 64), -EFAULT);
+	CHECK_EQUAL(read_page(&guest, image, 128 + 3), -EFAULT);
+	/* Without a node: page 0 alone. */
+	head = user_guest_get(&guest, user_guest_inode(&guest, file) + guest.kernel.vmas.inode_mapping) +
+	       guest.kernel.vmas.mapping_pages;
+	node = user_guest_get(&guest, head) - 2;
+	user_guest_put(&guest, head, user_guest_get(&guest, node + guest.kernel.vmas.xarray_slots));
+	CHECK_EQUAL(read_page(&guest, image, 0), 0);
+	CHECK_EQUAL(read_page(&guest, image, 1), -EFAULT);
+	CHECK_EQUAL(read_page(&guest, image, 5), -EFAULT);
+	user_guest_free(&guest);
+}
+
 /* A page that was given to another file meanwhile. */
 TEST(user_image, does_not_take_another_files_page_for_its_own)
 {

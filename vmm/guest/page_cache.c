@@ -24,6 +24,21 @@ static bool read_slot(struct kernel_memory *memory, const struct guest_vma_layou
 }
 
 /*
+ * Is INDEX below ENTRY, which is the root? One that is a page is that of index 0 alone, and a tree is as high
+ * as what is in it needs: include/linux/xarray.h, lib/xarray.c, xas_start().
+ */
+static bool root_covers(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t entry,
+			uint64_t index)
+{
+	uint8_t shift;
+
+	if (!is_node(entry))
+		return !index;
+	return kernel_memory_read(memory, entry - NODE_TAG + layout->xarray_shift, &shift, 1) &&
+	       shift <= 60 && index >> shift < layout->xarray_slot_count;
+}
+
+/*
  * Goes one level down for page INDEX. A folio of several pages stands in the slot of its first; the others
  * say which that is. *FIRST becomes the index of that.
  */
@@ -59,7 +74,8 @@ static bool find_page(struct kernel_memory *memory, const struct guest_vma_layou
 	uint64_t entry;
 
 	*first = 0;
-	if (!kernel_memory_read_u64(memory, mapping + layout->mapping_pages, &entry))
+	if (!kernel_memory_read_u64(memory, mapping + layout->mapping_pages, &entry) ||
+	    !root_covers(memory, layout, entry, index))
 		return false;
 	for (int depth = 0; depth < DEPTH_MAX && is_node(entry); depth++)
 		if (!descend(memory, layout, index, &entry, first))
