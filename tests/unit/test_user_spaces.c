@@ -100,6 +100,68 @@ static void check_sample(const struct reader *reader, const struct small_sample 
 	}
 }
 
+struct told {
+	uint64_t latest; /* ns */
+	unsigned int maps, unmaps;
+};
+
+static int note(uint64_t time, uint64_t *latest)
+{
+	CHECK(time >= *latest);
+	*latest = time;
+	return 0;
+}
+
+static int note_map(void *context, uint32_t pid, uint64_t time, const struct sample_mapping *mapping)
+{
+	struct told *told = context;
+
+	told->maps++;
+	return note(time, &told->latest);
+}
+
+static int note_unmap(void *context, uint32_t pid, uint64_t time, uint64_t start, uint64_t end)
+{
+	struct told *told = context;
+
+	told->unmaps++;
+	return note(time, &told->latest);
+}
+
+/* Two processes whose ids share a place: what is told goes by time whoever it is of. */
+TEST(user_spaces, a_late_sample_takes_nothing_back_from_another_process)
+{
+	struct told told = { .maps = 0 };
+	const struct user_spaces_teller teller = {
+		.is_named = is_named, .map = note_map, .unmap = note_unmap, .context = &told
+	};
+	struct user_spaces *spaces = user_spaces_new();
+	struct small_sample small = { .sample = { .time = 10, .pid = 5, .cpl = 3, .mappings = 1, .rip = 4 } };
+	bool late;
+
+	*sample_mappings(&small.sample) = (struct sample_mapping){ .start = 3, .end = 9, .image = 2 };
+	CHECK_EQUAL(user_spaces_sample(spaces, &small.sample, &teller, &late), 0);
+	CHECK(!late && told.maps == 1);
+	small.sample.pid += 1 << 16;
+	small.sample.time = 7;
+	CHECK_EQUAL(user_spaces_sample(spaces, &small.sample, &teller, &late), 0);
+	CHECK(late && told.maps == 1 && !told.unmaps);
+	small.sample.time = 12;
+	CHECK_EQUAL(user_spaces_sample(spaces, &small.sample, &teller, &late), 0);
+	CHECK(!late && told.maps == 2 && told.unmaps == 1);
+	/* The first again, from before it had to give up its place. */
+	small.sample.pid = 5;
+	small.sample.time = 11;
+	CHECK_EQUAL(user_spaces_sample(spaces, &small.sample, &teller, &late), 0);
+	CHECK(late && told.maps == 2);
+	small.sample.mappings = 0;
+	CHECK_EQUAL(user_spaces_sample(spaces, &small.sample, &teller, &late), 0);
+	CHECK(late);
+	CHECK_EQUAL(user_spaces_end(spaces, 20, &teller), 0);
+	CHECK_EQUAL(told.unmaps, 2);
+	user_spaces_free(spaces);
+}
+
 TEST(user_spaces, a_reader_finds_what_each_sample_says)
 {
 	struct reader reader = { .maps = 0 };

@@ -80,7 +80,6 @@ static int find_space(struct user_spaces *spaces, const struct sample *sample, b
 	if (error)
 		return error;
 	(*place)->pid = sample->pid;
-	(*place)->latest = 0;
 	*space = *place;
 	return 0;
 }
@@ -210,18 +209,20 @@ static int untell_others(struct space *space, const struct sample *sample,
 int user_spaces_sample(struct user_spaces *spaces, const struct sample *sample,
 		       const struct user_spaces_teller *teller, bool *late)
 {
+	const struct space *place = spaces->places[sample->pid % PLACES];
 	struct space *space;
 	int error;
 
 	*late = false;
 	if (sample->pid == SAMPLE_TASK_UNKNOWN || !sample->pid)
 		return 0;
+	/* Also where the place is another process's: what was told of that is later, and stays so. */
+	*late = place && sample->time < place->latest;
+	if (*late)
+		return 0;
 	error = find_space(spaces, sample, sample->mappings, teller, &space);
 	if (error || !space)
 		return error;
-	*late = sample->time < space->latest;
-	if (*late)
-		return 0;
 	error = tell_mappings(space, sample, teller);
 	return error ? error : untell_others(space, sample, teller);
 }
