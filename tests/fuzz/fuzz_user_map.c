@@ -67,6 +67,7 @@ static struct guest_vma_layout layout_of(const struct header *header)
 		.special_operations = header->special_operations,
 		.has_pages = header->is_maple & 2,
 		.page_size = 64,
+		.page_uptodate = 63, /* of a page's mapping, which a kernel's address has set */
 		.page_array = header->page_array,
 		.xarray_slot_count = 64,
 	};
@@ -90,6 +91,7 @@ static struct guest_vma_layout layout_of(const struct header *header)
 	_Static_assert(sizeof(offsets) / sizeof(offsets[0]) == OFFSETS, "all of them");
 	for (size_t i = 0; i < OFFSETS; i++)
 		*offsets[i] = (header->offsets[i] & MEMBER) % (VMA_SIZE_MAX - 7);
+	layout.page_flags = layout.page_mapping;
 	return layout;
 }
 

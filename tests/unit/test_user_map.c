@@ -415,6 +415,28 @@ TEST(user_image, has_no_pages_that_its_tree_does_not_reach)
 	user_guest_free(&guest);
 }
 
+/* As readahead leaves them until the disk has answered. */
+TEST(user_image, has_no_pages_that_are_still_to_be_filled)
+{
+	struct user_image *image;
+	struct user_guest guest;
+	uint64_t file, flags;
+
+	user_guest_make(&guest, true);
+	file = file_at(&guest, "program", 77);
+	flags = USER_GUEST_DIRECT + 0x100000 + user_guest_cache(&guest, file, 0, 4) / 4096 * 64 +
+		guest.kernel.vmas.page_flags;
+	image = map_program(&guest, file);
+	REQUIRE(image);
+	user_guest_put(&guest, flags, ~(1ull << guest.kernel.vmas.page_uptodate));
+	CHECK_EQUAL(read_page(&guest, image, 0), -EFAULT);
+	CHECK_EQUAL(read_page(&guest, image, 3), -EFAULT); /* the folio's first page says so of all */
+	user_guest_put(&guest, flags, 1ull << guest.kernel.vmas.page_uptodate);
+	CHECK_EQUAL(read_page(&guest, image, 0), 0);
+	CHECK_EQUAL(read_page(&guest, image, 3), 0);
+	user_guest_free(&guest);
+}
+
 /* A page that was given to another file meanwhile. */
 TEST(user_image, does_not_take_another_files_page_for_its_own)
 {

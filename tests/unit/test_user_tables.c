@@ -129,6 +129,32 @@ TEST(user_tables, are_made_once_all_of_the_file_is_in_memory)
 	user_tables_free(tables);
 }
 
+TEST(user_tables, are_made_of_a_file_that_made_no_sense_at_first)
+{
+	struct user_tables *tables = user_tables_new(NULL);
+	struct user_guest guest;
+	uint8_t content[FILE_SIZE], nothing[FILE_SIZE] = { 0 };
+	struct user_image *image;
+	uint64_t file;
+
+	REQUIRE(tables);
+	make_program(content, 1);
+	user_guest_make(&guest, true);
+	file = add_program(&guest, "program", START, nothing);
+	user_guest_build(&guest);
+	image = settled(&guest, START);
+	REQUIRE(image);
+	CHECK(turn(tables, &guest, SECOND));
+	CHECK(!user_image_cfi(image));
+	put_page(&guest, file, 0, content);
+	put_page(&guest, file, 1, content);
+	CHECK(!turn(tables, &guest, SECOND));
+	CHECK(turn(tables, &guest, 2 * SECOND));
+	check_table(image);
+	user_guest_free(&guest);
+	user_tables_free(tables);
+}
+
 TEST(user_tables, are_shared_by_images_of_one_build)
 {
 	struct user_tables *tables = user_tables_new(NULL);

@@ -64,6 +64,8 @@ static const struct guest_vma_layout layout = {
 	.xarray_slot_count = 64,
 	.page_mapping = 24,
 	.page_size = 64,
+	.page_flags = 8,
+	.page_uptodate = 3,
 	.page_array = USER_GUEST_DIRECT + PAGES_BASE,
 };
 
@@ -192,6 +194,7 @@ uint64_t user_guest_cache(struct user_guest *made, uint64_t file, uint64_t first
 	uint64_t slots = page_node(made, mapping) + layout.xarray_slots;
 
 	user_guest_put(made, page + layout.page_mapping, mapping);
+	user_guest_put(made, page + layout.page_flags, 1u << layout.page_uptodate);
 	for (uint64_t i = 0; i < count; i++)
 		user_guest_put(made, slots + 8 * (first + i), i ? first << 2 | 2 : page);
 	return memory;

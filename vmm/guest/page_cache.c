@@ -84,6 +84,16 @@ static bool find_page(struct kernel_memory *memory, const struct guest_vma_layou
 	return entry && !(entry & TAGS) && index >= *first;
 }
 
+/* Pages are in the tree before they are read from the disk (mm/filemap.c): until then they have what was in
+ * them before. */
+static bool is_filled(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t page)
+{
+	uint64_t flags;
+
+	return kernel_memory_read_u64(memory, page + layout->page_flags, &flags) &&
+	       flags >> layout->page_uptodate & 1;
+}
+
 /* What is mapped where changes; a page is this file's if it says so itself. */
 static bool find_memory(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mapping,
 			uint64_t index, uint64_t *gpa)
@@ -92,8 +102,8 @@ static bool find_memory(struct kernel_memory *memory, const struct guest_vma_lay
 
 	if (!find_page(memory, layout, mapping, index, &page, &first) ||
 	    !kernel_memory_read_u64(memory, page + layout->page_mapping, &owner) || owner != mapping ||
-	    !kernel_memory_read_u64(memory, layout->page_array, &array) || page < array ||
-	    (page - array) % layout->page_size)
+	    !is_filled(memory, layout, page) || !kernel_memory_read_u64(memory, layout->page_array, &array) ||
+	    page < array || (page - array) % layout->page_size)
 		return false;
 	*gpa = ((page - array) / layout->page_size + (index - first)) * PAGE_SIZE;
 	return true;

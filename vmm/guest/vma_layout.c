@@ -203,13 +203,15 @@ static void find_pages(struct guest_vma_layout *layout, const struct symbols *sy
 		{ "xa_node", "shift", 1, &layout->xarray_shift },
 		{ "xa_node", "slots", 8, &layout->xarray_slots },
 		{ "page", "mapping", 8, &layout->page_mapping },
+		{ "page", "flags", 8, &layout->page_flags },
 	};
 	struct btf_member slots;
 
 	layout->page_array = address_of(symbols, "vmemmap_base");
 	layout->page_size = btf_size(source->btf, find_type(source, "page"));
 	if (!layout->page_array || !layout->page_size || !FIND_ALL(source, wanted) ||
-	    !find_path(source, "xa_node", "slots", &slots))
+	    !btf_find_enumerator(source->btf, "PG_uptodate", &layout->page_uptodate) ||
+	    layout->page_uptodate > 63 || !find_path(source, "xa_node", "slots", &slots))
 		return;
 	layout->xarray_slot_count = btf_array_length(source->btf, slots.type);
 	layout->has_pages =

@@ -48,8 +48,9 @@ struct guest_vma_layout {
 	bool has_pages;                        /* the page cache can be read */
 	uint32_t inode_mapping, mapping_pages; /* xa_head of i_pages */
 	uint32_t xarray_shift, xarray_slots, xarray_slot_count;
-	uint32_t page_mapping, page_size; /* of struct page, bytes */
-	uint64_t page_array;              /* GVA of the variable vmemmap_base */
+	uint32_t page_mapping, page_size;   /* of struct page, bytes */
+	uint32_t page_flags, page_uptodate; /* the latter is a bit of the former: enum pageflags */
+	uint64_t page_array;                /* GVA of the variable vmemmap_base */
 };
 
 /* -ENOENT: one of the parts is not there; LAYOUT->known is then false. Not on a vCPU thread. */

@@ -182,12 +182,15 @@ static int compile_host_file(const struct user_tables *tables, const struct user
 	return error;
 }
 
+/* What the guest is writing to may make no sense yet: only what a file of the host says is final. */
 static int compile(const struct user_tables *tables, const struct guest_file *file, struct cfi_table **table)
 {
 	struct cfi_source source = { .read = read_guest, .context = (void *)(uintptr_t)file };
 	int error = cfi_image_compile(table, &source);
 
-	return error == -EFAULT ? compile_host_file(tables, file->image, table) : error;
+	if (error == -EFAULT)
+		return compile_host_file(tables, file->image, table);
+	return error == -EINVAL || error == -ENOENT ? -EAGAIN : error;
 }
 
 /* ------------------------------------------------------------------------------ */
@@ -224,7 +227,8 @@ static int keep(struct user_tables *tables, const struct user_image *image, stru
 	return 0;
 }
 
-/* 0: FILE's image has its table; -EFAULT: not all of it is there; else there is none to be had. */
+/* 0: FILE's image has its table; -EFAULT, -EAGAIN: not all of it is there yet; else there is none to be had.
+ */
 static int provide(struct user_tables *tables, const struct guest_file *file)
 {
 	struct user_image *image = (struct user_image *)(uintptr_t)file->image;
@@ -250,10 +254,12 @@ bool user_tables_turn(struct user_tables *tables, struct user_images *images,
 	for (size_t i = 0; i < tables->waiting_count; i++) {
 		struct waiting *waiting = &tables->waiting[i];
 		struct guest_file file = { .image = waiting->image, .kernel = kernel, .view = view };
+		int error;
 
 		if (now < waiting->next)
 			continue;
-		if (provide(tables, &file) == -EFAULT) {
+		error = provide(tables, &file);
+		if (error == -EFAULT || error == -EAGAIN) {
 			waiting->next = now + waiting->wait;
 			waiting->wait = waiting->wait < LONGEST_WAIT / 2 ? 2 * waiting->wait : LONGEST_WAIT;
 		} else {
