@@ -437,6 +437,79 @@ TEST(user_image, has_no_pages_that_are_still_to_be_filled)
 	user_guest_free(&guest);
 }
 
+/* A change that the guest makes as we read one place: it comes behind that read. */
+struct change {
+	struct user_guest *guest;
+	uint64_t read;      /* GPA */
+	uint64_t at, value; /* GVA */
+	bool made;
+};
+
+static int read_and_change(const struct guest_view *view, uint64_t gpa, void *to, size_t size)
+{
+	struct change *change = view->context;
+
+	memcpy(to, change->guest->guest.memory + gpa, size);
+	if (change->read >= gpa && change->read < gpa + size) {
+		user_guest_put(change->guest, change->at, change->value);
+		change->made = true;
+	}
+	return 0;
+}
+
+static void change_behind(struct user_guest *guest, struct change *change)
+{
+	guest->guest.region.hva = NULL;
+	guest->guest.view.read = read_and_change;
+	guest->guest.view.context = change;
+}
+
+TEST(user_image, has_no_page_that_goes_while_it_is_read)
+{
+	struct user_guest guest;
+	struct change change = { .guest = &guest };
+	struct user_image *image;
+	uint64_t file;
+
+	user_guest_make(&guest, true);
+	file = file_at(&guest, "program", 77);
+	change.read = user_guest_cache(&guest, file, 0, 1);
+	change.at = USER_GUEST_DIRECT + 0x100000 + change.read / 4096 * 64 + guest.kernel.vmas.page_mapping;
+	change.value = user_guest_get(&guest, change.at);
+	image = map_program(&guest, file);
+	REQUIRE(image);
+	change_behind(&guest, &change);
+	CHECK_EQUAL(read_page(&guest, image, 0), 0);
+	CHECK(change.made);
+	change.value = 0;
+	CHECK_EQUAL(read_page(&guest, image, 0), -EFAULT);
+	user_guest_free(&guest);
+}
+
+/* Its memory stays as it was for a while; its file is another one's already. */
+TEST(user_map, a_vma_that_is_unmapped_while_it_is_read_is_none)
+{
+	for (int is_maple = 0; is_maple < 2; is_maple++) {
+		struct user_guest guest;
+		struct change change = { .guest = &guest };
+		uint64_t file;
+
+		user_guest_make(&guest, is_maple);
+		file = file_at(&guest, "program", 77);
+		CHECK(map_program(&guest, file));
+		change.read =
+			user_guest_inode(&guest, file) - USER_GUEST_DIRECT + guest.kernel.vmas.inode_number;
+		change.at = guest.mm + guest.kernel.vmas.mm_root;
+		change.value = user_guest_get(&guest, change.at);
+		change_behind(&guest, &change);
+		CHECK(user_guest_look(&guest, 0x400000));
+		CHECK(change.made);
+		change.value = 0;
+		CHECK(!user_guest_look(&guest, 0x400000));
+		user_guest_free(&guest);
+	}
+}
+
 /* A page that was given to another file meanwhile. */
 TEST(user_image, does_not_take_another_files_page_for_its_own)
 {

@@ -109,10 +109,22 @@ static bool find_memory(struct kernel_memory *memory, const struct guest_vma_lay
 	return true;
 }
 
+/* The page is the file's before and behind the copy, so it was so all the while, or was so again: its bytes
+ * are. */
+static bool read_in_page(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+			 uint64_t mapping, uint64_t offset, void *to, size_t size)
+{
+	uint64_t gpa, again;
+
+	return find_memory(memory, layout, mapping, offset / PAGE_SIZE, &gpa) &&
+	       !guest_read_physical(memory->view, gpa + offset % PAGE_SIZE, to, size) &&
+	       find_memory(memory, layout, mapping, offset / PAGE_SIZE, &again) && again == gpa;
+}
+
 bool page_cache_read(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t inode,
 		     uint64_t offset, void *to, size_t size)
 {
-	uint64_t mapping, gpa;
+	uint64_t mapping;
 	uint8_t *bytes = to;
 
 	if (!layout->has_pages || offset + size < offset ||
@@ -122,8 +134,7 @@ bool page_cache_read(struct kernel_memory *memory, const struct guest_vma_layout
 		uint64_t left = PAGE_SIZE - offset % PAGE_SIZE;
 		size_t part = left < size ? (size_t)left : size;
 
-		if (!find_memory(memory, layout, mapping, offset / PAGE_SIZE, &gpa) ||
-		    guest_read_physical(memory->view, gpa + offset % PAGE_SIZE, bytes, part))
+		if (!read_in_page(memory, layout, mapping, offset, bytes, part))
 			return false;
 		bytes += part;
 		offset += part;

@@ -191,6 +191,13 @@ static bool identify(struct kernel_memory *memory, const struct guest_vma_layout
 	return identify_anonymous(memory, layout, mm, vma, key);
 }
 
+static uint64_t find_in_tree(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mm,
+			     uint64_t address)
+{
+	return layout->is_maple ? find_in_maple(memory, layout, mm, address)
+				: find_in_red_black(memory, layout, mm, address);
+}
+
 bool guest_vma_find(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mm,
 		    uint64_t address, struct guest_vma *vma, struct user_image_key *key)
 {
@@ -200,14 +207,17 @@ bool guest_vma_find(struct kernel_memory *memory, const struct guest_vma_layout 
 
 	if (!layout->known || address >= USER_END)
 		return false;
-	at = layout->is_maple ? find_in_maple(memory, layout, mm, address)
-			      : find_in_red_black(memory, layout, mm, address);
+	at = find_in_tree(memory, layout, mm, address);
 	if (!at || !kernel_memory_read(memory, at, bytes, layout->vma_size) ||
 	    !decode(layout, bytes, mm, address, vma) || !identify(memory, layout, mm, vma, key))
 		return false;
-	/* What is mapped holds its file: while the VMA stays as it is, so does what was read of that. */
+	/*
+	 * What is mapped holds its file: while the VMA stays as it is, so does what was read of that. One
+	 * that was unmapped stays as it is, too, until its memory is used again, but not in the tree.
+	 */
 	return kernel_memory_read(memory, at, again, layout->vma_size) &&
-	       decode(layout, again, mm, address, &found) && !memcmp(vma, &found, sizeof(found));
+	       decode(layout, again, mm, address, &found) && !memcmp(vma, &found, sizeof(found)) &&
+	       find_in_tree(memory, layout, mm, address) == at;
 }
 
 bool guest_vma_file_is(struct kernel_memory *memory, const struct guest_vma_layout *layout,
