@@ -258,6 +258,19 @@ TEST(unwind_user, data_is_no_caller)
 	destroy(&fixture);
 }
 
+TEST(unwind_user, the_kernel_calls_no_user_code)
+{
+	const uint64_t kernel = 0xffffffff81000010ull;
+	struct fixture fixture;
+
+	make(&fixture);
+	map_page(&fixture, kernel & ~0xfffull, CODE_GPA);
+	put_call(&fixture, PROGRAM + (kernel & 0xfff));
+	push(&fixture, 0, kernel);
+	check_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
+	destroy(&fixture);
+}
+
 TEST(unwind_user, code_without_a_table_is_left_by_its_frame_pointer_to_a_call_only)
 {
 	struct fixture fixture;

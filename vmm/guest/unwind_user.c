@@ -104,6 +104,9 @@ enum unwind_result unwind_step_user(struct unwind_state *state)
 	if (rule->cfa == CFI_CFA_NONE && state->map && is_signal_return(state))
 		rule = &signal_frame;
 	result = rule->cfa == CFI_CFA_NONE ? guess(state) : unwind_step_cfi(state, rule);
+	/* A rule may read anything from the stack: the kernel is no caller. */
+	if (result == UNWIND_CALLER && state->ip >= USER_TEXT_END)
+		return UNWIND_LOST;
 	if (result != UNWIND_CALLER || !state->map)
 		return result;
 	find_mapping(state);
