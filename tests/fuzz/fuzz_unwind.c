@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vmm/guest/cfi_table.h"
 #include "vmm/guest/unwind.h"
 #include "vmm/guest/unwinder.h"
 
