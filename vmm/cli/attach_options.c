@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/cli/attach_options.h"
+#include "vmm/cli/command_line.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -146,21 +147,6 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	}
 }
 
-static char *join_words(int argc, char **argv)
-{
-	char *line = NULL;
-	size_t size;
-	FILE *text = open_memstream(&line, &size);
-
-	if (!text)
-		return NULL;
-	fputs("kvmscope", text);
-	for (int i = 0; i < argc; i++)
-		fprintf(text, " %s", argv[i]);
-	fclose(text);
-	return line;
-}
-
 int attach_options_parse(struct attach_command_options *options, int argc, char **argv)
 {
 	static char name[] = "kvmscope attach";
@@ -171,7 +157,7 @@ int attach_options_parse(struct attach_command_options *options, int argc, char 
 		.attach = { .backend = "auto", .frequency = 999, .callchains = true, .ring_size = RING_SIZE },
 		.output = "perf.data",
 		.buildid_cache = true,
-		.command_line = join_words(argc, argv), /* argp permutes the words */
+		.command_line = command_line_of(argc, argv), /* argp permutes the words */
 	};
 	if (!options->command_line)
 		return error_set(-ENOMEM, "no memory for the options");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/run_options.h"
+#include "vmm/cli/command_line.h"
 
 #include <argp.h>
 #include <ctype.h>
@@ -546,22 +547,6 @@ static int read_module_text(struct run_options *options)
 	return 0;
 }
 
-/* argp permutes the words and we cut some of them, so they are kept before. */
-static char *join_words(int argc, char **argv)
-{
-	char *line = NULL;
-	size_t size;
-	FILE *text = open_memstream(&line, &size);
-
-	if (!text)
-		return NULL;
-	fputs("kvmscope", text);
-	for (int i = 0; i < argc; i++)
-		fprintf(text, " %s", argv[i]);
-	fclose(text);
-	return line;
-}
-
 int run_options_parse(struct run_options *options, int argc, char **argv)
 {
 	static char name[] = "kvmscope run";
@@ -584,7 +569,7 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 		.flight_max = 32,
 		.control = true,
 	};
-	options->command_line = join_words(argc, argv);
+	options->command_line = command_line_of(argc, argv);
 	if (!options->command_line || asprintf(&help, "%s%s", before_options, after_options) < 0)
 		return error_set(-ENOMEM, "no memory for the options");
 	argp.doc = help;
