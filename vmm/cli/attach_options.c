@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/cli/attach_options.h"
-#include "vmm/cli/command_line.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -11,6 +10,7 @@
 
 #include "shared/error.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/command_line.h"
 #include "vmm/cli/profile_arguments.h"
 
 #define FREQUENCY_MAX 10000

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/run_options.h"
-#include "vmm/cli/command_line.h"
 
 #include <argp.h>
 #include <ctype.h>
@@ -12,6 +11,7 @@
 #include "shared/error.h"
 #include "shared/ring.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/command_line.h"
 #include "vmm/cli/duration.h"
 #include "vmm/cli/run_flight.h"
 #include "vmm/cli/size.h"
