@@ -24,8 +24,13 @@
 #define MILLISECOND 1000000ull
 #define SECOND      (1000 * MILLISECOND)
 
-/* What a backend holds is taken this often; it is far less than it can hold. */
-#define DRAIN_INTERVAL_MS 20
+/*
+ * What a backend holds is taken this often, with few samples per second less often; it is far less than it
+ * can hold.
+ */
+#define DRAIN_INTERVAL_MS     20
+#define DRAIN_INTERVAL_MAX_MS 200
+#define DRAIN_FREQUENCY       1000 /* Hz, up from which it is done most often */
 /* vCPUs that come and go are noticed after so long. */
 #define SCAN_INTERVAL SECOND
 /* So long after it could not be looked at, the process may still end. */
@@ -404,9 +409,22 @@ static bool scan_in_time(struct attach *attach)
 	return !error;
 }
 
+/* So that there are as many samples each time; ms. */
+static int drain_interval(const struct attach *attach)
+{
+	unsigned int frequency = attach->target.frequency;
+
+	if (frequency >= DRAIN_FREQUENCY)
+		return DRAIN_INTERVAL_MS;
+	if (frequency * DRAIN_INTERVAL_MAX_MS <= DRAIN_FREQUENCY * DRAIN_INTERVAL_MS)
+		return DRAIN_INTERVAL_MAX_MS;
+	return (int)(DRAIN_FREQUENCY * DRAIN_INTERVAL_MS / frequency);
+}
+
 static void *run(void *context)
 {
 	struct attach *attach = context;
+	int interval = drain_interval(attach);
 	struct pollfd events[] = {
 		{ .fd = attach->stop_fd, .events = POLLIN },
 		{ .fd = attach->process->pid_fd, .events = POLLIN },
@@ -418,7 +436,7 @@ static void *run(void *context)
 	pthread_setname_np(pthread_self(), "attach");
 	attach->next_scan = now() + SCAN_INTERVAL;
 	do {
-		poll(events, 2, DRAIN_INTERVAL_MS);
+		poll(events, 2, interval);
 		drain(attach);
 	} while (!events[0].revents && !events[1].revents && scan_in_time(attach));
 	if (!events[0].revents)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kvmscope attach: joins an attachment to somebody else's VM with a collector, and lists such VMs. */
+/* kvmscope attach: one session with somebody else's VM, in the terminal; and lists such VMs. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -14,22 +14,16 @@
 #include "shared/log.h"
 #include "vmm/cli/attach_options.h"
 #include "vmm/cli/command.h"
-#include "vmm/profile/collector.h"
+#include "vmm/session/session.h"
 
 #define LISTED_MAX 256
-/* ms that sampling waits for the guest's kernel to be found, and between two looks. */
-#define KERNEL_WAIT     5000
-#define KERNEL_INTERVAL 20
-/* ns that a sample may wait in a backend: far more than its looks are apart, as others want the CPUs, too. */
-#define DELAY 500000000ull
 
 struct attachment {
 	struct attach_command_options options;
-	struct attach *attach;
-	struct collector *collector;
+	struct session *session;
 	int signal_fd;
-	uint64_t started; /* ms, see now_ms() */
-	double seconds;   /* that it took */
+	bool sampling;
+	uint64_t started; /* ms, see now_ms(): when sampling did */
 };
 
 static uint64_t now_ms(void)
@@ -77,77 +71,25 @@ static int take_signals(struct attachment *self)
 	return self->signal_fd < 0 ? error_set(-errno, "can not make a signalfd: %s", strerror(errno)) : 0;
 }
 
-static bool registers(void *context, struct guest_registers *found)
-{
-	return attach_registers(context, found);
-}
-
-static void publish(void *context, const struct guest_kernel *kernel)
-{
-	attach_set_kernel(context, kernel);
-}
-
-static void lose(void *context)
-{
-	attach_lose_kernel(context);
-}
-
-static int start_collector(struct attachment *self)
-{
-	const struct attach_command_options *options = &self->options;
-	size_t count;
-	struct ring *const *rings = attach_rings(self->attach, &count);
-	const struct collector_options collector = {
-		.rings = rings,
-		.ring_count = count,
-		.view = attach_view(self->attach),
-		.registers = registers,
-		.publish = publish,
-		.lost = lose,
-		.context = self->attach,
-		.delay = DELAY,
-		.publish_waits = true,
-		.output = { .path = options->output,
-			    .perspective = options->perspective,
-			    .cycles = attach_event(self->attach) == ATTACH_CYCLES,
-			    .host_samples = true,
-			    .frequency = options->attach.frequency,
-			    .callchains =
-				    options->attach.callchains && attach_backend(self->attach)->gives_callers,
-			    .compression = options->compression,
-			    .vcpus = (unsigned int)count,
-			    .cpus = (unsigned int)attach_process(self->attach)->vcpu_count,
-			    .vmm_pid = options->attach.pid,
-			    .command_line = options->command_line,
-			    .hostname = "",
-			    .release = "",
-			    .arch = "x86_64",
-			    .cpu_description = "" },
-		.kallsyms = options->kallsyms,
-		.vmlinux = options->vmlinux,
-		.buildid_cache = options->buildid_cache,
-	};
-
-	return collector_start(&self->collector, &collector);
-}
-
 /* Which way, and why no better one. */
 static void tell_backend(const struct attachment *self)
 {
-	const struct vmm_process *process = attach_process(self->attach);
-	const struct attach_backend *backend = attach_backend(self->attach);
+	const struct attach *attach = session_attach(self->session);
+	const struct vmm_process *process = attach_process(attach);
+	const struct attach_backend *backend = attach_backend(attach);
 
 	log_info("attached to process %d (%s), %zu vCPU%s, by %s: %s; sampled by %s", process->pid,
 		 process->name, process->vcpu_count, process->vcpu_count == 1 ? "" : "s", backend->name,
-		 backend->is, attach_event(self->attach) == ATTACH_CYCLES ? "cycles" : "cpu-clock");
-	if (*attach_refused(self->attach))
-		log_info("not by %s", attach_refused(self->attach));
+		 backend->is, attach_event(attach) == ATTACH_CYCLES ? "cycles" : "cpu-clock");
+	if (*attach_refused(attach))
+		log_info("not by %s", attach_refused(attach));
 }
 
 /* ms until something is due, at most a second; 0: the time is over. */
 static int time_left(const struct attachment *self)
 {
-	uint64_t passed = now_ms() - self->started, limit = self->options.time * 1000ull;
+	uint64_t passed = self->sampling ? now_ms() - self->started : 0;
+	uint64_t limit = self->options.time * 1000ull;
 
 	if (!limit || limit > passed + 1000)
 		return 1000;
@@ -159,7 +101,7 @@ static void show_progress(const struct attachment *self)
 	uint64_t seconds = (now_ms() - self->started) / 1000;
 	struct collector_statistics statistics;
 
-	collector_statistics(self->collector, &statistics);
+	session_statistics(self->session, &statistics);
 	log_progress("%llu:%02llu: %llu samples, %llu of them outside of the guest, %llu lost%s%s",
 		     (unsigned long long)seconds / 60, (unsigned long long)seconds % 60,
 		     (unsigned long long)statistics.samples, (unsigned long long)statistics.host,
@@ -167,50 +109,49 @@ static void show_progress(const struct attachment *self)
 		     statistics.release);
 }
 
-/* Before anything is sampled; a signal that comes meanwhile, and the end of the VM, are left for the wait
- * that follows. */
-static void wait_for_kernel(const struct attachment *self)
+/* The time counts from the first sample on. A negative errno, or what has become of the session. */
+static int turn(struct attachment *self)
 {
-	struct pollfd events[] = {
-		{ .fd = attach_process(self->attach)->pid_fd, .events = POLLIN },
-		{ .fd = self->signal_fd, .events = POLLIN },
-	};
-	uint64_t begun = now_ms();
+	int state = session_turn(self->session);
 
-	while (attach_awaits_kernel(self->attach) && now_ms() - begun < KERNEL_WAIT &&
-	       poll(events, 2, KERNEL_INTERVAL) <= 0)
-		;
-	log_debug("waited %llu ms for the guest's kernel", (unsigned long long)(now_ms() - begun));
+	if (state != SESSION_SEARCHING && !self->sampling) {
+		self->sampling = true;
+		self->started = now_ms();
+	}
+	if (self->sampling)
+		show_progress(self);
+	return state;
 }
 
 /* Until the VM has ended, the time is over, or a signal comes. */
-static void wait_for_end(struct attachment *self)
+static int wait_for_end(struct attachment *self)
 {
 	struct pollfd events[] = {
-		{ .fd = attach_end_fd(self->attach), .events = POLLIN },
+		{ .fd = session_fd(self->session), .events = POLLIN },
 		{ .fd = self->signal_fd, .events = POLLIN },
 	};
+	int state;
 
-	self->started = now_ms();
-	while (!events[0].revents && !events[1].revents && time_left(self)) {
+	do {
 		if (poll(events, 2, time_left(self)) < 0)
-			events[0].revents = events[1].revents = 0;
-		show_progress(self);
-	}
-	self->seconds = (double)(now_ms() - self->started) / 1e3;
+			events[1].revents = 0;
+		state = turn(self);
+	} while (state >= 0 && state != SESSION_ENDED && !events[1].revents && time_left(self));
 	log_progress("%s", "");
+	return state < 0 ? state : 0;
 }
 
-static void summarize(const struct attachment *self, const struct collector_statistics *statistics)
+static void summarize(const struct attachment *self, const struct collector_statistics *statistics,
+		      double seconds)
 {
 	struct attach_statistics counts;
 
-	attach_statistics(self->attach, &counts);
+	attach_statistics(session_attach(self->session), &counts);
 	if (counts.ended)
 		log_info("the VM has ended");
 	log_info("%llu samples of the guest and %llu outside of it in %.1f s, %llu lost; %.1f MiB in %s",
 		 (unsigned long long)(statistics->samples - statistics->host),
-		 (unsigned long long)statistics->host, self->seconds, (unsigned long long)statistics->lost,
+		 (unsigned long long)statistics->host, seconds, (unsigned long long)statistics->lost,
 		 (double)statistics->bytes / 1048576, self->options.output);
 	if (statistics->cost && statistics->weight)
 		log_info(
@@ -227,44 +168,46 @@ static void summarize(const struct attachment *self, const struct collector_stat
 /* The recording is finished in any case: what was sampled stays. */
 static int finish(struct attachment *self, int error)
 {
+	double seconds = self->sampling ? (double)(now_ms() - self->started) / 1e3 : 0;
 	struct collector_statistics statistics;
 	char message[ERROR_MESSAGE_SIZE] = "";
-	int collected;
+	int stopped;
 
 	if (error)
 		snprintf(message, sizeof(message), "%s", error_message());
-	collected = collector_stop(self->collector, &statistics);
-	if (!collected && (!error || statistics.samples))
-		summarize(self, &statistics);
-	return error ? error_set(error, "%s", message) : collected;
+	stopped = session_stop(self->session, &statistics);
+	if (statistics.samples || (!stopped && !error))
+		summarize(self, &statistics, seconds);
+	return error ? error_set(error, "%s", message) : stopped;
 }
 
 static int record(struct attachment *self)
 {
-	int error = start_collector(self);
+	const struct attach_command_options *options = &self->options;
+	const struct session_options session = {
+		.attach = options->attach,
+		.output = options->output,
+		.perspective = options->perspective,
+		.compression = options->compression,
+		.kallsyms = options->kallsyms,
+		.vmlinux = options->vmlinux,
+		.command_line = options->command_line,
+		.buildid_cache = options->buildid_cache,
+	};
+	int error = session_open(&self->session, &session);
 
 	if (error)
 		return error;
-	wait_for_kernel(self);
-	error = attach_start(self->attach);
-	if (!error)
-		wait_for_end(self);
-	attach_stop(self->attach);
-	if (!error)
-		error = attach_error(self->attach);
-	return finish(self, error);
+	tell_backend(self);
+	error = session_start(self->session);
+	return error ? error : finish(self, wait_for_end(self));
 }
 
 static int run(struct attachment *self)
 {
 	int error = take_signals(self);
 
-	if (!error)
-		error = attach_open(&self->attach, &self->options.attach);
-	if (error)
-		return error;
-	tell_backend(self);
-	return record(self);
+	return error ? error : record(self);
 }
 
 int command_attach(int argc, char **argv)
@@ -285,7 +228,7 @@ int command_attach(int argc, char **argv)
 		if (error == -ENOTSUP)
 			status = EXIT_UNSUPPORTED;
 	}
-	attach_close(self.attach);
+	session_close(self.session);
 	if (self.signal_fd >= 0)
 		close(self.signal_fd);
 	attach_options_free(&self.options);

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Sessions with VMs of others: several in one process, on one thread. */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "tests/kvm/guest_run.h"
+#include "tests/kvm/program.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/profile/perf_data_reader.h"
+#include "vmm/session/session.h"
+
+#define SESSIONS 3
+
+struct profiled {
+	struct program vm;
+	struct session *session;
+	char path[64];
+	int state;
+};
+
+static void begin(struct profiled *profiled, int number)
+{
+	struct session_options options = {
+		.attach = { .backend = "perf", .frequency = 999, .ring_size = 64 << 10 },
+		.output = profiled->path,
+		.command_line = "test",
+	};
+
+	snprintf(profiled->path, sizeof(profiled->path), "build/test-session-%d-%d.data", getpid(), number);
+	program_start(&profiled->vm, "run --no-profile --no-control --kernel " GUEST_IMAGE
+				     " --timeout 50 --append program=spin");
+	CHECK(program_wait_for(&profiled->vm, "spinning"));
+	options.attach.pid = profiled->vm.pid;
+	if (session_open(&profiled->session, &options) || session_start(profiled->session))
+		FAIL_TEST("no session: %s", error_message());
+	profiled->state = SESSION_SEARCHING;
+}
+
+/* Waits for all, gives turns to those that want one. */
+static void turn_all(struct profiled *all)
+{
+	struct pollfd events[SESSIONS];
+
+	for (int i = 0; i < SESSIONS; i++)
+		events[i] = (struct pollfd){
+			.fd = all[i].state == SESSION_ENDED ? -1 : session_fd(all[i].session),
+			.events = POLLIN,
+		};
+	poll(events, SESSIONS, 100);
+	for (int i = 0; i < SESSIONS; i++)
+		if (events[i].revents) {
+			all[i].state = session_turn(all[i].session);
+			REQUIRE(all[i].state >= 0);
+		}
+}
+
+static bool all_have_samples(const struct profiled *all)
+{
+	struct collector_statistics statistics;
+
+	for (int i = 0; i < SESSIONS; i++) {
+		session_statistics(all[i].session, &statistics);
+		if (statistics.samples - statistics.host < 20)
+			return false;
+	}
+	return true;
+}
+
+static int count(void *context, const struct perf_data_sample *sample)
+{
+	++*(uint64_t *)context;
+	return 0;
+}
+
+static void check_recording(struct profiled *profiled, uint64_t expected)
+{
+	uint64_t samples = 0;
+	const struct perf_data_events events = { .sample = count, .context = &samples };
+	struct perf_data_reader *reader;
+
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, profiled->path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	CHECK(!perf_data_reader_summary(reader)->cut_off);
+	CHECK_EQUAL(samples, expected);
+	perf_data_reader_close(reader);
+	unlink(profiled->path);
+}
+
+TEST(session, several_run_on_one_thread_and_each_ends_with_its_vm)
+{
+	struct profiled all[SESSIONS] = { 0 };
+	struct collector_statistics statistics;
+
+	if (!guest_run_possible())
+		SKIP("/dev/kvm can not be opened");
+	for (int i = 0; i < SESSIONS; i++)
+		begin(&all[i], i);
+	for (int i = 0; i < 600 && !all_have_samples(all); i++)
+		turn_all(all);
+	CHECK(all_have_samples(all));
+
+	kill(all[1].vm.pid, SIGKILL);
+	for (int i = 0; i < 600 && all[1].state != SESSION_ENDED; i++)
+		turn_all(all);
+	CHECK_EQUAL(all[0].state, SESSION_SAMPLING);
+	CHECK_EQUAL(all[1].state, SESSION_ENDED);
+	CHECK_EQUAL(all[2].state, SESSION_SAMPLING);
+	for (int i = 0; i < SESSIONS; i++) {
+		if (session_stop(all[i].session, &statistics))
+			FAIL_TEST("session %d: %s", i, error_message());
+		session_close(all[i].session);
+		check_recording(&all[i], statistics.samples);
+		kill(all[i].vm.pid, SIGTERM);
+		program_wait(&all[i].vm);
+	}
+	CHECK_EQUAL(all[0].vm.status, 0);
+}
+
+TEST(session, what_is_no_vm_leaves_nothing)
+{
+	const struct session_options options = {
+		.attach = { .pid = 1, .backend = "auto", .frequency = 99, .ring_size = 64 << 10 },
+		.output = "build/test-session-none.data",
+	};
+	struct session *session = NULL;
+
+	CHECK(session_open(&session, &options) < 0);
+	CHECK(!session);
+	CHECK(access(options.output, F_OK));
+	session_close(session);
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/session/session.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+
+#define MILLISECOND 1000000ull
+#define SECOND      (1000 * MILLISECOND)
+
+/* So long sampling waits for the guest's kernel to be found; and between two looks whether it was. */
+#define KERNEL_WAIT     (5 * SECOND)
+#define KERNEL_INTERVAL (20 * MILLISECOND)
+/* ns that a sample may wait in a backend: far more than its looks are apart, as others want the CPUs, too. */
+#define DELAY (500 * MILLISECOND)
+
+struct session {
+	struct session_options options;
+	struct attach *attach;
+	struct collector *collector; /* NULL: not started, or stopped */
+	enum session_state state;
+	int events;     /* epoll: the process's end, the attachment's end, the timer */
+	int timer;      /* ticks while the kernel is looked for */
+	uint64_t begun; /* ns */
+};
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
+}
+
+static int watch(const struct session *session, int fd)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+
+	return epoll_ctl(session->events, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
+static int make_events(struct session *session)
+{
+	int error = 0;
+
+	session->events = epoll_create1(EPOLL_CLOEXEC);
+	session->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (session->events < 0 || session->timer < 0)
+		error = -errno;
+	if (!error)
+		error = watch(session, session->timer);
+	if (!error)
+		error = watch(session, attach_end_fd(session->attach));
+	return error ? error_set(error, "can not wait for the end of a VM: %s", strerror(-error)) : 0;
+}
+
+int session_open(struct session **result, const struct session_options *options)
+{
+	struct session *session = calloc(1, sizeof(*session));
+	int error;
+
+	if (!session)
+		return error_set(-ENOMEM, "no memory to attach to process %d", options->attach.pid);
+	session->options = *options;
+	session->events = session->timer = -1;
+	error = attach_open(&session->attach, &options->attach);
+	if (!error)
+		error = make_events(session);
+	if (error)
+		session_close(session);
+	else
+		*result = session;
+	return error;
+}
+
+struct attach *session_attach(const struct session *session)
+{
+	return session->attach;
+}
+
+static bool registers(void *context, struct guest_registers *found)
+{
+	return attach_registers(context, found);
+}
+
+static void publish(void *context, const struct guest_kernel *kernel)
+{
+	attach_set_kernel(context, kernel);
+}
+
+static void lose(void *context)
+{
+	attach_lose_kernel(context);
+}
+
+static struct perf_data_options output_options(const struct session *session, size_t vcpus)
+{
+	const struct session_options *options = &session->options;
+	const struct attach *attach = session->attach;
+
+	return (struct perf_data_options){
+		.path = options->output,
+		.perspective = options->perspective,
+		.cycles = attach_event(attach) == ATTACH_CYCLES,
+		.host_samples = true,
+		.frequency = options->attach.frequency,
+		.callchains = options->attach.callchains && attach_backend(attach)->gives_callers,
+		.compression = options->compression,
+		.vcpus = (unsigned int)vcpus,
+		.cpus = (unsigned int)attach_process(attach)->vcpu_count,
+		.vmm_pid = options->attach.pid,
+		.command_line = options->command_line,
+		.hostname = "",
+		.release = "",
+		.arch = "x86_64",
+		.cpu_description = "",
+	};
+}
+
+static int start_collector(struct session *session)
+{
+	const struct session_options *options = &session->options;
+	size_t count;
+	struct ring *const *rings = attach_rings(session->attach, &count);
+	const struct collector_options collector = {
+		.rings = rings,
+		.ring_count = count,
+		.view = attach_view(session->attach),
+		.registers = registers,
+		.publish = publish,
+		.lost = lose,
+		.context = session->attach,
+		.delay = DELAY,
+		.publish_waits = true,
+		.output = output_options(session, count),
+		.flight = options->flight,
+		.kallsyms = options->kallsyms,
+		.vmlinux = options->vmlinux,
+		.buildid_cache = options->buildid_cache,
+	};
+
+	return collector_start(&session->collector, &collector);
+}
+
+/* From the next moment on, again and again; 0: no longer. */
+static void tick(const struct session *session, uint64_t interval)
+{
+	const struct itimerspec times = {
+		.it_value = { .tv_nsec = interval ? 1 : 0 },
+		.it_interval = { .tv_nsec = (long)interval },
+	};
+
+	timerfd_settime(session->timer, 0, &times, NULL);
+}
+
+int session_start(struct session *session)
+{
+	int error = start_collector(session);
+
+	if (error)
+		return error;
+	session->state = SESSION_SEARCHING;
+	session->begun = now();
+	tick(session, KERNEL_INTERVAL);
+	return 0;
+}
+
+int session_fd(const struct session *session)
+{
+	return session->events;
+}
+
+static bool waits_for_kernel(const struct session *session)
+{
+	return attach_awaits_kernel(session->attach) && now() - session->begun < KERNEL_WAIT &&
+	       !vmm_process_ended(attach_process(session->attach));
+}
+
+static int sample(struct session *session)
+{
+	log_debug("waited %llu ms for the guest's kernel",
+		  (unsigned long long)((now() - session->begun) / MILLISECOND));
+	tick(session, 0);
+	session->state = SESSION_SAMPLING;
+	return attach_start(session->attach);
+}
+
+static bool has_ended(const struct session *session)
+{
+	uint64_t count;
+
+	return read(attach_end_fd(session->attach), &count, sizeof(count)) == sizeof(count);
+}
+
+int session_turn(struct session *session)
+{
+	uint64_t ticks;
+	int error = 0;
+
+	assert(session->collector);
+	if (read(session->timer, &ticks, sizeof(ticks)) < 0 && errno != EAGAIN)
+		return error_set(-errno, "can not read a timer: %s", strerror(errno));
+	if (session->state == SESSION_SEARCHING && !waits_for_kernel(session))
+		error = sample(session);
+	if (!error && session->state == SESSION_SAMPLING && has_ended(session))
+		session->state = SESSION_ENDED;
+	return error ? error : (int)session->state;
+}
+
+void session_statistics(const struct session *session, struct collector_statistics *statistics)
+{
+	collector_statistics(session->collector, statistics);
+}
+
+int session_stop(struct session *session, struct collector_statistics *statistics)
+{
+	char message[ERROR_MESSAGE_SIZE] = "";
+	int error, collected;
+
+	attach_stop(session->attach);
+	error = attach_error(session->attach);
+	if (error)
+		snprintf(message, sizeof(message), "%s", error_message());
+	collected = collector_stop(session->collector, statistics);
+	session->collector = NULL;
+	return error ? error_set(error, "%s", message) : collected;
+}
+
+void session_close(struct session *session)
+{
+	if (!session)
+		return;
+	if (session->collector)
+		session_stop(session, NULL);
+	attach_close(session->attach);
+	if (session->events >= 0)
+		close(session->events);
+	if (session->timer >= 0)
+		close(session->timer);
+	free(session);
+}
