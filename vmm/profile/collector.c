@@ -60,7 +60,9 @@ struct collector {
 	bool reset;                /* is asked for; with reset_lock, as reset_done */
 	pthread_cond_t reset_done; /* it is not any more */
 	pthread_mutex_t reset_lock;
-	char path[PATH_MAX];             /* of the output, if it is not the first */
+	char path[PATH_MAX];             /* of the output, if it is not the one of the options */
+	uint64_t next_file;              /* ns; with options.files */
+	uint64_t file_samples;           /* in the file that is open */
 	unsigned int files;              /* that were begun */
 	bool one_file;                   /* it is none that another one could follow */
 	uint64_t closed_bytes;           /* of those that are complete */
@@ -97,7 +99,8 @@ static void note_error(struct collector *collector, int error)
 		return;
 	collector->error = error;
 	snprintf(collector->message, sizeof(collector->message), "%s", error_message());
-	log_error("recording ends here: %s", collector->message);
+	if (!collector->options.files)
+		log_error("recording ends here: %s", collector->message);
 }
 
 static bool is_writing(const struct collector *collector)
@@ -147,9 +150,11 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 {
 	struct collector *collector = context;
 
-	if (is_writing(collector))
-		note_error(collector, collector_output_sample(&collector->output, sample->sample,
-							      collector_user_images(&collector->kernel)));
+	if (!is_writing(collector))
+		return;
+	collector->file_samples++;
+	note_error(collector, collector_output_sample(&collector->output, sample->sample,
+						      collector_user_images(&collector->kernel)));
 }
 
 static void write_sideband(void *context, const struct sideband *record)
@@ -357,11 +362,13 @@ static bool is_regular_file(const char *path)
 	return !stat(path, &status) && S_ISREG(status.st_mode);
 }
 
-static int begin_file(struct collector *collector)
+static int open_output(struct collector *collector)
 {
 	struct perf_data_options options = collector->options.output;
 	int error;
 
+	if (collector->options.files)
+		options.room = collector->options.files->room;
 	if (*collector->path)
 		options.path = collector->path;
 	error = collector_output_open(&collector->output, &options);
@@ -370,6 +377,42 @@ static int begin_file(struct collector *collector)
 	collector->files++;
 	collector->one_file = !is_regular_file(options.path);
 	return collector_kernel_begin_file(&collector->kernel, collector->output.writer, options.path);
+}
+
+/* To whoever keeps the files: one that is complete, or ended with ERROR. */
+static void give_file(struct collector *collector, int error)
+{
+	const struct collector_files *files = collector->options.files;
+	const struct collector_file file = { collector->path, collector->file_samples, error };
+
+	files->end(files->context, &file);
+	collector->file_samples = 0;
+}
+
+/* Without a file nothing is written, until the next one's time comes. */
+static void begin_kept_file(struct collector *collector)
+{
+	const struct collector_files *files = collector->options.files;
+	int error;
+
+	collector->next_file = now() + files->interval;
+	if (files->begin(files->context, collector->path, sizeof(collector->path)))
+		return;
+	error = open_output(collector);
+	if (error && collector->output.writer) {
+		collector_kernel_end_file(&collector->kernel);
+		collector_output_close(&collector->output);
+	}
+	if (error)
+		give_file(collector, error);
+}
+
+static int begin_file(struct collector *collector)
+{
+	if (!collector->options.files)
+		return open_output(collector);
+	begin_kept_file(collector);
+	return 0;
 }
 
 /* All that waits goes out: it is of the time before. */
@@ -401,7 +444,46 @@ static int end_file(struct collector *collector)
 	collector->closed_bytes += perf_data_writer_bytes(collector->output.writer);
 	error = collector_output_close(&collector->output);
 	collector_kernel_end_file(&collector->kernel);
-	return error;
+	if (!collector->options.files)
+		return error;
+	give_file(collector, error);
+	return 0;
+}
+
+/* What could not be written to its end is closed, as it is. */
+static void give_up_file(struct collector *collector)
+{
+	int error = collector->error;
+
+	collector->closed_bytes += perf_data_writer_bytes(collector->output.writer);
+	collector_kernel_end_file(&collector->kernel);
+	collector_output_close(&collector->output);
+	error_set(error, "%s", collector->message);
+	give_file(collector, error);
+	collector->error = 0;
+}
+
+static void end_kept_file(struct collector *collector)
+{
+	if (is_writing(collector))
+		end_file(collector);
+	else if (collector->output.writer)
+		give_up_file(collector);
+}
+
+/* One file after the other, in their time. */
+static void turn_files(struct collector *collector, uint64_t time)
+{
+	if (!collector->options.files)
+		return;
+	if (collector->error)
+		end_kept_file(collector);
+	if (time < collector->next_file)
+		return;
+	if (is_writing(collector))
+		note_error(collector, collector_kernel_tell_hostname(&collector->kernel));
+	end_kept_file(collector);
+	begin_kept_file(collector);
 }
 
 /* What comes from here on is of another kernel, and what stands in the file is not: addresses have no names.
@@ -422,8 +504,8 @@ static int next_file(struct collector *collector)
 	const char *first = collector->options.output.path;
 	int error = end_file(collector);
 
-	if (error)
-		return error;
+	if (error || collector->options.files)
+		return error ? error : begin_file(collector);
 	if (snprintf(collector->path, sizeof(collector->path), "%s.%u", first, collector->files) >=
 	    (int)sizeof(collector->path))
 		return error_set(-ENAMETOOLONG, "%s is too long a name", first);
@@ -439,7 +521,8 @@ static void begin_boot(struct collector *collector)
 	if (collector->flight)
 		flight_begin_boot(collector->flight);
 	collector_kernel_end_boot(&collector->kernel);
-	if (is_writing(collector) && (collector->one_file || collector->files >= FILES_MAX))
+	if (is_writing(collector) && !collector->options.files &&
+	    (collector->one_file || collector->files >= FILES_MAX))
 		go_on_without_names(collector);
 	else if (!error && is_writing(collector))
 		error = next_file(collector);
@@ -471,6 +554,7 @@ static void drain(struct collector *collector)
 	if (collector->options.turn)
 		collector->options.turn(collector->options.context);
 	write_out(collector, time);
+	turn_files(collector, time);
 	update_statistics(collector, &counts);
 }
 
@@ -624,7 +708,9 @@ static int start(struct collector *collector)
 				: begin_file(collector);
 	if (!error)
 		error = start_thread(collector);
-	if (error && collector->output.writer)
+	if (error && collector->options.files)
+		end_kept_file(collector);
+	else if (error && collector->output.writer)
 		collector_output_close(&collector->output);
 	return error;
 }
@@ -680,7 +766,9 @@ int collector_stop(struct collector *collector, struct collector_statistics *sta
 	wake(collector);
 	pthread_join(collector->thread, NULL);
 	update_statistics(collector, &(struct collector_statistics){ 0 });
-	if (collector->output.writer)
+	if (collector->options.files)
+		end_kept_file(collector);
+	else if (collector->output.writer)
 		close_error = collector_output_close(&collector->output);
 	else if (collector->flight)
 		close_error = flight_error(collector->flight);

@@ -25,6 +25,32 @@
 
 struct collector;
 
+/* A file that a collector has ended. */
+struct collector_file {
+	const char *path;
+	uint64_t samples;
+	int error; /* 0: it is complete. Else it could not be written to its end, the message is set */
+};
+
+/*
+ * A recording in many files, one after the other, for somebody who keeps them. All functions are called
+ * on the collector's thread, but begin() for the first file in collector_start() and end() for the last one
+ * in collector_stop(). A guest that begins to run another kernel gets its next file at once. No error of
+ * writing ends such a recording: end() is told.
+ */
+struct collector_files {
+	/*
+	 * Puts the path of the next file into PATH. An error: there is to be none now; nothing is
+	 * recorded, and it is asked again INTERVAL later.
+	 */
+	int (*begin)(void *context, char *path, size_t size);
+	/* Takes over the file that begin() named last. */
+	void (*end)(void *context, const struct collector_file *file);
+	const struct perf_data_room *room; /* NULL: none is kept */
+	uint64_t interval;                 /* ns that a file is of */
+	void *context;                     /* of begin() and end() */
+};
+
 struct collector_options {
 	struct ring *const *rings; /* one for each vCPU, in order; readable until collector_stop() */
 	size_t ring_count;
@@ -78,6 +104,7 @@ struct collector_options {
 	bool publish_waits; /* when publish() comes back, nobody uses a kernel that was published before */
 
 	struct perf_data_options output;
+	const struct collector_files *files; /* outlives the collector; NULL: one file, output.path */
 	/*
 	 * NULL: all samples are written as they come. Else the collector is a
 	 * flight recorder, and the rings are in overwrite mode: see flight.h.

@@ -302,7 +302,7 @@ bool collector_kernel_has_room(const struct collector_kernel *kernel)
 }
 
 /* It is set some time after the kernel has started. */
-static int tell_hostname(struct collector_kernel *kernel)
+int collector_kernel_tell_hostname(struct collector_kernel *kernel)
 {
 	char hostname[COLLECTOR_HOSTNAME_SIZE];
 
@@ -430,7 +430,7 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 	if (kernel->lost || !kernel->writer) /* what there was to read is not there any more, or for nobody */
 		return error;
 	if (!error)
-		error = tell_hostname(kernel);
+		error = collector_kernel_tell_hostname(kernel);
 	take_paging(kernel);
 	if (!error && kernel->mapped)
 		collector_cache_code(kernel);

@@ -72,6 +72,9 @@ int collector_kernel_begin_file(struct collector_kernel *kernel, struct perf_dat
 				const char *path);
 void collector_kernel_end_file(struct collector_kernel *kernel);
 
+/* The guest's name, as it has it now, to the file that is open. Errors of writing. */
+int collector_kernel_tell_hostname(struct collector_kernel *kernel);
+
 /*
  * Finds the kernel or its new modules if it is time to, NOW being in ns.
  * Errors are those of writing the file.

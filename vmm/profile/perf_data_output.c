@@ -21,8 +21,9 @@ struct perf_data_output {
 	bool pipe;
 	bool started;
 	char *path;
-	int error;         /* the first one; nothing is written any more */
-	uint64_t position; /* bytes written, all of them valid */
+	int error;                                /* the first one; nothing is written any more */
+	const struct perf_data_room *room_keeper; /* NULL: none */
+	uint64_t position;                        /* bytes written, all of them valid */
 	uint64_t data_offset;
 	uint64_t records_in, data_out; /* bytes, for the ratio */
 	ZSTD_CCtx *zstd;               /* NULL: records are written as they are */
@@ -112,6 +113,11 @@ int perf_data_output_open(struct perf_data_output **result, const char *path, un
 	return 0;
 }
 
+void perf_data_output_set_room(struct perf_data_output *output, const struct perf_data_room *room)
+{
+	output->room_keeper = room;
+}
+
 bool perf_data_output_is_pipe(const struct perf_data_output *output)
 {
 	return output->pipe;
@@ -120,6 +126,21 @@ bool perf_data_output_is_pipe(const struct perf_data_output *output)
 static ssize_t write_some(struct perf_data_output *output, const void *data, size_t size, uint64_t offset)
 {
 	return output->pipe ? write(output->fd, data, size) : pwrite(output->fd, data, size, (off_t)offset);
+}
+
+/* 0, or the error that the file ends with; the message is the keeper's. */
+static int ask_for_room(struct perf_data_output *output, size_t size, bool full)
+{
+	const struct perf_data_room *room = output->room_keeper;
+
+	if (room)
+		output->error = room->make(room->context, size, full);
+	return output->error;
+}
+
+static bool is_full(int error)
+{
+	return error == ENOSPC || error == EDQUOT;
 }
 
 static int write_all(struct perf_data_output *output, const void *data, size_t size, uint64_t offset)
@@ -131,6 +152,11 @@ static int write_all(struct perf_data_output *output, const void *data, size_t s
 
 		if (written < 0 && errno == EINTR)
 			continue;
+		if (written < 0 && is_full(errno) && output->room_keeper) {
+			if (ask_for_room(output, size, true))
+				return output->error;
+			continue;
+		}
 		if (written < 0)
 			return failed(output, -errno, "write");
 		next += written;
@@ -156,8 +182,10 @@ static int claim(struct perf_data_output *output, size_t size)
 
 static int append(struct perf_data_output *output, const void *data, size_t size)
 {
-	int error = write_all(output, data, size, output->position);
+	int error = ask_for_room(output, size, false);
 
+	if (!error)
+		error = write_all(output, data, size, output->position);
 	return error ? error : claim(output, size);
 }
 

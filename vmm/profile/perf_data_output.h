@@ -21,6 +21,17 @@
  */
 #define PERF_DATA_OUTPUT_CHUNK (60u << 10)
 
+/* Who keeps room for a file: somebody that has older ones which may go. */
+struct perf_data_room {
+	/*
+	 * SIZE bytes are about to be written; FULL: the file system has just refused them. 0: they may be, or
+	 * (FULL) something was freed and it is to be tried again. Else -ENOSPC with its message, and the file
+	 * ends.
+	 */
+	int (*make)(void *context, uint64_t size, bool full);
+	void *context;
+};
+
 struct perf_data_output;
 
 /*
@@ -29,6 +40,9 @@ struct perf_data_output;
  * errors of open() and rename(), and -ENOMEM.
  */
 int perf_data_output_open(struct perf_data_output **output, const char *path, unsigned int compression);
+
+/* Asks ROOM (not copied) before each block from here on. A file, not a pipe. */
+void perf_data_output_set_room(struct perf_data_output *output, const struct perf_data_room *room);
 
 /* Is it pipe mode: no seeking, no header to come back to? */
 bool perf_data_output_is_pipe(const struct perf_data_output *output);

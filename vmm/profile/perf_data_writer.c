@@ -137,6 +137,7 @@ static int open_writer(struct perf_data_writer *writer, const struct perf_data_o
 		error = perf_data_output_open(&writer->output, options->path, options->compression);
 	if (error)
 		return error;
+	perf_data_output_set_room(writer->output, options->room);
 	start = start_of(writer);
 	error = perf_data_start(&start);
 	if (error)

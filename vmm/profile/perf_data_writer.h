@@ -16,6 +16,7 @@
 #include "shared/sideband.h"
 #include "vmm/profile/losses.h"
 #include "vmm/profile/perf_data_flight.h"
+#include "vmm/profile/perf_data_output.h"
 #include "vmm/profile/perf_data_watch.h"
 
 struct perf_data_writer;
@@ -43,6 +44,7 @@ struct perf_data_options {
 	uint64_t memory_kib;
 	/* Events 1 and up; NULL: there will be none. Outlives the writer, which takes up those that come. */
 	const struct perf_data_watches *watches;
+	const struct perf_data_room *room; /* outlives the writer; NULL: what there is, to the last byte */
 };
 
 /* One executable mapping: the kernel, a module, an image. */
