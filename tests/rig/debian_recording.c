@@ -29,8 +29,8 @@ static bool make_initrd(struct recording *recording)
 	snprintf(recording->initrd, sizeof(recording->initrd), "build/initrd/%s-tasks.cpio",
 		 recording->version);
 	rig_run_here(&result, 200,
-		     "tests/rig/initrd --kernel %s --output %s " TASKS_PROGRAM " build/rig/workload "
-		     "build/rig/remap/{remap,alpha,beta,gamma,delta,one,two,three,brief}",
+		     "tests/rig/initrd --kernel %s --output %s " TASKS_PROGRAM " " FRAMES_PROGRAM
+		     " build/rig/workload build/rig/remap/{remap,alpha,beta,gamma,delta,one,two,three,brief}",
 		     recording->version, recording->initrd);
 	made = !result.status;
 	if (!made)
@@ -63,7 +63,7 @@ static bool make(struct recording *recording, const char *kernel)
 		snprintf(recording->directories[i], sizeof(recording->directories[i]),
 			 "build/rig/debian-%s-%s", recording->version, i ? "on" : "off");
 	rig_run(&result, 500,
-		GUEST("off", "%s", "%s", "cat+/proc/kallsyms+>/dev/vda;tasks+4&&workload+shares+5") " && " GUEST(
+		GUEST("off", "%s", "%s", "cat+/proc/kallsyms+>/dev/vda;tasks+4&&workload+shares+5&&frames+1") " && " GUEST(
 			"on", "%s", "", "tasks+4&&remap+4"),
 		recording->directories[0], watch, kernel, recording->initrd, recording->directories[1],
 		kernel, recording->initrd);

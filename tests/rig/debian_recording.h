@@ -23,10 +23,11 @@ const char *debian_recording(const char *version, const char *pti);
  */
 #define DEBIAN_WATCHED "irq_stat+8:4:w"
 
-#define TASKS_PROGRAM "build/rig/tasks"
-#define TASKS_START   0x20000000ull /* of its image in memory: tests/rig/module.mk */
+#define TASKS_PROGRAM  "build/rig/tasks"
+#define TASKS_START    0x20000000ull /* of its image in memory: tests/rig/module.mk */
+#define FRAMES_PROGRAM "build/rig/frames"
 
-/* The initrd with both programs of the guests; NULL as debian_recording(). */
+/* The initrd with the programs of the guests; NULL as debian_recording(). */
 const char *debian_recording_initrd(const char *version);
 
 #endif

@@ -23,12 +23,18 @@ build/rig/tasks: tests/rig/guest/tasks.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -pthread -Wl,-Ttext-segment=0x20000000 -o $@ $<
 
+# The same for the one whose callers are known without frame pointers.
+build/rig/frames: tests/rig/guest/frames.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)gcc $(RIG_CFLAGS) -fomit-frame-pointer -static -Wl,-Ttext-segment=0x28000000 -o $@ $<
+
 build/rig/life: tests/rig/guest/life.c tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -o $@ $<
 
-TEST_NEEDS += build/rig/life build/rig/debug-shim.so build/rig/workload build/rig/debugger build/rig/tasks
+TEST_NEEDS += build/rig/life build/rig/debug-shim.so build/rig/workload build/rig/debugger build/rig/tasks build/rig/frames
 
 build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 	@mkdir -p $(@D)

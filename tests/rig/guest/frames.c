@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * frames SECONDS: user code whose callers are known, built without frame
+ * pointers. A third of the time each in
+ *
+ *	spin_below_frames	<- large_frame <- variable_frame <- aligned_frame <- recursive (4) <- main
+ *	spin_in_comparison	<- compare <- the C library's sorting <- sort <- main
+ *	spin_in_handler		<- handle <- the C library's trampoline <- its raise() <- interrupt <- main
+ *
+ * Static, at addresses of its own: what is sampled in them is of this program.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ROUND 0.02 /* s */
+
+/* Neither inlined, cloned nor merged with one like it. */
+#define FUNCTION static __attribute__((noipa))
+
+static volatile unsigned long count;
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+/* Functions of their own, so that none is called from two places. */
+#define SPIN(name)                                                                                           \
+	FUNCTION void name(unsigned long loops)                                                              \
+	{                                                                                                    \
+		for (unsigned long i = 0; i < loops; i++)                                                    \
+			count += i;                                                                          \
+	}
+
+SPIN(spin_below_frames)
+SPIN(spin_in_comparison)
+SPIN(spin_in_handler)
+SPIN(spin_to_calibrate)
+
+static unsigned long loops; /* that take about a third of a round */
+
+/* Behind each call stands something: it is no jump. */
+#define BEHIND_CALL() __asm__ volatile("" ::: "memory")
+
+FUNCTION void large_frame(int n)
+{
+	volatile char bytes[5000];
+
+	bytes[n] = 1;
+	spin_below_frames(loops);
+	BEHIND_CALL();
+	count += (unsigned long)bytes[n];
+}
+
+FUNCTION void variable_frame(int n)
+{
+	volatile char *bytes = __builtin_alloca((size_t)n * 16);
+
+	bytes[n] = 1;
+	large_frame(n);
+	BEHIND_CALL();
+	count += (unsigned long)bytes[n];
+}
+
+FUNCTION void aligned_frame(int n)
+{
+	_Alignas(64) volatile char bytes[128];
+
+	bytes[n] = 1;
+	variable_frame(n);
+	BEHIND_CALL();
+	count += (unsigned long)bytes[n];
+}
+
+FUNCTION void recursive(int n)
+{
+	if (n)
+		recursive(n - 1);
+	else
+		aligned_frame(20);
+	BEHIND_CALL();
+	count++;
+}
+
+FUNCTION int compare(const void *left, const void *right)
+{
+	spin_in_comparison(loops / 3);
+	BEHIND_CALL();
+	return *(const int *)left - *(const int *)right;
+}
+
+/* Three numbers from the largest down are three comparisons, in the library's algorithm of today and before.
+ */
+FUNCTION void sort(void)
+{
+	int numbers[] = { 3, 2, 1 };
+
+	qsort(numbers, 3, sizeof(int), compare);
+	BEHIND_CALL();
+	count += (unsigned long)numbers[0];
+}
+
+FUNCTION void handle(int number)
+{
+	(void)number;
+	spin_in_handler(loops);
+	BEHIND_CALL();
+	count++;
+}
+
+FUNCTION void interrupt(void)
+{
+	raise(SIGUSR1);
+	BEHIND_CALL();
+	count++;
+}
+
+static void calibrate(void)
+{
+	double begin = now();
+	unsigned long tried = 100000;
+
+	spin_to_calibrate(tried);
+	loops = (unsigned long)((double)tried * ROUND / 3 / (now() - begin));
+}
+
+int main(int argc, char **argv)
+{
+	double end;
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: frames SECONDS\n");
+		return 2;
+	}
+	signal(SIGUSR1, handle);
+	calibrate();
+	end = now() + strtod(argv[1], NULL);
+	while (now() < end) {
+		recursive(3);
+		BEHIND_CALL();
+		sort();
+		BEHIND_CALL();
+		interrupt();
+		BEHIND_CALL();
+	}
+	return 0;
+}
