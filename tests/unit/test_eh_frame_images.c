@@ -283,6 +283,12 @@ TEST(eh_frame_images, perf)
 	compare_images("/usr/bin/perf");
 }
 
+/* It has no .eh_frame_hdr. */
+TEST(eh_frame_images, static_program)
+{
+	compare_images("/bin/busybox");
+}
+
 TEST(eh_frame_images, this_program)
 {
 	compare_images("/proc/self/exe");

@@ -9,6 +9,7 @@
 #include "vmm/guest/eh_frame.h"
 
 #define SEGMENTS_MAX 64
+#define SECTIONS_MAX 256
 /* The largest programs there are have some 50 MiB. */
 #define SECTION_MAX (96ull << 20)
 #define CHUNK       (64u << 10)
@@ -18,6 +19,7 @@ struct image {
 	Elf64_Phdr segments[SEGMENTS_MAX]; /* that are loaded */
 	size_t count;
 	Elf64_Phdr header; /* of .eh_frame_hdr; p_filesz 0: there is none */
+	Elf64_Ehdr elf;
 	uint8_t *bytes[2];
 };
 
@@ -31,24 +33,58 @@ static bool is_x86_64(const Elf64_Ehdr *elf)
 static int read_segments(struct image *image)
 {
 	const struct cfi_source *source = image->source;
+	Elf64_Ehdr *elf = &image->elf;
 	Elf64_Phdr all[SEGMENTS_MAX];
-	Elf64_Ehdr elf;
-	int error = source->read(source->context, 0, &elf, sizeof(elf));
+	int error = source->read(source->context, 0, elf, sizeof(*elf));
 
 	if (error)
 		return error;
-	if (!is_x86_64(&elf) || elf.e_phnum > SEGMENTS_MAX || !elf.e_phnum)
+	if (!is_x86_64(elf) || elf->e_phnum > SEGMENTS_MAX || !elf->e_phnum)
 		return -ENOENT;
-	error = source->read(source->context, elf.e_phoff, all, elf.e_phnum * sizeof(*all));
+	error = source->read(source->context, elf->e_phoff, all, elf->e_phnum * sizeof(*all));
 	if (error)
 		return error;
-	for (size_t i = 0; i < elf.e_phnum; i++) {
+	for (size_t i = 0; i < elf->e_phnum; i++) {
 		if (all[i].p_type == PT_LOAD)
 			image->segments[image->count++] = all[i];
 		else if (all[i].p_type == PT_GNU_EH_FRAME)
 			image->header = all[i];
 	}
-	return image->header.p_filesz ? 0 : -ENOENT;
+	return 0;
+}
+
+static int read_section(const struct image *image, size_t index, Elf64_Shdr *section)
+{
+	return image->source->read(image->source->context, image->elf.e_shoff + index * sizeof(*section),
+				   section, sizeof(*section));
+}
+
+/*
+ * .eh_frame by its section: the linker makes no header, and so no segment, for static programs of
+ * gcc. -ENOENT: there is none.
+ */
+static int find_section(const struct image *image, Elf64_Shdr *found)
+{
+	static const char wanted[] = ".eh_frame";
+	const struct cfi_source *source = image->source;
+	const Elf64_Ehdr *elf = &image->elf;
+	char name[sizeof(wanted)];
+	Elf64_Shdr names;
+	int error;
+
+	if (!elf->e_shoff || elf->e_shentsize != sizeof(*found) || elf->e_shnum > SECTIONS_MAX ||
+	    elf->e_shstrndx >= elf->e_shnum)
+		return -ENOENT;
+	error = read_section(image, elf->e_shstrndx, &names);
+	for (size_t i = 0; i < elf->e_shnum && !error; i++) {
+		error = read_section(image, i, found);
+		if (error || found->sh_name >= names.sh_size || names.sh_size - found->sh_name < sizeof(name))
+			continue;
+		error = source->read(source->context, names.sh_offset + found->sh_name, name, sizeof(name));
+		if (!error && !memcmp(name, wanted, sizeof(name)))
+			return 0;
+	}
+	return error ? error : -ENOENT;
 }
 
 /* The bytes of the file from ADDRESS to the end of the segment that it is in. */
@@ -89,18 +125,39 @@ static int read_part(const struct image *image, uint64_t address, uint64_t size,
 	return error;
 }
 
+static int read_by_header(struct image *image, struct eh_frame *eh_frame)
+{
+	int error = read_part(image, image->header.p_vaddr, image->header.p_filesz, &image->bytes[0],
+			      &eh_frame->header);
+
+	eh_frame->header_address = image->header.p_vaddr;
+	if (!error)
+		error = eh_frame_address(eh_frame->header, eh_frame->header_address,
+					 &eh_frame->frames_address);
+	if (!error)
+		error = read_part(image, eh_frame->frames_address, UINT64_MAX, &image->bytes[1],
+				  &eh_frame->frames);
+	return error;
+}
+
+static int read_by_section(struct image *image, struct eh_frame *eh_frame)
+{
+	Elf64_Shdr section;
+	int error = find_section(image, &section);
+
+	if (error)
+		return error;
+	eh_frame->frames_address = section.sh_addr;
+	return read_part(image, section.sh_addr, section.sh_size, &image->bytes[1], &eh_frame->frames);
+}
+
 static int compile(struct image *image, struct cfi_table **table)
 {
 	struct eh_segment code[SEGMENTS_MAX];
-	struct eh_frame eh_frame = { .header_address = image->header.p_vaddr, .segments = code };
-	int error = read_part(image, image->header.p_vaddr, image->header.p_filesz, &image->bytes[0],
-			      &eh_frame.header);
+	struct eh_frame eh_frame = { .segments = code };
+	int error =
+		image->header.p_filesz ? read_by_header(image, &eh_frame) : read_by_section(image, &eh_frame);
 
-	if (!error)
-		error = eh_frame_address(eh_frame.header, eh_frame.header_address, &eh_frame.frames_address);
-	if (!error)
-		error = read_part(image, eh_frame.frames_address, UINT64_MAX, &image->bytes[1],
-				  &eh_frame.frames);
 	if (error)
 		return error;
 	for (size_t i = 0; i < image->count; i++)

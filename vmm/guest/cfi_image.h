@@ -18,10 +18,10 @@ struct cfi_source {
 };
 
 /*
- * Finds .eh_frame by the program headers, reads and compiles it. -EFAULT: not
- * all of it is at hand (now); -ENOENT: it is no 64-bit ELF image of x86-64, or has
- * none; -EINVAL: it contradicts itself; -E2BIG, -ENOMEM. Bounded in time and memory whatever the
- * bytes are. Not on a vCPU thread.
+ * Finds .eh_frame by the program headers, or by the sections where those do not name it, reads and compiles
+ * it. -EFAULT: not all of it is at hand (now); -ENOENT: it is no 64-bit ELF image of x86-64, or has none;
+ * -EINVAL: it contradicts itself; -E2BIG, -ENOMEM. Bounded in time and memory whatever the bytes are. Not on
+ * a vCPU thread.
  */
 int cfi_image_compile(struct cfi_table **table, const struct cfi_source *source);
 
