@@ -107,6 +107,27 @@ TEST(user_map, one_stop_remembers_what_it_found_and_is_bounded)
 	user_guest_free(&guest);
 }
 
+/* What was found before is known, and where the vCPU stands is always looked up. */
+TEST(user_map, behind_the_deadline_the_first_is_looked_up_and_no_other)
+{
+	struct user_guest guest;
+
+	user_guest_make(&guest, true);
+	for (unsigned int i = 0; i < 3; i++)
+		user_guest_map(&guest, start_of(i), end_of(i), 0, CODE, 0);
+	user_guest_build(&guest);
+	user_map_begin(&guest.map, &guest.kernel, &guest.guest.view, guest.mm);
+	guest.map.deadline = 1;
+	CHECK(user_map_find(&guest.map, start_of(0)));
+	CHECK(!user_map_find(&guest.map, start_of(1)));
+	CHECK(user_map_find(&guest.map, start_of(0) + 1));
+	guest.map.deadline = UINT64_MAX;
+	CHECK(user_map_find(&guest.map, start_of(1)));
+	user_map_begin(&guest.map, &guest.kernel, &guest.guest.view, guest.mm);
+	CHECK(user_map_find(&guest.map, start_of(1)) && user_map_find(&guest.map, start_of(2)));
+	user_guest_free(&guest);
+}
+
 /* Freed and used again for another address space, or moved, or half written. */
 TEST(user_map, a_vma_that_contradicts_itself_is_none)
 {

@@ -2,30 +2,20 @@
 #include "vmm/guest/unwind.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "shared/sample.h"
+#include "vmm/guest/deadline.h"
 #include "vmm/guest/unwind_step.h"
 
 #define FRAMES_PER_LOOK 8 /* at the clock */
-
-/* No system call: the vDSO has it. */
-static bool is_too_late(const struct guest_callchain *chain)
-{
-	struct timespec now;
-
-	if (!chain->deadline)
-		return false;
-	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
-	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec >= chain->deadline;
-}
 
 /* False: there is no room, or no time left. */
 static bool append(struct guest_callchain *chain, uint64_t address, uint16_t *depth)
 {
 	unsigned int used = chain->kernel_depth + (unsigned int)chain->user_depth;
 
-	if (used >= chain->capacity || (used % FRAMES_PER_LOOK == FRAMES_PER_LOOK - 1 && is_too_late(chain)))
+	if (used >= chain->capacity ||
+	    (used % FRAMES_PER_LOOK == FRAMES_PER_LOOK - 1 && deadline_passed(chain->deadline)))
 		return false;
 	chain->addresses[used] = address;
 	++*depth;

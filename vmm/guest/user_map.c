@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/guest/user_map.h"
 
+#include "vmm/guest/deadline.h"
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/vma.h"
 
@@ -14,6 +15,7 @@ void user_map_begin(struct user_map *map, const struct guest_kernel *kernel, con
 	map->kernel = kernel;
 	map->mm = possible ? mm : 0;
 	map->count = 0;
+	map->deadline = 0;
 	map->memory = (struct kernel_memory){ .view = view, .paging = kernel ? &kernel->paging : NULL };
 }
 
@@ -42,7 +44,7 @@ const struct user_mapping *user_map_find(struct user_map *map, uint64_t address)
 	for (unsigned int i = 0; i < map->count; i++)
 		if (address - map->mappings[i].start < map->mappings[i].end - map->mappings[i].start)
 			return &map->mappings[i];
-	if (!map->mm || map->count == USER_MAP_MAX ||
+	if (!map->mm || map->count == USER_MAP_MAX || (map->count && deadline_passed(map->deadline)) ||
 	    !guest_vma_find(&map->memory, &map->kernel->vmas, map->mm, address, &vma, &key))
 		return NULL;
 	fill(&map->mappings[map->count], &vma, user_images_find(map->kernel->images, &key));

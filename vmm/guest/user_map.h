@@ -7,7 +7,8 @@
  * stale. What is remembered is files (user_image.h).
  *
  * Bounded, whatever is in guest memory: USER_MAP_MAX mappings of one stop, some
- * ten reads for each; an address that is in one of them needs none.
+ * ten reads for each; an address that is in one of them needs none. Behind the
+ * DEADLINE, if there is one, only the first is still looked up.
  *
  *	user_map_begin(&map, kernel, view, task.mm);
  *	mapping = user_map_find(&map, rip);
@@ -55,6 +56,7 @@ struct user_map {
 	const struct guest_kernel *kernel; /* NULL: none is known */
 	struct kernel_memory memory;       /* of it */
 	uint64_t mm;                       /* GVA of the task's struct mm_struct; 0: nothing is looked up */
+	uint64_t deadline; /* ns of CLOCK_MONOTONIC_RAW, to be set behind user_map_begin(); 0: none */
 	unsigned int count;
 	struct user_mapping mappings[USER_MAP_MAX]; /* that were found, in the order of the questions */
 };
@@ -65,7 +67,7 @@ void user_map_begin(struct user_map *map, const struct guest_kernel *kernel, con
 
 /*
  * What ADDRESS is in, valid until the next user_map_begin(). NULL: nothing is mapped there, or it can not be
- * read or changed while it was, or there were USER_MAP_MAX others.
+ * read or changed while it was, or there were USER_MAP_MAX others, or the deadline has passed.
  */
 const struct user_mapping *user_map_find(struct user_map *map, uint64_t address);
 

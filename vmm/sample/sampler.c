@@ -307,7 +307,10 @@ static const struct guest_kernel *running_kernel(const struct sampler *sampler,
 	return *other ? NULL : kernel;
 }
 
-/* Of all addresses in user space: those that the walk did not ask for as well. */
+/*
+ * Of all addresses in user space: those that the walk did not ask for as well. What there is no time left
+ * for has no image.
+ */
 static void find_mappings(struct user_map *map, const struct guest_callchain *chain)
 {
 	for (uint16_t i = 0; i < chain->user_depth; i++)
@@ -330,6 +333,7 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 	kernel = running_kernel(sampler, &state->registers, &other);
 	find_task(sampler, kernel, &state->registers, &state->task);
 	user_map_begin(&state->map, kernel, sampler->options.view, state->task.mm);
+	state->map.deadline = state->chain.deadline;
 	if (other)
 		walk_nothing(&state->chain);
 	else
