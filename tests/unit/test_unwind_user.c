@@ -81,6 +81,7 @@ static void make(struct fixture *fixture)
 	add_mapping(fixture, PROGRAM, USER_MAPPING_READ | USER_MAPPING_EXEC);
 	add_mapping(fixture, LIBRARY, USER_MAPPING_READ | USER_MAPPING_EXEC);
 	add_mapping(fixture, DATA, USER_MAPPING_READ);
+	user_image_set_cfi(fixture->map.mappings[1].image, NULL);
 	for (unsigned int i = 0; i < SLOTS; i++)
 		fixture->rules[i] = frame(DWARF_RSP, 8);
 	fixture->chain.addresses = fixture->addresses;
@@ -284,6 +285,56 @@ TEST(unwind_user, code_without_a_table_is_left_by_its_frame_pointer_to_a_call_on
 	put_call(&fixture, code(2));
 	check_chain(&fixture, 2, 0);
 	CHECK_EQUAL(fixture.addresses[1], code(2));
+	destroy(&fixture);
+}
+
+static void check_lost_in_library(struct fixture *fixture)
+{
+	fixture->rules[2] = outermost();
+	fixture->guest.registers.rip = LIBRARY + 0x20;
+	fixture->guest.registers.rbp = STACK + 0x20;
+	push(fixture, 0x28, code(2));
+	put_call(fixture, code(2));
+	check_chain(fixture, 1, SAMPLE_USER_TRUNCATED);
+}
+
+/* It may have no frame pointers: what is found by them then is not its caller. */
+TEST(unwind_user, code_whose_table_is_still_to_be_made_is_not_guessed_about)
+{
+	struct user_image_key key = { .kind = USER_IMAGE_FILE, .inode = 1 };
+	struct fixture fixture;
+
+	make(&fixture);
+	fixture.map.mappings[1].image = user_images_find(fixture.images, &key);
+	check_lost_in_library(&fixture);
+	user_image_set_cfi(fixture.map.mappings[1].image, NULL);
+	check_chain(&fixture, 2, 0);
+	destroy(&fixture);
+}
+
+TEST(unwind_user, neither_is_code_of_what_can_not_be_told)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	fixture.map.mappings[1].image = NULL;
+	check_lost_in_library(&fixture);
+	destroy(&fixture);
+}
+
+TEST(unwind_user, code_made_at_run_time_is_left_by_its_frame_pointer)
+{
+	struct user_image_key key = { .kind = USER_IMAGE_ANONYMOUS };
+	struct fixture fixture;
+
+	make(&fixture);
+	fixture.map.mappings[1].image = user_images_find(fixture.images, &key);
+	fixture.rules[2] = outermost();
+	fixture.guest.registers.rip = LIBRARY + 0x20;
+	fixture.guest.registers.rbp = STACK + 0x20;
+	push(&fixture, 0x28, code(2));
+	put_call(&fixture, code(2));
+	check_chain(&fixture, 2, 0);
 	destroy(&fixture);
 }
 

@@ -4,6 +4,8 @@
  * code, is there from the start.
  */
 #include <elf.h>
+#include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -180,7 +182,72 @@ TEST(user_tables, are_shared_by_images_of_one_build)
 	user_tables_free(tables);
 }
 
-static void write_file(const char *directory, const char *name, const uint8_t *content)
+/* The same build, whose second program header has another offset, by which nothing goes. */
+static void make_moved(uint8_t *content)
+{
+	make_program(content, 1);
+	content[sizeof(elf_header) + sizeof(Elf64_Phdr) + offsetof(Elf64_Phdr, p_offset)] ^= 1;
+}
+
+TEST(user_tables, are_not_shared_where_parts_were_moved)
+{
+	struct user_tables *tables = user_tables_new(NULL);
+	struct user_guest guest;
+	uint8_t content[FILE_SIZE], moved[FILE_SIZE];
+	struct user_image *first, *second;
+
+	REQUIRE(tables);
+	make_program(content, 1);
+	make_moved(moved);
+	user_guest_make(&guest, true);
+	put_page(&guest, add_program(&guest, "one", START, content), 1, content);
+	put_page(&guest, add_program(&guest, "two", 2 * START, moved), 1, moved);
+	user_guest_build(&guest);
+	first = settled(&guest, START);
+	second = settled(&guest, 2 * START);
+	REQUIRE(first && second && second != first);
+	CHECK(turn(tables, &guest, SECOND));
+	CHECK(turn(tables, &guest, SECOND));
+	check_table(first);
+	check_table(second);
+	CHECK(user_image_cfi(first) != user_image_cfi(second));
+	user_guest_free(&guest);
+	user_tables_free(tables);
+}
+
+/* A vCPU may still look at the images of a boot that has ended, and at their tables. */
+TEST(user_tables, live_as_long_as_the_images_of_their_boot)
+{
+	struct user_tables *tables = user_tables_new(NULL);
+	struct user_images *earlier;
+	struct user_guest guest;
+	uint8_t content[FILE_SIZE];
+	struct user_image *image, *again;
+
+	REQUIRE(tables);
+	make_program(content, 1);
+	user_guest_make(&guest, true);
+	put_page(&guest, add_program(&guest, "program", START, content), 1, content);
+	user_guest_build(&guest);
+	image = settled(&guest, START);
+	CHECK(turn(tables, &guest, SECOND));
+	earlier = guest.kernel.images;
+	REQUIRE_EQUAL(user_images_create(&guest.kernel.images), 0);
+	again = settled(&guest, START);
+	CHECK(turn(tables, &guest, SECOND));
+	check_table(image);
+	check_table(again);
+	CHECK(user_image_cfi(image) != user_image_cfi(again));
+	CHECK(user_images_shared(earlier));
+	user_images_free(earlier);
+	/* Both are gone at the next turn: sanitizers see it if they are not. */
+	CHECK(!turn(tables, &guest, SECOND));
+	check_table(again);
+	user_guest_free(&guest);
+	user_tables_free(tables);
+}
+
+static void write_file(const char *directory, const char *name, const uint8_t *content, size_t size)
 {
 	char path[300];
 	FILE *file;
@@ -188,7 +255,7 @@ static void write_file(const char *directory, const char *name, const uint8_t *c
 	snprintf(path, sizeof(path), "%s/%s", directory, name);
 	file = fopen(path, "w");
 	REQUIRE(file);
-	CHECK_EQUAL(fwrite(content, 1, FILE_SIZE, file), FILE_SIZE);
+	CHECK_EQUAL(fwrite(content, 1, size, file), size);
 	fclose(file);
 }
 
@@ -211,15 +278,92 @@ TEST(user_tables, come_from_the_host_s_copy_of_the_same_build_only)
 	user_guest_build(&guest);
 	image = settled(&guest, START);
 	REQUIRE(image);
-	write_file(directory, "program", other);
+	write_file(directory, "program", other, FILE_SIZE);
 	CHECK(turn(tables, &guest, SECOND));
 	CHECK(!user_image_cfi(image));
-	write_file(directory, "program", content);
+	make_moved(other);
+	write_file(directory, "program", other, FILE_SIZE);
 	CHECK(turn(tables, &guest, 2 * SECOND));
+	CHECK(!user_image_cfi(image));
+	write_file(directory, "program", content, FILE_SIZE);
+	CHECK(turn(tables, &guest, 4 * SECOND));
 	check_table(image);
 	user_guest_free(&guest);
 	user_tables_free(tables);
 	snprintf(path, sizeof(path), "%s/program", directory);
 	unlink(path);
 	rmdir(directory);
+}
+
+#define LARGE_SIZE (1u << 20) /* of the program with more frames than are read at once */
+
+/* FRAMES and, behind them, one FDE that has nothing but room: DW_CFA_nop is 0. */
+static void make_large_program(uint8_t *content)
+{
+	uint32_t length = LARGE_SIZE / 2;
+
+	memset(content, 0, LARGE_SIZE);
+	make_program(content, 1);
+	for (size_t i = 0; i < 3; i++)
+		if (segments[i].p_type == PT_LOAD)
+			((Elf64_Phdr *)(void *)(content + sizeof(elf_header)))[i].p_filesz = LARGE_SIZE;
+	memcpy(content + FRAMES + sizeof(frames) - 8, &length, sizeof(length));
+}
+
+/* Of which the guest has the first page in memory, and the host the rest. A turn began to make its table. */
+struct large_program {
+	char directory[32], path[64];
+	struct user_tables *tables;
+	struct user_guest guest;
+	struct user_image *image;
+};
+
+static void begin_large_program(struct large_program *program)
+{
+	static uint8_t content[LARGE_SIZE];
+
+	make_large_program(content);
+	strcpy(program->directory, "/tmp/kvmscope-symfs-XXXXXX");
+	REQUIRE(mkdtemp(program->directory));
+	snprintf(program->path, sizeof(program->path), "%s/program", program->directory);
+	write_file(program->directory, "program", content, sizeof(content));
+	program->tables = user_tables_new(program->directory);
+	REQUIRE(program->tables);
+	user_guest_make(&program->guest, true);
+	add_program(&program->guest, "program", START, content);
+	user_guest_build(&program->guest);
+	program->image = settled(&program->guest, START);
+	REQUIRE(program->image);
+	CHECK(turn(program->tables, &program->guest, SECOND));
+}
+
+static void end_large_program(struct large_program *program)
+{
+	user_guest_free(&program->guest);
+	user_tables_free(program->tables);
+	unlink(program->path);
+	rmdir(program->directory);
+}
+
+TEST(user_tables, of_large_images_are_made_beside)
+{
+	struct large_program program;
+
+	begin_large_program(&program);
+	while (!user_image_cfi(program.image)) {
+		turn(program.tables, &program.guest, SECOND);
+		sched_yield();
+	}
+	check_table(program.image);
+	CHECK(!turn(program.tables, &program.guest, 100 * SECOND));
+	end_large_program(&program);
+}
+
+/* The recording ends meanwhile. */
+TEST(user_tables, of_large_images_need_not_be_ready_at_the_end)
+{
+	struct large_program program;
+
+	begin_large_program(&program);
+	end_large_program(&program);
 }

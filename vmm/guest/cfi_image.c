@@ -14,13 +14,15 @@
 #define SECTION_MAX (96ull << 20)
 #define CHUNK       (64u << 10)
 
-struct image {
-	const struct cfi_source *source;
+struct cfi_image {
+	const struct cfi_source *source;   /* while it is read */
 	Elf64_Phdr segments[SEGMENTS_MAX]; /* that are loaded */
 	size_t count;
 	Elf64_Phdr header; /* of .eh_frame_hdr; p_filesz 0: there is none */
 	Elf64_Ehdr elf;
-	uint8_t *bytes[2];
+	struct eh_segment code[SEGMENTS_MAX];
+	struct eh_frame eh_frame;
+	uint8_t *bytes[2]; /* of .eh_frame_hdr and of .eh_frame */
 };
 
 static bool is_x86_64(const Elf64_Ehdr *elf)
@@ -30,7 +32,7 @@ static bool is_x86_64(const Elf64_Ehdr *elf)
 	       elf->e_phentsize == sizeof(Elf64_Phdr);
 }
 
-static int read_segments(struct image *image)
+static int read_segments(struct cfi_image *image)
 {
 	const struct cfi_source *source = image->source;
 	Elf64_Ehdr *elf = &image->elf;
@@ -53,7 +55,7 @@ static int read_segments(struct image *image)
 	return 0;
 }
 
-static int read_section(const struct image *image, size_t index, Elf64_Shdr *section)
+static int read_section(const struct cfi_image *image, size_t index, Elf64_Shdr *section)
 {
 	return image->source->read(image->source->context, image->elf.e_shoff + index * sizeof(*section),
 				   section, sizeof(*section));
@@ -63,7 +65,7 @@ static int read_section(const struct image *image, size_t index, Elf64_Shdr *sec
  * .eh_frame by its section: the linker makes no header, and so no segment, for static programs of
  * gcc. -ENOENT: there is none.
  */
-static int find_section(const struct image *image, Elf64_Shdr *found)
+static int find_section(const struct cfi_image *image, Elf64_Shdr *found)
 {
 	static const char wanted[] = ".eh_frame";
 	const struct cfi_source *source = image->source;
@@ -88,7 +90,7 @@ static int find_section(const struct image *image, Elf64_Shdr *found)
 }
 
 /* The bytes of the file from ADDRESS to the end of the segment that it is in. */
-static bool find_part(const struct image *image, uint64_t address, uint64_t *offset, uint64_t *size)
+static bool find_part(const struct cfi_image *image, uint64_t address, uint64_t *offset, uint64_t *size)
 {
 	for (size_t i = 0; i < image->count; i++) {
 		const Elf64_Phdr *segment = &image->segments[i];
@@ -103,13 +105,13 @@ static bool find_part(const struct image *image, uint64_t address, uint64_t *off
 }
 
 /* Up to SIZE bytes at ADDRESS, into BYTES, which is the caller's to free. */
-static int read_part(const struct image *image, uint64_t address, uint64_t size, uint8_t **bytes,
+static int read_part(const struct cfi_image *image, uint64_t address, uint64_t size, uint8_t **bytes,
 		     struct span *part)
 {
 	uint64_t offset, left;
 	int error = 0;
 
-	if (!find_part(image, address, &offset, &left))
+	if (!size || !find_part(image, address, &offset, &left))
 		return -EINVAL;
 	if (left < size)
 		size = left;
@@ -125,8 +127,9 @@ static int read_part(const struct image *image, uint64_t address, uint64_t size,
 	return error;
 }
 
-static int read_by_header(struct image *image, struct eh_frame *eh_frame)
+static int read_by_header(struct cfi_image *image)
 {
+	struct eh_frame *eh_frame = &image->eh_frame;
 	int error = read_part(image, image->header.p_vaddr, image->header.p_filesz, &image->bytes[0],
 			      &eh_frame->header);
 
@@ -140,49 +143,78 @@ static int read_by_header(struct image *image, struct eh_frame *eh_frame)
 	return error;
 }
 
-static int read_by_section(struct image *image, struct eh_frame *eh_frame)
+static int read_by_section(struct cfi_image *image)
 {
 	Elf64_Shdr section;
 	int error = find_section(image, &section);
 
 	if (error)
 		return error;
-	eh_frame->frames_address = section.sh_addr;
-	return read_part(image, section.sh_addr, section.sh_size, &image->bytes[1], &eh_frame->frames);
+	image->eh_frame.frames_address = section.sh_addr;
+	return read_part(image, section.sh_addr, section.sh_size, &image->bytes[1], &image->eh_frame.frames);
 }
 
-static int compile(struct image *image, struct cfi_table **table)
+static void find_code(struct cfi_image *image)
 {
-	struct eh_segment code[SEGMENTS_MAX];
-	struct eh_frame eh_frame = { .segments = code };
-	int error =
-		image->header.p_filesz ? read_by_header(image, &eh_frame) : read_by_section(image, &eh_frame);
-
-	if (error)
-		return error;
+	image->eh_frame.segments = image->code;
 	for (size_t i = 0; i < image->count; i++)
 		if (image->segments[i].p_flags & PF_X)
-			code[eh_frame.segment_count++] =
+			image->code[image->eh_frame.segment_count++] =
 				(struct eh_segment){ .address = image->segments[i].p_vaddr,
 						     .offset = image->segments[i].p_offset,
 						     .size = image->segments[i].p_filesz };
-	return eh_frame_compile(table, &eh_frame);
 }
 
-int cfi_image_compile(struct cfi_table **table, const struct cfi_source *source)
+int cfi_image_read(struct cfi_image **result, const struct cfi_source *source)
 {
-	struct image *image = calloc(1, sizeof(*image));
+	struct cfi_image *image = calloc(1, sizeof(*image));
 	int error;
 
-	*table = NULL;
+	*result = NULL;
 	if (!image)
 		return -ENOMEM;
 	image->source = source;
 	error = read_segments(image);
 	if (!error)
-		error = compile(image, table);
+		error = image->header.p_filesz ? read_by_header(image) : read_by_section(image);
+	if (error) {
+		cfi_image_free(image);
+		return error;
+	}
+	find_code(image);
+	image->source = NULL;
+	*result = image;
+	return 0;
+}
+
+size_t cfi_image_size(const struct cfi_image *image)
+{
+	return image->eh_frame.frames.size;
+}
+
+int cfi_image_make(struct cfi_table **table, const struct cfi_image *image)
+{
+	return eh_frame_compile(table, &image->eh_frame);
+}
+
+void cfi_image_free(struct cfi_image *image)
+{
+	if (!image)
+		return;
 	free(image->bytes[0]);
 	free(image->bytes[1]);
 	free(image);
+}
+
+int cfi_image_compile(struct cfi_table **table, const struct cfi_source *source)
+{
+	struct cfi_image *image;
+	int error = cfi_image_read(&image, source);
+
+	*table = NULL;
+	if (error)
+		return error;
+	error = cfi_image_make(table, image);
+	cfi_image_free(image);
 	return error;
 }

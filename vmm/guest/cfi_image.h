@@ -17,12 +17,27 @@ struct cfi_source {
 	void *context;
 };
 
+/* What of an image its table is made from. */
+struct cfi_image;
+
 /*
- * Finds .eh_frame by the program headers, or by the sections where those do not name it, reads and compiles
- * it. -EFAULT: not all of it is at hand (now); -ENOENT: it is no 64-bit ELF image of x86-64, or has none;
- * -EINVAL: it contradicts itself; -E2BIG, -ENOMEM. Bounded in time and memory whatever the bytes are. Not on
- * a vCPU thread.
+ * Finds .eh_frame by the program headers, or by the sections where those do not
+ * name it, and reads it. -EFAULT: not all of it is at hand (now); -ENOENT: it is no 64-bit
+ * ELF image of x86-64, or has none; -EINVAL: it contradicts itself; -E2BIG, -ENOMEM. Bounded in time and
+ * memory whatever the bytes are. Not on a vCPU thread.
  */
+int cfi_image_read(struct cfi_image **image, const struct cfi_source *source);
+
+/* Bytes of .eh_frame: some 40 ns are needed for each. */
+size_t cfi_image_size(const struct cfi_image *image);
+
+/* Makes the table; the errors of eh_frame_compile(). Any thread that has IMAGE to itself. */
+int cfi_image_make(struct cfi_table **table, const struct cfi_image *image);
+
+/* NULL is a no-op. */
+void cfi_image_free(struct cfi_image *image);
+
+/* Both at once, with the errors of both. */
 int cfi_image_compile(struct cfi_table **table, const struct cfi_source *source);
 
 #endif

@@ -9,10 +9,15 @@
 
 #define HEADER_VERSION   1
 #define AUGMENTATION_MAX 16 /* letters; five are known */
-#define FDES_MAX         (8u << 20)
-/* An instruction has a byte or more; those of a CIE are run again for each of its FDEs. */
-#define STEPS_PER_BYTE 4
+/* The largest programs there are have fewer. */
+#define FDES_MAX (2u << 20)
+/*
+ * An instruction has a byte or more; those of a CIE are run again for each of its FDEs. Programs need
+ * about half a step for each byte; what hostile bytes cost is bounded by the last.
+ */
 #define STEPS_LEAST    100000
+#define STEPS_PER_BYTE 1
+#define STEPS_MAX      (32u << 20)
 
 struct fde {
 	uint64_t offset; /* in the file, of the code's start */
@@ -356,11 +361,16 @@ static int compile(struct compiler *compiler, struct cfi_table **table)
 	return error;
 }
 
+static uint64_t steps_for(size_t size)
+{
+	uint64_t steps = STEPS_LEAST + STEPS_PER_BYTE * (uint64_t)size;
+
+	return steps < STEPS_MAX ? steps : STEPS_MAX;
+}
+
 int eh_frame_compile(struct cfi_table **table, const struct eh_frame *eh_frame)
 {
-	struct compiler compiler = { .eh_frame = eh_frame,
-				     .steps =
-					     STEPS_LEAST + STEPS_PER_BYTE * (uint64_t)eh_frame->frames.size };
+	struct compiler compiler = { .eh_frame = eh_frame, .steps = steps_for(eh_frame->frames.size) };
 	int error;
 
 	*table = NULL;

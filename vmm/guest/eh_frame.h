@@ -35,8 +35,9 @@ int eh_frame_address(struct span header, uint64_t address, uint64_t *frames_addr
 /*
  * Makes the table. An FDE that can not be read, or whose code is not in a
  * segment, is left out: its code is as if nothing described it. -EINVAL: the header is
- * none that is known; -E2BIG: the limits of the table; -ENOMEM. Takes some ten ns
- * for each byte of FRAMES and allocates: not on a vCPU thread.
+ * none that is known; -E2BIG: the limits of the table; -ENOMEM. Takes some 40 ns
+ * for each byte of FRAMES, up to some seconds where they are made for that, and allocates: not on a vCPU
+ * thread.
  */
 int eh_frame_compile(struct cfi_table **table, const struct eh_frame *eh_frame);
 

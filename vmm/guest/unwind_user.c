@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which way a frame of user space is left. Code that a table describes: by
- * the table, or not at all. Other code (made at run time, of an image without
- * a table or whose table is still to come): by its frame pointer, if what is
- * found then is code behind a call.
+ * the table, or not at all. Other code (made at run time, or of an image that
+ * has none in reach): by its frame pointer, if what is found then is code
+ * behind a call. That of an image that can not be told, or whose table nobody
+ * tried to make yet: not at all, it may have no frame pointers.
  */
 #include <string.h>
 
@@ -28,11 +29,21 @@ static void find_mapping(struct unwind_state *state)
 
 static const struct cfi_rule *find_rule(const struct unwind_state *state)
 {
-	static const struct cfi_rule none = { .cfa = CFI_CFA_NONE };
+	static const struct cfi_rule none = { .cfa = CFI_CFA_NONE }, unknown = { .cfa = CFI_CFA_UNKNOWN };
 	const struct user_mapping *mapping = state->mapping;
-	const struct cfi_table *table = mapping && mapping->image ? user_image_cfi(mapping->image) : NULL;
+	const struct cfi_table *table;
+	bool awaited;
 
-	return table ? cfi_table_find(table, code_address(state) - mapping->start + mapping->offset) : &none;
+	if (!state->map)
+		return &none;
+	if (!mapping || !mapping->image)
+		return &unknown;
+	/* In this order: it may come meanwhile. */
+	awaited = user_image_cfi_awaited(mapping->image);
+	table = user_image_cfi(mapping->image);
+	if (!table)
+		return awaited ? &unknown : &none;
+	return cfi_table_find(table, code_address(state) - mapping->start + mapping->offset);
 }
 
 /*

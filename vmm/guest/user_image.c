@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/guest/user_image.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/guest/build_id.h"
 #include "vmm/guest/dentry_path.h"
+#include "vmm/guest/image_identity.h"
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/page_cache.h"
 #include "vmm/guest/vma.h"
 
-#define PROBES      32
-#define NAMES_MAX   (32ull << 20) /* bytes; more of a guest's names stay unknown */
-#define NOTES_MAX   4096u
-#define HEADERS_MAX 64u
+#define PROBES    32
+#define NAMES_MAX (32ull << 20) /* bytes; more of a guest's names stay unknown */
 
 /* An entry of the table is written by the thread that made it STATE_ENTERING, until it is STATE_WANTED. */
 enum state { STATE_FREE, STATE_ENTERING, STATE_WANTED };
@@ -28,9 +25,9 @@ struct user_image {
 	_Atomic(const char *)
 		name; /* owned, but for those without a file; what follows is written before it */
 	uint32_t device;
-	uint8_t build_id_size;
-	uint8_t build_id[USER_IMAGE_BUILD_ID_MAX];
+	struct image_identity identity;
 	_Atomic(const struct cfi_table *) cfi;
+	_Atomic bool cfi_tried; /* written behind it */
 };
 
 struct user_images {
@@ -72,6 +69,11 @@ struct user_images *user_images_share(struct user_images *images)
 	if (images)
 		atomic_fetch_add(&images->owners, 1);
 	return images;
+}
+
+bool user_images_shared(const struct user_images *images)
+{
+	return atomic_load(&images->owners) > 1;
 }
 
 void user_images_free(struct user_images *images)
@@ -156,27 +158,26 @@ int user_image_read(const struct user_image *image, const struct guest_kernel *k
 	return 0;
 }
 
-/* Of ELF files of 64 bits; a build id that can not be read is none. */
-static void read_build_id(struct user_image *image, struct kernel_memory *memory,
+/* Where an image's bytes are. */
+struct place {
+	struct kernel_memory *memory;
+	const struct guest_vma_layout *layout;
+	const struct user_image *image;
+};
+
+static int read_place(void *context, uint64_t offset, void *to, size_t size)
+{
+	const struct place *place = context;
+
+	return read_bytes(place->memory, place->layout, place->image, offset, to, size) ? 0 : -EFAULT;
+}
+
+static void read_identity(struct user_image *image, struct kernel_memory *memory,
 			  const struct guest_vma_layout *layout)
 {
-	_Alignas(4) uint8_t notes[NOTES_MAX];
-	Elf64_Phdr program;
-	Elf64_Ehdr header;
+	struct place place = { .memory = memory, .layout = layout, .image = image };
 
-	if (!read_bytes(memory, layout, image, 0, &header, sizeof(header)) ||
-	    memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-	    header.e_phentsize != sizeof(program))
-		return;
-	for (uint32_t i = 0; i < header.e_phnum && i < HEADERS_MAX && !image->build_id_size; i++) {
-		if (!read_bytes(memory, layout, image, header.e_phoff + i * sizeof(program), &program,
-				sizeof(program)))
-			return;
-		if (program.p_type == PT_NOTE && program.p_filesz <= sizeof(notes) &&
-		    read_bytes(memory, layout, image, program.p_offset, notes, program.p_filesz))
-			image->build_id_size = (uint8_t)build_id_find(
-				span_of(notes, program.p_filesz), image->build_id, sizeof(image->build_id));
-	}
+	image_identity_read(&image->identity, &(struct cfi_source){ .read = read_place, .context = &place });
 }
 
 static void read_device(struct user_image *image, struct kernel_memory *memory,
@@ -200,7 +201,7 @@ static const char *read_file(struct user_images *images, struct user_image *imag
 	    dentry_path(memory, layout, image->key.mount, image->key.dentry, path) ||
 	    images->names + strlen(path) + 1 > NAMES_MAX)
 		return NULL;
-	read_build_id(image, memory, layout);
+	read_identity(image, memory, layout);
 	read_device(image, memory, layout);
 	if (!guest_vma_file_is(memory, layout, &image->key))
 		return NULL;
@@ -216,7 +217,7 @@ static const char *read_name(struct user_images *images, struct user_image *imag
 	case USER_IMAGE_FILE:
 		return read_file(images, image, memory, layout);
 	case USER_IMAGE_VDSO:
-		read_build_id(image, memory, layout);
+		read_identity(image, memory, layout);
 		return "[vdso]";
 	case USER_IMAGE_HEAP:
 		return "[heap]";
@@ -278,8 +279,13 @@ const char *user_image_name(const struct user_image *image)
 
 size_t user_image_build_id(const struct user_image *image, const uint8_t **build_id)
 {
-	*build_id = image->build_id;
-	return user_image_name(image) ? image->build_id_size : 0;
+	*build_id = image->identity.build_id;
+	return user_image_name(image) ? image->identity.build_id_size : 0;
+}
+
+const struct image_identity *user_image_identity(const struct user_image *image)
+{
+	return user_image_name(image) ? &image->identity : NULL;
 }
 
 void user_image_file(const struct user_image *image, uint32_t *device, uint64_t *inode, uint64_t *generation)
@@ -299,4 +305,11 @@ const struct cfi_table *user_image_cfi(const struct user_image *image)
 void user_image_set_cfi(struct user_image *image, const struct cfi_table *table)
 {
 	atomic_store_explicit(&image->cfi, table, memory_order_release);
+	atomic_store_explicit(&image->cfi_tried, true, memory_order_release);
+}
+
+bool user_image_cfi_awaited(const struct user_image *image)
+{
+	return (has_file(image) || image->key.kind == USER_IMAGE_VDSO) &&
+	       !atomic_load_explicit(&image->cfi_tried, memory_order_acquire);
 }

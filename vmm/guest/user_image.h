@@ -26,6 +26,7 @@
 
 struct cfi_table;
 struct guest_kernel;
+struct image_identity;
 struct user_image;
 struct user_images;
 
@@ -59,6 +60,8 @@ enum user_image_kind {
 int user_images_create(struct user_images **images); /* 0 or -ENOMEM */
 /* IMAGES itself, for one more owner; each is to free it. NULL works with both. Any thread. */
 struct user_images *user_images_share(struct user_images *images);
+/* Has it owners other than the one who asks? */
+bool user_images_shared(const struct user_images *images);
 void user_images_free(struct user_images *images);
 
 /* The image of KEY, entered if it is new. NULL: there is no room, or it is being entered at this moment. */
@@ -93,6 +96,9 @@ const char *user_image_name(const struct user_image *image);
 /* The build id, with its size in bytes; 0: none is known (yet). */
 size_t user_image_build_id(const struct user_image *image, const uint8_t **build_id);
 
+/* The same with the layout of its parts, as of when its name came to be known; NULL: it is not (yet). */
+const struct image_identity *user_image_identity(const struct user_image *image);
+
 /* Of the file's device (major << 20 | minor, as the kernel has it) and inode; 0 where there is none. */
 void user_image_file(const struct user_image *image, uint32_t *device, uint64_t *inode, uint64_t *generation);
 
@@ -106,7 +112,11 @@ int user_image_read(const struct user_image *image, const struct guest_kernel *k
 /* What its .eh_frame says, by file offset; NULL: not known (yet), or it has none. */
 const struct cfi_table *user_image_cfi(const struct user_image *image);
 
-/* Gives IMAGE its table, which must outlive it, once. Not on a vCPU thread. */
+/* Gives IMAGE its table, which must outlive it, once; before that NULL: none is to be had now. Not on a vCPU
+ * thread. */
 void user_image_set_cfi(struct user_image *image, const struct cfi_table *table);
+
+/* Has nobody tried yet to make the table that IMAGE may have? How its frames are left is not known then. */
+bool user_image_cfi_awaited(const struct user_image *image);
 
 #endif

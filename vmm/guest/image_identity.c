@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/image_identity.h"
+
+#include <elf.h>
+#include <string.h>
+
+#include "vmm/guest/build_id.h"
+
+#define NOTES_MAX   4096u
+#define HEADERS_MAX 64u
+
+/* FNV-1a. */
+static uint64_t hash(uint64_t sum, const Elf64_Phdr *header)
+{
+	const uint8_t *bytes = (const uint8_t *)header;
+
+	for (size_t i = 0; i < sizeof(*header); i++)
+		sum = (sum ^ bytes[i]) * 1099511628211ull;
+	return sum;
+}
+
+static void read_notes(struct image_identity *identity, const struct cfi_source *source,
+		       const Elf64_Phdr *header)
+{
+	_Alignas(4) uint8_t notes[NOTES_MAX];
+
+	if (header->p_type != PT_NOTE || identity->build_id_size || header->p_filesz > sizeof(notes) ||
+	    source->read(source->context, header->p_offset, notes, header->p_filesz))
+		return;
+	identity->build_id_size = (uint8_t)build_id_find(span_of(notes, header->p_filesz), identity->build_id,
+							 sizeof(identity->build_id));
+}
+
+void image_identity_read(struct image_identity *identity, const struct cfi_source *source)
+{
+	Elf64_Phdr header;
+	Elf64_Ehdr elf;
+
+	*identity = (struct image_identity){ .layout = 14695981039346656037ull };
+	if (source->read(source->context, 0, &elf, sizeof(elf)) ||
+	    memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0 || elf.e_ident[EI_CLASS] != ELFCLASS64 ||
+	    elf.e_phentsize != sizeof(header))
+		return;
+	for (uint32_t i = 0; i < elf.e_phnum && i < HEADERS_MAX; i++) {
+		if (source->read(source->context, elf.e_phoff + i * sizeof(header), &header,
+				 sizeof(header))) {
+			identity->build_id_size = 0;
+			return;
+		}
+		identity->layout = hash(identity->layout, &header);
+		read_notes(identity, source, &header);
+	}
+}
+
+bool image_identity_same(const struct image_identity *one, const struct image_identity *other)
+{
+	return one->build_id_size && one->build_id_size == other->build_id_size &&
+	       !memcmp(one->build_id, other->build_id, one->build_id_size) && one->layout == other->layout;
+}
