@@ -12,7 +12,9 @@ _kvmscope_options() {
 
 _kvmscope_values() {
 	case $1 in
-	--backend) echo auto bpf perf ;;
+	--backend) echo auto bpf perf qmp ;;
+	--domain) virsh -q list --name 2> /dev/null ;;
+	--connect) echo qemu:///system qemu:///session ;;
 	--pmu) echo auto kernel emulated off ;;
 	--protocol) echo auto bzimage pvh elf64 multiboot ;;
 	--agent) echo initrd guest ;;

@@ -289,7 +289,7 @@ TEST(attach_vm, wrong_usage_says_what_is_right)
 	program_refuses("attach --pid none", "no number from 1");
 	program_refuses("attach --pid 1 --backend magic", "--backend magic is not known");
 	program_refuses("attach --pid 1 -F 10001", "no number from 1 to 10000");
-	program_refuses("attach 4711", "the VM is named by --pid");
+	program_refuses("attach 4711", "the VM is named by --pid or --domain");
 	program_run(&tool, "attach --pid 1");
 	CHECK_EQUAL(tool.status, 1);
 	CHECK(strstr(tool.text, "runs no VM") || strstr(tool.text, "may not be looked at"));

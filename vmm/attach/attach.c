@@ -16,6 +16,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/attach/domain.h"
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/memory_layout.h"
 #include "vmm/attach/stack_view.h"
@@ -446,10 +447,23 @@ static void *run(void *context)
 
 /* Opening. */
 
+/* Only its monitor tells anything of a VM without KVM, or of a process that may not be looked at. */
+static int check_process(const struct attach *attach, const struct attach_backend *backend)
+{
+	const struct vmm_process *process = attach->process;
+
+	if (backend->emulated || !process->monitored)
+		return 0;
+	return error_set(-ENOTSUP, "process %d (%s) has no VM of KVM, or may not be looked at", process->pid,
+			 process->name);
+}
+
 static int try_backend(struct attach *attach, const struct attach_backend *backend)
 {
-	int error = backend->open(&attach->source, &attach->target);
+	int error = check_process(attach, backend);
 
+	if (!error)
+		error = backend->open(&attach->source, &attach->target);
 	if (!error)
 		attach->backend = backend;
 	return error;
@@ -545,9 +559,60 @@ static int make_events(struct attach *attach)
 		       : 0;
 }
 
+static int find_process_of_domain(const struct monitor_address *address, pid_t *pid)
+{
+	struct domain *domain;
+	int error = domain_open(&domain, address->domain, address->uri);
+
+	if (error)
+		return error;
+	error = domain_find_process(domain, pid);
+	domain_close(domain);
+	return error;
+}
+
+static int find_process(const struct attach_options *options, pid_t *pid)
+{
+	*pid = options->pid;
+	if (*pid)
+		return 0;
+	if (options->monitor.domain)
+		return find_process_of_domain(&options->monitor, pid);
+	return monitor_find_process(options->monitor.socket, pid);
+}
+
+static bool may_monitor(const char *backend)
+{
+	const struct attach_backend *wanted = attach_backend_find(backend);
+
+	return !wanted || wanted->emulated;
+}
+
+/* One without KVM can still have a monitor. */
+static int open_process(struct attach *attach, const struct attach_options *options)
+{
+	char message[ERROR_MESSAGE_SIZE];
+	pid_t pid;
+	int error = find_process(options, &pid);
+
+	if (error)
+		return error;
+	error = vmm_process_open(&attach->process, pid);
+	if ((error != -ENOENT && error != -EACCES) || !may_monitor(options->backend))
+		return error;
+	snprintf(message, sizeof(message), "%s", error_message());
+	if (!monitor_known(&options->monitor, pid))
+		return error_set(
+			error,
+			"%s; one that QEMU runs without KVM, or that may not be looked at, can be reached by its "
+			"monitor: --qmp, --domain",
+			message);
+	return vmm_process_open_monitored(&attach->process, pid);
+}
+
 static int open_all(struct attach *attach, const struct attach_options *options)
 {
-	int error = vmm_process_open(&attach->process, options->pid);
+	int error = open_process(attach, options);
 
 	if (!error)
 		error = vmm_memory_open(&attach->memory, attach->process);
@@ -556,6 +621,7 @@ static int open_all(struct attach *attach, const struct attach_options *options)
 		.memory = &attach->memory,
 		.frequency = options->frequency,
 		.callchains = options->callchains,
+		.monitor = options->monitor,
 		.sink = { .sample = take_sample, .lost = take_lost, .context = attach },
 	};
 	if (!error)

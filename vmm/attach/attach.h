@@ -27,9 +27,10 @@
 struct attach;
 
 struct attach_options {
-	pid_t pid;
-	const char *backend;    /* its name, or "auto": the best that works */
-	unsigned int frequency; /* Hz */
+	pid_t pid;                      /* 0: the process of the domain, or of the monitor's socket */
+	struct monitor_address monitor; /* as far as the user tells it */
+	const char *backend;            /* its name, or "auto": the best that works */
+	unsigned int frequency;         /* Hz */
 	bool callchains;
 	size_t ring_size; /* bytes, of each vCPU: see ring_create() */
 };
@@ -42,9 +43,10 @@ struct attach_statistics {
 };
 
 /*
- * Finds the VM and chooses the backend; nothing is sampled yet. Errors: those of vmm_process_open();
- * -ENOENT: no thread that runs a vCPU was found; -EINVAL: there is no such backend; -ENOTSUP or -EACCES: it,
- * or none of them, works here, the message says why. OPTIONS are not used afterwards.
+ * Finds the VM and chooses the backend; nothing is sampled yet. Errors: those of vmm_process_open(),
+ * domain_open(), domain_find_process() and monitor_find_process(); -ENOENT: no thread that runs a vCPU was
+ * found; -EINVAL: there is no such backend; -ENOTSUP or -EACCES: it, or none of them, works here, the message
+ * says why. OPTIONS are not used afterwards, but the strings of the monitor's address are.
  */
 int attach_open(struct attach **attach, const struct attach_options *options);
 

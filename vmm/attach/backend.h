@@ -17,6 +17,7 @@
 
 #include "shared/sample.h"
 #include "vmm/attach/memory.h"
+#include "vmm/attach/monitor.h"
 #include "vmm/attach/process.h"
 #include "vmm/guest/registers.h"
 #include "vmm/guest/unwind.h"
@@ -53,6 +54,7 @@ struct attach_target {
 	struct vmm_memory *memory;
 	unsigned int frequency; /* Hz of each vCPU thread */
 	bool callchains;
+	struct monitor_address monitor; /* of QEMU, as far as the user told it */
 	struct attach_sink sink;
 };
 
@@ -62,14 +64,15 @@ struct attach_backend {
 	const char *name;
 	const char *is; /* for messages: what it does, and what it can not */
 	bool gives_callers;
+	bool emulated; /* works without KVM, too, and where the process may not be looked at */
 
 	/* Tries what can be tried without a VM: 0, or an error with the message. For kvmscope doctor. */
 	int (*probe)(void);
 	/* TARGET outlives it. -ENOTSUP or -EACCES: it does not work here, the message says why. */
 	int (*open)(struct attach_source **source, const struct attach_target *target);
 	enum attach_event (*event)(const struct attach_source *source);
-	/* Tells PROCESS which threads run its vCPUs (vmm_process_learn_thread()), as far as it knows, and
-	 * follows vCPUs that the VMM made anew. NULL: it does neither. */
+	/* Tells PROCESS which threads run its vCPUs (vmm_process_learn_thread(), vmm_process_set_vcpus()), as
+	 * far as it knows, and follows vCPUs that the VMM made anew. NULL: it does neither. */
 	void (*threads)(struct attach_source *source, struct vmm_process *process);
 	/* The memslots, where KVM tells them: their number, or -ENOTSUP. At most VMM_SLOTS_MAX. NULL: never.
 	 */
@@ -83,7 +86,7 @@ struct attach_backend {
 	void (*close)(struct attach_source *source);
 };
 
-extern const struct attach_backend attach_bpf, attach_perf;
+extern const struct attach_backend attach_bpf, attach_perf, attach_qmp;
 
 /* All, the best first; ends with NULL. */
 extern const struct attach_backend *const attach_backends[];

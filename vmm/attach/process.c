@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/attach/process.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/kvm.h>
 #include <poll.h>
 #include <stdint.h>
@@ -319,7 +321,7 @@ static int look(struct scan *scan)
 	return 0;
 }
 
-int vmm_process_scan(struct vmm_process *process)
+static int scan_vm(struct vmm_process *process)
 {
 	struct scan scan = {
 		.process = process,
@@ -335,17 +337,86 @@ int vmm_process_scan(struct vmm_process *process)
 	return error;
 }
 
-bool vmm_process_learn_thread(struct vmm_process *process, unsigned int id, pid_t tid)
+int vmm_process_scan(struct vmm_process *process)
+{
+	if (!process->monitored)
+		return scan_vm(process);
+	return vmm_process_ended(process) ? error_set(-ESRCH, "process %d has ended", process->pid) : 0;
+}
+
+static bool learn_thread(struct vmm_process *process, unsigned int id, pid_t tid, const char *found)
 {
 	if (!is_thread(process, tid))
 		return false;
 	for (size_t i = 0; i < process->vcpu_count; i++)
 		if (process->vcpus[i].id == id) {
 			process->vcpus[i].tid = tid;
-			process->vcpus[i].found = "KVM by BPF";
+			process->vcpus[i].found = found;
 			return true;
 		}
 	return false;
+}
+
+bool vmm_process_learn_thread(struct vmm_process *process, unsigned int id, pid_t tid)
+{
+	return learn_thread(process, id, tid, "KVM by BPF");
+}
+
+void vmm_process_set_vcpus(struct vmm_process *process, const struct vmm_vcpu *vcpus, size_t count)
+{
+	assert(count <= VMM_VCPUS_MAX);
+	if (process->monitored) {
+		memcpy(process->vcpus, vcpus, count * sizeof(vcpus[0]));
+		process->vcpu_count = count;
+		qsort(process->vcpus, count, sizeof(vcpus[0]), by_id);
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		if (vcpus[i].tid)
+			learn_thread(process, vcpus[i].id, vcpus[i].tid, vcpus[i].found);
+}
+
+struct own_tid {
+	const struct vmm_process *process;
+	pid_t own, found;
+};
+
+pid_t vmm_parse_own_tid(const char *text)
+{
+	const char *line = strstr(text, "\nNSpid:");
+	long number = 0;
+	char *end;
+
+	if (!line)
+		return 0;
+	line += strlen("\nNSpid:");
+	while (*line == '\t' || *line == ' ') {
+		number = strtol(line, &end, 10);
+		if (end == line)
+			break;
+		line = end;
+	}
+	return *line == '\n' && number > 0 && number <= INT_MAX ? (pid_t)number : 0;
+}
+
+static bool is_own_tid(void *context, int tid)
+{
+	struct own_tid *search = context;
+	char path[48], text[4096];
+
+	snprintf(path, sizeof(path), "task/%d/status", tid);
+	if (read_file(search->process->directory, path, text, sizeof(text)) > 0 &&
+	    vmm_parse_own_tid(text) == search->own)
+		search->found = tid;
+	return !search->found;
+}
+
+pid_t vmm_process_find_thread(const struct vmm_process *process, pid_t tid)
+{
+	struct own_tid search = { .process = process, .own = tid };
+
+	each_number(process->directory, "task", is_own_tid, &search);
+	return search.found;
 }
 
 static void read_name(struct vmm_process *process)
@@ -373,7 +444,7 @@ static int open_process(struct vmm_process *process)
 	return vmm_process_scan(process);
 }
 
-int vmm_process_open(struct vmm_process **result, pid_t pid)
+static int open_as(struct vmm_process **result, pid_t pid, bool monitored)
 {
 	struct vmm_process *process = calloc(1, sizeof(*process));
 	int error;
@@ -381,13 +452,24 @@ int vmm_process_open(struct vmm_process **result, pid_t pid)
 	if (!process)
 		return error_set(-ENOMEM, "no memory to look at process %d", pid);
 	process->pid = pid;
-	process->pid_fd = process->directory = -1;
+	process->monitored = monitored;
+	process->pid_fd = process->directory = process->vm_fd = -1;
 	error = open_process(process);
 	if (error)
 		vmm_process_close(process);
 	else
 		*result = process;
 	return error;
+}
+
+int vmm_process_open(struct vmm_process **process, pid_t pid)
+{
+	return open_as(process, pid, false);
+}
+
+int vmm_process_open_monitored(struct vmm_process **process, pid_t pid)
+{
+	return open_as(process, pid, true);
 }
 
 bool vmm_process_ended(const struct vmm_process *process)

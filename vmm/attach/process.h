@@ -36,6 +36,8 @@ struct vmm_process {
 	int directory; /* /proc/PID, of this process and no later one with its number */
 	char name[64]; /* of its program, safe to print */
 	int vm_fd;     /* the number of its VM's descriptor, in that process */
+	/* Its vCPUs are those that QEMU's monitor tells: it has no VM of KVM, or it may not be looked at. */
+	bool monitored;
 	struct vmm_vcpu vcpus[VMM_VCPUS_MAX]; /* in order of their ids */
 	size_t vcpu_count;
 };
@@ -48,6 +50,12 @@ struct vmm_process {
 int vmm_process_open(struct vmm_process **process, pid_t pid);
 
 /*
+ * The same for a process whose vCPUs its monitor tells (vmm_process_set_vcpus()); it has none until then.
+ * -ESRCH, -ENOMEM and the errors of open().
+ */
+int vmm_process_open_monitored(struct vmm_process **process, pid_t pid);
+
+/*
  * Looks again: vCPUs come and go (hot-plug), and threads that were not known may be by now. 0, or as above;
  * then it is as it was.
  */
@@ -56,6 +64,16 @@ int vmm_process_scan(struct vmm_process *process);
 /* Somebody knows that thread TID runs vCPU ID; false: it is none of this process, or there is no such vCPU.
  */
 bool vmm_process_learn_thread(struct vmm_process *process, unsigned int id, pid_t tid);
+
+/* QEMU's monitor tells these vCPUs, at most VMM_VCPUS_MAX; if KVM does, only the threads of those that it has
+ * are taken from them. */
+void vmm_process_set_vcpus(struct vmm_process *process, const struct vmm_vcpu *vcpus, size_t count);
+
+/* The thread that has number TID in the process's own PID namespace; 0: there is none. */
+pid_t vmm_process_find_thread(const struct vmm_process *process, pid_t tid);
+
+/* The last number of the line "NSpid:" in TEXT, a thread's status; 0: there is none. */
+pid_t vmm_parse_own_tid(const char *text);
 
 /* Has it ended? */
 bool vmm_process_ended(const struct vmm_process *process);

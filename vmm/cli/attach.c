@@ -219,7 +219,7 @@ int command_attach(int argc, char **argv)
 		return command_failed();
 	log_quiet(self.options.quiet);
 	log_verbose(self.options.verbose);
-	if (!self.options.attach.pid) {
+	if (!self.options.names_vm) {
 		status = list_vms();
 	} else {
 		error = run(&self);

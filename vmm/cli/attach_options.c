@@ -18,6 +18,9 @@
 
 enum {
 	KEY_BACKEND = 256,
+	KEY_DOMAIN,
+	KEY_CONNECT,
+	KEY_QMP,
 	KEY_TIME,
 	KEY_NO_CALL_GRAPH,
 	KEY_PERSPECTIVE,
@@ -28,9 +31,16 @@ enum {
 
 static const struct argp_option option_list[] = {
 	{ "pid", 'p', "PID", 0, "The process that runs the VM: QEMU or any other that uses KVM", 0 },
+	{ "domain", KEY_DOMAIN, "NAME", 0, "The running domain NAME of libvirt, instead of --pid", 0 },
+	{ "connect", KEY_CONNECT, "URI", 0,
+	  "Where libvirt is, as for virsh (LIBVIRT_DEFAULT_URI, or what fits the user)", 0 },
+	{ "qmp", KEY_QMP, "SOCKET", 0,
+	  "QEMU's monitor: a UNIX socket of QMP that nobody else is connected to; names the VM, too (the one that the "
+	  "process was started with)",
+	  0 },
 	{ "backend", KEY_BACKEND, "WAY", 0,
-	  "How to sample: bpf (a program in the kernel), perf (events on the vCPU threads; no callers), auto: the "
-	  "best that works here, and says which (auto)",
+	  "How to sample: bpf (a program in the kernel), perf (events on the vCPU threads; no callers), qmp (QEMU's "
+	  "monitor, slow, no callers; also for guests without KVM), auto: the best that works here, and says which (auto)",
 	  0 },
 	{ "freq", 'F', "HZ", 0, "Samples per second of each vCPU's CPU time, up to 10000 (999)", 0 },
 	{ "time", KEY_TIME, "SECONDS", 0, "End then; without it, with the VM or by SIGINT", 0 },
@@ -60,6 +70,10 @@ static const char help[] =
 	"      profile that one for 10 s into perf.data; look with: kvmscope report\n"
 	"  kvmscope attach --pid $(pidof qemu-system-x86_64) -F 4000 -o vm.data\n"
 	"      until the VM ends or Ctrl-C, 4000 samples per second of CPU time\n"
+	"  kvmscope attach --domain web --connect qemu:///system --time 10\n"
+	"      the domain 'web' of libvirt\n"
+	"  kvmscope attach --qmp /run/vm.qmp\n"
+	"      a QEMU without KVM, started with -qmp unix:/run/vm.qmp,server=on,wait=off\n"
 	"\n"
 	"It needs the right to use perf on the process, kernel and guest included (root, or CAP_PERFMON), and\n"
 	"to read its memory (root, or its user with CAP_SYS_PTRACE). kvmscope doctor tells what works here.\n"
@@ -84,6 +98,16 @@ static void set_backend(struct argp_state *state, struct attach_command_options 
 	if (strcmp(text, "auto") != 0 && !attach_backend_find(text))
 		argp_error(state, "--backend %s is not known; --help lists what is", text);
 	options->attach.backend = text;
+}
+
+static void check_vm(struct argp_state *state, const struct attach_command_options *options)
+{
+	const struct monitor_address *monitor = &options->attach.monitor;
+
+	if (monitor->domain && (options->attach.pid || monitor->socket))
+		argp_error(state, "--domain names the VM: --pid and --qmp are for those without libvirt");
+	if (monitor->uri && !monitor->domain)
+		argp_error(state, "--connect says where the domain of --domain is");
 }
 
 static error_t parse_profile_option(int key, char *text, struct argp_state *state,
@@ -112,7 +136,10 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		options->verbose = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is not an option; the VM is named by --pid", text);
+		argp_error(state, "'%s' is not an option; the VM is named by --pid or --domain", text);
+		return 0;
+	case ARGP_KEY_END:
+		check_vm(state, options);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -126,6 +153,15 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	switch (key) {
 	case 'p':
 		options->attach.pid = (pid_t)number(state, text, INT_MAX);
+		return 0;
+	case KEY_DOMAIN:
+		options->attach.monitor.domain = text;
+		return 0;
+	case KEY_CONNECT:
+		options->attach.monitor.uri = text;
+		return 0;
+	case KEY_QMP:
+		options->attach.monitor.socket = text;
 		return 0;
 	case KEY_BACKEND:
 		set_backend(state, options, text);
@@ -164,6 +200,8 @@ int attach_options_parse(struct attach_command_options *options, int argc, char 
 	argp_err_exit_status = EXIT_USAGE;
 	argv[0] = name; /* what argp's messages start with */
 	error = argp_parse(&argp, argc, argv, 0, NULL, options);
+	options->names_vm =
+		options->attach.pid || options->attach.monitor.domain || options->attach.monitor.socket;
 	return error ? error_set(-error, "the command line can not be read: %s", strerror(error)) : 0;
 }
 

@@ -9,8 +9,9 @@
 #include "vmm/profile/perf_data_writer.h"
 
 struct attach_command_options {
-	struct attach_options attach; /* pid 0: none was given */
-	unsigned int time;            /* seconds; 0: until the VM ends */
+	struct attach_options attach;
+	bool names_vm;     /* one was named, in whatever way */
+	unsigned int time; /* seconds; 0: until the VM ends */
 	const char *output;
 	enum perspective perspective;
 	unsigned int compression;

@@ -117,7 +117,7 @@ static struct perf_data_options output_options(const struct session *session, si
 		.compression = options->compression,
 		.vcpus = (unsigned int)vcpus,
 		.cpus = (unsigned int)attach_process(attach)->vcpu_count,
-		.vmm_pid = options->attach.pid,
+		.vmm_pid = attach_process(attach)->pid,
 		.command_line = options->command_line,
 		.hostname = "",
 		.release = "",

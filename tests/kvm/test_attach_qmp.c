@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+/* kvmscope attach on guests that QEMU emulates: by its monitor's socket, and by libvirt. */
+#include <fcntl.h>
+#include <linux/perf_event.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/kvm/guest_run.h"
+#include "tests/kvm/libvirt_daemon.h"
+#include "tests/kvm/program.h"
+#include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/perf_data_reader.h"
+
+static const char *const functions[] = { "share_sixty", "share_thirty", "share_ten" };
+static const double truth[] = { 0.6, 0.3, 0.1 };
+
+struct shares {
+	struct symbols *symbols;
+	double weight, squares; /* ns of guest samples, and of their squares */
+	double of[3];
+	double samples, counts[3]; /* of guest samples, whatever they stand for */
+	uint64_t other;
+};
+
+static int count_sample(void *context, const struct perf_data_sample *sample)
+{
+	struct shares *shares = context;
+	double period = (double)sample->period;
+	struct symbol symbol;
+
+	if (sample->misc != PERF_RECORD_MISC_USER || !symbols_find(shares->symbols, sample->ip, &symbol)) {
+		shares->other++;
+		return 0;
+	}
+	shares->samples++;
+	shares->weight += period;
+	shares->squares += period * period;
+	for (int i = 0; i < 3; i++)
+		if (!strcmp(symbol.name, functions[i])) {
+			shares->of[i] += period;
+			shares->counts[i]++;
+		}
+	return 0;
+}
+
+static void read_shares(const char *path, struct shares *shares)
+{
+	const struct perf_data_events events = { .sample = count_sample, .context = shares };
+	struct perf_data_reader *reader;
+
+	REQUIRE_EQUAL(
+		elf_symbols_load(&shares->symbols, GUEST_IMAGE_MULTIBOOT, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	perf_data_reader_close(reader);
+	symbols_free(shares->symbols);
+}
+
+/* A QEMU without KVM, whose guest writes into a file. */
+struct emulated {
+	char directory[64], socket[96], serial[96];
+	pid_t pid;
+};
+
+static void start(struct emulated *vm, const char *program)
+{
+	char serial[128], monitor[160];
+
+	*vm = (struct emulated){ .directory = "/tmp/kvmscope-qmp-XXXXXX" };
+	REQUIRE(mkdtemp(vm->directory) != NULL);
+	snprintf(vm->socket, sizeof(vm->socket), "%s/server,qmp", vm->directory);
+	snprintf(vm->serial, sizeof(vm->serial), "%s/serial", vm->directory);
+	snprintf(serial, sizeof(serial), "file:%s", vm->serial);
+	snprintf(monitor, sizeof(monitor), "unix:%s/server,,qmp,server=on,wait=off", vm->directory);
+	fflush(NULL);
+	vm->pid = fork();
+	if (!vm->pid) {
+		alarm(120); /* it ends by that if the test does not end it */
+		dup2(open("/dev/null", O_RDWR | O_CLOEXEC), STDERR_FILENO);
+		execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "tcg", "-machine",
+		       "microvm,pit=on,pic=on,rtc=on,isa-serial=on", "-m", "64", "-nodefaults",
+		       "-no-user-config", "-display", "none", "-serial", serial, "-qmp", monitor,
+		       "-no-reboot", "-kernel", GUEST_IMAGE_MULTIBOOT, "-append", program, NULL);
+		_exit(127);
+	}
+}
+
+static bool works(const struct emulated *vm)
+{
+	char line[256] = "";
+	FILE *file = fopen(vm->serial, "re");
+
+	if (file) {
+		line[fread(line, 1, sizeof(line) - 1, file)] = '\0';
+		fclose(file);
+	}
+	return strstr(line, "working");
+}
+
+static bool wait_until_it_works(const struct emulated *vm)
+{
+	for (int tries = 0; tries < 3000 && !works(vm); tries++)
+		usleep(20000);
+	return works(vm);
+}
+
+static void end(struct emulated *vm)
+{
+	kill(vm->pid, SIGKILL);
+	waitpid(vm->pid, NULL, 0);
+	unlink(vm->socket);
+	unlink(vm->serial);
+	rmdir(vm->directory);
+}
+
+/* As near as SAMPLES of them can be: five standard deviations. */
+static void check_share(int function, double share, double samples, const char *said)
+{
+	double wanted = truth[function];
+
+	if (fabs(share - wanted) > 5 * sqrt(wanted * (1 - wanted) / samples))
+		FAIL_TEST("%s has %.1f %%, not %.0f %%, of %.0f samples\n%s", functions[function],
+			  100 * share, 100 * wanted, samples, said);
+}
+
+/*
+ * Nothing of the guest decides when it is looked at, so counts are as true as weights. Weights are of as few
+ * samples as they are uneven: where others want the CPUs, they are.
+ */
+static void check_shares(const struct shares *shares, const char *said)
+{
+	CHECK_EQUAL(shares->other, 0);
+	if (shares->samples < 30)
+		FAIL_TEST("only %.0f samples:\n%s", shares->samples, said);
+	for (int i = 0; i < 3; i++) {
+		check_share(i, shares->counts[i] / shares->samples, shares->samples, said);
+		check_share(i, shares->of[i] / shares->weight,
+			    shares->weight * shares->weight / shares->squares, said);
+	}
+}
+
+/* The process is found by its monitor, and the monitor by the process. */
+TEST(attach_qmp, shares_of_an_emulated_guest)
+{
+	struct shares shares = { 0 };
+	char arguments[512], path[96];
+	struct program tool;
+	struct emulated vm;
+
+	start(&vm, "program=shares rounds=100000000");
+	CHECK(wait_until_it_works(&vm));
+	snprintf(path, sizeof(path), "build/test-attach-qmp-%d.data", getpid());
+	snprintf(arguments, sizeof(arguments), "attach --qmp %s --time 4 --no-buildid-cache -o %s", vm.socket,
+		 path);
+	program_run(&tool, arguments);
+	CHECK_EQUAL(tool.status, 0);
+	CHECK(strstr(tool.text, "by qmp: ") && strstr(tool.text, "times a second"));
+	read_shares(path, &shares);
+	check_shares(&shares, tool.text);
+	snprintf(arguments, sizeof(arguments), "attach --pid %d --time 1 --no-buildid-cache -o %s", vm.pid,
+		 path);
+	program_run(&tool, arguments);
+	CHECK_EQUAL(tool.status, 0);
+	CHECK(strstr(tool.text, "not by bpf: ") && strstr(tool.text, "by qmp: "));
+	end(&vm);
+	unlink(path);
+}
+
+TEST(attach_qmp, a_monitor_of_another_process_is_refused)
+{
+	struct emulated vm;
+	struct program tool;
+	char arguments[256];
+
+	start(&vm, "program=shares rounds=100000000");
+	CHECK(wait_until_it_works(&vm));
+	snprintf(arguments, sizeof(arguments), "attach --pid %d --qmp %s --backend qmp", getpid(), vm.socket);
+	program_run(&tool, arguments);
+	CHECK_EQUAL(tool.status, 1);
+	CHECK(strstr(tool.text, "is that of process"));
+	end(&vm);
+}
+
+static bool wait_for_console(const struct libvirt_daemon *libvirt, const char *name, const char *text)
+{
+	char path[128], console[65536];
+
+	snprintf(path, sizeof(path), "%s/log/%s.console", libvirt->directory, name);
+	for (int tries = 0; tries < 900; tries++) {
+		FILE *file = fopen(path, "re");
+
+		if (file) {
+			console[fread(console, 1, sizeof(console) - 1, file)] = '\0';
+			fclose(file);
+			if (strstr(console, text))
+				return true;
+		}
+		usleep(100000);
+	}
+	return false;
+}
+
+/* The kernel that has found no root file system spins in panic(). */
+static void check_functions(const char *path)
+{
+	char arguments[128];
+	struct program report;
+
+	snprintf(arguments, sizeof(arguments), "report -i %s", path);
+	program_run(&report, arguments);
+	if (report.status || !strstr(report.text, "[kernel.kallsyms]") ||
+	    !(strstr(report.text, " delay_") || strstr(report.text, " panic ") ||
+	      strstr(report.text, " __const_udelay ")))
+		FAIL_TEST("not what a panicked kernel does:\n%s", report.text);
+}
+
+static void attach_to_domain(struct libvirt_daemon *libvirt)
+{
+	char arguments[512], path[96];
+	struct program tool;
+
+	snprintf(path, sizeof(path), "build/test-attach-domain-%d.data", getpid());
+	snprintf(arguments, sizeof(arguments),
+		 "attach --domain one --connect %s --time 2 --no-buildid-cache -o %s", libvirt->uri, path);
+	program_run(&tool, arguments);
+	if (tool.status || !strstr(tool.text, "by qmp: ") || !strstr(tool.text, "tainted"))
+		FAIL_TEST("%s: exit status %d:\n%s", arguments, tool.status, tool.text);
+	check_functions(path);
+	unlink(path);
+}
+
+/* libvirtd is killed and started anew, then the domain is destroyed: the profile ends with the domain. */
+static void follow_domain(struct libvirt_daemon *libvirt)
+{
+	char arguments[512], path[96];
+	struct program tool;
+
+	snprintf(path, sizeof(path), "build/test-attach-follow-%d.data", getpid());
+	snprintf(arguments, sizeof(arguments), "attach --domain one --connect %s --no-buildid-cache -o %s",
+		 libvirt->uri, path);
+	program_start(&tool, arguments);
+	CHECK(program_wait_for(&tool, "attached to process"));
+	libvirt_daemon_kill(libvirt);
+	CHECK(program_wait_for(&tool, "trying again"));
+	CHECK(libvirt_daemon_restart(libvirt));
+	CHECK(program_wait_for(&tool, "answers again"));
+	CHECK_EQUAL(libvirt_virsh(libvirt, NULL, 0, "destroy one"), 0);
+	program_wait(&tool);
+	if (tool.status || !strstr(tool.text, "the VM has ended"))
+		FAIL_TEST("exit status %d:\n%s", tool.status, tool.text);
+	unlink(path);
+}
+
+TEST(attach_qmp, functions_of_a_domain_are_named_until_it_ends)
+{
+	struct libvirt_daemon libvirt = { 0 };
+	struct program tool;
+	char arguments[256];
+
+	LIBVIRT_REQUIRED();
+	if (libvirt_daemon_start(&libvirt) && libvirt_domain_start(&libvirt, "one", "")) {
+		CHECK(wait_for_console(&libvirt, "one", "Kernel panic"));
+		attach_to_domain(&libvirt);
+		follow_domain(&libvirt);
+		snprintf(arguments, sizeof(arguments), "attach --domain one --connect %s", libvirt.uri);
+		program_run(&tool, arguments);
+		CHECK_EQUAL(tool.status, 1);
+		CHECK(strstr(tool.text, "can not find the domain 'one'"));
+	}
+	libvirt_daemon_stop(&libvirt);
+}

@@ -1,0 +1,627 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/looker.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+
+#define MILLISECOND 1000000ull
+#define SECOND      (1000 * MILLISECOND)
+
+#define FREQUENCY_MAX 200
+/* A look takes QEMU's main loop, and its big lock: at most one part in so many. */
+#define LOOK_SHARE 10
+/* Between two tries of a monitor that went away, and two questions which vCPUs there are. */
+#define TRY_INTERVAL SECOND
+#define ASK_INTERVAL SECOND
+#define OPEN_TIME    10 /* s */
+#define CLOSE_TIME   1  /* s */
+/* The kernel tells a running thread's time once in a tick: so many looks share what it tells then. */
+#define UNTIMED_MAX 8
+#define QUEUE_MAX   4096
+
+struct looked_at {
+	struct vmm_vcpu vcpu;
+	int time_fd;   /* schedstat of its thread */
+	uint64_t used; /* ns of the thread's CPU time that looks stand for */
+	struct look untimed[UNTIMED_MAX];
+	size_t untimed_count;
+	bool runs; /* in the latest look */
+};
+
+enum looker_state { LOOKER_OPENS, LOOKER_WORKS, LOOKER_FAILED };
+
+struct looker {
+	char *socket, *domain, *uri; /* of the monitor's address; owned */
+	struct vmm_process process;  /* with descriptors of its own: the thread may outlive the attachment */
+	uint64_t interval;           /* ns */
+	int stop_fd;                 /* eventfd */
+
+	pthread_mutex_t lock; /* of all that follows */
+	pthread_cond_t changed;
+	enum looker_state state;
+	int error; /* if it failed, with: */
+	char error_text[ERROR_MESSAGE_SIZE];
+	bool stop, ended;
+	bool abandoned; /* the thread frees it */
+	struct qmp_vcpu vcpus[VMM_VCPUS_MAX];
+	size_t vcpu_count;
+	struct looked_at *looked_at[VMM_VCPUS_MAX]; /* owned */
+	size_t looked_at_count;
+	struct look queue[QUEUE_MAX]; /* a ring */
+	size_t first, queued;
+	uint64_t lost, missed; /* MISSED: ns of CPU time while the monitor did not answer */
+	struct looker_statistics statistics;
+	uint64_t first_look; /* ns */
+
+	/* The thread's alone. */
+	struct monitor *monitor;                /* NULL: there is no connection */
+	uint64_t next_try, next_ask, next_look; /* ns */
+	bool complained;
+};
+
+static uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec time;
+
+	clock_gettime(clock, &time);
+	return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
+}
+
+static uint64_t now(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+/* CPU time. */
+
+/* "ns on a CPU, ns waiting, turns" (kernel: proc_pid_schedstat()); ns, or 0. */
+static uint64_t read_used(int fd)
+{
+	char text[96];
+	ssize_t length = pread(fd, text, sizeof(text) - 1, 0);
+	uint64_t used;
+
+	text[length > 0 ? length : 0] = '\0';
+	return sscanf(text, "%" SCNu64, &used) == 1 ? used : 0;
+}
+
+static void queue_look(struct looker *looker, const struct look *look)
+{
+	if (looker->queued == QUEUE_MAX) {
+		looker->lost++;
+		return;
+	}
+	looker->queue[(looker->first + looker->queued++) % QUEUE_MAX] = *look;
+}
+
+/* PERIOD is what all looks that wait for it stand for together. */
+static void settle(struct looker *looker, struct looked_at *at, uint64_t period)
+{
+	size_t count = at->untimed_count;
+
+	for (size_t i = 0; i < count; i++) {
+		at->untimed[i].period = period / count;
+		queue_look(looker, &at->untimed[i]);
+	}
+	at->untimed_count = 0;
+}
+
+/* The vCPUs that the thread of the one at FIRST runs: of those that run now, each had as much of its time. */
+static void settle_thread(struct looker *looker, size_t first)
+{
+	pid_t tid = looker->looked_at[first]->vcpu.tid;
+	uint64_t used = read_used(looker->looked_at[first]->time_fd), period, running = 0;
+
+	for (size_t i = first; i < looker->looked_at_count; i++)
+		running += looker->looked_at[i]->vcpu.tid == tid && looker->looked_at[i]->runs;
+	if (!running || used <= looker->looked_at[first]->used)
+		return;
+	period = (used - looker->looked_at[first]->used) / running;
+	for (size_t i = first; i < looker->looked_at_count; i++) {
+		struct looked_at *at = looker->looked_at[i];
+
+		if (at->vcpu.tid != tid)
+			continue;
+		at->used = used;
+		if (at->runs)
+			settle(looker, at, period);
+	}
+}
+
+static bool is_first_of_thread(const struct looker *looker, size_t index)
+{
+	for (size_t i = 0; i < index; i++)
+		if (looker->looked_at[i]->vcpu.tid == looker->looked_at[index]->vcpu.tid)
+			return false;
+	return true;
+}
+
+static void settle_all(struct looker *looker)
+{
+	for (size_t i = 0; i < looker->looked_at_count; i++)
+		if (is_first_of_thread(looker, i))
+			settle_thread(looker, i);
+}
+
+/* Looks. */
+
+static struct looked_at *find(const struct looker *looker, unsigned int id)
+{
+	for (size_t i = 0; i < looker->looked_at_count; i++)
+		if (looker->looked_at[i]->vcpu.id == id)
+			return looker->looked_at[i];
+	return NULL;
+}
+
+/* In system management mode it is firmware that runs, which has no names and hides nothing of its time. */
+static void take_vcpu(struct looker *looker, const struct qmp_registers *seen, uint64_t time)
+{
+	struct looked_at *at = find(looker, seen->id);
+
+	if (!at || at->runs || seen->halted)
+		return;
+	at->runs = true;
+	if (at->untimed_count == UNTIMED_MAX)
+		memmove(at->untimed, at->untimed + 1, --at->untimed_count * sizeof(at->untimed[0]));
+	at->untimed[at->untimed_count++] = (struct look){
+		.id = seen->id, .tid = at->vcpu.tid, .time = time, .registers = seen->registers
+	};
+}
+
+static void take_look(struct looker *looker, const char *text, uint64_t time)
+{
+	struct qmp_registers seen;
+
+	pthread_mutex_lock(&looker->lock);
+	for (size_t i = 0; i < looker->looked_at_count; i++)
+		looker->looked_at[i]->runs = false;
+	while (qmp_parse_registers(&text, &seen))
+		take_vcpu(looker, &seen, time);
+	settle_all(looker);
+	pthread_mutex_unlock(&looker->lock);
+}
+
+/* From half to one and a half of the interval, so that nothing in the guest can keep its step. */
+static uint64_t random_interval(uint64_t interval)
+{
+	uint32_t number = UINT32_MAX / 2;
+
+	if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
+		number = UINT32_MAX / 2;
+	return interval / 2 + (uint64_t)((double)interval * number / UINT32_MAX);
+}
+
+static int look(struct looker *looker)
+{
+	uint64_t begun = now(), time = clock_ns(CLOCK_MONOTONIC_RAW), took;
+	json_t *text;
+	int error = monitor_human(looker->monitor, "info registers -a", &text);
+
+	took = now() - begun;
+	looker->next_look = begun + random_interval(looker->interval);
+	if (looker->next_look < begun + took * LOOK_SHARE)
+		looker->next_look = begun + took * LOOK_SHARE;
+	if (error)
+		return error;
+	take_look(looker, json_string_value(text), time + took / 2);
+	json_decref(text);
+	pthread_mutex_lock(&looker->lock);
+	if (!looker->statistics.looks++)
+		looker->first_look = begun;
+	looker->statistics.time += took;
+	looker->statistics.elapsed = begun + took - looker->first_look;
+	pthread_mutex_unlock(&looker->lock);
+	return 0;
+}
+
+/* vCPUs. */
+
+static int ask_vcpus(struct looker *looker)
+{
+	struct qmp_vcpu *vcpus = calloc(VMM_VCPUS_MAX, sizeof(*vcpus));
+	json_t *result;
+	int error, count;
+
+	if (!vcpus)
+		return error_set(-ENOMEM, "no memory for the vCPUs");
+	error = monitor_execute(looker->monitor, "query-cpus-fast", NULL, &result);
+	count = error ? error : qmp_parse_vcpus(result, vcpus, VMM_VCPUS_MAX);
+	if (!error)
+		json_decref(result);
+	if (count >= 0) {
+		pthread_mutex_lock(&looker->lock);
+		memcpy(looker->vcpus, vcpus, (size_t)count * sizeof(vcpus[0]));
+		looker->vcpu_count = (size_t)count;
+		pthread_mutex_unlock(&looker->lock);
+	}
+	free(vcpus);
+	looker->next_ask = now() + ASK_INTERVAL;
+	return count < 0 ? count : 0;
+}
+
+/* RIP of a vCPU that runs can be trusted from QEMU 7.2 on; KVM's are exact with any. */
+static int check_version(struct looker *looker)
+{
+	const json_t *version;
+	json_t *result;
+	json_int_t major, minor;
+	int error = monitor_execute(looker->monitor, "query-version", NULL, &result);
+
+	if (error)
+		return error;
+	version = json_object_get(result, "qemu");
+	major = json_integer_value(json_object_get(version, "major"));
+	minor = json_integer_value(json_object_get(version, "minor"));
+	json_decref(result);
+	if (!looker->process.monitored || major > 7 || (major == 7 && minor >= 2))
+		return 0;
+	return error_set(-ENOTSUP,
+			 "QEMU %lld.%lld does not keep the program counter while it emulates, so where the "
+			 "guest is can not be asked for; from 7.2 on it can",
+			 (long long)major, (long long)minor);
+}
+
+static int open_monitor(struct looker *looker)
+{
+	const struct monitor_address address = { .socket = looker->socket,
+						 .domain = looker->domain,
+						 .uri = looker->uri };
+	int error = monitor_open(&looker->monitor, &address, &looker->process, looker->stop_fd);
+
+	if (!error)
+		error = check_version(looker);
+	if (!error)
+		error = ask_vcpus(looker);
+	return error;
+}
+
+/* The thread. */
+
+static bool is_stopped(struct looker *looker)
+{
+	bool stop;
+
+	pthread_mutex_lock(&looker->lock);
+	stop = looker->stop;
+	pthread_mutex_unlock(&looker->lock);
+	return stop;
+}
+
+static void set_state(struct looker *looker, int error)
+{
+	pthread_mutex_lock(&looker->lock);
+	looker->state = error ? LOOKER_FAILED : LOOKER_WORKS;
+	looker->error = error;
+	if (error)
+		snprintf(looker->error_text, sizeof(looker->error_text), "%s", error_message());
+	pthread_cond_broadcast(&looker->changed);
+	pthread_mutex_unlock(&looker->lock);
+}
+
+/* What the vCPUs do while nobody looks is in no sample: so many looks are lost. */
+static void count_missed(struct looker *looker)
+{
+	pthread_mutex_lock(&looker->lock);
+	for (size_t i = 0; i < looker->looked_at_count; i++) {
+		struct looked_at *at = looker->looked_at[i];
+		uint64_t used = read_used(at->time_fd);
+
+		if (used > at->used)
+			looker->missed += used - at->used;
+		at->used = used > at->used ? used : at->used;
+		at->untimed_count = 0;
+	}
+	looker->lost += looker->missed / looker->interval;
+	looker->missed %= looker->interval;
+	pthread_mutex_unlock(&looker->lock);
+}
+
+static void lose_monitor(struct looker *looker)
+{
+	if (is_stopped(looker))
+		return;
+	if (!looker->complained && !vmm_process_ended(&looker->process))
+		log_warning("%s; trying again until the VM ends", error_message());
+	looker->complained = true;
+	monitor_close(looker->monitor);
+	looker->monitor = NULL;
+	looker->next_try = now() + TRY_INTERVAL;
+}
+
+static void try_again(struct looker *looker)
+{
+	if (open_monitor(looker)) {
+		lose_monitor(looker);
+		return;
+	}
+	count_missed(looker);
+	log_info("QEMU's monitor answers again");
+	looker->complained = false;
+}
+
+static int do_what_is_due(struct looker *looker)
+{
+	uint64_t time = now();
+	int error = time >= looker->next_ask ? ask_vcpus(looker) : 0;
+
+	return !error && time >= looker->next_look ? look(looker) : error;
+}
+
+static void turn(struct looker *looker)
+{
+	if (!looker->monitor) {
+		if (now() >= looker->next_try)
+			try_again(looker);
+	} else if (do_what_is_due(looker)) {
+		lose_monitor(looker);
+	}
+}
+
+static void wait_for_turn(const struct looker *looker)
+{
+	struct pollfd stop = { .fd = looker->stop_fd, .events = POLLIN };
+	uint64_t due = looker->monitor ? looker->next_look : looker->next_try, time = now();
+	uint64_t left = due > time ? due - time : 0;
+	const struct timespec wait = { .tv_sec = (time_t)(left / SECOND), .tv_nsec = (long)(left % SECOND) };
+
+	ppoll(&stop, 1, &wait, NULL);
+}
+
+static void free_looked_at(struct looked_at *at)
+{
+	close(at->time_fd);
+	free(at);
+}
+
+static void close_fd(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void free_looker(struct looker *looker)
+{
+	while (looker->looked_at_count)
+		free_looked_at(looker->looked_at[--looker->looked_at_count]);
+	monitor_close(looker->monitor);
+	close_fd(looker->stop_fd);
+	close_fd(looker->process.pid_fd);
+	close_fd(looker->process.directory);
+	pthread_mutex_destroy(&looker->lock);
+	pthread_cond_destroy(&looker->changed);
+	free(looker->socket);
+	free(looker->domain);
+	free(looker->uri);
+	free(looker);
+}
+
+static void end_thread(struct looker *looker)
+{
+	bool abandoned;
+
+	pthread_mutex_lock(&looker->lock);
+	looker->ended = true;
+	abandoned = looker->abandoned;
+	pthread_cond_broadcast(&looker->changed);
+	pthread_mutex_unlock(&looker->lock);
+	if (abandoned)
+		free_looker(looker);
+}
+
+static void *run(void *context)
+{
+	struct looker *looker = context;
+	sigset_t all;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	pthread_setname_np(pthread_self(), "monitor");
+	error = open_monitor(looker);
+	set_state(looker, error);
+	while (!error && !is_stopped(looker)) {
+		turn(looker);
+		wait_for_turn(looker);
+	}
+	end_thread(looker);
+	return NULL;
+}
+
+/* What its owner does. */
+
+static bool copy_text(char **copy, const char *text)
+{
+	*copy = text ? strdup(text) : NULL;
+	return !text || *copy;
+}
+
+static int fill(struct looker *looker, const struct monitor_address *address,
+		const struct vmm_process *process)
+{
+	looker->process = *process;
+	looker->process.pid_fd = fcntl(process->pid_fd, F_DUPFD_CLOEXEC, 0);
+	looker->process.directory = fcntl(process->directory, F_DUPFD_CLOEXEC, 0);
+	looker->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (looker->process.pid_fd < 0 || looker->process.directory < 0 || looker->stop_fd < 0)
+		return error_set(-errno, "can not make descriptors: %s", strerror(errno));
+	if (!copy_text(&looker->socket, address->socket) || !copy_text(&looker->domain, address->domain) ||
+	    !copy_text(&looker->uri, address->uri))
+		return error_set(-ENOMEM, "no memory for QEMU's monitor");
+	return 0;
+}
+
+static int start_thread(struct looker *looker)
+{
+	pthread_attr_t detached;
+	pthread_t thread;
+	int error;
+
+	pthread_attr_init(&detached);
+	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+	error = -pthread_create(&thread, &detached, run, looker);
+	pthread_attr_destroy(&detached);
+	looker->ended = error;
+	return error ? error_set(error, "can not start the thread of QEMU's monitor: %s", strerror(-error))
+		     : 0;
+}
+
+/* Until the thread has done what DONE asks for, for SECONDS at most; with the lock. */
+static void wait_until(struct looker *looker, bool (*done)(const struct looker *looker), time_t seconds)
+{
+	struct timespec end;
+
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_sec += seconds;
+	while (!done(looker) &&
+	       !pthread_cond_clockwait(&looker->changed, &looker->lock, CLOCK_MONOTONIC, &end))
+		;
+}
+
+static bool has_opened(const struct looker *looker)
+{
+	return looker->state != LOOKER_OPENS;
+}
+
+static bool has_ended(const struct looker *looker)
+{
+	return looker->ended;
+}
+
+static int wait_for_vcpus(struct looker *looker)
+{
+	int error;
+
+	pthread_mutex_lock(&looker->lock);
+	wait_until(looker, has_opened, OPEN_TIME);
+	if (looker->state == LOOKER_OPENS)
+		error = error_set(-ETIMEDOUT, "the monitor of process %d (%s) does not answer",
+				  looker->process.pid, looker->process.name);
+	else
+		error = looker->error ? error_set(looker->error, "%s", looker->error_text) : 0;
+	pthread_mutex_unlock(&looker->lock);
+	return error;
+}
+
+int looker_start(struct looker **result, const struct monitor_address *address,
+		 const struct vmm_process *process, unsigned int frequency)
+{
+	struct looker *looker = calloc(1, sizeof(*looker));
+	int error;
+
+	if (!looker)
+		return error_set(-ENOMEM, "no memory for QEMU's monitor");
+	assert(frequency);
+	looker->interval = SECOND / (frequency < FREQUENCY_MAX ? frequency : FREQUENCY_MAX);
+	looker->ended = true;
+	pthread_mutex_init(&looker->lock, NULL);
+	pthread_cond_init(&looker->changed, NULL);
+	error = fill(looker, address, process);
+	if (!error)
+		error = start_thread(looker);
+	if (!error)
+		error = wait_for_vcpus(looker);
+	if (error)
+		looker_stop(looker);
+	else
+		*result = looker;
+	return error;
+}
+
+size_t looker_vcpus(struct looker *looker, struct qmp_vcpu *vcpus)
+{
+	size_t count;
+
+	pthread_mutex_lock(&looker->lock);
+	count = looker->vcpu_count;
+	memcpy(vcpus, looker->vcpus, count * sizeof(vcpus[0]));
+	pthread_mutex_unlock(&looker->lock);
+	return count;
+}
+
+int looker_add(struct looker *looker, const struct vmm_vcpu *vcpu)
+{
+	struct looked_at *at = calloc(1, sizeof(*at));
+	char path[48];
+
+	if (!at)
+		return error_set(-ENOMEM, "no memory for a vCPU");
+	snprintf(path, sizeof(path), "task/%d/schedstat", vcpu->tid);
+	*at = (struct looked_at){ .vcpu = *vcpu };
+	at->time_fd = openat(looker->process.directory, path, O_RDONLY | O_CLOEXEC);
+	if (at->time_fd < 0) {
+		free(at);
+		return error_set(-ESRCH, "thread %d of process %d has ended", vcpu->tid, looker->process.pid);
+	}
+	at->used = read_used(at->time_fd);
+	pthread_mutex_lock(&looker->lock);
+	assert(looker->looked_at_count < VMM_VCPUS_MAX);
+	looker->looked_at[looker->looked_at_count++] = at;
+	pthread_mutex_unlock(&looker->lock);
+	return 0;
+}
+
+void looker_remove(struct looker *looker, unsigned int id)
+{
+	pthread_mutex_lock(&looker->lock);
+	for (size_t i = 0; i < looker->looked_at_count; i++)
+		if (looker->looked_at[i]->vcpu.id == id) {
+			free_looked_at(looker->looked_at[i]);
+			looker->looked_at[i] = looker->looked_at[--looker->looked_at_count];
+			break;
+		}
+	pthread_mutex_unlock(&looker->lock);
+}
+
+size_t looker_take(struct looker *looker, struct look *looks, size_t max, uint64_t *lost)
+{
+	size_t count;
+
+	pthread_mutex_lock(&looker->lock);
+	for (count = 0; count < max && looker->queued; count++, looker->queued--) {
+		looks[count] = looker->queue[looker->first];
+		looker->first = (looker->first + 1) % QUEUE_MAX;
+	}
+	*lost = looker->lost;
+	looker->lost = 0;
+	pthread_mutex_unlock(&looker->lock);
+	return count;
+}
+
+void looker_statistics(struct looker *looker, struct looker_statistics *statistics)
+{
+	pthread_mutex_lock(&looker->lock);
+	*statistics = looker->statistics;
+	pthread_mutex_unlock(&looker->lock);
+}
+
+void looker_stop(struct looker *looker)
+{
+	const uint64_t one = 1;
+	bool ended;
+
+	pthread_mutex_lock(&looker->lock);
+	looker->stop = true;
+	if (looker->stop_fd >= 0 && write(looker->stop_fd, &one, sizeof(one)) < 0)
+		log_debug("the monitor's thread is told that it ends already");
+	wait_until(looker, has_ended, CLOSE_TIME);
+	ended = looker->ended;
+	looker->abandoned = !ended;
+	pthread_mutex_unlock(&looker->lock);
+	if (ended)
+		free_looker(looker);
+}
