@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/daemon/recording_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+
+#define NAME_FILE "domain"
+
+static const char *const endings[] = {
+	[RECORDING_PARTIAL] = ".perf.data.partial",
+	[RECORDING_NEW] = ".perf.data.new",
+	[RECORDING_COMPLETE] = ".perf.data",
+};
+
+void recording_file_name(uint64_t time, enum recording_state state, char name[RECORDING_NAME_SIZE])
+{
+	const time_t seconds = (time_t)(time / 1000);
+	struct tm parts;
+	char day[32];
+
+	gmtime_r(&seconds, &parts);
+	strftime(day, sizeof(day), "%Y%m%dT%H%M%S", &parts);
+	snprintf(name, RECORDING_NAME_SIZE, "%s.%03uZ%s", day, (unsigned int)(time % 1000), endings[state]);
+}
+
+static bool parse_ending(const char *ending, enum recording_state *state)
+{
+	for (int i = RECORDING_PARTIAL; i <= RECORDING_COMPLETE; i++) {
+		if (strcmp(ending, endings[i]) != 0)
+			continue;
+		*state = (enum recording_state)i;
+		return true;
+	}
+	return false;
+}
+
+bool recording_file_parse(const char *name, uint64_t *time, enum recording_state *state)
+{
+	struct tm parts = { 0 };
+	char again[RECORDING_NAME_SIZE];
+	unsigned int ms;
+	int length = 0;
+
+	if (sscanf(name, "%4d%2d%2dT%2d%2d%2d.%3uZ%n", &parts.tm_year, &parts.tm_mon, &parts.tm_mday,
+		   &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &ms, &length) != 7 ||
+	    !length || parts.tm_year < 1970 || !parse_ending(name + length, state))
+		return false;
+	parts.tm_year -= 1900;
+	parts.tm_mon--;
+	*time = (uint64_t)timegm(&parts) * 1000 + ms;
+	recording_file_name(*time, *state, again);
+	return !strcmp(again, name);
+}
+
+static int check_owner(int fd, const char *path)
+{
+	struct stat status;
+
+	if (fstat(fd, &status))
+		return error_set(-errno, "can't look at %s: %s", path, strerror(errno));
+	if (status.st_uid != geteuid())
+		return error_set(-EPERM,
+				 "%s belongs to user %u: recordings are kept in a directory of our own", path,
+				 status.st_uid);
+	if (status.st_mode & 077 && fchmod(fd, 0700))
+		return error_set(-errno, "can't close %s to others: %s", path, strerror(errno));
+	return 0;
+}
+
+int recording_directory_open(int directory, const char *path)
+{
+	int fd = openat(directory, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int error;
+
+	if (fd < 0)
+		return error_set(-errno, "can't open the directory %s: %s", path, strerror(errno));
+	error = check_owner(fd, path);
+	if (!error)
+		return fd;
+	close(fd);
+	return error;
+}
+
+/* Whole, or not at all: the directory is none of a domain's without it. */
+static int write_name(int fd, const char *name)
+{
+	int file =
+		openat(fd, NAME_FILE ".partial", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	size_t length = strlen(name);
+	bool written;
+
+	if (file < 0)
+		return error_set(-errno, "can't write a domain's name: %s", strerror(errno));
+	written = write(file, name, length) == (ssize_t)length;
+	if (close(file) || !written || renameat(fd, NAME_FILE ".partial", fd, NAME_FILE))
+		return error_set(errno ? -errno : -EIO, "can't write a domain's name: %s", strerror(errno));
+	return 0;
+}
+
+int recording_directory_make(int directory, const char *file, const char *name)
+{
+	int fd, error;
+
+	if (mkdirat(directory, file, 0700) && errno != EEXIST)
+		return error_set(-errno, "can't make the directory %s: %s", file, strerror(errno));
+	fd = recording_directory_open(directory, file);
+	if (fd < 0)
+		return fd;
+	error = write_name(fd, name);
+	close(fd);
+	return error;
+}
+
+static int read_name(int fd, char *name)
+{
+	int file = openat(fd, NAME_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	ssize_t length = file < 0 ? -1 : read(file, name, RECORDING_DOMAIN_MAX + 1);
+
+	if (file >= 0)
+		close(file);
+	if (length < 0 || length > RECORDING_DOMAIN_MAX)
+		return error_set(-EINVAL, "it has no file with a domain's name");
+	name[length] = '\0';
+	return strlen(name) == (size_t)length ? 0 : error_set(-EINVAL, "its domain's name is none");
+}
+
+int recording_directory_domain(int fd, const char *file, char *name)
+{
+	char expected[DOMAIN_FILE_SIZE];
+	int error = read_name(fd, name);
+
+	if (error)
+		return error;
+	domain_name_escape(name, expected);
+	return strcmp(expected, file) ? error_set(-EINVAL, "it should be %s", expected) : 0;
+}
+
+void recording_directory_remove(int directory, const char *file, const char *name)
+{
+	char path[DOMAIN_FILE_SIZE + sizeof(NAME_FILE)];
+
+	snprintf(path, sizeof(path), "%s/%s", file, NAME_FILE);
+	unlinkat(directory, path, 0);
+	if (!unlinkat(directory, file, AT_REMOVEDIR) || errno == ENOENT)
+		return;
+	if (recording_directory_make(directory, file,
+				     name)) /* something else lies in it: it stays what it was */
+		log_warning("%s", error_message());
+}
