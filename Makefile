@@ -14,18 +14,18 @@ ifdef SANITIZE
 SANITIZE_FLAGS := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
 
-LIBRARIES := libelf libdw libzstd jansson zlib libprotobuf-c libbpf libcurl libmicrohttpd libcrypto
+LIBRARIES := libelf libdw libzstd jansson zlib libprotobuf-c libbpf libcurl libmicrohttpd libcrypto libxml-2.0 libsystemd
 OPTIMIZE  ?= -O2
 WARNINGS  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter -Wno-gnu-variable-sized-type-not-at-end $(if $(WERROR),-Werror)
 CFLAGS    ?= -g
 ALL_CFLAGS = -std=gnu11 $(OPTIMIZE) $(WARNINGS) -pthread -D_GNU_SOURCE -DKVMSCOPE_VERSION='"$(VERSION)"' \
 	-I. -Ibuild/pprof -I$(BUILD)/include $(SANITIZE_FLAGS) $(LIBRARY_CFLAGS) $(CFLAGS)
 LIBRARY_CFLAGS := $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
-LIBRARY_LIBS   := $(shell pkg-config --libs $(LIBRARIES) 2>/dev/null || echo -lelf -ldw -lzstd -ljansson -lz -lprotobuf-c -lbpf -lcurl -lmicrohttpd -lcrypto) -lZydis
+LIBRARY_LIBS   := $(shell pkg-config --libs $(LIBRARIES) 2>/dev/null || echo -lelf -ldw -lzstd -ljansson -lz -lprotobuf-c -lbpf -lcurl -lmicrohttpd -lcrypto -lxml2 -lsystemd) -lZydis
 # Each program loads what it calls alone: kvmscope has no use for the daemon's libraries.
 ALL_LDFLAGS = -Wl,--as-needed -pthread $(SANITIZE_FLAGS) $(LDFLAGS)
 
-LIBRARY_SOURCES := $(filter-out vmm/cli/main.c,$(wildcard vmm/*/*.c shared/*.c))
+LIBRARY_SOURCES := $(filter-out vmm/cli/main.c vmm/daemon/main.c,$(wildcard vmm/*/*.c shared/*.c))
 # Sanitized builds test what runs on this machine itself; the rig would take them ten times as long.
 TEST_FOLDERS    := tests/unit tests/kvm $(if $(SANITIZE),,tests/rig tests/e2e)
 TEST_SOURCES    := $(foreach folder,$(TEST_FOLDERS),$(wildcard $(folder)/*.c))

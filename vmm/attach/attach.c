@@ -509,9 +509,13 @@ static void find_memory(struct attach *attach)
 		log_debug("%s", error_message());
 }
 
-static int make_rings(struct attach *attach, size_t ring_size)
+static int make_rings(struct attach *attach, const struct attach_options *options)
 {
 	const struct vmm_process *process = attach->process;
+	const struct ring_options ring = {
+		.size = options->ring_size,
+		.mode = options->overwrite ? RING_MODE_OVERWRITE : RING_MODE_CONSUMER,
+	};
 	size_t count = process->vcpus[process->vcpu_count - 1].id + 1 + VCPUS_TO_COME;
 
 	if (count > VMM_VCPUS_MAX)
@@ -521,7 +525,7 @@ static int make_rings(struct attach *attach, size_t ring_size)
 	if (!attach->rings || !attach->sampled)
 		return error_set(-ENOMEM, "no memory for the vCPUs");
 	for (; attach->ring_count < count; attach->ring_count++) {
-		int error = ring_create(&attach->rings[attach->ring_count], ring_size);
+		int error = ring_create_with(&attach->rings[attach->ring_count], &ring);
 
 		if (error)
 			return error_set(error, "can not make the ring of vCPU %zu: %s", attach->ring_count,
@@ -631,7 +635,7 @@ static int open_all(struct attach *attach, const struct attach_options *options)
 	if (!error)
 		error = check_threads(attach);
 	if (!error)
-		error = make_rings(attach, options->ring_size);
+		error = make_rings(attach, options);
 	if (!error)
 		error = make_events(attach);
 	if (!error)

@@ -32,6 +32,7 @@ struct attach_options {
 	const char *backend;            /* its name, or "auto": the best that works */
 	unsigned int frequency;         /* Hz */
 	bool callchains;
+	bool overwrite;   /* rings keep what is newest: for a flight recorder */
 	size_t ring_size; /* bytes, of each vCPU: see ring_create() */
 };
 

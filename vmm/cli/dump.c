@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shared/duration.h"
 #include "shared/error.h"
 #include "vmm/cli/command.h"
-#include "vmm/cli/duration.h"
 #include "vmm/cli/run_selector.h"
 #include "vmm/control/client.h"
 

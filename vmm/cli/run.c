@@ -87,14 +87,14 @@ static int take_signals(struct run *run)
 	return run->signal_fd < 0 ? error_set(-errno, "can not make a signalfd: %s", strerror(errno)) : 0;
 }
 
-static struct run_flight *flight_of(const struct run *run)
+static struct flight_requests *flight_of(const struct run *run)
 {
 	return run->profile ? run_profile_flight(run->profile) : NULL;
 }
 
 static struct trigger *trigger_of(const struct run *run)
 {
-	return flight_of(run) ? run_flight_trigger(flight_of(run)) : NULL;
+	return flight_of(run) ? flight_requests_trigger(flight_of(run)) : NULL;
 }
 
 static int make_machine(struct run *run)
@@ -287,7 +287,7 @@ static void destroy_machine(struct run *run)
 static void summarize_output(const struct run *run, const struct collector_statistics *statistics)
 {
 	double seconds = (double)(run->ended - run->started) / 1e3;
-	struct run_flight *flight = flight_of(run);
+	struct flight_requests *flight = flight_of(run);
 	char more[64] = "";
 
 	if (statistics->files > 1)
@@ -297,9 +297,9 @@ static void summarize_output(const struct run *run, const struct collector_stati
 			 (unsigned long long)statistics->samples, seconds,
 			 (unsigned long long)statistics->lost, (double)statistics->bytes / 1048576,
 			 run->options.output, more);
-	else if (run_flight_files(flight))
-		log_info("%u flight recording%s in %.1f s; %.1f MiB", run_flight_files(flight),
-			 run_flight_files(flight) == 1 ? "" : "s", seconds,
+	else if (flight_requests_files(flight))
+		log_info("%u flight recording%s in %.1f s; %.1f MiB", flight_requests_files(flight),
+			 flight_requests_files(flight) == 1 ? "" : "s", seconds,
 			 (double)statistics->bytes / 1048576);
 	else
 		log_info("no flight recording in %.1f s: nothing triggered one", seconds);
@@ -397,7 +397,7 @@ static int run_machine(struct run *run)
 	/* The profile reads guest memory to its end, so the machine goes after it. */
 	profile_status = finish_profile(run);
 	if (run->control && flight_of(run))
-		run_flight_wait_for_users(flight_of(run));
+		flight_requests_wait_for_users(flight_of(run));
 	close_control(run);
 	destroy_machine(run);
 	status = report_end(run, &result);

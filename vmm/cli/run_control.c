@@ -114,7 +114,7 @@ static json_t *profile_status(const struct run_control *self)
 	json_object_set_new(profile, "cost_ns", json_integer((json_int_t)statistics.cost));
 	json_object_set_new(profile, "flight_files",
 			    run_profile_flight(self->profile)
-				    ? json_integer(run_flight_files(run_profile_flight(self->profile)))
+				    ? json_integer(flight_requests_files(run_profile_flight(self->profile)))
 				    : json_null());
 	json_object_set_new(profile, "guest_release",
 			    string_or_null(*statistics.release ? statistics.release : NULL));

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-static int need_flight(const struct run_flight *flight)
+static int need_flight(const struct flight_requests *flight)
 {
 	return flight ? 0
 		      : error_set(-ENOTSUP, "this run has no flight recorder: start it with --flight, "
@@ -36,7 +36,7 @@ static int do_dump(void *context, json_t *arguments, json_t *result)
 	if (!error)
 		error = read_arguments(arguments, &path, &after);
 	if (!error)
-		error = run_flight_ask(context, path, after, &number);
+		error = flight_requests_ask(context, path, after, &number);
 	if (!error)
 		json_object_set_new(result, "number", json_integer((json_int_t)number));
 	return error;
@@ -44,7 +44,7 @@ static int do_dump(void *context, json_t *arguments, json_t *result)
 
 static int do_dump_result(void *context, json_t *arguments, json_t *result)
 {
-	struct run_flight_result found;
+	struct flight_request_result found;
 	json_int_t number;
 	int error = need_flight(context);
 
@@ -52,7 +52,7 @@ static int do_dump_result(void *context, json_t *arguments, json_t *result)
 		return error;
 	if (json_unpack_ex(arguments, NULL, 0, "{s:I !}", "number", &number))
 		return error_set(-EINVAL, "dump-result takes one argument, \"number\", as dump gave it");
-	error = run_flight_result(context, (uint64_t)number, &found);
+	error = flight_requests_result(context, (uint64_t)number, &found);
 	if (error && error != -EINPROGRESS)
 		return error;
 	json_object_set_new(result, "complete", json_boolean(!error));
@@ -64,7 +64,7 @@ static int do_dump_result(void *context, json_t *arguments, json_t *result)
 	return 0;
 }
 
-void run_flight_control_add(struct control *control, struct run_flight *flight)
+void run_flight_control_add(struct control *control, struct flight_requests *flight)
 {
 	control_add(control, "dump", do_dump, flight);
 	control_add(control, "dump-result", do_dump_result, flight);

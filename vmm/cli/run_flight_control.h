@@ -7,6 +7,6 @@
 #include "vmm/control/control.h"
 
 /* Adds them; FLIGHT outlives CONTROL. NULL: there is none, and they say so. Before control_start(). */
-void run_flight_control_add(struct control *control, struct run_flight *flight);
+void run_flight_control_add(struct control *control, struct flight_requests *flight);
 
 #endif

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/duration.h"
 #include "shared/error.h"
 #include "shared/ring.h"
+#include "shared/size.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/command_line.h"
-#include "vmm/cli/duration.h"
 #include "vmm/cli/run_flight.h"
-#include "vmm/cli/size.h"
 #include "vmm/control/runs.h"
 
 /* ns. Some hundred frames; a guest is to feel a sample no more than an interrupt. */

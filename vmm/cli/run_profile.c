@@ -33,7 +33,7 @@ struct run_profile {
 	struct collector *collector;      /* NULL before and after it runs */
 	struct collector_statistics last; /* as they were when it was stopped */
 	pthread_mutex_t collector_lock;   /* of both, once it runs */
-	struct run_flight *flight;        /* NULL without one */
+	struct flight_requests *flight;   /* NULL without one */
 	struct run_watch *watch;
 	pthread_mutex_t rate_lock; /* of the next two, and of telling the sampler of them */
 	unsigned int frequency;    /* Hz while it is not paused */
@@ -373,7 +373,7 @@ static int start_collector(struct run_profile *profile)
 		.vmlinux = symbol_file(profile),
 		.btf = options->btf,
 		.buildid_cache = options->buildid_cache,
-		.flight = profile->flight ? run_flight_options(profile->flight) : NULL,
+		.flight = profile->flight ? flight_requests_for(profile->flight) : NULL,
 	};
 
 	if (profile->agent)
@@ -402,7 +402,7 @@ int run_profile_start(struct run_profile *profile, struct machine *machine)
 	return error ? error : start_collector(profile);
 }
 
-struct run_flight *run_profile_flight(const struct run_profile *profile)
+struct flight_requests *run_profile_flight(const struct run_profile *profile)
 {
 	return profile->flight;
 }
@@ -459,7 +459,7 @@ void run_profile_destroy(struct run_profile *profile)
 		return;
 	if (profile->collector)
 		collector_stop(profile->collector, NULL);
-	run_flight_destroy(profile->flight);
+	flight_requests_destroy(profile->flight);
 	run_agent_destroy(profile->agent);
 	run_watch_destroy(profile->watch);
 	sampler_destroy(profile->sampler);

@@ -40,7 +40,7 @@ int run_profile_pause(struct run_profile *profile, bool paused);
 unsigned int run_profile_frequency(struct run_profile *profile, bool *paused);
 
 /* The flight recorder; NULL without --flight. The profile's. */
-struct run_flight *run_profile_flight(const struct run_profile *profile);
+struct flight_requests *run_profile_flight(const struct run_profile *profile);
 
 /* How it stands, or stood when it was stopped. Any thread after run_profile_start(). */
 void run_profile_statistics(struct run_profile *profile, struct collector_statistics *statistics);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Spans of time as users write them: 30s, 500ms, 5min, 2.5s. */
-#ifndef KVMSCOPE_CLI_DURATION_H
-#define KVMSCOPE_CLI_DURATION_H
+#ifndef KVMSCOPE_SHARED_DURATION_H
+#define KVMSCOPE_SHARED_DURATION_H
 
 #include <stdint.h>
 

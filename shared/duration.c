@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "vmm/cli/duration.h"
+#include "shared/duration.h"
 
 #include <ctype.h>
 #include <errno.h>

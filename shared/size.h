@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sizes as users write them: 4096, 64K, 128M, 2G. */
-#ifndef KVMSCOPE_CLI_SIZE_H
-#define KVMSCOPE_CLI_SIZE_H
+#ifndef KVMSCOPE_SHARED_SIZE_H
+#define KVMSCOPE_SHARED_SIZE_H
 
 #include <stdint.h>
 

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/daemon/conf.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/duration.h"
+#include "shared/error.h"
+#include "shared/size.h"
+
+#define SECOND 1000000000ull
+
+#define RECORDINGS "/var/lib/kvmscope"
+#define METRICS    "127.0.0.1:9464"
+
+enum section { SECTION_NONE, SECTION_DOMAINS, SECTION_RECORDINGS, SECTION_METRICS, SECTION_PUSH };
+
+struct parser {
+	struct conf *conf;
+	enum section section;
+	const char *pattern; /* of a section about some domains; else NULL */
+};
+
+int conf_init(struct conf *conf)
+{
+	*conf = (struct conf){
+		.ask_domains = true,
+		.frequency_max = 1000,
+		.recordings = strdup(RECORDINGS),
+		.recordings_size = 1ull << 30,
+		.recordings_age = 7ull * 24 * 3600,
+		.recordings_rotate = 600,
+		.recordings_reserve = 1ull << 30,
+		.metrics = strdup(METRICS),
+	};
+	return conf->recordings && conf->metrics ? 0 : error_set(-ENOMEM, "no memory for the configuration");
+}
+
+void conf_free(struct conf *conf)
+{
+	for (size_t i = 0; i < conf->setting_count; i++) {
+		free(conf->settings[i].pattern);
+		free(conf->settings[i].key);
+		free(conf->settings[i].value);
+	}
+	free(conf->settings);
+	free(conf->recordings);
+	free(conf->metrics);
+	free(conf->push);
+	*conf = (struct conf){ 0 };
+}
+
+/* The values. */
+
+static int set_string(char **string, const char *value)
+{
+	char *copy = strdup(value);
+
+	if (!copy)
+		return error_set(-ENOMEM, "no memory for the configuration");
+	free(*string);
+	*string = copy;
+	return 0;
+}
+
+static int set_optional(char **string, const char *value)
+{
+	bool on;
+
+	if (settings_parse_switch(value, &on) || on)
+		return set_string(string, value);
+	free(*string);
+	*string = NULL;
+	return 0;
+}
+
+static int set_size(uint64_t *size, const char *key, const char *value)
+{
+	return size_parse(value, size) ? error_set(-EINVAL, "%s must be a size like 512M or 2G", key) : 0;
+}
+
+/* s */
+static int set_time(uint64_t *seconds, const char *key, const char *value)
+{
+	uint64_t time;
+
+	if (duration_parse(value, &time))
+		return error_set(-EINVAL, "%s must be a time like 10min or 24h", key);
+	*seconds = time / SECOND;
+	return 0;
+}
+
+static int set_directory(char **directory, const char *key, const char *value)
+{
+	return *value == '/' ? set_string(directory, value)
+			     : error_set(-EINVAL, "%s must be an absolute path", key);
+}
+
+static int set_frequency_max(struct conf *conf, const char *key, const char *value)
+{
+	struct domain_settings settings;
+	int error = settings_set(&settings, "frequency", value);
+
+	if (error)
+		return error_set(error, "%s must be a number from 1 to %d", key, SETTINGS_FREQUENCY_MAX);
+	conf->frequency_max = settings.frequency;
+	return 0;
+}
+
+static int set_ask_domains(struct conf *conf, const char *key, const char *value)
+{
+	return settings_parse_switch(value, &conf->ask_domains)
+		       ? error_set(-EINVAL, "%s must be on or off", key)
+		       : 0;
+}
+
+static int unknown(const char *section, const char *key)
+{
+	return error_set(-ENOENT, "[%s] has no '%s'", section, key);
+}
+
+/* Tried now, so that it is said here if it is wrong; applied when a domain comes. */
+static int keep_setting(struct parser *parser, const char *key, const char *value)
+{
+	struct conf *conf = parser->conf;
+	struct domain_settings tried;
+	struct conf_setting *settings;
+	struct conf_setting *added;
+	int error = settings_set(&tried, key, value);
+
+	if (error)
+		return error;
+	settings = reallocarray(conf->settings, conf->setting_count + 1, sizeof(*settings));
+	if (!settings)
+		return error_set(-ENOMEM, "no memory for the configuration");
+	conf->settings = settings;
+	added = &settings[conf->setting_count++];
+	*added = (struct conf_setting){
+		.pattern = parser->pattern ? strdup(parser->pattern) : NULL,
+		.key = strdup(key),
+		.value = strdup(value),
+	};
+	return added->key && added->value && (added->pattern || !parser->pattern)
+		       ? 0
+		       : error_set(-ENOMEM, "no memory for the configuration");
+}
+
+static int set_domains(struct parser *parser, const char *key, const char *value)
+{
+	if (!parser->pattern && !strcmp(key, "ask-domains"))
+		return set_ask_domains(parser->conf, key, value);
+	if (!parser->pattern && !strcmp(key, "frequency-max"))
+		return set_frequency_max(parser->conf, key, value);
+	return keep_setting(parser, key, value);
+}
+
+static int set_recordings(struct conf *conf, const char *key, const char *value)
+{
+	if (!strcmp(key, "directory"))
+		return set_directory(&conf->recordings, key, value);
+	if (!strcmp(key, "size"))
+		return set_size(&conf->recordings_size, key, value);
+	if (!strcmp(key, "age"))
+		return set_time(&conf->recordings_age, key, value);
+	if (!strcmp(key, "reserve"))
+		return set_size(&conf->recordings_reserve, key, value);
+	if (strcmp(key, "rotate") != 0)
+		return unknown("recordings", key);
+	if (set_time(&conf->recordings_rotate, key, value) || !conf->recordings_rotate)
+		return error_set(-EINVAL, "rotate must be a time like 10min, a second at least");
+	return 0;
+}
+
+static int set_metrics(struct conf *conf, const char *key, const char *value)
+{
+	return strcmp(key, "listen") ? unknown("metrics", key) : set_optional(&conf->metrics, value);
+}
+
+static int set_push(struct conf *conf, const char *key, const char *value)
+{
+	return strcmp(key, "url") ? unknown("push", key) : set_optional(&conf->push, value);
+}
+
+static int set(struct parser *parser, const char *key, const char *value)
+{
+	switch (parser->section) {
+	case SECTION_DOMAINS:
+		return set_domains(parser, key, value);
+	case SECTION_RECORDINGS:
+		return set_recordings(parser->conf, key, value);
+	case SECTION_METRICS:
+		return set_metrics(parser->conf, key, value);
+	case SECTION_PUSH:
+		return set_push(parser->conf, key, value);
+	case SECTION_NONE:
+		break;
+	}
+	return error_set(-EINVAL, "'%s' stands before the first [section]", key);
+}
+
+/* The lines. */
+
+static char *trim(char *text)
+{
+	size_t length;
+
+	text += strspn(text, " \t\r");
+	length = strlen(text);
+	while (length && strchr(" \t\r", text[length - 1]))
+		text[--length] = '\0';
+	return text;
+}
+
+static int begin_section(struct parser *parser, char *line)
+{
+	static const char *const names[] = { NULL, "domains", "recordings", "metrics", "push" };
+	char *end = strchr(line, ']');
+	char *name = line + 1;
+
+	if (!end || end[1])
+		return error_set(-EINVAL, "a section is [NAME]");
+	*end = '\0';
+	name = trim(name);
+	parser->pattern = NULL;
+	for (int i = SECTION_DOMAINS; i <= SECTION_PUSH; i++)
+		if (!strcmp(name, names[i])) {
+			parser->section = i;
+			return 0;
+		}
+	if (strncmp(name, "domain ", strlen("domain ")) != 0)
+		return error_set(
+			-ENOENT,
+			"there is no section [%s]; there are domains, domain PATTERN, recordings, metrics "
+			"and push",
+			name);
+	parser->section = SECTION_DOMAINS;
+	parser->pattern = trim(name + strlen("domain "));
+	return 0;
+}
+
+static int parse_line(struct parser *parser, char *line)
+{
+	char *equals;
+
+	line = trim(line);
+	if (!*line || *line == '#' || *line == ';')
+		return 0;
+	if (*line == '[')
+		return begin_section(parser, line);
+	equals = strchr(line, '=');
+	if (!equals)
+		return error_set(-EINVAL, "a line is 'key = value' or [section]");
+	*equals = '\0';
+	return set(parser, trim(line), trim(equals + 1));
+}
+
+/* TEXT is cut to lines in place: patterns stay valid while it is parsed. */
+static int parse_lines(struct parser *parser, char *text, const char *name)
+{
+	unsigned int number = 0;
+	char *line;
+
+	while ((line = strsep(&text, "\n"))) {
+		int error;
+
+		number++;
+		error = parse_line(parser, line);
+		if (error == -ENOMEM)
+			return error;
+		if (error)
+			return error_set(-EINVAL, "%s, line %u: %s", name, number, error_message());
+	}
+	return 0;
+}
+
+int conf_parse(struct conf *conf, const char *text, size_t size, const char *name)
+{
+	struct parser parser = { .conf = conf };
+	char *copy;
+	int error;
+
+	if (memchr(text, '\0', size))
+		return error_set(-EINVAL, "%s is no text: it has a byte 0", name);
+	copy = strndup(text, size);
+	if (!copy)
+		return error_set(-ENOMEM, "no memory for %s", name);
+	error = parse_lines(&parser, copy, name);
+	free(copy);
+	return error;
+}
+
+static int read_file(FILE *file, struct conf *conf, const char *path)
+{
+	char *text = malloc(CONF_MAX + 1);
+	size_t size;
+	int error;
+
+	if (!text)
+		return error_set(-ENOMEM, "no memory for %s", path);
+	size = fread(text, 1, CONF_MAX + 1, file);
+	if (ferror(file))
+		error = error_set(-EIO, "can not read %s", path);
+	else if (size > CONF_MAX)
+		error = error_set(-EFBIG, "%s has more than %d bytes", path, CONF_MAX);
+	else
+		error = conf_parse(conf, text, size, path);
+	free(text);
+	return error;
+}
+
+int conf_load(struct conf *conf, const char *path)
+{
+	FILE *file = fopen(path, "re");
+	int error;
+
+	if (!file)
+		return error_set(-errno, "can not open %s: %s", path, strerror(errno));
+	error = read_file(file, conf, path);
+	fclose(file);
+	return error;
+}
+
+static bool is_about(const struct conf_setting *setting, const char *name)
+{
+	return !setting->pattern || !fnmatch(setting->pattern, name, 0);
+}
+
+int conf_settings(const struct conf *conf, const struct domain_xml *domain, struct domain_settings *settings)
+{
+	struct domain_settings own;
+	int error;
+
+	settings_init(settings);
+	for (size_t i = 0; i < conf->setting_count; i++)
+		if (is_about(&conf->settings[i], domain->name))
+			settings_set(settings, conf->settings[i].key, conf->settings[i].value);
+	if (!conf->ask_domains)
+		return 0;
+	own = *settings;
+	error = domain_xml_apply(domain, &own);
+	if (!error && own.frequency > conf->frequency_max && own.frequency > settings->frequency)
+		error = error_set(-EPERM, "it asks for %u Hz; frequency-max in %s allows %u", own.frequency,
+				  CONF_PATH, conf->frequency_max);
+	if (!error)
+		*settings = own;
+	return error;
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/daemon/domain_xml.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <libxml/parser.h>
+#include <libxml/tree.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+
+/* Nothing is loaded, entities stay what they are, and nothing is printed. */
+#define PARSE_OPTIONS (XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING | XML_PARSE_NOCDATA)
+
+static bool is_element(const xmlNode *node, const char *name)
+{
+	return node->type == XML_ELEMENT_NODE && !strcmp((const char *)node->name, name);
+}
+
+/* The first of that name below PARENT; NULL. */
+static xmlNode *child(const xmlNode *parent, const char *name)
+{
+	for (xmlNode *node = parent ? parent->children : NULL; node; node = node->next)
+		if (is_element(node, name))
+			return node;
+	return NULL;
+}
+
+/* Copies TEXT (freed) to SIZE bytes at TO; false: there is none, or it does not fit. */
+static bool take_text(xmlChar *text, char *to, size_t size)
+{
+	size_t length = text ? strlen((const char *)text) : size;
+
+	if (length < size)
+		memcpy(to, text, length + 1);
+	xmlFree(text);
+	return length < size;
+}
+
+static bool attribute(const xmlNode *node, const char *name, char *to, size_t size)
+{
+	return take_text(xmlGetNoNsProp(node, (const xmlChar *)name), to, size);
+}
+
+static int read_name(struct domain_xml *domain, const xmlNode *node)
+{
+	const xmlNode *name = child(node, "name");
+
+	if (!name || !take_text(xmlNodeGetContent(name), domain->name, sizeof(domain->name)) ||
+	    !*domain->name)
+		return error_set(-EINVAL, "the domain's XML has no name, or one of more than %d bytes",
+				 DOMAIN_NAME_SIZE - 1);
+	return 0;
+}
+
+static int read_setting(struct domain_xml *domain, const xmlAttr *attribute_node)
+{
+	const char *key = (const char *)attribute_node->name;
+	xmlChar *value = xmlNodeListGetString(attribute_node->doc, attribute_node->children, 1);
+	size_t at = domain->setting_count;
+
+	if (!value)
+		value = xmlStrdup((const xmlChar *)"");
+	if (at == DOMAIN_SETTINGS_MAX || strlen(key) >= DOMAIN_SETTING_SIZE ||
+	    !take_text(value, domain->settings[at].value, DOMAIN_SETTING_SIZE))
+		return error_set(
+			-EINVAL,
+			"the profile in the metadata of a domain has more, or longer, attributes than "
+			"there are settings");
+	memcpy(domain->settings[at].key, key, strlen(key) + 1);
+	domain->setting_count++;
+	return 0;
+}
+
+static int read_profile(struct domain_xml *domain, const xmlNode *profile)
+{
+	int error = 0;
+
+	domain->profile = true;
+	for (const xmlAttr *each = profile->properties; each && !error; each = each->next)
+		error = read_setting(domain, each);
+	return error;
+}
+
+/* libvirt has one element for each namespace there. */
+static int read_metadata(struct domain_xml *domain, const xmlNode *node)
+{
+	const xmlNode *metadata = child(node, "metadata");
+
+	for (const xmlNode *each = metadata ? metadata->children : NULL; each; each = each->next)
+		if (is_element(each, "profile") && each->ns &&
+		    !strcmp((const char *)each->ns->href, DOMAIN_XML_NAMESPACE))
+			return read_profile(domain, each);
+	return 0;
+}
+
+static void read_channels(struct domain_xml *domain, const xmlNode *node)
+{
+	const xmlNode *devices = child(node, "devices");
+	char name[sizeof(DOMAIN_AGENT_CHANNEL)];
+
+	for (const xmlNode *each = devices ? devices->children : NULL; each; each = each->next) {
+		const xmlNode *target = is_element(each, "channel") ? child(each, "target") : NULL;
+
+		domain->agent |= target && attribute(target, "name", name, sizeof(name)) &&
+				 !strcmp(name, DOMAIN_AGENT_CHANNEL);
+	}
+}
+
+static int read_state(struct domain_xml *domain, const xmlNode *status)
+{
+	char state[32], pid[16], *end;
+	long number = 0;
+
+	if (!attribute(status, "state", state, sizeof(state)) || !attribute(status, "pid", pid, sizeof(pid)))
+		return error_set(-EINVAL, "the status of a domain has no state or no process id");
+	number = strtol(pid, &end, 10);
+	if (!isdigit((unsigned char)*pid) || *end || number > INT_MAX)
+		return error_set(-EINVAL, "the status of a domain has a process id that is none");
+	domain->pid = (pid_t)number;
+	domain->ended = !number || !strcmp(state, "shutoff") || !strcmp(state, "crashed");
+	return 0;
+}
+
+static int read_domain(struct domain_xml *domain, const xmlNode *node)
+{
+	int error;
+
+	if (!node || !is_element(node, "domain"))
+		return error_set(-EINVAL, "this XML is no domain's");
+	error = read_name(domain, node);
+	if (!error)
+		error = read_metadata(domain, node);
+	read_channels(domain, node);
+	return error;
+}
+
+static int read_root(struct domain_xml *domain, const xmlDoc *document)
+{
+	const xmlNode *root = xmlDocGetRootElement(document);
+	int error;
+
+	if (document->intSubset)
+		return error_set(-EINVAL, "the XML of a domain has a document type, which libvirt's has not");
+	if (!root || !is_element(root, "domstatus"))
+		return read_domain(domain, root);
+	error = read_state(domain, root);
+	return error ? error : read_domain(domain, child(root, "domain"));
+}
+
+int domain_xml_read(struct domain_xml *domain, const void *text, size_t size)
+{
+	xmlDoc *document;
+	int error;
+
+	*domain = (struct domain_xml){ 0 };
+	if (size > DOMAIN_XML_MAX)
+		return error_set(-E2BIG, "the XML of a domain has more than %d bytes", DOMAIN_XML_MAX);
+	document = xmlReadMemory(text, (int)size, NULL, NULL, PARSE_OPTIONS);
+	if (!document)
+		return error_set(-EINVAL, "the XML of a domain can not be read: it is cut off, or broken");
+	error = read_root(domain, document);
+	xmlFreeDoc(document);
+	return error;
+}
+
+int domain_xml_apply(const struct domain_xml *domain, struct domain_settings *settings)
+{
+	int error = 0;
+
+	if (domain->profile)
+		settings->profile = true;
+	for (size_t i = 0; i < domain->setting_count && !error; i++)
+		error = settings_set(settings, domain->settings[i].key, domain->settings[i].value);
+	return error;
+}

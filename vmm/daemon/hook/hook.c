@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The hook that libvirt runs: /etc/libvirt/hooks/qemu.d/kvmscope DOMAIN OPERATION SUBOPERATION EXTRA, the
+ * domain's XML on standard input (libvirt: docs/hooks.html). libvirt waits for it, and a hook that fails may
+ * fail the domain: so it hands over what it was told and is gone, in 20 ms whatever happens, with status 0,
+ * and without a word, which could be taken for XML. Needs nothing but the C library.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "vmm/daemon/hook_message.h"
+
+/* By this libvirt's install finds out whose hook a file is. */
+__attribute__((used)) static const char mark[] = HOOK_MARK;
+
+#define XML_MS      8     /* that libvirt may take to write the XML */
+#define DEADLINE_US 16000 /* then it ends wherever it is */
+
+static char message[HOOK_SIZE_MAX + 1]; /* a byte more, to see that there is more */
+
+static uint64_t now_ms(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
+
+static void give_up(int signal)
+{
+	(void)signal;
+	_exit(0);
+}
+
+/* Whatever would end it otherwise ends it well. */
+static void prepare_end(void)
+{
+	static const int signals[] = { SIGALRM, SIGSEGV, SIGBUS, SIGTERM, SIGHUP, SIGINT, SIGXFSZ, SIGABRT };
+	const struct itimerval deadline = { .it_value.tv_usec = DEADLINE_US };
+	sigset_t none;
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		signal(signals[i], give_up);
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	setitimer(ITIMER_REAL, &deadline, NULL);
+}
+
+/* Nothing runs yet before the others. */
+static bool is_of_interest(const char *operation)
+{
+	return strcmp(operation, "prepare") != 0 && strcmp(operation, "start") != 0;
+}
+
+static size_t put_word(size_t at, const char *word)
+{
+	size_t size = strlen(word) + 1;
+
+	if (size > HOOK_WORD_MAX)
+		_exit(0);
+	memcpy(message + at, word, size);
+	return at + size;
+}
+
+/* The message's size with what comes by MS from now; without XML if that is too much, or takes too long. */
+static size_t read_xml(size_t start)
+{
+	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
+	uint64_t deadline = now_ms() + XML_MS, time;
+	size_t size = start;
+
+	while ((time = now_ms()) < deadline && poll(&input, 1, (int)(deadline - time)) > 0) {
+		ssize_t got = read(STDIN_FILENO, message + size, sizeof(message) - size);
+
+		if (!got)
+			return size;
+		if (got < 0)
+			break;
+		size += (size_t)got;
+		if (size - start > HOOK_XML_MAX)
+			break;
+	}
+	return start;
+}
+
+static bool write_all(int fd, size_t size)
+{
+	return write(fd, message, size) == (ssize_t)size;
+}
+
+static bool send_file(int socket_fd, int file)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX,
+				       .sun_path = HOOK_RUN_DIRECTORY "/" HOOK_SOCKET };
+	union {
+		struct cmsghdr head;
+		char space[CMSG_SPACE(sizeof(int))];
+	} control = { .head = { .cmsg_len = CMSG_LEN(sizeof(int)),
+				.cmsg_level = SOL_SOCKET,
+				.cmsg_type = SCM_RIGHTS } };
+	struct iovec byte = { (char[]){ 1 }, 1 };
+	const struct msghdr packet = {
+		.msg_name = &address,
+		.msg_namelen = sizeof(address),
+		.msg_iov = &byte,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control),
+	};
+
+	memcpy(CMSG_DATA(&control.head), &file, sizeof(file));
+	return sendmsg(socket_fd, &packet, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+}
+
+/* False: nobody is there, or takes it. */
+static bool hand_over(size_t size)
+{
+	int file = memfd_create("kvmscope-hook", MFD_CLOEXEC);
+	int socket_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	return file >= 0 && socket_fd >= 0 && write_all(file, size) && send_file(socket_fd, file);
+}
+
+/* A spool that is somebody else's is none. */
+static int open_spool(void)
+{
+	struct stat status;
+	int spool;
+
+	mkdir(HOOK_RUN_DIRECTORY, 0755);
+	mkdir(HOOK_RUN_DIRECTORY "/" HOOK_SPOOL, 0700);
+	spool = open(HOOK_RUN_DIRECTORY "/" HOOK_SPOOL, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (spool < 0 || fstat(spool, &status) || status.st_uid != geteuid() || status.st_mode & 022)
+		_exit(0);
+	return spool;
+}
+
+/* Its name sorts as its time does, since the machine was started: so does the daemon read them. */
+static void name_file(char name[64])
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_BOOTTIME, &time);
+	snprintf(name, 64, "%012llu.%09ld-%d", (unsigned long long)time.tv_sec, time.tv_nsec, getpid());
+}
+
+/* How many there are, and in FIRST the oldest. */
+static size_t look_for_oldest(int spool, char first[64])
+{
+	DIR *directory = fdopendir(dup(spool));
+	const struct dirent *entry;
+	size_t count = 0;
+
+	*first = '\0';
+	if (directory)
+		rewinddir(directory);
+	while (directory && (entry = readdir(directory))) {
+		if (*entry->d_name < '0' || *entry->d_name > '9')
+			continue;
+		count++;
+		if (!*first || strcmp(entry->d_name, first) < 0)
+			snprintf(first, 64, "%.63s", entry->d_name);
+	}
+	if (directory)
+		closedir(directory);
+	return count;
+}
+
+/* Also if several do so at once: each drops at most what it adds. */
+static void make_room(int spool)
+{
+	char oldest[64];
+	int dropped;
+
+	if (look_for_oldest(spool, oldest) < HOOK_SPOOL_MAX || unlinkat(spool, oldest, 0))
+		return;
+	dropped = openat(spool, HOOK_DROPPED, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (dropped >= 0 && write(dropped, ".", 1) == 1)
+		close(dropped);
+}
+
+/* It has its name when it is whole. */
+static void queue(size_t size)
+{
+	int spool = open_spool();
+	char name[64], unfinished[72];
+	int file;
+
+	make_room(spool);
+	name_file(name);
+	snprintf(unfinished, sizeof(unfinished), ".%s", name);
+	file = openat(spool, unfinished, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (file < 0)
+		return;
+	if (!write_all(file, size) || renameat(spool, unfinished, spool, name))
+		unlinkat(spool, unfinished, 0);
+}
+
+int main(int argc, char **argv)
+{
+	size_t head, size;
+
+	prepare_end();
+	if (argc < 3 || !*argv[1] || !is_of_interest(argv[2]))
+		_exit(0);
+	head = put_word(put_word(put_word(0, HOOK_MAGIC), argv[1]), argv[2]);
+	size = read_xml(head);
+	if (!hand_over(size))
+		queue(size);
+	_exit(0);
+}
