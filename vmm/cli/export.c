@@ -106,7 +106,7 @@ static int write_profile(const struct profile *profile, enum format format, FILE
 	case FORMAT_HTML:
 		return flame_graph_write(profile, to);
 	case FORMAT_PPROF:
-		return pprof_write(profile, to);
+		return pprof_write(profile, NULL, to);
 	default:
 		return folded_write(profile, to);
 	}

@@ -28,6 +28,7 @@ struct numbered {
  */
 struct writer {
 	FILE *to;
+	struct pprof_options options;
 	z_stream stream;
 	void *texts, *images, *frames; /* trees of struct numbered */
 	int64_t text_count, image_count, frame_count;
@@ -140,13 +141,13 @@ static uint64_t mapping(struct writer *writer, const char *image)
 	return mapping.id;
 }
 
-static void put_function(struct writer *writer, uint64_t id, const struct profile_frame *frame)
+static void put_function(struct writer *writer, uint64_t id, const char *name)
 {
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	Pprof__Function function = PPROF__FUNCTION__INIT, *only = &function;
 
 	function.id = id;
-	function.name = function.system_name = text(writer, frame->symbol);
+	function.name = function.system_name = text(writer, name);
 	function.filename = text(writer, "");
 	part.n_function = 1;
 	part.function = &only;
@@ -167,13 +168,35 @@ static uint64_t location(struct writer *writer, const struct profile_frame *fram
 		return location.id;
 	location.mapping_id = mapping(writer, frame->image);
 	if (frame->symbol) {
-		put_function(writer, location.id, frame);
+		put_function(writer, location.id, frame->symbol);
 		line.function_id = location.id;
 		location.n_line = 1;
 		location.line = &only_line;
 	} else {
 		location.address = frame->address;
 	}
+	part.n_location = 1;
+	part.location = &only;
+	put(writer, &part);
+	return location.id;
+}
+
+/* The frame below all others of a process: names in a profile are one pointer each, and no frame's. */
+static uint64_t root_location(struct writer *writer, const char *comm)
+{
+	Pprof__Profile part = PPROF__PROFILE__INIT;
+	Pprof__Location location = PPROF__LOCATION__INIT, *only = &location;
+	Pprof__Line line = PPROF__LINE__INIT, *only_line = &line;
+	bool is_new;
+
+	location.id =
+		(uint64_t)number_of(writer, &writer->frames, by_address, comm, &writer->frame_count, &is_new);
+	if (!is_new)
+		return location.id;
+	put_function(writer, location.id, comm);
+	line.function_id = location.id;
+	location.n_line = 1;
+	location.line = &only_line;
 	part.n_location = 1;
 	part.location = &only;
 	put(writer, &part);
@@ -234,7 +257,8 @@ static void put_head(struct writer *writer, const struct profile *profile)
 
 	text(writer, ""); /* the first has to be */
 	put_types(writer, profile);
-	part.time_nanos = (int64_t)summary->wall_time;
+	part.time_nanos = (int64_t)(writer->options.from ? writer->options.from : summary->wall_time);
+	part.duration_nanos = (int64_t)(writer->options.until - writer->options.from);
 	if (*summary->command_line) {
 		comment = text(writer, summary->command_line);
 		part.n_comment = 1;
@@ -274,7 +298,8 @@ static void put_stack(struct writer *writer, const struct profile *profile, cons
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	Pprof__Sample sample = PPROF__SAMPLE__INIT, *only = &sample;
 	Pprof__Label labels[LABELS_MAX], *places[LABELS_MAX];
-	uint64_t *locations = calloc(stack->depth, sizeof(*locations));
+	const bool root = writer->options.tasks_as_roots && *stack->comm;
+	uint64_t *locations = calloc(stack->depth + root, sizeof(*locations));
 	size_t first = 0;
 
 	for (size_t i = 0; i < LABELS_MAX; i++) {
@@ -289,10 +314,13 @@ static void put_stack(struct writer *writer, const struct profile *profile, cons
 	sample.n_value = count;
 	sample.value = values;
 	sample.label = places;
-	add_labels(writer, &sample, stack);
+	if (!writer->options.tasks_as_roots)
+		add_labels(writer, &sample, stack);
 	for (size_t i = 0; locations && i < stack->depth; i++)
 		locations[i] = location(writer, stack->frames[i]);
-	sample.n_location_id = stack->depth;
+	if (locations && root)
+		locations[stack->depth] = root_location(writer, stack->comm);
+	sample.n_location_id = stack->depth + root;
 	sample.location_id = locations;
 	part.n_sample = 1;
 	part.sample = &only;
@@ -301,6 +329,11 @@ static void put_stack(struct writer *writer, const struct profile *profile, cons
 	else
 		fail(writer, -ENOMEM);
 	free(locations);
+}
+
+static bool is_wanted(const struct writer *writer, const struct profile_stack *stack)
+{
+	return !writer->options.one_vcpu || stack->vcpu == writer->options.vcpu;
 }
 
 static void put_stacks(struct writer *writer, const struct profile *profile)
@@ -316,16 +349,20 @@ static void put_stacks(struct writer *writer, const struct profile *profile)
 	for (size_t i = 0; i < events; i++)
 		count += value_count(profile_event(profile, i));
 	for (size_t i = 0; i < profile_stack_count(profile) && !writer->error; i++) {
+		if (!is_wanted(writer, profile_stack(profile, i)))
+			continue;
 		memset(values, 0, count * sizeof(*values));
 		put_stack(writer, profile, profile_stack(profile, i), values, count);
 	}
 	free(values);
 }
 
-int pprof_write(const struct profile *profile, FILE *to)
+int pprof_write(const struct profile *profile, const struct pprof_options *options, FILE *to)
 {
 	struct writer writer = { .to = to, .image_count = 1, .frame_count = 1 }; /* those of 0 mean none */
 
+	if (options)
+		writer.options = *options;
 	if (deflateInit2(&writer.stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, GZIP, 8, Z_DEFAULT_STRATEGY) !=
 	    Z_OK)
 		return error_set(-ENOMEM, "no memory for the profile");
