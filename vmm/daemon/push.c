@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/daemon/push.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/daemon/push_headers.h"
+#include "vmm/daemon/push_profile.h"
+#include "vmm/daemon/push_request.h"
+#include "vmm/daemon/push_spool.h"
+
+#define RETRY_FIRST   1000   /* ms */
+#define RETRY_LONGEST 300000 /* ms */
+/* First waits until the spool is tried again where it took no profile: its disk may be full. */
+#define SPOOL_RETRIES 5
+/* So often a profile is refused until it is given up; between two times lies all that waits, and a retry. */
+#define REFUSALS_MAX 5
+
+struct push {
+	struct push_options options; /* its strings are owned */
+	struct push_spool *spool;
+	struct push_request *request;
+	struct curl_slist *headers;
+	pthread_t thread;
+	bool started;
+	int stop_fd; /* eventfd */
+	atomic_bool stop;
+
+	/* The round: what waited when it was begun, from the oldest on. */
+	struct push_item *items; /* owned; NULL: no round */
+	size_t count, next;
+	bool refusals;        /* in the round */
+	uint64_t retry;       /* ms to wait after the next failure */
+	uint64_t not_before;  /* ms: no round is begun */
+	uint64_t spool_again; /* ms: no recording is taken */
+	bool failing;         /* said */
+
+	_Atomic uint64_t pushed, bytes, failures, refused;
+};
+
+static uint64_t now_ms(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
+
+/* Its profiles are on the disk, or it has none that could ever be. */
+static bool take_recording(struct push *push, const struct recordings_file *file)
+{
+	int error = push_profile_spool(push->spool, file, push->options.buildid_dir);
+
+	if (error == -EINVAL)
+		log_warning("not pushed: %s", error_message());
+	if (!error || error == -EINVAL || error == -ENOENT)
+		return true;
+	log_warning("not pushed yet: %s", error_message());
+	return false;
+}
+
+static void take_recordings(struct push *push)
+{
+	struct recordings_file file;
+
+	if (now_ms() < push->spool_again)
+		return;
+	while (!atomic_load(&push->stop) && recordings_next(push->options.recordings, &file)) {
+		if (!take_recording(push, &file)) {
+			push->spool_again = now_ms() + SPOOL_RETRIES * (uint64_t)push->options.retry_ms;
+			return;
+		}
+		recordings_done(push->options.recordings, &file);
+	}
+}
+
+static void end_round(struct push *push)
+{
+	free(push->items);
+	push->items = NULL;
+	push->count = push->next = 0;
+}
+
+/* The store is left alone for some time; a random part of it, as there are others that it failed. */
+static void back_off(struct push *push)
+{
+	uint64_t wait = push->retry - push->retry / 4 + arc4random_uniform((uint32_t)push->retry / 4 + 1);
+
+	end_round(push);
+	push->not_before = now_ms() + wait;
+	push->retry = push->retry * 2 < RETRY_LONGEST ? push->retry * 2 : RETRY_LONGEST;
+}
+
+static void fail(struct push *push)
+{
+	push->failures++;
+	if (!push->failing)
+		log_warning("profiles can't be pushed, and wait in %s: %s", push->options.spool,
+			    error_message());
+	push->failing = true;
+	back_off(push);
+}
+
+static void succeed(struct push *push, const struct push_item *item, uint64_t size)
+{
+	push_spool_remove(push->spool, item);
+	push->pushed++;
+	push->bytes += size;
+	if (push->failing)
+		log_info("profiles are pushed again");
+	push->failing = false;
+	push->retry = push->options.retry_ms;
+}
+
+/* This one is in the way of none of the others: it waits for the next round. */
+static void take_refusal(struct push *push, const struct push_item *item)
+{
+	struct push_item again = *item;
+
+	push->failures++;
+	push->refusals = true;
+	again.refused = push_spool_refuse(push->spool, item);
+	if (again.refused < REFUSALS_MAX)
+		return;
+	log_warning("a profile of %s is given up: %s", item->domain, error_message());
+	push_spool_remove(push->spool, &again);
+	push->refused++;
+}
+
+static void send_item(struct push *push, const struct push_item *item)
+{
+	uint64_t size;
+	int fd = push_spool_read(push->spool, item, &size);
+	enum push_outcome outcome;
+
+	if (fd < 0)
+		return; /* it went for a newer one */
+	outcome = push_request_send(push->request, item, fd, size, push->headers);
+	close(fd);
+	if (atomic_load(&push->stop) && outcome != PUSH_TAKEN)
+		return;
+	if (outcome == PUSH_TAKEN)
+		succeed(push, item, size);
+	else if (outcome == PUSH_REFUSED)
+		take_refusal(push, item);
+	else
+		fail(push);
+}
+
+/* Headers are read anew for each round: what they have may expire. */
+static bool begin_round(struct push *push)
+{
+	curl_slist_free_all(push->headers);
+	push->headers = NULL;
+	push->refusals = false;
+	if (push_spool_list(push->spool, &push->items, &push->count) ||
+	    (push->options.header_file && push_headers_read(push->options.header_file, &push->headers))) {
+		fail(push);
+		return false;
+	}
+	if (push->count)
+		return true;
+	end_round(push);
+	push->not_before = now_ms() + push->options.retry_ms;
+	return false;
+}
+
+/* One request, if it is time for one. */
+static void send_next(struct push *push)
+{
+	if (!push->items && (now_ms() < push->not_before || !begin_round(push)))
+		return;
+	send_item(push, &push->items[push->next]);
+	if (!push->items || ++push->next < push->count)
+		return;
+	if (push->refusals)
+		back_off(push);
+	else
+		end_round(push);
+}
+
+/* ms until something is to be done without being told; -1: nothing is. */
+static int time_left(const struct push *push)
+{
+	struct push_spool_counts counts;
+	uint64_t now = now_ms(), next = UINT64_MAX;
+
+	push_spool_count(push->spool, &counts);
+	if (counts.files)
+		next = push->not_before;
+	if (push->spool_again > now && push->spool_again < next)
+		next = push->spool_again;
+	if (next == UINT64_MAX)
+		return -1;
+	return next > now ? (int)(next - now) : 0;
+}
+
+/* Until there is a recording, a request is due, or it is time to stop. */
+static void wait_for_work(const struct push *push)
+{
+	const bool take = now_ms() >= push->spool_again;
+	struct pollfd events[] = {
+		{ .fd = push->stop_fd, .events = POLLIN },
+		{ .fd = take ? recordings_new_fd(push->options.recordings) : -1, .events = POLLIN },
+	};
+
+	if (!push->items)
+		poll(events, 2, time_left(push));
+}
+
+static void *run(void *argument)
+{
+	struct push *push = argument;
+
+	pthread_setname_np(pthread_self(), "push");
+	while (!atomic_load(&push->stop)) {
+		take_recordings(push);
+		send_next(push);
+		wait_for_work(push);
+	}
+	return NULL;
+}
+
+static char *copy(const char *text, bool *failed)
+{
+	char *copied = text ? strdup(text) : NULL;
+
+	*failed |= text && !copied;
+	return copied;
+}
+
+static int copy_options(struct push *push, const struct push_options *options)
+{
+	bool failed = false;
+
+	push->options = *options;
+	push->options.url = copy(options->url, &failed);
+	push->options.header_file = copy(options->header_file, &failed);
+	push->options.spool = copy(options->spool, &failed);
+	push->options.host = copy(options->host, &failed);
+	push->options.buildid_dir = copy(options->buildid_dir, &failed);
+	if (!options->retry_ms)
+		push->options.retry_ms = RETRY_FIRST;
+	push->retry = push->options.retry_ms;
+	return failed ? error_set(-ENOMEM, "no memory to push") : 0;
+}
+
+static int start_thread(struct push *push)
+{
+	sigset_t all, before;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	error = -pthread_create(&push->thread, NULL, run, push);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	push->started = !error;
+	return error ? error_set(error, "can't start the thread that pushes: %s", strerror(-error)) : 0;
+}
+
+static int open_all(struct push *push)
+{
+	int error = 0;
+
+	push->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (push->stop_fd < 0)
+		return error_set(-errno, "can't make the eventfd of a push: %s", strerror(errno));
+	if (curl_global_init(CURL_GLOBAL_DEFAULT))
+		return error_set(-ENOMEM, "libcurl can't be used");
+	error = push_request_open(&push->request, push->options.url, push->options.host, &push->stop);
+	if (!error && push->options.header_file)
+		error = push_headers_read(push->options.header_file, &push->headers);
+	return error ? error : push_spool_open(&push->spool, push->options.spool, push->options.spool_size);
+}
+
+int push_start(struct push **result, const struct push_options *options)
+{
+	struct push *push = calloc(1, sizeof(*push));
+	int error;
+
+	if (!push)
+		return error_set(-ENOMEM, "no memory to push");
+	push->stop_fd = -1;
+	error = copy_options(push, options);
+	if (!error)
+		error = open_all(push);
+	if (!error)
+		error = start_thread(push);
+	if (error)
+		push_stop(push);
+	else
+		*result = push;
+	return error;
+}
+
+void push_stop(struct push *push)
+{
+	if (!push)
+		return;
+	atomic_store(&push->stop, true);
+	if (push->started) {
+		eventfd_write(push->stop_fd, 1);
+		pthread_join(push->thread, NULL);
+	}
+	end_round(push);
+	curl_slist_free_all(push->headers);
+	push_request_close(push->request);
+	push_spool_close(push->spool);
+	if (push->stop_fd >= 0)
+		close(push->stop_fd);
+	free((char *)push->options.url);
+	free((char *)push->options.header_file);
+	free((char *)push->options.spool);
+	free((char *)push->options.host);
+	free((char *)push->options.buildid_dir);
+	free(push);
+}
+
+void push_statistics(struct push *push, struct push_statistics *statistics)
+{
+	struct push_spool_counts counts;
+
+	push_spool_count(push->spool, &counts);
+	*statistics = (struct push_statistics){
+		.pushed = push->pushed,
+		.bytes = push->bytes,
+		.failures = push->failures,
+		.refused = push->refused,
+		.dropped = counts.dropped,
+		.spooled = counts.files,
+		.spooled_bytes = counts.bytes,
+	};
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/daemon/push_request.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+
+#define TIMEOUT_S         30
+#define CONNECT_TIMEOUT_S 10
+#define ANSWER_MAX        256 /* bytes that are shown of what the store says */
+#define NAME_MAX_SIZE     1024
+
+struct push_request {
+	CURL *curl;
+	CURLU *url;
+	const atomic_bool *stop;
+	char host[DOMAIN_FILE_SIZE];
+	char answer[ANSWER_MAX + 1];
+	size_t answer_size;
+	char error[CURL_ERROR_SIZE];
+};
+
+/* What the store says, as far as it is shown; the rest is taken and forgotten. */
+static size_t take_answer(char *data, size_t unit, size_t count, void *context)
+{
+	struct push_request *request = context;
+
+	for (size_t i = 0; i < count && request->answer_size < ANSWER_MAX; i++)
+		request->answer[request->answer_size++] = isprint((unsigned char)data[i]) ? data[i] : ' ';
+	request->answer[request->answer_size] = '\0';
+	return unit * count;
+}
+
+static int look_for_stop(void *context, curl_off_t to_receive, curl_off_t received, curl_off_t to_send,
+			 curl_off_t sent)
+{
+	return atomic_load(((struct push_request *)context)->stop);
+}
+
+static size_t give_profile(char *to, size_t unit, size_t count, void *context)
+{
+	ssize_t size = read(*(int *)context, to, unit * count);
+
+	return size < 0 ? CURL_READFUNC_ABORT : (size_t)size;
+}
+
+/* A connection that the store has closed meanwhile: the request goes over another one. */
+static int rewind_profile(void *context, curl_off_t offset, int origin)
+{
+	return lseek(*(int *)context, offset, origin) < 0 ? CURL_SEEKFUNC_FAIL : CURL_SEEKFUNC_OK;
+}
+
+static bool has_part(CURLU *url, CURLUPart part)
+{
+	char *text;
+
+	if (curl_url_get(url, part, &text, 0))
+		return false;
+	curl_free(text);
+	return true;
+}
+
+static int append_path(CURLU *url)
+{
+	static const char ingest[] = "/ingest";
+	char path[2048], *there;
+	size_t length;
+
+	if (curl_url_get(url, CURLUPART_PATH, &there, 0))
+		return -EINVAL;
+	length = strlen(there);
+	while (length && there[length - 1] == '/')
+		length--;
+	if (length >= sizeof(ingest) - 1 &&
+	    !strncmp(there + length - (sizeof(ingest) - 1), ingest, sizeof(ingest) - 1))
+		length -= sizeof(ingest) - 1;
+	snprintf(path, sizeof(path), "%.*s%s", (int)length, there, ingest);
+	curl_free(there);
+	return curl_url_set(url, CURLUPART_PATH, path, 0) ? -EINVAL : 0;
+}
+
+static int check_url(struct push_request *request, const char *url)
+{
+	char *scheme;
+	bool known;
+
+	if (curl_url_set(request->url, CURLUPART_URL, url, 0) ||
+	    curl_url_get(request->url, CURLUPART_SCHEME, &scheme, 0))
+		return error_set(-EINVAL, "%s is no URL; http://localhost:4040 is one", url);
+	known = !strcmp(scheme, "http") || !strcmp(scheme, "https");
+	curl_free(scheme);
+	if (!known)
+		return error_set(-EINVAL, "%s is no URL of http or https", url);
+	if (has_part(request->url, CURLUPART_USER) || has_part(request->url, CURLUPART_PASSWORD))
+		return error_set(
+			-EINVAL,
+			"the URL to push to has a user or a password in it: put \"Authorization: Basic ...\" "
+			"into the header file instead");
+	return append_path(request->url) ? error_set(-EINVAL, "%s is no URL to push to", url) : 0;
+}
+
+static void set_options(struct push_request *request)
+{
+	CURL *curl = request->curl;
+
+	curl_easy_setopt(curl, CURLOPT_CURLU, request->url);
+	curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)TIMEOUT_S);
+	curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_TIMEOUT_S);
+	curl_easy_setopt(curl, CURLOPT_USERAGENT, "kvmscope/" KVMSCOPE_VERSION);
+	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, request->error);
+	curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_answer);
+	curl_easy_setopt(curl, CURLOPT_WRITEDATA, request);
+	curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+	curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, look_for_stop);
+	curl_easy_setopt(curl, CURLOPT_XFERINFODATA, request);
+}
+
+int push_request_open(struct push_request **result, const char *url, const char *host,
+		      const atomic_bool *stop)
+{
+	struct push_request *request = calloc(1, sizeof(*request));
+	int error;
+
+	if (!request)
+		return error_set(-ENOMEM, "no memory to push");
+	request->curl = curl_easy_init();
+	request->url = curl_url();
+	request->stop = stop;
+	domain_name_escape(host, request->host);
+	error = request->curl && request->url ? check_url(request, url)
+					      : error_set(-ENOMEM, "no memory to push");
+	if (error) {
+		push_request_close(request);
+		return error;
+	}
+	set_options(request);
+	*result = request;
+	return 0;
+}
+
+void push_request_close(struct push_request *request)
+{
+	if (!request)
+		return;
+	curl_easy_cleanup(request->curl);
+	curl_url_cleanup(request->url);
+	free(request);
+}
+
+/*
+ * Labels end at ',' and '}', and have no way to escape them (api/model/labelset/labelset.go): the domain
+ * stands in them as it does in names of files.
+ */
+static void describe(const struct push_request *request, const struct push_item *item,
+		     char name[NAME_MAX_SIZE])
+{
+	int length =
+		snprintf(name, NAME_MAX_SIZE, "name=kvmscope{host=%s,domain=%s", request->host, item->domain);
+
+	if (item->vcpu != PUSH_VCPU_UNKNOWN)
+		length +=
+			snprintf(name + length, NAME_MAX_SIZE - (size_t)length, ",vcpu=%" PRIu32, item->vcpu);
+	snprintf(name + length, NAME_MAX_SIZE - (size_t)length, "}");
+}
+
+/* The store counts in seconds: the first begins with FROM, the last ends with UNTIL. */
+static int set_query(struct push_request *request, const struct push_item *item)
+{
+	char query[NAME_MAX_SIZE], times[128];
+
+	describe(request, item, query);
+	snprintf(times, sizeof(times),
+		 "from=%" PRIu64 "&until=%" PRIu64 "&spyName=kvmscope&sampleRate=%" PRIu32, item->from / 1000,
+		 (item->until + 999) / 1000, item->rate);
+	if (curl_url_set(request->url, CURLUPART_QUERY, times, 0) ||
+	    curl_url_set(request->url, CURLUPART_QUERY, query, CURLU_APPENDQUERY | CURLU_URLENCODE))
+		return error_set(-ENOMEM, "no memory for a request");
+	return 0;
+}
+
+static curl_mime *make_form(struct push_request *request, int *fd, uint64_t size)
+{
+	curl_mime *form = curl_mime_init(request->curl);
+	curl_mimepart *part = form ? curl_mime_addpart(form) : NULL;
+
+	if (part && !curl_mime_name(part, "profile") && !curl_mime_filename(part, "profile.pprof") &&
+	    !curl_mime_type(part, "application/octet-stream") &&
+	    !curl_mime_data_cb(part, (curl_off_t)size, give_profile, rewind_profile, NULL, fd))
+		return form;
+	curl_mime_free(form);
+	error_set(-ENOMEM, "no memory for a request");
+	return NULL;
+}
+
+static enum push_outcome judge(struct push_request *request, CURLcode code)
+{
+	long status = 0;
+
+	if (code) {
+		error_set(-EIO, "%s", *request->error ? request->error : curl_easy_strerror(code));
+		return PUSH_FAILED;
+	}
+	curl_easy_getinfo(request->curl, CURLINFO_RESPONSE_CODE, &status);
+	if (status / 100 == 2)
+		return PUSH_TAKEN;
+	error_set(-EIO, "the store answers %ld: %s", status, request->answer);
+	return status == 400 || status == 413 || status == 415 || status == 422 ? PUSH_REFUSED : PUSH_FAILED;
+}
+
+enum push_outcome push_request_send(struct push_request *request, const struct push_item *item, int fd,
+				    uint64_t size, struct curl_slist *headers)
+{
+	curl_mime *form;
+	CURLcode code;
+
+	if (set_query(request, item))
+		return PUSH_FAILED;
+	form = make_form(request, &fd, size);
+	if (!form)
+		return PUSH_FAILED;
+	request->answer_size = 0;
+	request->answer[0] = request->error[0] = '\0';
+	curl_easy_setopt(request->curl, CURLOPT_HTTPHEADER, headers);
+	curl_easy_setopt(request->curl, CURLOPT_MIMEPOST, form);
+	code = curl_easy_perform(request->curl);
+	curl_easy_setopt(request->curl, CURLOPT_MIMEPOST, NULL);
+	curl_easy_setopt(request->curl, CURLOPT_HTTPHEADER, NULL);
+	curl_mime_free(form);
+	return judge(request, code);
+}
