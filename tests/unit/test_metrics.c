@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The daemon's metrics, read by a client that knows nothing but sockets. */
+#include <dirent.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/daemon/metrics.h"
+
+static struct metrics *start(const char *listen)
+{
+	const struct metrics_options options = { .listen = listen };
+	struct metrics *metrics = NULL;
+
+	if (metrics_start(&metrics, &options)) {
+		fprintf(stderr, "%s\n", error_message());
+		abort();
+	}
+	return metrics;
+}
+
+static int connect_to(const struct metrics *metrics)
+{
+	const struct sockaddr_in address = { .sin_family = AF_INET,
+					     .sin_port = htons(metrics_port(metrics)),
+					     .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK_EQUAL(connect(fd, (const void *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+/* All that comes back until the connection is closed. */
+static char *ask(const struct metrics *metrics, const char *request)
+{
+	int fd = connect_to(metrics);
+	char *answer = calloc(1, 1 << 20);
+	size_t size = 0;
+	ssize_t got;
+
+	CHECK_EQUAL(send(fd, request, strlen(request), MSG_NOSIGNAL), strlen(request));
+	while ((got = recv(fd, answer + size, (1 << 20) - 1 - size, 0)) > 0)
+		size += (size_t)got;
+	close(fd);
+	return answer;
+}
+
+static char *get(const struct metrics *metrics)
+{
+	char *answer = ask(metrics, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+
+	CHECK_EQUAL(strncmp(answer, "HTTP/1.1 200 ", 13), 0);
+	CHECK(strstr(answer, "Content-Type: text/plain; version=0.0.4"));
+	return answer;
+}
+
+static void check_line(const struct metrics *metrics, const char *line, bool there)
+{
+	char *answer = get(metrics), whole[512];
+
+	snprintf(whole, sizeof(whole), "\n%s\n", line);
+	if (!!strstr(answer, whole) != there)
+		FAIL_TEST("%s is %sin\n%s", line, there ? "not " : "", answer);
+	free(answer);
+}
+
+TEST(metrics, are_told_for_each_domain)
+{
+	const struct metrics_values values = {
+		.guest = 10, .host = 2, .lost = 3, .cost = 1500000001, .stops = 4, .stopped = 5, .bytes = 6
+	};
+	struct metrics *metrics = start("127.0.0.1:0");
+	struct metrics_domain *web = metrics_add(metrics, "web-1", "bpf");
+	struct metrics_domain *hostile = metrics_add(metrics, "\"} 1\nkvmscope_up 1 {x=\"\\", "perf");
+
+	metrics_set(web, &values);
+	check_line(metrics, "kvmscope_domain_sampled{domain=\"web-1\",backend=\"bpf\"} 1", true);
+	check_line(metrics, "kvmscope_samples_total{domain=\"web-1\",where=\"guest\"} 10", true);
+	check_line(metrics, "kvmscope_samples_total{domain=\"web-1\",where=\"host\"} 2", true);
+	check_line(metrics, "kvmscope_lost_samples_total{domain=\"web-1\"} 3", true);
+	check_line(metrics, "kvmscope_sampling_seconds_total{domain=\"web-1\"} 1.500000001", true);
+	check_line(metrics, "kvmscope_stops_total{domain=\"web-1\"} 4", true);
+	check_line(metrics, "kvmscope_stopped_seconds_total{domain=\"web-1\"} 0.000000005", true);
+	check_line(metrics, "kvmscope_recorded_bytes_total{domain=\"web-1\"} 6", true);
+	check_line(metrics, "# TYPE kvmscope_samples_total counter", true);
+	check_line(metrics, "kvmscope_build_info{version=\"" KVMSCOPE_VERSION "\"} 1", true);
+	check_line(metrics, "kvmscope_stops_total{domain=\"%22%7D%201%0Akvmscope_up%201%20%7Bx%3D%22%5C\"} 0",
+		   true);
+	metrics_remove(metrics, web);
+	metrics_remove(metrics, hostile);
+	metrics_stop(metrics);
+}
+
+TEST(metrics, never_go_backwards)
+{
+	struct metrics *metrics = start("127.0.0.1:0");
+	struct metrics_domain *domain = metrics_add(metrics, "one", "perf");
+
+	metrics_set(domain, &(struct metrics_values){ .lost = 7 });
+	metrics_set(domain, &(struct metrics_values){ .lost = 5 });
+	check_line(metrics, "kvmscope_lost_samples_total{domain=\"one\"} 7", true);
+	metrics_remove(metrics, domain);
+	check_line(metrics, "kvmscope_lost_samples_total{domain=\"one\"} 7", true);
+	check_line(metrics, "kvmscope_domain_sampled{domain=\"one\",backend=\"perf\"} 1", false);
+	domain = metrics_add(metrics, "one", "bpf");
+	metrics_set(domain, &(struct metrics_values){ .lost = 1 });
+	check_line(metrics, "kvmscope_lost_samples_total{domain=\"one\"} 8", true);
+	check_line(metrics, "kvmscope_domain_sampled{domain=\"one\",backend=\"bpf\"} 1", true);
+	metrics_remove(metrics, domain);
+	metrics_stop(metrics);
+}
+
+/* Somebody who may define domains defines them without end. */
+TEST(metrics, of_domains_that_ended_are_forgotten_where_they_are_too_many)
+{
+	struct metrics *metrics = start("127.0.0.1:0");
+	struct metrics_domain *first = metrics_add(metrics, "first", "perf");
+	char name[32];
+
+	for (unsigned int i = 0; i < 2000; i++) {
+		snprintf(name, sizeof(name), "domain-%u", i);
+		metrics_remove(metrics, metrics_add(metrics, name, "perf"));
+	}
+	check_line(metrics, "kvmscope_stops_total{domain=\"first\"} 0", true);
+	check_line(metrics, "kvmscope_stops_total{domain=\"domain-975\"} 0", false);
+	check_line(metrics, "kvmscope_stops_total{domain=\"domain-976\"} 0", true);
+	check_line(metrics, "kvmscope_stops_total{domain=\"domain-1999\"} 0", true);
+	metrics_remove(metrics, first);
+	metrics_stop(metrics);
+}
+
+static void check_status(const struct metrics *metrics, const char *request, const char *status)
+{
+	char *answer = ask(metrics, request);
+
+	if (strncmp(answer, status, strlen(status)) != 0)
+		FAIL_TEST("the answer to %.20s is %.20s and not %s", request, answer, status);
+	free(answer);
+}
+
+TEST(metrics, are_all_that_there_is)
+{
+	struct metrics *metrics = start("127.0.0.1:0");
+	char *head;
+
+	check_status(metrics, "GET / HTTP/1.0\r\n\r\n", "HTTP/1.1 404");
+	check_status(metrics, "GET /metrics/../etc/passwd HTTP/1.0\r\n\r\n", "HTTP/1.1 404");
+	check_status(metrics, "POST /metrics HTTP/1.0\r\nContent-Length: 2\r\n\r\nxx", "HTTP/1.1 405");
+	check_status(metrics, "DELETE /metrics HTTP/1.0\r\n\r\n", "HTTP/1.1 405");
+	check_status(metrics, "what?\r\n\r\n", "");
+	head = ask(metrics, "HEAD /metrics HTTP/1.0\r\n\r\n");
+	CHECK_EQUAL(strncmp(head, "HTTP/1.1 200", 12), 0);
+	CHECK(!strstr(head, "kvmscope_build_info"));
+	free(head);
+	metrics_stop(metrics);
+}
+
+static unsigned int count_descriptors(void)
+{
+	DIR *directory = opendir("/proc/self/fd");
+	unsigned int count = 0;
+
+	while (directory && readdir(directory))
+		count++;
+	if (directory)
+		closedir(directory);
+	return count;
+}
+
+/* Who connects and says nothing takes no more than so many descriptors of ours. */
+TEST(metrics, have_a_limit_of_connections)
+{
+	struct metrics *metrics = start("127.0.0.1:0");
+	unsigned int before = count_descriptors();
+	int idle[40];
+
+	for (unsigned int i = 0; i < 40; i++)
+		idle[i] = connect_to(metrics);
+	for (unsigned int i = 0; i < 20000 && count_descriptors() < before + 40 + 16; i++)
+		usleep(1000);
+	usleep(50000); /* for more to come */
+	CHECK_EQUAL(count_descriptors(), before + 40 + 16);
+	for (unsigned int i = 0; i < 40; i++)
+		close(idle[i]);
+	check_line(metrics, "kvmscope_build_info{version=\"" KVMSCOPE_VERSION "\"} 1", true);
+	metrics_stop(metrics);
+}
+
+static void check_listen(const char *listen, int error)
+{
+	const struct metrics_options options = { .listen = listen };
+	struct metrics *metrics = NULL;
+
+	CHECK_EQUAL(metrics_start(&metrics, &options), error);
+	metrics_stop(metrics);
+}
+
+TEST(metrics, say_where_they_can_not_listen)
+{
+	struct metrics *metrics = start("127.0.0.1:0");
+	char taken[32];
+
+	check_listen("127.0.0.1", -EINVAL);
+	check_listen(":9754", -EINVAL);
+	check_listen("127.0.0.1:http!", -EINVAL);
+	check_listen("127.0.0.1:99999", -EINVAL);
+	check_listen("", -EINVAL);
+	snprintf(taken, sizeof(taken), "127.0.0.1:%u", metrics_port(metrics));
+	check_listen(taken, -EADDRINUSE);
+	CHECK(strstr(error_message(), taken));
+	metrics_stop(metrics);
+	metrics = start(NULL);
+	CHECK_EQUAL(metrics_port(metrics), 0);
+	metrics_stop(metrics);
+}

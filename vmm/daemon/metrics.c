@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/daemon/metrics.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "shared/error.h"
+#include "vmm/daemon/domain_name.h"
+
+#define CONNECTIONS_MAX 16
+#define TIMEOUT_S       10
+#define REQUEST_MAX     16384 /* bytes of a connection's memory */
+#define ENDED_MAX       1024  /* domains that are still told of */
+#define TYPE            "text/plain; version=0.0.4; charset=utf-8"
+
+#define NS_PER_S 1000000000u
+
+enum counter { GUEST, HOST, LOST, COST, STOPS, STOPPED, BYTES, COUNTERS };
+
+struct metrics_domain {
+	struct metrics_domain *next;
+	char label[DOMAIN_FILE_SIZE];
+	const char *backend;        /* NULL: its session has ended */
+	uint64_t earlier[COUNTERS]; /* of sessions that have ended; the session's own thread and the lock */
+	_Atomic uint64_t counted[COUNTERS]; /* of all */
+	uint64_t ended;                     /* number of its end: the smaller, the longer ago */
+};
+
+struct metrics {
+	struct metrics_options options;
+	struct MHD_Daemon *daemon;      /* NULL: nobody is answered */
+	pthread_mutex_t lock;           /* of what follows */
+	struct metrics_domain *domains; /* owned */
+	uint64_t ends;
+};
+
+/* One value for each domain. */
+static const struct series {
+	const char *name, *labels, *type, *help;
+	enum counter counter;
+	bool seconds; /* it is counted in ns */
+} series[] = {
+	{ "kvmscope_samples_total", ",where=\"guest\"", "counter",
+	  "Samples taken, in the guest and outside of it.", GUEST, false },
+	{ "kvmscope_samples_total", ",where=\"host\"", NULL, NULL, HOST, false },
+	{ "kvmscope_lost_samples_total", "", "counter", "Samples that were lost before they were recorded.",
+	  LOST, false },
+	{ "kvmscope_sampling_seconds_total", "", "counter", "CPU time that taking the samples cost.", COST,
+	  true },
+	{ "kvmscope_stops_total", "", "counter", "Times that a vCPU was stopped for a sample.", STOPS,
+	  false },
+	{ "kvmscope_stopped_seconds_total", "", "counter", "Time that vCPUs were stopped for samples.",
+	  STOPPED, true },
+	{ "kvmscope_recorded_bytes_total", "", "counter", "Bytes written to recordings.", BYTES, false },
+};
+
+static void put_header(FILE *to, const char *name, const char *type, const char *help)
+{
+	fprintf(to, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void put_plain(FILE *to, const char *name, const char *type, const char *help, uint64_t value)
+{
+	put_header(to, name, type, help);
+	fprintf(to, "%s %" PRIu64 "\n", name, value);
+}
+
+/* A label is a domain's file name: nothing in it needs to be escaped, and no two domains share one. */
+static void put_value(FILE *to, const struct series *what, const struct metrics_domain *domain)
+{
+	uint64_t value = atomic_load(&domain->counted[what->counter]);
+
+	fprintf(to, "%s{domain=\"%s\"%s} ", what->name, domain->label, what->labels);
+	if (what->seconds)
+		fprintf(to, "%" PRIu64 ".%09" PRIu64 "\n", value / NS_PER_S, value % NS_PER_S);
+	else
+		fprintf(to, "%" PRIu64 "\n", value);
+}
+
+static void put_domains(FILE *to, const struct metrics *metrics)
+{
+	put_header(to, "kvmscope_domain_sampled", "gauge", "1 for each domain that is sampled now, and how.");
+	for (const struct metrics_domain *domain = metrics->domains; domain; domain = domain->next)
+		if (domain->backend)
+			fprintf(to, "kvmscope_domain_sampled{domain=\"%s\",backend=\"%s\"} 1\n",
+				domain->label, domain->backend);
+	for (size_t i = 0; i < sizeof(series) / sizeof(*series); i++) {
+		if (series[i].help)
+			put_header(to, series[i].name, series[i].type, series[i].help);
+		for (const struct metrics_domain *domain = metrics->domains; domain; domain = domain->next)
+			put_value(to, &series[i], domain);
+	}
+}
+
+static void put_recordings(FILE *to, struct recordings *recordings)
+{
+	struct recordings_statistics counts;
+
+	recordings_statistics(recordings, &counts);
+	put_plain(to, "kvmscope_recording_files", "gauge", "Complete recordings of all domains.",
+		  counts.files);
+	put_plain(to, "kvmscope_recording_bytes", "gauge", "Their size.", counts.bytes);
+	put_plain(to, "kvmscope_recordings_removed_total", "counter",
+		  "Recordings that went by their age or size.", counts.removed);
+	put_plain(to, "kvmscope_recordings_sacrificed_total", "counter",
+		  "Recordings that went because the file system had no room.", counts.sacrificed);
+	put_plain(to, "kvmscope_recordings_dropped_total", "counter",
+		  "Recordings that could not be written to their end.", counts.dropped);
+	put_plain(to, "kvmscope_recordings_not_pushed_total", "counter",
+		  "Recordings that went before they were pushed.", counts.not_handed_on);
+}
+
+static void put_push(FILE *to, struct push *push)
+{
+	struct push_statistics counts;
+
+	push_statistics(push, &counts);
+	put_plain(to, "kvmscope_push_profiles_total", "counter", "Profiles that the store has taken.",
+		  counts.pushed);
+	put_plain(to, "kvmscope_push_bytes_total", "counter", "Their size.", counts.bytes);
+	put_plain(to, "kvmscope_push_failures_total", "counter", "Attempts to push that failed.",
+		  counts.failures);
+	put_plain(to, "kvmscope_push_refused_total", "counter",
+		  "Profiles that were given up, as the store refused them.", counts.refused);
+	put_plain(to, "kvmscope_push_dropped_total", "counter",
+		  "Profiles that went because the spool was full.", counts.dropped);
+	put_plain(to, "kvmscope_push_spool_files", "gauge", "Profiles that wait to be pushed.",
+		  counts.spooled);
+	put_plain(to, "kvmscope_push_spool_bytes", "gauge", "Their size.", counts.spooled_bytes);
+}
+
+/* To be freed by free(); NULL without memory. */
+static char *make_text(struct metrics *metrics, size_t *size)
+{
+	char *text = NULL;
+	FILE *to = open_memstream(&text, size);
+
+	if (!to)
+		return NULL;
+	put_header(to, "kvmscope_build_info", "gauge", "1, and the version.");
+	fprintf(to, "kvmscope_build_info{version=\"%s\"} 1\n", KVMSCOPE_VERSION);
+	pthread_mutex_lock(&metrics->lock);
+	put_domains(to, metrics);
+	pthread_mutex_unlock(&metrics->lock);
+	if (metrics->options.recordings)
+		put_recordings(to, metrics->options.recordings);
+	if (metrics->options.push)
+		put_push(to, metrics->options.push);
+	if (!fclose(to))
+		return text;
+	free(text);
+	return NULL;
+}
+
+static enum MHD_Result reply(struct MHD_Connection *connection, unsigned int status,
+			     struct MHD_Response *response)
+{
+	enum MHD_Result result;
+
+	if (!response)
+		return MHD_NO;
+	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE,
+				status == MHD_HTTP_OK ? TYPE : "text/plain");
+	result = MHD_queue_response(connection, status, response);
+	MHD_destroy_response(response);
+	return result;
+}
+
+static enum MHD_Result reply_shortly(struct MHD_Connection *connection, unsigned int status, char *text)
+{
+	return reply(connection, status,
+		     MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_PERSISTENT));
+}
+
+static enum MHD_Result reply_metrics(struct metrics *metrics, struct MHD_Connection *connection)
+{
+	size_t size;
+	char *text = make_text(metrics, &size);
+
+	if (!text)
+		return MHD_NO;
+	return reply(connection, MHD_HTTP_OK,
+		     MHD_create_response_from_buffer(size, text, MHD_RESPMEM_MUST_FREE));
+}
+
+static enum MHD_Result answer(void *context, struct MHD_Connection *connection, const char *url,
+			      const char *method, const char *version, const char *data, size_t *size,
+			      void **request)
+{
+	static char not_found[] = "The metrics are at /metrics.\n",
+		    not_allowed[] = "There is nothing but GET.\n";
+
+	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+		return reply_shortly(connection, MHD_HTTP_METHOD_NOT_ALLOWED, not_allowed);
+	if (strcmp(url, "/metrics") != 0)
+		return reply_shortly(connection, MHD_HTTP_NOT_FOUND, not_found);
+	return reply_metrics(context, connection);
+}
+
+static bool is_port(const char *text)
+{
+	return *text && strlen(text) <= 5 && strspn(text, "0123456789") == strlen(text) &&
+	       atoi(text) <= UINT16_MAX;
+}
+
+/* "HOST:PORT", where a HOST that has ':' stands in brackets. Owned by the caller: freeaddrinfo(). */
+static int resolve(const char *listen, struct addrinfo **address)
+{
+	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV };
+	const char *colon = strrchr(listen, ':');
+	char host[256];
+	size_t length = colon ? (size_t)(colon - listen) : 0;
+	int error = EAI_NONAME;
+
+	if (length && length < sizeof(host) && is_port(colon + 1)) {
+		bool brackets = listen[0] == '[' && colon[-1] == ']';
+
+		snprintf(host, sizeof(host), "%.*s", (int)(length - 2 * brackets), listen + brackets);
+		error = getaddrinfo(host, colon + 1, &hints, address);
+	}
+	if (!error)
+		return 0;
+	return error_set(-EINVAL, "can't listen at %s: %s; an address and a port are 127.0.0.1:9754", listen,
+			 gai_strerror(error));
+}
+
+static struct MHD_Daemon *start_daemon(struct metrics *metrics, const struct addrinfo *address)
+{
+	unsigned int flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
+	struct MHD_Daemon *daemon;
+	sigset_t all, before;
+
+	if (address->ai_family == AF_INET6)
+		flags |= MHD_USE_IPv6;
+	sigfillset(&all); /* the thread inherits them: signals are the main thread's */
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	daemon =
+		MHD_start_daemon(flags, 0, NULL, NULL, answer, metrics, MHD_OPTION_SOCK_ADDR,
+				 address->ai_addr, MHD_OPTION_CONNECTION_LIMIT, (unsigned int)CONNECTIONS_MAX,
+				 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)TIMEOUT_S,
+				 MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_MAX, MHD_OPTION_END);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return daemon;
+}
+
+static int start_listening(struct metrics *metrics)
+{
+	struct addrinfo *address;
+	int error = resolve(metrics->options.listen, &address);
+
+	if (error)
+		return error;
+	errno = 0;
+	metrics->daemon = start_daemon(metrics, address);
+	error = errno ? -errno : -EIO;
+	freeaddrinfo(address);
+	if (!metrics->daemon)
+		return error_set(error, "can't listen at %s for Prometheus: %s", metrics->options.listen,
+				 strerror(-error));
+	return 0;
+}
+
+int metrics_start(struct metrics **result, const struct metrics_options *options)
+{
+	struct metrics *metrics = calloc(1, sizeof(*metrics));
+	int error = 0;
+
+	if (!metrics)
+		return error_set(-ENOMEM, "no memory for metrics");
+	metrics->options = *options;
+	pthread_mutex_init(&metrics->lock, NULL);
+	if (options->listen)
+		error = start_listening(metrics);
+	if (error)
+		metrics_stop(metrics);
+	else
+		*result = metrics;
+	return error;
+}
+
+void metrics_stop(struct metrics *metrics)
+{
+	if (!metrics)
+		return;
+	if (metrics->daemon)
+		MHD_stop_daemon(metrics->daemon);
+	while (metrics->domains) {
+		struct metrics_domain *domain = metrics->domains;
+
+		metrics->domains = domain->next;
+		free(domain);
+	}
+	pthread_mutex_destroy(&metrics->lock);
+	free(metrics);
+}
+
+uint16_t metrics_port(const struct metrics *metrics)
+{
+	const union MHD_DaemonInfo *info =
+		metrics->daemon ? MHD_get_daemon_info(metrics->daemon, MHD_DAEMON_INFO_BIND_PORT) : NULL;
+
+	return info ? info->port : 0;
+}
+
+static struct metrics_domain *find(const struct metrics *metrics, const char *label)
+{
+	struct metrics_domain *domain = metrics->domains;
+
+	while (domain && strcmp(domain->label, label) != 0)
+		domain = domain->next;
+	return domain;
+}
+
+struct metrics_domain *metrics_add(struct metrics *metrics, const char *name, const char *backend)
+{
+	struct metrics_domain *domain;
+	char label[DOMAIN_FILE_SIZE];
+
+	domain_name_escape(name, label);
+	pthread_mutex_lock(&metrics->lock);
+	domain = find(metrics, label);
+	if (!domain && (domain = calloc(1, sizeof(*domain)))) {
+		snprintf(domain->label, sizeof(domain->label), "%s", label);
+		domain->next = metrics->domains;
+		metrics->domains = domain;
+	}
+	if (domain) {
+		domain->backend = backend;
+		for (int i = 0; i < COUNTERS; i++)
+			domain->earlier[i] = atomic_load(&domain->counted[i]);
+	}
+	pthread_mutex_unlock(&metrics->lock);
+	return domain;
+}
+
+static void count(struct metrics_domain *domain, enum counter counter, uint64_t value)
+{
+	value += domain->earlier[counter];
+	if (value > atomic_load(&domain->counted[counter]))
+		atomic_store(&domain->counted[counter], value);
+}
+
+void metrics_set(struct metrics_domain *domain, const struct metrics_values *values)
+{
+	if (!domain)
+		return;
+	count(domain, GUEST, values->guest);
+	count(domain, HOST, values->host);
+	count(domain, LOST, values->lost);
+	count(domain, COST, values->cost);
+	count(domain, STOPS, values->stops);
+	count(domain, STOPPED, values->stopped);
+	count(domain, BYTES, values->bytes);
+}
+
+/* The one whose session has ended the longest ago, if there are more of them than are kept. */
+static void forget_one(struct metrics *metrics)
+{
+	struct metrics_domain **oldest = NULL, *domain;
+	size_t ended = 0;
+
+	for (struct metrics_domain **link = &metrics->domains; *link; link = &(*link)->next) {
+		if ((*link)->backend)
+			continue;
+		ended++;
+		if (!oldest || (*link)->ended < (*oldest)->ended)
+			oldest = link;
+	}
+	if (ended <= ENDED_MAX)
+		return;
+	domain = *oldest;
+	*oldest = domain->next;
+	free(domain);
+}
+
+void metrics_remove(struct metrics *metrics, struct metrics_domain *domain)
+{
+	if (!domain)
+		return;
+	pthread_mutex_lock(&metrics->lock);
+	domain->backend = NULL;
+	domain->ended = ++metrics->ends;
+	forget_one(metrics);
+	pthread_mutex_unlock(&metrics->lock);
+}
