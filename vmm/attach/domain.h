@@ -3,9 +3,10 @@
  * A running domain of libvirt's QEMU driver: which process it is, and its monitor, which libvirt keeps to
  * itself but passes commands on to.
  *
- * libvirt's libraries are loaded when they are first needed (dlopen): they take ten milliseconds to load with
- * all that they need, and most runs of kvmscope have nothing to do with them. Without them all but domains
- * works.
+ * libvirt's libraries are loaded when a domain is named (dlopen), as programs do for what is optional: with
+ * some fifty libraries that they need in turn they take tens of milliseconds, more than kvmscope run takes to
+ * start a guest. Without them all but domains works. A package recommends libvirt0, and needs libvirt-dev to
+ * build.
  *
  * One thread at a time for each domain. Calls wait for libvirtd, and for as long as it takes: -EBUSY and the
  * like are its business. A thread that must not wait for others calls none of them.

@@ -14,3 +14,8 @@ build/bpf/guest_sample.skel.h: build/bpf/guest_sample.o
 
 $(BUILD)/vmm/attach/backend_bpf.o build/fuzz/objects/vmm/attach/backend_bpf.o: build/bpf/guest_sample.skel.h
 $(BUILD)/vmm/attach/backend_bpf.o build/fuzz/objects/vmm/attach/backend_bpf.o: LIBRARY_CFLAGS += -isystem build/bpf
+
+# The sanitizers' own functions of XDR look for libtirpc's when a program starts; libvirt is loaded later, and would bring it too late.
+ifdef SANITIZE
+LIBRARY_LIBS += -Wl,--push-state,--no-as-needed -l:libtirpc.so.3 -Wl,--pop-state
+endif

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What comes from QEMU's monitor, and what a process says to be its command line. The first byte says which
+ * reader: a stream of messages, a text of registers, vCPUs, a command line.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/attach/domain.h"
+#include "vmm/attach/monitor.h"
+#include "vmm/attach/process.h"
+#include "vmm/attach/qmp.h"
+#include "vmm/attach/qmp_registers.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void read_answer(const char *bytes, size_t size)
+{
+	json_t *message = json_loadb(bytes, size, 0, NULL), *result;
+	struct qmp_vcpu vcpus[4];
+
+	if (message && !qmp_take_answer(message, "fuzz", &result)) {
+		if (qmp_parse_vcpus(result, vcpus, 4) > 4)
+			abort();
+		json_decref(result);
+	}
+	json_decref(message);
+}
+
+static void read_stream(const char *bytes, size_t size)
+{
+	struct qmp_frame frame = { 0 };
+	bool complete;
+
+	while (size) {
+		ssize_t taken = qmp_frame_take(&frame, bytes, size, &complete);
+
+		if (taken < 0)
+			return;
+		if (!taken || (size_t)taken > size || frame.length != (size_t)taken)
+			abort();
+		if (complete)
+			read_answer(bytes, (size_t)taken);
+		frame = (struct qmp_frame){ 0 };
+		bytes += taken;
+		size -= (size_t)taken;
+	}
+}
+
+static void read_registers(const char *text)
+{
+	struct qmp_registers registers;
+	const char *before = text;
+
+	while (qmp_parse_registers(&text, &registers)) {
+		if (text <= before || registers.id >= VMM_VCPUS_MAX || registers.registers.cpl > 3)
+			abort();
+		before = text;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text, path[32];
+
+	if (!size)
+		return 0;
+	text = malloc(size);
+	memcpy(text, data + 1, size - 1);
+	text[size - 1] = '\0';
+	switch (data[0] & 3) {
+	case 0:
+		read_stream(text, size - 1);
+		break;
+	case 1:
+		read_registers(text);
+		break;
+	case 2:
+		monitor_parse_command_line(text, size, path, sizeof(path));
+		domain_parse_command_line(text, size, "one", "4dea22b3");
+		break;
+	default:
+		vmm_parse_own_tid(text);
+	}
+	free(text);
+	return 0;
+}
