@@ -65,6 +65,7 @@ struct attach {
 	struct vmm_process *process;
 	struct vmm_memory memory;
 	struct attach_target target;
+	unsigned int frequency;               /* that was asked for */
 	const struct attach_backend *backend; /* NULL: none yet */
 	struct attach_source *source;
 	char refused[4 * ERROR_MESSAGE_SIZE];
@@ -462,6 +463,9 @@ static int try_backend(struct attach *attach, const struct attach_backend *backe
 {
 	int error = check_process(attach, backend);
 
+	attach->target.frequency = attach->frequency;
+	if (backend->frequency_max && attach->frequency > backend->frequency_max)
+		attach->target.frequency = backend->frequency_max;
 	if (!error)
 		error = backend->open(&attach->source, &attach->target);
 	if (!error)
@@ -623,11 +627,11 @@ static int open_all(struct attach *attach, const struct attach_options *options)
 	attach->target = (struct attach_target){
 		.process = attach->process,
 		.memory = &attach->memory,
-		.frequency = options->frequency,
 		.callchains = options->callchains,
 		.monitor = options->monitor,
 		.sink = { .sample = take_sample, .lost = take_lost, .context = attach },
 	};
+	attach->frequency = options->frequency;
 	if (!error)
 		error = choose_backend(attach, options->backend);
 	if (!error)
@@ -674,6 +678,11 @@ const struct attach_backend *attach_backend(const struct attach *attach)
 enum attach_event attach_event(const struct attach *attach)
 {
 	return attach->backend->event(attach->source);
+}
+
+unsigned int attach_frequency(const struct attach *attach)
+{
+	return attach->target.frequency;
 }
 
 const char *attach_refused(const struct attach *attach)

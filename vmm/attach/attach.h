@@ -55,6 +55,9 @@ const struct vmm_process *attach_process(const struct attach *attach);
 const struct attach_backend *attach_backend(const struct attach *attach);
 enum attach_event attach_event(const struct attach *attach);
 
+/* Hz: what was asked for, or the most that the backend can do. */
+unsigned int attach_frequency(const struct attach *attach);
+
 /* One line for each better backend that does not work here, and why; "" if there is none. */
 const char *attach_refused(const struct attach *attach);
 

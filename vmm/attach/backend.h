@@ -64,7 +64,8 @@ struct attach_backend {
 	const char *name;
 	const char *is; /* for messages: what it does, and what it can not */
 	bool gives_callers;
-	bool emulated; /* works without KVM, too, and where the process may not be looked at */
+	unsigned int frequency_max; /* Hz; 0: what is asked for */
+	bool emulated;              /* works without KVM, too, and where the process may not be looked at */
 
 	/* Tries what can be tried without a VM: 0, or an error with the message. For kvmscope doctor. */
 	int (*probe)(void);

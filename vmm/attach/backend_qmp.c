@@ -147,6 +147,7 @@ static void close_qmp(struct attach_source *source)
 const struct attach_backend attach_qmp = {
 	.name = "qmp",
 	.is = "QEMU's monitor, asked up to 200 times a second: where the guest was, without its callers",
+	.frequency_max = LOOKER_FREQUENCY_MAX,
 	.emulated = true,
 	.probe = probe,
 	.open = open_qmp,

@@ -22,7 +22,6 @@
 #define MILLISECOND 1000000ull
 #define SECOND      (1000 * MILLISECOND)
 
-#define FREQUENCY_MAX 200
 /* A look takes QEMU's main loop, and its big lock: at most one part in so many. */
 #define LOOK_SHARE 10
 /* Between two tries of a monitor that went away, and two questions which vCPUs there are. */
@@ -525,8 +524,8 @@ int looker_start(struct looker **result, const struct monitor_address *address,
 
 	if (!looker)
 		return error_set(-ENOMEM, "no memory for QEMU's monitor");
-	assert(frequency);
-	looker->interval = SECOND / (frequency < FREQUENCY_MAX ? frequency : FREQUENCY_MAX);
+	assert(frequency && frequency <= LOOKER_FREQUENCY_MAX);
+	looker->interval = SECOND / frequency;
 	looker->ended = true;
 	pthread_mutex_init(&looker->lock, NULL);
 	pthread_cond_init(&looker->changed, NULL);

@@ -25,6 +25,9 @@
 #include "vmm/attach/qmp_registers.h"
 #include "vmm/guest/registers.h"
 
+/* Hz. Each look takes QEMU's main loop and its big lock for some time. */
+#define LOOKER_FREQUENCY_MAX 200
+
 struct looker;
 
 struct look {
@@ -37,8 +40,8 @@ struct look {
 
 /*
  * Connects to the monitor at ADDRESS (copied) of PROCESS and waits until it has told its vCPUs, for 10 s at
- * most. FREQUENCY in Hz is what is tried; 200 is the most, and a tenth of the time that looks take. Errors:
- * those of monitor_open(); -ENOTSUP: it is no x86, or a TCG that is too old; -ETIMEDOUT.
+ * most. FREQUENCY in Hz, at most LOOKER_FREQUENCY_MAX, is what is tried, in a tenth of the time at most.
+ * Errors: those of monitor_open(); -ENOTSUP: it is no x86, or a TCG that is too old; -ETIMEDOUT.
  */
 int looker_start(struct looker **looker, const struct monitor_address *address,
 		 const struct vmm_process *process, unsigned int frequency);

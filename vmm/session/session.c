@@ -112,7 +112,7 @@ static struct perf_data_options output_options(const struct session *session, si
 		.perspective = options->perspective,
 		.cycles = attach_event(attach) == ATTACH_CYCLES,
 		.host_samples = true,
-		.frequency = options->attach.frequency,
+		.frequency = attach_frequency(attach),
 		.callchains = options->attach.callchains && attach_backend(attach)->gives_callers,
 		.compression = options->compression,
 		.vcpus = (unsigned int)vcpus,
