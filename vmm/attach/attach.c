@@ -251,7 +251,10 @@ static void take_sample(void *context, struct sample *sample, struct guest_callc
 		chain->kernel_depth = chain->user_depth = 0;
 		atomic_fetch_add(&attach->host, 1);
 	} else {
-		take_guest(attach, sample, chain, stack);
+		if (sample->flags & SAMPLE_OTHER_KERNEL)
+			take_nothing(sample, chain);
+		else
+			take_guest(attach, sample, chain, stack);
 		atomic_fetch_add(&attach->guest, 1);
 	}
 	put(attach->rings[sample->vcpu], sample, chain);
@@ -297,6 +300,18 @@ static void remove_gone(struct attach *attach)
 	}
 }
 
+/* Numbers of threads are used again: what was opened by one is of the VM if the thread is still there behind
+ * it. */
+static int add_vcpu(struct attach *attach, const struct vmm_vcpu *vcpu)
+{
+	int error = attach->backend->add(attach->source, vcpu);
+
+	if (error || vmm_process_has_thread(attach->process, vcpu->tid))
+		return error;
+	attach->backend->remove(attach->source, vcpu->id);
+	return -ESRCH;
+}
+
 static int add_new(struct attach *attach)
 {
 	const struct vmm_process *process = attach->process;
@@ -308,7 +323,7 @@ static int add_new(struct attach *attach)
 		if (!vcpu->tid || vcpu->id >= attach->ring_count ||
 		    find(attach->sampled, attach->sampled_count, vcpu))
 			continue;
-		error = attach->backend->add(attach->source, vcpu);
+		error = add_vcpu(attach, vcpu);
 		if (error == -ESRCH)
 			continue;
 		if (error)

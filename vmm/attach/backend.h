@@ -32,9 +32,10 @@ struct attach_stack {
 struct attach_sink {
 	/*
 	 * One sample. SAMPLE has its time, period, registers as far as they are known (else 0), CPL, vCPU,
-	 * host thread, cost, and SAMPLE_HOST if it was taken outside of the guest; its task is not known.
-	 * CHAIN has the sampled address first; it may be changed. STACK is NULL where the registers of the
-	 * guest are not known. All are valid during the call only.
+	 * host thread, cost, and SAMPLE_HOST if it was taken outside of the guest, or SAMPLE_OTHER_KERNEL if
+	 * a guest of the guest ran; its task is not known. CHAIN has the sampled address first; it may be
+	 * changed. STACK is NULL where the registers of the guest are not known. All are valid during the
+	 * call only.
 	 */
 	void (*sample)(void *context, struct sample *sample, struct guest_callchain *chain,
 		       const struct attach_stack *stack);

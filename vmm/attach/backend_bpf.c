@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,6 +27,11 @@
 #include "guest_sample.skel.h"
 
 #define NANOSECONDS 1000000000ull
+#define CLOCK_TRIES 5
+/* Of memslots, where there are so many that small ones are left out. */
+#define SLOT_SIZE_FIRST (64ull << 10)
+#define SLOT_SIZE_LAST  (1ull << 40)
+#define NO_SLOTS        UINT64_MAX
 
 struct bpf_thread {
 	struct vmm_vcpu vcpu;
@@ -70,10 +76,18 @@ static uint64_t time_by(clockid_t clock)
 /* BPF has no raw clock; the two drift by what adjusts the one, 500 ppm at the most. */
 static void compare_clocks(struct attach_source *source)
 {
-	uint64_t before = time_by(CLOCK_MONOTONIC), raw = time_by(CLOCK_MONOTONIC_RAW);
-	uint64_t after = time_by(CLOCK_MONOTONIC);
+	uint64_t shortest = UINT64_MAX;
 
-	source->raw_ahead = raw - (before + (after - before) / 2);
+	/* Of a try that was interrupted, nobody knows when in it. */
+	for (int i = 0; i < CLOCK_TRIES; i++) {
+		uint64_t before = time_by(CLOCK_MONOTONIC), raw = time_by(CLOCK_MONOTONIC_RAW);
+		uint64_t took = time_by(CLOCK_MONOTONIC) - before;
+
+		if (took >= shortest)
+			continue;
+		shortest = took;
+		source->raw_ahead = raw - (before + took / 2);
+	}
 }
 
 static bool is_amd(void)
@@ -119,26 +133,38 @@ static int load(struct attach_source *source, bool callchains)
 	return 0;
 }
 
-/* Runs the iterator over the files of process PID; EACH gets what it found. */
-static int look(struct attach_source *source, pid_t pid,
+/* -E2BIG: there is more to tell of one file than fits. */
+static int read_found(int fd, void (*each)(void *context, const struct bpf_found *found), void *context)
+{
+	struct bpf_found found;
+	ssize_t size;
+
+	while ((size = read(fd, &found, sizeof(found))) == sizeof(found))
+		each(context, &found);
+	return size < 0 ? error_set(-errno, "can not look at the VMM's files by BPF: %s", strerror(errno))
+			: 0;
+}
+
+/* Runs the iterator over the files of the process of PID_FD; EACH gets what it found: vCPUs, and slots of
+ * SLOT_SIZE_MIN. */
+static int look(struct attach_source *source, int pid_fd, uint64_t slot_size_min,
 		void (*each)(void *context, const struct bpf_found *found), void *context)
 {
-	union bpf_iter_link_info which = { .task.pid = (__u32)pid };
+	union bpf_iter_link_info which = { .task.pid_fd = (__u32)pid_fd };
 	DECLARE_LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &which,
 			    .link_info_len = sizeof(which));
 	struct bpf_link *link = bpf_program__attach_iter(source->programs->progs.find, &options);
-	struct bpf_found found;
-	int fd, error = 0;
+	int fd, error;
 
+	source->programs->bss->slot_size_min = slot_size_min;
 	if (!link)
-		return error_set(-ENOTSUP, "the kernel does not iterate over a process's files: %s",
-				 strerror(errno));
+		return error_set(errno == ESRCH ? -ESRCH : -ENOTSUP,
+				 "the kernel does not iterate over a process's files: %s", strerror(errno));
 	fd = bpf_iter_create(bpf_link__fd(link));
 	if (fd < 0) {
 		error = error_set(-errno, "can not look at the VMM's files by BPF: %s", strerror(errno));
 	} else {
-		while (read(fd, &found, sizeof(found)) == sizeof(found))
-			each(context, &found);
+		error = read_found(fd, each, context);
 		close(fd);
 	}
 	bpf_link__destroy(link);
@@ -192,6 +218,7 @@ static void give(const struct attach_source *source, const struct bpf_whole_samp
 	uint64_t addresses[SAMPLE_CALLCHAIN_MAX];
 	struct guest_callchain chain = { .capacity = SAMPLE_CALLCHAIN_MAX, .addresses = addresses };
 	bool guest = head->flags & BPF_IN_GUEST, known = guest && head->flags & BPF_CR3_KNOWN;
+	uint8_t other = head->flags & BPF_NESTED ? SAMPLE_OTHER_KERNEL : 0;
 	struct attach_stack stack = { .bytes = head->stack_size ? from->stack : NULL,
 				      .size = head->stack_size };
 	struct sample sample = {
@@ -205,7 +232,7 @@ static void give(const struct attach_source *source, const struct bpf_whole_samp
 		.host_tid = head->tid,
 		.cost = (uint32_t)head->cost,
 		.cpl = level_of(head),
-		.flags = guest ? 0 : SAMPLE_HOST,
+		.flags = guest ? other : SAMPLE_HOST,
 	};
 
 	fill_chain(from, &chain, !sample.cpl);
@@ -289,10 +316,25 @@ static int give_slots(struct attach_source *source, const struct slot_list *list
 				    BPF_ANY);
 }
 
+/* Where there are too many, the small ones are left out: what lies in them can not be read then. */
+static int look_for_slots(struct attach_source *source, struct slot_list *list)
+{
+	uint64_t size_min = 0;
+	int error;
+
+	for (;;) {
+		list->count = 0;
+		error = look(source, source->target->process->pid_fd, size_min, take_slot, list);
+		if ((error != -E2BIG && list->count < VMM_SLOTS_MAX) || size_min >= SLOT_SIZE_LAST)
+			return error;
+		size_min = size_min ? size_min * 4 : SLOT_SIZE_FIRST;
+	}
+}
+
 static int find_slots(struct attach_source *source, struct vmm_slot *slots)
 {
 	struct slot_list list = { .slots = slots };
-	int error = look(source, source->target->process->pid, take_slot, &list);
+	int error = look_for_slots(source, &list);
 
 	if (error)
 		return error;
@@ -359,7 +401,7 @@ static void find_threads(struct attach_source *source, struct vmm_process *proce
 {
 	struct thread_list list = { .source = source, .process = process };
 
-	if (look(source, process->pid, take_thread, &list))
+	if (look(source, process->pid_fd, NO_SLOTS, take_thread, &list))
 		log_debug("%s", error_message());
 }
 
@@ -379,7 +421,7 @@ static void take_vcpu(void *context, const struct bpf_found *found)
 static int find_vcpu(struct attach_source *source, struct bpf_thread *thread)
 {
 	struct vcpu_search search = { .wanted = &thread->vcpu };
-	int error = look(source, source->target->process->pid, take_vcpu, &search);
+	int error = look(source, source->target->process->pid_fd, NO_SLOTS, take_vcpu, &search);
 
 	if (error)
 		return error;
@@ -456,7 +498,7 @@ static int check_vcpu(struct attach_source *source)
 {
 	const struct vmm_process *process = source->target->process;
 	struct vcpu_search search = { .wanted = &process->vcpus[0] };
-	int error = look(source, source->target->process->pid, take_vcpu, &search);
+	int error = look(source, source->target->process->pid_fd, NO_SLOTS, take_vcpu, &search);
 
 	if (error)
 		return error;
@@ -504,6 +546,17 @@ static void ignore(void *context, const struct bpf_found *found)
 {
 }
 
+static int look_at_self(struct attach_source *source)
+{
+	int self = (int)syscall(SYS_pidfd_open, getpid(), 0), error;
+
+	if (self < 0)
+		return error_set(-errno, "pidfd_open(): %s", strerror(errno));
+	error = look(source, self, 0, ignore, NULL);
+	close(self);
+	return error;
+}
+
 /* Whether KVM's types are known shows where a VM is. */
 static int probe(void)
 {
@@ -513,7 +566,7 @@ static int probe(void)
 	if (!error)
 		error = load(&source, true);
 	if (!error)
-		error = look(&source, getpid(), ignore, NULL);
+		error = look_at_self(&source);
 	guest_sample__destroy(source.programs);
 	return error;
 }

@@ -14,7 +14,9 @@
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/guest/page_walk.h"
 
-#define FOUR_GIB   (4ull << 30)
+#define FOUR_GIB (4ull << 30)
+/* GPAs have at most 52 bits (SDM vol. 3A 4.1.4). */
+#define GPA_END    (1ull << 52)
 #define BLOCK_MIN  (16ull << 20)
 #define BLOCK_MAX  (4ull << 40)
 #define BLOCKS_MAX 8
@@ -128,6 +130,12 @@ int memory_layout_guess(struct vmm_memory *memory, const struct vmm_process *pro
 			 process->pid);
 }
 
+/* The guest's word is taken for what a processor can address. */
+static bool is_sensible(const struct e820_entry *entry)
+{
+	return entry->size <= GPA_END && entry->start <= GPA_END - entry->size;
+}
+
 /* The end of the guest's RAM, by its own map; 0: it does not tell. */
 static uint64_t end_of_ram(struct vmm_memory *memory, const struct guest_kernel *kernel)
 {
@@ -145,7 +153,7 @@ static uint64_t end_of_ram(struct vmm_memory *memory, const struct guest_kernel 
 		if (guest_read_virtual(&memory->view, &kernel->paging,
 				       table + sizeof(count) + i * sizeof(entry), &entry, sizeof(entry)))
 			return 0;
-		if (entry.type == E820_RAM && entry.start + entry.size > end)
+		if (entry.type == E820_RAM && is_sensible(&entry) && entry.start + entry.size > end)
 			end = entry.start + entry.size;
 	}
 	return end;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/kcmp.h>
 #include <linux/kvm.h>
 #include <poll.h>
 #include <stdint.h>
@@ -146,6 +147,12 @@ static size_t find_vcpu(const struct scan *scan, unsigned int id)
 	return i;
 }
 
+/* A VMM may have several descriptors of its one VM (dup(), or by an exec that was given it). */
+static bool is_same_file(const struct vmm_process *process, int one, int other)
+{
+	return !syscall(SYS_kcmp, process->pid, process->pid, KCMP_FILE, one, other);
+}
+
 static bool take_descriptor(void *context, int number)
 {
 	struct scan *scan = context;
@@ -155,6 +162,8 @@ static bool take_descriptor(void *context, int number)
 	if (!read_link(scan->process->directory, number, link, sizeof(link)))
 		return true;
 	if (!strcmp(link, VM_LINK)) {
+		if (scan->vms && is_same_file(scan->process, scan->vm_fd, number))
+			return true;
 		scan->vms++;
 		scan->vm_fd = number;
 	} else if (vmm_parse_vcpu_link(link, &id) && find_vcpu(scan, id) == scan->count &&
@@ -181,7 +190,7 @@ static void set_thread(struct scan *scan, size_t vcpu, pid_t tid, const char *fo
 	scan->vcpus[vcpu].found = found;
 }
 
-static bool is_thread(const struct vmm_process *process, pid_t tid)
+bool vmm_process_has_thread(const struct vmm_process *process, pid_t tid)
 {
 	char path[32];
 
@@ -197,7 +206,8 @@ static void ask_kvm(struct scan *scan)
 	for (size_t i = 0; i < scan->count; i++) {
 		snprintf(path, sizeof(path), "/sys/kernel/debug/kvm/%d-%d/vcpu%u/pid", scan->process->pid,
 			 scan->vm_fd, scan->vcpus[i].id);
-		if (read_file(AT_FDCWD, path, text, sizeof(text)) > 0 && is_thread(scan->process, atoi(text)))
+		if (read_file(AT_FDCWD, path, text, sizeof(text)) > 0 &&
+		    vmm_process_has_thread(scan->process, atoi(text)))
 			set_thread(scan, i, atoi(text), "KVM");
 	}
 }
@@ -279,7 +289,7 @@ static void keep_threads(struct scan *scan)
 	const struct vmm_process *process = scan->process;
 
 	for (size_t i = 0; i < process->vcpu_count; i++)
-		if (process->vcpus[i].tid && is_thread(process, process->vcpus[i].tid))
+		if (process->vcpus[i].tid && vmm_process_has_thread(process, process->vcpus[i].tid))
 			set_thread(scan, find_vcpu(scan, process->vcpus[i].id), process->vcpus[i].tid,
 				   process->vcpus[i].found);
 }
@@ -346,7 +356,7 @@ int vmm_process_scan(struct vmm_process *process)
 
 static bool learn_thread(struct vmm_process *process, unsigned int id, pid_t tid, const char *found)
 {
-	if (!is_thread(process, tid))
+	if (!vmm_process_has_thread(process, tid))
 		return false;
 	for (size_t i = 0; i < process->vcpu_count; i++)
 		if (process->vcpus[i].id == id) {

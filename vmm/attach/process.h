@@ -35,7 +35,7 @@ struct vmm_process {
 	int pid_fd;    /* can be polled: readable once the process has ended */
 	int directory; /* /proc/PID, of this process and no later one with its number */
 	char name[64]; /* of its program, safe to print */
-	int vm_fd;     /* the number of its VM's descriptor, in that process */
+	int vm_fd;     /* the number of its VM's first descriptor, in that process */
 	/* Its vCPUs are those that QEMU's monitor tells: it has no VM of KVM, or it may not be looked at. */
 	bool monitored;
 	struct vmm_vcpu vcpus[VMM_VCPUS_MAX]; /* in order of their ids */
@@ -64,6 +64,9 @@ int vmm_process_scan(struct vmm_process *process);
 /* Somebody knows that thread TID runs vCPU ID; false: it is none of this process, or there is no such vCPU.
  */
 bool vmm_process_learn_thread(struct vmm_process *process, unsigned int id, pid_t tid);
+
+/* Is TID one of its threads, now? */
+bool vmm_process_has_thread(const struct vmm_process *process, pid_t tid);
 
 /* QEMU's monitor tells these vCPUs, at most VMM_VCPUS_MAX; if KVM does, only the threads of those that it has
  * are taken from them. */

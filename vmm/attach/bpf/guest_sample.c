@@ -116,9 +116,27 @@ struct vmcb {
 	struct vmcb_save_area save;
 } KERNEL_TYPE;
 
+struct kvm_vmcb_info {
+	struct vmcb *ptr;
+} KERNEL_TYPE;
+
+/* What the guest itself runs by, and what is run by now, which can be a guest of its own (from Linux 5.12
+ * on). */
 struct vcpu_svm {
 	struct kvm_vcpu vcpu;
 	struct vmcb *vmcb;
+	struct kvm_vmcb_info vmcb01;
+} KERNEL_TYPE;
+
+/* kvm_intel's. */
+struct loaded_vmcs {
+	void *vmcs;
+} KERNEL_TYPE;
+
+struct vcpu_vmx {
+	struct kvm_vcpu vcpu;
+	struct loaded_vmcs vmcs01;
+	struct loaded_vmcs *loaded_vmcs;
 } KERNEL_TYPE;
 
 struct seq_file;
@@ -149,6 +167,10 @@ struct bpf_iter__task_file {
 const volatile __u32 is_amd;      /* vCPUs are of kvm_amd */
 const volatile __u32 want_chains; /* callers, too */
 const volatile __u32 by_nmi;      /* the event interrupts by NMI: a counter does, the clock does not */
+
+/* Smaller slots are not told: what is told of a VM has to fit into 32 KiB (kernel: bpf_iter.c,
+ * bpf_seq_read()). */
+__u64 slot_size_min;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -185,7 +207,8 @@ static __always_inline void tell_slot(struct seq_file *seq, struct kvm_memory_sl
 	found.gpa = BPF_CORE_READ(slot, base_gfn) << PAGE_SHIFT;
 	found.size = (__u64)BPF_CORE_READ(slot, npages) << PAGE_SHIFT;
 	found.hva = BPF_CORE_READ(slot, userspace_addr);
-	bpf_seq_write(seq, &found, sizeof(found));
+	if (found.size >= slot_size_min)
+		bpf_seq_write(seq, &found, sizeof(found));
 }
 
 /* Each slot stands in one of two lists of its kind: which one is in use, the slots tell. */
@@ -438,6 +461,20 @@ static __always_inline void take_callers(struct bpf_whole_sample *sample)
 
 /* Sampling. */
 
+/* As is_guest_mode() of KVM, whose flag has had several values. */
+static __always_inline int is_nested(struct kvm_vcpu *vcpu)
+{
+	struct vcpu_svm *svm = (void *)vcpu;
+	struct vcpu_vmx *vmx = (void *)vcpu;
+
+	if (is_amd && bpf_core_field_exists(struct vcpu_svm, vmcb01))
+		return BPF_CORE_READ(svm, vmcb) != BPF_CORE_READ(svm, vmcb01.ptr);
+	if (!is_amd && bpf_core_type_exists(struct vcpu_vmx))
+		return (__u64)BPF_CORE_READ(vmx, loaded_vmcs) !=
+		       (__u64)vmx + bpf_core_field_offset(struct vcpu_vmx, vmcs01);
+	return 0;
+}
+
 static __always_inline void take_guest(struct bpf_sample *sample, struct kvm_vcpu *vcpu)
 {
 	__u32 known = BPF_CORE_READ(vcpu, arch.regs_avail);
@@ -449,6 +486,10 @@ static __always_inline void take_guest(struct bpf_sample *sample, struct kvm_vcp
 			      (void *)((__u64)vcpu + bpf_core_field_offset(struct kvm_vcpu, arch.regs)));
 	if (known & 1u << BPF_RIP && known & 1u << BPF_RSP)
 		sample->flags |= BPF_RIP_KNOWN;
+	if (is_nested(vcpu)) {
+		sample->flags |= BPF_NESTED;
+		return;
+	}
 	if (is_amd && bpf_core_type_exists(struct vcpu_svm)) {
 		struct vcpu_svm *svm = (void *)vcpu;
 

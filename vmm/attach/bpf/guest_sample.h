@@ -45,6 +45,7 @@ enum bpf_sample_flags {
 	BPF_CPL_KNOWN = 1 << 3,
 	BPF_CHAIN_CUT = 1 << 4, /* the chain did not come to its end */
 	BPF_CODE_32 = 1 << 5,   /* as the VMCB tells */
+	BPF_NESTED = 1 << 6,    /* a guest of the guest ran: the registers are that one's */
 };
 
 /* The order of the registers is that of KVM (arch/x86/include/asm/kvm_host.h, enum kvm_reg). */

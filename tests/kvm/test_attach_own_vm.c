@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What attaching finds of a VM that this process made with KVM itself: descriptors and memslots as few VMMs
+ * have them. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/kvm.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/attach/backend.h"
+#include "vmm/attach/process.h"
+
+#define PAGE 4096ull
+/* More than BPF can tell of at a time, and than are kept. */
+#define SMALL_SLOTS 600
+#define LARGE_SLOT  (1ull << 20)
+
+struct own_vm {
+	int kvm, vm, vcpu;
+	uint8_t *memory;
+};
+
+static bool make(struct own_vm *own)
+{
+	*own = (struct own_vm){ .kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC), .vm = -1, .vcpu = -1 };
+	if (own->kvm < 0)
+		return false;
+	own->vm = ioctl(own->kvm, KVM_CREATE_VM, 0);
+	own->vcpu = own->vm < 0 ? -1 : ioctl(own->vm, KVM_CREATE_VCPU, 0);
+	own->memory = mmap(NULL, LARGE_SLOT, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return own->vcpu >= 0 && own->memory != MAP_FAILED;
+}
+
+static void unmake(struct own_vm *own)
+{
+	if (own->memory && own->memory != MAP_FAILED)
+		munmap(own->memory, LARGE_SLOT);
+	for (int i = 0; i < 3; i++) {
+		int fd = i == 0 ? own->vcpu : i == 1 ? own->vm : own->kvm;
+
+		if (fd >= 0)
+			close(fd);
+	}
+}
+
+static bool add_slot(const struct own_vm *own, uint32_t slot, uint64_t gpa, uint64_t size)
+{
+	struct kvm_userspace_memory_region region = {
+		.slot = slot,
+		.guest_phys_addr = gpa,
+		.memory_size = size,
+		.userspace_addr = (uintptr_t)own->memory,
+	};
+
+	return !ioctl(own->vm, KVM_SET_USER_MEMORY_REGION, &region);
+}
+
+TEST(attach_own_vm, a_vm_with_two_descriptors_is_one)
+{
+	struct vmm_process *process = NULL;
+	struct own_vm own, other;
+	int copy;
+
+	if (!make(&own))
+		SKIP("/dev/kvm can not make a VM here");
+	copy = fcntl(own.vm, F_DUPFD_CLOEXEC, 0);
+	CHECK_EQUAL(vmm_process_open(&process, getpid()), 0);
+	if (process)
+		CHECK_EQUAL(process->vm_fd, own.vm);
+	vmm_process_close(process);
+	CHECK(make(&other));
+	CHECK_EQUAL(vmm_process_open(&process, getpid()), -E2BIG);
+	unmake(&other);
+	close(copy);
+	unmake(&own);
+}
+
+static int find_slots(const struct vmm_process *process, struct vmm_slot *slots)
+{
+	const struct attach_target target = { .process = process, .frequency = 99 };
+	struct attach_source *source;
+	int error = attach_bpf.open(&source, &target), count;
+
+	if (error)
+		return error;
+	count = attach_bpf.slots(source, slots);
+	attach_bpf.close(source);
+	return count;
+}
+
+TEST(attach_own_vm, the_large_slots_of_very_many_are_told)
+{
+	static struct vmm_slot slots[VMM_SLOTS_MAX];
+	struct vmm_process *process = NULL;
+	struct own_vm own;
+	int count;
+
+	if (!make(&own))
+		SKIP("/dev/kvm can not make a VM here");
+	CHECK(add_slot(&own, 0, 0, LARGE_SLOT));
+	REQUIRE_EQUAL(vmm_process_open(&process, getpid()), 0);
+	count = find_slots(process, slots);
+	if (count == -ENOTSUP || count == -EACCES) {
+		vmm_process_close(process);
+		unmake(&own);
+		SKIP("BPF can not be used here: %s", error_message());
+	}
+	CHECK_EQUAL(count, 1);
+	for (uint32_t i = 1; i <= SMALL_SLOTS; i++)
+		if (!add_slot(&own, i, LARGE_SLOT * 2 * i, PAGE))
+			FAIL_TEST("slot %u: %m", i);
+	count = find_slots(process, slots);
+	CHECK_EQUAL(count, 1);
+	CHECK_EQUAL(slots[0].size, LARGE_SLOT);
+	CHECK_EQUAL(slots[0].hva, (uintptr_t)own.memory);
+	vmm_process_close(process);
+	unmake(&own);
+}
