@@ -12,7 +12,7 @@ _kvmscope_options() {
 
 _kvmscope_values() {
 	case $1 in
-	--backend) echo auto bpf perf qmp ;;
+	--backend) echo auto bpf perf ptrace qmp ;;
 	--domain) virsh -q list --name 2> /dev/null ;;
 	--connect) echo qemu:///system qemu:///session ;;
 	--pmu) echo auto kernel emulated off ;;

@@ -16,7 +16,7 @@ static const struct {
 	{ "spin", program_spin },       { "shares", program_shares }, { "xrstor", program_xrstor },
 	{ "crash", program_crash },     { "reset", program_reset },   { "power_off", program_power_off },
 	{ "poke", program_poke },       { "pmu", program_pmu },       { "debug", program_debug },
-	{ "hostile", program_hostile }, { "resets", program_resets },
+	{ "hostile", program_hostile }, { "resets", program_resets }, { "sums", program_sums },
 };
 
 void print(const char *text)

@@ -193,3 +193,38 @@ uint32_t program_spaces(void)
 	}
 	return 0;
 }
+
+USER_DATA static volatile uint64_t user_sum;
+
+/* What comes out depends on every step: of registers that are not kept, or a step left out, it is another. */
+USER_TEXT static void user_sums(void)
+{
+	uint64_t sum = 1, other = 2, third = 3;
+
+	for (uint64_t i = 0; i < user_chunk; i++) {
+		sum = sum * 6364136223846793005ull + other;
+		other ^= sum >> 29;
+		third += other ^ i;
+	}
+	user_sum = sum ^ third;
+	user_exit();
+}
+
+/* The same sum again and again, for ever; each time that it is right it says so. chunk=N steps, timer=HZ. */
+uint32_t program_sums(void)
+{
+	uint32_t hz = (uint32_t)option_number("timer", 0);
+	uint64_t first = 0;
+
+	user_chunk = option_number("chunk", 1000000);
+	if (hz)
+		start_timer(hz);
+	for (;;) {
+		user_call(user_sums, hz != 0);
+		if (!first)
+			first = user_sum;
+		if (user_sum != first)
+			return 1;
+		print("right\n");
+	}
+}

@@ -85,8 +85,9 @@ struct attach {
 	uint64_t latest_time;              /* ns, the clock of samples */
 	struct checked checked[CHECKED];   /* with kernel_lock */
 	struct kernel_callers callers;
-	bool has_latest;     /* with kernel_lock */
-	bool layout_guessed; /* the memslots were; to be corrected by the guest's own map */
+	struct attach_stops stops; /* with kernel_lock */
+	bool has_latest;           /* with kernel_lock */
+	bool layout_guessed;       /* the memslots were; to be corrected by the guest's own map */
 
 	/* The collector's thread, that looks for a kernel. */
 	struct guest_paging tables; /* of the latest candidate */
@@ -376,9 +377,22 @@ static void show_rings(struct attach *attach)
 		ring_flush(attach->rings[i]);
 }
 
+static void count_stops(struct attach *attach)
+{
+	struct attach_stops stops;
+
+	if (!attach->backend->stops)
+		return;
+	attach->backend->stops(attach->source, &stops);
+	pthread_mutex_lock(&attach->kernel_lock);
+	attach->stops = stops;
+	pthread_mutex_unlock(&attach->kernel_lock);
+}
+
 static void drain(struct attach *attach)
 {
 	attach->backend->drain(attach->source);
+	count_stops(attach);
 	show_rings(attach);
 }
 
@@ -644,6 +658,7 @@ static int open_all(struct attach *attach, const struct attach_options *options)
 		.memory = &attach->memory,
 		.callchains = options->callchains,
 		.monitor = options->monitor,
+		.stop_limit = 1000ull * (options->stop_limit ? options->stop_limit : ATTACH_STOP_LIMIT),
 		.sink = { .sample = take_sample, .lost = take_lost, .context = attach },
 	};
 	attach->frequency = options->frequency;
@@ -822,6 +837,9 @@ void attach_statistics(struct attach *attach, struct attach_statistics *statisti
 		.vcpus = atomic_load(&attach->vcpus),
 		.ended = atomic_load(&attach->ended),
 	};
+	pthread_mutex_lock(&attach->kernel_lock);
+	statistics->stops = attach->stops;
+	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
 static void tell_callers(struct attach *attach)

@@ -26,21 +26,26 @@
 
 struct attach;
 
+/* us */
+#define ATTACH_STOP_LIMIT 200
+
 struct attach_options {
 	pid_t pid;                      /* 0: the process of the domain, or of the monitor's socket */
 	struct monitor_address monitor; /* as far as the user tells it */
 	const char *backend;            /* its name, or "auto": the best that works */
 	unsigned int frequency;         /* Hz */
 	bool callchains;
-	bool overwrite;   /* rings keep what is newest: for a flight recorder */
-	size_t ring_size; /* bytes, of each vCPU: see ring_create() */
+	bool overwrite;          /* rings keep what is newest: for a flight recorder */
+	size_t ring_size;        /* bytes, of each vCPU: see ring_create() */
+	unsigned int stop_limit; /* us that a thread may be stopped for; 0: ATTACH_STOP_LIMIT */
 };
 
 struct attach_statistics {
-	uint64_t guest, host; /* samples taken in the guest, and outside of it */
-	uint64_t lost;        /* by the backend */
-	unsigned int vcpus;   /* that are sampled now */
-	bool ended;           /* the VM's process has */
+	uint64_t guest, host;      /* samples taken in the guest, and outside of it */
+	uint64_t lost;             /* by the backend */
+	unsigned int vcpus;        /* that are sampled now */
+	bool ended;                /* the VM's process has */
+	struct attach_stops stops; /* none but zeros of a backend that does not stop anything */
 };
 
 /*

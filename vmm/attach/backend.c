@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-const struct attach_backend *const attach_backends[] = { &attach_bpf, &attach_perf, &attach_qmp, NULL };
+const struct attach_backend *const attach_backends[] = { &attach_bpf, &attach_perf, &attach_ptrace,
+							 &attach_qmp, NULL };
 
 const struct attach_backend *attach_backend_find(const char *name)
 {

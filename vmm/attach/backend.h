@@ -56,7 +56,17 @@ struct attach_target {
 	unsigned int frequency; /* Hz of each vCPU thread */
 	bool callchains;
 	struct monitor_address monitor; /* of QEMU, as far as the user told it */
+	uint64_t stop_limit; /* ns that a thread may be stopped for, where that is what a backend does */
 	struct attach_sink sink;
+};
+
+/* Of a backend that stops threads, since its start. */
+struct attach_stops {
+	uint64_t count;
+	uint64_t total, longest; /* ns, from when a thread was seen to stand still to when it was let go */
+	uint64_t abandoned;      /* of COUNT, without a sample: they would have taken longer than the limit */
+	uint64_t asleep;         /* times that a thread slept and was not stopped */
+	uint64_t limit;          /* ns */
 };
 
 struct attach_source; /* a backend's own */
@@ -85,10 +95,12 @@ struct attach_backend {
 	void (*remove)(struct attach_source *source, unsigned int id);
 	/* Gives what was sampled since the last time to the sink. */
 	void (*drain)(struct attach_source *source);
+	/* Any thread. NULL: it stops nothing. */
+	void (*stops)(struct attach_source *source, struct attach_stops *stops);
 	void (*close)(struct attach_source *source);
 };
 
-extern const struct attach_backend attach_bpf, attach_perf, attach_qmp;
+extern const struct attach_backend attach_bpf, attach_perf, attach_ptrace, attach_qmp;
 
 /* All, the best first; ends with NULL. */
 extern const struct attach_backend *const attach_backends[];

@@ -13,6 +13,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/attach_options.h"
+#include "vmm/cli/attach_summary.h"
 #include "vmm/cli/command.h"
 #include "vmm/session/session.h"
 
@@ -141,30 +142,6 @@ static int wait_for_end(struct attachment *self)
 	return state < 0 ? state : 0;
 }
 
-static void summarize(const struct attachment *self, const struct collector_statistics *statistics,
-		      double seconds)
-{
-	struct attach_statistics counts;
-
-	attach_statistics(session_attach(self->session), &counts);
-	if (counts.ended)
-		log_info("the VM has ended");
-	log_info("%llu samples of the guest and %llu outside of it in %.1f s, %llu lost; %.1f MiB in %s",
-		 (unsigned long long)(statistics->samples - statistics->host),
-		 (unsigned long long)statistics->host, seconds, (unsigned long long)statistics->lost,
-		 (double)statistics->bytes / 1048576, self->options.output);
-	if (statistics->cost && statistics->weight)
-		log_info(
-			"taking one cost %.1f us on average, %.2f %% of the sampled time, besides the interrupt",
-			(double)statistics->cost / (double)statistics->samples / 1e3,
-			100.0 * (double)statistics->cost / (double)statistics->weight);
-	if (!statistics->samples)
-		log_info("there are no samples: the VM used no CPU time");
-	else if (statistics->kernel && !statistics->kernel_found)
-		log_info("the guest's kernel was not found in its memory: its functions have no names; "
-			 "give --kallsyms or --vmlinux");
-}
-
 /* The recording is finished in any case: what was sampled stays. */
 static int finish(struct attachment *self, int error)
 {
@@ -176,8 +153,15 @@ static int finish(struct attachment *self, int error)
 	if (error)
 		snprintf(message, sizeof(message), "%s", error_message());
 	stopped = session_stop(self->session, &statistics);
-	if (statistics.samples || (!stopped && !error))
-		summarize(self, &statistics, seconds);
+	if (statistics.samples || (!stopped && !error)) {
+		struct attach_statistics counts;
+
+		attach_statistics(session_attach(self->session), &counts);
+		attach_summary_tell(&statistics, &counts, seconds, self->options.output);
+		if (self->options.json)
+			attach_summary_print(&statistics, &counts,
+					     attach_backend(session_attach(self->session))->name, seconds);
+	}
 	return error ? error_set(error, "%s", message) : stopped;
 }
 

@@ -13,8 +13,9 @@
 #include "vmm/cli/command_line.h"
 #include "vmm/cli/profile_arguments.h"
 
-#define FREQUENCY_MAX 10000
-#define RING_SIZE     (512ul << 10)
+#define FREQUENCY_MAX  10000
+#define STOP_LIMIT_MAX 1000000 /* us */
+#define RING_SIZE      (512ul << 10)
 
 enum {
 	KEY_BACKEND = 256,
@@ -27,6 +28,8 @@ enum {
 	KEY_KALLSYMS,
 	KEY_VMLINUX,
 	KEY_NO_BUILDID_CACHE,
+	KEY_STOP_LIMIT,
+	KEY_JSON,
 };
 
 static const struct argp_option option_list[] = {
@@ -39,9 +42,12 @@ static const struct argp_option option_list[] = {
 	  "process was started with)",
 	  0 },
 	{ "backend", KEY_BACKEND, "WAY", 0,
-	  "How to sample: bpf (a program in the kernel), perf (events on the vCPU threads; no callers), qmp (QEMU's "
-	  "monitor, slow, no callers; also for guests without KVM), auto: the best that works here, and says which (auto)",
+	  "How to sample: bpf (a program in the kernel), perf (events on the vCPU threads; no callers), ptrace (stops "
+	  "the vCPU threads for a moment each), qmp (QEMU's monitor, slow, no callers; also for guests without KVM), auto: "
+	  "the best that works here, and says which (auto)",
 	  0 },
+	{ "stop-limit", KEY_STOP_LIMIT, "US", 0,
+	  "With ptrace: give a sample up when the thread is stopped for so many microseconds (200)", 0 },
 	{ "freq", 'F', "HZ", 0, "Samples per second of each vCPU's CPU time, up to 10000 (999)", 0 },
 	{ "time", KEY_TIME, "SECONDS", 0, "End then; without it, with the VM or by SIGINT", 0 },
 	{ "output", 'o', "FILE", 0, "perf.data file; - for standard output (perf.data)", 0 },
@@ -55,6 +61,7 @@ static const struct argp_option option_list[] = {
 	{ "kallsyms", KEY_KALLSYMS, "FILE", 0, "Kernel symbols from this /proc/kallsyms of the guest", 0 },
 	{ "vmlinux", KEY_VMLINUX, "FILE", 0, "Kernel symbols from this ELF file", 0 },
 	{ "no-buildid-cache", KEY_NO_BUILDID_CACHE, NULL, 0, "Leave perf's build-id cache alone", 0 },
+	{ "json", KEY_JSON, NULL, 0, "At the end, the counts as JSON on standard output", 0 },
 	{ "quiet", 'q', NULL, 0, "No progress, no summary", 0 },
 	{ "verbose", 'v', NULL, 0, "Details: how the vCPUs and the memory were found", 0 },
 	{ 0 },
@@ -126,6 +133,9 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 	case KEY_VMLINUX:
 		options->vmlinux = text;
 		return 0;
+	case KEY_JSON:
+		options->json = true;
+		return 0;
 	case KEY_NO_BUILDID_CACHE:
 		options->buildid_cache = false;
 		return 0;
@@ -140,6 +150,8 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		return 0;
 	case ARGP_KEY_END:
 		check_vm(state, options);
+		if (options->json && !strcmp(options->output, "-"))
+			argp_error(state, "--json and -o - both want standard output");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -168,6 +180,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		return 0;
 	case 'F':
 		options->attach.frequency = number(state, text, FREQUENCY_MAX);
+		return 0;
+	case KEY_STOP_LIMIT:
+		options->attach.stop_limit = number(state, text, STOP_LIMIT_MAX);
 		return 0;
 	case KEY_TIME:
 		options->time = number(state, text, INT_MAX);

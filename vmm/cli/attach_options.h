@@ -16,7 +16,7 @@ struct attach_command_options {
 	enum perspective perspective;
 	unsigned int compression;
 	const char *kallsyms, *vmlinux;
-	bool buildid_cache, quiet, verbose;
+	bool buildid_cache, json, quiet, verbose;
 	char *command_line; /* owned */
 };
 

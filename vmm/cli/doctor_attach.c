@@ -14,6 +14,8 @@ static const struct {
 	  "VMs of others are sampled without callers, by perf if that works." },
 	{ "perf", "attach.by_perf", "kvmscope attach by perf",
 	  "VMs of others can not be sampled without stopping them." },
+	{ "ptrace", "attach.by_ptrace", "kvmscope attach by ptrace",
+	  "VMs of others can be sampled where BPF or perf works, and else not at all." },
 	{ "qmp", "attach.by_qmp", "kvmscope attach by monitor",
 	  "Domains can not be named by --domain; guests without KVM need a QMP socket of their own." },
 };

@@ -47,8 +47,14 @@ static void copy_special(const struct kvm_sregs *from, struct guest_registers *t
 	to->long_mode = from->cs.l;
 }
 
+void vm_view_copy_registers(const struct kvm_regs *general, const struct kvm_sregs *special,
+			    struct guest_registers *registers)
+{
+	copy_general(general, registers);
+	copy_special(special, registers);
+}
+
 void vm_view_registers(struct vcpu *vcpu, struct guest_registers *registers)
 {
-	copy_general(vcpu_registers(vcpu), registers);
-	copy_special(vcpu_special_registers(vcpu), registers);
+	vm_view_copy_registers(vcpu_registers(vcpu), vcpu_special_registers(vcpu), registers);
 }

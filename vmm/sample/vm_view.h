@@ -19,6 +19,10 @@ struct vm_view {
  */
 void vm_view_init(struct vm_view *view, const struct memory *memory);
 
+/* What KVM says of a vCPU's registers, as the guest side has them. */
+void vm_view_copy_registers(const struct kvm_regs *general, const struct kvm_sregs *special,
+			    struct guest_registers *registers);
+
 /* The registers of a stopped vCPU, from sync regs, at no system call. On the vCPU's thread. */
 void vm_view_registers(struct vcpu *vcpu, struct guest_registers *registers);
 

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Stopping a thread of another process and having it make a call, and dying meanwhile. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/shim/test.h"
+#include "vmm/attach/remote_call.h"
+#include "vmm/attach/seccomp_filter.h"
+#include "vmm/attach/thread_status.h"
+
+/* Registers and memory around a call: what the other process has to find as it was. */
+struct kept {
+	uint64_t general[12]; /* rbx, rbp, rdi, rsi, rdx, r8, r9, r10, r12 to r15 */
+	uint64_t red_zone[2];
+	uint64_t vectors[32];
+};
+
+/* Shared by the processes of a test. */
+struct shared {
+	struct kept before, after; /* at the start: the assembly knows where */
+	int64_t result;
+	volatile uint64_t rounds, bad, interrupted, signals, calls;
+	int epoll, pipe; /* 5 bytes lie in that */
+	pid_t victim;
+};
+
+/* epoll_wait() of a millisecond with known values in all registers that a call keeps. */
+static void call_with_registers(struct shared *shared)
+{
+	__asm__ volatile("leaq -128(%%rsp), %%rsp\n\t"
+			 "pushq %%rbp\n\t"
+			 "pushq %%rcx\n\t"
+			 "movups 112(%%rcx), %%xmm0\n\t"
+			 "movups 128(%%rcx), %%xmm7\n\t"
+			 "movups 352(%%rcx), %%xmm15\n\t"
+			 "movq 96(%%rcx), %%rax\n\t"
+			 "movq %%rax, -8(%%rsp)\n\t"
+			 "movq 104(%%rcx), %%rax\n\t"
+			 "movq %%rax, -128(%%rsp)\n\t"
+			 "movq (%%rcx), %%rbx\n\t"
+			 "movq 8(%%rcx), %%rbp\n\t"
+			 "movq 16(%%rcx), %%rdi\n\t"
+			 "movq 24(%%rcx), %%rsi\n\t"
+			 "movq 32(%%rcx), %%rdx\n\t"
+			 "movq 40(%%rcx), %%r8\n\t"
+			 "movq 48(%%rcx), %%r9\n\t"
+			 "movq 56(%%rcx), %%r10\n\t"
+			 "movq 64(%%rcx), %%r12\n\t"
+			 "movq 72(%%rcx), %%r13\n\t"
+			 "movq 80(%%rcx), %%r14\n\t"
+			 "movq 88(%%rcx), %%r15\n\t"
+			 "movl $232, %%eax\n\t"
+			 "syscall\n\t"
+			 "movq (%%rsp), %%rcx\n\t"
+			 "addq $368, %%rcx\n\t"
+			 "movq %%rbx, (%%rcx)\n\t"
+			 "movq %%rbp, 8(%%rcx)\n\t"
+			 "movq %%rdi, 16(%%rcx)\n\t"
+			 "movq %%rsi, 24(%%rcx)\n\t"
+			 "movq %%rdx, 32(%%rcx)\n\t"
+			 "movq %%r8, 40(%%rcx)\n\t"
+			 "movq %%r9, 48(%%rcx)\n\t"
+			 "movq %%r10, 56(%%rcx)\n\t"
+			 "movq %%r12, 64(%%rcx)\n\t"
+			 "movq %%r13, 72(%%rcx)\n\t"
+			 "movq %%r14, 80(%%rcx)\n\t"
+			 "movq %%r15, 88(%%rcx)\n\t"
+			 "movq -8(%%rsp), %%rdx\n\t"
+			 "movq %%rdx, 96(%%rcx)\n\t"
+			 "movq -128(%%rsp), %%rdx\n\t"
+			 "movq %%rdx, 104(%%rcx)\n\t"
+			 "movups %%xmm0, 112(%%rcx)\n\t"
+			 "movups %%xmm7, 128(%%rcx)\n\t"
+			 "movups %%xmm15, 352(%%rcx)\n\t"
+			 "movq %%rax, 368(%%rcx)\n\t"
+			 "popq %%rcx\n\t"
+			 "popq %%rbp\n\t"
+			 "leaq 128(%%rsp), %%rsp"
+			 : "+c"(shared)
+			 :
+			 : "rax", "rbx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
+			   "r15", "xmm0", "xmm7", "xmm15", "memory", "cc");
+}
+
+static struct shared *shared;
+
+static void on_signal(int number)
+{
+	shared->signals++;
+}
+
+/* A mask, and a stack for signals, that have to stay as they are, too. */
+static bool setting_is_kept(const stack_t *stack)
+{
+	stack_t now;
+	sigset_t mask;
+
+	sigprocmask(SIG_BLOCK, NULL, &mask);
+	sigaltstack(NULL, &now);
+	return sigismember(&mask, SIGUSR2) && !sigismember(&mask, SIGRTMIN) && now.ss_sp == stack->ss_sp &&
+	       now.ss_size == stack->ss_size;
+}
+
+static void prepare(stack_t *stack)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+	static char signals[1 << 16];
+	sigset_t mask;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+	*stack = (stack_t){ .ss_sp = signals, .ss_size = sizeof(signals) };
+	sigaltstack(stack, NULL);
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGUSR2);
+	sigprocmask(SIG_SETMASK, &mask, NULL);
+	sigaction(SIGRTMIN, &action, NULL);
+}
+
+static _Noreturn void be_victim(void)
+{
+	struct epoll_event event;
+	uint64_t *words = (uint64_t *)&shared->before;
+	stack_t stack;
+
+	prepare(&stack);
+	for (;;) {
+		for (size_t i = 0; i < sizeof(shared->before) / sizeof(*words); i++)
+			words[i] = 0x0123456789abcdefull * (shared->rounds + i + 1);
+		shared->before.general[2] = (uint64_t)shared->epoll;
+		shared->before.general[3] = (uintptr_t)&event;
+		shared->before.general[4] = 1;
+		shared->before.general[7] = 1;
+		memcpy(&shared->after, &shared->before, sizeof(shared->after));
+		call_with_registers(shared);
+		shared->bad += memcmp(&shared->before, &shared->after, sizeof(shared->before)) != 0;
+		shared->bad += shared->result != 0 && shared->result != -EINTR;
+		shared->bad += !setting_is_kept(&stack);
+		shared->interrupted += shared->result == -EINTR;
+		shared->rounds++;
+	}
+}
+
+/* Gets its registers back and goes on, or dies of it. 0: the call was made and right. */
+static int call_once(const struct remote_code *code, struct remote *remote)
+{
+	struct thread_stop stop;
+	int error = thread_stop(&stop, shared->victim), waiting = 0;
+
+	if (error)
+		return error;
+	error = -EAGAIN;
+	if (stop.registers.orig_rax == SYS_epoll_wait && (int)stop.registers.rax == -EINTR) {
+		error = remote_open(remote, &stop, code);
+		if (!error)
+			error = remote_ioctl(remote, shared->pipe, FIONREAD, &waiting, sizeof(waiting));
+		remote_close(remote);
+		if (!error && waiting != 5)
+			shared->bad++;
+	}
+	thread_go_on(&stop);
+	return error;
+}
+
+/* A thread that is stopped again before it did anything comes to no call. */
+static void let_it_run(void)
+{
+	usleep((useconds_t)(lrand48() % 100));
+}
+
+static _Noreturn void be_tracer(const struct remote_code *code, struct remote *remote)
+{
+	for (;;) {
+		shared->calls += !call_once(code, remote);
+		let_it_run();
+	}
+}
+
+static void start_victim(struct remote_code *code)
+{
+	struct vmm_process process = { 0 };
+	char path[32];
+	int ends[2];
+	pid_t victim;
+
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(shared != MAP_FAILED);
+	_Static_assert(offsetof(struct shared, after) == 368 && offsetof(struct shared, result) == 736,
+		       "assembly");
+	REQUIRE_EQUAL(pipe2(ends, O_CLOEXEC), 0);
+	CHECK_EQUAL(write(ends[1], "12345", 5), 5);
+	shared->pipe = ends[0];
+	shared->epoll = epoll_create1(EPOLL_CLOEXEC);
+	fflush(NULL);
+	victim = fork();
+	if (!victim)
+		be_victim();
+	shared->victim = victim;
+	close(ends[0]);
+	close(ends[1]);
+	close(shared->epoll);
+	snprintf(path, sizeof(path), "/proc/%d", shared->victim);
+	process.pid = shared->victim;
+	process.directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK_EQUAL(remote_code_find(code, &process), 0);
+	close(process.directory);
+}
+
+/* It goes on: false, if it does not any more. */
+static bool goes_on(void)
+{
+	uint64_t rounds = shared->rounds;
+
+	while (shared->rounds < rounds + 2) {
+		if (waitpid(shared->victim, NULL, WNOHANG))
+			return false;
+		usleep(200);
+	}
+	return true;
+}
+
+static void end_victim(void)
+{
+	kill(shared->victim, SIGKILL);
+	waitpid(shared->victim, NULL, 0);
+	munmap(shared, sizeof(*shared));
+}
+
+TEST(attach_remote, a_stopped_thread_makes_calls_and_keeps_everything)
+{
+	struct remote *remote = calloc(1, sizeof(*remote));
+	struct remote_code code;
+	unsigned int made = 0;
+
+	REQUIRE(remote);
+	start_victim(&code);
+	for (; made < 200 && !waitpid(shared->victim, NULL, WNOHANG); let_it_run())
+		made += !call_once(&code, remote);
+	CHECK_EQUAL(made, 200);
+	CHECK(goes_on());
+	CHECK_EQUAL(shared->bad, 0);
+	CHECK(shared->interrupted > 0);
+	end_victim();
+	free(remote);
+}
+
+/* Killed at any instruction, the other goes on, with all that it had, and with the signals that it was to
+ * get. */
+TEST(attach_remote, whoever_stops_it_may_be_killed_at_any_time)
+{
+	struct remote *remote = calloc(1, sizeof(*remote));
+	const union sigval none = { 0 };
+	struct remote_code code;
+	uint64_t sent = 0;
+	bool lives = true;
+
+	REQUIRE(remote);
+	start_victim(&code);
+	srand48(getpid());
+	for (int i = 0; i < 200 && lives; i++) {
+		pid_t tracer = fork();
+
+		if (!tracer)
+			be_tracer(&code, remote);
+		usleep((useconds_t)(lrand48() % 4000));
+		sent += !sigqueue(shared->victim, SIGRTMIN, none);
+		usleep((useconds_t)(lrand48() % 500));
+		kill(tracer, SIGKILL);
+		waitpid(tracer, NULL, 0);
+		lives = goes_on();
+	}
+	CHECK(lives);
+	CHECK_EQUAL(shared->bad, 0);
+	CHECK_EQUAL(shared->signals, sent);
+	if (shared->calls < 100)
+		FAIL_TEST("only %llu calls were made", (unsigned long long)shared->calls);
+	end_victim();
+	free(remote);
+}
+
+TEST(attach_remote, instructions_are_found)
+{
+	static const uint8_t bytes[] = { 0x0f, 0x05, 0x90, 0xc3, 0x0f, 0,    0, 0,
+					 0x0f, 0x05, 0xc3, 0xb8, 0x0f, 0,    0, 0,
+					 0x0f, 0x05, 0x48, 0xc7, 0xc0, 0x0f, 0, 0 };
+	struct remote_code code = { 0 };
+
+	remote_code_search(&code, bytes, sizeof(bytes), 0x1000);
+	CHECK_EQUAL(code.call, 0x1008);
+	CHECK_EQUAL(code.sigreturn, 0x100b);
+	code = (struct remote_code){ 0 };
+	remote_code_search(&code, bytes, 8, 0x1000);
+	CHECK_EQUAL(code.call, 0);
+	CHECK_EQUAL(code.sigreturn, 0);
+}
+
+TEST(attach_remote, the_status_of_a_thread_is_read)
+{
+	struct thread_status status;
+	struct thread_times times;
+
+	REQUIRE(thread_status_parse("Name:\tCPU 0/KVM\nUmask:\t0022\nState:\tR (running)\nSeccomp:\t2\n"
+				    "Seccomp_filters:\t3\nx86_Thread_features:\tshstk \n",
+				    &status));
+	CHECK_EQUAL(status.state, 'R');
+	CHECK_EQUAL(status.seccomp, SECCOMP_MODE_FILTER);
+	CHECK_EQUAL(status.filters, 3);
+	CHECK(status.shadow_stack);
+	/* A name may be anything but a line's end. */
+	REQUIRE(thread_status_parse("Name:\tState:\tR\nState:\tS (sleeping)\nSeccomp:\t2\n", &status));
+	CHECK_EQUAL(status.state, 'S');
+	CHECK_EQUAL(status.filters, 1);
+	CHECK(!status.shadow_stack);
+	CHECK(!thread_status_parse("Name:\tx\n", &status));
+	REQUIRE(thread_times_parse("138832 101419 2\n", &times));
+	CHECK_EQUAL(times.ran, 138832);
+	CHECK_EQUAL(times.waited, 101419);
+	CHECK(!thread_times_parse("", &times));
+}
+
+/* Lets ioctl() pass, but of request 7 only; nothing else. */
+TEST(attach_remote, filters_are_understood)
+{
+	static const struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_STMT(BPF_ALU | BPF_SUB | BPF_K, SYS_ioctl),
+		BPF_STMT(BPF_ST, 3),
+		BPF_STMT(BPF_LDX | BPF_W | BPF_MEM, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_IMM, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_X, 0, 0, 2),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 7, 1, 0),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_LD | BPF_W | BPF_IMM, SECCOMP_RET_ALLOW),
+		BPF_STMT(BPF_RET | BPF_A, 0),
+	};
+	const size_t count = sizeof(filter) / sizeof(filter[0]);
+	struct seccomp_data call = { .nr = SYS_ioctl, .arch = AUDIT_ARCH_X86_64, .args = { 0, 7 } };
+
+	CHECK_EQUAL(seccomp_filter_run(filter, count, &call), SECCOMP_RET_ALLOW);
+	call.args[1] = 8;
+	CHECK_EQUAL(seccomp_filter_run(filter, count, &call), SECCOMP_RET_ERRNO | EPERM);
+	call.args[1] = 7;
+	call.nr = SYS_read;
+	CHECK_EQUAL(seccomp_filter_run(filter, count, &call), SECCOMP_RET_ERRNO | EPERM);
+	call.nr = SYS_ioctl;
+	call.arch = AUDIT_ARCH_I386;
+	CHECK_EQUAL(seccomp_filter_run(filter, count, &call), SECCOMP_RET_KILL_PROCESS);
+	CHECK_EQUAL(seccomp_filter_run(filter, 1, &call), SECCOMP_RET_KILL_PROCESS);
+}

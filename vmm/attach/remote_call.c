@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/remote_call.h"
+
+#include <assert.h>
+#include <cpuid.h>
+#include <elf.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+/* arch/x86/include/uapi/asm/ucontext.h, which can not be included beside ucontext.h */
+#define UC_FP_XSTATE         0x1
+#define UC_SIGCONTEXT_SS     0x2
+#define UC_STRICT_RESTORE_SS 0x4
+/* Neither a stack to be used nor none: the kernel takes no notice of it. */
+#define SS_INVALID 0x7fff
+
+#define RED_ZONE 128
+#define USER_CS  0x33 /* of 64-bit code: arch/x86/include/asm/segment.h */
+
+/* The area of XSAVE: SDM vol. 1, 13.4. */
+#define XSAVE_LEGACY 512
+#define XSAVE_HEADER 64
+#define XSAVE_SOFTWARE                                                                                       \
+	464 /* where software may put something; ptrace tells there which features there are                 \
+	     */
+#define XSAVE_TILES (1ull << 18) /* AMX's, which a thread has only if it asked for them */
+
+static const uint8_t call_code[] = { 0x0f, 0x05, 0xc3 };
+static const uint8_t sigreturn_code[] = { 0x0f, 0, 0, 0, 0x0f, 0x05 }; /* behind b8, or 48 c7 c0 */
+
+/* The opcode before the number 15: mov $15, %eax, or %rax. */
+static size_t move_length(const uint8_t *at, size_t before)
+{
+	if (before >= 3 && at[-3] == 0x48 && at[-2] == 0xc7 && at[-1] == 0xc0)
+		return 3;
+	return before >= 1 && at[-1] == 0xb8 ? 1 : 0;
+}
+
+static const uint8_t *find(const uint8_t *from, const uint8_t *end, const uint8_t *code, size_t size)
+{
+	return memmem(from, (size_t)(end - from), code, size);
+}
+
+static uint64_t find_sigreturn(const uint8_t *bytes, size_t size, uint64_t hva)
+{
+	const uint8_t *at = bytes, *end = bytes + size;
+
+	while ((at = find(at, end, sigreturn_code, sizeof(sigreturn_code)))) {
+		size_t length = move_length(at, (size_t)(at - bytes));
+
+		if (length)
+			return hva + (uint64_t)(at - bytes) - length;
+		at++;
+	}
+	return 0;
+}
+
+void remote_code_search(struct remote_code *code, const uint8_t *bytes, size_t size, uint64_t hva)
+{
+	const uint8_t *call = find(bytes, bytes + size, call_code, sizeof(call_code));
+
+	if (!code->call && call)
+		code->call = hva + (uint64_t)(call - bytes);
+	if (!code->sigreturn)
+		code->sigreturn = find_sigreturn(bytes, size, hva);
+}
+
+static int transfer(const struct remote *remote, long number, const struct iovec *ours, size_t our_count,
+		    const struct iovec *theirs, size_t their_count)
+{
+	size_t size = 0;
+
+	for (size_t i = 0; i < their_count; i++)
+		size += theirs[i].iov_len;
+	return syscall(number, remote->stop->tid, ours, our_count, theirs, their_count, 0) == (long)size
+		       ? 0
+		       : -EFAULT;
+}
+
+/* The bytes that the frame will cover; and is the code there still? Libraries may be unloaded. */
+static int read_before(struct remote *remote)
+{
+	uint8_t call[sizeof(call_code)], sigreturn[16];
+	const struct iovec ours[] = { { &remote->covered, remote->size },
+				      { call, sizeof(call) },
+				      { sigreturn, 3 + sizeof(sigreturn_code) } };
+	const struct iovec theirs[] = { { (void *)remote->place, remote->size },
+					{ (void *)remote->code->call, sizeof(call) },
+					{ (void *)remote->code->sigreturn, 3 + sizeof(sigreturn_code) } };
+
+	if (transfer(remote, SYS_process_vm_readv, ours, 3, theirs, 3))
+		return -EFAULT;
+	return !memcmp(call, call_code, sizeof(call)) &&
+			       find_sigreturn(sigreturn, 3 + sizeof(sigreturn_code), 1) == 1
+		       ? 0
+		       : -EFAULT;
+}
+
+static int move_frame(const struct remote *remote, struct remote_frame *from)
+{
+	const struct iovec ours = { from, remote->size }, theirs = { (void *)remote->place, remote->size };
+
+	return transfer(remote, SYS_process_vm_writev, &ours, 1, &theirs, 1);
+}
+
+/* As struct sigcontext of the kernel has them. */
+static void fill_registers(const struct user_regs_struct *from, greg_t *to)
+{
+	to[REG_R8] = (greg_t)from->r8;
+	to[REG_R9] = (greg_t)from->r9;
+	to[REG_R10] = (greg_t)from->r10;
+	to[REG_R11] = (greg_t)from->r11;
+	to[REG_R12] = (greg_t)from->r12;
+	to[REG_R13] = (greg_t)from->r13;
+	to[REG_R14] = (greg_t)from->r14;
+	to[REG_R15] = (greg_t)from->r15;
+	to[REG_RDI] = (greg_t)from->rdi;
+	to[REG_RSI] = (greg_t)from->rsi;
+	to[REG_RBP] = (greg_t)from->rbp;
+	to[REG_RBX] = (greg_t)from->rbx;
+	to[REG_RDX] = (greg_t)from->rdx;
+	to[REG_RAX] = (greg_t)from->rax;
+	to[REG_RCX] = (greg_t)from->rcx;
+	to[REG_RSP] = (greg_t)from->rsp;
+	to[REG_RIP] = (greg_t)from->rip;
+	to[REG_EFL] = (greg_t)from->eflags;
+	to[REG_CSGSFS] = (greg_t)((from->cs & 0xffff) | (from->ss & 0xffff) << 48);
+}
+
+/* Bytes of an area that has FEATURES, each where the processor puts it. */
+static size_t xstate_size(uint64_t features)
+{
+	size_t size = XSAVE_LEGACY + XSAVE_HEADER;
+
+	for (unsigned int i = 2; i < 63; i++) {
+		unsigned int length, offset, unused;
+
+		if (!(features >> i & 1))
+			continue;
+		__cpuid_count(0xd, i, length, offset, unused, unused);
+		if (offset + length > size)
+			size = offset + length;
+	}
+	return size;
+}
+
+/* Says as the kernel does in frames of its own how large the area is: copy_fpstate_to_sigframe(). */
+static int close_xstate(uint8_t *xstate, size_t *size)
+{
+	const uint32_t end = FP_XSTATE_MAGIC2;
+	struct _fpx_sw_bytes software = { .magic1 = FP_XSTATE_MAGIC1 };
+	uint64_t present;
+
+	memcpy(&software.xstate_bv, xstate + XSAVE_SOFTWARE, sizeof(software.xstate_bv));
+	memcpy(&present, xstate + XSAVE_LEGACY, sizeof(present));
+	if (!(present & XSAVE_TILES))
+		software.xstate_bv &= ~XSAVE_TILES;
+	*size = xstate_size(software.xstate_bv);
+	if (*size + sizeof(end) > REMOTE_XSTATE_MAX)
+		return -ENOTSUP;
+	software.xstate_size = (uint32_t)*size;
+	software.extended_size = (uint32_t)(*size + sizeof(end));
+	memcpy(xstate + XSAVE_SOFTWARE, &software, sizeof(software));
+	memcpy(xstate + *size, &end, sizeof(end));
+	*size += sizeof(end);
+	return 0;
+}
+
+/* Processors without XSAVE have the first part of the area alone, and frames without the rest. */
+static int fill_legacy(struct remote *remote, size_t *size)
+{
+	*size = XSAVE_LEGACY;
+	return ptrace(PTRACE_GETFPREGS, remote->stop->tid, 0, remote->frame.xstate) ? -ENOTSUP : 0;
+}
+
+static int fill_xstate(struct remote *remote, size_t *size)
+{
+	struct iovec area = { remote->frame.xstate, REMOTE_XSTATE_MAX };
+
+	if (ptrace(PTRACE_GETREGSET, remote->stop->tid, (void *)NT_X86_XSTATE, &area))
+		return fill_legacy(remote, size);
+	if (area.iov_len < XSAVE_LEGACY + XSAVE_HEADER)
+		return -ENOTSUP;
+	remote->frame.context.uc_flags |= UC_FP_XSTATE;
+	return close_xstate(remote->frame.xstate, size);
+}
+
+static int fill_frame(struct remote *remote)
+{
+	const struct user_regs_struct *own = &remote->stop->registers;
+	struct remote_frame *frame = &remote->frame;
+	ucontext_t *context = &frame->context;
+	size_t size;
+
+	if (own->cs != USER_CS || fill_xstate(remote, &size))
+		return -ENOTSUP;
+	remote->size = offsetof(struct remote_frame, xstate) + size;
+	remote->place = (own->rsp - RED_ZONE - remote->size) & ~63ull;
+	frame->return_to = remote->code->sigreturn;
+	context->uc_flags |= UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS;
+	context->uc_stack.ss_flags = SS_INVALID;
+	context->uc_mcontext.fpregs = (fpregset_t)(remote->place + offsetof(struct remote_frame, xstate));
+	fill_registers(own, context->uc_mcontext.gregs);
+	return ptrace((enum __ptrace_request)PTRACE_GETSIGMASK, remote->stop->tid, sizeof(uint64_t),
+		      &context->uc_sigmask)
+		       ? -errno
+		       : 0;
+}
+
+int remote_open(struct remote *remote, struct thread_stop *stop, const struct remote_code *code)
+{
+	int error;
+
+	remote->stop = stop;
+	remote->code = code;
+	remote->place = 0;
+	memset(&remote->frame, 0, offsetof(struct remote_frame, xstate));
+	error = fill_frame(remote);
+	if (!error)
+		error = read_before(remote);
+	if (!error)
+		error = move_frame(remote, &remote->frame);
+	if (error)
+		remote->place = 0;
+	return error;
+}
+
+static int read_result(const struct remote *remote, uint64_t from, void *result, size_t size)
+{
+	const struct iovec ours = { result, size }, theirs = { (void *)from, size };
+
+	return transfer(remote, SYS_process_vm_readv, &ours, 1, &theirs, 1);
+}
+
+int remote_ioctl(struct remote *remote, int fd, unsigned long request, void *result, size_t size)
+{
+	uint64_t place = remote->place + offsetof(struct remote_frame, result);
+	struct user_regs_struct registers = remote->stop->registers;
+	int error;
+
+	assert(size <= REMOTE_RESULTS);
+	registers.rip = remote->code->call;
+	registers.rsp = remote->place;
+	registers.rax = SYS_ioctl;
+	registers.orig_rax = (unsigned long long)-1; /* no call to be made anew */
+	registers.rdi = (unsigned int)fd;
+	registers.rsi = request;
+	registers.rdx = place;
+	error = thread_call(remote->stop, &registers);
+	if (error)
+		return error;
+	if (ptrace(PTRACE_GETREGS, remote->stop->tid, 0, &registers))
+		return -ESRCH;
+	if ((int)registers.rax < 0)
+		return (int)registers.rax;
+	error = read_result(remote, place, result, size);
+	return error ? error : (int)registers.rax;
+}
+
+/* Registers first: what leads back is needed until it has its own. */
+void remote_close(struct remote *remote)
+{
+	if (!remote->place)
+		return;
+	if (!ptrace(PTRACE_SETREGS, remote->stop->tid, 0, &remote->stop->registers))
+		move_frame(remote, &remote->covered);
+	remote->place = 0;
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/seccomp_filter.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/ptrace.h>
+
+#ifndef PTRACE_SECCOMP_GET_FILTER
+#define PTRACE_SECCOMP_GET_FILTER 0x420c
+#endif
+
+/* A process has no more of them than together have MAX_INSNS_PER_PATH instructions (kernel/seccomp.c). */
+#define FILTERS_MAX 1024
+
+struct machine {
+	const struct seccomp_data *call;
+	__u32 a, x;
+	__u32 memory[BPF_MEMWORDS];
+};
+
+static __u32 load_word(const struct machine *machine, __u32 offset)
+{
+	__u32 word = 0;
+
+	if (offset <= sizeof(*machine->call) - sizeof(word) && !(offset & 3))
+		memcpy(&word, (const char *)machine->call + offset, sizeof(word));
+	return word;
+}
+
+static __u32 load(const struct machine *machine, const struct sock_filter *at)
+{
+	switch (BPF_MODE(at->code)) {
+	case BPF_ABS:
+		return load_word(machine, at->k);
+	case BPF_LEN:
+		return sizeof(*machine->call);
+	case BPF_MEM:
+		return at->k < BPF_MEMWORDS ? machine->memory[at->k] : 0;
+	default:
+		return at->k;
+	}
+}
+
+static void compute(struct machine *machine, const struct sock_filter *at)
+{
+	__u32 value = BPF_SRC(at->code) == BPF_X ? machine->x : at->k, *a = &machine->a;
+
+	switch (BPF_OP(at->code)) {
+	case BPF_ADD:
+		*a += value;
+		break;
+	case BPF_SUB:
+		*a -= value;
+		break;
+	case BPF_MUL:
+		*a *= value;
+		break;
+	case BPF_DIV:
+		*a = value ? *a / value : 0;
+		break;
+	case BPF_AND:
+		*a &= value;
+		break;
+	case BPF_OR:
+		*a |= value;
+		break;
+	case BPF_XOR:
+		*a ^= value;
+		break;
+	case BPF_LSH:
+		*a = value < 32 ? *a << value : 0;
+		break;
+	case BPF_RSH:
+		*a = value < 32 ? *a >> value : 0;
+		break;
+	case BPF_NEG:
+		*a = -*a;
+		break;
+	default:
+		break;
+	}
+}
+
+/* How many instructions it leaves out. */
+static __u32 jump(const struct machine *machine, const struct sock_filter *at)
+{
+	__u32 value = BPF_SRC(at->code) == BPF_X ? machine->x : at->k;
+	bool taken;
+
+	switch (BPF_OP(at->code)) {
+	case BPF_JA:
+		return at->k;
+	case BPF_JEQ:
+		taken = machine->a == value;
+		break;
+	case BPF_JGT:
+		taken = machine->a > value;
+		break;
+	case BPF_JGE:
+		taken = machine->a >= value;
+		break;
+	default:
+		taken = machine->a & value;
+		break;
+	}
+	return taken ? at->jt : at->jf;
+}
+
+static void step(struct machine *machine, const struct sock_filter *at)
+{
+	switch (BPF_CLASS(at->code)) {
+	case BPF_LD:
+		machine->a = load(machine, at);
+		break;
+	case BPF_LDX:
+		machine->x = load(machine, at);
+		break;
+	case BPF_ST:
+	case BPF_STX:
+		if (at->k < BPF_MEMWORDS)
+			machine->memory[at->k] = BPF_CLASS(at->code) == BPF_ST ? machine->a : machine->x;
+		break;
+	case BPF_ALU:
+		compute(machine, at);
+		break;
+	case BPF_MISC:
+		if (BPF_MISCOP(at->code) == BPF_TAX)
+			machine->x = machine->a;
+		else
+			machine->a = machine->x;
+		break;
+	default:
+		break;
+	}
+}
+
+/* Jumps lead forward only. */
+__u32 seccomp_filter_run(const struct sock_filter *filter, size_t count, const struct seccomp_data *call)
+{
+	struct machine machine = { .call = call };
+
+	for (size_t i = 0; i < count; i++) {
+		const struct sock_filter *at = &filter[i];
+
+		if (BPF_CLASS(at->code) == BPF_RET)
+			return BPF_RVAL(at->code) == BPF_A ? machine.a : at->k;
+		if (BPF_CLASS(at->code) == BPF_JMP)
+			i += jump(&machine, at);
+		else
+			step(&machine, at);
+	}
+	return SECCOMP_RET_KILL_PROCESS;
+}
+
+static bool passes(__u32 result)
+{
+	__u32 action = result & SECCOMP_RET_ACTION_FULL;
+
+	return action == SECCOMP_RET_ALLOW || action == SECCOMP_RET_LOG;
+}
+
+static bool pass(const struct sock_filter *filter, size_t length, const struct seccomp_data *calls,
+		 size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!passes(seccomp_filter_run(filter, length, &calls[i])))
+			return false;
+	return true;
+}
+
+/* The kernel numbers them from the oldest on, and says how long each is. */
+int seccomp_filters_check(pid_t tid, const struct seccomp_data *calls, size_t count)
+{
+	static _Thread_local struct sock_filter filter[BPF_MAXINSNS];
+
+	for (size_t i = 0; i < FILTERS_MAX; i++) {
+		long length = ptrace((enum __ptrace_request)PTRACE_SECCOMP_GET_FILTER, tid, i, NULL);
+
+		if (length < 0 && errno == ENOENT)
+			return 0;
+		if (length < 0 || length > BPF_MAXINSNS ||
+		    ptrace((enum __ptrace_request)PTRACE_SECCOMP_GET_FILTER, tid, i, filter) != length)
+			return -EPERM;
+		if (!pass(filter, (size_t)length, calls, count))
+			return -EACCES;
+	}
+	return -EPERM;
+}

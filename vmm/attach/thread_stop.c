@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/thread_stop.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#ifndef PTRACE_EVENT_STOP
+#define PTRACE_EVENT_STOP 128 /* of linux/ptrace.h, which can not be included beside the other */
+#endif
+#define EVENT_STOP   (SIGTRAP | PTRACE_EVENT_STOP << 8)
+#define SYSCALL_STOP (SIGTRAP | 0x80)
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static int wait_for(pid_t tid, siginfo_t *info, int how)
+{
+	int error;
+
+	do
+		error = waitid(P_PID, (id_t)tid, info, how | __WALL);
+	while (error && errno == EINTR);
+	return error ? -errno : 0;
+}
+
+/* At what it stands: PTRACE_EVENT_*, a system call, or the signal that it is to get. -ESRCH: it has ended. */
+static int wait_for_stop(pid_t tid)
+{
+	siginfo_t info = { 0 };
+
+	if (wait_for(tid, &info, WSTOPPED | WEXITED | WNOWAIT))
+		return -ESRCH;
+	if (info.si_code == CLD_TRAPPED || info.si_code == CLD_STOPPED)
+		return info.si_status;
+	wait_for(tid, &info, WEXITED | WNOHANG); /* else it would stay as a zombie of ours */
+	return -ESRCH;
+}
+
+static int go_on(const struct thread_stop *stop, enum __ptrace_request how, int signal)
+{
+	return ptrace(how, stop->tid, 0, (long)signal) ? -errno : 0;
+}
+
+void thread_go_on(struct thread_stop *stop)
+{
+	go_on(stop, PTRACE_DETACH, stop->signal);
+}
+
+/* A stop that is none of a signal's has the event above it; that of a job control stop is no signal to pass
+ * on. */
+static int signal_of(int status)
+{
+	return status >> 8 || status == SYSCALL_STOP ? 0 : status;
+}
+
+int thread_stop(struct thread_stop *stop, pid_t tid)
+{
+	int status;
+
+	*stop = (struct thread_stop){ .tid = tid };
+	if (ptrace(PTRACE_SEIZE, tid, 0, (long)PTRACE_O_TRACESYSGOOD))
+		return -errno;
+	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0))
+		return -ESRCH;
+	status = wait_for_stop(tid);
+	if (status < 0)
+		return status;
+	stop->since = now();
+	stop->signal = signal_of(status);
+	if (status == EVENT_STOP && !ptrace(PTRACE_GETREGS, tid, 0, &stop->registers))
+		return 0;
+	thread_go_on(stop);
+	return -EINTR;
+}
+
+/* To the next stop, which is to be that of a system call. */
+static int next_call_stop(struct thread_stop *stop)
+{
+	int status = go_on(stop, PTRACE_SYSCALL, 0);
+
+	if (!status)
+		status = wait_for_stop(stop->tid);
+	if (status < 0)
+		return -ESRCH;
+	stop->signal = signal_of(status);
+	return status == SYSCALL_STOP ? 0 : -EINTR;
+}
+
+int thread_call(struct thread_stop *stop, const struct user_regs_struct *registers)
+{
+	int error;
+
+	if (ptrace(PTRACE_SETREGS, stop->tid, 0, registers))
+		return -ESRCH;
+	error = next_call_stop(stop);
+	return error ? error : next_call_stop(stop);
+}

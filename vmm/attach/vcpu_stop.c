@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/vcpu_stop.h"
+
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/kvm.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "vmm/attach/seccomp_filter.h"
+#include "vmm/guest/page_walk.h"
+#include "vmm/guest/unwind.h"
+#include "vmm/sample/vm_view.h"
+
+#define NANOSECONDS 1000000000ull
+#define PAGE        4096u
+/* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
+#define KERNEL_STACK (16u << 10)
+#define HLT          0xf4
+
+static uint64_t time_by(clockid_t clock)
+{
+	struct timespec time;
+
+	clock_gettime(clock, &time);
+	return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
+}
+
+static uint64_t stopped_for(const struct thread_stop *stop)
+{
+	return time_by(CLOCK_MONOTONIC) - stop->since;
+}
+
+static bool is_call(const struct user_regs_struct *registers)
+{
+	return registers->orig_rax == SYS_ioctl && (uint32_t)registers->rsi == KVM_RUN;
+}
+
+static bool is_vcpu(const struct vmm_process *process, const struct vmm_vcpu *vcpu, int fd)
+{
+	char path[32], link[64];
+	unsigned int id;
+	ssize_t length;
+
+	snprintf(path, sizeof(path), "fd/%d", fd);
+	length = readlinkat(process->directory, path, link, sizeof(link) - 1);
+	link[length > 0 ? length : 0] = '\0';
+	return vmm_parse_vcpu_link(link, &id) && id == vcpu->id;
+}
+
+/* Has it come out of the guest because we stopped it? Where the guest itself left for the VMM, it is the
+ * VMM's time. */
+static bool is_in_guest(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
+			const struct user_regs_struct *registers)
+{
+	int fd = (int)registers->rdi;
+
+	if (!is_call(registers) || (int)registers->rax != -EINTR)
+		return false;
+	if (fd != thread->fd && !is_vcpu(target->process, &thread->vcpu, fd))
+		return false;
+	thread->fd = fd;
+	return true;
+}
+
+/* Rights. */
+
+static int check_filters(const struct vcpu_stop_target *target, const struct thread_stop *stop, int fd)
+{
+	const struct seccomp_data ioctl = { .nr = SYS_ioctl,
+					    .arch = AUDIT_ARCH_X86_64,
+					    .instruction_pointer = target->code.call + 2,
+					    .args = { (unsigned int)fd } };
+	static const unsigned long requests[] = { KVM_GET_REGS, KVM_GET_SREGS, KVM_GET_MP_STATE };
+	struct seccomp_data calls[4] = { ioctl, ioctl, ioctl, ioctl };
+
+	for (size_t i = 0; i < 3; i++)
+		calls[i].args[1] = requests[i];
+	calls[3].nr = SYS_rt_sigreturn;
+	return seccomp_filters_check(stop->tid, calls, 4);
+}
+
+static int explain_filters(int error, pid_t tid)
+{
+	return error == -EACCES
+		       ? error_set(-EACCES,
+				   "thread %d would be killed for it: its seccomp filter does not let "
+				   "KVM_GET_REGS, KVM_GET_SREGS, KVM_GET_MP_STATE and rt_sigreturn pass",
+				   tid)
+		       : error_set(
+				 -EPERM,
+				 "what the seccomp filters of thread %d let pass can not be read: that needs "
+				 "CAP_SYS_ADMIN, and kvmscope not to have such filters itself",
+				 tid);
+}
+
+static int look_at_filters(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
+			   unsigned int filters)
+{
+	struct thread_stop stop;
+	int error = thread_stop(&stop, thread->vcpu.tid);
+
+	if (error == -EPERM || error == -EACCES)
+		return error_set(error,
+				 "thread %d may not be stopped: be root, or its user and with CAP_SYS_PTRACE",
+				 thread->vcpu.tid);
+	if (error)
+		return error;
+	error = check_filters(target, &stop, is_call(&stop.registers) ? (int)stop.registers.rdi : thread->fd);
+	thread_go_on(&stop);
+	if (error)
+		return explain_filters(error, thread->vcpu.tid);
+	thread->filters = filters;
+	return 0;
+}
+
+int vcpu_stop_check(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
+		    const struct thread_status *status)
+{
+	if (status->shadow_stack)
+		return error_set(
+			-ENOTSUP,
+			"thread %d has a shadow stack, which does not let it return where it was not called",
+			thread->vcpu.tid);
+	if (status->seccomp == SECCOMP_MODE_STRICT)
+		return explain_filters(-EACCES, thread->vcpu.tid);
+	return status->filters == thread->filters ? 0 : look_at_filters(target, thread, status->filters);
+}
+
+/* Looking. */
+
+struct looking {
+	const struct vcpu_stop_target *target;
+	struct vcpu_thread *thread;
+	struct thread_stop stop;
+	struct remote *remote;
+	struct vcpu_look *look;
+};
+
+/* A call, if there is time for one. */
+static int call(struct looking *looking, unsigned long request, void *result, size_t size)
+{
+	if (stopped_for(&looking->stop) >= looking->target->limit)
+		return -ETIME;
+	return remote_ioctl(looking->remote, looking->thread->fd, request, result, size);
+}
+
+static int read_registers(struct looking *looking)
+{
+	struct kvm_regs general;
+	struct kvm_sregs special;
+	int error = call(looking, KVM_GET_REGS, &general, sizeof(general));
+
+	if (!error)
+		error = call(looking, KVM_GET_SREGS, &special, sizeof(special));
+	if (!error)
+		vm_view_copy_registers(&general, &special, &looking->look->registers);
+	return error;
+}
+
+/*
+ * A vCPU that waits for an interrupt does so in KVM_RUN, too, with RIP behind HLT; it polls for a while
+ * before it sleeps (Documentation/virt/kvm/halt-polling.rst). KVM is asked only where that can be.
+ */
+static int find_place(struct looking *looking)
+{
+	const struct guest_registers *registers = &looking->look->registers;
+	struct kvm_mp_state state;
+	uint8_t code;
+	int error;
+
+	if (!guest_read_virtual(&looking->target->memory->view, &registers->paging, registers->rip - 1, &code,
+				1) &&
+	    code != HLT)
+		return 0;
+	error = call(looking, KVM_GET_MP_STATE, &state, sizeof(state));
+	if (!error && state.mp_state != KVM_MP_STATE_RUNNABLE)
+		looking->look->place = VCPU_IN_HOST;
+	return error;
+}
+
+/* To the end of the stack, as far as there is room; or of the page, if no more can be read. */
+static void take_stack(struct looking *looking)
+{
+	const struct guest_view *view = &looking->target->memory->view;
+	struct vcpu_look *look = looking->look;
+	uint64_t rsp = look->registers.rsp;
+	uint32_t size = KERNEL_STACK - (uint32_t)(rsp & (KERNEL_STACK - 1));
+	uint32_t page = PAGE - (uint32_t)(rsp & (PAGE - 1));
+
+	if (size > VCPU_STOP_STACK)
+		size = VCPU_STOP_STACK;
+	if (!guest_read_virtual(view, &look->registers.paging, rsp, look->stack, size))
+		look->stack_size = size;
+	else if (page < size && !guest_read_virtual(view, &look->registers.paging, rsp, look->stack, page))
+		look->stack_size = page;
+}
+
+/* A quarter of the time is left for letting the thread go. */
+static void take_callers(struct looking *looking)
+{
+	struct vcpu_look *look = looking->look;
+	uint64_t until = looking->target->limit / 4 * 3, passed = stopped_for(&looking->stop);
+	struct guest_callchain chain = { .addresses = look->addresses,
+					 .capacity = SAMPLE_CALLCHAIN_MAX,
+					 .deadline = time_by(CLOCK_MONOTONIC_RAW) +
+						     (until > passed ? until - passed : 0) };
+
+	guest_unwind(NULL, &looking->target->memory->view, &look->registers, NULL, &chain);
+	look->user_depth = chain.user_depth;
+	look->chain_flags = chain.flags;
+}
+
+static void take_chain(struct looking *looking)
+{
+	struct vcpu_look *look = looking->look;
+
+	look->addresses[0] = look->registers.rip;
+	look->kernel_depth = !look->registers.cpl;
+	look->user_depth = !look->kernel_depth;
+	if (looking->target->callchains && look->kernel_depth)
+		take_stack(looking);
+	else if (looking->target->callchains)
+		take_callers(looking);
+}
+
+static int look_at_guest(struct looking *looking)
+{
+	int error = remote_open(looking->remote, &looking->stop, &looking->target->code);
+
+	if (!error)
+		error = read_registers(looking);
+	if (!error)
+		error = find_place(looking);
+	if (!error && looking->look->place == VCPU_IN_GUEST)
+		take_chain(looking);
+	remote_close(looking->remote);
+	return error;
+}
+
+/* Where the thread will go on. */
+static void look_at_host(struct vcpu_look *look, const struct user_regs_struct *registers)
+{
+	look->place = VCPU_IN_HOST;
+	look->registers = (struct guest_registers){ .rip = registers->rip, .cpl = 3 };
+}
+
+int vcpu_stop_look(const struct vcpu_stop_target *target, struct vcpu_thread *thread, struct remote *remote,
+		   struct vcpu_look *look)
+{
+	struct looking looking = { .target = target, .thread = thread, .remote = remote, .look = look };
+	int error = thread_stop(&looking.stop, thread->vcpu.tid);
+
+	look->stopped = 0;
+	look->place = VCPU_IN_GUEST;
+	look->stack_size = look->kernel_depth = look->user_depth = look->chain_flags = 0;
+	if (error)
+		return error;
+	look->time = time_by(CLOCK_MONOTONIC_RAW);
+	if (is_in_guest(target, thread, &looking.stop.registers))
+		error = look_at_guest(&looking);
+	else
+		look->place = VCPU_IN_HOST;
+	if (look->place == VCPU_IN_HOST)
+		look_at_host(look, &looking.stop.registers);
+	thread_go_on(&looking.stop);
+	look->stopped = stopped_for(&looking.stop);
+	return error;
+}

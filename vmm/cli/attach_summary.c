@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/cli/attach_summary.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "shared/log.h"
+
+/* us */
+static double mean_stop(const struct attach_stops *stops)
+{
+	return stops->count ? (double)stops->total / (double)stops->count / 1e3 : 0;
+}
+
+static void tell_stops(const struct attach_stops *stops)
+{
+	log_info(
+		"vCPUs were stopped %llu times, for %.1f us on average and %.1f us at most; %llu stops were given up at "
+		"%llu us, and %llu times they slept and were let alone",
+		(unsigned long long)stops->count, mean_stop(stops), (double)stops->longest / 1e3,
+		(unsigned long long)stops->abandoned, (unsigned long long)stops->limit / 1000,
+		(unsigned long long)stops->asleep);
+}
+
+static void tell_cost(const struct collector_statistics *statistics)
+{
+	log_info("taking one cost %.1f us on average, %.2f %% of the sampled time, besides the interrupt",
+		 (double)statistics->cost / (double)statistics->samples / 1e3,
+		 100.0 * (double)statistics->cost / (double)statistics->weight);
+}
+
+void attach_summary_tell(const struct collector_statistics *statistics,
+			 const struct attach_statistics *counts, double seconds, const char *output)
+{
+	if (counts->ended)
+		log_info("the VM has ended");
+	log_info("%llu samples of the guest and %llu outside of it in %.1f s, %llu lost; %.1f MiB in %s",
+		 (unsigned long long)(statistics->samples - statistics->host),
+		 (unsigned long long)statistics->host, seconds, (unsigned long long)statistics->lost,
+		 (double)statistics->bytes / 1048576, output);
+	if (counts->stops.limit)
+		tell_stops(&counts->stops);
+	else if (statistics->cost && statistics->weight)
+		tell_cost(statistics);
+	if (!statistics->samples)
+		log_info("there are no samples: the VM used no CPU time");
+	else if (statistics->kernel && !statistics->kernel_found)
+		log_info("the guest's kernel was not found in its memory: its functions have no names; "
+			 "give --kallsyms or --vmlinux");
+}
+
+static json_t *stops_of(const struct attach_stops *stops)
+{
+	return json_pack("{s:I,s:f,s:f,s:f,s:I,s:I}", "count", (json_int_t)stops->count, "mean_us",
+			 mean_stop(stops), "max_us", (double)stops->longest / 1e3, "limit_us",
+			 (double)stops->limit / 1e3, "abandoned", (json_int_t)stops->abandoned, "asleep",
+			 (json_int_t)stops->asleep);
+}
+
+void attach_summary_print(const struct collector_statistics *statistics,
+			  const struct attach_statistics *counts, const char *backend, double seconds)
+{
+	json_t *summary = json_pack("{s:s,s:f,s:I,s:I,s:I,s:b}", "backend", backend, "seconds", seconds,
+				    "guest_samples", (json_int_t)(statistics->samples - statistics->host),
+				    "host_samples", (json_int_t)statistics->host, "lost",
+				    (json_int_t)statistics->lost, "vm_ended", counts->ended);
+
+	/* The guest's own bytes: left out where they are no text. */
+	json_object_set_new(summary, "kernel", json_string(statistics->release));
+	if (counts->stops.limit)
+		json_object_set_new(summary, "stops", stops_of(&counts->stops));
+	json_dumpf(summary, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
+	putchar('\n');
+	json_decref(summary);
+}
