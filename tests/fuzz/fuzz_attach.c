@@ -1,13 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What a VMM's process says of itself in /proc: its threads' names, its descriptors' links, its mappings. */
+/* What a VMM's process says of itself: its threads' names and states, its descriptors' links, its mappings,
+ * its code, its seccomp filters. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "vmm/attach/memory_layout.h"
 #include "vmm/attach/process.h"
+#include "vmm/attach/remote_call.h"
+#include "vmm/attach/seccomp_filter.h"
+#include "vmm/attach/thread_status.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_states(const char *text)
+{
+	struct thread_status status;
+	struct thread_times times;
+
+	if (thread_status_parse(text, &status) && !status.state)
+		abort();
+	thread_times_parse(text, &times);
+}
+
+static void check_code(const uint8_t *bytes, size_t size)
+{
+	struct remote_code code = { 0 };
+
+	remote_code_search(&code, bytes, size, 1);
+	if (code.call > size || code.sigreturn > size)
+		abort();
+}
+
+/* Any instructions, on a call whose bytes are what they are. */
+static void check_filter(const uint8_t *bytes, size_t size)
+{
+	static const struct seccomp_data call = { .nr = 16, .args = { 1, 2, 3 } };
+	struct sock_filter filter[64];
+	size_t count = size / sizeof(filter[0]);
+
+	if (count > sizeof(filter) / sizeof(filter[0]))
+		count = sizeof(filter) / sizeof(filter[0]);
+	memcpy(filter, bytes, count * sizeof(filter[0]));
+	seccomp_filter_run(filter, count, &call);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -24,6 +60,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	if (memory_layout_parse(text, &hva, &bytes) && hva + bytes < hva)
 		abort();
+	check_states(text);
+	check_code(data, size);
+	check_filter(data, size);
 	free(text);
 	return 0;
 }
