@@ -233,17 +233,19 @@ static void count_from(struct pmu *pmu, uint64_t value)
 static unsigned int run_to_overflow(struct pmu_time *time, struct pmu *pmu, uint64_t end)
 {
 	unsigned int left = 0;
+	uint64_t late;
 	bool overflow;
 
 	do {
 		kicks = 0;
 		burn_until(&time->clock, end);
 		CHECK(kicks > 0);
-		overflow = pmu_time_leave(time, pmu);
+		overflow = pmu_time_leave(time, pmu, &late);
 		left++;
 		CHECK_EQUAL(pmu_time_enter(time, pmu, left), 0);
 	} while (!overflow && cpu_clock_now(&time->clock) < end);
 	CHECK(overflow);
+	CHECK_EQUAL(late, pmu->state.general[0]); /* a cycle is 1 ns */
 	return left;
 }
 
@@ -290,13 +292,14 @@ TEST(pmu_time, timer_is_disarmed_when_nothing_counts_and_it_is_far_from_coming)
 	struct pmu_time time;
 	struct setting setting;
 	struct pmu pmu;
+	uint64_t late;
 
 	set_up(&setting, true);
 	count_from(&pmu, CYCLES_TO_GO(100000 * CYCLES_PER_MS));
 	pmu_time_open(&time, &pmu);
 	CHECK_EQUAL(pmu_time_enter(&time, &pmu, 0), 0);
 	CHECK(time.armed);
-	CHECK(!pmu_time_leave(&time, &pmu));
+	CHECK(!pmu_time_leave(&time, &pmu, &late));
 	CHECK(pmu_write_msr(&pmu, MSR_SELECT, 0));
 	pmu_time_changed(&time, &pmu);
 	CHECK_EQUAL(pmu_time_enter(&time, &pmu, 0), 0);

@@ -89,6 +89,18 @@ TEST(run, best_PMU_is_found_or_it_is_said_why_there_is_none)
 		  row.state == PROBE_PARTLY ? "the guest has no PMU: Linux could not read one" : row.detail);
 }
 
+TEST(run, lateness_of_the_guest_s_overflows_is_said)
+{
+	struct probe_row row;
+
+	GUEST_REQUIRED();
+	REQUIRE_EQUAL(probe_one("pmu.emulated", &row), 0);
+	if (row.state == PROBE_NO)
+		SKIP("%s", row.detail);
+	check_run(PLAIN "--pmu emulated --append program=pmu_pmu=overflow_pmis=20", 0,
+		  "the guest's PMU: 20 overflows were told, ");
+}
+
 TEST(run, what_can_not_be_opened_is_named)
 {
 	GUEST_REQUIRED();

@@ -390,7 +390,7 @@ static int run_machine(struct run *run)
 	run->looked = cpu_time_ms();
 	if (run_guest(run, &result))
 		return command_failed();
-	run_pmu_summarize(run->pmu_traps);
+	run_pmu_summarize(run->pmu_traps, run->machine);
 	run_triggers_stop(run->triggers);
 	if (flight_of(run))
 		run_flight_guest_ended(flight_of(run), &result, run->timed_out);

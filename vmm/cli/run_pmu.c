@@ -8,6 +8,7 @@
 #include "shared/log.h"
 #include "vmm/machine/probe.h"
 #include "vmm/pmu/pmu_kernel.h"
+#include "vmm/pmu/pmu_vcpu.h"
 #include "vmm/pmu/rdpmc_traps.h"
 #include "vmm/sample/vm_view.h"
 
@@ -107,18 +108,43 @@ int run_pmu_start(struct run_pmu_traps *traps, struct machine *machine)
 	return rdpmc_traps_create(&traps->traps, &options);
 }
 
-void run_pmu_summarize(const struct run_pmu_traps *traps)
+static void summarize_interrupts(const struct vm *vm)
+{
+	uint64_t count = 0, late = 0, most = 0;
+
+	for (unsigned int i = 0; i < vm->vcpu_count; i++) {
+		struct pmu_vcpu_statistics statistics;
+
+		pmu_vcpu_statistics(vm->vcpus[i], &statistics);
+		count += statistics.nmis + statistics.vectors + statistics.masked;
+		late += statistics.late_ns;
+		most = statistics.late_ns_max > most ? statistics.late_ns_max : most;
+	}
+	if (count)
+		log_info(
+			"the guest's PMU: %llu overflows were told, %.0f us late on average and %.0f us at most",
+			(unsigned long long)count, (double)late / 1e3 / (double)count, (double)most / 1e3);
+}
+
+static void summarize_rdpmc(const struct run_pmu_traps *traps)
 {
 	struct rdpmc_traps_statistics statistics;
 
-	if (!traps || !traps->int3)
-		return;
 	rdpmc_traps_statistics(traps->traps, &statistics);
 	if (!statistics.completed)
 		return;
 	log_info(
 		"the guest's PMU: RDPMC was completed %llu times; %llu INT3 of the guest's own were given to it",
 		(unsigned long long)statistics.completed, (unsigned long long)statistics.guest_breakpoints);
+}
+
+void run_pmu_summarize(const struct run_pmu_traps *traps, struct machine *machine)
+{
+	if (!traps)
+		return;
+	summarize_interrupts(machine_vm(machine));
+	if (traps->int3)
+		summarize_rdpmc(traps);
 }
 
 void run_pmu_destroy(struct run_pmu_traps *traps)

@@ -19,8 +19,11 @@ int run_pmu_join(struct run_pmu_traps **traps, enum run_pmu wanted, struct machi
 
 /* Between machine_create() and machine_start(). TRAPS may be NULL here and below. */
 int run_pmu_start(struct run_pmu_traps *traps, struct machine *machine);
-/* A line on standard error, if the guest has executed any RDPMC. */
-void run_pmu_summarize(const struct run_pmu_traps *traps);
+/*
+ * On standard error, for an emulated one: how late its interrupts were, if there were any, and how often
+ * RDPMC was completed, if it was. Once the vCPUs' threads have ended.
+ */
+void run_pmu_summarize(const struct run_pmu_traps *traps, struct machine *machine);
 /* Before the machine. */
 void run_pmu_destroy(struct run_pmu_traps *traps);
 

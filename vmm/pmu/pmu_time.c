@@ -71,18 +71,22 @@ int pmu_time_enter(struct pmu_time *self, const struct pmu *pmu, uint32_t kicks)
 	if (error)
 		return error;
 	now = cpu_clock_now(&self->clock);
-	error = set_timer(self, &now, self->counting ? pmu_next_overflow(pmu) : PMU_NEVER, kicks);
+	self->overflow = self->counting ? pmu_next_overflow(pmu) : PMU_NEVER;
+	error = set_timer(self, &now, self->overflow, kicks);
 	self->running = self->counting;
 	self->entered = now;
 	return error;
 }
 
-bool pmu_time_leave(struct pmu_time *self, struct pmu *pmu)
+bool pmu_time_leave(struct pmu_time *self, struct pmu *pmu, uint64_t *late)
 {
+	*late = 0;
 	if (!self->running)
 		return false;
 	self->running = false;
 	self->guest_time += cpu_clock_now(&self->clock) - self->entered;
+	if (self->guest_time > self->overflow)
+		*late = self->guest_time - self->overflow;
 	return pmu_advance(pmu, self->guest_time);
 }
 

@@ -26,6 +26,7 @@ struct pmu_time {
 	bool running;        /* since entered */
 	uint64_t entered;    /* by the clock */
 	uint64_t guest_time; /* ns, as pmu_state.time */
+	uint64_t overflow;   /* the next that has a PMI, by the same, as of entered; PMU_NEVER */
 	bool open;           /* clock and timer are: from when something was first counted */
 	struct cpu_clock clock;
 	struct pmu_timer timer;
@@ -44,8 +45,11 @@ void pmu_time_close(struct pmu_time *self);
  * pmu_timer_open() and pmu_timer_arm().
  */
 int pmu_time_enter(struct pmu_time *self, const struct pmu *pmu, uint32_t kicks);
-/* The guest has run: pmu_advance(). True if a PMI is due. */
-bool pmu_time_leave(struct pmu_time *self, struct pmu *pmu);
+/*
+ * The guest has run: pmu_advance(). True if a PMI is due; LATE is then for how long, in ns, the guest has run
+ * since the overflow, 0 if perf told of it.
+ */
+bool pmu_time_leave(struct pmu_time *self, struct pmu *pmu, uint64_t *late);
 /* The registers are not what they were at leave: the guest wrote one, or a reset or restore did. */
 void pmu_time_changed(struct pmu_time *self, const struct pmu *pmu);
 

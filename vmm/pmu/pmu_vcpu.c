@@ -282,13 +282,23 @@ static void tell_changed(struct pmu_vcpu *self)
 	pmu_time_changed(&self->time, &self->pmu);
 }
 
+static void note_lateness(struct pmu_vcpu_statistics *statistics, uint64_t late)
+{
+	statistics->late_ns += late;
+	if (statistics->late_ns_max < late)
+		statistics->late_ns_max = late;
+}
+
 static void leave(struct vcpu *vcpu)
 {
 	struct pmu_vcpu *self = vcpu->pmu;
+	uint64_t late;
 
 	assert(vcpu_on_thread(vcpu));
-	if (pmu_time_leave(&self->time, &self->pmu))
-		raise_pmi(vcpu);
+	if (!pmu_time_leave(&self->time, &self->pmu, &late))
+		return;
+	note_lateness(&self->statistics, late);
+	raise_pmi(vcpu);
 }
 
 /* Its other bits are KVM's, as far as it has them. */

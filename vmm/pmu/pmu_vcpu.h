@@ -25,7 +25,9 @@ struct vcpu;
 struct pmu_vcpu_statistics {
 	uint64_t nmis, vectors; /* PMIs that were raised */
 	uint64_t masked;        /* overflows that LVTPC let pass */
-	uint64_t msr_accesses;  /* exits for RDMSR and WRMSR of the PMU */
+	uint64_t late_ns,
+		late_ns_max;   /* for how long the guest had run since all of these, since one of them */
+	uint64_t msr_accesses; /* exits for RDMSR and WRMSR of the PMU */
 };
 
 /*
