@@ -38,7 +38,7 @@ FUZZERS         := $(FUZZ_SOURCES:tests/fuzz/%.c=build/fuzz/%)
 BENCHES         := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%)
 
 .PHONY: all
-all: $(BUILD)/kvmscope
+all: $(BUILD)/kvmscope $(BUILD)/kvmscoped
 
 # Rules that belong to one folder stand in it; they add to these lists.
 LIBRARY_EXTRA :=
@@ -50,6 +50,10 @@ $(BUILD)/libkvmscope.a: $(LIBRARY_OBJECTS) $(LIBRARY_EXTRA)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
 $(BUILD)/kvmscope: $(BUILD)/vmm/cli/main.o $(BUILD)/libkvmscope.a
+	@echo "  LD      $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBRARY_LIBS)
+
+$(BUILD)/kvmscoped: $(BUILD)/vmm/daemon/main.o $(BUILD)/libkvmscope.a
 	@echo "  LD      $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBRARY_LIBS)
 
@@ -93,7 +97,7 @@ build/fuzz/%: build/fuzz/objects/tests/fuzz/%.o build/fuzz/libkvmscope.a
 fuzzers: $(FUZZERS)
 
 .PHONY: fuzzers test demo bench lint asan ubsan tsan fuzz deps install uninstall clean help test-programs
-test-programs: $(BUILD)/kvmscope $(BUILD)/kvmscope-tests $(TEST_NEEDS)
+test-programs: $(BUILD)/kvmscope $(BUILD)/kvmscoped $(BUILD)/kvmscope-tests $(TEST_NEEDS)
 
 test: ## build with gcc and clang, check the layers, run all tests, sanitized ones and fuzzers too; FILTER='*ring*' for a part
 	$(Q)tests/run $(if $(FILTER),--filter '$(FILTER)')

@@ -31,4 +31,7 @@ void log_progress(const char *format, ...) __attribute__((format(printf, 1, 2)))
 void log_quiet(bool quiet);
 void log_verbose(bool verbose);
 
+/* Each line begins with its level, "<3>" to "<7>", as the journal reads them (sd-daemon(3)). */
+void log_levels(bool levels);
+
 #endif

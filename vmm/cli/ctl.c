@@ -11,6 +11,7 @@
 #include "vmm/cli/answer.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/ctl_breakpoints.h"
+#include "vmm/cli/ctl_domains.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/cli/run_selector.h"
 #include "vmm/control/client.h"
@@ -23,6 +24,7 @@ struct arguments {
 	const char *command;
 	unsigned int frequency; /* Hz, with freq */
 	const char *watch;      /* with bp add and bp remove */
+	const char *domain;     /* of kvmscoped: with status and dump */
 	bool json;
 };
 
@@ -37,8 +39,13 @@ static const char summary[] =
 	"Controls a run of kvmscope that is going on. With only one there is no need to say which."
 	"\v"
 	"Commands:\n"
-	"  list       the runs that are going on\n"
-	"  status     how it stands: samples, losses, cost\n"
+	"  list       the runs that are going on, and the domains that kvmscoped profiles\n"
+	"  status [DOMAIN]\n"
+	"             how it stands: samples, losses, cost; or how a domain does\n"
+	"  dump DOMAIN\n"
+	"             has the flight recorder of a domain write what it holds, and prints\n"
+	"             the file's name; where all is recorded, that of the file that is\n"
+	"             written now\n"
 	"  pause      take no more samples; the guest runs on\n"
 	"  resume     take them again, as often as before\n"
 	"  freq HZ    take HZ samples per second of the clock and vCPU from now on,\n"
@@ -61,6 +68,7 @@ static const char summary[] =
 	"  kvmscope ctl --name web freq 4000; sleep 10; kvmscope ctl --name web freq 99\n"
 	"  kvmscope ctl --json status | jq .profile.lost\n"
 	"  kvmscope ctl bp add schedule:x; sleep 1; kvmscope ctl bp remove schedule:x\n"
+	"  kvmscope report -i \"$(kvmscope ctl dump web)\"\n"
 	"\n"
 	"Exit status: 0; 1 there is no such run, or it can not do it; 2 wrong usage.\n";
 
@@ -78,7 +86,7 @@ static unsigned int parse_frequency(struct argp_state *state, const char *text)
 
 static bool is_command(const char *text)
 {
-	static const char *const commands[] = { "list", "status", "pause", "resume", "freq", "bp" };
+	static const char *const commands[] = { "list", "status", "dump", "pause", "resume", "freq", "bp" };
 
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(text, commands[i]))
@@ -102,6 +110,11 @@ static bool takes_watch(const struct arguments *arguments)
 	return !strcmp(arguments->command, "bp-add") || !strcmp(arguments->command, "bp-remove");
 }
 
+static bool takes_domain(const struct arguments *arguments)
+{
+	return !strcmp(arguments->command, "status") || !strcmp(arguments->command, "dump");
+}
+
 static void take_word(struct argp_state *state, struct arguments *arguments, const char *text)
 {
 	if (!arguments->command) {
@@ -114,6 +127,8 @@ static void take_word(struct argp_state *state, struct arguments *arguments, con
 		take_bp_word(state, arguments, text);
 	} else if (takes_watch(arguments) && !arguments->watch) {
 		arguments->watch = text;
+	} else if (takes_domain(arguments) && !arguments->domain) {
+		arguments->domain = text;
 	} else {
 		argp_error(state, "'%s' is one word too much", text);
 	}
@@ -126,7 +141,7 @@ static void check(struct argp_state *state, const struct arguments *arguments)
 	if (!arguments->command)
 		argp_error(
 			state,
-			"say what to do: list, status, pause, resume, freq HZ, bp list, bp add or bp remove");
+			"say what to do: list, status, dump DOMAIN, pause, resume, freq HZ, bp list, bp add or bp remove");
 	else if (!strcmp(arguments->command, "bp"))
 		argp_error(state, "bp: list, add or remove?");
 	else if (takes_watch(arguments) && !arguments->watch)
@@ -134,6 +149,11 @@ static void check(struct argp_state *state, const struct arguments *arguments)
 			   arguments->command + strlen("bp-"));
 	else if (!strcmp(arguments->command, "freq") && !arguments->frequency)
 		argp_error(state, "freq: how many samples per second?");
+	else if (!strcmp(arguments->command, "dump") && !arguments->domain)
+		argp_error(state, "dump: of which domain? That of a run is kvmscope dump");
+	else if (arguments->domain && (run->pid || run->name))
+		argp_error(state, "%s is a domain of kvmscoped: it takes no --pid and no --name",
+			   arguments->domain);
 	else if (!strcmp(arguments->command, "list") && (run->pid || run->name || run->socket))
 		argp_error(state, "list shows all runs: it takes no --pid, --name or --socket");
 }
@@ -261,6 +281,16 @@ static int control(const struct arguments *arguments)
 	return EXIT_OK;
 }
 
+static int control_domain(const struct arguments *arguments)
+{
+	const char *socket = arguments->run.socket;
+	int error = strcmp(arguments->command, "dump")
+			    ? ctl_domain_status(socket, arguments->domain, arguments->json)
+			    : ctl_domain_dump(socket, arguments->domain, arguments->json);
+
+	return error ? command_failed() : EXIT_OK;
+}
+
 static void print_run(const struct control_run *run, const json_t *status)
 {
 	const json_t *profile = json_object_get(status, "profile");
@@ -279,6 +309,7 @@ static void print_run(const struct control_run *run, const json_t *status)
 static int list(const struct arguments *arguments)
 {
 	json_t *all = json_array();
+	const struct control_run *daemon = NULL;
 	struct control_run *runs;
 	size_t count;
 
@@ -295,11 +326,18 @@ static int list(const struct arguments *arguments)
 			log_warning("%s: %s", runs[i].path, error_message());
 			continue;
 		}
+		if (ctl_is_daemon(status)) {
+			daemon = &runs[i];
+			json_decref(status);
+			continue;
+		}
 		json_object_set_new(status, "socket", json_string(runs[i].path));
 		if (!arguments->json)
 			print_run(&runs[i], status);
 		json_array_append_new(all, status);
 	}
+	if (daemon && ctl_list_domains(daemon, all, arguments->json))
+		log_warning("%s: %s", daemon->path, error_message());
 	if (arguments->json)
 		print_json(all);
 	json_decref(all);
@@ -312,7 +350,8 @@ int command_ctl(int argc, char **argv)
 	static const struct argp_child children[] = { { &run_selector_argp, 0, "Which run:", 1 }, { 0 } };
 	static const struct argp argp = { .options = options,
 					  .parser = parse,
-					  .args_doc = "COMMAND [HZ|list|add WATCH|remove NUMBER|WATCH]",
+					  .args_doc =
+						  "COMMAND [DOMAIN|HZ|list|add WATCH|remove NUMBER|WATCH]",
 					  .doc = summary,
 					  .children = children };
 	struct arguments arguments = { 0 };
@@ -321,5 +360,7 @@ int command_ctl(int argc, char **argv)
 	argv[0] = name;
 	argp_err_exit_status = EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
-	return strcmp(arguments.command, "list") ? control(&arguments) : list(&arguments);
+	if (!strcmp(arguments.command, "list"))
+		return list(&arguments);
+	return arguments.domain ? control_domain(&arguments) : control(&arguments);
 }

@@ -14,8 +14,9 @@
 
 #define SECOND 1000000000ull
 
-#define RECORDINGS "/var/lib/kvmscope"
-#define METRICS    "127.0.0.1:9464"
+#define RECORDINGS "/var/lib/kvmscope/recordings"
+#define PUSH_SPOOL "/var/lib/kvmscope/push"
+#define METRICS    "127.0.0.1:9754"
 
 enum section { SECTION_NONE, SECTION_DOMAINS, SECTION_RECORDINGS, SECTION_METRICS, SECTION_PUSH };
 
@@ -36,8 +37,12 @@ int conf_init(struct conf *conf)
 		.recordings_rotate = 600,
 		.recordings_reserve = 1ull << 30,
 		.metrics = strdup(METRICS),
+		.push_spool = strdup(PUSH_SPOOL),
+		.push_spool_size = 256ull << 20,
 	};
-	return conf->recordings && conf->metrics ? 0 : error_set(-ENOMEM, "no memory for the configuration");
+	return conf->recordings && conf->metrics && conf->push_spool
+		       ? 0
+		       : error_set(-ENOMEM, "no memory for the configuration");
 }
 
 void conf_free(struct conf *conf)
@@ -51,6 +56,8 @@ void conf_free(struct conf *conf)
 	free(conf->recordings);
 	free(conf->metrics);
 	free(conf->push);
+	free(conf->push_headers);
+	free(conf->push_spool);
 	*conf = (struct conf){ 0 };
 }
 
@@ -94,7 +101,7 @@ static int set_time(uint64_t *seconds, const char *key, const char *value)
 	return 0;
 }
 
-static int set_directory(char **directory, const char *key, const char *value)
+static int set_path(char **directory, const char *key, const char *value)
 {
 	return *value == '/' ? set_string(directory, value)
 			     : error_set(-EINVAL, "%s must be an absolute path", key);
@@ -161,7 +168,7 @@ static int set_domains(struct parser *parser, const char *key, const char *value
 static int set_recordings(struct conf *conf, const char *key, const char *value)
 {
 	if (!strcmp(key, "directory"))
-		return set_directory(&conf->recordings, key, value);
+		return set_path(&conf->recordings, key, value);
 	if (!strcmp(key, "size"))
 		return set_size(&conf->recordings_size, key, value);
 	if (!strcmp(key, "age"))
@@ -182,7 +189,15 @@ static int set_metrics(struct conf *conf, const char *key, const char *value)
 
 static int set_push(struct conf *conf, const char *key, const char *value)
 {
-	return strcmp(key, "url") ? unknown("push", key) : set_optional(&conf->push, value);
+	if (!strcmp(key, "url"))
+		return set_optional(&conf->push, value);
+	if (!strcmp(key, "header-file"))
+		return set_path(&conf->push_headers, key, value);
+	if (!strcmp(key, "spool"))
+		return set_path(&conf->push_spool, key, value);
+	if (!strcmp(key, "spool-size"))
+		return set_size(&conf->push_spool_size, key, value);
+	return unknown("push", key);
 }
 
 static int set(struct parser *parser, const char *key, const char *value)

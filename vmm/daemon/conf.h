@@ -39,6 +39,9 @@ struct conf {
 	uint64_t recordings_reserve; /* bytes of the file system that are left free */
 	char *metrics;               /* ADDRESS:PORT to listen at; NULL: none */
 	char *push;                  /* URL to push to; NULL: none */
+	char *push_headers;          /* file of its headers; NULL */
+	char *push_spool;            /* directory */
+	uint64_t push_spool_size;    /* bytes */
 };
 
 /* What holds without a file. -ENOMEM. */

@@ -21,7 +21,7 @@
 
 /* In the run directory, /run/kvmscope. */
 #define HOOK_RUN_DIRECTORY "/run/kvmscope"
-#define HOOK_SOCKET        "hook.sock"
+#define HOOK_SOCKET        "hook.socket"
 #define HOOK_SPOOL         "hook.spool"
 /* A file there that has a byte for each message that was dropped, as there were too many. */
 #define HOOK_DROPPED "dropped"

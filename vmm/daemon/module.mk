@@ -6,3 +6,6 @@ build/hook/kvmscope-hook: vmm/daemon/hook/hook.c vmm/daemon/hook_message.h vmm/d
 	$(Q)musl-gcc $(AGENT_CFLAGS) -O2 -static -s -Wl,--build-id -o $@.new $< && mv $@.new $@
 
 TEST_NEEDS += build/hook/kvmscope-hook
+
+# The assembler reads the hook's program: the object must be made again when that changes.
+$(BUILD)/vmm/daemon/hook_install.o build/fuzz/objects/vmm/daemon/hook_install.o: build/hook/kvmscope-hook

@@ -20,8 +20,6 @@
 /* So long sampling waits for the guest's kernel to be found; and between two looks whether it was. */
 #define KERNEL_WAIT     (5 * SECOND)
 #define KERNEL_INTERVAL (20 * MILLISECOND)
-/* ns that a sample may wait in a backend: far more than its looks are apart, as others want the CPUs, too. */
-#define DELAY (500 * MILLISECOND)
 
 struct session {
 	struct session_options options;
@@ -139,9 +137,10 @@ static int start_collector(struct session *session)
 		.publish = publish,
 		.lost = lose,
 		.context = session->attach,
-		.delay = DELAY,
+		.delay = SESSION_DELAY,
 		.publish_waits = true,
 		.output = output_options(session, count),
+		.files = options->files,
 		.flight = options->flight,
 		.kallsyms = options->kallsyms,
 		.vmlinux = options->vmlinux,

@@ -19,11 +19,15 @@
 #include "vmm/attach/attach.h"
 #include "vmm/profile/collector.h"
 
+/* ns that a sample may wait in a backend: far more than its looks are apart, as others want the CPUs, too. */
+#define SESSION_DELAY 500000000ull
+
 struct session;
 
 struct session_options {
 	struct attach_options attach;
-	const char *output; /* perf.data file, "-" for standard output */
+	const char *output;                  /* perf.data file, "-" for standard output */
+	const struct collector_files *files; /* many files in its place, as in collector_options; NULL */
 	enum perspective perspective;
 	unsigned int compression;            /* zstd level; 0: none */
 	const char *kallsyms, *vmlinux;      /* names from these files; NULL */

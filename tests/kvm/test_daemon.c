@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+/* kvmscoped with VMs of our own in the place of libvirt's domains. */
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "tests/kvm/daemon_run.h"
+#include "tests/kvm/guest_run.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/profile/perf_data_reader.h"
+
+#define GUEST_REQUIRED()                                                                                     \
+	do {                                                                                                 \
+		if (!guest_run_possible())                                                                   \
+			SKIP("/dev/kvm can not be opened");                                                  \
+	} while (0)
+
+#define BY_PERF "[domains]\nbackend = perf\nfrequency = 999\nfrequency-max = 5000\n"
+
+/* Files of DOMAIN whose names end with SUFFIX. */
+static unsigned int count_files(const struct daemon_run *daemon, const char *domain, const char *suffix)
+{
+	const struct dirent *entry;
+	unsigned int count = 0;
+	char path[256];
+	DIR *directory;
+
+	snprintf(path, sizeof(path), "%s/recordings/%s", daemon->directory, domain);
+	directory = opendir(path);
+	while (directory && (entry = readdir(directory))) {
+		size_t length = strlen(entry->d_name), end = strlen(suffix);
+
+		count += length >= end && !strcmp(entry->d_name + length - end, suffix);
+	}
+	if (directory)
+		closedir(directory);
+	return count;
+}
+
+static int count_sample(void *context, const struct perf_data_sample *sample)
+{
+	++*(uint64_t *)context;
+	return 0;
+}
+
+static uint64_t count_samples(const char *path)
+{
+	uint64_t samples = 0;
+	const struct perf_data_events events = { .sample = count_sample, .context = &samples };
+	struct perf_data_reader *reader;
+
+	if (perf_data_reader_open(&reader, path))
+		return 0;
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	perf_data_reader_close(reader);
+	return samples;
+}
+
+TEST(daemon, domains_that_ask_are_profiled_for_as_long_as_they_run)
+{
+	struct program web, db;
+	struct daemon_run daemon;
+
+	GUEST_REQUIRED();
+	daemon_run_prepare(&daemon, BY_PERF);
+	fake_domain_start(&db, &daemon, "db", "");
+	if (daemon_run_start(&daemon)) {
+		fake_domain_start(&web, &daemon, "web", FAKE_PROFILE(""));
+		CHECK(daemon_run_wait_for_samples(&daemon, "web", 50));
+		CHECK(daemon_run_wait_for_domains(&daemon, 1)); /* not db */
+		/* By virsh metadata --live, on and off again. */
+		fake_domain_write(&daemon, "db", db.pid, FAKE_PROFILE("frequency='2000'"));
+		CHECK(daemon_run_wait_for_samples(&daemon, "db", 50));
+		fake_domain_write(&daemon, "db", db.pid, "");
+		CHECK(daemon_run_wait_for_domains(&daemon, 1));
+		CHECK(fake_domain_kill(&web)); /* it ran to this point */
+		CHECK(daemon_run_wait_for_domains(&daemon, 0));
+		CHECK_EQUAL(daemon_run_stop(&daemon, SIGTERM), 0);
+		CHECK(count_files(&daemon, "web", ".perf.data") >= 1);
+		CHECK_EQUAL(count_files(&daemon, "web", ".partial"), 0);
+		CHECK_EQUAL(count_files(&daemon, "db", ".partial"), 0);
+	}
+	CHECK(fake_domain_kill(&db));
+	daemon_run_end(&daemon);
+}
+
+/* A number that is another process's by now. */
+TEST(daemon, a_domain_that_a_crash_left_behind_is_none)
+{
+	struct daemon_run daemon;
+	struct program vm;
+	char path[256];
+	FILE *file;
+
+	GUEST_REQUIRED();
+	daemon_run_prepare(&daemon, BY_PERF);
+	fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE(""));
+	snprintf(path, sizeof(path), "%s/gone.pid", daemon.libvirt);
+	file = fopen(path, "we");
+	REQUIRE(file != NULL);
+	fprintf(file, "%d\n", vm.pid); /* but the process has no lock on it */
+	fclose(file);
+	fake_domain_write(&daemon, "gone", vm.pid, FAKE_PROFILE(""));
+	if (daemon_run_start(&daemon)) {
+		CHECK(daemon_run_wait_for_samples(&daemon, "web", 20));
+		CHECK(daemon_run_wait_for_domains(&daemon, 1));
+	}
+	CHECK(fake_domain_kill(&vm));
+	daemon_run_end(&daemon);
+}
+
+TEST(daemon, killed_it_finds_its_domains_again_and_they_run_on)
+{
+	struct daemon_run daemon;
+	struct program vm;
+
+	GUEST_REQUIRED();
+	daemon_run_prepare(&daemon, BY_PERF);
+	fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE(""));
+	for (int i = 0; i < 3; i++) {
+		CHECK(daemon_run_start(&daemon));
+		CHECK(daemon_run_wait_for_samples(&daemon, "web", 20));
+		CHECK_EQUAL(daemon_run_stop(&daemon, i == 2 ? SIGTERM : SIGKILL), i == 2 ? 0 : 128 + SIGKILL);
+	}
+	CHECK(fake_domain_kill(&vm));
+	CHECK_EQUAL(count_files(&daemon, "web", ".partial"), 0); /* the killed ones' were taken over */
+	CHECK(count_files(&daemon, "web", ".perf.data") >= 3);
+	daemon_run_end(&daemon);
+}
+
+TEST(daemon, one_has_a_run_directory)
+{
+	struct daemon_run daemon;
+	char *log;
+	pid_t first;
+
+	daemon_run_prepare(&daemon, "");
+	CHECK(daemon_run_start(&daemon));
+	first = daemon.pid;
+	daemon_run_launch(&daemon);
+	CHECK_EQUAL(daemon_run_stop(&daemon, 0), 1);
+	log = daemon_run_log(&daemon);
+	CHECK(strstr(log, "another kvmscoped runs"));
+	free(log);
+	daemon.pid = first;
+	CHECK_EQUAL(daemon_run_stop(&daemon, SIGTERM), 0);
+	daemon_run_end(&daemon);
+}
+
+TEST(daemon, names_and_xml_of_domains_are_hostile)
+{
+	static const char *const names[] = { "a b", "$(reboot)", "\033[31mred", "..x", "-rf", "new\nline" };
+	struct program vms[sizeof(names) / sizeof(names[0])];
+	size_t count = sizeof(names) / sizeof(names[0]);
+	struct daemon_run daemon;
+	json_t *list, *domain;
+	size_t i;
+	char *log;
+
+	GUEST_REQUIRED();
+	daemon_run_prepare(&daemon, BY_PERF);
+	for (i = 0; i < count; i++)
+		fake_domain_start(&vms[i], &daemon, names[i], FAKE_PROFILE("frequency='500'"));
+	fake_domain_write(&daemon, "broken", 1, "<unclosed>");
+	fake_domain_write(&daemon, "bomb", 1, "&lol;");
+	if (daemon_run_start(&daemon)) {
+		/* An escape is no XML, and names in files that start with a dot are none of libvirt's. */
+		CHECK(daemon_run_wait_for_domains(&daemon, count - 2));
+		list = daemon_run_ask(&daemon, "domains", NULL);
+		json_array_foreach(json_object_get(list, "domains"), i, domain)
+		{
+			const char *name = json_string_value(json_object_get(domain, "domain"));
+
+			for (const char *at = name; *at; at++)
+				if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEF0123456789-_.%", *at))
+					FAIL_TEST("a domain is shown as '%s'", name);
+		}
+		json_decref(list);
+		CHECK(daemon_run_wait_for_samples(&daemon, "$(reboot)", 5));
+		CHECK(daemon_run_wait_for_samples(&daemon, "%24%28reboot%29", 5));
+	}
+	CHECK_EQUAL(daemon_run_stop(&daemon, SIGTERM), 0);
+	log = daemon_run_log(&daemon);
+	CHECK(!strchr(log, '\033'));
+	CHECK(!strstr(log, "\nline"));
+	free(log);
+	for (i = 0; i < count; i++)
+		CHECK(fake_domain_kill(&vms[i]));
+	daemon_run_end(&daemon);
+}
+
+TEST(daemon, a_flight_recorder_is_dumped_by_kvmscope_ctl)
+{
+	struct program vm, tool;
+	struct daemon_run daemon;
+	char arguments[256];
+
+	GUEST_REQUIRED();
+	daemon_run_prepare(&daemon, BY_PERF);
+	fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE("flight='5s'"));
+	if (daemon_run_start(&daemon)) {
+		CHECK(daemon_run_wait_for_samples(&daemon, "web", 100));
+		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web", daemon.run);
+		program_run(&tool, arguments);
+		CHECK_EQUAL(tool.status, 0);
+		tool.text[strcspn(tool.text, "\n")] = '\0';
+		CHECK(count_samples(tool.text) >= 50);
+		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock status web",
+			 daemon.run);
+		program_run(&tool, arguments);
+		CHECK_EQUAL(tool.status, 0);
+		CHECK(strstr(tool.text, "sampling by perf at 999 Hz"));
+		CHECK(strstr(tool.text, "flight:   1 recordings"));
+		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock status cow",
+			 daemon.run);
+		program_run(&tool, arguments);
+		CHECK_EQUAL(tool.status, 1);
+		CHECK(strstr(tool.text, "no domain of that name is profiled"));
+	}
+	CHECK(fake_domain_kill(&vm));
+	daemon_run_end(&daemon);
+}
+
+/* In recordings' own place a file system of 1 MiB, of which a file of somebody else's takes all but 64 KiB.
+ */
+TEST(daemon, a_full_disk_harms_nobody)
+{
+	struct program vm;
+	struct daemon_run daemon;
+	char path[128], command[256];
+
+	GUEST_REQUIRED();
+	daemon_run_prepare(&daemon, BY_PERF);
+	snprintf(path, sizeof(path), "%s/recordings", daemon.directory);
+	snprintf(command, sizeof(command), "mkdir -m 700 %s", path);
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	if (mount("none", path, "tmpfs", 0, "size=1m,mode=0700")) {
+		daemon_run_end(&daemon);
+		SKIP("a file system can not be mounted here, which takes root");
+	}
+	snprintf(command, sizeof(command), "head -c 983040 /dev/zero > %s/others", path);
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE("frequency='5000'"));
+	if (daemon_run_start(&daemon)) {
+		CHECK(daemon_run_wait_for_samples(&daemon, "web", 5000)); /* far more than fit */
+		CHECK_EQUAL(daemon_run_stop(&daemon, SIGTERM), 0);
+	}
+	CHECK(fake_domain_kill(&vm));
+	snprintf(command, sizeof(command), "test $(stat -c %%s %s/others) = 983040", path);
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	CHECK(!umount(path));
+	daemon_run_end(&daemon);
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/cli/ctl_domains.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "vmm/cli/answer.h"
+#include "vmm/control/client.h"
+#include "vmm/daemon/daemon.h"
+
+#define MIB             (1024.0 * 1024.0)
+#define ASK_INTERVAL_US 20000
+
+bool ctl_is_daemon(const json_t *status)
+{
+	return json_is_true(json_object_get(status, "daemon"));
+}
+
+static void print_json(const json_t *result)
+{
+	json_dumpf(result, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII);
+	putchar('\n');
+}
+
+static void print_row(const json_t *domain)
+{
+	printf("%7.0f  ", answer_number(domain, "pid"));
+	answer_print(answer_text(domain, "domain"));
+	printf("  %s", answer_text(domain, "state"));
+	if (*answer_text(domain, "backend"))
+		printf(" by %s at %.0f Hz", answer_text(domain, "backend"),
+		       answer_number(domain, "frequency"));
+	printf(", %.0f samples", answer_number(domain, "samples"));
+	if (*answer_text(domain, "guest_release")) {
+		printf(", Linux ");
+		answer_print(answer_text(domain, "guest_release"));
+	}
+	putchar('\n');
+}
+
+int ctl_list_domains(const struct control_run *daemon, json_t *all, bool json)
+{
+	json_t *result, *domain;
+	size_t i;
+	int error = control_call(daemon->fd, "domains", NULL, &result);
+
+	if (error)
+		return error;
+	if (!json)
+		printf("\nDomains of kvmscoped, process %d:\n", daemon->pid);
+	json_array_foreach(json_object_get(result, "domains"), i, domain)
+	{
+		if (json)
+			json_array_append(all, domain);
+		else
+			print_row(domain);
+	}
+	if (!json && !i)
+		printf("none that is profiled\n");
+	json_decref(result);
+	return 0;
+}
+
+static int connect_daemon(const char *socket)
+{
+	return socket ? control_connect(socket) : control_runs_connect(0, DAEMON_NAME);
+}
+
+static void print_status(const json_t *domain)
+{
+	double samples = answer_number(domain, "samples"), sampled = answer_number(domain, "sampled_ns");
+
+	printf("domain:   ");
+	answer_print(answer_text(domain, "domain"));
+	printf(", process %.0f, %.0f vCPU%s\nprofile:  %s", answer_number(domain, "pid"),
+	       answer_number(domain, "vcpus"), answer_number(domain, "vcpus") == 1 ? "" : "s",
+	       answer_text(domain, "state"));
+	if (*answer_text(domain, "backend"))
+		printf(" by %s at %.0f Hz", answer_text(domain, "backend"),
+		       answer_number(domain, "frequency"));
+	if (*answer_text(domain, "message")) {
+		printf(": ");
+		answer_print(answer_text(domain, "message"));
+	}
+	printf("\nsamples:  %.0f, %.0f of them outside of the guest, %.0f lost; %.1f MiB", samples,
+	       answer_number(domain, "host_samples"), answer_number(domain, "lost"),
+	       answer_number(domain, "bytes") / MIB);
+	if (samples > 0 && sampled > 0 && answer_number(domain, "cost_ns") > 0)
+		printf("\ncost:     %.1f us for each sample, %.2f %% of the sampled time",
+		       answer_number(domain, "cost_ns") / samples / 1e3,
+		       100 * answer_number(domain, "cost_ns") / sampled);
+	if (json_is_integer(json_object_get(domain, "flight_files")))
+		printf("\nflight:   %.0f recordings", answer_number(domain, "flight_files"));
+	if (*answer_text(domain, "guest_release")) {
+		printf("\nguest:    Linux ");
+		answer_print(answer_text(domain, "guest_release"));
+	}
+	if (*answer_text(domain, "file")) {
+		printf("\nfile:     ");
+		answer_print(answer_text(domain, "file"));
+	}
+	putchar('\n');
+}
+
+int ctl_domain_status(const char *socket, const char *domain, bool json)
+{
+	json_t *asked = json_pack("{s:s}", "domain", domain), *result = NULL;
+	int daemon = connect_daemon(socket);
+	int error = daemon < 0 ? daemon : control_call(daemon, "domain-status", asked, &result);
+
+	if (daemon >= 0)
+		close(daemon);
+	if (!error && json)
+		print_json(result);
+	else if (!error)
+		print_status(result);
+	json_decref(asked);
+	json_decref(result);
+	return error;
+}
+
+/* ANSWER, that of domain-dump, becomes the one that says it is written. */
+static int wait_for_file(int daemon, const char *domain, json_t **answer)
+{
+	json_t *asked =
+		json_pack("{s:s, s:O}", "domain", domain, "number", json_object_get(*answer, "number"));
+	int error = 0;
+
+	while (!error && !json_is_true(json_object_get(*answer, "complete"))) {
+		json_decref(*answer);
+		*answer = NULL;
+		usleep(ASK_INTERVAL_US);
+		error = control_call(daemon, "domain-dump-result", asked, answer);
+	}
+	json_decref(asked);
+	return error;
+}
+
+int ctl_domain_dump(const char *socket, const char *domain, bool json)
+{
+	json_t *asked = json_pack("{s:s}", "domain", domain), *answer = NULL;
+	int daemon = connect_daemon(socket);
+	int error = daemon < 0 ? daemon : control_call(daemon, "domain-dump", asked, &answer);
+
+	if (!error)
+		error = wait_for_file(daemon, domain, &answer);
+	if (daemon >= 0)
+		close(daemon);
+	if (!error && json)
+		print_json(answer);
+	else if (!error)
+		printf("%s\n", answer_text(answer, "file"));
+	json_decref(asked);
+	json_decref(answer);
+	return error;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kvmscope ctl for the domains that kvmscoped profiles. Main thread. */
+#ifndef KVMSCOPE_CLI_CTL_DOMAINS_H
+#define KVMSCOPE_CLI_CTL_DOMAINS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "vmm/control/runs.h"
+
+/* Is STATUS, an answer to "status", one of kvmscoped? */
+bool ctl_is_daemon(const json_t *status);
+
+/* Prints the domains of DAEMON as a table, or adds them to ALL. The errors of control_call(). */
+int ctl_list_domains(const struct control_run *daemon, json_t *all, bool json);
+
+/* Prints how DOMAIN stands. SOCKET is kvmscoped's; NULL: the usual one. The errors of control_call(),
+ * -ENOENT. */
+int ctl_domain_status(const char *socket, const char *domain, bool json);
+
+/* Has its flight recorder write what it holds, or names the file that is written now: prints the file's name.
+ */
+int ctl_domain_dump(const char *socket, const char *domain, bool json);
+
+#endif

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/daemon/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/inotify.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/daemon/conf.h"
+#include "vmm/daemon/daemon_control.h"
+#include "vmm/daemon/domain_name.h"
+#include "vmm/daemon/domains.h"
+#include "vmm/daemon/hook_inbox.h"
+#include "vmm/daemon/metrics.h"
+#include "vmm/daemon/push.h"
+#include "vmm/daemon/recordings.h"
+
+/* s between two looks at everything, whatever was told meanwhile. */
+#define TICK 30
+/* ms after libvirt has written about some domain: all that it writes now is looked at once. */
+#define SETTLE 200
+
+struct daemon {
+	const struct daemon_options *options;
+	struct conf conf;
+	struct recordings *recordings;
+	struct push *push; /* NULL: nothing is pushed */
+	struct metrics *metrics;
+	struct domains *domains;
+	struct hook_inbox *inbox;
+	struct daemon_control *control;
+	int lock_fd, signal_fd, timer_fd;
+	int notify_fd; /* inotify of libvirt's directory */
+	int watch;     /* -1: it is not there yet */
+	bool stop;
+};
+
+/* The configuration. */
+
+static int load_conf(const struct daemon_options *options, struct conf *conf)
+{
+	int error = conf_init(conf);
+
+	if (error)
+		return error;
+	if (options->conf)
+		return conf_load(conf, options->conf);
+	error = conf_load(conf, CONF_PATH);
+	return error == -ENOENT ? 0 : error;
+}
+
+static bool is_same(const char *one, const char *other)
+{
+	return one && other ? !strcmp(one, other) : one == other;
+}
+
+/* What is read at the start alone. */
+static void warn_of_restart(const struct conf *before, const struct conf *now)
+{
+	if (!is_same(before->recordings, now->recordings) || !is_same(before->metrics, now->metrics) ||
+	    !is_same(before->push, now->push) || before->recordings_size != now->recordings_size ||
+	    before->recordings_age != now->recordings_age ||
+	    before->recordings_rotate != now->recordings_rotate ||
+	    before->recordings_reserve != now->recordings_reserve)
+		log_warning(
+			"what the configuration says of recordings, metrics and push holds from the next start on");
+}
+
+static void reload(struct daemon *daemon)
+{
+	struct conf conf;
+
+	if (load_conf(daemon->options, &conf)) {
+		log_error("the configuration stays as it was: %s", error_message());
+		conf_free(&conf);
+		return;
+	}
+	warn_of_restart(&daemon->conf, &conf);
+	conf_free(&daemon->conf);
+	daemon->conf = conf;
+	domains_set_conf(daemon->domains, &daemon->conf);
+	log_info("the configuration was read anew");
+}
+
+/* Events. */
+
+/* XML of another domain's name is none of this one. */
+static void take_message(void *context, const struct hook_message *message)
+{
+	struct daemon *daemon = context;
+	char shown[DOMAIN_FILE_SIZE];
+	struct domain_xml xml;
+	bool known = false;
+
+	domain_name_escape(message->domain, shown);
+	log_debug("libvirt: domain %s: %.32s", shown, message->operation);
+	if (message->xml_size && domain_xml_read(&xml, message->xml, message->xml_size))
+		log_debug("domain %s: %s", shown, error_message());
+	else
+		known = message->xml_size && !strcmp(xml.name, message->domain);
+	domains_look(daemon->domains, message->domain, known ? &xml : NULL);
+}
+
+static void watch_libvirt(struct daemon *daemon)
+{
+	if (daemon->watch < 0)
+		daemon->watch = inotify_add_watch(daemon->notify_fd, daemon->options->libvirt_directory,
+						  IN_MOVED_TO | IN_CLOSE_WRITE | IN_DELETE | IN_ONLYDIR);
+}
+
+static void take_signal(struct daemon *daemon)
+{
+	struct signalfd_siginfo signal;
+
+	if (read(daemon->signal_fd, &signal, sizeof(signal)) != sizeof(signal))
+		return;
+	if (signal.ssi_signo == SIGHUP)
+		reload(daemon);
+	else
+		daemon->stop = true;
+}
+
+/* In so many ms there is a look at everything. */
+static void look_in(const struct daemon *daemon, unsigned int milliseconds)
+{
+	const struct itimerspec times = {
+		.it_value = { .tv_sec = milliseconds / 1000,
+			      .tv_nsec = (long)(milliseconds % 1000) * 1000000 },
+		.it_interval = { .tv_sec = TICK },
+	};
+
+	timerfd_settime(daemon->timer_fd, 0, &times, NULL);
+}
+
+static void forget(int fd)
+{
+	char ignored[4096];
+
+	while (read(fd, ignored, sizeof(ignored)) > 0)
+		;
+}
+
+static void take_notice(struct daemon *daemon)
+{
+	_Alignas(struct inotify_event) char events[4096];
+	ssize_t size;
+
+	while ((size = read(daemon->notify_fd, events, sizeof(events))) > 0)
+		if (((const struct inotify_event *)(const void *)events)->mask & IN_IGNORED)
+			daemon->watch = -1; /* the directory is gone */
+	look_in(daemon, SETTLE);
+}
+
+static void look_at_everything(struct daemon *daemon)
+{
+	forget(daemon->timer_fd);
+	watch_libvirt(daemon);
+	hook_inbox_take(daemon->inbox);
+	if (domains_scan(daemon->domains))
+		log_debug("%s", error_message());
+	recordings_tidy(daemon->recordings);
+}
+
+static void turn(struct daemon *daemon)
+{
+	struct pollfd events[] = {
+		{ .fd = daemon->signal_fd, .events = POLLIN },
+		{ .fd = hook_inbox_fd(daemon->inbox), .events = POLLIN },
+		{ .fd = domains_fd(daemon->domains), .events = POLLIN },
+		{ .fd = daemon->notify_fd, .events = POLLIN },
+		{ .fd = daemon->timer_fd, .events = POLLIN },
+	};
+
+	if (poll(events, sizeof(events) / sizeof(events[0]), -1) < 0)
+		return;
+	if (events[0].revents) {
+		take_signal(daemon);
+		look_in(daemon, 1);
+	}
+	if (events[1].revents)
+		hook_inbox_take(daemon->inbox);
+	if (events[2].revents)
+		domains_reap(daemon->domains);
+	if (events[3].revents)
+		take_notice(daemon);
+	if (events[4].revents)
+		look_at_everything(daemon);
+}
+
+/* Start and end. */
+
+static int take_signals(struct daemon *daemon)
+{
+	sigset_t mask;
+
+	sigemptyset(&mask);
+	sigaddset(&mask, SIGINT);
+	sigaddset(&mask, SIGTERM);
+	sigaddset(&mask, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, &mask, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	daemon->signal_fd = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+	daemon->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	daemon->notify_fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	return daemon->signal_fd < 0 || daemon->timer_fd < 0 || daemon->notify_fd < 0
+		       ? error_set(-errno, "can not make what the daemon waits for: %s", strerror(errno))
+		       : 0;
+}
+
+/* One daemon at a time has a run directory. */
+static int take_directory(struct daemon *daemon)
+{
+	const char *directory = daemon->options->run_directory;
+	char path[PATH_MAX];
+
+	if (mkdir(directory, 0755) && errno != EEXIST)
+		return error_set(-errno, "can not make the directory %s: %s", directory, strerror(errno));
+	if (snprintf(path, sizeof(path), "%s/%s.lock", directory, DAEMON_NAME) >= (int)sizeof(path))
+		return error_set(-ENAMETOOLONG, "%s is too long a name", directory);
+	daemon->lock_fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (daemon->lock_fd < 0)
+		return error_set(-errno, "can not open %s: %s", path, strerror(errno));
+	if (flock(daemon->lock_fd, LOCK_EX | LOCK_NB))
+		return error_set(-EBUSY, "another kvmscoped runs: it has %s", path);
+	return 0;
+}
+
+/* /var/lib/kvmscope, where systemd does not make it; whoever opens what is in it says what is wrong. */
+static void make_parent(const char *path)
+{
+	char parent[PATH_MAX];
+
+	snprintf(parent, sizeof(parent), "%s", path);
+	mkdir(dirname(parent), 0700);
+}
+
+static int open_recordings(struct daemon *daemon)
+{
+	const struct conf *conf = &daemon->conf;
+	const struct recordings_options options = {
+		.directory = conf->recordings,
+		.max_size = conf->recordings_size,
+		.max_age = conf->recordings_age,
+		.rotate = conf->recordings_rotate,
+		.reserve = conf->recordings_reserve,
+		.hand_on = conf->push,
+	};
+
+	make_parent(conf->recordings);
+	return recordings_open(&daemon->recordings, &options);
+}
+
+static int start_push(struct daemon *daemon)
+{
+	const struct conf *conf = &daemon->conf;
+	char host[HOST_NAME_MAX + 1] = "";
+	const struct push_options options = {
+		.url = conf->push,
+		.header_file = conf->push_headers,
+		.spool = conf->push_spool,
+		.spool_size = conf->push_spool_size,
+		.host = host,
+		.recordings = daemon->recordings,
+	};
+
+	if (!conf->push)
+		return 0;
+	gethostname(host, sizeof(host) - 1);
+	make_parent(conf->push_spool);
+	return push_start(&daemon->push, &options);
+}
+
+static int start_metrics(struct daemon *daemon)
+{
+	const struct metrics_options options = {
+		.listen = daemon->conf.metrics,
+		.recordings = daemon->recordings,
+		.push = daemon->push,
+	};
+
+	return metrics_start(&daemon->metrics, &options);
+}
+
+static int start_domains(struct daemon *daemon)
+{
+	const struct domains_options options = {
+		.conf = &daemon->conf,
+		.recordings = daemon->recordings,
+		.metrics = daemon->metrics,
+		.directory = daemon->options->libvirt_directory,
+	};
+
+	return domains_create(&daemon->domains, &options);
+}
+
+static int open_all(struct daemon *daemon)
+{
+	const struct daemon_options *options = daemon->options;
+	int error = load_conf(options, &daemon->conf);
+
+	if (!error)
+		error = take_signals(daemon);
+	if (!error)
+		error = take_directory(daemon);
+	if (!error)
+		error = open_recordings(daemon);
+	if (!error)
+		error = start_push(daemon);
+	if (!error)
+		error = start_metrics(daemon);
+	if (!error)
+		error = start_domains(daemon);
+	if (!error)
+		error = hook_inbox_open(&daemon->inbox, options->run_directory, take_message, daemon);
+	if (!error)
+		error = daemon_control_open(&daemon->control, options->run_directory, daemon->domains,
+					    daemon->inbox);
+	return error;
+}
+
+static void close_all(struct daemon *daemon)
+{
+	const int fds[] = { daemon->lock_fd, daemon->signal_fd, daemon->timer_fd, daemon->notify_fd };
+
+	daemon_control_close(daemon->control);
+	hook_inbox_close(daemon->inbox);
+	domains_destroy(daemon->domains);
+	metrics_stop(daemon->metrics);
+	push_stop(daemon->push);
+	recordings_close(daemon->recordings);
+	conf_free(&daemon->conf);
+	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+}
+
+int daemon_run(const struct daemon_options *options)
+{
+	struct daemon daemon = { .options = options,
+				 .lock_fd = -1,
+				 .signal_fd = -1,
+				 .timer_fd = -1,
+				 .notify_fd = -1,
+				 .watch = -1 };
+	int error = open_all(&daemon);
+
+	if (!error) {
+		log_info("kvmscoped " KVMSCOPE_VERSION " looks for domains in %s",
+			 options->libvirt_directory);
+		look_in(&daemon, 1);
+		sd_notify(0, "READY=1");
+		while (!daemon.stop)
+			turn(&daemon);
+		sd_notify(0, "STOPPING=1");
+	}
+	close_all(&daemon);
+	return error;
+}

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/daemon/domain.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/daemon/domain_name.h"
+#include "vmm/session/session.h"
+
+/* ms between two attempts to attach, twice as long each time. */
+#define RETRY_MIN 200
+#define RETRY_MAX 60000
+/* ms after which metrics are brought up to date. */
+#define METRICS_INTERVAL 5000
+/* Bytes of each vCPU's ring: some seconds at the frequencies that are usual here. */
+#define RING_SIZE_USUAL (128ul << 10)
+/* ns of samples behind a trigger of the flight recorder, where nobody says. */
+#define FLIGHT_AFTER 0
+#define FLIGHT_MAX   16 /* files that a guest may cause: no trigger is a guest's here */
+
+struct domain {
+	char *name;
+	char shown[DOMAIN_FILE_SIZE];
+	pid_t pid;
+	int pid_fd;
+	struct domain_settings settings;
+	struct recordings *recordings;
+	struct metrics *metrics;
+	int ended_fd;
+	pthread_t thread;
+	bool started;
+	int stop_fd; /* eventfd */
+	atomic_bool stop, ended;
+
+	/* The thread's. */
+	struct recording *recording;
+	struct metrics_domain *counted;
+	bool complained;
+	char flight_path[PATH_MAX];
+
+	pthread_mutex_t lock; /* of what follows */
+	enum domain_state state;
+	char message[ERROR_MESSAGE_SIZE];
+	struct session *session;             /* that is sampling, or NULL */
+	struct flight_requests *flight;      /* its, or NULL */
+	struct collector_statistics earlier; /* of sessions that have ended */
+};
+
+const char *domain_name(const struct domain *domain)
+{
+	return domain->name;
+}
+
+const char *domain_shown_name(const struct domain *domain)
+{
+	return domain->shown;
+}
+
+pid_t domain_pid(const struct domain *domain)
+{
+	return domain->pid;
+}
+
+const struct domain_settings *domain_settings(const struct domain *domain)
+{
+	return &domain->settings;
+}
+
+const char *domain_state_name(enum domain_state state)
+{
+	static const char *const names[] = { "attaching", "sampling", "waiting", "ended" };
+
+	return names[state];
+}
+
+static void set_state(struct domain *domain, enum domain_state state, const char *message)
+{
+	pthread_mutex_lock(&domain->lock);
+	domain->state = state;
+	snprintf(domain->message, sizeof(domain->message), "%s", message);
+	pthread_mutex_unlock(&domain->lock);
+}
+
+/* Its number may be another's by now. */
+static bool process_lives(const struct domain *domain)
+{
+	struct pollfd process = { .fd = domain->pid_fd, .events = POLLIN };
+
+	return poll(&process, 1, 0) == 0;
+}
+
+/* One session. */
+
+static int make_flight(struct domain *domain, struct session_options *options)
+{
+	const struct flight_requests_options flight = {
+		.before = domain->settings.flight,
+		.after = FLIGHT_AFTER,
+		.delay = SESSION_DELAY,
+		.by_guest_max = FLIGHT_MAX,
+	};
+	struct flight_requests *requests = NULL;
+	int error = flight_ring_size(domain->settings.flight, domain->settings.frequency,
+				     domain->settings.callchains, &options->attach.ring_size);
+
+	if (!error)
+		error = flight_requests_create(&requests, &flight);
+	if (error)
+		return error;
+	pthread_mutex_lock(&domain->lock);
+	domain->flight = requests;
+	pthread_mutex_unlock(&domain->lock);
+	snprintf(domain->flight_path, sizeof(domain->flight_path), "%s/flight-%lld.perf.data",
+		 recording_directory(domain->recording), (long long)time(NULL));
+	options->output = domain->flight_path;
+	options->attach.overwrite = true;
+	options->flight = flight_requests_for(requests);
+	return 0;
+}
+
+static int open_session(struct domain *domain, struct session **session)
+{
+	struct session_options options = {
+		.attach = { .pid = domain->pid,
+			    .backend = domain->settings.backend,
+			    .frequency = domain->settings.frequency,
+			    .callchains = domain->settings.callchains,
+			    .ring_size = RING_SIZE_USUAL },
+		.perspective = PERSPECTIVE_GUEST,
+		.command_line = "kvmscoped",
+		.buildid_cache = true,
+	};
+	int error = recordings_add(domain->recordings, domain->name, &domain->recording);
+
+	if (error)
+		return error;
+	if (domain->settings.flight)
+		error = make_flight(domain, &options);
+	else
+		options.files = recording_files(domain->recording);
+	if (!error)
+		error = session_open(session, &options);
+	if (!error && !process_lives(domain))
+		error = error_set(-ESRCH, "process %d has ended", domain->pid);
+	return error ? error : session_start(*session);
+}
+
+static void show_session(struct domain *domain, struct session *session)
+{
+	const struct attach *attach = session_attach(session);
+
+	pthread_mutex_lock(&domain->lock);
+	domain->session = session;
+	domain->state = DOMAIN_SAMPLING;
+	*domain->message = '\0';
+	pthread_mutex_unlock(&domain->lock);
+	domain->complained = false;
+	domain->counted = metrics_add(domain->metrics, domain->name, attach_backend(attach)->name);
+	log_info("domain %s: process %d, %zu vCPU%s, by %s at %u Hz%s", domain->shown, domain->pid,
+		 attach_process(attach)->vcpu_count, attach_process(attach)->vcpu_count == 1 ? "" : "s",
+		 attach_backend(attach)->name, domain->settings.frequency,
+		 domain->settings.flight ? ", flight recorder" : "");
+}
+
+static void count(struct domain *domain, const struct collector_statistics *statistics)
+{
+	const struct metrics_values values = {
+		.guest = statistics->samples - statistics->host,
+		.host = statistics->host,
+		.lost = statistics->lost,
+		.cost = statistics->cost,
+		.bytes = statistics->bytes,
+	};
+
+	metrics_set(domain->counted, &values);
+}
+
+/* Until the VM has ended, or it is to stop; an error of sampling. */
+static int follow_session(struct domain *domain, struct session *session)
+{
+	struct pollfd events[] = {
+		{ .fd = session_fd(session), .events = POLLIN },
+		{ .fd = domain->stop_fd, .events = POLLIN },
+	};
+	int state = SESSION_SEARCHING;
+
+	while (state >= 0 && state != SESSION_ENDED && !atomic_load(&domain->stop)) {
+		struct collector_statistics statistics;
+
+		if (poll(events, 2, METRICS_INTERVAL) < 0)
+			continue;
+		state = session_turn(session);
+		session_statistics(session, &statistics);
+		count(domain, &statistics);
+	}
+	return state < 0 ? state : 0;
+}
+
+static void add_statistics(struct collector_statistics *sum, const struct collector_statistics *one)
+{
+	sum->samples += one->samples;
+	sum->host += one->host;
+	sum->kernel += one->kernel;
+	sum->lost += one->lost;
+	sum->bytes += one->bytes;
+	sum->cost += one->cost;
+	sum->weight += one->weight;
+	sum->files += one->files;
+	sum->kernel_found = one->kernel_found;
+	memcpy(sum->release, one->release, sizeof(sum->release));
+}
+
+/* The session and its flight recorder are nobody's from here on. */
+static struct flight_requests *hide_session(struct domain *domain)
+{
+	struct flight_requests *flight;
+
+	pthread_mutex_lock(&domain->lock);
+	flight = domain->flight;
+	domain->session = NULL;
+	domain->flight = NULL;
+	pthread_mutex_unlock(&domain->lock);
+	return flight;
+}
+
+static void close_session(struct domain *domain, struct session *session)
+{
+	session_close(session);
+	flight_requests_destroy(hide_session(domain));
+	if (domain->recording)
+		recordings_remove(domain->recordings, domain->recording);
+	domain->recording = NULL;
+}
+
+static int end_session(struct domain *domain, struct session *session, int error)
+{
+	char message[ERROR_MESSAGE_SIZE] = "";
+	struct collector_statistics statistics;
+	int stopped;
+
+	if (error)
+		snprintf(message, sizeof(message), "%s", error_message());
+	pthread_mutex_lock(&domain->lock);
+	domain->session = NULL;
+	pthread_mutex_unlock(&domain->lock);
+	stopped = session_stop(session, &statistics);
+	count(domain, &statistics);
+	metrics_remove(domain->metrics, domain->counted);
+	pthread_mutex_lock(&domain->lock);
+	add_statistics(&domain->earlier, &statistics);
+	pthread_mutex_unlock(&domain->lock);
+	return error ? error_set(error, "%s", message) : stopped;
+}
+
+static int run_session(struct domain *domain)
+{
+	struct session *session = NULL;
+	int error = open_session(domain, &session);
+
+	if (!error) {
+		show_session(domain, session);
+		error = end_session(domain, session, follow_session(domain, session));
+	}
+	close_session(domain, session);
+	return error;
+}
+
+/* The thread. */
+
+/* Who is only to wait for the end of the session before his is not told of. */
+static void complain(struct domain *domain, int error)
+{
+	bool known = domain->complained && !strcmp(domain->message, error_message());
+
+	if (!known && error != -EBUSY)
+		log_warning("domain %s can not be profiled now: %s", domain->shown, error_message());
+	domain->complained |= error != -EBUSY;
+	set_state(domain, DOMAIN_WAITING, error_message());
+}
+
+/* No longer than there is something to come back for. */
+static void rest(const struct domain *domain, int milliseconds)
+{
+	struct pollfd events[] = {
+		{ .fd = domain->stop_fd, .events = POLLIN },
+		{ .fd = domain->pid_fd, .events = POLLIN },
+	};
+
+	poll(events, 2, milliseconds);
+}
+
+static void *run(void *context)
+{
+	struct domain *domain = context;
+	int pause = RETRY_MIN;
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	pthread_setname_np(pthread_self(), "domain");
+	while (!atomic_load(&domain->stop) && process_lives(domain)) {
+		int error = run_session(domain);
+
+		if (error && process_lives(domain))
+			complain(domain, error);
+		rest(domain, pause);
+		pause = !error ? RETRY_MIN : pause > RETRY_MAX / 2 ? RETRY_MAX : 2 * pause;
+	}
+	set_state(domain, DOMAIN_ENDED, "");
+	atomic_store(&domain->ended, true);
+	eventfd_write(domain->ended_fd, 1);
+	return NULL;
+}
+
+static int start(struct domain *domain)
+{
+	int error;
+
+	domain->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (domain->stop_fd < 0)
+		return error_set(-errno, "can not make an eventfd: %s", strerror(errno));
+	error = -pthread_create(&domain->thread, NULL, run, domain);
+	domain->started = !error;
+	return error ? error_set(error, "can not start a domain's thread: %s", strerror(-error)) : 0;
+}
+
+int domain_start(struct domain **result, const struct domain_options *options)
+{
+	struct domain *domain = calloc(1, sizeof(*domain));
+	char *name = strdup(options->name);
+	int error;
+
+	if (!domain || !name) {
+		free(domain);
+		free(name);
+		close(options->pid_fd);
+		return error_set(-ENOMEM, "no memory for a domain");
+	}
+	*domain = (struct domain){
+		.name = name,
+		.pid = options->pid,
+		.pid_fd = options->pid_fd,
+		.settings = options->settings,
+		.recordings = options->recordings,
+		.metrics = options->metrics,
+		.ended_fd = options->ended_fd,
+		.stop_fd = -1,
+	};
+	domain_name_escape(name, domain->shown);
+	pthread_mutex_init(&domain->lock, NULL);
+	error = start(domain);
+	if (error)
+		domain_free(domain);
+	else
+		*result = domain;
+	return error;
+}
+
+void domain_stop(struct domain *domain)
+{
+	atomic_store(&domain->stop, true);
+	eventfd_write(domain->stop_fd, 1);
+}
+
+bool domain_has_ended(const struct domain *domain)
+{
+	return atomic_load(&domain->ended);
+}
+
+void domain_free(struct domain *domain)
+{
+	if (!domain)
+		return;
+	if (domain->started) {
+		domain_stop(domain);
+		pthread_join(domain->thread, NULL);
+	}
+	if (domain->stop_fd >= 0)
+		close(domain->stop_fd);
+	close(domain->pid_fd);
+	pthread_mutex_destroy(&domain->lock);
+	free(domain->name);
+	free(domain);
+}
+
+void domain_status(struct domain *domain, struct domain_status *status)
+{
+	struct collector_statistics present;
+	struct attach_statistics attach;
+
+	*status = (struct domain_status){ 0 };
+	pthread_mutex_lock(&domain->lock);
+	status->state = domain->state;
+	memcpy(status->message, domain->message, sizeof(status->message));
+	status->statistics = domain->earlier;
+	if (domain->session) {
+		session_statistics(domain->session, &present);
+		add_statistics(&status->statistics, &present);
+		attach_statistics(session_attach(domain->session), &attach);
+		status->backend = attach_backend(session_attach(domain->session))->name;
+		status->vcpus = attach.vcpus;
+		status->flight_files = domain->flight ? flight_requests_files(domain->flight) : 0;
+	}
+	pthread_mutex_unlock(&domain->lock);
+}
+
+/* Names of recordings sort as they were begun. */
+static bool is_later(const char *name, const char *than)
+{
+	return strstr(name, ".perf.data") && strcmp(name, than) > 0;
+}
+
+static int find_latest(const char *directory, char path[PATH_MAX])
+{
+	DIR *entries = opendir(directory);
+	char latest[NAME_MAX + 1] = "";
+	const struct dirent *entry;
+
+	while (entries && (entry = readdir(entries)))
+		if (is_later(entry->d_name, latest))
+			snprintf(latest, sizeof(latest), "%s", entry->d_name);
+	if (entries)
+		closedir(entries);
+	if (!*latest || snprintf(path, PATH_MAX, "%s/%s", directory, latest) >= PATH_MAX)
+		return error_set(-ENOENT, "%s has no recording yet", directory);
+	return 0;
+}
+
+int domain_latest_file(struct domain *domain, char path[PATH_MAX])
+{
+	int error;
+
+	pthread_mutex_lock(&domain->lock);
+	error = domain->session ? find_latest(recording_directory(domain->recording), path)
+				: error_set(-ENOTSUP, "domain %s is not sampled now", domain->shown);
+	pthread_mutex_unlock(&domain->lock);
+	return error;
+}
+
+static int need_flight(const struct domain *domain)
+{
+	if (!domain->settings.flight)
+		return error_set(
+			-ENOTSUP,
+			"domain %s has no flight recorder: all is recorded; flight=\"30s\" in its profile gives it "
+			"one",
+			domain->shown);
+	return domain->session && domain->flight
+		       ? 0
+		       : error_set(-ENOTSUP, "domain %s is not sampled now", domain->shown);
+}
+
+int domain_dump(struct domain *domain, const char *path, uint64_t after, uint64_t *number)
+{
+	int error;
+
+	pthread_mutex_lock(&domain->lock);
+	error = need_flight(domain);
+	if (!error)
+		error = flight_requests_ask(domain->flight, path, after, number);
+	pthread_mutex_unlock(&domain->lock);
+	return error;
+}
+
+int domain_dump_result(struct domain *domain, uint64_t number, struct flight_request_result *result)
+{
+	int error;
+
+	pthread_mutex_lock(&domain->lock);
+	error = need_flight(domain);
+	if (!error)
+		error = flight_requests_result(domain->flight, number, result);
+	pthread_mutex_unlock(&domain->lock);
+	return error;
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/daemon/domains.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/daemon/domain_name.h"
+#include "vmm/daemon/libvirt_directory.h"
+
+/* Of what was said of domains, so many are remembered. */
+#define SAID 256
+
+struct domains {
+	struct domains_options options;
+	int ended_fd;         /* eventfd */
+	pthread_mutex_t lock; /* of LIVE, for other threads; this one only changes it */
+	struct domain *live[DOMAINS_MAX];
+	size_t live_count;
+	struct domain *ending[2 * DOMAINS_MAX]; /* they were stopped, and have not ended yet */
+	size_t ending_count;
+	uint64_t said[SAID]; /* hashes */
+};
+
+int domains_create(struct domains **result, const struct domains_options *options)
+{
+	struct domains *domains = calloc(1, sizeof(*domains));
+
+	if (!domains)
+		return error_set(-ENOMEM, "no memory for the domains");
+	domains->options = *options;
+	domains->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	pthread_mutex_init(&domains->lock, NULL);
+	if (domains->ended_fd < 0) {
+		domains_destroy(domains);
+		return error_set(-EMFILE, "no descriptor for the domains");
+	}
+	*result = domains;
+	return 0;
+}
+
+static void stop_at(struct domains *domains, size_t index)
+{
+	struct domain *domain = domains->live[index];
+
+	pthread_mutex_lock(&domains->lock);
+	domains->live[index] = domains->live[--domains->live_count];
+	pthread_mutex_unlock(&domains->lock);
+	domain_stop(domain);
+	domains->ending[domains->ending_count++] = domain;
+}
+
+/* First all are told, then waited for. */
+void domains_destroy(struct domains *domains)
+{
+	if (!domains)
+		return;
+	for (size_t i = 0; i < domains->live_count; i++)
+		domain_stop(domains->live[i]);
+	while (domains->live_count)
+		domain_free(domains->live[--domains->live_count]);
+	while (domains->ending_count)
+		domain_free(domains->ending[--domains->ending_count]);
+	if (domains->ended_fd >= 0)
+		close(domains->ended_fd);
+	pthread_mutex_destroy(&domains->lock);
+	free(domains);
+}
+
+/* The index; the count without one. */
+static size_t find(const struct domains *domains, const char *name)
+{
+	size_t i = 0;
+
+	while (i < domains->live_count && strcmp(domain_name(domains->live[i]), name) != 0)
+		i++;
+	return i;
+}
+
+static void drop(struct domains *domains, const char *name)
+{
+	size_t index = find(domains, name);
+
+	if (index == domains->live_count)
+		return;
+	log_info("domain %s: its profile ends", domain_shown_name(domains->live[index]));
+	stop_at(domains, index);
+}
+
+static void begin(struct domains *domains, const char *name, const struct libvirt_process *process,
+		  const struct domain_settings *settings)
+{
+	const struct domain_options options = {
+		.name = name,
+		.pid = process->pid,
+		.pid_fd = process->fd,
+		.settings = *settings,
+		.recordings = domains->options.recordings,
+		.metrics = domains->options.metrics,
+		.ended_fd = domains->ended_fd,
+	};
+	struct domain *domain;
+
+	if (domains->live_count == DOMAINS_MAX || domains->ending_count >= DOMAINS_MAX) {
+		log_warning("no more than %d domains are profiled at a time", DOMAINS_MAX);
+		close(process->fd);
+	} else if (domain_start(&domain, &options)) {
+		log_error("%s", error_message());
+	} else {
+		pthread_mutex_lock(&domains->lock);
+		domains->live[domains->live_count++] = domain;
+		pthread_mutex_unlock(&domains->lock);
+	}
+}
+
+/* It is to be profiled by SETTINGS, and is no otherwise from here on. PROCESS's descriptor is taken over. */
+static void want(struct domains *domains, const char *name, const struct libvirt_process *process,
+		 const struct domain_settings *settings)
+{
+	size_t index = find(domains, name);
+	const struct domain *live = index < domains->live_count ? domains->live[index] : NULL;
+
+	if (live && domain_pid(live) == process->pid && !domain_has_ended(live) &&
+	    settings_are_same(domain_settings(live), settings)) {
+		close(process->fd);
+		return;
+	}
+	if (live)
+		stop_at(domains, index);
+	begin(domains, name, process, settings);
+}
+
+/* FNV-1a (datatracker.ietf.org/doc/html/draft-eastlake-fnv). */
+static uint64_t hash(uint64_t hash, const char *text)
+{
+	for (; *text; text++)
+		hash = (hash ^ (uint8_t)*text) * 0x100000001b3u;
+	return hash;
+}
+
+/* The same is said once, however often it is looked at. */
+static bool is_news(struct domains *domains, const char *name, const char *message)
+{
+	uint64_t value = hash(hash(0xcbf29ce484222325u, name), message);
+	bool news = domains->said[value % SAID] != value;
+
+	domains->said[value % SAID] = value;
+	return news;
+}
+
+static void settings_of(struct domains *domains, const struct domain_xml *xml,
+			struct domain_settings *settings)
+{
+	char shown[DOMAIN_FILE_SIZE];
+
+	if (!conf_settings(domains->options.conf, xml, settings))
+		return;
+	domain_name_escape(xml->name, shown);
+	if (is_news(domains, shown, error_message()))
+		log_warning("the profile that domain %s asks for is not what it gets: %s", shown,
+			    error_message());
+}
+
+void domains_look(struct domains *domains, const char *name, const struct domain_xml *xml)
+{
+	struct domain_settings settings;
+	struct libvirt_process process;
+	struct domain_xml status;
+
+	if (libvirt_directory_process(domains->options.directory, name, &process)) {
+		drop(domains, name);
+		return;
+	}
+	if (!xml && !libvirt_directory_domain(domains->options.directory, name, &status))
+		xml = &status;
+	if (xml)
+		settings_of(domains, xml, &settings);
+	else
+		log_debug("%s", error_message());
+	if (xml && settings.profile) {
+		want(domains, name, &process, &settings);
+		return;
+	}
+	close(process.fd);
+	if (xml) /* else it is as it was: libvirt may be writing it */
+		drop(domains, name);
+}
+
+static void look_by_name(void *context, const char *name)
+{
+	domains_look(context, name, NULL);
+}
+
+/* Those whose files are gone, too. */
+int domains_scan(struct domains *domains)
+{
+	int error = libvirt_directory_each(domains->options.directory, look_by_name, domains);
+
+	for (size_t i = 0; !error && i < domains->live_count;) {
+		struct libvirt_process process;
+
+		if (libvirt_directory_process(domains->options.directory, domain_name(domains->live[i]),
+					      &process)) {
+			stop_at(domains, i);
+		} else {
+			close(process.fd);
+			i++;
+		}
+	}
+	return error;
+}
+
+int domains_fd(const struct domains *domains)
+{
+	return domains->ended_fd;
+}
+
+void domains_reap(struct domains *domains)
+{
+	eventfd_t ignored;
+
+	eventfd_read(domains->ended_fd, &ignored);
+	for (size_t i = 0; i < domains->live_count;) {
+		if (domain_has_ended(domains->live[i])) {
+			log_info("domain %s: its process has ended", domain_shown_name(domains->live[i]));
+			stop_at(domains, i);
+		} else {
+			i++;
+		}
+	}
+	for (size_t i = 0; i < domains->ending_count;) {
+		if (domain_has_ended(domains->ending[i])) {
+			domain_free(domains->ending[i]);
+			domains->ending[i] = domains->ending[--domains->ending_count];
+		} else {
+			i++;
+		}
+	}
+}
+
+void domains_set_conf(struct domains *domains, const struct conf *conf)
+{
+	domains->options.conf = conf;
+}
+
+void domains_each(struct domains *domains, void (*use)(void *context, struct domain *domain), void *context)
+{
+	pthread_mutex_lock(&domains->lock);
+	for (size_t i = 0; i < domains->live_count; i++)
+		use(context, domains->live[i]);
+	pthread_mutex_unlock(&domains->lock);
+}
+
+int domains_find(struct domains *domains, const char *name, int (*use)(void *context, struct domain *domain),
+		 void *context)
+{
+	int result = 1;
+
+	pthread_mutex_lock(&domains->lock);
+	for (size_t i = 0; i < domains->live_count && result > 0; i++)
+		if (!strcmp(domain_name(domains->live[i]), name) ||
+		    !strcmp(domain_shown_name(domains->live[i]), name))
+			result = use(context, domains->live[i]);
+	pthread_mutex_unlock(&domains->lock);
+	return result > 0
+		       ? error_set(-ENOENT,
+				   "no domain of that name is profiled; kvmscope ctl list shows those that "
+				   "are")
+		       : result;
+}

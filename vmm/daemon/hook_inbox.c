@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/daemon/hook_inbox.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+
+struct hook_inbox {
+	hook_taker *take;
+	void *context;
+	int fd;
+	struct sockaddr_un address;
+	char spool[PATH_MAX];
+	char *bytes; /* HOOK_SIZE_MAX: of a message */
+};
+
+static int bind_socket(struct hook_inbox *inbox)
+{
+	const char *path = inbox->address.sun_path;
+
+	inbox->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (inbox->fd < 0)
+		return error_set(-errno, "can not make a socket: %s", strerror(errno));
+	unlink(path); /* one daemon at a time has the run directory: its control socket says so */
+	if (fchmod(inbox->fd, S_IRUSR | S_IWUSR) ||
+	    bind(inbox->fd, (const struct sockaddr *)&inbox->address, sizeof(inbox->address)))
+		return error_set(-errno, "can not listen to libvirt's hook at %s: %s", path, strerror(errno));
+	return 0;
+}
+
+static int open_inbox(struct hook_inbox *inbox, const char *directory)
+{
+	char *path = inbox->address.sun_path;
+	size_t size = sizeof(inbox->address.sun_path);
+
+	if (snprintf(path, size, "%s/%s", directory, HOOK_SOCKET) >= (int)size)
+		return error_set(-ENAMETOOLONG, "%s is too long a name for a socket", directory);
+	snprintf(inbox->spool, sizeof(inbox->spool), "%s/%s", directory, HOOK_SPOOL);
+	inbox->bytes = malloc(HOOK_SIZE_MAX);
+	return inbox->bytes ? bind_socket(inbox) : error_set(-ENOMEM, "no memory for messages of the hook");
+}
+
+int hook_inbox_open(struct hook_inbox **result, const char *directory, hook_taker *take, void *context)
+{
+	struct hook_inbox *inbox = calloc(1, sizeof(*inbox));
+	int error;
+
+	if (!inbox)
+		return error_set(-ENOMEM, "no memory for messages of the hook");
+	*inbox = (struct hook_inbox){
+		.take = take, .context = context, .fd = -1, .address = { .sun_family = AF_UNIX }
+	};
+	error = open_inbox(inbox, directory);
+	if (error)
+		hook_inbox_close(inbox);
+	else
+		*result = inbox;
+	return error;
+}
+
+void hook_inbox_close(struct hook_inbox *inbox)
+{
+	if (!inbox)
+		return;
+	if (inbox->fd >= 0) {
+		unlink(inbox->address.sun_path);
+		close(inbox->fd);
+	}
+	free(inbox->bytes);
+	free(inbox);
+}
+
+int hook_inbox_fd(const struct hook_inbox *inbox)
+{
+	return inbox->fd;
+}
+
+/* Of a file that another process wrote: what can not be read from its start is none. */
+static void take_file(struct hook_inbox *inbox, int file)
+{
+	struct hook_message message;
+	ssize_t size = pread(file, inbox->bytes, HOOK_SIZE_MAX, 0);
+
+	if (size < 0)
+		log_warning("a message of libvirt's hook can not be read: %s", strerror(errno));
+	else if (hook_message_parse(&message, inbox->bytes, (size_t)size))
+		log_warning("%s", error_message());
+	else
+		inbox->take(inbox->context, &message);
+}
+
+/* All descriptors that came are closed, also those that should not have. */
+static void take_descriptors(struct hook_inbox *inbox, struct msghdr *packet)
+{
+	for (struct cmsghdr *head = CMSG_FIRSTHDR(packet); head; head = CMSG_NXTHDR(packet, head)) {
+		size_t count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+		if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t i = 0; i < count; i++) {
+			int file;
+
+			memcpy(&file, CMSG_DATA(head) + i * sizeof(file), sizeof(file));
+			take_file(inbox, file);
+			close(file);
+		}
+	}
+}
+
+/* False: there is none (now). */
+static bool take_packet(struct hook_inbox *inbox)
+{
+	union {
+		struct cmsghdr head;
+		char space[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct iovec byte = { (char[1]){ 0 }, 1 };
+	struct msghdr packet = {
+		.msg_iov = &byte, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)
+	};
+
+	if (recvmsg(inbox->fd, &packet, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) < 0)
+		return false;
+	take_descriptors(inbox, &packet);
+	return true;
+}
+
+/* A name that the hook gives; not those that are not finished, and no others. */
+static int is_queued(const struct dirent *entry)
+{
+	return *entry->d_name >= '0' && *entry->d_name <= '9';
+}
+
+static void take_queued(struct hook_inbox *inbox, const char *name)
+{
+	char path[2 * PATH_MAX];
+	int file;
+
+	snprintf(path, sizeof(path), "%s/%s", inbox->spool, name);
+	file = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (unlink(path))
+		log_warning("a message of libvirt's hook can not be removed: %s", strerror(errno));
+	if (file < 0)
+		return;
+	take_file(inbox, file);
+	close(file);
+}
+
+static void take_spool(struct hook_inbox *inbox)
+{
+	struct dirent **entries;
+	int count = scandir(inbox->spool, &entries, is_queued, alphasort);
+
+	for (int i = 0; i < count; i++) {
+		take_queued(inbox, entries[i]->d_name);
+		free(entries[i]);
+	}
+	if (count >= 0)
+		free(entries);
+}
+
+void hook_inbox_take(struct hook_inbox *inbox)
+{
+	take_spool(inbox);
+	for (int i = 0; i < HOOK_SPOOL_MAX && take_packet(inbox); i++)
+		;
+}
+
+uint64_t hook_inbox_dropped(const struct hook_inbox *inbox)
+{
+	char path[2 * PATH_MAX];
+	struct stat status;
+
+	snprintf(path, sizeof(path), "%s/%s", inbox->spool, HOOK_DROPPED);
+	return stat(path, &status) ? 0 : (uint64_t)status.st_size;
+}
