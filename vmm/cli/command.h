@@ -20,6 +20,7 @@ command command_run;
 command command_attach;
 command command_ctl;
 command command_dump;
+command command_libvirt;
 command command_report;
 command command_export;
 command command_doctor;

@@ -16,6 +16,7 @@ static const struct {
 	{ "run", command_run, "run a guest and profile it" },
 	{ "attach", command_attach, "profile a VM that runs already: QEMU, or any other of KVM" },
 	{ "ctl", command_ctl, "pause, resume or change a run that is going on, or ask how it stands" },
+	{ "libvirt", command_libvirt, "profile every domain of libvirt that asks for it" },
 	{ "dump", command_dump, "write what the flight recorder of a run holds" },
 	{ "report", command_report, "show where the guest spent its time" },
 	{ "export", command_export, "write a flame graph, folded stacks or plain text" },
