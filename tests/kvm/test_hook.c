@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * libvirt's hook, the program: it is gone soon, with status 0 and without a word, whatever the daemon, the
+ * disk and the XML are like. Each test has a /run/kvmscope of its own, in a mount namespace, which takes
+ * root.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/daemon/hook_inbox.h"
+#include "vmm/daemon/hook_install.h"
+
+#define HOOK "build/hook/kvmscope-hook"
+#define XML  "<domain type='kvm'><name>web</name></domain>"
+
+/* It ends itself after 16 ms; a machine that is busy may take its time to let it. */
+#define WALL_MS_MAX 5000
+/* Of a processor: the bound itself. */
+#define CPU_MS_MAX 20
+
+struct place {
+	char directory[64]; /* is /run/kvmscope to the hook */
+	char hook[256];     /* absolute */
+};
+
+static bool may_mount(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child)
+		_exit(unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	return waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
+#define PLACE_REQUIRED(place)                                                                                \
+	do {                                                                                                 \
+		if (!may_mount())                                                                            \
+			SKIP("a mount namespace can not be had here, which takes root");                     \
+		make_place(place);                                                                           \
+	} while (0)
+
+static void make_place(struct place *place)
+{
+	char here[200];
+
+	*place = (struct place){ .directory = "/tmp/kvmscope-hook-XXXXXX" };
+	REQUIRE(mkdtemp(place->directory) != NULL && getcwd(here, sizeof(here)) != NULL);
+	snprintf(place->hook, sizeof(place->hook), "%s/" HOOK, here);
+}
+
+static void remove_place(const struct place *place)
+{
+	char command[96];
+
+	snprintf(command, sizeof(command), "rm -rf %s", place->directory);
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
+
+/* The child's part: INPUT is its standard input, OUTPUT what it could write to. */
+static _Noreturn void become_hook(const struct place *place, const char *domain, const char *operation,
+				  int input, int output)
+{
+	dup2(input, STDIN_FILENO);
+	dup2(output, STDOUT_FILENO);
+	dup2(output, STDERR_FILENO);
+	mkdir(HOOK_RUN_DIRECTORY, 0755);
+	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount(place->directory, HOOK_RUN_DIRECTORY, NULL, MS_BIND, NULL))
+		_exit(125);
+	execl(place->hook, "kvmscope", domain, operation, "begin", "-", NULL);
+	_exit(127);
+}
+
+/* What comes from FEED, by SIZE bytes of TEXT: libvirt's side. */
+static void feed(int fd, const char *text, size_t size)
+{
+	signal(SIGPIPE, SIG_IGN);
+	while (size) {
+		ssize_t sent = write(fd, text, size);
+
+		if (sent < 0)
+			break; /* it did not want all */
+		text += sent;
+		size -= (size_t)sent;
+	}
+	close(fd);
+}
+
+/* Runs the hook with XML of SIZE bytes; NULL: the pipe stays open, with nothing in it. */
+static void run_hook(const struct place *place, const char *domain, const char *operation, const char *xml,
+		     size_t size)
+{
+	struct rusage before, after;
+	int input[2], output[2], status;
+	uint64_t begun;
+	char said;
+	pid_t child;
+
+	REQUIRE(!pipe2(input, O_CLOEXEC) && !pipe2(output, O_CLOEXEC | O_NONBLOCK));
+	getrusage(RUSAGE_CHILDREN, &before);
+	begun = now_ms();
+	fflush(NULL);
+	child = fork();
+	if (!child)
+		become_hook(place, domain, operation, input[0], output[1]);
+	close(input[0]);
+	if (xml)
+		feed(input[1], xml, size);
+	REQUIRE_EQUAL(waitpid(child, &status, 0), child);
+	CHECK(now_ms() - begun < WALL_MS_MAX);
+	getrusage(RUSAGE_CHILDREN, &after);
+	CHECK((after.ru_utime.tv_sec - before.ru_utime.tv_sec) * 1000 +
+		      (after.ru_utime.tv_usec - before.ru_utime.tv_usec) / 1000 <
+	      CPU_MS_MAX);
+	if (!xml)
+		close(input[1]);
+	CHECK(WIFEXITED(status));
+	CHECK_EQUAL(WEXITSTATUS(status), 0);
+	CHECK(read(output[0], &said, 1) < 0 && errno == EAGAIN); /* not a word */
+	close(output[0]);
+	close(output[1]);
+}
+
+struct taken {
+	unsigned int count;
+	char domain[HOOK_WORD_MAX], operation[HOOK_WORD_MAX];
+	size_t xml_size;
+	uint64_t first_number; /* of the domain, when that ends with one */
+};
+
+static void take(void *context, const struct hook_message *message)
+{
+	struct taken *taken = context;
+
+	if (!taken->count++ && strchr(message->domain, '-'))
+		taken->first_number = strtoull(strrchr(message->domain, '-') + 1, NULL, 10);
+	snprintf(taken->domain, sizeof(taken->domain), "%s", message->domain);
+	snprintf(taken->operation, sizeof(taken->operation), "%s", message->operation);
+	taken->xml_size = message->xml_size;
+}
+
+/* What a daemon gets that comes now. */
+static uint64_t take_all(const struct place *place, struct taken *taken)
+{
+	struct hook_inbox *inbox;
+	uint64_t dropped;
+
+	*taken = (struct taken){ 0 };
+	if (hook_inbox_open(&inbox, place->directory, take, taken)) {
+		FAIL_TEST("no inbox: %s", error_message());
+		return 0;
+	}
+	hook_inbox_take(inbox);
+	dropped = hook_inbox_dropped(inbox);
+	hook_inbox_close(inbox);
+	return dropped;
+}
+
+TEST(hook, without_a_daemon_messages_wait_for_it)
+{
+	struct taken taken;
+	struct place place;
+
+	PLACE_REQUIRED(&place);
+	run_hook(&place, "web", "prepare", XML, strlen(XML)); /* nothing runs yet */
+	run_hook(&place, "web", "started", XML, strlen(XML));
+	run_hook(&place, "web", "stopped", XML, strlen(XML));
+	CHECK_EQUAL(take_all(&place, &taken), 0);
+	CHECK_EQUAL(taken.count, 2);
+	CHECK_STRING(taken.domain, "web");
+	CHECK_STRING(taken.operation, "stopped");
+	CHECK_EQUAL(taken.xml_size, strlen(XML));
+	CHECK_EQUAL(take_all(&place, &taken), 0);
+	CHECK_EQUAL(taken.count, 0);
+	remove_place(&place);
+}
+
+TEST(hook, a_daemon_is_told_at_once)
+{
+	struct hook_inbox *inbox;
+	struct taken taken = { 0 };
+	struct place place;
+	char spool[96];
+
+	PLACE_REQUIRED(&place);
+	REQUIRE_EQUAL(hook_inbox_open(&inbox, place.directory, take, &taken), 0);
+	run_hook(&place, "web", "started", XML, strlen(XML));
+	hook_inbox_take(inbox);
+	CHECK_EQUAL(taken.count, 1);
+	CHECK_STRING(taken.operation, "started");
+	CHECK_EQUAL(taken.xml_size, strlen(XML));
+	snprintf(spool, sizeof(spool), "%s/" HOOK_SPOOL, place.directory);
+	CHECK(access(spool, F_OK));
+	hook_inbox_close(inbox);
+	remove_place(&place);
+}
+
+/* It listens, and takes nothing: what its socket has no room for waits in the spool, whose oldest go. */
+TEST(hook, a_hung_daemon_holds_up_nobody)
+{
+	enum { MESSAGES = HOOK_SPOOL_MAX + 40 };
+	struct hook_inbox *hung;
+	struct taken taken = { 0 };
+	struct place place;
+	char domain[32];
+	uint64_t dropped;
+
+	PLACE_REQUIRED(&place);
+	REQUIRE_EQUAL(hook_inbox_open(&hung, place.directory, take, &taken), 0);
+	for (int i = 0; i < MESSAGES; i++) {
+		snprintf(domain, sizeof(domain), "web-%d", i);
+		run_hook(&place, domain, "started", XML, strlen(XML));
+	}
+	dropped = hook_inbox_dropped(hung);
+	hook_inbox_take(hung);
+	CHECK_EQUAL(taken.count + dropped, MESSAGES);
+	CHECK(taken.count >= HOOK_SPOOL_MAX);
+	hook_inbox_close(hung);
+	remove_place(&place);
+}
+
+TEST(hook, the_spool_is_bounded_and_the_oldest_go)
+{
+	enum { MESSAGES = HOOK_SPOOL_MAX + 7 };
+	struct taken taken;
+	struct place place;
+	char domain[32];
+
+	PLACE_REQUIRED(&place);
+	for (int i = 0; i < MESSAGES; i++) {
+		snprintf(domain, sizeof(domain), "web-%d", i);
+		run_hook(&place, domain, "started", "", 0);
+	}
+	CHECK_EQUAL(take_all(&place, &taken), 7);
+	CHECK_EQUAL(taken.count, HOOK_SPOOL_MAX);
+	CHECK_EQUAL(taken.first_number, 7);
+	remove_place(&place);
+}
+
+TEST(hook, xml_that_is_too_much_or_never_comes_is_left_out)
+{
+	size_t size = 10 << 20;
+	char *large = malloc(size);
+	struct taken taken;
+	struct place place;
+
+	if (large)
+		memset(large, 'x', size);
+	PLACE_REQUIRED(&place);
+	run_hook(&place, "web", "started", large, size);
+	take_all(&place, &taken);
+	CHECK_EQUAL(taken.count, 1);
+	CHECK_EQUAL(taken.xml_size, 0);
+	run_hook(&place, "web", "started", NULL, 0);
+	take_all(&place, &taken);
+	CHECK_EQUAL(taken.count, 1);
+	CHECK_STRING(taken.domain, "web");
+	CHECK_EQUAL(taken.xml_size, 0);
+	free(large);
+	remove_place(&place);
+}
+
+TEST(hook, no_place_to_write_is_no_failure)
+{
+	char name[HOOK_WORD_MAX + 10];
+	struct taken taken;
+	struct place place;
+	char spool[96];
+
+	PLACE_REQUIRED(&place);
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	run_hook(&place, name, "started", XML, strlen(XML));
+	run_hook(&place, "", "started", XML, strlen(XML));
+	take_all(&place, &taken);
+	CHECK_EQUAL(taken.count, 0);
+	/* Somebody else's file, a directory that others may write to, a full file system. */
+	snprintf(spool, sizeof(spool), "%s/" HOOK_SPOOL, place.directory);
+	rmdir(spool);
+	close(open(spool, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+	run_hook(&place, "web", "started", XML, strlen(XML));
+	CHECK(!unlink(spool));
+	CHECK(!mkdir(spool, 0700) && !chmod(spool, 0777));
+	run_hook(&place, "web", "started", XML, strlen(XML));
+	take_all(&place, &taken);
+	CHECK_EQUAL(taken.count, 0);
+	CHECK(!chmod(spool, 0700));
+	CHECK(!mount("none", spool, "tmpfs", 0, "size=4k,mode=0700,nr_inodes=3"));
+	run_hook(&place, "web", "started", XML, strlen(XML));
+	run_hook(&place, "web", "stopped", XML, strlen(XML));
+	run_hook(&place, "web", "release", XML, strlen(XML));
+	CHECK(!umount(spool));
+	remove_place(&place);
+}
+
+/* Where it is put, beside what others have. */
+
+static void write_text(const char *directory, const char *name, const char *text)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	file = fopen(path, "we");
+	REQUIRE(file != NULL);
+	fputs(text, file);
+	fclose(file);
+}
+
+TEST(hook_install, is_idempotent_and_removes_its_own_alone)
+{
+	char directory[] = "/tmp/kvmscope-hooks-XXXXXX", path[PATH_MAX], qemu_d[64];
+	enum hook_state state;
+
+	REQUIRE(mkdtemp(directory) != NULL);
+	snprintf(qemu_d, sizeof(qemu_d), "%s/qemu.d", directory);
+	CHECK_EQUAL(hook_uninstall(directory), -ENOENT);
+	CHECK(!hook_has_company(directory));
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQUAL(hook_install(directory), 0);
+		CHECK_EQUAL(hook_find(directory, &state, path), 0);
+		CHECK_EQUAL(state, HOOK_CURRENT);
+		CHECK(!access(path, X_OK));
+	}
+	CHECK(!hook_has_company(directory));
+	CHECK_EQUAL(hook_uninstall(directory), 0);
+	CHECK(access(qemu_d, F_OK)); /* it was empty */
+	/* Another version's is brought up to date; another's folder stays. */
+	CHECK(!mkdir(qemu_d, 0755));
+	write_text(qemu_d, "others", "#!/bin/sh\n");
+	write_text(qemu_d, "kvmscope", "old " HOOK_MARK);
+	CHECK(hook_has_company(directory));
+	CHECK_EQUAL(hook_find(directory, &state, path), 0);
+	CHECK_EQUAL(state, HOOK_OTHER);
+	CHECK_EQUAL(hook_install(directory), 0);
+	CHECK_EQUAL(hook_find(directory, &state, path), 0);
+	CHECK_EQUAL(state, HOOK_CURRENT);
+	CHECK_EQUAL(hook_uninstall(directory), 0);
+	CHECK(!access(qemu_d, F_OK));
+	/* Somebody else's of our name is left alone. */
+	write_text(qemu_d, "kvmscope", "#!/bin/sh\n");
+	CHECK_EQUAL(hook_install(directory), -EEXIST);
+	CHECK_EQUAL(hook_uninstall(directory), -EEXIST);
+	CHECK(!unlink(path));
+	CHECK(!symlink("/bin/true", path));
+	CHECK_EQUAL(hook_install(directory), -EEXIST);
+	CHECK_EQUAL(hook_uninstall(directory), -EEXIST);
+	snprintf(path, sizeof(path), "rm -rf %s", directory);
+	CHECK(!system(path)); /* NOLINT(cert-env33-c): a test's own words */
+}
