@@ -19,6 +19,10 @@
  *		panic_timeout, which is left alone while all four are in use; prints what
  *		the guest's kernel counted for each
  *
+ *	workload switches COUNT
+ *		a process that has another one run and waits for it, COUNT times; prints how long one
+ *		such switch to it and back takes
+ *
  * Each process prints at its end one line with the true shares of its time:
  *
  *	workload: truth process=NAME seconds=5.002 getrandom=0.6001 read=0.3000 pread64=0.0999
@@ -324,6 +328,38 @@ static void count_breakpoints(int registers, int count)
 	printf(" of %d\n", count);
 }
 
+static void pass(int from, int to)
+{
+	char byte = 0;
+
+	check(read(from, &byte, 1) == 1 && write(to, &byte, 1) == 1, "pipe");
+}
+
+static void answer(int from, int to, int count)
+{
+	for (int i = 0; i < count; i++)
+		pass(from, to);
+	_exit(0);
+}
+
+static void switch_to_and_fro(int count)
+{
+	int to[2], from[2];
+	double start;
+	pid_t child;
+
+	check(!pipe(to) && !pipe(from), "pipe");
+	child = fork();
+	check(child >= 0, "fork");
+	if (!child)
+		answer(to[0], from[1], count);
+	check(write(to[1], "", 1) == 1, "pipe");
+	start = now();
+	for (int i = 1; i < count; i++)
+		pass(from[0], to[1]);
+	printf("workload: a switch took %.1f us\n", (now() - start) * 1e6 / (count - 1));
+}
+
 static void open_files(void)
 {
 	char path[] = "/tmp/workload.XXXXXX";
@@ -343,7 +379,7 @@ int main(int argc, char **argv)
 
 	if (seconds <= 0 || processes < 1) {
 		fprintf(stderr,
-			"usage: workload shares|mixed|user SECONDS [PROCESSES], or breakpoints COUNT\n");
+			"usage: workload shares|mixed|user SECONDS [PROCESSES], or breakpoints|switches COUNT\n");
 		return 2;
 	}
 	if (!strcmp(mode, "breakpoints")) {
@@ -351,6 +387,10 @@ int main(int argc, char **argv)
 		for (int registers = 1; registers <= WATCHED_MAX; registers++)
 			count_breakpoints(registers, (int)seconds);
 		write_panic_timeout((int)seconds);
+		return 0;
+	}
+	if (!strcmp(mode, "switches")) {
+		switch_to_and_fro((int)seconds);
 		return 0;
 	}
 	open_files();
