@@ -34,7 +34,12 @@ build/rig/life: tests/rig/guest/life.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -o $@ $<
 
-TEST_NEEDS += build/rig/life build/rig/debug-shim.so build/rig/workload build/rig/debugger build/rig/tasks build/rig/frames
+build/rig/rdpmc: tests/rig/guest/rdpmc.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
+
+TEST_NEEDS += build/rig/life build/rig/debug-shim.so build/rig/workload build/rig/debugger build/rig/tasks build/rig/frames build/rig/rdpmc
 
 build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 	@mkdir -p $(@D)

@@ -79,6 +79,14 @@ static void check_task_cycles(const char *output)
 	CHECK(share < 1.02);
 }
 
+/* No program is let read what KVM would answer: it reads by read(2), which is right. */
+static void check_rdpmc(const char *output)
+{
+	if (!strstr(output, "guest-perf: rdpmc: mapped 0, read 1, without 11"))
+		FAIL_TEST("%.100s", strstr(output, "guest-perf: rdpmc") ? strstr(output, "guest-perf: rdpmc")
+									: "no rdpmc");
+}
+
 static void check_record(const char *output)
 {
 	const char *counted = strstr(output, "guest-perf: stat task-clock");
@@ -107,6 +115,7 @@ static void check(const struct rig_result *result)
 	if (strstr(output, "guest-perf: bad"))
 		FAIL_TEST("%.400s", strstr(output, "guest-perf: bad"));
 	check_task_cycles(output);
+	check_rdpmc(output);
 	check_record(output);
 	/* The profile from outside goes on meanwhile. */
 	CHECK(number_behind(result->errors, "given to it\nkvmscope: ") > 60);

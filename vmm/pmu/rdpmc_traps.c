@@ -12,6 +12,7 @@
 #include "shared/log.h"
 #include "vmm/guest/kernel_image.h"
 #include "vmm/guest/page_walk.h"
+#include "vmm/guest/rdpmc_user.h"
 #include "vmm/kvm/vcpu_debug.h"
 #include "vmm/kvm/vcpu_exception.h"
 #include "vmm/kvm/vm.h"
@@ -41,7 +42,8 @@ struct trap {
 struct rdpmc_traps {
 	struct rdpmc_traps_options options;
 	_Atomic uint64_t completed, guest_breakpoints;
-	pthread_mutex_t lock; /* of what follows */
+	_Atomic uint64_t user; /* GPA of the switch of rdpmc_user.h, until it is off; else NOWHERE */
+	pthread_mutex_t lock;  /* of what follows, and of changes to USER */
 	enum state state;
 	uint64_t identity; /* of the kernel that STATE is about: identity_of() */
 	struct trap traps[RDPMC_SITES_MAX];
@@ -105,6 +107,7 @@ static void forget(struct rdpmc_traps *traps)
 {
 	traps->count = 0;
 	traps->state = STATE_UNKNOWN;
+	traps->user = NOWHERE;
 	patches_clear(&traps->options.vm->memory.patches);
 }
 
@@ -160,7 +163,61 @@ static void tell_armed(const struct guest_kernel *kernel, const struct rdpmc_sit
 		log_info("RDPMC of the guest's kernel %s is trapped in %s+%#" PRIx64, kernel->release,
 			 symbol.name, sites->sites[i].address - symbol.start);
 	}
-	log_info("RDPMC of the guest's programs is not: 0 in its /sys/devices/cpu/rdpmc keeps them from it");
+}
+
+/* Linux switches it on when it has found its PMU in order, which is after it was looked at. */
+static void await_user(struct rdpmc_traps *traps, const struct guest_registers *registers,
+		       const struct guest_kernel *kernel, bool tells)
+{
+	uint64_t address;
+
+	if (!rdpmc_user_find(&address, traps->options.view, kernel))
+		traps->user = translate(traps, registers, address);
+	else if (tells)
+		log_warning(
+			"a program in the guest that executes RDPMC faults or reads 0, as 0 can not be put "
+			"into its /sys/devices/cpu/rdpmc: %s",
+			error_message());
+}
+
+/* NULL if GPA is not of the kernel that the vCPU is in. */
+static uint32_t *find_switch(struct rdpmc_traps *traps, struct vcpu *vcpu, uint64_t gpa)
+{
+	struct guest_registers registers;
+
+	traps->options.registers(vcpu, &registers);
+	return is_known(traps, &registers) ? memory_pointer(&traps->options.vm->memory, gpa, sizeof(uint32_t))
+					   : NULL;
+}
+
+/* The guest may write it at the same time, as may another vCPU's thread: it is off once. */
+static void switch_off(struct rdpmc_traps *traps, struct vcpu *vcpu)
+{
+	uint32_t *value, on = RDPMC_USER_MAPPED;
+
+	pthread_mutex_lock(&traps->lock);
+	value = traps->user == NOWHERE ? NULL : find_switch(traps, vcpu, traps->user);
+	if (value && __atomic_compare_exchange_n(value, &on, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+		traps->user = NOWHERE;
+		if (traps->told < TOLD_MAX)
+			log_info("the guest's programs read counters by read(2): 0 was put into its "
+				 "/sys/devices/cpu/rdpmc");
+	}
+	pthread_mutex_unlock(&traps->lock);
+}
+
+/* A program would get what KVM answers, and that is no count. */
+static void keep_programs_from_rdpmc(struct vcpu *vcpu)
+{
+	struct rdpmc_traps *traps = vcpu->vm->rdpmc_traps;
+	const uint64_t gpa = atomic_load_explicit(&traps->user, memory_order_relaxed);
+	const uint32_t *value;
+
+	if (gpa == NOWHERE)
+		return;
+	value = memory_pointer(&traps->options.vm->memory, gpa, sizeof(*value));
+	if (value && __atomic_load_n(value, __ATOMIC_RELAXED) == RDPMC_USER_MAPPED)
+		switch_off(traps, vcpu);
 }
 
 /* Code of Linux's kernel and its modules is there (Documentation/arch/x86/x86_64/mm.rst). */
@@ -218,6 +275,7 @@ static void look(struct rdpmc_traps *traps, const struct guest_registers *regist
 	if (!find(traps, registers, &kernel, &sites) && !arm(traps, registers, &sites)) {
 		if (tells)
 			tell_armed(kernel, &sites);
+		await_user(traps, registers, kernel, tells);
 	} else {
 		give_up(traps, registers, STATE_HIDDEN);
 		if (tells)
@@ -318,6 +376,7 @@ int rdpmc_traps_create(struct rdpmc_traps **result, const struct rdpmc_traps_opt
 	if (!traps)
 		return error_set(-ENOMEM, "no memory for the traps of RDPMC");
 	traps->options = *options;
+	traps->user = NOWHERE;
 	pthread_mutex_init(&traps->lock, NULL);
 	for (unsigned int i = 0; options->int3 && i < options->vm->vcpu_count && !error; i++)
 		error = vcpu_set_software_breakpoints(options->vm->vcpus[i], true);
@@ -367,6 +426,7 @@ static bool write_msr(struct vcpu *vcpu, uint32_t index, uint64_t value)
 
 static void enter(struct vcpu *vcpu)
 {
+	keep_programs_from_rdpmc(vcpu);
 	pmu_vcpu_emulated.enter(vcpu);
 }
 

@@ -16,9 +16,12 @@
  * says why. A guest whose kernel does not lie where Linux's does has the MSRs
  * alone.
  *
- * What is not done: a program's RDPMC (CR4.PCE), which KVM answers by #GP, or by 0 where it has a PMU that is
- * switched off (kvm_amd of Linux 6.1; arch/x86/kvm/pmu.c, kvm_pmu_rdpmc()); modules that were
- * loaded later are not searched; INT3 is what the guest sees if it reads its own code.
+ * A program's RDPMC (CR4.PCE) KVM answers by #GP, or by 0 where it has a PMU that is
+ * switched off (kvm_amd of Linux 6.1; arch/x86/kvm/pmu.c, kvm_pmu_rdpmc()), which would be taken for a count.
+ *So once a guest has booted, Linux's own switch for it (rdpmc_user.h) is put to 0, as its root may do.
+ *
+ * What is not done: modules that were loaded later are not searched; INT3 is what the guest sees if it reads
+ * its own code; a guest whose root puts the switch back has RDPMC as KVM answers it.
  *
  *	create, destroy	while no vCPU runs
  *	statistics	any thread

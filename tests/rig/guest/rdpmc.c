@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A program that has mapped an event of perf, which counts its own cycles, and might read it by RDPMC where
+ *the page says so (perf_event_open(2), cap_user_rdpmc). Prints
+ *
+ *	rdpmc: mapped NUMBER, read GROWS, without SIGNAL
+ *
+ * NUMBER: cap_user_rdpmc; GROWS: 1 if read(2) counts; SIGNAL: what the instruction ends a process by that
+ * executes it all the same, while the event is mapped.
+ */
+#include <linux/perf_event.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define COUNTER 0
+
+static void check(int ok, const char *what)
+{
+	if (ok)
+		return;
+	perror(what);
+	exit(1);
+}
+
+static uint64_t read_event(int event)
+{
+	uint64_t count = 0;
+
+	check(read(event, &count, sizeof(count)) == sizeof(count), "read of a perf event");
+	return count;
+}
+
+static int open_cycles(void)
+{
+	struct perf_event_attr attributes = { .size = sizeof(attributes),
+					      .type = PERF_TYPE_HARDWARE,
+					      .config = PERF_COUNT_HW_CPU_CYCLES };
+	int event = (int)syscall(SYS_perf_event_open, &attributes, 0, -1, -1, 0);
+
+	check(event >= 0, "perf_event_open");
+	return event;
+}
+
+/* In a process of its own, which has the same page tables' owner, or a copy of them. */
+static int signal_of_rdpmc(void)
+{
+	int status = 0;
+	pid_t child = vfork();
+	uint32_t low, high;
+
+	if (child == 0) {
+		__asm__ volatile("rdpmc" : "=a"(low), "=d"(high) : "c"(COUNTER));
+		_exit(0);
+	}
+	check(child > 0 && waitpid(child, &status, 0) == child, "vfork");
+	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+int main(void)
+{
+	int event = open_cycles();
+	const volatile struct perf_event_mmap_page *page =
+		mmap(NULL, (size_t)getpagesize(), PROT_READ, MAP_SHARED, event, 0);
+	uint64_t before;
+
+	check(page != MAP_FAILED, "mmap of a perf event");
+	before = read_event(event);
+	printf("rdpmc: mapped %d, read %d, without %d\n", (int)page->cap_user_rdpmc,
+	       read_event(event) > before, signal_of_rdpmc());
+	return 0;
+}
