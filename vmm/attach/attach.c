@@ -782,10 +782,14 @@ static bool latest_registers(struct attach *attach, struct guest_registers *regi
 /* A backend that knows the guest's registers knows its page tables; else they are searched. */
 bool attach_registers(struct attach *attach, struct guest_registers *registers)
 {
-	if (latest_registers(attach, registers))
-		return true;
-	if (!attach->has_kernel)
+	bool has = latest_registers(attach, registers);
+
+	/* Without memory they lead nowhere; where it lies can be seen only when the guest's kernel has
+	 * started. */
+	if (!attach->has_kernel && (!has || (attach->layout_guessed && !attach->memory.slot_count)))
 		search(attach);
+	if (has)
+		return true;
 	if (!attach->has_tables)
 		return false;
 	kernel_tables_registers(&attach->tables, registers);
