@@ -26,7 +26,7 @@ void daemon_run_prepare(struct daemon_run *daemon, const char *conf)
 	char path[128];
 	FILE *file;
 
-	*daemon = (struct daemon_run){ .directory = "/tmp/kvmscope-daemon-XXXXXX" };
+	*daemon = (struct daemon_run){ .directory = "/tmp/kvmscope-daemon-XXXXXX", .uri = "test:///default" };
 	REQUIRE(mkdtemp(daemon->directory) != NULL);
 	snprintf(daemon->run, sizeof(daemon->run), "%s/run", daemon->directory);
 	snprintf(daemon->libvirt, sizeof(daemon->libvirt), "%s/libvirt", daemon->directory);
@@ -53,7 +53,7 @@ static _Noreturn void become_daemon(const struct daemon_run *daemon)
 	setenv("HOME", daemon->directory, 1);
 	dup2(open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
 	execl(program, "kvmscoped", "--verbose", "--config", conf, "--run-directory", daemon->run,
-	      "--libvirt-directory", daemon->libvirt, NULL);
+	      "--libvirt-directory", daemon->libvirt, "--connect", daemon->uri, NULL);
 	_exit(127);
 }
 

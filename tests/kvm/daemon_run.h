@@ -17,6 +17,7 @@ struct daemon_run {
 	char directory[64]; /* absolute; removed by daemon_run_end() */
 	char run[128];      /* the run directory */
 	char libvirt[128];  /* the directory that it looks for domains in */
+	char uri[128];      /* of libvirt */
 	pid_t pid;
 };
 

@@ -26,7 +26,7 @@ static const struct {
 	const char *ours, *theirs;
 } places[] = {
 	{ "etc", "/etc/libvirt" },     { "run", "/run/libvirt" },         { "lib", "/var/lib/libvirt" },
-	{ "log", "/var/log/libvirt" }, { "cache", "/var/cache/libvirt" },
+	{ "log", "/var/log/libvirt" }, { "cache", "/var/cache/libvirt" }, { "kvmscope", "/run/kvmscope" },
 };
 
 static const char qemu_conf[] = "stdio_handler = \"file\"\n"

@@ -303,6 +303,7 @@ static int start_domains(struct daemon *daemon)
 		.recordings = daemon->recordings,
 		.metrics = daemon->metrics,
 		.directory = daemon->options->libvirt_directory,
+		.uri = daemon->options->uri,
 	};
 
 	return domains_create(&daemon->domains, &options);

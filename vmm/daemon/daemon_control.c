@@ -32,15 +32,15 @@ static void set_text(json_t *object, const char *name, const char *text)
 }
 
 /* The name as it can be shown, which names it in commands, too. */
-static void describe(struct domain *domain, json_t *to)
+static void describe(struct domain_profile *domain, json_t *to)
 {
-	const struct domain_settings *settings = domain_settings(domain);
-	struct domain_status status;
+	const struct domain_settings *settings = domain_profile_settings(domain);
+	struct domain_profile_status status;
 
-	domain_status(domain, &status);
-	set_text(to, "domain", domain_shown_name(domain));
-	set_count(to, "pid", (uint64_t)domain_pid(domain));
-	set_text(to, "state", domain_state_name(status.state));
+	domain_profile_status(domain, &status);
+	set_text(to, "domain", domain_profile_shown_name(domain));
+	set_count(to, "pid", (uint64_t)domain_profile_pid(domain));
+	set_text(to, "state", domain_profile_state_name(status.state));
 	set_text(to, "message", status.message);
 	set_text(to, "backend", status.backend ? status.backend : "");
 	set_count(to, "vcpus", status.vcpus);
@@ -56,7 +56,7 @@ static void describe(struct domain *domain, json_t *to)
 	set_text(to, "guest_release", status.statistics.release);
 }
 
-static void add_domain(void *context, struct domain *domain)
+static void add_domain(void *context, struct domain_profile *domain)
 {
 	json_t *described = json_object();
 
@@ -94,12 +94,12 @@ static int do_status(void *context, json_t *arguments, json_t *result)
 	return 0;
 }
 
-static int describe_one(void *context, struct domain *domain)
+static int describe_one(void *context, struct domain_profile *domain)
 {
 	char path[PATH_MAX];
 
 	describe(domain, context);
-	set_text(context, "file", domain_latest_file(domain, path) ? "" : path);
+	set_text(context, "file", domain_profile_latest_file(domain, path) ? "" : path);
 	return 0;
 }
 
@@ -138,7 +138,7 @@ static int read_dump(json_t *arguments, const char **name, struct dump *dump)
 }
 
 /* Where all is recorded there is nothing to wait for: what is there can be read. */
-static int dump_recording(struct domain *domain, const struct dump *dump)
+static int dump_recording(struct domain_profile *domain, const struct dump *dump)
 {
 	char path[PATH_MAX];
 	int error;
@@ -148,8 +148,8 @@ static int dump_recording(struct domain *domain, const struct dump *dump)
 			-ENOTSUP,
 			"domain %s has no flight recorder: all is recorded, and there is no choice of "
 			"file or time",
-			domain_shown_name(domain));
-	error = domain_latest_file(domain, path);
+			domain_profile_shown_name(domain));
+	error = domain_profile_latest_file(domain, path);
 	if (error)
 		return error;
 	set_count(dump->result, "number", 0);
@@ -158,15 +158,15 @@ static int dump_recording(struct domain *domain, const struct dump *dump)
 	return 0;
 }
 
-static int dump_one(void *context, struct domain *domain)
+static int dump_one(void *context, struct domain_profile *domain)
 {
 	const struct dump *dump = context;
 	uint64_t number;
 	int error;
 
-	if (!domain_settings(domain)->flight)
+	if (!domain_profile_settings(domain)->flight)
 		return dump_recording(domain, dump);
-	error = domain_dump(domain, dump->path, dump->after, &number);
+	error = domain_profile_dump(domain, dump->path, dump->after, &number);
 	if (error)
 		return error;
 	set_count(dump->result, "number", number);
@@ -184,11 +184,11 @@ static int do_dump(void *context, json_t *arguments, json_t *result)
 	return error ? error : domains_find(self->domains, name, dump_one, &dump);
 }
 
-static int tell_dump(void *context, struct domain *domain)
+static int tell_dump(void *context, struct domain_profile *domain)
 {
 	const struct dump *dump = context;
 	struct flight_request_result found;
-	int error = domain_dump_result(domain, (uint64_t)dump->number, &found);
+	int error = domain_profile_dump_result(domain, (uint64_t)dump->number, &found);
 
 	if (error && error != -EINPROGRESS)
 		return error;

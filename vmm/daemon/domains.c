@@ -20,9 +20,9 @@ struct domains {
 	struct domains_options options;
 	int ended_fd;         /* eventfd */
 	pthread_mutex_t lock; /* of LIVE, for other threads; this one only changes it */
-	struct domain *live[DOMAINS_MAX];
+	struct domain_profile *live[DOMAINS_MAX];
 	size_t live_count;
-	struct domain *ending[2 * DOMAINS_MAX]; /* they were stopped, and have not ended yet */
+	struct domain_profile *ending[2 * DOMAINS_MAX]; /* they were stopped, and have not ended yet */
 	size_t ending_count;
 	uint64_t said[SAID]; /* hashes */
 };
@@ -46,12 +46,12 @@ int domains_create(struct domains **result, const struct domains_options *option
 
 static void stop_at(struct domains *domains, size_t index)
 {
-	struct domain *domain = domains->live[index];
+	struct domain_profile *domain = domains->live[index];
 
 	pthread_mutex_lock(&domains->lock);
 	domains->live[index] = domains->live[--domains->live_count];
 	pthread_mutex_unlock(&domains->lock);
-	domain_stop(domain);
+	domain_profile_stop(domain);
 	domains->ending[domains->ending_count++] = domain;
 }
 
@@ -61,11 +61,11 @@ void domains_destroy(struct domains *domains)
 	if (!domains)
 		return;
 	for (size_t i = 0; i < domains->live_count; i++)
-		domain_stop(domains->live[i]);
+		domain_profile_stop(domains->live[i]);
 	while (domains->live_count)
-		domain_free(domains->live[--domains->live_count]);
+		domain_profile_free(domains->live[--domains->live_count]);
 	while (domains->ending_count)
-		domain_free(domains->ending[--domains->ending_count]);
+		domain_profile_free(domains->ending[--domains->ending_count]);
 	if (domains->ended_fd >= 0)
 		close(domains->ended_fd);
 	pthread_mutex_destroy(&domains->lock);
@@ -77,7 +77,7 @@ static size_t find(const struct domains *domains, const char *name)
 {
 	size_t i = 0;
 
-	while (i < domains->live_count && strcmp(domain_name(domains->live[i]), name) != 0)
+	while (i < domains->live_count && strcmp(domain_profile_name(domains->live[i]), name) != 0)
 		i++;
 	return i;
 }
@@ -88,15 +88,16 @@ static void drop(struct domains *domains, const char *name)
 
 	if (index == domains->live_count)
 		return;
-	log_info("domain %s: its profile ends", domain_shown_name(domains->live[index]));
+	log_info("domain %s: its profile ends", domain_profile_shown_name(domains->live[index]));
 	stop_at(domains, index);
 }
 
 static void begin(struct domains *domains, const char *name, const struct libvirt_process *process,
 		  const struct domain_settings *settings)
 {
-	const struct domain_options options = {
+	const struct domain_profile_options options = {
 		.name = name,
+		.uri = domains->options.uri,
 		.pid = process->pid,
 		.pid_fd = process->fd,
 		.settings = *settings,
@@ -104,12 +105,12 @@ static void begin(struct domains *domains, const char *name, const struct libvir
 		.metrics = domains->options.metrics,
 		.ended_fd = domains->ended_fd,
 	};
-	struct domain *domain;
+	struct domain_profile *domain;
 
 	if (domains->live_count == DOMAINS_MAX || domains->ending_count >= DOMAINS_MAX) {
 		log_warning("no more than %d domains are profiled at a time", DOMAINS_MAX);
 		close(process->fd);
-	} else if (domain_start(&domain, &options)) {
+	} else if (domain_profile_start(&domain, &options)) {
 		log_error("%s", error_message());
 	} else {
 		pthread_mutex_lock(&domains->lock);
@@ -123,10 +124,10 @@ static void want(struct domains *domains, const char *name, const struct libvirt
 		 const struct domain_settings *settings)
 {
 	size_t index = find(domains, name);
-	const struct domain *live = index < domains->live_count ? domains->live[index] : NULL;
+	const struct domain_profile *live = index < domains->live_count ? domains->live[index] : NULL;
 
-	if (live && domain_pid(live) == process->pid && !domain_has_ended(live) &&
-	    settings_are_same(domain_settings(live), settings)) {
+	if (live && domain_profile_pid(live) == process->pid && !domain_profile_has_ended(live) &&
+	    settings_are_same(domain_profile_settings(live), settings)) {
 		close(process->fd);
 		return;
 	}
@@ -204,8 +205,8 @@ int domains_scan(struct domains *domains)
 	for (size_t i = 0; !error && i < domains->live_count;) {
 		struct libvirt_process process;
 
-		if (libvirt_directory_process(domains->options.directory, domain_name(domains->live[i]),
-					      &process)) {
+		if (libvirt_directory_process(domains->options.directory,
+					      domain_profile_name(domains->live[i]), &process)) {
 			stop_at(domains, i);
 		} else {
 			close(process.fd);
@@ -226,16 +227,17 @@ void domains_reap(struct domains *domains)
 
 	eventfd_read(domains->ended_fd, &ignored);
 	for (size_t i = 0; i < domains->live_count;) {
-		if (domain_has_ended(domains->live[i])) {
-			log_info("domain %s: its process has ended", domain_shown_name(domains->live[i]));
+		if (domain_profile_has_ended(domains->live[i])) {
+			log_info("domain %s: its process has ended",
+				 domain_profile_shown_name(domains->live[i]));
 			stop_at(domains, i);
 		} else {
 			i++;
 		}
 	}
 	for (size_t i = 0; i < domains->ending_count;) {
-		if (domain_has_ended(domains->ending[i])) {
-			domain_free(domains->ending[i]);
+		if (domain_profile_has_ended(domains->ending[i])) {
+			domain_profile_free(domains->ending[i]);
 			domains->ending[i] = domains->ending[--domains->ending_count];
 		} else {
 			i++;
@@ -248,7 +250,8 @@ void domains_set_conf(struct domains *domains, const struct conf *conf)
 	domains->options.conf = conf;
 }
 
-void domains_each(struct domains *domains, void (*use)(void *context, struct domain *domain), void *context)
+void domains_each(struct domains *domains, void (*use)(void *context, struct domain_profile *domain),
+		  void *context)
 {
 	pthread_mutex_lock(&domains->lock);
 	for (size_t i = 0; i < domains->live_count; i++)
@@ -256,15 +259,15 @@ void domains_each(struct domains *domains, void (*use)(void *context, struct dom
 	pthread_mutex_unlock(&domains->lock);
 }
 
-int domains_find(struct domains *domains, const char *name, int (*use)(void *context, struct domain *domain),
-		 void *context)
+int domains_find(struct domains *domains, const char *name,
+		 int (*use)(void *context, struct domain_profile *domain), void *context)
 {
 	int result = 1;
 
 	pthread_mutex_lock(&domains->lock);
 	for (size_t i = 0; i < domains->live_count && result > 0; i++)
-		if (!strcmp(domain_name(domains->live[i]), name) ||
-		    !strcmp(domain_shown_name(domains->live[i]), name))
+		if (!strcmp(domain_profile_name(domains->live[i]), name) ||
+		    !strcmp(domain_profile_shown_name(domains->live[i]), name))
 			result = use(context, domains->live[i]);
 	pthread_mutex_unlock(&domains->lock);
 	return result > 0

@@ -10,7 +10,7 @@
 #define KVMSCOPE_DAEMON_DOMAINS_H
 
 #include "vmm/daemon/conf.h"
-#include "vmm/daemon/domain.h"
+#include "vmm/daemon/domain_profile.h"
 #include "vmm/daemon/recordings.h"
 
 #define DOMAINS_MAX 1024
@@ -22,6 +22,7 @@ struct domains_options {
 	struct recordings *recordings;
 	struct metrics *metrics;
 	const char *directory; /* libvirt's: libvirt_directory.h */
+	const char *uri;       /* libvirt's, as domain_profile_options have it */
 };
 
 /* -ENOMEM, the errors of eventfd(). */
@@ -45,8 +46,9 @@ void domains_set_conf(struct domains *domains, const struct conf *conf);
 
 /* USE gets each, or the one of NAME or its shown name, and may not keep it. -ENOENT: there is none of that
  * name, with the message. Else what USE gives back, for the one. */
-void domains_each(struct domains *domains, void (*use)(void *context, struct domain *domain), void *context);
-int domains_find(struct domains *domains, const char *name, int (*use)(void *context, struct domain *domain),
-		 void *context);
+void domains_each(struct domains *domains, void (*use)(void *context, struct domain_profile *domain),
+		  void *context);
+int domains_find(struct domains *domains, const char *name,
+		 int (*use)(void *context, struct domain_profile *domain), void *context);
 
 #endif

@@ -20,7 +20,9 @@
 
 #define EXIT_USAGE 2
 
-enum { KEY_RUN_DIRECTORY = 256, KEY_LIBVIRT_DIRECTORY, KEY_CHECK };
+#define URI "qemu:///system"
+
+enum { KEY_RUN_DIRECTORY = 256, KEY_LIBVIRT_DIRECTORY, KEY_CONNECT, KEY_CHECK };
 
 struct arguments {
 	struct daemon_options options;
@@ -34,6 +36,8 @@ static const struct argp_option option_list[] = {
 	  "Sockets and the hook's spool (" HOOK_RUN_DIRECTORY ")", 0 },
 	{ "libvirt-directory", KEY_LIBVIRT_DIRECTORY, "DIR", 0,
 	  "Where libvirt keeps the state of its QEMU domains (" LIBVIRT_DIRECTORY ")", 0 },
+	{ "connect", KEY_CONNECT, "URI", 0,
+	  "libvirt, for domains that only their monitor tells of: those without KVM (" URI ")", 0 },
 	{ "quiet", 'q', NULL, 0, "Only warnings and errors", 0 },
 	{ "verbose", 'v', NULL, 0, "Details, too", 0 },
 	{ 0 },
@@ -59,6 +63,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 	switch (key) {
 	case 'c':
 		arguments->options.conf = text;
+		return 0;
+	case KEY_CONNECT:
+		arguments->options.uri = text;
 		return 0;
 	case KEY_CHECK:
 		arguments->check = true;
@@ -98,7 +105,9 @@ int main(int argc, char **argv)
 {
 	static const struct argp argp = { .options = option_list, .parser = parse, .doc = help };
 	struct arguments arguments = {
-		.options = { .run_directory = HOOK_RUN_DIRECTORY, .libvirt_directory = LIBVIRT_DIRECTORY },
+		.options = { .run_directory = HOOK_RUN_DIRECTORY,
+			     .libvirt_directory = LIBVIRT_DIRECTORY,
+			     .uri = URI },
 	};
 
 	argp_program_version = "kvmscoped " KVMSCOPE_VERSION;

@@ -5,11 +5,11 @@
  * starting, a host that is short of something. Each domain has its own thread, that one which is slow to look
  *at, or means to be, holds up no other.
  *
- *	domain_start() -> domain_stop() -> domain_free()	one thread
- *	domain_status(), domain_dump(), domain_dump_result()	any thread meanwhile
+ *	domain_profile_start() -> domain_profile_stop() -> domain_profile_free()	one thread
+ *	domain_profile_status(), domain_profile_dump(), domain_profile_dump_result()	any thread meanwhile
  */
-#ifndef KVMSCOPE_DAEMON_DOMAIN_H
-#define KVMSCOPE_DAEMON_DOMAIN_H
+#ifndef KVMSCOPE_DAEMON_DOMAIN_PROFILE_H
+#define KVMSCOPE_DAEMON_DOMAIN_PROFILE_H
 
 #include <limits.h>
 #include <stdbool.h>
@@ -23,10 +23,11 @@
 #include "vmm/profile/collector.h"
 #include "vmm/session/flight_requests.h"
 
-struct domain;
+struct domain_profile;
 
-struct domain_options {
+struct domain_profile_options {
 	const char *name; /* copied */
+	const char *uri;  /* of libvirt, for what only its monitors can tell; outlives it */
 	pid_t pid;
 	int pid_fd; /* of that process: taken over, also by a call that fails */
 	struct domain_settings settings;
@@ -36,32 +37,32 @@ struct domain_options {
 };
 
 /* Starts the thread. -ENOMEM, the errors of threads. */
-int domain_start(struct domain **domain, const struct domain_options *options);
+int domain_profile_start(struct domain_profile **domain, const struct domain_profile_options *options);
 
 /* Has it end; comes back at once. */
-void domain_stop(struct domain *domain);
+void domain_profile_stop(struct domain_profile *domain);
 
 /* Has its thread done its last? By itself, if its process has ended. */
-bool domain_has_ended(const struct domain *domain);
+bool domain_profile_has_ended(const struct domain_profile *domain);
 
 /* Waits for its end if there is need. Works on NULL. */
-void domain_free(struct domain *domain);
+void domain_profile_free(struct domain_profile *domain);
 
-const char *domain_name(const struct domain *domain);
+const char *domain_profile_name(const struct domain_profile *domain);
 /* domain_name_escape() of that. */
-const char *domain_shown_name(const struct domain *domain);
-pid_t domain_pid(const struct domain *domain);
-const struct domain_settings *domain_settings(const struct domain *domain);
+const char *domain_profile_shown_name(const struct domain_profile *domain);
+pid_t domain_profile_pid(const struct domain_profile *domain);
+const struct domain_settings *domain_profile_settings(const struct domain_profile *domain);
 
-enum domain_state {
+enum domain_profile_state {
 	DOMAIN_ATTACHING,
 	DOMAIN_SAMPLING,
 	DOMAIN_WAITING, /* it could not be attached to: see message; tried again */
 	DOMAIN_ENDED,
 };
 
-struct domain_status {
-	enum domain_state state;
+struct domain_profile_status {
+	enum domain_profile_state state;
 	char message[ERROR_MESSAGE_SIZE]; /* of DOMAIN_WAITING; else "" */
 	const char *backend;              /* NULL: none yet */
 	unsigned int vcpus;
@@ -69,22 +70,23 @@ struct domain_status {
 	struct collector_statistics statistics; /* since the domain was begun with, all sessions */
 };
 
-void domain_status(struct domain *domain, struct domain_status *status);
+void domain_profile_status(struct domain_profile *domain, struct domain_profile_status *status);
 
 /* "attaching", "sampling", "waiting", "ended" */
-const char *domain_state_name(enum domain_state state);
+const char *domain_profile_state_name(enum domain_profile_state state);
 
 /*
  * The file that is written now, or the latest: readable up to the last quarter of a second. -ENOENT: there is
  * none.
  */
-int domain_latest_file(struct domain *domain, char path[PATH_MAX]);
+int domain_profile_latest_file(struct domain_profile *domain, char path[PATH_MAX]);
 
 /*
  * The flight recorder is to write what it holds: as flight_requests_ask() and flight_requests_result().
  * -ENOTSUP: it has none, or is not sampled now.
  */
-int domain_dump(struct domain *domain, const char *path, uint64_t after, uint64_t *number);
-int domain_dump_result(struct domain *domain, uint64_t number, struct flight_request_result *result);
+int domain_profile_dump(struct domain_profile *domain, const char *path, uint64_t after, uint64_t *number);
+int domain_profile_dump_result(struct domain_profile *domain, uint64_t number,
+			       struct flight_request_result *result);
 
 #endif

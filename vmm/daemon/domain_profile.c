@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/daemon/domain.h"
+#include "vmm/daemon/domain_profile.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -30,8 +30,9 @@
 #define FLIGHT_AFTER 0
 #define FLIGHT_MAX   16 /* files that a guest may cause: no trigger is a guest's here */
 
-struct domain {
+struct domain_profile {
 	char *name;
+	const char *uri;
 	char shown[DOMAIN_FILE_SIZE];
 	pid_t pid;
 	int pid_fd;
@@ -51,41 +52,41 @@ struct domain {
 	char flight_path[PATH_MAX];
 
 	pthread_mutex_t lock; /* of what follows */
-	enum domain_state state;
+	enum domain_profile_state state;
 	char message[ERROR_MESSAGE_SIZE];
 	struct session *session;             /* that is sampling, or NULL */
 	struct flight_requests *flight;      /* its, or NULL */
 	struct collector_statistics earlier; /* of sessions that have ended */
 };
 
-const char *domain_name(const struct domain *domain)
+const char *domain_profile_name(const struct domain_profile *domain)
 {
 	return domain->name;
 }
 
-const char *domain_shown_name(const struct domain *domain)
+const char *domain_profile_shown_name(const struct domain_profile *domain)
 {
 	return domain->shown;
 }
 
-pid_t domain_pid(const struct domain *domain)
+pid_t domain_profile_pid(const struct domain_profile *domain)
 {
 	return domain->pid;
 }
 
-const struct domain_settings *domain_settings(const struct domain *domain)
+const struct domain_settings *domain_profile_settings(const struct domain_profile *domain)
 {
 	return &domain->settings;
 }
 
-const char *domain_state_name(enum domain_state state)
+const char *domain_profile_state_name(enum domain_profile_state state)
 {
 	static const char *const names[] = { "attaching", "sampling", "waiting", "ended" };
 
 	return names[state];
 }
 
-static void set_state(struct domain *domain, enum domain_state state, const char *message)
+static void set_state(struct domain_profile *domain, enum domain_profile_state state, const char *message)
 {
 	pthread_mutex_lock(&domain->lock);
 	domain->state = state;
@@ -94,7 +95,7 @@ static void set_state(struct domain *domain, enum domain_state state, const char
 }
 
 /* Its number may be another's by now. */
-static bool process_lives(const struct domain *domain)
+static bool process_lives(const struct domain_profile *domain)
 {
 	struct pollfd process = { .fd = domain->pid_fd, .events = POLLIN };
 
@@ -103,7 +104,7 @@ static bool process_lives(const struct domain *domain)
 
 /* One session. */
 
-static int make_flight(struct domain *domain, struct session_options *options)
+static int make_flight(struct domain_profile *domain, struct session_options *options)
 {
 	const struct flight_requests_options flight = {
 		.before = domain->settings.flight,
@@ -130,10 +131,11 @@ static int make_flight(struct domain *domain, struct session_options *options)
 	return 0;
 }
 
-static int open_session(struct domain *domain, struct session **session)
+static int open_session(struct domain_profile *domain, struct session **session)
 {
 	struct session_options options = {
 		.attach = { .pid = domain->pid,
+			    .monitor = { .domain = domain->name, .uri = domain->uri },
 			    .backend = domain->settings.backend,
 			    .frequency = domain->settings.frequency,
 			    .callchains = domain->settings.callchains,
@@ -157,7 +159,7 @@ static int open_session(struct domain *domain, struct session **session)
 	return error ? error : session_start(*session);
 }
 
-static void show_session(struct domain *domain, struct session *session)
+static void show_session(struct domain_profile *domain, struct session *session)
 {
 	const struct attach *attach = session_attach(session);
 
@@ -174,9 +176,11 @@ static void show_session(struct domain *domain, struct session *session)
 		 domain->settings.flight ? ", flight recorder" : "");
 }
 
-static void count(struct domain *domain, const struct collector_statistics *statistics)
+static void count(struct domain_profile *domain, const struct session *session,
+		  const struct collector_statistics *statistics)
 {
-	const struct metrics_values values = {
+	struct attach_statistics attach;
+	struct metrics_values values = {
 		.guest = statistics->samples - statistics->host,
 		.host = statistics->host,
 		.lost = statistics->lost,
@@ -184,11 +188,14 @@ static void count(struct domain *domain, const struct collector_statistics *stat
 		.bytes = statistics->bytes,
 	};
 
+	attach_statistics(session_attach(session), &attach);
+	values.stops = attach.stops.count;
+	values.stopped = attach.stops.total;
 	metrics_set(domain->counted, &values);
 }
 
 /* Until the VM has ended, or it is to stop; an error of sampling. */
-static int follow_session(struct domain *domain, struct session *session)
+static int follow_session(struct domain_profile *domain, struct session *session)
 {
 	struct pollfd events[] = {
 		{ .fd = session_fd(session), .events = POLLIN },
@@ -203,7 +210,7 @@ static int follow_session(struct domain *domain, struct session *session)
 			continue;
 		state = session_turn(session);
 		session_statistics(session, &statistics);
-		count(domain, &statistics);
+		count(domain, session, &statistics);
 	}
 	return state < 0 ? state : 0;
 }
@@ -223,7 +230,7 @@ static void add_statistics(struct collector_statistics *sum, const struct collec
 }
 
 /* The session and its flight recorder are nobody's from here on. */
-static struct flight_requests *hide_session(struct domain *domain)
+static struct flight_requests *hide_session(struct domain_profile *domain)
 {
 	struct flight_requests *flight;
 
@@ -235,7 +242,7 @@ static struct flight_requests *hide_session(struct domain *domain)
 	return flight;
 }
 
-static void close_session(struct domain *domain, struct session *session)
+static void close_session(struct domain_profile *domain, struct session *session)
 {
 	session_close(session);
 	flight_requests_destroy(hide_session(domain));
@@ -244,7 +251,7 @@ static void close_session(struct domain *domain, struct session *session)
 	domain->recording = NULL;
 }
 
-static int end_session(struct domain *domain, struct session *session, int error)
+static int end_session(struct domain_profile *domain, struct session *session, int error)
 {
 	char message[ERROR_MESSAGE_SIZE] = "";
 	struct collector_statistics statistics;
@@ -256,7 +263,7 @@ static int end_session(struct domain *domain, struct session *session, int error
 	domain->session = NULL;
 	pthread_mutex_unlock(&domain->lock);
 	stopped = session_stop(session, &statistics);
-	count(domain, &statistics);
+	count(domain, session, &statistics);
 	metrics_remove(domain->metrics, domain->counted);
 	pthread_mutex_lock(&domain->lock);
 	add_statistics(&domain->earlier, &statistics);
@@ -264,7 +271,7 @@ static int end_session(struct domain *domain, struct session *session, int error
 	return error ? error_set(error, "%s", message) : stopped;
 }
 
-static int run_session(struct domain *domain)
+static int run_session(struct domain_profile *domain)
 {
 	struct session *session = NULL;
 	int error = open_session(domain, &session);
@@ -280,7 +287,7 @@ static int run_session(struct domain *domain)
 /* The thread. */
 
 /* Who is only to wait for the end of the session before his is not told of. */
-static void complain(struct domain *domain, int error)
+static void complain(struct domain_profile *domain, int error)
 {
 	bool known = domain->complained && !strcmp(domain->message, error_message());
 
@@ -291,7 +298,7 @@ static void complain(struct domain *domain, int error)
 }
 
 /* No longer than there is something to come back for. */
-static void rest(const struct domain *domain, int milliseconds)
+static void rest(const struct domain_profile *domain, int milliseconds)
 {
 	struct pollfd events[] = {
 		{ .fd = domain->stop_fd, .events = POLLIN },
@@ -303,7 +310,7 @@ static void rest(const struct domain *domain, int milliseconds)
 
 static void *run(void *context)
 {
-	struct domain *domain = context;
+	struct domain_profile *domain = context;
 	int pause = RETRY_MIN;
 	sigset_t all;
 
@@ -324,7 +331,7 @@ static void *run(void *context)
 	return NULL;
 }
 
-static int start(struct domain *domain)
+static int start(struct domain_profile *domain)
 {
 	int error;
 
@@ -336,9 +343,9 @@ static int start(struct domain *domain)
 	return error ? error_set(error, "can not start a domain's thread: %s", strerror(-error)) : 0;
 }
 
-int domain_start(struct domain **result, const struct domain_options *options)
+int domain_profile_start(struct domain_profile **result, const struct domain_profile_options *options)
 {
-	struct domain *domain = calloc(1, sizeof(*domain));
+	struct domain_profile *domain = calloc(1, sizeof(*domain));
 	char *name = strdup(options->name);
 	int error;
 
@@ -348,8 +355,9 @@ int domain_start(struct domain **result, const struct domain_options *options)
 		close(options->pid_fd);
 		return error_set(-ENOMEM, "no memory for a domain");
 	}
-	*domain = (struct domain){
+	*domain = (struct domain_profile){
 		.name = name,
+		.uri = options->uri,
 		.pid = options->pid,
 		.pid_fd = options->pid_fd,
 		.settings = options->settings,
@@ -362,29 +370,29 @@ int domain_start(struct domain **result, const struct domain_options *options)
 	pthread_mutex_init(&domain->lock, NULL);
 	error = start(domain);
 	if (error)
-		domain_free(domain);
+		domain_profile_free(domain);
 	else
 		*result = domain;
 	return error;
 }
 
-void domain_stop(struct domain *domain)
+void domain_profile_stop(struct domain_profile *domain)
 {
 	atomic_store(&domain->stop, true);
 	eventfd_write(domain->stop_fd, 1);
 }
 
-bool domain_has_ended(const struct domain *domain)
+bool domain_profile_has_ended(const struct domain_profile *domain)
 {
 	return atomic_load(&domain->ended);
 }
 
-void domain_free(struct domain *domain)
+void domain_profile_free(struct domain_profile *domain)
 {
 	if (!domain)
 		return;
 	if (domain->started) {
-		domain_stop(domain);
+		domain_profile_stop(domain);
 		pthread_join(domain->thread, NULL);
 	}
 	if (domain->stop_fd >= 0)
@@ -395,12 +403,12 @@ void domain_free(struct domain *domain)
 	free(domain);
 }
 
-void domain_status(struct domain *domain, struct domain_status *status)
+void domain_profile_status(struct domain_profile *domain, struct domain_profile_status *status)
 {
 	struct collector_statistics present;
 	struct attach_statistics attach;
 
-	*status = (struct domain_status){ 0 };
+	*status = (struct domain_profile_status){ 0 };
 	pthread_mutex_lock(&domain->lock);
 	status->state = domain->state;
 	memcpy(status->message, domain->message, sizeof(status->message));
@@ -438,7 +446,7 @@ static int find_latest(const char *directory, char path[PATH_MAX])
 	return 0;
 }
 
-int domain_latest_file(struct domain *domain, char path[PATH_MAX])
+int domain_profile_latest_file(struct domain_profile *domain, char path[PATH_MAX])
 {
 	int error;
 
@@ -449,7 +457,7 @@ int domain_latest_file(struct domain *domain, char path[PATH_MAX])
 	return error;
 }
 
-static int need_flight(const struct domain *domain)
+static int need_flight(const struct domain_profile *domain)
 {
 	if (!domain->settings.flight)
 		return error_set(
@@ -462,7 +470,7 @@ static int need_flight(const struct domain *domain)
 		       : error_set(-ENOTSUP, "domain %s is not sampled now", domain->shown);
 }
 
-int domain_dump(struct domain *domain, const char *path, uint64_t after, uint64_t *number)
+int domain_profile_dump(struct domain_profile *domain, const char *path, uint64_t after, uint64_t *number)
 {
 	int error;
 
@@ -474,7 +482,8 @@ int domain_dump(struct domain *domain, const char *path, uint64_t after, uint64_
 	return error;
 }
 
-int domain_dump_result(struct domain *domain, uint64_t number, struct flight_request_result *result)
+int domain_profile_dump_result(struct domain_profile *domain, uint64_t number,
+			       struct flight_request_result *result)
 {
 	int error;
 
