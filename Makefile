@@ -126,14 +126,20 @@ fuzz: $(FUZZERS) ## build the fuzz targets and run each on its corpus for SECOND
 deps: ## install the Debian packages that are missing; says which; needs root
 	$(Q)tests/deps/install
 
-install: all ## install the program, man pages and completion into DESTDIR and PREFIX
+install: all ## install the programs, man pages, the systemd unit and completion into DESTDIR and PREFIX
 	$(Q)install -D -m 755 $(BUILD)/kvmscope $(DESTDIR)$(PREFIX)/bin/kvmscope
 	$(Q)install -D -m 755 build/agent/kvmscope-agent $(DESTDIR)$(PREFIX)/bin/kvmscope-agent
-	$(Q)for page in docs/man/*.1; do [ ! -e $$page ] || install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $$page; done
+	$(Q)install -D -m 755 $(BUILD)/kvmscoped $(DESTDIR)$(PREFIX)/sbin/kvmscoped
+	$(Q)install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	$(Q)sed 's,@PREFIX@,$(PREFIX),' vmm/daemon/kvmscoped.service.in > $(DESTDIR)$(PREFIX)/lib/systemd/system/kvmscoped.service
+	$(Q)install -D -m 644 docs/kvmscope.conf $(DESTDIR)$(PREFIX)/share/doc/kvmscope/kvmscope.conf
+	$(Q)for page in docs/man/*.[1-8]; do install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man$${page##*.} $$page; done
 	$(Q)install -D -m 644 docs/completion/kvmscope.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/kvmscope
 
 uninstall: ## remove what install put there
-	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/kvmscope $(DESTDIR)$(PREFIX)/bin/kvmscope-agent $(DESTDIR)$(PREFIX)/share/man/man1/kvmscope*.1 \
+	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/kvmscope $(DESTDIR)$(PREFIX)/bin/kvmscope-agent $(DESTDIR)$(PREFIX)/sbin/kvmscoped \
+		$(DESTDIR)$(PREFIX)/share/man/man[158]/kvmscope*.[158] $(DESTDIR)$(PREFIX)/lib/systemd/system/kvmscoped.service \
+		$(DESTDIR)$(PREFIX)/share/doc/kvmscope/kvmscope.conf \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/kvmscope
 
 clean: ## remove build/

@@ -41,7 +41,12 @@ _kvmscope_keys() {
 }
 
 _kvmscope_runs() {
-	kvmscope ctl list 2> /dev/null | awk -v column="$1" 'NR > 1 { print $column }'
+	kvmscope ctl list 2> /dev/null | awk -v column="$1" '/^$/ { exit } NR > 1 { print $column }'
+}
+
+# Those that kvmscoped profiles, behind the runs.
+_kvmscope_domains() {
+	kvmscope ctl list 2> /dev/null | awk 'on && $1 + 0 { print $2 } /^Domains of/ { on = 1 }'
 }
 
 _kvmscope_vms() {
@@ -72,8 +77,12 @@ _kvmscope() {
 		mapfile -t COMPREPLY < <(compgen -W "list add remove" -- "$word")
 	elif [ "${COMP_WORDS[1]}" = ctl ] && [ "$before" = remove ]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_kvmscope_watches)" -- "$word")
+	elif [ "${COMP_WORDS[1]}" = ctl ] && { [ "$before" = dump ] || [ "$before" = status ]; }; then
+		mapfile -t COMPREPLY < <(compgen -W "$(_kvmscope_domains)" -- "$word")
+	elif [ "${COMP_WORDS[1]}" = libvirt ]; then
+		mapfile -t COMPREPLY < <(compgen -W "install uninstall status" -- "$word")
 	elif [ "${COMP_WORDS[1]}" = ctl ]; then
-		mapfile -t COMPREPLY < <(compgen -W "list status pause resume freq bp" -- "$word")
+		mapfile -t COMPREPLY < <(compgen -W "list status dump pause resume freq bp" -- "$word")
 	else
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 	fi
