@@ -10,8 +10,8 @@
 
 #include "guest-agent/build_id.h"
 #include "guest-agent/clock.h"
-#include "guest-agent/elf_tables.h"
 #include "guest-agent/mapped_file.h"
+#include "shared/elf_tables.h"
 
 /* Of zlib: little memory (32 KiB), little time. */
 #define LEVEL       3
@@ -132,16 +132,24 @@ static int begin_stream(void)
 	return 0;
 }
 
+static int read_file(void *context, uint64_t offset, void *to, size_t size)
+{
+	return offset <= INT64_MAX && pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
+		       ? 0
+		       : -EFAULT;
+}
+
 static int begin(void)
 {
 	int fd, error;
+	const struct elf_source source = { .read = read_file, .context = &fd };
 
 	if (table.ask.kind != AGENT_TABLE_SYMBOLS)
 		return -EINVAL;
 	fd = open_file();
 	if (fd < 0)
 		return fd;
-	error = elf_tables_find(fd, &table.tables);
+	error = elf_tables_find(&source, &table.tables);
 	if (!error)
 		error = begin_stream();
 	if (error) {

@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 
 #include "guest-agent/build_id.c"
-#include "guest-agent/elf_tables.c"
 #include "guest-agent/mapped_file.c"
 #include "guest-agent/output.c"
 #include "guest-agent/session.c"

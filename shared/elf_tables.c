@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shared/elf_tables.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define HEADERS_AT_ONCE 16u
+
+/* Each is read by itself. */
+#define HEADERS_MAX 256u
+#define DYNAMIC_MAX 512u
+
+/* As many as a table of symbols can have. */
+#define SYMBOLS_MAX (AGENT_TABLE_MAX / sizeof(Elf64_Sym))
+
+/* Symbols of one hash: linkers make buckets of a few. */
+#define CHAIN_MAX 4096u
+
+struct elf_file {
+	const struct elf_source *source;
+	Elf64_Ehdr header;
+	Elf64_Phdr dynamic; /* p_filesz 0: it has none */
+};
+
+static int read_at(const struct elf_file *file, uint64_t offset, void *to, size_t size)
+{
+	return file->source->read(file->source->context, offset, to, size);
+}
+
+static int read_header(struct elf_file *file)
+{
+	const Elf64_Ehdr *header = &file->header;
+	int error = read_at(file, 0, &file->header, sizeof(file->header));
+
+	if (error)
+		return error;
+	return !memcmp(header->e_ident, ELFMAG, SELFMAG) && header->e_ident[EI_CLASS] == ELFCLASS64 &&
+			       header->e_ident[EI_DATA] == ELFDATA2LSB
+		       ? 0
+		       : -EINVAL;
+}
+
+static int find_segments(struct elf_file *file, struct elf_tables *tables)
+{
+	const Elf64_Ehdr *header = &file->header;
+
+	if (header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phnum > HEADERS_MAX)
+		return -EINVAL;
+	for (unsigned int i = 0; i < header->e_phnum; i++) {
+		Elf64_Phdr segment;
+		int error = read_at(file, header->e_phoff + i * sizeof(segment), &segment, sizeof(segment));
+
+		if (error)
+			return error;
+		if (segment.p_type == PT_LOAD && tables->head.segments < AGENT_SEGMENTS_MAX)
+			tables->segments[tables->head.segments++] = segment;
+		if (segment.p_type == PT_DYNAMIC)
+			file->dynamic = segment;
+	}
+	return 0;
+}
+
+static int open_file(struct elf_file *file, const struct elf_source *source, struct elf_tables *tables)
+{
+	int error;
+
+	*tables = (struct elf_tables){ 0 };
+	*file = (struct elf_file){ .source = source };
+	error = read_header(file);
+	return error ? error : find_segments(file, tables);
+}
+
+static int use(struct elf_tables *tables, enum agent_symbols_section which, const Elf64_Shdr *symbols,
+	       const Elf64_Shdr *strings)
+{
+	if (symbols->sh_size > AGENT_TABLE_MAX || strings->sh_size > AGENT_TABLE_MAX ||
+	    symbols->sh_size + strings->sh_size > AGENT_TABLE_MAX - sizeof(*tables))
+		return -EFBIG;
+	tables->head.section = which;
+	tables->head.symbols = (uint32_t)symbols->sh_size;
+	tables->head.strings = (uint32_t)strings->sh_size;
+	tables->symbols = symbols->sh_offset;
+	tables->strings = strings->sh_offset;
+	return 0;
+}
+
+/* --- by its sections ------------------------------------------------------------ */
+
+static int read_section(const struct elf_file *file, unsigned int number, Elf64_Shdr *section)
+{
+	if (number >= file->header.e_shnum)
+		return -EINVAL;
+	return read_at(file, file->header.e_shoff + number * sizeof(*section), section, sizeof(*section));
+}
+
+/* The first section of TYPE; -ENODATA without one. */
+static int find_section(const struct elf_file *file, uint32_t type, Elf64_Shdr *found)
+{
+	const Elf64_Ehdr *header = &file->header;
+	Elf64_Shdr sections[HEADERS_AT_ONCE];
+
+	for (unsigned int first = 0; first < header->e_shnum; first += HEADERS_AT_ONCE) {
+		unsigned int count = header->e_shnum - first;
+		int error;
+
+		count = count < HEADERS_AT_ONCE ? count : HEADERS_AT_ONCE;
+		error = read_at(file, header->e_shoff + first * sizeof(*sections), sections,
+				count * sizeof(*sections));
+		if (error)
+			return error;
+		for (unsigned int i = 0; i < count; i++)
+			if (sections[i].sh_type == type) {
+				*found = sections[i];
+				return 0;
+			}
+	}
+	return -ENODATA;
+}
+
+static int find_by_sections(const struct elf_file *file, struct elf_tables *tables)
+{
+	enum agent_symbols_section which = AGENT_SYMBOLS_SYMTAB;
+	Elf64_Shdr symbols, strings;
+	int error;
+
+	if (file->header.e_shentsize != sizeof(Elf64_Shdr))
+		return -ENODATA;
+	error = find_section(file, SHT_SYMTAB, &symbols);
+	if (error == -ENODATA) {
+		which = AGENT_SYMBOLS_DYNSYM;
+		error = find_section(file, SHT_DYNSYM, &symbols);
+	}
+	if (!error)
+		error = read_section(file, symbols.sh_link, &strings);
+	if (error)
+		return error;
+	if (symbols.sh_entsize != sizeof(Elf64_Sym) || strings.sh_type != SHT_STRTAB)
+		return -EINVAL;
+	return use(tables, which, &symbols, &strings);
+}
+
+/* --- by its dynamic section, which has addresses ---------------------------------- */
+
+struct dynamic {
+	uint64_t symbols, strings, strings_size, entry_size, hash, gnu_hash; /* 0: none */
+};
+
+static uint64_t *value_of(struct dynamic *dynamic, int64_t tag)
+{
+	switch (tag) {
+	case DT_SYMTAB:
+		return &dynamic->symbols;
+	case DT_STRTAB:
+		return &dynamic->strings;
+	case DT_STRSZ:
+		return &dynamic->strings_size;
+	case DT_SYMENT:
+		return &dynamic->entry_size;
+	case DT_HASH:
+		return &dynamic->hash;
+	case DT_GNU_HASH:
+		return &dynamic->gnu_hash;
+	default:
+		return NULL;
+	}
+}
+
+static int read_dynamic(const struct elf_file *file, struct dynamic *dynamic)
+{
+	Elf64_Dyn entry;
+
+	*dynamic = (struct dynamic){ 0 };
+	for (uint64_t i = 0; i < DYNAMIC_MAX && (i + 1) * sizeof(entry) <= file->dynamic.p_filesz; i++) {
+		int error = read_at(file, file->dynamic.p_offset + i * sizeof(entry), &entry, sizeof(entry));
+		uint64_t *value = error ? NULL : value_of(dynamic, entry.d_tag);
+
+		if (error)
+			return error;
+		if (entry.d_tag == DT_NULL)
+			break;
+		if (value)
+			*value = entry.d_un.d_val;
+	}
+	if (!dynamic->symbols || !dynamic->strings)
+		return -ENODATA;
+	return dynamic->entry_size == sizeof(Elf64_Sym) ? 0 : -EINVAL;
+}
+
+/* The offset in the file of what lies at ADDRESS; UINT64_MAX: nothing of the file does. */
+static uint64_t offset_of(const struct elf_tables *tables, uint64_t address)
+{
+	for (uint32_t i = 0; i < tables->head.segments; i++) {
+		const Elf64_Phdr *segment = &tables->segments[i];
+
+		if (address >= segment->p_vaddr && address - segment->p_vaddr < segment->p_filesz)
+			return segment->p_offset + (address - segment->p_vaddr);
+	}
+	return UINT64_MAX;
+}
+
+/* Of the hash table that every object once had: it has a chain of each symbol. */
+static int count_by_hash(const struct elf_file *file, uint64_t offset, uint64_t *count)
+{
+	uint32_t head[2]; /* buckets, chains */
+	int error = read_at(file, offset, head, sizeof(head));
+
+	*count = head[1];
+	return error;
+}
+
+/* The highest number that a bucket begins with. */
+static int highest_bucket(const struct elf_file *file, uint64_t offset, uint32_t buckets, uint32_t *highest)
+{
+	uint32_t part[64];
+
+	*highest = 0;
+	for (uint64_t first = 0; first < buckets; first += 64) {
+		uint64_t count = buckets - first < 64 ? buckets - first : 64;
+		int error =
+			read_at(file, offset + first * sizeof(*part), part, (size_t)count * sizeof(*part));
+
+		if (error)
+			return error;
+		for (uint64_t i = 0; i < count; i++)
+			*highest = part[i] > *highest ? part[i] : *highest;
+	}
+	return 0;
+}
+
+/* The symbols of a bucket stand one behind the other, and the last has an odd hash. */
+static int count_by_gnu_hash(const struct elf_file *file, uint64_t offset, uint64_t *count)
+{
+	uint32_t head[4]; /* buckets, number of the first symbol that is in one, words of the filter, shift */
+	uint32_t number, hash = 0;
+	uint64_t chains;
+	int error = read_at(file, offset, head, sizeof(head));
+
+	if (error)
+		return error;
+	if (head[0] > SYMBOLS_MAX || head[2] > SYMBOLS_MAX)
+		return -EINVAL;
+	offset += sizeof(head) + head[2] * sizeof(uint64_t);
+	chains = offset + head[0] * sizeof(uint32_t);
+	error = highest_bucket(file, offset, head[0], &number);
+	*count = number < head[1] ? head[1] : number;
+	if (error || number < head[1])
+		return error; /* no symbol is in a bucket: those before are of other objects */
+	for (; !(hash & 1); ++*count) {
+		if (*count - number == CHAIN_MAX)
+			return -EINVAL;
+		error = read_at(file, chains + (*count - head[1]) * sizeof(hash), &hash, sizeof(hash));
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static int count_symbols(const struct elf_file *file, const struct elf_tables *tables,
+			 const struct dynamic *dynamic, uint64_t *count)
+{
+	uint64_t offset = offset_of(tables, dynamic->hash ? dynamic->hash : dynamic->gnu_hash);
+
+	if (offset == UINT64_MAX)
+		return -ENODATA;
+	return dynamic->hash ? count_by_hash(file, offset, count) : count_by_gnu_hash(file, offset, count);
+}
+
+static int find_by_dynamic(const struct elf_file *file, struct elf_tables *tables)
+{
+	struct dynamic dynamic;
+	uint64_t count = 0;
+	int error = read_dynamic(file, &dynamic);
+	Elf64_Shdr symbols, strings;
+
+	if (!error)
+		error = count_symbols(file, tables, &dynamic, &count);
+	if (error)
+		return error;
+	if (count > SYMBOLS_MAX)
+		return -EFBIG;
+	symbols = (Elf64_Shdr){ .sh_offset = offset_of(tables, dynamic.symbols),
+				.sh_size = count * sizeof(Elf64_Sym) };
+	strings = (Elf64_Shdr){ .sh_offset = offset_of(tables, dynamic.strings),
+				.sh_size = dynamic.strings_size };
+	if (symbols.sh_offset == UINT64_MAX || strings.sh_offset == UINT64_MAX)
+		return -EINVAL;
+	return use(tables, AGENT_SYMBOLS_DYNSYM, &symbols, &strings);
+}
+
+/* -------------------------------------------------------------------------------- */
+
+int elf_tables_find(const struct elf_source *source, struct elf_tables *tables)
+{
+	struct elf_file file;
+	int error = open_file(&file, source, tables);
+
+	if (error)
+		return error;
+	error = find_by_sections(&file, tables);
+	return error == -ENODATA ? find_by_dynamic(&file, tables) : error;
+}
+
+int elf_tables_find_dynamic(const struct elf_source *source, struct elf_tables *tables)
+{
+	struct elf_file file;
+	int error = open_file(&file, source, tables);
+
+	return error ? error : find_by_dynamic(&file, tables);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where an ELF file has its symbols: for the guest's agent, which reads the file, and for introspection,
+ * which finds as much of it as the guest has in its page cache. Believes nothing of the file. (gABI,
+ * "Sections" and "Dynamic Section"; the GNU hash table as in binutils' bfd/elflink.c.)
+ */
+#ifndef KVMSCOPE_SHARED_ELF_TABLES_H
+#define KVMSCOPE_SHARED_ELF_TABLES_H
+
+#include <elf.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shared/agent_protocol.h"
+
+/* A file. READ copies SIZE bytes from OFFSET on; -EFAULT where not all of them are there. */
+struct elf_source {
+	int (*read)(void *context, uint64_t offset, void *to, size_t size);
+	void *context;
+};
+
+struct elf_tables {
+	struct agent_symbols head;
+	Elf64_Phdr segments[AGENT_SEGMENTS_MAX]; /* those to be loaded; head.segments of them */
+	uint64_t symbols, strings;               /* offsets in the file */
+};
+
+/*
+ * Of a 64-bit file: .symtab, or else .dynsym, by its sections, or where it tells of none, what its dynamic
+ * linker uses. -ENODATA where it has neither; -EINVAL where it is no such file; -EFBIG where they have more
+ * than AGENT_TABLE_MAX bytes; -EFAULT where what tells of them is not there. Symbols that are packed into
+ * .gnu_debugdata are not looked for. Any thread.
+ */
+int elf_tables_find(const struct elf_source *file, struct elf_tables *tables);
+
+/* The same, of what the dynamic linker uses only: it stands at the file's begin, and is read by every
+ * process. */
+int elf_tables_find_dynamic(const struct elf_source *file, struct elf_tables *tables);
+
+#endif
