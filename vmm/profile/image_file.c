@@ -12,6 +12,7 @@ struct image {
 	Elf64_Phdr segments[AGENT_SEGMENTS_MAX];
 	size_t segment_count;
 	struct span symbols, strings;
+	bool dynamic; /* they are those that others may call: what lies between two is not known */
 };
 
 /* What says where in the file an address lies, and nothing else. */
@@ -44,17 +45,23 @@ static bool take_apart(struct span table, struct image *image)
 		image->segments[image->segment_count] = plain_segment(&segment);
 		offset += sizeof(segment);
 	}
+	image->dynamic = head.section == AGENT_SYMBOLS_DYNSYM;
 	return span_part(table, offset, head.symbols, &image->symbols) &&
 	       span_part(table, offset + head.symbols, head.strings, &image->strings);
 }
 
-/* Functions and labels, as readers of the file itself would take them (elf_symbols.c, and perf). */
-static bool is_wanted(const Elf64_Sym *symbol)
+/*
+ * Functions and labels, as readers of the file itself would take them (elf_symbols.c, and perf): these let
+ * one without a size reach up to the next, which needs all of them.
+ */
+static bool is_wanted(const struct image *image, const Elf64_Sym *symbol)
 {
 	unsigned int type = ELF64_ST_TYPE(symbol->st_info);
 	unsigned int visibility = ELF64_ST_VISIBILITY(symbol->st_other);
 
 	if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS || symbol->st_shndx == SHN_COMMON)
+		return false;
+	if (image->dynamic && !symbol->st_size)
 		return false;
 	if (type == STT_FUNC || type == STT_GNU_IFUNC)
 		return true;
@@ -106,7 +113,7 @@ static bool add_symbols(struct symbol_file *file, const struct image *image)
 	for (uint64_t offset = 0; span_copy(image->symbols, offset, &symbol, sizeof(symbol));
 	     offset += sizeof(symbol)) {
 		const char *name =
-			is_wanted(&symbol) ? find_name(image->strings, symbol.st_name, &cost) : NULL;
+			is_wanted(image, &symbol) ? find_name(image->strings, symbol.st_name, &cost) : NULL;
 
 		if (name)
 			symbol_file_add(file, name, symbol.st_info, symbol.st_value, symbol.st_size);
@@ -137,5 +144,6 @@ void image_file_make(struct bytes *to, struct span table, const uint8_t *build_i
 	head.segments = image.segments;
 	head.segment_count = image.segment_count;
 	head.text_size = end_of(&image);
+	head.dynamic = image.dynamic;
 	symbol_file_end(&file, &head, to);
 }

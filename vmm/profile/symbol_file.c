@@ -14,8 +14,9 @@ enum {
 	SECTIONS,
 };
 
-static const char names[] = "\0.text\0.note.gnu.build-id\0.symtab\0.strtab\0.shstrtab";
+static const char names[] = "\0.text\0.note.gnu.build-id\0.symtab\0.strtab\0.shstrtab\0.dynsym\0.dynstr";
 static const uint32_t name_of[SECTIONS] = { 0, 1, 7, 26, 34, 42 };
+static const uint32_t dynamic_name_of[SECTIONS] = { 0, 1, 7, 52, 60, 42 };
 
 void symbol_file_begin(struct symbol_file *file)
 {
@@ -87,7 +88,7 @@ static void add_file(struct bytes *to, const struct symbol_file_head *head, cons
 				   .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
 				   .sh_size = head->text_size },
 		[SECTION_NOTE] = { .sh_type = SHT_NOTE, .sh_addralign = 4 },
-		[SECTION_SYMBOLS] = { .sh_type = SHT_SYMTAB,
+		[SECTION_SYMBOLS] = { .sh_type = head->dynamic ? SHT_DYNSYM : SHT_SYMTAB,
 				      .sh_link = SECTION_STRINGS,
 				      .sh_info = 1,
 				      .sh_addralign = 8,
@@ -110,7 +111,7 @@ static void add_file(struct bytes *to, const struct symbol_file_head *head, cons
 	};
 
 	for (size_t i = 0; i < SECTIONS; i++)
-		sections[i].sh_name = name_of[i];
+		sections[i].sh_name = head->dynamic ? dynamic_name_of[i] : name_of[i];
 	bytes_add(to, &header, sizeof(header));
 	bytes_add(to, head->segments, head->segment_count * sizeof(*head->segments));
 	add_section(to, &sections[SECTION_NOTE], note);

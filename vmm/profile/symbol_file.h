@@ -8,6 +8,7 @@
 #define KVMSCOPE_PROFILE_SYMBOL_FILE_H
 
 #include <elf.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,8 @@ struct symbol_file_head {
 	uint64_t text_size;         /* bytes that all addresses are in */
 	const Elf64_Phdr *segments; /* where in the file that is mapped they lie; NULL with 0 */
 	size_t segment_count;
+	bool dynamic; /* a .dynsym: readers take a .symtab of the same build before it, wherever they find one
+		       */
 };
 
 /* Bytes that one byte of a name takes at most. */
