@@ -152,8 +152,8 @@ static void tell_symbols(const struct run_agent *agent)
 		return;
 	agent_statistics(agent->agent, &statistics);
 	run_symbols_statistics(agent->symbols, &symbols);
-	without = tables->without + symbols.nameless;
-	dropped = tables->dropped + symbols.dropped;
+	without = tables->without + symbols.names.nameless;
+	dropped = tables->dropped + symbols.names.dropped;
 	not_fetched = tables->refused;
 	waiting = 0;
 	if (statistics.features & AGENT_FEATURE_TABLES) { /* nothing was asked of one that can tell none */
@@ -161,7 +161,7 @@ static void tell_symbols(const struct run_agent *agent)
 		waiting = tables->waiting;
 	}
 	log_debug("names of the guest's programs: %llu images asked for, %llu named, %llu without names",
-		  (unsigned long long)tables->asked, (unsigned long long)symbols.added, without);
+		  (unsigned long long)tables->asked, (unsigned long long)symbols.names.added, without);
 	if (dropped)
 		log_warning("the names of %llu of the guest's programs were dropped: they have more than "
 			    "%llu MiB (--agent-memory)",

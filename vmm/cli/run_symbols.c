@@ -2,16 +2,12 @@
 #include "vmm/cli/run_symbols.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "shared/error.h"
-#include "shared/log.h"
-#include "vmm/profile/build_id_cache.h"
-#include "vmm/profile/image_file.h"
 
 /* Images that are asked for in one run, at most: a guest can make any number. There are twice as many slots.
  */
@@ -29,21 +25,12 @@ struct seen {
 	bool asked; /* for */
 };
 
-/* What was put into the cache, the oldest first. */
-struct added {
-	struct added *next;
-	struct build build;
-	size_t size; /* bytes */
-};
-
 struct run_symbols {
-	char directory[PATH_MAX];
-	size_t limit;
+	struct image_names names;
 	struct seen seen[SLOTS];
 	size_t seen_count;
-	struct added *oldest, **last;
-	size_t bytes;
-	struct run_symbols_statistics statistics;
+	uint64_t unasked;
+	bool more;
 };
 
 int run_symbols_create(struct run_symbols **result, size_t limit)
@@ -53,13 +40,11 @@ int run_symbols_create(struct run_symbols **result, size_t limit)
 
 	if (!symbols)
 		return error_set(-ENOMEM, "no memory for the names of the guest's programs");
-	error = build_id_cache_directory(symbols->directory, sizeof(symbols->directory));
+	error = image_names_open(&symbols->names, limit);
 	if (error) {
 		free(symbols);
 		return error;
 	}
-	symbols->limit = limit;
-	symbols->last = &symbols->oldest;
 	*result = symbols;
 	return 0;
 }
@@ -88,7 +73,7 @@ static int want(struct run_symbols *symbols, struct agent *agent, const struct s
 		.path = mapping->name,
 	};
 
-	if (build_id_cache_has_image(symbols->directory, mapping->build_id, image.build_id_size))
+	if (image_names_has(&symbols->names, mapping->build_id, image.build_id_size))
 		return 0;
 	memcpy(image.build_id, mapping->build_id, sizeof(image.build_id));
 	return agent_want_symbols(agent, &image);
@@ -107,12 +92,12 @@ static struct seen *find_or_add(struct run_symbols *symbols, const struct build 
 	if (seen->build.size)
 		return seen;
 	if (symbols->seen_count == IMAGES_MAX) {
-		symbols->statistics.more = true;
+		symbols->more = true;
 		return NULL;
 	}
 	seen->build = *build;
 	symbols->seen_count++;
-	symbols->statistics.unasked++;
+	symbols->unasked++;
 	return seen;
 }
 
@@ -129,66 +114,7 @@ void run_symbols_see(struct run_symbols *symbols, struct agent *agent, const str
 	if (!seen || seen->asked || want(symbols, agent, mapping))
 		return;
 	seen->asked = true;
-	symbols->statistics.unasked--;
-}
-
-static void drop_oldest(struct run_symbols *symbols)
-{
-	struct added *added = symbols->oldest;
-
-	build_id_cache_remove_image(symbols->directory, added->build.id, added->build.size);
-	symbols->oldest = added->next;
-	if (!symbols->oldest)
-		symbols->last = &symbols->oldest;
-	symbols->bytes -= added->size;
-	symbols->statistics.added--;
-	symbols->statistics.dropped++;
-	free(added);
-}
-
-static int remember(struct run_symbols *symbols, const struct agent_image_table *table, size_t size)
-{
-	struct added *added = calloc(1, sizeof(*added));
-
-	if (!added) {
-		build_id_cache_remove_image(symbols->directory, table->build_id, table->build_id_size);
-		return error_set(-ENOMEM, "no memory for the names of the guest's programs");
-	}
-	added->build.size = (uint8_t)table->build_id_size;
-	memcpy(added->build.id, table->build_id, sizeof(added->build.id));
-	added->size = size;
-	*symbols->last = added;
-	symbols->last = &added->next;
-	symbols->bytes += size;
-	symbols->statistics.added++;
-	while (symbols->bytes > symbols->limit)
-		drop_oldest(symbols);
-	return 0;
-}
-
-static int add_file(struct run_symbols *symbols, const struct agent_image_table *table,
-		    const struct bytes *file)
-{
-	int result;
-
-	if (file->failed)
-		return error_set(-ENOMEM, "no memory for the names of a program of the guest");
-	if (!file->size) {
-		symbols->statistics.nameless++;
-		return 0;
-	}
-	result = build_id_cache_add_image(symbols->directory, table->build_id, table->build_id_size, file);
-	return result > 0 ? remember(symbols, table, file->size) : result;
-}
-
-static void add(struct run_symbols *symbols, const struct agent_image_table *table)
-{
-	struct bytes file;
-
-	image_file_make(&file, span_of(table->bytes, table->size), table->build_id, table->build_id_size);
-	if (add_file(symbols, table, &file) && !symbols->statistics.failed++)
-		log_warning("names of the guest's programs can not be kept: %s", error_message());
-	free(file.data);
+	symbols->unasked--;
 }
 
 void run_symbols_turn(struct run_symbols *symbols, struct agent *agent)
@@ -196,26 +122,25 @@ void run_symbols_turn(struct run_symbols *symbols, struct agent *agent)
 	struct agent_image_table *table;
 
 	while ((table = agent_take_symbols(agent))) {
-		add(symbols, table);
+		image_names_add(&symbols->names, span_of(table->bytes, table->size), table->build_id,
+				table->build_id_size);
 		free(table);
 	}
 }
 
 void run_symbols_statistics(const struct run_symbols *symbols, struct run_symbols_statistics *statistics)
 {
-	*statistics = symbols->statistics;
-	statistics->unasked += statistics->more; /* one at least */
+	*statistics = (struct run_symbols_statistics){
+		.names = symbols->names.statistics,
+		.unasked = symbols->unasked + symbols->more, /* one at least */
+		.more = symbols->more,
+	};
 }
 
 void run_symbols_destroy(struct run_symbols *symbols)
 {
 	if (!symbols)
 		return;
-	while (symbols->oldest) {
-		struct added *added = symbols->oldest;
-
-		symbols->oldest = added->next;
-		free(added);
-	}
+	image_names_close(&symbols->names);
 	free(symbols);
 }

@@ -15,16 +15,14 @@
 
 #include "shared/sideband.h"
 #include "vmm/guest/agent.h"
+#include "vmm/profile/image_names.h"
 
 struct run_symbols;
 
 struct run_symbols_statistics {
-	uint64_t added;    /* images whose names are in the cache now */
-	uint64_t nameless; /* that the guest sent no names of */
-	uint64_t dropped;  /* that were, and went for others */
-	uint64_t unasked;  /* not asked for yet, as too many were waiting; each once */
-	bool more;         /* there are more of them than could be counted */
-	uint64_t failed;   /* that could not be written; told when it happened first */
+	struct image_names_statistics names;
+	uint64_t unasked; /* images not asked for yet, as too many were waiting; each once */
+	bool more;        /* there are more of them than could be counted */
 };
 
 /* With LIMIT in bytes. -ENOMEM; -ENOENT and others without a build-id cache. */

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/profile/image_names.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/profile/build_id_cache.h"
+#include "vmm/profile/image_file.h"
+
+/* What was put into the cache, the oldest first. */
+struct added_image {
+	struct added_image *next;
+	uint8_t build_id[20];
+	size_t build_id_size;
+	size_t size; /* bytes of the file */
+};
+
+int image_names_open(struct image_names *names, size_t limit)
+{
+	*names = (struct image_names){ .limit = limit };
+	names->last = &names->oldest;
+	return build_id_cache_directory(names->directory, sizeof(names->directory));
+}
+
+bool image_names_has(const struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+{
+	return build_id_cache_has_image(names->directory, build_id, build_id_size);
+}
+
+static void drop_oldest(struct image_names *names)
+{
+	struct added_image *added = names->oldest;
+
+	build_id_cache_remove_image(names->directory, added->build_id, added->build_id_size);
+	names->oldest = added->next;
+	if (!names->oldest)
+		names->last = &names->oldest;
+	names->bytes -= added->size;
+	names->statistics.added--;
+	names->statistics.dropped++;
+	free(added);
+}
+
+static int remember(struct image_names *names, const uint8_t *build_id, size_t build_id_size, size_t size)
+{
+	struct added_image *added = calloc(1, sizeof(*added));
+
+	if (!added) {
+		build_id_cache_remove_image(names->directory, build_id, build_id_size);
+		return error_set(-ENOMEM, "no memory for the names of the guest's programs");
+	}
+	added->build_id_size = build_id_size;
+	memcpy(added->build_id, build_id, build_id_size);
+	added->size = size;
+	*names->last = added;
+	names->last = &added->next;
+	names->bytes += size;
+	names->statistics.added++;
+	while (names->bytes > names->limit)
+		drop_oldest(names);
+	return 0;
+}
+
+static int add_file(struct image_names *names, const struct bytes *file, const uint8_t *build_id,
+		    size_t build_id_size)
+{
+	int result;
+
+	if (file->failed)
+		return error_set(-ENOMEM, "no memory for the names of a program of the guest");
+	if (!file->size) {
+		names->statistics.nameless++;
+		return 0;
+	}
+	result = build_id_cache_add_image(names->directory, build_id, build_id_size, file);
+	return result > 0 ? remember(names, build_id, build_id_size, file->size) : result;
+}
+
+void image_names_add(struct image_names *names, struct span table, const uint8_t *build_id,
+		     size_t build_id_size)
+{
+	struct bytes file;
+
+	image_file_make(&file, table, build_id, build_id_size);
+	if (add_file(names, &file, build_id, build_id_size) && !names->statistics.failed++)
+		log_warning("names of the guest's programs can not be kept: %s", error_message());
+	free(file.data);
+}
+
+void image_names_close(struct image_names *names)
+{
+	while (names->oldest) {
+		struct added_image *added = names->oldest;
+
+		names->oldest = added->next;
+		free(added);
+	}
+}

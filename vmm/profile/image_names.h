@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The names of a guest's programs and libraries that one run puts into the build-id cache: no more than a
+ * limit of them, then what came first goes. A file that is there already, be it perf's own, is left alone.
+ * Any one thread at a time.
+ */
+#ifndef KVMSCOPE_PROFILE_IMAGE_NAMES_H
+#define KVMSCOPE_PROFILE_IMAGE_NAMES_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shared/span.h"
+
+struct image_names_statistics {
+	uint64_t added;    /* images whose names are in the cache now */
+	uint64_t nameless; /* of which there are none */
+	uint64_t dropped;  /* that were, and went for others */
+	uint64_t failed;   /* that could not be written; told when it happened first */
+};
+
+struct added_image;
+
+struct image_names {
+	char directory[PATH_MAX];
+	size_t limit;
+	struct added_image *oldest, **last;
+	size_t bytes;
+	struct image_names_statistics statistics;
+};
+
+/* With LIMIT in bytes of files. -ENOENT and others without a build-id cache. NAMES must stay where it is. */
+int image_names_open(struct image_names *names, size_t limit);
+
+/* Are there names of that build, whoever put them there? */
+bool image_names_has(const struct image_names *names, const uint8_t *build_id, size_t build_id_size);
+
+/* TABLE as image_file_make() wants it, of an image with that build id, whose size is 1 to 20. */
+void image_names_add(struct image_names *names, struct span table, const uint8_t *build_id,
+		     size_t build_id_size);
+
+/* What is in the cache stays. */
+void image_names_close(struct image_names *names);
+
+#endif
