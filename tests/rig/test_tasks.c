@@ -33,6 +33,7 @@ struct tally {
 	unsigned long told, known, wrong;         /* told: whose owner the chain tells */
 	unsigned long images_right, images_wrong; /* addresses of theirs */
 	unsigned long code, code_right;           /* samples in the program's own code */
+	unsigned long named;                      /* of those, by a function's name, which is right */
 };
 
 /* run_NAME for an address in it. */
@@ -145,6 +146,36 @@ static void read_code(const char *directory, const struct symbols *program, stru
 	CHECK(perf && !pclose(perf));
 }
 
+/* NAME is what perf calls ADDRESS of the program: one of the names that the function there has. */
+static void check_name(const struct symbols *program, unsigned long long address, const char *name)
+{
+	struct symbol symbol, called;
+
+	if (!symbols_find(program, address, &symbol) || !symbols_find_name(program, name, &called) ||
+	    symbol.start != called.start)
+		FAIL_TEST("%#llx of " TASKS_IMAGE " is called %s", address, name);
+}
+
+/* With the names that were read out of the guest's memory. */
+static void read_names(const char *directory, const struct symbols *program, struct tally *tally)
+{
+	char command[512], line[1024], name[512], image[512];
+	unsigned long long address;
+	FILE *perf;
+
+	snprintf(command, sizeof(command), "HOME=%s perf script -G -i %s/perf.data -F ip,sym,dso 2>/dev/null",
+		 directory, directory);
+	perf = popen(command, "r");
+	while (perf && fgets(line, sizeof(line), perf)) {
+		if (sscanf(line, "%llx %511s (%511[^)])", &address, name, image) != 3 ||
+		    strcmp(image, TASKS_IMAGE) != 0 || !strcmp(name, "[unknown]"))
+			continue;
+		tally->named++;
+		check_name(program, address, name);
+	}
+	CHECK(perf && !pclose(perf));
+}
+
 static void check_recording(const char *what, const char *directory)
 {
 	struct symbols *program;
@@ -153,12 +184,15 @@ static void check_recording(const char *what, const char *directory)
 	REQUIRE_EQUAL(elf_symbols_load(&program, TASKS_PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
 	tally = read_samples(directory, program);
 	read_code(directory, program, &tally);
+	read_names(directory, program, &tally);
 	symbols_free(program);
 	printf("%s: the chains of %lu samples tell the task; %lu are named, %lu wrongly\n", what, tally.told,
 	       tally.known, tally.wrong);
 	printf("%s: of %lu samples in the program's code %lu are in its image; of all addresses %lu are, %lu in others\n",
 	       what, tally.code, tally.code_right, tally.images_right, tally.images_wrong);
+	printf("%s: %lu of them are named\n", what, tally.named);
 	CHECK(tally.code >= ENOUGH / 10);
+	CHECK(tally.named * 100 >= tally.code * 95);
 	CHECK(tally.code_right * 100 >= tally.code * 95);
 	CHECK_EQUAL(tally.images_wrong, 0);
 	CHECK(tally.told >= ENOUGH);

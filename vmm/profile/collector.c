@@ -50,8 +50,9 @@ struct collector {
 	struct collector_output output; /* without a writer: nothing is written as it comes */
 	struct flight *flight;          /* then; else NULL */
 	struct collector_kernel kernel;
-	struct user_tables *tables; /* of the images of its user space */
-	struct resolver *resolver;  /* its rings: the vCPUs', then those of sideband */
+	struct user_tables *tables;        /* of the images of its user space */
+	struct user_symbols *user_symbols; /* NULL: there is no cache to put them into */
+	struct resolver *resolver;         /* its rings: the vCPUs', then those of sideband */
 	pthread_t thread;
 	struct pollfd *wakes; /* the rings', our own, and the flight recorder's */
 	size_t wake_count;
@@ -546,6 +547,7 @@ static void drain(struct collector *collector)
 	resolver_play(collector->resolver);
 	time = now();
 	collector_user_make_tables(&collector->kernel, collector->tables, time);
+	collector_user_find_symbols(&collector->kernel, collector->user_symbols, time);
 	if (!collector->error)
 		note_error(collector, collector_kernel_turn(&collector->kernel, time));
 	if (collector_kernel_replaced(&collector->kernel))
@@ -594,6 +596,7 @@ static void take_reset(struct collector *collector)
 	pthread_mutex_lock(&collector->reset_lock);
 	if (collector->reset) {
 		drain(collector);
+		collector_user_last_symbols(&collector->kernel, collector->user_symbols);
 		resolver_finish(collector->resolver);
 		if (!collector->flight && !collector->error)
 			note_error(collector, collector_kernel_finish(&collector->kernel));
@@ -622,6 +625,7 @@ static void *collect(void *argument)
 		take_reset(collector);
 	}
 	drain(collector);
+	collector_user_last_symbols(&collector->kernel, collector->user_symbols);
 	resolver_finish(collector->resolver);
 	take_last_losses(collector);
 	if (is_writing(collector)) {
@@ -674,6 +678,7 @@ static void destroy(struct collector *collector)
 {
 	collector_kernel_free(&collector->kernel);
 	user_tables_free(collector->tables);
+	user_symbols_free(collector->user_symbols);
 	resolver_free(collector->resolver);
 	flight_destroy(collector->flight);
 	if (collector->stop_fd >= 0)
@@ -694,12 +699,22 @@ static int start_thread(struct collector *collector)
 	return error ? error_set(error, "can't start the collector's thread: %s", strerror(-error)) : 0;
 }
 
+/* That there is no cache, collector_cache_open() says. */
+static int make_user_symbols(struct collector *collector)
+{
+	int error = collector->options.buildid_cache ? user_symbols_create(&collector->user_symbols) : 0;
+
+	return error == -ENOMEM ? error : 0;
+}
+
 static int start(struct collector *collector)
 {
 	int error = prepare_wakes(collector);
 
 	if (!error)
 		error = make_resolver(collector);
+	if (!error)
+		error = make_user_symbols(collector);
 	if (!error)
 		error = collector_kernel_init(&collector->kernel, &collector->options);
 	if (!error)

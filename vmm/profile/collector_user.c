@@ -4,7 +4,9 @@
 #include <time.h>
 
 /* ns. The rings hold some hundred times as much. */
-#define TABLES_TIME 10000000ull
+#define TABLES_TIME  10000000ull
+#define SYMBOLS_TIME 10000000ull
+#define LAST_TIME    1000000000ull
 
 static const struct guest_kernel *newest(const struct collector_kernel *kernel)
 {
@@ -40,4 +42,29 @@ void collector_user_make_tables(const struct collector_kernel *kernel, struct us
 	while (user_tables_turn(tables, running->images, running, kernel->options->view, now) &&
 	       time_now() - now < TABLES_TIME)
 		;
+}
+
+static void find_symbols(const struct collector_kernel *kernel, struct user_symbols *symbols, uint64_t now,
+			 uint64_t limit)
+{
+	const struct guest_kernel *running = newest(kernel);
+
+	if (!symbols || !running || !running->images || kernel->lost)
+		return;
+	while (user_symbols_turn(symbols, running->images, running, kernel->options->view, now) &&
+	       time_now() - now < limit)
+		;
+}
+
+void collector_user_find_symbols(const struct collector_kernel *kernel, struct user_symbols *symbols,
+				 uint64_t now)
+{
+	find_symbols(kernel, symbols, now, SYMBOLS_TIME);
+}
+
+void collector_user_last_symbols(const struct collector_kernel *kernel, struct user_symbols *symbols)
+{
+	if (symbols)
+		user_symbols_hurry(symbols);
+	find_symbols(kernel, symbols, time_now(), LAST_TIME);
 }

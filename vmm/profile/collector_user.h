@@ -5,6 +5,7 @@
 
 #include "vmm/guest/user_image.h"
 #include "vmm/profile/collector_kernel.h"
+#include "vmm/profile/user_symbols.h"
 #include "vmm/profile/user_tables.h"
 
 /* Those of the kernel that is known now; NULL: none is, or it does not tell. */
@@ -20,5 +21,12 @@ void collector_user_settle(const struct collector_kernel *kernel);
  */
 void collector_user_make_tables(const struct collector_kernel *kernel, struct user_tables *tables,
 				uint64_t now);
+
+/* Puts their names into the build-id cache, for some ms. SYMBOLS NULL: nobody wants them. */
+void collector_user_find_symbols(const struct collector_kernel *kernel, struct user_symbols *symbols,
+				 uint64_t now);
+
+/* The same for all that are left, before guest memory goes; for a second at most. */
+void collector_user_last_symbols(const struct collector_kernel *kernel, struct user_symbols *symbols);
 
 #endif

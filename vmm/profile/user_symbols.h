@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names of the guest's user functions with nothing in the guest: of each file that a sample was taken in, its
+ * symbol table is read out of the guest's page cache and put into the build-id cache, where perf and we look
+ * for it. A file of a file system in memory is there as a whole; of others as much as was read: mostly what
+ * the dynamic linker uses, so functions that a library exports. Only a table that is there as a whole is
+ * taken, and only of a file with a build id. One thread, no vCPU's.
+ */
+#ifndef KVMSCOPE_PROFILE_USER_SYMBOLS_H
+#define KVMSCOPE_PROFILE_USER_SYMBOLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vmm/guest/kernel.h"
+#include "vmm/guest/user_image.h"
+#include "vmm/guest/view.h"
+
+struct user_symbols;
+
+/* What one guest can put into the cache, in bytes; what came first goes for the rest. */
+#define USER_SYMBOLS_SIZE_MAX (64ull << 20)
+
+/* -ENOMEM; -ENOENT and others without a build-id cache. */
+int user_symbols_create(struct user_symbols **symbols);
+
+/* NULL is a no-op. What is in the cache stays. */
+void user_symbols_free(struct user_symbols *symbols);
+
+/*
+ * Tries to get the names of one image of IMAGES, if there is one whose time has come. KERNEL is the one that
+ * runs; NOW is ns of any steady clock. True: there may be more to do at once.
+ */
+bool user_symbols_turn(struct user_symbols *symbols, struct user_images *images,
+		       const struct guest_kernel *kernel, const struct guest_view *view, uint64_t now);
+
+/* The guest is about to end: the next turns try all that is missing once more. */
+void user_symbols_hurry(struct user_symbols *symbols);
+
+#endif
