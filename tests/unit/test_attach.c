@@ -9,6 +9,7 @@
 
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/attach/kernel_pulse.h"
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/memory_layout.h"
 #include "vmm/attach/process.h"
@@ -248,4 +249,36 @@ TEST(attach, a_search_touches_no_page_that_was_not_touched)
 		count += present[i] & 1;
 	CHECK_EQUAL(count, 1);
 	close_guest(&guest);
+}
+
+#define TEXT 0xffffffff81000000ull
+#define BIOS 0xf0000ull
+
+/* One that idles, or spins with interrupts off, has no tick either; firmware in its place tells. */
+TEST(attach, a_kernel_that_was_reset_is_told_from_one_that_stands)
+{
+	const uint64_t tick = 4000000;
+	struct kernel_pulse pulse = { 0 };
+	uint64_t time = 1000;
+
+	for (int i = 0; i < 100; i++, time += tick)
+		CHECK(kernel_pulse_take(&pulse, time, 77 + (uint64_t)i, true, TEXT));
+	for (int i = 0; i < 100; i++, time += tick)
+		CHECK(kernel_pulse_take(&pulse, time, 176, true, TEXT));
+	CHECK(kernel_pulse_take(&pulse, time, 177, true, BIOS)); /* of before the tick, as far as is known */
+	for (int i = 0; i < 25; i++, time += tick)
+		CHECK(kernel_pulse_take(&pulse, time, 177, true, BIOS));
+	CHECK(!kernel_pulse_take(&pulse, time + tick, 177, true, BIOS));
+	CHECK(!kernel_pulse_take(&pulse, time + 2 * tick, 177, true, TEXT + 0x1000000));
+	CHECK(!kernel_pulse_take(&pulse, time + 2 * tick, 177, false, 0x400000));
+	CHECK(kernel_pulse_take(&pulse, time + 3 * tick, 178, true,
+				TEXT)); /* it was not the reset of this one */
+}
+
+TEST(attach, user_space_is_in_the_lower_half)
+{
+	struct kernel_pulse pulse = { 0 };
+
+	for (uint64_t time = 0; time < 10 * KERNEL_PULSE_LIMIT; time += KERNEL_PULSE_LIMIT / 10)
+		CHECK(kernel_pulse_take(&pulse, time, 5, false, 0x400000));
 }

@@ -17,6 +17,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/domain.h"
+#include "vmm/attach/kernel_pulse.h"
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/memory_layout.h"
 #include "vmm/attach/stack_view.h"
@@ -86,6 +87,9 @@ struct attach {
 	struct checked checked[CHECKED];   /* with kernel_lock */
 	struct kernel_callers callers;
 	struct attach_stops stops; /* with kernel_lock */
+	struct kernel_pulse pulse; /* with kernel_lock, as the two that follow */
+	bool stands_still;         /* the kernel that is known runs no more */
+	uint64_t latest_rip;       /* of a sample */
 	bool has_latest;           /* with kernel_lock */
 	bool layout_guessed;       /* the memslots were; to be corrected by the guest's own map */
 
@@ -182,13 +186,28 @@ static void take_nothing(struct sample *sample, struct guest_callchain *chain)
 	sample->flags |= SAMPLE_OTHER_KERNEL;
 }
 
+/* Does the kernel that is known run, as far as this sample can tell? MODE is what the processor had. */
+static bool seems_to_run(struct attach *attach, const struct sample *sample, const struct attach_stack *stack,
+			 uint8_t mode)
+{
+	uint64_t ticks;
+
+	if (stack)
+		return !guest_kernel_can_run(&stack->registers) || runs_kernel(attach, &stack->registers);
+	if (guest_kernel_ticks(attach->kernel, &attach->memory.view, &ticks))
+		attach->stands_still =
+			!kernel_pulse_take(&attach->pulse, sample->time, ticks, !mode, sample->rip);
+	return !attach->stands_still;
+}
+
 /* With kernel_lock. What vouches for the addresses of the guest's kernel is a kernel that is known. */
 static void use_kernel(struct attach *attach, struct sample *sample, struct guest_callchain *chain,
-		       const struct attach_stack *stack)
+		       const struct attach_stack *stack, uint8_t mode)
 {
 	const struct guest_kernel *kernel = attach->kernel;
 
-	if (stack && guest_kernel_can_run(&stack->registers) && !runs_kernel(attach, &stack->registers)) {
+	attach->latest_rip = sample->rip;
+	if (!seems_to_run(attach, sample, stack, mode)) {
 		take_nothing(sample, chain);
 		return;
 	}
@@ -215,12 +234,14 @@ static void keep_registers(struct attach *attach, const struct sample *sample,
 static void take_guest(struct attach *attach, struct sample *sample, struct guest_callchain *chain,
 		       const struct attach_stack *stack)
 {
+	uint8_t mode = sample->cpl;
+
 	pthread_mutex_lock(&attach->kernel_lock);
 	correct_level(attach, sample, chain);
 	if (stack)
 		keep_registers(attach, sample, stack);
 	if (attach->kernel)
-		use_kernel(attach, sample, chain, stack);
+		use_kernel(attach, sample, chain, stack, mode);
 	else if (wants_callers(attach) && !sample->cpl)
 		miss_callers(chain, &attach->callers.without_kernel);
 	pthread_mutex_unlock(&attach->kernel_lock);
@@ -779,21 +800,45 @@ static bool latest_registers(struct attach *attach, struct guest_registers *regi
 	return has;
 }
 
+/* The tables of the kernel that stands still are there still: others are those of the one that runs. */
+static bool maps_old_kernel(struct attach *attach, const struct guest_registers *registers)
+{
+	bool maps;
+
+	pthread_mutex_lock(&attach->kernel_lock);
+	maps = attach->kernel && attach->stands_still &&
+	       guest_kernel_runs(attach->kernel, &attach->memory.view, registers);
+	pthread_mutex_unlock(&attach->kernel_lock);
+	return maps;
+}
+
+static void look_at_pulse(struct attach *attach, bool *stands_still, uint64_t *rip)
+{
+	pthread_mutex_lock(&attach->kernel_lock);
+	*stands_still = attach->stands_still;
+	*rip = attach->latest_rip;
+	pthread_mutex_unlock(&attach->kernel_lock);
+}
+
 /* A backend that knows the guest's registers knows its page tables; else they are searched. */
 bool attach_registers(struct attach *attach, struct guest_registers *registers)
 {
-	bool has = latest_registers(attach, registers);
+	bool has = latest_registers(attach, registers), stands_still;
+	uint64_t rip;
 
+	look_at_pulse(attach, &stands_still, &rip);
 	/* Without memory they lead nowhere; where it lies can be seen only when the guest's kernel has
 	 * started. */
-	if (!attach->has_kernel && (!has || (attach->layout_guessed && !attach->memory.slot_count)))
+	if ((!attach->has_kernel || stands_still) &&
+	    (!has || (attach->layout_guessed && !attach->memory.slot_count)))
 		search(attach);
 	if (has)
 		return true;
 	if (!attach->has_tables)
 		return false;
 	kernel_tables_registers(&attach->tables, registers);
-	return true;
+	registers->rip = rip;
+	return !maps_old_kernel(attach, registers);
 }
 
 void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
@@ -807,6 +852,8 @@ void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
 	}
 	pthread_mutex_lock(&attach->kernel_lock);
 	attach->kernel = kernel;
+	attach->pulse = (struct kernel_pulse){ 0 };
+	attach->stands_still = false;
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 

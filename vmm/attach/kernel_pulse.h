@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whether a kernel that was found still runs, for ways to sample that tell no page tables. A machine that
+ * is reset leaves the old kernel's memory as it is, for as long as nobody writes there, while firmware and a
+ * decompressor work for tenths of a second in low memory; the next kernel may then lie elsewhere (KASLR), and
+ * be given the old one's names.
+ *
+ * The kernel's time (guest_kernel_ticks()) stands still from the reset on. It also does while nobody runs, or
+ * with interrupts off, as after a panic. So what tells is both: no tick for so long, and kernel-mode code in
+ * the lower half of the address space, where Linux has none (Documentation/arch/x86/x86_64/mm.rst).
+ */
+#ifndef KVMSCOPE_ATTACH_KERNEL_PULSE_H
+#define KVMSCOPE_ATTACH_KERNEL_PULSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ns without a tick: more than the longest tick of Linux (CONFIG_HZ 100), and less than a reset takes. */
+#define KERNEL_PULSE_LIMIT 100000000ull
+
+struct kernel_pulse {
+	uint64_t ticks, time; /* ns: of the first sample at which the ticks were these */
+	bool known, foreign;  /* FOREIGN: kernel-mode code in the lower half since then */
+};
+
+/*
+ * At a sample of TIME (ns, of whatever clock samples have), by which the kernel's time was TICKS; KERNEL_MODE
+ * and RIP as the processor had them. False: it is not that kernel that runs, as far as can be told; until its
+ * time goes on.
+ */
+bool kernel_pulse_take(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks, bool kernel_mode,
+		       uint64_t rip);
+
+#endif
