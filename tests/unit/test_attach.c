@@ -12,6 +12,7 @@
 #include "vmm/attach/kernel_pulse.h"
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/memory_layout.h"
+#include "vmm/attach/nested_runs.h"
 #include "vmm/attach/process.h"
 
 TEST(attach, vcpu_descriptors_are_told_from_others)
@@ -281,4 +282,55 @@ TEST(attach, user_space_is_in_the_lower_half)
 
 	for (uint64_t time = 0; time < 10 * KERNEL_PULSE_LIMIT; time += KERNEL_PULSE_LIMIT / 10)
 		CHECK(kernel_pulse_take(&pulse, time, 5, false, 0x400000));
+}
+
+static void write_count(const char *directory, const char *name, const char *count)
+{
+	char path[96];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	file = fopen(path, "we");
+	REQUIRE(file != NULL);
+	fputs(count, file);
+	fclose(file);
+}
+
+static struct nested_count count_nested(const struct nested_runs *runs, const char *directory,
+					const char *entered, const char *inside)
+{
+	write_count(directory, "nested_run", entered);
+	write_count(directory, "guest_mode", inside);
+	return nested_runs_look(runs);
+}
+
+TEST(attach, guests_of_the_guest_are_noticed_by_what_kvm_counts)
+{
+	char directory[] = "/tmp/kvmscope-nested-XXXXXX", path[96];
+	struct nested_count none, still_none, inside, left;
+	struct nested_runs runs;
+
+	CHECK(!nested_runs_open(&runs, "/nonexistent"));
+	none = nested_runs_look(&runs);
+	CHECK(!none.known && !nested_runs_between(&none, &none));
+	REQUIRE(mkdtemp(directory) != NULL);
+	write_count(directory, "nested_run", "0\n");
+	write_count(directory, "guest_mode", "0\n");
+	CHECK(nested_runs_open(&runs, directory));
+	none = count_nested(&runs, directory, "7\n", "0\n");
+	still_none = count_nested(&runs, directory, "7\n", "0\n");
+	inside = count_nested(&runs, directory, "8\n", "1\n");
+	left = count_nested(&runs, directory, "8\n", "0\n");
+	CHECK(!nested_runs_between(&none, &still_none));
+	CHECK(nested_runs_between(&none, &inside));
+	CHECK(nested_runs_between(&inside, &inside));
+	CHECK(nested_runs_between(&inside, &left));
+	CHECK(nested_runs_between(&none, &left)); /* in and out between the looks */
+	CHECK(!nested_runs_between(&left, &left));
+	nested_runs_close(&runs);
+	snprintf(path, sizeof(path), "%s/nested_run", directory);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/guest_mode", directory);
+	unlink(path);
+	rmdir(directory);
 }

@@ -8,10 +8,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/log.h"
 #include "vmm/attach/backend.h"
+#include "vmm/attach/nested_runs.h"
 #include "vmm/attach/perf_event.h"
 #include "vmm/attach/perf_ring.h"
 
@@ -38,7 +41,24 @@ struct attach_source {
 	const struct attach_target *target;
 	struct perf_event_choice choice;
 	struct perf_vcpu *vcpus; /* owned */
+	struct nested_runs nested;
+	/* Looks before any sample that is read now, and behind it. */
+	struct nested_count before, after;
+	uint64_t after_time; /* ns, the clock of samples */
 };
+
+/* perf does not tell a guest of the guest from the guest. */
+static void open_nested(struct attach_source *source)
+{
+	const struct vmm_process *process = source->target->process;
+	char directory[64];
+
+	snprintf(directory, sizeof(directory), "/sys/kernel/debug/kvm/%d-%d", process->pid, process->vm_fd);
+	if (!nested_runs_open(&source->nested, directory))
+		log_debug(
+			"KVM does not tell of guests of the guest: if there are any, they are taken for it");
+	source->before = nested_runs_look(&source->nested);
+}
 
 static int open_perf(struct attach_source **result, const struct attach_target *target)
 {
@@ -48,15 +68,18 @@ static int open_perf(struct attach_source **result, const struct attach_target *
 	if (!source)
 		return error_set(-ENOMEM, "no memory for perf events");
 	source->target = target;
+	open_nested(source);
 	error = perf_event_choose(&source->choice, target->process->pid, target->frequency);
 	source->choice.attribute.sample_type =
 		PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD;
 	source->choice.attribute.watermark = 1;
 	source->choice.attribute.wakeup_watermark = UINT32_MAX; /* nobody waits: the rings are looked at */
-	if (error)
+	if (error) {
+		nested_runs_close(&source->nested);
 		free(source);
-	else
+	} else {
 		*result = source;
+	}
 	return error;
 }
 
@@ -91,7 +114,24 @@ static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 	return 0;
 }
 
-static void take_sample(const struct attach_source *source, const struct perf_vcpu *from,
+static void look_behind(struct attach_source *source)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	source->after_time = (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+	source->after = nested_runs_look(&source->nested);
+}
+
+/* A guest of the guest is another kernel, and what may be one is taken for it. */
+static uint8_t guest_flags(struct attach_source *source, uint64_t time)
+{
+	if (time >= source->after_time)
+		look_behind(source);
+	return nested_runs_between(&source->before, &source->after) ? SAMPLE_OTHER_KERNEL : 0;
+}
+
+static void take_sample(struct attach_source *source, const struct perf_vcpu *from,
 			const struct record *record)
 {
 	const struct attach_sink *sink = &source->target->sink;
@@ -107,7 +147,7 @@ static void take_sample(const struct attach_source *source, const struct perf_vc
 		.vcpu = from->vcpu.id,
 		.host_tid = record->tid,
 		.cpl = kernel ? 0 : 3,
-		.flags = guest ? 0 : SAMPLE_HOST,
+		.flags = guest ? guest_flags(source, record->time) : SAMPLE_HOST,
 	};
 
 	chain.kernel_depth = kernel;
@@ -115,7 +155,7 @@ static void take_sample(const struct attach_source *source, const struct perf_vc
 	sink->sample(sink->context, &sample, &chain, NULL);
 }
 
-static void drain_vcpu(const struct attach_source *source, struct perf_vcpu *from)
+static void drain_vcpu(struct attach_source *source, struct perf_vcpu *from)
 {
 	const struct attach_sink *sink = &source->target->sink;
 	const struct perf_event_header *header;
@@ -129,10 +169,16 @@ static void drain_vcpu(const struct attach_source *source, struct perf_vcpu *fro
 	perf_ring_read_done(&from->ring);
 }
 
+/* What comes into a ring from now on is read the next time, and is behind this look. */
 static void drain(struct attach_source *source)
 {
+	struct nested_count start;
+
+	look_behind(source);
+	start = source->after;
 	for (struct perf_vcpu *vcpu = source->vcpus; vcpu; vcpu = vcpu->next)
 		drain_vcpu(source, vcpu);
+	source->before = start;
 }
 
 static void remove_vcpu(struct attach_source *source, unsigned int id)
@@ -155,6 +201,7 @@ static void close_perf(struct attach_source *source)
 {
 	while (source->vcpus)
 		remove_vcpu(source, source->vcpus->vcpu.id);
+	nested_runs_close(&source->nested);
 	free(source);
 }
 

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/nested_runs.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static int open_count(const char *directory, const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", directory, name);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+bool nested_runs_open(struct nested_runs *runs, const char *directory)
+{
+	*runs = (struct nested_runs){
+		.entered_fd = open_count(directory, "nested_run"),
+		.inside_fd = open_count(directory, "guest_mode"),
+	};
+	return runs->entered_fd >= 0 && runs->inside_fd >= 0;
+}
+
+void nested_runs_close(struct nested_runs *runs)
+{
+	if (runs->entered_fd >= 0)
+		close(runs->entered_fd);
+	if (runs->inside_fd >= 0)
+		close(runs->inside_fd);
+	runs->entered_fd = runs->inside_fd = -1;
+}
+
+static bool read_count(int fd, uint64_t *count)
+{
+	char text[32];
+	ssize_t length = fd < 0 ? -1 : pread(fd, text, sizeof(text) - 1, 0);
+
+	text[length > 0 ? length : 0] = '\0';
+	return sscanf(text, "%" SCNu64, count) == 1;
+}
+
+struct nested_count nested_runs_look(const struct nested_runs *runs)
+{
+	struct nested_count count = { 0 };
+
+	count.known =
+		read_count(runs->entered_fd, &count.entered) && read_count(runs->inside_fd, &count.inside);
+	return count;
+}
+
+bool nested_runs_between(const struct nested_count *first, const struct nested_count *last)
+{
+	return first->known && last->known &&
+	       (first->inside || last->inside || first->entered != last->entered);
+}
