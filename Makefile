@@ -14,7 +14,7 @@ ifdef SANITIZE
 SANITIZE_FLAGS := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
 
-LIBRARIES := libelf libdw libzstd jansson zlib libprotobuf-c libbpf libcurl libmicrohttpd libcrypto libxml-2.0 libsystemd
+LIBRARIES := libelf libdw libzstd jansson zlib libprotobuf-c libbpf libcap-ng libcurl libmicrohttpd libcrypto libxml-2.0 libsystemd
 OPTIMIZE  ?= -O2
 WARNINGS  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter -Wno-gnu-variable-sized-type-not-at-end $(if $(WERROR),-Werror)
 CFLAGS    ?= -g

@@ -18,6 +18,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/attach/rights.h"
 
 #define MILLISECOND 1000000ull
 #define SECOND      (1000 * MILLISECOND)
@@ -422,6 +423,14 @@ static void end_thread(struct looker *looker)
 		free_looker(looker);
 }
 
+/* It is to be connected to again by what is left. */
+static int give_up_rights(const struct looker *looker)
+{
+	const struct rights_file socket = { .path = looker->socket, .mode = W_OK };
+
+	return rights_keep(&socket, 1);
+}
+
 static void *run(void *context)
 {
 	struct looker *looker = context;
@@ -432,6 +441,8 @@ static void *run(void *context)
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "monitor");
 	error = open_monitor(looker);
+	if (!error)
+		error = give_up_rights(looker);
 	set_state(looker, error);
 	while (!error && !is_stopped(looker)) {
 		turn(looker);

@@ -12,6 +12,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/attach/rights.h"
 #include "vmm/cli/attach_options.h"
 #include "vmm/cli/attach_summary.h"
 #include "vmm/cli/command.h"
@@ -165,6 +166,20 @@ static int finish(struct attachment *self, int error)
 	return error ? error_set(error, "%s", message) : stopped;
 }
 
+/* Threads that read what the guest wrote are made after this. */
+static int give_up_rights(const struct attach_command_options *options)
+{
+	const char *home = getenv("HOME");
+	const struct rights_file files[] = {
+		{ .path = strcmp(options->output, "-") ? options->output : NULL, .mode = W_OK },
+		{ .path = options->buildid_cache ? home : NULL, .mode = W_OK },
+		{ .path = options->kallsyms, .mode = R_OK },
+		{ .path = options->vmlinux, .mode = R_OK },
+	};
+
+	return rights_keep(files, sizeof(files) / sizeof(files[0]));
+}
+
 static int record(struct attachment *self)
 {
 	const struct attach_command_options *options = &self->options;
@@ -183,7 +198,9 @@ static int record(struct attachment *self)
 	if (error)
 		return error;
 	tell_backend(self);
-	error = session_start(self->session);
+	error = give_up_rights(options);
+	if (!error)
+		error = session_start(self->session);
 	return error ? error : finish(self, wait_for_end(self));
 }
 

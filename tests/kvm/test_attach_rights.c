@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What kvmscope attach keeps of its rights once it samples. */
+#include <dirent.h>
+#include <inttypes.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/kvm/guest_run.h"
+#include "tests/kvm/program.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/attach/rights.h"
+
+/* CAP_SYS_ADMIN where perf takes nothing less: kernel.perf_event_paranoid above 2, which Debian's kernels
+ * know. */
+#define KEPT (1ull << CAP_PERFMON | 1ull << CAP_BPF | 1ull << CAP_SYS_PTRACE)
+
+static uint64_t read_field(const char *path, const char *format)
+{
+	FILE *file = fopen(path, "re");
+	uint64_t value = UINT64_MAX;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, format, &value) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return value;
+}
+
+static uint64_t permitted(const char *path)
+{
+	return read_field(path, "CapPrm: %" SCNx64);
+}
+
+/* Of all threads of PID; their number. */
+static unsigned int check_threads(pid_t pid, uint64_t allowed)
+{
+	char path[320];
+	unsigned int count = 0;
+	struct dirent *entry;
+	DIR *directory;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	directory = opendir(path);
+	while (directory && (entry = readdir(directory))) {
+		if (*entry->d_name == '.')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/status", pid, entry->d_name);
+		if (permitted(path) & ~allowed)
+			FAIL_TEST("thread %s has %#" PRIx64, entry->d_name, permitted(path));
+		CHECK_EQUAL(read_field(path, "NoNewPrivs: %" SCNu64), 1);
+		count++;
+	}
+	if (directory)
+		closedir(directory);
+	return count;
+}
+
+static uint64_t allowed(void)
+{
+	FILE *file = fopen("/proc/sys/kernel/perf_event_paranoid", "re");
+	int level = 0;
+
+	if (file && fscanf(file, "%d", &level) != 1)
+		level = 0;
+	if (file)
+		fclose(file);
+	return level > 2 ? KEPT | 1ull << CAP_SYS_ADMIN : KEPT;
+}
+
+static bool is_unprivileged(void)
+{
+	return (permitted("/proc/self/status") & KEPT) != KEPT || getuid();
+}
+
+TEST(attach_rights, what_is_not_needed_is_given_up)
+{
+	struct program vm, tool;
+	char arguments[256];
+
+	if (!guest_run_possible())
+		SKIP("/dev/kvm can not be opened");
+	if (is_unprivileged())
+		SKIP("there are no rights here that could be given up");
+	program_start(&vm, "run --no-profile --kernel " GUEST_IMAGE
+			   " --mem 64M --timeout 50 --append program=shares_rounds=1000000");
+	CHECK(program_wait_for(&vm, "working"));
+	snprintf(arguments, sizeof(arguments),
+		 "attach --pid %d --verbose --no-buildid-cache -o build/test-attach-rights.data", vm.pid);
+	program_start(&tool, arguments);
+	CHECK(program_wait_for(&tool, "vCPU 0 is thread")); /* it samples */
+	CHECK(check_threads(tool.pid, allowed()) >= 2);
+	kill(vm.pid, SIGTERM); /* after looks for vCPUs by what is left of them */
+	program_wait(&vm);
+	program_wait(&tool);
+	CHECK_EQUAL(tool.status, 0);
+	CHECK(strstr(tool.text, "samples of the guest"));
+	CHECK(!strstr(tool.text, "dac_override"));
+	unlink("build/test-attach-rights.data");
+}
+
+/* Root's right to files of others goes only where it is not needed. */
+static int keep_in_child(const char *path)
+{
+	const struct rights_file file = { .path = path, .mode = W_OK };
+	int status;
+	pid_t child;
+
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		uint64_t now;
+
+		if (rights_keep(&file, 1))
+			_exit(2);
+		now = permitted("/proc/self/status");
+		_exit(now & ~(allowed() | 1ull << CAP_DAC_OVERRIDE) ? 3 : !!(now & 1ull << CAP_DAC_OVERRIDE));
+	}
+	waitpid(child, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(attach_rights, files_of_other_users_can_still_be_written)
+{
+	char directory[] = "/tmp/kvmscope-rights-XXXXXX", path[64];
+
+	if (is_unprivileged())
+		SKIP("there are no rights here that could be given up");
+	REQUIRE(mkdtemp(directory) != NULL);
+	snprintf(path, sizeof(path), "%s/perf.data", directory);
+	CHECK_EQUAL(keep_in_child(path), 0);
+	CHECK(!chown(directory, 4711, 4711));
+	CHECK_EQUAL(keep_in_child(path), 1);
+	CHECK_EQUAL(keep_in_child(NULL), 0);
+	rmdir(directory);
+}
