@@ -41,7 +41,7 @@ static bool make_initrd(struct recording *recording)
 
 #define GUEST(pti, directory, options, commands)                                                                    \
 	"d=$PWD/" directory "; rm -rf $d; mkdir -p $d; truncate -s 32M $d/disk; "                                   \
-	"HOME=$d build/kvmscope run --pmu off --timeout 250 --mem 256M --cpus 2 -F 499 --stack-time 100ms " options \
+	"HOME=$d build/kvmscope run --pmu off --timeout 250 --mem 256M --cpus 2 -F 199 --stack-time 100ms " options \
 	" -o $d/perf.data "                                                                                         \
 	"--disk $d/disk --kernel %s --initrd %s "                                                                   \
 	"--append 'console=ttyS0 quiet panic=-1 pti=" pti " kvmscope.run=" commands "' < /dev/null"

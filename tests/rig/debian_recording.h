@@ -8,7 +8,7 @@
 
 /*
  * VERSION's kernel with two vCPUs and page tables not isolated (pti "off") or
- * isolated ("on"), sampled 499 times a second while tests/rig/guest/tasks runs
+ * isolated ("on"), sampled 199 times a second while tests/rig/guest/tasks runs
  * for 4 s; with "on", "remap 4" behind it; with "off", it before writes its /proc/kallsyms to its disk, then
  * runs "workload shares 5", and where debug registers work each write of
  * DEBIAN_WATCHED is a hit. The directory with perf.data, the build-id cache .debug, and
