@@ -46,6 +46,8 @@ build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
 
+TEST_NEEDS += build/rig/port-writer
+
 .PHONY: rig-intel
 rig-intel: ## build the emulator of the Intel rig
 	$(Q)tests/rig/bochs/build
