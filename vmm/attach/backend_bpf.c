@@ -122,8 +122,10 @@ static int load(struct attach_source *source, bool callchains)
 	source->programs->rodata->by_nmi = source->choice.event == ATTACH_CYCLES;
 	error = guest_sample__load(source->programs);
 	if (error == -EPERM) /* EACCES is the verifier's */
-		return error_set(-EACCES,
-				 "BPF programs may not be loaded: be root, or have CAP_BPF and CAP_PERFMON");
+		return error_set(
+			-EACCES,
+			"BPF programs may not be loaded: be root, or have CAP_BPF and CAP_PERFMON, and "
+			"CAP_SYS_ADMIN where KVM is a module");
 	if (error)
 		return error_set(
 			-ENOTSUP,

@@ -24,6 +24,8 @@
 #define RETRY_MAX 60000
 /* ms after which metrics are brought up to date. */
 #define METRICS_INTERVAL 5000
+/* Attempts that are not told of: a VM that is only starting has no vCPUs. */
+#define QUIET_ATTEMPTS 3
 /* Bytes of each vCPU's ring: some seconds at the frequencies that are usual here. */
 #define RING_SIZE_USUAL (128ul << 10)
 /* ns of samples behind a trigger of the flight recorder, where nobody says. */
@@ -49,6 +51,7 @@ struct domain_profile {
 	struct recording *recording;
 	struct metrics_domain *counted;
 	bool complained;
+	unsigned int failures; /* since it was sampled last */
 	char flight_path[PATH_MAX];
 
 	pthread_mutex_t lock; /* of what follows */
@@ -169,6 +172,7 @@ static void show_session(struct domain_profile *domain, struct session *session)
 	*domain->message = '\0';
 	pthread_mutex_unlock(&domain->lock);
 	domain->complained = false;
+	domain->failures = 0;
 	domain->counted = metrics_add(domain->metrics, domain->name, attach_backend(attach)->name);
 	log_info("domain %s: process %d, %zu vCPU%s, by %s at %u Hz%s", domain->shown, domain->pid,
 		 attach_process(attach)->vcpu_count, attach_process(attach)->vcpu_count == 1 ? "" : "s",
@@ -291,9 +295,11 @@ static void complain(struct domain_profile *domain, int error)
 {
 	bool known = domain->complained && !strcmp(domain->message, error_message());
 
-	if (!known && error != -EBUSY)
+	if (++domain->failures <= QUIET_ATTEMPTS || error == -EBUSY)
+		log_debug("domain %s: %s", domain->shown, error_message());
+	else if (!known)
 		log_warning("domain %s can not be profiled now: %s", domain->shown, error_message());
-	domain->complained |= error != -EBUSY;
+	domain->complained = domain->failures > QUIET_ATTEMPTS;
 	set_state(domain, DOMAIN_WAITING, error_message());
 }
 
