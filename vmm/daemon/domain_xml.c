@@ -59,17 +59,19 @@ static int read_name(struct domain_xml *domain, const xmlNode *node)
 static int read_setting(struct domain_xml *domain, const xmlAttr *attribute_node)
 {
 	const char *key = (const char *)attribute_node->name;
-	xmlChar *value = xmlNodeListGetString(attribute_node->doc, attribute_node->children, 1);
 	size_t at = domain->setting_count;
+	xmlChar *value;
 
-	if (!value)
-		value = xmlStrdup((const xmlChar *)"");
-	if (at == DOMAIN_SETTINGS_MAX || strlen(key) >= DOMAIN_SETTING_SIZE ||
-	    !take_text(value, domain->settings[at].value, DOMAIN_SETTING_SIZE))
-		return error_set(
-			-EINVAL,
-			"the profile in the metadata of a domain has more, or longer, attributes than "
-			"there are settings");
+	if (at == DOMAIN_SETTINGS_MAX || strlen(key) >= DOMAIN_SETTING_SIZE)
+		return error_set(-EINVAL,
+				 "the profile in the metadata of a domain has more attributes than there "
+				 "are settings");
+	value = xmlNodeListGetString(attribute_node->doc, attribute_node->children, 1);
+	if (value && !take_text(value, domain->settings[at].value, DOMAIN_SETTING_SIZE))
+		return error_set(-EINVAL,
+				 "the profile in the metadata of a domain has an attribute of more than %d "
+				 "bytes",
+				 DOMAIN_SETTING_SIZE - 1);
 	memcpy(domain->settings[at].key, key, strlen(key) + 1);
 	domain->setting_count++;
 	return 0;
