@@ -318,6 +318,43 @@ TEST(hook, no_place_to_write_is_no_failure)
 	remove_place(&place);
 }
 
+/* A file system that is frozen, on which who writes waits and no signal ends him. */
+TEST(hook, a_disk_that_does_not_answer_is_not_waited_for)
+{
+	char command[512];
+	struct place place;
+	pid_t thaw;
+
+	PLACE_REQUIRED(&place);
+	snprintf(command, sizeof(command),
+		 "exec 2>/dev/null; d=%s; truncate -s 2M $d.disk && PATH=$PATH:/sbin mkfs.ext4 -q $d.disk && "
+		 "mount -o loop $d.disk $d && mkdir -m 700 $d/" HOOK_SPOOL " && fsfreeze -f $d",
+		 place.directory);
+	if (system(command)) { /* NOLINT(cert-env33-c): a test's own words */
+		snprintf(command, sizeof(command), "umount %s 2>/dev/null; rm -f %s.disk", place.directory,
+			 place.directory);
+		CHECK(system(command) >= 0); /* NOLINT(cert-env33-c): a test's own words */
+		remove_place(&place);
+		SKIP("no file system can be mounted from a file and frozen here");
+	}
+	thaw = fork();
+	if (!thaw) {
+		sleep(2 * WALL_MS_MAX / 1000); /* a hook that waits is too late, but not for ever */
+		execlp("fsfreeze", "fsfreeze", "-u", place.directory, NULL);
+		_exit(127);
+	}
+	run_hook(&place, "web", "started", XML, strlen(XML));
+	kill(thaw, SIGKILL);
+	waitpid(thaw, NULL, 0);
+	snprintf(command, sizeof(command), "fsfreeze -u %s 2>/dev/null", place.directory);
+	CHECK(system(command) >= 0); /* NOLINT(cert-env33-c): a test's own words */
+	snprintf(command, sizeof(command),
+		 "for i in 1 2 3 4 5 6 7 8 9; do umount %s && break; sleep 1; done; rm %s.disk",
+		 place.directory, place.directory);
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	remove_place(&place);
+}
+
 /* Where it is put, beside what others have. */
 
 static void write_text(const char *directory, const char *name, const char *text)

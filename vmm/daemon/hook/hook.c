@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -212,16 +213,41 @@ static void queue(size_t size)
 		unlinkat(spool, unfinished, 0);
 }
 
+static void tell(const char *domain, const char *operation)
+{
+	size_t head = put_word(put_word(put_word(0, HOOK_MAGIC), domain), operation);
+	size_t size = read_xml(head);
+
+	if (!hand_over(size))
+		queue(size);
+}
+
+/* libvirt waits for all who could write to it. */
+static void close_outputs(void)
+{
+	close(STDOUT_FILENO);
+	close(STDERR_FILENO);
+}
+
+/*
+ * No signal ends who waits for a disk that does not answer: so another process does what could wait, and is
+ * left to itself if it takes too long.
+ */
 int main(int argc, char **argv)
 {
-	size_t head, size;
+	pid_t child;
 
 	prepare_end();
 	if (argc < 3 || !*argv[1] || !is_of_interest(argv[2]))
 		_exit(0);
-	head = put_word(put_word(put_word(0, HOOK_MAGIC), argv[1]), argv[2]);
-	size = read_xml(head);
-	if (!hand_over(size))
-		queue(size);
+	child = fork();
+	if (!child) {
+		prepare_end();
+		close_outputs();
+		tell(argv[1], argv[2]);
+		_exit(0);
+	}
+	if (child > 0)
+		waitpid(child, NULL, 0);
 	_exit(0);
 }
