@@ -29,8 +29,9 @@
 /* By this libvirt's install finds out whose hook a file is. */
 __attribute__((used)) static const char mark[] = HOOK_MARK;
 
-#define XML_MS      8     /* that libvirt may take to write the XML */
-#define DEADLINE_US 16000 /* then it ends wherever it is */
+#define XML_MS      8       /* that libvirt may take to write the XML */
+#define DEADLINE_US 16000   /* that libvirt waits: then it ends wherever it is */
+#define WORK_US     5000000 /* that handing over may take, of which libvirt knows nothing */
 
 static char message[HOOK_SIZE_MAX + 1]; /* a byte more, to see that there is more */
 
@@ -49,10 +50,12 @@ static void give_up(int signal)
 }
 
 /* Whatever would end it otherwise ends it well. */
-static void prepare_end(void)
+static void prepare_end(long microseconds)
 {
 	static const int signals[] = { SIGALRM, SIGSEGV, SIGBUS, SIGTERM, SIGHUP, SIGINT, SIGXFSZ, SIGABRT };
-	const struct itimerval deadline = { .it_value.tv_usec = DEADLINE_US };
+	const struct itimerval deadline = {
+		.it_value = { .tv_sec = microseconds / 1000000, .tv_usec = microseconds % 1000000 },
+	};
 	sigset_t none;
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
@@ -218,6 +221,7 @@ static void tell(const char *domain, const char *operation)
 	size_t head = put_word(put_word(put_word(0, HOOK_MAGIC), domain), operation);
 	size_t size = read_xml(head);
 
+	close(STDIN_FILENO); /* libvirt need not write the rest */
 	if (!hand_over(size))
 		queue(size);
 }
@@ -237,12 +241,12 @@ int main(int argc, char **argv)
 {
 	pid_t child;
 
-	prepare_end();
+	prepare_end(DEADLINE_US);
 	if (argc < 3 || !*argv[1] || !is_of_interest(argv[2]))
 		_exit(0);
 	child = fork();
 	if (!child) {
-		prepare_end();
+		prepare_end(WORK_US);
 		close_outputs();
 		tell(argv[1], argv[2]);
 		_exit(0);
