@@ -26,8 +26,10 @@
 
 #include "guest_sample.skel.h"
 
-#define NANOSECONDS 1000000000ull
-#define CLOCK_TRIES 5
+#define NANOSECONDS     1000000000ull
+#define CLOCK_TRIES     5
+#define RING_SIZE_LEAST (256u << 10)
+#define RING_SIZE_MOST  (4u << 20)
 /* Of memslots, where there are so many that small ones are left out. */
 #define SLOT_SIZE_FIRST (64ull << 10)
 #define SLOT_SIZE_LAST  (1ull << 40)
@@ -109,6 +111,21 @@ static int check_iterator(void)
 				"this kernel's BPF can not look at the files of one process: it needs Linux 6.1 and BTF");
 }
 
+/*
+ * Of BPF's ring: what half a second of samples takes, with a stack each, as far as there may be so much. It
+ * is mapped twice and all at once, and a daemon has one for each VM.
+ */
+static uint32_t ring_size(const struct attach_target *target)
+{
+	uint64_t wanted = (uint64_t)target->process->vcpu_count * target->frequency *
+			  (sizeof(struct bpf_sample) + BPF_STACK_MAX) / 2;
+	uint32_t size = RING_SIZE_LEAST;
+
+	while (size < wanted && size < RING_SIZE_MOST)
+		size *= 2;
+	return size;
+}
+
 static int load(struct attach_source *source, bool callchains)
 {
 	int error;
@@ -117,6 +134,7 @@ static int load(struct attach_source *source, bool callchains)
 	source->programs = guest_sample__open();
 	if (!source->programs)
 		return error_set(-ENOTSUP, "libbpf can not open its program: %s", strerror(errno));
+	bpf_map__set_max_entries(source->programs->maps.samples, ring_size(source->target));
 	source->programs->rodata->is_amd = is_amd();
 	source->programs->rodata->want_chains = callchains;
 	source->programs->rodata->by_nmi = source->choice.event == ATTACH_CYCLES;

@@ -28,6 +28,12 @@
 
 /* Rings are looked at this often, woken or not; it is far less than they hold at 10 kHz. */
 #define LOOK_INTERVAL_MS 50
+/*
+ * Where samples come late anyhow (options.delay), they are waited for longer, once the kernel was looked for
+ * so many times: who has many idle VMs pays for each look.
+ */
+#define LOOK_INTERVAL_LATE_MS 250
+#define LOOKS_BEFORE_LATE     100
 /* What is older than this survives a kill. */
 #define FLUSH_INTERVAL (250 * MILLISECOND)
 /* A round may end this often: what lies before it can be shown, and forgotten, by whoever reads a pipe. */
@@ -56,7 +62,8 @@ struct collector {
 	pthread_t thread;
 	struct pollfd *wakes; /* the rings', our own, and the flight recorder's */
 	size_t wake_count;
-	int stop_fd; /* eventfd: stop, or the guest is to be reset */
+	unsigned int looks; /* of the first */
+	int stop_fd;        /* eventfd: stop, or the guest is to be reset */
 	atomic_bool stop;
 	bool reset;                /* is asked for; with reset_lock, as reset_done */
 	pthread_cond_t reset_done; /* it is not any more */
@@ -577,12 +584,22 @@ static void take_last_losses(struct collector *collector)
 	update_statistics(collector, &counts);
 }
 
+static int look_interval(struct collector *collector)
+{
+	if (collector->options.delay < LOOK_INTERVAL_LATE_MS * MILLISECOND ||
+	    collector->looks < LOOKS_BEFORE_LATE) {
+		collector->looks++;
+		return LOOK_INTERVAL_MS;
+	}
+	return LOOK_INTERVAL_LATE_MS;
+}
+
 static void wait_for_samples(struct collector *collector)
 {
 	uint64_t ignored;
 	size_t count = collector->wake_count;
 
-	if (poll(collector->wakes, count, LOOK_INTERVAL_MS) <= 0)
+	if (poll(collector->wakes, count, look_interval(collector)) <= 0)
 		return;
 	for (size_t i = 0; i < count; i++)
 		if (collector->wakes[i].revents & POLLIN &&

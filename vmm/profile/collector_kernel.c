@@ -27,6 +27,8 @@
 /* Stops of vCPUs that make it certain that a kernel runs no more. */
 #define DOUBTS            3
 #define FIND_INTERVAL_MAX (200 * MILLISECOND)
+/* Looking for one that is not there is to take no more than such a part of the time. */
+#define FIND_SHARE 20
 /*
  * So many kernels, with all their symbols each, wait for vCPUs that took no sample since they were replaced.
  * One that never starts is waited for for ever: new modules have no names then.
@@ -179,18 +181,22 @@ static void use_given_btf(const struct collector_kernel *kernel, struct guest_ke
 static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 {
 	const struct collector_options *options = kernel->options;
+	uint64_t interval = kernel->find_interval, took;
 	struct guest_registers registers;
 	struct guest_kernel *found;
+	int error;
 
 	if (now < kernel->next_find || !options->registers ||
 	    !options->registers(options->context, &registers))
 		return NULL;
-	kernel->next_find = now + kernel->find_interval;
 	kernel->find_interval += kernel->find_interval / 2;
 	if (kernel->find_interval > FIND_INTERVAL_MAX)
 		kernel->find_interval = FIND_INTERVAL_MAX;
 	kernel->find_look = collector_look_begin();
-	if (guest_kernel_find(&found, options->view, &registers)) {
+	error = guest_kernel_find(&found, options->view, &registers);
+	took = collector_look_begin().begun - kernel->find_look.begun;
+	kernel->next_find = now + took + (interval > FIND_SHARE * took ? interval : FIND_SHARE * took);
+	if (error) {
 		log_debug("no guest kernel yet: %s", error_message());
 		return NULL;
 	}

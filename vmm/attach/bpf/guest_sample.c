@@ -195,7 +195,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4 << 20);
+	__uint(max_entries, 4 << 20); /* or what the loader sets */
 } samples SEC(".maps");
 
 /* Finding. */
