@@ -55,6 +55,7 @@ TEST(daemon_conf, what_is_not_known_is_an_error_with_its_line)
 	check_refused("[recordings]\ndirectory = here\n", "must be an absolute path");
 	check_refused("[recordings]\nsize = big\n", "must be a size");
 	check_refused("[recordings]\nrotate = 0s\n", "a second at least");
+	check_refused("[push]\ninterval = 0s\n", "a second at least");
 	check_refused("[metrics]\nport = 1\n", "[metrics] has no 'port'");
 	check_refused("[domain web-*]\nfrequency-max = 5\n", "there is no setting 'frequency-max'");
 }
@@ -63,11 +64,12 @@ TEST(daemon_conf, values_are_read)
 {
 	struct conf conf;
 
-	CHECK_EQUAL(parse(&conf,
-			  " [ recordings ] \r\ndirectory=/srv/p\n; no\nsize = 2G\nage = 24h\nrotate = 10min\n"
-			  "reserve = 0\n[metrics]\nlisten = off\n[push]\nurl = http://localhost:4040\n"
-			  "[domains]\nask-domains = no\nfrequency-max = 5000"),
-		    0);
+	CHECK_EQUAL(
+		parse(&conf,
+		      " [ recordings ] \r\ndirectory=/srv/p\n; no\nsize = 2G\nage = 24h\nrotate = 10min\n"
+		      "reserve = 0\n[metrics]\nlisten = off\n[push]\nurl = http://localhost:4040\ninterval = 1min\n"
+		      "[domains]\nask-domains = no\nfrequency-max = 5000"),
+		0);
 	CHECK_STRING(conf.recordings, "/srv/p");
 	CHECK_EQUAL(conf.recordings_size, 2ll << 30);
 	CHECK_EQUAL(conf.recordings_age, 24 * 3600);
@@ -75,6 +77,7 @@ TEST(daemon_conf, values_are_read)
 	CHECK_EQUAL(conf.recordings_reserve, 0);
 	CHECK(!conf.metrics);
 	CHECK_STRING(conf.push, "http://localhost:4040");
+	CHECK_EQUAL(conf.push_interval, 60);
 	CHECK(!conf.ask_domains);
 	CHECK_EQUAL(conf.frequency_max, 5000);
 	conf_free(&conf);

@@ -39,6 +39,7 @@ int conf_init(struct conf *conf)
 		.metrics = strdup(METRICS),
 		.push_spool = strdup(PUSH_SPOOL),
 		.push_spool_size = 256ull << 20,
+		.push_interval = 15,
 	};
 	return conf->recordings && conf->metrics && conf->push_spool
 		       ? 0
@@ -197,7 +198,11 @@ static int set_push(struct conf *conf, const char *key, const char *value)
 		return set_path(&conf->push_spool, key, value);
 	if (!strcmp(key, "spool-size"))
 		return set_size(&conf->push_spool_size, key, value);
-	return unknown("push", key);
+	if (strcmp(key, "interval") != 0)
+		return unknown("push", key);
+	if (set_time(&conf->push_interval, key, value) || !conf->push_interval)
+		return error_set(-EINVAL, "interval must be a time like 15s, a second at least");
+	return 0;
 }
 
 static int set(struct parser *parser, const char *key, const char *value)

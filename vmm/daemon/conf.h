@@ -42,6 +42,7 @@ struct conf {
 	char *push_headers;          /* file of its headers; NULL */
 	char *push_spool;            /* directory */
 	uint64_t push_spool_size;    /* bytes */
+	uint64_t push_interval;      /* s that a profile is of */
 };
 
 /* What holds without a file. -ENOMEM. */

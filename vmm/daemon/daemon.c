@@ -249,6 +249,13 @@ static void make_parent(const char *path)
 	mkdir(dirname(parent), 0700);
 }
 
+/* A profile that is pushed is made of one file. */
+static uint64_t time_of_file(const struct conf *conf)
+{
+	return conf->push && conf->push_interval < conf->recordings_rotate ? conf->push_interval
+									   : conf->recordings_rotate;
+}
+
 static int open_recordings(struct daemon *daemon)
 {
 	const struct conf *conf = &daemon->conf;
@@ -256,7 +263,7 @@ static int open_recordings(struct daemon *daemon)
 		.directory = conf->recordings,
 		.max_size = conf->recordings_size,
 		.max_age = conf->recordings_age,
-		.rotate = conf->recordings_rotate,
+		.rotate = time_of_file(conf),
 		.reserve = conf->recordings_reserve,
 		.hand_on = conf->push,
 	};
