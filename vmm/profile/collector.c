@@ -753,6 +753,7 @@ int collector_start(struct collector **result, const struct collector_options *o
 	int error;
 
 	assert(options->output.vcpus >= options->ring_count);
+	assert(!options->files || !options->sideband_ring_count);
 	if (!collector || !collector->wakes || !collector->last_time || !collector->lost ||
 	    !collector->tables)
 		error = error_set(-ENOMEM, "no memory for the collector");

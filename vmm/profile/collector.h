@@ -36,7 +36,8 @@ struct collector_file {
  * A recording in many files, one after the other, for somebody who keeps them. All functions are called
  * on the collector's thread, but begin() for the first file in collector_start() and end() for the last one
  * in collector_stop(). A guest that begins to run another kernel gets its next file at once. No error of
- * writing ends such a recording: end() is told.
+ * writing ends such a recording: end() is told. Not with rings of sideband: a file would not know what was
+ * told before it was begun.
  */
 struct collector_files {
 	/*
