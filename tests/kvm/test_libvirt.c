@@ -14,7 +14,7 @@
 #include "vmm/daemon/hook_install.h"
 
 /* One after the other, and at once. KVMSCOPE_STORM is the number of those in a row, for a longer test. */
-#define IN_A_ROW 8
+#define IN_A_ROW 4
 #define AT_ONCE  8
 
 struct host {

@@ -155,14 +155,27 @@ static void forget(int fd)
 		;
 }
 
+/* Of events of inotify(7): the directory is gone, and so is the watch. */
+static bool has_gone(const char *events, size_t size)
+{
+	struct inotify_event event;
+
+	for (size_t at = 0; at + sizeof(event) <= size; at += sizeof(event) + event.len) {
+		memcpy(&event, events + at, sizeof(event));
+		if (event.mask & IN_IGNORED)
+			return true;
+	}
+	return false;
+}
+
 static void take_notice(struct daemon *daemon)
 {
-	_Alignas(struct inotify_event) char events[4096];
+	char events[4096];
 	ssize_t size;
 
 	while ((size = read(daemon->notify_fd, events, sizeof(events))) > 0)
-		if (((const struct inotify_event *)(const void *)events)->mask & IN_IGNORED)
-			daemon->watch = -1; /* the directory is gone */
+		if (has_gone(events, (size_t)size))
+			daemon->watch = -1;
 	look_in(daemon, SETTLE);
 }
 

@@ -58,10 +58,10 @@ int hook_find(const char *hooks, enum hook_state *state, char path[PATH_MAX])
 {
 	int fd, error;
 
+	*state = HOOK_ABSENT;
 	if (snprintf(path, PATH_MAX, "%s/" FOLDER "/" NAME, hooks) >= PATH_MAX)
 		return error_set(-ENAMETOOLONG, "%s is too long a name", hooks);
 	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	*state = HOOK_ABSENT;
 	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
 		return 0;
 	if (fd < 0 && errno == ELOOP) { /* we make no links */
