@@ -21,16 +21,11 @@
 #define TRIES    1200 /* a minute */
 #define PAUSE_US 50000
 
-void daemon_run_prepare(struct daemon_run *daemon, const char *conf)
+void daemon_run_write_conf(const struct daemon_run *daemon, const char *conf)
 {
 	char path[128];
 	FILE *file;
 
-	*daemon = (struct daemon_run){ .directory = "/tmp/kvmscope-daemon-XXXXXX", .uri = "test:///default" };
-	REQUIRE(mkdtemp(daemon->directory) != NULL);
-	snprintf(daemon->run, sizeof(daemon->run), "%s/run", daemon->directory);
-	snprintf(daemon->libvirt, sizeof(daemon->libvirt), "%s/libvirt", daemon->directory);
-	CHECK(!mkdir(daemon->run, 0755) && !mkdir(daemon->libvirt, 0755));
 	snprintf(path, sizeof(path), "%s/kvmscope.conf", daemon->directory);
 	file = fopen(path, "we");
 	REQUIRE(file != NULL);
@@ -38,6 +33,16 @@ void daemon_run_prepare(struct daemon_run *daemon, const char *conf)
 		"[recordings]\ndirectory = %s/recordings\nrotate = 1s\nreserve = 0\n[metrics]\nlisten = off\n%s",
 		daemon->directory, conf);
 	fclose(file);
+}
+
+void daemon_run_prepare(struct daemon_run *daemon, const char *conf)
+{
+	*daemon = (struct daemon_run){ .directory = "/tmp/kvmscope-daemon-XXXXXX", .uri = "test:///default" };
+	REQUIRE(mkdtemp(daemon->directory) != NULL);
+	snprintf(daemon->run, sizeof(daemon->run), "%s/run", daemon->directory);
+	snprintf(daemon->libvirt, sizeof(daemon->libvirt), "%s/libvirt", daemon->directory);
+	CHECK(!mkdir(daemon->run, 0755) && !mkdir(daemon->libvirt, 0755));
+	daemon_run_write_conf(daemon, conf);
 }
 
 /* The child's part. The log goes on in the same file. Names for perf go nowhere else. */

@@ -24,6 +24,9 @@ struct daemon_run {
 /* Makes the directories, and kvmscope.conf of CONF and what tests want besides: no metrics, small files. */
 void daemon_run_prepare(struct daemon_run *daemon, const char *conf);
 
+/* Writes kvmscope.conf anew, with CONF. */
+void daemon_run_write_conf(const struct daemon_run *daemon, const char *conf);
+
 /* Starts it. */
 void daemon_run_launch(struct daemon_run *daemon);
 

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "tests/kvm/daemon_run.h"
@@ -129,6 +132,68 @@ TEST(daemon, killed_it_finds_its_domains_again_and_they_run_on)
 	CHECK(fake_domain_kill(&vm));
 	CHECK_EQUAL(count_files(&daemon, "web", ".partial"), 0); /* the killed ones' were taken over */
 	CHECK(count_files(&daemon, "web", ".perf.data") >= 3);
+	daemon_run_end(&daemon);
+}
+
+TEST(daemon, a_new_configuration_holds_if_it_is_a_good_one)
+{
+	struct daemon_run daemon;
+	struct program vm;
+	char *log = NULL;
+
+	GUEST_REQUIRED();
+	daemon_run_prepare(&daemon, "");
+	fake_domain_start(&vm, &daemon, "web", "");
+	if (daemon_run_start(&daemon)) {
+		daemon_run_write_conf(&daemon, BY_PERF "[domain we?]\nprofile = on\n");
+		kill(daemon.pid, SIGHUP);
+		CHECK(daemon_run_wait_for_samples(&daemon, "web", 20));
+		daemon_run_write_conf(&daemon, "[domains]\nprofile = offf\n");
+		kill(daemon.pid, SIGHUP);
+		for (int i = 0; i < 1200; i++) {
+			log = daemon_run_log(&daemon);
+			if (strstr(log, "the configuration stays as it was"))
+				break;
+			free(log);
+			log = NULL;
+			usleep(50000);
+		}
+		CHECK(log && strstr(log, "kvmscope.conf, line 8: profile is 'offf'"));
+		free(log);
+		CHECK(daemon_run_wait_for_domains(&daemon, 1));
+		daemon_run_write_conf(&daemon, "");
+		kill(daemon.pid, SIGHUP);
+		CHECK(daemon_run_wait_for_domains(&daemon, 0));
+		CHECK_EQUAL(daemon_run_stop(&daemon, SIGTERM), 0);
+	}
+	CHECK(fake_domain_kill(&vm));
+	daemon_run_end(&daemon);
+}
+
+/* As sd_notify(3) has it. */
+TEST(daemon, systemd_is_told_when_it_is_ready_and_when_it_ends)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const struct timeval patience = { .tv_sec = 60 };
+	struct daemon_run daemon;
+	char text[64] = "";
+	int fd;
+
+	daemon_run_prepare(&daemon, "");
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/notify", daemon.directory);
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	REQUIRE(fd >= 0 && !bind(fd, (const struct sockaddr *)&address, sizeof(address)));
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	setenv("NOTIFY_SOCKET", address.sun_path, 1);
+	daemon_run_launch(&daemon);
+	unsetenv("NOTIFY_SOCKET");
+	CHECK(recv(fd, text, sizeof(text) - 1, 0) > 0);
+	CHECK_STRING(text, "READY=1");
+	memset(text, 0, sizeof(text));
+	CHECK_EQUAL(daemon_run_stop(&daemon, SIGTERM), 0);
+	CHECK(recv(fd, text, sizeof(text) - 1, 0) > 0);
+	CHECK_STRING(text, "STOPPING=1");
+	close(fd);
 	daemon_run_end(&daemon);
 }
 

@@ -259,20 +259,30 @@ void domains_each(struct domains *domains, void (*use)(void *context, struct dom
 	pthread_mutex_unlock(&domains->lock);
 }
 
+/* With the lock. Shown names are what commands answer with, and each is of one domain only. */
+static struct domain_profile *find_any(struct domains *domains, const char *name)
+{
+	size_t index;
+
+	for (size_t i = 0; i < domains->live_count; i++)
+		if (!strcmp(domain_profile_shown_name(domains->live[i]), name))
+			return domains->live[i];
+	index = find(domains, name);
+	return index < domains->live_count ? domains->live[index] : NULL;
+}
+
 int domains_find(struct domains *domains, const char *name,
 		 int (*use)(void *context, struct domain_profile *domain), void *context)
 {
-	int result = 1;
+	struct domain_profile *domain;
+	int result;
 
 	pthread_mutex_lock(&domains->lock);
-	for (size_t i = 0; i < domains->live_count && result > 0; i++)
-		if (!strcmp(domain_profile_name(domains->live[i]), name) ||
-		    !strcmp(domain_profile_shown_name(domains->live[i]), name))
-			result = use(context, domains->live[i]);
+	domain = find_any(domains, name);
+	result = domain ? use(context, domain)
+			: error_set(-ENOENT,
+				    "no domain of that name is profiled; kvmscope ctl list shows those that "
+				    "are");
 	pthread_mutex_unlock(&domains->lock);
-	return result > 0
-		       ? error_set(-ENOENT,
-				   "no domain of that name is profiled; kvmscope ctl list shows those that "
-				   "are")
-		       : result;
+	return result;
 }
