@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What Debian's kernel makes of our ACPI tables and memory map. */
+/* What Debian's kernel makes of our ACPI tables and memory map, and that a reboot by ACPI ends the run. */
 #include "tests/rig/rig.h"
 
 /*
@@ -9,7 +9,8 @@
  */
 #define COMMANDS                                                                                             \
 	"nproc;"                                                                                             \
-	"echo+memory+$(grep+-c+^100000000-107ffffff.:.System.RAM+/proc/iomem);"                              \
+	"echo+memory+$(grep+-c+^100000000-17fffffff.:.System.RAM+/proc/iomem);"                              \
+	"grep+MemTotal+/proc/meminfo;"                                                                       \
 	"echo+virtio+$(ls+-d+/sys/bus/acpi/devices/LNRO0005*|wc+-l);"                                        \
 	"echo+button+$(ls+/sys/bus/acpi/devices|grep+LNXPWRBN);"                                             \
 	"echo+serial+$(ls+/sys/bus/acpi/devices|grep+PNP0501);"                                              \
@@ -32,12 +33,13 @@ TEST(acpi, debian_finds_everything_and_complains_of_nothing)
 	if (!kernel || !initrd)
 		return;
 	rig_run(&result, 280,
-		"truncate -s 1M /tmp/disk; build/kvmscope run --pmu off --no-profile --timeout 250 --mem 3200M --cpus 3 --kernel %s "
-		"--initrd %s --disk /tmp/disk --append 'console=ttyS0 quiet panic=-1 kvmscope.run=" COMMANDS
+		"truncate -s 1M /tmp/disk; build/kvmscope run --pmu off --no-profile --timeout 250 --mem 5G --cpus 3 --kernel %s "
+		"--initrd %s --disk /tmp/disk --append 'console=ttyS0 quiet panic=-1 reboot=a kvmscope.end=reboot kvmscope.run=" COMMANDS
 		"' < /dev/null",
 		kernel, initrd);
 	CHECK_EQUAL(result.status, 0);
 	check_contains(&result, "3\r\nmemory 1\r\n");
+	check_contains(&result, "MemTotal:        50"); /* 5.0 million KiB */
 	check_contains(&result, "virtio 2");
 	check_contains(&result, "button LNXPWRBN:00");
 	check_contains(&result, "serial PNP0501:00");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The flight recorder with Debian's kernel: each way in which it goes down
- * leaves a file with what it did before, and perf names its functions.
+ * leaves a file with what it did before, and perf names its functions. A reboot
+ * by the keyboard controller ends the run well; one by triple fault can not be told from a crash.
  */
 #include <stdio.h>
 #include <stdlib.h>
