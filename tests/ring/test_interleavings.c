@@ -635,12 +635,6 @@ TEST(ring_interleavings, a_holder_attaches)
 {
 	SCENARIO("attaching holder", .setup = full_ring,
 		 .threads = { read_and_write, attach_a_holder_and_read }, .end = check_end_and_room);
-	SCENARIO("attaching holder, handler writes", .setup = full_ring,
-		 .threads = { read_and_write, attach_a_holder_and_read }, .handler = handler_writes,
-		 .signals = 1, .end = check_end_and_room);
-	SCENARIO("attaching holder, store buffers", .setup = full_ring,
-		 .threads = { read_and_write, attach_a_holder_and_read }, .store_buffers = 24,
-		 .end = check_end_and_room);
 	SCENARIO("attaching holder, another one reads", .setup = full_ring,
 		 .threads = { write_one, attach_a_holder, read_two }, .end = check_end_and_room);
 	SCENARIO("two attaching holders", .setup = full_ring,
@@ -648,6 +642,16 @@ TEST(ring_interleavings, a_holder_attaches)
 		 .end = check_end_and_room);
 	SCENARIO("attaching and leaving holder", .setup = full_ring,
 		 .threads = { read_and_write, attach_a_holder_and_leave }, .end = check_end_and_room);
+	SCENARIO("attaching holder, handler writes", .setup = full_ring,
+		 .threads = { read_and_write, attach_a_holder_and_read }, .handler = handler_writes,
+		 .signals = 1, .end = check_end_and_room);
+}
+
+TEST(ring_interleavings, a_holder_attaches_beside_store_buffers)
+{
+	SCENARIO("attaching holder, store buffers", .setup = full_ring,
+		 .threads = { read_and_write, attach_a_holder_and_read }, .store_buffers = 24,
+		 .end = check_end_and_room);
 }
 
 TEST(ring_interleavings, a_reader_that_does_not_hold_the_tail_is_overrun)
