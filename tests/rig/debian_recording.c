@@ -63,7 +63,7 @@ static bool make(struct recording *recording, const char *kernel)
 		snprintf(recording->directories[i], sizeof(recording->directories[i]),
 			 "build/rig/debian-%s-%s", recording->version, i ? "on" : "off");
 	rig_run(&result, 500,
-		GUEST("off", "%s", "%s", "cat+/proc/kallsyms+>/dev/vda;tasks+4&&workload+shares+5&&frames+1") " && " GUEST(
+		GUEST("off", "%s", "%s", "cat+/proc/kallsyms+>/dev/vda;tasks+4&&workload+shares+5&&frames+2") " && " GUEST(
 			"on", "%s", "", "tasks+4&&remap+4"),
 		recording->directories[0], watch, kernel, recording->initrd, recording->directories[1],
 		kernel, recording->initrd);
