@@ -209,7 +209,7 @@ static uint64_t random_interval(uint64_t interval)
 static int look(struct looker *looker)
 {
 	uint64_t begun = now(), time = clock_ns(CLOCK_MONOTONIC_RAW), took;
-	json_t *text;
+	json_t *text = NULL;
 	int error = monitor_human(looker->monitor, "info registers -a", &text);
 
 	took = now() - begun;
@@ -234,7 +234,7 @@ static int look(struct looker *looker)
 static int ask_vcpus(struct looker *looker)
 {
 	struct qmp_vcpu *vcpus = calloc(VMM_VCPUS_MAX, sizeof(*vcpus));
-	json_t *result;
+	json_t *result = NULL;
 	int error, count;
 
 	if (!vcpus)
@@ -258,7 +258,7 @@ static int ask_vcpus(struct looker *looker)
 static int check_version(struct looker *looker)
 {
 	const json_t *version;
-	json_t *result;
+	json_t *result = NULL;
 	json_int_t major, minor;
 	int error = monitor_execute(looker->monitor, "query-version", NULL, &result);
 

@@ -51,7 +51,7 @@ static bool next_option(const char **options, char *option, size_t size)
 static bool get_option(const char *options, const char *key, char *value, size_t size)
 {
 	size_t length = strlen(key);
-	char option[OPTION_MAX];
+	char option[OPTION_MAX] = "";
 
 	while (next_option(&options, option, sizeof(option))) {
 		const char *found = option + length;

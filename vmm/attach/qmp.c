@@ -246,7 +246,7 @@ static int send_text(struct qmp *qmp, const char *text, size_t size)
 int qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t **result)
 {
 	char *text = qmp_command_text(command, arguments);
-	json_t *answer;
+	json_t *answer = NULL;
 	int error;
 
 	if (!text)
@@ -265,7 +265,7 @@ int qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t 
 
 static int greet(struct qmp *qmp, const char *path)
 {
-	json_t *greeting, *result;
+	json_t *greeting = NULL, *result = NULL;
 	int error;
 
 	qmp->deadline = now_ms() + GREETING_TIME;
