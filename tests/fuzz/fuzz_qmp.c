@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * What comes from QEMU's monitor, and what a process says to be its command line. The first byte says which
- * reader: a stream of messages, a text of registers, vCPUs, a command line.
+ * reader: a stream of messages with vCPUs, a text of registers, a command line, a thread's status or a text
+ * of memory.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/process.h"
 #include "vmm/attach/qmp.h"
+#include "vmm/attach/qmp_memory.h"
 #include "vmm/attach/qmp_registers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -60,6 +62,19 @@ static void read_registers(const char *text)
 	}
 }
 
+static void read_memory(const char *text)
+{
+	struct vmm_slot slots[8];
+	size_t count = qmp_parse_memory(text, slots, 8);
+	uint64_t hva;
+
+	for (size_t i = 1; i < count; i++)
+		if (slots[i].gpa < slots[i - 1].gpa + slots[i - 1].size)
+			abort();
+	if (qmp_parse_hva(text, &hva) && !hva)
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text, path[32];
@@ -82,6 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		break;
 	default:
 		vmm_parse_own_tid(text);
+		read_memory(text);
 	}
 	free(text);
 	return 0;

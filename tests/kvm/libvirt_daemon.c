@@ -19,6 +19,10 @@
 #define DRIVERS "/usr/lib/x86_64-linux-gnu/libvirt/connection-driver"
 #define DRIVER  "libvirt_driver_qemu.so"
 #define KERNEL  "build/cache/kernels/6.1/vmlinuz"
+/* Leaves out what takes a quarter of the time that it takes to boot. */
+#define FAST_BOOT                                                                                            \
+	"cryptomgr.notests initcall_blacklist=load_system_certificate_list,digsig_init,init_encrypted "      \
+	"i8042.noaux i8042.nokbd"
 /* What Debian's libvirt wants to exist, though our configuration has QEMU run as root. */
 #define USER "libvirt-qemu"
 
@@ -336,7 +340,7 @@ bool libvirt_domain_start(struct libvirt_daemon *daemon, const char *name, const
 		daemon, file,
 		"<domain type='qemu'>\n<name>%s</name><memory unit='MiB'>256</memory><vcpu>1</vcpu>\n"
 		"<os><type arch='x86_64' machine='q35'>hvm</type><kernel>%s/" KERNEL "</kernel>\n"
-		"<cmdline>console=ttyS0 quiet panic=0 mitigations=off</cmdline></os>\n"
+		"<cmdline>console=ttyS0 quiet panic=0 mitigations=off " FAST_BOOT "</cmdline></os>\n"
 		"<features><acpi/><apic/></features>\n"
 		"<devices><emulator>/usr/bin/qemu-system-x86_64</emulator><controller type='usb' model='none'/>\n"
 		"<memballoon model='none'/><serial type='file'><source path='%s/log/%s.console'/></serial></devices>\n"

@@ -233,7 +233,10 @@ static void attach_to_domain(struct libvirt_daemon *libvirt)
 	unlink(path);
 }
 
-/* libvirtd is killed and started anew, then the domain is destroyed: the profile ends with the domain. */
+/*
+ * libvirtd is killed and started anew, the domain is reset and gets a kernel at another place, then it is
+ * destroyed: the profile ends with the domain.
+ */
 static void follow_domain(struct libvirt_daemon *libvirt)
 {
 	char arguments[512], path[96];
@@ -248,11 +251,15 @@ static void follow_domain(struct libvirt_daemon *libvirt)
 	CHECK(program_wait_for(&tool, "trying again"));
 	CHECK(libvirt_daemon_restart(libvirt));
 	CHECK(program_wait_for(&tool, "answers again"));
+	CHECK_EQUAL(libvirt_virsh(libvirt, NULL, 0, "reset one"), 0);
+	CHECK(program_wait_for(&tool, "the guest's next kernel is recorded in"));
 	CHECK_EQUAL(libvirt_virsh(libvirt, NULL, 0, "destroy one"), 0);
 	program_wait(&tool);
 	if (tool.status || !strstr(tool.text, "the VM has ended"))
 		FAIL_TEST("exit status %d:\n%s", tool.status, tool.text);
 	unlink(path);
+	snprintf(path, sizeof(path), "build/test-attach-follow-%d.data.1", getpid());
+	CHECK(!unlink(path));
 }
 
 TEST(attach_qmp, functions_of_a_domain_are_named_until_it_ends)

@@ -16,6 +16,7 @@
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/process.h"
 #include "vmm/attach/qmp.h"
+#include "vmm/attach/qmp_memory.h"
 #include "vmm/attach/qmp_registers.h"
 
 #define GREETING "{\"QMP\": {\"version\": {}, \"capabilities\": []}}\r\n"
@@ -373,4 +374,45 @@ TEST(qmp, a_thread_s_own_number)
 	CHECK_EQUAL(vmm_parse_own_tid("Name:\tNSpid:\t5\n"), 0);
 	CHECK_EQUAL(vmm_parse_own_tid("Name:\tqemu\nNSpid:\t4711"), 0);
 	CHECK_EQUAL(vmm_parse_own_tid("Name:\tqemu\nNSpid:\tx\n"), 0);
+}
+
+/* As QEMU 7.2 writes it, less most of it. */
+static const char memory[] =
+	"FlatView #1\r\n AS \"I/O\", root: io\r\n Root memory region: io\r\n"
+	"  0000000000000000-0000000000000007 (prio 0, ram): dma-chan\r\n\r\n"
+	"FlatView #3\r\n AS \"memory\", root: system\r\n AS \"cpu-memory-0\", root: system\r\n"
+	" Root memory region: system\r\n"
+	"  0000000000000000-00000000000c2fff (prio 0, ram): pc.ram\r\n"
+	"  00000000000c3000-00000000000e7fff (prio 0, rom): pc.ram @00000000000c3000\r\n"
+	"  0000000000100000-000000000fffffff (prio 0, ram): pc.ram @0000000000100000\r\n"
+	"  00000000b0000000-00000000bfffffff (prio 0, i/o): pcie-mmcfg-mmio\r\n"
+	"  00000000fffc0000-00000000ffffffff (prio 0, romd): pc.bios\r\n\r\n"
+	"FlatView #4\r\n AS \"memory\", root: other\r\n"
+	"  0000000000000000-00000000000c2fff (prio 0, ram): pc.ram\r\n";
+
+TEST(qmp, the_guest_s_memory)
+{
+	struct vmm_slot slots[8];
+	uint64_t hva = 0;
+
+	REQUIRE_EQUAL(qmp_parse_memory(memory, slots, 8), 3);
+	CHECK_EQUAL(slots[0].gpa, 0);
+	CHECK_EQUAL(slots[0].size, 0xc3000);
+	CHECK_EQUAL(slots[1].gpa, 0xc3000);
+	CHECK_EQUAL(slots[2].gpa, 0x100000);
+	CHECK_EQUAL(slots[2].size, 0xff00000);
+	CHECK_EQUAL(qmp_parse_memory(memory, slots, 2), 0);
+	CHECK_EQUAL(qmp_parse_memory("", slots, 8), 0);
+	CHECK_EQUAL(qmp_parse_memory(
+			    " AS \"memory\", root: x\n  0-fff (prio 0, ram): a\n  800-8ff (prio 0, ram): b\n",
+			    slots, 8),
+		    0);
+	CHECK_EQUAL(qmp_parse_memory(" AS \"memory\", root: x\n  5-4 (prio 0, ram): a\n"
+				     "  0-ffffffffffffffff (prio 0, ram): b\n",
+				     slots, 8),
+		    0);
+	CHECK(qmp_parse_hva("Host virtual address for 0x100000 (pc.ram) is 0x7f533ff00000\r\n", &hva));
+	CHECK_EQUAL(hva, 0x7f533ff00000);
+	CHECK(!qmp_parse_hva("No memory is mapped at address 0xb0000000\r\n", &hva));
+	CHECK(!qmp_parse_hva("Host virtual address for 0x0 (a) is 0xffffffffffffffff\r\n", &hva));
 }

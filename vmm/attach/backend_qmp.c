@@ -78,6 +78,13 @@ static void tell_threads(struct attach_source *source, struct vmm_process *proce
 	source->told_count = count;
 }
 
+static int find_slots(struct attach_source *source, struct vmm_slot *slots)
+{
+	size_t count = looker_slots(source->looker, slots);
+
+	return count ? (int)count : error_set(-ENOTSUP, "QEMU's monitor does not tell the guest's memory");
+}
+
 static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 {
 	return looker_add(source->looker, vcpu);
@@ -153,6 +160,7 @@ const struct attach_backend attach_qmp = {
 	.open = open_qmp,
 	.event = event_of,
 	.threads = tell_threads,
+	.slots = find_slots,
 	.add = add_vcpu,
 	.remove = remove_vcpu,
 	.drain = drain,

@@ -18,6 +18,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/attach/qmp_memory.h"
 #include "vmm/attach/rights.h"
 
 #define MILLISECOND 1000000ull
@@ -28,8 +29,10 @@
 /* Between two tries of a monitor that went away, and two questions which vCPUs there are. */
 #define TRY_INTERVAL SECOND
 #define ASK_INTERVAL SECOND
-#define OPEN_TIME    10 /* s */
-#define CLOSE_TIME   1  /* s */
+/* Memory that is plugged in is noticed after so long: the question takes QEMU some milliseconds. */
+#define SLOTS_INTERVAL (30 * SECOND)
+#define OPEN_TIME      10 /* s */
+#define CLOSE_TIME     1  /* s */
 /* The kernel tells a running thread's time once in a tick: so many looks share what it tells then. */
 #define UNTIMED_MAX 8
 #define QUEUE_MAX   4096
@@ -60,6 +63,8 @@ struct looker {
 	bool abandoned; /* the thread frees it */
 	struct qmp_vcpu vcpus[VMM_VCPUS_MAX];
 	size_t vcpu_count;
+	struct vmm_slot slots[VMM_SLOTS_MAX];
+	size_t slot_count;
 	struct looked_at *looked_at[VMM_VCPUS_MAX]; /* owned */
 	size_t looked_at_count;
 	struct look queue[QUEUE_MAX]; /* a ring */
@@ -69,8 +74,8 @@ struct looker {
 	uint64_t first_look; /* ns */
 
 	/* The thread's alone. */
-	struct monitor *monitor;                /* NULL: there is no connection */
-	uint64_t next_try, next_ask, next_look; /* ns */
+	struct monitor *monitor;                                /* NULL: there is no connection */
+	uint64_t next_try, next_ask, next_ask_slots, next_look; /* ns */
 	bool complained;
 };
 
@@ -254,6 +259,55 @@ static int ask_vcpus(struct looker *looker)
 	return count < 0 ? count : 0;
 }
 
+/* Memory. */
+
+static bool ask_hva(struct looker *looker, struct vmm_slot *slot)
+{
+	char command[40];
+	json_t *text = NULL;
+	bool known;
+
+	snprintf(command, sizeof(command), "gpa2hva %#" PRIx64, slot->gpa);
+	if (monitor_human(looker->monitor, command, &text))
+		return false;
+	known = qmp_parse_hva(json_string_value(text), &slot->hva);
+	json_decref(text);
+	return known;
+}
+
+/* Those that QEMU does not have as its own memory are left out. */
+static size_t ask_hvas(struct looker *looker, struct vmm_slot *slots, size_t count)
+{
+	size_t known = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (ask_hva(looker, &slots[i]))
+			slots[known++] = slots[i];
+	return known;
+}
+
+/* Without it the memory is looked for in the process's mappings. */
+static void ask_slots(struct looker *looker)
+{
+	struct vmm_slot slots[VMM_SLOTS_MAX];
+	json_t *text = NULL;
+	size_t count = 0;
+
+	looker->next_ask_slots = now() + SLOTS_INTERVAL;
+	if (!monitor_human(looker->monitor, "info mtree -f", &text)) {
+		count = ask_hvas(looker, slots,
+				 qmp_parse_memory(json_string_value(text), slots, VMM_SLOTS_MAX));
+		json_decref(text);
+	}
+	log_debug("QEMU tells %zu ranges of the guest's memory", count);
+	if (!count)
+		return;
+	pthread_mutex_lock(&looker->lock);
+	memcpy(looker->slots, slots, count * sizeof(slots[0]));
+	looker->slot_count = count;
+	pthread_mutex_unlock(&looker->lock);
+}
+
 /* RIP of a vCPU that runs can be trusted from QEMU 7.2 on; KVM's are exact with any. */
 static int check_version(struct looker *looker)
 {
@@ -287,6 +341,8 @@ static int open_monitor(struct looker *looker)
 		error = check_version(looker);
 	if (!error)
 		error = ask_vcpus(looker);
+	if (!error)
+		ask_slots(looker);
 	return error;
 }
 
@@ -359,6 +415,8 @@ static int do_what_is_due(struct looker *looker)
 	uint64_t time = now();
 	int error = time >= looker->next_ask ? ask_vcpus(looker) : 0;
 
+	if (!error && time >= looker->next_ask_slots)
+		ask_slots(looker);
 	return !error && time >= looker->next_look ? look(looker) : error;
 }
 
@@ -559,6 +617,17 @@ size_t looker_vcpus(struct looker *looker, struct qmp_vcpu *vcpus)
 	pthread_mutex_lock(&looker->lock);
 	count = looker->vcpu_count;
 	memcpy(vcpus, looker->vcpus, count * sizeof(vcpus[0]));
+	pthread_mutex_unlock(&looker->lock);
+	return count;
+}
+
+size_t looker_slots(struct looker *looker, struct vmm_slot *slots)
+{
+	size_t count;
+
+	pthread_mutex_lock(&looker->lock);
+	count = looker->slot_count;
+	memcpy(slots, looker->slots, count * sizeof(slots[0]));
 	pthread_mutex_unlock(&looker->lock);
 	return count;
 }

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vmm/attach/memory.h"
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/process.h"
 #include "vmm/attach/qmp_registers.h"
@@ -48,6 +49,9 @@ int looker_start(struct looker **looker, const struct monitor_address *address,
 
 /* The vCPUs as the monitor told them last, VMM_VCPUS_MAX at most, with threads in QEMU's PID namespace. */
 size_t looker_vcpus(struct looker *looker, struct qmp_vcpu *vcpus);
+
+/* The guest's memory as the monitor told it last, VMM_SLOTS_MAX slots at most; 0: it does not tell. */
+size_t looker_slots(struct looker *looker, struct vmm_slot *slots);
 
 /* Looks at VCPU from now on. -ESRCH: its thread has ended. */
 int looker_add(struct looker *looker, const struct vmm_vcpu *vcpu);
