@@ -210,7 +210,23 @@ USER_TEXT static void user_sums(void)
 	user_exit();
 }
 
-/* The same sum again and again, for ever; each time that it is right it says so. chunk=N steps, timer=HZ. */
+/* Until the next interrupt; who is found halted has RIP at sums_halted. */
+static void sums_rest(void)
+{
+	__asm__ volatile("sti\n\t"
+			 "hlt\n"
+			 ".globl sums_halted\n"
+			 "sums_halted:\n\t"
+			 "cli"
+			 :
+			 :
+			 : "memory");
+}
+
+/*
+ * The same sum again and again, for ever; each time that it is right it says so. chunk=N steps, timer=HZ, and
+ * with rest=1 it halts between them.
+ */
 uint32_t program_sums(void)
 {
 	uint32_t hz = (uint32_t)option_number("timer", 0);
@@ -226,5 +242,7 @@ uint32_t program_sums(void)
 		if (user_sum != first)
 			return 1;
 		print("right\n");
+		if (option_is("rest", "1"))
+			sums_rest();
 	}
 }

@@ -15,10 +15,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shared/error.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/remote_call.h"
 #include "vmm/attach/seccomp_filter.h"
 #include "vmm/attach/thread_status.h"
+#include "vmm/attach/vcpu_stop.h"
 
 /* Registers and memory around a call: what the other process has to find as it was. */
 struct kept {
@@ -362,4 +364,76 @@ TEST(attach_remote, filters_are_understood)
 	call.arch = AUDIT_ARCH_I386;
 	CHECK_EQUAL(seccomp_filter_run(filter, count, &call), SECCOMP_RET_KILL_PROCESS);
 	CHECK_EQUAL(seccomp_filter_run(filter, 1, &call), SECCOMP_RET_KILL_PROCESS);
+}
+
+/* A process that has FILTER and waits; its id. */
+static pid_t start_filtered(const struct sock_filter *filter, unsigned short count)
+{
+	const struct sock_fprog program = { .len = count, .filter = (struct sock_filter *)filter };
+	int ready[2];
+	pid_t child;
+	char byte;
+
+	if (pipe2(ready, O_CLOEXEC))
+		return -1;
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+		if (!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+			byte = write(ready[1], "x", 1) == 1;
+		for (;;)
+			pause();
+	}
+	close(ready[1]);
+	if (read(ready[0], &byte, 1) != 1)
+		child = -1;
+	close(ready[0]);
+	return child;
+}
+
+/* May its thread make our calls? It is ended. */
+static int check_filtered(const struct sock_filter *filter, unsigned short count)
+{
+	const struct vcpu_stop_target target = { .limit = 1 };
+	struct vcpu_thread thread = { .fd = 5 };
+	pid_t child = start_filtered(filter, count);
+	struct thread_status status = { 0 };
+	char path[32];
+	int fd, error = -EIO;
+
+	if (child < 0)
+		return error;
+	snprintf(path, sizeof(path), "/proc/%d/status", child);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	thread.vcpu.tid = child;
+	if (thread_status_read(fd, &status) && status.seccomp == SECCOMP_MODE_FILTER)
+		error = vcpu_stop_check(&target, &thread, &status);
+	if (!error)
+		CHECK_EQUAL(thread.filters, status.filters);
+	close(fd);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	return error;
+}
+
+/* What would kill the VM is known before it is done. */
+TEST(attach_remote, a_thread_whose_filter_would_kill_it_is_left_alone)
+{
+	static const struct sock_filter allows[] = { BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW) };
+	static const struct sock_filter kills[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	int allowed = check_filtered(allows, 1);
+
+	if (allowed == -EIO || allowed == -EPERM)
+		SKIP("filters can not be had or not be read here: %s", error_message());
+	CHECK_EQUAL(allowed, 0);
+	CHECK_EQUAL(check_filtered(kills, sizeof(kills) / sizeof(kills[0])), -EACCES);
+	CHECK(strstr(error_message(), "would be killed"));
 }
