@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Looks at vCPUs at random moments, by stopping their threads (vcpu_stop.h), from a thread of its own: the
+ *kernel wants all that is done to a stopped thread on one thread.
+ *
+ *	thread "stops": looks --queue--> who takes them
+ *
+ * When to look is told by the host's clock, at intervals between half and one and a half of what was asked
+ *for, by chance, so that no rhythm of the guest is met always in the same place. A thread that sleeps at that
+ *moment is not stopped: it uses no CPU time, which is what looks are weighted by. One that waits for a
+ *processor can not be told from one that runs: the time since the last look counts by the part of it that the
+ *thread ran.
+ *
+ *	stop_sampler_count	any thread
+ *	all others		one thread, the taker's
+ */
+#ifndef KVMSCOPE_ATTACH_STOP_SAMPLER_H
+#define KVMSCOPE_ATTACH_STOP_SAMPLER_H
+
+#include "vmm/attach/vcpu_stop.h"
+
+struct stop_sampler;
+
+struct stop_sample {
+	struct vcpu_look look;
+	uint64_t period; /* ns of CPU time of the thread that it stands for */
+	unsigned int id; /* of the vCPU */
+	pid_t tid;
+};
+
+/* TARGET is copied; what it points to outlives the sampler. FREQUENCY in Hz, of each vCPU. -ENOMEM and the
+ * errors of pthread_create(), with the message. */
+int stop_sampler_start(struct stop_sampler **sampler, const struct vcpu_stop_target *target,
+		       unsigned int frequency);
+
+/* From now on; or -ESRCH: its thread has ended, -ENOMEM, with the message. */
+int stop_sampler_add(struct stop_sampler *sampler, const struct vmm_vcpu *vcpu);
+void stop_sampler_remove(struct stop_sampler *sampler, unsigned int id);
+
+/* The oldest sample, until stop_sampler_taken(); NULL: there is none. */
+struct stop_sample *stop_sampler_next(struct stop_sampler *sampler);
+void stop_sampler_taken(struct stop_sampler *sampler);
+
+/* For each vCPU of which samples were lost since the last time, their number. */
+void stop_sampler_lost(struct stop_sampler *sampler,
+		       void (*lost)(void *context, unsigned int id, uint64_t count), void *context);
+
+void stop_sampler_count(struct stop_sampler *sampler, struct attach_stops *stops);
+
+/* Nothing is stopped any more. Works on NULL. */
+void stop_sampler_end(struct stop_sampler *sampler);
+
+#endif
