@@ -9,6 +9,8 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -528,15 +530,31 @@ static int check_vcpu(struct attach_source *source)
 				   process->pid);
 }
 
+/*
+ * It takes the types of the whole kernel for a moment, tens of MiB, and a good part of a second of a CPU: one
+ * at a time in a process that attaches to many, and the memory is given back.
+ */
+static int load_alone(struct attach_source *source)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	int error;
+
+	pthread_mutex_lock(&lock);
+	error = check_iterator();
+	if (!error)
+		error = load(source, source->target->callchains);
+	malloc_trim(0);
+	pthread_mutex_unlock(&lock);
+	return error;
+}
+
 static int open_all(struct attach_source *source)
 {
 	int error =
 		perf_event_choose(&source->choice, source->target->process->pid, source->target->frequency);
 
 	if (!error)
-		error = check_iterator();
-	if (!error)
-		error = load(source, source->target->callchains);
+		error = load_alone(source);
 	if (!error)
 		error = check_vcpu(source);
 	if (error)

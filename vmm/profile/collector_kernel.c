@@ -29,6 +29,8 @@
 #define FIND_INTERVAL_MAX (200 * MILLISECOND)
 /* Looking for one that is not there is to take no more than such a part of the time. */
 #define FIND_SHARE 20
+/* Where the vCPUs are where they were when there was none, the guest has done next to nothing since. */
+#define FIND_INTERVAL_IDLE (5000 * MILLISECOND)
 /*
  * So many kernels, with all their symbols each, wait for vCPUs that took no sample since they were replaced.
  * One that never starts is waited for for ever: new modules have no names then.
@@ -177,11 +179,29 @@ static void use_given_btf(const struct collector_kernel *kernel, struct guest_ke
 		log_warning("%s is not used: %s", options->btf, error_message());
 }
 
+static bool is_same_stop(const struct guest_registers *one, const struct guest_registers *other)
+{
+	return one->rip == other->rip && one->rsp == other->rsp && one->paging.cr3 == other->paging.cr3;
+}
+
+/* There is none where vCPUs stand at REGISTERS, and looking TOOK so long; ns until the next look. */
+static uint64_t pause_of_find(struct collector_kernel *kernel, const struct guest_registers *registers,
+			      uint64_t took)
+{
+	bool idle = kernel->find_interval == FIND_INTERVAL_MAX && is_same_stop(registers, &kernel->missed);
+	uint64_t pause = idle ? FIND_INTERVAL_IDLE : kernel->find_interval;
+
+	kernel->missed = *registers;
+	kernel->find_interval += kernel->find_interval / 2;
+	if (kernel->find_interval > FIND_INTERVAL_MAX)
+		kernel->find_interval = FIND_INTERVAL_MAX;
+	return took + (pause > FIND_SHARE * took ? pause : FIND_SHARE * took);
+}
+
 /* The kernel that runs now, looked for with longer and longer pauses; NULL: none was found. */
 static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 {
 	const struct collector_options *options = kernel->options;
-	uint64_t interval = kernel->find_interval, took;
 	struct guest_registers registers;
 	struct guest_kernel *found;
 	int error;
@@ -189,13 +209,10 @@ static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 	if (now < kernel->next_find || !options->registers ||
 	    !options->registers(options->context, &registers))
 		return NULL;
-	kernel->find_interval += kernel->find_interval / 2;
-	if (kernel->find_interval > FIND_INTERVAL_MAX)
-		kernel->find_interval = FIND_INTERVAL_MAX;
 	kernel->find_look = collector_look_begin();
 	error = guest_kernel_find(&found, options->view, &registers);
-	took = collector_look_begin().begun - kernel->find_look.begun;
-	kernel->next_find = now + took + (interval > FIND_SHARE * took ? interval : FIND_SHARE * took);
+	kernel->next_find = now + pause_of_find(kernel, &registers,
+						collector_look_begin().begun - kernel->find_look.begun);
 	if (error) {
 		log_debug("no guest kernel yet: %s", error_message());
 		return NULL;
@@ -254,8 +271,7 @@ static bool is_certain(struct collector_kernel *kernel, const struct guest_regis
 
 	if (kernel->restarted)
 		return true;
-	if (!kernel->doubts || registers->rip != before->rip || registers->rsp != before->rsp ||
-	    registers->paging.cr3 != before->paging.cr3)
+	if (!kernel->doubts || !is_same_stop(registers, before))
 		kernel->doubts++;
 	kernel->doubted = *registers;
 	return kernel->doubts >= DOUBTS;

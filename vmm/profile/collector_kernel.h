@@ -42,6 +42,7 @@ struct collector_kernel {
 	bool mapped; /* the image is known, and the file, if one is open, has its mapping */
 
 	uint64_t next_find, find_interval; /* ns, by the collector's clock */
+	struct guest_registers missed;     /* with which none was found last */
 	struct collector_look find_look;   /* during which the kernel that was found last was read */
 	uint64_t next_look, next_refresh;  /* ns */
 	struct collector_look look;        /* the latest that saw the list of modules whole */
