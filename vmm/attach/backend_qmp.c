@@ -110,6 +110,7 @@ static void give_sample(const struct attach_source *source, const struct look *l
 		.vcpu = look->id,
 		.host_tid = (uint32_t)look->tid,
 		.cpl = look->registers.cpl,
+		.flags = look->smm ? SAMPLE_OTHER_KERNEL : 0,
 	};
 
 	chain.kernel_depth = !sample.cpl;

@@ -173,7 +173,6 @@ static struct looked_at *find(const struct looker *looker, unsigned int id)
 	return NULL;
 }
 
-/* In system management mode it is firmware that runs, which has no names and hides nothing of its time. */
 static void take_vcpu(struct looker *looker, const struct qmp_registers *seen, uint64_t time)
 {
 	struct looked_at *at = find(looker, seen->id);
@@ -184,7 +183,11 @@ static void take_vcpu(struct looker *looker, const struct qmp_registers *seen, u
 	if (at->untimed_count == UNTIMED_MAX)
 		memmove(at->untimed, at->untimed + 1, --at->untimed_count * sizeof(at->untimed[0]));
 	at->untimed[at->untimed_count++] = (struct look){
-		.id = seen->id, .tid = at->vcpu.tid, .time = time, .registers = seen->registers
+		.id = seen->id,
+		.tid = at->vcpu.tid,
+		.time = time,
+		.registers = seen->registers,
+		.smm = seen->smm,
 	};
 }
 

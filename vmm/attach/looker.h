@@ -37,6 +37,7 @@ struct look {
 	uint64_t time;   /* ns, CLOCK_MONOTONIC_RAW */
 	uint64_t period; /* ns of the thread's CPU time */
 	struct guest_registers registers;
+	bool smm; /* in system management mode: firmware ran, beside the kernel */
 };
 
 /*
