@@ -2,6 +2,7 @@
 /* kvmscope demo: run, report and export, one after the other, on a guest whose work is known. */
 #include <argp.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,12 @@ struct demo {
 	const char *frequency;
 	unsigned int seconds;
 	char installed_kernel[PATH_SIZE];
+};
+
+/* The guest is profiled once with nothing in it, and once with the agent, which tells more. */
+struct take {
+	const char *what;
+	bool agent;
 	char data[PATH_SIZE];
 	char page[PATH_SIZE];
 };
@@ -41,7 +48,8 @@ static const struct argp_option option_list[] = {
 	{ "kernel", 'k', "FILE", 0, "Kernel to boot (what make demo fetched, else the one this machine runs)",
 	  0 },
 	{ "initrd", 'i', "FILE", 0, "Initial RAM disk with the workload (what make demo packed)", 0 },
-	{ "output", 'o', "DIR", 0, "Where perf.data and flame.html go (build/demo)", 0 },
+	{ "output", 'o', "DIR", 0,
+	  "Where perf.data and flame.html go, and agent.data and flame-agent.html (build/demo)", 0 },
 	{ "seconds", 's', "SECONDS", 0, "How long the workload runs (8)", 0 },
 	{ "cpus", 'c', "N", 0, "vCPUs (1)", 0 },
 	{ "freq", 'F', "HZ", 0, "Samples per second of CPU time and vCPU (999)", 0 },
@@ -81,7 +89,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 static const struct argp argp = {
 	.options = option_list,
 	.parser = parse_option,
-	.doc = "Boot a kernel with three busy processes, profile it from outside, show what it was busy with.",
+	.doc = "Boot a kernel with three busy processes, profile it from outside, show what it was busy with: once "
+	       "with nothing in the guest, once with the guest agent.",
 };
 
 static int choose_kernel(struct demo *demo)
@@ -140,8 +149,6 @@ static int prepare(struct demo *demo)
 		error = choose_initrd(demo);
 	if (!error)
 		error = make_directory(demo->output);
-	snprintf(demo->data, sizeof(demo->data), "%s/perf.data", demo->output);
-	snprintf(demo->page, sizeof(demo->page), "%s/flame.html", demo->output);
 	return error;
 }
 
@@ -159,7 +166,7 @@ static int run_command(command *run, char *const arguments[])
 	return run(count, copy);
 }
 
-static int record(struct demo *demo)
+static int record(const struct demo *demo, const struct take *take)
 {
 	char append[256];
 
@@ -170,42 +177,55 @@ static int record(struct demo *demo)
 			   (char *[]){ "run", "--kernel", (char *)demo->kernel, "--initrd",
 				       (char *)demo->initrd, "--append", append, "--cpus", (char *)demo->cpus,
 				       "--freq", (char *)demo->frequency, "--stack-time", STACK_TIME,
-				       "--from-line", WORKLOAD_STARTS, "--output", demo->data, NULL });
+				       "--from-line", WORKLOAD_STARTS, "--output", (char *)take->data,
+				       take->agent ? "--agent" : NULL, NULL });
 }
 
-static int report(struct demo *demo)
+static int report(const struct take *take)
 {
 	char rows[16];
 
 	snprintf(rows, sizeof(rows), "%d", ROWS_SHOWN);
 	return run_command(command_report,
-			   (char *[]){ "report", "--input", demo->data, "--limit", rows, NULL });
+			   (char *[]){ "report", "--input", (char *)take->data, "--limit", rows, NULL });
 }
 
-static int draw(struct demo *demo)
+static int draw(const struct take *take)
 {
-	return run_command(command_export, (char *[]){ "export", "--input", demo->data, "--format", "html",
-						       "--output", demo->page, NULL });
+	return run_command(command_export, (char *[]){ "export", "--input", (char *)take->data, "--format",
+						       "html", "--output", (char *)take->page, NULL });
+}
+
+static int show(const struct demo *demo, struct take *take, const char *data, const char *page)
+{
+	int status;
+
+	snprintf(take->data, sizeof(take->data), "%s/%s", demo->output, data);
+	snprintf(take->page, sizeof(take->page), "%s/%s", demo->output, page);
+	log_info("demo: booting %s, unmodified, with %s, and a workload of %u s", demo->kernel, take->what,
+		 demo->seconds);
+	status = record(demo, take);
+	if (!status)
+		status = report(take);
+	return status ? status : draw(take);
 }
 
 int command_demo(int argc, char **argv)
 {
 	struct demo demo = { .output = "build/demo", .cpus = "1", .frequency = "999", .seconds = 8 };
+	struct take plain = { .what = "nothing in it" }, agent = { .what = "the guest agent", .agent = true };
 	int status;
 
 	if (argp_parse(&argp, argc, argv, 0, NULL, &demo))
 		return EXIT_USAGE;
 	if (prepare(&demo))
 		return command_failed();
-	log_info("demo: booting %s, unmodified, with a workload of %u s", demo.kernel, demo.seconds);
-	status = record(&demo);
+	status = show(&demo, &plain, "perf.data", "flame.html");
 	if (!status)
-		status = report(&demo);
-	if (!status)
-		status = draw(&demo);
+		status = show(&demo, &agent, "agent.data", "flame-agent.html");
 	if (!status)
 		log_info(
-			"demo: look closer with kvmscope report or perf report -i %s, and open %s in a browser",
-			demo.data, demo.page);
+			"demo: look closer with kvmscope report or perf report -i %s, and open %s and %s in a browser",
+			plain.data, plain.page, agent.page);
 	return status;
 }
