@@ -136,7 +136,8 @@ static int load(struct attach_source *source, bool callchains)
 	source->programs = guest_sample__open();
 	if (!source->programs)
 		return error_set(-ENOTSUP, "libbpf can not open its program: %s", strerror(errno));
-	bpf_map__set_max_entries(source->programs->maps.samples, ring_size(source->target));
+	if (source->target) /* else it is only tried */
+		bpf_map__set_max_entries(source->programs->maps.samples, ring_size(source->target));
 	source->programs->rodata->is_amd = is_amd();
 	source->programs->rodata->want_chains = callchains;
 	source->programs->rodata->by_nmi = source->choice.event == ATTACH_CYCLES;

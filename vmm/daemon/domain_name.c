@@ -57,7 +57,7 @@ static void append_digest(const char *name, char *file)
 void domain_name_escape(const char *name, char file[DOMAIN_FILE_SIZE])
 {
 	if (!*name) {
-		strcpy(file, "%");
+		snprintf(file, DOMAIN_FILE_SIZE, "%%");
 	} else if (!escape(name, file, DOMAIN_FILE_MAX)) {
 		escape(name, file, DOMAIN_FILE_MAX - TAIL);
 		append_digest(name, file);

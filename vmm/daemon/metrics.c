@@ -215,25 +215,28 @@ static bool is_port(const char *text)
 	       atoi(text) <= UINT16_MAX;
 }
 
-/* "HOST:PORT", where a HOST that has ':' stands in brackets. Owned by the caller: freeaddrinfo(). */
-static int resolve(const char *listen, struct addrinfo **address)
+/* "HOST:PORT", where a HOST that has ':' stands in brackets. To be freed by freeaddrinfo(); NULL: it is none.
+ */
+static struct addrinfo *resolve(const char *listen)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV };
 	const char *colon = strrchr(listen, ':');
 	char host[256];
 	size_t length = colon ? (size_t)(colon - listen) : 0;
+	struct addrinfo *address;
 	int error = EAI_NONAME;
 
 	if (length && length < sizeof(host) && is_port(colon + 1)) {
 		bool brackets = listen[0] == '[' && colon[-1] == ']';
 
-		snprintf(host, sizeof(host), "%.*s", (int)(length - 2 * brackets), listen + brackets);
-		error = getaddrinfo(host, colon + 1, &hints, address);
+		snprintf(host, sizeof(host), "%.*s", (int)(length - 2 * (size_t)brackets), listen + brackets);
+		error = getaddrinfo(host, colon + 1, &hints, &address);
 	}
 	if (!error)
-		return 0;
-	return error_set(-EINVAL, "can't listen at %s: %s; an address and a port are 127.0.0.1:9754", listen,
-			 gai_strerror(error));
+		return address;
+	error_set(-EINVAL, "can't listen at %s: %s; an address and a port are 127.0.0.1:9754", listen,
+		  gai_strerror(error));
+	return NULL;
 }
 
 static struct MHD_Daemon *start_daemon(struct metrics *metrics, const struct addrinfo *address)
@@ -257,11 +260,11 @@ static struct MHD_Daemon *start_daemon(struct metrics *metrics, const struct add
 
 static int start_listening(struct metrics *metrics)
 {
-	struct addrinfo *address;
-	int error = resolve(metrics->options.listen, &address);
+	struct addrinfo *address = resolve(metrics->options.listen);
+	int error;
 
-	if (error)
-		return error;
+	if (!address)
+		return -EINVAL;
 	errno = 0;
 	metrics->daemon = start_daemon(metrics, address);
 	error = errno ? -errno : -EIO;

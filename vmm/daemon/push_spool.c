@@ -270,7 +270,7 @@ void push_spool_abandon(struct push_spool *spool, FILE *file)
 /* Its size; the file is closed in any case. */
 static int sync_file(FILE *file, uint64_t *size)
 {
-	struct stat status;
+	struct stat status = { 0 };
 	int error = fflush(file) || fsync(fileno(file)) || fstat(fileno(file), &status) ? -errno : 0;
 
 	*size = error ? 0 : (uint64_t)status.st_size;

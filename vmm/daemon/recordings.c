@@ -437,10 +437,24 @@ static int open_directory(struct recordings *all)
 	return 0;
 }
 
+static int open_all(struct recordings *all, const char *directory)
+{
+	int error;
+
+	all->directory = strdup(directory);
+	if (!all->directory)
+		return error_set(-ENOMEM, "no memory for recordings");
+	all->new_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (all->new_fd < 0)
+		return error_set(-errno, "can't make what tells of new recordings: %s", strerror(errno));
+	error = open_directory(all);
+	return error ? error : take_over_all(all);
+}
+
 int recordings_open(struct recordings **result, const struct recordings_options *options)
 {
 	struct recordings *all = calloc(1, sizeof(*all));
-	int error = 0;
+	int error;
 
 	assert(options->rotate);
 	if (!all)
@@ -448,15 +462,7 @@ int recordings_open(struct recordings **result, const struct recordings_options 
 	all->options = *options;
 	all->fd = all->new_fd = -1;
 	pthread_mutex_init(&all->lock, NULL);
-	all->directory = strdup(options->directory);
-	all->new_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (!all->directory || all->new_fd < 0)
-		error = error_set(all->directory ? -errno : -ENOMEM,
-				  "can't make what tells of new recordings");
-	if (!error)
-		error = open_directory(all);
-	if (!error)
-		error = take_over_all(all);
+	error = open_all(all, options->directory);
 	if (error) {
 		recordings_close(all);
 		return error;
