@@ -13,6 +13,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/attach/rights.h"
 
 #define NANOSECONDS 1000000000ull
 /* Samples that wait for the taker. */
@@ -201,6 +202,8 @@ static void *run(void *context)
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "stops");
 	raise_priority();
+	if (rights_keep(NULL, 0))
+		log_warning("%s", error_message());
 	pthread_mutex_lock(&sampler->lock);
 	while (!sampler->ending) {
 		struct sampled_vcpu *due = find_due(sampler);
