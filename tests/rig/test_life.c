@@ -199,9 +199,10 @@ static bool check_run(const struct place *place, const struct rig_result *result
 
 /* The rig starts anew if its emulator stands still; so has the guest to. */
 #define BEGIN "rm -rf %s; mkdir -p %s; truncate -s 1M %s/disk; export HOME=$PWD/%s; "
-#define RUN                                                                                                                   \
-	"build/kvmscope run --pmu off --reboot --mem 512M --kernel %s --initrd build/initrd/life.cpio --disk %s/disk -F 499 " \
-	"-o %s --watch panic_timeout:4:w --watch panic_on_oops:4:w,pid=4321 --watch panic_on_warn:4:w,comm=chosen "           \
+#define RUN(options)                                                                                                \
+	"build/kvmscope run " options                                                                               \
+	" --reboot --mem 512M --kernel %s --initrd build/initrd/life.cpio --disk %s/disk -F 499 "                   \
+	"-o %s --watch panic_timeout:4:w --watch panic_on_oops:4:w,pid=4321 --watch panic_on_warn:4:w,comm=chosen " \
 	"--append 'console=ttyS0 quiet maxcpus=1 "
 
 /* The kernel; NULL where there is none. */
@@ -233,7 +234,7 @@ TEST(life_rig, watches_survive_hot_plug_reset_and_kexec)
 	kernel = prepare();
 	if (!kernel)
 		return;
-	rig_run(&result, 400, BEGIN "tests/rig/life-host " RUN "kvmscope.run=life+ask' --cpus 2",
+	rig_run(&result, 400, BEGIN "tests/rig/life-host " RUN("") "kvmscope.run=life+ask' --cpus 2",
 		RUN_IN(place, kernel));
 	if (check_run(&place, &result, seen))
 		check_added(&place, result.output, seen);
@@ -253,7 +254,8 @@ TEST(life_rig, watches_survive_reset_and_kexec_on_kvm_intel)
 	kernel = prepare();
 	if (!kernel)
 		return;
-	rig_run_intel(&result, 800, BEGIN RUN "mitigations=off cryptomgr.notests kvmscope.run=life'",
+	rig_run_intel(&result, 800,
+		      BEGIN RUN("--pmu off") "mitigations=off cryptomgr.notests kvmscope.run=life'",
 		      RUN_IN(place, kernel));
 	check_run(&place, &result, seen);
 	rig_result_free(&result);

@@ -181,14 +181,14 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 
 /* mitigations=off: the guest's system calls would else flush the TLB, which costs Bochs most of its time. */
 #define INITRD "build/initrd/6.1-debugger.cpio"
-#define COMMAND                                                                                                               \
-	"mkdir -p build/rig; build/kvmscope run --pmu off --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache " \
-	"--watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "                                                  \
+#define COMMAND                                                                                                        \
+	"mkdir -p build/rig; build/kvmscope run %s --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache " \
+	"--watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "                                           \
 	"--append 'console=ttyS0 quiet mitigations=off kvmscope.run=debugger+%d+%d;gdb-watch+%d'"
 
 static void check_debugger(void (*run)(struct rig_result *result, unsigned int timeout, const char *format,
 				       ...),
-			   const char *data)
+			   const char *options, const char *data)
 {
 	const char *kernel = rig_kernel("6.1");
 	struct rig_result initrd, result;
@@ -200,7 +200,7 @@ static void check_debugger(void (*run)(struct rig_result *result, unsigned int t
 		     " build/rig/debugger tests/rig/guest/gdb-watch $(tests/rig/fetch-gdb)");
 	CHECK_EQUAL(initrd.status, 0);
 	rig_result_free(&initrd);
-	run(&result, 590, COMMAND, kernel, INITRD, data, WRITES, STOPS, GDB_WRITES);
+	run(&result, 590, COMMAND, options, kernel, INITRD, data, WRITES, STOPS, GDB_WRITES);
 	check_coexistence(&result, data);
 	rig_result_free(&result);
 }
@@ -208,14 +208,14 @@ static void check_debugger(void (*run)(struct rig_result *result, unsigned int t
 TEST(watch_rig, guest_s_debugger_works_beside_watches)
 {
 	RIG_DEBUG_REGISTERS_REQUIRED();
-	check_debugger(rig_run, "build/rig/watch.data");
+	check_debugger(rig_run, "", "build/rig/watch.data");
 }
 
 TEST(watch_rig, guest_s_debugger_works_beside_watches_on_kvm_intel)
 {
 	if (rig_intel_unavailable_reason())
 		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
-	check_debugger(rig_run_intel, "build/rig/watch-intel.data");
+	check_debugger(rig_run_intel, "--pmu off", "build/rig/watch-intel.data");
 }
 
 /* How often the guest lost a breakpoint, as the recording at PATH says. */
@@ -277,7 +277,7 @@ TEST(watch_rig, host_may_come_first_and_the_guest_s_loss_is_said)
 	/* The guest ends when it gets a line, after bp list has shown what it lost. */
 	rig_run(&result, 400,
 		"d=$(mktemp -d); mkfifo $d/in; "
-		"build/kvmscope run --pmu off --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 -o %s "
+		"build/kvmscope run --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 -o %s "
 		"--no-buildid-cache --watch panic_timeout:4:w,pinned --control $d/socket "
 		"--append 'console=ttyS0 quiet kvmscope.run=workload+breakpoints+100;read+line' < $d/in & run=$!; "
 		"exec 3> $d/in; while kill -0 $run && ! grep -q '^bp list: [1-9]' $d/list; do sleep 0.2; "
