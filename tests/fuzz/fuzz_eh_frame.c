@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Input: an ELF image from offset 0 on, with all that its program headers
- * name. Every byte of it is looked up in the table that comes out.
+ * name. Its identity is read, and every byte of it looked up in the table that comes out.
  */
 #include <stdlib.h>
 
 #include "shared/span.h"
-#include "vmm/guest/cfi_image.h"
+#include "vmm/guest/image_identity.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -29,8 +29,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct span input = span_of(data, size);
 	struct cfi_source source = { .read = read_input, .context = &input };
+	struct image_identity identity;
 	struct cfi_table *table;
 
+	image_identity_read(&identity, &source);
+	if (identity.build_id_size > IMAGE_BUILD_ID_MAX)
+		abort();
 	if (cfi_image_compile(&table, &source))
 		return 0;
 	check(table, size);

@@ -90,3 +90,41 @@ build/rig/modules: tests/rig/guest/modules.c tests/rig/module.mk
 	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
 
 TEST_NEEDS += build/rig/modules
+
+# The programs of a user land: each built in a way of its own.
+USERLAND          := build/rig/userland
+USERLAND_SOURCES  := tests/rig/guest/userland
+USERLAND_PROGRAMS := $(addprefix $(USERLAND)/,plain bare shapes linked liblibrary.so stripped plugins left.so right.so storm brief)
+USERLAND_CC        = $(Q)mkdir -p $(@D); echo "  CC      $@"; gcc $(RIG_CFLAGS) -Wl,--build-id=sha1
+
+$(USERLAND_PROGRAMS): $(wildcard $(USERLAND_SOURCES)/*) tests/rig/module.mk
+
+$(USERLAND)/plain:
+	$(USERLAND_CC) -fno-omit-frame-pointer -no-pie -o $@ $(addprefix $(USERLAND_SOURCES)/,plain.c busy.c)
+
+$(USERLAND)/bare:
+	$(USERLAND_CC) -fomit-frame-pointer -o $@ $(addprefix $(USERLAND_SOURCES)/,bare.c busy.c)
+
+$(USERLAND)/shapes:
+	$(USERLAND_CC) -c -o $@.o $(USERLAND_SOURCES)/busy.c
+	$(Q)g++ -std=c++17 -O2 -Wall -Wextra -Werror -I. -Wl,--build-id=sha1 -o $@ $(USERLAND_SOURCES)/shapes.cpp $@.o
+
+$(USERLAND)/liblibrary.so:
+	$(USERLAND_CC) -shared -fPIC -Wl,-soname,$(@F) -o $@ $(USERLAND_SOURCES)/library.c
+
+$(USERLAND)/linked: $(USERLAND)/liblibrary.so
+	$(USERLAND_CC) -o $@ $(addprefix $(USERLAND_SOURCES)/,linked.c busy.c) $< -Wl,-rpath,'$$ORIGIN'
+
+$(USERLAND)/stripped:
+	$(USERLAND_CC) -s -o $@ $(addprefix $(USERLAND_SOURCES)/,stripped.c busy.c)
+
+$(USERLAND)/plugins:
+	$(USERLAND_CC) -o $@ $(addprefix $(USERLAND_SOURCES)/,plugins.c busy.c)
+
+$(USERLAND)/%.so: $(USERLAND_SOURCES)/plugin.c
+	$(USERLAND_CC) -shared -fPIC -DFUNCTION=$*_spin -o $@ $<
+
+$(USERLAND)/storm $(USERLAND)/brief: $(USERLAND)/%: $(USERLAND_SOURCES)/%.c
+	$(USERLAND_CC) -o $@ $<
+
+TEST_NEEDS += $(USERLAND_PROGRAMS)

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the programs of the user land have in common: functions of like steps, each called so many times
+ * in a round. At its end a process says what it did,
+ *
+ *	userland: truth PROCESS NAME=SHARE NAME=SHARE
+ *
+ * counted, not timed: a machine that stands still meanwhile changes nothing.
+ */
+#ifndef KVMSCOPE_TESTS_RIG_BUSY_H
+#define KVMSCOPE_TESTS_RIG_BUSY_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Neither inlined, cloned nor merged with one like it. */
+#define BUSY_FUNCTION __attribute__((noipa))
+/* Behind each call stands something: it is no jump. */
+#define BUSY_CALL(call)                                                                                      \
+	do {                                                                                                 \
+		call;                                                                                        \
+		__asm__ volatile("" ::: "memory");                                                           \
+	} while (0)
+
+struct busy {
+	const char *name; /* of the function with the steps */
+	void (*run)(void);
+	unsigned int times; /* in a round */
+	unsigned int calls; /* of the function in RUN */
+};
+
+/* As many rounds as the program's one argument says. TASKS end with one without a name. */
+void busy_run(const char *process, const struct busy *tasks, int argc, char **argv);
+
+/* Some hundred thousand steps that depend on each other. */
+#define BUSY_STEPS 200000
+#define BUSY_SPIN(name)                                                                                      \
+	void name(void)                                                                                      \
+	{                                                                                                    \
+		static volatile unsigned long sum;                                                           \
+		for (unsigned long i = 0; i < BUSY_STEPS; i++)                                               \
+			sum += i;                                                                            \
+	}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

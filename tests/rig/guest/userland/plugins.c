@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plugins ROUNDS: loads a plug-in, works in it, unloads it; the next mostly lies where it was. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/rig/guest/userland/busy.h"
+
+static void work_in(const char *path, const char *function, int calls)
+{
+	void *plugin = dlopen(path, RTLD_NOW);
+	void *symbol = plugin ? dlsym(plugin, function) : NULL;
+	void (*spin)(void);
+
+	if (!symbol) {
+		fprintf(stderr, "plugins: %s\n", dlerror());
+		exit(1);
+	}
+	memcpy(&spin, &symbol, sizeof(spin));
+	for (int i = 0; i < calls; i++)
+		spin();
+	dlclose(plugin);
+}
+
+BUSY_FUNCTION static void run_left(void)
+{
+	BUSY_CALL(work_in("/mnt/bin/left.so", "left_spin", 12));
+}
+
+BUSY_FUNCTION static void run_right(void)
+{
+	BUSY_CALL(work_in("/mnt/bin/right.so", "right_spin", 8));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct busy tasks[] = { { "left_spin", run_left, 1, 12 },
+					     { "right_spin", run_right, 1, 8 },
+					     { NULL, NULL, 0, 0 } };
+
+	BUSY_CALL(busy_run("plugins", tasks, argc, argv));
+	return 0;
+}

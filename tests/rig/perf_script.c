@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/rig/perf_script.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/shim/test.h"
+
+bool script_sample_is_user(const struct script_sample *sample)
+{
+	const struct script_frame *leaf = &sample->frames[0];
+
+	return sample->depth && !(leaf->address >> 63) && strncmp(leaf->image, "[kernel", 7) != 0 &&
+	       strncmp(leaf->image, "[guest.kernel", 13) != 0;
+}
+
+/* "COMM PERIOD", where COMM may have blanks. */
+static bool read_heading(char *line, struct script_sample *sample)
+{
+	char *end = line + strlen(line), *period;
+
+	while (end > line && (end[-1] == ' ' || end[-1] == '\n'))
+		*--end = '\0';
+	period = strrchr(line, ' ');
+	if (!period)
+		return false;
+	*sample = (struct script_sample){ .weight = strtod(period, NULL) };
+	while (period > line && period[-1] == ' ')
+		*--period = '\0';
+	snprintf(sample->comm, sizeof(sample->comm), "%s", line + strspn(line, " "));
+	return sample->weight > 0;
+}
+
+/* "\tADDRESS SYMBOL (IMAGE)", where SYMBOL may have anything. */
+static bool read_frame(char *line, struct script_frame *frame)
+{
+	char *symbol, *image = strrchr(line, '('), *end = strrchr(line, ')');
+
+	frame->address = strtoull(line, &symbol, 16);
+	if (!image || !end || image <= symbol + 1)
+		return false;
+	image[-1] = *end = '\0';
+	snprintf(frame->symbol, sizeof(frame->symbol), "%s", symbol + 1);
+	snprintf(frame->image, sizeof(frame->image), "%s", image + 1);
+	return true;
+}
+
+void perf_script_read(const char *environment, const char *file, const char *options,
+		      void (*see)(void *context, const struct script_sample *sample), void *context)
+{
+	struct script_sample sample = { 0 };
+	char command[1024], line[4096];
+	FILE *perf;
+
+	snprintf(command, sizeof(command),
+		 "%s perf script -i %s --no-inline -F comm,period,ip,sym,dso %s 2>/dev/null", environment,
+		 file, options);
+	perf = popen(command, "r");
+	REQUIRE(perf);
+	while (fgets(line, sizeof(line), perf)) {
+		if (*line == '\n') {
+			see(context, &sample);
+			sample.depth = 0;
+		} else if (*line == '\t') {
+			if (sample.depth < SCRIPT_DEPTH_MAX && read_frame(line, &sample.frames[sample.depth]))
+				sample.depth++;
+		} else if (!read_heading(line, &sample)) {
+			FAIL_TEST("not as perf script writes it: %s", line);
+		}
+	}
+	CHECK_EQUAL(pclose(perf), 0);
+}
