@@ -2,11 +2,14 @@
 /*
  * Modules of Debian's kernel that are loaded the moment after another one was unloaded, into its place
  * (tests/rig/guest/modules.c). A sample's process tells which module was there: the truth, sample by sample.
+ * And one that comes back elsewhere, with a watch on a variable of its own.
  */
+#include <linux/perf_event.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/rig/rig.h"
+#include "vmm/profile/perf_data_reader.h"
 
 #define DATA "build/rig/modules.data"
 #define HOME "build/rig/modules-home"
@@ -79,7 +82,8 @@ static const char *make_initrd(void)
 	rig_run_here(&result, 60,
 		     "tests/rig/initrd --kernel 6.1 --output build/initrd/modules.cpio --modules "
 		     "'virtio_mmio virtio_console button algif_hash' build/rig/modules "
-		     "build/cache/kernels/6.1/modules/lib/modules/*/kernel/crypto/{md4,michael_mic}.ko");
+		     "build/cache/kernels/6.1/modules/lib/modules/*/kernel/crypto/{md4,michael_mic}.ko "
+		     "build/cache/kernels/6.1/modules/lib/modules/*/kernel/net/ipv4/tcp_{bic,illinois}.ko");
 	made = !result.status;
 	if (!made)
 		FAIL_TEST("tests/rig/initrd: %s", result.errors);
@@ -87,44 +91,61 @@ static const char *make_initrd(void)
 	return made ? "build/initrd/modules.cpio" : NULL;
 }
 
-/* The page where all modules lay; 0: no profile came about, which is recorded, or they lay apart. */
-static unsigned long long profile(const char *kernel, const char *initrd)
-{
-	unsigned long long page = 0, place;
-	struct rig_result result;
+/* What is watched, and how often it is written in each of the places where its module lies. */
+#define WATCHED "max_increment"
+#define WRITES  200
 
-	rig_run(&result, 240,
-		"rm -rf " HOME " && mkdir -p " HOME " && HOME=$PWD/" HOME
-		" build/kvmscope run --pmu off --kernel %s --initrd %s --mem 256M -F 999 -o " DATA
-		" --append 'console=ttyS0 quiet kvmscope.run=modules+1+md4+michael_mic+md4+michael_mic'",
-		kernel, initrd);
-	if (result.status || !strstr(result.output, "modules: end"))
-		FAIL_TEST("no profile was made: %.2000s%.2000s", result.output, result.errors);
-	for (const char *at = result.output; (at = strstr(at, " at 0x")); at++) {
+/* One guest for all tests; NULL: it did not run, which is recorded. */
+static const struct rig_result *profile(void)
+{
+	static struct rig_result result;
+	const char *kernel = rig_kernel("6.1"), *initrd;
+	const char *watch = rig_debug_registers_unavailable_reason() ? "" : "--watch " WATCHED ":4:w";
+
+	initrd = kernel ? make_initrd() : NULL;
+	if (!initrd)
+		return NULL;
+	if (!result.output)
+		rig_run(&result, 280,
+			"rm -rf " HOME " && mkdir -p " HOME " && HOME=$PWD/" HOME
+			" build/kvmscope run --pmu off --kernel %s --initrd %s --mem 256M -F 999 -o " DATA
+			" %s --append 'console=ttyS0 quiet kvmscope.run=modules+1+md4+michael_mic+md4+michael_mic;"
+			"modules+again+tcp_bic+" WATCHED "+tcp_illinois+%d'",
+			kernel, initrd, watch, WRITES);
+	if (!result.status && strstr(result.output, "modules: " WATCHED " written "))
+		return &result;
+	FAIL_TEST("no profile was made: %.2000s%.2000s", result.output, result.errors);
+	return NULL;
+}
+
+/* The page where all modules lay; 0, and the test is skipped, if they lay apart. */
+static unsigned long long shared_page(const char *output)
+{
+	const char *end = strstr(output, "modules: end");
+	unsigned long long page = 0, place;
+
+	for (const char *at = output; (at = strstr(at, " at 0x")) && at < end; at++) {
 		place = strtoull(at + 4, NULL, 16);
 		if (page && place != page) {
 			test_skip(__FILE__, __LINE__,
 				  "the modules lay at %#llx and %#llx: nothing to be told apart", page,
 				  place);
-			page = 0;
-			break;
+			return 0;
 		}
 		page = place;
 	}
-	rig_result_free(&result);
 	return page;
 }
 
 TEST(module_truth, no_sample_is_in_a_module_that_had_its_place_before_or_behind)
 {
-	const char *kernel, *initrd;
+	const struct rig_result *result;
 	unsigned long long page;
 	struct tally perfs, ours;
 
 	RIG_REQUIRED();
-	kernel = rig_kernel("6.1");
-	initrd = make_initrd();
-	page = kernel && initrd ? profile(kernel, initrd) : 0;
+	result = profile();
+	page = result ? shared_page(result->output) : 0;
 	if (!page)
 		return;
 	perfs = check("perf", "HOME=$PWD/" HOME " perf script -G -F comm,ip,sym,dso -i " DATA " 2>/dev/null",
@@ -141,4 +162,95 @@ TEST(module_truth, no_sample_is_in_a_module_that_had_its_place_before_or_behind)
 		if (ours.of_image[module] < ENOUGH)
 			SKIP("nothing is wrong, but this machine stands still too often: of %s %lu samples have their image, %d are needed",
 			     names[module], ours.of_image[module], ENOUGH);
+}
+
+struct seen {
+	unsigned long hits, stops, starts;
+	bool stopped, hit_while_stopped;
+	uint64_t addresses[2]; /* of the first hit, and of the last */
+};
+
+static int see_sample(void *context, const struct perf_data_sample *sample)
+{
+	struct seen *seen = context;
+
+	if (sample->event != 1)
+		return 0;
+	if (!seen->hits++)
+		seen->addresses[0] = sample->address;
+	seen->addresses[1] = sample->address;
+	seen->hit_while_stopped |= seen->stopped;
+	return 0;
+}
+
+static int see_throttled(void *context, uint16_t event, bool stopped, uint64_t time)
+{
+	struct seen *seen = context;
+
+	if (event != 1)
+		return 0;
+	seen->stopped = stopped;
+	stopped ? seen->stops++ : seen->starts++;
+	return 0;
+}
+
+static struct seen read_hits(void)
+{
+	struct seen seen = { 0 };
+	struct perf_data_events events = { .sample = see_sample,
+					   .throttled = see_throttled,
+					   .context = &seen };
+	struct perf_data_reader *reader;
+
+	if (perf_data_reader_open(&reader, DATA)) {
+		FAIL_TEST("no recording in %s", DATA);
+		return seen;
+	}
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	perf_data_reader_close(reader);
+	return seen;
+}
+
+/* Each place that the guest says; COUNT of them. */
+static unsigned int read_places(const char *output, unsigned long long places[2])
+{
+	static const char line[] = "modules: " WATCHED " at ";
+	unsigned int count = 0;
+
+	for (const char *at = output; (at = strstr(at, line)); at += sizeof(line) - 1)
+		if (count++ < 2)
+			places[count - 1] = strtoull(at + sizeof(line) - 1, NULL, 16);
+	return count;
+}
+
+/* Before the kernel is found and while its module is not there it stands still, and the stream says so. */
+TEST(module_truth, watch_goes_with_its_module_and_is_armed_where_that_comes_back)
+{
+	const struct rig_result *result;
+	unsigned long long places[2];
+	struct seen seen;
+	char text[128];
+
+	RIG_DEBUG_REGISTERS_REQUIRED();
+	result = profile();
+	if (!result)
+		return;
+	REQUIRE_EQUAL(read_places(result->output, places), 2);
+	seen = read_hits();
+	printf("at %#llx, then at %#llx: %lu hits of %d writes, stopped %lu times, started %lu times\n",
+	       places[0], places[1], seen.hits, 2 * WRITES, seen.stops, seen.starts);
+	CHECK(places[0] != places[1]);
+	CHECK_EQUAL(seen.hits, 2 * WRITES);
+	CHECK_EQUAL(seen.addresses[0], places[0]);
+	CHECK_EQUAL(seen.addresses[1], places[1]);
+	CHECK(!seen.hit_while_stopped);
+	CHECK_EQUAL(seen.starts, 2);
+	CHECK_EQUAL(seen.stops, 3);
+	CHECK(seen.stopped);
+	CHECK(strstr(result->errors, "mem:" WATCHED ":w is not watched until its module is loaded again"));
+	for (int i = 0; i < 2; i++) {
+		snprintf(text, sizeof(text), "mem:" WATCHED ":w is watched again, at %#llx\n", places[i]);
+		if (!strstr(result->errors, text))
+			FAIL_TEST("it is not said: %s", text);
+	}
 }

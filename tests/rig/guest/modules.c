@@ -5,6 +5,12 @@
  * used for SECONDS by a process that is called like it: so a sample's process tells which module was there.
  *
  * Prints "modules: begin", for each "modules: NAME at ADDRESS" (of its text), and "modules: end".
+ *
+ * modules again NAME PARAMETER OTHER COUNT: loads NAME, writes its PARAMETER COUNT times, unloads it, loads
+ * OTHER, then NAME again, and writes COUNT times more. Between these steps the host has time to see.
+ *
+ * Prints "modules: PARAMETER at ADDRESS" each time that it can be written, and "modules: PARAMETER written
+ * COUNT times" at the end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -112,8 +118,67 @@ static void run(const char *name, double seconds)
 	check(child > 0 && waitpid(child, &status, 0) == child && !status, name);
 }
 
+/* s; the host sees what modules there are when it has samples of the guest. */
+#define TIME_TO_BE_SEEN 2
+
+static void be_seen(void)
+{
+	double end = now() + TIME_TO_BE_SEEN;
+
+	while (now() < end)
+		syscall(SYS_getppid);
+}
+
+static void print_variable(const char *name)
+{
+	FILE *symbols = fopen("/proc/kallsyms", "r");
+	char line[256], found[128];
+	unsigned long long address;
+
+	check(symbols != NULL, "/proc/kallsyms");
+	while (fgets(line, sizeof(line), symbols))
+		if (sscanf(line, "%llx %*c %127s", &address, found) == 2 && !strcmp(found, name))
+			printf("modules: %s at 0x%llx\n", name, address);
+	fclose(symbols);
+	fflush(stdout);
+}
+
+static void write_parameter(const char *module, const char *parameter, int count)
+{
+	char path[128], number[16];
+	int file;
+
+	snprintf(path, sizeof(path), "/sys/module/%s/parameters/%s", module, parameter);
+	file = open(path, O_WRONLY | O_CLOEXEC);
+	for (int i = 1; i <= count; i++) {
+		int length = snprintf(number, sizeof(number), "%d", i);
+
+		check(pwrite(file, number, (size_t)length, 0) == length, path);
+	}
+	close(file);
+}
+
+static void load_again(const char *name, const char *parameter, const char *other, int count)
+{
+	for (int i = 0; i < 2; i++) {
+		load(name);
+		print_variable(parameter);
+		be_seen();
+		write_parameter(name, parameter, count);
+		unload(name);
+		be_seen();
+		if (i == 0)
+			load(other);
+	}
+	printf("modules: %s written %d times\n", parameter, 2 * count);
+}
+
 int main(int argc, char **argv)
 {
+	if (argc == 6 && !strcmp(argv[1], "again")) {
+		load_again(argv[2], argv[3], argv[4], atoi(argv[5]));
+		return 0;
+	}
 	check(argc > 2, "modules SECONDS NAME...");
 	printf("modules: begin\n");
 	for (int i = 2; i < argc; i++) {
