@@ -126,14 +126,14 @@ TEST(per_cpu, variables_of_modules)
 	symbols_finish(fixture.kernel.symbols);
 	symbols_finish(fixture.kernel.per_cpu);
 	CHECK(guest_variable_find(&fixture.kernel, "counter", &variable));
-	CHECK(variable.per_cpu && variable.of_module);
+	CHECK(variable.per_cpu && variable.module);
 	CHECK_EQUAL(variable.address, PER_CPU + 0x4000);
 	CHECK(guest_variable_find(&fixture.kernel, "function", &variable));
-	CHECK(!variable.per_cpu && variable.of_module);
+	CHECK(!variable.per_cpu && variable.module);
 	CHECK_EQUAL(variable.address, MODULE);
 	/* The kernel's own comes first. */
 	CHECK(guest_variable_find(&fixture.kernel, "jiffies_64", &variable));
-	CHECK(!variable.of_module);
+	CHECK(!variable.module);
 	finish(&fixture);
 }
 

@@ -264,6 +264,11 @@ static void take_kernel(void *context, const struct guest_kernel *kernel)
 		sampler_forget_registers(profile->sampler);
 }
 
+static void take_modules(void *context, const struct guest_module *list, size_t count)
+{
+	run_watch_modules(((struct run_profile *)context)->watch, list, count);
+}
+
 static void lose_kernel(void *context)
 {
 	struct run_profile *profile = context;
@@ -350,6 +355,7 @@ static int start_collector(struct run_profile *profile)
 		.registers = latest_registers,
 		.publish = take_kernel,
 		.lost = lose_kernel,
+		.modules = take_modules,
 		.turn = turn,
 		.count = count_watch,
 		.mapped = profile->agent ? see_mapping : NULL,

@@ -20,7 +20,10 @@ struct one {
 	bool placed; /* it was, once */
 	bool removed;
 	bool per_cpu;
-	bool of_module;
+	bool unloaded; /* its module is, which the symbols of the newest kernel do not say yet */
+	char module[sizeof(
+		((struct run_watch_place *)NULL)->module)]; /* that it is of; "": of the kernel itself */
+	uint64_t module_start;
 	bool complete;          /* has an address on each vCPU */
 	bool missed;            /* it was said that there is no such symbol, or no register for it */
 	uint64_t address;       /* while it is armed */
@@ -126,6 +129,14 @@ static struct run_watch_guest guest_of(const struct run_watch *watch)
 	};
 }
 
+static uint64_t start_of(const struct guest_kernel *kernel, const char *module)
+{
+	for (size_t i = 0; *module && i < kernel->module_count; i++)
+		if (!strcmp(kernel->modules[i].name, module))
+			return kernel->modules[i].start;
+	return 0;
+}
+
 static int arm(struct run_watch *watch, unsigned int number, const struct run_watch_place *place)
 {
 	struct one *one = &watch->list[number];
@@ -135,7 +146,8 @@ static int arm(struct run_watch *watch, unsigned int number, const struct run_wa
 		if (place->on[i])
 			watch_set_address_on(watch->watches, number, i, place->on[i]);
 	one->per_cpu = place->per_cpu;
-	one->of_module = place->of_module;
+	snprintf(one->module, sizeof(one->module), "%s", place->module);
+	one->module_start = start_of(watch->kernel, one->module);
 	one->complete = place->complete;
 	perf_data_watches_set_address(&watch->events, number, place->address);
 	error = watch_arm(watch->watches, number, place->address);
@@ -374,7 +386,7 @@ static void arm_late(struct run_watch *watch, unsigned int number, const struct 
 /* FOUND and PLACE are what was looked up now: its module was unloaded, or is elsewhere. */
 static bool has_gone(const struct one *one, int found, const struct run_watch_place *place)
 {
-	return one->armed && one->of_module &&
+	return one->armed && *one->module &&
 	       (found < 0 ||
 		(found > 0 && place->complete == one->complete && place->address != one->address));
 }
@@ -387,7 +399,7 @@ static void look_again(struct run_watch *watch, unsigned int number)
 	struct run_watch_place place;
 	int found;
 
-	if (one->removed || (one->armed && one->complete && !one->of_module))
+	if (one->removed || one->unloaded || (one->armed && one->complete && !*one->module))
 		return;
 	found = run_watch_place_find(&guest, &one->spec, &place);
 	if (has_gone(one, found, &place)) {
@@ -415,9 +427,37 @@ void run_watch_kernel(struct run_watch *watch, const struct guest_kernel *kernel
 	pthread_mutex_lock(&watch->lock);
 	if (!watch->ended)
 		watch->kernel = kernel;
-	for (unsigned int i = 0; !watch->ended && i < perf_data_watches_count(&watch->events); i++)
+	for (unsigned int i = 0; !watch->ended && i < perf_data_watches_count(&watch->events); i++) {
+		watch->list[i].unloaded = false;
 		look_again(watch, i);
+	}
 	kick_all(watch);
+	pthread_mutex_unlock(&watch->lock);
+}
+
+static bool is_loaded(const struct one *one, const struct guest_module *list, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (list[i].start == one->module_start && !strcmp(list[i].name, one->module))
+			return true;
+	return false;
+}
+
+void run_watch_modules(struct run_watch *watch, const struct guest_module *list, size_t count)
+{
+	bool changed = false;
+
+	pthread_mutex_lock(&watch->lock);
+	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++) {
+		struct one *one = &watch->list[i];
+
+		if (one->removed || !one->armed || !*one->module || is_loaded(one, list, count))
+			continue;
+		disarm(watch, i, "its module is loaded again");
+		one->missed = one->unloaded = changed = true;
+	}
+	if (changed)
+		kick_all(watch);
 	pthread_mutex_unlock(&watch->lock);
 }
 

@@ -51,6 +51,12 @@ void run_watch_debug(struct run_watch *watch, struct vcpu *vcpu);
  */
 void run_watch_kernel(struct run_watch *watch, const struct guest_kernel *kernel);
 
+/*
+ * The guest's modules are the COUNT ones of LIST by now: what was given by symbol of another one is disarmed
+ * until the next run_watch_kernel().
+ */
+void run_watch_modules(struct run_watch *watch, const struct guest_module *list, size_t count);
+
 /* It runs no more: what was given by symbol is disarmed until the next run_watch_kernel(). */
 void run_watch_no_kernel(struct run_watch *watch);
 

@@ -2,6 +2,7 @@
 #include "vmm/cli/run_watch_place.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "shared/error.h"
 #include "vmm/guest/per_cpu.h"
@@ -57,7 +58,8 @@ int run_watch_place_find(const struct run_watch_guest *guest, const struct watch
 	if (*spec->symbol && !guest_variable_find(guest->kernel, spec->symbol, &variable))
 		return error_set(-ENOENT, "the guest's kernel and its modules have no symbol %s",
 				 spec->symbol);
-	place->of_module = variable.of_module;
+	if (variable.module)
+		snprintf(place->module, sizeof(place->module), "%s", variable.module);
 	if (variable.per_cpu)
 		found = find_on_each(guest, spec, variable.address + spec->offset, place);
 	else

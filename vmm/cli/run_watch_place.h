@@ -22,7 +22,7 @@ struct run_watch_guest {
 struct run_watch_place {
 	uint64_t address; /* of per_cpu: of the first vCPU that has one */
 	bool per_cpu;
-	bool of_module;           /* it goes with that */
+	char module[sizeof(((struct guest_module *)NULL)->name)]; /* that it is of and goes with; else "" */
 	bool complete;            /* else ON is still 0 for a vCPU of a per-CPU variable */
 	uint64_t on[VM_CPUS_MAX]; /* of per_cpu: GVA on each vCPU that is watched */
 };

@@ -48,7 +48,9 @@ static bool find_of_module(const struct guest_kernel *kernel, const char *name,
 
 	if (!per_cpu && !symbols_find_name_in_modules(kernel->symbols, name, &symbol))
 		return false;
-	*variable = (struct guest_variable){ .address = symbol.start, .per_cpu = per_cpu, .of_module = true };
+	*variable = (struct guest_variable){ .address = symbol.start,
+					     .per_cpu = per_cpu,
+					     .module = symbol.module };
 	return true;
 }
 

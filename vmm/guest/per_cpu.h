@@ -20,7 +20,8 @@
 struct guest_variable {
 	uint64_t address; /* GVA; or the per-CPU address */
 	bool per_cpu;
-	bool of_module;
+	const char *module; /* that it is of, as long as the kernel's symbols are there; NULL: of the kernel
+			       itself */
 };
 
 /* Or a function: the kernel's own, else that of a loaded module. False: none has that NAME. */

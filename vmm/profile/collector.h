@@ -83,6 +83,12 @@ struct collector_options {
 	 * publish(NULL) comes behind it if no vCPU runs. Called on the collector's thread; may be NULL.
 	 */
 	void (*lost)(void *context);
+	/*
+	 * The guest's modules are the COUNT ones of LIST by now; publish() follows when their symbols have
+	 * been read, which may take long. Names and places alone. Called on the collector's thread; may be
+	 * NULL.
+	 */
+	void (*modules)(void *context, const struct guest_module *list, size_t count);
 	/* Called each time the rings were looked at, on the collector's thread; may be NULL. */
 	void (*turn)(void *context);
 	/*

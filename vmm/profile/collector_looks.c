@@ -115,6 +115,8 @@ static int take_look(struct collector_kernel *kernel, uint64_t now, const struct
 		if (collector_image_see_modules(kernel, list, count, look))
 			return 0; /* memory's fault: as if nobody had looked */
 		kernel->changed = true;
+		if (kernel->options->modules)
+			kernel->options->modules(kernel->options->context, list, count);
 		if (guest_kernel_expect(kernel->found[kernel->found_count - 1].kernel, list, count))
 			log_debug("no room for the guest's modules: new ones have no names yet");
 	}
