@@ -14,7 +14,9 @@
  *
  * Prints "life: BOOT: NAME COUNT" for each, and "life: BOOT: _text ADDRESS".
  */
+#include <asm/bootparam.h>
 #include <fcntl.h>
+#include <linux/kexec.h>
 #include <linux/reboot.h>
 #include <linux/sched.h>
 #include <netinet/in.h>
@@ -22,6 +24,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +32,7 @@
 #include <sys/prctl.h>
 #include <sys/reboot.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -228,13 +232,97 @@ static void reset(void)
 	check(!reboot(RB_AUTOBOOT), "reboot");
 }
 
+static unsigned char *read_file(const char *path, size_t *size)
+{
+	struct stat status;
+	unsigned char *content;
+	int file = open(path, O_RDONLY);
+
+	check(file >= 0 && !fstat(file, &status), path);
+	*size = (size_t)status.st_size;
+	content = malloc(*size);
+	check(content && read(file, content, *size) == (ssize_t)*size, path);
+	close(file);
+	return content;
+}
+
+/* What this kernel was booted with, ACPI's tables and the memory map, for the next one. */
+static void read_boot_parameters(struct boot_params *parameters)
+{
+	int file = open("/sys/kernel/boot_params/data", O_RDONLY);
+
+	check(file >= 0 && read(file, parameters, sizeof(*parameters)) == sizeof(*parameters), "boot_params");
+	close(file);
+}
+
+#define KERNEL_ADDRESS     0x2000000ul
+#define INITRD_ADDRESS     0xc000000ul
+#define PARAMETERS_ADDRESS 0x80000ul
+#define PAGE               4096ul
+#define PAGES(size)        (((size) + PAGE - 1) & ~(PAGE - 1))
+
+/* For the page of the zero page, a page of the command line, and one of code. */
+struct beginning {
+	struct boot_params parameters;
+	char append[PAGE];
+	unsigned char code[PAGE];
+};
+
+/* mov $PARAMETERS_ADDRESS, %rsi; mov $ENTRY, %rax; jmp *%rax (Documentation/arch/x86/boot.rst, 64-bit
+ * protocol). */
+static void write_code(unsigned char *code, uint64_t entry)
+{
+	static const unsigned char before[] = { 0x48, 0xbe }, between[] = { 0x48, 0xb8 },
+				   behind[] = { 0xff, 0xe0 };
+	const uint64_t parameters = PARAMETERS_ADDRESS;
+
+	memcpy(code, before, sizeof(before));
+	memcpy(code + 2, &parameters, sizeof(parameters));
+	memcpy(code + 10, between, sizeof(between));
+	memcpy(code + 12, &entry, sizeof(entry));
+	memcpy(code + 20, behind, sizeof(behind));
+}
+
+static void prepare_beginning(struct beginning *beginning, const struct setup_header *header,
+			      size_t initrd_size)
+{
+	struct setup_header *to = &beginning->parameters.hdr;
+
+	read_boot_parameters(&beginning->parameters);
+	*to = *header;
+	to->type_of_loader = 0xff;
+	to->cmd_line_ptr = PARAMETERS_ADDRESS + offsetof(struct beginning, append);
+	to->ramdisk_image = INITRD_ADDRESS;
+	to->ramdisk_size = (uint32_t)initrd_size;
+	strcpy(beginning->append, "console=ttyS0 quiet kvmscope.run=life+end");
+	write_code(beginning->code, KERNEL_ADDRESS + 0x200);
+}
+
+/*
+ * Not by kexec_file_load(2): that takes a sum of all of the next kernel's memory, and once more
+ * when that is started, which are minutes in an emulator.
+ */
 static void start_other_kernel(void)
 {
-	static const char append[] = "console=ttyS0 quiet kvmscope.run=life+end";
-	int kernel = open("/bin/vmlinuz", O_RDONLY), initrd = open("/bin/kexec.cpio", O_RDONLY);
+	static struct beginning beginning;
+	size_t kernel_size, initrd_size, setup_size;
+	unsigned char *kernel = read_file("/bin/vmlinuz", &kernel_size);
+	unsigned char *initrd = read_file("/bin/kexec.cpio", &initrd_size);
+	const struct setup_header *header =
+		(const struct setup_header *)(kernel + offsetof(struct boot_params, hdr));
+	struct kexec_segment segments[3];
 
-	check(kernel >= 0 && initrd >= 0, "/bin/vmlinuz, /bin/kexec.cpio");
-	check(!syscall(SYS_kexec_file_load, kernel, initrd, sizeof(append), append, 0L), "kexec_file_load");
+	setup_size = (header->setup_sects + 1u) * 512;
+	prepare_beginning(&beginning, header, initrd_size);
+	segments[0] = (struct kexec_segment){ &beginning, sizeof(beginning), (void *)PARAMETERS_ADDRESS,
+					      sizeof(beginning) };
+	segments[1] = (struct kexec_segment){ kernel + setup_size, kernel_size - setup_size,
+					      (void *)KERNEL_ADDRESS, PAGES(header->init_size) };
+	segments[2] =
+		(struct kexec_segment){ initrd, initrd_size, (void *)INITRD_ADDRESS, PAGES(initrd_size) };
+	check(!syscall(SYS_kexec_load, PARAMETERS_ADDRESS + offsetof(struct beginning, code), 3l, segments,
+		       KEXEC_ARCH_X86_64),
+	      "kexec_load");
 	tell("kexec", 1);
 	check(!reboot((int)LINUX_REBOOT_CMD_KEXEC), "kexec");
 }
