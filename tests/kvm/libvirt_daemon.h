@@ -16,13 +16,13 @@
  *
  * It runs in a mount namespace in which /etc/libvirt, /run/libvirt and /var/{lib,log,cache}/libvirt are
  * directories below libvirt.directory: etc, run, lib, log, cache; and /run/kvmscope is kvmscope. So a hook is
- *put at libvirt.directory/etc/hooks/qemu.d/NAME (before the start: libvirt looks then), and a domain's pid
- *file is at libvirt.directory/run/qemu/NAME.pid. PIDs are the machine's. Only libvirt's QEMU driver is
- *loaded.
+ * put at libvirt.directory/etc/hooks/qemu.d/NAME (before the start: libvirt looks then), and a domain's pid
+ * file is at libvirt.directory/run/qemu/NAME.pid. PIDs are the machine's. Only libvirt's QEMU driver is
+ * loaded.
  *
  * The keeper, a child of the test that libvirtd and all QEMUs belong to, ends them when it is told to, and
- *when the test dies; then nothing is left but the directory (and those of libvirt above, empty, if the
- *machine had none). It needs root. Main thread.
+ * when the test dies; then nothing is left but the directory (and those of libvirt above, empty, if the
+ * machine had none). It needs root. Main thread.
  */
 #ifndef KVMSCOPE_TESTS_KVM_LIBVIRT_DAEMON_H
 #define KVMSCOPE_TESTS_KVM_LIBVIRT_DAEMON_H

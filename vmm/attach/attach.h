@@ -8,7 +8,7 @@
  *
  * attach_open() -> attach_start() -> it runs until attach_end_fd() can be read, or for as long as is
  * wanted -> attach_stop() -> attach_close(), on one thread. The VM is not stopped, and nothing of it is
- *written.
+ * written.
  */
 #ifndef KVMSCOPE_ATTACH_ATTACH_H
 #define KVMSCOPE_ATTACH_ATTACH_H

@@ -12,9 +12,9 @@
  *	        --> its own registers, and FPU, out of the frame that we put there
  *
  * We stop it behind the call, put its registers back ourselves and the bytes as they were, so that normally
- *nothing but the call is executed. If we die, it goes the rest of that way alone. The frame is what the
- *kernel makes for a handler (arch/x86/kernel/signal_64.c, struct rt_sigframe); its stack for signals is left
- *as it is, as the kernel ignores one that is not valid (restore_altstack() in kernel/signal.c).
+ * nothing but the call is executed. If we die, it goes the rest of that way alone. The frame is what the
+ * kernel makes for a handler (arch/x86/kernel/signal_64.c, struct rt_sigframe); its stack for signals is left
+ * as it is, as the kernel ignores one that is not valid (restore_altstack() in kernel/signal.c).
  */
 #ifndef KVMSCOPE_ATTACH_REMOTE_CALL_H
 #define KVMSCOPE_ATTACH_REMOTE_CALL_H

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Looks at vCPUs at random moments, by stopping their threads (vcpu_stop.h), from a thread of its own: the
- *kernel wants all that is done to a stopped thread on one thread.
+ * kernel wants all that is done to a stopped thread on one thread.
  *
  *	thread "stops": looks --queue--> who takes them
  *
  * When to look is told by the host's clock, at intervals between half and one and a half of what was asked
- *for, by chance, so that no rhythm of the guest is met always in the same place. A thread that sleeps at that
- *moment is not stopped: it uses no CPU time, which is what looks are weighted by. One that waits for a
- *processor can not be told from one that runs: the time since the last look counts by the part of it that the
- *thread ran.
+ * for, by chance, so that no rhythm of the guest is met always in the same place. A thread that sleeps at
+ * that moment is not stopped: it uses no CPU time, which is what looks are weighted by. One that waits for a
+ * processor can not be told from one that runs: the time since the last look counts by the part of it that
+ * the thread ran.
  *
  *	stop_sampler_count	any thread
  *	all others		one thread, the taker's

@@ -3,7 +3,7 @@
  * One domain that is profiled: a thread with one session after the other, for as long as the domain's process
  * lives and is wanted. What can not be attached to now is tried again later: a VM that is only
  * starting, a host that is short of something. Each domain has its own thread, that one which is slow to look
- *at, or means to be, holds up no other.
+ * at, or means to be, holds up no other.
  *
  *	domain_profile_start() -> domain_profile_stop() -> domain_profile_free()	one thread
  *	domain_profile_status(), domain_profile_dump(), domain_profile_dump_result()	any thread meanwhile

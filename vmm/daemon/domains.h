@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * All domains that are profiled. What is looked at is always how a domain stands now, whatever the event
- *said: so events may come late, twice, in another order, or not at all, and the next look puts it right.
+ * said: so events may come late, twice, in another order, or not at all, and the next look puts it right.
  *
  *	domains_each(), domains_find()	any thread
  *	everything else			the main thread

@@ -7,7 +7,7 @@
  * Each message comes in a file of its own: an anonymous one (memfd_create(2)), whose descriptor is sent over
  * the socket HOOK_SOCKET with one byte (SCM_RIGHTS, unix(7)); or, where nobody takes that, one in the spool
  * HOOK_SPOOL, until kvmscoped comes. XML is the domain's, or nothing, if libvirt gave more than fits. The
- *format is of the host alone: hook and daemon are installed together.
+ * format is of the host alone: hook and daemon are installed together.
  */
 #ifndef KVMSCOPE_DAEMON_HOOK_MESSAGE_H
 #define KVMSCOPE_DAEMON_HOOK_MESSAGE_H

@@ -7,7 +7,7 @@
  *	metrics_start() -> metrics_add() for each domain, any time -> metrics_remove() -> metrics_stop()
  *
  * One thread of libmicrohttpd's answers, a few connections at once and each for a few seconds; whoever asks
- *too much is turned away. All functions may be called on any thread; metrics_set() takes no lock.
+ * too much is turned away. All functions may be called on any thread; metrics_set() takes no lock.
  */
 #ifndef KVMSCOPE_DAEMON_METRICS_H
 #define KVMSCOPE_DAEMON_METRICS_H

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Continuous profiling: what is recorded goes, a file at a time, as pprof to a store that speaks Grafana
- *Pyroscope's /ingest (docs/continuous-profiling.md).
+ * Pyroscope's /ingest (docs/continuous-profiling.md).
  *
  *	recording that is complete --pprof, a file for each vCPU--> spool --HTTP POST--> store
  *
  * Each step leaves what it took only when the next one has it: a recording waits (recordings_next()) until
  * its profiles are on the disk of the spool, and a profile until the store has answered with 2xx. So a
- *restart of either side loses nothing that the spool has room for, and a profile may come twice: at least
- *once, not exactly once.
+ * restart of either side loses nothing that the spool has room for, and a profile may come twice: at least
+ * once, not exactly once.
  *
  * All happens on a thread of its own, which touches nothing of a session: sampling never waits for it.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Profiles that wait to be pushed: a directory of pprof files, each complete and on the disk before it has
- *its name, which says all that there is to say of it:
+ * its name, which says all that there is to say of it:
  *
  *	FROM-UNTIL-RATE-VCPU-REFUSED-DOMAIN.pb.gz
  *

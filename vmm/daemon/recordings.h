@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The recordings of all domains: below one directory a directory for each domain, and in it perf.data files
- *one after the other, the oldest of which go when they are too old, too many, or the file system has no room
+ * one after the other, the oldest of which go when they are too old, too many, or the file system has no room
  * (docs/continuous-profiling.md).
  *
  *	DIRECTORY/web-1/domain                                the domain's name, byte by byte
@@ -10,14 +10,14 @@
  *	DIRECTORY/web-1/20261122T105530.118Z.perf.data            is complete
  *
  * A file is renamed from one to the next. What a daemon that was killed has left as .partial is a whole file
- *up to the last quarter of a second (docs/perf-data.md): it is taken over at the next start.
+ * up to the last quarter of a second (docs/perf-data.md): it is taken over at the next start.
  *
  * Never the host: a reserve of the file system is left free. Where it is not, the oldest files of any
  * domain go, and if there are none the files that are being written: their recording goes on in its next
- *file. Each is counted and said.
+ * file. Each is counted and said.
  *
- *	recordings_open() -> recordings_add() for each domain, any time -> recordings_remove() ->
- *recordings_close()
+ *	recordings_open() -> recordings_add() for each domain, any time
+ *	-> recordings_remove() -> recordings_close()
  *
  * Any thread, as each function takes a lock that is never held while something is written to a recording.
  */

@@ -18,7 +18,7 @@
  *
  * A program's RDPMC (CR4.PCE) KVM answers by #GP, or by 0 where it has a PMU that is
  * switched off (kvm_amd of Linux 6.1; arch/x86/kvm/pmu.c, kvm_pmu_rdpmc()), which would be taken for a count.
- *So once a guest has booted, Linux's own switch for it (rdpmc_user.h) is put to 0, as its root may do.
+ * So once a guest has booted, Linux's own switch for it (rdpmc_user.h) is put to 0, as its root may do.
  *
  * What is not done: modules that were loaded later are not searched; INT3 is what the guest sees if it reads
  * its own code; a guest whose root puts the switch back has RDPMC as KVM answers it.
