@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #include "tests/unit/small_recording.h"
 #include "vmm/daemon/push.h"
 #include "vmm/daemon/push_headers.h"
+#include "vmm/daemon/push_profile.h"
 #include "vmm/daemon/push_spool.h"
 
 #define WAIT_MS 60000
@@ -487,6 +489,24 @@ TEST(push, recordings_wait_for_a_spool_that_can_not_be_written)
 	CHECK(!recordings_next(fixture.recordings, &file));
 	recordings_close(fixture.recordings);
 	tear_down(&fixture);
+}
+
+/* Without descriptors nothing is said about a recording: it is tried again. */
+TEST(push, a_recording_that_can_not_be_opened_now_is_not_given_up)
+{
+	struct recordings_file file = { .path = "/dev/null", .domain = "web" };
+	struct rlimit before, none;
+	int next = dup(STDIN_FILENO);
+
+	close(next);
+	getrlimit(RLIMIT_NOFILE, &before);
+	none = (struct rlimit){ (rlim_t)next, before.rlim_max };
+	CHECK_EQUAL(push_profile_spool(NULL, &file, NULL), -EINVAL);
+	setrlimit(RLIMIT_NOFILE, &none);
+	CHECK_EQUAL(push_profile_spool(NULL, &file, NULL), -EMFILE);
+	setrlimit(RLIMIT_NOFILE, &before);
+	snprintf(file.path, sizeof(file.path), "/dev/null/none");
+	CHECK_EQUAL(push_profile_spool(NULL, &file, NULL), -EINVAL);
 }
 
 static void check_url(struct fixture *fixture, const char *url, int error)

@@ -167,16 +167,31 @@ static void settings_of(struct domains *domains, const struct domain_xml *xml,
 			    error_message());
 }
 
+/* Only a process that is known to be gone ends a profile: who is short of descriptors now knows nothing. */
+static int find_process(struct domains *domains, const char *name, struct libvirt_process *process)
+{
+	int error = libvirt_directory_process(domains->options.directory, name, process);
+	char shown[DOMAIN_FILE_SIZE];
+
+	if (!error || error == -ENOENT)
+		return error;
+	domain_name_escape(name, shown);
+	if (is_news(domains, shown, error_message()))
+		log_warning("domain %s stays as it is: %s", shown, error_message());
+	return error;
+}
+
 void domains_look(struct domains *domains, const char *name, const struct domain_xml *xml)
 {
 	struct domain_settings settings;
 	struct libvirt_process process;
 	struct domain_xml status;
+	int error = find_process(domains, name, &process);
 
-	if (libvirt_directory_process(domains->options.directory, name, &process)) {
+	if (error == -ENOENT)
 		drop(domains, name);
+	if (error)
 		return;
-	}
 	if (!xml && !libvirt_directory_domain(domains->options.directory, name, &status))
 		xml = &status;
 	if (xml)
@@ -204,14 +219,14 @@ int domains_scan(struct domains *domains)
 
 	for (size_t i = 0; !error && i < domains->live_count;) {
 		struct libvirt_process process;
+		int lost = find_process(domains, domain_profile_name(domains->live[i]), &process);
 
-		if (libvirt_directory_process(domains->options.directory,
-					      domain_profile_name(domains->live[i]), &process)) {
-			stop_at(domains, i);
-		} else {
+		if (!lost)
 			close(process.fd);
+		if (lost == -ENOENT)
+			stop_at(domains, i);
+		else
 			i++;
-		}
 	}
 	return error;
 }

@@ -17,7 +17,13 @@
 
 #define STATUS ".xml"
 
-/* A name of one file in the directory itself; the descriptor, or -ENOENT. */
+/* What is not there any more, or never was, is told from what can not be found out now. */
+static int gone_or(int error)
+{
+	return error == ENOENT || error == ENOTDIR || error == ELOOP || error == ESRCH ? -ENOENT : -error;
+}
+
+/* A name of one file in the directory itself; the descriptor. */
 static int open_file(const char *directory, const char *name, const char *suffix)
 {
 	char path[PATH_MAX];
@@ -27,42 +33,70 @@ static int open_file(const char *directory, const char *name, const char *suffix
 	    snprintf(path, sizeof(path), "%s/%s%s", directory, name, suffix) >= (int)sizeof(path))
 		return error_set(-ENOENT, "libvirt can not have a domain of such a name");
 	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	return fd < 0 ? error_set(-ENOENT, "a file of the domain in %s can not be opened: %s", directory,
-				  strerror(errno))
+	return fd < 0 ? error_set(gone_or(errno), "a file of the domain in %s can not be opened: %s",
+				  directory, strerror(errno))
 		      : fd;
 }
 
-static pid_t read_pid(int fd)
+static int no_process(void)
+{
+	return error_set(-ENOENT, "the domain has no process");
+}
+
+static int unknown_process(int error)
+{
+	return error == -ENOENT
+		       ? no_process()
+		       : error_set(error, "the domain's process can not be looked for: %s", strerror(-error));
+}
+
+static int read_pid(int fd, pid_t *pid)
 {
 	char text[16] = "", *end;
-	long pid;
+	ssize_t size = pread(fd, text, sizeof(text) - 1, 0);
+	long number;
 
-	if (pread(fd, text, sizeof(text) - 1, 0) <= 0 || !isdigit((unsigned char)*text))
-		return 0;
-	pid = strtol(text, &end, 10);
-	return (*end && *end != '\n') || pid > INT_MAX ? 0 : (pid_t)pid;
+	if (size < 0)
+		return unknown_process(-errno);
+	number = strtol(text, &end, 10);
+	if (!isdigit((unsigned char)*text) || (*end && *end != '\n') || !number || number > INT_MAX)
+		return no_process();
+	*pid = (pid_t)number;
+	return 0;
 }
 
 /* An owner of 0 or less is one of another PID namespace, or a lock without owner. */
-static bool is_locked_by(int fd, pid_t pid)
+static int check_lock(int fd, pid_t pid)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 
-	return !fcntl(fd, F_GETLK, &lock) && lock.l_type != F_UNLCK && (lock.l_pid <= 0 || lock.l_pid == pid);
+	if (fcntl(fd, F_GETLK, &lock))
+		return unknown_process(-errno);
+	return lock.l_type != F_UNLCK && (lock.l_pid <= 0 || lock.l_pid == pid) ? 0 : no_process();
+}
+
+/* pidfd_open(2): EINVAL, and ENOENT since Linux 6.16, where the number is that of a thread only. */
+static int open_process(pid_t pid)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	return fd >= 0 ? fd : unknown_process(errno == EINVAL ? -ENOENT : gone_or(errno));
 }
 
 /* The process first: while it lives its number is no other's, and the lock its own. */
 static int find_process(int fd, struct libvirt_process *process)
 {
-	pid_t pid = read_pid(fd);
+	int error = read_pid(fd, &process->pid);
 
-	process->pid = pid;
-	process->fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-	if (process->fd >= 0 && is_locked_by(fd, pid))
-		return 0;
-	if (process->fd >= 0)
+	if (error)
+		return error;
+	process->fd = open_process(process->pid);
+	if (process->fd < 0)
+		return process->fd;
+	error = check_lock(fd, process->pid);
+	if (error)
 		close(process->fd);
-	return error_set(-ENOENT, "the domain has no process");
+	return error;
 }
 
 int libvirt_directory_process(const char *directory, const char *name, struct libvirt_process *process)

@@ -21,11 +21,11 @@ struct libvirt_process {
 };
 
 /* The process of domain NAME in DIRECTORY. -ENOENT: it has none (any more), or the name can not be that of a
- * file. */
+ * file. Any other error, of open(2), pidfd_open(2) or fcntl(2): whether it has one can not be told now. */
 int libvirt_directory_process(const char *directory, const char *name, struct libvirt_process *process);
 
-/* The status of domain NAME. -ENOENT as above; the errors of domain_xml_read(), -EINVAL if it is another
- * domain's. */
+/* The status of domain NAME. -ENOENT and others as above; the errors of domain_xml_read(), -EINVAL if it is
+ * another domain's. */
 int libvirt_directory_domain(const char *directory, const char *name, struct domain_xml *domain);
 
 /* EACH gets the name of every domain that has a status, that can be read or not. The errors of opendir(3). */

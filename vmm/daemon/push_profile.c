@@ -70,6 +70,12 @@ static int spool_all(struct push_spool *spool, struct push_item *item, const str
 	return error;
 }
 
+/* Errors that say nothing of the recording: of this process, of the machine, of who may read now. */
+static bool may_pass(int error)
+{
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE || error == -EIO || error == -EACCES;
+}
+
 int push_profile_spool(struct push_spool *spool, const struct recordings_file *file, const char *buildid_dir)
 {
 	const struct profile_options options = { .input = file->path,
@@ -80,7 +86,7 @@ int push_profile_spool(struct push_spool *spool, const struct recordings_file *f
 	int error = profile_load(&profile, &options);
 
 	if (error)
-		return error == -ENOMEM || error == -ENOENT ? error : -EINVAL;
+		return may_pass(error) || error == -ENOENT ? error : -EINVAL;
 	domain_name_escape(file->domain, item.domain);
 	item.rate = profile_summary(profile)->frequency;
 	error = spool_all(spool, &item, profile);

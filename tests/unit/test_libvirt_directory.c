@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What can not be found out now is not taken for a domain without a process. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/shim/test.h"
+#include "vmm/daemon/libvirt_directory.h"
+
+struct place {
+	char directory[64], path[80];
+	pid_t process; /* holds the lock of "web" */
+};
+
+static void set_up(struct place *place)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	int ready[2];
+	char byte;
+
+	*place = (struct place){ .directory = "/tmp/kvmscope-libvirt-XXXXXX" };
+	REQUIRE(mkdtemp(place->directory) && !pipe2(ready, O_CLOEXEC));
+	snprintf(place->path, sizeof(place->path), "%s/web.pid", place->directory);
+	place->process = fork();
+	if (!place->process) {
+		int fd = open(place->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+		dprintf(fd, "%d\n", getpid());
+		if (!fcntl(fd, F_SETLK, &lock) && write(ready[1], "", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	REQUIRE(read(ready[0], &byte, 1) == 1);
+	close(ready[0]);
+}
+
+static void end_process(struct place *place)
+{
+	kill(place->process, SIGKILL);
+	waitpid(place->process, NULL, 0);
+}
+
+/* What is said of it where no more than SPARE descriptors can be had. */
+static int look(const struct place *place, const char *name, int spare)
+{
+	struct libvirt_process process = { .fd = -1 };
+	struct rlimit before, few;
+	int next = dup(STDIN_FILENO), error;
+
+	close(next);
+	getrlimit(RLIMIT_NOFILE, &before);
+	few = (struct rlimit){ (rlim_t)(next + spare), before.rlim_max };
+	setrlimit(RLIMIT_NOFILE, &few);
+	error = libvirt_directory_process(place->directory, name, &process);
+	setrlimit(RLIMIT_NOFILE, &before);
+	if (!error)
+		close(process.fd);
+	return error;
+}
+
+TEST(libvirt_directory, who_has_no_descriptors_left_does_not_lose_domains)
+{
+	struct place place;
+
+	set_up(&place);
+	CHECK_EQUAL(look(&place, "web", 2), 0);
+	CHECK_EQUAL(look(&place, "web", 1), -EMFILE); /* the file, but not the process */
+	CHECK_EQUAL(look(&place, "web", 0), -EMFILE);
+	end_process(&place);
+	CHECK_EQUAL(look(&place, "web", 2), -ENOENT);
+	CHECK_EQUAL(look(&place, "db", 2), -ENOENT);
+	CHECK_EQUAL(look(&place, "../web", 2), -ENOENT);
+	unlink(place.path);
+	rmdir(place.directory);
+}
