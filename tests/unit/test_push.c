@@ -420,6 +420,24 @@ TEST(push, a_restart_while_the_store_is_slow_waits_for_nobody_and_loses_nothing)
 	tear_down(&fixture);
 }
 
+TEST(push, is_sent_before_all_that_waits_is_taken)
+{
+	struct fixture fixture;
+
+	set_up(&fixture);
+	CHECK_EQUAL(recordings_open(&fixture.recordings, &fixture.recordings_options), 0);
+	record(&fixture, "one", 5);
+	recordings_close(fixture.recordings);
+	fixture.store.hold = true;
+	pprof_store_start(&fixture.store);
+	start_ours(&fixture);
+	for (int i = 0; i < WAIT_MS && !fixture.store.requests; i++)
+		usleep(1000);
+	CHECK_EQUAL(statistics(&fixture).spooled, VCPUS);
+	stop_ours(&fixture);
+	tear_down(&fixture);
+}
+
 TEST(push, a_refused_profile_is_in_nobodys_way)
 {
 	struct fixture fixture;

@@ -70,19 +70,19 @@ static bool take_recording(struct push *push, const struct recordings_file *file
 	return false;
 }
 
-static void take_recordings(struct push *push)
+/* The oldest that waits; one a turn, that sending goes on however many come. */
+static void take_next(struct push *push)
 {
 	struct recordings_file file;
 
 	if (now_ms() < push->spool_again)
 		return;
-	while (!atomic_load(&push->stop) && recordings_next(push->options.recordings, &file)) {
-		if (!take_recording(push, &file)) {
-			push->spool_again = now_ms() + SPOOL_RETRIES * (uint64_t)push->options.retry_ms;
-			return;
-		}
+	if (!recordings_next(push->options.recordings, &file))
+		return;
+	if (take_recording(push, &file))
 		recordings_done(push->options.recordings, &file);
-	}
+	else
+		push->spool_again = now_ms() + SPOOL_RETRIES * (uint64_t)push->options.retry_ms;
 }
 
 static void end_round(struct push *push)
@@ -225,7 +225,7 @@ static void *run(void *argument)
 
 	pthread_setname_np(pthread_self(), "push");
 	while (!atomic_load(&push->stop)) {
-		take_recordings(push);
+		take_next(push);
 		send_next(push);
 		wait_for_work(push);
 	}
