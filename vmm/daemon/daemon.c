@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <systemd/sd-daemon.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -47,6 +48,7 @@ struct daemon {
 	int lock_fd, signal_fd, timer_fd;
 	int notify_fd; /* inotify of libvirt's directory */
 	int watch;     /* -1: it is not there yet */
+	uint64_t look; /* ms: when everything is looked at next */
 	bool stop;
 };
 
@@ -135,16 +137,28 @@ static void take_signal(struct daemon *daemon)
 		daemon->stop = true;
 }
 
-/* In so many ms there is a look at everything. */
-static void look_in(const struct daemon *daemon, unsigned int milliseconds)
+static uint64_t now_ms(void)
 {
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
+
+/* There is a look at everything in so many ms at the latest: what comes again and again does not put it off.
+ */
+static void look_in(struct daemon *daemon, unsigned int milliseconds)
+{
+	uint64_t look = now_ms() + milliseconds;
 	const struct itimerspec times = {
-		.it_value = { .tv_sec = milliseconds / 1000,
-			      .tv_nsec = (long)(milliseconds % 1000) * 1000000 },
+		.it_value = { .tv_sec = (time_t)(look / 1000), .tv_nsec = (long)(look % 1000) * 1000000 },
 		.it_interval = { .tv_sec = TICK },
 	};
 
-	timerfd_settime(daemon->timer_fd, 0, &times, NULL);
+	if (daemon->look <= look)
+		return;
+	daemon->look = look;
+	timerfd_settime(daemon->timer_fd, TFD_TIMER_ABSTIME, &times, NULL);
 }
 
 static void forget(int fd)
@@ -182,6 +196,7 @@ static void take_notice(struct daemon *daemon)
 static void look_at_everything(struct daemon *daemon)
 {
 	forget(daemon->timer_fd);
+	daemon->look = now_ms() + (uint64_t)TICK * 1000;
 	watch_libvirt(daemon);
 	hook_inbox_take(daemon->inbox);
 	if (domains_scan(daemon->domains))
@@ -377,7 +392,8 @@ int daemon_run(const struct daemon_options *options)
 				 .signal_fd = -1,
 				 .timer_fd = -1,
 				 .notify_fd = -1,
-				 .watch = -1 };
+				 .watch = -1,
+				 .look = UINT64_MAX };
 	int error = open_all(&daemon);
 
 	if (!error) {
