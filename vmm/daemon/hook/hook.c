@@ -29,7 +29,7 @@
 /* By this libvirt's install finds out whose hook a file is. */
 __attribute__((used)) static const char mark[] = HOOK_MARK;
 
-#define XML_MS      8       /* that libvirt may take to write the XML */
+#define XML_MS      8       /* from the start on, that libvirt may take to write the XML */
 #define DEADLINE_US 16000   /* that libvirt waits: then it ends wherever it is */
 #define WORK_US     5000000 /* that handing over may take, of which libvirt knows nothing */
 
@@ -49,13 +49,27 @@ static void give_up(int signal)
 	_exit(0);
 }
 
-/* Whatever would end it otherwise ends it well. */
-static void prepare_end(long microseconds)
+/* libvirt need not write the rest. */
+static void close_input(int signal)
 {
-	static const int signals[] = { SIGALRM, SIGSEGV, SIGBUS, SIGTERM, SIGHUP, SIGINT, SIGXFSZ, SIGABRT };
+	(void)signal;
+	close(STDIN_FILENO);
+}
+
+/* SIGALRM comes in so many microseconds. */
+static void arm(long microseconds)
+{
 	const struct itimerval deadline = {
 		.it_value = { .tv_sec = microseconds / 1000000, .tv_usec = microseconds % 1000000 },
 	};
+
+	setitimer(ITIMER_REAL, &deadline, NULL);
+}
+
+/* Whatever would end it otherwise ends it well. */
+static void prepare_end(void)
+{
+	static const int signals[] = { SIGALRM, SIGSEGV, SIGBUS, SIGTERM, SIGHUP, SIGINT, SIGXFSZ, SIGABRT };
 	sigset_t none;
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
@@ -63,7 +77,7 @@ static void prepare_end(long microseconds)
 	signal(SIGPIPE, SIG_IGN);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	setitimer(ITIMER_REAL, &deadline, NULL);
+	arm(DEADLINE_US);
 }
 
 /* Nothing runs yet before the others. */
@@ -82,11 +96,12 @@ static size_t put_word(size_t at, const char *word)
 	return at + size;
 }
 
-/* The message's size with what comes by MS from now; without XML if that is too much, or takes too long. */
-static size_t read_xml(size_t start)
+/* The message's size with what comes by DEADLINE, in ms; without XML if that is too much, or takes too long.
+ */
+static size_t read_xml(size_t start, uint64_t deadline)
 {
 	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
-	uint64_t deadline = now_ms() + XML_MS, time;
+	uint64_t time;
 	size_t size = start;
 
 	while ((time = now_ms()) < deadline && poll(&input, 1, (int)(deadline - time)) > 0) {
@@ -216,12 +231,29 @@ static void queue(size_t size)
 		unlinkat(spool, unfinished, 0);
 }
 
-static void tell(const char *domain, const char *operation)
+/*
+ * libvirt waits until nobody can read what it writes, too: the input is closed by the deadline of all, and
+ * what was not read by then goes without XML. The alarm that may still come from before finds its handler.
+ */
+static size_t take_message(const char *domain, const char *operation, uint64_t start)
 {
-	size_t head = put_word(put_word(put_word(0, HOOK_MAGIC), domain), operation);
-	size_t size = read_xml(head);
+	size_t head = put_word(put_word(put_word(0, HOOK_MAGIC), domain), operation), size;
+	uint64_t passed;
 
-	close(STDIN_FILENO); /* libvirt need not write the rest */
+	signal(SIGALRM, close_input);
+	passed = (now_ms() - start) * 1000;
+	arm(passed < DEADLINE_US ? (long)(DEADLINE_US - passed) : 1);
+	size = read_xml(head, start + XML_MS);
+	arm(WORK_US);
+	close_input(0);
+	signal(SIGALRM, give_up);
+	return size;
+}
+
+static void tell(const char *domain, const char *operation, uint64_t start)
+{
+	size_t size = take_message(domain, operation, start);
+
 	if (!hand_over(size))
 		queue(size);
 }
@@ -239,16 +271,16 @@ static void close_outputs(void)
  */
 int main(int argc, char **argv)
 {
+	uint64_t start = now_ms();
 	pid_t child;
 
-	prepare_end(DEADLINE_US);
+	prepare_end();
 	if (argc < 3 || !*argv[1] || !is_of_interest(argv[2]))
 		_exit(0);
+	close_outputs();
 	child = fork();
 	if (!child) {
-		prepare_end(WORK_US);
-		close_outputs();
-		tell(argv[1], argv[2]);
+		tell(argv[1], argv[2], start);
 		_exit(0);
 	}
 	if (child > 0)
