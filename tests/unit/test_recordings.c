@@ -236,6 +236,33 @@ TEST(recordings, of_a_former_daemon_are_taken_over_and_too_old_ones_go)
 	tear_down(&fixture);
 }
 
+TEST(recordings, go_on_where_somebody_removed_their_directory)
+{
+	struct recording *recording;
+	struct fixture fixture;
+	char directory[PATH_MAX], command[PATH_MAX + 16];
+
+	set_up(&fixture);
+	open_all(&fixture);
+	recording = add(&fixture, "web");
+	snprintf(directory, sizeof(directory), "%s", recording_directory(recording));
+	snprintf(command, sizeof(command), "rm -r %s", directory);
+	record(recording, 100, 1, 0);
+	CHECK_EQUAL(system(command), 0);
+	record(recording, 100, 1, 0);
+	CHECK_EQUAL(count_files(directory, ".perf.data"), 1);
+	recordings_remove(fixture.all, recording);
+	CHECK_EQUAL(system(command), 0);
+	recording = add(&fixture, "web");
+	record(recording, 100, 1, 0);
+	CHECK_EQUAL(count_files(directory, ".perf.data"), 1);
+	recordings_remove(fixture.all, recording);
+	recordings_close(fixture.all);
+	open_all(&fixture); /* and it is known whose it is */
+	CHECK_EQUAL(statistics(&fixture).files, 1);
+	tear_down(&fixture);
+}
+
 TEST(recordings, leave_nothing_of_a_domain_that_has_none)
 {
 	struct fixture fixture;

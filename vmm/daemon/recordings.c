@@ -241,6 +241,14 @@ static void say_short(struct recordings *all, const struct domain *domain)
 	all->is_short = true;
 }
 
+/* Somebody may have removed it. */
+static int need_directory(const struct recordings *all, const struct domain *domain)
+{
+	if (!faccessat(all->fd, domain->file, F_OK, AT_SYMLINK_NOFOLLOW))
+		return 0;
+	return recording_directory_make(all->fd, domain->file, domain->name);
+}
+
 static int begin_file(void *context, char *path, size_t size)
 {
 	struct recording *recording = context;
@@ -254,6 +262,8 @@ static int begin_file(void *context, char *path, size_t size)
 	error = make_room(all, ROOM_TO_BEGIN, false);
 	if (error)
 		say_short(all, domain);
+	else
+		error = need_directory(all, domain);
 	recording->time = now > domain->latest ? now : domain->latest + 1;
 	domain->latest = recording->time;
 	path_of(domain, recording->time, RECORDING_PARTIAL, file);
@@ -508,11 +518,11 @@ static int make_domain(struct recordings *all, const char *name, struct domain *
 	int error;
 
 	*domain = find_domain(all, name);
-	if (*domain)
-		return (*domain)->recorded ? error_set(-EBUSY, "%s is recorded already", (*domain)->file) : 0;
+	if (*domain && (*domain)->recorded)
+		return error_set(-EBUSY, "%s is recorded already", (*domain)->file);
 	domain_name_escape(name, file);
 	error = recording_directory_make(all->fd, file, name);
-	if (error)
+	if (error || *domain)
 		return error;
 	*domain = new_domain(all, file, name);
 	return *domain ? 0 : -ENOMEM;
