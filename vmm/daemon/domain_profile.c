@@ -31,6 +31,8 @@
 /* ns of samples behind a trigger of the flight recorder, where nobody says. */
 #define FLIGHT_AFTER 0
 #define FLIGHT_MAX   16 /* files that a guest may cause: no trigger is a guest's here */
+/* Of the files that it writes beside the recordings. */
+#define FLIGHT_PREFIX "flight-"
 
 struct domain_profile {
 	char *name;
@@ -126,7 +128,7 @@ static int make_flight(struct domain_profile *domain, struct session_options *op
 	pthread_mutex_lock(&domain->lock);
 	domain->flight = requests;
 	pthread_mutex_unlock(&domain->lock);
-	snprintf(domain->flight_path, sizeof(domain->flight_path), "%s/flight-%lld.perf.data",
+	snprintf(domain->flight_path, sizeof(domain->flight_path), "%s/" FLIGHT_PREFIX "%lld.perf.data",
 		 recording_directory(domain->recording), (long long)time(NULL));
 	options->output = domain->flight_path;
 	options->attach.overwrite = true;
@@ -430,20 +432,26 @@ void domain_profile_status(struct domain_profile *domain, struct domain_profile_
 	pthread_mutex_unlock(&domain->lock);
 }
 
-/* Names of recordings sort as they were begun. */
-static bool is_later(const char *name, const char *than)
+/* Of the flight recorder, or of what is recorded all the time: what the domain has now, not what it had
+ * before. */
+static bool is_of_kind(const char *name, bool flight)
 {
-	return strstr(name, ".perf.data") && strcmp(name, than) > 0;
+	enum recording_state state;
+	uint64_t begun;
+
+	return flight ? !strncmp(name, FLIGHT_PREFIX, strlen(FLIGHT_PREFIX)) && strstr(name, ".perf.data")
+		      : recording_file_parse(name, &begun, &state);
 }
 
-static int find_latest(const char *directory, char path[PATH_MAX])
+/* Names of either kind sort as the files were begun. */
+static int find_latest(const char *directory, bool flight, char path[PATH_MAX])
 {
 	DIR *entries = opendir(directory);
 	char latest[NAME_MAX + 1] = "";
 	const struct dirent *entry;
 
 	while (entries && (entry = readdir(entries)))
-		if (is_later(entry->d_name, latest))
+		if (is_of_kind(entry->d_name, flight) && strcmp(entry->d_name, latest) > 0)
 			snprintf(latest, sizeof(latest), "%s", entry->d_name);
 	if (entries)
 		closedir(entries);
@@ -457,8 +465,9 @@ int domain_profile_latest_file(struct domain_profile *domain, char path[PATH_MAX
 	int error;
 
 	pthread_mutex_lock(&domain->lock);
-	error = domain->session ? find_latest(recording_directory(domain->recording), path)
-				: error_set(-ENOTSUP, "domain %s is not sampled now", domain->shown);
+	error = domain->session
+			? find_latest(recording_directory(domain->recording), domain->settings.flight, path)
+			: error_set(-ENOTSUP, "domain %s is not sampled now", domain->shown);
 	pthread_mutex_unlock(&domain->lock);
 	return error;
 }
