@@ -58,7 +58,7 @@ struct domain_profile {
 
 	pthread_mutex_t lock; /* of what follows */
 	enum domain_profile_state state;
-	char message[ERROR_MESSAGE_SIZE];
+	char message[ERROR_MESSAGE_SIZE];    /* of the latest failure, "" once it is sampled again */
 	struct session *session;             /* that is sampling, or NULL */
 	struct flight_requests *flight;      /* its, or NULL */
 	struct collector_statistics earlier; /* of sessions that have ended */
@@ -171,10 +171,7 @@ static void show_session(struct domain_profile *domain, struct session *session)
 	pthread_mutex_lock(&domain->lock);
 	domain->session = session;
 	domain->state = DOMAIN_SAMPLING;
-	*domain->message = '\0';
 	pthread_mutex_unlock(&domain->lock);
-	domain->complained = false;
-	domain->failures = 0;
 	domain->counted = metrics_add(domain->metrics, domain->name, attach_backend(attach)->name);
 	log_info("domain %s: process %d, %zu vCPU%s, by %s at %u Hz%s", domain->shown, domain->pid,
 		 attach_process(attach)->vcpu_count, attach_process(attach)->vcpu_count == 1 ? "" : "s",
@@ -200,6 +197,16 @@ static void count(struct domain_profile *domain, const struct session *session,
 	metrics_set(domain->counted, &values);
 }
 
+/* What was in the way is not any more: being attached is not enough for that. */
+static void forget_failures(struct domain_profile *domain)
+{
+	domain->complained = false;
+	domain->failures = 0;
+	pthread_mutex_lock(&domain->lock);
+	*domain->message = '\0';
+	pthread_mutex_unlock(&domain->lock);
+}
+
 /* Until the VM has ended, or it is to stop; an error of sampling. */
 static int follow_session(struct domain_profile *domain, struct session *session)
 {
@@ -215,6 +222,8 @@ static int follow_session(struct domain_profile *domain, struct session *session
 		if (poll(events, 2, METRICS_INTERVAL) < 0)
 			continue;
 		state = session_turn(session);
+		if (state == SESSION_SAMPLING && domain->failures)
+			forget_failures(domain);
 		session_statistics(session, &statistics);
 		count(domain, session, &statistics);
 	}
@@ -419,7 +428,8 @@ void domain_profile_status(struct domain_profile *domain, struct domain_profile_
 	*status = (struct domain_profile_status){ 0 };
 	pthread_mutex_lock(&domain->lock);
 	status->state = domain->state;
-	memcpy(status->message, domain->message, sizeof(status->message));
+	if (domain->state == DOMAIN_WAITING)
+		memcpy(status->message, domain->message, sizeof(status->message));
 	status->statistics = domain->earlier;
 	if (domain->session) {
 		session_statistics(domain->session, &present);
