@@ -119,16 +119,23 @@ int pmu_init(struct pmu *pmu, enum pmu_model model, const struct pmu_clock *cloc
 	return 0;
 }
 
-void pmu_reset(struct pmu *pmu)
+/* PMU goes on from STATE, whatever it did before. */
+static void go_on_from(struct pmu *pmu, const struct pmu_state *state)
 {
-	const struct pmu_state old = pmu->state;
-
-	pmu->state = (struct pmu_state){
-		.size = old.size, .model = old.model, .clock = old.clock, .time = old.time
-	};
-	vendor_of(old.model)->reset(&pmu->state);
+	pmu->state = *state;
 	drop_counts(pmu);
 	program(pmu);
+}
+
+void pmu_reset(struct pmu *pmu)
+{
+	const struct pmu_state *old = &pmu->state;
+	struct pmu_state state = {
+		.size = old->size, .model = old->model, .clock = old->clock, .time = old->time
+	};
+
+	vendor_of(old->model)->reset(&state);
+	go_on_from(pmu, &state);
 }
 
 static bool any_outside(const uint64_t *values, const uint64_t *bits, unsigned int count)
@@ -174,9 +181,7 @@ int pmu_restore(struct pmu *pmu, const void *saved, size_t size)
 		return error;
 	if (state.time == PMU_NEVER || has_impossible_bit(&state))
 		return error_set(-EINVAL, "guest PMU: the saved state is one that no guest can make");
-	pmu->state = state;
-	drop_counts(pmu);
-	program(pmu);
+	go_on_from(pmu, &state);
 	return 0;
 }
 
