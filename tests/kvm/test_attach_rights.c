@@ -130,7 +130,7 @@ static int keep_in_child(const char *path)
 	if (!child) {
 		uint64_t now;
 
-		if (rights_keep(&file, 1))
+		if (rights_keep(&file, 1, false))
 			_exit(2);
 		now = permitted("/proc/self/status");
 		_exit(now & ~(allowed() | 1ull << CAP_DAC_OVERRIDE) ? 3 : !!(now & 1ull << CAP_DAC_OVERRIDE));

@@ -489,7 +489,7 @@ static int give_up_rights(const struct looker *looker)
 {
 	const struct rights_file socket = { .path = looker->socket, .mode = W_OK };
 
-	return rights_keep(&socket, 1);
+	return rights_keep(&socket, 1, false);
 }
 
 static void *run(void *context)

@@ -97,7 +97,7 @@ static int settle(const struct spare *spares, size_t count)
 	return capng_apply(CAPNG_SELECT_CAPS) ? -EPERM : 0;
 }
 
-int rights_keep(const struct rights_file *files, size_t count)
+int rights_keep(const struct rights_file *files, size_t count, bool reads_filters)
 {
 	struct spare spares[] = { { .capability = CAP_DAC_OVERRIDE }, { .capability = CAP_SYS_ADMIN } };
 	const size_t spare_count = sizeof(spares) / sizeof(spares[0]);
@@ -108,7 +108,7 @@ int rights_keep(const struct rights_file *files, size_t count)
 		return 0;
 	error = try_without(spares, spare_count);
 	spares[0].needed = !are_accessible(files, count);
-	spares[1].needed = !may_use_perf();
+	spares[1].needed = reads_filters || !may_use_perf();
 	if (!error)
 		error = settle(spares, spare_count);
 	if (!error && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))

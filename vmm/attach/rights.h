@@ -6,6 +6,7 @@
 #ifndef KVMSCOPE_ATTACH_RIGHTS_H
 #define KVMSCOPE_ATTACH_RIGHTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* A file that is used later; one that does not exist is made in its directory. */
@@ -18,9 +19,10 @@ struct rights_file {
  * The calling thread, and those that it makes from now on, give up all other capabilities, and those that
  * programs which they execute would get. Kept if the thread has them: CAP_DAC_OVERRIDE, if one of FILES can
  * not be used without it, as in the directory of another user; CAP_SYS_ADMIN, if perf takes that (Debian's
- * kernels, with kernel.perf_event_paranoid at 3). 0, also where there is nothing to give up; -EPERM: the
+ * kernels, with kernel.perf_event_paranoid at 3), or if READS_FILTERS: seccomp's filters of other threads
+ * will be read (ptrace(2), PTRACE_SECCOMP_GET_FILTER). 0, also where there is nothing to give up; -EPERM: the
  * kernel refuses.
  */
-int rights_keep(const struct rights_file *files, size_t count);
+int rights_keep(const struct rights_file *files, size_t count, bool reads_filters);
 
 #endif

@@ -193,6 +193,19 @@ static void raise_priority(void)
 		log_debug("the thread that stops vCPUs has no realtime priority: stops may take longer");
 }
 
+/* A VMM that confines its vCPUs' threads confines its first one, too. If that can not be told: it may. */
+static bool has_filters(const struct vmm_process *process)
+{
+	struct thread_status status = { .filters = 1 };
+	int fd = thread_file_open(process, process->pid, "status");
+
+	if (fd < 0)
+		return true;
+	thread_status_read(fd, &status);
+	close(fd);
+	return status.filters || status.seccomp != SECCOMP_MODE_DISABLED;
+}
+
 static void *run(void *context)
 {
 	struct stop_sampler *sampler = context;
@@ -202,7 +215,7 @@ static void *run(void *context)
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "stops");
 	raise_priority();
-	if (rights_keep(NULL, 0))
+	if (rights_keep(NULL, 0, has_filters(sampler->target.process)))
 		log_warning("%s", error_message());
 	pthread_mutex_lock(&sampler->lock);
 	while (!sampler->ending) {

@@ -177,7 +177,7 @@ static int give_up_rights(const struct attach_command_options *options)
 		{ .path = options->vmlinux, .mode = R_OK },
 	};
 
-	return rights_keep(files, sizeof(files) / sizeof(files[0]));
+	return rights_keep(files, sizeof(files) / sizeof(files[0]), false);
 }
 
 static int record(struct attachment *self)
