@@ -53,7 +53,9 @@ static int find_segments(struct elf_file *file, struct elf_tables *tables)
 
 		if (error)
 			return error;
-		if (segment.p_type == PT_LOAD && tables->head.segments < AGENT_SEGMENTS_MAX)
+		if (segment.p_type == PT_LOAD && tables->head.segments == AGENT_SEGMENTS_MAX)
+			return -EFBIG;
+		if (segment.p_type == PT_LOAD)
 			tables->segments[tables->head.segments++] = segment;
 		if (segment.p_type == PT_DYNAMIC)
 			file->dynamic = segment;

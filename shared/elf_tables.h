@@ -8,16 +8,10 @@
 #define KVMSCOPE_SHARED_ELF_TABLES_H
 
 #include <elf.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "shared/agent_protocol.h"
-
-/* A file. READ copies SIZE bytes from OFFSET on; -EFAULT where not all of them are there. */
-struct elf_source {
-	int (*read)(void *context, uint64_t offset, void *to, size_t size);
-	void *context;
-};
+#include "shared/elf_source.h"
 
 struct elf_tables {
 	struct agent_symbols head;
@@ -28,8 +22,8 @@ struct elf_tables {
 /*
  * Of a 64-bit file: .symtab, or else .dynsym, by its sections, or where it tells of none, what its dynamic
  * linker uses. -ENODATA where it has neither; -EINVAL where it is no such file; -EFBIG where they have more
- * than AGENT_TABLE_MAX bytes; -EFAULT where what tells of them is not there. Symbols that are packed into
- * .gnu_debugdata are not looked for. Any thread.
+ * than AGENT_TABLE_MAX bytes, or more than AGENT_SEGMENTS_MAX parts to be loaded; -EFAULT where what tells of
+ * them is not there. Symbols that are packed into .gnu_debugdata are not looked for. Any thread.
  */
 int elf_tables_find(const struct elf_source *file, struct elf_tables *tables);
 

@@ -98,7 +98,7 @@ static void add_image(const char *path, uint64_t start, uint64_t end, uint64_t o
 {
 	struct user_image_key key = { .kind = USER_IMAGE_FILE, .inode = start };
 	int file = open(path, O_RDONLY | O_CLOEXEC);
-	struct cfi_source source = { .read = read_file, .context = &file };
+	struct elf_source source = { .read = read_file, .context = &file };
 	struct cfi_table *table;
 	struct user_mapping *mapping = &map.mappings[map.count];
 

@@ -28,7 +28,7 @@ static void check(const struct cfi_table *table, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct span input = span_of(data, size);
-	struct cfi_source source = { .read = read_input, .context = &input };
+	struct elf_source source = { .read = read_input, .context = &input };
 	struct image_identity identity;
 	struct cfi_table *table;
 

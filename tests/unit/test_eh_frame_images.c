@@ -216,7 +216,7 @@ static void compare_code(struct comparison *comparison, Elf *elf)
 static void compare_image(const char *path)
 {
 	int file = open(path, O_RDONLY | O_CLOEXEC);
-	struct cfi_source source = { .read = read_file, .context = &file };
+	struct elf_source source = { .read = read_file, .context = &file };
 	struct comparison comparison = { 0 };
 	struct cfi_table *table;
 	Elf *elf;

@@ -139,8 +139,8 @@ static int read_vdso(void *context, uint64_t offset, void *to, size_t size)
 
 static int compile_image(const char *path, uint64_t start, struct cfi_table **table)
 {
-	struct cfi_source memory = { .read = read_vdso, .context = (void *)(uintptr_t)start };
-	struct cfi_source file = { .read = read_file };
+	struct elf_source memory = { .read = read_vdso, .context = (void *)(uintptr_t)start };
+	struct elf_source file = { .read = read_file };
 	int descriptor, error;
 
 	if (!strcmp(path, "[vdso]"))

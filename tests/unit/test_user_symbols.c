@@ -40,6 +40,12 @@ static void put_page(struct place *place, unsigned int page)
 	       place->content + page * (size_t)PAGE, PAGE);
 }
 
+static void put_all(struct place *place)
+{
+	for (unsigned int page = 1; page < PAGES; page++)
+		put_page(place, page);
+}
+
 static void read_library(struct place *place)
 {
 	int fd = open(LIBRARY, O_RDONLY | O_CLOEXEC);
@@ -92,10 +98,19 @@ static void end(struct place *place)
 	free(place);
 }
 
+static bool turn_if(struct place *place, uint64_t now, bool certain)
+{
+	bool more = user_symbols_turn(place->symbols, place->guest.kernel.images, &place->guest.kernel,
+				      &place->guest.guest.view, now);
+
+	if (more)
+		user_symbols_take(place->symbols, certain, now);
+	return more;
+}
+
 static bool turn(struct place *place, uint64_t now)
 {
-	return user_symbols_turn(place->symbols, place->guest.kernel.images, &place->guest.kernel,
-				 &place->guest.guest.view, now);
+	return turn_if(place, now, true);
 }
 
 /* The file of names; false: there is none. */
@@ -148,8 +163,7 @@ TEST(user_symbols, are_those_of_the_whole_file_where_it_is_in_memory)
 	struct place *place = begin();
 	char path[256];
 
-	for (unsigned int page = 1; page < PAGES; page++)
-		put_page(place, page);
+	put_all(place);
 	CHECK(turn(place, SECOND));
 	REQUIRE(find_file(place, path, sizeof(path)));
 	check_names(path);
@@ -185,5 +199,60 @@ TEST(user_symbols, are_looked_for_once_more_at_the_end)
 	user_symbols_hurry(place->symbols);
 	CHECK(turn(place, SECOND));
 	CHECK(find_file(place, path, sizeof(path)));
+	end(place);
+}
+
+/* The memory that was read may be another one's. */
+TEST(user_symbols, are_not_taken_where_the_kernel_may_have_ended)
+{
+	struct place *place = begin();
+	char path[256];
+
+	put_all(place);
+	CHECK(turn_if(place, SECOND, false));
+	CHECK(!find_file(place, path, sizeof(path)));
+	CHECK(turn(place, 2 * SECOND));
+	CHECK(find_file(place, path, sizeof(path)));
+	end(place);
+}
+
+TEST(user_symbols, of_a_program_are_not_those_of_a_module_whose_build_id_it_has)
+{
+	struct place *place = begin();
+	struct guest_module module = { .name = "virtio_net" };
+	char path[256];
+
+	module.build_id_size = (size_t)elf_build_id(LIBRARY, module.build_id);
+	place->guest.kernel.modules = &module;
+	place->guest.kernel.module_count = 1;
+	put_all(place);
+	CHECK(turn(place, SECOND));
+	CHECK(!find_file(place, path, sizeof(path)));
+	place->guest.kernel.modules = NULL;
+	place->guest.kernel.module_count = 0;
+	end(place);
+}
+
+/* The same build id with the code at another offset: what is found by it would be wrong for one of them. */
+TEST(user_symbols, of_a_build_whose_parts_were_moved_are_none)
+{
+	struct place *place = begin();
+	char path[256];
+	Elf64_Phdr *segments = (Elf64_Phdr *)(place->content + sizeof(Elf64_Ehdr));
+
+	put_all(place);
+	CHECK(turn(place, SECOND));
+	CHECK(find_file(place, path, sizeof(path)));
+	segments[1].p_vaddr += PAGE;
+	place->file = user_guest_file(&place->guest, place->guest.root_mount,
+				      user_guest_dentry(&place->guest, place->guest.root, "moved"), 8);
+	put_page(place, 0);
+	put_all(place);
+	user_guest_map(&place->guest, 2 * START, 2 * START + PAGES * PAGE, 0, CODE_FLAGS, place->file);
+	user_guest_build(&place->guest);
+	CHECK(user_guest_look(&place->guest, 2 * START));
+	user_images_settle(place->guest.kernel.images, &place->guest.kernel, &place->guest.guest.view);
+	CHECK(turn(place, 2 * SECOND));
+	CHECK(!find_file(place, path, sizeof(path)));
 	end(place);
 }

@@ -15,7 +15,7 @@
 #define CHUNK       (64u << 10)
 
 struct cfi_image {
-	const struct cfi_source *source;   /* while it is read */
+	const struct elf_source *source;   /* while it is read */
 	Elf64_Phdr segments[SEGMENTS_MAX]; /* that are loaded */
 	size_t count;
 	Elf64_Phdr header; /* of .eh_frame_hdr; p_filesz 0: there is none */
@@ -34,7 +34,7 @@ static bool is_x86_64(const Elf64_Ehdr *elf)
 
 static int read_segments(struct cfi_image *image)
 {
-	const struct cfi_source *source = image->source;
+	const struct elf_source *source = image->source;
 	Elf64_Ehdr *elf = &image->elf;
 	Elf64_Phdr all[SEGMENTS_MAX];
 	int error = source->read(source->context, 0, elf, sizeof(*elf));
@@ -68,7 +68,7 @@ static int read_section(const struct cfi_image *image, size_t index, Elf64_Shdr 
 static int find_section(const struct cfi_image *image, Elf64_Shdr *found)
 {
 	static const char wanted[] = ".eh_frame";
-	const struct cfi_source *source = image->source;
+	const struct elf_source *source = image->source;
 	const Elf64_Ehdr *elf = &image->elf;
 	char name[sizeof(wanted)];
 	Elf64_Shdr names;
@@ -165,7 +165,7 @@ static void find_code(struct cfi_image *image)
 						     .size = image->segments[i].p_filesz };
 }
 
-int cfi_image_read(struct cfi_image **result, const struct cfi_source *source)
+int cfi_image_read(struct cfi_image **result, const struct elf_source *source)
 {
 	struct cfi_image *image = calloc(1, sizeof(*image));
 	int error;
@@ -206,7 +206,7 @@ void cfi_image_free(struct cfi_image *image)
 	free(image);
 }
 
-int cfi_image_compile(struct cfi_table **table, const struct cfi_source *source)
+int cfi_image_compile(struct cfi_table **table, const struct elf_source *source)
 {
 	struct cfi_image *image;
 	int error = cfi_image_read(&image, source);

@@ -9,13 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/elf_source.h"
 #include "vmm/guest/cfi_table.h"
-
-struct cfi_source {
-	/* Copies SIZE bytes of the file at OFFSET. 0, or -EFAULT: not all of them are at hand. */
-	int (*read)(void *context, uint64_t offset, void *to, size_t size);
-	void *context;
-};
 
 /* What of an image its table is made from. */
 struct cfi_image;
@@ -26,7 +21,7 @@ struct cfi_image;
  * ELF image of x86-64, or has none; -EINVAL: it contradicts itself; -E2BIG, -ENOMEM. Bounded in time and
  * memory whatever the bytes are. Not on a vCPU thread.
  */
-int cfi_image_read(struct cfi_image **image, const struct cfi_source *source);
+int cfi_image_read(struct cfi_image **image, const struct elf_source *source);
 
 /* Bytes of .eh_frame: some 40 ns are needed for each. */
 size_t cfi_image_size(const struct cfi_image *image);
@@ -38,6 +33,6 @@ int cfi_image_make(struct cfi_table **table, const struct cfi_image *image);
 void cfi_image_free(struct cfi_image *image);
 
 /* Both at once, with the errors of both. */
-int cfi_image_compile(struct cfi_table **table, const struct cfi_source *source);
+int cfi_image_compile(struct cfi_table **table, const struct elf_source *source);
 
 #endif

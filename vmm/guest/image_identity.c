@@ -19,7 +19,7 @@ static uint64_t hash(uint64_t sum, const Elf64_Phdr *header)
 	return sum;
 }
 
-static void read_notes(struct image_identity *identity, const struct cfi_source *source,
+static void read_notes(struct image_identity *identity, const struct elf_source *source,
 		       const Elf64_Phdr *header)
 {
 	_Alignas(4) uint8_t notes[NOTES_MAX];
@@ -31,7 +31,7 @@ static void read_notes(struct image_identity *identity, const struct cfi_source 
 							 sizeof(identity->build_id));
 }
 
-void image_identity_read(struct image_identity *identity, const struct cfi_source *source)
+void image_identity_read(struct image_identity *identity, const struct elf_source *source)
 {
 	Elf64_Phdr header;
 	Elf64_Ehdr elf;

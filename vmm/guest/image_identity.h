@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "vmm/guest/cfi_image.h"
+#include "shared/elf_source.h"
 
 #define IMAGE_BUILD_ID_MAX 20
 
@@ -20,7 +20,7 @@ struct image_identity {
 };
 
 /* Of 64-bit images. Bounded in time whatever the bytes are. */
-void image_identity_read(struct image_identity *identity, const struct cfi_source *source);
+void image_identity_read(struct image_identity *identity, const struct elf_source *source);
 
 /* Is what is known of one by its file offsets true of the other? Not without a build id. */
 bool image_identity_same(const struct image_identity *one, const struct image_identity *other);

@@ -177,7 +177,7 @@ static void read_identity(struct user_image *image, struct kernel_memory *memory
 {
 	struct place place = { .memory = memory, .layout = layout, .image = image };
 
-	image_identity_read(&image->identity, &(struct cfi_source){ .read = read_place, .context = &place });
+	image_identity_read(&image->identity, &(struct elf_source){ .read = read_place, .context = &place });
 }
 
 static void read_device(struct user_image *image, struct kernel_memory *memory,

@@ -554,7 +554,9 @@ static void drain(struct collector *collector)
 	resolver_play(collector->resolver);
 	time = now();
 	collector_user_make_tables(&collector->kernel, collector->tables, time);
-	collector_user_find_symbols(&collector->kernel, collector->user_symbols, time);
+	/* A guest that tells of itself is asked for the whole tables. */
+	if (!collector->output.told_by_guest)
+		collector_user_find_symbols(&collector->kernel, collector->user_symbols, time);
 	if (!collector->error)
 		note_error(collector, collector_kernel_turn(&collector->kernel, time));
 	if (collector_kernel_replaced(&collector->kernel))

@@ -44,25 +44,29 @@ void collector_user_make_tables(const struct collector_kernel *kernel, struct us
 		;
 }
 
-static void find_symbols(const struct collector_kernel *kernel, struct user_symbols *symbols, uint64_t now,
+/* Memory of a kernel that has ended may be in use by the next. */
+static void find_symbols(struct collector_kernel *kernel, struct user_symbols *symbols, uint64_t now,
 			 uint64_t limit)
 {
 	const struct guest_kernel *running = newest(kernel);
 
-	if (!symbols || !running || !running->images || kernel->lost)
+	if (!symbols || !running || !running->images)
 		return;
-	while (user_symbols_turn(symbols, running->images, running, kernel->options->view, now) &&
-	       time_now() - now < limit)
-		;
+	while (!kernel->lost && !kernel->doubts &&
+	       user_symbols_turn(symbols, running->images, running, kernel->options->view, now)) {
+		collector_kernel_check_runs(kernel);
+		user_symbols_take(symbols, !kernel->lost && !kernel->doubts, now);
+		if (time_now() - now >= limit)
+			return;
+	}
 }
 
-void collector_user_find_symbols(const struct collector_kernel *kernel, struct user_symbols *symbols,
-				 uint64_t now)
+void collector_user_find_symbols(struct collector_kernel *kernel, struct user_symbols *symbols, uint64_t now)
 {
 	find_symbols(kernel, symbols, now, SYMBOLS_TIME);
 }
 
-void collector_user_last_symbols(const struct collector_kernel *kernel, struct user_symbols *symbols)
+void collector_user_last_symbols(struct collector_kernel *kernel, struct user_symbols *symbols)
 {
 	if (symbols)
 		user_symbols_hurry(symbols);

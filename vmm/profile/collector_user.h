@@ -23,10 +23,9 @@ void collector_user_make_tables(const struct collector_kernel *kernel, struct us
 				uint64_t now);
 
 /* Puts their names into the build-id cache, for some ms. SYMBOLS NULL: nobody wants them. */
-void collector_user_find_symbols(const struct collector_kernel *kernel, struct user_symbols *symbols,
-				 uint64_t now);
+void collector_user_find_symbols(struct collector_kernel *kernel, struct user_symbols *symbols, uint64_t now);
 
 /* The same for all that are left, before guest memory goes; for a second at most. */
-void collector_user_last_symbols(const struct collector_kernel *kernel, struct user_symbols *symbols);
+void collector_user_last_symbols(struct collector_kernel *kernel, struct user_symbols *symbols);
 
 #endif

@@ -30,18 +30,28 @@ bool image_names_has(const struct image_names *names, const uint8_t *build_id, s
 	return build_id_cache_has_image(names->directory, build_id, build_id_size);
 }
 
-static void drop_oldest(struct image_names *names)
+static void drop(struct image_names *names, struct added_image **at)
 {
-	struct added_image *added = names->oldest;
+	struct added_image *added = *at;
 
 	build_id_cache_remove_image(names->directory, added->build_id, added->build_id_size);
-	names->oldest = added->next;
-	if (!names->oldest)
-		names->last = &names->oldest;
+	*at = added->next;
+	if (names->last == &added->next)
+		names->last = at;
 	names->bytes -= added->size;
 	names->statistics.added--;
 	names->statistics.dropped++;
 	free(added);
+}
+
+void image_names_remove(struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+{
+	for (struct added_image **at = &names->oldest; *at; at = &(*at)->next)
+		if ((*at)->build_id_size == build_id_size &&
+		    !memcmp((*at)->build_id, build_id, build_id_size)) {
+			drop(names, at);
+			return;
+		}
 }
 
 static int remember(struct image_names *names, const uint8_t *build_id, size_t build_id_size, size_t size)
@@ -59,8 +69,9 @@ static int remember(struct image_names *names, const uint8_t *build_id, size_t b
 	names->last = &added->next;
 	names->bytes += size;
 	names->statistics.added++;
+	names->statistics.written += size;
 	while (names->bytes > names->limit)
-		drop_oldest(names);
+		drop(names, &names->oldest);
 	return 0;
 }
 

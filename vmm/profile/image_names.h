@@ -19,6 +19,7 @@ struct image_names_statistics {
 	uint64_t nameless; /* of which there are none */
 	uint64_t dropped;  /* that were, and went for others */
 	uint64_t failed;   /* that could not be written; told when it happened first */
+	uint64_t written;  /* bytes of files, of those that went, too */
 };
 
 struct added_image;
@@ -40,6 +41,9 @@ bool image_names_has(const struct image_names *names, const uint8_t *build_id, s
 /* TABLE as image_file_make() wants it, of an image with that build id, whose size is 1 to 20. */
 void image_names_add(struct image_names *names, struct span table, const uint8_t *build_id,
 		     size_t build_id_size);
+
+/* Takes back what was added of that build, if it was. */
+void image_names_remove(struct image_names *names, const uint8_t *build_id, size_t build_id_size);
 
 /* What is in the cache stays. */
 void image_names_close(struct image_names *names);

@@ -7,12 +7,24 @@
 
 #include "shared/elf_tables.h"
 #include "shared/error.h"
+#include "vmm/guest/image_identity.h"
 #include "vmm/profile/image_names.h"
 #include "vmm/profile/user_waiting.h"
+
+/* What was seen of a build; */
+struct build {
+	struct image_identity identity;
+	bool ambiguous; /* and another one that has its parts in other places */
+};
 
 struct user_symbols {
 	struct image_names names;
 	struct user_waiting waiting;
+	struct build *builds;
+	size_t build_count;
+	const struct user_image *image; /* that user_symbols_turn() tried, */
+	int error;                      /* with what result, */
+	struct span table;              /* and its names, owned; size 0: there is nothing to add */
 };
 
 struct guest_file {
@@ -41,6 +53,8 @@ void user_symbols_free(struct user_symbols *symbols)
 {
 	if (!symbols)
 		return;
+	free((void *)(uintptr_t)symbols->table.data);
+	free(symbols->builds);
 	image_names_close(&symbols->names);
 	user_waiting_free(&symbols->waiting);
 	free(symbols);
@@ -58,9 +72,12 @@ static int read_table(const struct elf_source *file, const struct elf_tables *ta
 {
 	size_t segments = tables->head.segments * sizeof(tables->segments[0]);
 	size_t before = sizeof(tables->head) + segments;
-	uint8_t *bytes = malloc(before + tables->head.symbols + tables->head.strings);
+	uint8_t *bytes;
 	int error;
 
+	if (tables->head.symbols + (uint64_t)tables->head.strings > USER_SYMBOLS_TABLE_MAX)
+		return -EFBIG;
+	bytes = malloc(before + tables->head.symbols + tables->head.strings);
 	if (!bytes)
 		return -ENOMEM;
 	memcpy(bytes, &tables->head, sizeof(tables->head));
@@ -87,45 +104,115 @@ static int read_symbols(const struct elf_source *file, find_tables *find, struct
 	return error ? error : read_table(file, &tables, table);
 }
 
-/*
- * 0: it has its names, or they were there; -EFAULT: they may come to be in memory; -EINVAL: the guest may be
- * writing to it; others: none are to be had.
- */
-static int provide(struct user_symbols *symbols, struct guest_file *guest_file)
+/* NULL: no memory. The block grows each time that its number is a power of two. */
+static struct build *add_build(struct user_symbols *symbols, const struct image_identity *identity)
+{
+	size_t count = symbols->build_count;
+
+	if (!(count & (count - 1))) {
+		void *grown = realloc(symbols->builds, (count ? 2 * count : 1) * sizeof(*symbols->builds));
+
+		if (!grown)
+			return NULL;
+		symbols->builds = grown;
+	}
+	symbols->builds[count] = (struct build){ .identity = *identity };
+	symbols->build_count++;
+	return &symbols->builds[count];
+}
+
+static bool has_build_id(const struct image_identity *identity, const uint8_t *build_id, size_t size)
+{
+	return identity->build_id_size == size && !memcmp(identity->build_id, build_id, size);
+}
+
+/* Is what is found by its build id this image alone? */
+static bool is_only_one(struct user_symbols *symbols, const struct image_identity *identity)
+{
+	for (size_t i = 0; i < symbols->build_count; i++) {
+		struct build *build = &symbols->builds[i];
+
+		if (!has_build_id(&build->identity, identity->build_id, identity->build_id_size))
+			continue;
+		if (!image_identity_same(&build->identity, identity)) {
+			build->ambiguous = true;
+			image_names_remove(&symbols->names, identity->build_id, identity->build_id_size);
+		}
+		return !build->ambiguous;
+	}
+	return add_build(symbols, identity);
+}
+
+/* A program can claim any build id: it must not name functions of the kernel. */
+static bool is_of_kernel(const struct guest_kernel *kernel, const struct image_identity *identity)
+{
+	if (has_build_id(identity, kernel->build_id, kernel->build_id_size))
+		return true;
+	for (size_t i = 0; i < kernel->module_count; i++)
+		if (has_build_id(identity, kernel->modules[i].build_id, kernel->modules[i].build_id_size))
+			return true;
+	return false;
+}
+
+/* Is the file still what its build id was read of? It may be written to in memory. */
+static bool is_still(const struct elf_source *file, const struct image_identity *identity)
+{
+	struct image_identity now;
+
+	image_identity_read(&now, file);
+	return image_identity_same(&now, identity);
+}
+
+/* 0: there is nothing to add, or it is in TABLE; else as user_symbols_take() wants it. */
+static int provide(struct user_symbols *symbols, struct guest_file *guest_file, struct span *table)
 {
 	const struct elf_source file = { .read = read_guest, .context = guest_file };
-	const uint8_t *build_id;
-	size_t size = user_image_build_id(guest_file->image, &build_id);
-	struct span table;
+	const struct image_identity *identity = user_image_identity(guest_file->image);
 	int error;
 
-	if (!size || image_names_has(&symbols->names, build_id, size))
+	if (!identity || !identity->build_id_size || is_of_kernel(guest_file->kernel, identity) ||
+	    !is_only_one(symbols, identity) || symbols->names.statistics.written > USER_SYMBOLS_WRITTEN_MAX ||
+	    image_names_has(&symbols->names, identity->build_id, identity->build_id_size))
 		return 0;
-	error = read_symbols(&file, elf_tables_find, &table);
+	if (!is_still(&file, identity))
+		return -EFAULT;
+	error = read_symbols(&file, elf_tables_find, table);
 	if (error == -EFAULT)
-		error = read_symbols(&file, elf_tables_find_dynamic, &table);
-	if (error)
-		return error;
-	image_names_add(&symbols->names, table, build_id, size);
-	free((void *)(uintptr_t)table.data);
-	return 0;
+		error = read_symbols(&file, elf_tables_find_dynamic, table);
+	if (!error && !is_still(&file, identity)) {
+		free((void *)(uintptr_t)table->data);
+		*table = span_of(NULL, 0);
+		return -EFAULT;
+	}
+	return error;
 }
 
 bool user_symbols_turn(struct user_symbols *symbols, struct user_images *images,
 		       const struct guest_kernel *kernel, const struct guest_view *view, uint64_t now)
 {
 	struct guest_file file = { .kernel = kernel, .view = view };
-	int error;
 
-	file.image = user_waiting_next(&symbols->waiting, images, now);
+	file.image = symbols->image = user_waiting_next(&symbols->waiting, images, now);
 	if (!file.image)
 		return false;
-	error = provide(symbols, &file);
-	if (error == -EFAULT || error == -EINVAL)
+	symbols->error = provide(symbols, &file, &symbols->table);
+	return true;
+}
+
+void user_symbols_take(struct user_symbols *symbols, bool certain, uint64_t now)
+{
+	struct span *table = &symbols->table;
+	const struct image_identity *identity = user_image_identity(symbols->image);
+
+	if (table->size && certain)
+		image_names_add(&symbols->names, *table, identity->build_id, identity->build_id_size);
+	/* -EFAULT: it may come to be in memory; -EINVAL: the guest may be writing to it. */
+	if ((table->size && !certain) || symbols->error == -EFAULT || symbols->error == -EINVAL)
 		user_waiting_again(&symbols->waiting, now);
 	else
 		user_waiting_done(&symbols->waiting);
-	return true;
+	free((void *)(uintptr_t)table->data);
+	*table = span_of(NULL, 0);
 }
 
 void user_symbols_hurry(struct user_symbols *symbols)

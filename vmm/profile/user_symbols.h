@@ -20,6 +20,10 @@ struct user_symbols;
 
 /* What one guest can put into the cache, in bytes; what came first goes for the rest. */
 #define USER_SYMBOLS_SIZE_MAX (64ull << 20)
+/* What it can have written there, those included that went. */
+#define USER_SYMBOLS_WRITTEN_MAX (256ull << 20)
+/* A larger table is left alone: reading it would hold the collector up. */
+#define USER_SYMBOLS_TABLE_MAX (8u << 20)
 
 /* -ENOMEM; -ENOENT and others without a build-id cache. */
 int user_symbols_create(struct user_symbols **symbols);
@@ -28,11 +32,14 @@ int user_symbols_create(struct user_symbols **symbols);
 void user_symbols_free(struct user_symbols *symbols);
 
 /*
- * Tries to get the names of one image of IMAGES, if there is one whose time has come. KERNEL is the one that
- * runs; NOW is ns of any steady clock. True: there may be more to do at once.
+ * Tries to read the names of one image of IMAGES, if there is one whose time has come. KERNEL is the one that
+ * runs; NOW is ns of any steady clock. False: there is none. Behind true user_symbols_take() is to be called.
  */
 bool user_symbols_turn(struct user_symbols *symbols, struct user_images *images,
 		       const struct guest_kernel *kernel, const struct guest_view *view, uint64_t now);
+
+/* Puts what was read into the cache, if it is CERTAIN that KERNEL ran meanwhile; else it is read again. */
+void user_symbols_take(struct user_symbols *symbols, bool certain, uint64_t now);
 
 /* The guest is about to end: the next turns try all that is missing once more. */
 void user_symbols_hurry(struct user_symbols *symbols);

@@ -215,7 +215,7 @@ static int read_host_file(const struct user_tables *tables, const struct user_im
 {
 	const struct image_identity *wanted = user_image_identity(image);
 	int file = wanted && wanted->build_id_size ? open_host(tables, image) : -1;
-	struct cfi_source source = { .read = read_host, .context = &file };
+	struct elf_source source = { .read = read_host, .context = &file };
 	struct image_identity found;
 	int error = -EFAULT;
 
@@ -232,7 +232,7 @@ static int read_host_file(const struct user_tables *tables, const struct user_im
 static int read_image(const struct user_tables *tables, const struct guest_file *file,
 		      struct cfi_image **bytes)
 {
-	struct cfi_source source = { .read = read_guest, .context = (void *)(uintptr_t)file };
+	struct elf_source source = { .read = read_guest, .context = (void *)(uintptr_t)file };
 	int error = cfi_image_read(bytes, &source);
 
 	if (error == -EFAULT)
