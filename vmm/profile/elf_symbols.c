@@ -180,6 +180,20 @@ static Elf_Scn *find_table(Elf *elf, GElf_Shdr *header)
 	return dynamic && gelf_getshdr(dynamic, header) ? dynamic : NULL;
 }
 
+bool elf_kind_of(const char *path, struct elf_kind *kind)
+{
+	struct elf_file file;
+	GElf_Ehdr header;
+	GElf_Shdr section;
+
+	if (elf_file_open(&file, path))
+		return false;
+	kind->relocatable = gelf_getehdr(file.elf, &header) && header.e_type == ET_REL;
+	kind->all = find_table(file.elf, &section) && section.sh_type == SHT_SYMTAB;
+	elf_file_close(&file);
+	return true;
+}
+
 static int add_symbol(struct symbol_list *list, const GElf_Sym *symbol, const char *name,
 		      enum elf_symbols_addresses addresses, const struct segments *segments)
 {

@@ -4,6 +4,7 @@
 #ifndef KVMSCOPE_PROFILE_ELF_SYMBOLS_H
 #define KVMSCOPE_PROFILE_ELF_SYMBOLS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,14 @@ int elf_symbols_load(struct symbols **symbols, const char *path, enum elf_symbol
  */
 int elf_symbols_load_separate(struct symbols **symbols, const char *debug, const char *runtime,
 			      const uint8_t *build_id, size_t build_id_size);
+
+struct elf_kind {
+	bool relocatable; /* ET_REL */
+	bool all;         /* it has a .symtab: not only functions that others may call */
+};
+
+/* What the file at PATH is; false: it is no ELF file, or can not be read. Any thread. */
+bool elf_kind_of(const char *path, struct elf_kind *kind);
 
 /* The build id's size, 0 without one, or a negative errno. BUILD_ID holds ELF_BUILD_ID_MAX bytes. */
 int elf_build_id(const char *path, uint8_t *build_id);

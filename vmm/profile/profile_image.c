@@ -190,11 +190,20 @@ static void load_elf(struct profile_image *image, const char *path, const char *
 				 image->build_id_size);
 }
 
+static bool has_all(const char *path)
+{
+	struct elf_kind kind;
+
+	return elf_kind_of(path, &kind) && kind.all;
+}
+
+/* As perf does it: one that has exported functions only is taken if there is no other. */
 static void load_file(struct profile_image *image, const struct profile_options *options)
 {
 	char path[PROFILE_PATH_MAX], debug[PROFILE_PATH_MAX];
 	const uint8_t *build_id = image->build_id;
 	size_t size = image->build_id_size;
+	struct symbols *exported = NULL;
 
 	image->tried = true;
 	if (!size || image->kind != IMAGE_FILE)
@@ -206,7 +215,23 @@ static void load_file(struct profile_image *image, const struct profile_options 
 		if (!profile_files_elf(i, path, options->buildid_dir, image->path, build_id, size))
 			break;
 		load_elf(image, path, debug);
+		if (image->symbols && !exported && !has_all(path) && !has_all(debug)) {
+			exported = image->symbols;
+			image->symbols = NULL;
+		}
 	}
+	if (image->symbols)
+		symbols_free(exported);
+	else
+		image->symbols = exported;
+}
+
+/* As we put it there; a program of the guest may have claimed the module's build id. */
+static bool is_module_file(const char *path)
+{
+	struct elf_kind kind;
+
+	return elf_kind_of(path, &kind) && kind.relocatable;
 }
 
 /* A module whose place others had, too, has a file of its own in the cache; its addresses are from START. */
@@ -216,7 +241,8 @@ static bool own_symbol(struct profile_image *image, const struct profile_options
 	char path[PROFILE_PATH_MAX];
 
 	if (!image->tried && image->build_id_size &&
-	    profile_files_cached(path, options->buildid_dir, image->build_id, image->build_id_size, "elf"))
+	    profile_files_cached(path, options->buildid_dir, image->build_id, image->build_id_size, "elf") &&
+	    is_module_file(path))
 		elf_symbols_load(&image->symbols, path, ELF_VIRTUAL_ADDRESSES, image->build_id,
 				 image->build_id_size);
 	image->tried = true;
