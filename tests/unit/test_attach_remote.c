@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/remote_call.h"
 #include "vmm/attach/seccomp_filter.h"
+#include "vmm/attach/stop_sampler.h"
 #include "vmm/attach/thread_status.h"
 #include "vmm/attach/vcpu_stop.h"
 
@@ -436,4 +438,152 @@ TEST(attach_remote, a_thread_whose_filter_would_kill_it_is_left_alone)
 	CHECK_EQUAL(allowed, 0);
 	CHECK_EQUAL(check_filtered(kills, sizeof(kills) / sizeof(kills[0])), -EACCES);
 	CHECK(strstr(error_message(), "would be killed"));
+}
+
+/* What /proc says of a thread, as a test would have it: that it runs, whatever it does. */
+static void open_running(struct vmm_process *process, pid_t tid, char *directory)
+{
+	static const char status[] = "Name:\tx\nState:\tR (running)\nSeccomp:\t0\nSeccomp_filters:\t0\n"
+				     "nonvoluntary_ctxt_switches:\t0\n";
+	char path[64];
+	int fd;
+
+	REQUIRE(mkdtemp(directory));
+	process->pid = tid;
+	process->directory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	mkdirat(process->directory, "task", 0700);
+	snprintf(path, sizeof(path), "task/%d", tid);
+	mkdirat(process->directory, path, 0700);
+	snprintf(path, sizeof(path), "task/%d/status", tid);
+	fd = openat(process->directory, path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	CHECK_EQUAL(write(fd, status, strlen(status)), (ssize_t)strlen(status));
+	close(fd);
+}
+
+static void remove_running(const struct vmm_process *process, const char *directory)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "task/%d/status", process->pid);
+	unlinkat(process->directory, path, 0);
+	snprintf(path, sizeof(path), "task/%d", process->pid);
+	unlinkat(process->directory, path, AT_REMOVEDIR);
+	unlinkat(process->directory, "task", AT_REMOVEDIR);
+	rmdir(directory);
+	close(process->directory);
+}
+
+static void lost_some(void *context, unsigned int id, uint64_t count)
+{
+	*(uint64_t *)context += count;
+}
+
+/* More looks than there is time for: who asks for what they came to, takes vCPUs away or ends them gets its
+ * turn, and so does the other process. */
+TEST(attach_remote, looks_that_are_overdue_hold_nobody_up)
+{
+	char directory[] = "/tmp/kvmscope-test-XXXXXX";
+	struct vmm_process process = { 0 };
+	struct stop_sampler *sampler;
+	struct attach_stops stops = { 0 };
+	struct remote_code code;
+	uint64_t lost = 0;
+
+	start_victim(&code);
+	open_running(&process, shared->victim, directory);
+	{
+		const struct vcpu_stop_target target = { .process = &process, .code = code, .limit = 200000 };
+
+		REQUIRE_EQUAL(stop_sampler_start(&sampler, &target, 1000000), 0);
+	}
+	for (unsigned int id = 0; id < 32; id++) {
+		const struct vmm_vcpu vcpu = { .id = id, .tid = shared->victim };
+
+		CHECK_EQUAL(stop_sampler_add(sampler, &vcpu), 0);
+	}
+	while (stops.count < 1000) {
+		stop_sampler_count(sampler, &stops);
+		stop_sampler_lost(sampler, lost_some, &lost);
+		while (stop_sampler_next(sampler))
+			stop_sampler_taken(sampler);
+	}
+	CHECK(goes_on());
+	for (unsigned int id = 0; id < 32; id++)
+		stop_sampler_remove(sampler, id);
+	stop_sampler_count(sampler, &stops);
+	CHECK(stops.total >= stops.longest);
+	CHECK(stop_sampler_end(sampler));
+	CHECK_EQUAL(shared->bad, 0);
+	remove_running(&process, directory);
+	end_victim();
+}
+
+/* Its parent stays in vfork(2), where no stop comes through, until the other end of the pipe is closed. */
+static pid_t start_stuck(int *end)
+{
+	int ends[2];
+	pid_t child;
+	char byte;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return -1;
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+		close(ends[1]);
+		for (;;)
+			if (!vfork())
+				_exit(read(ends[0], &byte, 1) != 0);
+			else
+				pause();
+	}
+	close(ends[0]);
+	*end = ends[1];
+	return child;
+}
+
+static void wait_until_stuck(pid_t pid)
+{
+	struct thread_status status = { 0 };
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	while (thread_status_read(fd, &status) && status.state != 'D')
+		usleep(1000);
+	close(fd);
+	REQUIRE_EQUAL(status.state, 'D');
+}
+
+/* A thread that does not come out of the kernel holds up neither the others nor the end. */
+TEST(attach_remote, a_thread_that_can_not_be_stopped_is_left_at_the_end)
+{
+	static struct vmm_process process; /* as long as the thread that hangs on it */
+	static struct stop_sampler *sampler;
+	const struct vcpu_stop_target target = { .process = &process, .limit = 200000 };
+	char directory[] = "/tmp/kvmscope-test-XXXXXX";
+	struct attach_stops stops;
+	struct vmm_vcpu vcpu = { .id = 0 };
+	uint64_t lost = 0;
+	int end;
+
+	vcpu.tid = start_stuck(&end);
+	REQUIRE(vcpu.tid > 0);
+	wait_until_stuck(vcpu.tid);
+	open_running(&process, vcpu.tid, directory);
+	REQUIRE_EQUAL(stop_sampler_start(&sampler, &target, 1000000), 0);
+	CHECK_EQUAL(stop_sampler_add(sampler, &vcpu), 0);
+	usleep(10000);
+	stop_sampler_count(sampler, &stops);
+	CHECK_EQUAL(stops.count, 0);
+	stop_sampler_lost(sampler, lost_some, &lost);
+	stop_sampler_remove(sampler, vcpu.id);
+	CHECK(!stop_sampler_end(sampler));
+	close(end);
+	kill(vcpu.tid, SIGKILL);
+	waitpid(vcpu.tid, NULL, 0);
+	remove_running(&process, directory);
 }

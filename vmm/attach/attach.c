@@ -69,6 +69,7 @@ struct attach {
 	unsigned int frequency;               /* that was asked for */
 	const struct attach_backend *backend; /* NULL: none yet */
 	struct attach_source *source;
+	bool hangs; /* a thread of the backend does, and uses what is here: nothing is freed */
 	char refused[4 * ERROR_MESSAGE_SIZE];
 	struct ring **rings; /* by the ids of vCPUs */
 	size_t ring_count;
@@ -919,7 +920,7 @@ void attach_stop(struct attach *attach)
 	if (attach->source) {
 		drain(attach);
 		tell_callers(attach);
-		attach->backend->close(attach->source);
+		attach->hangs = !attach->backend->close(attach->source);
 		attach->source = NULL;
 	}
 }
@@ -937,7 +938,9 @@ void attach_close(struct attach *attach)
 	if (attach->source && attach->ring_count)
 		attach_stop(attach);
 	else if (attach->source)
-		attach->backend->close(attach->source);
+		attach->hangs = !attach->backend->close(attach->source);
+	if (attach->hangs)
+		return;
 	while (attach->ring_count)
 		ring_destroy(attach->rings[--attach->ring_count]);
 	free(attach->rings);

@@ -97,7 +97,8 @@ struct attach_backend {
 	void (*drain)(struct attach_source *source);
 	/* Any thread. NULL: it stops nothing. */
 	void (*stops)(struct attach_source *source, struct attach_stops *stops);
-	void (*close)(struct attach_source *source);
+	/* False: a thread hangs on the VM, and uses what TARGET points to as long as this process lives. */
+	bool (*close)(struct attach_source *source);
 };
 
 extern const struct attach_backend attach_bpf, attach_perf, attach_ptrace, attach_qmp;

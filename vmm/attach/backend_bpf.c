@@ -508,13 +508,14 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 	}
 }
 
-static void close_bpf(struct attach_source *source)
+static bool close_bpf(struct attach_source *source)
 {
 	while (source->threads)
 		remove_vcpu(source, source->threads->vcpu.id);
 	ring_buffer__free(source->ring);
 	guest_sample__destroy(source->programs);
 	free(source);
+	return true;
 }
 
 static int check_vcpu(struct attach_source *source)

@@ -197,12 +197,13 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 	}
 }
 
-static void close_perf(struct attach_source *source)
+static bool close_perf(struct attach_source *source)
 {
 	while (source->vcpus)
 		remove_vcpu(source, source->vcpus->vcpu.id);
 	nested_runs_close(&source->nested);
 	free(source);
+	return true;
 }
 
 const struct attach_backend attach_perf = {

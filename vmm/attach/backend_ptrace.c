@@ -79,10 +79,12 @@ static void tell_stops(struct attach_source *source, struct attach_stops *stops)
 	stop_sampler_count(source->sampler, stops);
 }
 
-static void close_ptrace(struct attach_source *source)
+static bool close_ptrace(struct attach_source *source)
 {
-	stop_sampler_end(source->sampler);
+	bool ended = stop_sampler_end(source->sampler);
+
 	free(source);
+	return ended;
 }
 
 /* The thread of a vCPU, if one is known, else the first: it is stopped once, whatever it does. */

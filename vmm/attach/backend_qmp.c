@@ -145,11 +145,12 @@ static void tell_rate(const struct attach_source *source)
 			 (double)did.time / (double)did.looks / 1e6);
 }
 
-static void close_qmp(struct attach_source *source)
+static bool close_qmp(struct attach_source *source)
 {
 	tell_rate(source);
 	looker_stop(source->looker);
 	free(source);
+	return true;
 }
 
 const struct attach_backend attach_qmp = {

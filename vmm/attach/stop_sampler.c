@@ -22,15 +22,28 @@
 #define REST 4
 /* A look stands for at most so many intervals: after a longer time nobody knows what was in it. */
 #define INTERVALS_MAX 10
+/* s that a look may take to end when sampling does. */
+#define END_MAX 2
 
 struct sampled_vcpu {
+	/* While it is looked at, the thread's alone. */
 	struct vcpu_thread thread;
 	int status_fd, times_fd;
 	struct thread_times times; /* at the last look */
-	uint64_t last, next;       /* ns, CLOCK_MONOTONIC: looks */
-	uint64_t lost;             /* that are not told yet */
+	uint64_t last;             /* ns, CLOCK_MONOTONIC: look */
 	bool refused;              /* it was said why */
+
+	/* With the lock. */
+	uint64_t next; /* ns, CLOCK_MONOTONIC: look */
+	uint64_t lost; /* that are not told yet */
 	struct sampled_vcpu *next_vcpu;
+};
+
+/* What came of a look. */
+struct outcome {
+	struct stop_sample *seen; /* NULL: no sample */
+	struct attach_stops stops;
+	bool lost;
 };
 
 struct stop_sampler {
@@ -40,10 +53,13 @@ struct stop_sampler {
 	uint64_t random;
 
 	pthread_t thread;
-	pthread_mutex_t lock; /* of what follows */
+	atomic_bool ending;
+	pthread_mutex_t lock; /* of what follows; not held while something is looked at */
 	pthread_cond_t changed;
-	bool ending;
 	struct sampled_vcpu *vcpus; /* owned */
+	struct sampled_vcpu
+		*looked_at;   /* by the thread; whoever removes it sets NULL, and the thread frees it */
+	uint64_t rests_until; /* ns, CLOCK_MONOTONIC */
 	struct attach_stops stops;
 
 	struct stop_sample *queue; /* QUEUE of them */
@@ -107,12 +123,6 @@ static struct stop_sample *next_place(struct stop_sampler *sampler)
 		       : NULL;
 }
 
-static void rest(struct sampled_vcpu *vcpu, uint64_t time)
-{
-	if (vcpu->next < now() + time)
-		vcpu->next = now() + time;
-}
-
 /* Once: it will be the same the next time. What is but a moment's is not said. */
 static void tell_refused(struct sampled_vcpu *vcpu, int error, const char *why)
 {
@@ -123,7 +133,7 @@ static void tell_refused(struct sampled_vcpu *vcpu, int error, const char *why)
 }
 
 static int look_at(struct stop_sampler *sampler, struct sampled_vcpu *vcpu,
-		   const struct thread_status *status, struct stop_sample *seen)
+		   const struct thread_status *status, struct stop_sample *seen, struct attach_stops *stops)
 {
 	/* Filters may come while the VM runs. */
 	int error = vcpu_stop_check(&sampler->target, &vcpu->thread, status);
@@ -132,37 +142,90 @@ static int look_at(struct stop_sampler *sampler, struct sampled_vcpu *vcpu,
 		tell_refused(vcpu, error, error_message());
 	} else {
 		error = vcpu_stop_look(&sampler->target, &vcpu->thread, &sampler->remote, &seen->look);
-		count_stop(&sampler->stops, seen->look.stopped);
-		sampler->stops.abandoned += error == -ETIME;
-		rest(vcpu, REST * seen->look.stopped);
+		count_stop(stops, seen->look.stopped);
+		stops->abandoned += error == -ETIME;
 		if (error)
 			tell_refused(vcpu, error, strerror(-error));
 	}
 	return error;
 }
 
-static void look(struct stop_sampler *sampler, struct sampled_vcpu *vcpu)
+/* At TIME, without the lock. */
+static void look(struct stop_sampler *sampler, struct sampled_vcpu *vcpu, uint64_t time,
+		 struct outcome *outcome)
 {
 	struct thread_status status;
-	uint64_t time = now(), period;
 	struct stop_sample *seen = next_place(sampler);
+	uint64_t period;
 
-	vcpu->next = time + next_interval(sampler);
 	if (!thread_status_read(vcpu->status_fd, &status))
 		return;
 	period = period_of(sampler, vcpu, time);
 	if (status.state != 'R') {
-		sampler->stops.asleep++;
+		outcome->stops.asleep++;
 		return;
 	}
-	if (!seen || look_at(sampler, vcpu, &status, seen)) {
-		vcpu->lost++;
+	if (!seen || look_at(sampler, vcpu, &status, seen, &outcome->stops)) {
+		outcome->lost = true;
 		return;
 	}
 	seen->period = period;
 	seen->id = vcpu->thread.vcpu.id;
 	seen->tid = vcpu->thread.vcpu.tid;
-	atomic_fetch_add_explicit(&sampler->put, 1, memory_order_release);
+	outcome->seen = seen;
+}
+
+static void add_stops(struct attach_stops *sum, const struct attach_stops *stops)
+{
+	sum->count += stops->count;
+	sum->total += stops->total;
+	sum->abandoned += stops->abandoned;
+	sum->asleep += stops->asleep;
+	if (stops->longest > sum->longest)
+		sum->longest = stops->longest;
+}
+
+/* With the lock. The next look is never due at once, so the lock and the processor are there for others. */
+static void settle(struct stop_sampler *sampler, struct sampled_vcpu *vcpu, uint64_t began,
+		   const struct outcome *outcome)
+{
+	uint64_t ended = now(), rested = ended + REST * outcome->stops.total;
+
+	vcpu->next = began + next_interval(sampler);
+	if (vcpu->next < rested)
+		vcpu->next = rested;
+	vcpu->lost += outcome->lost;
+	if (outcome->seen)
+		atomic_fetch_add_explicit(&sampler->put, 1, memory_order_release);
+	/* However many vCPUs there are, it is at work for half of the time at most. */
+	sampler->rests_until = ended + (ended - began);
+}
+
+static void free_vcpu(struct sampled_vcpu *vcpu)
+{
+	if (vcpu->status_fd >= 0)
+		close(vcpu->status_fd);
+	if (vcpu->times_fd >= 0)
+		close(vcpu->times_fd);
+	free(vcpu);
+}
+
+/* With the lock, which is not held meanwhile: nobody knows how long the other process lets a look take. */
+static void take_look(struct stop_sampler *sampler, struct sampled_vcpu *vcpu)
+{
+	struct outcome outcome = { 0 };
+	uint64_t began = now();
+
+	sampler->looked_at = vcpu;
+	pthread_mutex_unlock(&sampler->lock);
+	look(sampler, vcpu, began, &outcome);
+	pthread_mutex_lock(&sampler->lock);
+	add_stops(&sampler->stops, &outcome.stops);
+	if (sampler->looked_at)
+		settle(sampler, vcpu, began, &outcome);
+	else
+		free_vcpu(vcpu);
+	sampler->looked_at = NULL;
 }
 
 static struct sampled_vcpu *find_due(const struct stop_sampler *sampler)
@@ -173,6 +236,11 @@ static struct sampled_vcpu *find_due(const struct stop_sampler *sampler)
 		if (vcpu->next < due->next)
 			due = vcpu;
 	return due;
+}
+
+static uint64_t next_look(const struct stop_sampler *sampler, const struct sampled_vcpu *due)
+{
+	return due->next > sampler->rests_until ? due->next : sampler->rests_until;
 }
 
 /* With the lock, which is not held meanwhile; may come back before it is TIME. */
@@ -218,30 +286,21 @@ static void *run(void *context)
 	if (rights_keep(NULL, 0, has_filters(sampler->target.process)))
 		log_warning("%s", error_message());
 	pthread_mutex_lock(&sampler->lock);
-	while (!sampler->ending) {
+	while (!atomic_load(&sampler->ending)) {
 		struct sampled_vcpu *due = find_due(sampler);
 
 		if (!due)
 			pthread_cond_wait(&sampler->changed, &sampler->lock);
-		else if (due->next > now())
-			wait_until(sampler, due->next);
+		else if (next_look(sampler, due) > now())
+			wait_until(sampler, next_look(sampler, due));
 		else
-			look(sampler, due);
+			take_look(sampler, due);
 	}
 	pthread_mutex_unlock(&sampler->lock);
 	return NULL;
 }
 
 /* The taker. */
-
-static void free_vcpu(struct sampled_vcpu *vcpu)
-{
-	if (vcpu->status_fd >= 0)
-		close(vcpu->status_fd);
-	if (vcpu->times_fd >= 0)
-		close(vcpu->times_fd);
-	free(vcpu);
-}
 
 int stop_sampler_add(struct stop_sampler *sampler, const struct vmm_vcpu *vcpu)
 {
@@ -278,6 +337,8 @@ void stop_sampler_remove(struct stop_sampler *sampler, unsigned int id)
 	gone = *link;
 	if (gone)
 		*link = gone->next_vcpu;
+	if (gone && gone == sampler->looked_at)
+		sampler->looked_at = gone = NULL;
 	pthread_mutex_unlock(&sampler->lock);
 	if (gone)
 		free_vcpu(gone);
@@ -374,14 +435,32 @@ int stop_sampler_start(struct stop_sampler **result, const struct vcpu_stop_targ
 	return error;
 }
 
-void stop_sampler_end(struct stop_sampler *sampler)
+/* Whatever it waits for. False: it waits still. */
+static bool join(struct stop_sampler *sampler)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += END_MAX;
+	return !pthread_clockjoin_np(sampler->thread, NULL, CLOCK_MONOTONIC, &until);
+}
+
+bool stop_sampler_end(struct stop_sampler *sampler)
 {
 	if (!sampler)
-		return;
+		return true;
 	pthread_mutex_lock(&sampler->lock);
-	sampler->ending = true;
+	atomic_store(&sampler->ending, true);
 	pthread_cond_signal(&sampler->changed);
 	pthread_mutex_unlock(&sampler->lock);
-	pthread_join(sampler->thread, NULL);
-	free_sampler(sampler);
+	if (join(sampler)) {
+		free_sampler(sampler);
+		return true;
+	}
+	log_warning(
+		"a vCPU of process %d was asked to stop %u s ago and waits for something in the kernel: it "
+		"goes on when it has that, or when kvmscope ends",
+		sampler->target.process->pid, END_MAX);
+	pthread_detach(sampler->thread);
+	return false;
 }

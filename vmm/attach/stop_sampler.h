@@ -9,7 +9,7 @@
  * for, by chance, so that no rhythm of the guest is met always in the same place. A thread that sleeps at
  * that moment is not stopped: it uses no CPU time, which is what looks are weighted by. One that waits for a
  * processor can not be told from one that runs: the time since the last look counts by the part of it that
- * the thread ran.
+ * the thread ran. After a look as long as it took nothing is looked at.
  *
  *	stop_sampler_count	any thread
  *	all others		one thread, the taker's
@@ -47,7 +47,11 @@ void stop_sampler_lost(struct stop_sampler *sampler,
 
 void stop_sampler_count(struct stop_sampler *sampler, struct attach_stops *stops);
 
-/* Nothing is stopped any more. Works on NULL. */
-void stop_sampler_end(struct stop_sampler *sampler);
+/*
+ * Nothing is stopped any more. False: the thread still waits, after 2 s, for a vCPU's thread that does not
+ * come out of the kernel; a warning says so. What belongs to the sampler, and what its target points to, is
+ * its to use from then on. Works on NULL.
+ */
+bool stop_sampler_end(struct stop_sampler *sampler);
 
 #endif
