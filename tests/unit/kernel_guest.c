@@ -35,16 +35,19 @@ static struct kallsyms_symbol *make_symbols(uint64_t text)
 	name_symbol(&symbols[1], text, 'T', "_text");
 	for (unsigned int i = 0; i < KERNEL_GUEST_HANDLERS; i++)
 		name_symbol(&symbols[2 + i], text + 0x100 + i * 0x40ull, 'T', handlers[i]);
-	for (unsigned int i = 6; i < COUNT - 5; i++) {
+	for (unsigned int i = 6; i < COUNT - 9; i++) {
 		snprintf(name, sizeof(name), "function_%u", i);
 		name_symbol(&symbols[i], text + 0x1000 + i * 0x40ull, 't', name);
 	}
-	name_symbol(&symbols[COUNT - 6], text + KERNEL_GUEST_EARLY_HANDLERS, 't', "early_idt_handler_array");
-	name_symbol(&symbols[COUNT - 5], text + 0x100000, 'T', "_etext");
-	name_symbol(&symbols[COUNT - 4], data, 'D', "linux_banner");
-	name_symbol(&symbols[COUNT - 3], data + 0x1000, 'R', "__start_notes");
-	name_symbol(&symbols[COUNT - 2], data + 0x1024, 'R', "__stop_notes");
-	name_symbol(&symbols[COUNT - 1], data + KERNEL_GUEST_TICKS, 'D', "jiffies_64");
+	name_symbol(&symbols[COUNT - 9], text + KERNEL_GUEST_EARLY_HANDLERS, 't', "early_idt_handler_array");
+	name_symbol(&symbols[COUNT - 8], text + 0x100000, 'T', "_etext");
+	name_symbol(&symbols[COUNT - 7], data, 'D', "linux_banner");
+	name_symbol(&symbols[COUNT - 6], data + 0x1000, 'R', "__start_notes");
+	name_symbol(&symbols[COUNT - 5], data + 0x1024, 'R', "__stop_notes");
+	name_symbol(&symbols[COUNT - 4], data + KERNEL_GUEST_TICKS, 'D', "jiffies_64");
+	name_symbol(&symbols[COUNT - 3], data + KERNEL_GUEST_MODULES, 'D', "modules");
+	name_symbol(&symbols[COUNT - 2], data + KERNEL_GUEST_BTF, 'R', "__start_BTF");
+	name_symbol(&symbols[COUNT - 1], data + KERNEL_GUEST_BTF + KERNEL_GUEST_BTF_SIZE, 'R', "__stop_BTF");
 	return symbols;
 }
 

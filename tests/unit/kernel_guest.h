@@ -15,8 +15,12 @@
 #define KERNEL_GUEST_BANNER  "Linux version 6.99.1-test (builder@host) (gcc) #1 SMP\n"
 
 /* From the start of the data */
-#define KERNEL_GUEST_TABLES 0x10000u
-#define KERNEL_GUEST_TICKS  0x2000u /* jiffies_64 */
+#define KERNEL_GUEST_TABLES   0x10000u
+#define KERNEL_GUEST_TICKS    0x2000u /* jiffies_64 */
+#define KERNEL_GUEST_MODULES  0x2100u /* the head of their list */
+#define KERNEL_GUEST_BTF      0x2800u /* none, until a test puts tests/fuzz/corpus/btf/module there */
+#define KERNEL_GUEST_BTF_SIZE 433u
+#define KERNEL_GUEST_FREE     0x4000u /* up to the tables */
 /* From the start of the text */
 #define KERNEL_GUEST_EARLY_HANDLERS (0x1000u + (KERNEL_GUEST_SYMBOLS - 5) * 0x40)
 

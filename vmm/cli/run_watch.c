@@ -42,6 +42,7 @@ struct run_watch {
 	pthread_mutex_t lock;         /* of what follows, of the state of the list, and for adding to it */
 	struct run_watch_probe probe;
 	const struct guest_kernel *kernel; /* the newest; NULL while it was not found */
+	bool modules_unknown;              /* which of its modules are there */
 	bool ended;
 };
 
@@ -129,6 +130,20 @@ static struct run_watch_guest guest_of(const struct run_watch *watch)
 	};
 }
 
+/* As run_watch_place_find(), but what is in the place of a module that may be gone is nobody's. */
+static int find_place(const struct run_watch *watch, const struct watch_spec *spec,
+		      struct run_watch_place *place)
+{
+	struct run_watch_guest guest = guest_of(watch);
+	int found = run_watch_place_find(&guest, spec, place);
+
+	if (found < 0 || !*place->module || !watch->modules_unknown)
+		return found;
+	return error_set(-ENOENT,
+			 "%s is of the module %s, and which modules the guest has is not known any more",
+			 spec->symbol, place->module);
+}
+
 static uint64_t start_of(const struct guest_kernel *kernel, const char *module)
 {
 	for (size_t i = 0; *module && i < kernel->module_count; i++)
@@ -168,14 +183,13 @@ static void remove_locked(struct run_watch *watch, unsigned int number)
 static int add_locked(struct run_watch *watch, const struct watch_spec *spec)
 {
 	struct watch_request request = request_of(spec);
-	struct run_watch_guest guest = guest_of(watch);
 	struct run_watch_place place;
 	int number, found = watch->ended ? error_set(-ESRCH, "the guest has ended") : 0;
 
 	if (!found)
 		found = run_watch_probe(&watch->probe, spec);
 	if (!found)
-		found = run_watch_place_find(&guest, spec, &place);
+		found = find_place(watch, spec, &place);
 	if (found < 0)
 		return tell_holders(watch, spec, found);
 	number = watch_add(watch->watches, &request);
@@ -395,13 +409,12 @@ static bool has_gone(const struct one *one, int found, const struct run_watch_pl
 static void look_again(struct run_watch *watch, unsigned int number)
 {
 	struct one *one = &watch->list[number];
-	struct run_watch_guest guest = guest_of(watch);
 	struct run_watch_place place;
 	int found;
 
 	if (one->removed || one->unloaded || (one->armed && one->complete && !*one->module))
 		return;
-	found = run_watch_place_find(&guest, &one->spec, &place);
+	found = find_place(watch, &one->spec, &place);
 	if (has_gone(one, found, &place)) {
 		disarm(watch, number, "its module is loaded again");
 		one->missed = true;
@@ -448,12 +461,15 @@ void run_watch_modules(struct run_watch *watch, const struct guest_module *list,
 	bool changed = false;
 
 	pthread_mutex_lock(&watch->lock);
-	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++) {
+	watch->modules_unknown = !list;
+	for (unsigned int i = 0; !watch->ended && i < perf_data_watches_count(&watch->events); i++) {
 		struct one *one = &watch->list[i];
 
 		if (one->removed || !one->armed || !*one->module || is_loaded(one, list, count))
 			continue;
-		disarm(watch, i, "its module is loaded again");
+		disarm(watch, i,
+		       list ? "its module is loaded again"
+			    : "another kernel runs: which modules the guest has is not known any more");
 		one->missed = one->unloaded = changed = true;
 	}
 	if (changed)
@@ -475,6 +491,7 @@ void run_watch_no_kernel(struct run_watch *watch)
 {
 	pthread_mutex_lock(&watch->lock);
 	watch->kernel = NULL;
+	watch->modules_unknown = false;
 	for (unsigned int i = 0; i < perf_data_watches_count(&watch->events); i++)
 		forget_place(watch, i);
 	kick_all(watch);

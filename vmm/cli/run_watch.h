@@ -53,7 +53,8 @@ void run_watch_kernel(struct run_watch *watch, const struct guest_kernel *kernel
 
 /*
  * The guest's modules are the COUNT ones of LIST by now: what was given by symbol of another one is disarmed
- * until the next run_watch_kernel().
+ * until the next run_watch_kernel(). LIST NULL: nobody knows which there are, so no symbol of a module is
+ * watched until run_watch_no_kernel().
  */
 void run_watch_modules(struct run_watch *watch, const struct guest_module *list, size_t count);
 
@@ -68,8 +69,8 @@ void run_watch_end(struct run_watch *watch);
 
 /*
  * Watches what SPEC says from now on: its number. The errors of run_watch_create(),
- * -ENOENT for a symbol that the guest's kernel does not have, -EINVAL for what no
- * register can watch, -ENOSPC with who has the registers, -EMFILE for one too many,
+ * -ENOENT for a symbol that the guest's kernel does not have, or of a module that nobody knows to be there,
+ * -EINVAL for what no register can watch, -ENOSPC with who has the registers, -EMFILE for one too many,
  * -ESRCH when the guest has ended. Where the kernel was not found yet, a symbol waits for it.
  */
 int run_watch_add(struct run_watch *watch, const struct watch_spec *spec);

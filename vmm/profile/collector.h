@@ -85,8 +85,9 @@ struct collector_options {
 	void (*lost)(void *context);
 	/*
 	 * The guest's modules are the COUNT ones of LIST by now; publish() follows when their symbols have
-	 * been read, which may take long. Names and places alone. Called on the collector's thread; may be
-	 * NULL.
+	 * been read, which may take long, of the same kernel if they are its modules again. Names and places
+	 * alone. LIST NULL: which there are is not known from here on, until another kernel runs; it is told
+	 * again before a publish() of the same one. Called on the collector's thread; may be NULL.
 	 */
 	void (*modules)(void *context, const struct guest_module *list, size_t count);
 	/* Called each time the rings were looked at, on the collector's thread; may be NULL. */

@@ -253,11 +253,24 @@ static void lose(struct collector_kernel *kernel)
 		options->lost(options->context);
 }
 
+void collector_kernel_publish_again(struct collector_kernel *kernel)
+{
+	publish(kernel, collector_kernel_newest(kernel));
+}
+
+void collector_kernel_tell_modules_unknown(const struct collector_kernel *kernel)
+{
+	if (kernel->options->modules)
+		kernel->options->modules(kernel->options->context, NULL, 0);
+}
+
 /* It was away for a while, or could not be seen. */
 static void regain(struct collector_kernel *kernel)
 {
 	kernel->lost = false;
-	publish(kernel, collector_kernel_newest(kernel));
+	if (kernel->modules.places.stopped)
+		collector_kernel_tell_modules_unknown(kernel);
+	collector_kernel_publish_again(kernel);
 }
 
 /*

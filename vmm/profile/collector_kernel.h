@@ -121,6 +121,10 @@ void collector_kernel_check_runs(struct collector_kernel *kernel);
 bool collector_kernel_has_room(const struct collector_kernel *kernel);
 /* The same kernel with other modules, published and taken over. -ENOMEM. */
 int collector_kernel_take(struct collector_kernel *kernel, struct guest_kernel *newer);
+/* The newest one, whose modules were others for a while, or which could not be seen. */
+void collector_kernel_publish_again(struct collector_kernel *kernel);
+/* Nobody looks at the list of modules any more (collector_options, modules). */
+void collector_kernel_tell_modules_unknown(const struct collector_kernel *kernel);
 
 /* As uname -r, "" if it is not known. */
 const char *collector_kernel_release(const struct collector_kernel *kernel);

@@ -87,6 +87,17 @@ static int tell_modules(struct collector_kernel *kernel)
 	return kernel->writer && kernel->mapped ? collector_image_map_modules(kernel) : 0;
 }
 
+/* Those of the newest kernel may have been gone meanwhile, and whoever was told so waits for them. */
+static void renew(struct collector_kernel *kernel, const struct guest_module *list, size_t count)
+{
+	if (kernel->modules.places.stopped)
+		return;
+	if (kernel->as_known)
+		collector_kernel_publish_again(kernel);
+	else
+		refresh(kernel, list, count);
+}
+
 /* The names of the modules of LIST, to the cache. Looks are to go on meanwhile, for most of the time. */
 static void rename_modules(struct collector_kernel *kernel, uint64_t now, const struct guest_module *list,
 			   size_t count)
@@ -95,12 +106,22 @@ static void rename_modules(struct collector_kernel *kernel, uint64_t now, const 
 
 	if (!kernel->changed || now < kernel->next_refresh)
 		return;
-	if (!kernel->as_known)
-		refresh(kernel, list, count);
+	renew(kernel, list, count);
 	if (kernel->writer && kernel->mapped)
 		collector_cache_symbols(kernel);
 	kernel->changed = !kernel->as_known;
 	kernel->next_refresh = now + REFRESH_INTERVAL + REFRESH_SHARE * (sample_clock() - begun);
+}
+
+/* No place is given to any of them from the moment on that there is no room for more. */
+static void tell_list(const struct collector_kernel *kernel, const struct guest_module *list, size_t count)
+{
+	static const struct guest_module none;
+
+	if (kernel->modules.places.stopped)
+		collector_kernel_tell_modules_unknown(kernel);
+	else if (kernel->options->modules)
+		kernel->options->modules(kernel->options->context, list ? list : &none, count);
 }
 
 /* LOOK saw the modules of LIST. */
@@ -115,8 +136,7 @@ static int take_look(struct collector_kernel *kernel, uint64_t now, const struct
 		if (collector_image_see_modules(kernel, list, count, look))
 			return 0; /* memory's fault: as if nobody had looked */
 		kernel->changed = true;
-		if (kernel->options->modules)
-			kernel->options->modules(kernel->options->context, list, count);
+		tell_list(kernel, list, count);
 		if (guest_kernel_expect(kernel->found[kernel->found_count - 1].kernel, list, count))
 			log_debug("no room for the guest's modules: new ones have no names yet");
 	}
@@ -132,7 +152,10 @@ static int give_up(struct collector_kernel *kernel)
 {
 	log_debug("the guest's modules have no names from here on: %s", error_message());
 	take_presence(kernel);
-	return collector_places_stop(&kernel->modules.places, &kernel->look) ? 0 : tell_modules(kernel);
+	if (collector_places_stop(&kernel->modules.places, &kernel->look))
+		return 0;
+	collector_kernel_tell_modules_unknown(kernel);
+	return tell_modules(kernel);
 }
 
 int collector_looks_turn(struct collector_kernel *kernel, uint64_t now)
