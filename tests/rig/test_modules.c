@@ -95,24 +95,34 @@ static const char *make_initrd(void)
 #define WATCHED "max_increment"
 #define WRITES  200
 
+/* A line for the guest, which waits for it, when its watch was armed or disarmed with its module. */
+#define TELL_GUEST "sed -un -e 'w /dev/stderr' -e '/is watched again\\|is not watched until/s/.*/seen/p'"
+
 /* One guest for all tests; NULL: it did not run, which is recorded. */
 static const struct rig_result *profile(void)
 {
 	static struct rig_result result;
 	const char *kernel = rig_kernel("6.1"), *initrd;
-	const char *watch = rig_debug_registers_unavailable_reason() ? "" : "--watch " WATCHED ":4:w";
+	bool watched = !rig_debug_registers_unavailable_reason();
+	char again[128] = "";
 
 	initrd = kernel ? make_initrd() : NULL;
 	if (!initrd)
 		return NULL;
+	if (watched)
+		snprintf(again, sizeof(again),
+			 ";stty+-echo;modules+again+tcp_bic+" WATCHED "+tcp_illinois+%d", WRITES);
 	if (!result.output)
 		rig_run(&result, 280,
-			"rm -rf " HOME " && mkdir -p " HOME " && HOME=$PWD/" HOME
+			"set -o pipefail; rm -rf " HOME "; mkdir -p " HOME "; in=$(mktemp -u); mkfifo $in; "
+			"{ HOME=$PWD/" HOME
 			" build/kvmscope run --pmu off --kernel %s --initrd %s --mem 256M -F 999 -o " DATA
-			" %s --append 'console=ttyS0 quiet kvmscope.run=modules+1+md4+michael_mic+md4+michael_mic;"
-			"modules+again+tcp_bic+" WATCHED "+tcp_illinois+%d'",
-			kernel, initrd, watch, WRITES);
-	if (!result.status && strstr(result.output, "modules: " WATCHED " written "))
+			" %s --append 'console=ttyS0 quiet kvmscope.run="
+			"modules+1+md4+michael_mic+md4+michael_mic%s' <> $in 2>&1 >&3 | " TELL_GUEST
+			" > $in; } 3>&1",
+			kernel, initrd, watched ? "--watch " WATCHED ":4:w" : "", again);
+	if (!result.status &&
+	    strstr(result.output, watched ? "modules: " WATCHED " written " : "modules: end"))
 		return &result;
 	FAIL_TEST("no profile was made: %.2000s%.2000s", result.output, result.errors);
 	return NULL;
@@ -164,43 +174,76 @@ TEST(module_truth, no_sample_is_in_a_module_that_had_its_place_before_or_behind)
 			     names[module], ours.of_image[module], ENOUGH);
 }
 
+/* A hit of the watch, or that it stands still or goes on. */
+struct moment {
+	uint64_t time, address;
+	bool hit, stopped;
+};
+
+#define MOMENTS_MAX (4 * WRITES)
+
+struct moments {
+	struct moment list[MOMENTS_MAX];
+	size_t count;
+};
+
+static int add(struct moments *moments, const struct moment *moment)
+{
+	if (moments->count < MOMENTS_MAX)
+		moments->list[moments->count++] = *moment;
+	return 0;
+}
+
+static int see_sample(void *context, const struct perf_data_sample *sample)
+{
+	const struct moment moment = { .time = sample->time, .address = sample->address, .hit = true };
+
+	return sample->event == 1 ? add(context, &moment) : 0;
+}
+
+static int see_throttled(void *context, uint16_t event, bool stopped, uint64_t time)
+{
+	const struct moment moment = { .time = time, .stopped = stopped };
+
+	return event == 1 ? add(context, &moment) : 0;
+}
+
+static int compare(const void *left, const void *right)
+{
+	const struct moment *a = left, *b = right;
+
+	return (a->time > b->time) - (a->time < b->time);
+}
+
 struct seen {
 	unsigned long hits, stops, starts;
 	bool stopped, hit_while_stopped;
 	uint64_t addresses[2]; /* of the first hit, and of the last */
 };
 
-static int see_sample(void *context, const struct perf_data_sample *sample)
+static void see(struct seen *seen, const struct moment *moment)
 {
-	struct seen *seen = context;
-
-	if (sample->event != 1)
-		return 0;
+	if (!moment->hit) {
+		seen->stopped = moment->stopped;
+		moment->stopped ? seen->stops++ : seen->starts++;
+		return;
+	}
 	if (!seen->hits++)
-		seen->addresses[0] = sample->address;
-	seen->addresses[1] = sample->address;
+		seen->addresses[0] = moment->address;
+	seen->addresses[1] = moment->address;
 	seen->hit_while_stopped |= seen->stopped;
-	return 0;
 }
 
-static int see_throttled(void *context, uint16_t event, bool stopped, uint64_t time)
-{
-	struct seen *seen = context;
-
-	if (event != 1)
-		return 0;
-	seen->stopped = stopped;
-	stopped ? seen->stops++ : seen->starts++;
-	return 0;
-}
-
+/* A record's place in the file is not its place in time: samples wait for what is still to be told of them.
+ */
 static struct seen read_hits(void)
 {
-	struct seen seen = { 0 };
+	static struct moments moments;
 	struct perf_data_events events = { .sample = see_sample,
 					   .throttled = see_throttled,
-					   .context = &seen };
+					   .context = &moments };
 	struct perf_data_reader *reader;
+	struct seen seen = { 0 };
 
 	if (perf_data_reader_open(&reader, DATA)) {
 		FAIL_TEST("no recording in %s", DATA);
@@ -208,6 +251,9 @@ static struct seen read_hits(void)
 	}
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	perf_data_reader_close(reader);
+	qsort(moments.list, moments.count, sizeof(moments.list[0]), compare);
+	for (size_t i = 0; i < moments.count; i++)
+		see(&seen, &moments.list[i]);
 	return seen;
 }
 

@@ -377,13 +377,15 @@ static void say_missed(struct one *one)
 	one->missed = true;
 }
 
+/* It is said when the vCPUs have been told: who reads it may let the guest go on. */
 static void disarm(struct run_watch *watch, unsigned int number, const char *until)
 {
 	struct one *one = &watch->list[number];
 
-	log_warning("%s is not watched until %s", one->name, until);
 	watch_disarm(watch->watches, number);
 	one->armed = false;
+	kick_all(watch);
+	log_warning("%s is not watched until %s", one->name, until);
 }
 
 static void arm_late(struct run_watch *watch, unsigned int number, const struct run_watch_place *place)
@@ -391,9 +393,12 @@ static void arm_late(struct run_watch *watch, unsigned int number, const struct 
 	struct one *one = &watch->list[number];
 	bool told = !one->armed && (one->placed || one->missed);
 
-	if (arm(watch, number, place))
+	if (arm(watch, number, place)) {
 		say_missed(one);
-	else if (told)
+		return;
+	}
+	kick_all(watch);
+	if (told)
 		log_info("%s is watched again, at %#llx", one->name, (unsigned long long)place->address);
 }
 
@@ -458,8 +463,6 @@ static bool is_loaded(const struct one *one, const struct guest_module *list, si
 
 void run_watch_modules(struct run_watch *watch, const struct guest_module *list, size_t count)
 {
-	bool changed = false;
-
 	pthread_mutex_lock(&watch->lock);
 	watch->modules_unknown = !list;
 	for (unsigned int i = 0; !watch->ended && i < perf_data_watches_count(&watch->events); i++) {
@@ -470,10 +473,8 @@ void run_watch_modules(struct run_watch *watch, const struct guest_module *list,
 		disarm(watch, i,
 		       list ? "its module is loaded again"
 			    : "another kernel runs: which modules the guest has is not known any more");
-		one->missed = one->unloaded = changed = true;
+		one->missed = one->unloaded = true;
 	}
-	if (changed)
-		kick_all(watch);
 	pthread_mutex_unlock(&watch->lock);
 }
 
