@@ -78,7 +78,6 @@ static void set_up(struct fixture *fixture)
 		.spool = fixture->spool,
 		.spool_size = 1 << 20,
 		.host = "h1.example",
-		.buildid_dir = fixture->directory,
 		.retry_ms = 10,
 	};
 }
@@ -246,6 +245,7 @@ static void collect(struct recording *recording)
 					      .output = { .frequency = 99, .callchains = true, .vcpus = 1 },
 					      .files = recording_files(recording),
 					      .buildid_cache = true,
+					      .names = recording_names(recording),
 				      }),
 		      0);
 	push_sample(ring);
@@ -264,8 +264,7 @@ TEST(push, a_profile_has_the_names_of_its_guest)
 	set_up(&fixture);
 	home = strdup(home ? home : "/");
 	setenv("HOME", fixture.directory, 1);
-	snprintf(debug, sizeof(debug), "%s/.debug", fixture.directory);
-	fixture.options.buildid_dir = debug;
+	snprintf(debug, sizeof(debug), "%s/.debug", fixture.directory); /* what all others read */
 	pprof_store_start(&fixture.store);
 	start_ours(&fixture);
 	REQUIRE_EQUAL(recordings_add(fixture.recordings, "one", &recording), 0);
@@ -274,6 +273,7 @@ TEST(push, a_profile_has_the_names_of_its_guest)
 	pprof_store_wait(&fixture.store, 1);
 	wait_for_spool(&fixture, 0);
 	stop_ours(&fixture);
+	CHECK(access(debug, F_OK) != 0);
 	text = decode(&fixture, &fixture.store.received[0]);
 	CHECK(pprof_text_place(text, "asm_exc_page_fault") > 0);
 	CHECK(pprof_text_place(text, "worker") > 0);
@@ -519,12 +519,12 @@ TEST(push, a_recording_that_can_not_be_opened_now_is_not_given_up)
 	close(next);
 	getrlimit(RLIMIT_NOFILE, &before);
 	none = (struct rlimit){ (rlim_t)next, before.rlim_max };
-	CHECK_EQUAL(push_profile_spool(NULL, &file, NULL), -EINVAL);
+	CHECK_EQUAL(push_profile_spool(NULL, &file), -EINVAL);
 	setrlimit(RLIMIT_NOFILE, &none);
-	CHECK_EQUAL(push_profile_spool(NULL, &file, NULL), -EMFILE);
+	CHECK_EQUAL(push_profile_spool(NULL, &file), -EMFILE);
 	setrlimit(RLIMIT_NOFILE, &before);
 	snprintf(file.path, sizeof(file.path), "/dev/null/none");
-	CHECK_EQUAL(push_profile_spool(NULL, &file, NULL), -EINVAL);
+	CHECK_EQUAL(push_profile_spool(NULL, &file), -EINVAL);
 }
 
 static void check_url(struct fixture *fixture, const char *url, int error)

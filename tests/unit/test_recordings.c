@@ -281,6 +281,82 @@ TEST(recordings, leave_nothing_of_a_domain_that_has_none)
 	tear_down(&fixture);
 }
 
+static void make_names(struct recording *recording, size_t size)
+{
+	const char *directory = recording_names(recording)->directory;
+	char command[3 * PATH_MAX];
+
+	snprintf(
+		command, sizeof(command),
+		"mkdir -p %s/.build-id/ab %s/web && ln -sf ../../web %s/.build-id/ab/cd && truncate -s %zu %s/web/elf",
+		directory, directory, directory, size, directory);
+	CHECK_EQUAL(system(command), 0);
+}
+
+static bool may_write_names(struct recording *recording)
+{
+	const struct build_id_cache_place *names = recording_names(recording);
+
+	return names->has_room(names->context);
+}
+
+TEST(recordings, names_are_of_one_domain_and_go_with_its_last_recording)
+{
+	struct recording *web, *db;
+	struct fixture fixture;
+
+	set_up(&fixture);
+	open_all(&fixture);
+	web = add(&fixture, "web");
+	db = add(&fixture, "db");
+	CHECK(strcmp(recording_names(web)->directory, recording_names(db)->directory) != 0);
+	make_names(web, 100);
+	make_names(db, 100);
+	make_file(&fixture, "db", "flight-1.perf.data", 1);
+	recordings_tidy(fixture.all); /* they are recorded */
+	CHECK(!access(recording_names(web)->directory, F_OK));
+	recordings_remove(fixture.all, web);
+	recordings_remove(fixture.all, db);
+	recordings_tidy(fixture.all);
+	CHECK_EQUAL(count_files(fixture.below, ""),
+		    2 + 1); /* db's, which the names of the flight recorder are in */
+	db = add(&fixture, "db");
+	CHECK(!access(recording_names(db)->directory, F_OK));
+	recordings_remove(fixture.all, db);
+	tear_down(&fixture);
+}
+
+TEST(recordings, names_are_bounded)
+{
+	struct recording *recording;
+	struct fixture fixture;
+	char directory[PATH_MAX];
+
+	set_up(&fixture);
+	fixture.options.max_size = MIB;
+	open_all(&fixture);
+	recording = add(&fixture, "web");
+	snprintf(directory, sizeof(directory), "%s", recording_directory(recording));
+	record(recording, 600 * KIB, 1, 0);
+	CHECK(may_write_names(recording));
+	recordings_remove(fixture.all, recording);
+	recording = add(&fixture, "web");
+	make_names(recording, 600 * KIB);
+	CHECK(!may_write_names(recording));
+	CHECK(strstr(error_message(), "half of what it may have"));
+	recordings_tidy(fixture.all); /* and they count */
+	CHECK_EQUAL(count_files(directory, ".perf.data"), 0);
+	recordings_remove(fixture.all, recording);
+	recordings_close(fixture.all);
+	fixture.options.reserve = UINT64_MAX / 2;
+	open_all(&fixture);
+	recording = add(&fixture, "web");
+	CHECK(!may_write_names(recording));
+	CHECK(strstr(error_message(), "no room"));
+	recordings_remove(fixture.all, recording);
+	tear_down(&fixture);
+}
+
 TEST(recordings, refuse_a_directory_that_is_not_their_own)
 {
 	struct fixture fixture;

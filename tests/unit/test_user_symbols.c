@@ -62,7 +62,7 @@ static void prepare(struct place *place)
 	snprintf(place->home, sizeof(place->home), "/tmp/kvmscope-names-XXXXXX");
 	REQUIRE(mkdtemp(place->home));
 	setenv("HOME", place->home, 1);
-	REQUIRE(!user_symbols_create(&place->symbols));
+	REQUIRE(!user_symbols_create(&place->symbols, NULL));
 	user_guest_make(&place->guest, true);
 	place->file = user_guest_file(&place->guest, place->guest.root_mount,
 				      user_guest_dentry(&place->guest, place->guest.root, "alpha"), 7);

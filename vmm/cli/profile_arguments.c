@@ -3,7 +3,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 enum { KEY_VCPU = 512, KEY_KALLSYMS, KEY_BUILDID_DIR, KEY_SYMFS, KEY_EVENT };
 
@@ -17,7 +21,8 @@ static const struct argp_option options[] = {
 	{ "kallsyms", KEY_KALLSYMS, "FILE", 0, "Kernel symbols: a copy of the guest's /proc/kallsyms", 0 },
 	{ "vmlinux", 'k', "FILE", 0, "Kernel symbols: the guest's vmlinux", 0 },
 	{ "buildid-dir", KEY_BUILDID_DIR, "DIR", 0,
-	  "Look for symbols in DIR (default buildid.dir of perf's configuration, else ~/.debug)", 0 },
+	  "Look for symbols in DIR (default names/ beside a recording of kvmscoped, else buildid.dir of perf's configuration, else ~/.debug)",
+	  0 },
 	{ "symfs", KEY_SYMFS, "DIR", 0,
 	  "Look for the guest's programs and libraries below DIR, by their paths in the guest; taken if the build id "
 	  "is the recorded one",
@@ -35,6 +40,28 @@ uint64_t parse_number(const struct argp_state *state, const char *text, uint64_t
 	if (*text < '0' || *text > '9' || *end || errno || value < least || value > most)
 		argp_error(state, "'%s' is no number from %" PRIu64 " to %" PRIu64, text, least, most);
 	return value;
+}
+
+static bool is_there(const char *directory, int length, const char *name)
+{
+	char path[PATH_MAX];
+
+	return snprintf(path, sizeof(path), "%.*s%s", length, directory, name) < (int)sizeof(path) &&
+	       !access(path, R_OK);
+}
+
+/* kvmscoped keeps a domain's names beside its recordings, not where perf has them
+ * (docs/continuous-profiling.md). */
+static void find_names(struct profile_arguments *arguments)
+{
+	const char *input = arguments->options.input, *slash = strrchr(input, '/');
+	int length = slash ? (int)(slash + 1 - input) : 0;
+
+	if (arguments->options.buildid_dir || !is_there(input, length, "domain") ||
+	    !is_there(input, length, "names/.build-id"))
+		return;
+	snprintf(arguments->names, sizeof(arguments->names), "%.*snames", length, input);
+	arguments->options.buildid_dir = arguments->names;
 }
 
 static error_t parse(int key, char *value, struct argp_state *state)
@@ -59,6 +86,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		return 0;
 	case KEY_BUILDID_DIR:
 		arguments->options.buildid_dir = value;
+		return 0;
+	case ARGP_KEY_SUCCESS:
+		find_names(arguments);
 		return 0;
 	case KEY_SYMFS:
 		arguments->options.symfs = value;

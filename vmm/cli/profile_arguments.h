@@ -4,12 +4,14 @@
 #define KVMSCOPE_CLI_PROFILE_ARGUMENTS_H
 
 #include <argp.h>
+#include <limits.h>
 #include <stdint.h>
 
 #include "vmm/profile/profile.h"
 
 struct profile_arguments {
 	struct profile_options options;
+	char names[PATH_MAX]; /* that the options may point to */
 };
 
 /* A child parser: -i, --vcpu, --event, --kallsyms, --vmlinux, --buildid-dir; its input is struct

@@ -40,7 +40,7 @@ int run_symbols_create(struct run_symbols **result, size_t limit)
 
 	if (!symbols)
 		return error_set(-ENOMEM, "no memory for the names of the guest's programs");
-	error = image_names_open(&symbols->names, limit);
+	error = image_names_open(&symbols->names, NULL, limit);
 	if (error) {
 		free(symbols);
 		return error;

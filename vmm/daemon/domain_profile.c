@@ -153,6 +153,7 @@ static int open_session(struct domain_profile *domain, struct session **session)
 
 	if (error)
 		return error;
+	options.names = recording_names(domain->recording);
 	if (domain->settings.flight)
 		error = make_flight(domain, &options);
 	else

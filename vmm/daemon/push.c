@@ -60,7 +60,7 @@ static uint64_t now_ms(void)
 /* Its profiles are on the disk, or it has none that could ever be. */
 static bool take_recording(struct push *push, const struct recordings_file *file)
 {
-	int error = push_profile_spool(push->spool, file, push->options.buildid_dir);
+	int error = push_profile_spool(push->spool, file);
 
 	if (error == -EINVAL)
 		log_warning("not pushed: %s", error_message());
@@ -249,7 +249,6 @@ static int copy_options(struct push *push, const struct push_options *options)
 	push->options.header_file = copy(options->header_file, &failed);
 	push->options.spool = copy(options->spool, &failed);
 	push->options.host = copy(options->host, &failed);
-	push->options.buildid_dir = copy(options->buildid_dir, &failed);
 	if (!options->retry_ms)
 		push->options.retry_ms = RETRY_FIRST;
 	push->retry = push->options.retry_ms;
@@ -323,7 +322,6 @@ void push_stop(struct push *push)
 	free((char *)push->options.header_file);
 	free((char *)push->options.spool);
 	free((char *)push->options.host);
-	free((char *)push->options.buildid_dir);
 	free(push);
 }
 

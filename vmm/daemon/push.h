@@ -27,7 +27,6 @@ struct push_options {
 	const char *spool;       /* directory, made with mode 0700 if it is not there; one process' own */
 	uint64_t spool_size;     /* bytes that may wait; the oldest go first */
 	const char *host;        /* label of all profiles */
-	const char *buildid_dir; /* where the names are; NULL: perf's */
 	unsigned int retry_ms; /* before the second attempt, then twice that, up to 5 minutes; 0: a second */
 	struct recordings *recordings; /* that hand on; outlives the push */
 };

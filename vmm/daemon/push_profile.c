@@ -76,10 +76,10 @@ static bool may_pass(int error)
 	return error == -ENOMEM || error == -EMFILE || error == -ENFILE || error == -EIO || error == -EACCES;
 }
 
-int push_profile_spool(struct push_spool *spool, const struct recordings_file *file, const char *buildid_dir)
+int push_profile_spool(struct push_spool *spool, const struct recordings_file *file)
 {
 	const struct profile_options options = { .input = file->path,
-						 .buildid_dir = buildid_dir,
+						 .buildid_dir = file->names,
 						 .vcpu = -1 };
 	struct push_item item = { .from = file->from, .until = file->until };
 	struct profile *profile;

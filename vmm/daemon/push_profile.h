@@ -7,10 +7,10 @@
 #include "vmm/daemon/recordings.h"
 
 /*
- * Puts the profiles of FILE into SPOOL, with names from BUILDID_DIR (NULL: perf's own place). The same file
+ * Puts the profiles of FILE into SPOOL, with its domain's names. The same file
  * makes the same names: done twice, it replaces. -EINVAL, -ENOENT: the recording can not be read, and never
  * will; -ENOMEM, -EMFILE, -ENFILE, -EIO, -EACCES, the errors of the spool: it may be tried again.
  */
-int push_profile_spool(struct push_spool *spool, const struct recordings_file *file, const char *buildid_dir);
+int push_profile_spool(struct push_spool *spool, const struct recordings_file *file);
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/daemon/recording_file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,6 +14,8 @@
 #include "shared/log.h"
 
 #define NAME_FILE "domain"
+/* Of directories below names: those that we make there are fewer. */
+#define NAMES_DEPTH 16
 
 static const char *const endings[] = {
 	[RECORDING_PARTIAL] = ".perf.data.partial",
@@ -143,10 +146,88 @@ int recording_directory_domain(int fd, const char *file, char *name)
 	return strcmp(expected, file) ? error_set(-EINVAL, "it should be %s", expected) : 0;
 }
 
+static DIR *open_below(int directory, const char *path)
+{
+	int fd = openat(directory, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *opened = fd < 0 ? NULL : fdopendir(fd);
+
+	if (fd >= 0 && !opened)
+		close(fd);
+	return opened;
+}
+
+static bool is_dots(const char *name)
+{
+	return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
+/* Bytes of the files below PATH, which go if REMOVE says so; links lead nowhere. */
+static uint64_t walk(int directory, const char *path, unsigned int depth, bool remove)
+{
+	DIR *opened = depth ? open_below(directory, path) : NULL;
+	const struct dirent *entry;
+	struct stat status;
+	uint64_t bytes = 0;
+
+	while (opened && (entry = readdir(opened))) {
+		if (is_dots(entry->d_name) ||
+		    fstatat(dirfd(opened), entry->d_name, &status, AT_SYMLINK_NOFOLLOW))
+			continue;
+		if (S_ISDIR(status.st_mode))
+			bytes += walk(dirfd(opened), entry->d_name, depth - 1, remove);
+		else
+			bytes += (uint64_t)status.st_size;
+		if (remove)
+			unlinkat(dirfd(opened), entry->d_name, S_ISDIR(status.st_mode) ? AT_REMOVEDIR : 0);
+	}
+	if (opened)
+		closedir(opened);
+	return bytes;
+}
+
+static uint64_t walk_names(int directory, const char *file, bool remove)
+{
+	char path[DOMAIN_FILE_SIZE + sizeof(RECORDING_NAMES)];
+
+	snprintf(path, sizeof(path), "%s/" RECORDING_NAMES, file);
+	return walk(directory, path, NAMES_DEPTH, remove);
+}
+
+uint64_t recording_names_size(int directory, const char *file)
+{
+	return walk_names(directory, file, false);
+}
+
+/* Whatever else there is may be a recording that the names are of. */
+static bool has_names_alone(int directory, const char *file)
+{
+	DIR *opened = open_below(directory, file);
+	const struct dirent *entry;
+	bool alone = opened;
+
+	while (alone && (entry = readdir(opened)))
+		alone = is_dots(entry->d_name) || !strcmp(entry->d_name, NAME_FILE) ||
+			!strcmp(entry->d_name, RECORDING_NAMES);
+	if (opened)
+		closedir(opened);
+	return alone;
+}
+
+static void remove_names(int directory, const char *file)
+{
+	char path[DOMAIN_FILE_SIZE + sizeof(RECORDING_NAMES)];
+
+	walk_names(directory, file, true);
+	snprintf(path, sizeof(path), "%s/" RECORDING_NAMES, file);
+	unlinkat(directory, path, AT_REMOVEDIR);
+}
+
 void recording_directory_remove(int directory, const char *file, const char *name)
 {
 	char path[DOMAIN_FILE_SIZE + sizeof(NAME_FILE)];
 
+	if (has_names_alone(directory, file))
+		remove_names(directory, file);
 	snprintf(path, sizeof(path), "%s/%s", file, NAME_FILE);
 	unlinkat(directory, path, 0);
 	if (!unlinkat(directory, file, AT_REMOVEDIR) || errno == ENOENT)

@@ -38,7 +38,14 @@ int recording_directory_make(int directory, const char *file, const char *name);
  * -EINVAL: of none. */
 int recording_directory_domain(int fd, const char *file, char *name);
 
-/* Removes the directory FILE of the domain NAME, if there is nothing in it but that name. */
+/* Of a domain's directory: what its kernel and programs call their functions. */
+#define RECORDING_NAMES "names"
+
+/* Bytes of all files in that directory of the domain FILE; 0 without one. */
+uint64_t recording_names_size(int directory, const char *file);
+
+/* Removes the directory FILE of the domain NAME with what its functions are called, if there is nothing else
+ * in it. */
 void recording_directory_remove(int directory, const char *file, const char *name);
 
 #endif

@@ -24,6 +24,11 @@
 #define ROOM_TO_BEGIN (1ull << 20)
 /* Some file systems show what was freed only later: so long, in ms, it is taken for free. */
 #define FREED_SHOWS 5000
+/* Names are not begun where there is no more room than this besides the reserve: those of a kernel, and its
+ * code. */
+#define ROOM_FOR_NAMES (64ull << 20)
+/* ms between two looks at how many they are. */
+#define NAMES_INTERVAL 10000
 /* ms between two lines of the log about what went. */
 #define SAY_INTERVAL 60000
 
@@ -41,6 +46,7 @@ struct domain {
 	struct entry *entries;       /* owned; from FIRST on, the oldest first */
 	size_t first, count, room;
 	uint64_t bytes;  /* of all entries */
+	uint64_t names;  /* bytes of its names, as they were last looked at */
 	uint64_t latest; /* the time of its latest file, complete or not */
 	bool recorded;   /* now */
 };
@@ -64,7 +70,9 @@ struct recording {
 	struct collector_files files;
 	struct perf_data_room room;
 	uint64_t time; /* of the file that is open */
-	char directory[PATH_MAX];
+	char directory[PATH_MAX], names_directory[PATH_MAX];
+	struct build_id_cache_place names;
+	uint64_t names_counted; /* ms, when they were; 0: never */
 };
 
 static uint64_t now_ms(clockid_t clock)
@@ -142,7 +150,7 @@ static bool is_beyond_limits(const struct recordings *all, const struct domain *
 
 	if (!domain->count)
 		return false;
-	return (options->max_size && domain->bytes > options->max_size) ||
+	return (options->max_size && domain->bytes + domain->names > options->max_size) ||
 	       (options->max_age && entry_at(domain, 0)->time + options->max_age * 1000 < now);
 }
 
@@ -528,11 +536,55 @@ static int make_domain(struct recordings *all, const char *name, struct domain *
 	return *domain ? 0 : -ENOMEM;
 }
 
+/* Its collector's thread alone writes them. */
+static void count_names(struct recording *recording)
+{
+	struct recordings *all = recording->all;
+	uint64_t now = now_ms(CLOCK_MONOTONIC), bytes;
+
+	if (recording->names_counted && now - recording->names_counted < NAMES_INTERVAL)
+		return;
+	bytes = recording_names_size(all->fd, recording->domain->file);
+	pthread_mutex_lock(&all->lock);
+	recording->domain->names = bytes;
+	pthread_mutex_unlock(&all->lock);
+	recording->names_counted = now;
+}
+
+/* With the lock. */
+static int check_names(struct recordings *all, const struct domain *domain)
+{
+	if (missing(all, ROOM_FOR_NAMES))
+		return error_set(-ENOSPC, "%s has no room for names besides the reserve", all->directory);
+	if (all->options.max_size && domain->names > all->options.max_size / 2)
+		return error_set(-EDQUOT,
+				 "the names of %s are half of what it may have: remove %s/%s/" RECORDING_NAMES
+				 ", or allow more",
+				 domain->file, all->directory, domain->file);
+	return 0;
+}
+
+static bool may_write_names(void *context)
+{
+	struct recording *recording = context;
+	int error;
+
+	count_names(recording);
+	pthread_mutex_lock(&recording->all->lock);
+	error = check_names(recording->all, recording->domain);
+	pthread_mutex_unlock(&recording->all->lock);
+	return !error;
+}
+
 static void describe(struct recordings *all, struct recording *recording)
 {
 	recording->all = all;
 	snprintf(recording->directory, sizeof(recording->directory), "%s/%s", all->directory,
 		 recording->domain->file);
+	snprintf(recording->names_directory, sizeof(recording->names_directory), "%s/%s/" RECORDING_NAMES,
+		 all->directory, recording->domain->file);
+	recording->names =
+		(struct build_id_cache_place){ recording->names_directory, may_write_names, recording };
 	recording->room = (struct perf_data_room){ make_room_for_block, all };
 	recording->files = (struct collector_files){
 		.begin = begin_file,
@@ -571,6 +623,11 @@ int recordings_add(struct recordings *all, const char *name, struct recording **
 const struct collector_files *recording_files(const struct recording *recording)
 {
 	return &recording->files;
+}
+
+const struct build_id_cache_place *recording_names(const struct recording *recording)
+{
+	return &recording->names;
 }
 
 const char *recording_directory(const struct recording *recording)
@@ -662,6 +719,7 @@ static void describe_file(const struct recordings *all, const struct domain *dom
 		file->until =
 			(uint64_t)status.st_mtim.tv_sec * 1000 + (uint64_t)status.st_mtim.tv_nsec / 1000000;
 	snprintf(file->path, sizeof(file->path), "%s/%s", all->directory, path);
+	snprintf(file->names, sizeof(file->names), "%s/%s/" RECORDING_NAMES, all->directory, domain->file);
 	snprintf(file->domain, sizeof(file->domain), "%s", domain->name);
 }
 

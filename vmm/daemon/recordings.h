@@ -8,6 +8,7 @@
  *	DIRECTORY/web-1/20261122T105600.123Z.perf.data.partial    is being written
  *	DIRECTORY/web-1/20261122T105545.120Z.perf.data.new        is complete, and waits to be handed on
  *	DIRECTORY/web-1/20261122T105530.118Z.perf.data            is complete
+ *	DIRECTORY/web-1/names/                                    a build-id cache: see recording_names()
  *
  * A file is renamed from one to the next. What a daemon that was killed has left as .partial is a whole file
  * up to the last quarter of a second (docs/perf-data.md): it is taken over at the next start.
@@ -29,6 +30,7 @@
 #include <stdint.h>
 
 #include "vmm/daemon/recording_file.h"
+#include "vmm/profile/build_id_cache.h"
 #include "vmm/profile/collector.h"
 
 struct recordings; /* of all domains */
@@ -36,7 +38,7 @@ struct recording;  /* of one that is recorded now */
 
 struct recordings_options {
 	const char *directory; /* made, with mode 0700, if it is not there */
-	uint64_t max_size;     /* bytes of the complete files of one domain; 0: no limit */
+	uint64_t max_size;     /* bytes of one domain's complete files, and its names; 0: no limit */
 	uint64_t max_age;      /* s since a file was begun; 0: no limit */
 	uint64_t rotate;       /* s that a file is of, at least 1 */
 	uint64_t reserve;      /* bytes of the file system that are left free */
@@ -72,6 +74,13 @@ int recordings_add(struct recordings *recordings, const char *domain, struct rec
 /* For its collector, whose path and room they give. */
 const struct collector_files *recording_files(const struct recording *recording);
 
+/*
+ * Where the names of the domain's kernel and programs go: a build-id cache in its own directory, as a guest
+ * may say of any build id what it likes. Nothing is written there when the reserve is not free, or they are
+ * half of what the domain may have. Valid as long as RECORDING.
+ */
+const struct build_id_cache_place *recording_names(const struct recording *recording);
+
 /* The domain's directory: for its other files, which are neither counted nor removed. */
 const char *recording_directory(const struct recording *recording);
 
@@ -87,6 +96,7 @@ void recordings_statistics(struct recordings *recordings, struct recordings_stat
 /* A file that is to be handed on. */
 struct recordings_file {
 	char path[PATH_MAX];
+	char names[PATH_MAX];                  /* the directory of its domain's names */
 	char domain[RECORDING_DOMAIN_MAX + 1]; /* its name */
 	uint64_t from, until;                  /* ms since 1970 */
 };

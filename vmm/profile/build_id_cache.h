@@ -52,6 +52,17 @@ struct build_id_cache_boot {
 	bool complete;       /* it was there already, code and all */
 };
 
+/* A directory of somebody's own for names, in place of perf's. It outlives who writes there. */
+struct build_id_cache_place {
+	const char *directory; /* made when it is needed */
+	/* May more be written now? With the message if not. The thread that writes. */
+	bool (*has_room)(void *context);
+	void *context;
+};
+
+/* The directory of PLACE, or build_id_cache_directory() for NULL, and the errors of that. */
+int build_id_cache_open(const struct build_id_cache_place *place, char *path, size_t size);
+
 /*
  * The directory that perf uses: buildid.dir of its configuration
  * ($PERF_CONFIG, else ~/.perfconfig over /etc/perfconfig), else $HOME/.debug.

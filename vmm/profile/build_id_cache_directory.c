@@ -81,6 +81,15 @@ static void read_configuration(const char *file, char *path, size_t size)
 	fclose(from);
 }
 
+int build_id_cache_open(const struct build_id_cache_place *place, char *path, size_t size)
+{
+	if (!place)
+		return build_id_cache_directory(path, size);
+	return snprintf(path, size, "%s", place->directory) < (int)size
+		       ? 0
+		       : error_set(-ENAMETOOLONG, "%s is too long for a build-id cache", place->directory);
+}
+
 int build_id_cache_directory(char *path, size_t size)
 {
 	const char *only = getenv("PERF_CONFIG"), *home = getenv("HOME");

@@ -721,7 +721,9 @@ static int start_thread(struct collector *collector)
 /* That there is no cache, collector_cache_open() says. */
 static int make_user_symbols(struct collector *collector)
 {
-	int error = collector->options.buildid_cache ? user_symbols_create(&collector->user_symbols) : 0;
+	int error = collector->options.buildid_cache
+			    ? user_symbols_create(&collector->user_symbols, collector->options.names)
+			    : 0;
 
 	return error == -ENOMEM ? error : 0;
 }

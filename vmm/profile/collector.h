@@ -123,6 +123,7 @@ struct collector_options {
 	const char *btf;      /* BTF from this file, for a kernel that has none in its memory; NULL */
 	const char *symfs;    /* unwind tables of user images from the guest's files here too; NULL */
 	bool buildid_cache;   /* put names where perf looks for them */
+	const struct build_id_cache_place *names; /* or there; NULL: in perf's place */
 };
 
 struct collector_statistics {

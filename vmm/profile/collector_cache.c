@@ -11,7 +11,7 @@
 void collector_cache_open(struct collector_kernel *kernel)
 {
 	if (kernel->options->buildid_cache &&
-	    build_id_cache_directory(kernel->cache, sizeof(kernel->cache))) {
+	    build_id_cache_open(kernel->options->names, kernel->cache, sizeof(kernel->cache))) {
 		log_warning("no names for perf: %s", error_message());
 		kernel->cache[0] = '\0';
 	}
@@ -24,6 +24,21 @@ static void note_result(struct collector_kernel *kernel, int error)
 		return;
 	kernel->cache_failed = true;
 	log_warning("perf will not find the guest's symbols: %s", error_message());
+}
+
+/* What is left out now is tried again with the next file. */
+static bool has_room(struct collector_kernel *kernel)
+{
+	const struct build_id_cache_place *place = kernel->options->names;
+
+	if (!place || place->has_room(place->context)) {
+		kernel->cache_short = false;
+		return true;
+	}
+	if (!kernel->cache_short)
+		log_warning("the guest's symbols are not kept: %s", error_message());
+	kernel->cache_short = true;
+	return false;
 }
 
 /* In the host's perspective perf looks for a guest's symbols by the guest's process, below FILE.guestmount.
@@ -42,7 +57,7 @@ static int link_guest(const struct collector_kernel *kernel)
 
 void collector_cache_symbols(struct collector_kernel *kernel)
 {
-	if (!*kernel->cache || kernel->cache_failed)
+	if (!*kernel->cache || kernel->cache_failed || !has_room(kernel))
 		return;
 	note_result(kernel, build_id_cache_add_kernel(kernel->cache, &kernel->image));
 	if (!kernel->cache_failed)
@@ -55,7 +70,7 @@ void collector_cache_symbols(struct collector_kernel *kernel)
 
 void collector_cache_code(struct collector_kernel *kernel)
 {
-	if (*kernel->cache && !kernel->cache_failed)
+	if (*kernel->cache && !kernel->cache_failed && *kernel->boot.path && has_room(kernel))
 		note_result(kernel,
 			    build_id_cache_add_code(kernel->cache, &kernel->image, kernel->options->view,
 						    &kernel->paging, &kernel->boot));

@@ -60,6 +60,7 @@ struct collector_kernel {
 	char cache[PATH_MAX]; /* "" without one */
 	struct build_id_cache_boot boot;
 	bool cache_failed; /* said once */
+	bool cache_short;  /* of room; said */
 };
 
 /* Loads the symbol files that the options name. Their errors. No file is open yet. */

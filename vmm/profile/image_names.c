@@ -18,11 +18,11 @@ struct added_image {
 	size_t size; /* bytes of the file */
 };
 
-int image_names_open(struct image_names *names, size_t limit)
+int image_names_open(struct image_names *names, const struct build_id_cache_place *place, size_t limit)
 {
-	*names = (struct image_names){ .limit = limit };
+	*names = (struct image_names){ .place = place, .limit = limit };
 	names->last = &names->oldest;
-	return build_id_cache_directory(names->directory, sizeof(names->directory));
+	return build_id_cache_open(place, names->directory, sizeof(names->directory));
 }
 
 bool image_names_has(const struct image_names *names, const uint8_t *build_id, size_t build_id_size)
@@ -86,6 +86,8 @@ static int add_file(struct image_names *names, const struct bytes *file, const u
 		names->statistics.nameless++;
 		return 0;
 	}
+	if (names->place && !names->place->has_room(names->place->context))
+		return -ENOSPC;
 	result = build_id_cache_add_image(names->directory, build_id, build_id_size, file);
 	return result > 0 ? remember(names, build_id, build_id_size, file->size) : result;
 }

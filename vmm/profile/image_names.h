@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "shared/span.h"
+#include "vmm/profile/build_id_cache.h"
 
 struct image_names_statistics {
 	uint64_t added;    /* images whose names are in the cache now */
@@ -26,14 +27,16 @@ struct added_image;
 
 struct image_names {
 	char directory[PATH_MAX];
+	const struct build_id_cache_place *place;
 	size_t limit;
 	struct added_image *oldest, **last;
 	size_t bytes;
 	struct image_names_statistics statistics;
 };
 
-/* With LIMIT in bytes of files. -ENOENT and others without a build-id cache. NAMES must stay where it is. */
-int image_names_open(struct image_names *names, size_t limit);
+/* In PLACE, which outlives it (NULL: perf's), with LIMIT in bytes of files. -ENOENT and others without a
+ * build-id cache. NAMES must stay where it is. */
+int image_names_open(struct image_names *names, const struct build_id_cache_place *place, size_t limit);
 
 /* Are there names of that build, whoever put them there? */
 bool image_names_has(const struct image_names *names, const uint8_t *build_id, size_t build_id_size);

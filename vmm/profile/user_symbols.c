@@ -33,14 +33,14 @@ struct guest_file {
 	const struct guest_view *view;
 };
 
-int user_symbols_create(struct user_symbols **result)
+int user_symbols_create(struct user_symbols **result, const struct build_id_cache_place *place)
 {
 	struct user_symbols *symbols = calloc(1, sizeof(*symbols));
 	int error;
 
 	if (!symbols)
 		return error_set(-ENOMEM, "no memory for the names of the guest's programs");
-	error = image_names_open(&symbols->names, USER_SYMBOLS_SIZE_MAX);
+	error = image_names_open(&symbols->names, place, USER_SYMBOLS_SIZE_MAX);
 	if (error) {
 		free(symbols);
 		return error;

@@ -15,6 +15,7 @@
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/user_image.h"
 #include "vmm/guest/view.h"
+#include "vmm/profile/build_id_cache.h"
 
 struct user_symbols;
 
@@ -25,8 +26,8 @@ struct user_symbols;
 /* A larger table is left alone: reading it would hold the collector up. */
 #define USER_SYMBOLS_TABLE_MAX (8u << 20)
 
-/* -ENOMEM; -ENOENT and others without a build-id cache. */
-int user_symbols_create(struct user_symbols **symbols);
+/* PLACE outlives it; NULL: perf's. -ENOMEM; -ENOENT and others without a build-id cache. */
+int user_symbols_create(struct user_symbols **symbols, const struct build_id_cache_place *place);
 
 /* NULL is a no-op. What is in the cache stays. */
 void user_symbols_free(struct user_symbols *symbols);

@@ -145,6 +145,7 @@ static int start_collector(struct session *session)
 		.kallsyms = options->kallsyms,
 		.vmlinux = options->vmlinux,
 		.buildid_cache = options->buildid_cache,
+		.names = options->names,
 	};
 
 	return collector_start(&session->collector, &collector);

@@ -34,6 +34,7 @@ struct session_options {
 	const char *command_line;            /* for the recording's header */
 	const struct flight_options *flight; /* NULL: all samples are written as they come */
 	bool buildid_cache;
+	const struct build_id_cache_place *names; /* as in collector_options; NULL */
 };
 
 /* Finds the VM and chooses the backend: the errors of attach_open(). OPTIONS are copied, their strings are
