@@ -138,6 +138,25 @@ TEST(daemon_conf, a_domain_has_what_the_host_allows_and_its_mistakes_change_noth
 	CHECK_EQUAL(settings_of("", PROFILE("colour='red'"), &settings), -ENOENT);
 }
 
+TEST(daemon_conf, a_profile_that_is_wrong_leaves_the_host_s_own)
+{
+	static const char *const wrong[] = {
+		PROFILE("a='' b='' c='' d='' e='' f='' g='' h='' i=''"),
+		PROFILE("frequency='0000000000000000000000000000000000000000000000000000000000000001'"),
+	};
+	static const char conf[] = "[domain web-*]\nprofile = on\nfrequency = 20\n";
+	struct domain_settings settings;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		CHECK_EQUAL(settings_of(conf, wrong[i], &settings), -EINVAL);
+		CHECK(strstr(error_message(), "attribute"));
+		CHECK(settings.profile);
+		CHECK_EQUAL(settings.frequency, 20);
+		CHECK_EQUAL(settings_of("[domains]\nask-domains = off\n", wrong[i], &settings), 0);
+		CHECK(!settings.profile);
+	}
+}
+
 TEST(daemon_conf, a_status_of_libvirt_has_the_process_and_the_agent_s_channel)
 {
 	static const char status[] =

@@ -87,16 +87,19 @@ static int read_profile(struct domain_xml *domain, const xmlNode *profile)
 	return error;
 }
 
-/* libvirt has one element for each namespace there. */
-static int read_metadata(struct domain_xml *domain, const xmlNode *node)
+/* libvirt has one element for each namespace there. A profile that is wrong does not make the domain unknown.
+ */
+static void read_metadata(struct domain_xml *domain, const xmlNode *node)
 {
 	const xmlNode *metadata = child(node, "metadata");
 
 	for (const xmlNode *each = metadata ? metadata->children : NULL; each; each = each->next)
 		if (is_element(each, "profile") && each->ns &&
-		    !strcmp((const char *)each->ns->href, DOMAIN_XML_NAMESPACE))
-			return read_profile(domain, each);
-	return 0;
+		    !strcmp((const char *)each->ns->href, DOMAIN_XML_NAMESPACE)) {
+			if (read_profile(domain, each))
+				snprintf(domain->wrong, sizeof(domain->wrong), "%s", error_message());
+			return;
+		}
 }
 
 static void read_channels(struct domain_xml *domain, const xmlNode *node)
@@ -134,10 +137,11 @@ static int read_domain(struct domain_xml *domain, const xmlNode *node)
 	if (!node || !is_element(node, "domain"))
 		return error_set(-EINVAL, "this XML is no domain's");
 	error = read_name(domain, node);
-	if (!error)
-		error = read_metadata(domain, node);
+	if (error)
+		return error;
+	read_metadata(domain, node);
 	read_channels(domain, node);
-	return error;
+	return 0;
 }
 
 static int read_root(struct domain_xml *domain, const xmlDoc *document)
@@ -171,9 +175,9 @@ int domain_xml_read(struct domain_xml *domain, const void *text, size_t size)
 
 int domain_xml_apply(const struct domain_xml *domain, struct domain_settings *settings)
 {
-	int error = 0;
+	int error = *domain->wrong ? error_set(-EINVAL, "%s", domain->wrong) : 0;
 
-	if (domain->profile)
+	if (domain->profile && !error)
 		settings->profile = true;
 	for (size_t i = 0; i < domain->setting_count && !error; i++)
 		error = settings_set(settings, domain->settings[i].key, domain->settings[i].value);

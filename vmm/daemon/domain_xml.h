@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "shared/error.h"
 #include "vmm/daemon/settings.h"
 
 /* Of the element <profile> in <metadata>. */
@@ -34,14 +35,15 @@ struct domain_xml {
 		char key[DOMAIN_SETTING_SIZE], value[DOMAIN_SETTING_SIZE];
 	} settings[DOMAIN_SETTINGS_MAX]; /* the profile's attributes, in their order */
 	size_t setting_count;
+	char wrong[ERROR_MESSAGE_SIZE]; /* what is wrong with the profile; "": nothing is */
 };
 
 /* Reads SIZE bytes at TEXT. -E2BIG: they are more than DOMAIN_XML_MAX; -EINVAL: it is no such XML; with the
- * message. */
+ * message. A profile that can not be taken is no error here, but one of domain_xml_apply(). */
 int domain_xml_read(struct domain_xml *domain, const void *text, size_t size);
 
-/* Has SETTINGS say what the domain's profile says, which turns it on; the errors of settings_set(). No
- * profile: it stays as it is. */
+/* Has SETTINGS say what the domain's profile says, which turns it on; the errors of settings_set(),
+ * -EINVAL for a profile that could not be read. No profile: it stays as it is. */
 int domain_xml_apply(const struct domain_xml *domain, struct domain_settings *settings);
 
 #endif
