@@ -290,6 +290,30 @@ TEST(daemon, a_flight_recorder_is_dumped_by_kvmscope_ctl)
 	daemon_run_end(&daemon);
 }
 
+TEST(daemon, a_flight_recorder_has_the_memory_that_the_host_allows)
+{
+	struct program vm, tool = { 0 };
+	struct daemon_run daemon;
+	char arguments[256];
+	bool told = false;
+
+	GUEST_REQUIRED();
+	daemon_run_prepare(&daemon, BY_PERF "flight-memory-max = 64K\n");
+	fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE("flight='10min'"));
+	if (daemon_run_start(&daemon)) {
+		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock status web",
+			 daemon.run);
+		for (int i = 0; i < 600 && !told; i++) {
+			usleep(50000);
+			program_run(&tool, arguments);
+			told = strstr(tool.text, "flight-memory-max");
+		}
+		CHECK(told);
+	}
+	CHECK(fake_domain_kill(&vm));
+	daemon_run_end(&daemon);
+}
+
 /* In recordings' own place a file system of 1 MiB, of which a file of somebody else's takes all but 64 KiB.
  */
 TEST(daemon, a_full_disk_harms_nobody)

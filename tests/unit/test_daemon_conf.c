@@ -68,7 +68,7 @@ TEST(daemon_conf, values_are_read)
 		parse(&conf,
 		      " [ recordings ] \r\ndirectory=/srv/p\n; no\nsize = 2G\nage = 24h\nrotate = 10min\n"
 		      "reserve = 0\n[metrics]\nlisten = off\n[push]\nurl = http://localhost:4040\ninterval = 1min\n"
-		      "[domains]\nask-domains = no\nfrequency-max = 5000"),
+		      "[domains]\nask-domains = no\nfrequency-max = 5000\nflight-memory-max = 8M"),
 		0);
 	CHECK_STRING(conf.recordings, "/srv/p");
 	CHECK_EQUAL(conf.recordings_size, 2ll << 30);
@@ -79,6 +79,7 @@ TEST(daemon_conf, values_are_read)
 	CHECK_STRING(conf.push, "http://localhost:4040");
 	CHECK_EQUAL(conf.push_interval, 60);
 	CHECK(!conf.ask_domains);
+	CHECK_EQUAL(conf.flight_memory_max, 8 << 20);
 	CHECK_EQUAL(conf.frequency_max, 5000);
 	conf_free(&conf);
 }
@@ -112,6 +113,7 @@ TEST(daemon_conf, later_words_win_and_the_domain_s_own_last)
 	CHECK(settings.profile);
 	CHECK_EQUAL(settings.frequency, 20);
 	CHECK_EQUAL(settings.flight, 30000000000ll);
+	CHECK_EQUAL(settings.flight_memory, 64 << 20);
 	CHECK_EQUAL(settings_of(conf, PROFILE("frequency='500' flight='off' backend='perf'"), &settings), 0);
 	CHECK_EQUAL(settings.frequency, 500);
 	CHECK_EQUAL(settings.flight, 0);

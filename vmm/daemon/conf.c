@@ -31,6 +31,7 @@ int conf_init(struct conf *conf)
 	*conf = (struct conf){
 		.ask_domains = true,
 		.frequency_max = 1000,
+		.flight_memory_max = 64ull << 20,
 		.recordings = strdup(RECORDINGS),
 		.recordings_size = 1ull << 30,
 		.recordings_age = 7ull * 24 * 3600,
@@ -163,6 +164,8 @@ static int set_domains(struct parser *parser, const char *key, const char *value
 		return set_ask_domains(parser->conf, key, value);
 	if (!parser->pattern && !strcmp(key, "frequency-max"))
 		return set_frequency_max(parser->conf, key, value);
+	if (!parser->pattern && !strcmp(key, "flight-memory-max"))
+		return set_size(&parser->conf->flight_memory_max, key, value);
 	return keep_setting(parser, key, value);
 }
 
@@ -355,6 +358,7 @@ int conf_settings(const struct conf *conf, const struct domain_xml *domain, stru
 	int error;
 
 	settings_init(settings);
+	settings->flight_memory = conf->flight_memory_max;
 	for (size_t i = 0; i < conf->setting_count; i++)
 		if (is_about(&conf->settings[i], domain->name))
 			settings_set(settings, conf->settings[i].key, conf->settings[i].value);

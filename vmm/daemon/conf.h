@@ -32,6 +32,7 @@ struct conf {
 	size_t setting_count;
 	bool ask_domains;            /* their XML may turn profiles on, and say how */
 	unsigned int frequency_max;  /* Hz that it may ask for */
+	uint64_t flight_memory_max;  /* bytes that the flight recorder of one may take; 0: no limit */
 	char *recordings;            /* directory; owned, as all strings here */
 	uint64_t recordings_size;    /* bytes of one domain; 0: no limit */
 	uint64_t recordings_age;     /* s; 0: no limit */

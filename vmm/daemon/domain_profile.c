@@ -16,6 +16,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/daemon/conf.h"
 #include "vmm/daemon/domain_name.h"
 #include "vmm/session/session.h"
 
@@ -136,6 +137,22 @@ static int make_flight(struct domain_profile *domain, struct session_options *op
 	return 0;
 }
 
+/* A ring for each vCPU, which anybody who may define domains may ask for. */
+static int check_flight_memory(const struct domain_profile *domain, const struct session_options *options,
+			       struct session *session)
+{
+	size_t vcpus = attach_process(session_attach(session))->vcpu_count;
+	uint64_t needed = vcpus * (uint64_t)options->attach.ring_size, most = domain->settings.flight_memory;
+
+	if (!domain->settings.flight || !most || needed <= most)
+		return 0;
+	return error_set(
+		-E2BIG,
+		"its flight recorder takes %llu KiB for %zu vCPUs, and flight-memory-max in " CONF_PATH
+		" allows %llu KiB: a shorter time or a lower frequency takes less",
+		(unsigned long long)needed >> 10, vcpus, (unsigned long long)most >> 10);
+}
+
 static int open_session(struct domain_profile *domain, struct session **session)
 {
 	struct session_options options = {
@@ -160,6 +177,8 @@ static int open_session(struct domain_profile *domain, struct session **session)
 		options.files = recording_files(domain->recording);
 	if (!error)
 		error = session_open(session, &options);
+	if (!error)
+		error = check_flight_memory(domain, &options, *session);
 	if (!error && !process_lives(domain))
 		error = error_set(-ESRCH, "process %d has ended", domain->pid);
 	return error ? error : session_start(*session);

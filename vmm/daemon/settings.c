@@ -119,5 +119,5 @@ bool settings_are_same(const struct domain_settings *one, const struct domain_se
 {
 	return one->profile == other->profile && one->callchains == other->callchains &&
 	       one->frequency == other->frequency && one->flight == other->flight &&
-	       !strcmp(one->backend, other->backend);
+	       one->flight_memory == other->flight_memory && !strcmp(one->backend, other->backend);
 }

@@ -17,6 +17,7 @@ struct domain_settings {
 	bool callchains;        /* where the backend gives them */
 	unsigned int frequency; /* Hz of each vCPU's CPU time */
 	uint64_t flight;        /* ns that the flight recorder holds; 0: all is recorded instead */
+	uint64_t flight_memory; /* bytes that it may take for that, the host's word alone; 0: no limit */
 	char backend[SETTINGS_BACKEND_SIZE]; /* as kvmscope attach --backend */
 };
 
