@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /* kvmscoped with VMs of our own in the place of libvirt's domains. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/kvm/daemon_run.h"
@@ -88,6 +91,41 @@ TEST(daemon, domains_that_ask_are_profiled_for_as_long_as_they_run)
 		CHECK_EQUAL(count_files(&daemon, "db", ".partial"), 0);
 	}
 	CHECK(fake_domain_kill(&db));
+	daemon_run_end(&daemon);
+}
+
+/* Something is written there all the time; and a flight recording of before is not taken for what is
+ * recorded. */
+TEST(daemon, a_busy_directory_of_libvirt_is_looked_at)
+{
+	char path[512], arguments[256];
+	struct program web, tool;
+	struct daemon_run daemon;
+	pid_t writer;
+
+	GUEST_REQUIRED();
+	daemon_run_prepare(&daemon, BY_PERF);
+	snprintf(path, sizeof(path), "%s/busy", daemon.libvirt);
+	writer = fork();
+	if (!writer)
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (!writer) {
+		close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+		usleep(10000);
+	}
+	if (daemon_run_start(&daemon)) {
+		fake_domain_start(&web, &daemon, "web", FAKE_PROFILE(""));
+		CHECK(daemon_run_wait_for_samples(&daemon, "web", 50));
+		snprintf(path, sizeof(path), "%s/recordings/web/flight-1.perf.data", daemon.directory);
+		close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600)); /* of before */
+		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web", daemon.run);
+		program_run(&tool, arguments);
+		CHECK_EQUAL(tool.status, 0);
+		CHECK(strstr(tool.text, ".perf.data") && !strstr(tool.text, "flight-1"));
+		CHECK(fake_domain_kill(&web));
+	}
+	kill(writer, SIGKILL);
+	waitpid(writer, NULL, 0);
 	daemon_run_end(&daemon);
 }
 
