@@ -66,7 +66,7 @@ static void check_all_cycles(const char *output)
 /*
  * Those of one task over the time for which it ran, which is less than its task-clock: that goes on while the
  * host takes the time (steal), and while counters are stopped and started at each switch from and to the
- * task, in exits to kvmscope.
+ * task, in exits to kvmscope. What a switch takes is an estimate, by other switches.
  */
 static void check_task_cycles(const char *output)
 {
@@ -77,8 +77,8 @@ static void check_task_cycles(const char *output)
 
 	printf("task-clock %.0f ms, %.0f stolen, %.0f in switches; its cycles are %.2f %% of the rest\n",
 	       clock, stolen, switches, 100 * share);
-	CHECK(share > 0.98);
-	CHECK(share < 1.02);
+	CHECK(share > 0.96);
+	CHECK(share < 1.04);
 }
 
 /* No program is let read what KVM would answer: it reads by read(2), which is right. */

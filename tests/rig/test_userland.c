@@ -180,10 +180,11 @@ static unsigned long samples_of(const struct tally *tally, const char *process)
 	return total;
 }
 
-/* 3 points, or three standard deviations of what fewer than 2500 samples can tell. */
+/* 3 points, or five standard deviations of what fewer samples can tell: those of an emulator come in bursts.
+ */
 static double bound_for(unsigned long samples)
 {
-	return fmax(0.03, 1.5 / sqrt((double)samples));
+	return fmax(0.03, 2.5 / sqrt((double)samples));
 }
 
 static void check_shares(const char *what, const struct tally *tally, const char *output)
