@@ -180,7 +180,7 @@ struct moment {
 	bool hit, stopped;
 };
 
-#define MOMENTS_MAX (4 * WRITES)
+#define MOMENTS_MAX (4ul * WRITES)
 
 struct moments {
 	struct moment list[MOMENTS_MAX];

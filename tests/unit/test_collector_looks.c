@@ -108,7 +108,7 @@ static void begin(struct looks *looks)
 	kernel_guest_start(&looks->guest, KALLSYMS_6_12, &place);
 	looks->registers = looks->guest.registers;
 	put_btf(looks);
-	strcpy((char *)looks->guest.memory + DATA_GPA + NAME, "test_module");
+	memcpy(looks->guest.memory + DATA_GPA + NAME, "test_module", sizeof("test_module"));
 	put(looks, TEXT_BASE, MODULE_TEXT);
 	put(looks, TEXT_SIZE, 0x1000);
 	put(looks, KALLSYMS, DATA + NOTHING);

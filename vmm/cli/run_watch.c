@@ -455,7 +455,7 @@ void run_watch_kernel(struct run_watch *watch, const struct guest_kernel *kernel
 
 static bool is_loaded(const struct one *one, const struct guest_module *list, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; list && i < count; i++)
 		if (list[i].start == one->module_start && !strcmp(list[i].name, one->module))
 			return true;
 	return false;
