@@ -126,6 +126,32 @@ TEST(attach_killed, the_vm_goes_on_after_200_kills)
 	munmap(counts, sizeof(*counts));
 }
 
+/* A core is not written of it, while which a vCPU could stand still: the recording is finished instead. */
+TEST(attach_killed, a_quit_from_the_terminal_ends_it)
+{
+	struct program vm, tool;
+	char file[64], arguments[160];
+
+	if (!guest_run_possible())
+		SKIP("/dev/kvm can not be opened");
+	program_start(&vm, "run --no-profile --kernel " GUEST_IMAGE
+			   " --timeout 100 --append program=sums_chunk=200000");
+	REQUIRE(program_wait_for(&vm, "right"));
+	snprintf(file, sizeof(file), "build/test-quit-%d.data", getpid());
+	snprintf(arguments, sizeof(arguments), "attach --pid %d --backend ptrace --no-buildid-cache -o %s",
+		 vm.pid, file);
+	program_start(&tool, arguments);
+	CHECK(program_wait_for(&tool, "attached to process"));
+	kill(tool.pid, SIGQUIT);
+	program_wait(&tool);
+	CHECK_EQUAL(tool.status, 0);
+	CHECK(computes(&vm));
+	unlink(file);
+	kill(vm.pid, SIGTERM);
+	program_wait(&vm);
+	CHECK_EQUAL(vm.status, 0);
+}
+
 /* The same of the whole program. */
 TEST(attach_killed, kvmscope_itself_is_killed)
 {

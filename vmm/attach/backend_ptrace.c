@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -130,12 +131,13 @@ static int try_calls(const struct attach_source *source)
 	return error == -EINTR || error == -ESRCH ? 0 : error;
 }
 
-/* Stopped by the terminal at the wrong moment, we would leave a vCPU stopped. Stays so: others may want it,
- * too. */
-static void ignore_terminal_stops(void)
+/* Stopped by the terminal at the wrong moment, we would leave a vCPU stopped; and so we would, if we die of
+ * SIGABRT or the like, for as long as our core is written. Stays so: others may want it, too. */
+static void prevent_standing_still(void)
 {
 	static const int signals[] = { SIGTSTP, SIGTTIN, SIGTTOU };
 
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		signal(signals[i], SIG_IGN);
 }
@@ -150,13 +152,13 @@ static int open_all(struct attach_source *source)
 						  .limit = target->stop_limit,
 						  .callchains = target->callchains };
 	error = remote_code_find(&source->stop.code, target->process);
+	prevent_standing_still();
 	if (!error)
 		error = try_stop(source);
 	if (!error)
 		error = try_calls(source);
 	if (error)
 		return error;
-	ignore_terminal_stops();
 	return stop_sampler_start(&source->sampler, &source->stop, target->frequency);
 }
 
