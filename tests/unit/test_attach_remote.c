@@ -315,23 +315,48 @@ TEST(attach_remote, the_status_of_a_thread_is_read)
 	struct thread_status status;
 	struct thread_times times;
 
-	REQUIRE(thread_status_parse("Name:\tCPU 0/KVM\nUmask:\t0022\nState:\tR (running)\nSeccomp:\t2\n"
-				    "Seccomp_filters:\t3\nx86_Thread_features:\tshstk \n",
-				    &status));
+	REQUIRE(thread_status_parse(
+		"Name:\tCPU 0/KVM\nUmask:\t0022\nState:\tR (running)\nSeccomp:\t2\n"
+		"Seccomp_filters:\t3\nnonvoluntary_ctxt_switches:\t7\nx86_Thread_features:\tshstk \n",
+		&status));
 	CHECK_EQUAL(status.state, 'R');
 	CHECK_EQUAL(status.seccomp, SECCOMP_MODE_FILTER);
 	CHECK_EQUAL(status.filters, 3);
 	CHECK(status.shadow_stack);
 	/* A name may be anything but a line's end. */
-	REQUIRE(thread_status_parse("Name:\tState:\tR\nState:\tS (sleeping)\nSeccomp:\t2\n", &status));
+	REQUIRE(thread_status_parse(
+		"Name:\tState:\tR\nState:\tS (sleeping)\nSeccomp:\t2\nnonvoluntary_ctxt_switches:\t7\n",
+		&status));
 	CHECK_EQUAL(status.state, 'S');
 	CHECK_EQUAL(status.filters, 1);
 	CHECK(!status.shadow_stack);
 	CHECK(!thread_status_parse("Name:\tx\n", &status));
+	CHECK(!thread_status_parse("Name:\tx\nState:\tR (running)\nGroups:\t1 2 3", &status));
 	REQUIRE(thread_times_parse("138832 101419 2\n", &times));
 	CHECK_EQUAL(times.ran, 138832);
 	CHECK_EQUAL(times.waited, 101419);
 	CHECK(!thread_times_parse("", &times));
+}
+
+/* Groups stand before what is asked for: it is not taken for absent. */
+TEST(attach_remote, the_status_of_a_thread_with_many_groups_is_read)
+{
+	static const char rest[] = "\nSeccomp:\t2\nSeccomp_filters:\t3\nnonvoluntary_ctxt_switches:\t7\n";
+	static const unsigned int counts[] = { 3000, 30000 };
+	struct thread_status status;
+
+	for (int i = 0; i < 2; i++) {
+		int fd = memfd_create("status", MFD_CLOEXEC);
+
+		dprintf(fd, "Name:\tx\nState:\tR (running)\nGroups:\t");
+		for (unsigned int group = 0; group < counts[i]; group++)
+			dprintf(fd, "%u ", 1000 + group);
+		CHECK_EQUAL(write(fd, rest, strlen(rest)), (ssize_t)strlen(rest));
+		CHECK_EQUAL(thread_status_read(fd, &status), !i);
+		close(fd);
+		CHECK_EQUAL(status.seccomp, SECCOMP_MODE_FILTER);
+		CHECK_EQUAL(status.filters, 3);
+	}
 }
 
 /* Lets ioctl() pass, but of request 7 only; nothing else. */

@@ -32,13 +32,14 @@ static unsigned int number_of(const char *text, const char *name)
 	return value ? (unsigned int)strtoul(value, NULL, 10) : 0;
 }
 
-/* Kernels before 5.9 do not count the filters: they are then taken for one. */
+/* A text that does not come to the context switches, near its end, is not whole: what it has not said is not
+ * to be taken for absent. Kernels before 5.9 do not count the filters: they are then taken for one. */
 bool thread_status_parse(const char *text, struct thread_status *status)
 {
 	const char *state = value_of(text, "\nState:\t"),
 		   *features = value_of(text, "\nx86_Thread_features:\t");
 
-	if (!state || !*state)
+	if (!state || !*state || !value_of(text, "\nnonvoluntary_ctxt_switches:\t"))
 		return false;
 	*status = (struct thread_status){
 		.state = *state,
@@ -56,17 +57,26 @@ bool thread_times_parse(const char *text, struct thread_times *times)
 	return sscanf(text, "%" SCNu64 " %" SCNu64, &times->ran, &times->waited) == 2;
 }
 
+/* To its end; false also if there is no room for it. */
 static bool read_text(int fd, char *text, size_t size)
 {
-	ssize_t length = pread(fd, text, size - 1, 0);
+	size_t done = 0;
+	ssize_t length;
 
-	text[length > 0 ? length : 0] = '\0';
-	return length > 0;
+	do {
+		length = pread(fd, text + done, size - done, (off_t)done);
+		done += length > 0 ? (size_t)length : 0;
+	} while (length > 0 && done < size);
+	if (length || !done)
+		return false;
+	text[done] = '\0';
+	return true;
 }
 
+/* A process may be in 65536 groups, which are listed before what is wanted. */
 bool thread_status_read(int fd, struct thread_status *status)
 {
-	char text[4096];
+	char text[64 << 10];
 
 	return read_text(fd, text, sizeof(text)) && thread_status_parse(text, status);
 }
