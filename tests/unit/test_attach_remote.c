@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -463,6 +464,47 @@ TEST(attach_remote, a_thread_whose_filter_would_kill_it_is_left_alone)
 	CHECK_EQUAL(allowed, 0);
 	CHECK_EQUAL(check_filtered(kills, sizeof(kills) / sizeof(kills[0])), -EACCES);
 	CHECK(strstr(error_message(), "would be killed"));
+}
+
+static void *spin(void *tid)
+{
+	*(volatile pid_t *)tid = gettid();
+	for (;;)
+		;
+	return NULL;
+}
+
+/* A process that ends while one of its threads is stopped has ended for whoever waits for it, too. */
+TEST(attach_remote, a_thread_that_is_killed_while_it_is_stopped_is_buried)
+{
+	volatile pid_t *tid =
+		mmap(NULL, sizeof(*tid), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct thread_stop stop;
+	siginfo_t info = { 0 };
+	pthread_t thread;
+	pid_t child;
+
+	REQUIRE(tid != MAP_FAILED);
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+		if (pthread_create(&thread, NULL, spin, (void *)tid))
+			*tid = -1;
+		for (;;)
+			pause();
+	}
+	while (!*tid)
+		usleep(1000);
+	REQUIRE_EQUAL(thread_stop(&stop, *tid), 0);
+	kill(child, SIGKILL);
+	thread_go_on(&stop);
+	/* The kernel has told of the thread's end before it tells of the process's. */
+	CHECK_EQUAL(waitid(P_PID, (id_t)*tid, &info, WEXITED | WNOHANG | __WALL), -1);
+	CHECK_EQUAL(errno, ECHILD);
+	CHECK_EQUAL(waitpid(child, NULL, 0), child);
+	munmap((void *)tid, sizeof(*tid));
 }
 
 /* What /proc says of a thread, as a test would have it: that it runs, whatever it does. */

@@ -3,15 +3,20 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #ifndef PTRACE_EVENT_STOP
 #define PTRACE_EVENT_STOP 128 /* of linux/ptrace.h, which can not be included beside the other */
 #endif
 #define EVENT_STOP   (SIGTRAP | PTRACE_EVENT_STOP << 8)
 #define SYSCALL_STOP (SIGTRAP | 0x80)
+/* A millisecond apart. */
+#define REAP_TRIES 1000
 
 static uint64_t now(void)
 {
@@ -29,6 +34,30 @@ static int wait_for(pid_t tid, siginfo_t *info, int how)
 		error = waitid(P_PID, (id_t)tid, info, how | __WALL);
 	while (error && errno == EINTR);
 	return error ? -errno : 0;
+}
+
+/* The kernel asks whose first thread it is before it asks for the right. */
+static bool leads_process(pid_t tid)
+{
+	return !syscall(SYS_tgkill, tid, tid, 0) || errno != ESRCH;
+}
+
+/*
+ * Of a thread that was killed while it was ours: as a zombie it would hold up the end of its process. A
+ * process's first thread is told of when all others have ended, which may never come; whoever waits for the
+ * process gets it when our thread ends.
+ */
+static void reap(pid_t tid)
+{
+	const struct timespec moment = { .tv_nsec = 1000000 };
+	siginfo_t info = { 0 };
+
+	if (!leads_process(tid)) {
+		wait_for(tid, &info, WEXITED);
+		return;
+	}
+	for (int i = 0; i < REAP_TRIES && !wait_for(tid, &info, WEXITED | WNOHANG) && !info.si_pid; i++)
+		nanosleep(&moment, NULL);
 }
 
 /* At what it stands: PTRACE_EVENT_*, a system call, or the signal that it is to get. -ESRCH: it has ended. */
@@ -51,7 +80,8 @@ static int go_on(const struct thread_stop *stop, enum __ptrace_request how, int 
 
 void thread_go_on(struct thread_stop *stop)
 {
-	go_on(stop, PTRACE_DETACH, stop->signal);
+	if (go_on(stop, PTRACE_DETACH, stop->signal) == -ESRCH)
+		reap(stop->tid);
 }
 
 /* A stop that is none of a signal's has the event above it; that of a job control stop is no signal to pass
@@ -68,8 +98,10 @@ int thread_stop(struct thread_stop *stop, pid_t tid)
 	*stop = (struct thread_stop){ .tid = tid };
 	if (ptrace(PTRACE_SEIZE, tid, 0, (long)PTRACE_O_TRACESYSGOOD))
 		return -errno;
-	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0))
+	if (ptrace(PTRACE_INTERRUPT, tid, 0, 0)) {
+		reap(tid);
 		return -ESRCH;
+	}
 	status = wait_for_stop(tid);
 	if (status < 0)
 		return status;

@@ -39,7 +39,8 @@ int thread_stop(struct thread_stop *stop, pid_t tid);
  */
 int thread_call(struct thread_stop *stop, const struct user_regs_struct *registers);
 
-/* Lets the thread go on, with its registers as they are. */
+/* Lets the thread go on, with its registers as they are; or, if it was killed, end: nothing of it is left
+ * with us. */
 void thread_go_on(struct thread_stop *stop);
 
 #endif
