@@ -429,6 +429,7 @@ static int check_filtered(const struct sock_filter *filter, unsigned short count
 	struct vcpu_thread thread = { .fd = 5 };
 	pid_t child = start_filtered(filter, count);
 	struct thread_status status = { 0 };
+	uint64_t stopped = 0, again;
 	char path[32];
 	int fd, error = -EIO;
 
@@ -437,8 +438,13 @@ static int check_filtered(const struct sock_filter *filter, unsigned short count
 	snprintf(path, sizeof(path), "/proc/%d/status", child);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	thread.vcpu.tid = child;
-	if (thread_status_read(fd, &status) && status.seccomp == SECCOMP_MODE_FILTER)
-		error = vcpu_stop_check(&target, &thread, &status);
+	if (thread_status_read(fd, &status) && status.seccomp == SECCOMP_MODE_FILTER) {
+		error = vcpu_stop_check(&target, &thread, &status, &stopped);
+		CHECK(stopped);
+		/* What was found out once is known. */
+		CHECK_EQUAL(vcpu_stop_check(&target, &thread, &status, &again), error);
+		CHECK_EQUAL(again, 0);
+	}
 	if (!error)
 		CHECK_EQUAL(thread.filters, status.filters);
 	close(fd);

@@ -117,6 +117,7 @@ static int try_calls(const struct attach_source *source)
 	const struct vmm_process *process = source->target->process;
 	struct vcpu_thread thread = { .fd = -1 };
 	struct thread_status status;
+	uint64_t stopped;
 	int fd, error = 0;
 
 	for (size_t i = 0; i < process->vcpu_count && !thread.vcpu.tid; i++)
@@ -125,7 +126,7 @@ static int try_calls(const struct attach_source *source)
 		return 0;
 	fd = thread_file_open(process, thread.vcpu.tid, "status");
 	if (thread_status_read(fd, &status))
-		error = vcpu_stop_check(&source->stop, &thread, &status);
+		error = vcpu_stop_check(&source->stop, &thread, &status, &stopped);
 	if (fd >= 0)
 		close(fd);
 	return error == -EINTR || error == -ESRCH ? 0 : error;

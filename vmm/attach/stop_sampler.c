@@ -136,8 +136,10 @@ static int look_at(struct stop_sampler *sampler, struct sampled_vcpu *vcpu,
 		   const struct thread_status *status, struct stop_sample *seen, struct attach_stops *stops)
 {
 	/* Filters may come while the VM runs. */
-	int error = vcpu_stop_check(&sampler->target, &vcpu->thread, status);
+	uint64_t stopped;
+	int error = vcpu_stop_check(&sampler->target, &vcpu->thread, status, &stopped);
 
+	count_stop(stops, stopped);
 	if (error) {
 		tell_refused(vcpu, error, error_message());
 	} else {

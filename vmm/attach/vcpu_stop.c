@@ -99,7 +99,7 @@ static int explain_filters(int error, pid_t tid)
 }
 
 static int look_at_filters(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
-			   unsigned int filters)
+			   unsigned int filters, uint64_t *stopped)
 {
 	struct thread_stop stop;
 	int error = thread_stop(&stop, thread->vcpu.tid);
@@ -112,15 +112,20 @@ static int look_at_filters(const struct vcpu_stop_target *target, struct vcpu_th
 		return error;
 	error = check_filters(target, &stop, is_call(&stop.registers) ? (int)stop.registers.rdi : thread->fd);
 	thread_go_on(&stop);
-	if (error)
-		return explain_filters(error, thread->vcpu.tid);
-	thread->filters = filters;
-	return 0;
+	*stopped = stopped_for(&stop);
+	if (!error) {
+		thread->filters = filters;
+		return 0;
+	}
+	thread->refused = filters;
+	thread->refusal = error;
+	return explain_filters(error, thread->vcpu.tid);
 }
 
 int vcpu_stop_check(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
-		    const struct thread_status *status)
+		    const struct thread_status *status, uint64_t *stopped)
 {
+	*stopped = 0;
 	if (status->shadow_stack)
 		return error_set(
 			-ENOTSUP,
@@ -128,7 +133,11 @@ int vcpu_stop_check(const struct vcpu_stop_target *target, struct vcpu_thread *t
 			thread->vcpu.tid);
 	if (status->seccomp == SECCOMP_MODE_STRICT)
 		return explain_filters(-EACCES, thread->vcpu.tid);
-	return status->filters == thread->filters ? 0 : look_at_filters(target, thread, status->filters);
+	if (status->filters == thread->filters)
+		return 0;
+	if (status->filters == thread->refused)
+		return explain_filters(thread->refusal, thread->vcpu.tid);
+	return look_at_filters(target, thread, status->filters, stopped);
 }
 
 /* Looking. */

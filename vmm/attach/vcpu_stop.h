@@ -53,15 +53,17 @@ struct vcpu_thread {
 	struct vmm_vcpu vcpu;
 	int fd;               /* the vCPU's, in that process; -1: not known */
 	unsigned int filters; /* of seccomp, that were found to let our calls pass */
+	unsigned int refused; /* filters that were found not to, or that could not be read; 0: none */
+	int refusal;          /* the error of those */
 };
 
 /*
  * Can THREAD, whose status is STATUS, make calls for us? Stops it for a moment if it has seccomp filters that
- * were not looked at yet. -ENOTSUP, -EACCES or -EPERM: no, with the message; -ESRCH: it has ended; -EINTR: it
- * could not be looked at now.
+ * were not looked at yet: STOPPED is for how many ns, 0 if it was not. -ENOTSUP, -EACCES or -EPERM: no, with
+ * the message; -ESRCH: it has ended; -EINTR: it could not be looked at now.
  */
 int vcpu_stop_check(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
-		    const struct thread_status *status);
+		    const struct thread_status *status, uint64_t *stopped);
 
 /*
  * Looks. LOOK->stopped is set in any case. -ETIME: it would have taken longer than the limit; -EINTR: a
