@@ -52,7 +52,8 @@ struct remote {
 	struct remote_frame covered; /* what was there before */
 };
 
-/* -ENOTSUP: PROCESS has no such instructions where they can be read, with the message. */
+/* -ENOTSUP: PROCESS has no such instructions where they can be read, in 64 MiB of each mapping and 512 MiB of
+ * all, with the message. */
 int remote_code_find(struct remote_code *code, const struct vmm_process *process);
 
 /* Looks in SIZE bytes of code at HVA for what is not found yet. */

@@ -13,6 +13,10 @@
 
 #define PIECE   (1u << 20)
 #define OVERLAP 16u /* longer than any of the instructions */
+/* Bytes that are searched: what a process has mapped is its own choice, and may have no end. The C library,
+ * which has both, is a hundredth of that. */
+#define MAPPING_MAX  (64ull << 20)
+#define SEARCHED_MAX (512ull << 20)
 
 /* Code of a file, which stays as it is; not what a compiler in the process made. */
 static bool parse_code(const char *line, uint64_t *hva, uint64_t *size)
@@ -47,13 +51,20 @@ static void search(struct remote_code *code, int memory_fd, uint64_t hva, uint64
 
 static void search_maps(struct remote_code *code, FILE *maps, int memory_fd, uint8_t *bytes)
 {
-	uint64_t hva, size;
+	uint64_t hva, size, left = SEARCHED_MAX;
 	char *line = NULL;
 	size_t room = 0;
 
-	while (!is_found(code) && getline(&line, &room, maps) > 0)
-		if (parse_code(line, &hva, &size))
-			search(code, memory_fd, hva, size, bytes);
+	while (!is_found(code) && left && getline(&line, &room, maps) > 0) {
+		if (!parse_code(line, &hva, &size))
+			continue;
+		if (size > MAPPING_MAX)
+			size = MAPPING_MAX;
+		if (size > left)
+			size = left;
+		search(code, memory_fd, hva, size, bytes);
+		left -= size;
+	}
 	free(line);
 }
 
