@@ -150,10 +150,15 @@ struct looking {
 	struct vcpu_look *look;
 };
 
+static bool is_time_over(const struct looking *looking)
+{
+	return stopped_for(&looking->stop) >= looking->target->limit;
+}
+
 /* A call, if there is time for one. */
 static int call(struct looking *looking, unsigned long request, void *result, size_t size)
 {
-	if (stopped_for(&looking->stop) >= looking->target->limit)
+	if (is_time_over(looking))
 		return -ETIME;
 	return remote_ioctl(looking->remote, looking->thread->fd, request, result, size);
 }
@@ -216,6 +221,7 @@ static void take_callers(struct looking *looking)
 	uint64_t until = looking->target->limit / 4 * 3, passed = stopped_for(&looking->stop);
 	struct guest_callchain chain = { .addresses = look->addresses,
 					 .capacity = SAMPLE_CALLCHAIN_MAX,
+					 .slow_memory = true,
 					 .deadline = time_by(CLOCK_MONOTONIC_RAW) +
 						     (until > passed ? until - passed : 0) };
 
@@ -224,6 +230,7 @@ static void take_callers(struct looking *looking)
 	look->chain_flags = chain.flags;
 }
 
+/* Without time left the sample stays, and has no callers. */
 static void take_chain(struct looking *looking)
 {
 	struct vcpu_look *look = looking->look;
@@ -231,10 +238,12 @@ static void take_chain(struct looking *looking)
 	look->addresses[0] = look->registers.rip;
 	look->kernel_depth = !look->registers.cpl;
 	look->user_depth = !look->kernel_depth;
-	if (looking->target->callchains && look->kernel_depth)
-		take_stack(looking);
-	else if (looking->target->callchains)
+	if (!looking->target->callchains)
+		return;
+	if (!look->kernel_depth)
 		take_callers(looking);
+	else if (!is_time_over(looking))
+		take_stack(looking);
 }
 
 static int look_at_guest(struct looking *looking)

@@ -9,13 +9,17 @@
 
 #define FRAMES_PER_LOOK 8 /* at the clock */
 
+static bool is_look_due(const struct guest_callchain *chain, unsigned int used)
+{
+	return (chain->slow_memory && used) || used % FRAMES_PER_LOOK == FRAMES_PER_LOOK - 1;
+}
+
 /* False: there is no room, or no time left. */
 static bool append(struct guest_callchain *chain, uint64_t address, uint16_t *depth)
 {
 	unsigned int used = chain->kernel_depth + (unsigned int)chain->user_depth;
 
-	if (used >= chain->capacity ||
-	    (used % FRAMES_PER_LOOK == FRAMES_PER_LOOK - 1 && deadline_passed(chain->deadline)))
+	if (used >= chain->capacity || (is_look_due(chain, used) && deadline_passed(chain->deadline)))
 		return false;
 	chain->addresses[used] = address;
 	++*depth;

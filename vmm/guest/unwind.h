@@ -24,6 +24,7 @@ struct guest_callchain {
 	uint16_t user_depth;
 	uint8_t flags;     /* enum sample_flags: what was truncated */
 	uint64_t deadline; /* CLOCK_MONOTONIC_RAW in ns at which the walk ends wherever it is; 0: none */
+	bool slow_memory;  /* reading it takes system calls: the time is looked at for each frame */
 };
 
 /*
