@@ -422,6 +422,19 @@ static pid_t start_filtered(const struct sock_filter *filter, unsigned short cou
 	return child;
 }
 
+TEST(attach_remote, registers_that_no_guest_has_are_not_believed)
+{
+	struct kvm_sregs special = { .cr0 = 0x80050033, .efer = 0xd01, .cr3 = 0x1000 };
+
+	CHECK(!vcpu_stop_is_hidden(&special));
+	special.cr3 = 0;
+	CHECK(vcpu_stop_is_hidden(&special));
+	special.cr0 = 0x60000010;
+	CHECK(vcpu_stop_is_hidden(&special));
+	special.efer = 0;
+	CHECK(!vcpu_stop_is_hidden(&special));
+}
+
 /* May its thread make our calls? It is ended. */
 static int check_filtered(const struct sock_filter *filter, unsigned short count)
 {

@@ -132,6 +132,12 @@ static void tell_refused(struct sampled_vcpu *vcpu, int error, const char *why)
 	vcpu->refused = true;
 }
 
+static const char *explain(int error)
+{
+	return error == -ENODATA ? "its registers are hidden from the host, as SEV-ES does it"
+				 : strerror(-error);
+}
+
 static int look_at(struct stop_sampler *sampler, struct sampled_vcpu *vcpu,
 		   const struct thread_status *status, struct stop_sample *seen, struct attach_stops *stops)
 {
@@ -147,7 +153,7 @@ static int look_at(struct stop_sampler *sampler, struct sampled_vcpu *vcpu,
 		count_stop(stops, seen->look.stopped);
 		stops->abandoned += error == -ETIME;
 		if (error)
-			tell_refused(vcpu, error, strerror(-error));
+			tell_refused(vcpu, error, explain(error));
 	}
 	return error;
 }

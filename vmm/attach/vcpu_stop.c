@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <linux/audit.h>
-#include <linux/kvm.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -21,6 +20,9 @@
 /* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
 #define KERNEL_STACK (16u << 10)
 #define HLT          0xf4
+/* SDM vol. 3, 2.5 and 2.2.1 */
+#define CR0_PG   (1ull << 31)
+#define EFER_LMA (1ull << 10)
 
 static uint64_t time_by(clockid_t clock)
 {
@@ -163,6 +165,11 @@ static int call(struct looking *looking, unsigned long request, void *result, si
 	return remote_ioctl(looking->remote, looking->thread->fd, request, result, size);
 }
 
+bool vcpu_stop_is_hidden(const struct kvm_sregs *special)
+{
+	return !special->cr3 && (special->cr0 & CR0_PG || special->efer & EFER_LMA);
+}
+
 static int read_registers(struct looking *looking)
 {
 	struct kvm_regs general;
@@ -171,6 +178,8 @@ static int read_registers(struct looking *looking)
 
 	if (!error)
 		error = call(looking, KVM_GET_SREGS, &special, sizeof(special));
+	if (!error && vcpu_stop_is_hidden(&special))
+		error = -ENODATA;
 	if (!error)
 		vm_view_copy_registers(&general, &special, &looking->look->registers);
 	return error;

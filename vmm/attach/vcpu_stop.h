@@ -12,6 +12,7 @@
 #ifndef KVMSCOPE_ATTACH_VCPU_STOP_H
 #define KVMSCOPE_ATTACH_VCPU_STOP_H
 
+#include <linux/kvm.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -67,10 +68,17 @@ int vcpu_stop_check(const struct vcpu_stop_target *target, struct vcpu_thread *t
 
 /*
  * Looks. LOOK->stopped is set in any case. -ETIME: it would have taken longer than the limit; -EINTR: a
- * signal came in between; -ESRCH: the thread has ended; -EPERM and others: it can not be stopped. No
- * messages. REMOTE is room for it.
+ * signal came in between; -ESRCH: the thread has ended; -ENODATA: the registers are not the guest's
+ * (vcpu_stop_is_hidden()); -EPERM and others: it can not be stopped. No messages. REMOTE is room for it.
  */
 int vcpu_stop_look(const struct vcpu_stop_target *target, struct vcpu_thread *thread, struct remote *remote,
 		   struct vcpu_look *look);
+
+/*
+ * Registers that no guest can have: paging without page tables. So KVM shows a guest under SEV-ES, whose own
+ * registers are encrypted (APM vol. 2, 15.35): CR0 and EFER it is told of (sev_es_init_vmcb() in
+ * arch/x86/kvm/svm/sev.c), CR3 and RIP it is not. Newer kernels refuse to show them.
+ */
+bool vcpu_stop_is_hidden(const struct kvm_sregs *special);
 
 #endif
