@@ -712,12 +712,15 @@ static void describe_file(const struct recordings *all, const struct domain *dom
 {
 	char path[RECORDING_PATH_SIZE];
 	struct stat status;
+	uint64_t changed;
 
 	file->from = file->until = first_new(domain)->time;
 	path_of(domain, file->from, RECORDING_NEW, path);
-	if (!fstatat(all->fd, path, &status, AT_SYMLINK_NOFOLLOW))
-		file->until =
-			(uint64_t)status.st_mtim.tv_sec * 1000 + (uint64_t)status.st_mtim.tv_nsec / 1000000;
+	if (!fstatat(all->fd, path, &status, AT_SYMLINK_NOFOLLOW)) {
+		changed = (uint64_t)status.st_mtim.tv_sec * 1000 + (uint64_t)status.st_mtim.tv_nsec / 1000000;
+		/* File systems go by a clock that is a tick behind, and clocks are set back. */
+		file->until = changed > file->from ? changed : file->from;
+	}
 	snprintf(file->path, sizeof(file->path), "%s/%s", all->directory, path);
 	snprintf(file->names, sizeof(file->names), "%s/%s/" RECORDING_NAMES, all->directory, domain->file);
 	snprintf(file->domain, sizeof(file->domain), "%s", domain->name);
