@@ -68,7 +68,8 @@ static bool read_shares(struct shares *shares, const char *vm, enum way way, par
 }
 
 /* So few that nothing can be said of what they have: a machine that has much other work. */
-#define FEW 100
+#define FEW  100
+#define MANY 4000
 
 static double effective(const struct shares *shares)
 {
@@ -90,12 +91,12 @@ static void show_shares(const char *vm, enum way way, const struct shares *share
 }
 
 /*
- * Points that a share may be off: as many samples of equal weight would tell as much (Kish's effective sample
- * size), and of 2500 three points are three standard deviations.
+ * Points that a share may be off, by as many samples of equal weight as would tell as much (Kish's effective
+ * sample size). Where the machine has other work they are fewer, and not of whole rounds of the guest's.
  */
 static double bound_for(const struct shares *shares)
 {
-	return fmax(3, 200 / sqrt(effective(shares)));
+	return effective(shares) >= MANY ? 3 : 12;
 }
 
 static void check_shares(const char *vm, enum way way, const struct shares *shares, const double *truth)
