@@ -181,8 +181,10 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 
 /* mitigations=off: the guest's system calls would else flush the TLB, which costs Bochs most of its time. */
 #define INITRD "build/initrd/6.1-debugger.cpio"
+/* The ring has room for some seconds in which the emulator lets nobody drain it. */
 #define COMMAND                                                                                                        \
 	"mkdir -p build/rig; build/kvmscope run %s --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache " \
+	"--ring-size 8M "                                                                                              \
 	"--watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "                                           \
 	"--append 'console=ttyS0 quiet mitigations=off kvmscope.run=debugger+%d+%d;gdb-watch+%d'"
 
