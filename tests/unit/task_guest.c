@@ -10,6 +10,8 @@ const struct guest_task_layout task_guest_layout = {
 	.gdt_page = GDT_PAGE,
 	.irq_stack = IRQ_POINTER,
 	.scheduled = SCHEDULED,
+	.apic_id = APIC_ID,
+	.cpus = 4,
 	.stack_size = 0x4000,
 	.pid = 0x990,
 	.tgid = 0x994,
@@ -43,6 +45,8 @@ static void put_cpu(struct task_guest *made, unsigned int cpu, unsigned int task
 	task_guest_put(made, AREA(cpu) + CURRENT, DIRECT + TASK(task));
 	task_guest_put(made, AREA(cpu) + SCHEDULED, DIRECT + TASK(task));
 	task_guest_put(made, AREA(cpu) + IRQ_POINTER, DIRECT + IRQ_STACK + 0x4000 - 8);
+	/* As where each CPU is of a socket of its own, and in 32 bits, as newer kernels have it. */
+	task_guest_put(made, AREA(cpu) + APIC_ID, 0xaaaaaaaa00000000 | cpu * 2);
 	/* The node stands above the CPU's number. */
 	task_guest_put(made, AREA(cpu) + CPU_SEGMENT, 0x0040f50000000000 | 1 << 12 | cpu);
 	flat_guest_map(&made->guest, made->kernel.cr3, ENTRY_AREA + cpu * 0x1000, AREA(cpu) + GDT_PAGE, 4096,

@@ -23,6 +23,7 @@
 #define CURRENT         0x20ull /* per-CPU addresses */
 #define IRQ_POINTER     0x28ull
 #define SCHEDULED       0x30ull
+#define APIC_ID         0x38ull
 #define GDT_PAGE        0x1000ull
 #define CPU_SEGMENT     (GDT_PAGE + 15 * 8)
 

@@ -207,11 +207,75 @@ TEST(task, of_a_kernel_for_one_cpu_is_found)
 	task_guest_free(&fixture);
 }
 
+static bool offset_by_apic(const struct task_guest *fixture, uint32_t apic_id, uint64_t *offset)
+{
+	return guest_task_apic_offset(&task_guest_layout, &fixture->guest.view, &fixture->kernel, apic_id,
+				      offset);
+}
+
+TEST(task, s_cpu_is_found_by_the_vcpu_s_apic_id)
+{
+	struct task_guest fixture;
+	uint64_t offset;
+
+	task_guest_make(&fixture);
+	CHECK(offset_by_apic(&fixture, 0, &offset));
+	CHECK_EQUAL(offset, DIRECT + AREA(0));
+	CHECK(offset_by_apic(&fixture, 2, &offset));
+	CHECK_EQUAL(offset, DIRECT + AREA(1));
+	CHECK(!offset_by_apic(&fixture, 1, &offset));
+	CHECK(!offset_by_apic(&fixture, 0xffff, &offset));
+	CHECK(!offset_by_apic(&fixture, 0x10000, &offset));
+	task_guest_free(&fixture);
+}
+
+TEST(task, s_cpu_is_the_only_one_of_a_kernel_for_one)
+{
+	struct guest_task_layout one = task_guest_layout;
+	struct task_guest fixture;
+	uint64_t offset;
+
+	task_guest_make(&fixture);
+	one.offsets = 0;
+	CHECK(guest_task_apic_offset(&one, &fixture.guest.view, &fixture.kernel, 0, &offset));
+	CHECK_EQUAL(offset, 0);
+	CHECK(!guest_task_apic_offset(&one, &fixture.guest.view, &fixture.kernel, 1, &offset));
+	task_guest_free(&fixture);
+}
+
+static bool tell(struct task_guest *fixture, const struct guest_tasks_seen *seen)
+{
+	return guest_task_tell(&task_guest_layout, &fixture->guest.view, &fixture->kernel, fixture->registers,
+			       DIRECT + AREA(0), seen, &fixture->task);
+}
+
+/* The guest has run on meanwhile. */
+TEST(task, that_was_seen_is_told_later_as_it_was)
+{
+	struct guest_tasks_seen seen;
+	struct task_guest fixture;
+
+	task_guest_make(&fixture);
+	CHECK(guest_tasks_see(&task_guest_layout, &fixture.guest.view, &fixture.kernel, fixture.registers,
+			      DIRECT + AREA(0), &seen));
+	task_guest_put(&fixture, AREA(0) + CURRENT, DIRECT + TASK(2));
+	task_guest_put_task(&fixture, 1, 900, 900, "another");
+	CHECK(tell(&fixture, &seen));
+	CHECK_EQUAL(fixture.task.pid, 700);
+	CHECK_EQUAL(fixture.task.tid, 702);
+	CHECK_STRING(fixture.task.comm, "worker");
+	CHECK_EQUAL(fixture.task.mm, DIRECT + MM(1));
+	fixture.registers->paging.cr3 = TABLES(2);
+	CHECK(!tell(&fixture, &seen));
+	CHECK_EQUAL(fixture.task.pid, SAMPLE_TASK_UNKNOWN);
+	task_guest_free(&fixture);
+}
+
 /* What kernels of one age have: symbols "NAME" per CPU where their address is low. */
 struct kernel_of_age {
 	struct symbol symbols[8];
 	struct btf_image_member hot[3]; /* of struct pcpu_hot */
-	uint64_t current, irq_stack, scheduled;
+	uint64_t current, irq_stack, scheduled, apic_id;
 };
 
 #define IMAGE 0xffffffff82000000ull
@@ -225,6 +289,7 @@ static const struct kernel_of_age ages[] = {
 	  { { 0 } },
 	  0x1fbc0,
 	  0x1fbd8,
+	  0,
 	  0 },
 	{ { { .name = "pcpu_hot", .start = 0x34ac0 },
 	    { .name = "runqueues", .start = 0x35000 },
@@ -234,17 +299,20 @@ static const struct kernel_of_age ages[] = {
 	  { { "current_task", 0 }, { "hardirq_stack_ptr", 24 }, { 0 } },
 	  0x34ac0,
 	  0x34ac0 + 24,
-	  0x35000 + 0x908 },
+	  0x35000 + 0x908,
+	  0 },
 	{ { { .name = "current_task", .start = IMAGE + 0x90000 },
 	    { .name = "gdt_page", .start = IMAGE + 0x91000 },
 	    { .name = "runqueues", .start = IMAGE + 0x95000 },
 	    { .name = "hardirq_stack_ptr", .start = IMAGE + 0x90008 },
+	    { .name = "x86_cpu_to_apicid", .start = IMAGE + 0x92000 },
 	    { .name = "__start_init_stack", .start = IMAGE + 0x10000 },
 	    { .name = "__end_init_stack", .start = IMAGE + 0x14000 } },
 	  { { 0 } },
 	  IMAGE + 0x90000,
 	  IMAGE + 0x90008,
-	  IMAGE + 0x95000 + 0x908 },
+	  IMAGE + 0x95000 + 0x908,
+	  IMAGE + 0x92000 },
 };
 
 static void make_btf(struct btf_image *image, const struct kernel_of_age *age)
@@ -320,6 +388,8 @@ TEST(task, layout_is_that_of_the_kernel_s_age)
 		CHECK_EQUAL(read.irq_stack, ages[i].irq_stack);
 		CHECK_EQUAL(read.scheduled, ages[i].scheduled);
 		CHECK_EQUAL(read.offsets, IMAGE);
+		CHECK_EQUAL(read.cpus, 1);
+		CHECK_EQUAL(read.apic_id, ages[i].apic_id);
 		CHECK_EQUAL(read.stack_size, 0x4000);
 		CHECK_EQUAL(read.pid, 0x990);
 		CHECK_EQUAL(read.tgid, 0x994);

@@ -8,6 +8,7 @@
 #define CR3_ADDRESS    0x000ffffffffff000ull
 #define CR3_PTI_USER   (1ull << 12) /* arch/x86/mm/pti.c: the user half of a pair of top tables */
 #define GDT_CPU_NUMBER 15ull        /* GDT_ENTRY_CPUNODE */
+#define APIC_ID_NONE   0xffffu      /* BAD_APICID, of CPUs that are not there */
 #define CPU_NUMBER     0xfffu       /* VDSO_CPUNODE_MASK; the node is above it */
 /* Where each CPU's entry and exception stacks are (arch/x86/include/asm/pgtable_areas.h,
  * CPU_ENTRY_AREA_BASE). */
@@ -53,18 +54,38 @@ static bool find_cpu(struct kernel_memory *memory, const struct guest_task_layou
 	return kernel_memory_translate(memory, *offset + layout->gdt_page, &own) && own == used;
 }
 
+static bool read_task(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t at,
+		      struct guest_task_seen *seen)
+{
+	*seen = (struct guest_task_seen){ .at = at };
+	return kernel_memory_read_u64(memory, at + layout->stack, &seen->stack) &&
+	       kernel_memory_read(memory, at + layout->tgid, &seen->tgid, sizeof(seen->tgid)) &&
+	       kernel_memory_read(memory, at + layout->pid, &seen->pid, sizeof(seen->pid)) &&
+	       kernel_memory_read(memory, at + layout->comm, seen->comm, sizeof(seen->comm)) &&
+	       kernel_memory_read_u64(memory, at + layout->mm, &seen->mm);
+}
+
+/* Memory whose page tables can not be read is nobody's. */
+static bool see_task(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t at,
+		     struct guest_task_seen *seen)
+{
+	if (!read_task(memory, layout, at, seen))
+		return false;
+	if (seen->mm && !kernel_memory_read_u64(memory, seen->mm + layout->page_table, &seen->page_table))
+		seen->page_table = 0;
+	return true;
+}
+
 /*
- * Are the page tables in CR3 those of MM? PCIDs are in the low bits; with
+ * Are the page tables in CR3 those of the task? PCIDs are in the low bits; with
  * KPTI the top tables are a pair at an even and the next odd page.
  */
-static bool runs_in(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t mm,
-		    uint64_t cr3)
+static bool runs_in(struct kernel_memory *memory, const struct guest_task_seen *seen, uint64_t cr3)
 {
-	uint64_t table, gpa;
+	uint64_t gpa;
 
 	cr3 &= CR3_ADDRESS;
-	return kernel_memory_read(memory, mm + layout->page_table, &table, sizeof(table)) &&
-	       kernel_memory_translate(memory, table, &gpa) &&
+	return seen->page_table && kernel_memory_translate(memory, seen->page_table, &gpa) &&
 	       (cr3 == gpa || (!(gpa & CR3_PTI_USER) && cr3 == (gpa | CR3_PTI_USER)));
 }
 
@@ -74,13 +95,10 @@ static bool is_within(uint64_t rsp, uint64_t start, uint64_t size)
 	return rsp - start <= size;
 }
 
-static bool is_on_own_stack(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t at,
+static bool is_on_own_stack(const struct guest_task_layout *layout, const struct guest_task_seen *seen,
 			    uint64_t rsp)
 {
-	uint64_t stack;
-
-	return kernel_memory_read(memory, at + layout->stack, &stack, sizeof(stack)) &&
-	       is_within(rsp, stack, layout->stack_size);
+	return seen->at && is_within(rsp, seen->stack, layout->stack_size);
 }
 
 /*
@@ -94,48 +112,67 @@ static bool is_on_top(struct kernel_memory *memory, const struct guest_task_layo
 
 	if (rsp < KERNEL_HALF || is_within(rsp, ENTRY_AREA, ENTRY_AREA_SIZE))
 		return true;
-	return layout->irq_stack &&
-	       kernel_memory_read(memory, offset + layout->irq_stack, &top, sizeof(top)) &&
+	return layout->irq_stack && kernel_memory_read_u64(memory, offset + layout->irq_stack, &top) &&
 	       is_within(rsp, top - layout->stack_size, layout->stack_size);
 }
 
-/* The task of the CPU whose stack is in use at RSP. */
-static bool find_task(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
-		      uint64_t rsp, uint64_t *at)
+/* User code runs on its own stack, and its task can not be in the middle of anything. */
+static uint64_t stack_in_use(const struct guest_registers *registers)
 {
-	if (!kernel_memory_read(memory, offset + layout->current, at, sizeof(*at)))
-		return false;
-	if (is_on_own_stack(memory, layout, *at, rsp) || is_on_top(memory, layout, offset, rsp))
-		return true;
-	return layout->scheduled && kernel_memory_read(memory, offset + layout->scheduled, at, sizeof(*at)) &&
-	       is_on_own_stack(memory, layout, *at, rsp);
+	return registers->cpl ? 0 : registers->rsp;
 }
 
-static bool read_ids(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t at,
-		     struct guest_task *task)
+/* The task of the CPU whose stack is in use; NULL: it is neither's. */
+static const struct guest_task_seen *choose(struct kernel_memory *memory,
+					    const struct guest_task_layout *layout, uint64_t offset,
+					    uint64_t rsp, const struct guest_tasks_seen *seen)
 {
-	if (!kernel_memory_read(memory, at + layout->tgid, &task->pid, sizeof(task->pid)) ||
-	    !kernel_memory_read(memory, at + layout->pid, &task->tid, sizeof(task->tid)) ||
-	    !kernel_memory_read(memory, at + layout->comm, task->comm, sizeof(task->comm)))
+	if (is_on_own_stack(layout, &seen->current, rsp) || is_on_top(memory, layout, offset, rsp))
+		return &seen->current;
+	return is_on_own_stack(layout, &seen->scheduled, rsp) ? &seen->scheduled : NULL;
+}
+
+static bool see(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
+		uint64_t rsp, struct guest_tasks_seen *seen)
+{
+	uint64_t at;
+
+	seen->scheduled.at = 0;
+	if (!kernel_memory_read_u64(memory, offset + layout->current, &at) ||
+	    !see_task(memory, layout, at, &seen->current))
 		return false;
+	return choose(memory, layout, offset, rsp, seen) || !layout->scheduled ||
+	       (kernel_memory_read_u64(memory, offset + layout->scheduled, &at) &&
+		see_task(memory, layout, at, &seen->scheduled));
+}
+
+static bool name(const struct guest_task_seen *seen, struct guest_task *task)
+{
+	task->pid = seen->tgid;
+	task->tid = seen->pid;
+	memcpy(task->comm, seen->comm, sizeof(task->comm));
 	task->comm[sizeof(task->comm) - 1] = '\0';
 	return task->pid < SAMPLE_TASK_LIMIT && task->tid < SAMPLE_TASK_LIMIT && !task->pid == !task->tid;
 }
 
-static bool read_task(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
-		      const struct guest_registers *registers, struct guest_task *task)
+static bool tell(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
+		 const struct guest_registers *registers, const struct guest_tasks_seen *seen,
+		 struct guest_task *task)
 {
-	uint64_t at, mm;
+	const struct guest_task_seen *chosen = choose(memory, layout, offset, stack_in_use(registers), seen);
 
-	/* User code runs on its own stack, and its task can not be in the middle of anything. */
-	if (!find_task(memory, layout, offset, registers->cpl ? 0 : registers->rsp, &at) ||
-	    !read_ids(memory, layout, at, task) ||
-	    !kernel_memory_read(memory, at + layout->mm, &mm, sizeof(mm)))
+	if (!chosen || !name(chosen, task))
 		return false;
 	/* The kernel's own threads have no memory and run in whatever was there before. */
-	task->foreign = mm && !runs_in(memory, layout, mm, registers->paging.cr3);
-	task->mm = task->foreign ? 0 : mm;
-	return !registers->cpl || (mm && !task->foreign);
+	task->foreign = chosen->mm && !runs_in(memory, chosen, registers->paging.cr3);
+	task->mm = task->foreign ? 0 : chosen->mm;
+	return !registers->cpl || (chosen->mm && !task->foreign);
+}
+
+static bool tell_nothing(struct guest_task *task)
+{
+	*task = (struct guest_task){ .pid = SAMPLE_TASK_UNKNOWN, .tid = SAMPLE_TASK_UNKNOWN };
+	return false;
 }
 
 bool guest_task_current(const struct guest_task_layout *layout, const struct guest_view *view,
@@ -143,13 +180,31 @@ bool guest_task_current(const struct guest_task_layout *layout, const struct gue
 			struct guest_task *task)
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
+	struct guest_tasks_seen seen;
 	uint64_t offset;
 
-	if (layout->known && find_cpu(&memory, layout, registers->gdt_base, &offset) &&
-	    read_task(&memory, layout, offset, registers, task))
-		return true;
-	*task = (struct guest_task){ .pid = SAMPLE_TASK_UNKNOWN, .tid = SAMPLE_TASK_UNKNOWN };
-	return false;
+	return (layout->known && find_cpu(&memory, layout, registers->gdt_base, &offset) &&
+		see(&memory, layout, offset, stack_in_use(registers), &seen) &&
+		tell(&memory, layout, offset, registers, &seen, task)) ||
+	       tell_nothing(task);
+}
+
+bool guest_tasks_see(const struct guest_task_layout *layout, const struct guest_view *view,
+		     const struct guest_paging *kernel_paging, const struct guest_registers *registers,
+		     uint64_t offset, struct guest_tasks_seen *seen)
+{
+	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
+
+	return layout->known && see(&memory, layout, offset, stack_in_use(registers), seen);
+}
+
+bool guest_task_tell(const struct guest_task_layout *layout, const struct guest_view *view,
+		     const struct guest_paging *kernel_paging, const struct guest_registers *registers,
+		     uint64_t offset, const struct guest_tasks_seen *seen, struct guest_task *task)
+{
+	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
+
+	return (layout->known && tell(&memory, layout, offset, registers, seen, task)) || tell_nothing(task);
 }
 
 bool guest_task_cpu_offset(const struct guest_task_layout *layout, const struct guest_view *view,
@@ -159,6 +214,33 @@ bool guest_task_cpu_offset(const struct guest_task_layout *layout, const struct 
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 
 	return layout->known && find_cpu(&memory, layout, registers->gdt_base, offset);
+}
+
+/* The kernel keeps it in 16 bits, in newer versions in 32: the lower half is the same. */
+static bool has_apic_id(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
+			uint32_t apic_id)
+{
+	uint16_t found;
+
+	return kernel_memory_read(memory, offset + layout->apic_id, &found, sizeof(found)) &&
+	       found == apic_id;
+}
+
+bool guest_task_apic_offset(const struct guest_task_layout *layout, const struct guest_view *view,
+			    const struct guest_paging *kernel_paging, uint32_t apic_id, uint64_t *offset)
+{
+	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
+
+	*offset = 0;
+	if (!layout->known || apic_id >= APIC_ID_NONE)
+		return false;
+	if (!layout->offsets)
+		return !apic_id;
+	for (uint32_t cpu = 0; layout->apic_id && cpu < layout->cpus; cpu++)
+		if (kernel_memory_read_u64(&memory, layout->offsets + cpu * 8ull, offset) &&
+		    has_apic_id(&memory, layout, *offset, apic_id))
+			return true;
+	return false;
 }
 
 bool guest_task_executes(const struct guest_task_layout *layout, const uint64_t *addresses, size_t count)

@@ -8,7 +8,8 @@
  *
  *	vCPU -> CPU      entry 15 of the GDT in use, whose limit is the number of
  *	                 the CPU (arch/x86/include/asm/segment.h, GDT_ENTRY_CPUNODE),
- *	                 checked: that GDT is the CPU's own gdt_page
+ *	                 checked: that GDT is the CPU's own gdt_page; or by the
+ *	                 vCPU's APIC ID, which the kernel keeps for each CPU
  *	CPU -> current   __per_cpu_offset[] and the per-CPU variable current_task,
  *	                 from 6.2 to 6.14 a member of pcpu_hot
  *	current -> task  pid, tgid, comm, mm of struct task_struct
@@ -39,6 +40,8 @@ struct guest_task_layout {
 	uint64_t offsets;    /* GVA of __per_cpu_offset[]; 0: a kernel for one CPU */
 	uint64_t current;    /* per-CPU address of the pointer to the current task */
 	uint64_t gdt_page;   /* per-CPU address of the GDT */
+	uint64_t apic_id;    /* per-CPU address of the APIC ID */
+	uint32_t cpus;       /* entries of __per_cpu_offset[] */
 	uint64_t irq_stack;  /* per-CPU address of the pointer to the top of the interrupt stack */
 	uint64_t scheduled;  /* per-CPU address of curr of the runqueue: current, or about to be */
 	uint32_t stack_size; /* bytes of a task's stack and of the interrupt stack */
@@ -56,6 +59,21 @@ struct guest_task_layout {
 int guest_task_layout_read(struct guest_task_layout *layout, const struct symbols *symbols,
 			   const struct symbols *per_cpu, const struct btf *btf);
 
+/* A task, as its structures had it at one moment. Nothing of it was checked. */
+struct guest_task_seen {
+	uint64_t at;         /* GVA of its struct task_struct; 0: it was not looked at */
+	uint64_t stack, mm;  /* GVAs */
+	uint64_t page_table; /* GVA of that of MM; 0 without one */
+	uint32_t pid, tgid;
+	char comm[SAMPLE_COMM_SIZE];
+};
+
+/* The tasks of a CPU at one moment. */
+struct guest_tasks_seen {
+	struct guest_task_seen current;
+	struct guest_task_seen scheduled; /* where that one's stack may not be in use */
+};
+
 /* What a task is called; as in struct sample. */
 struct guest_task {
 	uint32_t pid, tid; /* SAMPLE_TASK_UNKNOWN both, or none */
@@ -70,11 +88,24 @@ struct guest_task {
  * The task that a vCPU is in which is stopped with REGISTERS; KERNEL_PAGING
  * maps the kernel. False, and TASK not known, where any part can not be read
  * or does not agree. On the vCPU thread: no lock, allocation or system call;
- * at most 15 reads.
+ * at most 20 reads.
  */
 bool guest_task_current(const struct guest_task_layout *layout, const struct guest_view *view,
 			const struct guest_paging *kernel_paging, const struct guest_registers *registers,
 			struct guest_task *task);
+
+/*
+ * The two parts of it, for who can read a vCPU's tasks while it stands still and has to judge them later.
+ * OFFSET is what makes per-CPU addresses those of the vCPU. guest_tasks_see() needs the vCPU stopped, and
+ * makes at most 16 reads; false: not all could be read. guest_task_tell() reads only what does not change
+ * while the kernel runs; false as guest_task_current(). No lock, allocation or system call.
+ */
+bool guest_tasks_see(const struct guest_task_layout *layout, const struct guest_view *view,
+		     const struct guest_paging *kernel_paging, const struct guest_registers *registers,
+		     uint64_t offset, struct guest_tasks_seen *seen);
+bool guest_task_tell(const struct guest_task_layout *layout, const struct guest_view *view,
+		     const struct guest_paging *kernel_paging, const struct guest_registers *registers,
+		     uint64_t offset, const struct guest_tasks_seen *seen, struct guest_task *task);
 
 /*
  * Is the task with this kernel part of a callchain, COUNT addresses, in the middle of an execve? Its memory
@@ -88,5 +119,13 @@ bool guest_task_executes(const struct guest_task_layout *layout, const uint64_t 
 bool guest_task_cpu_offset(const struct guest_task_layout *layout, const struct guest_view *view,
 			   const struct guest_paging *kernel_paging, const struct guest_registers *registers,
 			   uint64_t *offset);
+
+/*
+ * The same for the vCPU with APIC_ID (KVM: the id of the vCPU, Documentation/virt/kvm/api.rst,
+ * KVM_CREATE_VCPU), where its registers do not tell. False: the kernel has no such CPU (yet). Not at a stop:
+ * it reads the IDs of all CPUs.
+ */
+bool guest_task_apic_offset(const struct guest_task_layout *layout, const struct guest_view *view,
+			    const struct guest_paging *kernel_paging, uint32_t apic_id, uint64_t *offset);
 
 #endif

@@ -6,6 +6,7 @@
 
 #define STACK_MIN 4096u
 #define STACK_MAX (1u << 20)
+#define CPUS_MAX  8192u /* arch/x86/Kconfig, NR_CPUS_RANGE_END */
 
 /* The offset of member NAME of struct TYPE, which has at least SIZE bytes from there. */
 static bool offset_of(const struct btf *btf, const char *type, const char *name, uint32_t size,
@@ -75,6 +76,8 @@ static void find_offsets(struct guest_task_layout *layout, const struct symbols 
 	struct symbol symbol;
 
 	layout->offsets = symbols_find_name(symbols, "__per_cpu_offset", &symbol) ? symbol.start : 0;
+	if (layout->offsets && symbol.end - symbol.start <= CPUS_MAX * 8)
+		layout->cpus = (uint32_t)(symbol.end - symbol.start) / 8;
 }
 
 static void find_scheduled(struct guest_task_layout *layout, const struct symbols *symbols,
@@ -117,6 +120,8 @@ int guest_task_layout_read(struct guest_task_layout *layout, const struct symbol
 		return -ENOENT;
 	if (!find_hot(symbols, per_cpu, btf, "hardirq_stack_ptr", &layout->irq_stack))
 		layout->irq_stack = 0;
+	if (!find_per_cpu(symbols, per_cpu, "x86_cpu_to_apicid", &layout->apic_id))
+		layout->apic_id = 0;
 	find_scheduled(layout, symbols, per_cpu, btf);
 	find_offsets(layout, symbols);
 	find_execve(layout, symbols);
