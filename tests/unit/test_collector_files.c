@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shared/error.h"
 #include "shared/sample.h"
+#include "shared/sideband.h"
 #include "tests/unit/kernel_guest.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/profile/collector.h"
@@ -17,13 +19,14 @@
 #define WAIT_MS 20000
 #define NEVER   (UINT64_MAX / 2)
 #define TEXT    0xffffffff9c200000ull
+#define PROGRAM "/usr/bin/program"
 
 static const struct kernel_guest_place place = { TEXT, 0x200000, KERNEL_GUEST_BANNER };
 
 struct keeper {
 	char directory[64];
 	struct flat_guest guest;
-	struct ring *ring;
+	struct ring *ring, *told; /* of samples; of what the guest tells */
 	struct collector *collector;
 	struct collector_files files;
 	struct perf_data_room room;
@@ -93,11 +96,14 @@ static int start(struct keeper *keeper, uint64_t interval)
 	flat_guest_create(&keeper->guest, KERNEL_GUEST_SIZE);
 	kernel_guest_start(&keeper->guest, KALLSYMS_6_12, &place);
 	CHECK_EQUAL(ring_create(&keeper->ring, RING_SIZE_MIN), 0);
+	CHECK_EQUAL(ring_create(&keeper->told, RING_SIZE_MIN), 0);
 	keeper->room = (struct perf_data_room){ make_room, keeper };
 	keeper->files = (struct collector_files){ begin, end, &keeper->room, interval, keeper };
 	options = (struct collector_options){
 		.rings = &keeper->ring,
 		.ring_count = 1,
+		.sideband_rings = &keeper->told,
+		.sideband_ring_count = 1,
 		.view = &keeper->guest.view,
 		.registers = get_registers,
 		.publish = take_kernel,
@@ -113,6 +119,7 @@ static void clean_up(struct keeper *keeper)
 	char command[128];
 
 	ring_destroy(keeper->ring);
+	ring_destroy(keeper->told);
 	flat_guest_destroy(&keeper->guest);
 	snprintf(command, sizeof(command), "rm -rf %s", keeper->directory);
 	CHECK_EQUAL(system(command), 0);
@@ -144,7 +151,7 @@ static void wait_for(const atomic_uint *counter, unsigned int least)
 }
 
 struct counts {
-	unsigned int samples, kernels, comms;
+	unsigned int samples, kernels, comms, programs;
 };
 
 static int count_sample(void *context, const struct perf_data_sample *sample)
@@ -156,6 +163,7 @@ static int count_sample(void *context, const struct perf_data_sample *sample)
 static int count_kernel(void *context, const struct perf_data_mapping_event *mapping)
 {
 	((struct counts *)context)->kernels += !strcmp(mapping->name, "[kernel.kallsyms]_text");
+	((struct counts *)context)->programs += !strcmp(mapping->name, PROGRAM);
 	return 0;
 }
 
@@ -256,5 +264,101 @@ TEST(collector_files, a_reset_begins_the_next_one)
 	CHECK_EQUAL(keeper.ended, 2);
 	CHECK_EQUAL(read_file(&keeper, 0).samples, 1);
 	CHECK_EQUAL(read_file(&keeper, 1).samples, 1);
+	clean_up(&keeper);
+}
+
+static void tell(struct keeper *keeper, const struct sideband *record)
+{
+	void *to = ring_reserve(keeper->told, RECORD_SIDEBAND, record->size);
+
+	REQUIRE(to);
+	memcpy(to, record, record->size);
+	ring_commit(keeper->told, to);
+	ring_flush(keeper->told);
+}
+
+static void tell_process(struct keeper *keeper, uint32_t pid, uint64_t time)
+{
+	const struct sideband_comm comm = {
+		.head = { .size = sizeof(comm), .type = SIDEBAND_COMM, .time = time, .pid = pid, .tid = pid },
+		.comm = "program",
+	};
+	union {
+		struct sideband_mmap mmap;
+		uint8_t bytes[sizeof(struct sideband_mmap) + 24];
+	} map = { .mmap = { .head = { .size = sideband_size(sizeof(map.mmap), PROGRAM),
+				      .type = SIDEBAND_MMAP,
+				      .time = time + 1,
+				      .pid = pid,
+				      .tid = pid },
+			    .start = 0x400000,
+			    .length = 0x1000,
+			    .prot = 5 } };
+
+	memcpy(map.mmap.name, PROGRAM, sizeof(PROGRAM));
+	tell(keeper, &comm.head);
+	tell(keeper, &map.mmap.head);
+}
+
+static void tell_end(struct keeper *keeper, uint32_t pid, uint64_t time)
+{
+	const struct sideband end = {
+		.size = sizeof(end), .type = SIDEBAND_EXIT, .time = time, .pid = pid, .tid = pid
+	};
+
+	tell(keeper, &end);
+}
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* Until the latest file has so many processes with the program. */
+static void wait_for_processes(struct keeper *keeper, unsigned int count)
+{
+	struct counts counts = { .comms = UINT32_MAX };
+
+	for (int i = 0; i < WAIT_MS / 10 && (counts.comms != count || counts.programs != count); i++) {
+		usleep(10000);
+		if (keeper->ended)
+			counts = read_file(keeper, keeper->ended - 1);
+	}
+	CHECK_EQUAL(counts.comms, count);
+	CHECK_EQUAL(counts.programs, count);
+}
+
+/* What the guest told once stands in every file, for as long as it holds. */
+TEST(collector_files, each_begins_with_what_the_guest_told)
+{
+	struct keeper keeper;
+
+	REQUIRE_EQUAL(start(&keeper, 1), 0);
+	tell_process(&keeper, 7, now());
+	tell_process(&keeper, 8, now());
+	wait_for_processes(&keeper, 2);
+	wait_for(&keeper.ended, keeper.ended + 3);
+	wait_for_processes(&keeper, 2);
+	tell_end(&keeper, 8, now());
+	wait_for_processes(&keeper, 1);
+	CHECK_EQUAL(collector_stop(keeper.collector, NULL), 0);
+	clean_up(&keeper);
+}
+
+/* Behind a reset there are other processes. */
+TEST(collector_files, a_reset_forgets_what_the_guest_told)
+{
+	struct keeper keeper;
+
+	REQUIRE_EQUAL(start(&keeper, NEVER), 0);
+	tell_process(&keeper, 7, 1000);
+	collector_reset(keeper.collector);
+	CHECK_EQUAL(collector_stop(keeper.collector, NULL), 0);
+	CHECK_EQUAL(keeper.begun, 2);
+	CHECK_EQUAL(read_file(&keeper, 0).programs, 1);
+	CHECK_EQUAL(read_file(&keeper, 1).programs, 0);
 	clean_up(&keeper);
 }

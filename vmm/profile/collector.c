@@ -22,6 +22,7 @@
 #include "vmm/profile/collector_kernel.h"
 #include "vmm/profile/collector_output.h"
 #include "vmm/profile/collector_user.h"
+#include "vmm/profile/flight_sideband.h"
 #include "vmm/profile/resolver.h"
 
 #define MILLISECOND 1000000ull
@@ -68,15 +69,16 @@ struct collector {
 	bool reset;                /* is asked for; with reset_lock, as reset_done */
 	pthread_cond_t reset_done; /* it is not any more */
 	pthread_mutex_t reset_lock;
-	char path[PATH_MAX];             /* of the output, if it is not the one of the options */
-	uint64_t next_file;              /* ns; with options.files */
-	uint64_t file_samples;           /* in the file that is open */
-	unsigned int files;              /* that were begun */
-	bool one_file;                   /* it is none that another one could follow */
-	uint64_t closed_bytes;           /* of those that are complete */
-	struct losses earlier;           /* that resolvers before this one counted */
-	uint64_t guest_lost;             /* breakpoints of the guest's own, of all files */
-	struct losses before_file;       /* that are of the files before this one */
+	char path[PATH_MAX];         /* of the output, if it is not the one of the options */
+	uint64_t next_file;          /* ns; with options.files */
+	struct flight_sideband told; /* what the guest told, for files to begin with; with options.files */
+	uint64_t file_samples;       /* in the file that is open */
+	unsigned int files;          /* that were begun */
+	bool one_file;               /* it is none that another one could follow */
+	uint64_t closed_bytes;       /* of those that are complete */
+	struct losses earlier;       /* that resolvers before this one counted */
+	uint64_t guest_lost;         /* breakpoints of the guest's own, of all files */
+	struct losses before_file;   /* that are of the files before this one */
 	uint64_t next_flush, next_round; /* ns */
 	uint64_t *last_time;             /* for each vCPU, of its latest sample */
 	uint64_t *lost;                  /* for each vCPU, samples known to be lost by its ring */
@@ -169,6 +171,8 @@ static void write_sideband(void *context, const struct sideband *record)
 {
 	struct collector *collector = context;
 
+	if (collector->options.files)
+		flight_sideband_keep(&collector->told, record);
 	if (is_writing(collector))
 		note_error(collector, collector_output_sideband(&collector->output, record));
 }
@@ -272,6 +276,7 @@ static void get_losses(const struct collector *collector, struct losses *losses)
 		ring_statistics(collector->options.sideband_rings[i], &ring);
 		losses->counts[SIDEBAND_MISSED] += ring.lost;
 	}
+	losses->counts[SIDEBAND_MISSED] += collector->told.missed;
 }
 
 static uint64_t bytes_of(const struct collector *collector)
@@ -397,6 +402,20 @@ static void give_file(struct collector *collector, int error)
 	collector->file_samples = 0;
 }
 
+/* The file begins with what the guest told before: who reads it has no other. */
+static int tell_what_was_told(struct collector *collector)
+{
+	struct flight_sideband_list list;
+	int error;
+
+	flight_sideband_forget(&collector->told, resolver_settled(collector->resolver));
+	error = flight_sideband_tell(&collector->told, &list);
+	for (size_t i = 0; i < list.count && !error; i++)
+		error = collector_output_sideband(&collector->output, list.records[i]);
+	flight_sideband_list_free(&list);
+	return error;
+}
+
 /* Without a file nothing is written, until the next one's time comes. */
 static void begin_kept_file(struct collector *collector)
 {
@@ -407,6 +426,8 @@ static void begin_kept_file(struct collector *collector)
 	if (files->begin(files->context, collector->path, sizeof(collector->path)))
 		return;
 	error = open_output(collector);
+	if (!error)
+		error = tell_what_was_told(collector);
 	if (error && collector->output.writer) {
 		collector_kernel_end_file(&collector->kernel);
 		collector_output_close(&collector->output);
@@ -521,11 +542,21 @@ static int next_file(struct collector *collector)
 	return begin_file(collector);
 }
 
+/* Its processes are gone. */
+static void forget_what_was_told(struct collector *collector)
+{
+	uint64_t missed = collector->told.missed;
+
+	flight_sideband_free(&collector->told);
+	collector->told.missed = missed;
+}
+
 /* Between two kernels: a file has names of one. */
 static void begin_boot(struct collector *collector)
 {
 	int error = restart_resolver(collector);
 
+	forget_what_was_told(collector);
 	if (collector->flight)
 		flight_begin_boot(collector->flight);
 	collector_kernel_end_boot(&collector->kernel);
@@ -552,6 +583,8 @@ static void drain(struct collector *collector)
 		drain_sideband_ring(collector, i);
 	collector_user_settle(&collector->kernel);
 	resolver_play(collector->resolver);
+	if (flight_sideband_is_due(&collector->told))
+		flight_sideband_forget(&collector->told, resolver_settled(collector->resolver));
 	time = now();
 	collector_user_make_tables(&collector->kernel, collector->tables, time);
 	/* A guest that tells of itself is asked for the whole tables. */
@@ -700,6 +733,7 @@ static void destroy(struct collector *collector)
 	user_symbols_free(collector->user_symbols);
 	resolver_free(collector->resolver);
 	flight_destroy(collector->flight);
+	flight_sideband_free(&collector->told);
 	if (collector->stop_fd >= 0)
 		close(collector->stop_fd);
 	pthread_mutex_destroy(&collector->lock);
@@ -757,7 +791,6 @@ int collector_start(struct collector **result, const struct collector_options *o
 	int error;
 
 	assert(options->output.vcpus >= options->ring_count);
-	assert(!options->files || !options->sideband_ring_count);
 	if (!collector || !collector->wakes || !collector->last_time || !collector->lost ||
 	    !collector->tables)
 		error = error_set(-ENOMEM, "no memory for the collector");

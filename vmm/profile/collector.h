@@ -36,8 +36,8 @@ struct collector_file {
  * A recording in many files, one after the other, for somebody who keeps them. All functions are called
  * on the collector's thread, but begin() for the first file in collector_start() and end() for the last one
  * in collector_stop(). A guest that begins to run another kernel gets its next file at once. No error of
- * writing ends such a recording: end() is told. Not with rings of sideband: a file would not know what was
- * told before it was begun.
+ * writing ends such a recording: end() is told. Each file begins with what sideband told before it of
+ * processes that still live: it is whole by itself.
  */
 struct collector_files {
 	/*
