@@ -17,6 +17,7 @@ static const size_t fixed_sizes[] = {
 	[SIDEBAND_MODULE_UNLOAD] = sizeof(struct sideband_munmap),
 	[SIDEBAND_LOST] = sizeof(struct sideband_lost),
 	[SIDEBAND_ROUND] = sizeof(struct sideband),
+	[SIDEBAND_SPACE] = sizeof(struct sideband),
 };
 
 static bool is_string(const char *string, size_t size)

@@ -50,6 +50,11 @@ enum sideband_type {
 	SIDEBAND_MODULE_UNLOAD, /* struct sideband_munmap: of the kernel's space */
 	SIDEBAND_LOST,          /* struct sideband_lost */
 	SIDEBAND_ROUND,         /* struct sideband: the source has told of everything before this time */
+	/*
+	 * struct sideband: the address space that PID has at this time is that of CR3, from its beginning
+	 * (fork, execve) to its end. Says nothing of a process that no other record has told of.
+	 */
+	SIDEBAND_SPACE,
 };
 
 enum sideband_flags {

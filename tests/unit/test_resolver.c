@@ -286,6 +286,42 @@ TEST(resolver_stage, cr3_tells_the_process_in_user_space_only)
 	resolver_free(setting.resolver);
 }
 
+static void give_space(struct setting *setting, uint64_t time, uint32_t pid, uint64_t cr3)
+{
+	struct sideband record = head_of(SIDEBAND_SPACE, sizeof(record), time, pid);
+
+	record.cr3 = cr3;
+	give(setting, &record);
+}
+
+/* They are as old as the address space, end with it, and make no process known. */
+TEST(resolver_stage, page_tables_that_are_told_later_were_there_before)
+{
+	struct sample sample = user_sample(5, SAMPLE_TASK_UNKNOWN);
+	struct setting setting;
+
+	start(&setting, false);
+	resolver_begin_pass(setting.resolver, MILLISECOND);
+	give_space(&setting, 1, 8, 0x5000);
+	give_comm(&setting, 2, 7, "sh", SIDEBAND_COMM_EXEC, 0);
+	give_space(&setting, 3, 7, 0x4000);
+	give_comm(&setting, 4, 7, "ls", SIDEBAND_COMM_EXEC, 0);
+	give_space(&setting, 9, 7, 0x6000);
+	give_exit(&setting, 20, 7);
+	sample.cr3 = 0x5000;
+	resolver_sample(setting.resolver, 0, &sample);
+	sample.cr3 = 0x4000;
+	resolver_sample(setting.resolver, 0, &sample);
+	sample.time = 10;
+	sample.cr3 = 0x6000;
+	resolver_sample(setting.resolver, 0, &sample);
+	sample.time = 30;
+	resolver_sample(setting.resolver, 0, &sample);
+	resolver_finish(setting.resolver);
+	CHECK_STRING(setting.out, "-1::-:- -1::-:- 7:ls:-:- -1::-:-");
+	resolver_free(setting.resolver);
+}
+
 TEST(resolver_stage, modules_come_and_go)
 {
 	struct sample sample = { .rip = KERNEL_CODE + 16, .pid = SAMPLE_TASK_UNKNOWN };

@@ -124,6 +124,16 @@ static int take_exit(struct resolver_processes *processes, const struct sideband
 	return thread ? name_thread(processes, head->tid, head->time, "") : 0;
 }
 
+/* Whoever tells it has seen the process only now; the page tables are as old as the address space. */
+static int take_space(struct resolver_processes *processes, const struct sideband *head)
+{
+	struct resolver_life *life = resolver_lives_find(&processes->lives, head->pid, head->time);
+
+	return life ? resolver_lives_root(&processes->lives, &processes->store, life, head->cr3,
+					  head->flags & SIDEBAND_CR3_PAIR, life->born)
+		    : 0;
+}
+
 static bool is_program(const struct resolver_life *life, const struct sideband_mmap *mmap)
 {
 	if (mmap->head.flags & SIDEBAND_MMAP_PROGRAM)
@@ -220,6 +230,8 @@ int resolver_processes_take(struct resolver_processes *processes, const struct s
 		return take_mmap(processes, (const void *)record);
 	case SIDEBAND_MUNMAP:
 		return take_munmap(processes, (const void *)record);
+	case SIDEBAND_SPACE:
+		return take_space(processes, record);
 	case SIDEBAND_MODULE_LOAD:
 		return take_module(processes, (const void *)record);
 	case SIDEBAND_MODULE_UNLOAD:
