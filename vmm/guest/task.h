@@ -47,6 +47,8 @@ struct guest_task_layout {
 	uint32_t stack_size; /* bytes of a task's stack and of the interrupt stack */
 	uint32_t pid, tgid, comm, mm, stack; /* byte offsets in struct task_struct */
 	uint32_t page_table;                 /* byte offset of pgd in struct mm_struct */
+	uint64_t first;                      /* GVA of init_task; 0: the list of processes was not found */
+	uint32_t list;                       /* byte offset of tasks in struct task_struct */
 	/* GVAs of the code that calls whatever gives a task another program's memory; both 0 if not found. */
 	uint64_t execve_start, execve_end;
 };

@@ -104,6 +104,15 @@ static void find_execve(struct guest_task_layout *layout, const struct symbols *
 	layout->execve_end = symbol.end;
 }
 
+static void find_list(struct guest_task_layout *layout, const struct symbols *symbols, const struct btf *btf)
+{
+	struct symbol symbol;
+
+	if (symbols_find_name(symbols, "init_task", &symbol) &&
+	    offset_of(btf, "task_struct", "tasks", 16, &layout->list))
+		layout->first = symbol.start;
+}
+
 int guest_task_layout_read(struct guest_task_layout *layout, const struct symbols *symbols,
 			   const struct symbols *per_cpu, const struct btf *btf)
 {
@@ -125,6 +134,7 @@ int guest_task_layout_read(struct guest_task_layout *layout, const struct symbol
 	find_scheduled(layout, symbols, per_cpu, btf);
 	find_offsets(layout, symbols);
 	find_execve(layout, symbols);
+	find_list(layout, symbols, btf);
 	layout->known = true;
 	return 0;
 }

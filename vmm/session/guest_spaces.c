@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/session/guest_spaces.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "shared/error.h"
+#include "shared/sample.h"
+#include "shared/sideband.h"
+#include "vmm/guest/task_list.h"
+
+#define SECOND 1000000000ull
+/* Of a guest with more, none are known. */
+#define PROCESSES_MAX 8192
+/* Who was not told of by the agent yet, when it was told here, is told again. */
+#define TELL_INTERVAL SECOND
+
+/* One look, in order of process ids. */
+struct look {
+	struct guest_process processes[PROCESSES_MAX];
+	bool told[PROCESSES_MAX]; /* of each: it was */
+	size_t count;
+	uint64_t begin, end; /* ns, CLOCK_MONOTONIC_RAW */
+	uint64_t kernel;     /* that it was a look at: of its banner, GVA */
+};
+
+struct guest_spaces {
+	struct ring *ring;
+	struct look looks[2];
+	unsigned int latest; /* of looks */
+	uint64_t told_all;   /* ns */
+};
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
+}
+
+int guest_spaces_create(struct guest_spaces **result, struct ring *ring)
+{
+	struct guest_spaces *spaces = calloc(1, sizeof(*spaces));
+
+	if (!spaces)
+		return error_set(-ENOMEM, "no memory for the guest's processes");
+	spaces->ring = ring;
+	*result = spaces;
+	return 0;
+}
+
+static int compare(const void *left, const void *right)
+{
+	const struct guest_process *a = left, *b = right;
+
+	return a->pid < b->pid ? -1 : a->pid > b->pid;
+}
+
+static bool look(struct look *look, const struct guest_kernel *kernel, const struct guest_view *view)
+{
+	int count;
+
+	look->begin = now();
+	count = guest_task_list(&kernel->tasks, view, &kernel->paging, look->processes, PROCESSES_MAX);
+	look->end = now();
+	look->count = count < 0 ? 0 : (size_t)count;
+	look->kernel = kernel->identity.gva;
+	qsort(look->processes, look->count, sizeof(look->processes[0]), compare);
+	return count >= 0;
+}
+
+/* Its place in LOOK, if it had the same page tables then; else the count. */
+static size_t find(const struct look *look, const struct guest_process *process)
+{
+	const struct guest_process *found =
+		bsearch(process, look->processes, look->count, sizeof(*process), compare);
+
+	return found && found->root == process->root ? (size_t)(found - look->processes) : look->count;
+}
+
+static void tell(const struct guest_spaces *spaces, const struct guest_view *view,
+		 const struct guest_process *process, uint64_t time)
+{
+	struct sideband *record = ring_reserve(spaces->ring, RECORD_SIDEBAND, sizeof(*record));
+
+	if (record)
+		*record = (struct sideband){
+			.size = sizeof(*record),
+			.type = SIDEBAND_SPACE,
+			.flags = guest_task_has_pair(view, process->root) ? SIDEBAND_CR3_PAIR : 0,
+			.time = time,
+			.pid = process->pid,
+			.tid = process->pid,
+			.cr3 = process->root,
+		};
+	ring_commit(spaces->ring, record);
+}
+
+/* What both looks have is told once, or if ALL is set anyhow. */
+static void tell_what_stayed(const struct guest_spaces *spaces, const struct look *earlier,
+			     struct look *later, const struct guest_view *view, bool all)
+{
+	uint64_t middle = earlier->end + (later->begin - earlier->end) / 2;
+
+	for (size_t i = 0; i < later->count; i++) {
+		size_t before = find(earlier, &later->processes[i]);
+
+		later->told[i] = before < earlier->count;
+		if (later->told[i] && (all || !earlier->told[before]))
+			tell(spaces, view, &later->processes[i], middle);
+	}
+	ring_publish(spaces->ring);
+}
+
+void guest_spaces_turn(struct guest_spaces *spaces, const struct guest_kernel *kernel,
+		       const struct guest_view *view)
+{
+	struct look *earlier = &spaces->looks[spaces->latest], *later = &spaces->looks[!spaces->latest];
+	bool all;
+
+	if (!kernel || now() < earlier->end + GUEST_SPACES_INTERVAL)
+		return;
+	spaces->latest = !spaces->latest;
+	memset(later->told, 0, sizeof(later->told));
+	if (!look(later, kernel, view) || earlier->kernel != later->kernel)
+		return;
+	all = later->end >= spaces->told_all + TELL_INTERVAL;
+	tell_what_stayed(spaces, earlier, later, view, all);
+	if (all)
+		spaces->told_all = later->end;
+}
+
+void guest_spaces_destroy(struct guest_spaces *spaces)
+{
+	free(spaces);
+}
