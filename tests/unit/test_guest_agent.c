@@ -3,10 +3,12 @@
  * Both ends of the agent's protocol: the agent's program on this machine's
  * kernel, which then is guest and host in one, and hostile ends played by the test.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -452,6 +454,64 @@ static void say_hello(int fd)
 	memset(hello.hello.release, 'x', sizeof(hello.hello.release));
 	hello.hello.release[0] = '\033';
 	say(fd, &hello, sizeof(hello));
+}
+
+/* One way to the guest after the other; none at first. */
+struct ways {
+	atomic_int asked;
+	int fds[2];
+};
+
+static int give_way(void *context)
+{
+	struct ways *ways = context;
+	int asked = ways->asked++;
+
+	return !asked ? -EBUSY : asked < 3 ? ways->fds[asked - 1] : -ECONNREFUSED;
+}
+
+static bool is_busy(const struct agent_statistics *statistics)
+{
+	return !statistics->connected && statistics->unconnected == -EBUSY;
+}
+
+static bool is_answered_again(const struct agent_statistics *statistics)
+{
+	return statistics->sessions == 2;
+}
+
+static bool has_no_way(const struct agent_statistics *statistics)
+{
+	return !statistics->open && statistics->unconnected == -ECONNREFUSED;
+}
+
+TEST(guest_agent, finds_another_way_to_the_guest)
+{
+	struct agent_options options = { .fd = -1, .connect = give_way };
+	struct fixture fixture = { .guest = -1 };
+	struct ways ways = { 0 };
+	int guests[2];
+
+	for (int i = 0; i < 2; i++) {
+		int fds[2];
+
+		REQUIRE(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds));
+		ways.fds[i] = fds[0];
+		guests[i] = fds[1];
+	}
+	REQUIRE(!ring_create(&fixture.ring, 4 << 20));
+	options.ring = fixture.ring;
+	options.context = &ways;
+	REQUIRE(!agent_start(&fixture.agent, &options));
+	CHECK(wait_for(&fixture, is_busy));
+	say_hello(guests[0]);
+	CHECK(wait_for(&fixture, is_answered));
+	close(guests[0]);
+	say_hello(guests[1]);
+	CHECK(wait_for(&fixture, is_answered_again));
+	close(guests[1]);
+	CHECK(wait_for(&fixture, has_no_way));
+	tear_down(&fixture, NULL);
 }
 
 TEST(guest_agent, hostile_guest_does_not_stop_the_host)

@@ -26,6 +26,8 @@
 #define PING_INTERVAL       (100 * MS)
 #define FIRST_PINGS         8
 #define FIRST_PING_INTERVAL (10 * MS)
+/* Where there is no way to the guest, one is looked for so often. */
+#define CONNECT_INTERVAL (1000 * MS)
 /* A guest may stand still for a while; after this its agent is held for gone. */
 #define SILENCE (5000 * MS)
 /* Bytes taken from the socket before anything else is looked at. */
@@ -39,7 +41,7 @@ struct agent {
 	struct agent_stream stream;
 	uint64_t session;      /* number of the present one */
 	uint64_t asked;        /* when AGENT_START was first sent for it */
-	uint64_t next_send;    /* AGENT_START or AGENT_PING */
+	uint64_t next_send;    /* AGENT_START or AGENT_PING; or, without a socket, a try to have one */
 	uint64_t heard;        /* the latest answer */
 	unsigned int pings;    /* sent in this session */
 	bool ping_open;        /* one is not answered yet */
@@ -381,10 +383,51 @@ static void ask_for_table(struct agent *agent, uint64_t time)
 		begin_session(agent, time);
 }
 
+static void note_connection(struct agent *agent, int error)
+{
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.connected = !error;
+	agent->statistics.unconnected = error;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+/* Without a socket. */
+static void connect_if_due(struct agent *agent, uint64_t time)
+{
+	int fd;
+
+	if (time < agent->next_send)
+		return;
+	fd = agent->options.connect(agent->options.context);
+	agent->next_send = time + CONNECT_INTERVAL;
+	if (fd >= 0) {
+		agent->options.fd = fd;
+		begin_session(agent, time);
+	}
+	note_connection(agent, fd < 0 ? fd : 0);
+}
+
+/* There is nobody left to talk with, unless there is another way to him. */
+static void disconnect(struct agent *agent)
+{
+	uint64_t time = now();
+
+	close(agent->options.fd);
+	agent->options.fd = -1;
+	begin_session(agent, time);
+	agent->next_send = time + CONNECT_INTERVAL;
+	note_connection(agent, -ENOTCONN);
+}
+
 static void send_what_is_due(struct agent *agent)
 {
 	uint64_t time = now();
 
+	if (agent->options.fd < 0) {
+		if (agent->options.connect)
+			connect_if_due(agent, time);
+		return;
+	}
 	if (agent->statistics.open && time > agent->heard + SILENCE)
 		begin_session(agent, time);
 	ask_for_table(agent, time);
@@ -396,10 +439,13 @@ static void send_what_is_due(struct agent *agent)
 		send_start(agent, time);
 }
 
+/* ms; -1: nothing will be due. */
 static int time_to_wait(const struct agent *agent)
 {
 	uint64_t time = now();
 
+	if (agent->options.fd < 0 && !agent->options.connect)
+		return -1;
 	return agent->next_send > time ? (int)((agent->next_send - time) / MS) + 1 : 0;
 }
 
@@ -407,7 +453,7 @@ static void *serve(void *argument)
 {
 	struct agent *agent = argument;
 	struct pollfd fds[] = {
-		{ .fd = agent->options.fd, .events = POLLIN },
+		{ .events = POLLIN },
 		{ .fd = agent->stop_fd, .events = POLLIN },
 	};
 
@@ -415,14 +461,16 @@ static void *serve(void *argument)
 	begin_session(agent, now());
 	while (!(fds[1].revents & POLLIN)) {
 		send_what_is_due(agent);
+		fds[0].fd = agent->options.fd; /* a negative one is not polled */
 		if (poll(fds, 2, time_to_wait(agent)) < 0)
 			continue;
-		/* A negative descriptor is not polled: there is nobody left to talk with. */
 		if (fds[0].revents && !take_input(agent))
-			fds[0].fd = -1;
+			disconnect(agent);
 	}
-	take_input(agent);
-	send_message(agent, AGENT_STOP, NULL, 0);
+	if (agent->options.fd >= 0) {
+		take_input(agent);
+		send_message(agent, AGENT_STOP, NULL, 0);
+	}
 	return NULL;
 }
 
@@ -430,7 +478,8 @@ static void destroy(struct agent *agent)
 {
 	if (agent->stop_fd >= 0)
 		close(agent->stop_fd);
-	close(agent->options.fd);
+	if (agent->options.fd >= 0)
+		close(agent->options.fd);
 	pthread_mutex_destroy(&agent->lock);
 	agent_tables_free(agent->tables);
 	free(agent);
@@ -458,10 +507,12 @@ int agent_start(struct agent **result, const struct agent_options *options)
 		agent->tables = agent_tables_new(options->table_memory);
 	if (!agent || !agent->tables) {
 		free(agent);
-		close(options->fd);
+		if (options->fd >= 0)
+			close(options->fd);
 		return error_set(-ENOMEM, "no memory for the guest agent's thread");
 	}
 	agent->options = *options;
+	agent->statistics.connected = options->fd >= 0;
 	agent->tsc_usable = options->tsc_known && tsc_is_clock();
 	pthread_mutex_init(&agent->lock, NULL);
 	agent->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -21,7 +21,15 @@
 struct agent;
 
 struct agent_options {
-	int fd; /* connected stream socket to the guest's port; the agent's from agent_start() on */
+	/* Connected stream socket to the guest's port; the agent's from agent_start() on. -1: CONNECT makes
+	 * it. */
+	int fd;
+	/*
+	 * Makes such a socket where there is none (any more); a negative errno: there is no way now, and it
+	 * is asked again a second later. The agent's thread. NULL: what ends is not connected anew.
+	 */
+	int (*connect)(void *context);
+	void *context;
 	struct ring *ring; /* written by the agent's thread alone until agent_stop() returns */
 	bool tsc_known;
 	uint64_t tsc_offset; /* the guest's TSC less the host's, on every vCPU; with tsc_known */
@@ -29,10 +37,12 @@ struct agent_options {
 };
 
 struct agent_statistics {
-	uint64_t sessions;               /* begun by the guest's answer; 0: it has not answered yet */
-	bool open;                       /* the present one has been answered, and goes on */
-	uint32_t version, features;      /* of the latest, as in struct agent_hello, and the next two */
-	int32_t error;                   /* negative errno; -EPROTONOSUPPORT: it speaks another version */
+	bool connected;             /* with the guest's port: whether anybody is behind it, SESSIONS tells */
+	int unconnected;            /* else the error of the latest try */
+	uint64_t sessions;          /* begun by the guest's answer; 0: it has not answered yet */
+	bool open;                  /* the present one has been answered, and goes on */
+	uint32_t version, features; /* of the latest, as in struct agent_hello, and the next two */
+	int32_t error;              /* negative errno; -EPROTONOSUPPORT: it speaks another version */
 	char release[AGENT_RELEASE_MAX]; /* printable ASCII, NUL-terminated; others are '?' */
 	bool snapshot_done;
 	uint64_t records;     /* written to the ring */
