@@ -17,7 +17,7 @@ _kvmscope_values() {
 	--connect) echo qemu:///system qemu:///session ;;
 	--pmu) echo auto kernel emulated off ;;
 	--protocol) echo auto bzimage pvh elf64 multiboot ;;
-	--agent) echo initrd guest ;;
+	--agent) [ "${COMP_WORDS[1]}" = attach ] && return 1; echo initrd guest ;;
 	--clock) echo cpu wall ;;
 	--perspective) echo guest host ;;
 	--bp-priority) echo guest host ;;

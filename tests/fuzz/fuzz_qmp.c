@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vmm/attach/agent_channel.h"
 #include "vmm/attach/domain.h"
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/process.h"
@@ -75,6 +76,17 @@ static void read_memory(const char *text)
 		abort();
 }
 
+static void read_channel(char *text, size_t size)
+{
+	struct agent_channel_socket socket;
+	struct agent_channel_place place;
+
+	if (agent_channel_parse(text, size, &place) && !*place.path && place.fd < 0)
+		abort();
+	if (agent_channel_parse_socket(text, &socket) && !*socket.path)
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text, path[32];
@@ -94,6 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	case 2:
 		monitor_parse_command_line(text, size, path, sizeof(path));
 		domain_parse_command_line(text, size, "one", "4dea22b3");
+		read_channel(text, size);
 		break;
 	default:
 		vmm_parse_own_tid(text);

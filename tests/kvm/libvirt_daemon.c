@@ -328,29 +328,43 @@ int libvirt_virsh(struct libvirt_daemon *daemon, char *text, size_t size, const 
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-bool libvirt_domain_start(struct libvirt_daemon *daemon, const char *name, const char *extra)
+static const char *or_nothing(const char *text)
 {
-	char file[64], arguments[192], text[1024], here[512];
+	return text ? text : "";
+}
+
+bool libvirt_domain_start_with(struct libvirt_daemon *daemon, const char *name,
+			       const struct libvirt_domain *domain)
+{
+	char file[64], arguments[192], text[1024], here[512], initrd[1024] = "";
 	bool started;
 
 	if (!getcwd(here, sizeof(here)))
 		return false;
+	if (domain->initrd)
+		snprintf(initrd, sizeof(initrd), "<initrd>%s/%s</initrd>", here, domain->initrd);
 	snprintf(file, sizeof(file), "domain-%.40s.xml", name);
 	write_file(
 		daemon, file,
 		"<domain type='qemu'>\n<name>%s</name><memory unit='MiB'>256</memory><vcpu>1</vcpu>\n"
-		"<os><type arch='x86_64' machine='q35'>hvm</type><kernel>%s/" KERNEL "</kernel>\n"
-		"<cmdline>console=ttyS0 quiet panic=0 mitigations=off " FAST_BOOT "</cmdline></os>\n"
+		"<os><type arch='x86_64' machine='q35'>hvm</type><kernel>%s/" KERNEL "</kernel>%s\n"
+		"<cmdline>console=ttyS0 quiet panic=0 mitigations=off " FAST_BOOT " %s</cmdline></os>\n"
 		"<features><acpi/><apic/></features>\n"
 		"<devices><emulator>/usr/bin/qemu-system-x86_64</emulator><controller type='usb' model='none'/>\n"
-		"<memballoon model='none'/><serial type='file'><source path='%s/log/%s.console'/></serial></devices>\n"
+		"<memballoon model='none'/><serial type='file'><source path='%s/log/%s.console'/></serial>%s</devices>\n"
 		"%s\n</domain>\n",
-		name, here, daemon->directory, name, extra);
+		name, here, initrd, or_nothing(domain->command_line), daemon->directory, name,
+		or_nothing(domain->devices), or_nothing(domain->extra));
 	snprintf(arguments, sizeof(arguments), "create %s/%s", daemon->directory, file);
 	started = !libvirt_virsh(daemon, text, sizeof(text), arguments);
 	if (!started)
 		FAIL_TEST("virsh %s: %s", arguments, text);
 	return started;
+}
+
+bool libvirt_domain_start(struct libvirt_daemon *daemon, const char *name, const char *extra)
+{
+	return libvirt_domain_start_with(daemon, name, &(struct libvirt_domain){ .extra = extra });
 }
 
 pid_t libvirt_domain_pid(struct libvirt_daemon *daemon, const char *name)

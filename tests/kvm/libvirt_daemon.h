@@ -69,6 +69,18 @@ void libvirt_daemon_stop(struct libvirt_daemon *daemon);
  */
 bool libvirt_domain_start(struct libvirt_daemon *daemon, const char *name, const char *extra);
 
+/* What else it may have; all may be NULL. */
+struct libvirt_domain {
+	const char *initrd;       /* path from here */
+	const char *command_line; /* of the kernel, more */
+	const char *devices;      /* XML for below <devices> */
+	const char *extra;        /* XML for below <domain> */
+};
+
+/* The same with all of that. */
+bool libvirt_domain_start_with(struct libvirt_daemon *daemon, const char *name,
+			       const struct libvirt_domain *domain);
+
 /* virsh with the words of ARGUMENTS; its exit status, and in TEXT (may be NULL) what it wrote, as far as
  * fits.
  */

@@ -13,10 +13,10 @@
 
 #include "shared/error.h"
 #include "vmm/attach/domain.h"
+#include "vmm/attach/qemu_words.h"
 #include "vmm/attach/qmp.h"
 
-#define COMMAND_LINE_MAX (256u << 10)
-#define OPTION_MAX       PATH_MAX
+#define OPTION_MAX QEMU_OPTION_MAX
 
 struct monitor {
 	struct qmp *qmp; /* one of them, the other is NULL */
@@ -25,50 +25,11 @@ struct monitor {
 
 /* QEMU's command line. */
 
-/*
- * One of "a=b,c,d=e", and where the next one begins; commas in values are doubled (QEMU: util/qemu-option.c,
- * get_opt_value()). False: there is none any more, or one is too long.
- */
-static bool next_option(const char **options, char *option, size_t size)
-{
-	const char *at = *options;
-	size_t used = 0;
-
-	if (!*at)
-		return false;
-	for (; *at && (*at != ',' || at[1] == ','); at++) {
-		if (used == size - 1)
-			return false;
-		option[used++] = *at;
-		at += *at == ',';
-	}
-	option[used] = '\0';
-	*options = *at ? at + 1 : at;
-	return true;
-}
-
-/* The value of KEY; a flag alone is "on". */
-static bool get_option(const char *options, const char *key, char *value, size_t size)
-{
-	size_t length = strlen(key);
-	char option[OPTION_MAX] = "";
-
-	while (next_option(&options, option, sizeof(option))) {
-		const char *found = option + length;
-
-		if (strncmp(option, key, length) != 0 || (*found && *found != '='))
-			continue;
-		found = *found ? found + 1 : "on";
-		return *found && snprintf(value, size, "%s", found) < (int)size;
-	}
-	return false;
-}
-
 static bool is_server(const char *options)
 {
 	char value[8];
 
-	return get_option(options, "server", value, sizeof(value)) && !strcmp(value, "on");
+	return qemu_get_option(options, "server", value, sizeof(value)) && !strcmp(value, "on");
 }
 
 /* "unix:PATH,server=on,wait=off" */
@@ -77,55 +38,41 @@ static bool get_legacy_socket(const char *value, char *path, size_t size)
 	if (strncmp(value, "unix:", 5) != 0 || !is_server(value))
 		return false;
 	value += 5;
-	return next_option(&value, path, size) && *path;
-}
-
-struct words {
-	const char *at, *end;
-};
-
-static bool next_pair(struct words *words, const char **option, const char **value)
-{
-	*option = words->at;
-	*value = *option + strlen(*option) + 1;
-	if (*value >= words->end)
-		return false;
-	words->at = *value;
-	return true;
+	return qemu_next_option(&value, path, size) && *path;
 }
 
 /* "socket,id=ID,path=PATH,server=on" */
-static bool get_chardev_socket(struct words words, const char *id, char *path, size_t size)
+static bool get_chardev_socket(struct qemu_words words, const char *id, char *path, size_t size)
 {
 	const char *option, *value;
 	char found[128];
 
-	while (next_pair(&words, &option, &value))
+	while (qemu_next_pair(&words, &option, &value))
 		if (!strcmp(option, "-chardev") && !strncmp(value, "socket,", 7) &&
-		    get_option(value, "id", found, sizeof(found)) && !strcmp(found, id))
-			return is_server(value) && get_option(value, "path", path, size);
+		    qemu_get_option(value, "id", found, sizeof(found)) && !strcmp(found, id))
+			return is_server(value) && qemu_get_option(value, "path", path, size);
 	return false;
 }
 
 /* "chardev=ID,mode=control" */
-static bool get_mon_socket(struct words words, const char *value, char *path, size_t size)
+static bool get_mon_socket(struct qemu_words words, const char *value, char *path, size_t size)
 {
 	char id[128], mode[16];
 
-	return get_option(value, "chardev", id, sizeof(id)) &&
-	       get_option(value, "mode", mode, sizeof(mode)) && !strcmp(mode, "control") &&
+	return qemu_get_option(value, "chardev", id, sizeof(id)) &&
+	       qemu_get_option(value, "mode", mode, sizeof(mode)) && !strcmp(mode, "control") &&
 	       get_chardev_socket(words, id, path, size);
 }
 
 bool monitor_parse_command_line(const char *command_line, size_t size, char *path, size_t path_size)
 {
-	const struct words all = { command_line, command_line + size };
-	struct words words = all;
+	const struct qemu_words all = { command_line, command_line + size };
+	struct qemu_words words = all;
 	const char *option, *value;
 
 	if (!size || command_line[size - 1])
 		return false;
-	while (next_pair(&words, &option, &value)) {
+	while (qemu_next_pair(&words, &option, &value)) {
 		if ((!strcmp(option, "-qmp") || !strcmp(option, "-qmp-pretty")) &&
 		    get_legacy_socket(value, path, path_size))
 			return true;
@@ -137,19 +84,11 @@ bool monitor_parse_command_line(const char *command_line, size_t size, char *pat
 
 static bool read_socket(pid_t pid, char *path, size_t size)
 {
-	char *line = malloc(COMMAND_LINE_MAX), name[32];
-	ssize_t length;
-	bool found;
-	int fd;
-
-	snprintf(name, sizeof(name), "/proc/%d/cmdline", pid);
-	fd = open(name, O_RDONLY | O_CLOEXEC);
-	length = fd < 0 || !line ? -1 : read(fd, line, COMMAND_LINE_MAX);
-	found = length > 0 && monitor_parse_command_line(line, (size_t)length, path, size);
+	char *line = malloc(QEMU_WORDS_MAX);
+	size_t length = line ? qemu_words_read(pid, line) : 0;
+	bool found = length && monitor_parse_command_line(line, length, path, size);
 
 	free(line);
-	if (fd >= 0)
-		close(fd);
 	return found;
 }
 

@@ -12,6 +12,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/attach/agent_channel.h"
 #include "vmm/attach/rights.h"
 #include "vmm/cli/attach_options.h"
 #include "vmm/cli/attach_summary.h"
@@ -157,21 +158,38 @@ static int finish(struct attachment *self, int error)
 	stopped = session_stop(self->session, &statistics);
 	if (statistics.samples || (!stopped && !error)) {
 		struct attach_statistics counts;
+		struct agent_statistics agent;
+		bool has_agent = session_agent_told(self->session, &agent);
 
 		attach_statistics(session_attach(self->session), &counts);
 		attach_summary_tell(&statistics, &counts, seconds, self->options.output);
+		if (has_agent)
+			attach_summary_tell_agent(&agent);
 		if (self->options.json)
-			attach_summary_print(&statistics, &counts,
+			attach_summary_print(&statistics, &counts, has_agent ? &agent : NULL,
 					     attach_backend(session_attach(self->session))->name, seconds);
 	}
 	return error ? error_set(error, "%s", message) : stopped;
 }
 
-/* Threads that read what the guest wrote are made after this. */
-static int give_up_rights(const struct attach_command_options *options)
+/* NULL: there is none. */
+static const char *find_agent_socket(const struct attachment *self, char path[AGENT_CHANNEL_PATH])
 {
+	const struct attach_command_options *options = &self->options;
+
+	if (!options->agent || options->agent_socket)
+		return options->agent_socket;
+	return agent_channel_path(attach_process(session_attach(self->session)), path) ? path : NULL;
+}
+
+/* Threads that read what the guest wrote are made after this. */
+static int give_up_rights(const struct attachment *self)
+{
+	const struct attach_command_options *options = &self->options;
 	const char *home = getenv("HOME");
+	char path[AGENT_CHANNEL_PATH];
 	const struct rights_file files[] = {
+		{ .path = find_agent_socket(self, path), .mode = W_OK },
 		{ .path = strcmp(options->output, "-") ? options->output : NULL, .mode = W_OK },
 		{ .path = options->buildid_cache ? home : NULL, .mode = W_OK },
 		{ .path = options->kallsyms, .mode = R_OK },
@@ -193,13 +211,15 @@ static int record(struct attachment *self)
 		.vmlinux = options->vmlinux,
 		.command_line = options->command_line,
 		.buildid_cache = options->buildid_cache,
+		.agent = options->agent,
+		.agent_socket = options->agent_socket,
 	};
 	int error = session_open(&self->session, &session);
 
 	if (error)
 		return error;
 	tell_backend(self);
-	error = give_up_rights(options);
+	error = give_up_rights(self);
 	if (!error)
 		error = session_start(self->session);
 	return error ? error : finish(self, wait_for_end(self));

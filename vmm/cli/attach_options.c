@@ -29,6 +29,8 @@ enum {
 	KEY_VMLINUX,
 	KEY_NO_BUILDID_CACHE,
 	KEY_STOP_LIMIT,
+	KEY_AGENT,
+	KEY_NO_AGENT,
 	KEY_JSON,
 };
 
@@ -48,6 +50,11 @@ static const struct argp_option option_list[] = {
 	  0 },
 	{ "stop-limit", KEY_STOP_LIMIT, "US", 0,
 	  "With ptrace: give a sample up when the thread is stopped for so many microseconds (200)", 0 },
+	{ "agent", KEY_AGENT, "SOCKET", 0,
+	  "The UNIX socket of the virtio port org.kvmscope.agent.0, where a guest agent names the guest's programs; "
+	  "not needed where QEMU's command line tells it, as libvirt's does",
+	  0 },
+	{ "no-agent", KEY_NO_AGENT, NULL, 0, "Do not talk with a guest agent", 0 },
 	{ "freq", 'F', "HZ", 0, "Samples per second of each vCPU's CPU time, up to 10000 (999)", 0 },
 	{ "time", KEY_TIME, "SECONDS", 0, "End then; without it, with the VM or by SIGINT", 0 },
 	{ "output", 'o', "FILE", 0, "perf.data file; - for standard output (perf.data)", 0 },
@@ -115,6 +122,8 @@ static void check_vm(struct argp_state *state, const struct attach_command_optio
 		argp_error(state, "--domain names the VM: --pid and --qmp are for those without libvirt");
 	if (monitor->uri && !monitor->domain)
 		argp_error(state, "--connect says where the domain of --domain is");
+	if (options->agent_socket && !options->agent)
+		argp_error(state, "--agent and --no-agent exclude each other");
 }
 
 static error_t parse_profile_option(int key, char *text, struct argp_state *state,
@@ -184,6 +193,12 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	case KEY_STOP_LIMIT:
 		options->attach.stop_limit = number(state, text, STOP_LIMIT_MAX);
 		return 0;
+	case KEY_AGENT:
+		options->agent_socket = text;
+		return 0;
+	case KEY_NO_AGENT:
+		options->agent = false;
+		return 0;
 	case KEY_TIME:
 		options->time = number(state, text, INT_MAX);
 		return 0;
@@ -207,6 +222,7 @@ int attach_options_parse(struct attach_command_options *options, int argc, char 
 	*options = (struct attach_command_options){
 		.attach = { .backend = "auto", .frequency = 999, .callchains = true, .ring_size = RING_SIZE },
 		.output = "perf.data",
+		.agent = true,
 		.buildid_cache = true,
 		.command_line = command_line_of(argc, argv), /* argp permutes the words */
 	};

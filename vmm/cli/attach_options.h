@@ -16,6 +16,8 @@ struct attach_command_options {
 	enum perspective perspective;
 	unsigned int compression;
 	const char *kallsyms, *vmlinux;
+	bool agent;               /* the guest's, where there is a channel for it */
+	const char *agent_socket; /* its; NULL: found by itself */
 	bool buildid_cache, json, quiet, verbose;
 	char *command_line; /* owned */
 };

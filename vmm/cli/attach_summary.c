@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/cli/attach_summary.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "shared/log.h"
+#include "vmm/session/session.h"
 
 /* us */
 static double mean_stop(const struct attach_stops *stops)
@@ -49,6 +52,38 @@ void attach_summary_tell(const struct collector_statistics *statistics,
 			 "give --kallsyms or --vmlinux");
 }
 
+static void tell_told(const struct agent_statistics *agent)
+{
+	log_info("the guest agent told of the guest's processes; its clock is known to %.0f us",
+		 (double)agent->clock_error / 1e3);
+	if (agent->lost)
+		log_warning(
+			"%llu of what the guest's kernel told were lost before the agent could fetch them",
+			(unsigned long long)agent->lost);
+	if (agent->refused)
+		log_warning("%llu messages of the guest agent could not be understood",
+			    (unsigned long long)agent->refused);
+}
+
+void attach_summary_tell_agent(const struct agent_statistics *agent)
+{
+	if (agent->error == -EPROTONOSUPPORT)
+		log_warning("the guest agent speaks another version of the protocol, %u", agent->version);
+	else if (agent->sessions && !(agent->features & AGENT_FEATURE_EVENTS))
+		log_warning("the guest agent can not see processes: %s", strerror(-agent->error));
+	else if (agent->sessions)
+		tell_told(agent);
+	else if (agent->unconnected == -EBUSY)
+		log_warning(
+			"somebody else is connected to the channel of the guest agent: the guest's programs have "
+			"no names");
+	else if (agent->unconnected)
+		log_warning("the channel of the guest agent can not be connected to: %s",
+			    strerror(-agent->unconnected));
+	else
+		log_info("no guest agent answered: is kvmscope-agent installed in the guest, and running?");
+}
+
 static json_t *stops_of(const struct attach_stops *stops)
 {
 	return json_pack("{s:I,s:f,s:f,s:f,s:I,s:I}", "count", (json_int_t)stops->count, "mean_us",
@@ -57,8 +92,16 @@ static json_t *stops_of(const struct attach_stops *stops)
 			 (json_int_t)stops->asleep);
 }
 
+static json_t *agent_of(const struct agent_statistics *agent)
+{
+	return json_pack("{s:s,s:I,s:I,s:I,s:f}", "state", session_agent_word(agent), "sessions",
+			 (json_int_t)agent->sessions, "records", (json_int_t)agent->records, "lost",
+			 (json_int_t)agent->lost, "clock_error_us", (double)agent->clock_error / 1e3);
+}
+
 void attach_summary_print(const struct collector_statistics *statistics,
-			  const struct attach_statistics *counts, const char *backend, double seconds)
+			  const struct attach_statistics *counts, const struct agent_statistics *agent,
+			  const char *backend, double seconds)
 {
 	json_t *summary = json_pack("{s:s,s:f,s:I,s:I,s:I,s:b}", "backend", backend, "seconds", seconds,
 				    "guest_samples", (json_int_t)(statistics->samples - statistics->host),
@@ -67,6 +110,8 @@ void attach_summary_print(const struct collector_statistics *statistics,
 
 	/* The guest's own bytes: left out where they are no text. */
 	json_object_set_new(summary, "kernel", json_string(statistics->release));
+	if (agent)
+		json_object_set_new(summary, "agent", agent_of(agent));
 	if (counts->stops.limit)
 		json_object_set_new(summary, "stops", stops_of(&counts->stops));
 	json_dumpf(summary, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));

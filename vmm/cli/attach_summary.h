@@ -4,14 +4,20 @@
 #define KVMSCOPE_CLI_ATTACH_SUMMARY_H
 
 #include "vmm/attach/attach.h"
+#include "vmm/guest/agent.h"
 #include "vmm/profile/collector.h"
 
 /* In words, to standard error; OUTPUT is where the recording is. */
 void attach_summary_tell(const struct collector_statistics *statistics,
 			 const struct attach_statistics *counts, double seconds, const char *output);
 
-/* As one JSON object, to standard output; BACKEND is the way's name. */
+/* The same of the guest's agent. */
+void attach_summary_tell_agent(const struct agent_statistics *agent);
+
+/* As one JSON object, to standard output; BACKEND is the way's name, AGENT NULL if there is no channel for
+ * one. */
 void attach_summary_print(const struct collector_statistics *statistics,
-			  const struct attach_statistics *counts, const char *backend, double seconds);
+			  const struct attach_statistics *counts, const struct agent_statistics *agent,
+			  const char *backend, double seconds);
 
 #endif

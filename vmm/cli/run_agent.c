@@ -10,8 +10,8 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/boot/agent_initrd.h"
-#include "vmm/cli/run_symbols.h"
 #include "vmm/kvm/tsc.h"
+#include "vmm/session/agent_names.h"
 
 /* A snapshot of a busy guest, thousands of mappings, must fit while the collector does something else. */
 #define RING_SIZE (4ul << 20)
@@ -24,14 +24,14 @@ struct run_agent {
 	char *command_line;
 	struct ring *ring;
 	struct agent *agent;
-	struct run_symbols *symbols; /* NULL: names are not asked for */
+	struct agent_names *symbols; /* NULL: names are not asked for */
 };
 
 /* Without a cache there is nowhere to put them; names are then missing, and nothing else. */
 static void make_symbols(struct run_agent *agent)
 {
 	if (agent->options->buildid_cache &&
-	    run_symbols_create(&agent->symbols, (size_t)agent->options->agent_memory))
+	    agent_names_create(&agent->symbols, NULL, (size_t)agent->options->agent_memory))
 		log_warning("functions of the guest's programs will have no names: %s", error_message());
 }
 
@@ -104,13 +104,13 @@ struct ring *run_agent_ring(struct run_agent *agent)
 void run_agent_see_mapping(struct run_agent *agent, const struct sideband_mmap *mapping)
 {
 	if (agent->symbols)
-		run_symbols_see(agent->symbols, agent->agent, mapping);
+		agent_names_see(agent->symbols, agent->agent, mapping);
 }
 
 void run_agent_turn(struct run_agent *agent)
 {
 	if (agent->symbols)
-		run_symbols_turn(agent->symbols, agent->agent);
+		agent_names_turn(agent->symbols, agent->agent);
 }
 
 static void tell_silence(const struct run_agent *agent)
@@ -144,14 +144,14 @@ static void tell_omissions(const struct agent_statistics *statistics)
 static void tell_symbols(const struct run_agent *agent)
 {
 	unsigned long long without, dropped, not_fetched, waiting;
-	struct run_symbols_statistics symbols;
+	struct agent_names_statistics symbols;
 	struct agent_statistics statistics;
 	const struct agent_tables_statistics *tables = &statistics.tables;
 
 	if (!agent->symbols || !agent->agent)
 		return;
 	agent_statistics(agent->agent, &statistics);
-	run_symbols_statistics(agent->symbols, &symbols);
+	agent_names_statistics(agent->symbols, &symbols);
 	without = tables->without + symbols.names.nameless;
 	dropped = tables->dropped + symbols.names.dropped;
 	not_fetched = tables->refused;
@@ -211,7 +211,7 @@ void run_agent_destroy(struct run_agent *agent)
 	if (agent->our_end >= 0)
 		close(agent->our_end);
 	ring_destroy(agent->ring);
-	run_symbols_destroy(agent->symbols);
+	agent_names_destroy(agent->symbols);
 	free(agent->archive);
 	free(agent->command_line);
 	free(agent);

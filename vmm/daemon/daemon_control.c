@@ -53,6 +53,7 @@ static void describe(struct domain_profile *domain, json_t *to)
 	set_count(to, "bytes", status.statistics.bytes);
 	set_count(to, "sampled_ns", status.statistics.weight);
 	set_count(to, "cost_ns", status.statistics.cost);
+	set_text(to, "agent", status.agent ? status.agent : "");
 	set_text(to, "guest_release", status.statistics.release);
 }
 

@@ -165,6 +165,7 @@ static int open_session(struct domain_profile *domain, struct session **session)
 		.perspective = PERSPECTIVE_GUEST,
 		.command_line = "kvmscoped",
 		.buildid_cache = true,
+		.agent = domain->settings.agent,
 	};
 	int error = recordings_add(domain->recordings, domain->name, &domain->recording);
 
@@ -444,6 +445,7 @@ void domain_profile_status(struct domain_profile *domain, struct domain_profile_
 {
 	struct collector_statistics present;
 	struct attach_statistics attach;
+	struct agent_statistics agent;
 
 	*status = (struct domain_profile_status){ 0 };
 	pthread_mutex_lock(&domain->lock);
@@ -457,6 +459,8 @@ void domain_profile_status(struct domain_profile *domain, struct domain_profile_
 		attach_statistics(session_attach(domain->session), &attach);
 		status->backend = attach_backend(session_attach(domain->session))->name;
 		status->vcpus = attach.vcpus;
+		status->agent =
+			session_agent_told(domain->session, &agent) ? session_agent_word(&agent) : NULL;
 		status->flight_files = domain->flight ? flight_requests_files(domain->flight) : 0;
 	}
 	pthread_mutex_unlock(&domain->lock);

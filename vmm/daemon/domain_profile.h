@@ -65,6 +65,7 @@ struct domain_profile_status {
 	enum domain_profile_state state;
 	char message[ERROR_MESSAGE_SIZE]; /* of DOMAIN_WAITING; else "" */
 	const char *backend;              /* NULL: none yet */
+	const char *agent;                /* session_agent_word(); NULL: there is no channel for it */
 	unsigned int vcpus;
 	unsigned int flight_files;
 	struct collector_statistics statistics; /* since the domain was begun with, all sessions */

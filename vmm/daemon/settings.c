@@ -16,7 +16,9 @@
 
 void settings_init(struct domain_settings *settings)
 {
-	*settings = (struct domain_settings){ .callchains = true, .frequency = 99, .backend = "auto" };
+	*settings = (struct domain_settings){
+		.callchains = true, .agent = true, .frequency = 99, .backend = "auto"
+	};
 }
 
 int settings_parse_switch(const char *text, bool *value)
@@ -102,6 +104,8 @@ int settings_set(struct domain_settings *settings, const char *key, const char *
 		return set_switch(&settings->profile, key, value);
 	if (!strcmp(key, "call-graph"))
 		return set_switch(&settings->callchains, key, value);
+	if (!strcmp(key, "agent"))
+		return set_switch(&settings->agent, key, value);
 	if (!strcmp(key, "frequency"))
 		return set_frequency(settings, key, value);
 	if (!strcmp(key, "backend"))
@@ -110,14 +114,15 @@ int settings_set(struct domain_settings *settings, const char *key, const char *
 		return set_flight(settings, key, value);
 	return error_set(
 		-ENOENT,
-		"there is no setting '%s' for a domain; there are profile, frequency, backend, flight and "
-		"call-graph",
+		"there is no setting '%s' for a domain; there are profile, frequency, backend, flight, "
+		"call-graph and agent",
 		shown(key, copy));
 }
 
 bool settings_are_same(const struct domain_settings *one, const struct domain_settings *other)
 {
 	return one->profile == other->profile && one->callchains == other->callchains &&
-	       one->frequency == other->frequency && one->flight == other->flight &&
-	       one->flight_memory == other->flight_memory && !strcmp(one->backend, other->backend);
+	       one->agent == other->agent && one->frequency == other->frequency &&
+	       one->flight == other->flight && one->flight_memory == other->flight_memory &&
+	       !strcmp(one->backend, other->backend);
 }

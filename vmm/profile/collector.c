@@ -361,7 +361,7 @@ static int make_resolver(struct collector *collector)
 			.rings = options->ring_count + options->sideband_ring_count,
 			.window = (options->sideband_ring_count ? WINDOW_SIDEBAND : WINDOW) + options->delay,
 			.longest = WINDOW_LONGEST,
-			.reach = options->sideband_ring_count ? RESOLVER_REACH : 0,
+			.reach = options->sideband_ring_count ? RESOLVER_REACH + options->delay : 0,
 			.sample = write_sample,
 			.sideband = write_sideband,
 			.context = collector,

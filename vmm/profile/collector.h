@@ -105,8 +105,8 @@ struct collector_options {
 	void *context; /* of all */
 
 	/*
-	 * ns that a sample may come into its ring after it was taken, besides what a vCPU's own thread needs;
-	 * 0 where that takes them itself.
+	 * ns that a sample may come into its ring after it was taken, besides what a vCPU's own thread needs,
+	 * and that what sideband tells of it may be later than it; 0 where that takes them itself.
 	 */
 	uint64_t delay;
 	bool publish_waits; /* when publish() comes back, nobody uses a kernel that was published before */

@@ -13,6 +13,8 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/attach/agent_channel.h"
+#include "vmm/session/session_agent.h"
 
 #define MILLISECOND 1000000ull
 #define SECOND      (1000 * MILLISECOND)
@@ -20,11 +22,15 @@
 /* So long sampling waits for the guest's kernel to be found; and between two looks whether it was. */
 #define KERNEL_WAIT     (5 * SECOND)
 #define KERNEL_INTERVAL (20 * MILLISECOND)
+/* So long for its agent to tell what runs already: who answers does it in less, and many have none. */
+#define AGENT_WAIT SECOND
 
 struct session {
 	struct session_options options;
 	struct attach *attach;
-	struct collector *collector; /* NULL: not started, or stopped */
+	struct collector *collector;       /* NULL: not started, or stopped */
+	struct session_agent *agent;       /* NULL: there is no channel for it */
+	const struct guest_kernel *kernel; /* that is published; the collector's thread */
 	enum session_state state;
 	int events;     /* epoll: the process's end, the attachment's end, the timer */
 	int timer;      /* ticks while the kernel is looked for */
@@ -87,17 +93,35 @@ struct attach *session_attach(const struct session *session)
 
 static bool registers(void *context, struct guest_registers *found)
 {
-	return attach_registers(context, found);
+	return attach_registers(((struct session *)context)->attach, found);
 }
 
 static void publish(void *context, const struct guest_kernel *kernel)
 {
-	attach_set_kernel(context, kernel);
+	struct session *session = context;
+
+	session->kernel = kernel;
+	attach_set_kernel(session->attach, kernel);
 }
 
 static void lose(void *context)
 {
-	attach_lose_kernel(context);
+	struct session *session = context;
+
+	session->kernel = NULL;
+	attach_lose_kernel(session->attach);
+}
+
+static void see_mapping(void *context, const struct sideband_mmap *mapping)
+{
+	session_agent_see(((struct session *)context)->agent, mapping);
+}
+
+static void turn(void *context)
+{
+	struct session *session = context;
+
+	session_agent_turn(session->agent, session->kernel, attach_view(session->attach));
 }
 
 static struct perf_data_options output_options(const struct session *session, size_t vcpus)
@@ -136,7 +160,11 @@ static int start_collector(struct session *session)
 		.registers = registers,
 		.publish = publish,
 		.lost = lose,
-		.context = session->attach,
+		.mapped = session->agent ? see_mapping : NULL,
+		.turn = session->agent ? turn : NULL,
+		.context = session,
+		.sideband_rings = session->agent ? session_agent_rings(session->agent) : NULL,
+		.sideband_ring_count = session->agent ? SESSION_AGENT_RINGS : 0,
 		.delay = SESSION_DELAY,
 		.publish_waits = true,
 		.output = output_options(session, count),
@@ -162,10 +190,29 @@ static void tick(const struct session *session, uint64_t interval)
 	timerfd_settime(session->timer, 0, &times, NULL);
 }
 
+static int make_agent(struct session *session)
+{
+	const struct session_options *options = &session->options;
+	const struct session_agent_options agent = {
+		.process = attach_process(session->attach),
+		.path = options->agent_socket,
+		.names = options->buildid_cache,
+		.place = options->names,
+	};
+	int error;
+
+	if (!options->agent || (!options->agent_socket && !agent_channel_is_there(agent.process)))
+		return 0;
+	error = session_agent_create(&session->agent, &agent);
+	return error ? error : session_agent_start(session->agent);
+}
+
 int session_start(struct session *session)
 {
-	int error = start_collector(session);
+	int error = make_agent(session);
 
+	if (!error)
+		error = start_collector(session);
 	if (error)
 		return error;
 	session->state = SESSION_SEARCHING;
@@ -185,9 +232,19 @@ static bool waits_for_kernel(const struct session *session)
 	       !vmm_process_ended(attach_process(session->attach));
 }
 
+static bool waits_for_agent(const struct session *session)
+{
+	struct agent_statistics agent;
+
+	if (!session->agent || now() - session->begun >= AGENT_WAIT)
+		return false;
+	session_agent_statistics(session->agent, &agent);
+	return agent.unconnected == 0 && !agent.snapshot_done;
+}
+
 static int sample(struct session *session)
 {
-	log_debug("waited %llu ms for the guest's kernel",
+	log_debug("waited %llu ms for the guest's kernel and agent",
 		  (unsigned long long)((now() - session->begun) / MILLISECOND));
 	tick(session, 0);
 	session->state = SESSION_SAMPLING;
@@ -209,11 +266,27 @@ int session_turn(struct session *session)
 	assert(session->collector);
 	if (read(session->timer, &ticks, sizeof(ticks)) < 0 && errno != EAGAIN)
 		return error_set(-errno, "can not read a timer: %s", strerror(errno));
-	if (session->state == SESSION_SEARCHING && !waits_for_kernel(session))
+	if (session->state == SESSION_SEARCHING && !waits_for_kernel(session) && !waits_for_agent(session))
 		error = sample(session);
 	if (!error && session->state == SESSION_SAMPLING && has_ended(session))
 		session->state = SESSION_ENDED;
 	return error ? error : (int)session->state;
+}
+
+bool session_agent_told(const struct session *session, struct agent_statistics *statistics)
+{
+	if (session->agent)
+		session_agent_statistics(session->agent, statistics);
+	return session->agent;
+}
+
+const char *session_agent_word(const struct agent_statistics *statistics)
+{
+	if (statistics->open)
+		return "open";
+	if (!statistics->unconnected)
+		return "silent";
+	return statistics->unconnected == -EBUSY ? "busy" : "unreachable";
 }
 
 void session_statistics(const struct session *session, struct collector_statistics *statistics)
@@ -230,6 +303,8 @@ int session_stop(struct session *session, struct collector_statistics *statistic
 	error = attach_error(session->attach);
 	if (error)
 		snprintf(message, sizeof(message), "%s", error_message());
+	if (session->agent)
+		session_agent_end(session->agent);
 	collected = collector_stop(session->collector, statistics);
 	session->collector = NULL;
 	return error ? error_set(error, "%s", message) : collected;
@@ -241,6 +316,7 @@ void session_close(struct session *session)
 		return;
 	if (session->collector)
 		session_stop(session, NULL);
+	session_agent_destroy(session->agent);
 	attach_close(session->attach);
 	if (session->events >= 0)
 		close(session->events);

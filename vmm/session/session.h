@@ -17,6 +17,7 @@
 #include <stdbool.h>
 
 #include "vmm/attach/attach.h"
+#include "vmm/guest/agent.h"
 #include "vmm/profile/collector.h"
 
 /* ns that a sample may wait in a backend: far more than its looks are apart, as others want the CPUs, too. */
@@ -35,6 +36,8 @@ struct session_options {
 	const struct flight_options *flight; /* NULL: all samples are written as they come */
 	bool buildid_cache;
 	const struct build_id_cache_place *names; /* as in collector_options; NULL */
+	bool agent;               /* the guest's is talked with, if the VM has a channel for it */
+	const char *agent_socket; /* there, and not where the VM's command line says; NULL */
 };
 
 /* Finds the VM and chooses the backend: the errors of attach_open(). OPTIONS are copied, their strings are
@@ -51,13 +54,25 @@ int session_start(struct session *session);
 int session_fd(const struct session *session);
 
 enum session_state {
-	SESSION_SEARCHING, /* nothing is sampled before the guest's kernel is known, or 5 s have passed */
+	/* Nothing is sampled before the guest's kernel is known, or 5 s have passed; or its agent has told,
+	 * or 1 s has. */
+	SESSION_SEARCHING,
 	SESSION_SAMPLING,
 	SESSION_ENDED, /* the VM has, or it can not be sampled any more: session_stop() tells */
 };
 
 /* Does what is due, without waiting; the state, or an error of attach_start(). */
 int session_turn(struct session *session);
+
+/* What is known of the guest's agent; false: the VM has no channel for one. Any thread, from start to close.
+ */
+bool session_agent_told(const struct session *session, struct agent_statistics *statistics);
+
+/*
+ * That in one word: "open", it tells; "silent", nobody answers; "busy", somebody else is connected to the
+ * channel; "unreachable", the channel can not be connected to.
+ */
+const char *session_agent_word(const struct agent_statistics *statistics);
 
 /* Of the recording so far. Any thread, between start and stop. */
 void session_statistics(const struct session *session, struct collector_statistics *statistics);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "vmm/cli/run_symbols.h"
+#include "vmm/session/agent_names.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -25,7 +25,7 @@ struct seen {
 	bool asked; /* for */
 };
 
-struct run_symbols {
+struct agent_names {
 	struct image_names names;
 	struct seen seen[SLOTS];
 	size_t seen_count;
@@ -33,14 +33,14 @@ struct run_symbols {
 	bool more;
 };
 
-int run_symbols_create(struct run_symbols **result, size_t limit)
+int agent_names_create(struct agent_names **result, const struct build_id_cache_place *place, size_t limit)
 {
-	struct run_symbols *symbols = calloc(1, sizeof(*symbols));
+	struct agent_names *symbols = calloc(1, sizeof(*symbols));
 	int error;
 
 	if (!symbols)
 		return error_set(-ENOMEM, "no memory for the names of the guest's programs");
-	error = image_names_open(&symbols->names, NULL, limit);
+	error = image_names_open(&symbols->names, place, limit);
 	if (error) {
 		free(symbols);
 		return error;
@@ -50,7 +50,7 @@ int run_symbols_create(struct run_symbols **result, size_t limit)
 }
 
 /* Its place, or the free one that it would have. There always is a free one. */
-static struct seen *find(struct run_symbols *symbols, const struct build *build)
+static struct seen *find(struct agent_names *symbols, const struct build *build)
 {
 	uint64_t hash = 0;
 
@@ -63,7 +63,7 @@ static struct seen *find(struct run_symbols *symbols, const struct build *build)
 	}
 }
 
-static int want(struct run_symbols *symbols, struct agent *agent, const struct sideband_mmap *mapping)
+static int want(struct agent_names *symbols, struct agent *agent, const struct sideband_mmap *mapping)
 {
 	struct agent_image image = {
 		.pid = mapping->head.pid,
@@ -85,7 +85,7 @@ static bool is_code(const struct sideband_mmap *mapping)
 }
 
 /* NULL: there are too many to remember one more. */
-static struct seen *find_or_add(struct run_symbols *symbols, const struct build *build)
+static struct seen *find_or_add(struct agent_names *symbols, const struct build *build)
 {
 	struct seen *seen = find(symbols, build);
 
@@ -101,7 +101,7 @@ static struct seen *find_or_add(struct run_symbols *symbols, const struct build 
 	return seen;
 }
 
-void run_symbols_see(struct run_symbols *symbols, struct agent *agent, const struct sideband_mmap *mapping)
+void agent_names_see(struct agent_names *symbols, struct agent *agent, const struct sideband_mmap *mapping)
 {
 	struct build build = { .size = mapping->build_id_size };
 	struct seen *seen;
@@ -117,7 +117,7 @@ void run_symbols_see(struct run_symbols *symbols, struct agent *agent, const str
 	symbols->unasked--;
 }
 
-void run_symbols_turn(struct run_symbols *symbols, struct agent *agent)
+void agent_names_turn(struct agent_names *symbols, struct agent *agent)
 {
 	struct agent_image_table *table;
 
@@ -128,16 +128,16 @@ void run_symbols_turn(struct run_symbols *symbols, struct agent *agent)
 	}
 }
 
-void run_symbols_statistics(const struct run_symbols *symbols, struct run_symbols_statistics *statistics)
+void agent_names_statistics(const struct agent_names *symbols, struct agent_names_statistics *statistics)
 {
-	*statistics = (struct run_symbols_statistics){
+	*statistics = (struct agent_names_statistics){
 		.names = symbols->names.statistics,
 		.unasked = symbols->unasked + symbols->more, /* one at least */
 		.more = symbols->more,
 	};
 }
 
-void run_symbols_destroy(struct run_symbols *symbols)
+void agent_names_destroy(struct agent_names *symbols)
 {
 	if (!symbols)
 		return;

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/agent_channel.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "shared/agent_protocol.h"
+#include "shared/error.h"
+#include "vmm/attach/qemu_words.h"
+
+#define ID_MAX 128
+/* net/unix/af_unix.c: in a line's flags; and its states. */
+#define ACCEPTS   0x10000u
+#define CONNECTED 3u
+
+/* QEMU's command line. */
+
+static bool is_ours(const char *driver, const char *name)
+{
+	return !strcmp(driver, "virtserialport") && !strcmp(name, AGENT_PORT_NAME);
+}
+
+/* "virtserialport,chardev=ID,name=org.kvmscope.agent.0": the driver has no key. */
+static bool get_plain_device(const char *value, char id[ID_MAX])
+{
+	char driver[ID_MAX], name[ID_MAX];
+	const char *options = value;
+
+	return qemu_next_option(&options, driver, sizeof(driver)) &&
+	       qemu_get_option(options, "name", name, sizeof(name)) && is_ours(driver, name) &&
+	       qemu_get_option(options, "chardev", id, ID_MAX);
+}
+
+static bool get_json_device(const char *value, char id[ID_MAX])
+{
+	json_t *device = json_loads(value, JSON_REJECT_DUPLICATES, NULL);
+	const char *driver, *name, *chardev;
+	bool found = !json_unpack(device, "{s:s,s:s,s:s}", "driver", &driver, "name", &name, "chardev",
+				  &chardev) &&
+		     is_ours(driver, name) && snprintf(id, ID_MAX, "%s", chardev) < ID_MAX;
+
+	json_decref(device);
+	return found;
+}
+
+static bool get_device(const char *value, char id[ID_MAX])
+{
+	return *value == '{' ? get_json_device(value, id) : get_plain_device(value, id);
+}
+
+static bool get_number(const char *options, const char *key, int *number)
+{
+	char text[12], *end;
+	long value;
+
+	if (!qemu_get_option(options, key, text, sizeof(text)))
+		return false;
+	value = strtol(text, &end, 10);
+	*number = (int)value;
+	return *text >= '0' && *text <= '9' && !*end && value <= INT_MAX;
+}
+
+/* "socket,id=ID,path=PATH,server=on", or with fd=N in place of the path. */
+static bool get_place(const char *value, const char *id, struct agent_channel_place *place)
+{
+	char text[ID_MAX];
+
+	*place = (struct agent_channel_place){ .fd = -1 };
+	if (strncmp(value, "socket,", 7) != 0 || !qemu_get_option(value, "id", text, sizeof(text)) ||
+	    strcmp(text, id) != 0 || !qemu_get_option(value, "server", text, sizeof(text)) ||
+	    strcmp(text, "on") != 0)
+		return false;
+	return qemu_get_option(value, "path", place->path, sizeof(place->path)) ||
+	       get_number(value, "fd", &place->fd);
+}
+
+static bool find_id(struct qemu_words words, char id[ID_MAX])
+{
+	const char *option, *value;
+
+	while (qemu_next_pair(&words, &option, &value))
+		if (!strcmp(option, "-device") && get_device(value, id))
+			return true;
+	return false;
+}
+
+bool agent_channel_parse(const char *command_line, size_t size, struct agent_channel_place *place)
+{
+	struct qemu_words words = { command_line, command_line + size };
+	const char *option, *value;
+	char id[ID_MAX];
+
+	if (!size || command_line[size - 1] || !find_id(words, id))
+		return false;
+	while (qemu_next_pair(&words, &option, &value))
+		if (!strcmp(option, "-chardev") && get_place(value, id, place))
+			return true;
+	return false;
+}
+
+static bool find_place(const struct vmm_process *process, struct agent_channel_place *place)
+{
+	char *line = malloc(QEMU_WORDS_MAX);
+	size_t size = line ? qemu_words_read(process->pid, line) : 0;
+	bool found = size && agent_channel_parse(line, size, place);
+
+	free(line);
+	return found;
+}
+
+bool agent_channel_is_there(const struct vmm_process *process)
+{
+	struct agent_channel_place place;
+
+	return find_place(process, &place);
+}
+
+/* The process's sockets. */
+
+/* "0000000000000000: 00000002 00000000 00010000 0001 01 12345 /run/x" */
+bool agent_channel_parse_socket(char *line, struct agent_channel_socket *socket)
+{
+	unsigned int flags, state;
+	int path = 0;
+
+	line[strcspn(line, "\n")] = '\0';
+	if (sscanf(line, "%*x: %*x %*x %x %*x %x %" SCNu64 " %n", &flags, &state, &socket->inode, &path) !=
+		    3 ||
+	    !path || line[path] == '\0' || line[path] == '@')
+		return false;
+	socket->listens = flags & ACCEPTS;
+	socket->connected = state == CONNECTED;
+	socket->path = line + path;
+	return true;
+}
+
+static bool read_inode(int directory, const char *fd, uint64_t *inode)
+{
+	char link[64] = "";
+
+	return readlinkat(directory, fd, link, sizeof(link) - 1) > 0 &&
+	       sscanf(link, "socket:[%" SCNu64 "]", inode) == 1;
+}
+
+static DIR *open_descriptors(const struct vmm_process *process)
+{
+	int fd = openat(process->directory, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *descriptors = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!descriptors && fd >= 0)
+		close(fd);
+	return descriptors;
+}
+
+/* Is the socket INODE one of the process's? */
+static bool has_socket(const struct vmm_process *process, uint64_t inode)
+{
+	DIR *descriptors = open_descriptors(process);
+	const struct dirent *entry;
+	bool found = false;
+	uint64_t own;
+
+	while (descriptors && !found && (entry = readdir(descriptors)))
+		found = read_inode(dirfd(descriptors), entry->d_name, &own) && own == inode;
+	if (descriptors)
+		closedir(descriptors);
+	return found;
+}
+
+static FILE *open_sockets(const struct vmm_process *process)
+{
+	int fd = openat(process->directory, "net/unix", O_RDONLY | O_CLOEXEC);
+	FILE *sockets = fd < 0 ? NULL : fdopen(fd, "r");
+
+	if (!sockets && fd >= 0)
+		close(fd);
+	return sockets;
+}
+
+/* The name of the listening socket that the process was given as its descriptor. */
+static bool find_path(const struct vmm_process *process, struct agent_channel_place *place)
+{
+	struct agent_channel_socket socket;
+	char line[PATH_MAX + 128], name[24];
+	bool found = false;
+	uint64_t inode = 0;
+	FILE *sockets;
+
+	snprintf(name, sizeof(name), "fd/%d", place->fd);
+	if (!read_inode(process->directory, name, &inode) || !(sockets = open_sockets(process)))
+		return false;
+	while (!found && fgets(line, sizeof(line), sockets))
+		found = agent_channel_parse_socket(line, &socket) && socket.inode == inode && socket.listens;
+	if (found)
+		snprintf(place->path, sizeof(place->path), "%s", socket.path);
+	fclose(sockets);
+	return found;
+}
+
+static bool find_socket(const struct vmm_process *process, struct agent_channel_place *place)
+{
+	return find_place(process, place) && (*place->path || find_path(process, place));
+}
+
+/* A name in the process's own root or, if it is relative, below its directory. */
+static const char *root_of(const char *path)
+{
+	return *path == '/' ? "root" : "cwd/";
+}
+
+bool agent_channel_path(const struct vmm_process *process, char path[AGENT_CHANNEL_PATH])
+{
+	struct agent_channel_place place;
+
+	if (!find_socket(process, &place))
+		return false;
+	snprintf(path, AGENT_CHANNEL_PATH, "/proc/%d/%s%s", process->pid, root_of(place.path), place.path);
+	return true;
+}
+
+/* What was accepted has the name of what it was accepted from. */
+static bool has_client(const struct vmm_process *process, const char *path)
+{
+	struct agent_channel_socket socket;
+	char line[PATH_MAX + 128];
+	FILE *sockets = open_sockets(process);
+	bool found = false;
+
+	while (sockets && !found && fgets(line, sizeof(line), sockets))
+		found = agent_channel_parse_socket(line, &socket) && socket.connected && socket.inode &&
+			!strcmp(socket.path, path) && has_socket(process, socket.inode);
+	if (sockets)
+		fclose(sockets);
+	return found;
+}
+
+/* Connecting. */
+
+/* A descriptor of what it is. */
+static int open_socket_file(const struct vmm_process *process, const char *path)
+{
+	char name[PATH_MAX + 8];
+	struct stat status;
+	int fd;
+
+	snprintf(name, sizeof(name), "%s%s", root_of(path), path);
+	fd = openat(process->directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (!fstat(fd, &status) && S_ISSOCK(status.st_mode))
+		return fd;
+	close(fd);
+	return -ENOTSOCK;
+}
+
+static int open_users_socket_file(const char *path)
+{
+	int fd = open(path, O_PATH | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+static int check_peer(int fd, const struct vmm_process *process, const char *path)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size))
+		return error_set(-errno, "can not ask who listens at %s: %s", path, strerror(errno));
+	return peer.pid == process->pid
+		       ? 0
+		       : error_set(-EPERM, "the agent's channel at %s is that of process %d, not of %d (%s)",
+				   path, peer.pid, process->pid, process->name);
+}
+
+/* A name may be longer than a socket's address, and another's when it is looked up a second time. */
+static int connect_to(int file, const struct vmm_process *process, const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error = 0;
+
+	if (fd < 0)
+		return error_set(-errno, "no socket for the guest agent: %s", strerror(errno));
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d", file);
+	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)))
+		error = errno == EAGAIN
+				? error_set(-EBUSY, "somebody else waits for the agent's channel at %s", path)
+				: error_set(-errno, "can not connect to the agent's channel at %s: %s", path,
+					    strerror(errno));
+	if (!error)
+		error = check_peer(fd, process, path);
+	if (error)
+		close(fd);
+	return error ? error : fd;
+}
+
+int agent_channel_connect(const struct vmm_process *process, const char *path)
+{
+	struct agent_channel_place place = { .fd = -1 };
+	int file, fd;
+
+	if (!path && !find_socket(process, &place))
+		return error_set(-ENOENT,
+				 "process %d (%s) has no channel " AGENT_PORT_NAME
+				 " with a socket that can be connected to",
+				 process->pid, process->name);
+	file = path ? open_users_socket_file(path) : open_socket_file(process, place.path);
+	path = path ? path : place.path;
+	if (file < 0)
+		return error_set(file, "can not open the agent's channel at %s: %s", path, strerror(-file));
+	if (has_client(process, path))
+		fd = error_set(-EBUSY, "somebody else is connected to the agent's channel at %s", path);
+	else
+		fd = connect_to(file, process, path);
+	close(file);
+	return fd;
+}
