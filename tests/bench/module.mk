@@ -11,3 +11,6 @@ $(BUILD)/bench/bench_ring: BENCH_LIBS := $(foreach library,lttng-ust liburcu-cds
 
 # It runs the other one in the rig.
 $(BUILD)/bench/bench_watch_rig: | $(BUILD)/bench/bench_watch
+
+# It reads what tests of inlined functions read.
+$(BUILD)/bench/bench_inlines: | build/inlines/gcc

@@ -225,15 +225,16 @@ TEST(profile, remembers_frames_while_the_cache_grows)
 
 	REQUIRE_EQUAL(profile_frame_cache_open(&cache), 0);
 	for (uint64_t i = 0; i < 100000; i++) {
-		struct profile_frame_cache_entry *entry = profile_frame_cache_entry(&cache, i * 16, i % 3, 1);
+		struct profile_frame_cache_entry *entry =
+			profile_frame_cache_entry(&cache, i * 16, i % 3, 1, false);
 
 		REQUIRE(entry && !entry->frame);
 		entry->frame = &frame;
 		entry->own = i;
 	}
 	for (uint64_t i = 0; i < 100000; i++)
-		CHECK_EQUAL(profile_frame_cache_entry(&cache, i * 16, i % 3, 1)->own, i);
-	CHECK(!profile_frame_cache_entry(&cache, 16, 1, 2)->frame);
+		CHECK_EQUAL(profile_frame_cache_entry(&cache, i * 16, i % 3, 1, false)->own, i);
+	CHECK(!profile_frame_cache_entry(&cache, 16, 1, 2, false)->frame);
 	profile_frame_cache_close(&cache);
 }
 

@@ -123,6 +123,7 @@ static int export_profile(const struct arguments *arguments, FILE *to)
 	/* Time and hits do not add up: one event, but where each has its own place. */
 	if (!wanted.event && arguments->format != FORMAT_PPROF)
 		wanted.event = "0";
+	wanted.lines = wanted.inlined && arguments->format == FORMAT_PPROF;
 	error = profile_load(&profile, &wanted);
 	if (error)
 		return error;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_VCPU = 512, KEY_KALLSYMS, KEY_BUILDID_DIR, KEY_SYMFS, KEY_EVENT };
+enum { KEY_VCPU = 512, KEY_KALLSYMS, KEY_BUILDID_DIR, KEY_SYMFS, KEY_EVENT, KEY_INLINE };
 
 static const struct argp_option options[] = {
 	{ "input", 'i', "FILE", 0, "The recording (default perf.data); - is standard input", 0 },
@@ -26,6 +26,10 @@ static const struct argp_option options[] = {
 	{ "symfs", KEY_SYMFS, "DIR", 0,
 	  "Look for the guest's programs and libraries below DIR, by their paths in the guest; taken if the build id "
 	  "is the recorded one",
+	  0 },
+	{ "inline", KEY_INLINE, NULL, 0,
+	  "Show functions that the compiler put into others as functions of their own, marked (inlined), where there is "
+	  "DWARF of that build: in the file, /usr/lib/debug, --symfs, the build-id cache or --vmlinux",
 	  0 },
 	{ 0 },
 };
@@ -92,6 +96,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		return 0;
 	case KEY_SYMFS:
 		arguments->options.symfs = value;
+		return 0;
+	case KEY_INLINE:
+		arguments->options.inlined = true;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -14,8 +14,8 @@ struct profile_arguments {
 	char names[PATH_MAX]; /* that the options may point to */
 };
 
-/* A child parser: -i, --vcpu, --event, --kallsyms, --vmlinux, --buildid-dir; its input is struct
- * profile_arguments. */
+/* A child parser: -i, --vcpu, --event, --kallsyms, --vmlinux, --buildid-dir, --symfs, --inline; its input is
+ * struct profile_arguments. */
 extern const struct argp profile_argp;
 
 void profile_arguments_init(struct profile_arguments *arguments);

@@ -9,8 +9,7 @@
 #include <stdint.h>
 
 #include "vmm/guest/symbols.h"
-
-#define ELF_BUILD_ID_MAX 20
+#include "vmm/profile/elf_file.h"
 
 enum elf_symbols_addresses {
 	ELF_FILE_OFFSETS,      /* of programs and libraries, as mappings of files have them */

@@ -16,9 +16,11 @@
 #define VALUES_MAX 2                /* of an event */
 #define LABELS_MAX 4
 
-/* What has a number already: a text by its content, a frame or an image by its address. */
+/* What has a number already: a text by its content, a function or an image by its address, a location by
+ * those of its frames. */
 struct numbered {
 	const void *key;
+	size_t count; /* of frames */
 	int64_t number;
 };
 
@@ -30,8 +32,8 @@ struct writer {
 	FILE *to;
 	struct pprof_options options;
 	z_stream stream;
-	void *texts, *images, *frames; /* trees of struct numbered */
-	int64_t text_count, image_count, frame_count;
+	void *texts, *images, *functions, *locations; /* trees of struct numbered */
+	int64_t text_count, image_count, function_count, location_count;
 	int error; /* the first; the rest is not written */
 };
 
@@ -45,6 +47,30 @@ static int by_address(const void *left, const void *right)
 	const char *a = ((const struct numbered *)left)->key, *b = ((const struct numbered *)right)->key;
 
 	return (a > b) - (a < b);
+}
+
+static int by_frames(const void *left, const void *right)
+{
+	const struct numbered *a = left, *b = right;
+
+	if (a->count != b->count)
+		return a->count < b->count ? -1 : 1;
+	return memcmp(a->key, b->key, a->count * sizeof(void *));
+}
+
+/* Frames differ by lines, too. Those with a count of 0 are names of processes. */
+static int by_function(const void *left, const void *right)
+{
+	const struct numbered *a = left, *b = right;
+	const struct profile_frame *first = a->key, *second = b->key;
+
+	if (a->count != b->count || !a->count)
+		return a->count != b->count ? (a->count < b->count ? -1 : 1) : by_address(left, right);
+	if (first->function != second->function)
+		return first->function < second->function ? -1 : 1;
+	if (first->image != second->image)
+		return first->image < second->image ? -1 : 1;
+	return (first->file > second->file) - (first->file < second->file);
 }
 
 static void fail(struct writer *writer, int error)
@@ -87,7 +113,7 @@ static void put(struct writer *writer, const Pprof__Profile *part)
 
 /* The number of KEY in TREE; *IS_NEW: it is *NEXT, and had none before. */
 static int64_t number_of(struct writer *writer, void **tree, int (*compare)(const void *, const void *),
-			 const void *key, int64_t *next, bool *is_new)
+			 const void *key, size_t count, int64_t *next, bool *is_new)
 {
 	struct numbered *wanted = malloc(sizeof(*wanted)), **found;
 
@@ -96,7 +122,7 @@ static int64_t number_of(struct writer *writer, void **tree, int (*compare)(cons
 		fail(writer, -ENOMEM);
 		return 0;
 	}
-	*wanted = (struct numbered){ .key = key, .number = *next };
+	*wanted = (struct numbered){ .key = key, .count = count, .number = *next };
 	found = tsearch(wanted, tree, compare);
 	if (!found)
 		fail(writer, -ENOMEM);
@@ -113,7 +139,7 @@ static int64_t text(struct writer *writer, const char *string)
 {
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	bool is_new;
-	int64_t number = number_of(writer, &writer->texts, by_text, string, &writer->text_count, &is_new);
+	int64_t number = number_of(writer, &writer->texts, by_text, string, 1, &writer->text_count, &is_new);
 
 	part.n_string_table = 1;
 	part.string_table = (char **)&string;
@@ -129,7 +155,7 @@ static uint64_t mapping(struct writer *writer, const char *image)
 	Pprof__Mapping mapping = PPROF__MAPPING__INIT, *only = &mapping;
 	bool is_new;
 
-	mapping.id = (uint64_t)number_of(writer, &writer->images, by_address, image, &writer->image_count,
+	mapping.id = (uint64_t)number_of(writer, &writer->images, by_address, image, 1, &writer->image_count,
 					 &is_new);
 	if (!is_new)
 		return mapping.id;
@@ -141,65 +167,88 @@ static uint64_t mapping(struct writer *writer, const char *image)
 	return mapping.id;
 }
 
-static void put_function(struct writer *writer, uint64_t id, const char *name)
+/* KEY and COUNT as by_function() takes them. */
+static uint64_t function(struct writer *writer, const void *key, size_t count, const char *name,
+			 const char *file)
 {
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	Pprof__Function function = PPROF__FUNCTION__INIT, *only = &function;
+	bool is_new;
 
-	function.id = id;
+	function.id = (uint64_t)number_of(writer, &writer->functions, by_function, key, count,
+					  &writer->function_count, &is_new);
+	if (!is_new)
+		return function.id;
 	function.name = function.system_name = text(writer, name);
-	function.filename = text(writer, "");
+	function.filename = text(writer, file ? file : "");
 	part.n_function = 1;
 	part.function = &only;
 	put(writer, &part);
+	return function.id;
 }
 
-/* A location and its function have the frame's number. */
-static uint64_t location(struct writer *writer, const struct profile_frame *frame)
+static void put_location(struct writer *writer, Pprof__Location *location, Pprof__Line *lines, size_t count)
 {
 	Pprof__Profile part = PPROF__PROFILE__INIT;
-	Pprof__Location location = PPROF__LOCATION__INIT, *only = &location;
-	Pprof__Line line = PPROF__LINE__INIT, *only_line = &line;
+	Pprof__Line **list = calloc(count + 1, sizeof(Pprof__Line *));
+
+	if (!list) {
+		fail(writer, -ENOMEM);
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		list[i] = &lines[i];
+	location->line = list;
+	location->n_line = count;
+	part.n_location = 1;
+	part.location = &location;
+	put(writer, &part);
+	free(list);
+}
+
+/* A location has a line for each function that was inlined, and one for the function that it was inlined
+ * into. */
+static uint64_t location(struct writer *writer, const struct profile_frame *const *frames, size_t count)
+{
+	Pprof__Location location = PPROF__LOCATION__INIT;
+	const struct profile_frame *last = frames[count - 1];
+	Pprof__Line *lines;
 	bool is_new;
 
-	location.id = (uint64_t)number_of(writer, &writer->frames, by_address, frame, &writer->frame_count,
-					  &is_new);
-	if (!is_new)
+	location.id = (uint64_t)number_of(writer, &writer->locations, by_frames, frames, count,
+					  &writer->location_count, &is_new);
+	lines = is_new ? calloc(count, sizeof(*lines)) : NULL;
+	if (!lines) {
+		if (is_new)
+			fail(writer, -ENOMEM);
 		return location.id;
-	location.mapping_id = mapping(writer, frame->image);
-	if (frame->symbol) {
-		put_function(writer, location.id, frame->symbol);
-		line.function_id = location.id;
-		location.n_line = 1;
-		location.line = &only_line;
-	} else {
-		location.address = frame->address;
 	}
-	part.n_location = 1;
-	part.location = &only;
-	put(writer, &part);
+	location.mapping_id = mapping(writer, last->image);
+	for (size_t i = 0; i < count && last->symbol; i++) {
+		pprof__line__init(&lines[i]);
+		lines[i].function_id = function(writer, frames[i], 1, frames[i]->function, frames[i]->file);
+		lines[i].line = frames[i]->line;
+	}
+	if (!last->symbol)
+		location.address = last->address;
+	put_location(writer, &location, lines, last->symbol ? count : 0);
+	free(lines);
 	return location.id;
 }
 
 /* The frame below all others of a process: names in a profile are one pointer each, and no frame's. */
-static uint64_t root_location(struct writer *writer, const char *comm)
+static uint64_t root_location(struct writer *writer, const char *const *comm)
 {
-	Pprof__Profile part = PPROF__PROFILE__INIT;
-	Pprof__Location location = PPROF__LOCATION__INIT, *only = &location;
-	Pprof__Line line = PPROF__LINE__INIT, *only_line = &line;
+	Pprof__Location location = PPROF__LOCATION__INIT;
+	Pprof__Line line = PPROF__LINE__INIT;
 	bool is_new;
 
-	location.id =
-		(uint64_t)number_of(writer, &writer->frames, by_address, comm, &writer->frame_count, &is_new);
+	location.id = (uint64_t)number_of(writer, &writer->locations, by_frames, comm, 1,
+					  &writer->location_count, &is_new);
 	if (!is_new)
 		return location.id;
-	put_function(writer, location.id, comm);
-	line.function_id = location.id;
-	location.n_line = 1;
-	location.line = &only_line;
-	part.n_location = 1;
-	part.location = &only;
-	put(writer, &part);
+	line.function_id = function(writer, *comm, 0, *comm, NULL);
+	put_location(writer, &location, &line, 1);
 	return location.id;
 }
 
@@ -291,6 +340,20 @@ static void add_labels(struct writer *writer, Pprof__Sample *sample, const struc
 		add_number_label(writer, sample, "vcpu", stack->vcpu);
 }
 
+/* Into LOCATIONS, which has room for all frames. */
+static size_t add_locations(struct writer *writer, uint64_t *locations, const struct profile_stack *stack)
+{
+	size_t count = 0, first = 0;
+
+	for (size_t i = 0; i < stack->depth; i++) {
+		if (stack->frames[i]->inlined && i + 1 < stack->depth)
+			continue;
+		locations[count++] = location(writer, &stack->frames[first], i + 1 - first);
+		first = i + 1;
+	}
+	return count;
+}
+
 /* VALUES are zeros. */
 static void put_stack(struct writer *writer, const struct profile *profile, const struct profile_stack *stack,
 		      int64_t *values, size_t count)
@@ -316,12 +379,11 @@ static void put_stack(struct writer *writer, const struct profile *profile, cons
 	sample.label = places;
 	if (!writer->options.tasks_as_roots)
 		add_labels(writer, &sample, stack);
-	for (size_t i = 0; locations && i < stack->depth; i++)
-		locations[i] = location(writer, stack->frames[i]);
-	if (locations && root)
-		locations[stack->depth] = root_location(writer, stack->comm);
-	sample.n_location_id = stack->depth + root;
 	sample.location_id = locations;
+	if (locations)
+		sample.n_location_id = add_locations(writer, locations, stack);
+	if (locations && root)
+		locations[sample.n_location_id++] = root_location(writer, &stack->comm);
 	part.n_sample = 1;
 	part.sample = &only;
 	if (locations)
@@ -359,7 +421,9 @@ static void put_stacks(struct writer *writer, const struct profile *profile)
 
 int pprof_write(const struct profile *profile, const struct pprof_options *options, FILE *to)
 {
-	struct writer writer = { .to = to, .image_count = 1, .frame_count = 1 }; /* those of 0 mean none */
+	struct writer writer = {
+		.to = to, .image_count = 1, .function_count = 1, .location_count = 1
+	}; /* those of 0 mean none */
 
 	if (options)
 		writer.options = *options;
@@ -374,6 +438,7 @@ int pprof_write(const struct profile *profile, const struct pprof_options *optio
 	deflateEnd(&writer.stream);
 	tdestroy(writer.texts, free);
 	tdestroy(writer.images, free);
-	tdestroy(writer.frames, free);
+	tdestroy(writer.functions, free);
+	tdestroy(writer.locations, free);
 	return writer.error;
 }

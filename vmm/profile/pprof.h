@@ -27,8 +27,10 @@ struct pprof_options {
 /*
  * All events of PROFILE, as OPTIONS (NULL: of all vCPUs) want it. A clock has two values: samples/count and
  * cpu/nanoseconds; of any other event there is its weight, by its name. Labels of a sample: comm, app, pid,
- * vcpu, as far as they are known. A frame without a symbol has its address, one with a symbol has none: it
- * stands for all that were in the function. 0, -ENOMEM or a negative errno of writing.
+ * vcpu, as far as they are known. Functions that were inlined
+ * are lines of one location with what they were inlined into. A frame without a symbol has its address, one
+ * with a symbol has none: it stands for all that were in the function. 0, -ENOMEM or a negative errno of
+ * writing.
  */
 int pprof_write(const struct profile *profile, const struct pprof_options *options, FILE *to);
 

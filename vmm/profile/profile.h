@@ -16,10 +16,15 @@
 struct profile;
 
 struct profile_frame {
-	const char *symbol; /* NULL: not known; show the address */
-	const char *image;  /* "[kernel.kallsyms]", "[virtio_blk]", a file's name, "[unknown]" */
-	uint64_t address;   /* as sampled, of the first sample merged into it */
-	bool kernel;        /* executed in the kernel, modules included */
+	const char *
+		symbol; /* NULL: not known; show the address. Of an inlined one with " (inlined)" behind it */
+	const char *function; /* the same without that */
+	const char *image;    /* "[kernel.kallsyms]", "[virtio_blk]", a file's name, "[unknown]" */
+	uint64_t address;     /* as sampled, of the first sample merged into it */
+	bool kernel;          /* executed in the kernel, modules included */
+	bool inlined;         /* the compiler put it into the function of the next frame */
+	const char *file;     /* where in the source, NULL and 0 where that is not known, or not wanted: */
+	unsigned int line;    /* see struct profile_options */
 };
 
 /* A set of samples with one and the same stack on one vCPU in one process. */
@@ -64,6 +69,8 @@ struct profile_options {
 	int32_t vcpu;            /* only this one; -1 all */
 	const char *event;       /* only this one: its name, or its number from 0; NULL: all */
 	bool threads;            /* tell the threads of a process apart */
+	bool inlined;            /* functions that the compiler put into others are frames of their own */
+	bool lines;       /* and frames of one function are told apart by lines of the source; with INLINED */
 	bool leaves_only; /* stacks of the sampled function alone: all that a report without callers needs */
 };
 

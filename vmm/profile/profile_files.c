@@ -9,6 +9,7 @@
 
 #include "shared/span.h"
 #include "vmm/profile/build_id_cache.h"
+#include "vmm/profile/profile_image.h"
 
 /* perf's fields have 20 bytes; ids of fewer are padded with zeroes, which are no part of a file's name. */
 static size_t unpadded(const uint8_t *build_id, size_t size)
@@ -60,23 +61,28 @@ bool profile_files_cached(char *path, const char *directory, const uint8_t *buil
 	return cache_path(path, directory, build_id, build_id_size, kind) && !access(path, R_OK);
 }
 
-void profile_files_debug(char *path, const uint8_t *build_id, size_t build_id_size)
+/* As distributions install them, below ROOT. */
+static bool installed_debug(char *path, const char *root, const uint8_t *build_id, size_t build_id_size)
 {
 	char hex[PROFILE_HEX_MAX];
 
 	profile_files_hex(hex, build_id, build_id_size);
-	snprintf(path, PROFILE_PATH_MAX, "/usr/lib/debug/.build-id/%.2s/%s.debug", hex, hex + 2);
+	return snprintf(path, PROFILE_PATH_MAX, "%s/usr/lib/debug/.build-id/%.2s/%s.debug", root, hex,
+			hex + 2) < PROFILE_PATH_MAX;
 }
 
-bool profile_files_elf(size_t index, char *path, const char *directory, const char *recorded,
-		       const uint8_t *build_id, size_t build_id_size)
+bool profile_files_debug(size_t index, char *path, const struct profile_options *options,
+			 const uint8_t *build_id, size_t build_id_size)
 {
+	if (!options->symfs)
+		index++;
 	switch (index) {
 	case 0:
-		return cache_path(path, directory, build_id, build_id_size,
-				  strcmp(recorded, "[vdso]") ? "elf" : "vdso");
+		return installed_debug(path, options->symfs, build_id, build_id_size);
 	case 1:
-		return snprintf(path, PROFILE_PATH_MAX, "%s", recorded) < PROFILE_PATH_MAX;
+		return installed_debug(path, "", build_id, build_id_size);
+	case 2:
+		return cache_path(path, options->buildid_dir, build_id, build_id_size, "debug");
 	default:
 		return false;
 	}
@@ -97,8 +103,29 @@ bool profile_files_symfs(char *path, const char *symfs, const char *recorded)
 	       snprintf(path, PROFILE_PATH_MAX, "%s%s", symfs, recorded) < PROFILE_PATH_MAX;
 }
 
-bool profile_files_vmlinux(size_t index, char *path, const char *directory, const uint8_t *build_id,
-			   size_t build_id_size)
+bool profile_files_elf(size_t index, char *path, const struct profile_options *options,
+		       const struct profile_image *image)
+{
+	if (!options->symfs)
+		index++;
+	switch (index) {
+	case 0:
+		/* A name that can be none there is looked for in the next place, twice. */
+		if (profile_files_symfs(path, options->symfs, image->path))
+			return true;
+		/* fallthrough */
+	case 1:
+		return cache_path(path, options->buildid_dir, image->build_id, image->build_id_size,
+				  strcmp(image->path, "[vdso]") ? "elf" : "vdso");
+	case 2:
+		return snprintf(path, PROFILE_PATH_MAX, "%s", image->path) < PROFILE_PATH_MAX;
+	default:
+		return false;
+	}
+}
+
+bool profile_files_vmlinux(size_t index, char *path, const struct profile_options *options,
+			   const struct profile_kernel *kernel)
 {
 	static const char *const forms[] = { "/boot/vmlinux-%s", "/usr/lib/debug/boot/vmlinux-%s",
 					     "/lib/modules/%s/build/vmlinux",
@@ -106,11 +133,9 @@ bool profile_files_vmlinux(size_t index, char *path, const char *directory, cons
 	struct utsname name;
 
 	if (index == 0)
-		return cache_path(path, directory, build_id, build_id_size, "elf");
-	if (index == 1) {
-		profile_files_debug(path, build_id, build_id_size);
-		return true;
-	}
+		return cache_path(path, options->buildid_dir, kernel->build_id, kernel->build_id_size, "elf");
+	if (index == 1)
+		return installed_debug(path, "", kernel->build_id, kernel->build_id_size);
 	if (index - 2 >= sizeof(forms) / sizeof(forms[0]) || uname(&name))
 		return false;
 	snprintf(path, PROFILE_PATH_MAX, forms[index - 2], name.release);

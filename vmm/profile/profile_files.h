@@ -7,6 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct profile_image;
+struct profile_kernel;
+struct profile_options;
+
 #define PROFILE_PATH_MAX 4096
 #define PROFILE_HEX_MAX  80
 
@@ -28,10 +32,10 @@ bool profile_files_boots(char *path, const char *directory, const uint8_t *build
 
 /* The INDEXth place to look for the ELF file of a program or a kernel; false behind the last. It need not
  * exist. */
-bool profile_files_elf(size_t index, char *path, const char *directory, const char *recorded,
-		       const uint8_t *build_id, size_t build_id_size);
-bool profile_files_vmlinux(size_t index, char *path, const char *directory, const uint8_t *build_id,
-			   size_t build_id_size);
+bool profile_files_elf(size_t index, char *path, const struct profile_options *options,
+		       const struct profile_image *image);
+bool profile_files_vmlinux(size_t index, char *path, const struct profile_options *options,
+			   const struct profile_kernel *kernel);
 
 /*
  * The file that the guest calls RECORDED below SYMFS; false where that can be none. It need not
@@ -39,8 +43,10 @@ bool profile_files_vmlinux(size_t index, char *path, const char *directory, cons
  */
 bool profile_files_symfs(char *path, const char *symfs, const char *recorded);
 
-/* Where a separate file with the symbols of a build would be. It need not exist. */
-void profile_files_debug(char *path, const uint8_t *build_id, size_t build_id_size);
+/* The INDEXth place to look for a separate file with the symbols or the DWARF of a build; false behind the
+ * last. It need not exist. */
+bool profile_files_debug(size_t index, char *path, const struct profile_options *options,
+			 const uint8_t *build_id, size_t build_id_size);
 
 /* Is it this machine's kernel, as running now? */
 bool profile_files_is_running_kernel(const uint8_t *build_id, size_t build_id_size);

@@ -25,15 +25,15 @@ void profile_frame_cache_close(struct profile_frame_cache *cache)
 
 /* The entry, or the free one where it belongs. */
 static struct profile_frame_cache_entry *place(const struct profile_frame_cache *cache, uint64_t address,
-					       uint32_t space, uint32_t epoch)
+					       uint32_t space, uint32_t epoch, bool caller)
 {
 	uint64_t hash = profile_hash(profile_hash(address, (uint64_t)space << 32 | epoch), 0);
 
 	for (size_t i = hash & (cache->capacity - 1);; i = (i + 1) & (cache->capacity - 1)) {
 		struct profile_frame_cache_entry *entry = &cache->entries[i];
 
-		if (!entry->frame ||
-		    (entry->address == address && entry->space == space && entry->epoch == epoch))
+		if (!entry->frame || (entry->address == address && entry->space == space &&
+				      entry->epoch == epoch && entry->caller == caller))
 			return entry;
 	}
 }
@@ -53,7 +53,7 @@ static int make_room(struct profile_frame_cache *cache)
 
 		if (!entry->frame)
 			continue;
-		*place(&next, entry->address, entry->space, entry->epoch) = *entry;
+		*place(&next, entry->address, entry->space, entry->epoch, entry->caller) = *entry;
 		next.count++;
 	}
 	free(cache->entries);
@@ -62,18 +62,21 @@ static int make_room(struct profile_frame_cache *cache)
 }
 
 struct profile_frame_cache_entry *profile_frame_cache_entry(struct profile_frame_cache *cache,
-							    uint64_t address, uint32_t space, uint32_t epoch)
+							    uint64_t address, uint32_t space, uint32_t epoch,
+							    bool caller)
 {
-	struct profile_frame_cache_entry *entry = place(cache, address, space, epoch);
+	struct profile_frame_cache_entry *entry = place(cache, address, space, epoch, caller);
 
 	if (entry->frame)
 		return entry;
 	if (2 * cache->count >= cache->capacity) {
 		if (make_room(cache))
 			return NULL;
-		entry = place(cache, address, space, epoch);
+		entry = place(cache, address, space, epoch, caller);
 	}
 	cache->count++;
-	*entry = (struct profile_frame_cache_entry){ .address = address, .space = space, .epoch = epoch };
+	*entry = (struct profile_frame_cache_entry){
+		.address = address, .space = space, .epoch = epoch, .caller = caller
+	};
 	return entry;
 }

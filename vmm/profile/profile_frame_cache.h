@@ -4,6 +4,7 @@
 #ifndef KVMSCOPE_PROFILE_PROFILE_FRAME_CACHE_H
 #define KVMSCOPE_PROFILE_PROFILE_FRAME_CACHE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,8 +13,11 @@
 struct profile_frame_cache_entry {
 	uint64_t address;
 	uint32_t space, epoch;
-	const struct profile_frame *frame; /* NULL: new, to be filled in by who asked */
-	uint64_t own;                      /* the address as the image's symbol table has it */
+	bool caller; /* it is where a call returns to */
+	uint8_t inlined_count;
+	const struct profile_frame *frame;          /* NULL: new, to be filled in by who asked */
+	const struct profile_frame *const *inlined; /* what is inlined in FRAME there, innermost first */
+	uint64_t own;                               /* the address as the image's symbol table has it */
 };
 
 struct profile_frame_cache {
@@ -27,6 +31,7 @@ void profile_frame_cache_close(struct profile_frame_cache *cache);
 
 /* The entry of an address; valid until the next call. NULL without memory. */
 struct profile_frame_cache_entry *profile_frame_cache_entry(struct profile_frame_cache *cache,
-							    uint64_t address, uint32_t space, uint32_t epoch);
+							    uint64_t address, uint32_t space, uint32_t epoch,
+							    bool caller);
 
 #endif

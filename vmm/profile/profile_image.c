@@ -136,8 +136,7 @@ static void load_found(struct profile_kernel *kernel, const struct profile_optio
 		kernel->symbols = load_kallsyms("/proc/kallsyms");
 	kernel->has_modules = kernel->symbols;
 	for (size_t i = 0; !kernel->symbols; i++) {
-		if (!profile_files_vmlinux(i, path, options->buildid_dir, kernel->build_id,
-					   kernel->build_id_size))
+		if (!profile_files_vmlinux(i, path, options, kernel))
 			break;
 		kernel->symbols = load_vmlinux(path, kernel->build_id, kernel->build_id_size);
 	}
@@ -182,14 +181,6 @@ struct symbols *profile_kernel_symbols(struct profile_kernel *kernel, const stru
 	return kernel->symbols;
 }
 
-/* From the file PATH, or, where it has none of its own, from DEBUG; only of the recorded build. */
-static void load_elf(struct profile_image *image, const char *path, const char *debug)
-{
-	if (elf_symbols_load_separate(&image->symbols, debug, path, image->build_id, image->build_id_size))
-		elf_symbols_load(&image->symbols, path, ELF_FILE_OFFSETS, image->build_id,
-				 image->build_id_size);
-}
-
 static bool has_all(const char *path)
 {
 	struct elf_kind kind;
@@ -197,28 +188,40 @@ static bool has_all(const char *path)
 	return elf_kind_of(path, &kind) && kind.all;
 }
 
+/*
+ * From a separate file of PATH's build, else from PATH itself; only of the recorded build. True: it has more
+ * than the functions that others may call.
+ */
+static bool load_elf(struct profile_image *image, const struct profile_options *options, const char *path)
+{
+	const uint8_t *build_id = image->build_id;
+	size_t size = image->build_id_size;
+	char debug[PROFILE_PATH_MAX];
+
+	for (size_t i = 0; profile_files_debug(i, debug, options, build_id, size); i++)
+		if (has_all(debug) &&
+		    !elf_symbols_load_separate(&image->symbols, debug, path, build_id, size))
+			return true;
+	return !elf_symbols_load(&image->symbols, path, ELF_FILE_OFFSETS, build_id, size) && has_all(path);
+}
+
 /* As perf does it: one that has exported functions only is taken if there is no other. */
 static void load_file(struct profile_image *image, const struct profile_options *options)
 {
-	char path[PROFILE_PATH_MAX], debug[PROFILE_PATH_MAX];
-	const uint8_t *build_id = image->build_id;
-	size_t size = image->build_id_size;
+	char path[PROFILE_PATH_MAX];
 	struct symbols *exported = NULL;
 
 	image->tried = true;
-	if (!size || image->kind != IMAGE_FILE)
+	if (!image->build_id_size || image->kind != IMAGE_FILE)
 		return;
-	profile_files_debug(debug, build_id, size);
-	if (profile_files_symfs(path, options->symfs, image->path))
-		load_elf(image, path, debug);
-	for (size_t i = 0; !image->symbols; i++) {
-		if (!profile_files_elf(i, path, options->buildid_dir, image->path, build_id, size))
+	for (size_t i = 0; profile_files_elf(i, path, options, image); i++) {
+		if (load_elf(image, options, path))
 			break;
-		load_elf(image, path, debug);
-		if (image->symbols && !exported && !has_all(path) && !has_all(debug)) {
+		if (!exported)
 			exported = image->symbols;
-			image->symbols = NULL;
-		}
+		else
+			symbols_free(image->symbols);
+		image->symbols = NULL;
 	}
 	if (image->symbols)
 		symbols_free(exported);

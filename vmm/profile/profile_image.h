@@ -18,6 +18,8 @@
 #include "vmm/profile/profile.h"
 #include "vmm/profile/profile_pool.h"
 
+struct image_inlines;
+
 enum profile_image_kind {
 	IMAGE_KERNEL, /* the kernel's own text */
 	IMAGE_MODULE,
@@ -38,6 +40,7 @@ struct profile_kernel {
 	uint64_t reference_address;           /* as recorded; 0: not recorded */
 	uint64_t moved;                       /* added to a recorded address gives the table's */
 	struct profile_module_place *modules; /* the latest first */
+	struct image_inlines *inlines;        /* owned; of its own text */
 };
 
 /* Where a module was recorded to lie. */
@@ -58,7 +61,8 @@ struct profile_image {
 	uint8_t build_id[ELF_BUILD_ID_MAX];
 	size_t build_id_size;
 	bool tried;
-	struct symbols *symbols; /* owned; of files */
+	struct symbols *symbols;       /* owned; of files */
+	struct image_inlines *inlines; /* owned; of files */
 };
 
 /* The image's fields from its recorded PATH; false without memory. */

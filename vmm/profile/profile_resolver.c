@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "vmm/profile/image_inlines.h"
 #include "vmm/profile/profile_frame_cache.h"
 #include "vmm/profile/profile_image.h"
 #include "vmm/profile/profile_input.h"
@@ -344,11 +345,15 @@ void profile_resolver_close(struct profile_resolver *resolver)
 	for (size_t i = 0; i < resolver->images.capacity; i++) {
 		struct profile_image *image = resolver->images.slots[i].item;
 
-		if (image)
-			symbols_free(image->symbols);
+		if (!image)
+			continue;
+		symbols_free(image->symbols);
+		image_inlines_free(image->inlines);
 	}
-	symbols_free(resolver->kernels[0].symbols);
-	symbols_free(resolver->kernels[1].symbols);
+	for (size_t i = 0; i < 2; i++) {
+		symbols_free(resolver->kernels[i].symbols);
+		image_inlines_free(resolver->kernels[i].inlines);
+	}
 	if (resolver->reader)
 		perf_data_reader_close(resolver->reader);
 	profile_input_close(&resolver->input);
@@ -361,19 +366,26 @@ void profile_resolver_close(struct profile_resolver *resolver)
 	free(resolver);
 }
 
+/* Names and files of inlined functions, and of lines, are the pool's. */
 static bool same_frame(const void *item, const void *key)
 {
 	const struct frame *a = item, *b = key;
 
 	return a->image == b->image && a->start == b->start && !a->shown.symbol == !b->shown.symbol &&
-	       a->shown.kernel == b->shown.kernel;
+	       a->shown.kernel == b->shown.kernel && a->shown.inlined == b->shown.inlined &&
+	       (!a->shown.inlined || a->shown.function == b->shown.function) &&
+	       a->shown.file == b->shown.file && a->shown.line == b->shown.line;
 }
 
 static const struct profile_frame *keep_frame(struct profile_resolver *resolver, struct frame *frame)
 {
 	uint64_t hash = profile_hash(hash_pointer(frame->image), frame->start);
-	struct frame *kept = profile_table_find(&resolver->frames, hash, same_frame, frame);
+	struct frame *kept;
 
+	if (frame->shown.inlined)
+		hash = profile_hash(hash, (uintptr_t)frame->shown.function);
+	hash = profile_hash(hash, frame->shown.line);
+	kept = profile_table_find(&resolver->frames, hash, same_frame, frame);
 	if (kept)
 		return &kept->shown;
 	kept = profile_pool_alloc(&resolver->pool, sizeof(*kept));
@@ -381,37 +393,109 @@ static const struct profile_frame *keep_frame(struct profile_resolver *resolver,
 		return NULL;
 	if (frame->shown.symbol)
 		frame->shown.symbol = profile_pool_string(&resolver->pool, frame->shown.symbol);
+	if (!frame->shown.inlined)
+		frame->shown.function = frame->shown.symbol;
 	*kept = *frame;
 	if (profile_table_add(&resolver->frames, hash, kept))
 		return NULL;
 	return &kept->shown;
 }
 
-/* The frame for ADDRESS in a space as it is in EPOCH; sets *OWN. NULL without memory. */
-static const struct profile_frame *resolve(struct profile_resolver *resolver,
-					   const struct profile_space *space, uint32_t epoch,
-					   uint64_t address, bool kernel, uint64_t *own)
+/* The frame of a function that was inlined into what is at ADDRESS; NULL without memory. */
+static const struct profile_frame *inlined_frame(struct profile_resolver *resolver,
+						 const struct profile_image *image, const struct frame *into,
+						 const struct dwarf_function *function)
 {
-	const struct profile_mapping *mapping = space ? profile_space_find(space, epoch, address) : NULL;
 	struct frame frame = {
-		.shown = { .image = resolver->unknown, .address = address, .kernel = kernel },
-		.start = address,
+		.shown = { .image = image->name,
+			   .address = into->shown.address,
+			   .kernel = into->shown.kernel,
+			   .inlined = true,
+			   .function = profile_pool_string(&resolver->pool, function->name),
+			   .line = function->line },
+		.image = image,
+	};
+	char *shown;
+
+	if (function->file)
+		frame.shown.file = profile_pool_string(&resolver->pool, function->file);
+	if (!frame.shown.function || (function->file && !frame.shown.file) ||
+	    asprintf(&shown, "%s (inlined)", frame.shown.function) < 0)
+		return NULL;
+	frame.shown.symbol = shown;
+	into = (const struct frame *)keep_frame(resolver, &frame);
+	free(shown);
+	return into ? &into->shown : NULL;
+}
+
+/* Keeps the frames of COUNT inlined FUNCTIONS, but of those that have no name. -ENOMEM. */
+static int keep_inlined(struct profile_resolver *resolver, const struct profile_image *image,
+			const struct frame *into, const struct dwarf_function *functions, size_t count,
+			struct profile_frame_cache_entry *entry)
+{
+	const struct profile_frame **frames = profile_pool_alloc(&resolver->pool, count * sizeof(*frames));
+
+	if (!frames)
+		return -ENOMEM;
+	entry->inlined = frames;
+	for (size_t i = 0; i < count; i++) {
+		if (!functions[i].name)
+			continue;
+		frames[entry->inlined_count] = inlined_frame(resolver, image, into, &functions[i]);
+		if (!frames[entry->inlined_count++])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/*
+ * What is inlined where FRAME was sampled, into ENTRY, and its own line. What a caller was doing is its call,
+ * before the address that it returns to; that may be another inlined function's already. -ENOMEM.
+ */
+static int find_inlined(struct profile_resolver *resolver, struct profile_image *image,
+			const struct symbol *symbol, struct frame *frame,
+			struct profile_frame_cache_entry *entry)
+{
+	struct dwarf_function functions[DWARF_INLINES_MAX];
+	uint64_t at = entry->caller && entry->own > symbol->start ? entry->own - 1 : entry->own;
+	size_t count = image_inlines_find(image, &resolver->options, at, functions);
+
+	if (!count)
+		return 0;
+	frame->shown.line = functions[count - 1].line;
+	if (functions[count - 1].file)
+		frame->shown.file = profile_pool_string(&resolver->pool, functions[count - 1].file);
+	return count > 1 ? keep_inlined(resolver, image, frame, functions, count - 1, entry) : 0;
+}
+
+/* The frame for ENTRY's address in a space as it is in ENTRY's epoch; fills in the rest of ENTRY. -ENOMEM. */
+static int resolve(struct profile_resolver *resolver, const struct profile_space *space, bool kernel,
+		   struct profile_frame_cache_entry *entry)
+{
+	const struct profile_mapping *mapping =
+		space ? profile_space_find(space, entry->epoch, entry->address) : NULL;
+	struct frame frame = {
+		.shown = { .image = resolver->unknown, .address = entry->address, .kernel = kernel },
 	};
 	struct symbol symbol;
+	int error = 0;
 
-	*own = address;
+	entry->own = entry->address;
 	if (mapping) {
 		frame.image = mapping->image;
 		frame.shown.image = mapping->image->name;
-		if (profile_image_symbol(mapping->image, &resolver->options, mapping->start, mapping->offset,
-					 address, own, &symbol)) {
-			frame.shown.symbol = symbol.name;
-			frame.start = symbol.start;
-		} else {
-			frame.start = *own;
-		}
 	}
-	return keep_frame(resolver, &frame);
+	if (mapping && profile_image_symbol(mapping->image, &resolver->options, mapping->start,
+					    mapping->offset, entry->address, &entry->own, &symbol)) {
+		frame.shown.symbol = symbol.name;
+		frame.start = symbol.start;
+		if (resolver->options.inlined)
+			error = find_inlined(resolver, mapping->image, &symbol, &frame, entry);
+	} else {
+		frame.start = entry->own;
+	}
+	entry->frame = error ? NULL : keep_frame(resolver, &frame);
+	return entry->frame ? 0 : -ENOMEM;
 }
 
 static const struct frame *whole(const struct resolved_frame *frame)
@@ -421,7 +505,7 @@ static const struct frame *whole(const struct resolved_frame *frame)
 
 uint64_t resolved_frame_offset(const struct resolved_frame *frame)
 {
-	return frame->frame->symbol ? frame->own - whole(frame)->start : 0;
+	return frame->frame->symbol && !frame->frame->inlined ? frame->own - whole(frame)->start : 0;
 }
 
 uint64_t resolved_frame_address(const struct resolved_frame *frame)
@@ -465,25 +549,28 @@ static struct view view_of(const struct profile_resolver *resolver, const struct
 	return view;
 }
 
-static int add_frame(struct profile_resolver *resolver, const struct view *view, uint64_t address,
-		     size_t *depth)
+static void push(struct profile_resolver *resolver, const struct profile_frame *frame, uint64_t own,
+		 size_t *depth)
 {
-	struct resolved_frame *frame = &resolver->stack[*depth];
+	if (*depth < DEEPEST)
+		resolver->stack[(*depth)++] = (struct resolved_frame){ .frame = frame, .own = own };
+}
+
+/* What is inlined there, and the function that it is inlined into; CALLER: a call returns to ADDRESS. */
+static int add_frame(struct profile_resolver *resolver, const struct view *view, uint64_t address,
+		     bool caller, size_t *depth)
+{
 	struct profile_frame_cache_entry *entry;
 
 	if (*depth == DEEPEST)
 		return 0;
-	entry = profile_frame_cache_entry(&resolver->cache, address, view->id, view->epoch);
-	if (!entry)
+	entry = profile_frame_cache_entry(&resolver->cache, address, view->id, view->epoch,
+					  caller && resolver->options.inlined);
+	if (!entry || (!entry->frame && resolve(resolver, view->space, is_kernel_mode(view->mode), entry)))
 		return out_of_memory(resolver);
-	if (!entry->frame) {
-		entry->frame = resolve(resolver, view->space, view->epoch, address,
-				       is_kernel_mode(view->mode), &entry->own);
-		if (!entry->frame)
-			return out_of_memory(resolver);
-	}
-	*frame = (struct resolved_frame){ .frame = entry->frame, .own = entry->own };
-	(*depth)++;
+	for (size_t i = 0; i < entry->inlined_count; i++)
+		push(resolver, entry->inlined[i], entry->own, depth);
+	push(resolver, entry->frame, entry->own, depth);
 	return 0;
 }
 
@@ -506,11 +593,14 @@ static uint16_t mode_behind(uint64_t marker)
 	}
 }
 
-/* The callchain's frames behind the first one, which is the sampled address itself. */
+/*
+ * The callchain's frames behind the first one, which is the sampled address itself. The first of each mode is
+ * where the CPU was, or is to go on; behind it are addresses that calls return to.
+ */
 static int add_callchain(struct profile_resolver *resolver, const struct perf_data_sample *sample,
 			 struct view view, size_t *depth)
 {
-	bool first = true;
+	bool first = true, caller = false;
 	int error = 0;
 
 	for (size_t i = 0; i < sample->callchain_size && !error; i++) {
@@ -523,11 +613,13 @@ static int add_callchain(struct profile_resolver *resolver, const struct perf_da
 				return 0;
 			if (mode != view.mode)
 				view = view_of(resolver, sample, mode);
+			caller = false;
 			continue;
 		}
 		if (!first || address != sample->ip)
-			error = add_frame(resolver, &view, address, depth);
+			error = add_frame(resolver, &view, address, caller, depth);
 		first = false;
+		caller = true;
 	}
 	return error;
 }
@@ -551,7 +643,7 @@ static int add_frames(struct profile_resolver *resolver, const struct perf_data_
 
 	if (sample->misc == PERF_RECORD_MISC_HYPERVISOR)
 		return add_host_frame(resolver, depth);
-	error = add_frame(resolver, &view, sample->ip, depth);
+	error = add_frame(resolver, &view, sample->ip, false, depth);
 	if (!error && !resolver->options.leaves_only)
 		error = add_callchain(resolver, sample, view, depth);
 	return error;

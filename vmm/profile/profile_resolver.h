@@ -23,7 +23,7 @@ struct resolved_frame {
 	uint64_t own;                      /* the address as the image's symbol table has it */
 };
 
-/* From the start of the symbol; 0 without one. */
+/* From the start of the symbol; 0 without one, and of a function that is inlined. */
 uint64_t resolved_frame_offset(const struct resolved_frame *frame);
 /* As perf script shows it: offsets in their files for user space, sampled addresses for the kernel. */
 uint64_t resolved_frame_address(const struct resolved_frame *frame);

@@ -73,9 +73,10 @@ static void set_function(json_t *object, const struct report_row *row)
 
 	snprintf(address, sizeof(address), "0x%016" PRIx64, row->frame->address);
 	json_object_set_new(object, "function",
-			    row->frame->symbol ? json_string(row->frame->symbol) : json_null());
+			    row->frame->function ? json_string(row->frame->function) : json_null());
 	json_object_set_new(object, "address", json_string(address));
 	json_object_set_new(object, "kind", json_string(kind_of(row)));
+	json_object_set_new(object, "inlined", json_boolean(row->frame->inlined));
 }
 
 static json_t *row_of(const struct report *report, const struct report_row *row)

@@ -100,11 +100,14 @@ static void write_frame(const struct resolved_frame *frame, uint64_t address, FI
 	const char *path = resolved_frame_path(frame);
 
 	fprintf(to, "%16" PRIx64 " ", address);
-	if (frame->frame->symbol)
+	if (frame->frame->inlined)
+		fputs(frame->frame->function, to);
+	else if (frame->frame->symbol)
 		fprintf(to, "%s+0x%" PRIx64, frame->frame->symbol, resolved_frame_offset(frame));
 	else
 		fputs("[unknown]", to);
-	fprintf(to, " (%s)\n", *path ? path : "[unknown]");
+	/* As perf script has it. */
+	fprintf(to, " (%s)\n", frame->frame->inlined ? "inlined" : *path ? path : "[unknown]");
 }
 
 /* What perf has as bytes only: the value before and after, and which hit on the vCPU it was. */

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Inlined functions out of arbitrary ELF files, at addresses all over: a guest's files are what the guest
+ * likes. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "vmm/profile/dwarf_inlines.h"
+#include "vmm/profile/profile.h"
+
+static const struct profile_options nowhere; /* but where all look */
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
+{
+	struct dwarf_function functions[DWARF_INLINES_MAX];
+	struct dwarf_inlines *inlines;
+	char path[64];
+	int fd = memfd_create("elf", MFD_CLOEXEC);
+	size_t names = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (write(fd, input, size) == (ssize_t)size &&
+	    !dwarf_inlines_open(&inlines, path, NULL, 0, &nowhere)) {
+		for (uint64_t address = 0; address < 0x8000; address += 13) {
+			size_t count = dwarf_inlines_find(inlines, address, address & 1, functions);
+
+			for (size_t i = 0; i < count; i++)
+				names += functions[i].name ? strlen(functions[i].name) : 0;
+		}
+		dwarf_inlines_close(inlines);
+	}
+	close(fd);
+	return names > SIZE_MAX / 2;
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Linked where kernels are, with a function that two others were put into. */
+__attribute__((section(".text.head"))) void _text(void)
+{
+}
+
+volatile unsigned long jiffies;
+
+static inline __attribute__((always_inline)) void read_jiffies(unsigned long *to)
+{
+	*to += jiffies * 3;
+}
+
+static inline __attribute__((always_inline)) void account_tick(unsigned long *to)
+{
+	read_jiffies(to);
+	*to ^= 5;
+}
+
+unsigned long tick_handle(unsigned long value)
+{
+	account_tick(&value);
+	return value;
+}
