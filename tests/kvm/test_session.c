@@ -21,22 +21,35 @@ struct profiled {
 	int state;
 };
 
-static void begin(struct profiled *profiled, int number)
+static bool works(const char *backend)
+{
+	return !attach_backend_find(backend)->probe();
+}
+
+static void begin_as(struct profiled *profiled, int number, const char *backend, const char *guest)
 {
 	struct session_options options = {
-		.attach = { .backend = "perf", .frequency = 999, .ring_size = 64 << 10 },
+		.attach = { .backend = backend, .frequency = 999, .ring_size = 64 << 10 },
 		.output = profiled->path,
 		.command_line = "test",
 	};
+	char arguments[256];
 
 	snprintf(profiled->path, sizeof(profiled->path), "build/test-session-%d-%d.data", getpid(), number);
-	program_start(&profiled->vm, "run --no-profile --no-control --kernel " GUEST_IMAGE
-				     " --timeout 50 --append program=spin");
-	CHECK(program_wait_for(&profiled->vm, "spinning"));
+	snprintf(arguments, sizeof(arguments),
+		 "run --no-profile --no-control --kernel " GUEST_IMAGE " --timeout 50 --append program=%s",
+		 guest);
+	program_start(&profiled->vm, arguments);
+	CHECK(program_wait_for(&profiled->vm, guest));
 	options.attach.pid = profiled->vm.pid;
 	if (session_open(&profiled->session, &options) || session_start(profiled->session))
 		FAIL_TEST("no session: %s", error_message());
 	profiled->state = SESSION_SEARCHING;
+}
+
+static void begin(struct profiled *profiled, int number)
+{
+	begin_as(profiled, number, "perf", "spin");
 }
 
 /* Waits for all, gives turns to those that want one. */
@@ -57,15 +70,19 @@ static void turn_all(struct profiled *all)
 		}
 }
 
-static bool all_have_samples(const struct profiled *all)
+static uint64_t samples_of(const struct profiled *profiled)
 {
 	struct collector_statistics statistics;
 
-	for (int i = 0; i < SESSIONS; i++) {
-		session_statistics(all[i].session, &statistics);
-		if (statistics.samples - statistics.host < 20)
+	session_statistics(profiled->session, &statistics);
+	return statistics.samples - statistics.host;
+}
+
+static bool all_have_samples(const struct profiled *all)
+{
+	for (int i = 0; i < SESSIONS; i++)
+		if (samples_of(&all[i]) < 20)
 			return false;
-	}
 	return true;
 }
 
@@ -117,6 +134,44 @@ TEST(session, several_run_on_one_thread_and_each_ends_with_its_vm)
 		program_wait(&all[i].vm);
 	}
 	CHECK_EQUAL(all[0].vm.status, 0);
+}
+
+static void end(struct profiled *profiled)
+{
+	session_close(profiled->session);
+	profiled->session = NULL;
+	profiled->state = SESSION_ENDED;
+	kill(profiled->vm.pid, SIGTERM);
+	program_wait(&profiled->vm);
+	unlink(profiled->path);
+}
+
+/* By BPF they have one program, and each its ring: a VM that idles gets no samples of one that is busy. The
+ * program stays when the first of them goes. */
+TEST(session, who_shares_bpf_programs_gets_samples_of_its_own_vm)
+{
+	static const char *const guests[SESSIONS] = { "spin", "idle", "spin" };
+	struct profiled all[SESSIONS] = { 0 };
+
+	if (!guest_run_possible())
+		SKIP("/dev/kvm can not be opened");
+	if (!works("bpf"))
+		SKIP("BPF can not be used here: %s", error_message());
+	for (int i = 0; i < SESSIONS; i++)
+		begin_as(&all[i], i, "bpf", guests[i]);
+	for (int i = 0; i < 600 && (samples_of(&all[0]) < 100 || samples_of(&all[2]) < 100); i++)
+		turn_all(all);
+	CHECK(samples_of(&all[0]) >= 100);
+	CHECK(samples_of(&all[2]) >= 100);
+	CHECK(samples_of(&all[1]) < 50);
+
+	end(&all[0]);
+	for (int i = 0; i < 600 && samples_of(&all[2]) < 300; i++)
+		turn_all(all);
+	CHECK(samples_of(&all[2]) >= 300);
+	CHECK(samples_of(&all[1]) < 50);
+	end(&all[1]);
+	end(&all[2]);
 }
 
 TEST(session, what_is_no_vm_leaves_nothing)

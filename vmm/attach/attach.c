@@ -571,15 +571,26 @@ static int make_rings(struct attach *attach, const struct attach_options *option
 		.size = options->ring_size,
 		.mode = options->overwrite ? RING_MODE_OVERWRITE : RING_MODE_CONSUMER,
 	};
-	size_t count = process->vcpus[process->vcpu_count - 1].id + 1 + VCPUS_TO_COME;
+	size_t count;
 
-	if (count > VMM_VCPUS_MAX)
-		count = VMM_VCPUS_MAX;
+	if (process->monitored) /* its vCPUs are known since the backend is */
+		attach->target.vcpus_max = vcpus_max(process);
+	count = attach->target.vcpus_max;
 	attach->rings = calloc(count, sizeof(struct ring *));
+/* Those that are there, with some that may come. */
+static unsigned int vcpus_max(const struct vmm_process *process)
+{
+	unsigned int last = process->vcpu_count ? process->vcpus[process->vcpu_count - 1].id : 0;
+	unsigned int max = last + 1 + VCPUS_TO_COME;
+
+	return max < VMM_VCPUS_MAX ? max : VMM_VCPUS_MAX;
+}
+
 	attach->sampled = calloc(VMM_VCPUS_MAX, sizeof(attach->sampled[0]));
 	if (!attach->rings || !attach->sampled)
 		return error_set(-ENOMEM, "no memory for the vCPUs");
 	for (; attach->ring_count < count; attach->ring_count++) {
+	attach->target.vcpus_max = vcpus_max(attach->process);
 		int error = ring_create_with(&attach->rings[attach->ring_count], &ring);
 
 		if (error)

@@ -54,6 +54,7 @@ struct attach_target {
 	const struct vmm_process *process;
 	struct vmm_memory *memory;
 	unsigned int frequency; /* Hz of each vCPU thread */
+	unsigned int vcpus_max; /* ids of vCPUs are below, also of those that come later */
 	bool callchains;
 	struct monitor_address monitor; /* of QEMU, as far as the user told it */
 	uint64_t stop_limit; /* ns that a thread may be stopped for, where that is what a backend does */
@@ -93,6 +94,11 @@ struct attach_backend {
 	 * good. */
 	int (*add)(struct attach_source *source, const struct vmm_vcpu *vcpu);
 	void (*remove)(struct attach_source *source, unsigned int id);
+	/*
+	 * Can be polled: readable when samples wait, after a drain() that found none. NULL: nobody tells, it
+	 * is to be drained from time to time.
+	 */
+	int (*events)(const struct attach_source *source);
 	/* Gives what was sampled since the last time to the sink. */
 	void (*drain)(struct attach_source *source);
 	/* Any thread. NULL: it stops nothing. */

@@ -3,16 +3,10 @@
  * A BPF program on a perf event of each vCPU thread (bpf/guest_sample.c): it
  * reads the guest's registers where KVM keeps them, and its callers from guest
  * memory, in the interrupt that the thread took anyway. What it found comes through a
- * ring of BPF's, which nobody is woken for.
+ * ring of BPF's, which wakes nobody but who has read all that was in it.
  */
-#include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <malloc.h>
-#include <pthread.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -22,11 +16,9 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/backend.h"
-#include "vmm/attach/bpf/guest_sample.h"
+#include "vmm/attach/bpf_programs.h"
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/perf_event.h"
-
-#include "guest_sample.skel.h"
 
 #define NANOSECONDS     1000000000ull
 #define CLOCK_TRIES     5
@@ -50,24 +42,11 @@ struct bpf_thread {
 struct attach_source {
 	const struct attach_target *target;
 	struct perf_event_choice choice;
-	struct guest_sample *programs;
-	struct ring_buffer *ring;
+	struct bpf_vm *vm;
+	struct ring_buffer *ring;   /* the VM's */
 	struct bpf_thread *threads; /* owned */
 	uint64_t raw_ahead;         /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
 };
-
-/* What libbpf says of its own accord. */
-static int print(enum libbpf_print_level level, const char *format, va_list arguments)
-{
-	char text[512];
-
-	if (level != LIBBPF_WARN)
-		return 0;
-	vsnprintf(text, sizeof(text), format, arguments);
-	text[strcspn(text, "\n")] = '\0';
-	log_debug("%s", text);
-	return 0;
-}
 
 static uint64_t time_by(clockid_t clock)
 {
@@ -94,25 +73,6 @@ static void compare_clocks(struct attach_source *source)
 	}
 }
 
-static bool is_amd(void)
-{
-	return !access("/sys/module/kvm_amd", F_OK) && access("/sys/module/kvm_intel", F_OK);
-}
-
-/* Before Linux 6.1, which has the type, an iterator takes no notice of the process that it is given, and
- * tells of all. */
-static int check_iterator(void)
-{
-	struct btf *btf = btf__load_vmlinux_btf();
-	bool of_one = btf && btf__find_by_name_kind(btf, "bpf_iter_task_type", BTF_KIND_ENUM) > 0;
-
-	btf__free(btf);
-	return of_one ? 0
-		      : error_set(
-				-ENOTSUP,
-				"this kernel's BPF can not look at the files of one process: it needs Linux 6.1 and BTF");
-}
-
 /*
  * Of BPF's ring: what half a second of samples takes, with a stack each, as far as there may be so much. It
  * is mapped twice and all at once, and a daemon has one for each VM.
@@ -126,72 +86,6 @@ static uint32_t ring_size(const struct attach_target *target)
 	while (size < wanted && size < RING_SIZE_MOST)
 		size *= 2;
 	return size;
-}
-
-static int load(struct attach_source *source, bool callchains)
-{
-	int error;
-
-	libbpf_set_print(print);
-	source->programs = guest_sample__open();
-	if (!source->programs)
-		return error_set(-ENOTSUP, "libbpf can not open its program: %s", strerror(errno));
-	if (source->target) /* else it is only tried */
-		bpf_map__set_max_entries(source->programs->maps.samples, ring_size(source->target));
-	source->programs->rodata->is_amd = is_amd();
-	source->programs->rodata->want_chains = callchains;
-	source->programs->rodata->by_nmi = source->choice.event == ATTACH_CYCLES;
-	error = guest_sample__load(source->programs);
-	if (error == -EPERM) /* EACCES is the verifier's */
-		return error_set(
-			-EACCES,
-			"BPF programs may not be loaded: be root, or have CAP_BPF and CAP_PERFMON, and "
-			"CAP_SYS_ADMIN where KVM is a module");
-	if (error)
-		return error_set(
-			-ENOTSUP,
-			"this kernel does not load the BPF program (%s): it needs Linux 6.1 and BTF, see "
-			"--verbose",
-			strerror(-error));
-	return 0;
-}
-
-/* -E2BIG: there is more to tell of one file than fits. */
-static int read_found(int fd, void (*each)(void *context, const struct bpf_found *found), void *context)
-{
-	struct bpf_found found;
-	ssize_t size;
-
-	while ((size = read(fd, &found, sizeof(found))) == sizeof(found))
-		each(context, &found);
-	return size < 0 ? error_set(-errno, "can not look at the VMM's files by BPF: %s", strerror(errno))
-			: 0;
-}
-
-/* Runs the iterator over the files of the process of PID_FD; EACH gets what it found: vCPUs, and slots of
- * SLOT_SIZE_MIN. */
-static int look(struct attach_source *source, int pid_fd, uint64_t slot_size_min,
-		void (*each)(void *context, const struct bpf_found *found), void *context)
-{
-	union bpf_iter_link_info which = { .task.pid_fd = (__u32)pid_fd };
-	DECLARE_LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &which,
-			    .link_info_len = sizeof(which));
-	struct bpf_link *link = bpf_program__attach_iter(source->programs->progs.find, &options);
-	int fd, error;
-
-	source->programs->bss->slot_size_min = slot_size_min;
-	if (!link)
-		return error_set(errno == ESRCH ? -ESRCH : -ENOTSUP,
-				 "the kernel does not iterate over a process's files: %s", strerror(errno));
-	fd = bpf_iter_create(bpf_link__fd(link));
-	if (fd < 0) {
-		error = error_set(-errno, "can not look at the VMM's files by BPF: %s", strerror(errno));
-	} else {
-		error = read_found(fd, each, context);
-		close(fd);
-	}
-	bpf_link__destroy(link);
-	return error;
 }
 
 /* The sink's side. */
@@ -285,18 +179,23 @@ static void tell_lost(struct attach_source *source, struct bpf_thread *thread)
 	const struct attach_sink *sink = &source->target->sink;
 	struct bpf_vcpu vcpu;
 
-	if (bpf_map__lookup_elem(source->programs->maps.vcpus, &thread->tid, sizeof(thread->tid), &vcpu,
-				 sizeof(vcpu), 0) ||
-	    vcpu.lost <= thread->lost)
+	if (bpf_vm_get_vcpu(source->vm, thread->vcpu.id, &vcpu) || vcpu.lost <= thread->lost)
 		return;
 	sink->lost(sink->context, thread->vcpu.id, vcpu.lost - thread->lost);
 	thread->lost = vcpu.lost;
 }
 
+static int events_of(const struct attach_source *source)
+{
+	return ring_buffer__epoll_fd(source->ring);
+}
+
+/* What is lost finds a ring that is full. */
 static void drain(struct attach_source *source)
 {
 	compare_clocks(source);
-	ring_buffer__consume(source->ring);
+	if (ring_buffer__consume(source->ring) <= 0)
+		return;
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
 		tell_lost(source, thread);
 }
@@ -327,7 +226,6 @@ static int larger_first(const void *left, const void *right)
 static int give_slots(struct attach_source *source, const struct slot_list *list)
 {
 	struct bpf_slots given = { 0 };
-	__u32 zero = 0;
 
 	for (int i = 0; i < list->count && i < BPF_SLOTS_MAX; i++) {
 		given.slot[i].gpa = list->slots[i].gpa;
@@ -335,8 +233,7 @@ static int give_slots(struct attach_source *source, const struct slot_list *list
 		given.slot[i].hva = list->slots[i].hva;
 		given.count++;
 	}
-	return bpf_map__update_elem(source->programs->maps.slots, &zero, sizeof(zero), &given, sizeof(given),
-				    BPF_ANY);
+	return bpf_vm_set_slots(source->vm, &given);
 }
 
 /* Where there are too many, the small ones are left out: what lies in them can not be read then. */
@@ -347,7 +244,7 @@ static int look_for_slots(struct attach_source *source, struct slot_list *list)
 
 	for (;;) {
 		list->count = 0;
-		error = look(source, source->target->process->pid_fd, size_min, take_slot, list);
+		error = bpf_programs_look(source->target->process->pid_fd, size_min, take_slot, list);
 		if ((error != -E2BIG && list->count < VMM_SLOTS_MAX) || size_min >= SLOT_SIZE_LAST)
 			return error;
 		size_min = size_min ? size_min * 4 : SLOT_SIZE_FIRST;
@@ -376,14 +273,15 @@ static int know_vcpu(struct attach_source *source, struct bpf_thread *thread, co
 		.vcpu = found->vcpu,
 		.id = thread->vcpu.id,
 		.inner_tid = (__u32)thread->vcpu.tid,
+		.want_chains = source->target->callchains,
+		.by_nmi = source->choice.event == ATTACH_CYCLES,
 	};
 	int error;
 
 	thread->tid = found->tid;
 	thread->address = found->vcpu;
 	thread->lost = 0;
-	error = bpf_map__update_elem(source->programs->maps.vcpus, &thread->tid, sizeof(thread->tid), &value,
-				     sizeof(value), BPF_ANY);
+	error = bpf_vm_set_vcpu(source->vm, thread->vcpu.id, &value);
 	return error ? error_set(error, "no room for vCPU %u in a BPF map: %s", thread->vcpu.id,
 				 strerror(-error))
 		     : 0;
@@ -424,7 +322,7 @@ static void find_threads(struct attach_source *source, struct vmm_process *proce
 {
 	struct thread_list list = { .source = source, .process = process };
 
-	if (look(source, process->pid_fd, NO_SLOTS, take_thread, &list))
+	if (bpf_programs_look(process->pid_fd, NO_SLOTS, take_thread, &list))
 		log_debug("%s", error_message());
 }
 
@@ -444,7 +342,7 @@ static void take_vcpu(void *context, const struct bpf_found *found)
 static int find_vcpu(struct attach_source *source, struct bpf_thread *thread)
 {
 	struct vcpu_search search = { .wanted = &thread->vcpu };
-	int error = look(source, source->target->process->pid_fd, NO_SLOTS, take_vcpu, &search);
+	int error = bpf_programs_look(source->target->process->pid_fd, NO_SLOTS, take_vcpu, &search);
 
 	if (error)
 		return error;
@@ -455,21 +353,22 @@ static int find_vcpu(struct attach_source *source, struct bpf_thread *thread)
 
 static int sample_thread(struct attach_source *source, struct bpf_thread *thread)
 {
+	int error;
+
 	thread->event_fd = perf_event_open_thread(&source->choice.attribute, thread->vcpu.tid);
 	if (thread->event_fd < 0)
 		return perf_event_explain(thread->event_fd, source->target->process->pid);
-	thread->link = bpf_program__attach_perf_event(source->programs->progs.take, thread->event_fd);
-	if (thread->link)
-		return 0;
-	close(thread->event_fd);
-	return error_set(-errno, "can not run a BPF program on a perf event: %s", strerror(errno));
+	error = bpf_vm_sample(source->vm, thread->vcpu.id, thread->event_fd, &thread->link);
+	if (error)
+		close(thread->event_fd);
+	return error;
 }
 
 static void forget(struct attach_source *source, struct bpf_thread *thread)
 {
-	if (thread->tid)
-		bpf_map__delete_elem(source->programs->maps.vcpus, &thread->tid, sizeof(thread->tid), 0);
 	bpf_link__destroy(thread->link); /* closes the event, too */
+	if (thread->tid)
+		bpf_vm_set_vcpu(source->vm, thread->vcpu.id, &(const struct bpf_vcpu){ 0 });
 	free(thread);
 }
 
@@ -513,7 +412,7 @@ static bool close_bpf(struct attach_source *source)
 	while (source->threads)
 		remove_vcpu(source, source->threads->vcpu.id);
 	ring_buffer__free(source->ring);
-	guest_sample__destroy(source->programs);
+	bpf_vm_close(source->vm);
 	free(source);
 	return true;
 }
@@ -522,7 +421,7 @@ static int check_vcpu(struct attach_source *source)
 {
 	const struct vmm_process *process = source->target->process;
 	struct vcpu_search search = { .wanted = &process->vcpus[0] };
-	int error = look(source, source->target->process->pid_fd, NO_SLOTS, take_vcpu, &search);
+	int error = bpf_programs_look(source->target->process->pid_fd, NO_SLOTS, take_vcpu, &search);
 
 	if (error)
 		return error;
@@ -532,37 +431,18 @@ static int check_vcpu(struct attach_source *source)
 				   process->pid);
 }
 
-/*
- * It takes the types of the whole kernel for a moment, tens of MiB, and a good part of a second of a CPU: one
- * at a time in a process that attaches to many, and the memory is given back.
- */
-static int load_alone(struct attach_source *source)
-{
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	int error;
-
-	pthread_mutex_lock(&lock);
-	error = check_iterator();
-	if (!error)
-		error = load(source, source->target->callchains);
-	malloc_trim(0);
-	pthread_mutex_unlock(&lock);
-	return error;
-}
-
 static int open_all(struct attach_source *source)
 {
-	int error =
-		perf_event_choose(&source->choice, source->target->process->pid, source->target->frequency);
+	const struct attach_target *target = source->target;
+	int error = perf_event_choose(&source->choice, target->process->pid, target->frequency);
 
 	if (!error)
-		error = load_alone(source);
+		error = bpf_vm_open(&source->vm, ring_size(target), target->vcpus_max);
 	if (!error)
 		error = check_vcpu(source);
 	if (error)
 		return error;
-	source->ring =
-		ring_buffer__new(bpf_map__fd(source->programs->maps.samples), take_record, source, NULL);
+	source->ring = ring_buffer__new(bpf_vm_ring_fd(source->vm), take_record, source, NULL);
 	return source->ring ? 0 : error_set(-errno, "can not map BPF's ring: %s", strerror(errno));
 }
 
@@ -586,13 +466,13 @@ static void ignore(void *context, const struct bpf_found *found)
 {
 }
 
-static int look_at_self(struct attach_source *source)
+static int look_at_self(void)
 {
 	int self = (int)syscall(SYS_pidfd_open, getpid(), 0), error;
 
 	if (self < 0)
 		return error_set(-errno, "pidfd_open(): %s", strerror(errno));
-	error = look(source, self, 0, ignore, NULL);
+	error = bpf_programs_look(self, 0, ignore, NULL);
 	close(self);
 	return error;
 }
@@ -600,14 +480,13 @@ static int look_at_self(struct attach_source *source)
 /* Whether KVM's types are known shows where a VM is. */
 static int probe(void)
 {
-	struct attach_source source = { 0 };
-	int error = check_iterator();
+	struct bpf_vm *vm;
+	int error = bpf_vm_open(&vm, RING_SIZE_LEAST, 1);
 
-	if (!error)
-		error = load(&source, true);
-	if (!error)
-		error = look_at_self(&source);
-	guest_sample__destroy(source.programs);
+	if (error)
+		return error;
+	error = look_at_self();
+	bpf_vm_close(vm);
 	return error;
 }
 
@@ -627,6 +506,7 @@ const struct attach_backend attach_bpf = {
 	.threads = find_threads,
 	.add = add_vcpu,
 	.remove = remove_vcpu,
+	.events = events_of,
 	.drain = drain,
 	.close = close_bpf,
 };

@@ -12,8 +12,8 @@ build/bpf/guest_sample.skel.h: build/bpf/guest_sample.o
 	@echo "  SKEL    $@"
 	$(Q)(echo "/* NOLINTBEGIN: it is generated */" && $(BPFTOOL) gen skeleton $< name guest_sample && echo "/* NOLINTEND */") > $@.new && mv $@.new $@
 
-$(BUILD)/vmm/attach/backend_bpf.o build/fuzz/objects/vmm/attach/backend_bpf.o: build/bpf/guest_sample.skel.h
-$(BUILD)/vmm/attach/backend_bpf.o build/fuzz/objects/vmm/attach/backend_bpf.o: LIBRARY_CFLAGS += -isystem build/bpf
+$(BUILD)/vmm/attach/bpf_programs.o build/fuzz/objects/vmm/attach/bpf_programs.o: build/bpf/guest_sample.skel.h
+$(BUILD)/vmm/attach/bpf_programs.o build/fuzz/objects/vmm/attach/bpf_programs.o: LIBRARY_CFLAGS += -isystem build/bpf
 
 # The sanitizers' own functions of XDR look for libtirpc's when a program starts; libvirt is loaded later, and would bring it too late.
 ifdef SANITIZE

@@ -164,27 +164,50 @@ struct bpf_iter__task_file {
 	(16u << 10) /* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
 
 /* The loader's. */
-const volatile __u32 is_amd;      /* vCPUs are of kvm_amd */
-const volatile __u32 want_chains; /* callers, too */
-const volatile __u32 by_nmi;      /* the event interrupts by NMI: a counter does, the clock does not */
+const volatile __u32 is_amd; /* vCPUs are of kvm_amd */
 
 /* Smaller slots are not told: what is told of a VM has to fit into 32 KiB (kernel: bpf_iter.c,
  * bpf_seq_read()). */
 __u64 slot_size_min;
 
+/* Of each VM: its vCPUs by their ids, its memslots, and the ring that its samples go to. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, BPF_VMS_MAX);
 	__type(key, __u32);
-	__type(value, struct bpf_vcpu);
+	__array(
+		values, struct {
+			__uint(type, BPF_MAP_TYPE_ARRAY);
+			__uint(map_flags, BPF_F_INNER_MAP); /* there may be more of them than here */
+			__uint(max_entries, 1);
+			__uint(key_size, sizeof(__u32));
+			__uint(value_size, sizeof(struct bpf_vcpu));
+		});
 } vcpus SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, BPF_VMS_MAX);
 	__type(key, __u32);
-	__type(value, struct bpf_slots);
+	__array(
+		values, struct {
+			__uint(type, BPF_MAP_TYPE_ARRAY);
+			__uint(max_entries, 1);
+			__uint(key_size, sizeof(__u32));
+			__uint(value_size, sizeof(struct bpf_slots));
+		});
 } slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, BPF_VMS_MAX);
+	__type(key, __u32);
+	__array(
+		values, struct {
+			__uint(type, BPF_MAP_TYPE_RINGBUF);
+			__uint(max_entries, 4096); /* or whatever the loader makes */
+		});
+} samples SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -192,11 +215,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct bpf_whole_sample);
 } scratch SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4 << 20); /* or what the loader sets */
-} samples SEC(".maps");
 
 /* Finding. */
 
@@ -445,10 +463,11 @@ static __always_inline void take_stack(struct bpf_whole_sample *sample, const st
 		sample->head.stack_size = whole;
 }
 
-static __always_inline void take_callers(struct bpf_whole_sample *sample)
+static __always_inline void take_callers(struct bpf_whole_sample *sample, __u32 vm)
 {
 	__u32 zero = 0;
-	const struct bpf_slots *all = bpf_map_lookup_elem(&slots, &zero);
+	void *of_vm = bpf_map_lookup_elem(&slots, &vm);
+	const struct bpf_slots *all = of_vm ? bpf_map_lookup_elem(of_vm, &zero) : 0;
 	int kernel = sample->head.registers[BPF_RIP] >> 63;
 
 	if (!all)
@@ -508,13 +527,13 @@ static __always_inline void take_guest(struct bpf_sample *sample, struct kvm_vcp
  * As KVM tells perf (kvm_arch_pmi_in_guest()): an NMI while KVM handles an interrupt that the guest was left
  * for is of the host. What the clock finds in a softirq of that time can not be told apart.
  */
-static __always_inline int is_in_guest(struct kvm_vcpu *vcpu)
+static __always_inline int is_in_guest(struct kvm_vcpu *vcpu, int by_nmi)
 {
 	__u32 handled = BPF_CORE_READ(vcpu, arch.handling_intr_from_guest);
 
 	if (!handled || !bpf_core_enum_value_exists(enum kvm_intr_type, KVM_HANDLING_NMI))
 		return handled;
-	return !!by_nmi == (handled == bpf_core_enum_value(enum kvm_intr_type, KVM_HANDLING_NMI));
+	return by_nmi == (handled == bpf_core_enum_value(enum kvm_intr_type, KVM_HANDLING_NMI));
 }
 
 /* A VMM may have destroyed it, and made another, or none: what lies there now can be anything. */
@@ -523,17 +542,41 @@ static __always_inline int is_same(struct kvm_vcpu *vcpu, const struct bpf_vcpu 
 	return (__u32)BPF_CORE_READ(vcpu, vcpu_id) == known->id && thread_of(vcpu, 0) == tid;
 }
 
+static __always_inline struct bpf_vcpu *find_vcpu(__u32 vm, __u32 id)
+{
+	void *of_vm = bpf_map_lookup_elem(&vcpus, &vm);
+
+	return of_vm ? bpf_map_lookup_elem(of_vm, &id) : 0;
+}
+
+/*
+ * Wakes the reader if it has read all there was before: it waits then, and looks from time to time as long as
+ * there is more. So a VM that idles costs nothing, and one that is busy no wake-up per sample.
+ */
+static __always_inline void put(struct bpf_whole_sample *sample, __u64 behind, __u32 vm,
+				struct bpf_vcpu *from)
+{
+	void *ring = bpf_map_lookup_elem(&samples, &vm);
+	__u64 size = sizeof(sample->head) + behind;
+
+	/* For the verifier, as above. */
+	__asm__ volatile("%0 &= %1" : "+r"(size) : "i"(2 * BPF_STACK_MAX - 1));
+	if (ring && bpf_ringbuf_output(ring, sample, size, 0))
+		__sync_fetch_and_add(&from->lost, 1);
+}
+
 SEC("perf_event")
 int take(struct bpf_perf_event_data *ctx)
 {
-	__u32 tid = (__u32)bpf_get_current_pid_tgid(), zero = 0;
-	struct bpf_vcpu *known = bpf_map_lookup_elem(&vcpus, &tid);
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u32 vm = BPF_COOKIE_VM(cookie), tid = (__u32)bpf_get_current_pid_tgid(), zero = 0;
+	struct bpf_vcpu *known = find_vcpu(vm, BPF_COOKIE_VCPU(cookie));
 	struct bpf_whole_sample *whole = bpf_map_lookup_elem(&scratch, &zero);
 	__u32 behind = 0, complete = BPF_RIP_KNOWN | BPF_CR3_KNOWN;
 	struct bpf_sample *sample;
 	struct kvm_vcpu *vcpu;
 
-	if (!known || !whole)
+	if (!known || !known->vcpu || !whole)
 		return 0;
 	sample = &whole->head;
 	vcpu = (void *)known->vcpu;
@@ -543,11 +586,11 @@ int take(struct bpf_perf_event_data *ctx)
 	sample->tid = known->inner_tid;
 	sample->flags = sample->cpl = sample->depth = sample->stack_size = 0;
 	sample->cr3 = 0;
-	if (is_same(vcpu, known, tid) && is_in_guest(vcpu)) {
+	if (is_same(vcpu, known, tid) && is_in_guest(vcpu, !!known->by_nmi)) {
 		sample->flags = BPF_IN_GUEST;
 		take_guest(sample, vcpu);
-		if (want_chains && (sample->flags & complete) == complete)
-			take_callers(whole);
+		if (known->want_chains && (sample->flags & complete) == complete)
+			take_callers(whole, vm);
 		behind = sample->depth * 8 + sample->stack_size;
 	} else {
 		sample->registers[BPF_RIP] = ctx->regs.rip;
@@ -556,7 +599,6 @@ int take(struct bpf_perf_event_data *ctx)
 	sample->cost = bpf_ktime_get_ns() - sample->time;
 	if (behind > BPF_STACK_MAX)
 		return 0;
-	if (bpf_ringbuf_output(&samples, whole, sizeof(*sample) + behind, BPF_RB_NO_WAKEUP))
-		__sync_fetch_and_add(&known->lost, 1);
+	put(whole, behind, vm, known);
 	return 0;
 }

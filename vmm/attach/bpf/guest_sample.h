@@ -22,13 +22,23 @@ struct bpf_found {
 	__u64 gpa, size, hva; /* of the memslot, bytes */
 };
 
-/* What the sampler has of a vCPU, by the id of its thread. */
+/* VMs that one process samples at the same time. */
+#define BPF_VMS_MAX 4096
+
+/* What the sampler has of a vCPU. */
 struct bpf_vcpu {
-	__u64 vcpu;
+	__u64 vcpu; /* kernel address of its struct kvm_vcpu; 0: it is not sampled */
 	__u32 id;
 	__u32 inner_tid;
-	__u64 lost; /* samples for which there was no room */
+	__u32 want_chains; /* callers, too */
+	__u32 by_nmi;      /* the event interrupts by NMI: a counter does, the clock does not */
+	__u64 lost;        /* samples for which there was no room */
 };
+
+/* What a perf event's program is given (its cookie): which vCPU of which VM its thread runs. */
+#define BPF_COOKIE(vm, vcpu)    ((__u64)(vm) << 32 | (vcpu))
+#define BPF_COOKIE_VM(cookie)   ((__u32)((cookie) >> 32))
+#define BPF_COOKIE_VCPU(cookie) ((__u32)(cookie))
 
 /* Where guest memory is in the VMM's address space; in order of size, the largest first. */
 struct bpf_slots {
