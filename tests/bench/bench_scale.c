@@ -13,9 +13,11 @@
 
 #include "tests/bench/bench.h"
 
-#define VMS       64
-#define IDLE_S    5   /* until the guests idle */
-#define ATTACH_S  120 /* until all are sampled, at most */
+#define VMS      64
+#define IDLE_S   5   /* until the guests idle */
+#define ATTACH_S 120 /* until all are sampled, at most */
+#define POLL_US  20000
+/* Until it is seen that all idle, which takes kvmscoped some seconds. */
 #define SETTLE_S  15
 #define MEASURE_S 30
 #define DIRECTORY "build/bench/scale"
@@ -158,8 +160,8 @@ static void run(const char *backend)
 	uint64_t begun = bench_time(CLOCK_MONOTONIC);
 	bool ended = false;
 
-	for (int i = 0; i < ATTACH_S && count_attached() < VMS && !ended; i++) {
-		sleep(1);
+	for (int i = 0; i < ATTACH_S * (1000000 / POLL_US) && count_attached() < VMS && !ended; i++) {
+		usleep(POLL_US);
 		ended = waitpid(daemon, NULL, WNOHANG);
 	}
 	if (ended || count_attached() < VMS) {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/kvm.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -80,9 +81,64 @@ TEST(attach_own_vm, a_vm_with_two_descriptors_is_one)
 	unmake(&own);
 }
 
+static void *wait_for_end(void *pipe_end)
+{
+	char ignored;
+
+	return read(*(int *)pipe_end, &ignored, 1) ? pipe_end : NULL;
+}
+
+/* By this the attach thread knows that it has to look for vCPUs again. */
+TEST(attach_own_vm, the_size_of_a_process_tells_of_threads_and_descriptors)
+{
+	struct vmm_process *process = NULL;
+	struct vmm_process_size before, with_thread, with_descriptors, after;
+	struct own_vm own;
+	pthread_t thread;
+	int ends[2];
+
+	if (!make(&own))
+		SKIP("/dev/kvm can not make a VM here");
+	REQUIRE_EQUAL(vmm_process_open(&process, getpid()), 0);
+	usleep(20000); /* threads of tests before are gone */
+	before = vmm_process_size(process);
+	REQUIRE_EQUAL(pipe2(ends, O_CLOEXEC), 0);
+	with_descriptors = vmm_process_size(process);
+	REQUIRE_EQUAL(pthread_create(&thread, NULL, wait_for_end, &ends[0]), 0);
+	with_thread = vmm_process_size(process);
+	close(ends[1]);
+	pthread_join(thread, NULL);
+	close(ends[0]);
+	after = vmm_process_size(process);
+	CHECK_EQUAL(with_thread.threads, before.threads + 1);
+	if (before.descriptors) {
+		CHECK_EQUAL(with_descriptors.descriptors, before.descriptors + 2);
+		CHECK_EQUAL(after.descriptors, before.descriptors);
+	}
+	vmm_process_close(process);
+	unmake(&own);
+}
+
+TEST(attach_own_vm, the_cpu_time_of_a_process_is_what_it_used)
+{
+	struct vmm_process *process = NULL;
+	struct own_vm own;
+	uint64_t before;
+
+	if (!make(&own))
+		SKIP("/dev/kvm can not make a VM here");
+	REQUIRE_EQUAL(vmm_process_open(&process, getpid()), 0);
+	before = vmm_process_cpu_time(process);
+	CHECK(before > 0);
+	while (vmm_process_cpu_time(process) < before + 10000000)
+		;
+	vmm_process_close(process);
+	unmake(&own);
+}
+
 static int find_slots(const struct vmm_process *process, struct vmm_slot *slots)
 {
-	const struct attach_target target = { .process = process, .frequency = 99 };
+	const struct attach_target target = { .process = process, .frequency = 99, .vcpus_max = 1 };
 	struct attach_source *source;
 	int error = attach_bpf.open(&source, &target), count;
 

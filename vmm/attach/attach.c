@@ -33,13 +33,18 @@
 #define DRAIN_INTERVAL_MS     20
 #define DRAIN_INTERVAL_MAX_MS 200
 #define DRAIN_FREQUENCY       1000 /* Hz, up from which it is done most often */
-/* vCPUs that come and go are noticed after so long. */
-#define SCAN_INTERVAL SECOND
+/* vCPUs that come and go are noticed after so long; at the latest, if nothing tells of it. */
+#define SCAN_INTERVAL     SECOND
+#define SCAN_INTERVAL_MAX (10 * SECOND)
 /* So long after it could not be looked at, the process may still end. */
 #define END_WAIT_MS 2000
-/* Between two searches of all of the guest's memory; and so many times as long as one takes. */
+/*
+ * Between two searches of all of the guest's memory; and so many times as long as one takes. Where there was
+ * none, a VM that used less CPU time than this since has started none.
+ */
 #define SEARCH_INTERVAL SECOND
 #define SEARCH_SHARE    20
+#define SEARCH_RUN      (50 * MILLISECOND)
 /* vCPUs that may come besides those that are there. */
 #define VCPUS_TO_COME 8
 /* ns: registers are of the same kernel if they are not further apart. */
@@ -79,7 +84,11 @@ struct attach {
 	pthread_t thread;
 	bool started;
 	int stop_fd, end_fd; /* eventfds */
-	uint64_t next_scan;  /* ns */
+	/* The attach thread's, as far as the next empty line. */
+	uint64_t next_scan, last_scan;      /* ns */
+	bool stopped;                       /* it is to end */
+	struct vmm_process_size size;       /* when vCPUs were looked for last */
+	uint64_t taken, flushed, last_seen; /* samples and losses: so far, shown to the reader, then */
 
 	pthread_mutex_t kernel_lock;
 	const struct guest_kernel *kernel; /* of the collector; with kernel_lock */
@@ -99,6 +108,7 @@ struct attach {
 	bool has_tables, has_kernel;
 	size_t skip;          /* candidates that were none */
 	uint64_t next_search; /* ns */
+	uint64_t search_run;  /* ns of the VM's CPU time at the last search */
 
 	atomic_uint_least64_t guest, host, lost;
 	atomic_uint vcpus;
@@ -270,6 +280,7 @@ static void take_sample(void *context, struct sample *sample, struct guest_callc
 	struct attach *attach = context;
 
 	assert(sample->vcpu < attach->ring_count);
+	attach->taken++;
 	if (sample->flags & SAMPLE_HOST) {
 		chain->kernel_depth = chain->user_depth = 0;
 		atomic_fetch_add(&attach->host, 1);
@@ -289,6 +300,7 @@ static void take_lost(void *context, unsigned int id, uint64_t count)
 	struct sample_lost *lost;
 
 	assert(id < attach->ring_count);
+	attach->taken++;
 	atomic_fetch_add(&attach->lost, count);
 	lost = ring_reserve(attach->rings[id], RECORD_LOST, sizeof(*lost));
 	if (lost)
@@ -411,11 +423,16 @@ static void count_stops(struct attach *attach)
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
-static void drain(struct attach *attach)
+/* False: there was nothing. */
+static bool drain(struct attach *attach)
 {
 	attach->backend->drain(attach->source);
 	count_stops(attach);
+	if (attach->taken == attach->flushed)
+		return false;
+	attach->flushed = attach->taken;
 	show_rings(attach);
+	return true;
 }
 
 static void end(struct attach *attach)
@@ -443,14 +460,35 @@ static bool ends_soon(const struct attach *attach)
 	return poll(events, 2, END_WAIT_MS) > 0 && events[0].revents;
 }
 
+/*
+ * A VMM that has as many threads and descriptors as before, and a VM that did not run since, have most likely
+ * the same vCPUs and memslots.
+ */
+static bool may_have_changed(struct attach *attach, uint64_t time)
+{
+	struct vmm_process_size size = vmm_process_size(attach->process);
+	bool changed = size.threads != attach->size.threads || size.descriptors != attach->size.descriptors;
+
+	if (!changed && attach->taken == attach->last_seen && !attach->backend->emulated &&
+	    time - attach->last_scan < SCAN_INTERVAL_MAX)
+		return false;
+	attach->size = size;
+	attach->last_seen = attach->taken;
+	attach->last_scan = time;
+	return true;
+}
+
 /* What goes away under a look at it has ended; anything else is an error. */
 static bool scan_in_time(struct attach *attach)
 {
+	uint64_t time = now();
 	int error;
 
-	if (now() < attach->next_scan)
+	if (time < attach->next_scan)
 		return true;
-	attach->next_scan = now() + SCAN_INTERVAL;
+	attach->next_scan = time + SCAN_INTERVAL;
+	if (!may_have_changed(attach, time))
+		return true;
 	error = follow_vcpus(attach);
 	if (error)
 		log_debug("%s", error_message());
@@ -474,25 +512,53 @@ static int drain_interval(const struct attach *attach)
 	return (int)(DRAIN_FREQUENCY * DRAIN_INTERVAL_MS / frequency);
 }
 
-static void *run(void *context)
+static int until_next_scan(const struct attach *attach)
 {
-	struct attach *attach = context;
-	int interval = drain_interval(attach);
+	uint64_t time = now();
+
+	return attach->next_scan > time ? (int)((attach->next_scan - time) / MILLISECOND) + 1 : 0;
+}
+
+/*
+ * While there are samples, some are let gather before the next look. After a look that found none the backend
+ * tells, if it can, when there are again: a VM that idles costs nothing until then. False: the VM has ended,
+ * or it is to be stopped.
+ */
+static bool wait_for_samples(struct attach *attach, bool found)
+{
 	struct pollfd events[] = {
 		{ .fd = attach->stop_fd, .events = POLLIN },
 		{ .fd = attach->process->pid_fd, .events = POLLIN },
+		{ .fd = -1, .events = POLLIN },
 	};
+
+	if (!found && attach->backend->events) {
+		events[2].fd = attach->backend->events(attach->source);
+		if (!poll(events, 3, until_next_scan(attach)))
+			return true;
+	}
+	if (!events[0].revents && !events[1].revents)
+		poll(events, 2, drain_interval(attach));
+	attach->stopped = events[0].revents;
+	return !events[0].revents && !events[1].revents;
+}
+
+static void *run(void *context)
+{
+	struct attach *attach = context;
+	bool goes_on, found = true;
 	sigset_t all;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "attach");
-	attach->next_scan = now() + SCAN_INTERVAL;
+	attach->last_scan = now();
+	attach->next_scan = attach->last_scan + SCAN_INTERVAL;
 	do {
-		poll(events, 2, interval);
-		drain(attach);
-	} while (!events[0].revents && !events[1].revents && scan_in_time(attach));
-	if (!events[0].revents)
+		goes_on = wait_for_samples(attach, found);
+		found = drain(attach);
+	} while (goes_on && scan_in_time(attach));
+	if (!attach->stopped)
 		end(attach);
 	return NULL;
 }
@@ -510,10 +576,20 @@ static int check_process(const struct attach *attach, const struct attach_backen
 			 process->name);
 }
 
+/* Those that are there, with some that may come. */
+static unsigned int vcpus_max(const struct vmm_process *process)
+{
+	unsigned int last = process->vcpu_count ? process->vcpus[process->vcpu_count - 1].id : 0;
+	unsigned int max = last + 1 + VCPUS_TO_COME;
+
+	return max < VMM_VCPUS_MAX ? max : VMM_VCPUS_MAX;
+}
+
 static int try_backend(struct attach *attach, const struct attach_backend *backend)
 {
 	int error = check_process(attach, backend);
 
+	attach->target.vcpus_max = vcpus_max(attach->process);
 	attach->target.frequency = attach->frequency;
 	if (backend->frequency_max && attach->frequency > backend->frequency_max)
 		attach->target.frequency = backend->frequency_max;
@@ -577,20 +653,10 @@ static int make_rings(struct attach *attach, const struct attach_options *option
 		attach->target.vcpus_max = vcpus_max(process);
 	count = attach->target.vcpus_max;
 	attach->rings = calloc(count, sizeof(struct ring *));
-/* Those that are there, with some that may come. */
-static unsigned int vcpus_max(const struct vmm_process *process)
-{
-	unsigned int last = process->vcpu_count ? process->vcpus[process->vcpu_count - 1].id : 0;
-	unsigned int max = last + 1 + VCPUS_TO_COME;
-
-	return max < VMM_VCPUS_MAX ? max : VMM_VCPUS_MAX;
-}
-
 	attach->sampled = calloc(VMM_VCPUS_MAX, sizeof(attach->sampled[0]));
 	if (!attach->rings || !attach->sampled)
 		return error_set(-ENOMEM, "no memory for the vCPUs");
 	for (; attach->ring_count < count; attach->ring_count++) {
-	attach->target.vcpus_max = vcpus_max(attach->process);
 		int error = ring_create_with(&attach->rings[attach->ring_count], &ring);
 
 		if (error)
@@ -786,10 +852,13 @@ int attach_end_fd(const struct attach *attach)
 /* The guest may only be starting, or run no Linux: it is looked for again and again, but seldom. */
 static void search(struct attach *attach)
 {
-	uint64_t begun = now();
+	uint64_t begun = now(), run = vmm_process_cpu_time(attach->process);
 
 	if (begun < attach->next_search)
 		return;
+	if (attach->next_search && !attach->has_tables && run - attach->search_run < SEARCH_RUN)
+		return;
+	attach->search_run = run;
 	if (attach->layout_guessed && !attach->memory.slot_count)
 		memory_layout_guess(&attach->memory, attach->process);
 	attach->has_tables = attach->memory.slot_count &&

@@ -14,7 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -352,6 +354,27 @@ int vmm_process_scan(struct vmm_process *process)
 	if (!process->monitored)
 		return scan_vm(process);
 	return vmm_process_ended(process) ? error_set(-ESRCH, "process %d has ended", process->pid) : 0;
+}
+
+/* A directory's links are those to its own directories, to itself and from its parent (fs/proc/base.c,
+ * proc_task_getattr()). */
+struct vmm_process_size vmm_process_size(const struct vmm_process *process)
+{
+	struct stat tasks = { 0 }, descriptors = { 0 };
+
+	fstatat(process->directory, "task", &tasks, 0);
+	fstatat(process->directory, "fd", &descriptors, 0);
+	return (struct vmm_process_size){ tasks.st_nlink, (unsigned long)descriptors.st_size };
+}
+
+uint64_t vmm_process_cpu_time(const struct vmm_process *process)
+{
+	struct timespec time;
+	clockid_t clock;
+
+	if (clock_getcpuclockid(process->pid, &clock) || clock_gettime(clock, &time))
+		return 0;
+	return (uint64_t)time.tv_sec * 1000000000ull + (uint64_t)time.tv_nsec;
 }
 
 static bool learn_thread(struct vmm_process *process, unsigned int id, pid_t tid, const char *found)

@@ -19,6 +19,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Ids are below (kernel: KVM_MAX_VCPU_IDS is larger; what a recording can hold is not). */
@@ -60,6 +61,19 @@ int vmm_process_open_monitored(struct vmm_process **process, pid_t pid);
  * then it is as it was.
  */
 int vmm_process_scan(struct vmm_process *process);
+
+/*
+ * How many threads and descriptors it has, which tells at once that vCPUs may have come or gone. Descriptors
+ * are counted from Linux 6.2 on (fs/proc/fd.c, proc_readfd_count()), and are 0 before.
+ */
+struct vmm_process_size {
+	unsigned long threads, descriptors;
+};
+
+struct vmm_process_size vmm_process_size(const struct vmm_process *process);
+
+/* ns of CPU time that it has used, with all its threads; 0: it has ended. Any thread. */
+uint64_t vmm_process_cpu_time(const struct vmm_process *process);
 
 /* Somebody knows that thread TID runs vCPU ID; false: it is none of this process, or there is no such vCPU.
  */

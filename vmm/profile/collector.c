@@ -35,6 +35,10 @@
  */
 #define LOOK_INTERVAL_LATE_MS 250
 #define LOOKS_BEFORE_LATE     100
+/* There, too, once nothing has come for so long that nothing waits any more: what comes wakes the collector.
+ */
+#define LOOK_INTERVAL_QUIET_MS 2000
+#define QUIET_AFTER            (WINDOW_LONGEST + 1000 * MILLISECOND)
 /* What is older than this survives a kill. */
 #define FLUSH_INTERVAL (250 * MILLISECOND)
 /* A round may end this often: what lies before it can be shown, and forgotten, by whoever reads a pipe. */
@@ -61,9 +65,12 @@ struct collector {
 	struct user_symbols *user_symbols; /* NULL: there is no cache to put them into */
 	struct resolver *resolver;         /* its rings: the vCPUs', then those of sideband */
 	pthread_t thread;
-	struct pollfd *wakes; /* the rings', our own, and the flight recorder's */
+	struct pollfd *wakes; /* the rings', where they come late those of sideband, our own, and the flight
+				 recorder's */
 	size_t wake_count;
 	unsigned int looks; /* of the first */
+	bool come;          /* there was something in the rings at the last look */
+	uint64_t last_come; /* ns, when there was */
 	int stop_fd;        /* eventfd: stop, or the guest is to be reset */
 	atomic_bool stop;
 	bool reset;                /* is asked for; with reset_lock, as reset_done */
@@ -111,6 +118,11 @@ static void note_error(struct collector *collector, int error)
 	snprintf(collector->message, sizeof(collector->message), "%s", error_message());
 	if (!collector->options.files)
 		log_error("recording ends here: %s", collector->message);
+}
+
+static bool comes_late(const struct collector *collector)
+{
+	return collector->options.delay >= LOOK_INTERVAL_LATE_MS * MILLISECOND;
 }
 
 static bool is_writing(const struct collector *collector)
@@ -225,12 +237,20 @@ static void take_lost_before(struct collector *collector, size_t ring, const str
 	note_lost(collector, ring, lost->count, counts);
 }
 
+static const struct ring_record *read_ring(struct collector *collector, struct ring *ring)
+{
+	const struct ring_record *record = ring_read(ring);
+
+	collector->come |= !!record;
+	return record;
+}
+
 static void drain_ring(struct collector *collector, size_t index, struct collector_statistics *counts)
 {
 	struct ring *ring = collector->options.rings[index];
 	const struct ring_record *record;
 
-	while ((record = ring_read(ring))) {
+	while ((record = read_ring(collector, ring))) {
 		if (record->type == RECORD_SAMPLE)
 			take_sample(collector, index, record, counts);
 		else if (record->type == RECORD_SIDEBAND)
@@ -254,7 +274,7 @@ static void drain_sideband_ring(struct collector *collector, size_t index)
 	size_t number = collector->options.ring_count + index;
 	const struct ring_record *record;
 
-	while ((record = ring_read(ring)))
+	while ((record = read_ring(collector, ring)))
 		if (record->type == RECORD_SIDEBAND)
 			take_sideband(collector, number, record);
 	ring_read_done(ring);
@@ -576,6 +596,7 @@ static void drain(struct collector *collector)
 	struct collector_statistics counts = { 0 };
 	uint64_t time;
 
+	collector->come = false;
 	resolver_begin_pass(collector->resolver, time_by(CLOCK_MONOTONIC_RAW));
 	for (size_t i = 0; i < collector->options.ring_count; i++)
 		drain_ring(collector, i, &counts);
@@ -586,6 +607,8 @@ static void drain(struct collector *collector)
 	if (flight_sideband_is_due(&collector->told))
 		flight_sideband_forget(&collector->told, resolver_settled(collector->resolver));
 	time = now();
+	if (collector->come)
+		collector->last_come = time;
 	collector_user_make_tables(&collector->kernel, collector->tables, time);
 	/* A guest that tells of itself is asked for the whole tables. */
 	if (!collector->output.told_by_guest)
@@ -619,14 +642,30 @@ static void take_last_losses(struct collector *collector)
 	update_statistics(collector, &counts);
 }
 
+/* The next file's time is kept. */
+static int quiet_interval(const struct collector *collector, uint64_t time)
+{
+	uint64_t left = collector->next_file > time ? (collector->next_file - time) / MILLISECOND + 1 : 1;
+
+	return !collector->options.files || left > LOOK_INTERVAL_QUIET_MS ? LOOK_INTERVAL_QUIET_MS
+									  : (int)left;
+}
+
+static bool is_quiet(const struct collector *collector, uint64_t time)
+{
+	return time - collector->last_come > QUIET_AFTER &&
+	       !(collector->flight && flight_waits(collector->flight));
+}
+
 static int look_interval(struct collector *collector)
 {
-	if (collector->options.delay < LOOK_INTERVAL_LATE_MS * MILLISECOND ||
-	    collector->looks < LOOKS_BEFORE_LATE) {
+	uint64_t time = now();
+
+	if (!comes_late(collector) || collector->looks < LOOKS_BEFORE_LATE) {
 		collector->looks++;
 		return LOOK_INTERVAL_MS;
 	}
-	return LOOK_INTERVAL_LATE_MS;
+	return is_quiet(collector, time) ? quiet_interval(collector, time) : LOOK_INTERVAL_LATE_MS;
 }
 
 static void wait_for_samples(struct collector *collector)
@@ -701,6 +740,9 @@ static int prepare_wakes(struct collector *collector)
 	for (size_t i = 0; i < count; i++)
 		collector->wakes[i] =
 			(struct pollfd){ ring_event_fd(collector->options.rings[i]), POLLIN, 0 };
+	for (size_t i = 0; comes_late(collector) && i < collector->options.sideband_ring_count; i++)
+		collector->wakes[count++] =
+			(struct pollfd){ ring_event_fd(collector->options.sideband_rings[i]), POLLIN, 0 };
 	collector->wakes[count++] = (struct pollfd){ collector->stop_fd, POLLIN, 0 };
 	if (collector->options.flight)
 		collector->wakes[count++] = (struct pollfd){ collector->options.flight->wake_fd, POLLIN, 0 };
@@ -719,7 +761,8 @@ static struct collector *make(const struct collector_options *options)
 	pthread_mutex_init(&collector->lock, NULL);
 	pthread_mutex_init(&collector->reset_lock, NULL);
 	pthread_cond_init(&collector->reset_done, NULL);
-	collector->wakes = calloc(options->ring_count + 2, sizeof(collector->wakes[0]));
+	collector->wakes =
+		calloc(options->ring_count + options->sideband_ring_count + 2, sizeof(collector->wakes[0]));
 	collector->last_time = calloc(options->ring_count + 1, sizeof(collector->last_time[0]));
 	collector->lost = calloc(options->ring_count + 1, sizeof(collector->lost[0]));
 	collector->tables = user_tables_new(options->symfs);

@@ -301,6 +301,11 @@ void flight_turn(struct flight *flight)
 		close_window(flight);
 }
 
+bool flight_waits(const struct flight *flight)
+{
+	return flight->window.flight.count || flight->next_taken;
+}
+
 /* Of the time after its triggers, the window has what there was. */
 static void cut_window(struct window *window)
 {

@@ -75,6 +75,9 @@ int flight_create(struct flight **flight, const struct collector_options *option
 /* NULL is a no-op. */
 void flight_destroy(struct flight *flight);
 
+/* A window is open, which ends by itself in some time: flight_turn() is to be called then. */
+bool flight_waits(const struct flight *flight);
+
 /* What happened in the guest, in whatever order it comes: goes into the files that it matters for. Copied. */
 void flight_sideband(struct flight *flight, const struct sideband *record);
 
