@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "shared/sample.h"
 #include "tests/rig/rig.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/profile.h"
@@ -230,4 +231,77 @@ TEST(attach_rig, debian_in_qemu_by_each_way)
 		show_shares("leaf", way, &leaf[way]);
 	if (!told)
 		SKIP("this machine has too much other work to measure shares in the rig: see the samples above");
+}
+
+/* What is known of whose the samples are. */
+struct places {
+	uint64_t calls, of_workload; /* in the system calls of the workload; as its own */
+	uint64_t in_user,
+		in_program; /* in user space, by a process of that name; in its program, with a function */
+	uint64_t wrong;     /* under another name than can be */
+};
+
+/* It is linked statically, and calls nothing else in user space but the vDSO. */
+static bool is_of_workload(const struct profile_frame *frame)
+{
+	return strstr(frame->image, "workload") || !strcmp(frame->image, "[vdso]");
+}
+
+static void add_place(struct places *places, const struct profile_stack *stack)
+{
+	const struct profile_frame *leaf = stack->frames[0];
+	bool of_workload = !strcmp(stack->comm, "workload"), ends_there;
+
+	if (call_of(stack, &ends_there) >= 0) {
+		places->calls += stack->samples;
+		places->of_workload += of_workload ? stack->samples : 0;
+		places->wrong += stack->pid != SAMPLE_TASK_LIMIT && !of_workload ? stack->samples : 0;
+	}
+	if (leaf->kernel || is_host(stack) || !of_workload)
+		return;
+	places->in_user += stack->samples;
+	places->in_program += is_of_workload(leaf) && leaf->symbol ? stack->samples : 0;
+	if (strcmp(leaf->image, "[unknown]") != 0 && !is_of_workload(leaf))
+		places->wrong += stack->samples;
+}
+
+static bool read_places(struct places *places, enum way way)
+{
+	char input[64];
+	const struct profile_options options = { .input = input,
+						 .buildid_dir = DIRECTORY "/.debug",
+						 .vcpu = -1 };
+	struct profile *profile;
+
+	*places = (struct places){ 0 };
+	snprintf(input, sizeof(input), DIRECTORY "/qemu-%s.data", ways[way]);
+	if (profile_load(&profile, &options))
+		return false;
+	for (size_t i = 0; i < profile_stack_count(profile); i++)
+		add_place(places, profile_stack(profile, i));
+	profile_free(profile);
+	return true;
+}
+
+/* Nothing was installed in that guest, and nobody else told. */
+TEST(attach_rig, debian_in_qemu_s_processes_and_programs)
+{
+	struct places places;
+
+	RIG_REQUIRED();
+	if (!run_in_rig())
+		return;
+	for (enum way way = BPF; way < WAYS; way++) {
+		REQUIRE(read_places(&places, way));
+		printf("%-6s %llu of %llu samples in system calls of its process, %llu of %llu in user space of its "
+		       "program, %llu wrong\n",
+		       ways[way], (unsigned long long)places.of_workload, (unsigned long long)places.calls,
+		       (unsigned long long)places.in_program, (unsigned long long)places.in_user,
+		       (unsigned long long)places.wrong);
+		CHECK_EQUAL(places.wrong, 0);
+		if (places.calls > FEW)
+			CHECK(places.of_workload >= places.calls * 95 / 100);
+		if (places.in_user > FEW)
+			CHECK(places.in_program >= places.in_user * 95 / 100);
+	}
 }

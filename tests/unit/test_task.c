@@ -5,6 +5,7 @@
 #include "tests/unit/btf_image.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/task_guest.h"
+#include "vmm/guest/btf.h"
 #include "vmm/guest/task.h"
 
 static void check_is(struct task_guest *fixture, uint32_t pid, uint32_t tid, const char *comm)

@@ -21,6 +21,7 @@
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/memory_layout.h"
 #include "vmm/attach/stack_view.h"
+#include "vmm/attach/user_space.h"
 #include "vmm/guest/kernel_identity.h"
 
 #define MILLISECOND 1000000ull
@@ -96,6 +97,10 @@ struct attach {
 	uint64_t latest_time;              /* ns, the clock of samples */
 	struct checked checked[CHECKED];   /* with kernel_lock */
 	struct kernel_callers callers;
+	bool cpus_known; /* of the kernel, as far as it had them; with kernel_lock */
+	/* The attach thread's: by the ids of vCPUs; and what a sample's addresses were in. */
+	struct user_space_cpu *cpus;
+	struct user_map map;
 	struct attach_stops stops; /* with kernel_lock */
 	struct kernel_pulse pulse; /* with kernel_lock, as the two that follow */
 	bool stands_still;         /* the kernel that is known runs no more */
@@ -211,6 +216,14 @@ static bool seems_to_run(struct attach *attach, const struct sample *sample, con
 	return !attach->stands_still;
 }
 
+static void tell_user_space(struct attach *attach, const struct guest_kernel *kernel, struct sample *sample,
+			    struct guest_callchain *chain, const struct attach_stack *stack)
+{
+	if (attach->cpus_known)
+		user_space_tell(&attach->cpus[sample->vcpu], kernel, &attach->memory.view, stack, sample,
+				chain, &attach->map);
+}
+
 /* With kernel_lock. What vouches for the addresses of the guest's kernel is a kernel that is known. */
 static void use_kernel(struct attach *attach, struct sample *sample, struct guest_callchain *chain,
 		       const struct attach_stack *stack, uint8_t mode)
@@ -228,6 +241,7 @@ static void use_kernel(struct attach *attach, struct sample *sample, struct gues
 		miss_callers(chain, &attach->callers.without_stack);
 	module_presence_check(guest_kernel_presence(kernel), &attach->memory.view, &kernel->paging,
 			      sample->time, chain);
+	tell_user_space(attach, kernel, sample, chain, stack);
 }
 
 /* Those in the kernel serve best: under KPTI the tables of user space do not map all of it. */
@@ -258,18 +272,20 @@ static void take_guest(struct attach *attach, struct sample *sample, struct gues
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
-static void put(struct ring *ring, const struct sample *sample, const struct guest_callchain *chain)
+static void put(struct ring *ring, const struct sample *sample, const struct guest_callchain *chain,
+		const struct user_map *map)
 {
 	size_t depth = (size_t)chain->kernel_depth + chain->user_depth;
-	struct sample *record = ring_reserve(ring, RECORD_SAMPLE, sample_size(depth));
+	struct sample *record = ring_reserve(ring, RECORD_SAMPLE,
+					     sample_size(depth) + map->count * sizeof(struct sample_mapping));
 
 	if (record) {
 		*record = *sample;
-		record->pid = record->tid = SAMPLE_TASK_UNKNOWN;
 		record->flags |= chain->flags;
 		record->kernel_depth = chain->kernel_depth;
 		record->user_depth = chain->user_depth;
 		memcpy(record->callchain, chain->addresses, depth * sizeof(uint64_t));
+		record->mappings = (uint16_t)user_map_tell(map, sample_mappings(record));
 	}
 	ring_commit(ring, record);
 }
@@ -281,6 +297,8 @@ static void take_sample(void *context, struct sample *sample, struct guest_callc
 
 	assert(sample->vcpu < attach->ring_count);
 	attach->taken++;
+	sample->pid = sample->tid = SAMPLE_TASK_UNKNOWN;
+	attach->map.count = 0;
 	if (sample->flags & SAMPLE_HOST) {
 		chain->kernel_depth = chain->user_depth = 0;
 		atomic_fetch_add(&attach->host, 1);
@@ -291,7 +309,7 @@ static void take_sample(void *context, struct sample *sample, struct guest_callc
 			take_guest(attach, sample, chain, stack);
 		atomic_fetch_add(&attach->guest, 1);
 	}
-	put(attach->rings[sample->vcpu], sample, chain);
+	put(attach->rings[sample->vcpu], sample, chain, &attach->map);
 }
 
 static void take_lost(void *context, unsigned int id, uint64_t count)
@@ -364,6 +382,7 @@ static int add_new(struct attach *attach)
 		if (error)
 			return error;
 		log_debug("vCPU %u is thread %d, as %s tells", vcpu->id, vcpu->tid, vcpu->found);
+		attach->cpus[vcpu->id].known = false;
 		attach->sampled[attach->sampled_count++] = *vcpu;
 	}
 	return 0;
@@ -423,9 +442,65 @@ static void count_stops(struct attach *attach)
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
+/* Which CPUs the vCPUs are to the kernel that runs now, as far as that is not known yet. TOLD becomes what is
+ * the same for all; false: there is none. */
+static bool find_cpus(struct attach *attach, struct attach_cpu *told)
+{
+	const struct guest_kernel *kernel;
+
+	pthread_mutex_lock(&attach->kernel_lock);
+	kernel = attach->kernel;
+	for (size_t i = 0; kernel && i < attach->sampled_count; i++) {
+		struct user_space_cpu *cpu = &attach->cpus[attach->sampled[i].id];
+
+		if (attach->cpus_known && cpu->known)
+			continue;
+		user_space_find_cpu(cpu, kernel, &attach->memory.view, attach->sampled[i].id);
+		cpu->seen = false;
+	}
+	if (kernel) {
+		attach->cpus_known = true;
+		told->layout = kernel->tasks;
+		told->paging = kernel->paging;
+	}
+	pthread_mutex_unlock(&attach->kernel_lock);
+	return kernel;
+}
+
+/* The backend may give samples to the sink at that: not with kernel_lock. */
+static void see_tasks(struct attach *attach)
+{
+	struct attach_cpu told;
+
+	if (!attach->backend->see_tasks || !find_cpus(attach, &told))
+		return;
+	for (size_t i = 0; i < attach->sampled_count; i++) {
+		unsigned int id = attach->sampled[i].id;
+		struct user_space_cpu *cpu = &attach->cpus[id];
+
+		if (!cpu->known || cpu->seen)
+			continue;
+		told.offset = cpu->offset;
+		attach->backend->see_tasks(attach->source, id, &told);
+		cpu->seen = true;
+	}
+}
+
+static bool has_new_kernel(struct attach *attach)
+{
+	bool has;
+
+	pthread_mutex_lock(&attach->kernel_lock);
+	has = attach->kernel && !attach->cpus_known;
+	pthread_mutex_unlock(&attach->kernel_lock);
+	return has;
+}
+
 /* False: there was nothing. */
 static bool drain(struct attach *attach)
 {
+	if (has_new_kernel(attach))
+		see_tasks(attach);
 	attach->backend->drain(attach->source);
 	count_stops(attach);
 	if (attach->taken == attach->flushed)
@@ -492,6 +567,8 @@ static bool scan_in_time(struct attach *attach)
 	error = follow_vcpus(attach);
 	if (error)
 		log_debug("%s", error_message());
+	else
+		see_tasks(attach); /* CPUs come up one after the other */
 	if (error && !is_gone(error)) {
 		snprintf(attach->error_text, sizeof(attach->error_text), "%s", error_message());
 		if (!ends_soon(attach))
@@ -654,7 +731,8 @@ static int make_rings(struct attach *attach, const struct attach_options *option
 	count = attach->target.vcpus_max;
 	attach->rings = calloc(count, sizeof(struct ring *));
 	attach->sampled = calloc(VMM_VCPUS_MAX, sizeof(attach->sampled[0]));
-	if (!attach->rings || !attach->sampled)
+	attach->cpus = calloc(count, sizeof(attach->cpus[0]));
+	if (!attach->rings || !attach->sampled || !attach->cpus)
 		return error_set(-ENOMEM, "no memory for the vCPUs");
 	for (; attach->ring_count < count; attach->ring_count++) {
 		int error = ring_create_with(&attach->rings[attach->ring_count], &ring);
@@ -932,6 +1010,8 @@ void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
 		attach->skip = 0;
 	}
 	pthread_mutex_lock(&attach->kernel_lock);
+	if (!kernel || !attach->kernel || !guest_kernel_same(kernel, attach->kernel))
+		attach->cpus_known = false;
 	attach->kernel = kernel;
 	attach->pulse = (struct kernel_pulse){ 0 };
 	attach->stands_still = false;
@@ -1025,6 +1105,7 @@ void attach_close(struct attach *attach)
 		ring_destroy(attach->rings[--attach->ring_count]);
 	free(attach->rings);
 	free(attach->sampled);
+	free(attach->cpus);
 	if (attach->memory.memory_fd >= 0 || attach->memory.pagemap_fd >= 0)
 		vmm_memory_close(&attach->memory);
 	vmm_process_close(attach->process);

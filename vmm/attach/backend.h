@@ -20,13 +20,29 @@
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/process.h"
 #include "vmm/guest/registers.h"
+#include "vmm/guest/task.h"
 #include "vmm/guest/unwind.h"
 
-/* The guest's kernel as it stood at a sample, for unwinding: the stack is not what it was any more. */
+/* A page of user space that had code that ran or was to be returned to, and where it lay then. */
+struct attach_page {
+	uint64_t gva, gpa;
+};
+
+/* The guest as it stood at a sample: its memory is not what it was any more. */
 struct attach_stack {
 	struct guest_registers registers;
-	const uint8_t *bytes; /* of the stack, from RSP on; NULL: it was not taken */
+	const uint8_t *bytes; /* of the kernel's stack, from RSP on; NULL: it was not taken */
 	size_t size;
+	const struct guest_tasks_seen *tasks; /* of the vCPU; NULL: they were not seen */
+	const struct attach_page *pages;
+	size_t page_count;
+};
+
+/* Where the guest's kernel has the tasks of a vCPU. */
+struct attach_cpu {
+	struct guest_task_layout layout;
+	struct guest_paging paging; /* that maps the kernel */
+	uint64_t offset;            /* that makes per-CPU addresses those of the vCPU */
 };
 
 struct attach_sink {
@@ -99,6 +115,11 @@ struct attach_backend {
 	 * is to be drained from time to time.
 	 */
 	int (*events)(const struct attach_source *source);
+	/*
+	 * Samples of vCPU ID that are taken from now on have its tasks, where they can be read. CPU is used
+	 * during the call only, which may give samples to the sink. NULL: it never sees tasks.
+	 */
+	void (*see_tasks)(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu);
 	/* Gives what was sampled since the last time to the sink. */
 	void (*drain)(struct attach_source *source);
 	/* Any thread. NULL: it stops nothing. */

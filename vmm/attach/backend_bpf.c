@@ -28,6 +28,7 @@
 #define SLOT_SIZE_FIRST (64ull << 10)
 #define SLOT_SIZE_LAST  (1ull << 40)
 #define NO_SLOTS        UINT64_MAX
+#define CR4_LA57        (1ull << 12) /* SDM vol. 3A 2.5 */
 
 struct bpf_thread {
 	struct vmm_vcpu vcpu;
@@ -36,6 +37,8 @@ struct bpf_thread {
 	__u32 tid;             /* in the first PID namespace */
 	__u64 address;         /* of its struct kvm_vcpu */
 	__u64 lost;            /* that were told */
+	/* Of the kernel whose tasks are seen. */
+	struct guest_task_layout layout;
 	struct bpf_thread *next;
 };
 
@@ -128,6 +131,55 @@ static void fill_registers(const struct bpf_sample *from, uint8_t level, struct 
 	registers->cpl = level;
 }
 
+static uint32_t half_word(const __u64 *task, enum bpf_task_word word, uint32_t offset)
+{
+	return (uint32_t)(task[word] >> (offset & 7) * 8);
+}
+
+static void fill_task(const struct guest_task_layout *layout, const __u64 *task, struct guest_task_seen *seen)
+{
+	const uint8_t *comm = (const uint8_t *)&task[BPF_TASK_COMM] + (layout->comm & 7);
+
+	*seen = (struct guest_task_seen){
+		.at = task[BPF_TASK_AT],
+		.stack = task[BPF_TASK_STACK],
+		.mm = task[BPF_TASK_MM],
+		.page_table = task[BPF_TASK_MM] ? task[BPF_TASK_PAGE_TABLE] : 0,
+		.pid = half_word(task, BPF_TASK_PID, layout->pid),
+		.tgid = half_word(task, BPF_TASK_TGID, layout->tgid),
+	};
+	memcpy(seen->comm, comm, sizeof(seen->comm));
+}
+
+static const struct bpf_thread *find_thread(const struct attach_source *source, unsigned int id)
+{
+	const struct bpf_thread *thread = source->threads;
+
+	while (thread && thread->vcpu.id != id)
+		thread = thread->next;
+	return thread;
+}
+
+static bool fill_tasks(const struct attach_source *source, const struct bpf_sample *from,
+		       struct guest_tasks_seen *seen)
+{
+	const struct bpf_thread *thread = find_thread(source, from->vcpu);
+
+	if (!thread || !thread->layout.known || !(from->flags & BPF_TASKS_KNOWN))
+		return false;
+	fill_task(&thread->layout, from->tasks[0], &seen->current);
+	seen->scheduled.at = 0;
+	if (from->tasks[1][BPF_TASK_AT])
+		fill_task(&thread->layout, from->tasks[1], &seen->scheduled);
+	return true;
+}
+
+static void fill_pages(const struct bpf_whole_sample *from, struct attach_page *pages)
+{
+	for (uint32_t i = 0; i < from->head.pages; i++)
+		pages[i] = (struct attach_page){ from->pages[i].gva, from->pages[i].gpa };
+}
+
 static void give(const struct attach_source *source, const struct bpf_whole_sample *from)
 {
 	const struct attach_sink *sink = &source->target->sink;
@@ -136,8 +188,13 @@ static void give(const struct attach_source *source, const struct bpf_whole_samp
 	struct guest_callchain chain = { .capacity = SAMPLE_CALLCHAIN_MAX, .addresses = addresses };
 	bool guest = head->flags & BPF_IN_GUEST, known = guest && head->flags & BPF_CR3_KNOWN;
 	uint8_t other = head->flags & BPF_NESTED ? SAMPLE_OTHER_KERNEL : 0;
+	struct attach_page pages[BPF_PAGES_MAX];
+	struct guest_tasks_seen tasks;
 	struct attach_stack stack = { .bytes = head->stack_size ? from->stack : NULL,
-				      .size = head->stack_size };
+				      .size = head->stack_size,
+				      .tasks = fill_tasks(source, head, &tasks) ? &tasks : NULL,
+				      .pages = pages,
+				      .page_count = head->pages };
 	struct sample sample = {
 		.time = head->time + source->raw_ahead,
 		.period = head->period,
@@ -153,9 +210,22 @@ static void give(const struct attach_source *source, const struct bpf_whole_samp
 	};
 
 	fill_chain(from, &chain, !sample.cpl);
+	fill_pages(from, pages);
 	if (known)
 		fill_registers(head, sample.cpl, &stack.registers);
 	sink->sample(sink->context, &sample, &chain, known ? &stack : NULL);
+}
+
+/* Of SIZE bytes, is that what the program writes? */
+static bool is_whole(const struct bpf_sample *head, size_t size)
+{
+	if (size < sizeof(*head) || head->depth > BPF_CHAIN_MAX || head->pages > BPF_PAGES_MAX ||
+	    head->stack_size > BPF_STACK_MAX)
+		return false;
+	size -= sizeof(*head);
+	if (head->stack_size)
+		return !head->depth && !head->pages && size >= head->stack_size;
+	return (!head->depth && !head->pages) || size >= BPF_PAGES_SIZE + head->depth * sizeof(uint64_t);
 }
 
 /* A guest's RIP that KVM had not read would be an old one. */
@@ -164,8 +234,7 @@ static int take_record(void *context, void *data, size_t size)
 	struct attach_source *source = context;
 	const struct bpf_sample *head = data;
 
-	if (size < sizeof(*head) || head->depth > BPF_CHAIN_MAX || head->stack_size > BPF_STACK_MAX ||
-	    size < sizeof(*head) + head->depth * sizeof(uint64_t) + head->stack_size)
+	if (!is_whole(head, size))
 		return 0;
 	if (head->flags & BPF_IN_GUEST && !(head->flags & BPF_RIP_KNOWN))
 		source->target->sink.lost(source->target->sink.context, head->vcpu, 1);
@@ -351,6 +420,44 @@ static int find_vcpu(struct attach_source *source, struct bpf_thread *thread)
 	return know_vcpu(source, thread, &search.found);
 }
 
+/* Tasks. */
+
+static void choose_words(struct bpf_cpu *cpu, const struct guest_task_layout *layout)
+{
+	const uint32_t offsets[BPF_TASK_ROOM] = {
+		[BPF_TASK_STACK] = layout->stack,
+		[BPF_TASK_MM] = layout->mm,
+		[BPF_TASK_PID] = layout->pid,
+		[BPF_TASK_TGID] = layout->tgid,
+		[BPF_TASK_COMM] = layout->comm,
+		[BPF_TASK_COMM + 1] = layout->comm + 8,
+		[BPF_TASK_COMM + 2] = layout->comm + 16,
+		[BPF_TASK_PAGE_TABLE] = layout->page_table,
+	};
+
+	for (size_t i = 0; i < BPF_TASK_WORDS; i++)
+		cpu->offsets[i] = offsets[i] & ~7u;
+}
+
+/* Samples that were taken before are of what was known before. */
+static void see_tasks(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu)
+{
+	struct bpf_thread *thread = (struct bpf_thread *)(uintptr_t)find_thread(source, id);
+	struct bpf_cpu told = { 0 };
+
+	if (!thread)
+		return;
+	bpf_vm_set_cpu(source->vm, id, &told);
+	drain(source);
+	told.cr3 = cpu->paging.cr3;
+	told.levels = cpu->paging.cr4 & CR4_LA57 ? 5 : 4;
+	told.tasks[0] = cpu->offset + cpu->layout.current;
+	told.tasks[1] = cpu->layout.scheduled ? cpu->offset + cpu->layout.scheduled : 0;
+	choose_words(&told, &cpu->layout);
+	thread->layout = cpu->layout;
+	bpf_vm_set_cpu(source->vm, id, &told);
+}
+
 static int sample_thread(struct attach_source *source, struct bpf_thread *thread)
 {
 	int error;
@@ -367,8 +474,10 @@ static int sample_thread(struct attach_source *source, struct bpf_thread *thread
 static void forget(struct attach_source *source, struct bpf_thread *thread)
 {
 	bpf_link__destroy(thread->link); /* closes the event, too */
-	if (thread->tid)
+	if (thread->tid) {
 		bpf_vm_set_vcpu(source->vm, thread->vcpu.id, &(const struct bpf_vcpu){ 0 });
+		bpf_vm_set_cpu(source->vm, thread->vcpu.id, &(const struct bpf_cpu){ 0 });
+	}
 	free(thread);
 }
 
@@ -507,6 +616,7 @@ const struct attach_backend attach_bpf = {
 	.add = add_vcpu,
 	.remove = remove_vcpu,
 	.events = events_of,
+	.see_tasks = see_tasks,
 	.drain = drain,
 	.close = close_bpf,
 };

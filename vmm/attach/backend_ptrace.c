@@ -28,7 +28,10 @@ static void give(const struct attach_source *source, struct stop_sample *seen)
 	bool guest = look->place == VCPU_IN_GUEST;
 	const struct attach_stack stack = { .registers = look->registers,
 					    .bytes = look->stack_size ? look->stack : NULL,
-					    .size = look->stack_size };
+					    .size = look->stack_size,
+					    .tasks = look->has_tasks ? &look->tasks : NULL,
+					    .pages = look->pages,
+					    .page_count = look->page_count };
 	struct guest_callchain chain = { .addresses = look->addresses,
 					 .capacity = SAMPLE_CALLCHAIN_MAX,
 					 .kernel_depth = look->kernel_depth,
@@ -73,6 +76,11 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 {
 	drain(source);
 	stop_sampler_remove(source->sampler, id);
+}
+
+static void see_tasks(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu)
+{
+	stop_sampler_see_tasks(source->sampler, id, cpu);
 }
 
 static void tell_stops(struct attach_source *source, struct attach_stops *stops)
@@ -210,6 +218,7 @@ const struct attach_backend attach_ptrace = {
 	.event = event_of,
 	.add = add_vcpu,
 	.remove = remove_vcpu,
+	.see_tasks = see_tasks,
 	.drain = drain,
 	.stops = tell_stops,
 	.close = close_ptrace,

@@ -30,7 +30,7 @@ static struct {
 struct bpf_vm {
 	const struct guest_sample *programs;
 	__u32 number;
-	int ring_fd, slots_fd, vcpus_fd; /* maps */
+	int ring_fd, slots_fd, vcpus_fd, cpus_fd; /* maps */
 };
 
 /* Loading. */
@@ -164,7 +164,9 @@ static int make_maps(struct bpf_vm *vm, uint32_t ring_size, unsigned int vcpus)
 		bpf_map_create(BPF_MAP_TYPE_ARRAY, "slots", sizeof(__u32), sizeof(struct bpf_slots), 1, NULL);
 	vm->vcpus_fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "vcpus", sizeof(__u32), sizeof(struct bpf_vcpu),
 				      vcpus, &many);
-	return vm->ring_fd < 0 || vm->slots_fd < 0 || vm->vcpus_fd < 0 ? -errno : 0;
+	vm->cpus_fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "cpus", sizeof(__u32), sizeof(struct bpf_cpu), vcpus,
+				     &many);
+	return vm->ring_fd < 0 || vm->slots_fd < 0 || vm->vcpus_fd < 0 || vm->cpus_fd < 0 ? -errno : 0;
 }
 
 static int show_map(const struct bpf_vm *vm, const struct bpf_map *of_all, int fd)
@@ -178,13 +180,15 @@ static int show_maps(const struct bpf_vm *vm)
 
 	if (!error)
 		error = show_map(vm, vm->programs->maps.samples, vm->ring_fd);
+	if (!error)
+		error = show_map(vm, vm->programs->maps.cpus, vm->cpus_fd);
 	return error ? error : show_map(vm, vm->programs->maps.vcpus, vm->vcpus_fd);
 }
 
 static void hide_maps(const struct bpf_vm *vm)
 {
-	const struct bpf_map *const all[] = { vm->programs->maps.vcpus, vm->programs->maps.samples,
-					      vm->programs->maps.slots };
+	const struct bpf_map *const all[] = { vm->programs->maps.vcpus, vm->programs->maps.cpus,
+					      vm->programs->maps.samples, vm->programs->maps.slots };
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		bpf_map__delete_elem(all[i], &vm->number, sizeof(vm->number), 0);
@@ -197,7 +201,7 @@ int bpf_vm_open(struct bpf_vm **result, uint32_t ring_size, unsigned int vcpus)
 
 	if (!vm)
 		return error_set(-ENOMEM, "no memory for a VM");
-	*vm = (struct bpf_vm){ .ring_fd = -1, .slots_fd = -1, .vcpus_fd = -1 };
+	*vm = (struct bpf_vm){ .ring_fd = -1, .slots_fd = -1, .vcpus_fd = -1, .cpus_fd = -1 };
 	error = enter(vm);
 	if (error) {
 		free(vm);
@@ -225,6 +229,8 @@ void bpf_vm_close(struct bpf_vm *vm)
 		close(vm->slots_fd);
 	if (vm->vcpus_fd >= 0)
 		close(vm->vcpus_fd);
+	if (vm->cpus_fd >= 0)
+		close(vm->cpus_fd);
 	leave(vm);
 	free(vm);
 }
@@ -246,6 +252,13 @@ int bpf_vm_set_vcpu(struct bpf_vm *vm, unsigned int id, const struct bpf_vcpu *v
 	const __u32 key = id;
 
 	return bpf_map_update_elem(vm->vcpus_fd, &key, vcpu, BPF_ANY);
+}
+
+int bpf_vm_set_cpu(struct bpf_vm *vm, unsigned int id, const struct bpf_cpu *cpu)
+{
+	const __u32 key = id;
+
+	return bpf_map_update_elem(vm->cpus_fd, &key, cpu, BPF_ANY);
 }
 
 int bpf_vm_get_vcpu(const struct bpf_vm *vm, unsigned int id, struct bpf_vcpu *vcpu)

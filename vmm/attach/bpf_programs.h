@@ -32,6 +32,7 @@ int bpf_vm_ring_fd(const struct bpf_vm *vm);
 /* Each 0 or a negative errno, without a message. */
 int bpf_vm_set_slots(struct bpf_vm *vm, const struct bpf_slots *slots);
 int bpf_vm_set_vcpu(struct bpf_vm *vm, unsigned int id, const struct bpf_vcpu *vcpu);
+int bpf_vm_set_cpu(struct bpf_vm *vm, unsigned int id, const struct bpf_cpu *cpu);
 int bpf_vm_get_vcpu(const struct bpf_vm *vm, unsigned int id, struct bpf_vcpu *vcpu);
 
 /*

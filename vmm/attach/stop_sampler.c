@@ -36,6 +36,7 @@ struct sampled_vcpu {
 	/* With the lock. */
 	uint64_t next; /* ns, CLOCK_MONOTONIC: look */
 	uint64_t lost; /* that are not told yet */
+	struct attach_cpu cpu;
 	struct sampled_vcpu *next_vcpu;
 };
 
@@ -225,6 +226,7 @@ static void take_look(struct stop_sampler *sampler, struct sampled_vcpu *vcpu)
 	uint64_t began = now();
 
 	sampler->looked_at = vcpu;
+	vcpu->thread.cpu = vcpu->cpu;
 	pthread_mutex_unlock(&sampler->lock);
 	look(sampler, vcpu, began, &outcome);
 	pthread_mutex_lock(&sampler->lock);
@@ -309,6 +311,15 @@ static void *run(void *context)
 }
 
 /* The taker. */
+
+void stop_sampler_see_tasks(struct stop_sampler *sampler, unsigned int id, const struct attach_cpu *cpu)
+{
+	pthread_mutex_lock(&sampler->lock);
+	for (struct sampled_vcpu *vcpu = sampler->vcpus; vcpu; vcpu = vcpu->next_vcpu)
+		if (vcpu->thread.vcpu.id == id)
+			vcpu->cpu = *cpu;
+	pthread_mutex_unlock(&sampler->lock);
+}
 
 int stop_sampler_add(struct stop_sampler *sampler, const struct vmm_vcpu *vcpu)
 {

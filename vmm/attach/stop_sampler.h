@@ -37,6 +37,9 @@ int stop_sampler_start(struct stop_sampler **sampler, const struct vcpu_stop_tar
 int stop_sampler_add(struct stop_sampler *sampler, const struct vmm_vcpu *vcpu);
 void stop_sampler_remove(struct stop_sampler *sampler, unsigned int id);
 
+/* Looks at vCPU ID have its tasks from now on, where they can be read in time. CPU is copied. */
+void stop_sampler_see_tasks(struct stop_sampler *sampler, unsigned int id, const struct attach_cpu *cpu);
+
 /* The oldest sample, until stop_sampler_taken(); NULL: there is none. */
 struct stop_sample *stop_sampler_next(struct stop_sampler *sampler);
 void stop_sampler_taken(struct stop_sampler *sampler);

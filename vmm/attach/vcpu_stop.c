@@ -239,6 +239,42 @@ static void take_callers(struct looking *looking)
 	look->chain_flags = chain.flags;
 }
 
+static void take_tasks(struct looking *looking)
+{
+	const struct attach_cpu *cpu = &looking->thread->cpu;
+	struct vcpu_look *look = looking->look;
+
+	look->has_tasks = !is_time_over(looking) &&
+			  guest_tasks_see(&cpu->layout, &looking->target->memory->view, &cpu->paging,
+					  &look->registers, cpu->offset, &look->tasks);
+}
+
+static bool has_page(const struct vcpu_look *look, uint64_t gva)
+{
+	for (uint32_t i = 0; i < look->page_count; i++)
+		if (look->pages[i].gva == gva)
+			return true;
+	return false;
+}
+
+/* Where the code of RIP, then of its callers, lies, as far as there is time. */
+static void take_pages(struct looking *looking)
+{
+	struct vcpu_look *look = looking->look;
+
+	for (uint16_t i = 0; i < look->user_depth && look->page_count < VCPU_STOP_PAGES; i++) {
+		uint64_t gva = look->addresses[i] & ~(PAGE - 1ull);
+		struct guest_translation translation;
+
+		if (has_page(look, gva))
+			continue;
+		if (is_time_over(looking) || guest_translate(&looking->target->memory->view,
+							     &look->registers.paging, gva, &translation))
+			return;
+		look->pages[look->page_count++] = (struct attach_page){ gva, translation.gpa };
+	}
+}
+
 /* Without time left the sample stays, and has no callers. */
 static void take_chain(struct looking *looking)
 {
@@ -247,12 +283,13 @@ static void take_chain(struct looking *looking)
 	look->addresses[0] = look->registers.rip;
 	look->kernel_depth = !look->registers.cpl;
 	look->user_depth = !look->kernel_depth;
-	if (!looking->target->callchains)
-		return;
-	if (!look->kernel_depth)
+	take_tasks(looking);
+	if (looking->target->callchains && !look->kernel_depth)
 		take_callers(looking);
-	else if (!is_time_over(looking))
+	else if (looking->target->callchains && !is_time_over(looking))
 		take_stack(looking);
+	if (look->has_tasks)
+		take_pages(looking);
 }
 
 static int look_at_guest(struct looking *looking)
@@ -285,6 +322,8 @@ int vcpu_stop_look(const struct vcpu_stop_target *target, struct vcpu_thread *th
 	look->stopped = 0;
 	look->place = VCPU_IN_GUEST;
 	look->stack_size = look->kernel_depth = look->user_depth = look->chain_flags = 0;
+	look->page_count = 0;
+	look->has_tasks = false;
 	if (error)
 		return error;
 	look->time = time_by(CLOCK_MONOTONIC_RAW);

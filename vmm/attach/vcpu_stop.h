@@ -22,6 +22,8 @@
 
 /* Bytes of a kernel's stack that are taken along. */
 #define VCPU_STOP_STACK 4096
+/* Pages of code whose place is noted. */
+#define VCPU_STOP_PAGES 16
 
 struct vcpu_stop_target {
 	const struct vmm_process *process;
@@ -45,6 +47,10 @@ struct vcpu_look {
 	uint16_t kernel_depth, user_depth;
 	uint8_t chain_flags;
 	uint32_t stack_size; /* 0: of the stack nothing was taken */
+	uint32_t page_count;
+	bool has_tasks;
+	struct guest_tasks_seen tasks;
+	struct attach_page pages[VCPU_STOP_PAGES]; /* of user space: see struct attach_stack */
 	uint64_t addresses[SAMPLE_CALLCHAIN_MAX];
 	uint8_t stack[VCPU_STOP_STACK];
 };
@@ -52,10 +58,11 @@ struct vcpu_look {
 /* What is the same from one look at a vCPU to the next. */
 struct vcpu_thread {
 	struct vmm_vcpu vcpu;
-	int fd;               /* the vCPU's, in that process; -1: not known */
-	unsigned int filters; /* of seccomp, that were found to let our calls pass */
-	unsigned int refused; /* filters that were found not to, or that could not be read; 0: none */
-	int refusal;          /* the error of those */
+	int fd;                /* the vCPU's, in that process; -1: not known */
+	unsigned int filters;  /* of seccomp, that were found to let our calls pass */
+	unsigned int refused;  /* filters that were found not to, or that could not be read; 0: none */
+	int refusal;           /* the error of those */
+	struct attach_cpu cpu; /* whose tasks are seen, if its layout is known */
 };
 
 /*

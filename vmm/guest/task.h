@@ -26,10 +26,11 @@
 #include <stdint.h>
 
 #include "shared/sample.h"
-#include "vmm/guest/btf.h"
 #include "vmm/guest/registers.h"
 #include "vmm/guest/symbols.h"
 #include "vmm/guest/view.h"
+
+struct btf;
 
 /*
  * Immutable once read. A per-CPU address and a CPU's offset make the GVA of

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "vmm/guest/btf.h"
 #include "vmm/guest/task.h"
 
 #define STACK_MIN 4096u

@@ -50,3 +50,23 @@ const struct user_mapping *user_map_find(struct user_map *map, uint64_t address)
 	fill(&map->mappings[map->count], &vma, user_images_find(map->kernel->images, &key));
 	return &map->mappings[map->count++];
 }
+
+unsigned int user_map_tell(const struct user_map *map, struct sample_mapping *mappings)
+{
+	unsigned int told = 0;
+
+	for (unsigned int i = 0; i < map->count; i++) {
+		const struct user_mapping *mapping = &map->mappings[i];
+
+		if (!mapping->image)
+			continue;
+		mappings[told++] =
+			(struct sample_mapping){ .start = mapping->start,
+						 .end = mapping->end,
+						 .offset = mapping->offset,
+						 .image = user_image_number(mapping->image),
+						 .images = user_images_generation(map->kernel->images),
+						 .flags = mapping->flags };
+	}
+	return told;
+}

@@ -24,6 +24,7 @@
 
 #include <stdint.h>
 
+#include "shared/sample.h"
 #include "vmm/guest/kernel_memory.h"
 #include "vmm/guest/user_image.h"
 #include "vmm/guest/view.h"
@@ -70,5 +71,8 @@ void user_map_begin(struct user_map *map, const struct guest_kernel *kernel, con
  * read or changed while it was, or there were USER_MAP_MAX others, or the deadline has passed.
  */
 const struct user_mapping *user_map_find(struct user_map *map, uint64_t address);
+
+/* Puts what was found into MAPPINGS, USER_MAP_MAX at most; the number of those whose image can be told. */
+unsigned int user_map_tell(const struct user_map *map, struct sample_mapping *mappings);
 
 #endif

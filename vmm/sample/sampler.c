@@ -351,26 +351,6 @@ static size_t size_of(const struct state *state)
 	       state->map.count * sizeof(struct sample_mapping);
 }
 
-/* Behind the callchain; of an image that could not be told nothing is said. */
-static void fill_mappings(struct sample *sample, const struct user_map *map)
-{
-	struct sample_mapping *mappings = sample_mappings(sample);
-
-	for (unsigned int i = 0; i < map->count; i++) {
-		const struct user_mapping *mapping = &map->mappings[i];
-
-		if (!mapping->image)
-			continue;
-		mappings[sample->mappings++] =
-			(struct sample_mapping){ .start = mapping->start,
-						 .end = mapping->end,
-						 .offset = mapping->offset,
-						 .image = user_image_number(mapping->image),
-						 .images = user_images_generation(map->kernel->images),
-						 .flags = mapping->flags };
-	}
-}
-
 /* Fills SAMPLE, unless there was no room for it; what it cost so far. */
 static uint64_t finish_sample(const struct vcpu_sampler *self, const struct vcpu *vcpu,
 			      const struct state *state, uint64_t period, struct sample *sample)
@@ -379,7 +359,8 @@ static uint64_t finish_sample(const struct vcpu_sampler *self, const struct vcpu
 
 	if (sample) {
 		fill_sample(sample, &state->registers, &state->task, &state->chain);
-		fill_mappings(sample, &state->map);
+		/* Of an image that could not be told nothing is said. */
+		sample->mappings = (uint16_t)user_map_tell(&state->map, sample_mappings(sample));
 		sample->time = state->begin;
 		sample->period = period;
 		sample->vcpu = vcpu->index;

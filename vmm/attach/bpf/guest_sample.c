@@ -170,7 +170,8 @@ const volatile __u32 is_amd; /* vCPUs are of kvm_amd */
  * bpf_seq_read()). */
 __u64 slot_size_min;
 
-/* Of each VM: its vCPUs by their ids, its memslots, and the ring that its samples go to. */
+/* Of each VM: its vCPUs by their ids, whose tasks they run, its memslots, and the ring that its samples go
+ * to. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, BPF_VMS_MAX);
@@ -184,6 +185,20 @@ struct {
 			__uint(value_size, sizeof(struct bpf_vcpu));
 		});
 } vcpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, BPF_VMS_MAX);
+	__type(key, __u32);
+	__array(
+		values, struct {
+			__uint(type, BPF_MAP_TYPE_ARRAY);
+			__uint(map_flags, BPF_F_INNER_MAP);
+			__uint(max_entries, 1);
+			__uint(key_size, sizeof(__u32));
+			__uint(value_size, sizeof(struct bpf_cpu));
+		});
+} cpus SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
@@ -327,8 +342,10 @@ static __noinline int walk_level(const struct bpf_slots *all, __u64 *table, __u6
 	return shift == PAGE_SHIFT || (shift <= 30 && entry & PTE_LARGE) ? (int)shift : 0;
 }
 
-/* The HVA of the page that GVA is in; 0: none. SDM vol. 3A 4.5. */
-static __always_inline __u64 page_of(const struct bpf_slots *all, __u64 cr3, __u32 levels, __u64 gva)
+#define NO_PAGE (~0ull)
+
+/* The GPA of the page that GVA is in; NO_PAGE: none. SDM vol. 3A 4.5. */
+static __always_inline __u64 gpa_of(const struct bpf_slots *all, __u64 cr3, __u32 levels, __u64 gva)
 {
 	__u64 table = cr3;
 
@@ -340,14 +357,20 @@ static __always_inline __u64 page_of(const struct bpf_slots *all, __u64 cr3, __u
 			continue;
 		bits = walk_level(all, &table, gva, shift);
 		if (bits < 0)
-			return 0;
+			return NO_PAGE;
 		if (bits) {
 			__u64 mask = (1ull << (bits & 63)) - 1;
 
-			return hva_of(all, ((table & PTE_ADDRESS & ~mask) | (gva & mask)) & ~0xfffull);
+			return ((table & PTE_ADDRESS & ~mask) | (gva & mask)) & ~0xfffull;
 		}
 	}
-	return 0;
+	return NO_PAGE;
+}
+
+/* Its HVA; 0: none. */
+static __always_inline __u64 page_of(const struct bpf_slots *all, __u64 cr3, __u32 levels, __u64 gva)
+{
+	return hva_of(all, gpa_of(all, cr3, levels, gva));
 }
 
 /* A stack, and the page of it that was used last. */
@@ -463,19 +486,138 @@ static __always_inline void take_stack(struct bpf_whole_sample *sample, const st
 		sample->head.stack_size = whole;
 }
 
-static __always_inline void take_callers(struct bpf_whole_sample *sample, __u32 vm)
+static __always_inline void take_callers(struct bpf_whole_sample *sample, const struct bpf_slots *all)
 {
-	__u32 zero = 0;
-	void *of_vm = bpf_map_lookup_elem(&slots, &vm);
-	const struct bpf_slots *all = of_vm ? bpf_map_lookup_elem(of_vm, &zero) : 0;
-	int kernel = sample->head.registers[BPF_RIP] >> 63;
-
-	if (!all)
-		return;
-	if (kernel)
+	if (sample->head.registers[BPF_RIP] >> 63)
 		take_stack(sample, all);
 	else
 		take_chain(sample, all);
+}
+
+struct page_search {
+	const struct bpf_slots *slots;
+	struct bpf_whole_sample *sample;
+};
+
+static __always_inline int has_page(const struct bpf_whole_sample *sample, __u64 gva)
+{
+	for (__u32 i = 0; i < BPF_PAGES_MAX; i++) {
+		if (i >= sample->head.pages)
+			return 0;
+		if (sample->pages[i].gva == gva)
+			return 1;
+	}
+	return 0;
+}
+
+/* Where the code of RIP, then of its callers, lies: whether it is still there later tells whether what is
+ * mapped there then was so now. */
+static long find_page(__u32 index, void *context)
+{
+	struct page_search *search = context;
+	struct bpf_whole_sample *sample = search->sample;
+	__u32 levels = sample->head.cr4 & CR4_LA57 ? 5 : 4, count = sample->head.pages;
+	__u64 gva = sample->head.registers[BPF_RIP], gpa;
+
+	if (index > sample->head.depth || count >= BPF_PAGES_MAX)
+		return 1;
+	if (index)
+		gva = sample->chain[(index - 1) & BPF_CHAIN_MAX];
+	gva &= ~0xfffull;
+	if (has_page(sample, gva))
+		return 0;
+	gpa = gpa_of(search->slots, sample->head.cr3, levels, gva);
+	if (gpa == NO_PAGE)
+		return 1;
+	sample->pages[count].gva = gva;
+	sample->pages[count].gpa = gpa;
+	sample->head.pages = count + 1;
+	return 0;
+}
+
+/* The guest's tasks. */
+
+struct task_walk {
+	struct stack memory; /* the kernel's */
+	const struct bpf_slots *slots;
+	const struct bpf_cpu *cpu;
+	struct bpf_sample *sample;
+};
+
+/* The GVA of WORD of a task, whose words before are known; 0: it has none. */
+static __always_inline __u64 task_word_at(const struct bpf_cpu *cpu, const __u64 *task, __u32 word)
+{
+	__u64 base = task[word == BPF_TASK_PAGE_TABLE ? BPF_TASK_MM : BPF_TASK_AT];
+
+	return base ? (base & ~7ull) + cpu->offsets[word] : 0;
+}
+
+/* A word of the one task, then of the other, if that is another one. */
+static long take_task_word(__u32 index, void *context)
+{
+	struct task_walk *walk = context;
+	struct bpf_sample *sample = walk->sample;
+	__u32 which = index >= BPF_TASK_ROOM, word = index;
+	__u64 *task = sample->tasks[which], at, value = 0;
+
+	/* For the verifier, which does not see that they are bounded. */
+	__asm__ volatile("%0 &= %1" : "+r"(word) : "i"(BPF_TASK_ROOM - 1));
+	if (word >= BPF_TASK_WORDS)
+		return 0;
+	at = word ? task_word_at(walk->cpu, task, word) : walk->cpu->tasks[which];
+	if (at && !read_word(walk->slots, &walk->memory, at, &value))
+		return 1;
+	/* The kernel's own threads have no memory; all else has an address. */
+	if (!at && word != BPF_TASK_PAGE_TABLE && !which)
+		return 1;
+	if (which && !word && (!value || value == sample->tasks[0][BPF_TASK_AT])) {
+		sample->flags |= BPF_TASKS_KNOWN;
+		return 1;
+	}
+	task[word] = value;
+	if (which && word == BPF_TASK_WORDS - 1)
+		sample->flags |= BPF_TASKS_KNOWN;
+	return 0;
+}
+
+static __always_inline void take_tasks(struct bpf_sample *sample, const struct bpf_slots *all, __u32 vm)
+{
+	struct task_walk walk = { .sample = sample, .slots = all };
+	void *of_vm = bpf_map_lookup_elem(&cpus, &vm);
+	__u32 id = sample->vcpu;
+
+	walk.cpu = of_vm ? bpf_map_lookup_elem(of_vm, &id) : 0;
+	if (!walk.cpu || !walk.cpu->cr3)
+		return;
+	walk.memory.cr3 = walk.cpu->cr3;
+	walk.memory.levels = walk.cpu->levels;
+	sample->tasks[1][BPF_TASK_AT] = 0;
+	bpf_loop(BPF_TASKS * BPF_TASK_ROOM, take_task_word, &walk, 0);
+}
+
+/* What else of the guest's memory tells where it was. */
+static __always_inline void look_around(struct bpf_whole_sample *whole, __u32 vm,
+					const struct bpf_vcpu *known)
+{
+	__u32 zero = 0;
+	void *of_vm = bpf_map_lookup_elem(&slots, &vm);
+	struct page_search search = { .slots = of_vm ? bpf_map_lookup_elem(of_vm, &zero) : 0,
+				      .sample = whole };
+
+	if (!search.slots)
+		return;
+	if (known->want_chains)
+		take_callers(whole, search.slots);
+	take_tasks(&whole->head, search.slots, vm);
+	if (!(whole->head.registers[BPF_RIP] >> 63))
+		bpf_loop(BPF_CHAIN_MAX + 1, find_page, &search, 0);
+}
+
+static __always_inline __u32 size_behind(const struct bpf_sample *sample)
+{
+	if (sample->stack_size)
+		return sample->stack_size;
+	return sample->depth || sample->pages ? BPF_PAGES_SIZE + sample->depth * 8 : 0;
 }
 
 /* Sampling. */
@@ -584,14 +726,14 @@ int take(struct bpf_perf_event_data *ctx)
 	sample->period = ctx->sample_period;
 	sample->vcpu = known->id;
 	sample->tid = known->inner_tid;
-	sample->flags = sample->cpl = sample->depth = sample->stack_size = 0;
+	sample->flags = sample->cpl = sample->depth = sample->stack_size = sample->pages = 0;
 	sample->cr3 = 0;
 	if (is_same(vcpu, known, tid) && is_in_guest(vcpu, !!known->by_nmi)) {
 		sample->flags = BPF_IN_GUEST;
 		take_guest(sample, vcpu);
-		if (known->want_chains && (sample->flags & complete) == complete)
-			take_callers(whole, vm);
-		behind = sample->depth * 8 + sample->stack_size;
+		if ((sample->flags & complete) == complete)
+			look_around(whole, vm, known);
+		behind = size_behind(sample);
 	} else {
 		sample->registers[BPF_RIP] = ctx->regs.rip;
 		sample->cpl = ctx->regs.cs & 3;

@@ -40,6 +40,33 @@ struct bpf_vcpu {
 #define BPF_COOKIE_VM(cookie)   ((__u32)((cookie) >> 32))
 #define BPF_COOKIE_VCPU(cookie) ((__u32)(cookie))
 
+/*
+ * What is read of a task, as aligned words with what is wanted in them: first its address, then words of its
+ * struct task_struct, the last of its struct mm_struct.
+ */
+enum bpf_task_word {
+	BPF_TASK_AT,
+	BPF_TASK_STACK,
+	BPF_TASK_MM,
+	BPF_TASK_PID,
+	BPF_TASK_TGID,
+	BPF_TASK_COMM, /* three of them: it may begin anywhere in the first */
+	BPF_TASK_PAGE_TABLE = BPF_TASK_COMM + 3,
+	BPF_TASK_WORDS,
+	BPF_TASK_ROOM = 16, /* a power of two, which bounds are easily proven by */
+};
+
+/* The current task, and the one that is current next, which is that one but for a moment. */
+#define BPF_TASKS 2
+
+/* Where the guest's kernel has the tasks of a vCPU. */
+struct bpf_cpu {
+	__u64 cr3; /* page tables that map the kernel, of so many levels; 0: it is not known */
+	__u32 levels;
+	__u32 offsets[BPF_TASK_ROOM]; /* bytes, multiples of 8; of BPF_TASK_AT none */
+	__u64 tasks[BPF_TASKS];       /* GVAs of pointers to them; 0: there is no such pointer */
+};
+
 /* Where guest memory is in the VMM's address space; in order of size, the largest first. */
 struct bpf_slots {
 	__u64 count;
@@ -56,6 +83,7 @@ enum bpf_sample_flags {
 	BPF_CHAIN_CUT = 1 << 4, /* the chain did not come to its end */
 	BPF_CODE_32 = 1 << 5,   /* as the VMCB tells */
 	BPF_NESTED = 1 << 6,    /* a guest of the guest ran: the registers are that one's */
+	BPF_TASKS_KNOWN = 1 << 7,
 };
 
 /* The order of the registers is that of KVM (arch/x86/include/asm/kvm_host.h, enum kvm_reg). */
@@ -74,7 +102,17 @@ enum bpf_register {
 	BPF_REGISTERS,
 };
 
-/* Behind it, in user space, the chain; in the kernel, which may have no frame pointers, the stack itself. */
+/* A page of user space, and where it lay. */
+struct bpf_page {
+	__u64 gva, gpa;
+};
+
+/* A callchain is in few pages of code. */
+#define BPF_PAGES_MAX  32
+#define BPF_PAGES_SIZE (BPF_PAGES_MAX * sizeof(struct bpf_page))
+
+/* Behind it, in user space, pages of code and the chain; in the kernel, which may have no frame pointers, the
+ * stack itself. */
 struct bpf_sample {
 	__u64 time;   /* ns, CLOCK_MONOTONIC */
 	__u64 cost;   /* ns that the program took until it gave the sample away */
@@ -86,12 +124,19 @@ struct bpf_sample {
 	__u64 cr0, cr3, cr4, efer;
 	__u32 depth;      /* of the chain of frame pointers, without RIP */
 	__u32 stack_size; /* bytes of the stack, from RSP on */
+	__u32 pages;      /* that have RIP and the chain, in the order of these */
+	__u32 reserved;
+	__u64 tasks[BPF_TASKS]
+		   [BPF_TASK_WORDS]; /* with BPF_TASKS_KNOWN; the second is 0 where it is the first */
 };
 
 struct bpf_whole_sample {
 	struct bpf_sample head;
 	union {
-		__u64 chain[BPF_CHAIN_MAX + 1];
+		struct {
+			struct bpf_page pages[BPF_PAGES_MAX];
+			__u64 chain[BPF_CHAIN_MAX + 1];
+		};
 		__u8 stack[2 * BPF_STACK_MAX]; /* as its second part begins anywhere in the first half */
 	};
 };

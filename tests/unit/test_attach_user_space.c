@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Whose a sample was and what its addresses were in, told when the guest has run on. */
+#include <string.h>
+
+#include "tests/unit/shim/test.h"
+#include "tests/unit/user_guest.h"
+#include "vmm/attach/user_space.h"
+#include "vmm/guest/vma.h"
+
+#define PROGRAM 0x400000ull
+#define LIBRARY 0x500000ull
+#define PLUGIN  0x600000ull
+#define CODE    (VMA_READ | VMA_EXEC)
+/* GPAs of their code */
+#define PROGRAM_PAGE 0x201000ull
+#define LIBRARY_PAGE 0x202000ull
+#define PLUGIN_PAGE  0x203000ull
+#define OTHER_PAGE   0x204000ull
+
+static const struct user_space_cpu cpu = { .known = true };
+
+/* A program that was called by its library, as a backend saw it. */
+struct moment {
+	struct user_guest guest;
+	uint64_t plugin_vma;
+	struct guest_tasks_seen tasks;
+	struct attach_page pages[3];
+	struct attach_stack stack;
+	struct sample sample;
+	uint64_t addresses[8];
+	struct guest_callchain chain;
+};
+
+static uint64_t file(struct user_guest *guest, const char *name, uint64_t number)
+{
+	return user_guest_file(guest, guest->root_mount, user_guest_dentry(guest, guest->root, name), number);
+}
+
+static void map_page(struct moment *moment, uint64_t gva, uint64_t gpa)
+{
+	flat_guest_map(&moment->guest.guest, moment->guest.kernel.paging.cr3, gva, gpa, 4096, 4);
+}
+
+static void map_all(struct moment *moment)
+{
+	struct user_guest *guest = &moment->guest;
+
+	user_guest_map(guest, PROGRAM, PROGRAM + 0x4000, 0, CODE, file(guest, "program", 1));
+	user_guest_map(guest, LIBRARY, LIBRARY + 0x4000, 3, CODE, file(guest, "library", 2));
+	moment->plugin_vma =
+		user_guest_map(guest, PLUGIN, PLUGIN + 0x4000, 0, CODE, file(guest, "plugin", 3));
+	user_guest_build(guest);
+	map_page(moment, PROGRAM + 0x1000, PROGRAM_PAGE);
+	map_page(moment, LIBRARY, LIBRARY_PAGE);
+	map_page(moment, PLUGIN, PLUGIN_PAGE);
+}
+
+static void see(struct moment *moment)
+{
+	uint64_t cr3 = moment->guest.kernel.paging.cr3 & ~4095ull;
+
+	moment->tasks.current = (struct guest_task_seen){ .at = USER_GUEST_DIRECT + 0x5000,
+							  .stack = USER_GUEST_DIRECT + 0x8000,
+							  .mm = moment->guest.mm,
+							  .page_table = USER_GUEST_DIRECT + cr3,
+							  .tgid = 70,
+							  .pid = 71,
+							  .comm = "worker" };
+	moment->pages[0] = (struct attach_page){ PROGRAM + 0x1000, PROGRAM_PAGE };
+	moment->pages[1] = (struct attach_page){ PLUGIN, PLUGIN_PAGE };
+	moment->pages[2] = (struct attach_page){ LIBRARY, LIBRARY_PAGE };
+	moment->stack = (struct attach_stack){ .registers = moment->guest.guest.registers,
+					       .tasks = &moment->tasks,
+					       .pages = moment->pages,
+					       .page_count = 3 };
+	moment->stack.registers.cpl = 3;
+	moment->stack.registers.rip = PROGRAM + 0x1234;
+}
+
+static void make(struct moment *moment)
+{
+	static const uint64_t chain[] = { PROGRAM + 0x1234, PLUGIN + 0x20, PLUGIN + 0x30, LIBRARY + 0x10 };
+
+	memset(moment, 0, sizeof(*moment));
+	user_guest_make(&moment->guest, true);
+	moment->guest.kernel.tasks = (struct guest_task_layout){ .known = true, .stack_size = 0x4000 };
+	map_all(moment);
+	see(moment);
+	memcpy(moment->addresses, chain, sizeof(chain));
+	moment->chain =
+		(struct guest_callchain){ .addresses = moment->addresses, .capacity = 8, .user_depth = 4 };
+	moment->sample.pid = moment->sample.tid = SAMPLE_TASK_UNKNOWN;
+}
+
+static void tell(struct moment *moment)
+{
+	user_space_tell(&cpu, &moment->guest.kernel, &moment->guest.guest.view, &moment->stack,
+			&moment->sample, &moment->chain, &moment->guest.map);
+	user_images_settle(moment->guest.kernel.images, &moment->guest.kernel, &moment->guest.guest.view);
+}
+
+static const char *name_of(const struct moment *moment, unsigned int index)
+{
+	const struct user_mapping *mapping = &moment->guest.map.mappings[index];
+
+	return index < moment->guest.map.count && mapping->image ? user_image_name(mapping->image) : "";
+}
+
+TEST(attach_user_space, a_sample_has_its_task_and_its_images)
+{
+	struct moment moment;
+
+	make(&moment);
+	tell(&moment);
+	CHECK_EQUAL(moment.sample.pid, 70);
+	CHECK_EQUAL(moment.sample.tid, 71);
+	CHECK_STRING(moment.sample.comm, "worker");
+	CHECK_EQUAL(moment.chain.user_depth, 4);
+	CHECK_EQUAL(moment.chain.flags, 0);
+	CHECK_EQUAL(moment.guest.map.count, 3);
+	CHECK_STRING(name_of(&moment, 0), "/program");
+	CHECK_STRING(name_of(&moment, 1), "/plugin");
+	CHECK_STRING(name_of(&moment, 2), "/library");
+	user_guest_free(&moment.guest);
+}
+
+/* dlclose() and dlopen() of another: the VMA that is there now is not the one that was. */
+TEST(attach_user_space, what_was_mapped_meanwhile_gives_no_name)
+{
+	struct moment moment;
+
+	make(&moment);
+	user_guest_put(&moment.guest, moment.plugin_vma + moment.guest.kernel.vmas.vma_file,
+		       file(&moment.guest, "another", 4));
+	map_page(&moment, PLUGIN, OTHER_PAGE);
+	tell(&moment);
+	CHECK_EQUAL(moment.sample.pid, 70);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
+	CHECK_EQUAL(moment.guest.map.count, 1);
+	CHECK_STRING(name_of(&moment, 0), "/program");
+	user_guest_free(&moment.guest);
+}
+
+TEST(attach_user_space, an_address_whose_page_was_not_seen_stays_without_a_name)
+{
+	struct moment moment;
+
+	make(&moment);
+	moment.stack.page_count = 0;
+	tell(&moment);
+	CHECK_EQUAL(moment.sample.tid, 71);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.guest.map.count, 0);
+	user_guest_free(&moment.guest);
+}
+
+/* The process has ended, and its page tables are another's. */
+TEST(attach_user_space, of_page_tables_that_have_gone_nothing_is_taken)
+{
+	struct moment moment;
+
+	make(&moment);
+	moment.stack.registers.paging.cr3 = moment.guest.kernel.paging.cr3 + 0x5000;
+	tell(&moment);
+	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
+	CHECK_EQUAL(moment.guest.map.count, 0);
+	CHECK_EQUAL(moment.chain.user_depth, 4);
+	user_guest_free(&moment.guest);
+}
+
+TEST(attach_user_space, without_a_cpu_or_tasks_nothing_is_said)
+{
+	const struct user_space_cpu unknown = { 0 };
+	struct moment moment;
+
+	make(&moment);
+	user_space_tell(&unknown, &moment.guest.kernel, &moment.guest.guest.view, &moment.stack,
+			&moment.sample, &moment.chain, &moment.guest.map);
+	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
+	moment.stack.tasks = NULL;
+	tell(&moment);
+	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
+	CHECK_EQUAL(moment.guest.map.count, 0);
+	user_guest_free(&moment.guest);
+}

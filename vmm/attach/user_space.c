@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/user_space.h"
+
+#include <string.h>
+
+#include "vmm/guest/page_walk.h"
+
+#define PAGE 4096ull
+
+void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *kernel,
+			 const struct guest_view *view, unsigned int id)
+{
+	cpu->known = guest_task_apic_offset(&kernel->tasks, view, &kernel->paging, id, &cpu->offset);
+}
+
+static bool was_at(const struct attach_stack *stack, uint64_t gva, uint64_t *gpa)
+{
+	for (size_t i = 0; i < stack->page_count; i++) {
+		if (gva - stack->pages[i].gva >= PAGE)
+			continue;
+		*gpa = stack->pages[i].gpa;
+		return true;
+	}
+	return false;
+}
+
+/* Does the page of ADDRESS lie where it lay at the sample? */
+static bool is_as_it_was(const struct guest_view *view, const struct attach_stack *stack, uint64_t address)
+{
+	struct guest_translation now;
+	uint64_t then;
+
+	return was_at(stack, address, &then) &&
+	       !guest_translate(view, &stack->registers.paging, address, &now) &&
+	       now.gpa / PAGE == then / PAGE;
+}
+
+/* How many of the addresses, from the first on, are where they were. */
+static uint16_t still_there(const struct guest_view *view, const struct attach_stack *stack,
+			    const uint64_t *addresses, uint16_t count)
+{
+	uint16_t i = 0;
+
+	while (i < count && is_as_it_was(view, stack, addresses[i]))
+		i++;
+	return i;
+}
+
+/* The sampled address itself stays, whatever is there. */
+static void cut(struct guest_callchain *chain, uint16_t depth)
+{
+	if (!depth && !chain->kernel_depth)
+		depth = 1;
+	if (depth >= chain->user_depth)
+		return;
+	chain->user_depth = depth;
+	chain->flags |= SAMPLE_USER_TRUNCATED;
+}
+
+/* What was found between two looks at the same pages was there with them. */
+static void find_mappings(const struct guest_view *view, const struct attach_stack *stack,
+			  struct guest_callchain *chain, struct user_map *map)
+{
+	const uint64_t *addresses = chain->addresses + chain->kernel_depth;
+	uint16_t depth = still_there(view, stack, addresses, chain->user_depth);
+
+	for (uint16_t i = 0; i < depth; i++)
+		user_map_find(map, addresses[i]);
+	if (still_there(view, stack, addresses, depth) < depth) {
+		map->count = 0;
+		depth = 0;
+	}
+	cut(chain, depth);
+}
+
+void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
+		     const struct guest_view *view, const struct attach_stack *stack, struct sample *sample,
+		     struct guest_callchain *chain, struct user_map *map)
+{
+	struct guest_task task;
+
+	map->count = 0;
+	if (!cpu->known || !stack || !stack->tasks ||
+	    !guest_task_tell(&kernel->tasks, view, &kernel->paging, &stack->registers, cpu->offset,
+			     stack->tasks, &task))
+		return;
+	sample->pid = task.pid;
+	sample->tid = task.tid;
+	memcpy(sample->comm, task.comm, sizeof(sample->comm));
+	user_map_begin(map, kernel, view, task.mm);
+	if (map->mm && chain->user_depth)
+		find_mappings(view, stack, chain, map);
+}

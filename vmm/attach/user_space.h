@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whose a sample of somebody else's guest was, and what its addresses in user
+ * space were in, told a moment later, when the guest has run on.
+ *
+ * The task is what a backend saw while the vCPU stood still. What is mapped is looked up in the guest's tree
+ * of VMAs as it is now, and holds for then if the page of the address lies now where it lay
+ * then: a page of a file belongs to one place of one file until the guest needs its memory for another, and
+ * what maps another file there maps another page. An address whose page has moved or gone says nothing, and
+ * neither do its callers.
+ *
+ * All on the thread of the attachment.
+ */
+#ifndef KVMSCOPE_ATTACH_USER_SPACE_H
+#define KVMSCOPE_ATTACH_USER_SPACE_H
+
+#include "vmm/attach/backend.h"
+#include "vmm/guest/kernel.h"
+#include "vmm/guest/user_map.h"
+
+/* A vCPU, as the kernel that is known knows it. */
+struct user_space_cpu {
+	bool known;
+	bool seen;       /* the backend sees its tasks */
+	uint64_t offset; /* that makes per-CPU addresses those of it */
+};
+
+/* Which CPU of KERNEL is vCPU ID. CPU->known is false where it can not be told (yet). */
+void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *kernel,
+			 const struct guest_view *view, unsigned int id);
+
+/*
+ * SAMPLE gets its task, and MAP what its addresses were in; where an address can not be told, CHAIN ends.
+ * SAMPLE has no task (SAMPLE_TASK_UNKNOWN) if nothing is said. STACK is what a backend saw then.
+ */
+void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
+		     const struct guest_view *view, const struct attach_stack *stack, struct sample *sample,
+		     struct guest_callchain *chain, struct user_map *map);
+
+#endif
