@@ -75,7 +75,9 @@ static void take_into_base(struct flight_sideband *sideband, uint64_t horizon)
 		free(record);
 	}
 	sideband->count -= taken;
-	memmove(sideband->entries, sideband->entries + taken, sideband->count * sizeof(sideband->entries[0]));
+	if (taken)
+		memmove(sideband->entries, sideband->entries + taken,
+			sideband->count * sizeof(sideband->entries[0]));
 	sideband->base_time = horizon;
 	resolver_processes_forget(&sideband->base, horizon);
 }
