@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -92,9 +93,20 @@ const char *libvirt_unavailable_reason(void)
 	return NULL;
 }
 
+/* Each is a host of its own, to which domains can migrate. */
+static void make_uuid(char *uuid, size_t size)
+{
+	uint8_t bytes[16];
+
+	REQUIRE_EQUAL(getrandom(bytes, sizeof(bytes), 0), sizeof(bytes));
+	for (size_t i = 0, at = 0; i < sizeof(bytes); i++)
+		at += (size_t)snprintf(uuid + at, size - at, "%s%02x",
+				       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", bytes[i]);
+}
+
 void libvirt_daemon_prepare(struct libvirt_daemon *daemon)
 {
-	char path[128];
+	char path[128], uuid[40];
 
 	*daemon = (struct libvirt_daemon){ .directory = "/tmp/kvmscope-libvirt-XXXXXX" };
 	REQUIRE(mkdtemp(daemon->directory) != NULL);
@@ -108,11 +120,13 @@ void libvirt_daemon_prepare(struct libvirt_daemon *daemon)
 	CHECK(!mkdir(path, 0755));
 	snprintf(path, sizeof(path), "%s/drivers/%s", daemon->directory, DRIVER);
 	CHECK(!symlink(DRIVERS "/" DRIVER, path));
+	make_uuid(uuid, sizeof(uuid));
 	write_file(daemon, "etc/qemu.conf", "%s", qemu_conf);
 	write_file(daemon, "etc/libvirtd.conf",
 		   "unix_sock_dir = \"%s/run\"\nunix_sock_rw_perms = \"0700\"\nauth_unix_rw = \"none\"\n"
-		   "auth_unix_ro = \"none\"\nlog_outputs = \"2:file:%s/log/libvirtd.log\"\n",
-		   daemon->directory, daemon->directory);
+		   "auth_unix_ro = \"none\"\nlog_outputs = \"2:file:%s/log/libvirtd.log\"\n"
+		   "host_uuid = \"%s\"\n",
+		   daemon->directory, daemon->directory, uuid);
 }
 
 /* The keeper's part. */

@@ -159,6 +159,26 @@ TEST(daemon_conf, a_profile_that_is_wrong_leaves_the_host_s_own)
 	}
 }
 
+static enum domain_migration migration_of(const char *job)
+{
+	struct domain_xml domain;
+	char status[256];
+
+	snprintf(status, sizeof(status),
+		 "<domstatus state='running' pid='4711'>%s<domain><name>a</name></domain></domstatus>", job);
+	CHECK_EQUAL(domain_xml_read(&domain, status, strlen(status)), 0);
+	return domain.migration;
+}
+
+TEST(daemon_conf, a_status_of_libvirt_has_the_migration)
+{
+	CHECK_EQUAL(migration_of(""), DOMAIN_STAYS);
+	CHECK_EQUAL(migration_of("<job type='none' async='migration out' phase='perform3'/>"), DOMAIN_LEAVES);
+	CHECK_EQUAL(migration_of("<job type='none' async='migration in' phase='prepare'/>"), DOMAIN_ARRIVES);
+	CHECK_EQUAL(migration_of("<job type='none' async='save'/>"), DOMAIN_STAYS);
+	CHECK_EQUAL(migration_of("<job type='modify'/>"), DOMAIN_STAYS);
+}
+
 TEST(daemon_conf, a_status_of_libvirt_has_the_process_and_the_agent_s_channel)
 {
 	static const char status[] =

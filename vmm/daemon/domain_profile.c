@@ -48,7 +48,7 @@ struct domain_profile {
 	pthread_t thread;
 	bool started;
 	int stop_fd; /* eventfd */
-	atomic_bool stop, ended;
+	atomic_bool stop, ended, leaving;
 
 	/* The thread's. */
 	struct recording *recording;
@@ -418,6 +418,16 @@ void domain_profile_stop(struct domain_profile *domain)
 {
 	atomic_store(&domain->stop, true);
 	eventfd_write(domain->stop_fd, 1);
+}
+
+void domain_profile_set_leaving(struct domain_profile *domain, bool leaving)
+{
+	atomic_store(&domain->leaving, leaving);
+}
+
+bool domain_profile_is_leaving(const struct domain_profile *domain)
+{
+	return atomic_load(&domain->leaving);
 }
 
 bool domain_profile_has_ended(const struct domain_profile *domain)

@@ -42,6 +42,11 @@ int domain_profile_start(struct domain_profile **domain, const struct domain_pro
 /* Has it end; comes back at once. */
 void domain_profile_stop(struct domain_profile *domain);
 
+/* It is being moved to another host, or not any more: its end is one of a process then, and not of the
+ * domain. */
+void domain_profile_set_leaving(struct domain_profile *domain, bool leaving);
+bool domain_profile_is_leaving(const struct domain_profile *domain);
+
 /* Has its thread done its last? By itself, if its process has ended. */
 bool domain_profile_has_ended(const struct domain_profile *domain);
 

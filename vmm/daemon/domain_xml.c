@@ -115,6 +115,20 @@ static void read_channels(struct domain_xml *domain, const xmlNode *node)
 	}
 }
 
+/* libvirt: src/hypervisor/domain_job.c, virDomainAsyncJob */
+static void read_migration(struct domain_xml *domain, const xmlNode *status)
+{
+	const xmlNode *job = child(status, "job");
+	char async[32];
+
+	if (!job || !attribute(job, "async", async, sizeof(async)))
+		return;
+	if (!strcmp(async, "migration out"))
+		domain->migration = DOMAIN_LEAVES;
+	else if (!strcmp(async, "migration in"))
+		domain->migration = DOMAIN_ARRIVES;
+}
+
 static int read_state(struct domain_xml *domain, const xmlNode *status)
 {
 	char state[32], pid[16], *end;
@@ -126,6 +140,7 @@ static int read_state(struct domain_xml *domain, const xmlNode *status)
 	if (!isdigit((unsigned char)*pid) || *end || number > INT_MAX)
 		return error_set(-EINVAL, "the status of a domain has a process id that is none");
 	domain->pid = (pid_t)number;
+	read_migration(domain, status);
 	domain->ended = !number || !strcmp(state, "shutoff") || !strcmp(state, "crashed");
 	return 0;
 }

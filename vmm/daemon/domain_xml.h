@@ -25,12 +25,20 @@
 #define DOMAIN_SETTING_SIZE  64
 #define DOMAIN_AGENT_CHANNEL "org.kvmscope.agent.0"
 
+/* Of a live migration that goes on. */
+enum domain_migration {
+	DOMAIN_STAYS,
+	DOMAIN_LEAVES,  /* for another host */
+	DOMAIN_ARRIVES, /* from there: its memory is not complete, and it does not run */
+};
+
 struct domain_xml {
 	char name[DOMAIN_NAME_SIZE];
-	pid_t pid;    /* of the domain's process, in a <domstatus>; 0: not told */
-	bool ended;   /* its state is one without a process */
-	bool profile; /* its metadata has a profile */
-	bool agent;   /* it has a channel DOMAIN_AGENT_CHANNEL */
+	pid_t pid;                       /* of the domain's process, in a <domstatus>; 0: not told */
+	bool ended;                      /* its state is one without a process */
+	enum domain_migration migration; /* in a <domstatus> */
+	bool profile;                    /* its metadata has a profile */
+	bool agent;                      /* it has a channel DOMAIN_AGENT_CHANNEL */
 	struct {
 		char key[DOMAIN_SETTING_SIZE], value[DOMAIN_SETTING_SIZE];
 	} settings[DOMAIN_SETTINGS_MAX]; /* the profile's attributes, in their order */

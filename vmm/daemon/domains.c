@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -82,14 +83,34 @@ static size_t find(const struct domains *domains, const char *name)
 	return i;
 }
 
+/* Its process is there no longer, or it is not wanted. */
+static void end_at(struct domains *domains, size_t index, const char *why)
+{
+	const struct domain_profile *domain = domains->live[index];
+
+	log_info("domain %s: %s", domain_profile_shown_name(domain),
+		 domain_profile_is_leaving(domain) ? "it has moved to another host" : why);
+	stop_at(domains, index);
+}
+
 static void drop(struct domains *domains, const char *name)
 {
 	size_t index = find(domains, name);
 
-	if (index == domains->live_count)
-		return;
-	log_info("domain %s: its profile ends", domain_profile_shown_name(domains->live[index]));
-	stop_at(domains, index);
+	if (index < domains->live_count)
+		end_at(domains, index, "its profile ends");
+}
+
+/* Read also when its process has just ended: libvirt removes its status after that. */
+static bool read_status(struct domains *domains, const char *name, struct domain_xml *status)
+{
+	size_t index = find(domains, name);
+
+	if (libvirt_directory_domain(domains->options.directory, name, status))
+		return false;
+	if (index < domains->live_count)
+		domain_profile_set_leaving(domains->live[index], status->migration == DOMAIN_LEAVES);
+	return true;
 }
 
 static void begin(struct domains *domains, const char *name, const struct libvirt_process *process,
@@ -181,18 +202,35 @@ static int find_process(struct domains *domains, const char *name, struct libvir
 	return error;
 }
 
+/* Once for each process. What it is to be profiled by is looked at when it is here. */
+static void tell_arrival(struct domains *domains, const char *name, pid_t pid)
+{
+	char shown[DOMAIN_FILE_SIZE], arrival[64];
+
+	domain_name_escape(name, shown);
+	snprintf(arrival, sizeof(arrival), "it arrives from another host as process %d", pid);
+	if (is_news(domains, shown, arrival))
+		log_info("domain %s: %s", shown, arrival);
+}
+
 void domains_look(struct domains *domains, const char *name, const struct domain_xml *xml)
 {
 	struct domain_settings settings;
 	struct libvirt_process process;
 	struct domain_xml status;
+	bool known = read_status(domains, name, &status);
 	int error = find_process(domains, name, &process);
 
 	if (error == -ENOENT)
 		drop(domains, name);
 	if (error)
 		return;
-	if (!xml && !libvirt_directory_domain(domains->options.directory, name, &status))
+	if (known && status.migration == DOMAIN_ARRIVES) {
+		tell_arrival(domains, name, process.pid);
+		close(process.fd);
+		return;
+	}
+	if (!xml && known)
 		xml = &status;
 	if (xml)
 		settings_of(domains, xml, &settings);
@@ -224,7 +262,7 @@ int domains_scan(struct domains *domains)
 		if (!lost)
 			close(process.fd);
 		if (lost == -ENOENT)
-			stop_at(domains, i);
+			end_at(domains, i, "its process has ended");
 		else
 			i++;
 	}
@@ -243,9 +281,10 @@ void domains_reap(struct domains *domains)
 	eventfd_read(domains->ended_fd, &ignored);
 	for (size_t i = 0; i < domains->live_count;) {
 		if (domain_profile_has_ended(domains->live[i])) {
-			log_info("domain %s: its process has ended",
-				 domain_profile_shown_name(domains->live[i]));
-			stop_at(domains, i);
+			struct domain_xml status;
+
+			read_status(domains, domain_profile_name(domains->live[i]), &status);
+			end_at(domains, i, "its process has ended");
 		} else {
 			i++;
 		}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What libvirt does to a domain that runs: moves it to another host, each with a kvmscoped of its own;
+ * suspends, saves and resets it, while libvirtd is killed. The profile follows.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/kvm/daemon_run.h"
+#include "tests/kvm/libvirt_daemon.h"
+
+struct host {
+	struct libvirt_daemon libvirt;
+	struct daemon_run daemon;
+};
+
+static bool start_host(struct host *host)
+{
+	*host = (struct host){ 0 };
+	daemon_run_prepare(&host->daemon, "");
+	if (!libvirt_daemon_start(&host->libvirt))
+		return false;
+	snprintf(host->daemon.run, sizeof(host->daemon.run), "%s/kvmscope", host->libvirt.directory);
+	snprintf(host->daemon.libvirt, sizeof(host->daemon.libvirt), "%s/run/qemu", host->libvirt.directory);
+	snprintf(host->daemon.uri, sizeof(host->daemon.uri), "%s", host->libvirt.uri);
+	return daemon_run_start(&host->daemon);
+}
+
+static void end_host(struct host *host)
+{
+	daemon_run_end(&host->daemon);
+	libvirt_daemon_stop(&host->libvirt);
+}
+
+static bool has_logged(const struct host *host, const char *text)
+{
+	char *log = daemon_run_log(&host->daemon);
+	bool found = strstr(log, text);
+
+	free(log);
+	return found;
+}
+
+static void show_log(const struct host *host)
+{
+	char *log = daemon_run_log(&host->daemon);
+
+	FAIL_TEST("the log:\n%s", log);
+	free(log);
+}
+
+static bool migrate(struct host *from, struct host *to)
+{
+	char arguments[512], text[1024];
+	bool moved;
+
+	snprintf(arguments, sizeof(arguments),
+		 "migrate --live --p2p --domain one --desturi '%s' --migrateuri tcp://127.0.0.1",
+		 to->libvirt.uri);
+	moved = !libvirt_virsh(&from->libvirt, text, sizeof(text), arguments);
+	if (!moved)
+		FAIL_TEST("virsh %s: %s", arguments, text);
+	return moved;
+}
+
+static void follow(struct host *from, struct host *to)
+{
+	pid_t pid = libvirt_domain_pid(&from->libvirt, "one");
+
+	CHECK(daemon_run_wait_for_samples(&from->daemon, "one", 20));
+	if (!migrate(from, to))
+		return;
+	CHECK(libvirt_domain_pid(&to->libvirt, "one") != pid);
+	CHECK(daemon_run_wait_for_domains(&from->daemon, 0));
+	CHECK(daemon_run_wait_for_samples(&to->daemon, "one", 20));
+	if (!has_logged(from, "domain one: it has moved to another host"))
+		show_log(from);
+	if (!has_logged(to, "domain one: it arrives from another host"))
+		show_log(to);
+	CHECK(!has_logged(from, "can not be profiled"));
+}
+
+static long count_samples(const struct host *host)
+{
+	json_t *status = daemon_run_ask(&host->daemon, "domain-status", json_pack("{s:s}", "domain", "one"));
+	long samples = (long)json_integer_value(json_object_get(status, "samples"));
+
+	json_decref(status);
+	return samples;
+}
+
+/* After BEFORE, which are none of a domain that has another process now. */
+static void check_it_goes_on(struct host *host, long before, const char *what)
+{
+	if (!daemon_run_wait_for_samples(&host->daemon, "one", before + 10))
+		FAIL_TEST("no samples after %s", what);
+}
+
+static void check_virsh(struct host *host, const char *arguments)
+{
+	char text[1024];
+
+	if (libvirt_virsh(&host->libvirt, text, sizeof(text), arguments))
+		FAIL_TEST("virsh %s: %s", arguments, text);
+}
+
+/* The other host can not be reached: it stays, and nobody believes that it has gone. */
+static void fail_to_migrate(struct host *from, struct host *to)
+{
+	long before = count_samples(from);
+	char arguments[512];
+
+	snprintf(arguments, sizeof(arguments),
+		 "migrate --live --p2p --domain one --desturi '%s' --migrateuri unix:%s/nowhere/socket",
+		 to->libvirt.uri, to->libvirt.directory);
+	CHECK(libvirt_virsh(&from->libvirt, NULL, 0, arguments) != 0);
+	check_it_goes_on(from, before, "a migration that failed");
+	CHECK(!has_logged(from, "moved"));
+}
+
+static void disturb(struct host *host)
+{
+	pid_t pid = libvirt_domain_pid(&host->libvirt, "one");
+	char arguments[128];
+
+	check_virsh(host, "suspend one");
+	libvirt_daemon_kill(&host->libvirt);
+	CHECK(libvirt_daemon_restart(&host->libvirt));
+	check_virsh(host, "resume one");
+	check_it_goes_on(host, count_samples(host), "it was suspended");
+	check_virsh(host, "reset one");
+	check_it_goes_on(host, count_samples(host), "a reset");
+	CHECK_EQUAL(libvirt_domain_pid(&host->libvirt, "one"), pid);
+
+	snprintf(arguments, sizeof(arguments), "save one %s/saved", host->libvirt.directory);
+	check_virsh(host, arguments);
+	CHECK(daemon_run_wait_for_domains(&host->daemon, 0));
+	snprintf(arguments, sizeof(arguments), "restore %s/saved", host->libvirt.directory);
+	check_virsh(host, arguments);
+	check_it_goes_on(host, 0, "it was saved and restored");
+}
+
+TEST(libvirt_migration, a_profile_follows_what_libvirt_does)
+{
+	struct host one, other;
+
+	LIBVIRT_REQUIRED();
+	if (start_host(&one) && start_host(&other) &&
+	    libvirt_domain_start(&one.libvirt, "one",
+				 "<metadata>" FAKE_PROFILE("frequency='50'") "</metadata>")) {
+		CHECK(daemon_run_wait_for_samples(&one.daemon, "one", 20));
+		fail_to_migrate(&one, &other);
+		follow(&one, &other);
+		disturb(&other);
+		CHECK(!libvirt_virsh(&other.libvirt, NULL, 0, "destroy one"));
+		CHECK(daemon_run_wait_for_domains(&other.daemon, 0));
+		CHECK(!has_logged(&other, "moved"));
+	}
+	end_host(&one);
+	end_host(&other);
+}
