@@ -2,6 +2,7 @@
 /* kvmscoped with VMs of our own in the place of libvirt's domains. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -232,6 +233,55 @@ TEST(daemon, systemd_is_told_when_it_is_ready_and_when_it_ends)
 	CHECK(recv(fd, text, sizeof(text) - 1, 0) > 0);
 	CHECK_STRING(text, "STOPPING=1");
 	close(fd);
+	daemon_run_end(&daemon);
+}
+
+/* Those of the unit, whoever starts it; in all of its threads, and in what they could ever get. */
+static uint64_t rights_of(pid_t pid, const char *thread, const char *which)
+{
+	char path[300], line[256], name[32];
+	unsigned long long rights = UINT64_MAX;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%s/status", pid, thread);
+	snprintf(name, sizeof(name), "%s:\t%%llx", which);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file) && sscanf(line, name, &rights) != 1)
+		;
+	if (file)
+		fclose(file);
+	return rights;
+}
+
+TEST(daemon, keeps_the_rights_of_its_unit_alone)
+{
+	const uint64_t kept = 1ull << CAP_PERFMON | 1ull << CAP_BPF | 1ull << CAP_SYS_PTRACE |
+			      1ull << CAP_DAC_OVERRIDE | 1ull << CAP_SYS_RESOURCE | 1ull << CAP_SYS_ADMIN;
+	struct daemon_run daemon;
+	unsigned int threads = 0;
+	char path[64], own[16];
+	const struct dirent *entry;
+	DIR *tasks;
+
+	snprintf(own, sizeof(own), "%d", getpid());
+	daemon_run_prepare(&daemon, "");
+	if (daemon_run_start(&daemon)) {
+		snprintf(path, sizeof(path), "/proc/%d/task", daemon.pid);
+		tasks = opendir(path);
+		while (tasks && (entry = readdir(tasks))) {
+			if (*entry->d_name == '.')
+				continue;
+			threads++;
+			CHECK_EQUAL(rights_of(daemon.pid, entry->d_name, "CapPrm") & ~kept, 0);
+			CHECK_EQUAL(rights_of(daemon.pid, entry->d_name, "CapEff") & ~kept, 0);
+			if (rights_of(getpid(), own, "CapEff") & 1ull << CAP_SETPCAP)
+				CHECK_EQUAL(rights_of(daemon.pid, entry->d_name, "CapBnd") & ~kept, 0);
+			CHECK_EQUAL(rights_of(daemon.pid, entry->d_name, "NoNewPrivs"), 1);
+		}
+		if (tasks)
+			closedir(tasks);
+		CHECK(threads > 1);
+	}
 	daemon_run_end(&daemon);
 }
 

@@ -97,6 +97,32 @@ static int settle(const struct spare *spares, size_t count)
 	return capng_apply(CAPNG_SELECT_CAPS) ? -EPERM : 0;
 }
 
+static int refuse(int error)
+{
+	return error_set(error, "rights that are not needed can not be given up: %s", strerror(-error));
+}
+
+int rights_keep_only(const unsigned int *capabilities, size_t count)
+{
+	bool has[CAP_LAST_CAP + 1], may_limit;
+
+	if (capng_get_caps_process())
+		return refuse(-EPERM);
+	for (unsigned int i = 0; i <= CAP_LAST_CAP; i++)
+		has[i] = capng_have_capability(CAPNG_PERMITTED, i);
+	may_limit = capng_have_capability(CAPNG_EFFECTIVE, CAP_SETPCAP);
+	capng_clear(CAPNG_SELECT_BOTH);
+	for (size_t i = 0; i < count; i++)
+		if (has[capabilities[i]])
+			capng_update(CAPNG_ADD,
+				     CAPNG_EFFECTIVE | CAPNG_PERMITTED | (may_limit ? CAPNG_BOUNDING_SET : 0),
+				     capabilities[i]);
+	if (capng_apply(may_limit ? CAPNG_SELECT_BOTH : CAPNG_SELECT_CAPS) ||
+	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		return refuse(-EPERM);
+	return 0;
+}
+
 int rights_keep(const struct rights_file *files, size_t count, bool reads_filters)
 {
 	struct spare spares[] = { { .capability = CAP_DAC_OVERRIDE }, { .capability = CAP_SYS_ADMIN } };
@@ -113,7 +139,5 @@ int rights_keep(const struct rights_file *files, size_t count, bool reads_filter
 		error = settle(spares, spare_count);
 	if (!error && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		error = -errno;
-	return error ? error_set(error, "rights that are not needed can not be given up: %s",
-				 strerror(-error))
-		     : 0;
+	return error ? refuse(error) : 0;
 }

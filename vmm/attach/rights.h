@@ -25,4 +25,10 @@ struct rights_file {
  */
 int rights_keep(const struct rights_file *files, size_t count, bool reads_filters);
 
+/*
+ * The same for who attaches to one VM after the other, of any user, by any way: of CAPABILITIES, COUNT of
+ * them, it keeps those that it has, and can never get others. 0 or -EPERM.
+ */
+int rights_keep_only(const unsigned int *capabilities, size_t count);
+
 #endif

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -13,6 +14,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
@@ -22,6 +24,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/attach/rights.h"
 #include "vmm/daemon/conf.h"
 #include "vmm/daemon/daemon_control.h"
 #include "vmm/daemon/domain_name.h"
@@ -344,11 +347,31 @@ static int start_domains(struct daemon *daemon)
 	return domains_create(&daemon->domains, &options);
 }
 
+/*
+ * What kvmscoped.service has, for who starts it by himself: looking at processes and their memory, sampling
+ * them, the sockets and files of their users, more memory for the kernel's rings, and what else a way to
+ * sample may take (docs/how-to-attach.md).
+ */
+static int give_up_rights(void)
+{
+	static const unsigned int kept[] = { CAP_PERFMON,      CAP_BPF,          CAP_SYS_PTRACE,
+					     CAP_DAC_OVERRIDE, CAP_SYS_RESOURCE, CAP_SYS_ADMIN };
+
+	const struct rlimit all = { RLIM_INFINITY, RLIM_INFINITY };
+
+	/* Of the rings that the kernel fills; root had CAP_IPC_LOCK for it. */
+	if (setrlimit(RLIMIT_MEMLOCK, &all))
+		log_debug("the limit of locked memory stays: %s", strerror(errno));
+	return rights_keep_only(kept, sizeof(kept) / sizeof(kept[0]));
+}
+
 static int open_all(struct daemon *daemon)
 {
 	const struct daemon_options *options = daemon->options;
 	int error = load_conf(options, &daemon->conf);
 
+	if (!error)
+		error = give_up_rights();
 	if (!error)
 		error = take_signals(daemon);
 	if (!error)

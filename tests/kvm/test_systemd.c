@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The unit kvmscoped.service under a systemd of the test's own, with all of its sandbox. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/kvm/daemon_run.h"
+#include "tests/kvm/guest_run.h"
+#include "tests/unit/shim/test.h"
+
+#define SYSTEMD "/lib/systemd/systemd"
+#define TRIES   600 /* half a minute */
+#define KEPT                                                                                                 \
+	(1ull << CAP_PERFMON | 1ull << CAP_BPF | 1ull << CAP_SYS_PTRACE | 1ull << CAP_DAC_OVERRIDE |         \
+	 1ull << CAP_SYS_RESOURCE | 1ull << CAP_SYS_ADMIN)
+
+struct system {
+	char directory[512]; /* absolute, below build: /tmp is the unit's own */
+	pid_t unshare, init; /* in our PID namespace; 0: not known */
+};
+
+static void write_text(const struct system *system, const char *name, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void write_text(const struct system *system, const char *name, const char *format, ...)
+{
+	char path[640];
+	va_list arguments;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", system->directory, name);
+	file = fopen(path, "we");
+	REQUIRE(file != NULL);
+	va_start(arguments, format);
+	vfprintf(file, format, arguments);
+	va_end(arguments);
+	fclose(file);
+}
+
+static int shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Its exit status, or -1. */
+static int shell(const char *format, ...)
+{
+	char command[2048];
+	va_list arguments;
+	int status;
+
+	va_start(arguments, format);
+	vsnprintf(command, sizeof(command), format, arguments);
+	va_end(arguments);
+	status = system(command); /* NOLINT(cert-env33-c): a test's own words */
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* The unit as it is installed, with the program that was built here in place of the installed one. */
+static void write_units(const struct system *system)
+{
+	char here[512];
+
+	REQUIRE(getcwd(here, sizeof(here)) != NULL);
+	CHECK_EQUAL(shell("mkdir -p %s/units/kvmscoped.service.d && sed 's,@PREFIX@,/usr,' "
+			  "vmm/daemon/kvmscoped.service.in > %s/units/kvmscoped.service",
+			  system->directory, system->directory),
+		    0);
+	write_text(system, "units/test.target", "[Unit]\nDefaultDependencies=no\nWants=kvmscoped.service\n");
+	write_text(system, "units/kvmscoped.service.d/test.conf",
+		   "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=\n"
+		   "ExecStart=%s/build/kvmscoped --verbose --config %s/kvmscope.conf\n"
+		   "StandardError=append:%s/log\nBindReadOnlyPaths=%s/build\n",
+		   here, system->directory, system->directory, here);
+	write_text(system, "kvmscope.conf",
+		   "[recordings]\nrotate = 1s\nreserve = 0\n[metrics]\nlisten = off\n");
+}
+
+static pid_t first_child(pid_t pid)
+{
+	pid_t child = 0;
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
+	file = fopen(path, "re");
+	if (file && fscanf(file, "%d", &child) != 1)
+		child = 0;
+	if (file)
+		fclose(file);
+	return child;
+}
+
+static void boot(struct system *system)
+{
+	snprintf(system->directory, sizeof(system->directory), "%s/build/test-systemd-%d",
+		 getenv("PWD") ? getenv("PWD") : ".", getpid());
+	write_units(system);
+	fflush(NULL);
+	system->unshare = fork();
+	if (!system->unshare) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execlp("unshare", "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc",
+		       "--cgroup", "--ipc", "--uts", "tests/kvm/systemd-boot", system->directory, NULL);
+		_exit(127);
+	}
+	for (int tries = 0; tries < TRIES && !system->init; tries++) {
+		system->init = first_child(system->unshare);
+		usleep(50000);
+	}
+}
+
+/* All processes of the namespace go with its first. */
+static void shut_down(struct system *system)
+{
+	kill(system->unshare, SIGKILL);
+	waitpid(system->unshare, NULL, 0);
+	for (int tries = 0; tries < TRIES && system->init && !kill(system->init, 0); tries++)
+		usleep(50000);
+	CHECK_EQUAL(shell("rm -rf %s", system->directory), 0);
+}
+
+/* In its namespaces, where systemctl has systemd's own socket. */
+#define INSIDE "nsenter -t %d -p -m --wd=. "
+
+static bool wait_until_active(const struct system *system)
+{
+	for (int tries = 0; tries < TRIES; tries++) {
+		if (!shell(INSIDE "systemctl is-active --quiet kvmscoped.service 2> /dev/null", system->init))
+			return true;
+		usleep(50000);
+	}
+	shell("cat %s/log >&2; " INSIDE "systemctl status --no-pager kvmscoped.service >&2",
+	      system->directory, system->init);
+	return false;
+}
+
+/* What the kernel says of its main process. */
+static uint64_t status_of(const struct system *system, const char *what)
+{
+	unsigned long long value = UINT64_MAX;
+	char command[256];
+	FILE *output;
+
+	snprintf(
+		command, sizeof(command),
+		INSIDE
+		"sh -c 'sed -n \"s/^%s:[[:space:]]*//p\" /proc/$(systemctl show -P MainPID kvmscoped)/status'",
+		system->init, what);
+	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	if (output && fscanf(output, "%llx", &value) != 1)
+		value = UINT64_MAX;
+	if (output)
+		pclose(output);
+	return value;
+}
+
+/* A VM there, which libvirt seems to have started. The child's part: the next process of it is in the
+ * namespace. */
+static _Noreturn void run_domain(const struct system *system)
+{
+	struct daemon_run daemon = { .libvirt = "/run/libvirt/qemu" };
+	const char *const names[] = { "pid", "mnt" };
+	struct program vm;
+	char path[64], here[512];
+
+	if (!getcwd(here, sizeof(here)))
+		_exit(1);
+	for (size_t i = 0; i < 2; i++) {
+		int fd;
+
+		snprintf(path, sizeof(path), "/proc/%d/ns/%s", system->init, names[i]);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0 || setns(fd, 0))
+			_exit(1);
+	}
+	if (chdir(here))
+		_exit(1);
+	fake_domain_start(&vm, &daemon, "one", FAKE_PROFILE("frequency='999'"));
+	_exit(0);
+}
+
+static bool is_sampled(const struct system *system)
+{
+	return !shell(
+		INSIDE
+		"build/kvmscope ctl --socket /run/kvmscope/kvmscoped.sock status one --json 2> /dev/null | "
+		"grep -qE '\"samples\": [1-9][0-9]'",
+		system->init);
+}
+
+static void check_domain(const struct system *system)
+{
+	pid_t child;
+	int status;
+
+	fflush(NULL);
+	child = fork();
+	if (!child)
+		run_domain(system);
+	CHECK(waitpid(child, &status, 0) == child && !status);
+	for (int tries = 0; tries < TRIES && !is_sampled(system); tries++)
+		usleep(50000);
+	if (!is_sampled(system)) {
+		shell("cat %s/log >&2", system->directory);
+		FAIL_TEST("no samples under the unit's sandbox");
+	}
+	CHECK(!shell("grep -q 'by bpf at' %s/log", system->directory) ||
+	      !shell("grep -q 'by perf at' %s/log", system->directory));
+}
+
+TEST(systemd, the_unit_starts_under_its_sandbox_and_profiles)
+{
+	struct system system = { 0 };
+
+	if (access(SYSTEMD, X_OK) || shell("command -v nsenter systemctl unshare > /dev/null"))
+		SKIP("systemd is not installed");
+	if (!guest_run_possible())
+		SKIP("/dev/kvm can not be opened");
+	if (shell("unshare --pid --fork --mount --mount-proc --cgroup true 2> /dev/null"))
+		SKIP("systemd needs namespaces of its own, which take root");
+	boot(&system);
+	if (wait_until_active(&system)) {
+		CHECK_EQUAL(status_of(&system, "CapBnd") & ~KEPT, 0);
+		CHECK_EQUAL(status_of(&system, "CapEff") & ~KEPT, 0);
+		CHECK_EQUAL(status_of(&system, "NoNewPrivs"), 1);
+		CHECK_EQUAL(status_of(&system, "Seccomp"), 2);
+		check_domain(&system);
+		CHECK(!shell(INSIDE "systemctl stop kvmscoped.service", system.init));
+		CHECK(!shell(INSIDE "test -d /run/kvmscope", system.init)); /* preserved */
+	} else {
+		FAIL_TEST("the unit does not start");
+	}
+	shut_down(&system);
+}
+
+/* Its words are ones that systemd knows. */
+TEST(systemd, the_unit_is_well_formed)
+{
+	if (shell("command -v systemd-analyze > /dev/null"))
+		SKIP("systemd-analyze is not installed");
+	CHECK_EQUAL(
+		shell("d=build/test-unit-%d && mkdir $d && sed 's,@PREFIX@/sbin/kvmscoped,/bin/true,; /^Documentation/d' "
+		      "vmm/daemon/kvmscoped.service.in > $d/kvmscoped.service && systemd-analyze verify --man=no "
+		      "$d/kvmscoped.service; s=$?; rm -r $d; exit $s",
+		      getpid()),
+		0);
+}
