@@ -233,6 +233,30 @@ static void attach_to_domain(struct libvirt_daemon *libvirt)
 	unlink(path);
 }
 
+/* Who may talk to libvirt and is nobody to QEMU's process: libvirt reads the memory for him. */
+static void attach_as_nobody(struct libvirt_daemon *libvirt)
+{
+	char command[768], path[96], directory[] = "/tmp/kvmscope-nobody-XXXXXX";
+
+	REQUIRE(mkdtemp(directory) != NULL);
+	snprintf(
+		command, sizeof(command),
+		"chmod 711 %s && chmod 755 %s/run && chmod 777 %s/run/libvirt-sock && chown 65534 %s && exec setpriv "
+		"--reuid=65534 --regid=65534 --clear-groups env HOME=%s build/kvmscope attach --domain one --connect '%s' "
+		"--time 3 --no-buildid-cache -o %s/perf.data > %s/log 2>&1",
+		libvirt->directory, libvirt->directory, libvirt->directory, directory, directory,
+		libvirt->uri, directory, directory);
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	snprintf(command, sizeof(command),
+		 "grep -q 'it is read by libvirt' %s/log || { cat %s/log >&2; false; }", directory,
+		 directory);
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	snprintf(path, sizeof(path), "%s/perf.data", directory);
+	check_functions(path);
+	snprintf(command, sizeof(command), "rm -r %s", directory);
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+}
+
 /*
  * libvirtd is killed and started anew, the domain is reset and gets a kernel at another place, then it is
  * destroyed: the profile ends with the domain.
@@ -272,6 +296,7 @@ TEST(attach_qmp, functions_of_a_domain_are_named_until_it_ends)
 	if (libvirt_daemon_start(&libvirt) && libvirt_domain_start(&libvirt, "one", "")) {
 		CHECK(wait_for_console(&libvirt, "one", "Kernel panic"));
 		attach_to_domain(&libvirt);
+		attach_as_nobody(&libvirt);
 		follow_domain(&libvirt);
 		snprintf(arguments, sizeof(arguments), "attach --domain one --connect %s", libvirt.uri);
 		program_run(&tool, arguments);

@@ -824,12 +824,34 @@ static int open_process(struct attach *attach, const struct attach_options *opti
 	return vmm_process_open_monitored(&attach->process, pid);
 }
 
+/* For a user of libvirt who is nobody to the domain's process. */
+static int open_remote_memory(struct attach *attach, const struct monitor_address *address)
+{
+	char message[ERROR_MESSAGE_SIZE];
+	int error;
+
+	snprintf(message, sizeof(message), "%s", error_message());
+	error = vmm_memory_open_remote(&attach->memory, address->domain, address->uri);
+	if (!error)
+		log_info("%s; it is read by libvirt, which is slow", message);
+	return error;
+}
+
+static int open_memory(struct attach *attach, const struct attach_options *options)
+{
+	int error = vmm_memory_open(&attach->memory, attach->process);
+
+	return error && options->monitor.domain && may_monitor(options->backend)
+		       ? open_remote_memory(attach, &options->monitor)
+		       : error;
+}
+
 static int open_all(struct attach *attach, const struct attach_options *options)
 {
 	int error = open_process(attach, options);
 
 	if (!error)
-		error = vmm_memory_open(&attach->memory, attach->process);
+		error = open_memory(attach, options);
 	attach->target = (struct attach_target){
 		.process = attach->process,
 		.memory = &attach->memory,

@@ -23,7 +23,8 @@
 #define LIBVIRT_FUNCTIONS(use)                                                                               \
 	use(virConnectOpenAuth) use(virConnectClose) use(virDomainLookupByName) use(virDomainFree)           \
 		use(virDomainIsActive) use(virDomainGetUUIDString) use(virGetLastError) use(virSetErrorFunc) \
-			use(virConnectSetKeepAlive) use(virDomainQemuMonitorCommand)
+			use(virConnectSetKeepAlive) use(virDomainQemuMonitorCommand)                         \
+				use(virDomainMemoryPeek)
 
 #define DECLARE(function) __typeof__(&(function)) function;
 
@@ -158,6 +159,13 @@ int domain_monitor_command(const struct domain *domain, const char *command, cha
 	if (libvirt.virGetLastError() && libvirt.virGetLastError()->code == VIR_ERR_OPERATION_INVALID)
 		return fail(-ESRCH, "there is no monitor (any more) of the domain", domain->name);
 	return fail(-EREMOTEIO, "libvirt does not ask the monitor of the domain", domain->name);
+}
+
+int domain_read_memory(const struct domain *domain, uint64_t gpa, void *to, size_t size)
+{
+	if (!libvirt.virDomainMemoryPeek(domain->domain, gpa, size, to, VIR_MEMORY_PHYSICAL))
+		return 0;
+	return fail(-EREMOTEIO, "libvirt does not read the memory of the domain", domain->name);
 }
 
 /* The process. */

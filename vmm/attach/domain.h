@@ -15,6 +15,8 @@
 #define KVMSCOPE_ATTACH_DOMAIN_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct domain;
@@ -36,6 +38,11 @@ int domain_find_process(const struct domain *domain, pid_t *pid);
 /* Passes a QMP command on; REPLY is malloc()ed. libvirt marks the domain as tainted by that (custom-monitor).
  * -EREMOTEIO: libvirt does not, with its words; -ESRCH: the domain does not run any more. */
 int domain_monitor_command(const struct domain *domain, const char *command, char **reply);
+
+/* SIZE bytes, at most DOMAIN_MEMORY_MAX, of the guest's memory at GPA. -EREMOTEIO: libvirt does not read
+ * them. */
+#define DOMAIN_MEMORY_MAX 65536u
+int domain_read_memory(const struct domain *domain, uint64_t gpa, void *to, size_t size);
 
 /* Works on NULL. */
 void domain_close(struct domain *domain);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "vmm/attach/remote_memory.h"
 
 #define PAGE        4096ull
 #define PIECE       (1ull << 20)
@@ -67,7 +68,8 @@ static int read_guest(const struct guest_view *view, uint64_t gpa, void *to, siz
 		uint64_t hva;
 		size_t part = locate(memory, gpa, size, &hva);
 
-		if (!part || read_process(memory, hva, bytes, part))
+		if (!part || (memory->remote ? remote_memory_read(memory->remote, gpa, bytes, part)
+					     : read_process(memory, hva, bytes, part)))
 			return -EFAULT;
 		bytes += part;
 		gpa += part;
@@ -76,17 +78,35 @@ static int read_guest(const struct guest_view *view, uint64_t gpa, void *to, siz
 	return 0;
 }
 
-int vmm_memory_open(struct vmm_memory *memory, const struct vmm_process *process)
+static void init(struct vmm_memory *memory)
 {
 	*memory = (struct vmm_memory){
 		.everything = { .gpa = 0, .size = GPA_END },
-		.memory_fd = openat(process->directory, "mem", O_RDONLY | O_CLOEXEC),
+		.memory_fd = -1,
+		.pagemap_fd = -1,
 	};
-	memory->pagemap_fd = openat(process->directory, "pagemap", O_RDONLY | O_CLOEXEC);
 	pthread_rwlock_init(&memory->lock, NULL);
 	memory->view = (struct guest_view){
 		.regions = &memory->everything, .region_count = 1, .read = read_guest, .context = memory
 	};
+}
+
+int vmm_memory_open_remote(struct vmm_memory *memory, const char *name, const char *uri)
+{
+	int error;
+
+	init(memory);
+	error = remote_memory_open(&memory->remote, name, uri);
+	if (error)
+		vmm_memory_close(memory);
+	return error;
+}
+
+int vmm_memory_open(struct vmm_memory *memory, const struct vmm_process *process)
+{
+	init(memory);
+	memory->memory_fd = openat(process->directory, "mem", O_RDONLY | O_CLOEXEC);
+	memory->pagemap_fd = openat(process->directory, "pagemap", O_RDONLY | O_CLOEXEC);
 	if (memory->memory_fd >= 0 && memory->pagemap_fd >= 0)
 		return 0;
 	vmm_memory_close(memory);
@@ -103,6 +123,8 @@ void vmm_memory_close(struct vmm_memory *memory)
 	if (memory->pagemap_fd >= 0)
 		close(memory->pagemap_fd);
 	memory->memory_fd = memory->pagemap_fd = -1;
+	remote_memory_close(memory->remote);
+	memory->remote = NULL;
 	pthread_rwlock_destroy(&memory->lock);
 }
 
@@ -175,8 +197,10 @@ void vmm_memory_each_page(struct vmm_memory *memory,
 	struct vmm_slot slots[VMM_SLOTS_MAX];
 	size_t count;
 
-	if (!walk)
+	if (!walk || memory->remote) {
+		free(walk);
 		return;
+	}
 	*walk = (struct walk){ .memory = memory, .each = each, .context = context, .bytes = malloc(PIECE) };
 	pthread_rwlock_rdlock(&memory->lock);
 	count = memory->slot_count;
