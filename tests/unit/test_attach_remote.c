@@ -15,13 +15,16 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "tests/unit/hanging_file.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/remote_call.h"
 #include "vmm/attach/seccomp_filter.h"
 #include "vmm/attach/stop_sampler.h"
+#include "vmm/attach/thread_stack.h"
 #include "vmm/attach/thread_status.h"
 #include "vmm/attach/vcpu_stop.h"
 
@@ -168,7 +171,7 @@ static int call_once(const struct remote_code *code, struct remote *remote)
 		return error;
 	error = -EAGAIN;
 	if (stop.registers.orig_rax == SYS_epoll_wait && (int)stop.registers.rax == -EINTR) {
-		error = remote_open(remote, &stop, code);
+		error = remote_open(remote, &stop, code, 0);
 		if (!error)
 			error = remote_ioctl(remote, shared->pipe, FIONREAD, &waiting, sizeof(waiting));
 		remote_close(remote);
@@ -309,6 +312,133 @@ TEST(attach_remote, instructions_are_found)
 	remote_code_search(&code, bytes, 8, 0x1000);
 	CHECK_EQUAL(code.call, 0);
 	CHECK_EQUAL(code.sigreturn, 0);
+}
+
+/* The first code of a process, as /proc lists it. */
+static bool map_what_never_comes(void)
+{
+	enum { SIZE = 1 << 20 };
+	void *first = (void *)0x10000;
+	int file = hanging_file_open(SIZE);
+
+	return file >= 0 &&
+	       mmap(first, SIZE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED_NOREPLACE, file, 0) == first;
+}
+
+TEST(attach_remote, code_that_never_comes_is_not_waited_for)
+{
+	struct vmm_process process = { 0 };
+	struct remote_code code;
+	int ends[2], made = -1;
+	char path[32];
+
+	REQUIRE_EQUAL(pipe2(ends, O_CLOEXEC), 0);
+	fflush(NULL);
+	process.pid = fork();
+	if (!process.pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+		made = map_what_never_comes();
+		_exit(write(ends[1], &made, sizeof(made)) < 0 ? 1 : pause());
+	}
+	CHECK_EQUAL(read(ends[0], &made, sizeof(made)), sizeof(made));
+	snprintf(path, sizeof(path), "/proc/%d", process.pid);
+	process.directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	alarm(60); /* who waits is ended */
+	if (made)
+		CHECK_EQUAL(remote_code_find(&code, &process), 0);
+	alarm(0);
+	close(process.directory);
+	kill(process.pid, SIGKILL);
+	waitpid(process.pid, NULL, 0);
+	close(ends[0]);
+	close(ends[1]);
+	if (!made)
+		SKIP("FUSE can not be mounted here, which takes root");
+}
+
+/* Whose the stack is. */
+
+static bool parse_stack(const char *maps, uint64_t rsp, uint64_t fs, struct thread_stack *stack)
+{
+	FILE *file = fmemopen((char *)maps, strlen(maps), "r");
+	bool found = thread_stack_parse(stack, file, rsp, fs);
+
+	fclose(file);
+	return found;
+}
+
+TEST(attach_remote, stacks_that_a_thread_has_for_itself_are_told_from_others)
+{
+	static const char maps[] =
+		"c000000000-c000400000 rw-p 00000000 00:00 0 \n"
+		"7f0000000000-7f0000001000 ---p 00000000 00:00 0 \n"
+		"7f0000001000-7f0000801000 rw-p 00000000 00:00 0 \n"
+		"7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                 [stack]\n";
+	struct thread_stack stack;
+
+	/* Of the C library: its control block lies above. */
+	CHECK(parse_stack(maps, 0x7f00007ff000, 0x7f00008006c0, &stack));
+	CHECK(stack.own && stack.start == 0x7f0000001000 && stack.end == 0x7f0000801000);
+	CHECK(thread_stack_has(&stack, 0x7f0000001000) && !thread_stack_has(&stack, 0x7f0000801000));
+	/* Of the first thread. */
+	CHECK(parse_stack(maps, 0x7ffd00020000, 0x7f00008006c0, &stack) && stack.own);
+	/* A goroutine's, whether or not the C library made its thread. */
+	CHECK(parse_stack(maps, 0xc000080000, 0x7f00008006c0, &stack) && !stack.own);
+	CHECK(parse_stack(maps, 0xc000080000, 0, &stack) && !stack.own);
+	/* In front of it. */
+	CHECK(parse_stack(maps, 0x7f00008007f0, 0x7f00008006c0, &stack) && !stack.own);
+	CHECK(!parse_stack(maps, 0x7f0000900000, 0x7f00008006c0, &stack));
+	CHECK(!thread_stack_has(&stack, 0));
+}
+
+static ucontext_t caller;
+
+/* Is the stack here the thread's own? */
+static void look_at_stack(bool *own)
+{
+	struct vmm_process self = { .pid = getpid(),
+				    .directory = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
+	uint64_t fs;
+	struct thread_stack stack;
+
+	__asm__("movq %%fs:0, %0" : "=r"(fs));
+	*own = thread_stack_find(&stack, &self, gettid(), (uintptr_t)__builtin_frame_address(0), fs) &&
+	       stack.own;
+	close(self.directory);
+}
+
+static void *look_from_thread(void *own)
+{
+	look_at_stack(own);
+	return NULL;
+}
+
+static void look_from_context(unsigned int upper, unsigned int lower)
+{
+	look_at_stack((bool *)((uintptr_t)upper << 32 | lower));
+}
+
+TEST(attach_remote, a_thread_that_switches_stacks_is_noticed)
+{
+	bool first = false, thread = false, switched = true;
+	size_t size = 256 << 10;
+	ucontext_t context;
+	pthread_t id;
+
+	look_at_stack(&first);
+	CHECK(first);
+	REQUIRE_EQUAL(pthread_create(&id, NULL, look_from_thread, &thread), 0);
+	pthread_join(id, NULL);
+	CHECK(thread);
+	REQUIRE(!getcontext(&context));
+	context.uc_stack = (stack_t){ .ss_sp = malloc(size), .ss_size = size };
+	context.uc_link = &caller;
+	makecontext(&context, (void (*)(void))look_from_context, 2,
+		    (unsigned int)((uintptr_t)&switched >> 32), (unsigned int)(uintptr_t)&switched);
+	CHECK(!swapcontext(&caller, &context));
+	CHECK(!switched);
+	free(context.uc_stack.ss_sp);
 }
 
 TEST(attach_remote, the_status_of_a_thread_is_read)
@@ -526,36 +656,44 @@ TEST(attach_remote, a_thread_that_is_killed_while_it_is_stopped_is_buried)
 	munmap((void *)tid, sizeof(*tid));
 }
 
-/* What /proc says of a thread, as a test would have it: that it runs, whatever it does. */
-static void open_running(struct vmm_process *process, pid_t tid, char *directory)
+static void write_of_thread(const struct vmm_process *process, pid_t tid, const char *name, const char *text)
 {
-	static const char status[] = "Name:\tx\nState:\tR (running)\nSeccomp:\t0\nSeccomp_filters:\t0\n"
-				     "nonvoluntary_ctxt_switches:\t0\n";
 	char path[64];
 	int fd;
 
+	snprintf(path, sizeof(path), "task/%d/%s", tid, name);
+	fd = openat(process->directory, path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	CHECK_EQUAL(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+}
+
+/* What /proc says of a thread, as a test would have it: that it runs, whatever it does. */
+static void add_running(const struct vmm_process *process, pid_t tid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "task/%d", tid);
+	mkdirat(process->directory, path, 0700);
+	write_of_thread(process, tid, "status",
+			"Name:\tx\nState:\tR (running)\nSeccomp:\t0\nSeccomp_filters:\t0\n"
+			"nonvoluntary_ctxt_switches:\t0\n");
+}
+
+static void open_running(struct vmm_process *process, pid_t tid, char *directory)
+{
 	REQUIRE(mkdtemp(directory));
 	process->pid = tid;
 	process->directory = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	mkdirat(process->directory, "task", 0700);
-	snprintf(path, sizeof(path), "task/%d", tid);
-	mkdirat(process->directory, path, 0700);
-	snprintf(path, sizeof(path), "task/%d/status", tid);
-	fd = openat(process->directory, path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-	CHECK_EQUAL(write(fd, status, strlen(status)), (ssize_t)strlen(status));
-	close(fd);
+	add_running(process, tid);
 }
 
 static void remove_running(const struct vmm_process *process, const char *directory)
 {
-	char path[64];
+	char command[64];
 
-	snprintf(path, sizeof(path), "task/%d/status", process->pid);
-	unlinkat(process->directory, path, 0);
-	snprintf(path, sizeof(path), "task/%d", process->pid);
-	unlinkat(process->directory, path, AT_REMOVEDIR);
-	unlinkat(process->directory, "task", AT_REMOVEDIR);
-	rmdir(directory);
+	snprintf(command, sizeof(command), "rm -r %s", directory);
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
 	close(process->directory);
 }
 
@@ -672,4 +810,98 @@ TEST(attach_remote, a_thread_that_can_not_be_stopped_is_left_at_the_end)
 	kill(vcpu.tid, SIGKILL);
 	waitpid(vcpu.tid, NULL, 0);
 	remove_running(&process, directory);
+}
+
+static uint64_t take_all(struct stop_sampler *sampler, unsigned int id, uint64_t *periods)
+{
+	struct stop_sample *sample;
+	uint64_t count = 0;
+
+	while ((sample = stop_sampler_next(sampler))) {
+		if (sample->id == id) {
+			*periods += sample->period;
+			count++;
+		}
+		stop_sampler_taken(sampler);
+	}
+	return count;
+}
+
+/* It waits for a processor, for as long as the kernel counts no time of it: no sample stands for that. */
+TEST(attach_remote, samples_stand_for_the_time_that_the_thread_ran)
+{
+	char directory[] = "/tmp/kvmscope-test-XXXXXX";
+	const struct vmm_vcpu vcpu = { .id = 7, .tid = 0 };
+	struct vmm_process process = { 0 };
+	struct attach_stops stops = { 0 };
+	struct stop_sampler *sampler;
+	uint64_t samples = 0, periods = 0, rounds;
+	struct remote_code code;
+
+	start_victim(&code);
+	open_running(&process, shared->victim, directory);
+	write_of_thread(&process, shared->victim, "schedstat", "5000000000 70 1\n");
+	{
+		const struct vcpu_stop_target target = { .process = &process, .code = code, .limit = 200000 };
+		struct vmm_vcpu added = vcpu;
+
+		added.tid = shared->victim;
+		REQUIRE_EQUAL(stop_sampler_start(&sampler, &target, 10000), 0);
+		CHECK_EQUAL(stop_sampler_add(sampler, &added), 0);
+	}
+	while (stops.count < 50)
+		stop_sampler_count(sampler, &stops);
+	CHECK_EQUAL(take_all(sampler, vcpu.id, &periods), 0);
+	write_of_thread(&process, shared->victim, "schedstat", "5030000000 90 2\n");
+	while (!samples)
+		samples = take_all(sampler, vcpu.id, &periods);
+	for (rounds = stops.count + 50; stops.count < rounds;)
+		stop_sampler_count(sampler, &stops);
+	CHECK_EQUAL(samples + take_all(sampler, vcpu.id, &periods), 1);
+	CHECK_EQUAL(periods, 30000000);
+	CHECK(stop_sampler_end(sampler));
+	remove_running(&process, directory);
+	end_victim();
+}
+
+/* While the one does not come out of the kernel, the other is looked at; and the one again, when it does. */
+TEST(attach_remote, a_thread_that_can_not_be_stopped_holds_up_no_other)
+{
+	char directory[] = "/tmp/kvmscope-test-XXXXXX";
+	struct vmm_vcpu stuck = { .id = 0 }, other = { .id = 1 };
+	struct vmm_process process = { 0 };
+	struct stop_sampler *sampler;
+	uint64_t periods = 0, samples = 0;
+	struct remote_code code;
+	int end;
+
+	start_victim(&code);
+	stuck.tid = start_stuck(&end); /* the last to get both ends of its pipe */
+	REQUIRE(stuck.tid > 0);
+	wait_until_stuck(stuck.tid);
+	other.tid = shared->victim;
+	open_running(&process, stuck.tid, directory);
+	add_running(&process, other.tid);
+	{
+		const struct vcpu_stop_target target = { .process = &process, .code = code, .limit = 200000 };
+
+		REQUIRE_EQUAL(stop_sampler_start(&sampler, &target, 1000), 0);
+	}
+	CHECK_EQUAL(stop_sampler_add(sampler, &stuck), 0);
+	usleep(20000);
+	CHECK_EQUAL(stop_sampler_add(sampler, &other), 0);
+	alarm(60); /* ends a test that waits in vain */
+	while (samples < 100)
+		samples += take_all(sampler, other.id, &periods);
+	CHECK_EQUAL(take_all(sampler, stuck.id, &periods), 0);
+	close(end);
+	while (!take_all(sampler, stuck.id, &periods))
+		usleep(1000);
+	alarm(0);
+	CHECK(stop_sampler_end(sampler));
+	CHECK(goes_on());
+	kill(stuck.tid, SIGKILL);
+	waitpid(stuck.tid, NULL, 0);
+	remove_running(&process, directory);
+	end_victim();
 }

@@ -211,7 +211,8 @@ static int fill_frame(struct remote *remote)
 		       : 0;
 }
 
-int remote_open(struct remote *remote, struct thread_stop *stop, const struct remote_code *code)
+int remote_open(struct remote *remote, struct thread_stop *stop, const struct remote_code *code,
+		uint64_t stack)
 {
 	int error;
 
@@ -220,6 +221,8 @@ int remote_open(struct remote *remote, struct thread_stop *stop, const struct re
 	remote->place = 0;
 	memset(&remote->frame, 0, offsetof(struct remote_frame, xstate));
 	error = fill_frame(remote);
+	if (!error && (remote->place < stack || remote->place > stop->registers.rsp))
+		error = -EFAULT;
 	if (!error)
 		error = read_before(remote);
 	if (!error)

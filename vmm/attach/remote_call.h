@@ -52,8 +52,11 @@ struct remote {
 	struct remote_frame covered; /* what was there before */
 };
 
-/* -ENOTSUP: PROCESS has no such instructions where they can be read, in 64 MiB of each mapping and 512 MiB of
- * all, with the message. */
+/*
+ * -ENOTSUP: PROCESS has no such instructions where they can be read, in 64 MiB of each mapping and 512 MiB of
+ * all, with the message. Reads what is in memory, and files on disks: where others give the pages (FUSE, a
+ * network's file system, userfaultfd) they may never come.
+ */
 int remote_code_find(struct remote_code *code, const struct vmm_process *process);
 
 /* Looks in SIZE bytes of code at HVA for what is not found yet. */
@@ -61,10 +64,12 @@ void remote_code_search(struct remote_code *code, const uint8_t *bytes, size_t s
 
 /*
  * Makes the stopped thread ready for calls, of the process that CODE was found in. STOP and CODE stay the
- * caller's. -EFAULT: its stack has no room, or CODE is not there any more; -ENOTSUP: it is not at a place
- * where 64-bit code makes calls. No messages; remote_close() is to be called in any case.
+ * caller's. STACK is the HVA where its stack begins, which nothing is put below. -EFAULT: its stack has no
+ * room, or CODE is not there any more; -ENOTSUP: it is not at a place where 64-bit code makes calls. No
+ * messages; remote_close() is to be called in any case.
  */
-int remote_open(struct remote *remote, struct thread_stop *stop, const struct remote_code *code);
+int remote_open(struct remote *remote, struct thread_stop *stop, const struct remote_code *code,
+		uint64_t stack);
 
 /*
  * ioctl(FD, REQUEST, where SIZE bytes of RESULT come from), at most REMOTE_RESULTS. What the call returned;

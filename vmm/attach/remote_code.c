@@ -11,23 +11,35 @@
 #include "shared/error.h"
 #include "vmm/attach/remote_call.h"
 
-#define PIECE   (1u << 20)
-#define OVERLAP 16u /* longer than any of the instructions */
+#define PAGE  4096u
+#define PIECE (1u << 20)
+/* Documentation/admin-guide/mm/pagemap.rst */
+#define PAGE_PRESENT (1ull << 63)
 /* Bytes that are searched: what a process has mapped is its own choice, and may have no end. The C library,
  * which has both, is a hundredth of that. */
 #define MAPPING_MAX  (64ull << 20)
 #define SEARCHED_MAX (512ull << 20)
 
-/* Code of a file, which stays as it is; not what a compiler in the process made. */
-static bool parse_code(const char *line, uint64_t *hva, uint64_t *size)
+struct mapping {
+	uint64_t hva, size;
+	bool on_disk; /* its pages come from a disk of this machine */
+};
+
+/* Code of a file, which stays as it is; not what a compiler in the process made. A file system without a
+ * device is one of memory, of a network or of another process. */
+static bool parse_code(const char *line, struct mapping *mapping)
 {
+	unsigned int device;
 	uint64_t end;
 	char rights[5], path[2];
 
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*s %*s %*s %1s", hva, &end, rights, path) != 4 ||
-	    *hva >= end || strncmp(rights, "r-xp", 4) != 0 || (*path != '/' && !strstr(line, "[vdso]")))
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*s %x:%*x %*s %1s", &mapping->hva, &end, rights,
+		   &device, path) != 5 ||
+	    mapping->hva >= end || strncmp(rights, "r-xp", 4) != 0 ||
+	    (*path != '/' && !strstr(line, "[vdso]")))
 		return false;
-	*size = end - *hva;
+	mapping->size = end - mapping->hva;
+	mapping->on_disk = device;
 	return true;
 }
 
@@ -36,55 +48,114 @@ static bool is_found(const struct remote_code *code)
 	return code->call && code->sigreturn;
 }
 
-static void search(struct remote_code *code, int memory_fd, uint64_t hva, uint64_t size, uint8_t *bytes)
-{
-	for (uint64_t done = 0; done < size && !is_found(code); done += PIECE - OVERLAP) {
-		uint64_t left = size - done;
-		ssize_t length =
-			pread(memory_fd, bytes, left < PIECE ? (size_t)left : PIECE, (off_t)(hva + done));
+/* Where to look, by what: all of it is the caller's. */
+struct search {
+	struct remote_code *code;
+	int memory_fd, pagemap_fd;
+	bool waits;                   /* also for pages that are not in memory, if they are on a disk */
+	uint8_t bytes[PIECE];         /* for what was read */
+	uint64_t pages[PIECE / PAGE]; /* as the kernel has them */
+};
 
-		if (length <= 0)
-			return;
-		remote_code_search(code, bytes, (size_t)length, hva + done);
+/* Behind those pages from FROM on that are in memory, or are not. */
+static size_t skip_pages(const struct search *search, size_t from, size_t count, bool present)
+{
+	while (from < count && !(search->pages[from] & PAGE_PRESENT) == !present)
+		from++;
+	return from;
+}
+
+static void search_bytes(struct search *search, uint64_t hva, size_t size)
+{
+	ssize_t length = pread(search->memory_fd, search->bytes, size, (off_t)hva);
+
+	if (length > 0)
+		remote_code_search(search->code, search->bytes, (size_t)length, hva);
+}
+
+static void search_present(struct search *search, uint64_t hva, size_t size)
+{
+	size_t count = size / PAGE, end;
+
+	if (pread(search->pagemap_fd, search->pages, count * sizeof(search->pages[0]),
+		  (off_t)(hva / PAGE * sizeof(search->pages[0]))) !=
+	    (ssize_t)(count * sizeof(search->pages[0])))
+		return;
+	for (size_t first = skip_pages(search, 0, count, false); first < count && !is_found(search->code);
+	     first = skip_pages(search, end, count, false)) {
+		end = skip_pages(search, first, count, true);
+		search_bytes(search, hva + first * PAGE, (end - first) * PAGE);
 	}
 }
 
-static void search_maps(struct remote_code *code, FILE *maps, int memory_fd, uint8_t *bytes)
+/* Pieces overlap by a page, as an instruction may lie across. */
+static void search_mapping(struct search *search, const struct mapping *mapping)
 {
-	uint64_t hva, size, left = SEARCHED_MAX;
+	for (uint64_t done = 0; done < mapping->size && !is_found(search->code); done += PIECE - PAGE) {
+		uint64_t left = mapping->size - done;
+		size_t size = left < PIECE ? (size_t)left : PIECE;
+
+		if (search->waits)
+			search_bytes(search, mapping->hva + done, size);
+		else
+			search_present(search, mapping->hva + done, size);
+	}
+}
+
+static void search_maps(struct search *search, FILE *maps)
+{
+	uint64_t left = SEARCHED_MAX;
+	struct mapping mapping;
 	char *line = NULL;
 	size_t room = 0;
 
-	while (!is_found(code) && left && getline(&line, &room, maps) > 0) {
-		if (!parse_code(line, &hva, &size))
+	while (!is_found(search->code) && left && getline(&line, &room, maps) > 0) {
+		if (!parse_code(line, &mapping) || (search->waits && !mapping.on_disk))
 			continue;
-		if (size > MAPPING_MAX)
-			size = MAPPING_MAX;
-		if (size > left)
-			size = left;
-		search(code, memory_fd, hva, size, bytes);
-		left -= size;
+		if (mapping.size > MAPPING_MAX)
+			mapping.size = MAPPING_MAX;
+		if (mapping.size > left)
+			mapping.size = left;
+		search_mapping(search, &mapping);
+		left -= mapping.size;
 	}
 	free(line);
 }
 
+/* First what is in memory, which is nearly always enough: it has been used. */
+static void search_process(struct search *search, const struct vmm_process *process)
+{
+	for (int i = 0; i < 2 && !is_found(search->code); i++) {
+		int fd = openat(process->directory, "maps", O_RDONLY | O_CLOEXEC);
+		FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+
+		search->waits = i;
+		if (maps) {
+			search_maps(search, maps);
+			fclose(maps);
+		} else if (fd >= 0) {
+			close(fd);
+		}
+	}
+}
+
 int remote_code_find(struct remote_code *code, const struct vmm_process *process)
 {
-	int maps_fd = openat(process->directory, "maps", O_RDONLY | O_CLOEXEC);
-	int memory_fd = openat(process->directory, "mem", O_RDONLY | O_CLOEXEC);
-	FILE *maps = maps_fd < 0 ? NULL : fdopen(maps_fd, "r");
-	uint8_t *bytes = malloc(PIECE);
+	struct search *search = calloc(1, sizeof(*search));
 
 	*code = (struct remote_code){ 0 };
-	if (maps && memory_fd >= 0 && bytes)
-		search_maps(code, maps, memory_fd, bytes);
-	free(bytes);
-	if (maps)
-		fclose(maps);
-	else if (maps_fd >= 0)
-		close(maps_fd);
-	if (memory_fd >= 0)
-		close(memory_fd);
+	if (!search)
+		return error_set(-ENOMEM, "no memory for a search");
+	search->code = code;
+	search->memory_fd = openat(process->directory, "mem", O_RDONLY | O_CLOEXEC);
+	search->pagemap_fd = openat(process->directory, "pagemap", O_RDONLY | O_CLOEXEC);
+	if (search->memory_fd >= 0 && search->pagemap_fd >= 0)
+		search_process(search, process);
+	if (search->memory_fd >= 0)
+		close(search->memory_fd);
+	if (search->pagemap_fd >= 0)
+		close(search->pagemap_fd);
+	free(search);
 	return is_found(code) ? 0
 			      : error_set(-ENOTSUP,
 					  "process %d has no instructions that can be borrowed for a system "

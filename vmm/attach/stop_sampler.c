@@ -20,20 +20,26 @@
 #define QUEUE 256
 /* A thread is let alone for so many times as long as it was stopped: the guest has to get somewhere. */
 #define REST 4
-/* A look stands for at most so many intervals: after a longer time nobody knows what was in it. */
+/* A look stands for at most so many intervals, or ns where it comes to more: after a longer time nobody knows
+ * what was in it. */
 #define INTERVALS_MAX 10
+#define PERIOD_MAX    10000000ull
+/* ns after which a look hangs, and how often that is looked for. */
+#define HANGS 100000000ull
+#define WATCH 200000000ull
 /* s that a look may take to end when sampling does. */
 #define END_MAX 2
 
 struct sampled_vcpu {
-	/* While it is looked at, the thread's alone. */
+	/* While it is looked at, that thread's alone. */
 	struct vcpu_thread thread;
 	int status_fd, times_fd;
-	struct thread_times times; /* at the last look */
-	uint64_t last;             /* ns, CLOCK_MONOTONIC: look */
-	bool refused;              /* it was said why */
+	uint64_t ran;  /* ns of its CPU time that looks stand for */
+	uint64_t last; /* ns, CLOCK_MONOTONIC: look */
+	bool refused;  /* it was said why */
 
 	/* With the lock. */
+	bool looked_at;
 	uint64_t next; /* ns, CLOCK_MONOTONIC: look */
 	uint64_t lost; /* that are not told yet */
 	struct attach_cpu cpu;
@@ -42,29 +48,43 @@ struct sampled_vcpu {
 
 /* What came of a look. */
 struct outcome {
-	struct stop_sample *seen; /* NULL: no sample */
 	struct attach_stops stops;
-	bool lost;
+	bool seen, lost;
+};
+
+/*
+ * A thread that looks, or stands by for one whose look hangs: nobody knows how long the other process lets a
+ * look take.
+ */
+struct stopper {
+	struct stop_sampler *sampler;
+	struct stopper *next;
+	pthread_t thread;
+	struct remote remote;    /* the thread's */
+	struct stop_sample seen; /* the thread's */
+
+	/* With the lock. */
+	uint64_t began;            /* ns, CLOCK_MONOTONIC: its look; 0: it does not look */
+	struct sampled_vcpu *vcpu; /* it looks at; whoever removes that sets NULL, and the thread frees it */
 };
 
 struct stop_sampler {
-	struct remote remote; /* the thread's */
 	struct vcpu_stop_target target;
 	uint64_t interval; /* ns */
-	uint64_t random;
 
-	pthread_t thread;
-	atomic_bool ending;
-	pthread_mutex_t lock; /* of what follows; not held while something is looked at */
-	pthread_cond_t changed;
+	pthread_mutex_t lock;   /* of what follows; not held while something is looked at */
+	pthread_cond_t changed; /* for the one whose turn it is */
+	pthread_cond_t ended;   /* for those that stand by */
+	bool ending;
+	uint64_t random;
+	struct stopper *stoppers;   /* owned, all; one more than have a look that hangs, at least */
+	struct stopper *turn;       /* whose turn it is to look */
 	struct sampled_vcpu *vcpus; /* owned */
-	struct sampled_vcpu
-		*looked_at;   /* by the thread; whoever removes it sets NULL, and the thread frees it */
-	uint64_t rests_until; /* ns, CLOCK_MONOTONIC */
+	uint64_t rests_until;       /* ns, CLOCK_MONOTONIC */
 	struct attach_stops stops;
 
-	struct stop_sample *queue; /* QUEUE of them */
-	atomic_size_t put, taken;  /* of the queue: the thread's, the taker's */
+	struct stop_sample *queue; /* QUEUE of them; those put and not taken are the taker's */
+	atomic_size_t put, taken;  /* of the queue: with the lock, the taker's */
 };
 
 static uint64_t now(void)
@@ -84,24 +104,32 @@ static uint64_t next_interval(struct stop_sampler *sampler)
 	return sampler->interval / 2 + sampler->random % sampler->interval;
 }
 
-/* The thread that stops others. */
+/* The threads that stop others. */
 
-/* What a look at this moment stands for, of the time since the last. */
-static uint64_t period_of(const struct stop_sampler *sampler, struct sampled_vcpu *vcpu, uint64_t time)
+static uint64_t at_most(const struct stop_sampler *sampler, uint64_t period)
 {
-	uint64_t passed = time - vcpu->last, most = INTERVALS_MAX * sampler->interval;
-	struct thread_times times = vcpu->times;
-	uint64_t ran, waited;
+	uint64_t most = INTERVALS_MAX * sampler->interval;
 
-	vcpu->last = time;
-	if (passed > most)
-		passed = most;
+	if (most < PERIOD_MAX)
+		most = PERIOD_MAX;
+	return period < most ? period : most;
+}
+
+/*
+ * What a look stands for: the CPU time since the last one that found the thread running. The thread has just
+ * come off its processor, so that the kernel's sum has all of it. Where the kernel keeps none (no
+ * CONFIG_SCHED_INFO) it is the time since the last look.
+ */
+static uint64_t period_of(const struct stop_sampler *sampler, struct sampled_vcpu *vcpu, uint64_t passed)
+{
+	struct thread_times times;
+	uint64_t ran;
+
 	if (!thread_times_read(vcpu->times_fd, &times))
-		return passed;
-	ran = times.ran - vcpu->times.ran;
-	waited = times.waited - vcpu->times.waited;
-	vcpu->times = times;
-	return ran ? (uint64_t)((double)passed * (double)ran / (double)(ran + waited)) : passed;
+		return at_most(sampler, passed);
+	ran = times.ran - vcpu->ran;
+	vcpu->ran = times.ran;
+	return at_most(sampler, ran);
 }
 
 static void count_stop(struct attach_stops *stops, uint64_t stopped)
@@ -114,7 +142,7 @@ static void count_stop(struct attach_stops *stops, uint64_t stopped)
 		stops->longest = stopped;
 }
 
-/* NULL: the taker is behind. */
+/* With the lock. NULL: the taker is behind. */
 static struct stop_sample *next_place(struct stop_sampler *sampler)
 {
 	size_t put = atomic_load_explicit(&sampler->put, memory_order_relaxed);
@@ -122,6 +150,19 @@ static struct stop_sample *next_place(struct stop_sampler *sampler)
 	return put - atomic_load_explicit(&sampler->taken, memory_order_acquire) < QUEUE
 		       ? &sampler->queue[put % QUEUE]
 		       : NULL;
+}
+
+/* With the lock. */
+static void put(struct stop_sampler *sampler, const struct stop_sample *seen, struct outcome *outcome)
+{
+	struct stop_sample *place = next_place(sampler);
+
+	if (!place) {
+		outcome->lost = true;
+		return;
+	}
+	*place = *seen;
+	atomic_fetch_add_explicit(&sampler->put, 1, memory_order_release);
 }
 
 /* Once: it will be the same the next time. What is but a moment's is not said. */
@@ -135,23 +176,29 @@ static void tell_refused(struct sampled_vcpu *vcpu, int error, const char *why)
 
 static const char *explain(int error)
 {
-	return error == -ENODATA ? "its registers are hidden from the host, as SEV-ES does it"
-				 : strerror(-error);
+	if (error == -ENODATA)
+		return "its registers are hidden from the host, as SEV-ES does it";
+	if (error == -EADDRNOTAVAIL)
+		return "its thread runs on a stack that its VMM's runtime made, as a goroutine's, where it can "
+		       "not be made to call without harm; --backend bpf or perf needs no calls";
+	return strerror(-error);
 }
 
-static int look_at(struct stop_sampler *sampler, struct sampled_vcpu *vcpu,
-		   const struct thread_status *status, struct stop_sample *seen, struct attach_stops *stops)
+static int look_at(struct stopper *stopper, struct sampled_vcpu *vcpu, const struct thread_status *status,
+		   struct attach_stops *stops)
 {
+	const struct vcpu_stop_target *target = &stopper->sampler->target;
+	struct vcpu_look *look = &stopper->seen.look;
 	/* Filters may come while the VM runs. */
 	uint64_t stopped;
-	int error = vcpu_stop_check(&sampler->target, &vcpu->thread, status, &stopped);
+	int error = vcpu_stop_check(target, &vcpu->thread, status, &stopped);
 
 	count_stop(stops, stopped);
 	if (error) {
 		tell_refused(vcpu, error, error_message());
 	} else {
-		error = vcpu_stop_look(&sampler->target, &vcpu->thread, &sampler->remote, &seen->look);
-		count_stop(stops, seen->look.stopped);
+		error = vcpu_stop_look(target, &vcpu->thread, &stopper->remote, look);
+		count_stop(stops, look->stopped);
 		stops->abandoned += error == -ETIME;
 		if (error)
 			tell_refused(vcpu, error, explain(error));
@@ -159,29 +206,28 @@ static int look_at(struct stop_sampler *sampler, struct sampled_vcpu *vcpu,
 	return error;
 }
 
-/* At TIME, without the lock. */
-static void look(struct stop_sampler *sampler, struct sampled_vcpu *vcpu, uint64_t time,
-		 struct outcome *outcome)
+/* Without the lock. A thread that waited for a processor all the time since the last look has done nothing.
+ */
+static void look(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
 {
+	uint64_t passed = stopper->began - vcpu->last;
 	struct thread_status status;
-	struct stop_sample *seen = next_place(sampler);
-	uint64_t period;
 
 	if (!thread_status_read(vcpu->status_fd, &status))
 		return;
-	period = period_of(sampler, vcpu, time);
+	vcpu->last = stopper->began;
 	if (status.state != 'R') {
 		outcome->stops.asleep++;
 		return;
 	}
-	if (!seen || look_at(sampler, vcpu, &status, seen, &outcome->stops)) {
+	if (look_at(stopper, vcpu, &status, &outcome->stops)) {
 		outcome->lost = true;
 		return;
 	}
-	seen->period = period;
-	seen->id = vcpu->thread.vcpu.id;
-	seen->tid = vcpu->thread.vcpu.tid;
-	outcome->seen = seen;
+	stopper->seen.period = period_of(stopper->sampler, vcpu, passed);
+	stopper->seen.id = vcpu->thread.vcpu.id;
+	stopper->seen.tid = vcpu->thread.vcpu.tid;
+	outcome->seen = stopper->seen.period;
 }
 
 static void add_stops(struct attach_stops *sum, const struct attach_stops *stops)
@@ -195,19 +241,21 @@ static void add_stops(struct attach_stops *sum, const struct attach_stops *stops
 }
 
 /* With the lock. The next look is never due at once, so the lock and the processor are there for others. */
-static void settle(struct stop_sampler *sampler, struct sampled_vcpu *vcpu, uint64_t began,
-		   const struct outcome *outcome)
+static void settle(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
 {
+	struct stop_sampler *sampler = stopper->sampler;
 	uint64_t ended = now(), rested = ended + REST * outcome->stops.total;
 
-	vcpu->next = began + next_interval(sampler);
+	if (outcome->seen)
+		put(sampler, &stopper->seen, outcome);
+	vcpu->looked_at = false;
+	vcpu->next = stopper->began + next_interval(sampler);
 	if (vcpu->next < rested)
 		vcpu->next = rested;
 	vcpu->lost += outcome->lost;
-	if (outcome->seen)
-		atomic_fetch_add_explicit(&sampler->put, 1, memory_order_release);
 	/* However many vCPUs there are, it is at work for half of the time at most. */
-	sampler->rests_until = ended + (ended - began);
+	if (sampler->turn == stopper)
+		sampler->rests_until = ended + (ended - stopper->began);
 }
 
 static void free_vcpu(struct sampled_vcpu *vcpu)
@@ -219,31 +267,37 @@ static void free_vcpu(struct sampled_vcpu *vcpu)
 	free(vcpu);
 }
 
-/* With the lock, which is not held meanwhile: nobody knows how long the other process lets a look take. */
-static void take_look(struct stop_sampler *sampler, struct sampled_vcpu *vcpu)
+/* With the lock, which is not held meanwhile. */
+static void take_look(struct stopper *stopper, struct sampled_vcpu *vcpu)
 {
-	struct outcome outcome = { 0 };
-	uint64_t began = now();
+	struct stop_sampler *sampler = stopper->sampler;
+	struct outcome outcome = { .lost = !next_place(sampler) };
 
-	sampler->looked_at = vcpu;
+	stopper->began = now();
+	stopper->vcpu = vcpu;
+	vcpu->looked_at = true;
 	vcpu->thread.cpu = vcpu->cpu;
 	pthread_mutex_unlock(&sampler->lock);
-	look(sampler, vcpu, began, &outcome);
+	if (!outcome.lost)
+		look(stopper, vcpu, &outcome);
 	pthread_mutex_lock(&sampler->lock);
 	add_stops(&sampler->stops, &outcome.stops);
-	if (sampler->looked_at)
-		settle(sampler, vcpu, began, &outcome);
+	if (stopper->vcpu)
+		settle(stopper, vcpu, &outcome);
 	else
 		free_vcpu(vcpu);
-	sampler->looked_at = NULL;
+	stopper->vcpu = NULL;
+	stopper->began = 0;
+	if (sampler->turn != stopper)
+		pthread_cond_signal(&sampler->changed); /* a vCPU may be due */
 }
 
 static struct sampled_vcpu *find_due(const struct stop_sampler *sampler)
 {
-	struct sampled_vcpu *due = sampler->vcpus;
+	struct sampled_vcpu *due = NULL;
 
-	for (struct sampled_vcpu *vcpu = due; vcpu; vcpu = vcpu->next_vcpu)
-		if (vcpu->next < due->next)
+	for (struct sampled_vcpu *vcpu = sampler->vcpus; vcpu; vcpu = vcpu->next_vcpu)
+		if (!vcpu->looked_at && (!due || vcpu->next < due->next))
 			due = vcpu;
 	return due;
 }
@@ -254,12 +308,12 @@ static uint64_t next_look(const struct stop_sampler *sampler, const struct sampl
 }
 
 /* With the lock, which is not held meanwhile; may come back before it is TIME. */
-static void wait_until(struct stop_sampler *sampler, uint64_t time)
+static void wait_until(struct stop_sampler *sampler, pthread_cond_t *what, uint64_t time)
 {
 	const struct timespec until = { .tv_sec = (time_t)(time / NANOSECONDS),
 					.tv_nsec = (long)(time % NANOSECONDS) };
 
-	pthread_cond_timedwait(&sampler->changed, &sampler->lock, &until);
+	pthread_cond_timedwait(what, &sampler->lock, &until);
 }
 
 /* While a thread is stopped nothing else matters; who may not have a priority does without. */
@@ -284,30 +338,89 @@ static bool has_filters(const struct vmm_process *process)
 	return status.filters || status.seccomp != SECCOMP_MODE_DISABLED;
 }
 
-static void *run(void *context)
+static void prepare(const struct stopper *stopper)
 {
-	struct stop_sampler *sampler = context;
 	sigset_t all;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "stops");
 	raise_priority();
-	if (rights_keep(NULL, 0, has_filters(sampler->target.process)))
+	if (rights_keep(NULL, 0, has_filters(stopper->sampler->target.process)))
 		log_warning("%s", error_message());
-	pthread_mutex_lock(&sampler->lock);
-	while (!atomic_load(&sampler->ending)) {
-		struct sampled_vcpu *due = find_due(sampler);
+}
 
-		if (!due)
-			pthread_cond_wait(&sampler->changed, &sampler->lock);
-		else if (next_look(sampler, due) > now())
-			wait_until(sampler, next_look(sampler, due));
+/* With the lock. */
+static void take_turn(struct stopper *stopper)
+{
+	struct stop_sampler *sampler = stopper->sampler;
+	struct sampled_vcpu *due = find_due(sampler);
+
+	if (!due)
+		pthread_cond_wait(&sampler->changed, &sampler->lock);
+	else if (next_look(sampler, due) > now())
+		wait_until(sampler, &sampler->changed, next_look(sampler, due));
+	else
+		take_look(stopper, due);
+}
+
+static int start_stopper(struct stop_sampler *sampler);
+
+static bool somebody_stands_by(const struct stop_sampler *sampler)
+{
+	for (const struct stopper *stopper = sampler->stoppers; stopper; stopper = stopper->next)
+		if (stopper != sampler->turn && !stopper->began)
+			return true;
+	return false;
+}
+
+/* With the lock. Who takes over has somebody stand by in turn: with the same rights, as they are inherited.
+ */
+static void stand_by(struct stopper *stopper)
+{
+	struct stop_sampler *sampler = stopper->sampler;
+
+	wait_until(sampler, &sampler->ended, now() + WATCH);
+	if (sampler->ending || !sampler->turn->began || now() - sampler->turn->began < HANGS)
+		return;
+	sampler->turn = stopper;
+	if (!somebody_stands_by(sampler) && start_stopper(sampler))
+		log_warning("%s", error_message());
+}
+
+static void *run(void *context)
+{
+	struct stopper *stopper = context;
+	struct stop_sampler *sampler = stopper->sampler;
+
+	prepare(stopper);
+	pthread_mutex_lock(&sampler->lock);
+	while (!sampler->ending)
+		if (sampler->turn == stopper)
+			take_turn(stopper);
 		else
-			take_look(sampler, due);
-	}
+			stand_by(stopper);
 	pthread_mutex_unlock(&sampler->lock);
 	return NULL;
+}
+
+/* With the lock, or before there is any thread. */
+static int start_stopper(struct stop_sampler *sampler)
+{
+	struct stopper *stopper = calloc(1, sizeof(*stopper));
+	int error;
+
+	if (!stopper)
+		return error_set(-ENOMEM, "no memory for looks at vCPUs");
+	stopper->sampler = sampler;
+	error = -pthread_create(&stopper->thread, NULL, run, stopper);
+	if (error) {
+		free(stopper);
+		return error_set(error, "can not start the thread that stops vCPUs: %s", strerror(-error));
+	}
+	stopper->next = sampler->stoppers;
+	sampler->stoppers = stopper;
+	return 0;
 }
 
 /* The taker. */
@@ -325,6 +438,7 @@ int stop_sampler_add(struct stop_sampler *sampler, const struct vmm_vcpu *vcpu)
 {
 	const struct vmm_process *process = sampler->target.process;
 	struct sampled_vcpu *added = calloc(1, sizeof(*added));
+	struct thread_times times;
 
 	if (!added)
 		return error_set(-ENOMEM, "no memory for a vCPU's thread");
@@ -335,7 +449,8 @@ int stop_sampler_add(struct stop_sampler *sampler, const struct vmm_vcpu *vcpu)
 		free_vcpu(added);
 		return error_set(-ESRCH, "thread %d has ended", vcpu->tid);
 	}
-	thread_times_read(added->times_fd, &added->times);
+	if (thread_times_read(added->times_fd, &times))
+		added->ran = times.ran;
 	added->last = now();
 	pthread_mutex_lock(&sampler->lock);
 	added->next = added->last + next_interval(sampler);
@@ -344,6 +459,17 @@ int stop_sampler_add(struct stop_sampler *sampler, const struct vmm_vcpu *vcpu)
 	pthread_cond_signal(&sampler->changed);
 	pthread_mutex_unlock(&sampler->lock);
 	return 0;
+}
+
+/* With the lock. Is it looked at? */
+static bool leave_to_stopper(struct stop_sampler *sampler, const struct sampled_vcpu *vcpu)
+{
+	for (struct stopper *stopper = sampler->stoppers; stopper; stopper = stopper->next)
+		if (stopper->vcpu == vcpu) {
+			stopper->vcpu = NULL;
+			return true;
+		}
+	return false;
 }
 
 void stop_sampler_remove(struct stop_sampler *sampler, unsigned int id)
@@ -356,8 +482,8 @@ void stop_sampler_remove(struct stop_sampler *sampler, unsigned int id)
 	gone = *link;
 	if (gone)
 		*link = gone->next_vcpu;
-	if (gone && gone == sampler->looked_at)
-		sampler->looked_at = gone = NULL;
+	if (gone && leave_to_stopper(sampler, gone))
+		gone = NULL;
 	pthread_mutex_unlock(&sampler->lock);
 	if (gone)
 		free_vcpu(gone);
@@ -405,7 +531,14 @@ static void free_sampler(struct stop_sampler *sampler)
 		sampler->vcpus = gone->next_vcpu;
 		free_vcpu(gone);
 	}
+	while (sampler->stoppers) {
+		struct stopper *gone = sampler->stoppers;
+
+		sampler->stoppers = gone->next;
+		free(gone);
+	}
 	pthread_cond_destroy(&sampler->changed);
+	pthread_cond_destroy(&sampler->ended);
 	pthread_mutex_destroy(&sampler->lock);
 	free(sampler->queue);
 	free(sampler);
@@ -419,19 +552,25 @@ static void make_lock(struct stop_sampler *sampler)
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&sampler->changed, &monotonic);
+	pthread_cond_init(&sampler->ended, &monotonic);
 	pthread_condattr_destroy(&monotonic);
 }
 
-static int start_thread(struct stop_sampler *sampler)
+/* One whose turn it is, and one that stands by. */
+static int start_stoppers(struct stop_sampler *sampler)
 {
 	int error;
 
 	sampler->queue = calloc(QUEUE, sizeof(sampler->queue[0]));
 	if (!sampler->queue)
 		return error_set(-ENOMEM, "no memory for looks at vCPUs");
-	error = -pthread_create(&sampler->thread, NULL, run, sampler);
-	return error ? error_set(error, "can not start the thread that stops vCPUs: %s", strerror(-error))
-		     : 0;
+	pthread_mutex_lock(&sampler->lock);
+	error = start_stopper(sampler);
+	sampler->turn = sampler->stoppers;
+	if (!error)
+		error = start_stopper(sampler);
+	pthread_mutex_unlock(&sampler->lock);
+	return error;
 }
 
 int stop_sampler_start(struct stop_sampler **result, const struct vcpu_stop_target *target,
@@ -446,22 +585,28 @@ int stop_sampler_start(struct stop_sampler **result, const struct vcpu_stop_targ
 	sampler->interval = NANOSECONDS / frequency;
 	sampler->random = now() | 1;
 	make_lock(sampler);
-	error = start_thread(sampler);
+	error = start_stoppers(sampler);
 	if (error)
-		free_sampler(sampler);
+		stop_sampler_end(sampler);
 	else
 		*result = sampler;
 	return error;
 }
 
-/* Whatever it waits for. False: it waits still. */
-static bool join(struct stop_sampler *sampler)
+/* Whatever they wait for. False: one waits still. */
+static bool join_all(struct stop_sampler *sampler)
 {
 	struct timespec until;
+	bool joined = true;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += END_MAX;
-	return !pthread_clockjoin_np(sampler->thread, NULL, CLOCK_MONOTONIC, &until);
+	for (struct stopper *stopper = sampler->stoppers; stopper; stopper = stopper->next)
+		if (pthread_clockjoin_np(stopper->thread, NULL, CLOCK_MONOTONIC, &until)) {
+			pthread_detach(stopper->thread);
+			joined = false;
+		}
+	return joined;
 }
 
 bool stop_sampler_end(struct stop_sampler *sampler)
@@ -469,10 +614,11 @@ bool stop_sampler_end(struct stop_sampler *sampler)
 	if (!sampler)
 		return true;
 	pthread_mutex_lock(&sampler->lock);
-	atomic_store(&sampler->ending, true);
-	pthread_cond_signal(&sampler->changed);
+	sampler->ending = true;
+	pthread_cond_broadcast(&sampler->changed);
+	pthread_cond_broadcast(&sampler->ended);
 	pthread_mutex_unlock(&sampler->lock);
-	if (join(sampler)) {
+	if (join_all(sampler)) {
 		free_sampler(sampler);
 		return true;
 	}
@@ -480,6 +626,5 @@ bool stop_sampler_end(struct stop_sampler *sampler)
 		"a vCPU of process %d was asked to stop %u s ago and waits for something in the kernel: it "
 		"goes on when it has that, or when kvmscope ends",
 		sampler->target.process->pid, END_MAX);
-	pthread_detach(sampler->thread);
 	return false;
 }

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Looks at vCPUs at random moments, by stopping their threads (vcpu_stop.h), from a thread of its own: the
+ * Looks at vCPUs at random moments, by stopping their threads (vcpu_stop.h), from threads of its own: the
  * kernel wants all that is done to a stopped thread on one thread.
  *
- *	thread "stops": looks --queue--> who takes them
+ *	threads "stops": looks --queue--> who takes them
  *
  * When to look is told by the host's clock, at intervals between half and one and a half of what was asked
  * for, by chance, so that no rhythm of the guest is met always in the same place. A thread that sleeps at
- * that moment is not stopped: it uses no CPU time, which is what looks are weighted by. One that waits for a
- * processor can not be told from one that runs: the time since the last look counts by the part of it that
- * the thread ran. After a look as long as it took nothing is looked at.
+ * that moment is not stopped. A look stands for the CPU time that the thread has used since the last one that
+ * found it running, so that all of them together stand for what it used, and one that waited for a processor
+ * all the time for nothing: that is no sample. After a look as long as it took nothing is looked at.
+ *
+ * How long a look takes is up to the other process: its thread may not come out of the kernel, its memory may
+ * not come. After 100 ms another thread looks at the other vCPUs.
  *
  *	stop_sampler_count	any thread
  *	all others		one thread, the taker's
@@ -51,7 +54,7 @@ void stop_sampler_lost(struct stop_sampler *sampler,
 void stop_sampler_count(struct stop_sampler *sampler, struct attach_stops *stops);
 
 /*
- * Nothing is stopped any more. False: the thread still waits, after 2 s, for a vCPU's thread that does not
+ * Nothing is stopped any more. False: a thread still waits, after 2 s, for a vCPU's thread that does not
  * come out of the kernel; a warning says so. What belongs to the sampler, and what its target points to, is
  * its to use from then on. Works on NULL.
  */

@@ -292,10 +292,24 @@ static void take_chain(struct looking *looking)
 		take_pages(looking);
 }
 
+/* -EAGAIN: it is not known whose the stack is. That is looked for while the thread runs. */
+static int check_stack(const struct looking *looking)
+{
+	const struct thread_stack *stack = &looking->thread->stack;
+
+	if (!thread_stack_has(stack, looking->stop.registers.rsp))
+		return -EAGAIN;
+	return stack->own ? 0 : -EADDRNOTAVAIL;
+}
+
 static int look_at_guest(struct looking *looking)
 {
-	int error = remote_open(looking->remote, &looking->stop, &looking->target->code);
+	int error = check_stack(looking);
 
+	if (error)
+		return error;
+	error = remote_open(looking->remote, &looking->stop, &looking->target->code,
+			    looking->thread->stack.start);
 	if (!error)
 		error = read_registers(looking);
 	if (!error)
@@ -313,13 +327,11 @@ static void look_at_host(struct vcpu_look *look, const struct user_regs_struct *
 	look->registers = (struct guest_registers){ .rip = registers->rip, .cpl = 3 };
 }
 
-int vcpu_stop_look(const struct vcpu_stop_target *target, struct vcpu_thread *thread, struct remote *remote,
-		   struct vcpu_look *look)
+static int look_once(struct looking *looking)
 {
-	struct looking looking = { .target = target, .thread = thread, .remote = remote, .look = look };
-	int error = thread_stop(&looking.stop, thread->vcpu.tid);
+	struct vcpu_look *look = looking->look;
+	int error = thread_stop(&looking->stop, looking->thread->vcpu.tid);
 
-	look->stopped = 0;
 	look->place = VCPU_IN_GUEST;
 	look->stack_size = look->kernel_depth = look->user_depth = look->chain_flags = 0;
 	look->page_count = 0;
@@ -327,13 +339,35 @@ int vcpu_stop_look(const struct vcpu_stop_target *target, struct vcpu_thread *th
 	if (error)
 		return error;
 	look->time = time_by(CLOCK_MONOTONIC_RAW);
-	if (is_in_guest(target, thread, &looking.stop.registers))
-		error = look_at_guest(&looking);
+	if (is_in_guest(looking->target, looking->thread, &looking->stop.registers))
+		error = look_at_guest(looking);
 	else
 		look->place = VCPU_IN_HOST;
 	if (look->place == VCPU_IN_HOST)
-		look_at_host(look, &looking.stop.registers);
-	thread_go_on(&looking.stop);
-	look->stopped = stopped_for(&looking.stop);
+		look_at_host(look, &looking->stop.registers);
+	thread_go_on(&looking->stop);
+	look->stopped += stopped_for(&looking->stop);
 	return error;
+}
+
+/* Also where the thread has another stack than the last time. */
+static bool find_stack(const struct looking *looking)
+{
+	const struct user_regs_struct *registers = &looking->stop.registers;
+
+	return thread_stack_find(&looking->thread->stack, looking->target->process, looking->thread->vcpu.tid,
+				 registers->rsp, registers->fs_base);
+}
+
+int vcpu_stop_look(const struct vcpu_stop_target *target, struct vcpu_thread *thread, struct remote *remote,
+		   struct vcpu_look *look)
+{
+	struct looking looking = { .target = target, .thread = thread, .remote = remote, .look = look };
+	int error;
+
+	look->stopped = 0;
+	error = look_once(&looking);
+	if (error == -EAGAIN && find_stack(&looking))
+		error = look_once(&looking);
+	return error == -EAGAIN ? -EINTR : error;
 }

@@ -18,6 +18,7 @@
 
 #include "vmm/attach/backend.h"
 #include "vmm/attach/remote_call.h"
+#include "vmm/attach/thread_stack.h"
 #include "vmm/attach/thread_status.h"
 
 /* Bytes of a kernel's stack that are taken along. */
@@ -58,11 +59,12 @@ struct vcpu_look {
 /* What is the same from one look at a vCPU to the next. */
 struct vcpu_thread {
 	struct vmm_vcpu vcpu;
-	int fd;                /* the vCPU's, in that process; -1: not known */
-	unsigned int filters;  /* of seccomp, that were found to let our calls pass */
-	unsigned int refused;  /* filters that were found not to, or that could not be read; 0: none */
-	int refusal;           /* the error of those */
-	struct attach_cpu cpu; /* whose tasks are seen, if its layout is known */
+	int fd;                    /* the vCPU's, in that process; -1: not known */
+	unsigned int filters;      /* of seccomp, that were found to let our calls pass */
+	unsigned int refused;      /* filters that were found not to, or that could not be read; 0: none */
+	int refusal;               /* the error of those */
+	struct attach_cpu cpu;     /* whose tasks are seen, if its layout is known */
+	struct thread_stack stack; /* that it had at the last look */
 };
 
 /*
@@ -76,7 +78,8 @@ int vcpu_stop_check(const struct vcpu_stop_target *target, struct vcpu_thread *t
 /*
  * Looks. LOOK->stopped is set in any case. -ETIME: it would have taken longer than the limit; -EINTR: a
  * signal came in between; -ESRCH: the thread has ended; -ENODATA: the registers are not the guest's
- * (vcpu_stop_is_hidden()); -EPERM and others: it can not be stopped. No messages. REMOTE is room for it.
+ * (vcpu_stop_is_hidden()); -EADDRNOTAVAIL: it does not run on a stack of its own, where it could be made to
+ * call (thread_stack.h); -EPERM and others: it can not be stopped. No messages. REMOTE is room for it.
  */
 int vcpu_stop_look(const struct vcpu_stop_target *target, struct vcpu_thread *thread, struct remote *remote,
 		   struct vcpu_look *look);
