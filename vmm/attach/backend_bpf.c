@@ -102,7 +102,7 @@ static void fill_chain(const struct bpf_whole_sample *from, struct guest_callcha
 		chain->addresses[depth++] = from->chain[i];
 	chain->kernel_depth = kernel ? depth : 0;
 	chain->user_depth = kernel ? 0 : depth;
-	if (from->head.flags & BPF_CHAIN_CUT || (!kernel && depth <= from->head.depth))
+	if (!kernel && (from->head.flags & BPF_CHAIN_CUT || depth <= from->head.depth))
 		chain->flags |= SAMPLE_USER_TRUNCATED;
 }
 

@@ -16,6 +16,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/attach/rip_events.h"
 
 #include "guest_sample.skel.h"
 
@@ -23,6 +24,7 @@
 static struct {
 	pthread_mutex_t lock;
 	struct guest_sample *programs; /* NULL: not loaded */
+	struct rip_events *rip_events; /* NULL: not needed */
 	unsigned int vms;
 	bool taken[BPF_VMS_MAX]; /* numbers of VMs */
 } shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -53,6 +55,11 @@ static bool is_amd(void)
 	return !access("/sys/module/kvm_amd", F_OK) && access("/sys/module/kvm_intel", F_OK);
 }
 
+static bool is_intel(void)
+{
+	return !access("/sys/module/kvm_intel", F_OK);
+}
+
 /* Before Linux 6.1, which has the type, an iterator takes no notice of the process that it is given, and
  * tells of all. */
 static int check_iterator(void)
@@ -71,6 +78,7 @@ static int load(struct guest_sample *programs)
 {
 	int error;
 
+	bpf_map__set_max_entries(programs->maps.rip_events, (uint32_t)rip_events_count());
 	programs->rodata->is_amd = is_amd();
 	error = guest_sample__load(programs);
 	if (error == -EPERM) /* EACCES is the verifier's */
@@ -84,7 +92,15 @@ static int load(struct guest_sample *programs)
 			"this kernel does not load the BPF program (%s): it needs Linux 6.1 and BTF, see "
 			"--verbose",
 			strerror(-error));
-	return 0;
+	return is_intel() ? rip_events_open(&shared.rip_events, bpf_map__fd(programs->maps.rip_events)) : 0;
+}
+
+static void unload(void)
+{
+	rip_events_close(shared.rip_events);
+	guest_sample__destroy(shared.programs);
+	shared.rip_events = NULL;
+	shared.programs = NULL;
 }
 
 static int open_programs(void)
@@ -98,10 +114,8 @@ static int open_programs(void)
 	if (!shared.programs)
 		return error_set(-ENOTSUP, "libbpf can not open its program: %s", strerror(errno));
 	error = load(shared.programs);
-	if (error) {
-		guest_sample__destroy(shared.programs);
-		shared.programs = NULL;
-	}
+	if (error)
+		unload();
 	return error;
 }
 
@@ -148,10 +162,8 @@ static void leave(struct bpf_vm *vm)
 {
 	pthread_mutex_lock(&shared.lock);
 	shared.taken[vm->number] = false;
-	if (!--shared.vms) {
-		guest_sample__destroy(shared.programs);
-		shared.programs = NULL;
-	}
+	if (!--shared.vms)
+		unload();
 	pthread_mutex_unlock(&shared.lock);
 }
 
@@ -310,6 +322,11 @@ static int look(int pid_fd, void (*each)(void *context, const struct bpf_found *
 	}
 	bpf_link__destroy(link);
 	return error;
+}
+
+bool bpf_programs_are_intel(void)
+{
+	return shared.rip_events;
 }
 
 /* One at a time, for slot_size_min: the kernel waits for no VMM meanwhile. */

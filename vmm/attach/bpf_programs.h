@@ -10,6 +10,7 @@
 #ifndef KVMSCOPE_ATTACH_BPF_PROGRAMS_H
 #define KVMSCOPE_ATTACH_BPF_PROGRAMS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "vmm/attach/bpf/guest_sample.h"
@@ -40,6 +41,9 @@ int bpf_vm_get_vcpu(const struct bpf_vm *vm, unsigned int id, struct bpf_vcpu *v
  * bpf_link__destroy(), owns EVENT_FD; an error, with the message, leaves it as it was.
  */
 int bpf_vm_sample(struct bpf_vm *vm, unsigned int id, int event_fd, struct bpf_link **link);
+
+/* Do they sample guests of kvm_intel, of which they know little but where they are? While some VM is open. */
+bool bpf_programs_are_intel(void);
 
 /*
  * EACH gets what the files of the process behind PID_FD tell: vCPUs, and memslots of SLOT_SIZE_MIN bytes at

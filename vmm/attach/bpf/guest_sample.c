@@ -231,6 +231,14 @@ struct {
 	__type(value, struct bpf_whole_sample);
 } scratch SEC(".maps");
 
+/* An event on each CPU, which nobody reads. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
+	__uint(max_entries, 1); /* or what the loader sets */
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(__u32));
+} rip_events SEC(".maps");
+
 /* Finding. */
 
 static __always_inline void tell_slot(struct seq_file *seq, struct kvm_memory_slot *slot)
@@ -636,6 +644,19 @@ static __always_inline int is_nested(struct kvm_vcpu *vcpu)
 	return 0;
 }
 
+/*
+ * kvm_intel leaves RIP in the VMCS until somebody asks for it. Perf does, for the address of a sample, and
+ * KVM keeps what it read (kernel: perf_prepare_sample() -> kvm_guest_get_ip() -> kvm_rip_read()). RSP and CR3
+ * nobody asks for.
+ */
+static __always_inline void have_rip_read(struct bpf_perf_event_data *ctx, struct kvm_vcpu *vcpu)
+{
+	__u32 nothing = 0;
+
+	if (!(BPF_CORE_READ(vcpu, arch.regs_avail) & 1u << BPF_RIP))
+		bpf_perf_event_output(ctx, &rip_events, BPF_F_CURRENT_CPU, &nothing, sizeof(nothing));
+}
+
 static __always_inline void take_guest(struct bpf_sample *sample, struct kvm_vcpu *vcpu)
 {
 	__u32 known = BPF_CORE_READ(vcpu, arch.regs_avail);
@@ -645,8 +666,10 @@ static __always_inline void take_guest(struct bpf_sample *sample, struct kvm_vcp
 	sample->efer = BPF_CORE_READ(vcpu, arch.efer);
 	bpf_probe_read_kernel(sample->registers, sizeof(sample->registers),
 			      (void *)((__u64)vcpu + bpf_core_field_offset(struct kvm_vcpu, arch.regs)));
-	if (known & 1u << BPF_RIP && known & 1u << BPF_RSP)
+	if (known & 1u << BPF_RIP)
 		sample->flags |= BPF_RIP_KNOWN;
+	if (known & 1u << BPF_RSP)
+		sample->flags |= BPF_RSP_KNOWN;
 	if (is_nested(vcpu)) {
 		sample->flags |= BPF_NESTED;
 		return;
@@ -714,7 +737,7 @@ int take(struct bpf_perf_event_data *ctx)
 	__u32 vm = BPF_COOKIE_VM(cookie), tid = (__u32)bpf_get_current_pid_tgid(), zero = 0;
 	struct bpf_vcpu *known = find_vcpu(vm, BPF_COOKIE_VCPU(cookie));
 	struct bpf_whole_sample *whole = bpf_map_lookup_elem(&scratch, &zero);
-	__u32 behind = 0, complete = BPF_RIP_KNOWN | BPF_CR3_KNOWN;
+	__u32 behind = 0, complete = BPF_RIP_KNOWN | BPF_RSP_KNOWN | BPF_CR3_KNOWN;
 	struct bpf_sample *sample;
 	struct kvm_vcpu *vcpu;
 
@@ -730,9 +753,12 @@ int take(struct bpf_perf_event_data *ctx)
 	sample->cr3 = 0;
 	if (is_same(vcpu, known, tid) && is_in_guest(vcpu, !!known->by_nmi)) {
 		sample->flags = BPF_IN_GUEST;
+		have_rip_read(ctx, vcpu);
 		take_guest(sample, vcpu);
 		if ((sample->flags & complete) == complete)
 			look_around(whole, vm, known);
+		else if (known->want_chains)
+			sample->flags |= BPF_CHAIN_CUT;
 		behind = size_behind(sample);
 	} else {
 		sample->registers[BPF_RIP] = ctx->regs.rip;

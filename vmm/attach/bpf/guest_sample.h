@@ -77,13 +77,14 @@ struct bpf_slots {
 
 enum bpf_sample_flags {
 	BPF_IN_GUEST = 1 << 0,
-	BPF_RIP_KNOWN = 1 << 1, /* with RSP */
+	BPF_RIP_KNOWN = 1 << 1,
 	BPF_CR3_KNOWN = 1 << 2,
 	BPF_CPL_KNOWN = 1 << 3,
-	BPF_CHAIN_CUT = 1 << 4, /* the chain did not come to its end */
+	BPF_CHAIN_CUT = 1 << 4, /* the chain did not come to its end, or to its beginning */
 	BPF_CODE_32 = 1 << 5,   /* as the VMCB tells */
 	BPF_NESTED = 1 << 6,    /* a guest of the guest ran: the registers are that one's */
 	BPF_TASKS_KNOWN = 1 << 7,
+	BPF_RSP_KNOWN = 1 << 8,
 };
 
 /* The order of the registers is that of KVM (arch/x86/include/asm/kvm_host.h, enum kvm_reg). */
