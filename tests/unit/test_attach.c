@@ -190,15 +190,41 @@ TEST(attach, tables_of_a_kernel_are_found_in_memory)
 	struct own_guest guest;
 
 	REQUIRE(open_guest(&guest));
-	CHECK_EQUAL(kernel_tables_find(&guest.memory, 0, &paging), -ENOENT);
+	CHECK_EQUAL(kernel_tables_find(&guest.memory, 0, 0, &paging), -ENOENT);
 	put_kernel(&guest);
-	REQUIRE_EQUAL(kernel_tables_find(&guest.memory, 0, &paging), 0);
+	REQUIRE_EQUAL(kernel_tables_find(&guest.memory, 0, 0, &paging), 0);
 	CHECK_EQUAL(paging.cr3, ROOT);
-	CHECK_EQUAL(kernel_tables_find(&guest.memory, 1, &paging), -ENOENT);
+	CHECK_EQUAL(kernel_tables_find(&guest.memory, 1, 0, &paging), -ENOENT);
 	/* A process's tables are of the same kernel. */
 	put(&guest, 0x400000, 511, SECOND | TABLE);
 	put(&guest, 0x400000, 508, OTHER | TABLE);
-	CHECK_EQUAL(kernel_tables_find(&guest.memory, 1, &paging), -ENOENT);
+	CHECK_EQUAL(kernel_tables_find(&guest.memory, 1, 0, &paging), -ENOENT);
+	close_guest(&guest);
+}
+
+/* A reset leaves the tables of the kernel before, which lie lower: the one that runs is where it runs. */
+TEST(attach, tables_of_the_kernel_that_runs_are_told_from_those_of_the_one_before)
+{
+	enum { NEW = 0x100000 };
+	const uint64_t old_rip = LINUX_IMAGES_GVA + 9 * 0x200000 + 5,
+		       new_rip = LINUX_IMAGES_GVA + 100 * 0x200000;
+	struct guest_paging paging;
+	struct own_guest guest;
+
+	REQUIRE(open_guest(&guest));
+	put_kernel(&guest);
+	put(&guest, ROOT + NEW, 511, (SECOND + NEW) | TABLE);
+	put(&guest, ROOT + NEW, 508, OTHER | TABLE);
+	put(&guest, SECOND + NEW, 510, (THIRD + NEW) | TABLE);
+	for (unsigned int i = 99; i < 104; i++)
+		put(&guest, THIRD + NEW, i, (0x2000000 + i * 0x200000) | LARGE);
+	REQUIRE_EQUAL(kernel_tables_find(&guest.memory, 0, old_rip, &paging), 0);
+	CHECK_EQUAL(paging.cr3, ROOT);
+	CHECK_EQUAL(kernel_tables_find(&guest.memory, 1, old_rip, &paging), -ENOENT);
+	REQUIRE_EQUAL(kernel_tables_find(&guest.memory, 0, new_rip, &paging), 0);
+	CHECK_EQUAL(paging.cr3, ROOT + NEW);
+	REQUIRE_EQUAL(kernel_tables_find(&guest.memory, 1, 0, &paging), 0);
+	CHECK_EQUAL(paging.cr3, ROOT + NEW);
 	close_guest(&guest);
 }
 
@@ -210,10 +236,10 @@ TEST(attach, tables_that_do_not_map_an_image_in_a_row_are_no_kernel_s)
 	REQUIRE(open_guest(&guest));
 	put_kernel(&guest);
 	put(&guest, THIRD, 10, 0x200000 | LARGE);
-	CHECK_EQUAL(kernel_tables_find(&guest.memory, 0, &paging), -ENOENT);
+	CHECK_EQUAL(kernel_tables_find(&guest.memory, 0, 0, &paging), -ENOENT);
 	put_kernel(&guest);
 	put(&guest, SECOND, 510, (GUEST_GPA + GUEST_SIZE) | TABLE);
-	CHECK_EQUAL(kernel_tables_find(&guest.memory, 0, &paging), -ENOENT);
+	CHECK_EQUAL(kernel_tables_find(&guest.memory, 0, 0, &paging), -ENOENT);
 	close_guest(&guest);
 }
 
@@ -224,10 +250,10 @@ TEST(attach, five_levels_are_told_from_four)
 
 	REQUIRE(open_guest(&guest));
 	put_kernel(&guest);
-	REQUIRE_EQUAL(kernel_tables_find(&guest.memory, 0, &paging), 0);
+	REQUIRE_EQUAL(kernel_tables_find(&guest.memory, 0, 0, &paging), 0);
 	CHECK(!(paging.cr4 & 1 << 12));
 	put(&guest, 0x200000, 511, ROOT | TABLE);
-	REQUIRE_EQUAL(kernel_tables_find(&guest.memory, 0, &paging), 0);
+	REQUIRE_EQUAL(kernel_tables_find(&guest.memory, 0, 0, &paging), 0);
 	CHECK_EQUAL(paging.cr3, 0x200000);
 	CHECK(paging.cr4 & 1 << 12);
 	close_guest(&guest);
@@ -244,7 +270,7 @@ TEST(attach, a_search_touches_no_page_that_was_not_touched)
 	REQUIRE(open_guest(&guest));
 	madvise(guest.words, GUEST_SIZE, MADV_NOHUGEPAGE);
 	put(&guest, ROOT, 0, 1);
-	kernel_tables_find(&guest.memory, 0, &paging);
+	kernel_tables_find(&guest.memory, 0, 0, &paging);
 	REQUIRE_EQUAL(mincore(guest.words, GUEST_SIZE, present), 0);
 	for (size_t i = 0; i < sizeof(present); i++)
 		count += present[i] & 1;

@@ -102,11 +102,12 @@ struct attach {
 	struct user_space_cpu *cpus;
 	struct user_map map;
 	struct attach_stops stops; /* with kernel_lock */
-	struct kernel_pulse pulse; /* with kernel_lock, as the two that follow */
+	struct kernel_pulse pulse; /* with kernel_lock, as the three that follow */
 	bool stands_still;         /* the kernel that is known runs no more */
 	uint64_t latest_rip;       /* of a sample */
-	bool has_latest;           /* with kernel_lock */
-	bool layout_guessed;       /* the memslots were; to be corrected by the guest's own map */
+	uint64_t image_rip;  /* in a kernel's image or module, of one that is to be found; 0: not known */
+	bool has_latest;     /* with kernel_lock */
+	bool layout_guessed; /* the memslots were; to be corrected by the guest's own map */
 
 	/* The collector's thread, that looks for a kernel. */
 	struct guest_paging tables; /* of the latest candidate */
@@ -206,6 +207,7 @@ static void take_nothing(struct sample *sample, struct guest_callchain *chain)
 static bool seems_to_run(struct attach *attach, const struct sample *sample, const struct attach_stack *stack,
 			 uint8_t mode)
 {
+	bool stood_still = attach->stands_still;
 	uint64_t ticks;
 
 	if (stack)
@@ -213,6 +215,8 @@ static bool seems_to_run(struct attach *attach, const struct sample *sample, con
 	if (guest_kernel_ticks(attach->kernel, &attach->memory.view, &ticks))
 		attach->stands_still =
 			!kernel_pulse_take(&attach->pulse, sample->time, ticks, !mode, sample->rip);
+	if (attach->stands_still != stood_still)
+		attach->image_rip = 0; /* that was the other kernel's */
 	return !attach->stands_still;
 }
 
@@ -265,6 +269,8 @@ static void take_guest(struct attach *attach, struct sample *sample, struct gues
 	correct_level(attach, sample, chain);
 	if (stack)
 		keep_registers(attach, sample, stack);
+	if (sample->rip >= LINUX_IMAGES_GVA)
+		attach->image_rip = sample->rip;
 	if (attach->kernel)
 		use_kernel(attach, sample, chain, stack, mode);
 	else if (wants_callers(attach) && !sample->cpl)
@@ -952,7 +958,7 @@ int attach_end_fd(const struct attach *attach)
 /* The guest may only be starting, or run no Linux: it is looked for again and again, but seldom. */
 static void search(struct attach *attach)
 {
-	uint64_t begun = now(), run = vmm_process_cpu_time(attach->process);
+	uint64_t begun = now(), run = vmm_process_cpu_time(attach->process), rip;
 
 	if (begun < attach->next_search)
 		return;
@@ -961,8 +967,11 @@ static void search(struct attach *attach)
 	attach->search_run = run;
 	if (attach->layout_guessed && !attach->memory.slot_count)
 		memory_layout_guess(&attach->memory, attach->process);
+	pthread_mutex_lock(&attach->kernel_lock);
+	rip = attach->image_rip;
+	pthread_mutex_unlock(&attach->kernel_lock);
 	attach->has_tables = attach->memory.slot_count &&
-			     !kernel_tables_find(&attach->memory, attach->skip, &attach->tables);
+			     !kernel_tables_find(&attach->memory, attach->skip, rip, &attach->tables);
 	/* The next time it is the candidate behind this one; behind the last, the first again. */
 	attach->skip = attach->has_tables ? attach->skip + 1 : 0;
 	if (!attach->has_tables)
@@ -1037,6 +1046,8 @@ void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
 	attach->kernel = kernel;
 	attach->pulse = (struct kernel_pulse){ 0 };
 	attach->stands_still = false;
+	if (kernel)
+		attach->image_rip = 0;
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 

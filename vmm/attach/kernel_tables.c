@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "vmm/guest/page_walk.h"
+
 #define PAGE     4096u
 #define ENTRIES  512u
 #define PRESENT  1ull
@@ -31,6 +33,7 @@
 struct search {
 	const struct guest_view *view;
 	size_t skip;
+	uint64_t rip;            /* that they have to map; 0: not known */
 	uint64_t seen[SKIP_MAX]; /* the second tables of candidates so far: all processes share a kernel's */
 	size_t seen_count;
 	uint64_t root;   /* GPA of the top table; 0: not found */
@@ -79,13 +82,32 @@ static bool leads_to_image(const struct guest_view *view, uint64_t second)
 	       maps_image(table);
 }
 
+static struct guest_paging paging_of(uint64_t root, bool five_levels)
+{
+	return (struct guest_paging){
+		.cr0 = CR0_PE | CR0_PG,
+		.cr3 = root,
+		.cr4 = CR4_PAE | (five_levels ? CR4_LA57 : 0),
+		.efer = EFER_LME | EFER_LMA,
+	};
+}
+
+static bool maps_rip(const struct search *search, uint64_t root)
+{
+	const struct guest_paging paging = paging_of(root, false);
+	struct guest_translation translation;
+
+	return !search->rip || !guest_translate(search->view, &paging, search->rip, &translation);
+}
+
 /* A candidate that was not one before; true if enough were skipped. */
-static bool is_next(struct search *search, uint64_t second)
+static bool is_next(struct search *search, uint64_t root, uint64_t second)
 {
 	for (size_t i = 0; i < search->seen_count; i++)
 		if (search->seen[i] == second)
 			return false;
-	if (search->seen_count == SKIP_MAX || !leads_to_image(search->view, second))
+	if (search->seen_count == SKIP_MAX || !leads_to_image(search->view, second) ||
+	    !maps_rip(search, root))
 		return false;
 	search->seen[search->seen_count++] = second;
 	return search->seen_count > search->skip;
@@ -99,7 +121,7 @@ static bool look_for_root(void *context, uint64_t gpa, const uint8_t *bytes, siz
 		uint64_t image = entry_of(bytes + at, TOP_IMAGE);
 
 		if (is_table(image) && is_table(entry_of(bytes + at, TOP_ENTRY_AREA)) &&
-		    is_next(search, image & ADDRESS)) {
+		    is_next(search, gpa + at, image & ADDRESS)) {
 			search->root = gpa + at;
 			return false;
 		}
@@ -123,20 +145,15 @@ static bool look_for_parent(void *context, uint64_t gpa, const uint8_t *bytes, s
 	return true;
 }
 
-int kernel_tables_find(struct vmm_memory *memory, size_t skip, struct guest_paging *paging)
+int kernel_tables_find(struct vmm_memory *memory, size_t skip, uint64_t rip, struct guest_paging *paging)
 {
-	struct search search = { .view = &memory->view, .skip = skip };
+	struct search search = { .view = &memory->view, .skip = skip, .rip = rip };
 
 	vmm_memory_each_page(memory, look_for_root, &search);
 	if (!search.root)
 		return -ENOENT;
 	vmm_memory_each_page(memory, look_for_parent, &search);
-	*paging = (struct guest_paging){
-		.cr0 = CR0_PE | CR0_PG,
-		.cr3 = search.parent ? search.parent : search.root,
-		.cr4 = CR4_PAE | (search.parent ? CR4_LA57 : 0),
-		.efer = EFER_LME | EFER_LMA,
-	};
+	*paging = search.parent ? paging_of(search.parent, true) : paging_of(search.root, false);
 	return 0;
 }
 

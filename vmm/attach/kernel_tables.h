@@ -22,11 +22,16 @@
 #define LINUX_IDT_GVA   0xfffffe0000000000ull
 #define LINUX_IDT_LIMIT 0xfff
 
+/* Where kernel images and modules are, to the end of the address space. */
+#define LINUX_IMAGES_GVA 0xffffffff80000000ull
+
 /*
- * Of the kernels that there are tables of in MEMORY, the one behind the first SKIP. -ENOENT: there is none.
- * Reads all memory that is in use if it has to, some tenths of a second for each GiB. One thread at a time.
+ * Of the kernels that there are tables of in MEMORY, the one behind the first SKIP. RIP is an address where
+ * the kernel that is wanted ran just now, 0: not known; a machine that was reset has the tables of the one
+ * before it, too, which mostly lies elsewhere (KASLR). -ENOENT: there is none. Reads all memory that is in
+ * use if it has to, some tenths of a second for each GiB. One thread at a time.
  */
-int kernel_tables_find(struct vmm_memory *memory, size_t skip, struct guest_paging *paging);
+int kernel_tables_find(struct vmm_memory *memory, size_t skip, uint64_t rip, struct guest_paging *paging);
 
 /* What a vCPU's registers would be as far as finding and checking a kernel needs them, with PAGING. */
 void kernel_tables_registers(const struct guest_paging *paging, struct guest_registers *registers);

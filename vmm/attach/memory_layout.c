@@ -98,7 +98,7 @@ static bool fits(struct vmm_memory *memory, const struct block *block, uint64_t 
 	struct guest_paging paging;
 
 	vmm_memory_set_slots(memory, slots, memory_layout_split(block->hva, block->size, hole, slots));
-	return !kernel_tables_find(memory, 0, &paging);
+	return !kernel_tables_find(memory, 0, 0, &paging);
 }
 
 static bool try_block(struct vmm_memory *memory, const struct block *block)

@@ -54,8 +54,8 @@ struct remote {
 
 /*
  * -ENOTSUP: PROCESS has no such instructions where they can be read, in 64 MiB of each mapping and 512 MiB of
- * all, with the message. Reads what is in memory, and files on disks: where others give the pages (FUSE, a
- * network's file system, userfaultfd) they may never come.
+ * all, with the message. Of files that another process gives the pages of (FUSE), which may never come, it
+ * reads what is in memory.
  */
 int remote_code_find(struct remote_code *code, const struct vmm_process *process);
 

@@ -22,25 +22,53 @@
 
 struct mapping {
 	uint64_t hva, size;
-	bool on_disk; /* its pages come from a disk of this machine */
+	unsigned int major, minor; /* of its file system */
 };
 
-/* Code of a file, which stays as it is; not what a compiler in the process made. A file system without a
- * device is one of memory, of a network or of another process. */
+/* Code of a file, which stays as it is; not what a compiler in the process made. */
 static bool parse_code(const char *line, struct mapping *mapping)
 {
-	unsigned int device;
 	uint64_t end;
 	char rights[5], path[2];
 
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*s %x:%*x %*s %1s", &mapping->hva, &end, rights,
-		   &device, path) != 5 ||
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*s %x:%x %*s %1s", &mapping->hva, &end, rights,
+		   &mapping->major, &mapping->minor, path) != 6 ||
 	    mapping->hva >= end || strncmp(rights, "r-xp", 4) != 0 ||
 	    (*path != '/' && !strstr(line, "[vdso]")))
 		return false;
 	mapping->size = end - mapping->hva;
-	mapping->on_disk = device;
 	return true;
+}
+
+static FILE *open_file(const struct vmm_process *process, const char *name)
+{
+	int fd = openat(process->directory, name, O_RDONLY | O_CLOEXEC);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+
+	if (!file && fd >= 0)
+		close(fd);
+	return file;
+}
+
+/* Is it on a file system that another process gives the pages of, now or never? proc_pid_mountinfo(5) */
+static bool is_on_fuse(const struct vmm_process *process, const struct mapping *mapping)
+{
+	FILE *mounts = open_file(process, "mountinfo");
+	unsigned int major, minor;
+	char *line = NULL;
+	const char *type;
+	bool is = !mounts;
+	size_t room = 0;
+
+	while (!is && getline(&line, &room, mounts) > 0) {
+		type = strstr(line, " - ");
+		is = type && sscanf(line, "%*s %*s %u:%u", &major, &minor) == 2 && major == mapping->major &&
+		     minor == mapping->minor && !strncmp(type + 3, "fuse", strlen("fuse"));
+	}
+	free(line);
+	if (mounts)
+		fclose(mounts);
+	return is;
 }
 
 static bool is_found(const struct remote_code *code)
@@ -48,8 +76,8 @@ static bool is_found(const struct remote_code *code)
 	return code->call && code->sigreturn;
 }
 
-/* Where to look, by what: all of it is the caller's. */
 struct search {
+	const struct vmm_process *process;
 	struct remote_code *code;
 	int memory_fd, pagemap_fd;
 	bool waits;                   /* also for pages that are not in memory, if they are on a disk */
@@ -110,7 +138,7 @@ static void search_maps(struct search *search, FILE *maps)
 	size_t room = 0;
 
 	while (!is_found(search->code) && left && getline(&line, &room, maps) > 0) {
-		if (!parse_code(line, &mapping) || (search->waits && !mapping.on_disk))
+		if (!parse_code(line, &mapping) || (search->waits && is_on_fuse(search->process, &mapping)))
 			continue;
 		if (mapping.size > MAPPING_MAX)
 			mapping.size = MAPPING_MAX;
@@ -123,18 +151,15 @@ static void search_maps(struct search *search, FILE *maps)
 }
 
 /* First what is in memory, which is nearly always enough: it has been used. */
-static void search_process(struct search *search, const struct vmm_process *process)
+static void search_process(struct search *search)
 {
 	for (int i = 0; i < 2 && !is_found(search->code); i++) {
-		int fd = openat(process->directory, "maps", O_RDONLY | O_CLOEXEC);
-		FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
+		FILE *maps = open_file(search->process, "maps");
 
 		search->waits = i;
 		if (maps) {
 			search_maps(search, maps);
 			fclose(maps);
-		} else if (fd >= 0) {
-			close(fd);
 		}
 	}
 }
@@ -147,10 +172,11 @@ int remote_code_find(struct remote_code *code, const struct vmm_process *process
 	if (!search)
 		return error_set(-ENOMEM, "no memory for a search");
 	search->code = code;
+	search->process = process;
 	search->memory_fd = openat(process->directory, "mem", O_RDONLY | O_CLOEXEC);
 	search->pagemap_fd = openat(process->directory, "pagemap", O_RDONLY | O_CLOEXEC);
 	if (search->memory_fd >= 0 && search->pagemap_fd >= 0)
-		search_process(search, process);
+		search_process(search);
 	if (search->memory_fd >= 0)
 		close(search->memory_fd);
 	if (search->pagemap_fd >= 0)

@@ -99,6 +99,13 @@ static json_t *agent_of(const struct agent_statistics *agent)
 			 (json_int_t)agent->lost, "clock_error_us", (double)agent->clock_error / 1e3);
 }
 
+/* Of taking a sample, besides the interrupt: what the guest lost, or its host. */
+static json_t *cost_of(const struct collector_statistics *statistics)
+{
+	return json_pack("{s:f,s:f}", "mean_us", (double)statistics->cost / (double)statistics->samples / 1e3,
+			 "percent", 100.0 * (double)statistics->cost / (double)statistics->weight);
+}
+
 void attach_summary_print(const struct collector_statistics *statistics,
 			  const struct attach_statistics *counts, const struct agent_statistics *agent,
 			  const char *backend, double seconds)
@@ -112,6 +119,8 @@ void attach_summary_print(const struct collector_statistics *statistics,
 	json_object_set_new(summary, "kernel", json_string(statistics->release));
 	if (agent)
 		json_object_set_new(summary, "agent", agent_of(agent));
+	if (statistics->samples && statistics->weight)
+		json_object_set_new(summary, "cost", cost_of(statistics));
 	if (counts->stops.limit)
 		json_object_set_new(summary, "stops", stops_of(&counts->stops));
 	json_dumpf(summary, stdout, JSON_INDENT(2) | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9));
