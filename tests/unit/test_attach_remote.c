@@ -852,13 +852,13 @@ TEST(attach_remote, samples_stand_for_the_time_that_the_thread_ran)
 	while (stops.count < 50)
 		stop_sampler_count(sampler, &stops);
 	CHECK_EQUAL(take_all(sampler, vcpu.id, &periods), 0);
-	write_of_thread(&process, shared->victim, "schedstat", "5030000000 90 2\n");
+	write_of_thread(&process, shared->victim, "schedstat", "5005000000 90 2\n");
 	while (!samples)
 		samples = take_all(sampler, vcpu.id, &periods);
 	for (rounds = stops.count + 50; stops.count < rounds;)
 		stop_sampler_count(sampler, &stops);
 	CHECK_EQUAL(samples + take_all(sampler, vcpu.id, &periods), 1);
-	CHECK_EQUAL(periods, 30000000);
+	CHECK_EQUAL(periods, 5000000);
 	CHECK(stop_sampler_end(sampler));
 	remove_running(&process, directory);
 	end_victim();
