@@ -357,6 +357,45 @@ TEST(recordings, names_are_bounded)
 	tear_down(&fixture);
 }
 
+/* Those of a former session; names that are in use count from the present one's beginning on. */
+static void make_old_build(struct recording *recording, size_t size)
+{
+	const char *directory = recording_names(recording)->directory;
+	char command[3 * PATH_MAX];
+
+	snprintf(command, sizeof(command),
+		 "mkdir -p %s/web/abcdef && truncate -s %zu %s/web/abcdef/elf && touch -d '2 days ago' "
+		 "%s/web/abcdef",
+		 directory, size, directory, directory);
+	CHECK_EQUAL(system(command), 0);
+}
+
+TEST(recordings, names_that_none_needs_make_room)
+{
+	struct recording *recording;
+	struct fixture fixture;
+
+	set_up(&fixture);
+	fixture.options.max_size = MIB;
+	open_all(&fixture);
+	recording = add(&fixture, "web");
+	make_old_build(recording, 600 * KIB);
+	CHECK(!may_write_names(recording));
+	CHECK_EQUAL(statistics(&fixture).names, 600 * KIB);
+	recording_prune_names(recording);
+	CHECK_EQUAL(statistics(&fixture).names, 0);
+	CHECK_EQUAL(statistics(&fixture).names_removed, 1);
+	CHECK(may_write_names(recording));
+	recordings_remove(fixture.all, recording);
+	recording = add(&fixture, "web");
+	make_old_build(recording, 100 * KIB);
+	CHECK(may_write_names(recording));
+	recording_prune_names(recording);
+	CHECK_EQUAL(statistics(&fixture).names, 100 * KIB); /* there is room */
+	recordings_remove(fixture.all, recording);
+	tear_down(&fixture);
+}
+
 TEST(recordings, refuse_a_directory_that_is_not_their_own)
 {
 	struct fixture fixture;

@@ -247,6 +247,7 @@ static int follow_session(struct domain_profile *domain, struct session *session
 			forget_failures(domain);
 		session_statistics(session, &statistics);
 		count(domain, session, &statistics);
+		recording_prune_names(domain->recording);
 	}
 	return state < 0 ? state : 0;
 }

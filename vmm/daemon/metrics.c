@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "shared/error.h"
 #include "vmm/daemon/domain_name.h"
@@ -118,6 +120,27 @@ static void put_recordings(FILE *to, struct recordings *recordings)
 		  "Recordings that could not be written to their end.", counts.dropped);
 	put_plain(to, "kvmscope_recordings_not_pushed_total", "counter",
 		  "Recordings that went before they were pushed.", counts.not_handed_on);
+	put_plain(to, "kvmscope_names_bytes", "gauge", "Size of the names of all domains.", counts.names);
+	put_plain(to, "kvmscope_names_removed_total", "counter",
+		  "Kernels, programs and libraries whose names went, as no recording needed them.",
+		  counts.names_removed);
+}
+
+/* What the daemon itself takes, by the names that all exporters have for it. */
+static void put_process(FILE *to)
+{
+	FILE *file = fopen("/proc/self/statm", "re");
+	unsigned long long pages = 0;
+	struct timespec used;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	put_header(to, "process_cpu_seconds_total", "counter", "CPU time that kvmscoped has used.");
+	fprintf(to, "process_cpu_seconds_total %lld.%09ld\n", (long long)used.tv_sec, used.tv_nsec);
+	if (file && fscanf(file, "%*u %llu", &pages) == 1)
+		put_plain(to, "process_resident_memory_bytes", "gauge", "Memory that kvmscoped has.",
+			  pages * (uint64_t)sysconf(_SC_PAGESIZE));
+	if (file)
+		fclose(file);
 }
 
 static void put_push(FILE *to, struct push *push)
@@ -149,6 +172,7 @@ static char *make_text(struct metrics *metrics, size_t *size)
 		return NULL;
 	put_header(to, "kvmscope_build_info", "gauge", "1, and the version.");
 	fprintf(to, "kvmscope_build_info{version=\"%s\"} 1\n", KVMSCOPE_VERSION);
+	put_process(to);
 	pthread_mutex_lock(&metrics->lock);
 	put_domains(to, metrics);
 	pthread_mutex_unlock(&metrics->lock);

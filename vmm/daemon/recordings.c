@@ -18,6 +18,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/daemon/old_names.h"
 #include "vmm/daemon/recording_file.h"
 
 /* A file is not begun where there is no more room than this besides the reserve. */
@@ -29,6 +30,8 @@
 #define ROOM_FOR_NAMES (64ull << 20)
 /* ms between two looks at how many they are. */
 #define NAMES_INTERVAL 10000
+/* ms between two looks for those that no recording needs. */
+#define NAMES_PRUNE_INTERVAL 600000
 /* ms between two lines of the log about what went. */
 #define SAY_INTERVAL 60000
 
@@ -73,6 +76,8 @@ struct recording {
 	char directory[PATH_MAX], names_directory[PATH_MAX];
 	struct build_id_cache_place names;
 	uint64_t names_counted; /* ms, when they were; 0: never */
+	int64_t begun;          /* s since 1970, by which names that are in use have been used */
+	uint64_t next_prune;    /* ms; the thread's that prunes */
 };
 
 static uint64_t now_ms(clockid_t clock)
@@ -417,6 +422,8 @@ static int take_over_domain(struct recordings *all, const char *file)
 	directory = fdopendir(fd);
 	domain = directory ? new_domain(all, file, name) : NULL;
 	error = domain ? take_over_files(all, domain, directory) : -ENOMEM;
+	if (domain)
+		domain->names = recording_names_size(all->fd, file);
 	if (directory)
 		closedir(directory);
 	else
@@ -576,6 +583,54 @@ static bool may_write_names(void *context)
 	return !error;
 }
 
+/*
+ * With the lock: bytes of names that are too many. With less than the half there is room for more again; and
+ * before recordings go, names that none needs do.
+ */
+static uint64_t names_too_many(const struct recordings *all, const struct domain *domain)
+{
+	uint64_t max = all->options.max_size, names = domain->names, all_bytes = domain->bytes + names;
+	uint64_t beyond = names > max / 2 ? names - max / 8 * 3 : 0;
+
+	if (!max)
+		return 0;
+	if (all_bytes > max / 16 * 15 && all_bytes - max / 8 * 7 > beyond)
+		beyond = all_bytes - max / 8 * 7;
+	return beyond < names ? beyond : names;
+}
+
+static void note_pruned(struct recordings *all, struct domain *domain,
+			const struct old_names_removed *removed)
+{
+	uint64_t bytes = recording_names_size(all->fd, domain->file);
+
+	log_debug("%s: names of %llu builds went, %llu KiB", domain->file,
+		  (unsigned long long)removed->builds, (unsigned long long)removed->bytes >> 10);
+	pthread_mutex_lock(&all->lock);
+	domain->names = bytes;
+	all->statistics.names_removed += removed->builds;
+	pthread_mutex_unlock(&all->lock);
+}
+
+void recording_prune_names(struct recording *recording)
+{
+	struct recordings *all = recording->all;
+	uint64_t now = now_ms(CLOCK_MONOTONIC), beyond;
+	struct old_names_removed removed;
+
+	pthread_mutex_lock(&all->lock);
+	beyond = names_too_many(all, recording->domain);
+	pthread_mutex_unlock(&all->lock);
+	if (!beyond || now < recording->next_prune)
+		return;
+	recording->next_prune = now + NAMES_PRUNE_INTERVAL;
+	if (old_names_remove(recording->directory, recording->names_directory, recording->begun, beyond,
+			     &removed))
+		log_warning("no names of %s are removed: %s", recording->domain->file, error_message());
+	else
+		note_pruned(all, recording->domain, &removed);
+}
+
 static void describe(struct recordings *all, struct recording *recording)
 {
 	recording->all = all;
@@ -606,10 +661,13 @@ int recordings_add(struct recordings *all, const char *name, struct recording **
 	recording = calloc(1, sizeof(*recording));
 	if (!recording)
 		return error_set(-ENOMEM, "no memory for another recording");
+	recording->begun = (int64_t)(now_ms(CLOCK_REALTIME) / 1000);
 	pthread_mutex_lock(&all->lock);
 	error = make_domain(all, name, &recording->domain);
-	if (!error)
+	if (!error) {
 		recording->domain->recorded = true;
+		recording->domain->names = recording_names_size(all->fd, recording->domain->file);
+	}
 	pthread_mutex_unlock(&all->lock);
 	if (error) {
 		free(recording);
@@ -678,6 +736,7 @@ void recordings_statistics(struct recordings *all, struct recordings_statistics 
 	for (const struct domain *domain = all->domains; domain; domain = domain->next) {
 		statistics->files += domain->count;
 		statistics->bytes += domain->bytes;
+		statistics->names += domain->names;
 	}
 	pthread_mutex_unlock(&all->lock);
 }

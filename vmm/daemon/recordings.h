@@ -45,7 +45,7 @@ struct recordings_options {
 	bool hand_on;          /* complete files wait for recordings_next() */
 };
 
-/* None goes backwards but files and bytes. */
+/* None goes backwards but files, bytes and names. */
 struct recordings_statistics {
 	uint64_t files, bytes;  /* that are complete now, of all domains */
 	uint64_t removed;       /* complete files that went by their size or age */
@@ -53,6 +53,8 @@ struct recordings_statistics {
 	uint64_t dropped;       /* files that could not be written to their end, their samples are gone */
 	uint64_t taken_over;    /* that a former daemon had left unfinished */
 	uint64_t not_handed_on; /* of those removed and sacrificed, files that nobody had taken yet */
+	uint64_t names;         /* bytes of names, of all domains, as they were last counted */
+	uint64_t names_removed; /* builds whose names went, as no recording needed them */
 };
 
 /*
@@ -77,9 +79,16 @@ const struct collector_files *recording_files(const struct recording *recording)
 /*
  * Where the names of the domain's kernel and programs go: a build-id cache in its own directory, as a guest
  * may say of any build id what it likes. Nothing is written there when the reserve is not free, or they are
- * half of what the domain may have. Valid as long as RECORDING.
+ * half of what the domain may have though recording_prune_names() was called. Valid as long as RECORDING.
  */
 const struct build_id_cache_place *recording_names(const struct recording *recording);
+
+/*
+ * Removes names that no recording of the domain needs any more, the longest unused first, if they are too
+ * many: half of what the domain may have, or recordings would go for them. It then reads all its recordings,
+ * at most every ten minutes: not on the collector's thread. One thread.
+ */
+void recording_prune_names(struct recording *recording);
 
 /* The domain's directory: for its other files, which are neither counted nor removed. */
 const char *recording_directory(const struct recording *recording);

@@ -126,6 +126,10 @@ void build_id_cache_remove_image(const char *directory, const uint8_t *build_id,
 /* Is there a file with the symbols of that build, be it perf's own? */
 bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, size_t build_id_size);
 
+/* Somebody uses what is known of that build: its time is now, by which it can be told from what nobody does.
+ */
+void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t build_id_size);
+
 /*
  * Adds the code of the kernel and its modules to the boot, read from guest
  * memory. Of that kernel the code of the BUILD_ID_CACHE_CODE_KEPT newest

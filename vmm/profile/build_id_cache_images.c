@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "vmm/profile/build_id_cache.h"
@@ -31,6 +33,14 @@ bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, si
 
 	return !find_place(directory, build_id, build_id_size, &place) &&
 	       cache_file_exists(place.link, "elf");
+}
+
+void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t build_id_size)
+{
+	struct place place;
+
+	if (!find_place(directory, build_id, build_id_size, &place))
+		utimensat(AT_FDCWD, place.link, NULL, 0);
 }
 
 int build_id_cache_add_image(const char *directory, const uint8_t *build_id, size_t build_id_size,

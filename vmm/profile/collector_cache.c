@@ -55,8 +55,21 @@ static int link_guest(const struct collector_kernel *kernel)
 	return build_id_cache_link_guest(mount, kernel->options->output.vmm_pid, &kernel->boot);
 }
 
+/* What was there already would seem to be of no use. */
+static void touch(const struct collector_kernel *kernel)
+{
+	const struct kernel_image *image = &kernel->image;
+
+	build_id_cache_touch(kernel->cache, image->build_id, image->build_id_size);
+	for (size_t i = 0; i < image->module_count; i++)
+		build_id_cache_touch(kernel->cache, image->modules[i].build_id,
+				     image->modules[i].build_id_size);
+}
+
 void collector_cache_symbols(struct collector_kernel *kernel)
 {
+	if (*kernel->cache)
+		touch(kernel);
 	if (!*kernel->cache || kernel->cache_failed || !has_room(kernel))
 		return;
 	note_result(kernel, build_id_cache_add_kernel(kernel->cache, &kernel->image));

@@ -27,7 +27,10 @@ int image_names_open(struct image_names *names, const struct build_id_cache_plac
 
 bool image_names_has(const struct image_names *names, const uint8_t *build_id, size_t build_id_size)
 {
-	return build_id_cache_has_image(names->directory, build_id, build_id_size);
+	if (!build_id_cache_has_image(names->directory, build_id, build_id_size))
+		return false;
+	build_id_cache_touch(names->directory, build_id, build_id_size);
+	return true;
 }
 
 static void drop(struct image_names *names, struct added_image **at)
