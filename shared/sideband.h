@@ -140,7 +140,10 @@ struct sideband_module {
 	char name[]; /* "virtio_blk", without brackets; NUL-terminated, not cleaned */
 };
 
-/* The source could not tell of so many events that happened before this time. */
+/*
+ * The source can not tell of so many events, of this time and later, up to now. What it told of before may
+ * not be so any more; what it tells of from here on is. 0: it does not know of any, but can not exclude them.
+ */
 struct sideband_lost {
 	struct sideband head;
 	uint64_t count;

@@ -132,12 +132,15 @@ TEST(collector, a_process_id_that_comes_back_has_its_own_name)
 	make_path(path);
 	options.path = path;
 	REQUIRE_EQUAL(collector_output_open(&output, &options), 0);
-	CHECK_EQUAL(collector_output_sample(&output, &sample, NULL), 0);
+	CHECK_EQUAL(collector_output_sample(&output, &(struct attributed_sample){ .sample = &sample }, NULL),
+		    0);
 	sample = (struct sample){ .time = 11, .pid = 61, .tid = 61, .cpl = 3, .comm = "parent " };
-	CHECK_EQUAL(collector_output_sample(&output, &sample, NULL), 0);
+	CHECK_EQUAL(collector_output_sample(&output, &(struct attributed_sample){ .sample = &sample }, NULL),
+		    0);
 	CHECK_EQUAL(collector_output_sideband(&output, &fork.head), 0);
 	sample = (struct sample){ .time = 30, .pid = 60, .tid = 60, .cpl = 3, .comm = "own " };
-	CHECK_EQUAL(collector_output_sample(&output, &sample, NULL), 0);
+	CHECK_EQUAL(collector_output_sample(&output, &(struct attributed_sample){ .sample = &sample }, NULL),
+		    0);
 	CHECK_EQUAL(collector_output_close(&output), 0);
 	REQUIRE_EQUAL(
 		profile_resolver_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }), 0);

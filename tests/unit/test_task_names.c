@@ -110,7 +110,9 @@ static void write_file(enum perspective perspective)
 		};
 
 		snprintf(sample.comm, sizeof(sample.comm), "%s", tasks[i].comm);
-		CHECK_EQUAL(collector_output_sample(&output, &sample, NULL), 0);
+		CHECK_EQUAL(collector_output_sample(&output, &(struct attributed_sample){ .sample = &sample },
+						    NULL),
+			    0);
 	}
 	CHECK_EQUAL(collector_output_close(&output), 0);
 }

@@ -157,8 +157,6 @@ TEST(user_spaces, a_late_sample_takes_nothing_back_from_another_process)
 	small.sample.mappings = 0;
 	CHECK_EQUAL(user_spaces_sample(spaces, &small.sample, &teller, &late), 0);
 	CHECK(late);
-	CHECK_EQUAL(user_spaces_end(spaces, 20, &teller), 0);
-	CHECK_EQUAL(told.unmaps, 2);
 	user_spaces_free(spaces);
 }
 
@@ -184,14 +182,13 @@ TEST(user_spaces, a_reader_finds_what_each_sample_says)
 	maps = reader.maps + reader.unmaps;
 	CHECK_EQUAL(user_spaces_sample(spaces, &small.sample, &teller, &late), 0);
 	CHECK_EQUAL(reader.maps + reader.unmaps, maps);
+	small.sample.time++;
 	small.sample.mappings = 1;
 	small.mappings[0] = (struct sample_mapping){ .start = 3, .end = 9, .image = 2 };
+	small.callchain[0] = 5;
 	CHECK_EQUAL(user_spaces_sample(spaces, &small.sample, &teller, &late), 0);
 	small.sample.time--;
 	CHECK_EQUAL(user_spaces_sample(spaces, &small.sample, &teller, &late), 0);
 	CHECK(late);
-	CHECK_EQUAL(user_spaces_end(spaces, 300000, &teller), 0);
-	for (uint64_t i = 0; i < PROCESSES * BYTES; i++)
-		CHECK_EQUAL(reader.image_at[i / BYTES][i % BYTES], 0);
 	user_spaces_free(spaces);
 }

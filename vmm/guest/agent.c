@@ -30,6 +30,8 @@
 #define CONNECT_INTERVAL (1000 * MS)
 /* A guest may stand still for a while; after this its agent is held for gone. */
 #define SILENCE (5000 * MS)
+/* Of the guest, whose records are told apart. */
+#define CPUS_MAX 512
 /* Bytes taken from the socket before anything else is looked at. */
 #define READ_AT_ONCE (1u << 20)
 
@@ -39,14 +41,16 @@ struct agent {
 	bool ended;  /* there is no thread any more; of the one that calls agent_end() */
 	int stop_fd; /* eventfd: stop */
 	struct agent_stream stream;
-	uint64_t session;      /* number of the present one */
-	uint64_t asked;        /* when AGENT_START was first sent for it */
-	uint64_t next_send;    /* AGENT_START or AGENT_PING; or, without a socket, a try to have one */
-	uint64_t heard;        /* the latest answer */
-	unsigned int pings;    /* sent in this session */
-	bool ping_open;        /* one is not answered yet */
-	struct tsc_mark ping;  /* taken when it was sent */
-	uint64_t session_lost; /* as in agent_round, told so far */
+	uint64_t session;           /* number of the present one */
+	uint64_t asked;             /* when AGENT_START was first sent for it */
+	uint64_t next_send;         /* AGENT_START or AGENT_PING; or, without a socket, a try to have one */
+	uint64_t heard;             /* the latest answer */
+	unsigned int pings;         /* sent in this session */
+	bool ping_open;             /* one is not answered yet */
+	struct tsc_mark ping;       /* taken when it was sent */
+	uint64_t session_lost;      /* as in agent_round, told so far */
+	uint64_t round;             /* guest time of the latest, or of the session's begin */
+	uint64_t written[CPUS_MAX]; /* for each of the guest's: guest time of its latest record; 0: none */
 	bool tsc_usable;
 	struct agent_clock clock;
 	bool answered;        /* a ping of this session: it tells now, and may be asked */
@@ -109,23 +113,6 @@ static void send_ping(struct agent *agent, uint64_t time)
 	agent->pings++;
 }
 
-/* Its number differs from all before, so that their messages are not taken for its own. */
-static void begin_session(struct agent *agent, uint64_t time)
-{
-	agent->session = time;
-	agent->asked = 0;
-	agent->pings = 0;
-	agent->ping_open = agent->answered = false;
-	agent->session_lost = 0;
-	agent->next_send = time;
-	agent->clock = (struct agent_clock){ 0 };
-	agent_stream_reset(&agent->stream);
-	pthread_mutex_lock(&agent->lock);
-	agent->statistics.open = false;
-	agent_tables_session_ended(agent->tables);
-	pthread_mutex_unlock(&agent->lock);
-}
-
 static void refuse(struct agent *agent)
 {
 	pthread_mutex_lock(&agent->lock);
@@ -143,6 +130,40 @@ static void write_record(struct agent *agent, struct sideband *record, uint64_t 
 	if (to)
 		memcpy(to, record, record->size);
 	ring_commit(agent->options.ring, to);
+}
+
+/* The guest can not tell of COUNT events, or of some that it does not know of, since SINCE. */
+static void tell_lost(struct agent *agent, uint64_t count, uint64_t since)
+{
+	struct sideband_lost lost = { .head = { .size = sizeof(lost), .type = SIDEBAND_LOST },
+				      .count = count };
+
+	write_record(agent, &lost.head, since);
+	agent->session_lost += count;
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.lost += count;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+/* Its number differs from all before, so that their messages are not taken for its own. */
+static void begin_session(struct agent *agent, uint64_t time)
+{
+	/* Between two sessions nobody listens to the guest's kernel. */
+	if (agent->statistics.open)
+		tell_lost(agent, 0, agent->round);
+	memset(agent->written, 0, sizeof(agent->written));
+	agent->session = time;
+	agent->asked = 0;
+	agent->pings = 0;
+	agent->ping_open = agent->answered = false;
+	agent->session_lost = 0;
+	agent->next_send = time;
+	agent->clock = (struct agent_clock){ 0 };
+	agent_stream_reset(&agent->stream);
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.open = false;
+	agent_tables_session_ended(agent->tables);
+	pthread_mutex_unlock(&agent->lock);
 }
 
 /* Nothing before the round's time will come any more. */
@@ -171,6 +192,7 @@ static void take_hello(struct agent *agent, const struct agent_hello *hello, uin
 		return; /* of an earlier session */
 	agent_clock_exchange(&agent->clock, agent->asked, time, hello->guest_time);
 	agent->heard = agent->next_send = time;
+	agent->round = hello->guest_time;
 	/* Who puts things in order is to wait for it from here on. */
 	tell_round(agent, hello->guest_time);
 	pthread_mutex_lock(&agent->lock);
@@ -204,25 +226,13 @@ static void use_tsc(struct agent *agent, const struct agent_pong *pong)
 		agent_clock_exchange(&agent->clock, before, after, pong->guest_time);
 }
 
-static void tell_lost(struct agent *agent, uint64_t count, uint64_t guest_time)
-{
-	struct sideband_lost lost = { .head = { .size = sizeof(lost), .type = SIDEBAND_LOST },
-				      .count = count };
-
-	write_record(agent, &lost.head, guest_time);
-	agent->session_lost += count;
-	pthread_mutex_lock(&agent->lock);
-	agent->statistics.lost += count;
-	pthread_mutex_unlock(&agent->lock);
-}
-
 /*
  * The guest stood still or was moved: when what it told just before happened is
  * not known any more. Everything is asked anew.
  */
-static void begin_after_jump(struct agent *agent, uint64_t guest_time, uint64_t time)
+static void begin_after_jump(struct agent *agent, uint64_t time)
 {
-	tell_lost(agent, 1, guest_time);
+	tell_lost(agent, 1, agent->round);
 	pthread_mutex_lock(&agent->lock);
 	agent->statistics.clock_jumps++;
 	pthread_mutex_unlock(&agent->lock);
@@ -240,7 +250,7 @@ static void take_pong(struct agent *agent, const struct agent_pong *pong, uint64
 	agent->heard = time;
 	agent_clock_exchange(&agent->clock, agent->ping.time, time, pong->guest_time);
 	if (agent->clock.jumps)
-		return begin_after_jump(agent, pong->guest_time, time);
+		return begin_after_jump(agent, time);
 	use_tsc(agent, pong);
 	agent_clock_host_time(&agent->clock, pong->guest_time, &error);
 	pthread_mutex_lock(&agent->lock);
@@ -249,18 +259,21 @@ static void take_pong(struct agent *agent, const struct agent_pong *pong, uint64
 	pthread_mutex_unlock(&agent->lock);
 }
 
-static void take_record(struct agent *agent, struct agent_record *record)
+/* A ring is full in the moment behind its latest record: what is lost is later than that. */
+static void take_record(struct agent *agent, uint32_t cpu, struct agent_record *record)
 {
 	struct sideband *sideband = &record->sideband.head;
+	uint64_t since = cpu < CPUS_MAX && agent->written[cpu] ? agent->written[cpu] : agent->round;
 
 	if (sideband->type == SIDEBAND_LOST)
-		tell_lost(agent, ((const struct sideband_lost *)sideband)->count, record->guest_time);
+		tell_lost(agent, ((const struct sideband_lost *)sideband)->count, since);
 	else
 		write_record(agent, sideband, record->guest_time);
 }
 
-static void take_events(struct agent *agent, struct span records)
+static void take_events(struct agent *agent, const struct agent_events *events, size_t bytes)
 {
+	struct span records = span_of(events->records, bytes);
 	struct agent_record record;
 	uint64_t taken = 0;
 
@@ -272,9 +285,11 @@ static void take_events(struct agent *agent, struct span records)
 			break;
 		}
 		if (record.sideband.head.size) {
-			take_record(agent, &record);
+			take_record(agent, events->cpu, &record);
 			taken++;
 		}
+		if (events->cpu < CPUS_MAX)
+			agent->written[events->cpu] = record.guest_time;
 		records = span_of(records.data + size, records.size - (size_t)size);
 	}
 	pthread_mutex_lock(&agent->lock);
@@ -286,7 +301,8 @@ static void take_round(struct agent *agent, const struct agent_round *round)
 {
 	/* What no record of its kernel said: processors that came late. */
 	if (round->lost > agent->session_lost)
-		tell_lost(agent, round->lost - agent->session_lost, round->guest_time);
+		tell_lost(agent, round->lost - agent->session_lost, agent->round);
+	agent->round = round->guest_time;
 	tell_round(agent, round->guest_time);
 	pthread_mutex_lock(&agent->lock);
 	agent->statistics.unsteady = round->unsteady;
@@ -315,7 +331,7 @@ static void take_session_message(struct agent *agent, const struct agent_message
 	if (message->type == AGENT_PONG && pong)
 		take_pong(agent, pong, time);
 	else if (message->type == AGENT_EVENTS && events)
-		take_events(agent, span_of(events->records, agent_payload_size(message) - sizeof(*events)));
+		take_events(agent, events, agent_payload_size(message) - sizeof(*events));
 	else if (message->type == AGENT_ROUND && round)
 		take_round(agent, round);
 	else if (message->type == AGENT_TABLE)

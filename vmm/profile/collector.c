@@ -175,8 +175,15 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 	if (!is_writing(collector))
 		return;
 	collector->file_samples++;
-	note_error(collector, collector_output_sample(&collector->output, sample->sample,
+	note_error(collector, collector_output_sample(&collector->output, sample,
 						      collector_user_images(&collector->kernel)));
+}
+
+static bool sample_tells(void *context, const struct sample *sample, uint64_t address)
+{
+	struct collector *collector = context;
+
+	return collector_output_tells(collector_user_images(&collector->kernel), sample, address);
 }
 
 static void write_sideband(void *context, const struct sideband *record)
@@ -382,6 +389,7 @@ static int make_resolver(struct collector *collector)
 			.window = (options->sideband_ring_count ? WINDOW_SIDEBAND : WINDOW) + options->delay,
 			.longest = WINDOW_LONGEST,
 			.reach = options->sideband_ring_count ? RESOLVER_REACH + options->delay : 0,
+			.tells = sample_tells,
 			.sample = write_sample,
 			.sideband = write_sideband,
 			.context = collector,
@@ -407,6 +415,8 @@ static int open_output(struct collector *collector)
 	error = collector_output_open(&collector->output, &options);
 	if (error)
 		return error;
+	collector->output.filled = collector->options.mapped;
+	collector->output.context = collector->options.context;
 	collector->files++;
 	collector->one_file = !is_regular_file(options.path);
 	return collector_kernel_begin_file(&collector->kernel, collector->output.writer, options.path);

@@ -34,7 +34,8 @@ int collector_output_open(struct collector_output *output, const struct perf_dat
 
 /* Where to tell of a sample's mappings. */
 struct telling {
-	struct perf_data_writer *writer;
+	struct collector_output *output;
+	const struct attributed_sample *attributed;
 	const struct user_images *images; /* NULL: their images are not known */
 };
 
@@ -62,18 +63,72 @@ static int name_task(struct collector_output *output, const struct sample *sampl
 				     name);
 }
 
-static struct user_image *image_of(const struct telling *telling, const struct sample_mapping *mapping)
+/* NULL: it is not known, or has no name. */
+static struct user_image *image_of(const struct user_images *images, const struct sample_mapping *mapping)
 {
-	if (!telling->images || user_images_generation(telling->images) != mapping->images)
+	struct user_image *image;
+
+	if (!images || user_images_generation(images) != mapping->images)
 		return NULL;
-	return user_images_at((struct user_images *)(uintptr_t)telling->images, mapping->image);
+	image = user_images_at((struct user_images *)(uintptr_t)images, mapping->image);
+	return image && user_image_name(image) ? image : NULL;
 }
 
 static bool is_named(void *context, const struct sample_mapping *mapping)
 {
-	const struct user_image *image = image_of(context, mapping);
+	const struct telling *telling = context;
 
-	return image && user_image_name(image);
+	return image_of(telling->images, mapping);
+}
+
+bool collector_output_tells(const struct user_images *images, const struct sample *sample, uint64_t address)
+{
+	const struct sample_mapping *mappings = sample_mappings((struct sample *)(uintptr_t)sample);
+
+	for (uint16_t i = 0; i < sample->mappings; i++)
+		if (address - mappings[i].start < mappings[i].end - mappings[i].start)
+			return image_of(images, &mappings[i]);
+	return false;
+}
+
+/* By build id, else by inode, else by name: whatever is known of both. */
+static bool is_same_image(const struct resolver_image *told, const struct user_image *image)
+{
+	const uint8_t *build_id;
+	size_t size = user_image_build_id(image, &build_id);
+	uint64_t inode, generation;
+	uint32_t device;
+
+	if (size && told->build_id_size)
+		return size == told->build_id_size && !memcmp(build_id, told->build_id, size);
+	user_image_file(image, &device, &inode, &generation);
+	if (inode && told->inode)
+		return inode == told->inode && device == (told->major << 20 | told->minor);
+	return !strcmp(user_image_name(image), told->name);
+}
+
+static bool is_same_place(const struct telling *telling, const struct resolver_place *place, uint64_t address,
+			  const struct sample_mapping *mapping)
+{
+	const struct user_image *image = mapping ? image_of(telling->images, mapping) : NULL;
+
+	return image && place->image && place->offset == address - mapping->start + mapping->offset &&
+	       is_same_image(place->image, image);
+}
+
+/* What the guest told of ADDRESS is in the file, at the time that it told. */
+static enum user_spaces_said said_by_guest(void *context, uint64_t address,
+					   const struct sample_mapping *mapping, uint64_t *since)
+{
+	const struct telling *telling = context;
+	struct resolver_place place = resolver_place_of(telling->attributed, address);
+
+	*since = place.displaced ? UINT64_MAX : place.since;
+	if (place.unsure)
+		return USER_SPACES_UNSURE;
+	if (!place.image || place.displaced || (!mapping && place.stale))
+		return USER_SPACES_NOTHING;
+	return is_same_place(telling, &place, address, mapping) ? USER_SPACES_SAME : USER_SPACES_OTHER;
 }
 
 static void describe_image(const struct user_image *image, struct sideband_mmap *mmap)
@@ -91,7 +146,8 @@ static void describe_image(const struct user_image *image, struct sideband_mmap 
 static int map(void *context, uint32_t pid, uint64_t time, const struct sample_mapping *mapping)
 {
 	const struct telling *telling = context;
-	const struct user_image *image = image_of(telling, mapping);
+	struct collector_output *output = telling->output;
+	const struct user_image *image = image_of(telling->images, mapping);
 	union {
 		struct sideband_mmap mmap;
 		uint8_t bytes[SIDEBAND_SIZE_MAX];
@@ -109,7 +165,9 @@ static int map(void *context, uint32_t pid, uint64_t time, const struct sample_m
 		return 0;
 	memcpy(record.mmap.name, name, strlen(name) + 1);
 	describe_image(image, &record.mmap);
-	return perf_data_writer_sideband(telling->writer, &record.mmap.head);
+	if (output->told_by_guest && output->filled)
+		output->filled(output->context, &record.mmap);
+	return perf_data_writer_sideband(output->writer, &record.mmap.head);
 }
 
 static int unmap(void *context, uint32_t pid, uint64_t time, uint64_t start, uint64_t end)
@@ -125,13 +183,19 @@ static int unmap(void *context, uint32_t pid, uint64_t time, uint64_t start, uin
 		.length = end - start,
 	};
 
-	return perf_data_writer_sideband(telling->writer, &record.head);
+	return perf_data_writer_sideband(telling->output->writer, &record.head);
 }
 
 static struct user_spaces_teller teller_of(struct telling *telling)
 {
+	const struct resolver *resolver = telling->attributed->resolver;
+
 	return (struct user_spaces_teller){
-		.is_named = is_named, .map = map, .unmap = unmap, .context = telling
+		.is_named = is_named,
+		.map = map,
+		.unmap = unmap,
+		.said = resolver && resolver_is_told(resolver) ? said_by_guest : NULL,
+		.context = telling,
 	};
 }
 
@@ -156,44 +220,42 @@ static int write_late(struct collector_output *output, const struct sample *samp
 	return error;
 }
 
-int collector_output_sample(struct collector_output *output, const struct sample *sample,
+int collector_output_sample(struct collector_output *output, const struct attributed_sample *attributed,
 			    const struct user_images *images)
 {
-	struct telling telling = { output->writer, images };
+	struct telling telling = { output, attributed, images };
 	const struct user_spaces_teller teller = teller_of(&telling);
+	const struct sample *sample = attributed->sample;
 	int error = name_task(output, sample);
 	bool late = false;
 
-	if (!error && !output->told_by_guest)
+	if (!error)
 		error = user_spaces_sample(output->spaces, sample, &teller, &late);
 	if (error)
 		return error;
 	return late ? write_late(output, sample) : perf_data_writer_sample(output->writer, sample);
 }
 
-/* The guest itself tells of all that is mapped from here on, sooner than samples could. */
-static int leave_to_guest(struct collector_output *output, uint64_t time)
+/* Readers begin a new process with what its parent had; and they give a new thread its parent's name:
+ * whatever it is called, it is to be said again. */
+static void note_fork(struct collector_output *output, const struct sideband_fork *fork)
 {
-	struct telling telling = { output->writer, NULL };
-	const struct user_spaces_teller teller = teller_of(&telling);
+	const struct sideband *head = &fork->head;
 
-	output->told_by_guest = true;
-	return user_spaces_end(output->spaces, time, &teller);
+	if (head->pid != fork->parent_pid)
+		user_spaces_fork(output->spaces, head->pid, fork->parent_pid, head->time);
+	task_names_due(output->names, head->pid, head->tid, head->time, "");
 }
 
 int collector_output_sideband(struct collector_output *output, const struct sideband *record)
 {
 	const struct sideband_comm *comm = (const void *)record;
-	int error = 0;
 
-	if (record->type == SIDEBAND_MMAP && !output->told_by_guest)
-		error = leave_to_guest(output, record->time);
-	if (error)
-		return error;
-
-	/* Readers give a new thread its parent's name: whatever it is called, it is to be said again. */
+	output->told_by_guest |= record->type == SIDEBAND_MMAP;
 	if (record->type == SIDEBAND_FORK)
-		task_names_due(output->names, record->pid, record->tid, record->time, "");
+		note_fork(output, (const void *)record);
+	if (record->type == SIDEBAND_EXIT)
+		user_spaces_end(output->spaces, record->pid, record->tid, record->time);
 	if (record->type == SIDEBAND_COMM &&
 	    !task_names_due(output->names, record->pid, record->tid, record->time, comm->comm) &&
 	    !(record->flags & SIDEBAND_COMM_EXEC))

@@ -15,6 +15,7 @@
 #include "shared/sideband.h"
 #include "vmm/guest/user_image.h"
 #include "vmm/profile/perf_data_writer.h"
+#include "vmm/profile/resolver.h"
 #include "vmm/profile/task_names.h"
 #include "vmm/profile/user_spaces.h"
 
@@ -25,6 +26,12 @@ struct collector_output {
 	struct task_names *names;   /* that are in the file; owned */
 	struct user_spaces *spaces; /* the same; owned */
 	bool told_by_guest;         /* what is mapped is told by the guest itself */
+	/*
+	 * Then: a file that a sample told to be mapped, and the guest did not. Set by the owner behind
+	 * collector_output_open(); may be NULL.
+	 */
+	void (*filled)(void *context, const struct sideband_mmap *mapping);
+	void *context; /* of filled() */
 };
 
 /* Opens the file. The errors of perf_data_writer_open(), and -ENOMEM. */
@@ -34,7 +41,7 @@ int collector_output_open(struct collector_output *output, const struct perf_dat
  * Each adds to the file; the errors of writing. The vCPU is one that the options have. IMAGES are those that
  * the sample's mappings are of; NULL: they are not known.
  */
-int collector_output_sample(struct collector_output *output, const struct sample *sample,
+int collector_output_sample(struct collector_output *output, const struct attributed_sample *attributed,
 			    const struct user_images *images);
 int collector_output_sideband(struct collector_output *output, const struct sideband *record);
 int collector_output_event(struct collector_output *output, const struct sample_event *event);
@@ -46,6 +53,12 @@ int collector_output_lost(struct collector_output *output, uint64_t time, uint32
 
 /* Completes the file and frees what OUTPUT holds, also after an error; returns the first one. */
 int collector_output_close(struct collector_output *output);
+
+/*
+ * Does SAMPLE tell what was mapped at ADDRESS, as far as IMAGES (NULL: they are not known) know by now? Then
+ * collector_output_sample() has the file say so.
+ */
+bool collector_output_tells(const struct user_images *images, const struct sample *sample, uint64_t address);
 
 /*
  * The sample in RECORD; NULL if it holds none, or one that no writer of ours

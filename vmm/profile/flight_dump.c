@@ -163,10 +163,16 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 
 	if (dump->error)
 		return;
-	dump->error = collector_output_sample(&dump->output, sample->sample,
-					      collector_user_images(request->kernel));
+	dump->error = collector_output_sample(&dump->output, sample, collector_user_images(request->kernel));
 	if (!dump->error && !(++request->samples % ROUND))
 		dump->error = perf_data_writer_flush(dump->output.writer, resolver_settled(dump->resolver));
+}
+
+static bool sample_tells(void *context, const struct sample *sample, uint64_t address)
+{
+	const struct dump *dump = context;
+
+	return collector_output_tells(collector_user_images(dump->request->kernel), sample, address);
 }
 
 static void write_sideband(void *context, const struct sideband *record)
@@ -227,6 +233,7 @@ static int write_samples(struct dump *dump)
 		.rings = dump->count + 1, /* the last: all sideband */
 		.reach = RESOLVER_REACH,
 		.sample = write_sample,
+		.tells = sample_tells,
 		.sideband = write_sideband,
 		.context = dump,
 	};

@@ -39,6 +39,7 @@ struct resolver {
 	bool *drained;         /* for each ring: in this pass */
 	size_t drained_count;
 	struct uncertainty uncertainty;
+	uint64_t lost;  /* ns: from then on, the latest time, a source had lost events; 0: never */
 	uint64_t *told; /* for each ring: its source has told of all before this; 0: it tells no rounds */
 	uint64_t before_last, last; /* PLAYED at the end of the pass before the last one, and of that */
 	struct resolver_statistics statistics;
@@ -134,8 +135,21 @@ static struct resolver_place place_in(const struct resolver_piece *piece, uint64
 	return (struct resolver_place){
 		.image = piece->image,
 		.offset = address - piece->start + piece->offset,
+		.since = piece->from,
 		.piece = piece,
 	};
+}
+
+/* Readers of the file go by the times that stand there, right or not. */
+static struct resolver_place place_in_life(const struct resolver_life *life,
+					   const struct resolver_piece *piece, uint64_t address,
+					   uint64_t time)
+{
+	struct resolver_place place = place_in(piece, address);
+
+	place.displaced = piece && (piece->from > time || piece->until <= time || life->born > time ||
+				    (life->newer && life->newer->born <= time));
+	return place;
 }
 
 /* What one of two lives says, and the other does not, is not sure. */
@@ -159,8 +173,9 @@ static struct resolver_place place_about(const struct resolver_life *life, uint6
 	bool several = false;
 
 	for (; life && !several && !place.unsure; life = life->older) {
-		struct resolver_place found =
-			place_in(resolver_space_find_about(&life->space, address, time, &several), address);
+		const struct resolver_piece *piece =
+			resolver_space_find_about(&life->space, address, time, &several);
+		struct resolver_place found = place_in_life(life, piece, address, time);
 
 		join_places(&place, &found);
 		if (life->born + life->born_error <= time)
@@ -171,6 +186,28 @@ static struct resolver_place place_about(const struct resolver_life *life, uint6
 	return place;
 }
 
+/* Where something was lost, it may be that what was there before PIECE began, too. */
+static bool is_stale(const struct resolver_piece *piece, uint64_t lost, uint64_t time)
+{
+	return piece->from <= lost || piece->from + piece->from_error > time;
+}
+
+static struct resolver_place place_in_user_space(const struct resolver *resolver,
+						 const struct resolver_life *life, uint64_t address,
+						 uint64_t time)
+{
+	struct resolver_place place = { 0 };
+
+	if (uncertainty_of(resolver))
+		place = place_about(life, address, time);
+	else if (life)
+		place = place_in_life(life, resolver_space_find(&life->space, address, time), address, time);
+	place.stale = place.image && resolver->lost && is_stale(place.piece, resolver->lost, time);
+	if (!place.piece && life)
+		place.since = life->born;
+	return place;
+}
+
 static struct resolver_place place_at(const struct resolver *resolver, const struct resolver_life *life,
 				      uint64_t address, uint64_t time)
 {
@@ -178,14 +215,18 @@ static struct resolver_place place_at(const struct resolver *resolver, const str
 
 	if (address & HIGH_HALF)
 		return place_in(resolver_space_find(kernel, address, time), address);
-	if (uncertainty_of(resolver))
-		return place_about(life, address, time);
-	return place_in(life ? resolver_space_find(&life->space, address, time) : NULL, address);
+	return place_in_user_space(resolver, life, address, time);
 }
 
 struct resolver_place resolver_place_of(const struct attributed_sample *sample, uint64_t address)
 {
 	return place_at(sample->resolver, sample->life, address, sample->sample->time);
+}
+
+static bool tells(const struct resolver *resolver, const struct sample *sample, uint64_t address)
+{
+	return resolver->options.tells && sample->mappings &&
+	       resolver->options.tells(resolver->options.context, sample, address);
 }
 
 /* Was all of PIECE there at any moment that may have been the sample's time? Then its other addresses were,
@@ -238,29 +279,38 @@ static void look_up_callchain(struct resolver *resolver, const struct attributed
 		struct resolver_place place =
 			i ? place_of_caller(attributed, sample->callchain[i], &last) : attributed->place;
 
+		if (place.image && !place.stale)
+			continue;
+		if (tells(resolver, sample, sample->callchain[i]))
+			continue;
 		if (place.unsure) {
 			cut_callchain(sample, i);
 			break;
 		}
-		counts[CALLCHAIN_NO_MAPPING] += i && !place.image;
+		counts[CALLCHAIN_NO_MAPPING] += !!i;
 	}
 	if (sample->flags & (SAMPLE_KERNEL_TRUNCATED | SAMPLE_USER_TRUNCATED))
 		counts[CALLCHAIN_TRUNCATED]++;
 }
 
+/* What a sample tells of itself is not lost. */
 static void count_losses(struct resolver *resolver, const struct attributed_sample *attributed)
 {
+	const struct resolver_place *place = &attributed->place;
+	const struct sample *sample = attributed->sample;
 	uint64_t *counts = resolver->losses.counts;
 
-	if (attributed->sample->flags & SAMPLE_HOST)
+	if (sample->flags & SAMPLE_HOST)
 		return;
-	if (attributed->sample->flags & SAMPLE_OTHER_KERNEL)
+	if (sample->flags & SAMPLE_OTHER_KERNEL)
 		counts[SAMPLE_OTHER_KERNEL_RAN]++;
-	else if (attributed->sample->cpl && !attributed->life)
+	else if (!sample->cpl || (place->image && !place->stale) || tells(resolver, sample, sample->rip))
+		return;
+	else if (!attributed->life)
 		counts[LOST_NO_ADDRESS_SPACE]++;
-	else if (attributed->sample->cpl && attributed->place.unsure)
+	else if (place->unsure)
 		counts[SAMPLE_UNCERTAIN]++;
-	else if (attributed->sample->cpl && !attributed->place.image)
+	else
 		counts[LOST_NO_MAPPING]++;
 }
 
@@ -289,7 +339,7 @@ static void give_sample(struct resolver *resolver, struct sample *sample)
 	if (attributed.life && attributed.life->program_time + attributed.life->program_error <= sample->time)
 		attributed.program = attributed.life->program;
 	attributed.place = place_at(resolver, attributed.life, sample->rip, sample->time);
-	if (sample->cpl && attributed.place.unsure)
+	if (sample->cpl && attributed.place.unsure && !tells(resolver, sample, sample->rip))
 		sample->flags |= SAMPLE_UNSURE;
 	count_losses(resolver, &attributed);
 	look_up_callchain(resolver, &attributed, sample);
@@ -300,12 +350,8 @@ static void give_sample(struct resolver *resolver, struct sample *sample)
 
 static void give_sideband(struct resolver *resolver, const struct sideband *record)
 {
-	uint64_t *counts = resolver->losses.counts;
-
-	if (record->type == SIDEBAND_LOST)
-		counts[SIDEBAND_MISSED] += ((const struct sideband_lost *)record)->count;
 	if (resolver_processes_take(&resolver->processes, record))
-		counts[SIDEBAND_REFUSED]++;
+		resolver->losses.counts[SIDEBAND_REFUSED]++;
 	resolver->statistics.sideband++;
 	if (resolver->options.sideband)
 		resolver->options.sideband(resolver->options.context, record);
@@ -394,6 +440,14 @@ static void note_round(struct resolver *resolver, size_t ring, uint64_t time)
 		resolver->told[ring] = time;
 }
 
+/* Told behind all that came before: what waits for its time may be wrong already. */
+static void note_lost(struct resolver *resolver, const struct sideband_lost *lost)
+{
+	resolver->losses.counts[SIDEBAND_MISSED] += lost->count;
+	if (lost->head.time > resolver->lost)
+		resolver->lost = lost->head.time;
+}
+
 /* What every source that says so has told of. */
 static uint64_t told_by_all(const struct resolver *resolver)
 {
@@ -413,6 +467,10 @@ void resolver_sideband(struct resolver *resolver, size_t ring, const struct side
 	}
 	if (record->type == SIDEBAND_ROUND) {
 		note_round(resolver, ring, record->time);
+		return;
+	}
+	if (record->type == SIDEBAND_LOST) {
+		note_lost(resolver, (const void *)record);
 		return;
 	}
 	note_uncertainty(resolver, record->time_error);
@@ -473,6 +531,11 @@ void resolver_pass_end(struct resolver *resolver, size_t ring)
 	resolver_processes_forget(&resolver->processes, horizon_of(resolver));
 	resolver->before_last = resolver->last;
 	resolver->last = resolver->played;
+}
+
+bool resolver_is_told(const struct resolver *resolver)
+{
+	return resolver->processes.mappings_known;
 }
 
 /* Where no source tells of mappings, user space is not lost: it was never asked for. */

@@ -35,8 +35,11 @@ struct resolver;
 /* An address in an image; IMAGE is NULL where nothing was known to be mapped, or it is not sure what. */
 struct resolver_place {
 	const struct resolver_image *image;
-	uint64_t offset;                    /* in the image's file, bytes */
-	bool unsure;                        /* the sample's time is too close to that of a change */
+	uint64_t offset; /* in the image's file, bytes */
+	bool unsure;     /* the sample's time is too close to that of a change */
+	bool stale;      /* its source has lost events since it told so */
+	bool displaced;  /* by the times that were told, as they are, it was not there then */
+	uint64_t since;  /* ns: by those times nothing else was told of it from then on */
 	const struct resolver_piece *piece; /* the resolver's own */
 };
 
@@ -62,6 +65,11 @@ struct resolver_options {
 	 * come first of all.
 	 */
 	uint64_t reach;
+	/*
+	 * Does SAMPLE itself tell what was mapped at ADDRESS, in user space? Then that is neither lost nor
+	 * unsure, whatever was told otherwise. May be NULL: it never does.
+	 */
+	bool (*tells)(void *context, const struct sample *sample, uint64_t address);
 	/* Called in order of time but for what comes too late; may be NULL. */
 	void (*sample)(void *context, const struct attributed_sample *sample);
 	void (*sideband)(void *context, const struct sideband *record);
@@ -106,6 +114,9 @@ void resolver_finish(struct resolver *resolver);
 
 /* Where ADDRESS, a caller's, lay at the sample's time. Within the call that gives SAMPLE. */
 struct resolver_place resolver_place_of(const struct attributed_sample *sample, uint64_t address);
+
+/* Has some source told what is mapped? */
+bool resolver_is_told(const struct resolver *resolver);
 
 /* Counts of what went out so far. */
 void resolver_losses(const struct resolver *resolver, struct losses *losses);

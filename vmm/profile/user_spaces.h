@@ -5,6 +5,12 @@
  * another one comes in its place, but nobody sees how a process unmaps. So
  * before each sample the file is made to say of its addresses what the sample
  * says, and of one whose mapping could not be told that nothing is there.
+ *
+ * Where somebody else writes mappings into the same file (the guest agent),
+ * what he says stays, as long as it is what the samples say: they say what was
+ * there, he what he was told, and his guest may have lost some of it. What he
+ * said last of an address of which a sample says nothing holds.
+ *
  * One thread at a time.
  */
 #ifndef KVMSCOPE_PROFILE_USER_SPACES_H
@@ -22,6 +28,15 @@ struct user_spaces;
 struct user_spaces *user_spaces_new(void);
 void user_spaces_free(struct user_spaces *spaces); /* NULL is a no-op */
 
+/* What another writer of the file says of an address. */
+enum user_spaces_said {
+	USER_SPACES_NOTHING, /* or nothing that is to be believed; there may be something older, and something
+				else */
+	USER_SPACES_SAME,    /* that it is in the mapping that is asked for */
+	USER_SPACES_OTHER,   /* something else */
+	USER_SPACES_UNSURE,  /* that is not known, and neither is since when */
+};
+
 struct user_spaces_teller {
 	/* Has the image of MAPPING a name? Else nothing is said of it. */
 	bool (*is_named)(void *context, const struct sample_mapping *mapping);
@@ -29,6 +44,12 @@ struct user_spaces_teller {
 	 */
 	int (*map)(void *context, uint32_t pid, uint64_t time, const struct sample_mapping *mapping);
 	int (*unmap)(void *context, uint32_t pid, uint64_t time, uint64_t start, uint64_t end);
+	/*
+	 * What the file says of ADDRESS at the sample's time, but for what is told here. *SINCE: ns, the time
+	 * from which on that is so. NULL: there is nobody else.
+	 */
+	enum user_spaces_said (*said)(void *context, uint64_t address, const struct sample_mapping *mapping,
+				      uint64_t *since);
 	void *context;
 };
 
@@ -39,7 +60,12 @@ struct user_spaces_teller {
 int user_spaces_sample(struct user_spaces *spaces, const struct sample *sample,
 		       const struct user_spaces_teller *teller, bool *late);
 
-/* Takes back all that was said, as somebody else tells from TIME on. */
-int user_spaces_end(struct user_spaces *spaces, uint64_t time, const struct user_spaces_teller *teller);
+/*
+ * The other one wrote that process CHILD was forked from PARENT at TIME: what the file says of the parent
+ * then, it says of the child. Before the samples of later times.
+ */
+void user_spaces_fork(struct user_spaces *spaces, uint32_t child, uint32_t parent, uint64_t time);
+/* He wrote that thread TID of PID ended at TIME. */
+void user_spaces_end(struct user_spaces *spaces, uint32_t pid, uint32_t tid, uint64_t time);
 
 #endif
