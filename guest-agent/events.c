@@ -11,9 +11,15 @@
 #include <unistd.h>
 
 #include "guest-agent/build_ids.h"
+#include "guest-agent/clock.h"
 
-/* A quarter of it holds a burst of some hundred records. */
-#define DATA_SIZE (32u << 10)
+/*
+ * Of all rings, but each has at least, and at most: a program's start is some ten records of 100 to 200
+ * bytes, and the agent may have to wait for some tenths of a second until it runs.
+ */
+#define DATA_ALL  (512u << 10)
+#define DATA_MIN  (32u << 10)
+#define DATA_MAX  (128u << 10)
 #define PAGE_SIZE 4096u
 
 /* The largest is a mapping with a path of PATH_MAX, the smallest has its end and one word more. */
@@ -76,7 +82,7 @@ static int open_cpu(struct events *events, unsigned int cpu)
 	events->fds[cpu] = (struct pollfd){ .fd = -1, .events = POLLIN };
 	if (fd < 0)
 		return fd;
-	pages = mmap(NULL, PAGE_SIZE + DATA_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	pages = mmap(NULL, PAGE_SIZE + events->data_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (pages == MAP_FAILED) {
 		int error = -errno;
 
@@ -88,9 +94,19 @@ static int open_cpu(struct events *events, unsigned int cpu)
 	return 0;
 }
 
+static size_t data_size(void)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+	size_t size = DATA_MAX;
+
+	while (size > DATA_MIN && size * (size_t)(cpus > 0 ? cpus : 1) > DATA_ALL)
+		size /= 2;
+	return size;
+}
+
 int events_open(struct events *events)
 {
-	*events = (struct events){ 0 };
+	*events = (struct events){ .data_size = data_size() };
 	for (unsigned int cpu = 0; cpu < EVENTS_CPUS_MAX; cpu++) {
 		int error = open_cpu(events, cpu);
 
@@ -108,7 +124,7 @@ void events_close(struct events *events)
 	for (unsigned int cpu = 0; cpu < events->cpus; cpu++) {
 		if (events->fds[cpu].fd < 0)
 			continue;
-		munmap(events->pages[cpu], PAGE_SIZE + DATA_SIZE);
+		munmap(events->pages[cpu], PAGE_SIZE + events->data_size);
 		close(events->fds[cpu].fd);
 	}
 	events->cpus = 0;
@@ -117,22 +133,31 @@ void events_close(struct events *events)
 void events_look_for_cpus(struct events *events)
 {
 	for (unsigned int cpu = 0; cpu < events->cpus; cpu++)
-		if (events->fds[cpu].fd < 0 && !open_cpu(events, cpu))
+		if (events->fds[cpu].fd < 0 && !open_cpu(events, cpu)) {
 			events->lost++;
+			events->gap = true;
+		}
 }
 
 struct ring {
 	const uint8_t *data;
+	uint64_t size;
 	uint64_t head, tail;
 };
 
 /* Records run over the end of the data. */
 static void ring_copy(const struct ring *ring, uint64_t position, void *to, size_t size)
 {
-	size_t offset = position % DATA_SIZE, first = DATA_SIZE - offset < size ? DATA_SIZE - offset : size;
+	size_t offset = position % ring->size, behind = ring->size - offset;
+	size_t first = behind < size ? behind : size;
 
 	memcpy(to, ring->data + offset, first);
 	memcpy((uint8_t *)to + first, ring->data, size - first);
+}
+
+static void note_gap(struct events *events)
+{
+	events->gap = events->touched = true;
 }
 
 /* Records that concern a process have its pid first; LOST has an id and the count. */
@@ -145,9 +170,10 @@ static void note_record(struct events *events, const uint8_t *record)
 	memcpy(&header, record, sizeof(header));
 	memcpy(&pid, record + sizeof(header), sizeof(pid));
 	memcpy(&lost, record + sizeof(header) + sizeof(uint64_t), sizeof(lost));
-	if (header.type == PERF_RECORD_LOST)
+	if (header.type == PERF_RECORD_LOST) {
 		events->lost += lost;
-	else if ((pid_t)pid == events->watched)
+		note_gap(events);
+	} else if ((pid_t)pid == events->watched)
 		events->touched = true;
 }
 
@@ -178,20 +204,45 @@ static bool move_records(struct events *events, struct output *output, unsigned 
 	return true;
 }
 
+/* False without room. */
+static bool tell_full_ring(struct events *events, struct output *output, unsigned int cpu)
+{
+	struct {
+		struct perf_event_header header;
+		uint64_t id, lost;
+		struct agent_record_end end;
+	} record = { .header = { .type = PERF_RECORD_LOST, .size = sizeof(record) },
+		     .end.time = clock_raw() };
+	struct agent_events *message =
+		output_message(output, AGENT_EVENTS, sizeof(*message) + sizeof(record));
+
+	if (!message)
+		return false;
+	message->cpu = cpu;
+	memcpy(message->records, &record, sizeof(record));
+	events->full[cpu] = false;
+	return true;
+}
+
 static bool drain_cpu(struct events *events, struct output *output, unsigned int cpu)
 {
 	struct perf_event_mmap_page *page = events->pages[cpu];
 	struct ring ring = {
 		.data = (const uint8_t *)page + PAGE_SIZE,
+		.size = events->data_size,
 		.head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE),
 		.tail = page->data_tail,
 	};
 	bool moved = true;
 
+	if (ring.head - ring.tail > ring.size - RECORD_MAX) {
+		events->full[cpu] = true;
+		note_gap(events);
+	}
 	while (ring.tail != ring.head && moved)
 		moved = move_records(events, output, cpu, &ring);
 	__atomic_store_n(&page->data_tail, ring.tail, __ATOMIC_RELEASE);
-	return moved;
+	return moved && (!events->full[cpu] || tell_full_ring(events, output, cpu));
 }
 
 bool events_drain(struct events *events, struct output *output)

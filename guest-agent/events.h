@@ -26,9 +26,12 @@ struct events {
 	unsigned int cpus;                  /* slots in use */
 	struct pollfd fds[EVENTS_CPUS_MAX]; /* of each CPU; fd -1: not online */
 	struct perf_event_mmap_page *pages[EVENTS_CPUS_MAX];
-	unsigned int features; /* enum agent_features that the kernel can do */
-	uint64_t lost;         /* records that the kernel dropped */
-	pid_t watched;         /* was there a record of this process since `touched` was made false? */
+	bool full[EVENTS_CPUS_MAX]; /* its ring was, and that is not told yet */
+	unsigned int features;      /* enum agent_features that the kernel can do */
+	size_t data_size;           /* bytes of each ring, a power of two */
+	uint64_t lost;              /* records that the kernel dropped */
+	bool gap;      /* it has, or may have, since this was made false: a ring was found full */
+	pid_t watched; /* was there a record of this process, or a gap, since `touched` was made false? */
 	bool touched;
 };
 
@@ -45,7 +48,11 @@ void events_close(struct events *events);
  */
 void events_look_for_cpus(struct events *events);
 
-/* Moves records into messages. False where OUTPUT had no room for all that was there at the call. */
+/*
+ * Moves records into messages. False where OUTPUT had no room for all that was there at the call. The
+ * kernel says that it dropped records with the next one that it does not drop; that it may have is told at
+ * once, by a record of the same form that says 0.
+ */
 bool events_drain(struct events *events, struct output *output);
 
 #endif

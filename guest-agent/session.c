@@ -19,6 +19,8 @@
 #define GATHER_MS 10
 /* A port whose host is away says so at once and always: that is how often it is asked. */
 #define AWAY_MS 250
+/* Behind the end of a snapshot: so long what was lost meanwhile, and later, waits for the next one. */
+#define SNAPSHOT_MS 1000
 /*
  * A record gets its time a moment before it can be seen in its ring: so much
  * before a drain began is what is sure to have been in it.
@@ -30,12 +32,14 @@ struct session {
 	struct output output;
 	struct events events;
 	struct snapshot snapshot;
-	bool open;           /* between AGENT_START and AGENT_STOP */
-	bool telling;        /* the host has asked for the time: it can place what it is told now */
-	uint64_t id;         /* that the host gave it */
-	bool ended;          /* there was one, and it is over */
-	bool drain_planned;  /* at drain_time */
-	uint64_t drain_time; /* ms */
+	bool open;              /* between AGENT_START and AGENT_STOP */
+	bool telling;           /* the host has asked for the time: it can place what it is told now */
+	uint64_t id;            /* that the host gave it */
+	bool ended;             /* there was one, and it is over */
+	bool told;              /* the first snapshot is */
+	uint64_t next_snapshot; /* ms: not before, whatever is lost */
+	bool drain_planned;     /* at drain_time */
+	uint64_t drain_time;    /* ms */
 };
 
 /* Too large for a stack; there is one session at a time. */
@@ -111,8 +115,18 @@ static void begin_telling(void)
 	if (session.telling)
 		return;
 	session.telling = true;
+	session.told = !session.events.cpus;
 	if (session.events.cpus)
-		snapshot_begin(&session.snapshot);
+		snapshot_begin(&session.snapshot, false);
+}
+
+/* What the kernel could not tell, /proc does. */
+static void fill_gap(void)
+{
+	if (!session.events.gap || session.snapshot.directory || clock_ms() < session.next_snapshot)
+		return;
+	session.events.gap = false;
+	snapshot_begin(&session.snapshot, true);
 }
 
 static void answer_ping(const struct agent_ping *ping)
@@ -177,7 +191,7 @@ static void send_round(uint64_t time)
 	round->lost = session.events.lost;
 	round->unsteady = session.snapshot.unsteady;
 	round->cut = session.snapshot.cut;
-	round->flags = session.snapshot.directory ? 0 : AGENT_ROUND_SNAPSHOT_DONE;
+	round->flags = session.told ? AGENT_ROUND_SNAPSHOT_DONE : 0;
 }
 
 static void drain(void)
@@ -189,6 +203,7 @@ static void drain(void)
 		send_round(time);
 	else
 		plan_drain(GATHER_MS);
+	fill_gap();
 }
 
 /* True while it could go on. */
@@ -198,8 +213,11 @@ static bool go_on_with_snapshot(void)
 		return false;
 	if (!snapshot_step(&session.snapshot, &session.events, &session.output))
 		return false;
-	if (!session.snapshot.directory)
+	if (!session.snapshot.directory) {
+		session.told = true;
+		session.next_snapshot = clock_ms() + SNAPSHOT_MS;
 		plan_drain(0); /* the round says that it is done */
+	}
 	return true;
 }
 

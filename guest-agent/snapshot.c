@@ -25,6 +25,8 @@ struct records {
 	uint64_t time;
 	uint64_t cut;           /* what did not fit */
 	char program[PATH_MAX]; /* as /proc/PID/maps has it; "" where it is not known */
+	bool anew;              /* the first COMM is as of an exec */
+	size_t mappings;        /* bytes before the first mapping */
 	size_t size;
 	uint8_t bytes[AGENT_MESSAGE_MAX - sizeof(struct agent_message) - sizeof(struct agent_events) - 16];
 };
@@ -52,6 +54,7 @@ static void add_record(struct records *records, struct perf_event_header header,
 static void add_comm(struct records *records, pid_t tid)
 {
 	struct perf_event_header header = { .type = PERF_RECORD_COMM, .misc = PERF_RECORD_MISC_USER };
+	bool exec = records->anew && tid == records->pid;
 	uint32_t ids[] = { (uint32_t)records->pid, (uint32_t)tid };
 	char path[64], comm[16];
 	ssize_t size = -1;
@@ -66,9 +69,12 @@ static void add_comm(struct records *records, pid_t tid)
 	if (size < 1)
 		return;        /* it ended */
 	comm[size - 1] = '\0'; /* for the newline */
+	if (exec)
+		header.misc |= PERF_RECORD_MISC_COMM_EXEC;
 	add_record(records, header, ids, sizeof(ids), comm, tid);
 }
 
+/* But for the first. */
 static void add_threads(struct records *records)
 {
 	struct dirent *entry;
@@ -78,7 +84,7 @@ static void add_threads(struct records *records)
 	snprintf(path, sizeof(path), "/proc/%d/task", records->pid);
 	tasks = opendir(path);
 	while (tasks && (entry = readdir(tasks)))
-		if (atoi(entry->d_name) > 0)
+		if (atoi(entry->d_name) > 0 && atoi(entry->d_name) != records->pid)
 			add_comm(records, atoi(entry->d_name));
 	if (tasks)
 		closedir(tasks);
@@ -177,6 +183,37 @@ static bool send(const struct records *records, struct output *output)
 	return true;
 }
 
+/* Behind an exec, the first file that is mapped is the program. */
+static void put_program_first(struct records *records)
+{
+	static uint8_t program[sizeof(records->bytes)];
+	struct perf_event_header header;
+
+	for (size_t at = records->mappings; at < records->size; at += header.size) {
+		memcpy(&header, records->bytes + at, sizeof(header));
+		if (!(header.misc & AGENT_MISC_PROGRAM))
+			continue;
+		memcpy(program, records->bytes + at, header.size);
+		memmove(records->bytes + records->mappings + header.size, records->bytes + records->mappings,
+			at - records->mappings);
+		memcpy(records->bytes + records->mappings, program, header.size);
+		return;
+	}
+}
+
+static void read_process(struct records *records, pid_t pid, bool anew)
+{
+	*records = (struct records){ .pid = pid, .time = clock_raw(), .anew = anew };
+	/* The first thread's name, before what an exec ends. */
+	add_comm(records, pid);
+	add_threads(records);
+	records->mappings = records->size;
+	find_program(records);
+	add_mappings(records);
+	if (anew)
+		put_program_first(records);
+}
+
 /* False without room. */
 static bool tell_process(struct snapshot *snapshot, pid_t pid, struct events *events, struct output *output)
 {
@@ -187,10 +224,7 @@ static bool tell_process(struct snapshot *snapshot, pid_t pid, struct events *ev
 		if (!events_drain(events, output))
 			return false;
 		events->touched = false;
-		records = (struct records){ .pid = pid, .time = clock_raw() };
-		add_threads(&records);
-		find_program(&records);
-		add_mappings(&records);
+		read_process(&records, pid, snapshot->anew);
 		if (!events_drain(events, output))
 			return false;
 		if (events->touched)
@@ -204,10 +238,10 @@ static bool tell_process(struct snapshot *snapshot, pid_t pid, struct events *ev
 	return true;
 }
 
-void snapshot_begin(struct snapshot *snapshot)
+void snapshot_begin(struct snapshot *snapshot, bool anew)
 {
 	snapshot_end(snapshot);
-	*snapshot = (struct snapshot){ .directory = opendir("/proc") };
+	*snapshot = (struct snapshot){ .directory = opendir("/proc"), .anew = anew };
 }
 
 void snapshot_end(struct snapshot *snapshot)

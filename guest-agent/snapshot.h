@@ -21,12 +21,17 @@
 
 struct snapshot {
 	void *directory;        /* /proc, NULL when it is done */
+	bool anew;              /* events were lost: what was told of a process before is over */
 	pid_t pending;          /* a process that there was no room for, or 0 */
 	uint64_t unsteady, cut; /* as in struct agent_round */
 };
 
-/* Begins; what was begun before is forgotten. Without /proc it is done at once. */
-void snapshot_begin(struct snapshot *snapshot);
+/*
+ * Begins; what was begun before is forgotten. Without /proc it is done at once. ANEW: each process is told as
+ * if it had just run its program (a COMM with PERF_RECORD_MISC_COMM_EXEC, and first what that mapped), as
+ * that may have been lost.
+ */
+void snapshot_begin(struct snapshot *snapshot, bool anew);
 void snapshot_end(struct snapshot *snapshot);
 
 /*

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/perf_event.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -206,6 +207,78 @@ TEST(guest_agent, tells_what_ran_before_and_what_happens_with_its_time)
 	CHECK_EQUAL(statistics.clock_jumps, 0);
 	CHECK(statistics.records > 20);
 	CHECK(statistics.features & AGENT_FEATURE_EVENTS);
+}
+
+#define RESERVED (1u << 20)
+
+/* More mappings of code on each CPU than its ring of events holds. */
+static void overflow_rings(int file)
+{
+	cpu_set_t all, one;
+
+	sched_getaffinity(0, sizeof(all), &all);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		if (!CPU_ISSET(cpu, &all) || sched_setaffinity(0, sizeof(one), &one))
+			continue;
+		for (int i = 0; i < 3000; i++)
+			munmap(mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 4096), 4096);
+	}
+	sched_setaffinity(0, sizeof(all), &all);
+}
+
+struct gap {
+	struct wanted mapping;
+	uint64_t lost; /* time of the first word of it */
+	bool anew;     /* this process is told of from its begin */
+};
+
+static bool fills_gap(const struct sideband *record, void *context)
+{
+	struct gap *gap = context;
+
+	if (record->type == SIDEBAND_LOST && !gap->lost)
+		gap->lost = record->time;
+	if (record->type == SIDEBAND_COMM && record->pid == (uint32_t)getpid())
+		gap->anew |= !!(record->flags & SIDEBAND_COMM_EXEC);
+	return is_our_mapping(record, &gap->mapping);
+}
+
+/* While the agent stands still its kernel has no room for more: what is mapped then no event tells. */
+TEST(guest_agent, tells_anew_what_its_kernel_lost)
+{
+	int file = open(AGENT, O_RDONLY | O_CLOEXEC), status;
+	struct agent_statistics statistics;
+	struct gap gap = { .lost = 0 };
+	struct fixture fixture;
+	uint8_t *reserved;
+	uint64_t before;
+	void *mapping;
+
+	if (!events_allowed())
+		SKIP("perf_event_open(2) is not allowed here");
+	reserved = mmap(NULL, RESERVED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(set_up(&fixture, true));
+	CHECK(wait_for(&fixture, snapshot_is_done));
+	kill(fixture.process, SIGSTOP);
+	waitpid(fixture.process, &status, WUNTRACED);
+	overflow_rings(file);
+	before = now();
+	mapping = mmap(reserved + RESERVED / 2, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, file,
+		       4096);
+	gap.mapping.start = (uintptr_t)mapping;
+	kill(fixture.process, SIGCONT);
+	CHECK(find(&fixture, fills_gap, &gap));
+	CHECK(gap.lost && gap.lost < before);
+	CHECK(gap.mapping.time > before);
+	CHECK_EQUAL(gap.mapping.build_id_size, 20);
+	munmap(reserved, RESERVED);
+	close(file);
+	tear_down(&fixture, &statistics);
+	/* After a silence of 5 s it is a new session that tells. */
+	CHECK(gap.anew || statistics.sessions > 1);
+	CHECK_EQUAL(statistics.refused, 0);
 }
 
 /* Each of the last two is an end of a table. */
