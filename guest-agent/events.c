@@ -104,7 +104,7 @@ static size_t data_size(void)
 	return size;
 }
 
-int events_open(struct events *events)
+static int open_rings(struct events *events)
 {
 	*events = (struct events){ .data_size = data_size() };
 	for (unsigned int cpu = 0; cpu < EVENTS_CPUS_MAX; cpu++) {
@@ -119,7 +119,22 @@ int events_open(struct events *events)
 	return 0;
 }
 
-void events_close(struct events *events)
+int events_open(struct events *events)
+{
+	int error = open_rings(events);
+
+	if (!error)
+		return 0;
+	events_close(events);
+	if (!connector_open(&events->connector)) {
+		events->fds[0] = (struct pollfd){ .fd = events->connector.fd, .events = POLLIN };
+		events->cpus = 1;
+		events->features = AGENT_FEATURE_CONNECTOR;
+	}
+	return error;
+}
+
+static void close_rings(struct events *events)
 {
 	for (unsigned int cpu = 0; cpu < events->cpus; cpu++) {
 		if (events->fds[cpu].fd < 0)
@@ -127,6 +142,14 @@ void events_close(struct events *events)
 		munmap(events->pages[cpu], PAGE_SIZE + events->data_size);
 		close(events->fds[cpu].fd);
 	}
+}
+
+void events_close(struct events *events)
+{
+	if (events_by_connector(events))
+		connector_close(&events->connector);
+	else
+		close_rings(events);
 	events->cpus = 0;
 }
 
@@ -245,9 +268,54 @@ static bool drain_cpu(struct events *events, struct output *output, unsigned int
 	return moved && (!events->full[cpu] || tell_full_ring(events, output, cpu));
 }
 
+/* What CONNECTOR tells next; its bytes at TO. */
+static enum connector_result take_event(struct events *events, uint8_t *to, size_t *size)
+{
+	pid_t pid = 0;
+	enum connector_result result = connector_next(&events->connector, to, size, &pid);
+
+	if (result == CONNECTOR_LOST) {
+		events->lost++;
+		events->full[0] = true;
+		note_gap(events);
+	}
+	if (result == CONNECTOR_RECORD && pid == events->watched)
+		events->touched = true;
+	events->gap |= events->connector.crowded;
+	events->connector.crowded = false;
+	return result;
+}
+
+/* False without room: the events wait in the socket. */
+static bool drain_connector(struct events *events, struct output *output)
+{
+	enum connector_result result = CONNECTOR_OTHER;
+	uint8_t records[4096];
+	struct agent_events *message;
+
+	while (result != CONNECTOR_NOTHING) {
+		size_t used = 0, size;
+
+		if (output_room(output) < sizeof(*message) + sizeof(records))
+			return false;
+		while (result != CONNECTOR_NOTHING && used + CONNECTOR_RECORD_MAX <= sizeof(records)) {
+			result = take_event(events, records + used, &size);
+			used += result == CONNECTOR_RECORD ? size : 0;
+		}
+		if (!used)
+			break;
+		message = output_message(output, AGENT_EVENTS, sizeof(*message) + used);
+		memcpy(message->records, records, used);
+	}
+	return !events->full[0] || tell_full_ring(events, output, 0);
+}
+
 bool events_drain(struct events *events, struct output *output)
 {
 	bool all = true;
+
+	if (events_by_connector(events))
+		return drain_connector(events, output);
 
 	for (unsigned int cpu = 0; cpu < events->cpus; cpu++)
 		if (events->fds[cpu].fd >= 0 && !drain_cpu(events, output, cpu))

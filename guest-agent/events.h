@@ -4,6 +4,9 @@
  * dummy for each CPU, which counts nothing, and whose ring gets a record for
  * each exec, fork, exit and mapping of code (perf_event_open(2)).
  *
+ * Where the kernel does not allow that, its process connector takes the place
+ * of the rings (connector.h), if it has one.
+ *
  * A ring that is not drained in time is full: the kernel then drops records,
  * and says how many in a record of its own. So not reading is how the agent
  * drops; nothing ever waits for it.
@@ -16,6 +19,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "guest-agent/connector.h"
 #include "guest-agent/output.h"
 
 #define EVENTS_CPUS_MAX 512
@@ -23,7 +27,8 @@
 struct perf_event_mmap_page;
 
 struct events {
-	unsigned int cpus;                  /* slots in use */
+	struct connector connector;         /* open: it is in slot 0, and the only one */
+	unsigned int cpus;                  /* slots in use; 0: there are no events */
 	struct pollfd fds[EVENTS_CPUS_MAX]; /* of each CPU; fd -1: not online */
 	struct perf_event_mmap_page *pages[EVENTS_CPUS_MAX];
 	bool full[EVENTS_CPUS_MAX]; /* its ring was, and that is not told yet */
@@ -36,10 +41,16 @@ struct events {
 };
 
 /*
- * Opens the events of all CPUs. Negative errno where the kernel does not
- * allow it on the first CPU. Whatever it returns events_close() may be called.
+ * Opens the events of all CPUs. Negative errno of perf_event_open(2) where the kernel does not allow it: then
+ * the connector is open, or nothing (no CPUs).
  */
 int events_open(struct events *events);
+
+static inline bool events_by_connector(const struct events *events)
+{
+	return events->cpus && events->features & AGENT_FEATURE_CONNECTOR;
+}
+
 void events_close(struct events *events);
 
 /*

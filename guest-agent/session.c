@@ -21,6 +21,11 @@
 #define AWAY_MS 250
 /* Behind the end of a snapshot: so long what was lost meanwhile, and later, waits for the next one. */
 #define SNAPSHOT_MS 1000
+/* Where the kernel does not tell of mappings, all are looked up again so long behind the last time. */
+#define LOOK_AROUND_MS 10000
+/* Processes are looked at so many at once, and so soon again. */
+#define LOOKS_AT_ONCE 16
+#define LOOK_AGAIN_MS 50
 /*
  * A record gets its time a moment before it can be seen in its ring: so much
  * before a drain began is what is sure to have been in it.
@@ -98,15 +103,13 @@ static void open_session(const struct agent_start *start)
 		.magic = AGENT_MAGIC,
 		.session = start->session,
 		.version = AGENT_PROTOCOL_VERSION,
-		.features = error ? 0 : session.events.features | AGENT_FEATURE_TABLES,
+		.features = session.events.cpus ? session.events.features | AGENT_FEATURE_TABLES : 0,
 		.guest_time = clock_raw(),
 		.cpus = session.events.cpus,
 		.error = error,
 	};
 	if (!uname(&name))
 		strncpy(hello->release, name.release, sizeof(hello->release) - 1);
-	if (error)
-		events_close(&session.events);
 }
 
 /* Without events a snapshot would soon be wrong, and nothing would say so. */
@@ -117,13 +120,17 @@ static void begin_telling(void)
 	session.telling = true;
 	session.told = !session.events.cpus;
 	if (session.events.cpus)
-		snapshot_begin(&session.snapshot, false);
+		snapshot_begin(&session.snapshot, events_by_connector(&session.events));
 }
 
 /* What the kernel could not tell, /proc does. */
 static void fill_gap(void)
 {
-	if (!session.events.gap || session.snapshot.directory || clock_ms() < session.next_snapshot)
+	bool around = events_by_connector(&session.events) &&
+		      clock_ms() >= session.next_snapshot - SNAPSHOT_MS + LOOK_AROUND_MS;
+
+	if (session.snapshot.directory || clock_ms() < session.next_snapshot ||
+	    !(session.events.gap || around))
 		return;
 	session.events.gap = false;
 	snapshot_begin(&session.snapshot, true);
@@ -189,9 +196,23 @@ static void send_round(uint64_t time)
 		return;
 	round->guest_time = time - IN_FLIGHT_NS;
 	round->lost = session.events.lost;
-	round->unsteady = session.snapshot.unsteady;
+	round->unsteady = session.snapshot.unsteady + session.events.connector.missed;
 	round->cut = session.snapshot.cut;
 	round->flags = session.told ? AGENT_ROUND_SNAPSHOT_DONE : 0;
+}
+
+/* At processes of which the kernel tells no more than that they began. */
+static void look_at_new(void)
+{
+	struct connector *connector = &session.events.connector;
+	pid_t pid;
+
+	if (!events_by_connector(&session.events))
+		return;
+	for (int i = 0; i < LOOKS_AT_ONCE && (pid = connector_due(connector, clock_ms())); i++)
+		snapshot_look(&session.snapshot, pid, &session.events, &session.output);
+	if (connector->due_count)
+		plan_drain(LOOK_AGAIN_MS);
 }
 
 static void drain(void)
@@ -203,6 +224,7 @@ static void drain(void)
 		send_round(time);
 	else
 		plan_drain(GATHER_MS);
+	look_at_new();
 	fill_gap();
 }
 

@@ -215,7 +215,8 @@ static void read_process(struct records *records, pid_t pid, bool anew)
 }
 
 /* False without room. */
-static bool tell_process(struct snapshot *snapshot, pid_t pid, struct events *events, struct output *output)
+static bool tell_process(struct snapshot *snapshot, pid_t pid, bool anew, struct events *events,
+			 struct output *output)
 {
 	static struct records records;
 
@@ -224,7 +225,7 @@ static bool tell_process(struct snapshot *snapshot, pid_t pid, struct events *ev
 		if (!events_drain(events, output))
 			return false;
 		events->touched = false;
-		read_process(&records, pid, snapshot->anew);
+		read_process(&records, pid, anew);
 		if (!events_drain(events, output))
 			return false;
 		if (events->touched)
@@ -267,8 +268,13 @@ bool snapshot_step(struct snapshot *snapshot, struct events *events, struct outp
 		snapshot->pending = next_process(snapshot);
 	if (!snapshot->pending)
 		snapshot_end(snapshot);
-	else if (!tell_process(snapshot, snapshot->pending, events, output))
+	else if (!tell_process(snapshot, snapshot->pending, snapshot->anew, events, output))
 		return false;
 	snapshot->pending = 0;
 	return true;
+}
+
+bool snapshot_look(struct snapshot *snapshot, pid_t pid, struct events *events, struct output *output)
+{
+	return tell_process(snapshot, pid, true, events, output);
 }

@@ -40,4 +40,7 @@ void snapshot_end(struct snapshot *snapshot);
  */
 bool snapshot_step(struct snapshot *snapshot, struct events *events, struct output *output);
 
+/* Tells PID alone, anew. False where OUTPUT had no room. */
+bool snapshot_look(struct snapshot *snapshot, pid_t pid, struct events *events, struct output *output);
+
 #endif

@@ -61,6 +61,8 @@ enum agent_features {
 	AGENT_FEATURE_BUILD_IDS = 1 << 1, /* its mappings carry build ids (Linux 5.12) */
 	AGENT_FEATURE_KSYMBOLS = 1 << 2,  /* it tells of BPF programs and trampolines (Linux 5.0) */
 	AGENT_FEATURE_TABLES = 1 << 3,    /* the agent answers AGENT_ASK */
+	/* Without AGENT_FEATURE_EVENTS: it tells of fork, exec and exit; what is mapped is read in /proc. */
+	AGENT_FEATURE_CONNECTOR = 1 << 4,
 };
 
 struct agent_hello {
@@ -115,9 +117,11 @@ enum agent_round_flags {
 struct agent_round {
 	uint64_t guest_time; /* ns: every event that the kernel had written by then has been sent */
 	uint64_t lost; /* in this session, records that the kernel dropped as they were not fetched in time */
-	uint64_t unsteady; /* processes that changed each time that the snapshot looked, and are not in it */
-	uint64_t cut;      /* mappings and threads left out of the snapshot as their process had too many */
-	uint32_t flags;    /* enum agent_round_flags */
+	/* Processes that changed each time that the snapshot looked, and are not in it; or were over before.
+	 */
+	uint64_t unsteady;
+	uint64_t cut;   /* mappings and threads left out of the snapshot as their process had too many */
+	uint32_t flags; /* enum agent_round_flags */
 	uint32_t reserved;
 };
 

@@ -33,7 +33,7 @@ bool events_drain(struct events *events, struct output *output)
 	return true;
 }
 
-void snapshot_begin(struct snapshot *snapshot)
+void snapshot_begin(struct snapshot *snapshot, bool anew)
 {
 }
 
@@ -44,6 +44,16 @@ void snapshot_end(struct snapshot *snapshot)
 bool snapshot_step(struct snapshot *snapshot, struct events *events, struct output *output)
 {
 	return true;
+}
+
+bool snapshot_look(struct snapshot *snapshot, pid_t pid, struct events *events, struct output *output)
+{
+	return true;
+}
+
+pid_t connector_due(struct connector *connector, uint64_t now)
+{
+	return 0;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

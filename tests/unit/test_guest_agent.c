@@ -13,12 +13,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <linux/vm_sockets.h>
 
 #include "shared/sample.h"
@@ -58,20 +61,40 @@ static bool events_allowed(void)
 	return fd >= 0;
 }
 
-static pid_t run_agent(int fd)
+/* From here on, as in a container or under kernel.perf_event_paranoid=4 of some. */
+static void forbid_events(void)
+{
+	struct sock_filter program[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_perf_event_open, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { sizeof(program) / sizeof(program[0]), program };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+		_exit(126);
+}
+
+static pid_t run_agent(int fd, bool events)
 {
 	char number[16];
 	pid_t child = fork();
 
 	if (child)
 		return child;
+	if (!events)
+		forbid_events();
 	snprintf(number, sizeof(number), "%d", fd);
 	fcntl(fd, F_SETFD, 0);
 	execl(AGENT, AGENT, "--fd", number, NULL);
 	_exit(127);
 }
 
-static bool set_up(struct fixture *fixture, bool with_process)
+/* Who is at the guest's end. */
+enum end { TEST_ITSELF, AGENT_WITH_EVENTS, AGENT_WITHOUT_EVENTS };
+
+static bool set_up(struct fixture *fixture, enum end end)
 {
 	struct agent_options options = { 0 };
 	int fds[2];
@@ -80,8 +103,8 @@ static bool set_up(struct fixture *fixture, bool with_process)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) ||
 	    ring_create(&fixture->ring, 4 << 20))
 		return false;
-	if (with_process) {
-		fixture->process = run_agent(fds[1]);
+	if (end != TEST_ITSELF) {
+		fixture->process = run_agent(fds[1], end == AGENT_WITH_EVENTS);
 		close(fds[1]);
 	} else {
 		fixture->guest = fds[1];
@@ -89,7 +112,7 @@ static bool set_up(struct fixture *fixture, bool with_process)
 	options.fd = fds[0];
 	options.ring = fixture->ring;
 	options.table_memory = 64 << 20;
-	options.tsc_known = with_process; /* its kernel is ours: the offset is 0 */
+	options.tsc_known = end != TEST_ITSELF; /* its kernel is ours: the offset is 0 */
 	return !agent_start(&fixture->agent, &options);
 }
 
@@ -117,6 +140,11 @@ static bool wait_for(struct fixture *fixture, bool (*condition)(const struct age
 		usleep(10000);
 	}
 	return false;
+}
+
+static bool is_answered(const struct agent_statistics *statistics)
+{
+	return statistics->open;
 }
 
 static bool snapshot_is_done(const struct agent_statistics *statistics)
@@ -177,7 +205,7 @@ TEST(guest_agent, tells_what_ran_before_and_what_happens_with_its_time)
 
 	if (!events_allowed())
 		SKIP("perf_event_open(2) is not allowed here");
-	REQUIRE(set_up(&fixture, true));
+	REQUIRE(set_up(&fixture, AGENT_WITH_EVENTS));
 	CHECK(find(&fixture, is_our_mapping, &own));
 	CHECK(own.time > begin && own.time < now());
 	CHECK_EQUAL(own.build_id_size, 20);
@@ -207,6 +235,91 @@ TEST(guest_agent, tells_what_ran_before_and_what_happens_with_its_time)
 	CHECK_EQUAL(statistics.clock_jumps, 0);
 	CHECK(statistics.records > 20);
 	CHECK(statistics.features & AGENT_FEATURE_EVENTS);
+}
+
+/* A program that runs for some time, and then no more. */
+struct brief {
+	pid_t pid;
+	uint64_t before; /* it runs the program */
+	uint64_t begun;  /* when it was told to begin anew for the last time; 0: not */
+	uint64_t mapped; /* when it was told to have its program mapped, */
+	uint8_t build_id_size;
+	bool program, named;
+	bool old; /* what it was forked from is told to be mapped in it */
+};
+
+static bool follows_brief(const struct sideband *record, void *context)
+{
+	const struct sideband_mmap *mapping = (const void *)record;
+	const struct sideband_comm *comm = (const void *)record;
+	struct brief *brief = context;
+
+	if (record->pid != (uint32_t)brief->pid)
+		return false;
+	if (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC) {
+		brief->begun = record->time;
+		brief->mapped = 0;
+	}
+	if (record->type == SIDEBAND_COMM && *comm->comm)
+		brief->named = !strcmp(comm->comm, "sleep");
+	if (record->type == SIDEBAND_MMAP && !brief->mapped && strstr(mapping->name, "/sleep")) {
+		brief->mapped = record->time;
+		brief->build_id_size = mapping->build_id_size;
+		brief->program = record->flags & SIDEBAND_MMAP_PROGRAM;
+	}
+	brief->old |= record->type == SIDEBAND_FORK;
+	return record->type == SIDEBAND_EXIT;
+}
+
+static void run_brief(struct brief *brief)
+{
+	brief->before = now();
+	brief->pid = fork();
+	if (!brief->pid) {
+		execlp("sleep", "sleep", "1.5", NULL);
+		_exit(127);
+	}
+}
+
+/* Is there a process connector that this user may listen to? */
+static bool connector_allowed(const struct agent_statistics *statistics)
+{
+	return statistics->features & AGENT_FEATURE_CONNECTOR;
+}
+
+/* By netlink and /proc: later, with what was mapped by then, and nothing of what was before. */
+TEST(guest_agent, tells_processes_where_its_kernel_allows_no_events)
+{
+	struct wanted own = { .start = (uintptr_t)run_agent };
+	struct agent_statistics statistics;
+	struct brief brief = { .before = 0 };
+	struct fixture fixture;
+
+	REQUIRE(set_up(&fixture, AGENT_WITHOUT_EVENTS));
+	CHECK(wait_for(&fixture, is_answered));
+	agent_statistics(fixture.agent, &statistics);
+	CHECK_EQUAL(statistics.error, -EACCES);
+	CHECK(!(statistics.features & AGENT_FEATURE_EVENTS));
+	if (!connector_allowed(&statistics)) {
+		tear_down(&fixture, NULL);
+		SKIP("no process connector here (CONFIG_PROC_EVENTS), or this user may not listen to it");
+	}
+	CHECK(find(&fixture, is_our_mapping, &own));
+	CHECK(own.program);
+	CHECK_EQUAL(own.build_id_size, 20);
+	CHECK(wait_for(&fixture, snapshot_is_done));
+	run_brief(&brief);
+	CHECK(find(&fixture, follows_brief, &brief));
+	waitpid(brief.pid, NULL, 0);
+	CHECK(brief.begun > brief.before);
+	CHECK(brief.mapped >= brief.begun);
+	CHECK(brief.named);
+	CHECK(brief.program);
+	CHECK(brief.build_id_size == 20);
+	CHECK(!brief.old);
+	tear_down(&fixture, &statistics);
+	CHECK_EQUAL(statistics.sessions, 1);
+	CHECK_EQUAL(statistics.refused, 0);
 }
 
 #define RESERVED (1u << 20)
@@ -259,7 +372,7 @@ TEST(guest_agent, tells_anew_what_its_kernel_lost)
 	if (!events_allowed())
 		SKIP("perf_event_open(2) is not allowed here");
 	reserved = mmap(NULL, RESERVED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	REQUIRE(set_up(&fixture, true));
+	REQUIRE(set_up(&fixture, AGENT_WITH_EVENTS));
 	CHECK(wait_for(&fixture, snapshot_is_done));
 	kill(fixture.process, SIGSTOP);
 	waitpid(fixture.process, &status, WUNTRACED);
@@ -319,7 +432,7 @@ TEST(guest_agent, tells_the_symbols_of_a_mapped_file)
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0);
 	image.build_id_size = (size_t)elf_build_id(path, image.build_id);
-	REQUIRE(set_up(&fixture, true));
+	REQUIRE(set_up(&fixture, AGENT_WITH_EVENTS));
 	CHECK(!agent_want_symbols(fixture.agent, &image));
 	image.build_id[0] ^= 1;
 	CHECK(!agent_want_symbols(fixture.agent, &image));
@@ -362,12 +475,12 @@ TEST(guest_agent, is_asked_anew_when_it_was_killed)
 	REQUIRE(!ring_create(&fixture.ring, 4 << 20));
 	options.fd = fds[0];
 	options.ring = fixture.ring;
-	fixture.process = run_agent(fds[1]);
+	fixture.process = run_agent(fds[1], true);
 	REQUIRE(!agent_start(&fixture.agent, &options));
 	CHECK(wait_for(&fixture, snapshot_is_done));
 	kill(fixture.process, SIGKILL);
 	waitpid(fixture.process, NULL, 0);
-	fixture.process = run_agent(fds[1]);
+	fixture.process = run_agent(fds[1], true);
 	close(fds[1]);
 	CHECK(wait_for(&fixture, is_second_session));
 	tear_down(&fixture, &statistics);
@@ -465,14 +578,9 @@ TEST(guest_agent, lets_go_of_a_connection_that_has_an_error_alone)
 	error = (struct pollfd){ .fd = fds[1], .events = POLLIN };
 	CHECK_EQUAL(poll(&error, 1, 0), 1);
 	CHECK_EQUAL(error.revents, POLLERR);
-	process = run_agent(fds[1]);
+	process = run_agent(fds[1], true);
 	close(fds[1]);
 	CHECK(ends_by_itself(process));
-}
-
-static bool is_answered(const struct agent_statistics *statistics)
-{
-	return statistics->open;
 }
 
 static void say(int fd, const void *bytes, size_t size)
@@ -594,7 +702,7 @@ TEST(guest_agent, hostile_guest_does_not_stop_the_host)
 	struct fixture fixture;
 
 	srand(9);
-	REQUIRE(set_up(&fixture, false));
+	REQUIRE(set_up(&fixture, TEST_ITSELF));
 	for (int round = 0; round < 8; round++) {
 		say_hello(fixture.guest);
 		CHECK(wait_for(&fixture, is_answered));
@@ -635,7 +743,7 @@ TEST(guest_agent, flood_fills_the_ring_and_nothing_else)
 		memcpy(message.records + i + 8, ids, sizeof(ids));
 		memcpy(message.records + i + 16, "flood", 6);
 	}
-	REQUIRE(set_up(&fixture, false));
+	REQUIRE(set_up(&fixture, TEST_ITSELF));
 	say_hello(fixture.guest);
 	for (int i = 0; i < 300; i++)
 		say(fixture.guest, &message, sizeof(message));
@@ -673,7 +781,7 @@ TEST(guest_agent, hostile_host_does_not_stop_the_agent)
 
 	srand(10);
 	REQUIRE(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds));
-	process = run_agent(fds[1]);
+	process = run_agent(fds[1], true);
 	close(fds[1]);
 	for (size_t i = 0; i < sizeof(garbage); i++)
 		garbage[i] = (uint8_t)rand();

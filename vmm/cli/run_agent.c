@@ -179,7 +179,12 @@ static void tell(const struct run_agent *agent, const struct agent_statistics *s
 		tell_silence(agent);
 		return;
 	}
-	if (!(statistics->features & AGENT_FEATURE_EVENTS))
+	if (statistics->features & AGENT_FEATURE_CONNECTOR)
+		log_warning(
+			"the guest's kernel allows its agent no perf events (%s): what processes have mapped is "
+			"known by netlink and /proc, some ms after they began and as of the last look",
+			strerror(-statistics->error));
+	else if (!(statistics->features & AGENT_FEATURE_EVENTS))
 		log_warning("the guest agent (protocol %u, Linux %s) can not see processes: %s",
 			    statistics->version, statistics->release, strerror(-statistics->error));
 	tell_omissions(statistics);

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "guest-agent/connector.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/cn_proc.h>
+#include <linux/connector.h>
+#include <linux/netlink.h>
+#include <linux/perf_event.h>
+
+#include "guest-agent/clock.h"
+#include "shared/agent_protocol.h"
+
+/* Some thousand events of some 100 bytes, with what the kernel counts besides. */
+#define RECEIVE_BUFFER (1 << 20)
+/* The kernel answers the request at once, if there is somebody who does. */
+#define ANSWER_MS 200
+
+/* The dynamic linker maps libraries in the first ms; programs load others as they start. */
+static const unsigned int looks[] = { 0, 50, 500 };
+#define LOOKS (sizeof(looks) / sizeof(looks[0]))
+
+struct message {
+	struct nlmsghdr header;
+	struct cn_msg connector;
+	union {
+		enum proc_cn_mcast_op operation;
+		struct proc_event event;
+	};
+} __attribute__((packed, aligned(4)));
+
+static int ask(int fd, enum proc_cn_mcast_op operation)
+{
+	struct message message = {
+		.header = { .nlmsg_len = offsetof(struct message, operation) + sizeof(operation),
+			    .nlmsg_type = NLMSG_DONE },
+		.connector = { .id = { CN_IDX_PROC, CN_VAL_PROC }, .len = sizeof(operation) },
+		.operation = operation,
+	};
+
+	return send(fd, &message, message.header.nlmsg_len, 0) < 0 ? -errno : 0;
+}
+
+/* Bytes of the event, of the kernel's; 0: none that is; negative errno. */
+static ssize_t receive(int fd, struct proc_event *event)
+{
+	struct sockaddr_nl from = { .nl_pid = 1 };
+	socklen_t from_size = sizeof(from);
+	struct message message;
+	ssize_t size =
+		recvfrom(fd, &message, sizeof(message), MSG_DONTWAIT, (struct sockaddr *)&from, &from_size);
+
+	if (size < 0)
+		return -errno;
+	memset((uint8_t *)&message + size, 0, sizeof(message) - (size_t)size);
+	if (from.nl_pid || message.connector.id.idx != CN_IDX_PROC || message.connector.id.val != CN_VAL_PROC)
+		return 0;
+	*event = message.event;
+	return size;
+}
+
+/* A kernel without these events takes the request and says nothing. */
+static int wait_for_answer(int fd)
+{
+	struct pollfd answer = { .fd = fd, .events = POLLIN };
+	struct proc_event event;
+	ssize_t size;
+
+	if (poll(&answer, 1, ANSWER_MS) <= 0)
+		return -ENOSYS;
+	size = receive(fd, &event);
+	if (size < 0)
+		return (int)size;
+	return size && event.what == PROC_EVENT_NONE ? -(int)event.event_data.ack.err : 0;
+}
+
+int connector_open(struct connector *connector)
+{
+	struct sockaddr_nl group = { .nl_family = AF_NETLINK, .nl_groups = CN_IDX_PROC };
+	int buffer = RECEIVE_BUFFER, error = 0;
+	int fd = socket(PF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_CONNECTOR);
+
+	*connector = (struct connector){ .fd = -1 };
+	if (fd < 0)
+		return -errno;
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof(buffer));
+	if (bind(fd, (struct sockaddr *)&group, sizeof(group)))
+		error = -errno;
+	if (!error)
+		error = ask(fd, PROC_CN_MCAST_LISTEN);
+	if (!error)
+		error = wait_for_answer(fd);
+	if (error)
+		close(fd);
+	else
+		connector->fd = fd;
+	return error;
+}
+
+void connector_close(struct connector *connector)
+{
+	if (connector->fd < 0)
+		return;
+	ask(connector->fd, PROC_CN_MCAST_IGNORE);
+	close(connector->fd);
+	connector->fd = -1;
+}
+
+/* The kernel stamps events by CLOCK_MONOTONIC: what that was slewed since is less than 500 ppm of so little.
+ */
+static uint64_t raw_time(struct connector *connector, uint64_t monotonic)
+{
+	struct timespec time;
+	uint64_t now, raw = clock_raw();
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	now = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	if (now > monotonic)
+		raw -= now - monotonic;
+	if (raw > connector->latest)
+		connector->latest = raw;
+	return connector->latest;
+}
+
+static size_t finish(uint8_t *record, size_t size, struct perf_event_header header, uint64_t time)
+{
+	uint32_t ids[2];
+
+	memcpy(ids, record + sizeof(header), sizeof(ids));
+	memcpy(record + size, &(struct agent_record_end){ ids[0], ids[1], time },
+	       sizeof(struct agent_record_end));
+	header.size = (uint16_t)(size + sizeof(struct agent_record_end));
+	memcpy(record, &header, sizeof(header));
+	return header.size;
+}
+
+/* NAME "": it is not known. */
+static size_t add_comm(uint8_t *to, pid_t pid, pid_t tid, const char *name, bool exec, uint64_t time)
+{
+	struct {
+		struct perf_event_header header;
+		uint32_t pid, tid;
+		char comm[16];
+	} record = { .header = { .type = PERF_RECORD_COMM,
+				 .misc = exec ? PERF_RECORD_MISC_COMM_EXEC : PERF_RECORD_MISC_USER },
+		     .pid = (uint32_t)pid,
+		     .tid = (uint32_t)tid };
+
+	memcpy(record.comm, name, strnlen(name, sizeof(record.comm) - 1));
+	memcpy(to, &record, sizeof(record));
+	return finish(to, sizeof(record), record.header, time);
+}
+
+static size_t add_exit(uint8_t *to, pid_t pid, pid_t tid, uint64_t time)
+{
+	struct {
+		struct perf_event_header header;
+		uint32_t pid, parent_pid, tid, parent_tid;
+		uint64_t time;
+	} record = { .header = { .type = PERF_RECORD_EXIT },
+		     .pid = (uint32_t)pid,
+		     .parent_pid = (uint32_t)pid,
+		     .tid = (uint32_t)tid,
+		     .parent_tid = (uint32_t)pid,
+		     .time = time };
+
+	memcpy(to, &record, sizeof(record));
+	return finish(to, sizeof(record), record.header, time);
+}
+
+static unsigned int find_due(const struct connector *connector, pid_t pid)
+{
+	unsigned int i = 0;
+
+	while (i < connector->due_count && connector->due[i].pid != pid)
+		i++;
+	return i;
+}
+
+static void remove_due(struct connector *connector, unsigned int index)
+{
+	connector->due[index] = connector->due[--connector->due_count];
+}
+
+/* PID began anew: what it was before was missed if nobody has looked. False: too many wait already. */
+static bool look_at(struct connector *connector, pid_t pid)
+{
+	unsigned int i = find_due(connector, pid);
+
+	if (i == CONNECTOR_DUE_MAX)
+		return false;
+	if (i == connector->due_count)
+		connector->due_count++;
+	else
+		connector->missed += !connector->due[i].looks;
+	connector->due[i] = (struct connector_due){ .pid = pid };
+	return true;
+}
+
+static void end(struct connector *connector, pid_t pid)
+{
+	unsigned int i = find_due(connector, pid);
+
+	if (i == connector->due_count)
+		return;
+	connector->missed += !connector->due[i].looks;
+	remove_due(connector, i);
+}
+
+/*
+ * A process that was forked or runs a program begins anew, with nothing: what it has mapped, and its name,
+ * are known when it was looked at. Its parent's are no answer, as the kernel does not say whose memory it was
+ * copied from (CLONE_PARENT).
+ */
+static enum connector_result begin(struct connector *connector, pid_t pid, uint8_t *to, size_t *size,
+				   uint64_t time)
+{
+	if (!look_at(connector, pid))
+		connector->crowded = true;
+	*size = add_comm(to, pid, pid, "", true, time);
+	return CONNECTOR_RECORD;
+}
+
+static enum connector_result take(struct connector *connector, const struct proc_event *event, uint8_t *to,
+				  size_t *size, pid_t *pid)
+{
+	uint64_t time = raw_time(connector, event->timestamp_ns);
+
+	switch (event->what) {
+	case PROC_EVENT_FORK:
+		*pid = event->event_data.fork.child_tgid;
+		if (event->event_data.fork.child_pid != *pid)
+			return CONNECTOR_OTHER; /* a thread, in the same memory */
+		return begin(connector, *pid, to, size, time);
+	case PROC_EVENT_EXEC:
+		*pid = event->event_data.exec.process_tgid;
+		return begin(connector, *pid, to, size, time);
+	case PROC_EVENT_COMM:
+		*pid = event->event_data.comm.process_tgid;
+		*size = add_comm(to, *pid, event->event_data.comm.process_pid, event->event_data.comm.comm,
+				 false, time);
+		return CONNECTOR_RECORD;
+	case PROC_EVENT_EXIT:
+		*pid = event->event_data.exit.process_tgid;
+		if (event->event_data.exit.process_pid == *pid)
+			end(connector, *pid);
+		*size = add_exit(to, *pid, event->event_data.exit.process_pid, time);
+		return CONNECTOR_RECORD;
+	default:
+		return CONNECTOR_OTHER;
+	}
+}
+
+enum connector_result connector_next(struct connector *connector, uint8_t *to, size_t *size, pid_t *pid)
+{
+	struct proc_event event;
+	ssize_t received = receive(connector->fd, &event);
+
+	if (received == -ENOBUFS)
+		return CONNECTOR_LOST;
+	if (received < 0)
+		return CONNECTOR_NOTHING;
+	return received ? take(connector, &event, to, size, pid) : CONNECTOR_OTHER;
+}
+
+pid_t connector_due(struct connector *connector, uint64_t now)
+{
+	for (unsigned int i = 0; i < connector->due_count; i++) {
+		struct connector_due *due = &connector->due[i];
+		pid_t pid = due->pid;
+
+		if (due->time > now)
+			continue;
+		if (++due->looks == LOOKS)
+			remove_due(connector, i);
+		else
+			due->time = now + looks[due->looks];
+		return pid;
+	}
+	return 0;
+}
