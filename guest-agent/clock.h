@@ -15,6 +15,15 @@ static inline uint64_t clock_raw(void)
 	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
+/* CPU time of this thread, ns: for work that is to rest in proportion to what it cost. */
+static inline uint64_t clock_cpu(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
 /* For waiting: milliseconds. */
 static inline uint64_t clock_ms(void)
 {

@@ -43,6 +43,7 @@ struct session {
 	bool ended;             /* there was one, and it is over */
 	bool told;              /* the first snapshot is */
 	uint64_t next_snapshot; /* ms: not before, whatever is lost */
+	uint64_t next_step;     /* ms: of a snapshot that is not the first */
 	bool drain_planned;     /* at drain_time */
 	uint64_t drain_time;    /* ms */
 };
@@ -228,10 +229,19 @@ static void drain(void)
 	fill_gap();
 }
 
+/* The first is waited for; others take a tenth of a CPU. */
+static void rest_from_snapshot(uint64_t cost)
+{
+	if (session.told)
+		session.next_step = clock_ms() + 9 * cost / 1000000;
+}
+
 /* True while it could go on. */
 static bool go_on_with_snapshot(void)
 {
-	if (!session.open || !session.snapshot.directory)
+	uint64_t begun = clock_cpu();
+
+	if (!session.open || !session.snapshot.directory || clock_ms() < session.next_step)
 		return false;
 	if (!snapshot_step(&session.snapshot, &session.events, &session.output))
 		return false;
@@ -240,6 +250,7 @@ static bool go_on_with_snapshot(void)
 		session.next_snapshot = clock_ms() + SNAPSHOT_MS;
 		plan_drain(0); /* the round says that it is done */
 	}
+	rest_from_snapshot(clock_cpu() - begun);
 	return true;
 }
 
@@ -251,6 +262,9 @@ static int time_to_wait(bool busy)
 		return 0;
 	if (session.drain_planned)
 		due = session.drain_time;
+	if (session.open && session.snapshot.directory && output_empty(&session.output) &&
+	    session.next_step < due)
+		due = session.next_step;
 	/* What is full is waited for by itself. */
 	if (output_empty(&session.output) && table_due() < due)
 		due = table_due();

@@ -17,7 +17,8 @@
 #include "guest-agent/mmap2.h"
 
 #define TRIES          8
-#define LINE_MAX_BYTES 4400 /* of /proc/PID/maps: numbers and PATH_MAX */
+#define LINE_MAX_BYTES 4400  /* of /proc/PID/maps: numbers and PATH_MAX */
+#define MAPS_AT_ONCE   16384 /* bytes: each read of it goes through the kernel's tree anew */
 
 /* The records of one process: a message's worth. */
 struct records {
@@ -146,6 +147,37 @@ static void add_mapping(struct records *records, char *line)
 		   records->pid);
 }
 
+struct process {
+	unsigned long threads, memory; /* memory: bytes of its address space; a kernel thread has none */
+};
+
+/*
+ * Fields of /proc/PID/stat (proc_pid_stat(5)): most of a small guest's processes are kernel threads, of which
+ * there is no more to read. Of one that can not be read nothing is left out.
+ */
+static struct process read_stat(pid_t pid)
+{
+	struct process process = { 2, 1 };
+	char path[32], text[1024];
+	const char *behind_name;
+	ssize_t size = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		size = read(fd, text, sizeof(text) - 1);
+		close(fd);
+	}
+	text[size > 0 ? size : 0] = '\0';
+	behind_name = strrchr(text, ')');
+	if (behind_name)
+		sscanf(behind_name,
+		       ") %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu %*s %*s %lu",
+		       &process.threads, &process.memory);
+	return process;
+}
+
 static void find_program(struct records *records)
 {
 	char path[32];
@@ -158,11 +190,14 @@ static void find_program(struct records *records)
 
 static void add_mappings(struct records *records)
 {
+	static char buffer[MAPS_AT_ONCE];
 	char path[32], line[LINE_MAX_BYTES];
 	FILE *maps;
 
 	snprintf(path, sizeof(path), "/proc/%d/maps", records->pid);
 	maps = fopen(path, "re");
+	if (maps)
+		setvbuf(maps, buffer, _IOFBF, sizeof(buffer));
 	while (maps && fgets(line, sizeof(line), maps))
 		add_mapping(records, line);
 	if (maps)
@@ -203,11 +238,21 @@ static void put_program_first(struct records *records)
 
 static void read_process(struct records *records, pid_t pid, bool anew)
 {
-	*records = (struct records){ .pid = pid, .time = clock_raw(), .anew = anew };
+	struct process process;
+
+	/* Not all of it: the bytes are many. */
+	records->pid = pid;
+	records->time = clock_raw();
+	records->anew = anew;
+	records->size = records->cut = 0;
+	process = read_stat(pid);
 	/* The first thread's name, before what an exec ends. */
 	add_comm(records, pid);
-	add_threads(records);
+	if (process.threads > 1)
+		add_threads(records);
 	records->mappings = records->size;
+	if (!process.memory)
+		return;
 	find_program(records);
 	add_mappings(records);
 	if (anew)
