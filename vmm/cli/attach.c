@@ -13,6 +13,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/agent_channel.h"
+#include "vmm/attach/agent_vsock.h"
 #include "vmm/attach/rights.h"
 #include "vmm/cli/attach_options.h"
 #include "vmm/cli/attach_summary.h"
@@ -176,7 +177,10 @@ static int finish(struct attachment *self, int error)
 static const char *find_agent_socket(const struct attachment *self, char path[AGENT_CHANNEL_PATH])
 {
 	const struct attach_command_options *options = &self->options;
+	struct agent_vsock_address vsock;
 
+	if (options->agent_socket && agent_vsock_parse(options->agent_socket, &vsock))
+		return NULL;
 	if (!options->agent || options->agent_socket)
 		return options->agent_socket;
 	return agent_channel_path(attach_process(session_attach(self->session)), path) ? path : NULL;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/cli/attach_options.h"
+#include "vmm/attach/agent_vsock.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -52,7 +53,8 @@ static const struct argp_option option_list[] = {
 	  "With ptrace: give a sample up when the thread is stopped for so many microseconds (200)", 0 },
 	{ "agent", KEY_AGENT, "SOCKET", 0,
 	  "The UNIX socket of the virtio port org.kvmscope.agent.0, where a guest agent names the guest's programs; "
-	  "not needed where QEMU's command line tells it, as libvirt's does",
+	  "not needed where QEMU's command line tells it, as libvirt's does; or vsock:CID:PORT, where the agent of the "
+	  "guest CID connects to (kvmscope-agent --vsock PORT)",
 	  0 },
 	{ "no-agent", KEY_NO_AGENT, NULL, 0, "Do not talk with a guest agent", 0 },
 	{ "freq", 'F', "HZ", 0, "Samples per second of each vCPU's CPU time, up to 10000 (999)", 0 },
@@ -170,6 +172,7 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 static error_t parse_option(int key, char *text, struct argp_state *state)
 {
 	struct attach_command_options *options = state->input;
+	struct agent_vsock_address vsock;
 
 	switch (key) {
 	case 'p':
@@ -194,6 +197,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		options->attach.stop_limit = number(state, text, STOP_LIMIT_MAX);
 		return 0;
 	case KEY_AGENT:
+		if (!strncmp(text, "vsock:", 6) && !agent_vsock_parse(text, &vsock))
+			argp_error(state, "--agent '%s' is no vsock:CID:PORT", text);
 		options->agent_socket = text;
 		return 0;
 	case KEY_NO_AGENT:

@@ -69,7 +69,7 @@ void attach_summary_tell_agent(const struct agent_statistics *agent)
 {
 	if (agent->error == -EPROTONOSUPPORT)
 		log_warning("the guest agent speaks another version of the protocol, %u", agent->version);
-	else if (agent->sessions && !(agent->features & AGENT_FEATURE_EVENTS))
+	else if (agent->sessions && !(agent->features & (AGENT_FEATURE_EVENTS | AGENT_FEATURE_CONNECTOR)))
 		log_warning("the guest agent can not see processes: %s", strerror(-agent->error));
 	else if (agent->sessions)
 		tell_told(agent);

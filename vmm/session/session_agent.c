@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/agent_channel.h"
+#include "vmm/attach/agent_vsock.h"
 #include "vmm/session/agent_names.h"
 #include "vmm/session/guest_spaces.h"
 
@@ -24,6 +26,10 @@ struct session_agent {
 	struct guest_spaces *spaces;
 	struct agent_names *names; /* NULL: they are not asked for */
 	struct agent *agent;       /* NULL: not started */
+	/* By vsock the guest connects, not we: */
+	bool by_vsock;
+	struct agent_vsock_address address;
+	int listener; /* -1: not yet; the agent's thread's */
 };
 
 /* Without a cache there is nowhere to put them; names are then missing, and nothing else. */
@@ -53,6 +59,8 @@ int session_agent_create(struct session_agent **result, const struct session_age
 	if (!agent)
 		return error_set(-ENOMEM, "no memory for the guest agent");
 	agent->options = *options;
+	agent->by_vsock = options->path && agent_vsock_parse(options->path, &agent->address);
+	agent->listener = -1;
 	error = make(agent);
 	if (error)
 		session_agent_destroy(agent);
@@ -66,11 +74,19 @@ struct ring *const *session_agent_rings(struct session_agent *agent)
 	return agent->rings;
 }
 
+static int connect_by_vsock(struct session_agent *agent)
+{
+	if (agent->listener < 0)
+		agent->listener = agent_vsock_listen(&agent->address);
+	return agent->listener < 0 ? agent->listener : agent_vsock_accept(agent->listener, &agent->address);
+}
+
 /* The agent's thread. */
 static int connect_channel(void *context)
 {
-	const struct session_agent *agent = context;
-	int fd = agent_channel_connect(agent->options.process, agent->options.path);
+	struct session_agent *agent = context;
+	int fd = agent->by_vsock ? connect_by_vsock(agent)
+				 : agent_channel_connect(agent->options.process, agent->options.path);
 
 	if (fd < 0)
 		log_debug("%s", error_message());
@@ -101,7 +117,7 @@ void session_agent_see(struct session_agent *agent, const struct sideband_mmap *
 /* While nobody tells of processes, and of the guest's clock well enough, page tables serve nobody. */
 static bool is_told(const struct agent_statistics *statistics)
 {
-	return statistics->open && statistics->features & AGENT_FEATURE_EVENTS &&
+	return statistics->open && statistics->features & (AGENT_FEATURE_EVENTS | AGENT_FEATURE_CONNECTOR) &&
 	       statistics->clock_error < GUEST_SPACES_INTERVAL / 4;
 }
 
@@ -132,6 +148,8 @@ void session_agent_destroy(struct session_agent *agent)
 	if (!agent)
 		return;
 	agent_stop(agent->agent, NULL);
+	if (agent->listener >= 0)
+		close(agent->listener);
 	guest_spaces_destroy(agent->spaces);
 	agent_names_destroy(agent->names);
 	for (size_t i = 0; i < SESSION_AGENT_RINGS; i++)

@@ -24,8 +24,8 @@ struct session_agent;
 
 struct session_agent_options {
 	const struct vmm_process *process;
-	const char *path;                         /* of the socket; NULL: as its command line says */
-	bool names;                               /* of programs are asked for */
+	const char *path; /* of the socket, or "vsock:CID:PORT"; NULL: as its command line says */
+	bool names;       /* of programs are asked for */
 	const struct build_id_cache_place *place; /* to put them into; NULL: perf's */
 };
 

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The host's end of the way by vsock; where this machine's kernel has one to itself, with the agent at the
+ * other. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/vm_sockets.h>
+
+#include "shared/error.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/attach/agent_vsock.h"
+
+#define AGENT "build/agent/kvmscope-agent"
+
+TEST(agent_vsock_address, has_the_guest_and_a_port)
+{
+	struct agent_vsock_address address;
+
+	CHECK(agent_vsock_parse("vsock:42:7000", &address));
+	CHECK_EQUAL(address.cid, 42);
+	CHECK_EQUAL(address.port, 7000);
+	CHECK(!agent_vsock_parse("vsock:42", &address));
+	CHECK(!agent_vsock_parse("vsock:42:", &address));
+	CHECK(!agent_vsock_parse("vsock::7000", &address));
+	CHECK(!agent_vsock_parse("vsock:-1:7000", &address));
+	CHECK(!agent_vsock_parse("vsock:42:7000x", &address));
+	CHECK(!agent_vsock_parse("vsock:4294967295:7000", &address));
+	CHECK(!agent_vsock_parse("/run/vsock:42:7000", &address));
+}
+
+static pid_t run_agent(unsigned int port)
+{
+	char address[32];
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	snprintf(address, sizeof(address), "%u:%u", VMADDR_CID_LOCAL, port);
+	execl(AGENT, AGENT, "--vsock", address, NULL);
+	_exit(127);
+}
+
+/* A listener at a port that is free here; the address has it. */
+static int listen_somewhere(struct agent_vsock_address *address)
+{
+	int fd = -EADDRINUSE;
+
+	for (address->port = 7000; fd == -EADDRINUSE && address->port < 7100; address->port++)
+		fd = agent_vsock_listen(address);
+	address->port--;
+	return fd;
+}
+
+/* The loopback of Linux (module vsock_loopback) takes a connection of a machine with itself. */
+static bool connects_with_itself(int listener, const struct agent_vsock_address *address)
+{
+	const struct sockaddr_vm local = { .svm_family = AF_VSOCK,
+					   .svm_cid = VMADDR_CID_LOCAL,
+					   .svm_port = address->port };
+	int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool connects = fd >= 0 && !connect(fd, (const struct sockaddr *)&local, sizeof(local));
+
+	if (fd >= 0)
+		close(fd);
+	if (connects)
+		close(accept(listener, NULL, NULL));
+	return connects;
+}
+
+TEST(agent_vsock_guest, is_let_in_if_it_is_the_one_that_is_meant)
+{
+	struct agent_vsock_address address = { .cid = VMADDR_CID_LOCAL }, other = { .cid = 99 };
+	int listener = listen_somewhere(&address), fd = -1;
+	struct pollfd waiting = { .fd = listener, .events = POLLIN };
+	pid_t agent;
+
+	if (listener == -EAFNOSUPPORT)
+		SKIP("this machine's kernel has no vsock");
+	REQUIRE(listener >= 0);
+	if (!connects_with_itself(listener, &address)) {
+		close(listener);
+		SKIP("no vsock connects this machine with itself (Linux module vsock_loopback)");
+	}
+	CHECK_EQUAL(agent_vsock_accept(listener, &address), -EAGAIN);
+	CHECK_EQUAL(agent_vsock_listen(&address), -EADDRINUSE);
+	agent = run_agent(address.port);
+	CHECK_EQUAL(poll(&waiting, 1, 60000), 1);
+	CHECK_EQUAL(agent_vsock_accept(listener, &other), -EAGAIN);
+	/* Sent away, it comes again. */
+	CHECK_EQUAL(poll(&waiting, 1, 60000), 1);
+	fd = agent_vsock_accept(listener, &address);
+	CHECK(fd >= 0);
+	if (fd >= 0)
+		close(fd);
+	kill(agent, SIGTERM);
+	waitpid(agent, NULL, 0);
+	close(listener);
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/agent_vsock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <linux/vm_sockets.h>
+
+#include "shared/error.h"
+
+static bool parse_number(const char **text, char end, unsigned int *number)
+{
+	char *stop;
+	unsigned long value = strtoul(*text, &stop, 10);
+
+	if (**text < '0' || **text > '9' || *stop != end || value >= VMADDR_CID_ANY)
+		return false;
+	*text = stop + 1;
+	*number = (unsigned int)value;
+	return true;
+}
+
+bool agent_vsock_parse(const char *text, struct agent_vsock_address *address)
+{
+	static const char prefix[] = "vsock:";
+
+	if (strncmp(text, prefix, sizeof(prefix) - 1) != 0)
+		return false;
+	text += sizeof(prefix) - 1;
+	return parse_number(&text, ':', &address->cid) && parse_number(&text, '\0', &address->port);
+}
+
+int agent_vsock_listen(const struct agent_vsock_address *address)
+{
+	const struct sockaddr_vm here = { .svm_family = AF_VSOCK,
+					  .svm_cid = VMADDR_CID_ANY,
+					  .svm_port = address->port };
+	int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), error;
+
+	if (fd >= 0 && !bind(fd, (const struct sockaddr *)&here, sizeof(here)) && !listen(fd, 8))
+		return fd;
+	error = -errno;
+	if (fd >= 0)
+		close(fd);
+	return error_set(error, "can not listen for the guest agent at port %u of vsock: %s%s", address->port,
+			 strerror(-error), error == -EAFNOSUPPORT ? " (Linux module vhost_vsock)" : "");
+}
+
+int agent_vsock_accept(int listener, const struct agent_vsock_address *address)
+{
+	struct sockaddr_vm guest;
+	socklen_t size;
+	int fd;
+
+	do {
+		size = sizeof(guest);
+		fd = accept4(listener, (struct sockaddr *)&guest, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd >= 0 && guest.svm_cid == address->cid)
+			return fd;
+		if (fd >= 0)
+			close(fd);
+	} while (fd >= 0);
+	return error_set(-errno, "the guest agent has not connected by vsock: %s", strerror(errno));
+}
