@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -84,6 +85,8 @@ TEST(attach, what_is_no_vm_is_refused_with_its_reason)
 TEST(attach, mappings_that_can_be_guest_memory)
 {
 	uint64_t hva = 0, size = 0;
+	struct sysinfo host;
+	char reserved[96];
 
 	CHECK(memory_layout_parse("7f0000000000-7f0004000000 rw-p 00000000 00:00 0 \n", &hva, &size));
 	CHECK_EQUAL(hva, 0x7f0000000000);
@@ -93,6 +96,10 @@ TEST(attach, mappings_that_can_be_guest_memory)
 	CHECK(!memory_layout_parse("7f0000000000-7f0000fff000 rw-p 00000000 00:00 0 \n", &hva, &size));
 	/* A sanitizer's shadow: reading which of its pages are there would take minutes. */
 	CHECK(!memory_layout_parse("10007fff8000-7fff80000000 rw-p 00000000 00:00 0 \n", &hva, &size));
+	CHECK(!sysinfo(&host));
+	snprintf(reserved, sizeof(reserved), "100000000000-%llx rw-p 00000000 00:00 0 \n",
+		 0x100000000000ull + 8ull * (host.totalram + host.totalswap) * host.mem_unit);
+	CHECK(!memory_layout_parse(reserved, &hva, &size));
 	CHECK(!memory_layout_parse("7f0000000000-7f0004000000 r--p 00000000 00:00 0 \n", &hva, &size));
 	CHECK(!memory_layout_parse("7f0000000000-7f0004000000 rw-p 00000000 00:00 0 [heap]\n", &hva, &size));
 	CHECK(!memory_layout_parse("7f0004000000-7f0000000000 rw-p 00000000 00:00 0 \n", &hva, &size));

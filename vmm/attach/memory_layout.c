@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -20,6 +21,8 @@
 #define BLOCK_MIN  (16ull << 20)
 #define BLOCK_MAX  (4ull << 40)
 #define BLOCKS_MAX 8
+/* times the host's memory */
+#define HOST_MAX 4
 
 /* Where the hole begins: QEMU's q35 and pc, at their sizes; crosvm, kvmtool, Firecracker; the first: none is
  * reached. */
@@ -38,6 +41,20 @@ struct block {
 	uint64_t hva, size;
 };
 
+/*
+ * Programs reserve more than they use: shadows of sanitizers, heaps of managed languages. A guest's memory is
+ * one that a host can have, and to look through what is larger would take minutes.
+ */
+static uint64_t block_max(void)
+{
+	struct sysinfo host;
+	uint64_t most = sysinfo(&host)
+				? BLOCK_MAX
+				: HOST_MAX * ((uint64_t)host.totalram + host.totalswap) * host.mem_unit;
+
+	return most < BLOCK_MAX ? most : BLOCK_MAX;
+}
+
 bool memory_layout_parse(const char *line, uint64_t *hva, uint64_t *size)
 {
 	uint64_t end;
@@ -47,7 +64,7 @@ bool memory_layout_parse(const char *line, uint64_t *hva, uint64_t *size)
 	    strncmp(mode, "rw", 2) != 0 || strstr(line, "[stack") || strstr(line, "[heap"))
 		return false;
 	*size = end - *hva;
-	return *size >= BLOCK_MIN && *size <= BLOCK_MAX;
+	return *size >= BLOCK_MIN && *size <= block_max();
 }
 
 /* Keeps the largest, in order. */

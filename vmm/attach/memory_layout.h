@@ -27,7 +27,7 @@ void memory_layout_correct(struct vmm_memory *memory, const struct guest_kernel 
  */
 size_t memory_layout_split(uint64_t hva, uint64_t size, uint64_t hole, struct vmm_slot slots[2]);
 
-/* A line of /proc/PID/maps: is it a mapping that can be guest RAM? */
+/* A line of /proc/PID/maps: is it a mapping that can be guest RAM, on this host? */
 bool memory_layout_parse(const char *line, uint64_t *hva, uint64_t *size);
 
 #endif
