@@ -2,12 +2,14 @@
 #include "tests/rig/debian_recording.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/rig/rig.h"
 
 static struct recording {
 	const char *version;
 	bool tried, made;
+	const char *output;
 	char initrd[64];
 	char directories[2][64]; /* pti=off, pti=on */
 } recordings[] = { { .version = "5.10" }, { .version = "6.1" }, { .version = "6.12" }, { .version = "7.2" } };
@@ -28,10 +30,13 @@ static bool make_initrd(struct recording *recording)
 
 	snprintf(recording->initrd, sizeof(recording->initrd), "build/initrd/%s-tasks.cpio",
 		 recording->version);
-	rig_run_here(&result, 200,
-		     "tests/rig/initrd --kernel %s --output %s " TASKS_PROGRAM " " FRAMES_PROGRAM
-		     " build/rig/workload build/rig/remap/{remap,alpha,beta,gamma,delta,one,two,three,brief}",
-		     recording->version, recording->initrd);
+	rig_run_here(
+		&result, 200,
+		"tests/rig/initrd --kernel %s --output %s --modules "
+		"'virtio_mmio virtio_console virtio_blk virtio-rng ext4 button algif_hash rmd160' " TASKS_PROGRAM
+		" " FRAMES_PROGRAM
+		" build/rig/workload build/rig/remap/{remap,alpha,beta,gamma,delta,one,two,three,brief}",
+		recording->version, recording->initrd);
 	made = !result.status;
 	if (!made)
 		FAIL_TEST("tests/rig/initrd: %s", result.errors);
@@ -39,12 +44,38 @@ static bool make_initrd(struct recording *recording)
 	return made;
 }
 
-#define GUEST(pti, directory, options, commands)                                                                    \
-	"d=$PWD/" directory "; rm -rf $d; mkdir -p $d; truncate -s 32M $d/disk; "                                   \
-	"HOME=$d build/kvmscope run --pmu off --timeout 250 --mem 256M --cpus 2 -F 199 --stack-time 100ms " options \
-	" -o $d/perf.data "                                                                                         \
-	"--disk $d/disk --kernel %s --initrd %s "                                                                   \
+#define DISK "build/rig/userland.ext4"
+#define PROGRAMS                                                                                             \
+	"build/agent/kvmscope-agent "                                                                        \
+	"build/rig/userland/{plain,bare,shapes,linked,liblibrary.so,stripped,plugins,left.so,right.so,storm,brief,hashed}"
+
+static bool make_disk(void)
+{
+	struct rig_result result;
+	bool made;
+
+	rig_run_here(&result, 60, "tests/rig/perf-disk " DISK " tests/rig/guest-userland " PROGRAMS);
+	made = !result.status;
+	if (!made)
+		FAIL_TEST("tests/rig/perf-disk: %s", result.errors);
+	rig_result_free(&result);
+	return made;
+}
+
+#define GUEST(pti, disk_size, options, commands)                                                             \
+	"d=$PWD/%s; rm -rf $d; mkdir -p $d; truncate -s " disk_size " $d/disk; "                             \
+	"HOME=$d build/kvmscope run --pmu off --timeout 600 --mem 256M --cpus 2 --stack-time 100ms " options \
+	" -o $d/perf.data --kernel %s --initrd %s "                                                          \
 	"--append 'console=ttyS0 quiet panic=-1 pti=" pti " kvmscope.run=" commands "' < /dev/null"
+
+#define GUEST_OFF                                                                                            \
+	GUEST("off", "32M", "-F 199 %s --disk $d/disk",                                                      \
+	      "cat+/proc/kallsyms+>/dev/vda;tasks+4&&workload+shares+5&&frames+2")
+#define GUEST_ON                                                                                             \
+	GUEST("on", "64M",                                                                                   \
+	      "-F 999 --from-line 'userland: begin' --agent=guest --symfs " USERLAND_FILES " --disk " DISK   \
+	      ",ro --disk $d/disk",                                                                          \
+	      "mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%s&&tasks+4&&remap+4&&sh+/mnt/script+%s")
 
 static bool came_to_their_ends(const char *output)
 {
@@ -56,21 +87,22 @@ static bool came_to_their_ends(const char *output)
 static bool make(struct recording *recording, const char *kernel)
 {
 	const char *watch = rig_debug_registers_unavailable_reason() ? "" : "--watch " DEBIAN_WATCHED;
+	bool with_perf = !strcmp(recording->version, DEBIAN_WITH_PERF);
 	struct rig_result result;
 	bool made;
 
 	for (int i = 0; i < 2; i++)
 		snprintf(recording->directories[i], sizeof(recording->directories[i]),
 			 "build/rig/debian-%s-%s", recording->version, i ? "on" : "off");
-	rig_run(&result, 500,
-		GUEST("off", "%s", "%s", "cat+/proc/kallsyms+>/dev/vda;tasks+4&&workload+shares+5&&frames+2") " && " GUEST(
-			"on", "%s", "", "tasks+4&&remap+4"),
-		recording->directories[0], watch, kernel, recording->initrd, recording->directories[1],
-		kernel, recording->initrd);
+	/* Some 1600 samples of each program, or a fourth of that. */
+	rig_run(&result, 850, GUEST_OFF " && " GUEST_ON, recording->directories[0], watch, kernel,
+		recording->initrd, recording->directories[1], kernel, recording->initrd,
+		with_perf ? "40000+record" : "12000+bare", with_perf ? "40000+agent" : "12000+agent");
 	made = !result.status && came_to_their_ends(result.output);
 	if (!made)
 		FAIL_TEST("Linux %s: %s\n%s", recording->version, result.output, result.errors);
-	rig_result_free(&result);
+	free(result.errors);
+	recording->output = result.output;
 	return made;
 }
 
@@ -92,7 +124,12 @@ const char *debian_recording(const char *version, const char *pti)
 		FAIL_TEST("Linux %s was not recorded, see the first test that asked for it", version);
 	if (!recording->tried) {
 		recording->tried = true;
-		recording->made = make_initrd(recording) && make(recording, kernel);
+		recording->made = make_disk() && make_initrd(recording) && make(recording, kernel);
 	}
 	return recording->made ? recording->directories[!strcmp(pti, "on")] : NULL;
+}
+
+const char *debian_recording_output(const char *version)
+{
+	return find(version)->output;
 }

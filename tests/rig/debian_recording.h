@@ -8,14 +8,29 @@
 
 /*
  * VERSION's kernel with two vCPUs and page tables not isolated (pti "off") or
- * isolated ("on"), sampled 199 times a second while tests/rig/guest/tasks runs
- * for 4 s; with "on", "remap 4" behind it; with "off", it before writes its /proc/kallsyms to its disk, then
- * runs "workload shares 5", and where debug registers work each write of
- * DEBIAN_WATCHED is a hit. The directory with perf.data, the build-id cache .debug, and
+ * isolated ("on"), sampled while tests/rig/guest/tasks runs for 4 s.
+ *
+ * With "off" it before writes its /proc/kallsyms to its disk, then runs "workload shares 5" and "frames 2",
+ * and where debug registers work each write of DEBIAN_WATCHED is a hit; 199 times a second. With "on" it is
+ * sampled 999 times a second from the begin of the user land on: tests/rig/guest-userland (the guest's
+ * perf.data is at the begin of disk, on DEBIAN_WITH_PERF), then tasks and "remap 4", and, with an agent that
+ * comes then, the user land again.
+ *
+ * The directory with perf.data, the build-id cache .debug, and
  * disk. Made by the first call, for the life of the program; NULL if it could
  * not be, which is the test's failure or skip. RIG_REQUIRED() before.
  */
 const char *debian_recording(const char *version, const char *pti);
+
+/* What VERSION's guests and kvmscope said, when both recordings were made. */
+const char *debian_recording_output(const char *version);
+
+/* The kernel whose user land runs longer, for shares within 3 points, and is recorded by the guest's own
+ * perf, too. */
+#define DEBIAN_WITH_PERF "6.1"
+
+/* The guest's files, for --symfs. */
+#define USERLAND_FILES "build/rig/userland.ext4.files"
 
 /*
  * apic_timer_irqs of irq_stat (arch/x86/include/asm/hardirq.h,

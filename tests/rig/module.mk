@@ -94,7 +94,7 @@ TEST_NEEDS += build/rig/modules
 # The programs of a user land: each built in a way of its own.
 USERLAND          := build/rig/userland
 USERLAND_SOURCES  := tests/rig/guest/userland
-USERLAND_PROGRAMS := $(addprefix $(USERLAND)/,plain bare shapes linked liblibrary.so stripped plugins left.so right.so storm brief)
+USERLAND_PROGRAMS := $(addprefix $(USERLAND)/,plain bare shapes linked liblibrary.so stripped plugins left.so right.so storm brief hashed)
 USERLAND_CC        = $(Q)mkdir -p $(@D); echo "  CC      $@"; gcc $(RIG_CFLAGS) -Wl,--build-id=sha1
 
 $(USERLAND_PROGRAMS): $(wildcard $(USERLAND_SOURCES)/*) tests/rig/module.mk
@@ -117,6 +117,9 @@ $(USERLAND)/linked: $(USERLAND)/liblibrary.so
 
 $(USERLAND)/stripped:
 	$(USERLAND_CC) -s -o $@ $(addprefix $(USERLAND_SOURCES)/,stripped.c busy.c)
+
+$(USERLAND)/hashed:
+	$(USERLAND_CC) -o $@ $(addprefix $(USERLAND_SOURCES)/,hashed.c busy.c)
 
 $(USERLAND)/plugins:
 	$(USERLAND_CC) -o $@ $(addprefix $(USERLAND_SOURCES)/,plugins.c busy.c)

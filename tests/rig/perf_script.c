@@ -15,19 +15,31 @@ bool script_sample_is_user(const struct script_sample *sample)
 	       strncmp(leaf->image, "[guest.kernel", 13) != 0;
 }
 
-/* "COMM PERIOD", where COMM may have blanks. */
-static bool read_heading(char *line, struct script_sample *sample)
+/* Cuts the last word off LINE, and the blanks beside it; NULL if there is none before which one stands. */
+static char *take_last_word(char *line)
 {
-	char *end = line + strlen(line), *period;
+	char *end = line + strlen(line), *word;
 
 	while (end > line && (end[-1] == ' ' || end[-1] == '\n'))
 		*--end = '\0';
-	period = strrchr(line, ' ');
-	if (!period)
+	word = strrchr(line, ' ');
+	if (!word)
+		return NULL;
+	for (end = word; end > line && end[-1] == ' '; end--)
+		;
+	*end = '\0';
+	return word + 1;
+}
+
+/* "COMM TID PERIOD", where COMM may have blanks. */
+static bool read_heading(char *line, struct script_sample *sample)
+{
+	const char *period = take_last_word(line), *tid = period ? take_last_word(line) : NULL;
+
+	if (!tid)
 		return false;
-	*sample = (struct script_sample){ .weight = strtod(period, NULL) };
-	while (period > line && period[-1] == ' ')
-		*--period = '\0';
+	*sample = (struct script_sample){ .weight = strtod(period, NULL),
+					  .tid = (unsigned int)strtoul(tid, NULL, 10) };
 	snprintf(sample->comm, sizeof(sample->comm), "%s", line + strspn(line, " "));
 	return sample->weight > 0;
 }
@@ -54,7 +66,7 @@ void perf_script_read(const char *environment, const char *file, const char *opt
 	FILE *perf;
 
 	snprintf(command, sizeof(command),
-		 "%s perf script -i %s --no-inline -F comm,period,ip,sym,dso %s 2>/dev/null", environment,
+		 "%s perf script -i %s --no-inline -F comm,tid,period,ip,sym,dso %s 2>/dev/null", environment,
 		 file, options);
 	perf = popen(command, "r");
 	REQUIRE(perf);

@@ -16,6 +16,7 @@ struct script_frame {
 
 struct script_sample {
 	char comm[32];
+	unsigned int tid;
 	double weight; /* its period, ns */
 	size_t depth;
 	struct script_frame frames[SCRIPT_DEPTH_MAX]; /* innermost first */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bare ROUNDS: C without frame pointers, through frames of several kinds and the C library. */
+/* bare CALLS: C without frame pointers, through frames of several kinds and the C library. */
 #include <stdlib.h>
 
 #include "tests/rig/guest/userland/busy.h"
@@ -45,7 +45,7 @@ BUSY_FUNCTION static void run_sort(void)
 
 int main(int argc, char **argv)
 {
-	static const struct busy tasks[] = { { "bare_spin", run_frames, 5, 1 },
+	static const struct busy tasks[] = { { "bare_spin", run_frames, 27, 1 },
 					     { "bare_compare_spin", run_sort, 1, 3 },
 					     { NULL, NULL, 0, 0 } };
 

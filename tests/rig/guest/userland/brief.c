@@ -6,7 +6,7 @@ BUSY_FUNCTION static BUSY_SPIN(brief_spin);
 
 int main(void)
 {
-	for (int i = 0; i < 6; i++)
+	for (int i = 0; i < 120; i++)
 		BUSY_CALL(brief_spin());
 	return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the programs of the user land have in common: functions of like steps, each called so many times
- * in a round. At its end a process says what it did,
+ * in a round. A step is short beside the time between two samples, so that these tell of different ones,
+ * and the shares are unlike: fewer samples tell them. At its end a process says what it did,
  *
  *	userland: truth PROCESS NAME=SHARE NAME=SHARE
  *
@@ -30,11 +31,12 @@ struct busy {
 	unsigned int calls; /* of the function in RUN */
 };
 
-/* As many rounds as the program's one argument says. TASKS end with one without a name. */
+/* As many rounds as have the calls that the program's one argument says. TASKS end with one without a name.
+ */
 void busy_run(const char *process, const struct busy *tasks, int argc, char **argv);
 
-/* Some hundred thousand steps that depend on each other. */
-#define BUSY_STEPS 200000
+/* Some thousand steps that depend on each other. */
+#define BUSY_STEPS 5000
 #define BUSY_SPIN(name)                                                                                      \
 	void name(void)                                                                                      \
 	{                                                                                                    \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linked ROUNDS: works in a shared library. */
+/* linked CALLS: works in a shared library. */
 #include "tests/rig/guest/userland/library.h"
 
 #include <stddef.h>
@@ -18,8 +18,8 @@ BUSY_FUNCTION static void run_fold(void)
 
 int main(int argc, char **argv)
 {
-	static const struct busy tasks[] = { { "library_twist", run_twist, 6, 1 },
-					     { "library_fold", run_fold, 4, 1 },
+	static const struct busy tasks[] = { { "library_twist", run_twist, 9, 1 },
+					     { "library_fold", run_fold, 1, 1 },
 					     { NULL, NULL, 0, 0 } };
 
 	BUSY_CALL(busy_run("linked", tasks, argc, argv));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plain ROUNDS: C with frame pointers. */
+/* plain CALLS: C with frame pointers. */
 #include <stddef.h>
 
 #include "tests/rig/guest/userland/busy.h"
@@ -24,8 +24,8 @@ BUSY_FUNCTION static void run_count(void)
 
 int main(int argc, char **argv)
 {
-	static const struct busy tasks[] = { { "plain_add", run_add, 7, 1 },
-					     { "plain_count", run_count, 3, 1 },
+	static const struct busy tasks[] = { { "plain_add", run_add, 9, 1 },
+					     { "plain_count", run_count, 1, 1 },
 					     { NULL, NULL, 0, 0 } };
 
 	BUSY_CALL(busy_run("plain", tasks, argc, argv));

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugins ROUNDS: loads a plug-in, works in it, unloads it; the next mostly lies where it was. */
+/* plugins CALLS: loads a plug-in, works in it, unloads it; the next mostly lies where it was. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/rig/guest/userland/busy.h"
+
+/* Some ms: a plug-in costs as much to load. */
+#define LEFT_CALLS  1800
+#define RIGHT_CALLS 200
 
 static void work_in(const char *path, const char *function, int calls)
 {
@@ -25,18 +29,18 @@ static void work_in(const char *path, const char *function, int calls)
 
 BUSY_FUNCTION static void run_left(void)
 {
-	BUSY_CALL(work_in("/mnt/bin/left.so", "left_spin", 12));
+	BUSY_CALL(work_in("/mnt/bin/left.so", "left_spin", LEFT_CALLS));
 }
 
 BUSY_FUNCTION static void run_right(void)
 {
-	BUSY_CALL(work_in("/mnt/bin/right.so", "right_spin", 8));
+	BUSY_CALL(work_in("/mnt/bin/right.so", "right_spin", RIGHT_CALLS));
 }
 
 int main(int argc, char **argv)
 {
-	static const struct busy tasks[] = { { "left_spin", run_left, 1, 12 },
-					     { "right_spin", run_right, 1, 8 },
+	static const struct busy tasks[] = { { "left_spin", run_left, 1, LEFT_CALLS },
+					     { "right_spin", run_right, 1, RIGHT_CALLS },
 					     { NULL, NULL, 0, 0 } };
 
 	BUSY_CALL(busy_run("plugins", tasks, argc, argv));

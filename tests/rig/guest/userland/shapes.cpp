@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shapes ROUNDS: C++: virtual functions, a template, exceptions. */
+/* shapes CALLS: C++: virtual functions, a template, exceptions. */
 #include <algorithm>
 #include <stdexcept>
 #include <vector>
@@ -66,9 +66,9 @@ BUSY_FUNCTION static void run_refused()
 
 int main(int argc, char **argv)
 {
-	static const struct busy tasks[] = { { "shapes::polygon<3>::draw", run_triangle, 5, 1 },
-					     { "shapes::polygon<4>::draw", run_square, 3, 1 },
-					     { "shapes::doubt", run_refused, 2, 1 },
+	static const struct busy tasks[] = { { "shapes::polygon<3>::draw", run_triangle, 22, 1 },
+					     { "shapes::polygon<4>::draw", run_square, 2, 1 },
+					     { "shapes::doubt", run_refused, 1, 1 },
 					     { nullptr, nullptr, 0, 0 } };
 
 	BUSY_CALL(busy_run("shapes", tasks, argc, argv));
