@@ -24,6 +24,8 @@
 #define RETRY_LONGEST 300000 /* ms */
 /* First waits until the spool is tried again where it took no profile: its disk may be full. */
 #define SPOOL_RETRIES 5
+/* So often a recording is tried that can not be read: a disk may come back, a bad sector does not. */
+#define READS_MAX 10
 /* So often a profile is refused until it is given up; between two times lies all that waits, and a retry. */
 #define REFUSALS_MAX 5
 
@@ -44,6 +46,7 @@ struct push {
 	uint64_t retry;       /* ms to wait after the next failure */
 	uint64_t not_before;  /* ms: no round is begun */
 	uint64_t spool_again; /* ms: no recording is taken */
+	unsigned int unread;  /* times that the oldest recording could not be read */
 	bool failing;         /* said */
 
 	_Atomic uint64_t pushed, bytes, failures, refused;
@@ -62,10 +65,13 @@ static bool take_recording(struct push *push, const struct recordings_file *file
 {
 	int error = push_profile_spool(push->spool, file);
 
-	if (error == -EINVAL)
+	push->unread = error == -ESTALE ? push->unread + 1 : 0;
+	if (error == -EINVAL || push->unread == READS_MAX)
 		log_warning("not pushed: %s", error_message());
-	if (!error || error == -EINVAL || error == -ENOENT)
+	if (!error || error == -EINVAL || error == -ENOENT || push->unread == READS_MAX) {
+		push->unread = 0;
 		return true;
+	}
 	log_warning("not pushed yet: %s", error_message());
 	return false;
 }

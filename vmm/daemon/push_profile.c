@@ -70,10 +70,10 @@ static int spool_all(struct push_spool *spool, struct push_item *item, const str
 	return error;
 }
 
-/* Errors that say nothing of the recording: of this process, of the machine, of who may read now. */
+/* Errors that say nothing of the recording: of this process, of the machine. */
 static bool may_pass(int error)
 {
-	return error == -ENOMEM || error == -EMFILE || error == -ENFILE || error == -EIO || error == -EACCES;
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE || error == -ENOENT;
 }
 
 int push_profile_spool(struct push_spool *spool, const struct recordings_file *file)
@@ -85,8 +85,10 @@ int push_profile_spool(struct push_spool *spool, const struct recordings_file *f
 	struct profile *profile;
 	int error = profile_load(&profile, &options);
 
+	if (error == -EIO || error == -EACCES)
+		return -ESTALE;
 	if (error)
-		return may_pass(error) || error == -ENOENT ? error : -EINVAL;
+		return may_pass(error) ? error : -EINVAL;
 	domain_name_escape(file->domain, item.domain);
 	item.rate = profile_summary(profile)->frequency;
 	error = spool_all(spool, &item, profile);

@@ -9,7 +9,8 @@
 /*
  * Puts the profiles of FILE into SPOOL, with its domain's names. The same file
  * makes the same names: done twice, it replaces. -EINVAL, -ENOENT: the recording can not be read, and never
- * will; -ENOMEM, -EMFILE, -ENFILE, -EIO, -EACCES, the errors of the spool: it may be tried again.
+ * will; -ESTALE: it can not be read now, for the disk's or its owner's sake; -ENOMEM, -EMFILE, -ENFILE, the
+ * errors of the spool: it may be tried again.
  */
 int push_profile_spool(struct push_spool *spool, const struct recordings_file *file);
 
