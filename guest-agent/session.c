@@ -10,6 +10,7 @@
 
 #include "guest-agent/clock.h"
 #include "guest-agent/events.h"
+#include "guest-agent/jit_maps.h"
 #include "guest-agent/output.h"
 #include "guest-agent/snapshot.h"
 #include "guest-agent/table.h"
@@ -80,6 +81,7 @@ static void close_session(void)
 	session.ended = true;
 	session.drain_planned = false;
 	table_end();
+	jit_maps_end();
 	snapshot_end(&session.snapshot);
 	events_close(&session.events);
 }
@@ -104,7 +106,9 @@ static void open_session(const struct agent_start *start)
 		.magic = AGENT_MAGIC,
 		.session = start->session,
 		.version = AGENT_PROTOCOL_VERSION,
-		.features = session.events.cpus ? session.events.features | AGENT_FEATURE_TABLES : 0,
+		.features = session.events.cpus
+				    ? session.events.features | AGENT_FEATURE_TABLES | AGENT_FEATURE_JIT_MAPS
+				    : 0,
 		.guest_time = clock_raw(),
 		.cpus = session.events.cpus,
 		.error = error,
@@ -153,6 +157,16 @@ static void answer_ping(const struct agent_ping *ping)
 	plan_drain(0);
 }
 
+static void take_ask(const struct agent_message *message)
+{
+	const struct agent_ask *ask = agent_payload(message, sizeof(*ask));
+
+	if (ask && ask->kind == AGENT_TABLE_JIT_MAP)
+		jit_maps_ask(ask->pid);
+	else
+		table_ask(message, &session.output);
+}
+
 static void take_message(const struct agent_message *message)
 {
 	const struct agent_start *start = agent_payload(message, sizeof(*start));
@@ -163,7 +177,7 @@ static void take_message(const struct agent_message *message)
 	else if (message->type == AGENT_PING && ping && session.open)
 		answer_ping(ping);
 	else if (message->type == AGENT_ASK && session.telling)
-		table_ask(message, &session.output);
+		take_ask(message);
 	else if (message->type == AGENT_STOP)
 		close_session();
 }
@@ -216,13 +230,27 @@ static void look_at_new(void)
 		plan_drain(LOOK_AGAIN_MS);
 }
 
+/* A round is of the JIT maps, too: they are told of before it. */
+static void tell_round(uint64_t time)
+{
+	enum jit_maps_told maps = jit_maps_look(&session.output);
+
+	if (maps == JIT_MAPS_NO_ROOM) {
+		plan_drain(GATHER_MS);
+		return;
+	}
+	send_round(time);
+	if (maps == JIT_MAPS_MORE)
+		plan_drain(JIT_MAPS_INTERVAL_MS);
+}
+
 static void drain(void)
 {
 	uint64_t time = clock_raw();
 
 	session.drain_planned = false;
 	if (events_drain(&session.events, &session.output))
-		send_round(time);
+		tell_round(time);
 	else
 		plan_drain(GATHER_MS);
 	look_at_new();

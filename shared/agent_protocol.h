@@ -29,13 +29,16 @@ enum agent_message_type {
 	AGENT_START = 1, /* begins a session; whatever was before is over */
 	AGENT_PING = 2,  /* what time is it? The first one also asks for events and snapshot */
 	AGENT_STOP = 3,  /* ends the session; no payload */
-	AGENT_ASK = 4,   /* for a table; only of an agent with AGENT_FEATURE_TABLES */
+	/* for a table, only of an agent with AGENT_FEATURE_TABLES; or for a JIT map, with
+	   AGENT_FEATURE_JIT_MAPS */
+	AGENT_ASK = 4,
 	/* from the guest */
 	AGENT_HELLO = 16, /* the answer to AGENT_START, and the first message of a session */
 	AGENT_PONG = 17,
-	AGENT_EVENTS = 18, /* records of the guest's kernel, or of the snapshot */
-	AGENT_ROUND = 19,  /* everything before a time has been sent */
-	AGENT_TABLE = 20,  /* a part of what was asked for */
+	AGENT_EVENTS = 18,  /* records of the guest's kernel, or of the snapshot */
+	AGENT_ROUND = 19,   /* everything before a time has been sent */
+	AGENT_TABLE = 20,   /* a part of what was asked for */
+	AGENT_JIT_MAP = 21, /* what is new in a JIT map that was asked for */
 };
 
 struct agent_message {
@@ -60,9 +63,10 @@ enum agent_features {
 	AGENT_FEATURE_EVENTS = 1 << 0,    /* the guest's kernel tells of exec, fork, exit and mmap */
 	AGENT_FEATURE_BUILD_IDS = 1 << 1, /* its mappings carry build ids (Linux 5.12) */
 	AGENT_FEATURE_KSYMBOLS = 1 << 2,  /* it tells of BPF programs and trampolines (Linux 5.0) */
-	AGENT_FEATURE_TABLES = 1 << 3,    /* the agent answers AGENT_ASK */
+	AGENT_FEATURE_TABLES = 1 << 3,    /* the agent answers AGENT_ASK of AGENT_TABLE_SYMBOLS */
 	/* Without AGENT_FEATURE_EVENTS: it tells of fork, exec and exit; what is mapped is read in /proc. */
 	AGENT_FEATURE_CONNECTOR = 1 << 4,
+	AGENT_FEATURE_JIT_MAPS = 1 << 5, /* the agent answers AGENT_ASK of AGENT_TABLE_JIT_MAP */
 };
 
 struct agent_hello {
@@ -128,9 +132,16 @@ struct agent_round {
 enum agent_table_kind {
 	/* Of a program or library, by its build id: struct agent_symbols and what it says. */
 	AGENT_TABLE_SYMBOLS = 1,
+	/*
+	 * The functions that a process makes at run time, as it writes them to /tmp/perf-PID.map (perf's
+	 * tools/perf/Documentation/jit-interface.txt): of the ask only pid counts. From then on what is new
+	 * there comes as AGENT_JIT_MAP, before each round, until the process ends.
+	 */
+	AGENT_TABLE_JIT_MAP = 2,
 };
 
-/* One table at a time: who asks for another one before the end of the last is answered with -EBUSY. */
+/* One table at a time: who asks for another one before the end of the last is answered with -EBUSY. JIT maps
+ * are not among those. */
 struct agent_ask {
 	uint64_t request;       /* a number that the answer carries */
 	uint32_t kind;          /* enum agent_table_kind */
@@ -175,6 +186,29 @@ struct agent_symbols {
 };
 
 #define AGENT_SEGMENTS_MAX 16u
+
+enum agent_jit_map_flags {
+	/* The lines are the first ones of the map: what was told of the process before counts no more. */
+	AGENT_JIT_MAP_BEGIN = 1 << 0,
+	/* There are more, which are not told yet. Rounds say nothing of this map until a message without it.
+	 */
+	AGENT_JIT_MAP_BEHIND = 1 << 1,
+	AGENT_JIT_MAP_END = 1 << 2, /* the process has ended: it is the last message of it */
+};
+
+struct agent_jit_map {
+	/*
+	 * ns, the guest's clock: then the lines did not stand in the map; of the first ones, when the file
+	 * was made. 0: that is not known.
+	 */
+	uint64_t since;
+	uint64_t time;  /* ns: and now they do */
+	uint32_t pid;   /* of the process, in the guest's initial pid namespace */
+	uint32_t flags; /* enum agent_jit_map_flags */
+	uint32_t size;  /* bytes of lines */
+	uint32_t reserved;
+	char lines[]; /* of the file, whole, each with its newline */
+};
 
 /* What was received and not yet taken. All zero is an empty one that has not found its first message. */
 struct agent_stream {

@@ -4,7 +4,8 @@
 #include "shared/sample.h"
 
 #define SIDEBAND_ALL_FLAGS                                                                                   \
-	(SIDEBAND_COMM_EXEC | SIDEBAND_CR3_PAIR | SIDEBAND_MODULE_CODE | SIDEBAND_MMAP_PROGRAM)
+	(SIDEBAND_COMM_EXEC | SIDEBAND_CR3_PAIR | SIDEBAND_MODULE_CODE | SIDEBAND_MMAP_PROGRAM |             \
+	 SIDEBAND_JIT_BEGIN | SIDEBAND_JIT_BEHIND | SIDEBAND_JIT_END)
 
 /* Bytes of the fixed part of each type; 0: there is no such type. */
 static const size_t fixed_sizes[] = {
@@ -18,6 +19,8 @@ static const size_t fixed_sizes[] = {
 	[SIDEBAND_LOST] = sizeof(struct sideband_lost),
 	[SIDEBAND_ROUND] = sizeof(struct sideband),
 	[SIDEBAND_SPACE] = sizeof(struct sideband),
+	[SIDEBAND_JIT_MAP] = sizeof(struct sideband_jit_map),
+	[SIDEBAND_JIT_CODE] = sizeof(struct sideband_jit_code),
 };
 
 static bool is_string(const char *string, size_t size)
@@ -61,6 +64,14 @@ static bool check_module(const struct sideband *head)
 	       is_string(module->name, head->size - sizeof(*module));
 }
 
+static bool check_jit_code(const struct sideband *head)
+{
+	const struct sideband_jit_code *code = (const void *)head;
+
+	return is_range(code->start, code->length) && is_string(code->name, head->size - sizeof(*code)) &&
+	       *code->name;
+}
+
 /* Else a record could be about those that stand for tasks that are not known. */
 static bool is_task(uint32_t pid, uint32_t tid)
 {
@@ -88,6 +99,8 @@ static bool check_content(const struct sideband *head)
 		return check_munmap(head);
 	case SIDEBAND_MODULE_LOAD:
 		return check_module(head);
+	case SIDEBAND_JIT_CODE:
+		return check_jit_code(head);
 	default:
 		return true;
 	}
@@ -106,4 +119,16 @@ const struct sideband *sideband_check(struct span span)
 	    head->size < fixed_sizes[head->type])
 		return NULL;
 	return is_task(head->pid, head->tid) && check_content(head) ? head : NULL;
+}
+
+/* mm/memory.c and mm/shmem.c of Linux name them; "[anon:NAME]" is what PR_SET_VMA_ANON_NAME gave. */
+bool sideband_is_anonymous(const char *name)
+{
+	static const char *const beginnings[] = { "//anon", "[anon",          "/memfd:", "/dev/zero",
+						  "/SYSV",  "/anon_hugepage", "[heap]",  "[stack" };
+
+	for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++)
+		if (!strncmp(name, beginnings[i], strlen(beginnings[i])))
+			return true;
+	return false;
 }

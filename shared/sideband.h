@@ -13,6 +13,7 @@
  *	(perf has none)                    SIDEBAND_MUNMAP
  *	PERF_RECORD_KSYMBOL                SIDEBAND_MODULE_LOAD, SIDEBAND_MODULE_UNLOAD
  *	PERF_RECORD_LOST                   SIDEBAND_LOST
+ *	/tmp/perf-PID.map                  SIDEBAND_JIT_MAP, SIDEBAND_JIT_CODE
  *
  * Threads and ways. A record is the payload of a ring record of type
  * RECORD_SIDEBAND, and may stand in any ring that the collector drains: in a
@@ -31,6 +32,7 @@
 #ifndef KVMSCOPE_SHARED_SIDEBAND_H
 #define KVMSCOPE_SHARED_SIDEBAND_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "shared/span.h"
@@ -55,6 +57,8 @@ enum sideband_type {
 	 * (fork, execve) to its end. Says nothing of a process that no other record has told of.
 	 */
 	SIDEBAND_SPACE,
+	SIDEBAND_JIT_MAP,  /* struct sideband_jit_map: what is known of a process's map from here on */
+	SIDEBAND_JIT_CODE, /* struct sideband_jit_code: a line of it */
 };
 
 enum sideband_flags {
@@ -75,6 +79,12 @@ enum sideband_flags {
 	 * behind a SIDEBAND_COMM_EXEC: the first executable mapping of a file is then it.
 	 */
 	SIDEBAND_MMAP_PROGRAM = 1 << 3,
+	/* JIT_MAP: the lines behind it are the map's first; those told before count no more. */
+	SIDEBAND_JIT_BEGIN = 1 << 4,
+	/* JIT_MAP: it has lines that are not told yet: a SIDEBAND_ROUND says nothing of it until a JIT_MAP
+	 * without this. With pid 0 it is said of all maps. */
+	SIDEBAND_JIT_BEHIND = 1 << 5,
+	SIDEBAND_JIT_END = 1 << 6, /* JIT_MAP: the process has ended */
 };
 
 /* The head of each record, and all there is of SIDEBAND_EXIT. */
@@ -140,6 +150,22 @@ struct sideband_module {
 	char name[]; /* "virtio_blk", without brackets; NUL-terminated, not cleaned */
 };
 
+struct sideband_jit_map {
+	struct sideband head; /* TIME: when the map was looked at */
+	/*
+	 * ns as TIME, with its error: then what is new was not in the map; with SIDEBAND_JIT_BEGIN, nothing
+	 * was. 0: not known.
+	 */
+	uint64_t since;
+};
+
+struct sideband_jit_code {
+	struct sideband head;   /* TIME: by then the line stood in the map */
+	uint64_t start, length; /* GVA; bytes, not 0 */
+	uint64_t since;         /* ns: then it did not, for sure; 0: not known */
+	char name[];            /* printable ASCII, not empty; NUL-terminated */
+};
+
 /*
  * The source can not tell of so many events, of this time and later, up to now. What it told of before may
  * not be so any more; what it tells of from here on is. 0: it does not know of any, but can not exclude them.
@@ -156,6 +182,9 @@ struct sideband_lost {
  * change from here on and begin at a multiple of 8. Bytes behind the record are not looked at. Any thread.
  */
 const struct sideband *sideband_check(struct span span);
+
+/* Is NAME, of an executable mapping, memory that is no file's? Its code was made at run time. Any thread. */
+bool sideband_is_anonymous(const char *name);
 
 /* Bytes of a record whose fixed part has FIXED bytes with NAME at its end. */
 static inline uint32_t sideband_size(size_t fixed, const char *name)

@@ -94,7 +94,7 @@ TEST_NEEDS += build/rig/modules
 # The programs of a user land: each built in a way of its own.
 USERLAND          := build/rig/userland
 USERLAND_SOURCES  := tests/rig/guest/userland
-USERLAND_PROGRAMS := $(addprefix $(USERLAND)/,plain bare shapes linked liblibrary.so stripped plugins left.so right.so storm brief hashed)
+USERLAND_PROGRAMS := $(addprefix $(USERLAND)/,plain bare shapes linked liblibrary.so stripped plugins left.so right.so storm brief hashed jit)
 USERLAND_CC        = $(Q)mkdir -p $(@D); echo "  CC      $@"; gcc $(RIG_CFLAGS) -Wl,--build-id=sha1
 
 $(USERLAND_PROGRAMS): $(wildcard $(USERLAND_SOURCES)/*) tests/rig/module.mk
@@ -127,7 +127,7 @@ $(USERLAND)/plugins:
 $(USERLAND)/%.so: $(USERLAND_SOURCES)/plugin.c
 	$(USERLAND_CC) -shared -fPIC -DFUNCTION=$*_spin -o $@ $<
 
-$(USERLAND)/storm $(USERLAND)/brief: $(USERLAND)/%: $(USERLAND_SOURCES)/%.c
+$(USERLAND)/storm $(USERLAND)/brief $(USERLAND)/jit: $(USERLAND)/%: $(USERLAND_SOURCES)/%.c
 	$(USERLAND_CC) -o $@ $<
 
 TEST_NEEDS += $(USERLAND_PROGRAMS)

@@ -136,7 +136,7 @@ static void prepare(struct setting *setting, uint64_t before)
 	};
 	CHECK_EQUAL(collector_kernel_init(&setting->kernel, &setting->options), 0);
 	CHECK_EQUAL(collector_kernel_turn(&setting->kernel, 1), 0);
-	CHECK_EQUAL(flight_create(&setting->flight, &setting->options, &setting->kernel), 0);
+	CHECK_EQUAL(flight_create(&setting->flight, &setting->options, &setting->kernel, NULL), 0);
 }
 
 static void clean_up(struct setting *setting)
@@ -597,7 +597,7 @@ TEST(flight, says_at_the_start_where_it_could_not_write)
 
 	prepare(&setting, 0);
 	setting.options.output.path = "/nonexistent/perf.data";
-	CHECK_EQUAL(flight_create(&flight, &setting.options, &setting.kernel), -ENOENT);
+	CHECK_EQUAL(flight_create(&flight, &setting.options, &setting.kernel, NULL), -ENOENT);
 	CHECK(strstr(error_message(), "/nonexistent/perf.data"));
 	clean_up(&setting);
 }

@@ -55,7 +55,7 @@ TEST(sideband, refuses_impossible_heads)
 {
 	const uint32_t sizes[] = { 0, 8, sizeof(record.comm) - 8, sizeof(record.comm) + 1,
 				   SIDEBAND_SIZE_MAX + 8 };
-	const uint16_t types[] = { 0, SIDEBAND_SPACE + 1, UINT16_MAX };
+	const uint16_t types[] = { 0, SIDEBAND_JIT_CODE + 1, UINT16_MAX };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		make_comm("sh");

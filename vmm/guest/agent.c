@@ -15,6 +15,7 @@
 #include "shared/sample.h"
 #include "shared/sideband.h"
 #include "vmm/guest/agent_clock.h"
+#include "vmm/guest/agent_jit.h"
 #include "vmm/guest/agent_records.h"
 #include "vmm/guest/agent_tsc.h"
 
@@ -54,6 +55,7 @@ struct agent {
 	bool tsc_usable;
 	struct agent_clock clock;
 	bool answered;        /* a ping of this session: it tells now, and may be asked */
+	struct agent_jit jit; /* of this session */
 	pthread_mutex_t lock; /* of the next two */
 	struct agent_tables *tables;
 	struct agent_statistics statistics;
@@ -159,6 +161,7 @@ static void begin_session(struct agent *agent, uint64_t time)
 	agent->session_lost = 0;
 	agent->next_send = time;
 	agent->clock = (struct agent_clock){ 0 };
+	agent_jit_forget(&agent->jit);
 	agent_stream_reset(&agent->stream);
 	pthread_mutex_lock(&agent->lock);
 	agent->statistics.open = false;
@@ -172,6 +175,16 @@ static void tell_round(struct agent *agent, uint64_t guest_time)
 	struct sideband record = { .size = sizeof(record), .type = SIDEBAND_ROUND };
 
 	write_record(agent, &record, guest_time);
+}
+
+/* Lines may be missing, until maps are told from their beginning. */
+static void tell_jit_maps_unknown(struct agent *agent, uint64_t guest_time)
+{
+	struct sideband_jit_map record = {
+		.head = { .size = sizeof(record), .type = SIDEBAND_JIT_MAP, .flags = SIDEBAND_JIT_BEHIND },
+	};
+
+	write_record(agent, &record.head, guest_time);
 }
 
 /* It is shown to the user: no terminal is to obey a guest. */
@@ -193,6 +206,7 @@ static void take_hello(struct agent *agent, const struct agent_hello *hello, uin
 	agent_clock_exchange(&agent->clock, agent->asked, time, hello->guest_time);
 	agent->heard = agent->next_send = time;
 	agent->round = hello->guest_time;
+	tell_jit_maps_unknown(agent, hello->guest_time);
 	/* Who puts things in order is to wait for it from here on. */
 	tell_round(agent, hello->guest_time);
 	pthread_mutex_lock(&agent->lock);
@@ -269,6 +283,7 @@ static void take_record(struct agent *agent, uint32_t cpu, struct agent_record *
 		tell_lost(agent, ((const struct sideband_lost *)sideband)->count, since);
 	else
 		write_record(agent, sideband, record->guest_time);
+	agent_jit_see(&agent->jit, sideband);
 }
 
 static void take_events(struct agent *agent, const struct agent_events *events, size_t bytes)
@@ -322,6 +337,26 @@ static void take_table(struct agent *agent, const struct agent_message *message,
 		refuse(agent);
 }
 
+static void write_jit(void *context, struct sideband *record, uint64_t *since)
+{
+	struct agent *agent = context;
+	uint64_t error, time;
+
+	if (*since) {
+		time = agent_clock_host_time(&agent->clock, *since, &error);
+		*since = time > error ? time - error : 0;
+	}
+	write_record(agent, record, record->time);
+}
+
+static void take_jit_map(struct agent *agent, const struct agent_message *message)
+{
+	if (agent_jit_take(message, write_jit, agent))
+		return;
+	tell_jit_maps_unknown(agent, 0);
+	refuse(agent);
+}
+
 static void take_session_message(struct agent *agent, const struct agent_message *message, uint64_t time)
 {
 	const struct agent_pong *pong = agent_payload(message, sizeof(*pong));
@@ -336,6 +371,8 @@ static void take_session_message(struct agent *agent, const struct agent_message
 		take_round(agent, round);
 	else if (message->type == AGENT_TABLE)
 		take_table(agent, message, time);
+	else if (message->type == AGENT_JIT_MAP)
+		take_jit_map(agent, message);
 }
 
 static void take_message(struct agent *agent, const struct agent_message *message)
@@ -435,6 +472,24 @@ static void disconnect(struct agent *agent)
 	note_connection(agent, -ENOTCONN);
 }
 
+static void ask_for_jit_maps(struct agent *agent, uint64_t time)
+{
+	/* With the path "". */
+	uint64_t bytes[(sizeof(struct agent_message) + sizeof(struct agent_ask)) / 8 + 1] = { 0 };
+	struct agent_message *question = (struct agent_message *)bytes;
+	struct agent_ask *ask = (struct agent_ask *)question->payload;
+
+	if (!agent->answered || !(agent->statistics.features & AGENT_FEATURE_JIT_MAPS))
+		return;
+	*question = (struct agent_message){ .size = sizeof(bytes), .type = AGENT_ASK };
+	ask->kind = AGENT_TABLE_JIT_MAP;
+	while ((ask->pid = agent_jit_next(&agent->jit)))
+		if (!send_whole(agent, question)) {
+			begin_session(agent, time);
+			return;
+		}
+}
+
 static void send_what_is_due(struct agent *agent)
 {
 	uint64_t time = now();
@@ -447,6 +502,7 @@ static void send_what_is_due(struct agent *agent)
 	if (agent->statistics.open && time > agent->heard + SILENCE)
 		begin_session(agent, time);
 	ask_for_table(agent, time);
+	ask_for_jit_maps(agent, time);
 	if (time < agent->next_send)
 		return;
 	if (agent->statistics.open)

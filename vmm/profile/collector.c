@@ -19,6 +19,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/sample.h"
+#include "vmm/profile/collector_jit.h"
 #include "vmm/profile/collector_kernel.h"
 #include "vmm/profile/collector_output.h"
 #include "vmm/profile/collector_user.h"
@@ -63,6 +64,7 @@ struct collector {
 	struct collector_kernel kernel;
 	struct user_tables *tables;        /* of the images of its user space */
 	struct user_symbols *user_symbols; /* NULL: there is no cache to put them into */
+	struct collector_jit jit;          /* functions that its processes made at run time */
 	struct resolver *resolver;         /* its rings: the vCPUs', then those of sideband */
 	pthread_t thread;
 	struct pollfd *wakes; /* the rings', where they come late those of sideband, our own, and the flight
@@ -160,6 +162,8 @@ static void take_sideband(struct collector *collector, size_t ring, const struct
 	const struct sideband *sideband =
 		sideband_check(span_of(record->payload, record->size - sizeof(*record)));
 
+	if (sideband && collector_jit_take(&collector->jit, sideband))
+		return;
 	resolver_sideband(collector->resolver, ring, sideband);
 	if (sideband && sideband->type == SIDEBAND_MMAP && collector->options.mapped)
 		collector->options.mapped(collector->options.context, (const void *)sideband);
@@ -281,9 +285,12 @@ static void drain_sideband_ring(struct collector *collector, size_t index)
 	size_t number = collector->options.ring_count + index;
 	const struct ring_record *record;
 
-	while ((record = read_ring(collector, ring)))
+	while ((record = read_ring(collector, ring))) {
 		if (record->type == RECORD_SIDEBAND)
 			take_sideband(collector, number, record);
+		else if (record->type == RING_RECORD_LOST)
+			collector_jit_lost(&collector->jit);
+	}
 	ring_read_done(ring);
 	resolver_pass_end(collector->resolver, number);
 }
@@ -357,6 +364,7 @@ static void write_out(struct collector *collector, uint64_t time)
 	tell_losses(collector);
 	if (time >= collector->next_round && collector_kernel_settled(&collector->kernel)) {
 		collector->next_round = time + ROUND_INTERVAL;
+		collector_jit_write(&collector->jit);
 		tell_counts(collector);
 		note_error(collector, perf_data_writer_flush(collector->output.writer,
 							     resolver_settled(collector->resolver)));
@@ -417,6 +425,7 @@ static int open_output(struct collector *collector)
 		return error;
 	collector->output.filled = collector->options.mapped;
 	collector->output.context = collector->options.context;
+	collector->output.jit_code = collector->jit.code;
 	collector->files++;
 	collector->one_file = !is_regular_file(options.path);
 	return collector_kernel_begin_file(&collector->kernel, collector->output.writer, options.path);
@@ -590,6 +599,8 @@ static void begin_boot(struct collector *collector)
 	if (collector->flight)
 		flight_begin_boot(collector->flight);
 	collector_kernel_end_boot(&collector->kernel);
+	collector_jit_begin_boot(&collector->jit);
+	collector->output.jit_code = collector->jit.code;
 	if (is_writing(collector) && !collector->options.files &&
 	    (collector->one_file || collector->files >= FILES_MAX))
 		go_on_without_names(collector);
@@ -721,8 +732,10 @@ static void *collect(void *argument)
 	while (!atomic_load(&collector->stop)) {
 		wait_for_samples(collector);
 		drain(collector);
-		if (collector->flight)
+		if (collector->flight) {
 			flight_turn(collector->flight);
+			collector_jit_write(&collector->jit);
+		}
 		take_reset(collector);
 	}
 	drain(collector);
@@ -737,6 +750,7 @@ static void *collect(void *argument)
 		flight_end(collector->flight);
 	else if (!collector->error)
 		note_error(collector, collector_kernel_finish(&collector->kernel));
+	collector_jit_write(&collector->jit);
 	return NULL;
 }
 
@@ -784,6 +798,7 @@ static void destroy(struct collector *collector)
 	collector_kernel_free(&collector->kernel);
 	user_tables_free(collector->tables);
 	user_symbols_free(collector->user_symbols);
+	collector_jit_free(&collector->jit);
 	resolver_free(collector->resolver);
 	flight_destroy(collector->flight);
 	flight_sideband_free(&collector->told);
@@ -812,6 +827,8 @@ static int make_user_symbols(struct collector *collector)
 			    ? user_symbols_create(&collector->user_symbols, collector->options.names)
 			    : 0;
 
+	if (!error && collector->options.buildid_cache)
+		error = collector_jit_init(&collector->jit, collector->options.names);
 	return error == -ENOMEM ? error : 0;
 }
 
@@ -826,9 +843,9 @@ static int start(struct collector *collector)
 	if (!error)
 		error = collector_kernel_init(&collector->kernel, &collector->options);
 	if (!error)
-		error = collector->options.flight
-				? flight_create(&collector->flight, &collector->options, &collector->kernel)
-				: begin_file(collector);
+		error = collector->options.flight ? flight_create(&collector->flight, &collector->options,
+								  &collector->kernel, &collector->jit)
+						  : begin_file(collector);
 	if (!error)
 		error = start_thread(collector);
 	if (error && collector->options.files)

@@ -15,6 +15,7 @@ static void free_output(struct collector_output *output)
 {
 	task_names_free(output->names);
 	user_spaces_free(output->spaces);
+	jit_spaces_free(output->jit);
 	*output = (struct collector_output){ 0 };
 }
 
@@ -22,8 +23,10 @@ int collector_output_open(struct collector_output *output, const struct perf_dat
 {
 	int error;
 
-	*output = (struct collector_output){ .names = task_names_new(), .spaces = user_spaces_new() };
-	if (output->names && output->spaces)
+	*output = (struct collector_output){ .names = task_names_new(),
+					     .spaces = user_spaces_new(),
+					     .jit = jit_spaces_new() };
+	if (output->names && output->spaces && output->jit)
 		error = perf_data_writer_open(&output->writer, options);
 	else
 		error = error_set(-ENOMEM, "no memory for the names of the guest's tasks");
@@ -38,6 +41,13 @@ struct telling {
 	const struct attributed_sample *attributed;
 	const struct user_images *images; /* NULL: their images are not known */
 };
+
+/* To the file; those who write beside each other know of it. */
+static int tell(struct collector_output *output, const struct sideband *record)
+{
+	jit_spaces_told(output->jit, record);
+	return perf_data_writer_sideband(output->writer, record);
+}
 
 /* The idle tasks are one to perf, which calls it so; the guest calls each "swapper/" and the number of its
  * CPU. */
@@ -167,7 +177,7 @@ static int map(void *context, uint32_t pid, uint64_t time, const struct sample_m
 	describe_image(image, &record.mmap);
 	if (output->told_by_guest && output->filled)
 		output->filled(output->context, &record.mmap);
-	return perf_data_writer_sideband(output->writer, &record.mmap.head);
+	return tell(output, &record.mmap.head);
 }
 
 static int unmap(void *context, uint32_t pid, uint64_t time, uint64_t start, uint64_t end)
@@ -183,7 +193,7 @@ static int unmap(void *context, uint32_t pid, uint64_t time, uint64_t start, uin
 		.length = end - start,
 	};
 
-	return perf_data_writer_sideband(telling->output->writer, &record.head);
+	return tell(telling->output, &record.head);
 }
 
 static struct user_spaces_teller teller_of(struct telling *telling)
@@ -220,6 +230,50 @@ static int write_late(struct collector_output *output, const struct sample *samp
 	return error;
 }
 
+static const struct sample_mapping *mapping_of(const struct sample *sample, uint64_t address)
+{
+	const struct sample_mapping *mappings = sample_mappings((struct sample *)(uintptr_t)sample);
+
+	for (uint16_t i = 0; i < sample->mappings; i++)
+		if (address >= mappings[i].start && address < mappings[i].end)
+			return &mappings[i];
+	return NULL;
+}
+
+/* As the sample itself says, or else the guest. */
+static bool is_anonymous(void *context, uint64_t address)
+{
+	const struct telling *telling = context;
+	const struct sample_mapping *mapping = mapping_of(telling->attributed->sample, address);
+	const struct user_image *image = mapping ? image_of(telling->images, mapping) : NULL;
+	struct resolver_place place;
+
+	if (image)
+		return sideband_is_anonymous(user_image_name(image));
+	place = resolver_place_of(telling->attributed, address);
+	return place.image && !place.unsure && sideband_is_anonymous(place.image->name);
+}
+
+static int tell_jit(void *context, const struct sideband *record)
+{
+	const struct telling *telling = context;
+
+	return perf_data_writer_sideband(telling->output->writer, record);
+}
+
+static int name_jit(struct telling *telling)
+{
+	const struct collector_output *output = telling->output;
+	const struct sample *sample = telling->attributed->sample;
+
+	if (!output->jit_code || sample->pid == SAMPLE_TASK_UNKNOWN || !sample->pid)
+		return 0;
+	return jit_spaces_sample(output->jit, output->jit_code, sample,
+				 &(struct jit_spaces_teller){ .is_anonymous = is_anonymous,
+							      .tell = tell_jit,
+							      .context = telling });
+}
+
 int collector_output_sample(struct collector_output *output, const struct attributed_sample *attributed,
 			    const struct user_images *images)
 {
@@ -231,6 +285,8 @@ int collector_output_sample(struct collector_output *output, const struct attrib
 
 	if (!error)
 		error = user_spaces_sample(output->spaces, sample, &teller, &late);
+	if (!error && !late)
+		error = name_jit(&telling);
 	if (error)
 		return error;
 	return late ? write_late(output, sample) : perf_data_writer_sample(output->writer, sample);
@@ -260,7 +316,7 @@ int collector_output_sideband(struct collector_output *output, const struct side
 	    !task_names_due(output->names, record->pid, record->tid, record->time, comm->comm) &&
 	    !(record->flags & SIDEBAND_COMM_EXEC))
 		return 0;
-	return perf_data_writer_sideband(output->writer, record);
+	return tell(output, record);
 }
 
 int collector_output_event(struct collector_output *output, const struct sample_event *event)

@@ -14,6 +14,7 @@
 #include "shared/sample.h"
 #include "shared/sideband.h"
 #include "vmm/guest/user_image.h"
+#include "vmm/profile/jit_spaces.h"
 #include "vmm/profile/perf_data_writer.h"
 #include "vmm/profile/resolver.h"
 #include "vmm/profile/task_names.h"
@@ -25,6 +26,8 @@ struct collector_output {
 	struct perf_data_writer *writer;
 	struct task_names *names;   /* that are in the file; owned */
 	struct user_spaces *spaces; /* the same; owned */
+	struct jit_spaces *jit;     /* the same; owned */
+	struct jit_code *jit_code;  /* what they are of, the owner's to set; NULL: nothing is known */
 	bool told_by_guest;         /* what is mapped is told by the guest itself */
 	/*
 	 * Then: a file that a sample told to be mapped, and the guest did not. Set by the owner behind

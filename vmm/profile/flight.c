@@ -14,6 +14,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/profile/collector.h"
+#include "vmm/profile/collector_jit.h"
 #include "vmm/profile/flight_dump.h"
 
 /* The guest tells what happened through its own scheduler: so long after a moment it is known. */
@@ -33,6 +34,7 @@ struct window {
 struct flight {
 	const struct collector_options *options;
 	struct collector_kernel *kernel;
+	const struct collector_jit *jit;
 	struct flight_sideband sideband;
 	struct window window;       /* open if its flight has triggers */
 	struct flight_trigger next; /* taken, but of another window than this one */
@@ -69,7 +71,7 @@ static int check_place(const char *path)
 }
 
 int flight_create(struct flight **result, const struct collector_options *options,
-		  struct collector_kernel *kernel)
+		  struct collector_kernel *kernel, const struct collector_jit *jit)
 {
 	struct flight *flight;
 	int error = check_place(options->output.path);
@@ -81,6 +83,7 @@ int flight_create(struct flight **result, const struct collector_options *option
 		return error_set(-ENOMEM, "no memory for the flight recorder");
 	flight->options = options;
 	flight->kernel = kernel;
+	flight->jit = jit;
 	*result = flight;
 	return 0;
 }
@@ -224,6 +227,7 @@ static void write_window(struct flight *flight, struct flight_result *result)
 		.options = flight->options,
 		.kernel = flight->kernel,
 		.sideband = &flight->sideband,
+		.jit_code = flight->jit ? flight->jit->code : NULL,
 		.path = result->path,
 		.flight = &flight->window.flight,
 	};

@@ -23,6 +23,7 @@
 #include "shared/sideband.h"
 #include "vmm/profile/perf_data_flight.h"
 
+struct collector_jit;
 struct collector_kernel;
 struct collector_options;
 struct flight;
@@ -66,12 +67,12 @@ struct flight_options {
 };
 
 /*
- * Both outlive the recorder; OPTIONS->flight and OPTIONS->output say what is
+ * All outlive the recorder, JIT may be NULL; OPTIONS->flight and OPTIONS->output say what is
  * written where: the first file at output.path, the next ones at output.path
  * with ".1", ".2", ... behind it. -ENOMEM; -EACCES and the like if no file can be made there.
  */
 int flight_create(struct flight **flight, const struct collector_options *options,
-		  struct collector_kernel *kernel);
+		  struct collector_kernel *kernel, const struct collector_jit *jit);
 /* NULL is a no-op. */
 void flight_destroy(struct flight *flight);
 

@@ -274,6 +274,7 @@ static int write_file(struct dump *dump)
 	error = collector_output_open(&dump->output, &options);
 	if (error)
 		return error;
+	dump->output.jit_code = dump->request->jit_code;
 	error = write_content(dump);
 	close_error = collector_output_close(&dump->output);
 	if (!stat(options.path, &status))

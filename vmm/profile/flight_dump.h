@@ -7,12 +7,14 @@
 #include "vmm/profile/collector.h"
 #include "vmm/profile/collector_kernel.h"
 #include "vmm/profile/flight_sideband.h"
+#include "vmm/profile/jit_code.h"
 #include "vmm/profile/perf_data_flight.h"
 
 struct flight_dump {
 	const struct collector_options *options; /* output.path apart */
 	struct collector_kernel *kernel;         /* no file is open */
 	struct flight_sideband *sideband;
+	struct jit_code *jit_code; /* NULL: nothing is known of functions made at run time */
 	const char *path;
 	struct perf_data_flight *flight; /* complete is filled in */
 	/* Filled in. */

@@ -66,6 +66,16 @@ static void add_identity(struct bytes *to, const struct sideband_mmap *mmap)
 	bytes_add_u64(to, mmap->generation);
 }
 
+/*
+ * perf looks for the functions of executable memory that is no file's in /tmp/perf-PID.map of the machine
+ * that it runs on (tools/perf/util/map.c, map__new(): by these names, and by MAP_HUGETLB). There PID is
+ * another process.
+ */
+static bool is_code_of_no_file(const struct sideband_mmap *mmap)
+{
+	return mmap->prot & PROT_EXEC && sideband_is_anonymous(mmap->name);
+}
+
 static void add_mmap(struct bytes *to, const struct sideband_mmap *mmap, uint16_t misc)
 {
 	misc |= mmap->build_id_size ? PERF_RECORD_MISC_MMAP_BUILD_ID : 0;
@@ -77,8 +87,8 @@ static void add_mmap(struct bytes *to, const struct sideband_mmap *mmap, uint16_
 	bytes_add_u64(to, mmap->offset);
 	add_identity(to, mmap);
 	bytes_add_u32(to, mmap->prot);
-	bytes_add_u32(to, mmap->map_flags);
-	add_name(to, mmap->name);
+	bytes_add_u32(to, mmap->map_flags & ~(uint32_t)MAP_HUGETLB);
+	add_name(to, is_code_of_no_file(mmap) ? "[anon]" : mmap->name);
 }
 
 static void add_munmap(struct bytes *to, const struct sideband_munmap *munmap, uint16_t misc)

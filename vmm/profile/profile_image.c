@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "vmm/profile/jit_image.h"
 #include "vmm/profile/kallsyms_file.h"
 #include "vmm/profile/profile_boot.h"
 #include "vmm/profile/profile_files.h"
@@ -51,7 +52,8 @@ static bool is_memory_name(const char *path)
 
 static bool is_file_name(const char *path)
 {
-	return (*path == '/' && !is_memory_name(path)) || !strcmp(path, "[vdso]");
+	return (*path == '/' && !is_memory_name(path)) || !strcmp(path, "[vdso]") ||
+	       !strncmp(path, JIT_IMAGE_NAME, strlen(JIT_IMAGE_NAME));
 }
 
 static bool describe_kernel(struct profile_image *image, struct profile_pool *pool, const char *path)

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "guest-agent/jit_map.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "guest-agent/clock.h"
+#include "guest-agent/file_birth.h"
+
+/* A file's times are those of the kernel's last tick, and so is the start of a process. */
+#define TICK 10000000ull /* ns, at 100 Hz */
+/* Of a process, that are looked at. */
+#define DESCRIPTORS_MAX 4096u
+
+/* Fields of /proc/PID/stat. */
+#define STAT_STARTTIME  22
+#define STAT_STARTSTACK 28
+
+static uint64_t time_by(clockid_t clock)
+{
+	struct timespec time;
+
+	clock_gettime(clock, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* A small file of the process's directory in /proc, NUL-terminated. */
+static bool read_about(const struct jit_map *map, const char *name, char *to, size_t size)
+{
+	int fd = openat(map->process, name, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : read(fd, to, size - 1);
+
+	if (fd >= 0)
+		close(fd);
+	if (got <= 0)
+		return false;
+	to[got] = '\0';
+	return true;
+}
+
+/* Field NUMBER, 3 or higher, of its stat: behind a name that may have blanks (proc(5)). */
+static bool read_field(const struct jit_map *map, int number, uint64_t *value)
+{
+	char text[1024], *at;
+
+	if (!read_about(map, "stat", text, sizeof(text)))
+		return false;
+	at = strrchr(text, ')');
+	for (int field = 2; field < number && at; field++)
+		at = strchr(at + 1, ' ');
+	if (at)
+		*value = strtoull(at, NULL, 10);
+	return at;
+}
+
+enum jit_map_process jit_map_process(const struct jit_map *map)
+{
+	uint64_t stack;
+
+	if (!read_field(map, STAT_STARTSTACK, &stack))
+		return JIT_MAP_ENDED;
+	return !stack || stack == map->stack ? JIT_MAP_RUNS : JIT_MAP_EXEC; /* a zombie has none */
+}
+
+/* The pid that the process has for itself: the last of "NSpid:"; kernels that have no such line have pid. */
+static int own_pid(const struct jit_map *map, int pid)
+{
+	char text[4096], *at;
+
+	if (!read_about(map, "status", text, sizeof(text)) || !(at = strstr(text, "\nNSpid:")))
+		return pid;
+	at += strlen("\nNSpid:");
+	at[strcspn(at, "\n")] = '\0';
+	at = strrchr(at, '\t');
+	return at && atoi(at) > 0 ? atoi(at) : pid;
+}
+
+int jit_map_begin(struct jit_map *map, pid_t pid)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	*map = (struct jit_map){ .directory = -1, .fd = -1 };
+	map->process = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (map->process < 0)
+		return -ESRCH;
+	if (!read_field(map, STAT_STARTSTACK, &map->stack)) {
+		jit_map_end(map);
+		return -ESRCH;
+	}
+	snprintf(map->name, sizeof(map->name), "perf-%d.map", own_pid(map, pid));
+	return 0;
+}
+
+/* No link on the way is followed: one that leads to / would lead to ours. */
+static int open_directory(const struct jit_map *map)
+{
+	int root = openat(map->process, "root", O_PATH | O_DIRECTORY | O_CLOEXEC), directory;
+
+	if (root < 0)
+		return -1;
+	directory = openat(root, "tmp", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	close(root);
+	return directory;
+}
+
+/* Of the process's user, or root's: nobody else is to name its functions. */
+static bool is_trusted(const struct jit_map *map, const struct stat *file)
+{
+	struct stat process;
+
+	return S_ISREG(file->st_mode) && !fstat(map->process, &process) &&
+	       (!file->st_uid || file->st_uid == process.st_uid);
+}
+
+/* When the process began, in ns of CLOCK_BOOTTIME. */
+static bool read_start(const struct jit_map *map, uint64_t *time)
+{
+	if (!read_field(map, STAT_STARTTIME, time))
+		return false;
+	*time *= 1000000000u / (uint64_t)sysconf(_SC_CLK_TCK);
+	return true;
+}
+
+/* Was the file made since the process began? *BORN gets when. */
+static bool is_younger(const struct jit_map *map, uint64_t *born)
+{
+	uint64_t birth, start, real = time_by(CLOCK_REALTIME), age;
+
+	if (!file_birth(map->fd, &birth) || birth > real || !read_start(map, &start))
+		return false;
+	age = real - birth;
+	if (age >= clock_raw() || age > time_by(CLOCK_BOOTTIME) ||
+	    time_by(CLOCK_BOOTTIME) - age + TICK < start)
+		return false;
+	*born = clock_raw() - age;
+	return true;
+}
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Does descriptor NAME of the process lead to the file, and has it written there from the beginning on? */
+static bool is_writer(const struct jit_map *map, int descriptors, const char *name, off_t size)
+{
+	char path[300], text[256], *flags;
+	struct stat file;
+	long mode;
+
+	if (fstatat(descriptors, name, &file, 0) || !is_same_file(&file, &map->seen))
+		return false;
+	snprintf(path, sizeof(path), "fdinfo/%s", name);
+	if (!read_about(map, path, text, sizeof(text)) || strncmp(text, "pos:", 4) ||
+	    !(flags = strstr(text, "\nflags:")))
+		return false;
+	mode = strtol(flags + strlen("\nflags:"), NULL, 8);
+	return (mode & O_ACCMODE) != O_RDONLY && !(mode & O_APPEND) && atoll(text + 4) >= size;
+}
+
+/* The process itself has the file open, and everything in it lies before where it writes next. */
+static bool is_written_by_process(const struct jit_map *map, off_t size)
+{
+	int fd = openat(map->process, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *descriptors = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+	bool found = false;
+
+	if (!descriptors && fd >= 0)
+		close(fd);
+	for (unsigned int i = 0; descriptors && !found && i < DESCRIPTORS_MAX; i++) {
+		entry = readdir(descriptors);
+		if (!entry)
+			break;
+		found = *entry->d_name != '.' && is_writer(map, fd, entry->d_name, size);
+	}
+	if (descriptors)
+		closedir(descriptors);
+	return found;
+}
+
+static bool is_of_process(const struct jit_map *map, off_t size, uint64_t *born)
+{
+	*born = 0;
+	return is_younger(map, born) || is_written_by_process(map, size);
+}
+
+int jit_map_open(struct jit_map *map, uint64_t *born)
+{
+	struct stat file;
+
+	if (map->directory < 0)
+		map->directory = open_directory(map);
+	if (map->directory < 0)
+		return -ENOENT;
+	/* Nothing but a regular file is opened: a device or a FIFO could be there. */
+	if (fstatat(map->directory, map->name, &file, AT_SYMLINK_NOFOLLOW) || !is_trusted(map, &file))
+		return -ENOENT;
+	map->fd = openat(map->directory, map->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (map->fd < 0)
+		return -ENOENT;
+	map->offset = 0;
+	map->mark_size = 0;
+	if (!fstat(map->fd, &map->seen) && is_trusted(map, &map->seen) &&
+	    is_of_process(map, map->seen.st_size, born)) {
+		map->seen.st_size = 0; /* nothing of it was looked at */
+		return 0;
+	}
+	jit_map_close(map);
+	return -ENOENT;
+}
+
+/* A file that lost its name is the process's as long as no other one has it. */
+static bool look(const struct jit_map *map, struct stat *file)
+{
+	return !fstatat(map->directory, map->name, file, AT_SYMLINK_NOFOLLOW) || !fstat(map->fd, file);
+}
+
+static bool is_unchanged(const struct stat *now, const struct stat *before)
+{
+	return now->st_size == before->st_size && now->st_mtim.tv_sec == before->st_mtim.tv_sec &&
+	       now->st_mtim.tv_nsec == before->st_mtim.tv_nsec;
+}
+
+static bool has_mark(const struct jit_map *map)
+{
+	uint8_t mark[JIT_MAP_MARK];
+
+	return pread(map->fd, mark, map->mark_size, map->offset - (off_t)map->mark_size) ==
+		       (ssize_t)map->mark_size &&
+	       !memcmp(mark, map->mark, map->mark_size);
+}
+
+enum jit_map_look jit_map_look(struct jit_map *map)
+{
+	struct stat now;
+
+	if (!look(map, &now) || !is_same_file(&now, &map->seen))
+		return JIT_MAP_REPLACED;
+	if (is_unchanged(&now, &map->seen))
+		return JIT_MAP_AS_IT_WAS;
+	map->seen = now;
+	return has_mark(map) ? JIT_MAP_LONGER : JIT_MAP_REPLACED;
+}
+
+ssize_t jit_map_read(struct jit_map *map, char *to, size_t size)
+{
+	size_t wanted = jit_map_left(map) < size ? (size_t)jit_map_left(map) : size;
+	ssize_t got = pread(map->fd, to, wanted, map->offset);
+	const char *last;
+	size_t lines;
+
+	if (got <= 0)
+		return got ? -errno : 0;
+	last = memrchr(to, '\n', (size_t)got);
+	if (!last)
+		return (size_t)got == size ? -EFBIG : 0;
+	lines = (size_t)(last + 1 - to);
+	map->mark_size = lines < sizeof(map->mark) ? lines : sizeof(map->mark);
+	memcpy(map->mark, to + lines - map->mark_size, map->mark_size);
+	map->offset += (off_t)lines;
+	return (ssize_t)lines;
+}
+
+void jit_map_close(struct jit_map *map)
+{
+	if (map->fd >= 0)
+		close(map->fd);
+	map->fd = -1;
+}
+
+void jit_map_end(struct jit_map *map)
+{
+	jit_map_close(map);
+	if (map->directory >= 0)
+		close(map->directory);
+	close(map->process);
+	map->process = map->directory = -1;
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "guest-agent/jit_maps.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "guest-agent/clock.h"
+#include "guest-agent/jit_map.h"
+#include "shared/span.h"
+
+/* Most processes with code of their own making never have a map. */
+#define FIRST_WAIT   100u /* ms */
+#define LONGEST_WAIT 6400u
+
+/* Processes are asked so often whether they have ended. */
+#define END_INTERVAL 1000u /* ms */
+
+struct followed {
+	struct jit_map map; /* not in use while `pid` is 0 */
+	uint32_t pid;
+	bool told;      /* something of the file */
+	bool behind;    /* that was said */
+	uint64_t since; /* of agent_jit_map, for what comes next */
+	uint64_t next;  /* ms: when to look for a file; */
+	uint64_t wait;  /* and how long before the time after that */
+	uint64_t asked; /* ms: when it was seen that the process has not ended */
+};
+
+/* Of one look. */
+struct look {
+	struct output *output;
+	size_t left; /* bytes of lines that it may tell */
+	bool more;   /* there are */
+};
+
+static struct followed maps[JIT_MAPS_MAX];
+static size_t first; /* to be looked at: each in turn */
+
+static void stop_following(struct followed *followed)
+{
+	jit_map_end(&followed->map);
+	followed->pid = 0;
+}
+
+void jit_maps_ask(uint32_t pid)
+{
+	struct followed *place = NULL;
+
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
+		if (pid && maps[i].pid == pid)
+			stop_following(&maps[i]);
+		if (!maps[i].pid)
+			place = &maps[i];
+	}
+	if (!pid || pid > INT32_MAX || !place)
+		return;
+	*place = (struct followed){ .wait = FIRST_WAIT };
+	if (!jit_map_begin(&place->map, (pid_t)pid))
+		place->pid = pid;
+}
+
+/* There is room for it. */
+static void tell(struct followed *followed, struct look *look, uint32_t flags, struct span lines)
+{
+	struct agent_jit_map *message =
+		output_message(look->output, AGENT_JIT_MAP, sizeof(*message) + lines.size);
+
+	message->since = followed->since;
+	message->time = clock_raw();
+	message->pid = followed->pid;
+	message->flags = flags;
+	message->size = (uint32_t)lines.size;
+	if (lines.size)
+		memcpy(message->lines, lines.data, lines.size);
+	followed->behind = flags & AGENT_JIT_MAP_BEHIND;
+}
+
+static void look_for_file(struct followed *followed)
+{
+	uint64_t now = clock_ms();
+
+	if (now < followed->next)
+		return;
+	followed->next = now + followed->wait;
+	followed->wait = followed->wait < LONGEST_WAIT ? 2 * followed->wait : LONGEST_WAIT;
+	followed->told = false;
+	jit_map_open(&followed->map, &followed->since);
+}
+
+/* What is told so far is all that will be: of what comes nothing is known. */
+static void give_up(struct followed *followed, struct look *look)
+{
+	tell(followed, look, AGENT_JIT_MAP_BEHIND, span_of(NULL, 0));
+	stop_following(followed);
+}
+
+/* What stood in the map at TIME and was not told, as far as it may be. */
+static void tell_new(struct followed *followed, struct look *look, uint64_t time)
+{
+	static char lines[JIT_MAPS_PART];
+	bool more = jit_map_left(&followed->map) > look->left;
+	ssize_t got = look->left ? jit_map_read(&followed->map, lines, look->left) : 0;
+
+	if (got == -EFBIG && look->left < sizeof(lines))
+		got = 0; /* next time there is more room for it */
+	if (got < 0) {
+		give_up(followed, look);
+		return;
+	}
+	if (got || !followed->told || followed->behind != more)
+		tell(followed, look,
+		     (followed->told ? 0 : AGENT_JIT_MAP_BEGIN) | (more ? AGENT_JIT_MAP_BEHIND : 0),
+		     span_of(lines, (size_t)got));
+	followed->told = true;
+	if (!more)
+		followed->since = time;
+	look->left -= (size_t)got;
+	look->more |= more;
+}
+
+/* It may come to be the process's again. */
+static void replace_file(struct followed *followed, struct look *look)
+{
+	jit_map_close(&followed->map);
+	followed->wait = FIRST_WAIT;
+	followed->next = 0;
+	look_for_file(followed);
+	if (followed->map.fd < 0 && !followed->behind)
+		tell(followed, look, AGENT_JIT_MAP_BEHIND, span_of(NULL, 0));
+}
+
+static enum jit_map_process ask_process(struct followed *followed)
+{
+	uint64_t now = clock_ms();
+
+	if (now < followed->asked + END_INTERVAL)
+		return JIT_MAP_RUNS;
+	followed->asked = now;
+	return jit_map_process(&followed->map);
+}
+
+static void look_at(struct followed *followed, struct look *look)
+{
+	enum jit_map_process process = ask_process(followed); /* before the last look */
+	uint64_t time = clock_raw();
+	enum jit_map_look found;
+
+	/* Its kernel told of that, but may have lost it: another program's map is asked for anew. */
+	if (process == JIT_MAP_EXEC) {
+		give_up(followed, look);
+		return;
+	}
+	if (followed->map.fd < 0)
+		look_for_file(followed);
+	found = followed->map.fd < 0 ? JIT_MAP_AS_IT_WAS : jit_map_look(&followed->map);
+	if (found == JIT_MAP_REPLACED)
+		replace_file(followed, look);
+	else if (followed->map.fd >= 0 && (found == JIT_MAP_LONGER || followed->behind || !followed->told))
+		tell_new(followed, look, time);
+	else
+		followed->since = time;
+	if (process != JIT_MAP_ENDED || !followed->pid || followed->behind)
+		return;
+	if (followed->told)
+		tell(followed, look, AGENT_JIT_MAP_END, span_of(NULL, 0));
+	stop_following(followed);
+}
+
+enum jit_maps_told jit_maps_look(struct output *output)
+{
+	struct look look = { .output = output, .left = JIT_MAPS_PART };
+
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
+		struct followed *followed = &maps[(first + i) % JIT_MAPS_MAX];
+
+		if (!followed->pid)
+			continue;
+		/* The lines, and that the process has ended. */
+		if (output_room(output) < look.left + 256)
+			return JIT_MAPS_NO_ROOM;
+		look_at(followed, &look);
+	}
+	first = (first + 1) % JIT_MAPS_MAX;
+	return look.more ? JIT_MAPS_MORE : JIT_MAPS_ALL;
+}
+
+void jit_maps_end(void)
+{
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++)
+		if (maps[i].pid)
+			stop_following(&maps[i]);
+}

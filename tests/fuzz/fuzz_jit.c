@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Functions made at run time, as a guest tells them in any order. Input: the text of a map, and steps:
+ * records of few processes, addresses and times, so that they meet, and samples. A reader of the file that
+ * remembers every byte must find at each address of a sample what is known of it then, and nothing else.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/agent_protocol.h"
+#include "vmm/guest/agent_jit.h"
+#include "vmm/guest/perf_map.h"
+#include "vmm/profile/jit_spaces.h"
+
+#define PIDS      3u
+#define ADDRESSES 256u
+#define BASE      0x1000u
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct input {
+	const uint8_t *data;
+	size_t size;
+};
+
+struct state {
+	struct jit_code *code;
+	struct jit_spaces *spaces;
+	/* What a reader takes to be there: the offset in the image of functions, 0: something else. */
+	uint64_t said[PIDS][ADDRESSES];
+};
+
+static void check(bool true_always)
+{
+	if (!true_always)
+		abort();
+}
+
+static uint8_t next(struct input *input)
+{
+	if (!input->size)
+		return 0;
+	input->size--;
+	return *input->data++;
+}
+
+static uint64_t next_time(struct input *input)
+{
+	return next(input) * 10000000ull;
+}
+
+static void read_text(struct span text)
+{
+	struct perf_map_line line;
+
+	while (perf_map_next(&text, &line)) {
+		check(line.length && line.start + line.length > line.start && *line.name);
+		for (const char *at = line.name; *at; at++)
+			check(*at >= ' ' && *at <= '~');
+	}
+}
+
+static void give_record(void *context, struct sideband *record, uint64_t *since)
+{
+	struct state *state = context;
+
+	check(sideband_check(span_of(record, record->size)) == record && *since <= record->time);
+	jit_code_take(state->code, record);
+}
+
+/* As the agent would send it. */
+static void take_message(struct state *state, struct input *input)
+{
+	uint64_t bytes[64] = { 0 };
+	struct agent_message *message = (struct agent_message *)bytes;
+	struct agent_jit_map *map = (struct agent_jit_map *)message->payload;
+	unsigned int start = next(input), length = next(input) % 64;
+
+	map->pid = 1 + next(input) % PIDS;
+	map->time = next_time(input);
+	map->since = next_time(input);
+	map->flags = next(input) % 8;
+	map->size = (uint32_t)snprintf(map->lines, 64, "%x %x f%u\n", BASE + start, length, next(input) % 8);
+	*message = (struct agent_message){ .size = sizeof(bytes), .type = AGENT_JIT_MAP };
+	agent_jit_take(message, give_record, state);
+}
+
+static void say(struct state *state, const struct sideband_mmap *mmap)
+{
+	bool jitted = !strncmp(mmap->name, "jitted-", 7);
+
+	for (uint64_t i = 0; i < mmap->length; i++)
+		if (mmap->start + i >= BASE && mmap->start + i < BASE + ADDRESSES)
+			state->said[mmap->head.pid - 1][mmap->start + i - BASE] =
+				jitted ? mmap->offset + i : 0;
+}
+
+static int tell(void *context, const struct sideband *record)
+{
+	check(sideband_check(span_of(record, record->size)) == record && record->type == SIDEBAND_MMAP);
+	say(context, (const void *)record);
+	return 0;
+}
+
+static bool is_anonymous(void *context, uint64_t address)
+{
+	(void)context;
+	return address % 32 != 5;
+}
+
+static uint64_t known(struct state *state, const struct sample *sample, uint64_t address)
+{
+	struct jit_function function;
+
+	if (!is_anonymous(state, address) ||
+	    !jit_code_find(state->code, sample->pid, address, sample->time, &function))
+		return 0;
+	check(address >= function.start && address < function.end);
+	return function.place + (address - function.start);
+}
+
+static void take_sample(struct state *state, struct input *input)
+{
+	uint64_t bytes[(sizeof(struct sample) + 16) / 8] = { 0 };
+	struct sample *sample = (struct sample *)bytes;
+	const struct jit_spaces_teller teller = { is_anonymous, tell, state };
+
+	sample->pid = sample->tid = 1 + next(input) % PIDS;
+	sample->time = next_time(input);
+	sample->cpl = 3;
+	sample->rip = BASE + next(input);
+	sample->user_depth = 1;
+	sample->callchain[0] = sample->rip;
+	check(!jit_spaces_sample(state->spaces, state->code, sample, &teller));
+	check(state->said[sample->pid - 1][sample->rip - BASE] == known(state, sample, sample->rip));
+}
+
+static void map_file(struct state *state, struct input *input)
+{
+	uint64_t bytes[(sizeof(struct sideband_mmap) + 16) / 8] = { 0 };
+	struct sideband_mmap *mmap = (struct sideband_mmap *)bytes;
+
+	mmap->head = (struct sideband){ .size = sideband_size(sizeof(*mmap), "/f"),
+					.type = SIDEBAND_MMAP,
+					.pid = 1 + next(input) % PIDS };
+	mmap->start = BASE + next(input);
+	mmap->length = 1 + next(input);
+	strcpy(mmap->name, "/f");
+	jit_spaces_told(state->spaces, &mmap->head);
+	say(state, mmap);
+}
+
+static void take_task(struct state *state, struct input *input, uint8_t what)
+{
+	struct sideband_fork fork = {
+		.head = { .size = sizeof(fork), .type = SIDEBAND_FORK, .pid = 1 + next(input) % PIDS }
+	};
+	struct sideband_comm comm = {
+		.head = { .size = sizeof(comm), .type = SIDEBAND_COMM, .flags = SIDEBAND_COMM_EXEC }
+	};
+	const struct sideband *record = what % 2 ? &fork.head : &comm.head;
+
+	fork.parent_pid = 1 + next(input) % PIDS;
+	fork.head.time = comm.head.time = next_time(input);
+	comm.head.pid = fork.head.pid;
+	jit_code_take(state->code, record);
+	jit_spaces_told(state->spaces, record);
+	if (!(what % 2))
+		memset(state->said[fork.head.pid - 1], 0, sizeof(state->said[0]));
+	else if (fork.parent_pid != fork.head.pid)
+		memcpy(state->said[fork.head.pid - 1], state->said[fork.parent_pid - 1],
+		       sizeof(state->said[0]));
+}
+
+static void take_round(struct state *state, struct input *input)
+{
+	const struct sideband round = { .size = sizeof(round),
+					.type = SIDEBAND_ROUND,
+					.time = next_time(input) };
+
+	jit_code_take(state->code, &round);
+}
+
+static void take_step(struct state *state, struct input *input)
+{
+	uint8_t what = next(input);
+
+	switch (what % 16) {
+	case 0:
+		map_file(state, input);
+		break;
+	case 1:
+		take_task(state, input, what >> 4);
+		break;
+	case 2 ... 4:
+		take_round(state, input);
+		break;
+	case 5 ... 9:
+		take_message(state, input);
+		break;
+	case 10:
+		if (what >> 4 == 15)
+			jit_code_lost(state->code);
+		break;
+	default:
+		take_sample(state, input);
+		break;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct state state;
+	struct input input = { data, size };
+
+	read_text(span_of(data, size));
+	state = (struct state){ .code = jit_code_new(), .spaces = jit_spaces_new() };
+	check(state.code && state.spaces);
+	while (input.size)
+		take_step(&state, &input);
+	jit_spaces_free(state.spaces);
+	jit_code_free(state.code);
+	return 0;
+}

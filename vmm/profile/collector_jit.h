@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A collector's functions that the guest made at run time, and the images that name them. The collector's
+ * thread. */
+#ifndef KVMSCOPE_PROFILE_COLLECTOR_JIT_H
+#define KVMSCOPE_PROFILE_COLLECTOR_JIT_H
+
+#include "vmm/profile/build_id_cache.h"
+#include "vmm/profile/image_names.h"
+#include "vmm/profile/jit_code.h"
+
+/* What one guest's images can take in the cache, bytes of files; what came first goes for the rest. */
+#define COLLECTOR_JIT_NAMES_MAX (16u << 20)
+
+/* Zeroed: nobody can look names up, so nothing is known. */
+struct collector_jit {
+	struct jit_code *code; /* NULL: so it is */
+	struct image_names names;
+};
+
+/* With a cache at PLACE (NULL: perf's), which outlives it. -ENOMEM. Without a cache it stays zeroed. */
+int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_place *place);
+
+/* True: RECORD is about that alone, and nobody else's. */
+bool collector_jit_take(struct collector_jit *jit, const struct sideband *record);
+
+/* Records of a ring were lost. */
+void collector_jit_lost(struct collector_jit *jit);
+
+/* Brings the cache up to date. */
+void collector_jit_write(struct collector_jit *jit);
+
+/* Another kernel runs: its processes are others. */
+void collector_jit_begin_boot(struct collector_jit *jit);
+
+void collector_jit_free(struct collector_jit *jit);
+
+#endif
