@@ -154,21 +154,3 @@ TEST(agent_truth, no_sample_is_in_a_wrong_image)
 	if (!tally.functions)
 		SKIP("nothing is wrong, but this machine stands still too often: no table of symbols came in time");
 }
-
-/* The agent's program and the host's side of it on one machine, whose kernel has a vsock to itself. */
-TEST(agent_vsock, connects_to_the_host_and_again_when_that_comes_back)
-{
-	struct rig_result result;
-
-	RIG_REQUIRED();
-	if (!rig_kernel("6.1"))
-		return;
-	rig_run(&result, 240,
-		"for m in vsock vmw_vsock_virtio_transport_common vsock_loopback; do "
-		"/bin/busybox insmod build/cache/kernels/6.1/modules/lib/modules/*/kernel/net/vmw_vsock/$m.ko || exit 1; done; "
-		"build/kvmscope-tests --gtest_filter=guest_agent.reaches_the_host_by_vsock:agent_vsock_guest.*");
-	if (result.status || !strstr(result.output, "[  PASSED  ] 2 tests.") ||
-	    strstr(result.output, "SKIPPED"))
-		FAIL_TEST("%s\n%s", result.output, result.errors);
-	rig_result_free(&result);
-}
