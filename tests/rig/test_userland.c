@@ -434,7 +434,7 @@ static void read_chains(struct chains *chains)
 
 static void print_difference(void *context, unsigned int recording, size_t count, const char *stack)
 {
-	if (count > 1)
+	if (count > 4)
 		printf("%s %s only: %zu of %s\n", (const char *)context, recording ? "inside" : "outside",
 		       count, stack);
 }
