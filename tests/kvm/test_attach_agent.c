@@ -62,9 +62,9 @@ static bool attach(struct libvirt_daemon *libvirt, struct program *tool, const c
 	char arguments[512], path[128];
 
 	snprintf(path, sizeof(path), "%s/perf.data", libvirt->directory);
-	for (int tries = 0; tries < 30; tries++) {
-		snprintf(arguments, sizeof(arguments), "attach --domain one --connect %s --time 2 -o %s %s",
-			 libvirt->uri, path, options);
+	for (int seconds = 3; seconds < 100; seconds *= 2) { /* as busy as the machine may be */
+		snprintf(arguments, sizeof(arguments), "attach --domain one --connect %s --time %d -o %s %s",
+			 libvirt->uri, seconds, path, options);
 		program_run(tool, arguments);
 		if (tool->status || is_named(libvirt->directory, path))
 			return !tool->status;

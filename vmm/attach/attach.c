@@ -965,12 +965,12 @@ static void search(struct attach *attach)
 	if (attach->next_search && !attach->has_tables && run - attach->search_run < SEARCH_RUN)
 		return;
 	attach->search_run = run;
-	if (attach->layout_guessed && !attach->memory.slot_count)
+	if (attach->layout_guessed && !vmm_memory_is_known(&attach->memory))
 		memory_layout_guess(&attach->memory, attach->process);
 	pthread_mutex_lock(&attach->kernel_lock);
 	rip = attach->image_rip;
 	pthread_mutex_unlock(&attach->kernel_lock);
-	attach->has_tables = attach->memory.slot_count &&
+	attach->has_tables = vmm_memory_is_known(&attach->memory) &&
 			     !kernel_tables_find(&attach->memory, attach->skip, rip, &attach->tables);
 	/* The next time it is the candidate behind this one; behind the last, the first again. */
 	attach->skip = attach->has_tables ? attach->skip + 1 : 0;
@@ -1020,7 +1020,7 @@ bool attach_registers(struct attach *attach, struct guest_registers *registers)
 	/* Without memory they lead nowhere; where it lies can be seen only when the guest's kernel has
 	 * started. */
 	if ((!attach->has_kernel || stands_still) &&
-	    (!has || (attach->layout_guessed && !attach->memory.slot_count)))
+	    (!has || (attach->layout_guessed && !vmm_memory_is_known(&attach->memory))))
 		search(attach);
 	if (has)
 		return true;

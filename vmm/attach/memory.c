@@ -138,6 +138,16 @@ void vmm_memory_set_slots(struct vmm_memory *memory, const struct vmm_slot *slot
 	pthread_rwlock_unlock(&memory->lock);
 }
 
+bool vmm_memory_is_known(struct vmm_memory *memory)
+{
+	bool known;
+
+	pthread_rwlock_rdlock(&memory->lock);
+	known = memory->slot_count;
+	pthread_rwlock_unlock(&memory->lock);
+	return known;
+}
+
 struct walk {
 	struct vmm_memory *memory;
 	bool (*each)(void *context, uint64_t gpa, const uint8_t *bytes, size_t size);

@@ -50,6 +50,9 @@ void vmm_memory_close(struct vmm_memory *memory);
 /* These are the slots from now on: not overlapping, at most VMM_SLOTS_MAX. Any thread. */
 void vmm_memory_set_slots(struct vmm_memory *memory, const struct vmm_slot *slots, size_t count);
 
+/* Are there slots? Any thread. */
+bool vmm_memory_is_known(struct vmm_memory *memory);
+
 /*
  * Looks at all pages of guest RAM that the process has touched, in order of their addresses; EACH gets up to
  * a MiB of them at a time, and ends the search by false. None of remote memory: it would take too long. One
