@@ -154,3 +154,31 @@ TEST(agent_truth, no_sample_is_in_a_wrong_image)
 	if (!tally.functions)
 		SKIP("nothing is wrong, but this machine stands still too often: no table of symbols came in time");
 }
+
+/*
+ * The agent's program and the host's side of it on one machine: a kernel with a vsock to itself, which this
+ * one's need not have. An emulated machine does, without a KVM in it.
+ */
+TEST(agent_vsock, connects_to_the_host_and_again_when_that_comes_back)
+{
+	struct rig_result result;
+	const char *kernel;
+
+	RIG_REQUIRED();
+	kernel = rig_kernel("6.1");
+	if (!kernel)
+		return;
+	rig_run_here(
+		&result, 300,
+		"tests/rig/initrd --kernel 6.1 --init tests/rig/vsock-init --output build/initrd/vsock.cpio "
+		"--modules 'vsock vmw_vsock_virtio_transport_common vsock_loopback' build/kvmscope-tests "
+		"build/agent/kvmscope-agent && "
+		"qemu-system-x86_64 -accel tcg -m 512 -nodefaults -no-user-config -display none -serial stdio "
+		"-no-reboot -kernel %s -initrd build/initrd/vsock.cpio "
+		"-append 'console=ttyS0 quiet panic=-1 mitigations=off' < /dev/null",
+		kernel);
+	if (result.status || !strstr(result.output, "[  PASSED  ] 2 tests.") ||
+	    strstr(result.output, "SKIPPED"))
+		FAIL_TEST("%s\n%s", result.output, result.errors);
+	rig_result_free(&result);
+}
