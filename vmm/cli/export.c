@@ -171,12 +171,13 @@ int command_export(int argc, char **argv)
 	};
 	struct arguments arguments = { 0 };
 	char name[] = "kvmscope export";
+	int error;
 
 	argv[0] = name;
 	argp_err_exit_status = EXIT_USAGE;
 	profile_arguments_init(&arguments.input);
 	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
-	if (arguments.output ? export_to_file(&arguments) : export_profile(&arguments, stdout))
-		return command_failed();
-	return EXIT_OK;
+	error = arguments.output ? export_to_file(&arguments) : export_profile(&arguments, stdout);
+	profile_arguments_free(&arguments.input);
+	return error ? command_failed() : EXIT_OK;
 }

@@ -9,7 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_VCPU = 512, KEY_KALLSYMS, KEY_BUILDID_DIR, KEY_SYMFS, KEY_EVENT, KEY_INLINE };
+#include "shared/error.h"
+#include "vmm/cli/command.h"
+#include "vmm/profile/debuginfod.h"
+
+enum { KEY_VCPU = 512, KEY_KALLSYMS, KEY_BUILDID_DIR, KEY_SYMFS, KEY_EVENT, KEY_INLINE, KEY_DEBUGINFOD };
 
 static const struct argp_option options[] = {
 	{ "input", 'i', "FILE", 0, "The recording (default perf.data); - is standard input", 0 },
@@ -30,6 +34,10 @@ static const struct argp_option options[] = {
 	{ "inline", KEY_INLINE, NULL, 0,
 	  "Show functions that the compiler put into others as functions of their own, marked (inlined), where there is "
 	  "DWARF of that build: in the file, /usr/lib/debug, --symfs, the build-id cache or --vmlinux",
+	  0 },
+	{ "debuginfod", KEY_DEBUGINFOD, "URL", OPTION_ARG_OPTIONAL,
+	  "Ask debuginfod servers for files that are not here, by build id: those of URL, else of DEBUGINFOD_URLS; without it nothing goes "
+	  "over the network",
 	  0 },
 	{ 0 },
 };
@@ -97,12 +105,21 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	case KEY_SYMFS:
 		arguments->options.symfs = value;
 		return 0;
+	case KEY_DEBUGINFOD:
+		if (debuginfod_open(&arguments->options.debuginfod, value))
+			argp_failure(state, EXIT_USAGE, 0, "%s", error_message());
+		return 0;
 	case KEY_INLINE:
 		arguments->options.inlined = true;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
+}
+
+void profile_arguments_free(struct profile_arguments *arguments)
+{
+	debuginfod_close(arguments->options.debuginfod);
 }
 
 const struct argp profile_argp = { .options = options, .parser = parse };

@@ -14,11 +14,12 @@ struct profile_arguments {
 	char names[PATH_MAX]; /* that the options may point to */
 };
 
-/* A child parser: -i, --vcpu, --event, --kallsyms, --vmlinux, --buildid-dir, --symfs, --inline; its input is
- * struct profile_arguments. */
+/* A child parser: -i, --vcpu, --event, --kallsyms, --vmlinux, --buildid-dir, --symfs, --inline, --debuginfod;
+ * its input is struct profile_arguments. */
 extern const struct argp profile_argp;
 
 void profile_arguments_init(struct profile_arguments *arguments);
+void profile_arguments_free(struct profile_arguments *arguments);
 
 /* One line for a profile without samples. */
 const char *profile_arguments_why_empty(const struct profile_arguments *arguments);

@@ -197,6 +197,7 @@ int command_report(int argc, char **argv)
 		log_warning("%s", profile_arguments_why_empty(&arguments.input));
 	error = print(&arguments, profile);
 	profile_free(profile);
+	profile_arguments_free(&arguments.input);
 	/* A pager that was closed early has shown enough. */
 	return error && error != -EPIPE ? command_failed() : EXIT_OK;
 }

@@ -10,7 +10,9 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "vmm/profile/debuginfod.h"
 #include "vmm/profile/elf_file.h"
+#include "vmm/profile/profile.h"
 #include "vmm/profile/profile_files.h"
 
 /* Far more than compilers nest. */
@@ -162,6 +164,9 @@ static bool find_shared(struct dwarf_inlines *inlines, const struct profile_opti
 	for (size_t i = 0; profile_files_debug(i, path, options, id, (size_t)size); i++)
 		open_shared(inlines, path, id, (size_t)size);
 	path_beside(path, inlines->file.path, name);
+	if (!open_shared(inlines, path, id, (size_t)size) &&
+	    !debuginfod_find(options->debuginfod, DEBUGINFOD_DEBUGINFO, path, id, (size_t)size))
+		return false;
 	if (!open_shared(inlines, path, id, (size_t)size))
 		return false;
 	dwarf_setalt(inlines->dwarf, inlines->shared);

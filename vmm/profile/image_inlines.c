@@ -2,7 +2,9 @@
 #include "vmm/profile/image_inlines.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "vmm/profile/debuginfod.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/profile_files.h"
 
@@ -52,6 +54,12 @@ static void find_file(struct image_inlines *inlines, const struct profile_image 
 	for (size_t i = 0; placed && !inlines->dwarf && profile_files_debug(i, path, options, build_id, size);
 	     i++)
 		dwarf_inlines_open(&inlines->dwarf, path, build_id, size, options);
+	if (inlines->dwarf || !strcmp(image->path, "[vdso]"))
+		return;
+	if (!placed && debuginfod_find(options->debuginfod, DEBUGINFOD_EXECUTABLE, path, build_id, size))
+		placed = read_segments(inlines, path, image);
+	if (placed && debuginfod_find(options->debuginfod, DEBUGINFOD_DEBUGINFO, path, build_id, size))
+		dwarf_inlines_open(&inlines->dwarf, path, build_id, size, options);
 }
 
 /* How far the kernel that was recorded lies from where the file has it; see find_moved() of the symbols. */
@@ -96,6 +104,9 @@ static void find_kernel(struct image_inlines *inlines, const struct profile_kern
 	for (size_t i = 0; !inlines->dwarf &&
 			   profile_files_debug(i, path, options, kernel->build_id, kernel->build_id_size);
 	     i++)
+		open_kernel(inlines, kernel, options, path);
+	if (!inlines->dwarf && debuginfod_find(options->debuginfod, DEBUGINFOD_DEBUGINFO, path,
+					       kernel->build_id, kernel->build_id_size))
 		open_kernel(inlines, kernel, options, path);
 }
 

@@ -13,6 +13,7 @@
 
 #include "vmm/profile/perf_data_reader.h"
 
+struct debuginfod;
 struct profile;
 
 struct profile_frame {
@@ -65,11 +66,13 @@ struct profile_options {
 	const char *kallsyms;    /* file or NULL */
 	const char *vmlinux;     /* ELF or NULL */
 	const char *buildid_dir; /* NULL: perf's default, $HOME/.debug or its configuration */
-	const char *symfs;       /* directory that holds the guest's files by their paths there; NULL */
-	int32_t vcpu;            /* only this one; -1 all */
-	const char *event;       /* only this one: its name, or its number from 0; NULL: all */
-	bool threads;            /* tell the threads of a process apart */
-	bool inlined;            /* functions that the compiler put into others are frames of their own */
+	struct debuginfod
+		*debuginfod; /* asked for files that are not here; NULL: none is (vmm/profile/debuginfod.h) */
+	const char *symfs;   /* directory that holds the guest's files by their paths there; NULL */
+	int32_t vcpu;        /* only this one; -1 all */
+	const char *event;   /* only this one: its name, or its number from 0; NULL: all */
+	bool threads;        /* tell the threads of a process apart */
+	bool inlined;        /* functions that the compiler put into others are frames of their own */
 	bool lines;       /* and frames of one function are told apart by lines of the source; with INLINED */
 	bool leaves_only; /* stacks of the sampled function alone: all that a report without callers needs */
 };

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "vmm/profile/debuginfod.h"
 #include "vmm/profile/jit_image.h"
 #include "vmm/profile/kallsyms_file.h"
 #include "vmm/profile/profile_boot.h"
@@ -142,6 +143,9 @@ static void load_found(struct profile_kernel *kernel, const struct profile_optio
 			break;
 		kernel->symbols = load_vmlinux(path, kernel->build_id, kernel->build_id_size);
 	}
+	if (!kernel->symbols && debuginfod_find(options->debuginfod, DEBUGINFOD_DEBUGINFO, path,
+						kernel->build_id, kernel->build_id_size))
+		kernel->symbols = load_vmlinux(path, kernel->build_id, kernel->build_id_size);
 	if (!kernel->symbols)
 		error_set(-ENOENT,
 			  "no symbols of the kernel with build id %s are in the build-id cache; give them by "
@@ -207,24 +211,58 @@ static bool load_elf(struct profile_image *image, const struct profile_options *
 	return !elf_symbols_load(&image->symbols, path, ELF_FILE_OFFSETS, build_id, size) && has_all(path);
 }
 
+/* A file of the image's build, which has its segments; false: none is there. */
+static bool find_file(char *path, const struct profile_image *image, const struct profile_options *options)
+{
+	struct elf_file file;
+	bool same = false;
+
+	for (size_t i = 0; !same && profile_files_elf(i, path, options, image); i++) {
+		if (elf_file_open(&file, path))
+			continue;
+		same = !elf_file_check(&file, image->build_id, image->build_id_size);
+		elf_file_close(&file);
+	}
+	return same || debuginfod_find(options->debuginfod, DEBUGINFOD_EXECUTABLE, path, image->build_id,
+				       image->build_id_size);
+}
+
+/* The symbols of a separate file are worth nothing without the file that they are of. */
+static bool load_remote(struct profile_image *image, const struct profile_options *options)
+{
+	char path[PROFILE_PATH_MAX], debug[PROFILE_PATH_MAX];
+	const uint8_t *build_id = image->build_id;
+	size_t size = image->build_id_size;
+
+	if (!options->debuginfod || !strcmp(image->path, "[vdso]") || !find_file(path, image, options))
+		return false;
+	return (debuginfod_find(options->debuginfod, DEBUGINFOD_DEBUGINFO, debug, build_id, size) &&
+		!elf_symbols_load_separate(&image->symbols, debug, path, build_id, size)) ||
+	       load_elf(image, options, path);
+}
+
 /* As perf does it: one that has exported functions only is taken if there is no other. */
 static void load_file(struct profile_image *image, const struct profile_options *options)
 {
 	char path[PROFILE_PATH_MAX];
 	struct symbols *exported = NULL;
+	bool all = false;
 
 	image->tried = true;
 	if (!image->build_id_size || image->kind != IMAGE_FILE)
 		return;
-	for (size_t i = 0; profile_files_elf(i, path, options, image); i++) {
-		if (load_elf(image, options, path))
-			break;
+	for (size_t i = 0; !all && profile_files_elf(i, path, options, image); i++) {
+		all = load_elf(image, options, path);
+		if (all)
+			continue;
 		if (!exported)
 			exported = image->symbols;
 		else
 			symbols_free(image->symbols);
 		image->symbols = NULL;
 	}
+	if (!all)
+		load_remote(image, options);
 	if (image->symbols)
 		symbols_free(exported);
 	else
