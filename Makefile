@@ -14,14 +14,14 @@ ifdef SANITIZE
 SANITIZE_FLAGS := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer
 endif
 
-LIBRARIES := libelf libdw libzstd jansson zlib libprotobuf-c libbpf libcap-ng libcurl libmicrohttpd libcrypto libxml-2.0 libsystemd
+LIBRARIES := libelf libdw libzstd jansson zlib libprotobuf-c libbpf libcap-ng libcurl libmicrohttpd libcrypto libxml-2.0 libsystemd libseccomp
 OPTIMIZE  ?= -O2
 WARNINGS  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter -Wno-gnu-variable-sized-type-not-at-end $(if $(WERROR),-Werror)
 CFLAGS    ?= -g
 ALL_CFLAGS = -std=gnu11 $(OPTIMIZE) $(WARNINGS) -pthread -D_GNU_SOURCE -DKVMSCOPE_VERSION='"$(VERSION)"' \
 	-I. -Ibuild/pprof -I$(BUILD)/include $(SANITIZE_FLAGS) $(LIBRARY_CFLAGS) $(CFLAGS)
 LIBRARY_CFLAGS := $(shell pkg-config --cflags $(LIBRARIES) 2>/dev/null)
-LIBRARY_LIBS   := $(shell pkg-config --libs $(LIBRARIES) 2>/dev/null || echo -lelf -ldw -lzstd -ljansson -lz -lprotobuf-c -lbpf -lcurl -lmicrohttpd -lcrypto -lxml2 -lsystemd) -lZydis
+LIBRARY_LIBS   := $(shell pkg-config --libs $(LIBRARIES) 2>/dev/null || echo -lelf -ldw -lzstd -ljansson -lz -lprotobuf-c -lbpf -lcurl -lmicrohttpd -lcrypto -lxml2 -lsystemd -lseccomp) -lZydis
 # Each program loads what it calls alone: kvmscope has no use for the daemon's libraries.
 ALL_LDFLAGS = -Wl,--as-needed -pthread $(SANITIZE_FLAGS) $(LDFLAGS)
 

@@ -391,3 +391,51 @@ TEST(build_id_cache, says_why_it_can_not_be_written)
 	CHECK(build_id_cache_add_boot("/proc/nowhere", &guest.image, &boot) < 0);
 	fake_guest_free(&guest);
 }
+
+static const uint8_t image_id[20] = { [0 ... 19] = 0x22 };
+
+#define IMAGE_ID "2222222222222222222222222222222222222222"
+
+static int put_image(const char *cache,
+		     int (*put)(const char *, const uint8_t *, size_t, const struct bytes *),
+		     const char *content)
+{
+	const struct bytes file = { .data = (uint8_t *)(uintptr_t)content, .size = strlen(content) };
+
+	return put(cache, image_id, sizeof(image_id), &file);
+}
+
+static void check_image(const struct place *place, const char *expected)
+{
+	char path[256], content[16] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/.build-id/22/%s/elf", place->cache, &IMAGE_ID[2]);
+	file = fopen(path, "re");
+	REQUIRE(file);
+	CHECK(fgets(content, sizeof(content), file));
+	CHECK_STRING(content, expected);
+	fclose(file);
+}
+
+/* Names from a guest's memory make room for its file, what is perf's own for nothing. */
+TEST(build_id_cache, replaces_images_that_it_put_there_itself)
+{
+	struct place place;
+	char command[512];
+
+	enter(&place);
+	CHECK_EQUAL(put_image(place.cache, build_id_cache_add_image, "names"), 1);
+	CHECK_EQUAL(put_image(place.cache, build_id_cache_add_image, "others"), 0);
+	check_image(&place, "names");
+	CHECK_EQUAL(put_image(place.cache, build_id_cache_replace_image, "file"), 1);
+	check_image(&place, "file");
+	snprintf(command, sizeof(command),
+		 "cd %s && mkdir -p usr/bin/x/" IMAGE_ID " && printf perf > usr/bin/x/" IMAGE_ID
+		 "/elf && ln -sfn ../../usr/bin/x/" IMAGE_ID " .build-id/22/%s",
+		 place.cache, &IMAGE_ID[2]);
+	CHECK_EQUAL(system(command), 0);
+	CHECK_EQUAL(put_image(place.cache, build_id_cache_replace_image, "other"), 0);
+	check_image(&place, "perf");
+	leave(&place);
+}

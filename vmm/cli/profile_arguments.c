@@ -12,8 +12,18 @@
 #include "shared/error.h"
 #include "vmm/cli/command.h"
 #include "vmm/profile/debuginfod.h"
+#include "vmm/profile/guest_disk.h"
 
-enum { KEY_VCPU = 512, KEY_KALLSYMS, KEY_BUILDID_DIR, KEY_SYMFS, KEY_EVENT, KEY_INLINE, KEY_DEBUGINFOD };
+enum {
+	KEY_VCPU = 512,
+	KEY_KALLSYMS,
+	KEY_BUILDID_DIR,
+	KEY_SYMFS,
+	KEY_EVENT,
+	KEY_INLINE,
+	KEY_DEBUGINFOD,
+	KEY_GUEST_DISK
+};
 
 static const struct argp_option options[] = {
 	{ "input", 'i', "FILE", 0, "The recording (default perf.data); - is standard input", 0 },
@@ -34,6 +44,10 @@ static const struct argp_option options[] = {
 	{ "inline", KEY_INLINE, NULL, 0,
 	  "Show functions that the compiler put into others as functions of their own, marked (inlined), where there is "
 	  "DWARF of that build: in the file, /usr/lib/debug, --symfs, the build-id cache or --vmlinux",
+	  0 },
+	{ "guest-disk", KEY_GUEST_DISK, "FILE", 0,
+	  "Look for the guest's programs and libraries on its disk: a raw image or a block device, also while the guest runs; only "
+	  "read, and taken if the build id is the recorded one; may be repeated",
 	  0 },
 	{ "debuginfod", KEY_DEBUGINFOD, "URL", OPTION_ARG_OPTIONAL,
 	  "Ask debuginfod servers for files that are not here, by build id: those of URL, else of DEBUGINFOD_URLS; without it nothing goes "
@@ -76,6 +90,19 @@ static void find_names(struct profile_arguments *arguments)
 	arguments->options.buildid_dir = arguments->names;
 }
 
+static void add_disk(struct profile_arguments *arguments, const struct argp_state *state, const char *path)
+{
+	const size_t most = sizeof(arguments->disks) / sizeof(arguments->disks[0]);
+	struct profile_options *wanted = &arguments->options;
+
+	if (wanted->disk_count == most)
+		argp_error(state, "--guest-disk can be given %zu times", most);
+	if (guest_disk_open(&arguments->disks[wanted->disk_count], path))
+		argp_failure(state, EXIT_FAILED, 0, "%s", error_message());
+	wanted->disks = arguments->disks;
+	wanted->disk_count++;
+}
+
 static error_t parse(int key, char *value, struct argp_state *state)
 {
 	struct profile_arguments *arguments = state->input;
@@ -105,6 +132,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	case KEY_SYMFS:
 		arguments->options.symfs = value;
 		return 0;
+	case KEY_GUEST_DISK:
+		add_disk(arguments, state, value);
+		return 0;
 	case KEY_DEBUGINFOD:
 		if (debuginfod_open(&arguments->options.debuginfod, value))
 			argp_failure(state, EXIT_USAGE, 0, "%s", error_message());
@@ -120,6 +150,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
 void profile_arguments_free(struct profile_arguments *arguments)
 {
 	debuginfod_close(arguments->options.debuginfod);
+	for (size_t i = 0; i < arguments->options.disk_count; i++)
+		guest_disk_close(arguments->disks[i]);
 }
 
 const struct argp profile_argp = { .options = options, .parser = parse };

@@ -11,11 +11,12 @@
 
 struct profile_arguments {
 	struct profile_options options;
-	char names[PATH_MAX]; /* that the options may point to */
+	struct guest_disk *disks[8]; /* that the options point to */
+	char names[PATH_MAX];        /* that the options may point to */
 };
 
-/* A child parser: -i, --vcpu, --event, --kallsyms, --vmlinux, --buildid-dir, --symfs, --inline, --debuginfod;
- * its input is struct profile_arguments. */
+/* A child parser: -i, --vcpu, --event, --kallsyms, --vmlinux, --buildid-dir, --symfs, --inline, --debuginfod,
+ * --guest-disk; its input is struct profile_arguments. */
 extern const struct argp profile_argp;
 
 void profile_arguments_init(struct profile_arguments *arguments);

@@ -120,6 +120,10 @@ int build_id_cache_add_modules(const char *directory, const struct kernel_image 
 int build_id_cache_add_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
 			     const struct bytes *file);
 
+/* The same, but in place of what build_id_cache_add_image() put there earlier. */
+int build_id_cache_replace_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
+				 const struct bytes *file);
+
 /* Takes back what build_id_cache_add_image() put there. */
 void build_id_cache_remove_image(const char *directory, const uint8_t *build_id, size_t build_id_size);
 

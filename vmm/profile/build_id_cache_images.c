@@ -43,20 +43,44 @@ void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t
 		utimensat(AT_FDCWD, place.link, NULL, 0);
 }
 
+/* Does the link lead to the place's own directory? */
+static bool is_ours(const struct place *place)
+{
+	struct stat own, linked;
+
+	return !stat(place->directory, &own) && !stat(place->link, &linked) && own.st_dev == linked.st_dev &&
+	       own.st_ino == linked.st_ino;
+}
+
+static int put(const char *directory, const struct place *place, const struct bytes *file)
+{
+	int error = cache_make_directory(place->directory);
+
+	if (!error)
+		error = cache_write_file(place->directory, "elf", CACHE_MODE_OF_BOOT, file);
+	if (!error)
+		error = cache_link_build(directory, BUILD_ID_CACHE_IMAGES, place->id);
+	return error ? error : 1;
+}
+
 int build_id_cache_add_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
 			     const struct bytes *file)
 {
 	struct place place;
 	int error = find_place(directory, build_id, build_id_size, &place);
 
-	if (error || cache_file_exists(place.link, "elf"))
+	return error || cache_file_exists(place.link, "elf") ? error : put(directory, &place, file);
+}
+
+int build_id_cache_replace_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
+				 const struct bytes *file)
+{
+	struct place place;
+	int error = find_place(directory, build_id, build_id_size, &place);
+
+	if (error || (cache_file_exists(place.link, "elf") && !is_ours(&place)))
 		return error;
-	error = cache_make_directory(place.directory);
-	if (!error)
-		error = cache_write_file(place.directory, "elf", CACHE_MODE_OF_BOOT, file);
-	if (!error)
-		error = cache_link_build(directory, BUILD_ID_CACHE_IMAGES, place.id);
-	return error ? error : 1;
+	return put(directory, &place, file);
 }
 
 /* The link is ours only if it leads to what is removed: behind that it leads nowhere. */

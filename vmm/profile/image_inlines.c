@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "vmm/profile/debuginfod.h"
+#include "vmm/profile/disk_images.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/profile_files.h"
 
@@ -37,7 +38,7 @@ static bool read_segments(struct image_inlines *inlines, const char *path, const
 	return same && inlines->segments.count;
 }
 
-static void find_file(struct image_inlines *inlines, const struct profile_image *image,
+static void find_file(struct image_inlines *inlines, struct profile_image *image,
 		      const struct profile_options *options)
 {
 	const uint8_t *build_id = image->build_id;
@@ -54,6 +55,10 @@ static void find_file(struct image_inlines *inlines, const struct profile_image 
 	for (size_t i = 0; placed && !inlines->dwarf && profile_files_debug(i, path, options, build_id, size);
 	     i++)
 		dwarf_inlines_open(&inlines->dwarf, path, build_id, size, options);
+	if (!inlines->dwarf && disk_images_fetch(image, options, path)) {
+		placed = placed || read_segments(inlines, path, image);
+		dwarf_inlines_open(&inlines->dwarf, path, build_id, size, options);
+	}
 	if (inlines->dwarf || !strcmp(image->path, "[vdso]"))
 		return;
 	if (!placed && debuginfod_find(options->debuginfod, DEBUGINFOD_EXECUTABLE, path, build_id, size))

@@ -14,6 +14,7 @@
 #include "vmm/profile/perf_data_reader.h"
 
 struct debuginfod;
+struct guest_disk;
 struct profile;
 
 struct profile_frame {
@@ -68,11 +69,13 @@ struct profile_options {
 	const char *buildid_dir; /* NULL: perf's default, $HOME/.debug or its configuration */
 	struct debuginfod
 		*debuginfod; /* asked for files that are not here; NULL: none is (vmm/profile/debuginfod.h) */
-	const char *symfs;   /* directory that holds the guest's files by their paths there; NULL */
-	int32_t vcpu;        /* only this one; -1 all */
-	const char *event;   /* only this one: its name, or its number from 0; NULL: all */
-	bool threads;        /* tell the threads of a process apart */
-	bool inlined;        /* functions that the compiler put into others are frames of their own */
+	struct guest_disk *const *disks; /* the guest's, looked into for files that are not here */
+	size_t disk_count;
+	const char *symfs; /* directory that holds the guest's files by their paths there; NULL */
+	int32_t vcpu;      /* only this one; -1 all */
+	const char *event; /* only this one: its name, or its number from 0; NULL: all */
+	bool threads;      /* tell the threads of a process apart */
+	bool inlined;      /* functions that the compiler put into others are frames of their own */
 	bool lines;       /* and frames of one function are told apart by lines of the source; with INLINED */
 	bool leaves_only; /* stacks of the sampled function alone: all that a report without callers needs */
 };

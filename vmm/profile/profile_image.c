@@ -8,6 +8,7 @@
 
 #include "shared/error.h"
 #include "vmm/profile/debuginfod.h"
+#include "vmm/profile/disk_images.h"
 #include "vmm/profile/jit_image.h"
 #include "vmm/profile/kallsyms_file.h"
 #include "vmm/profile/profile_boot.h"
@@ -241,6 +242,20 @@ static bool load_remote(struct profile_image *image, const struct profile_option
 	       load_elf(image, options, path);
 }
 
+/* False: the file at PATH has not all; what it has goes to EXPORTED, if nothing did before. */
+static bool load_all(struct profile_image *image, const struct profile_options *options, const char *path,
+		     struct symbols **exported)
+{
+	if (load_elf(image, options, path))
+		return true;
+	if (!*exported)
+		*exported = image->symbols;
+	else
+		symbols_free(image->symbols);
+	image->symbols = NULL;
+	return false;
+}
+
 /* As perf does it: one that has exported functions only is taken if there is no other. */
 static void load_file(struct profile_image *image, const struct profile_options *options)
 {
@@ -251,16 +266,10 @@ static void load_file(struct profile_image *image, const struct profile_options 
 	image->tried = true;
 	if (!image->build_id_size || image->kind != IMAGE_FILE)
 		return;
-	for (size_t i = 0; !all && profile_files_elf(i, path, options, image); i++) {
-		all = load_elf(image, options, path);
-		if (all)
-			continue;
-		if (!exported)
-			exported = image->symbols;
-		else
-			symbols_free(image->symbols);
-		image->symbols = NULL;
-	}
+	for (size_t i = 0; !all && profile_files_elf(i, path, options, image); i++)
+		all = load_all(image, options, path, &exported);
+	if (!all && disk_images_fetch(image, options, path))
+		all = load_all(image, options, path, &exported);
 	if (!all)
 		load_remote(image, options);
 	if (image->symbols)

@@ -62,6 +62,7 @@ struct profile_image {
 	size_t build_id_size;
 	bool tried;
 	struct symbols *symbols;       /* owned; of files */
+	bool fetched;                  /* it was looked for on the guest's disks */
 	struct image_inlines *inlines; /* owned; of files */
 };
 

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Programs out of disks that the usual tools made, whole and broken. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/guest_disk.h"
+
+#define PROGRAM "build/inlines/stripped"
+#define PLACE   "/usr/bin/program"
+
+/* A directory with tree/, which has the program at PLACE, and a disk. */
+struct made {
+	char directory[64], disk[80];
+	uint8_t build_id[ELF_BUILD_ID_MAX];
+	size_t build_id_size;
+};
+
+static bool shell(const char *command)
+{
+	char quiet[8192];
+
+	snprintf(quiet, sizeof(quiet), "{ %s; } > /dev/null 2>&1", command);
+	return !system(quiet);
+}
+
+/* COMMAND makes $d/disk of $d/tree, with the tools in PATH that only root usually has there. */
+static bool make_disk(struct made *made, const char *command)
+{
+	char whole[4096];
+	int size = elf_build_id(PROGRAM, made->build_id);
+
+	strcpy(made->directory, "/tmp/kvmscope-disk-XXXXXX");
+	if (!mkdtemp(made->directory) || size <= 0)
+		return false;
+	made->build_id_size = (size_t)size;
+	snprintf(made->disk, sizeof(made->disk), "%s/disk", made->directory);
+	snprintf(whole, sizeof(whole),
+		 "d=%s; p=$PWD/" PROGRAM
+		 "; PATH=$PATH:/usr/sbin:/sbin; mkdir -p $d/tree/usr/bin && cp $p $d/tree" PLACE
+		 " && ln -s usr/bin $d/tree/bin && %s",
+		 made->directory, command);
+	if (shell(whole))
+		return true;
+	FAIL_TEST("cannot make a disk by: %s", command);
+	return false;
+}
+
+static void drop_disk(const struct made *made)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -r %s", made->directory);
+	CHECK(shell(command));
+}
+
+static bool is_program(const struct bytes *file)
+{
+	struct bytes whole = { 0 };
+	char part[4096];
+	size_t size;
+	FILE *from = fopen(PROGRAM, "re");
+	bool same;
+
+	while (from && (size = fread(part, 1, sizeof(part), from)))
+		bytes_add(&whole, part, size);
+	if (from)
+		fclose(from);
+	same = whole.size && whole.size == file->size && !memcmp(whole.data, file->data, whole.size);
+	free(whole.data);
+	return same;
+}
+
+#define NEED_READER                                                                                          \
+	do {                                                                                                 \
+		if (access("/usr/bin/grub-fstest", X_OK))                                                    \
+			SKIP("grub-fstest (package grub-common) is not here");                               \
+	} while (0)
+
+/* The program is found by each of its names, and by none of another build. */
+static void check_disk(const char *command, const char *place)
+{
+	struct guest_disk *disk;
+	struct bytes file;
+	struct made made;
+
+	REQUIRE(make_disk(&made, command));
+	if (guest_disk_open(&disk, made.disk)) {
+		FAIL_TEST("%s", error_message());
+		drop_disk(&made);
+		return;
+	}
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQUAL(guest_disk_read(disk, place, made.build_id, made.build_id_size, &file), 0);
+		CHECK(is_program(&file));
+		free(file.data);
+	}
+	CHECK_EQUAL(guest_disk_read(disk, "/usr/bin/other", made.build_id, made.build_id_size, &file),
+		    -ENOENT);
+	made.build_id[3] ^= 1;
+	CHECK_EQUAL(guest_disk_read(disk, place, made.build_id, made.build_id_size, &file), -ENOENT);
+	CHECK(!file.data);
+	guest_disk_close(disk);
+	drop_disk(&made);
+}
+
+#define EXT4(path, mib) "truncate -s " #mib "M " path " && mkfs.ext4 -q -d $d/tree " path
+
+TEST(guest_disk, of_ext4_is_read)
+{
+	NEED_READER;
+	check_disk(EXT4("$d/disk", 64), PLACE);
+}
+
+TEST(guest_disk, follows_links)
+{
+	NEED_READER;
+	check_disk(EXT4("$d/disk", 64), "/bin/program");
+}
+
+TEST(guest_disk, of_xfs_is_read)
+{
+	NEED_READER;
+	check_disk(
+		"printf 'x\\n0 0\\nd--755 0 0\\nusr d--755 0 0\\nbin d--755 0 0\\nprogram ---755 0 0 %s\\n$\\n$\\n$\\n' "
+		"$p > $d/proto && truncate -s 320M $d/disk && mkfs.xfs -q -p $d/proto $d/disk",
+		PLACE);
+}
+
+TEST(guest_disk, of_btrfs_is_read_where_debian_has_the_root)
+{
+	NEED_READER;
+	check_disk("mkdir $d/top && mv $d/tree $d/top/@rootfs && truncate -s 128M $d/disk && "
+		   "mkfs.btrfs -q --rootdir $d/top $d/disk",
+		   PLACE);
+}
+
+/* The second of two partitions, by either kind of table; put together without a device. */
+#define PARTITIONS(label)                                                                                    \
+	"truncate -s 160M $d/disk && printf 'label: " label                                                  \
+	"\\nstart=2048,size=65536\\nstart=67584\\n' | sfdisk -q $d/disk && " EXT4(                           \
+		"$d/part", 120) " && "                                                                       \
+				"dd if=$d/part of=$d/disk bs=1M seek=33 conv=notrunc"
+
+TEST(guest_disk, in_a_gpt_partition_is_read)
+{
+	NEED_READER;
+	check_disk(PARTITIONS("gpt"), PLACE);
+}
+
+TEST(guest_disk, in_an_mbr_partition_is_read)
+{
+	NEED_READER;
+	check_disk(PARTITIONS("dos"), PLACE);
+}
+
+/* /usr is a file system of its own: names on it have no /usr. */
+TEST(guest_disk, of_a_mount_point_is_read)
+{
+	NEED_READER;
+	check_disk("mv $d/tree/usr $d/usr && rm -r $d/tree && mv $d/usr $d/tree && " EXT4("$d/disk", 64),
+		   PLACE);
+}
+
+static void check_refused(const char *command, int error, const char *why)
+{
+	struct guest_disk *disk;
+	struct made made;
+
+	REQUIRE(make_disk(&made, command));
+	CHECK_EQUAL(guest_disk_open(&disk, made.disk), error);
+	if (!strstr(error_message(), why))
+		FAIL_TEST("it says \"%s\"", error_message());
+	drop_disk(&made);
+}
+
+TEST(guest_disk, says_what_it_can_not_read)
+{
+	NEED_READER;
+	check_refused("printf 'QFI\\373' > $d/disk", -ENOTSUP, "is a qcow2 image");
+	check_refused("truncate -s 16M $d/disk", -ENODEV, "no ext4, XFS or btrfs");
+	check_refused("true", -ENOENT, "cannot read the guest's disk");
+	check_refused("mkdir $d/disk", -EINVAL, "neither a file");
+	check_refused("truncate -s 16M $d/disk && mkfs.ext4 -q $d/disk && chmod 0 $d/disk && "
+		      "truncate -s 0 $d/disk",
+		      -ENODEV, "no ext4");
+}
+
+static uint64_t state = 7;
+
+static uint32_t next_random(uint32_t below)
+{
+	state = state * 6364136223846793005ull + 1442695040888963407ull;
+	return (uint32_t)(state >> 33) % below;
+}
+
+/* What is read is of the build, or nothing is, whatever the guest puts on the disk. */
+TEST(guest_disk, that_is_broken_gives_a_file_of_the_build_or_nothing)
+{
+	struct guest_disk *disk;
+	unsigned int found = 0, opened = 0;
+	struct bytes file;
+	struct made made;
+	int fd;
+
+	NEED_READER;
+	REQUIRE(make_disk(&made, EXT4("$d/disk", 8)));
+	fd = open(made.disk, O_RDWR | O_CLOEXEC);
+	for (int i = 0; i < 12 && fd >= 0; i++) {
+		/* Ever more, most of it where the file system's own data are. */
+		for (int j = 0; j < 64 << i; j++) {
+			uint8_t byte = (uint8_t)next_random(256);
+
+			CHECK_EQUAL(pwrite(fd, &byte, 1, next_random(i % 2 ? 1 << 20 : 8 << 20)), 1);
+		}
+		if (guest_disk_open(&disk, made.disk))
+			continue;
+		opened++;
+		if (!guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file)) {
+			found++;
+			CHECK(file.size > 0);
+		}
+		free(file.data);
+		guest_disk_close(disk);
+	}
+	close(fd);
+	printf("%u could be opened, %u files found\n", opened, found);
+	drop_disk(&made);
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/guest_disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "vmm/profile/elf_file.h"
+#include "vmm/profile/sandbox.h"
+
+#define READER      "/usr/bin/grub-fstest"
+#define SECONDS     20
+#define LISTING_MAX (1u << 20)
+#define VOLUMES_MAX 64u
+#define NAME_MAX_   64u
+
+/* Where a file system begins in the guest's tree of names. */
+struct place {
+	unsigned int volume;
+	unsigned int root; /* of roots[] */
+};
+
+struct guest_disk {
+	char path[PATH_MAX];
+	struct sandbox sandbox;
+	char volumes[VOLUMES_MAX][NAME_MAX_]; /* as GRUB calls them: "loop0,gpt2", "lvm/vg-root" */
+	unsigned int volume_count;
+	struct place latest; /* where a file was found */
+	unsigned int misses;
+	uint64_t taken; /* bytes */
+};
+
+/*
+ * What stands before a file's name in its file system: subvolumes that Debian, Ubuntu and Fedora call so have
+ * the root; and what of the name does not, as it is the mount point's.
+ */
+static const struct {
+	const char *before;
+	unsigned int mounted; /* parts of the name */
+} roots[] = { { "", 0 }, { "/@rootfs", 0 }, { "/@", 0 }, { "/root", 0 }, { "", 1 }, { "", 2 } };
+
+#define ROOTS (sizeof(roots) / sizeof(roots[0]))
+
+static bool is_named(const char *line, const char *type)
+{
+	const char *found = strstr(line, "Filesystem type ");
+
+	return found && !strncmp(found + strlen("Filesystem type "), type, strlen(type));
+}
+
+/* What was on the disk stands in the line, too: names of letters, digits and some signs only. */
+static bool take_name(char *name, const char *from)
+{
+	size_t size = strspn(from, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789,/_.+-");
+
+	if (!size || size >= NAME_MAX_ || from[size] != ':')
+		return false;
+	memcpy(name, from, size);
+	name[size] = '\0';
+	return true;
+}
+
+/* "Device loop0: Filesystem type ext* - ...", "\tPartition loop0,gpt2: Filesystem type xfs - ...". */
+static void take_volume(struct guest_disk *disk, const char *line)
+{
+	static const char *const kinds[] = { "Device ", "\tPartition " };
+	bool known = is_named(line, "ext") || is_named(line, "xfs") || is_named(line, "btrfs");
+
+	for (size_t i = 0; i < 2 && known && disk->volume_count < VOLUMES_MAX; i++)
+		if (!strncmp(line, kinds[i], strlen(kinds[i])) &&
+		    take_name(disk->volumes[disk->volume_count], line + strlen(kinds[i])))
+			disk->volume_count++;
+}
+
+static int find_volumes(struct guest_disk *disk)
+{
+	const char *const arguments[] = { READER, disk->path, "ls", "--", "-l", NULL };
+	struct bytes output;
+	char *rest = NULL;
+	int error;
+
+	disk->sandbox.output_max = LISTING_MAX;
+	error = sandbox_run(&disk->sandbox, arguments, &output);
+	bytes_add(&output, "", 1);
+	for (char *line = output.failed ? NULL : strtok_r((char *)output.data, "\n", &rest); line;
+	     line = strtok_r(NULL, "\n", &rest))
+		take_volume(disk, line);
+	free(output.data);
+	if (disk->volume_count)
+		return 0;
+	return error && error != -EIO
+		       ? error_set(error, "cannot look for file systems on %s: %s", disk->path,
+				   strerror(-error))
+		       : error_set(-ENODEV, "no ext4, XFS or btrfs file system was found on %s", disk->path);
+}
+
+/* Formats that QEMU knows, by how they begin. */
+static const char *format_of(const char *start, size_t size)
+{
+	static const struct {
+		const char *bytes, *name;
+	} formats[] = { { "QFI\xfb", "qcow2" }, { "KDMV", "VMDK" },    { "QED", "QED" },
+			{ "vhdxfile", "VHDX" }, { "conectix", "VHD" }, { "<<< ", "VDI" } };
+
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+		if (size >= strlen(formats[i].bytes) &&
+		    !memcmp(start, formats[i].bytes, strlen(formats[i].bytes)))
+			return formats[i].name;
+	return NULL;
+}
+
+static int check_image(struct guest_disk *disk, int fd)
+{
+	struct stat status;
+	const char *format;
+	char start[8];
+	ssize_t size;
+
+	if (fstat(fd, &status) || (!S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode)))
+		return error_set(-EINVAL, "%s is neither a file nor a block device", disk->path);
+	disk->sandbox.uid = status.st_uid;
+	disk->sandbox.gid = status.st_gid;
+	size = pread(fd, start, sizeof(start), 0);
+	format = format_of(start, size > 0 ? (size_t)size : 0);
+	if (!format)
+		return 0;
+	return error_set(
+		-ENOTSUP,
+		"%s is a %s image, and only raw ones can be read: make one of it (qemu-img convert -O raw), or "
+		"mount it and give --symfs",
+		disk->path, format);
+}
+
+static int open_image(struct guest_disk *disk, const char *path)
+{
+	int fd, error;
+
+	if (!realpath(path, disk->path) || (fd = open(disk->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0) {
+		error = -errno;
+		return error_set(error, "cannot read the guest's disk %s: %s", path, strerror(-error));
+	}
+	error = check_image(disk, fd);
+	close(fd);
+	if (!error && access(READER, X_OK))
+		error = error_set(-ENOENT,
+				  "cannot read the guest's disk %s: " READER
+				  " is missing (Debian package grub-common)",
+				  path);
+	return error;
+}
+
+int guest_disk_open(struct guest_disk **opened, const char *path)
+{
+	struct guest_disk *disk = calloc(1, sizeof(*disk));
+	int error;
+
+	if (!disk)
+		return error_set(-ENOMEM, "no memory for the guest's disk %s", path);
+	disk->sandbox = (struct sandbox){ .readable = disk->path, .seconds = SECONDS };
+	error = open_image(disk, path);
+	if (!error)
+		error = find_volumes(disk);
+	if (error)
+		free(disk);
+	else
+		*opened = disk;
+	return error;
+}
+
+void guest_disk_close(struct guest_disk *disk)
+{
+	free(disk);
+}
+
+/* Is it an ELF file of that build? */
+static bool is_build(const struct bytes *file, const uint8_t *build_id, size_t build_id_size)
+{
+	int fd = memfd_create("guest-file", MFD_CLOEXEC);
+	bool same = false;
+	struct elf_file elf;
+	size_t done = 0;
+	char path[32];
+
+	while (fd >= 0 && done < file->size) {
+		ssize_t size = write(fd, file->data + done, file->size - done);
+
+		if (size <= 0)
+			break;
+		done += (size_t)size;
+	}
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (fd >= 0 && done == file->size && !elf_file_open(&elf, path)) {
+		same = !elf_file_check(&elf, build_id, build_id_size);
+		elf_file_close(&elf);
+	}
+	if (fd >= 0)
+		close(fd);
+	return same;
+}
+
+/* NAME without the parts of a mount point; NULL: it has no more. */
+static const char *below(const char *name, unsigned int mounted)
+{
+	for (; name && mounted; mounted--)
+		name = strchr(name + 1, '/');
+	return name;
+}
+
+static bool read_at(struct guest_disk *disk, struct place place, const char *path, const uint8_t *build_id,
+		    size_t build_id_size, struct bytes *file)
+{
+	const char *rest = below(path, roots[place.root].mounted);
+	char name[2 * PATH_MAX];
+	const char *const arguments[] = { READER, disk->path, "cat", name, NULL };
+
+	*file = (struct bytes){ 0 };
+	if (!rest || snprintf(name, sizeof(name), "(%s)%s%s", disk->volumes[place.volume],
+			      roots[place.root].before, rest) >= (int)sizeof(name))
+		return false;
+	disk->sandbox.output_max = GUEST_DISK_FILE_MAX;
+	if (!sandbox_run(&disk->sandbox, arguments, file) && is_build(file, build_id, build_id_size))
+		return true;
+	free(file->data);
+	*file = (struct bytes){ 0 };
+	return false;
+}
+
+static bool read_somewhere(struct guest_disk *disk, const char *path, const uint8_t *build_id,
+			   size_t build_id_size, struct bytes *file)
+{
+	if (read_at(disk, disk->latest, path, build_id, build_id_size, file))
+		return true;
+	if (disk->misses == GUEST_DISK_MISSES_MAX)
+		return false;
+	for (unsigned int i = 0; i < disk->volume_count * ROOTS; i++) {
+		struct place place = { .volume = i % disk->volume_count, .root = i / disk->volume_count };
+
+		if (read_at(disk, place, path, build_id, build_id_size, file)) {
+			disk->latest = place;
+			return true;
+		}
+	}
+	disk->misses++;
+	return false;
+}
+
+/* As kernels give them. */
+static bool is_plain(const char *path)
+{
+	return *path == '/' && path[1] && path[1] != '/' && strlen(path) < PATH_MAX && !strstr(path, "/../");
+}
+
+int guest_disk_read(struct guest_disk *disk, const char *path, const uint8_t *build_id, size_t build_id_size,
+		    struct bytes *file)
+{
+	*file = (struct bytes){ 0 };
+	if (!is_plain(path) || !build_id_size)
+		return -EINVAL;
+	if (disk->taken >= GUEST_DISK_TOTAL_MAX || !read_somewhere(disk, path, build_id, build_id_size, file))
+		return -ENOENT;
+	disk->taken += file->size;
+	return 0;
+}

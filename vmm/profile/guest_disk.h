@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Files out of a guest's disks: raw images, or block devices, with ext2 to ext4, XFS or btrfs, as a whole, in
+ * partitions or logical volumes. They are read by GRUB's file system drivers (grub-fstest, Debian package
+ * grub-common), which never write, in a process of its own that can do nothing else (sandbox.h). A disk may
+ * be in use by its guest, so what comes of it may be of no moment at all: only an ELF file with the build id
+ * that was asked for is taken. One thread at a time.
+ */
+#ifndef KVMSCOPE_PROFILE_GUEST_DISK_H
+#define KVMSCOPE_PROFILE_GUEST_DISK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/profile/perf_data_bytes.h"
+
+struct guest_disk;
+
+/* A larger file is not taken. */
+#define GUEST_DISK_FILE_MAX (512ull << 20)
+/* What is taken of a disk in all. */
+#define GUEST_DISK_TOTAL_MAX (4ull << 30)
+/* So many files that are nowhere on it are looked for everywhere. */
+#define GUEST_DISK_MISSES_MAX 64u
+
+/*
+ * Looks for the file systems on the disk at PATH. Errors, with their messages: of open(); -ENOTSUP: it is no
+ * raw image; -ENODEV: there is no such file system; -ENOENT: there is no grub-fstest.
+ */
+int guest_disk_open(struct guest_disk **disk, const char *path);
+void guest_disk_close(struct guest_disk *disk); /* NULL is a no-op */
+
+/*
+ * The file that the guest calls PATH into FILE, whose data is the caller's to free. -ENOENT: there is none of
+ * that build, or it is too large; -EINVAL: PATH can be none.
+ */
+int guest_disk_read(struct guest_disk *disk, const char *path, const uint8_t *build_id, size_t build_id_size,
+		    struct bytes *file);
+
+#endif
