@@ -12,6 +12,7 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/guest_disk.h"
+#include "vmm/profile/guest_disk_volumes.h"
 
 #define PROGRAM "build/inlines/stripped"
 #define PLACE   "/usr/bin/program"
@@ -191,6 +192,27 @@ TEST(guest_disk, says_what_it_can_not_read)
 	check_refused("truncate -s 16M $d/disk && mkfs.ext4 -q $d/disk && chmod 0 $d/disk && "
 		      "truncate -s 0 $d/disk",
 		      -ENODEV, "no ext4");
+}
+
+/* As GRUB 2.06 prints it, with names from a disk that would like to be others. */
+TEST(guest_disk, has_the_volumes_that_are_listed)
+{
+	static const char listing[] =
+		"Device proc: Filesystem type procfs - Sector size 512B - Total size 0KiB\n"
+		"Device loop0: No known filesystem detected - Sector size 512B - Total size 614400KiB\n"
+		"\tPartition loop0,gpt2: Filesystem type ext* - Label `x', UUID 8aac3d5a - Partition start at 1KiB\n"
+		"\tPartition loop0,gpt1: Filesystem type fat, UUID 1234 - Partition start at 1024KiB\n"
+		"Device lvm/vg-root: Filesystem type btrfs - Label `Device a: Filesystem type xfs' - Sector\n"
+		"Device a)(host: Filesystem type xfs - \n"
+		"\tPartition : Filesystem type xfs\n"
+		"Device loop0: Filesystem type xfs";
+	struct guest_disk_volumes volumes;
+
+	guest_disk_volumes_read(&volumes, listing, sizeof(listing) - 1);
+	REQUIRE_EQUAL(volumes.count, 3);
+	CHECK_STRING(volumes.names[0], "loop0,gpt2");
+	CHECK_STRING(volumes.names[1], "lvm/vg-root");
+	CHECK_STRING(volumes.names[2], "loop0");
 }
 
 static uint64_t state = 7;

@@ -13,13 +13,12 @@
 
 #include "shared/error.h"
 #include "vmm/profile/elf_file.h"
+#include "vmm/profile/guest_disk_volumes.h"
 #include "vmm/profile/sandbox.h"
 
 #define READER      "/usr/bin/grub-fstest"
 #define SECONDS     20
 #define LISTING_MAX (1u << 20)
-#define VOLUMES_MAX 64u
-#define NAME_MAX_   64u
 
 /* Where a file system begins in the guest's tree of names. */
 struct place {
@@ -30,8 +29,7 @@ struct place {
 struct guest_disk {
 	char path[PATH_MAX];
 	struct sandbox sandbox;
-	char volumes[VOLUMES_MAX][NAME_MAX_]; /* as GRUB calls them: "loop0,gpt2", "lvm/vg-root" */
-	unsigned int volume_count;
+	struct guest_disk_volumes volumes;
 	struct place latest; /* where a file was found */
 	unsigned int misses;
 	uint64_t taken; /* bytes */
@@ -48,52 +46,18 @@ static const struct {
 
 #define ROOTS (sizeof(roots) / sizeof(roots[0]))
 
-static bool is_named(const char *line, const char *type)
-{
-	const char *found = strstr(line, "Filesystem type ");
-
-	return found && !strncmp(found + strlen("Filesystem type "), type, strlen(type));
-}
-
-/* What was on the disk stands in the line, too: names of letters, digits and some signs only. */
-static bool take_name(char *name, const char *from)
-{
-	size_t size = strspn(from, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789,/_.+-");
-
-	if (!size || size >= NAME_MAX_ || from[size] != ':')
-		return false;
-	memcpy(name, from, size);
-	name[size] = '\0';
-	return true;
-}
-
-/* "Device loop0: Filesystem type ext* - ...", "\tPartition loop0,gpt2: Filesystem type xfs - ...". */
-static void take_volume(struct guest_disk *disk, const char *line)
-{
-	static const char *const kinds[] = { "Device ", "\tPartition " };
-	bool known = is_named(line, "ext") || is_named(line, "xfs") || is_named(line, "btrfs");
-
-	for (size_t i = 0; i < 2 && known && disk->volume_count < VOLUMES_MAX; i++)
-		if (!strncmp(line, kinds[i], strlen(kinds[i])) &&
-		    take_name(disk->volumes[disk->volume_count], line + strlen(kinds[i])))
-			disk->volume_count++;
-}
-
 static int find_volumes(struct guest_disk *disk)
 {
 	const char *const arguments[] = { READER, disk->path, "ls", "--", "-l", NULL };
 	struct bytes output;
-	char *rest = NULL;
 	int error;
 
 	disk->sandbox.output_max = LISTING_MAX;
 	error = sandbox_run(&disk->sandbox, arguments, &output);
-	bytes_add(&output, "", 1);
-	for (char *line = output.failed ? NULL : strtok_r((char *)output.data, "\n", &rest); line;
-	     line = strtok_r(NULL, "\n", &rest))
-		take_volume(disk, line);
+	if (output.size)
+		guest_disk_volumes_read(&disk->volumes, (const char *)output.data, output.size);
 	free(output.data);
-	if (disk->volume_count)
+	if (disk->volumes.count)
 		return 0;
 	return error && error != -EIO
 		       ? error_set(error, "cannot look for file systems on %s: %s", disk->path,
@@ -221,7 +185,7 @@ static bool read_at(struct guest_disk *disk, struct place place, const char *pat
 	const char *const arguments[] = { READER, disk->path, "cat", name, NULL };
 
 	*file = (struct bytes){ 0 };
-	if (!rest || snprintf(name, sizeof(name), "(%s)%s%s", disk->volumes[place.volume],
+	if (!rest || snprintf(name, sizeof(name), "(%s)%s%s", disk->volumes.names[place.volume],
 			      roots[place.root].before, rest) >= (int)sizeof(name))
 		return false;
 	disk->sandbox.output_max = GUEST_DISK_FILE_MAX;
@@ -239,8 +203,8 @@ static bool read_somewhere(struct guest_disk *disk, const char *path, const uint
 		return true;
 	if (disk->misses == GUEST_DISK_MISSES_MAX)
 		return false;
-	for (unsigned int i = 0; i < disk->volume_count * ROOTS; i++) {
-		struct place place = { .volume = i % disk->volume_count, .root = i / disk->volume_count };
+	for (unsigned int i = 0; i < disk->volumes.count * ROOTS; i++) {
+		struct place place = { .volume = i % disk->volumes.count, .root = i / disk->volumes.count };
 
 		if (read_at(disk, place, path, build_id, build_id_size, file)) {
 			disk->latest = place;
