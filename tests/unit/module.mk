@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Programs whose inlined functions tests look for: as compilers make them, and as packages ship them.
 INLINES := build/inlines
 
@@ -26,10 +27,15 @@ $(INLINES)/stripped: $(INLINES)/gcc
 	@echo "  STRIP   $@"
 	$(Q)objcopy --only-keep-debug $< $@.debug && strip -o $@ $<
 
+# With symbols, but no DWARF.
+$(INLINES)/plain: $(INLINES)/gcc
+	@echo "  STRIP   $@"
+	$(Q)strip -g -o $@ $<
+
 # What looks like a kernel: linked where kernels are.
 $(INLINES)/kernel: tests/unit/inlines/kernel.c
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) -O2 -g -ffreestanding -fno-pic -no-pie -nostdlib -static -mcmodel=kernel -Wl,--build-id -Wl,-Ttext=0xffffffff81000000 -Wl,-e,_text -o $@ $<
 
-TEST_NEEDS += $(addprefix $(INLINES)/,gcc dwarf4 clang dwz stripped kernel)
+TEST_NEEDS += $(addprefix $(INLINES)/,gcc dwarf4 clang dwz stripped plain kernel)

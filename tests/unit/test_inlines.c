@@ -256,6 +256,30 @@ TEST(inlines, of_another_build_are_not_taken)
 	unlink(program.path);
 }
 
+TEST(inlines, are_said_to_be_unknown_without_dwarf)
+{
+	struct program program;
+	struct profile_options options = { .input = program.path, .vcpu = -1, .inlined = true };
+	struct profile *profile;
+	size_t images, unknown;
+	struct edge edge;
+
+	find_edge(&edge);
+	for (int i = 0; i < 2; i++) {
+		const char *path = i ? "build/inlines/plain" : PROGRAM;
+
+		REQUIRE(open_program(&program, path));
+		record_edge(&program, &edge, path);
+		REQUIRE_EQUAL(profile_load(&profile, &options), 0);
+		profile_inlines(profile, &images, &unknown);
+		CHECK_EQUAL(images, 1);
+		CHECK_EQUAL(unknown, i);
+		profile_free(profile);
+	}
+	check_folded(&options, "pid 7;hash_block 1\npid 7;hash_block;hash_block 1\n");
+	unlink(program.path);
+}
+
 /* As perf script has them. */
 TEST(inlines, are_marked_in_the_script)
 {

@@ -112,6 +112,17 @@ static int write_profile(const struct profile *profile, enum format format, FILE
 	}
 }
 
+/* A report says so in its text. */
+static void warn_of_unknown(const struct profile *profile)
+{
+	size_t images, unknown;
+
+	profile_inlines(profile, &images, &unknown);
+	if (unknown && unknown == images)
+		log_warning(
+			"there is no DWARF of any image: functions that were inlined are not shown apart");
+}
+
 static int export_profile(const struct arguments *arguments, FILE *to)
 {
 	struct profile_options wanted = arguments->input.options;
@@ -129,6 +140,7 @@ static int export_profile(const struct arguments *arguments, FILE *to)
 		return error;
 	if (!profile_samples(profile))
 		log_warning("%s", profile_arguments_why_empty(&arguments->input));
+	warn_of_unknown(profile);
 	error = write_profile(profile, arguments->format, to);
 	profile_free(profile);
 	return error;

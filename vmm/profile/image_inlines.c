@@ -15,6 +15,11 @@ struct image_inlines {
 	uint64_t moved;               /* of a kernel: added to a recorded address gives the DWARF's */
 };
 
+bool image_inlines_known(const struct image_inlines *inlines)
+{
+	return inlines->dwarf;
+}
+
 void image_inlines_free(struct image_inlines *inlines)
 {
 	if (!inlines)

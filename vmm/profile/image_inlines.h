@@ -7,6 +7,7 @@
 #ifndef KVMSCOPE_PROFILE_IMAGE_INLINES_H
 #define KVMSCOPE_PROFILE_IMAGE_INLINES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,9 @@
  */
 size_t image_inlines_find(struct profile_image *image, const struct profile_options *options, uint64_t own,
 			  struct dwarf_function *functions);
+
+/* Was a file with DWARF found? */
+bool image_inlines_known(const struct image_inlines *inlines);
 
 void image_inlines_free(struct image_inlines *inlines); /* NULL is a no-op */
 

@@ -285,6 +285,11 @@ const char *profile_note(const struct profile *profile)
 	return profile_resolver_note(profile->resolver);
 }
 
+void profile_inlines(const struct profile *profile, size_t *images, size_t *unknown)
+{
+	profile_resolver_inlines(profile->resolver, images, unknown);
+}
+
 const char *profile_unit_name(enum profile_unit unit)
 {
 	static const char *const names[] = {

@@ -103,6 +103,9 @@ uint64_t profile_lost(const struct profile *profile);
 const struct perf_data_summary *profile_summary(const struct profile *profile);
 /* One line on why the kernel's functions have no names, "" if they have. */
 const char *profile_note(const struct profile *profile);
+/* How many images with samples in named functions there are, and of how many nothing says what is inlined; 0
+ * and 0 without that option. */
+void profile_inlines(const struct profile *profile, size_t *images, size_t *unknown);
 /* What the unit is called where a program reads it: "ns", "hits", "events". */
 const char *profile_unit_name(enum profile_unit unit);
 /* Is FRAME in a kernel module? */

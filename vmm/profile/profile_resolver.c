@@ -723,6 +723,27 @@ const char *profile_resolver_note(const struct profile_resolver *resolver)
 	return *resolver->kernels[1].note ? resolver->kernels[1].note : resolver->kernels[0].note;
 }
 
+static void count_inlines(const struct image_inlines *inlines, size_t *asked, size_t *unknown)
+{
+	if (!inlines)
+		return;
+	++*asked;
+	*unknown += !image_inlines_known(inlines);
+}
+
+void profile_resolver_inlines(const struct profile_resolver *resolver, size_t *asked, size_t *unknown)
+{
+	*asked = *unknown = 0;
+	for (size_t i = 0; i < resolver->images.capacity; i++) {
+		const struct profile_image *image = resolver->images.slots[i].item;
+
+		if (image)
+			count_inlines(image->inlines, asked, unknown);
+	}
+	for (size_t i = 0; i < 2; i++)
+		count_inlines(resolver->kernels[i].inlines, asked, unknown);
+}
+
 struct profile_pool *profile_resolver_pool(struct profile_resolver *resolver)
 {
 	return &resolver->pool;

@@ -62,6 +62,8 @@ const struct perf_data_summary *profile_resolver_summary(const struct profile_re
 uint64_t profile_resolver_lost(const struct profile_resolver *resolver);
 /* Why the kernel's functions have no names; "" if they have, or were not sampled. */
 const char *profile_resolver_note(const struct profile_resolver *resolver);
+/* How many images were asked for what is inlined in them, and of how many nothing says. */
+void profile_resolver_inlines(const struct profile_resolver *resolver, size_t *asked, size_t *unknown);
 struct profile_pool *profile_resolver_pool(struct profile_resolver *resolver);
 
 #endif

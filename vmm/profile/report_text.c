@@ -245,6 +245,17 @@ static void print_kinds_of_loss(const struct losses *losses, FILE *to)
 				loss_meaning((enum loss)i), loss_name((enum loss)i));
 }
 
+static void print_unknown_inlines(const struct profile *profile, FILE *to)
+{
+	size_t images, unknown;
+
+	profile_inlines(profile, &images, &unknown);
+	if (unknown)
+		fprintf(to,
+			"# No DWARF of %zu of %zu images: functions that were inlined there are not shown apart\n",
+			unknown, images);
+}
+
 /* Only what is not as it should be. */
 static void print_losses(const struct profile *profile, FILE *to)
 {
@@ -260,6 +271,7 @@ static void print_losses(const struct profile *profile, FILE *to)
 			grouped(text, summary->skipped), summary->skipped == 1 ? "" : "s");
 	if (summary->cut_off)
 		fprintf(to, "# Cut off: the recorder did not close the file; this is what it had written\n");
+	print_unknown_inlines(profile, to);
 	if (*profile_note(profile))
 		fprintf(to, "# No kernel names: %s\n", profile_note(profile));
 }
