@@ -16,7 +16,9 @@
 #include "vmm/profile/guest_disk_volumes.h"
 #include "vmm/profile/sandbox.h"
 
-#define READER      "/usr/bin/grub-fstest"
+/* As distributions call it. */
+static const char *const readers[] = { "/usr/bin/grub-fstest", "/usr/bin/grub2-fstest" };
+
 #define SECONDS     20
 #define LISTING_MAX (1u << 20)
 
@@ -30,6 +32,8 @@ struct guest_disk {
 	char path[PATH_MAX];
 	struct sandbox sandbox;
 	struct guest_disk_volumes volumes;
+	const char *reader;
+	bool given_up;       /* reading it took too long */
 	struct place latest; /* where a file was found */
 	unsigned int misses;
 	uint64_t taken; /* bytes */
@@ -48,7 +52,7 @@ static const struct {
 
 static int find_volumes(struct guest_disk *disk)
 {
-	const char *const arguments[] = { READER, disk->path, "ls", "--", "-l", NULL };
+	const char *const arguments[] = { disk->reader, disk->path, "ls", "--", "-l", NULL };
 	struct bytes output;
 	int error;
 
@@ -112,11 +116,14 @@ static int open_image(struct guest_disk *disk, const char *path)
 	}
 	error = check_image(disk, fd);
 	close(fd);
-	if (!error && access(READER, X_OK))
-		error = error_set(-ENOENT,
-				  "cannot read the guest's disk %s: " READER
-				  " is missing (Debian package grub-common)",
-				  path);
+	for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]) && !disk->reader; i++)
+		if (!access(readers[i], X_OK))
+			disk->reader = readers[i];
+	if (!error && !disk->reader)
+		error = error_set(
+			-ENOENT,
+			"cannot read the guest's disk %s: %s is missing (Debian package grub-common)", path,
+			readers[0]);
 	return error;
 }
 
@@ -182,18 +189,26 @@ static bool read_at(struct guest_disk *disk, struct place place, const char *pat
 {
 	const char *rest = below(path, roots[place.root].mounted);
 	char name[2 * PATH_MAX];
-	const char *const arguments[] = { READER, disk->path, "cat", name, NULL };
+	const char *const arguments[] = { disk->reader, disk->path, "cat", name, NULL };
+	int error;
 
 	*file = (struct bytes){ 0 };
 	if (!rest || snprintf(name, sizeof(name), "(%s)%s%s", disk->volumes.names[place.volume],
 			      roots[place.root].before, rest) >= (int)sizeof(name))
 		return false;
 	disk->sandbox.output_max = GUEST_DISK_FILE_MAX;
-	if (!sandbox_run(&disk->sandbox, arguments, file) && is_build(file, build_id, build_id_size))
+	error = sandbox_run(&disk->sandbox, arguments, file);
+	disk->given_up |= error == -ETIMEDOUT;
+	if (!error && is_build(file, build_id, build_id_size))
 		return true;
 	free(file->data);
 	*file = (struct bytes){ 0 };
 	return false;
+}
+
+static bool is_latest(const struct guest_disk *disk, struct place place)
+{
+	return place.volume == disk->latest.volume && place.root == disk->latest.root;
 }
 
 static bool read_somewhere(struct guest_disk *disk, const char *path, const uint8_t *build_id,
@@ -203,13 +218,13 @@ static bool read_somewhere(struct guest_disk *disk, const char *path, const uint
 		return true;
 	if (disk->misses == GUEST_DISK_MISSES_MAX)
 		return false;
-	for (unsigned int i = 0; i < disk->volumes.count * ROOTS; i++) {
+	for (unsigned int i = 0; i < disk->volumes.count * ROOTS && !disk->given_up; i++) {
 		struct place place = { .volume = i % disk->volumes.count, .root = i / disk->volumes.count };
 
-		if (read_at(disk, place, path, build_id, build_id_size, file)) {
-			disk->latest = place;
-			return true;
-		}
+		if (is_latest(disk, place) || !read_at(disk, place, path, build_id, build_id_size, file))
+			continue;
+		disk->latest = place;
+		return true;
 	}
 	disk->misses++;
 	return false;
@@ -227,7 +242,8 @@ int guest_disk_read(struct guest_disk *disk, const char *path, const uint8_t *bu
 	*file = (struct bytes){ 0 };
 	if (!is_plain(path) || !build_id_size)
 		return -EINVAL;
-	if (disk->taken >= GUEST_DISK_TOTAL_MAX || !read_somewhere(disk, path, build_id, build_id_size, file))
+	if (disk->given_up || disk->taken >= GUEST_DISK_TOTAL_MAX ||
+	    !read_somewhere(disk, path, build_id, build_id_size, file))
 		return -ENOENT;
 	disk->taken += file->size;
 	return 0;

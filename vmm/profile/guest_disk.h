@@ -33,7 +33,8 @@ void guest_disk_close(struct guest_disk *disk); /* NULL is a no-op */
 
 /*
  * The file that the guest calls PATH into FILE, whose data is the caller's to free. -ENOENT: there is none of
- * that build, or it is too large; -EINVAL: PATH can be none.
+ * that build, or it is too large, or reading the disk once took more than 20 s, behind which nothing is read;
+ * -EINVAL: PATH can be none.
  */
 int guest_disk_read(struct guest_disk *disk, const char *path, const uint8_t *build_id, size_t build_id_size,
 		    struct bytes *file);

@@ -45,7 +45,7 @@ static int set_limits(const struct sandbox *sandbox)
 		error = limit(RLIMIT_CORE, 0);
 	if (!error)
 		error = limit(RLIMIT_NOFILE, FILES_MAX);
-#if !defined(__SANITIZE_ADDRESS__) /* whose shadow is larger */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* whose shadow is larger */
 	if (!error)
 		error = limit(RLIMIT_AS, MEMORY_MAX);
 #endif
