@@ -53,6 +53,18 @@ static inline void bench_print_beside(const char *what, double value, const char
 	fflush(stdout);
 }
 
+/* The same; RATIOS are those of COUNT runs, of which the smallest and the largest are told. Sorts them. */
+static inline void bench_print_ratio(const char *what, double value, const char *unit, const char *baseline,
+				     double baseline_value, double *ratios, size_t count)
+{
+	double median = bench_median(ratios, count);
+
+	printf("{\"what\": \"%s\", \"value\": %.4g, \"unit\": \"%s\", \"baseline\": \"%s\", "
+	       "\"baseline_value\": %.4g, \"ratio\": %.4g, \"ratio_min\": %.4g, \"ratio_max\": %.4g}\n",
+	       what, value, unit, baseline, baseline_value, median, ratios[0], ratios[count - 1]);
+	fflush(stdout);
+}
+
 /* What can not be measured here, and why. */
 static inline void bench_skip(const char *what, const char *reason)
 {

@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What it costs a guest of others that it is sampled, by each way of kvmscope attach at 99 and 1000 Hz: turns
- * of a CPL3 loop on the local KVM for each ms of its thread's CPU time, beside perf kvm --guest record -e
- * cpu-clock on the same VM; and the CPU time of the tools themselves.
+ * What a sample costs a guest of others, by each way of kvmscope attach at 99 and 1000 Hz, beside perf kvm
+ * --guest record -e cpu-clock, which samples the same VM at the same time: a CPL3 loop on the local KVM,
+ * eight frames deep.
+ *
+ * The guest measures it: its loop reads the TSC in each turn, and writes down each gap in which it did not
+ * run. What a sample cost is the length of the gap that the sample's time lies in; gaps that more than one
+ * sample lies in do not count. So what else the machine does is left out, but where it falls into the same
+ * gap; of some hundred samples the median counts, and what makes the processor slower does so for both. The
+ * vCPU goes before all else (SCHED_FIFO, where that is allowed). That caches are colder behind a sample is
+ * not seen. Of RUNS runs the smallest and the largest ratio bound the median with a certainty of 1 - 2 /
+ * 2^RUNS, 97 % of six. The CPU time of the tools is told besides.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
@@ -13,24 +23,63 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <x86intrin.h>
 
 #include "shared/error.h"
 #include "tests/bench/bench.h"
 #include "tests/kvm/sampled_guest.h"
+#include "vmm/profile/perf_data_reader.h"
 
-#define COUNTER  0x80000ull
-#define RUNS     5
-#define CPU_TIME 40000000ull /* of a part, with some samples in it at any frequency */
-#define PARTS    12
-#define OUTPUT   "build/bench/attach.data"
-#define MESSAGES "build/bench/attach.log"
-#define WAIT_S   20
+/* GPAs: how many gaps there were so far, the TSC of now, and the gaps, the latest of them. */
+#define COUNT    0x80000ull
+#define NOW      0x80008ull
+#define GAPS     0x100000ull
+#define GAPS_MAX 0x8000u
+
+#define WINDOW         1000000000ull /* ns of CPU time */
+#define CLOCK_TRIES    100
+#define AHEAD_TIME     20000000ull /* ns of CPU time, in which both clocks are compared */
+#define TRIES          3           /* of a run */
+#define RUNS           6
+#define PERFS          "build/bench/attach.perf.data"
+#define PERFS_MESSAGES "build/bench/attach.perf.log"
+#define OUTPUT         "build/bench/attach.data"
+#define MESSAGES       "build/bench/attach.log"
+#define CONTROL        "build/bench/attach.control"
+#define ANSWER         "build/bench/attach.answer"
+#define WAIT_S         20
+#define SAMPLES_MIN    30 /* of a window */
 
 extern char **environ;
 
-/* mov edi, COUNTER; 1: mov ecx, 100; 2: dec ecx; jnz 2b; inc qword [rdi]; jmp 1b */
-static const uint8_t code[] = { 0xbf, 0,    0,    8,    0,    0xb9, 100,  0,    0,   0,
-				0xff, 0xc9, 0x75, 0xfc, 0x48, 0xff, 0x07, 0xeb, 0xf2 };
+/*
+ *	mov ecx, 8; 3: call 4f; 4: push rbp; mov rbp, rsp; dec ecx; jnz 3b
+ *	mov edi, COUNT; mov esi, GAPS; xor r9d, r9d; rdtsc; shl rdx, 32; or rax, rdx; mov r8, rax
+ * 1:	rdtsc; shl rdx, 32; or rax, rdx; mov [rdi + 8], rax; mov rcx, rax; sub rcx, r8; mov r8, rax
+ *	cmp rcx, 2048; jb 1b
+ *	mov rdx, r9; and edx, GAPS_MAX - 1; shl rdx, 4; mov [rsi + rdx], rax; mov [rsi + rdx + 8], rcx
+ *	inc r9; mov [rdi], r9; jmp 1b
+ */
+static const uint8_t code[] = {
+	0xb9, 0x08, 0x00, 0x00, 0x00, 0xe8, 0x00, 0x00, 0x00, 0x00, 0x55, 0x48, 0x89, 0xe5, 0xff,
+	0xc9, 0x75, 0xf3, 0xbf, 0x00, 0x00, 0x08, 0x00, 0xbe, 0x00, 0x00, 0x10, 0x00, 0x45, 0x31,
+	0xc9, 0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0x49, 0x89, 0xc0, 0x0f, 0x31,
+	0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0x48, 0x89, 0x47, 0x08, 0x48, 0x89, 0xc1, 0x4c,
+	0x29, 0xc1, 0x49, 0x89, 0xc0, 0x48, 0x81, 0xf9, 0x00, 0x08, 0x00, 0x00, 0x72, 0xe1, 0x4c,
+	0x89, 0xca, 0x81, 0xe2, 0xff, 0x7f, 0x00, 0x00, 0x48, 0xc1, 0xe2, 0x04, 0x48, 0x89, 0x04,
+	0x16, 0x48, 0x89, 0x4c, 0x16, 0x08, 0x49, 0xff, 0xc1, 0x4c, 0x89, 0x0f, 0xeb, 0xc3,
+};
+
+/* As the guest writes it: turns of its TSC. As it is told: ns, CLOCK_MONOTONIC_RAW. */
+struct gap {
+	uint64_t end, length;
+};
+
+/* What the VM's process tells of a window. */
+struct window {
+	uint64_t count; /* of gaps */
+	struct gap gaps[GAPS_MAX];
+};
 
 /* A process with a VM, which measures itself when it is asked. */
 static struct {
@@ -41,29 +90,99 @@ static struct {
 static const char *const ways[] = { "perf", "bpf", "ptrace" };
 #define WAYS (sizeof(ways) / sizeof(*ways))
 
-static double turns_in_part(struct sampled_guest *guest, clockid_t clock)
-{
-	uint64_t from, to, begun, ended;
+/* The VM's process. */
 
-	memory_read(&guest->vm.memory, COUNTER, &from, sizeof(from));
-	begun = bench_time(clock);
-	while ((ended = bench_time(clock)) < begun + CPU_TIME)
-		usleep(1000);
-	memory_read(&guest->vm.memory, COUNTER, &to, sizeof(to));
-	return 1e6 * (double)(to - from) / (double)(ended - begun);
+/* One moment by both clocks. */
+struct moment {
+	uint64_t turns; /* of the guest's TSC */
+	uint64_t time;  /* ns */
+};
+
+static uint64_t read_word(struct sampled_guest *guest, uint64_t gpa)
+{
+	uint64_t word;
+
+	memory_read(&guest->vm.memory, gpa, &word, sizeof(word));
+	return word;
 }
 
-/* The best of some: what else runs on the machine only slows it down. */
-static double turns_in_window(struct sampled_guest *guest, clockid_t clock)
+/* What the guest wrote last is of now, at the best of moments: it has to run in some of them. */
+static int64_t guest_ahead(struct sampled_guest *guest, clockid_t clock)
 {
-	double best = 0;
+	uint64_t begun = bench_time(clock);
+	int64_t most = INT64_MIN;
 
-	for (int i = 0; i < PARTS; i++) {
-		double turns = turns_in_part(guest, clock);
+	do {
+		for (int i = 0; i < 1000; i++) {
+			int64_t ahead = (int64_t)(read_word(guest, NOW) - __rdtsc());
 
-		best = turns > best ? turns : best;
+			most = ahead > most ? ahead : most;
+		}
+	} while (bench_time(clock) - begun < AHEAD_TIME);
+	return most;
+}
+
+/* The try that took least: in the others something came in between. */
+static struct moment now(int64_t ahead)
+{
+	struct moment moment = { 0 };
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < CLOCK_TRIES; i++) {
+		uint64_t before = __rdtsc(), time = bench_time(CLOCK_MONOTONIC_RAW);
+		uint64_t took = __rdtsc() - before;
+
+		if (took >= least)
+			continue;
+		least = took;
+		moment = (struct moment){ before + took / 2 + (uint64_t)ahead, time };
 	}
-	return best;
+	return moment;
+}
+
+/* Those of the window that are still written down. */
+static void read_gaps(struct sampled_guest *guest, uint64_t from, uint64_t to, struct window *window)
+{
+	window->count = to - from < GAPS_MAX ? to - from : GAPS_MAX;
+	for (uint64_t i = 0; i < window->count; i++) {
+		uint64_t place = (to - window->count + i) % GAPS_MAX;
+
+		memory_read(&guest->vm.memory, GAPS + place * sizeof(struct gap), &window->gaps[i],
+			    sizeof(struct gap));
+	}
+}
+
+static void translate(struct window *window, const struct moment *first, const struct moment *last)
+{
+	double scale = (double)(last->time - first->time) / (double)(last->turns - first->turns);
+
+	for (uint64_t i = 0; i < window->count; i++) {
+		struct gap *gap = &window->gaps[i];
+
+		gap->end = first->time + (uint64_t)((double)(gap->end - first->turns) * scale);
+		gap->length = (uint64_t)((double)gap->length * scale);
+	}
+}
+
+/* It would have to wait for others right behind many a sample, on a machine that has much else to do. */
+static void have_priority(pthread_t thread, bool first)
+{
+	const struct sched_param param = { .sched_priority = first };
+
+	pthread_setschedparam(thread, first ? SCHED_FIFO : SCHED_OTHER, &param);
+}
+
+static void measure_gaps(struct sampled_guest *guest, clockid_t clock, struct window *window)
+{
+	int64_t ahead = guest_ahead(guest, clock);
+	uint64_t from = read_word(guest, COUNT), begun = bench_time(clock);
+	struct moment first = now(ahead), last;
+
+	while (bench_time(clock) - begun < WINDOW)
+		usleep(20000);
+	last = now(ahead);
+	read_gaps(guest, from, read_word(guest, COUNT), window);
+	translate(window, &first, &last);
 }
 
 /* As other VMMs do: so that its vCPU can be told from its other threads. */
@@ -79,9 +198,9 @@ static _Noreturn void run_vm(int asked, int answer)
 	const struct sampled_guest_options options = {
 		.code = code, .size = sizeof(code), .cpl = 3, .cpus = 1, .clock = SAMPLING_CLOCK_CPU
 	};
+	static struct window window;
 	struct sampled_guest guest;
 	clockid_t clock;
-	double turns;
 	char what;
 
 	if (sampled_guest_start(&guest, &options)) {
@@ -91,8 +210,10 @@ static _Noreturn void run_vm(int asked, int answer)
 	name_thread(&guest);
 	pthread_getcpuclockid(guest.cpus[0].thread, &clock);
 	while (read(asked, &what, 1) == 1) {
-		turns = turns_in_window(&guest, clock);
-		if (write(answer, &turns, sizeof(turns)) != sizeof(turns))
+		have_priority(guest.cpus[0].thread, true);
+		measure_gaps(&guest, clock, &window);
+		have_priority(guest.cpus[0].thread, false);
+		if (write(answer, &window, sizeof(window)) != sizeof(window))
 			break;
 	}
 	_exit(0);
@@ -115,68 +236,112 @@ static void start_vm(void)
 	vm.answer = answer[0];
 }
 
-static double measure_window(void)
+static void measure_window(struct window *window)
 {
-	double turns;
+	size_t size = 0;
+	ssize_t got = 1;
 
-	if (write(vm.ask, "", 1) != 1 || read(vm.answer, &turns, sizeof(turns)) != sizeof(turns))
+	if (write(vm.ask, "", 1) != 1)
 		exit(1);
-	return turns;
+	for (; size < sizeof(*window) && got > 0; size += (size_t)got)
+		got = read(vm.answer, (char *)window + size, sizeof(*window) - size);
+	if (got <= 0)
+		exit(1);
+}
+
+/* The tools. */
+
+static void read_messages(char messages[16384])
+{
+	FILE *file = fopen(MESSAGES, "r");
+
+	*messages = '\0';
+	if (file) {
+		messages[fread(messages, 1, 16383, file)] = '\0';
+		fclose(file);
+	}
 }
 
 static bool has_said(const char *text)
 {
-	char messages[16384] = "";
-	FILE *file = fopen(MESSAGES, "r");
+	char messages[16384];
 
-	if (file) {
-		messages[fread(messages, 1, sizeof(messages) - 1, file)] = '\0';
-		fclose(file);
-	}
+	read_messages(messages);
 	return strstr(messages, text);
 }
 
-static bool is_written(void)
+/* Of ARGUMENTS, that says what it says in MESSAGES; 0: it can not be started. */
+static pid_t spawn(const char *const *arguments, const char *messages)
 {
-	struct stat status;
-
-	return !stat(OUTPUT, &status) && status.st_size;
-}
-
-/* WAY NULL: perf. */
-static pid_t spawn_tool(const char *way, unsigned int frequency)
-{
-	char pid[16], hz[16];
-	const char *const ours[] = {
-		"build/kvmscope",     "attach", "--pid", pid, "--backend", way, "-F", hz, "-o", OUTPUT,
-		"--no-buildid-cache", "-v",     NULL
-	};
-	const char *const perfs[] = { "perf", "kvm", "--guest", "record", "-e",   "cpu-clock", "-F",
-				      hz,     "-p",  pid,       "-o",     OUTPUT, NULL };
 	posix_spawn_file_actions_t actions;
 	pid_t tool = 0;
 
-	snprintf(pid, sizeof(pid), "%d", vm.pid);
-	snprintf(hz, sizeof(hz), "%u", frequency);
-	unlink(OUTPUT);
 	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_addopen(&actions, 1, MESSAGES, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	posix_spawn_file_actions_addopen(&actions, 1, messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	posix_spawn_file_actions_adddup2(&actions, 1, 2);
-	if (posix_spawnp(&tool, way ? ours[0] : perfs[0], &actions, NULL, (char **)(way ? ours : perfs),
-			 environ))
+	if (posix_spawnp(&tool, arguments[0], &actions, NULL, (char **)arguments, environ))
 		tool = 0;
 	posix_spawn_file_actions_destroy(&actions);
 	return tool;
 }
 
-/* Samples are taken from here on; false: it has ended instead. */
-static bool wait_for_tool(pid_t tool, const char *way)
+static pid_t spawn_ours(const char *way, unsigned int frequency)
+{
+	char pid[16], hz[16];
+	const char *const arguments[] = {
+		"build/kvmscope",     "attach", "--pid",  pid, "--backend", way, "-F", hz, "-o", OUTPUT,
+		"--no-buildid-cache", "-v",     "--json", NULL
+	};
+
+	snprintf(pid, sizeof(pid), "%d", vm.pid);
+	snprintf(hz, sizeof(hz), "%u", frequency);
+	return spawn(arguments, MESSAGES);
+}
+
+/* It begins when it is told to, and says so: until then it looks for much else. */
+static pid_t spawn_perf(unsigned int frequency)
+{
+	char pid[16], hz[16];
+	const char *const arguments[] = { "perf",   "kvm", "--guest",
+					  "record", "-e",  "cpu-clock",
+					  "-F",     hz,    "-p",
+					  pid,      "-k",  "CLOCK_MONOTONIC_RAW",
+					  "-D",     "-1",  "--control=fifo:" CONTROL "," ANSWER,
+					  "-o",     PERFS, NULL };
+
+	snprintf(pid, sizeof(pid), "%d", vm.pid);
+	snprintf(hz, sizeof(hz), "%u", frequency);
+	return spawn(arguments, PERFS_MESSAGES);
+}
+
+/* perf's FIFOs. */
+static int control_fd = -1, answer_fd = -1;
+
+static bool open_control(void)
+{
+	unlink(CONTROL);
+	unlink(ANSWER);
+	if (mkfifo(CONTROL, 0600) || mkfifo(ANSWER, 0600))
+		return false;
+	control_fd = open(CONTROL, O_RDWR | O_CLOEXEC);
+	answer_fd = open(ANSWER, O_RDWR | O_CLOEXEC);
+	return control_fd >= 0 && answer_fd >= 0;
+}
+
+static bool enable_perf(void)
+{
+	struct pollfd answer = { .fd = answer_fd, .events = POLLIN };
+	char ignored[64];
+
+	return write(control_fd, "enable\n", 7) == 7 && poll(&answer, 1, WAIT_S * 1000) == 1 &&
+	       read(answer_fd, ignored, sizeof(ignored)) > 0;
+}
+
+static bool wait_until_said(pid_t tool, const char *text)
 {
 	for (unsigned int i = 0; i < WAIT_S * 100; i++) {
-		if (way ? has_said("ms for the guest's kernel") : is_written()) {
-			usleep(200000);
-			return waitpid(tool, NULL, WNOHANG) == 0;
-		}
+		if (has_said(text))
+			return true;
 		if (waitpid(tool, NULL, WNOHANG))
 			return false;
 		usleep(10000);
@@ -184,29 +349,52 @@ static bool wait_for_tool(pid_t tool, const char *way)
 	return false;
 }
 
-/* In percent: what the guest needs more for its work, and what of a core the tool takes. False: it does not
- * work here. */
-static bool measure_once(const char *way, unsigned int frequency, double *slowdown, double *cpu)
-{
-	double plain = measure_window(), sampled;
-	pid_t tool = spawn_tool(way, frequency);
-	uint64_t begun, used;
-	clockid_t clock;
-	bool works = tool && wait_for_tool(tool, way);
+/* One that samples. */
+struct tool {
+	pid_t pid;
+	uint64_t used; /* ns of CPU time, at the window's beginning */
+};
 
-	if (works && !clock_getcpuclockid(tool, &clock)) {
-		begun = bench_time(CLOCK_MONOTONIC);
-		used = bench_time(clock);
-		sampled = measure_window();
-		*cpu = 100.0 * (double)(bench_time(clock) - used) /
-		       (double)(bench_time(CLOCK_MONOTONIC) - begun);
-		*slowdown = (plain / sampled - 1) * 100;
-	}
-	if (works) {
-		kill(tool, SIGINT);
-		waitpid(tool, NULL, 0);
-	}
-	return works;
+static uint64_t cpu_time(pid_t pid)
+{
+	clockid_t clock;
+
+	return clock_getcpuclockid(pid, &clock) ? 0 : bench_time(clock);
+}
+
+static void end(pid_t pid)
+{
+	if (!pid)
+		return;
+	kill(pid, SIGINT);
+	waitpid(pid, NULL, 0);
+}
+
+struct figures {
+	double ours[RUNS], perfs[RUNS];        /* us of the guest's time, of a sample */
+	double our_cpu[RUNS], perfs_cpu[RUNS]; /* % of a core that the tool takes */
+	double mean_stop, longest_stop;        /* us; 0: it stops nothing */
+	bool works;
+	char reason[200]; /* why it does not */
+};
+
+static double said_number(const char *name)
+{
+	char messages[16384];
+	const char *at;
+
+	read_messages(messages);
+	at = strstr(messages, name);
+	return at ? atof(at + strlen(name)) : 0;
+}
+
+static void note_stops(struct figures *figures)
+{
+	double longest = said_number("\"max_us\": ");
+
+	if (longest)
+		figures->mean_stop = said_number("\"mean_us\": ");
+	figures->longest_stop = longest > figures->longest_stop ? longest : figures->longest_stop;
 }
 
 /* The last of what it said, without what JSON would need escapes for. */
@@ -224,70 +412,197 @@ static void note_reason(char line[200])
 			*byte = '\'';
 }
 
-struct figures {
-	double slowdown[RUNS], cpu[RUNS];
-	bool works;
-	char reason[200]; /* why it does not */
-};
+/* What samples cost. */
 
-static void measure_way(struct figures *figures, int run, const char *way, unsigned int frequency)
+/* Of each gap of the window, how many samples lie in it. */
+static struct {
+	struct window window;
+	unsigned int ours[GAPS_MAX], perfs[GAPS_MAX];
+} seen;
+
+/* The first gap that ends behind TIME, if it has begun. */
+static bool find_gap(const struct window *window, uint64_t time, size_t *found)
 {
-	if (!figures->works)
-		return;
-	figures->works = measure_once(way, frequency, &figures->slowdown[run], &figures->cpu[run]);
-	if (!figures->works)
-		note_reason(figures->reason);
+	size_t low = 0, high = window->count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		if (window->gaps[middle].end < time)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*found = low;
+	return low < window->count && window->gaps[low].end - window->gaps[low].length <= time;
 }
 
-static void print(const char *way, unsigned int frequency, struct figures *ours, struct figures *perfs)
+static int take_sample(void *context, const struct perf_data_sample *sample)
+{
+	unsigned int *counts = context;
+	size_t gap;
+
+	if (find_gap(&seen.window, sample->time, &gap))
+		counts[gap]++;
+	return 0;
+}
+
+static bool read_samples(const char *path, unsigned int counts[GAPS_MAX])
+{
+	const struct perf_data_events events = { .sample = take_sample, .context = counts };
+	struct perf_data_reader *reader;
+	int error;
+
+	memset(counts, 0, GAPS_MAX * sizeof(counts[0]));
+	error = perf_data_reader_open(&reader, path);
+	if (error)
+		return false;
+	error = perf_data_reader_run(reader, &events);
+	perf_data_reader_close(reader);
+	return !error;
+}
+
+/* The median of gaps with one sample, of COUNTS, and none of OTHERS; false: they are too few. */
+static bool median_of(const unsigned int counts[GAPS_MAX], const unsigned int others[GAPS_MAX],
+		      double *median)
+{
+	static double costs[GAPS_MAX];
+	size_t count = 0;
+
+	for (size_t i = 0; i < seen.window.count; i++)
+		if (counts[i] == 1 && !others[i])
+			costs[count++] = (double)seen.window.gaps[i].length / 1e3;
+	if (count < SAMPLES_MIN)
+		return false;
+	*median = bench_median(costs, count);
+	return true;
+}
+
+static bool read_costs(struct figures *figures, int run)
+{
+	return read_samples(OUTPUT, seen.ours) && read_samples(PERFS, seen.perfs) &&
+	       median_of(seen.ours, seen.perfs, &figures->ours[run]) &&
+	       median_of(seen.perfs, seen.ours, &figures->perfs[run]);
+}
+
+static void measure_both(struct figures *figures, int run, struct tool *ours, struct tool *perfs)
+{
+	uint64_t begun = bench_time(CLOCK_MONOTONIC);
+	double elapsed;
+
+	ours->used = cpu_time(ours->pid);
+	perfs->used = cpu_time(perfs->pid);
+	measure_window(&seen.window);
+	elapsed = (double)(bench_time(CLOCK_MONOTONIC) - begun);
+	figures->our_cpu[run] = 100.0 * (double)(cpu_time(ours->pid) - ours->used) / elapsed;
+	figures->perfs_cpu[run] = 100.0 * (double)(cpu_time(perfs->pid) - perfs->used) / elapsed;
+}
+
+static bool measure_tools(struct figures *figures, int run, const char *way, unsigned int frequency)
+{
+	struct tool ours = { .pid = spawn_ours(way, frequency) }, perfs = { 0 };
+	bool works = ours.pid && wait_until_said(ours.pid, "ms for the guest's kernel");
+
+	if (works)
+		perfs.pid = spawn_perf(frequency);
+	works = works && perfs.pid && enable_perf();
+	if (works) {
+		usleep(100000);
+		measure_both(figures, run, &ours, &perfs);
+	}
+	end(perfs.pid);
+	end(ours.pid);
+	note_stops(figures);
+	if (!works)
+		note_reason(figures->reason);
+	else
+		strcpy(figures->reason, "too few samples lie in gaps of their own");
+	return works && read_costs(figures, run);
+}
+
+/* Once more, and again, where the machine was too busy. */
+static void measure_way(struct figures *figures, int run, const char *way, unsigned int frequency)
+{
+	for (int i = 0; figures->works && i < TRIES; i++)
+		if (measure_tools(figures, run, way, frequency))
+			return;
+	figures->works = false;
+}
+
+/* What comes out. */
+
+/* OURS beside PERFS, with the smallest and the largest ratio that one run had; OURS' median. */
+static double print_beside(const char *what, const char *unit, const double *ours, const double *perfs)
+{
+	double one[RUNS], other[RUNS], ratios[RUNS], median;
+
+	for (int i = 0; i < RUNS; i++)
+		ratios[i] = ours[i] / perfs[i];
+	memcpy(one, ours, sizeof(one));
+	memcpy(other, perfs, sizeof(other));
+	median = bench_median(one, RUNS);
+	bench_print_ratio(what, median, unit, "perf kvm record", bench_median(other, RUNS), ratios, RUNS);
+	return median;
+}
+
+static void print(const char *way, unsigned int frequency, const struct figures *figures)
 {
 	char what[96];
+	double cost;
 
-	snprintf(what, sizeof(what), "attach by %s at %u Hz: guest slow-down, CPL3 loop, local KVM", way,
-		 frequency);
-	if (!ours->works) {
-		bench_skip(what, ours->reason);
+	snprintf(what, sizeof(what), "attach by %s at %u Hz: guest's time for a sample", way, frequency);
+	if (!figures->works) {
+		bench_skip(what, figures->reason);
 		return;
 	}
-	bench_print_beside(what, bench_median(ours->slowdown, RUNS), "%", "perf kvm record",
-			   bench_median(perfs->slowdown, RUNS));
+	cost = print_beside(what, "us", figures->ours, figures->perfs);
+	snprintf(what, sizeof(what), "attach by %s at %u Hz: of the guest's time", way, frequency);
+	bench_print(what, cost * frequency / 1e4, "%");
 	snprintf(what, sizeof(what), "attach by %s at %u Hz: CPU time of the tool", way, frequency);
-	bench_print_beside(what, bench_median(ours->cpu, RUNS), "% of a core", "perf kvm record",
-			   bench_median(perfs->cpu, RUNS));
+	print_beside(what, "% of a core", figures->our_cpu, figures->perfs_cpu);
+	if (!figures->longest_stop)
+		return;
+	snprintf(what, sizeof(what), "attach by %s at %u Hz: a stop, on average", way, frequency);
+	bench_print(what, figures->mean_stop, "us");
+	snprintf(what, sizeof(what), "attach by %s at %u Hz: the longest stop", way, frequency);
+	bench_print(what, figures->longest_stop, "us");
 }
 
 static void measure(unsigned int frequency)
 {
-	struct figures perfs = { .works = true }, ours[WAYS];
+	static struct figures figures[WAYS];
 
+	memset(figures, 0, sizeof(figures));
 	for (size_t way = 0; way < WAYS; way++)
-		ours[way].works = true;
-	for (int run = 0; run < RUNS; run++) {
-		perfs.works =
-			perfs.works && measure_once(NULL, frequency, &perfs.slowdown[run], &perfs.cpu[run]);
+		figures[way].works = true;
+	for (int run = 0; run < RUNS; run++)
 		for (size_t way = 0; way < WAYS; way++)
-			measure_way(&ours[way], run, ways[way], frequency);
-	}
-	if (!perfs.works) {
-		bench_skip("attach: guest slow-down, local KVM", "perf kvm record does not work here");
-		return;
-	}
+			measure_way(&figures[way], run, ways[way], frequency);
 	for (size_t way = 0; way < WAYS; way++)
-		print(ways[way], frequency, &ours[way], &perfs);
+		print(ways[way], frequency, &figures[way]);
 }
 
 int main(void)
 {
 	if (!bare_guest_possible()) {
-		bench_skip("attach: guest slow-down, local KVM", "no /dev/kvm");
+		bench_skip("attach: guest's time for a sample, local KVM", "no /dev/kvm");
 		return 0;
 	}
+	if (!open_control()) {
+		perror(CONTROL);
+		return 1;
+	}
 	start_vm();
+	measure_window(&seen.window); /* it runs from here on */
 	measure(99);
 	measure(1000);
 	close(vm.ask);
 	waitpid(vm.pid, NULL, 0);
 	unlink(OUTPUT);
+	unlink(PERFS);
 	unlink(MESSAGES);
+	unlink(PERFS_MESSAGES);
+	unlink(CONTROL);
+	unlink(ANSWER);
 	return 0;
 }
