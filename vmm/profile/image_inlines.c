@@ -64,7 +64,7 @@ static void find_file(struct image_inlines *inlines, struct profile_image *image
 		placed = placed || read_segments(inlines, path, image);
 		dwarf_inlines_open(&inlines->dwarf, path, build_id, size, options);
 	}
-	if (inlines->dwarf || !strcmp(image->path, "[vdso]"))
+	if (inlines->dwarf || *image->path != '/')
 		return;
 	if (!placed && debuginfod_find(options->debuginfod, DEBUGINFOD_EXECUTABLE, path, build_id, size))
 		placed = read_segments(inlines, path, image);

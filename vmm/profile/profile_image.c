@@ -228,14 +228,15 @@ static bool find_file(char *path, const struct profile_image *image, const struc
 				       image->build_id_size);
 }
 
-/* The symbols of a separate file are worth nothing without the file that they are of. */
+/* Nobody has what is no file. The symbols of a separate file are worth nothing without the file that they are
+ * of. */
 static bool load_remote(struct profile_image *image, const struct profile_options *options)
 {
 	char path[PROFILE_PATH_MAX], debug[PROFILE_PATH_MAX];
 	const uint8_t *build_id = image->build_id;
 	size_t size = image->build_id_size;
 
-	if (!options->debuginfod || !strcmp(image->path, "[vdso]") || !find_file(path, image, options))
+	if (!options->debuginfod || *image->path != '/' || !find_file(path, image, options))
 		return false;
 	return (debuginfod_find(options->debuginfod, DEBUGINFOD_DEBUGINFO, debug, build_id, size) &&
 		!elf_symbols_load_separate(&image->symbols, debug, path, build_id, size)) ||
