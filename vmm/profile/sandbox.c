@@ -146,6 +146,7 @@ static const int calls[] = {
 	SCMP_SYS(getegid),
 	SCMP_SYS(clock_gettime),
 	SCMP_SYS(gettimeofday),
+	SCMP_SYS(sigaltstack),
 	SCMP_SYS(uname),
 };
 
