@@ -5,6 +5,7 @@
  * one, and tests/rig/guest/userland/jit; and messages of a hostile guest.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/perf_event.h>
 #include <signal.h>
 #include <stdio.h>
@@ -208,6 +209,7 @@ static bool find_line(struct span map, const char *text, struct perf_map_line *f
 TEST(agent_jit, functions_of_node_have_their_names)
 {
 	static const char *const names[] = { "JS:*hot60 ", "JS:*hot30 ", "JS:*hot10 " };
+	char directory[] = "/tmp/kvmscope-test-XXXXXX", script[PATH_MAX], command[64];
 	struct fixture fixture;
 	struct perf_map_line line;
 	struct span map;
@@ -218,18 +220,23 @@ TEST(agent_jit, functions_of_node_have_their_names)
 		SKIP("perf_event_open(2) is not allowed here");
 	if (system("node --version > /dev/null 2>&1"))
 		SKIP("node (package nodejs) does not run here");
+	REQUIRE(mkdtemp(directory) && realpath(HOT_JS, script));
 	REQUIRE(set_up(&fixture));
 	REQUIRE(wait_until_known(&fixture, 1));
 	program = fork();
 	if (!program) {
-		execlp("node", "node", "--perf-basic-prof", "--max-inlined-bytecode-size=0", HOT_JS, "1000",
-		       NULL);
+		/* It writes a log to where it is. */
+		if (!chdir(directory))
+			execlp("node", "node", "--perf-basic-prof", "--max-inlined-bytecode-size=0", script,
+			       "60", NULL);
 		_exit(127);
 	}
 	REQUIRE(wait_for_process(&fixture, (uint32_t)program));
 	waitpid(program, NULL, 0);
 	end = now();
 	CHECK(wait_until_known(&fixture, end + SECOND / 2));
+	snprintf(command, sizeof(command), "rm -r %s", directory);
+	CHECK_EQUAL(system(command), 0);
 	map = read_map(program);
 	for (int i = 0; i < 3; i++) {
 		REQUIRE(find_line(map, names[i], &line));

@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "shared/error.h"
+#include "shared/log.h"
 
 int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_place *place)
 {
@@ -33,17 +34,31 @@ void collector_jit_write(struct collector_jit *jit)
 		jit_code_write(jit->code, &jit->names);
 }
 
+static void tell_refused(const struct jit_code *code)
+{
+	struct jit_code_statistics statistics;
+
+	jit_code_statistics(code, &statistics);
+	if (statistics.refused)
+		log_warning(
+			"functions that some processes of the guest made at run time have no names: there are "
+			"too many");
+}
+
 void collector_jit_begin_boot(struct collector_jit *jit)
 {
 	if (!jit->code)
 		return;
 	collector_jit_write(jit);
+	tell_refused(jit->code);
 	jit_code_free(jit->code);
 	jit->code = jit_code_new();
 }
 
 void collector_jit_free(struct collector_jit *jit)
 {
+	if (jit->code)
+		tell_refused(jit->code);
 	jit_code_free(jit->code);
 	image_names_close(&jit->names);
 }
