@@ -551,6 +551,10 @@ static int open_all(struct attach_source *source)
 		error = check_vcpu(source);
 	if (error)
 		return error;
+	if (target->callchains && bpf_programs_are_intel())
+		log_info(
+			"kvm_intel does not tell a guest's stack pointer and page tables: most samples have no "
+			"callers by bpf; --backend ptrace takes them");
 	source->ring = ring_buffer__new(bpf_vm_ring_fd(source->vm), take_record, source, NULL);
 	return source->ring ? 0 : error_set(-errno, "can not map BPF's ring: %s", strerror(errno));
 }
