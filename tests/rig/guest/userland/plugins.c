@@ -7,9 +7,9 @@
 
 #include "tests/rig/guest/userland/busy.h"
 
-/* Some ms: a plug-in costs as much to load. */
-#define LEFT_CALLS  1800
-#define RIGHT_CALLS 200
+/* Some ms: a plug-in costs as much to load, and where a moment takes longer, few calls are in it. */
+#define LEFT_CALLS  450
+#define RIGHT_CALLS 50
 
 static void work_in(const char *path, const char *function, int calls)
 {
