@@ -212,6 +212,26 @@ TEST(user_map, files_are_told_by_their_paths)
 	user_guest_free(&guest);
 }
 
+/* A program of an overlay: its pages are those of the file in the upper or lower directory. */
+TEST(user_map, a_file_behind_another_is_told_by_the_path_of_that)
+{
+	uint64_t file, layer, layer_root, merged, merged_root;
+	struct user_guest guest;
+
+	user_guest_make(&guest, true);
+	layer = user_guest_mount(&guest, guest.root_mount, user_guest_dentry(&guest, guest.root, "lower"),
+				 &layer_root);
+	merged = user_guest_mount(&guest, guest.root_mount, user_guest_dentry(&guest, guest.root, "merged"),
+				  &merged_root);
+	file = user_guest_file(&guest, layer, user_guest_dentry(&guest, layer_root, "inside"), 1);
+	user_guest_map(&guest, 0x400000, 0x402000, 0, CODE, file);
+	user_guest_build(&guest);
+	CHECK_STRING(name_at(&guest, 0x400000), "/lower/inside");
+	user_guest_back(&guest, file, merged, user_guest_dentry(&guest, merged_root, "program"));
+	CHECK_STRING(name_at(&guest, 0x400000), "/merged/program");
+	user_guest_free(&guest);
+}
+
 TEST(user_map, what_has_no_file_is_told_as_linux_does)
 {
 	struct user_guest guest;

@@ -42,6 +42,9 @@ static const struct guest_vma_layout layout = {
 	.file_mount = 16,
 	.file_dentry = 24,
 	.file_inode = 32,
+	.file_mode = 40,
+	.backing_mount = 48,
+	.backing_dentry = 56,
 	.dentry_parent = 24,
 	.dentry_hash = 32,
 	.dentry_name = 40,
@@ -169,6 +172,13 @@ uint64_t user_guest_file(struct user_guest *made, uint64_t mount, uint64_t dentr
 	user_guest_put(made, inode + layout.inode_mapping, mapping);
 	user_guest_put(made, super + layout.super_device, 8 << 20 | 1);
 	return file;
+}
+
+void user_guest_back(struct user_guest *made, uint64_t file, uint64_t mount, uint64_t dentry)
+{
+	user_guest_put(made, file + layout.file_mode, 1u << 25); /* FMODE_BACKING */
+	user_guest_put(made, file + layout.backing_mount, mount);
+	user_guest_put(made, file + layout.backing_dentry, dentry);
 }
 
 uint64_t user_guest_inode(struct user_guest *made, uint64_t file)

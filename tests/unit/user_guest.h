@@ -41,6 +41,8 @@ uint64_t user_guest_mount(struct user_guest *made, uint64_t parent, uint64_t poi
 
 /* An open file of a new inode NUMBER. */
 uint64_t user_guest_file(struct user_guest *made, uint64_t mount, uint64_t dentry, uint64_t number);
+/* FILE stands behind the one with this path, as the upper or lower file of an overlay does. */
+void user_guest_back(struct user_guest *made, uint64_t file, uint64_t mount, uint64_t dentry);
 uint64_t user_guest_inode(struct user_guest *made, uint64_t file);
 
 /* COUNT pages of a file's content, by a folio that begins at page FIRST of it: the GPA of the memory. */

@@ -7,6 +7,7 @@
 #define DEPTH_MAX     64                    /* of either tree; that of 65536 VMAs has 16 levels at most */
 #define MAPLE_NODE    (~(uint64_t)(MAPLE_NODE_SIZE - 1))
 #define MAPLE_TYPE(n) ((uint32_t)((n) >> 3) & 15) /* lib/maple_tree.c, mte_node_type() */
+#define FMODE_BACKING (1u << 25)                  /* include/linux/fs.h */
 #define IS_NODE(n)    (((n)&3) == 2)              /* include/linux/xarray.h, xa_is_internal() */
 
 static uint64_t word(const uint8_t *bytes, uint32_t offset)
@@ -134,12 +135,28 @@ static bool read_dentry(struct kernel_memory *memory, const struct guest_vma_lay
 	       kernel_memory_read_u64(memory, key->dentry + layout->dentry_hash, &key->name_hash);
 }
 
+/* As include/linux/fs.h, file_user_path(): how its user sees it, whatever file system has its pages. */
+static bool read_path(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t file,
+		      struct user_image_key *key)
+{
+	uint32_t mode = 0;
+	bool backing;
+
+	if (layout->backing_mount &&
+	    !kernel_memory_read(memory, file + layout->file_mode, &mode, sizeof(mode)))
+		return false;
+	backing = mode & FMODE_BACKING;
+	return kernel_memory_read_u64(memory, file + (backing ? layout->backing_mount : layout->file_mount),
+				      &key->mount) &&
+	       kernel_memory_read_u64(memory, file + (backing ? layout->backing_dentry : layout->file_dentry),
+				      &key->dentry);
+}
+
 static bool identify_file(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t file,
 			  struct user_image_key *key)
 {
 	key->kind = USER_IMAGE_FILE;
-	return kernel_memory_read_u64(memory, file + layout->file_mount, &key->mount) &&
-	       kernel_memory_read_u64(memory, file + layout->file_dentry, &key->dentry) &&
+	return read_path(memory, layout, file, key) &&
 	       kernel_memory_read_u64(memory, file + layout->file_inode, &key->inode) &&
 	       read_dentry(memory, layout, key) && read_inode(memory, layout, key);
 }

@@ -188,6 +188,18 @@ static bool find_file(struct guest_vma_layout *layout, struct source *source)
 	return FIND_ALL(source, wanted) && find_change_time(layout, source);
 }
 
+static void find_backing(struct guest_vma_layout *layout, struct source *source)
+{
+	const struct wanted wanted[] = {
+		{ "file", "f_mode", 4, &layout->file_mode },
+		{ "backing_file", "user_path.mnt", 8, &layout->backing_mount },
+		{ "backing_file", "user_path.dentry", 8, &layout->backing_dentry },
+	};
+
+	if (!FIND_ALL(source, wanted))
+		layout->backing_mount = 0;
+}
+
 static uint64_t address_of(const struct symbols *symbols, const char *name)
 {
 	struct symbol symbol;
@@ -229,6 +241,7 @@ int guest_vma_layout_read(struct guest_vma_layout *layout, const struct symbols 
 		return -ENOENT;
 	layout->special_operations = address_of(symbols, "special_mapping_vmops");
 	layout->old_special_operations = address_of(symbols, "legacy_special_mapping_vmops");
+	find_backing(layout, &source);
 	find_pages(layout, symbols, &source);
 	layout->known = true;
 	return 0;
