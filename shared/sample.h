@@ -78,6 +78,14 @@ struct sample {
 	uint16_t mappings; /* entries of struct sample_mapping behind the callchain */
 	uint16_t reserved;
 	char comm[SAMPLE_COMM_SIZE];
+	/* That of the process's first thread; where STARTED is known. */
+	char process_comm[SAMPLE_COMM_SIZE];
+	uint32_t parent;  /* the process that PID is a child of; only where STARTED is known */
+	uint32_t cgroups; /* the table that has the cgroup's path: vmm/guest/cgroup.h */
+	uint64_t cgroup;  /* its id; 0: not known */
+	/* When the process began, by a clock of the guest: one of the same id that began at another time is
+	   another one. 0: not known. */
+	uint64_t started;
 	uint64_t callchain[]; /* innermost first: kernel_depth, then user_depth addresses */
 };
 

@@ -85,6 +85,11 @@ enum sideband_flags {
 	 * without this. With pid 0 it is said of all maps. */
 	SIDEBAND_JIT_BEHIND = 1 << 5,
 	SIDEBAND_JIT_END = 1 << 6, /* JIT_MAP: the process has ended */
+	/*
+	 * FORK: it began at some time before, and has nothing of its parent's. Only what we tell ourselves
+	 * has it: sideband_check() refuses it.
+	 */
+	SIDEBAND_FORK_BEFORE = 1 << 7,
 };
 
 /* The head of each record, and all there is of SIDEBAND_EXIT. */

@@ -51,13 +51,42 @@ static struct guest_task_layout layout_of(const struct header *header)
 					   .comm = header->comm & MEMBER,
 					   .mm = header->mm & MEMBER,
 					   .stack = header->stack & MEMBER,
-					   .page_table = header->page_table & MEMBER };
+					   .page_table = header->page_table & MEMBER,
+					   .parent = (header->pid ^ 0x10) & MEMBER,
+					   .leader = (header->pid ^ 0x20) & MEMBER,
+					   .started = (header->pid ^ 0x40) & MEMBER,
+					   .cgroups = { .known = true,
+							.task_set = (header->mm ^ 0x10) & MEMBER,
+							.set_cgroup = header->comm & MEMBER,
+							.cgroup_node = (header->comm ^ 0x10) & MEMBER,
+							.node_count = header->stack & MEMBER,
+							.node_id = (header->stack ^ 0x8) & MEMBER,
+							.node_name = (header->stack ^ 0x10) & MEMBER,
+							.node_parent = (header->stack ^ 0x20) & MEMBER } };
+}
+
+static void look_at_cgroup(const struct guest_task_layout *layout, const struct guest_view *view,
+			   const struct guest_paging *kernel, const struct guest_task *task)
+{
+	struct kernel_memory reads = { .view = view, .paging = kernel };
+	struct guest_cgroups *cgroups;
+	const char *name;
+
+	if (!task->cgroup.id || guest_cgroups_create(&cgroups))
+		return;
+	guest_cgroups_enter(cgroups, &task->cgroup);
+	guest_cgroups_settle(cgroups, &reads, &layout->cgroups);
+	name = guest_cgroups_name(cgroups, task->cgroup.id);
+	if (name && (*name != '/' || strlen(name) >= GUEST_CGROUP_PATH_MAX))
+		abort();
+	guest_cgroups_free(cgroups);
 }
 
 static void check(bool found, const struct guest_task *task)
 {
-	if (!memchr(task->comm, 0, sizeof(task->comm)) || found == (task->pid == SAMPLE_TASK_UNKNOWN) ||
-	    found == (task->tid == SAMPLE_TASK_UNKNOWN))
+	if (!memchr(task->comm, 0, sizeof(task->comm)) ||
+	    !memchr(task->process_comm, 0, sizeof(task->process_comm)) ||
+	    found == (task->pid == SAMPLE_TASK_UNKNOWN) || found == (task->tid == SAMPLE_TASK_UNKNOWN))
 		abort();
 }
 
@@ -86,5 +115,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	registers.cpl = header.cpl & 3;
 	layout = layout_of(&header);
 	check(guest_task_current(&layout, &view, &kernel, &registers, &task), &task);
+	look_at_cgroup(&layout, &view, &kernel, &task);
 	return 0;
 }

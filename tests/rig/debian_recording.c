@@ -33,7 +33,7 @@ static bool make_initrd(struct recording *recording)
 	rig_run_here(
 		&result, 200,
 		"tests/rig/initrd --kernel %s --output %s --modules "
-		"'virtio_mmio virtio_console virtio_blk virtio-rng ext4 button algif_hash rmd160' " TASKS_PROGRAM
+		"'virtio_mmio virtio_console virtio_blk virtio-rng ext4 button algif_hash rmd160 overlay' " TASKS_PROGRAM
 		" " FRAMES_PROGRAM
 		" build/rig/workload build/rig/remap/{remap,alpha,beta,gamma,delta,one,two,three,brief}",
 		recording->version, recording->initrd);
@@ -77,6 +77,13 @@ static bool make_disk(void)
 	      ",ro --disk $d/disk",                                                                          \
 	      "mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%s&&tasks+4&&remap+4&&sh+/mnt/script+%s")
 
+/* What tasks says of the programs in mount namespaces and roots of their own. */
+static bool are_mapped(const char *output)
+{
+	return strstr(output, "tasks: jailed maps " JAILED_IMAGE) &&
+	       strstr(output, "tasks: layered maps " LAYERED_IMAGE);
+}
+
 static bool came_to_their_ends(const char *output)
 {
 	const char *first = strstr(output, "guest-init: status 0");
@@ -98,7 +105,7 @@ static bool make(struct recording *recording, const char *kernel)
 	rig_run(&result, 850, GUEST_OFF " && " GUEST_ON, recording->directories[0], watch, kernel,
 		recording->initrd, recording->directories[1], kernel, recording->initrd,
 		with_perf ? "40000+record" : "12000+bare", with_perf ? "40000+agent" : "12000+agent");
-	made = !result.status && came_to_their_ends(result.output);
+	made = !result.status && came_to_their_ends(result.output) && are_mapped(result.output);
 	if (!made)
 		FAIL_TEST("Linux %s: %s\n%s", recording->version, result.output, result.errors);
 	free(result.errors);

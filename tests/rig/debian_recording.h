@@ -38,8 +38,11 @@ const char *debian_recording_output(const char *version);
  */
 #define DEBIAN_WATCHED "irq_stat+8:4:w"
 
-#define TASKS_PROGRAM  "build/rig/tasks"
-#define TASKS_START    0x20000000ull /* of its image in memory: tests/rig/module.mk */
+#define TASKS_PROGRAM "build/rig/tasks"
+#define TASKS_START   0x20000000ull /* of its image in memory: tests/rig/module.mk */
+/* What /proc/PID/maps of the guest says of its copies. */
+#define JAILED_IMAGE   "/tmp/jail/inside"
+#define LAYERED_IMAGE  "/tmp/layers/merged/layered"
 #define FRAMES_PROGRAM "build/rig/frames"
 
 /* The initrd with the programs of the guests; NULL as debian_recording(). */

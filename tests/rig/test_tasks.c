@@ -27,6 +27,7 @@ struct line_sample {
 	char owner[32];        /* NAME of run_NAME in its chain, "" for none */
 	unsigned int of_image; /* addresses of it in the program's image, and in those of other files */
 	unsigned int of_others;
+	char image[64]; /* that its addresses in the program are in; "" for none */
 };
 
 struct tally {
@@ -54,10 +55,30 @@ static bool is_right(const struct line_sample *sample)
 	       (sample->pid == sample->tid || !strcmp(sample->owner, "thread"));
 }
 
+/* What /proc/PID/maps says of the owner's program. */
+static const char *image_of(const char *owner)
+{
+	if (!strcmp(owner, "jailed"))
+		return JAILED_IMAGE;
+	return !strcmp(owner, "layered") ? LAYERED_IMAGE : TASKS_IMAGE;
+}
+
+static bool is_program(const char *image)
+{
+	return !strcmp(image, TASKS_IMAGE) || !strcmp(image, JAILED_IMAGE) || !strcmp(image, LAYERED_IMAGE);
+}
+
+static void check_copy(const struct line_sample *sample)
+{
+	if (*sample->image && strcmp(sample->image, image_of(sample->owner)) != 0)
+		FAIL_TEST("a sample in run_%s is said to be in %s", sample->owner, sample->image);
+}
+
 static void count_sample(const struct line_sample *sample, struct tally *tally)
 {
 	if (!*sample->owner)
 		return;
+	check_copy(sample);
 	tally->told++;
 	tally->images_right += sample->of_image;
 	tally->images_wrong += sample->of_others;
@@ -92,8 +113,10 @@ static bool read_heading(const char *line, struct line_sample *sample)
 static void take_frame(const struct symbols *program, unsigned long long address, const char *image,
 		       struct line_sample *sample)
 {
-	bool in_program = !strcmp(image, TASKS_IMAGE);
+	bool in_program = is_program(image);
 
+	if (in_program)
+		snprintf(sample->image, sizeof(sample->image), "%.63s", image);
 	sample->of_image += in_program;
 	sample->of_others += *image == '/' && strncmp(image, "//anon", 6) != 0 && !in_program;
 	find_owner(program, address + (in_program ? TASKS_START : 0), sample->owner, sizeof(sample->owner));
@@ -139,8 +162,8 @@ static void read_code(const char *directory, const struct symbols *program, stru
 		    !symbols_find(program, address, &symbol))
 			continue;
 		tally->code++;
-		tally->code_right += !strcmp(image, TASKS_IMAGE);
-		if (strcmp(image, TASKS_IMAGE) != 0 && strcmp(image, "[unknown]") != 0)
+		tally->code_right += is_program(image);
+		if (!is_program(image) && strcmp(image, "[unknown]") != 0)
 			FAIL_TEST("%s at %#llx is said to be in %s", symbol.name, address, image);
 	}
 	CHECK(perf && !pclose(perf));
@@ -167,8 +190,8 @@ static void read_names(const char *directory, const struct symbols *program, str
 		 directory, directory);
 	perf = popen(command, "r");
 	while (perf && fgets(line, sizeof(line), perf)) {
-		if (sscanf(line, "%llx %511s (%511[^)])", &address, name, image) != 3 ||
-		    strcmp(image, TASKS_IMAGE) != 0 || !strcmp(name, "[unknown]"))
+		if (sscanf(line, "%llx %511s (%511[^)])", &address, name, image) != 3 || !is_program(image) ||
+		    !strcmp(name, "[unknown]"))
 			continue;
 		tally->named++;
 		check_name(program, address, name);
@@ -198,6 +221,112 @@ static void check_recording(const char *what, const char *directory)
 	CHECK(tally.told >= ENOUGH);
 	CHECK(tally.known * 100 >= tally.told * 99);
 	CHECK_EQUAL(tally.wrong, 0);
+}
+
+/* Of a task by the name that it took, behind which its id stands; false: it is none of them. */
+static bool find_task(const struct profile_stack *stack, char *name, size_t size)
+{
+	static const char *const names[] = { "alpha",   "beta",   "thread",  "ping", "pong",
+					     "program", "jailed", "layered", "brief" };
+	char comm[32];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(comm, sizeof(comm), "%s-%u", names[i], stack->tid);
+		snprintf(name, size, "%s", names[i]);
+		if (!strcmp(stack->comm, comm))
+			return true;
+	}
+	return false;
+}
+
+/* Which tests/rig/guest/tasks.c has put it into. */
+static void expect_cgroup(const char *name, char *cgroup, size_t size)
+{
+	if (!strcmp(name, "ping") || !strcmp(name, "pong"))
+		snprintf(cgroup, size, "/");
+	else
+		snprintf(cgroup, size, "/tasks.slice/%s.scope", !strcmp(name, "thread") ? "beta" : name);
+}
+
+static void check_cgroups(const char *what, const char *directory)
+{
+	struct profile_options options = { .threads = true, .event = "0", .vcpu = -1 };
+	char input[160], name[16], cgroup[64];
+	uint64_t right = 0, untold = 0;
+	struct profile *profile;
+
+	snprintf(input, sizeof(input), "%s/perf.data", directory);
+	options.input = input;
+	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
+	for (size_t i = 0; i < profile_stack_count(profile); i++) {
+		const struct profile_stack *stack = profile_stack(profile, i);
+
+		if (!find_task(stack, name, sizeof(name)))
+			continue;
+		expect_cgroup(name, cgroup, sizeof(cgroup));
+		right += !strcmp(stack->cgroup, cgroup) ? stack->samples : 0;
+		untold += !*stack->cgroup ? stack->samples : 0;
+		if (*stack->cgroup && strcmp(stack->cgroup, cgroup) != 0)
+			FAIL_TEST("%s is said to be in %s", stack->comm, stack->cgroup);
+	}
+	profile_free(profile);
+	printf("%s: %llu samples in the right cgroup, %llu not told\n", what, (unsigned long long)right,
+	       (unsigned long long)untold);
+	CHECK(right >= ENOUGH);
+	CHECK(right >= 99 * untold);
+}
+
+struct told_lives {
+	uint32_t parents[1 << 16]; /* by process */
+	unsigned int forks, threads;
+	uint32_t tasks; /* their parent: alpha's */
+};
+
+static int see_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid, uint32_t parent_tid,
+		    uint64_t time, bool before)
+{
+	struct told_lives *lives = context;
+
+	lives->forks++;
+	lives->threads += pid != tid && parent_pid == pid;
+	if (pid == tid && pid < 1 << 16)
+		lives->parents[pid] = parent_pid;
+	return 0;
+}
+
+static int see_name(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
+{
+	struct told_lives *lives = context;
+	char name[32];
+
+	snprintf(name, sizeof(name), "alpha-%u", tid);
+	if (!strcmp(comm, name))
+		lives->tasks = lives->parents[pid];
+	snprintf(name, sizeof(name), "program-%u", tid);
+	if (!strcmp(comm, name) && lives->tasks)
+		CHECK_EQUAL(lives->parents[pid], lives->tasks);
+	return 0;
+}
+
+/* All are children of one process; the two threads are told to be such. */
+static void check_lives(const char *what, const char *directory)
+{
+	struct told_lives *lives = calloc(1, sizeof(*lives));
+	struct perf_data_events events = { .fork = see_fork, .comm = see_name, .context = lives };
+	struct perf_data_reader *reader;
+	char path[160];
+
+	REQUIRE(lives);
+	snprintf(path, sizeof(path), "%s/perf.data", directory);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	perf_data_reader_close(reader);
+	printf("%s: %u processes and threads are told of, %u of them threads\n", what, lives->forks,
+	       lives->threads);
+	CHECK(lives->forks > 8);
+	CHECK(lives->threads >= 2);
+	CHECK(lives->tasks > 1);
+	free(lives);
 }
 
 struct counter {
@@ -301,24 +430,12 @@ static void names_tasks(const char *version, const char *pti)
 		return;
 	snprintf(what, sizeof(what), "%s, pti=%s", version, pti);
 	check_recording(what, directory);
+	check_cgroups(what, directory);
+	check_lives(what, directory);
 	if (!strcmp(pti, "off") && !rig_debug_registers_unavailable_reason())
 		check_counters(what, directory, 0);
 	if (!strcmp(pti, "on"))
 		check_remapped(what, directory);
-}
-
-/* "NAME-TID" of tests/rig/guest/tasks.c. */
-static bool is_task(const struct profile_stack *stack)
-{
-	static const char *const names[] = { "alpha", "beta", "thread", "ping", "pong", "program", "brief" };
-	char comm[32];
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		snprintf(comm, sizeof(comm), "%s-%u", names[i], stack->tid);
-		if (!strcmp(stack->comm, comm))
-			return true;
-	}
-	return false;
 }
 
 /* In a run that begins without a watch, and has none any more at its end; process $run is kvmscope. */
@@ -353,6 +470,11 @@ static bool record_with_agent(const char *directory, unsigned long long *hits)
 	return recorded;
 }
 
+static const char *program_of(const char *name)
+{
+	return strrchr(image_of(name), '/') + 1;
+}
+
 /* With an agent in the guest it is known which file was executed, whatever its threads call themselves. */
 TEST(tasks, are_charged_to_their_program)
 {
@@ -365,6 +487,7 @@ TEST(tasks, are_charged_to_their_program)
 	uint64_t samples = 0, charged = 0;
 	unsigned long long hits;
 	struct profile *profile;
+	char name[16];
 
 	RIG_REQUIRED();
 	if (!record_with_agent(directory, &hits))
@@ -377,10 +500,10 @@ TEST(tasks, are_charged_to_their_program)
 	for (size_t i = 0; i < profile_stack_count(profile); i++) {
 		const struct profile_stack *stack = profile_stack(profile, i);
 
-		if (!is_task(stack))
+		if (!find_task(stack, name, sizeof(name)))
 			continue;
 		samples += stack->samples;
-		charged += !strcmp(stack->app, "tasks") ? stack->samples : 0;
+		charged += !strcmp(stack->app, program_of(name)) ? stack->samples : 0;
 	}
 	profile_free(profile);
 	printf("%llu of %llu samples are charged to the program\n", (unsigned long long)charged,

@@ -19,6 +19,17 @@ const struct guest_task_layout task_guest_layout = {
 	.mm = 0x8e0,
 	.stack = 0x18,
 	.page_table = 0x78,
+	.parent = 0x9a0,
+	.leader = 0x9d0,
+	.started = 0xa80,
+	.cgroups = { .known = true,
+		     .task_set = 0xc00,
+		     .set_cgroup = 0x88,
+		     .cgroup_node = 0xf0,
+		     .node_count = 0,
+		     .node_parent = 0x8,
+		     .node_name = 0x10,
+		     .node_id = 0x60 },
 };
 
 void task_guest_put(struct task_guest *made, uint64_t gpa, uint64_t value)
@@ -37,6 +48,33 @@ void task_guest_put_task(struct task_guest *made, unsigned int n, uint32_t pid, 
 	/* As long names stand in the kernel when they are torn: without an end. */
 	memcpy(made->guest.memory + TASK(n) + task_guest_layout.comm, comm,
 	       strnlen(comm, SAMPLE_COMM_SIZE - 1) + 1);
+}
+
+void task_guest_put_process(struct task_guest *made, unsigned int n, unsigned int leader, uint64_t started,
+			    unsigned int parent)
+{
+	task_guest_put(made, TASK(n) + task_guest_layout.leader, DIRECT + TASK(leader));
+	task_guest_put(made, TASK(leader) + task_guest_layout.started, started);
+	task_guest_put(made, TASK(leader) + task_guest_layout.parent, DIRECT + TASK(parent));
+}
+
+void task_guest_put_cgroup(struct task_guest *made, unsigned int n, unsigned int parent, uint64_t id,
+			   const char *name)
+{
+	const struct guest_cgroup_layout *layout = &task_guest_layout.cgroups;
+
+	task_guest_put(made, NODE(n) + layout->node_count, 1);
+	task_guest_put(made, NODE(n) + layout->node_parent, parent == n ? 0 : DIRECT + NODE(parent));
+	task_guest_put(made, NODE(n) + layout->node_name, DIRECT + NODE(n) + 0x100);
+	task_guest_put(made, NODE(n) + layout->node_id, id);
+	memcpy(made->guest.memory + NODE(n) + 0x100, name, strlen(name) + 1);
+	task_guest_put(made, CGROUP(n) + layout->cgroup_node, DIRECT + NODE(n));
+	task_guest_put(made, CSS_SET(n) + layout->set_cgroup, DIRECT + CGROUP(n));
+}
+
+void task_guest_enter_cgroup(struct task_guest *made, unsigned int task, unsigned int cgroup)
+{
+	task_guest_put(made, TASK(task) + task_guest_layout.cgroups.task_set, DIRECT + CSS_SET(cgroup));
 }
 
 static void put_cpu(struct task_guest *made, unsigned int cpu, unsigned int task)

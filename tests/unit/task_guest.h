@@ -20,7 +20,10 @@
 #define TABLES(n)       (0x400000ull + (n)*0x2000ull)
 #define TASK_STACK(n)   (0x500000ull + (n)*0x4000ull)
 #define IRQ_STACK       0x580000ull
-#define CURRENT         0x20ull /* per-CPU addresses */
+#define CSS_SET(n)      (0x600000ull + (n)*0x1000ull)
+#define CGROUP(n)       (0x610000ull + (n)*0x1000ull)
+#define NODE(n)         (0x620000ull + (n)*0x200ull) /* of a cgroup; its name is in the second half */
+#define CURRENT         0x20ull                      /* per-CPU addresses */
 #define IRQ_POINTER     0x28ull
 #define SCHEDULED       0x30ull
 #define APIC_ID         0x38ull
@@ -42,6 +45,15 @@ void task_guest_free(struct task_guest *guest);
 void task_guest_put(struct task_guest *guest, uint64_t gpa, uint64_t value);
 void task_guest_put_task(struct task_guest *guest, unsigned int n, uint32_t pid, uint32_t tid,
 			 const char *comm);
+
+/* Task N is a thread of task LEADER's process, which began at STARTED and is a child of task PARENT. */
+void task_guest_put_process(struct task_guest *guest, unsigned int n, unsigned int leader, uint64_t started,
+			    unsigned int parent);
+
+/* Cgroup N is NAME (less than 256 bytes) below cgroup PARENT; N itself: it is the root. */
+void task_guest_put_cgroup(struct task_guest *guest, unsigned int n, unsigned int parent, uint64_t id,
+			   const char *name);
+void task_guest_enter_cgroup(struct task_guest *guest, unsigned int task, unsigned int cgroup);
 
 /* guest_task_current() with the registers as they are. */
 bool task_guest_look(struct task_guest *guest);

@@ -111,7 +111,7 @@ TEST(profile, gives_a_child_what_its_parent_had)
 
 	lives_make(&lives);
 	map(&lives, 1, 10, 0x1000, 0x1000, 0);
-	CHECK_EQUAL(profile_timeline_fork(lives.timeline, 2, 2, 1, 1, 20), 0);
+	CHECK_EQUAL(profile_timeline_fork(lives.timeline, 2, 2, 1, 1, 20, false), 0);
 	map(&lives, 1, 30, 0x1000, 0x1000, 1);
 	map(&lives, 2, 40, 0x5000, 0x1000, 2);
 	REQUIRE_EQUAL(profile_timeline_finish(lives.timeline), 0);
@@ -128,7 +128,7 @@ TEST(profile, tells_owners_of_one_pid_apart)
 
 	lives_make(&lives);
 	map(&lives, 2, 10, 0x1000, 0x1000, 0);
-	CHECK_EQUAL(profile_timeline_fork(lives.timeline, 2, 2, 1, 1, 20), 0);
+	CHECK_EQUAL(profile_timeline_fork(lives.timeline, 2, 2, 1, 1, 20, false), 0);
 	map(&lives, 2, 30, 0x1000, 0x1000, 1);
 	REQUIRE_EQUAL(profile_timeline_finish(lives.timeline), 0);
 	CHECK_EQUAL(image_at(&lives, 2, 15, 0x1000), 0);
@@ -144,7 +144,7 @@ TEST(profile, names_threads_as_they_were_called_then)
 	lives_make(&lives);
 	CHECK_EQUAL(profile_timeline_comm(lives.timeline, 5, 10, "sh"), 0);
 	CHECK_EQUAL(profile_timeline_comm(lives.timeline, 5, 30, "find"), 0);
-	CHECK_EQUAL(profile_timeline_fork(lives.timeline, 5, 6, 5, 5, 20), 0);
+	CHECK_EQUAL(profile_timeline_fork(lives.timeline, 5, 6, 5, 5, 20, false), 0);
 	REQUIRE_EQUAL(profile_timeline_finish(lives.timeline), 0);
 	CHECK_STRING(profile_timeline_comm_of(lives.timeline, 5, 29), "sh");
 	CHECK_STRING(profile_timeline_comm_of(lives.timeline, 5, 30), "find");
@@ -172,12 +172,12 @@ TEST(profile, knows_which_program_a_process_runs)
 	CHECK_EQUAL(profile_timeline_exec(lives.timeline, 1, 10), 0);
 	map(&lives, 1, 11, 0x1000, 0x1000, 0);
 	map(&lives, 1, 12, 0x8000, 0x1000, 1);
-	CHECK_EQUAL(profile_timeline_fork(lives.timeline, 2, 2, 1, 1, 20), 0);
+	CHECK_EQUAL(profile_timeline_fork(lives.timeline, 2, 2, 1, 1, 20, false), 0);
 	CHECK_EQUAL(profile_timeline_exec(lives.timeline, 2, 30), 0);
 	map(&lives, 2, 31, 0x1000, 0x1000, 2);
 	/* 3 was there before, and maps more; 2 comes again as its child. */
 	map(&lives, 3, 40, 0x1000, 0x1000, 1);
-	CHECK_EQUAL(profile_timeline_fork(lives.timeline, 2, 2, 3, 3, 50), 0);
+	CHECK_EQUAL(profile_timeline_fork(lives.timeline, 2, 2, 3, 3, 50, false), 0);
 	map(&lives, 2, 51, 0x9000, 0x1000, 1);
 	REQUIRE_EQUAL(profile_timeline_finish(lives.timeline), 0);
 	CHECK_STRING(program_at(&lives, 1, 9), "");

@@ -422,3 +422,36 @@ TEST(task, layout_of_a_kernel_that_lacks_a_part_is_not_known)
 			     (struct btf_image_member[]){ { "comm", 0xf8 }, { 0 } });
 	CHECK_EQUAL(read_layout(&read, &ages[0], btf_image_finish(&image)), -ENOENT);
 }
+
+/* Its threads have the parent that their first one has. */
+TEST(task, is_told_with_its_process_and_cgroup)
+{
+	struct task_guest fixture;
+
+	task_guest_make(&fixture);
+	task_guest_put_task(&fixture, 3, 700, 700, "first");
+	task_guest_put_process(&fixture, 1, 3, 123456789, 2);
+	task_guest_put_cgroup(&fixture, 0, 0, 1, "");
+	task_guest_put_cgroup(&fixture, 1, 0, 55, "user.slice");
+	task_guest_enter_cgroup(&fixture, 1, 1);
+	check_is(&fixture, 700, 702, "worker");
+	CHECK_EQUAL(fixture.task.started, 123456789);
+	CHECK_EQUAL(fixture.task.parent, 800);
+	CHECK_STRING(fixture.task.process_comm, "first");
+	CHECK_EQUAL(fixture.task.cgroup.id, 55);
+	CHECK_EQUAL(fixture.task.cgroup.node, DIRECT + NODE(1));
+	task_guest_free(&fixture);
+}
+
+TEST(task, is_known_where_its_process_and_cgroup_can_not_be_read)
+{
+	struct task_guest fixture;
+
+	task_guest_make(&fixture);
+	task_guest_put_process(&fixture, 1, 1, 123456789, 2);
+	task_guest_put(&fixture, TASK(1) + task_guest_layout.parent, 0x123456);
+	check_is(&fixture, 700, 702, "worker");
+	CHECK_EQUAL(fixture.task.started, 0);
+	CHECK_EQUAL(fixture.task.cgroup.id, 0);
+	task_guest_free(&fixture);
+}

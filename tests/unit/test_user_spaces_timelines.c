@@ -129,7 +129,7 @@ static void take_fork(struct proof *proof, const struct sideband_fork *fork)
 	if (head->pid != fork->parent_pid)
 		user_spaces_fork(proof->spaces, head->pid, fork->parent_pid, head->time);
 	profile_timeline_fork(proof->read, head->pid, head->tid, fork->parent_pid, fork->parent_tid,
-			      head->time);
+			      head->time, false);
 }
 
 static void take_sideband(void *context, const struct sideband *record)

@@ -24,7 +24,7 @@ static const struct argp_option options[] = {
 	{ "children", KEY_CHILDREN, NULL, 0, "Count a function also for what it called, and order by that",
 	  0 },
 	{ "sort", 's', "KEY[,KEY...]", 0,
-	  "What makes one row: symbol, image, vcpu, app (the program that a process runs, else its comm), comm, pid, tid (default symbol,image; sym, dso and cpu mean the same as for perf)",
+	  "What makes one row: symbol, image, vcpu, app (the program that a process runs, else its comm), comm, pid, tid, cgroup (default symbol,image; sym, dso and cpu mean the same as for perf)",
 	  0 },
 	{ "limit", 'n', "ROWS", 0, "Show the first ROWS rows only", 0 },
 	{ "percent-limit", KEY_PERCENT_LIMIT, "PERCENT", 0, "Show no rows below PERCENT", 0 },
@@ -42,6 +42,7 @@ static const char summary[] =
 	"  kvmscope report --sort vcpu              how busy each vCPU was\n"
 	"  kvmscope report --sort comm,symbol       which of the guest's processes does what\n"
 	"  kvmscope report --sort app,image,symbol  the same by program, its libraries apart\n"
+	"  kvmscope report --sort cgroup            which service or container of the guest\n"
 	"  kvmscope report --event mem:schedule:x   who executed a watched function\n"
 	"  kvmscope report --json | jq '.events[0].rows[0]'\n"
 	"\n"
@@ -52,10 +53,10 @@ static const struct {
 	const char *name;
 	enum report_key key;
 } keys[] = {
-	{ "symbol", REPORT_SYMBOL }, { "sym", REPORT_SYMBOL }, { "image", REPORT_IMAGE },
-	{ "dso", REPORT_IMAGE },     { "vcpu", REPORT_VCPU },  { "cpu", REPORT_VCPU },
-	{ "app", REPORT_APP },       { "comm", REPORT_COMM },  { "pid", REPORT_PID },
-	{ "tid", REPORT_TID },
+	{ "symbol", REPORT_SYMBOL }, { "sym", REPORT_SYMBOL },    { "image", REPORT_IMAGE },
+	{ "dso", REPORT_IMAGE },     { "vcpu", REPORT_VCPU },     { "cpu", REPORT_VCPU },
+	{ "app", REPORT_APP },       { "comm", REPORT_COMM },     { "pid", REPORT_PID },
+	{ "tid", REPORT_TID },       { "cgroup", REPORT_CGROUP },
 };
 
 static unsigned int find_key(const char *name)
@@ -75,7 +76,8 @@ static void parse_sort(const struct argp_state *state, char *list, unsigned int 
 		unsigned int key = find_key(name);
 
 		if (!key)
-			argp_error(state, "--sort knows no '%s': symbol, image, vcpu, app, comm, pid, tid",
+			argp_error(state,
+				   "--sort knows no '%s': symbol, image, vcpu, app, comm, pid, tid, cgroup",
 				   name);
 		*chosen |= key;
 	}

@@ -279,3 +279,16 @@ bool btf_find_enumerator(const struct btf *btf, const char *name, uint32_t *valu
 			return true;
 	return false;
 }
+
+bool btf_find_offset(const struct btf *btf, const char *type, const char *name, uint32_t size,
+		     uint32_t *offset)
+{
+	uint32_t id = btf_find_struct(btf, type);
+	struct btf_member member;
+
+	if (!id || !btf_find_member(btf, id, name, &member) || btf_size(btf, id) < size ||
+	    member.offset > btf_size(btf, id) - size)
+		return false;
+	*offset = member.offset;
+	return true;
+}

@@ -284,6 +284,8 @@ static void read_layouts(const struct search *search)
 		}
 		if (guest_task_layout_read(&found->kernel.tasks, symbols, found->kernel.per_cpu, &btf))
 			log_debug("the guest's kernel does not tell where its tasks are");
+		if (!found->kernel.tasks.cgroups.known || guest_cgroups_create(&found->kernel.cgroups))
+			log_debug("the guest's kernel does not tell which cgroups its tasks are in");
 		if (guest_vma_layout_read(&found->kernel.vmas, symbols, &btf) ||
 		    user_images_create(&found->kernel.images))
 			log_debug("the guest's kernel does not tell what is mapped in user space");
@@ -301,6 +303,7 @@ static void free_found(struct found_kernel *found)
 	symbols_free(found->kernel.per_cpu);
 	module_presence_free(found->kernel.presence);
 	user_images_free(found->kernel.images);
+	guest_cgroups_free(found->kernel.cgroups);
 	free(found->kernel.modules);
 	free(found);
 }
@@ -391,6 +394,7 @@ int guest_kernel_refresh(struct guest_kernel **newer, const struct guest_kernel 
 		copy->kernel.module_count = 0;
 		copy->kernel.presence = NULL;
 		copy->kernel.images = user_images_share(found->kernel.images);
+		copy->kernel.cgroups = guest_cgroups_share(found->kernel.cgroups);
 		if (copy->kernel.symbols && copy->kernel.per_cpu)
 			error = copy_all_symbols(&copy->kernel, kernel);
 		if (!error)

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vmm/guest/cgroup.h"
 #include "vmm/guest/module_presence.h"
 #include "vmm/guest/registers.h"
 #include "vmm/guest/symbols.h"
@@ -53,7 +54,8 @@ struct guest_kernel {
 	const struct guest_unwinder *unwinder; /* owned; NULL where only frame pointers can be tried */
 	struct guest_task_layout tasks;        /* where it keeps its current tasks */
 	struct guest_vma_layout vmas;          /* and what they have mapped */
-	struct user_images *images; /* that were seen in use; NULL without VMAS; owned with its copies */
+	struct user_images *images;    /* that were seen in use; NULL without VMAS; owned with its copies */
+	struct guest_cgroups *cgroups; /* that its tasks were seen in; NULL without them; owned so, too */
 };
 
 /*

@@ -161,8 +161,10 @@ static bool tell(struct kernel_memory *memory, const struct guest_task_layout *l
 {
 	const struct guest_task_seen *chosen = choose(memory, layout, offset, stack_in_use(registers), seen);
 
+	*task = (struct guest_task){ 0 };
 	if (!chosen || !name(chosen, task))
 		return false;
+	task->at = chosen->at;
 	/* The kernel's own threads have no memory and run in whatever was there before. */
 	task->foreign = chosen->mm && !runs_in(memory, chosen, registers->paging.cr3);
 	task->mm = task->foreign ? 0 : chosen->mm;
@@ -175,6 +177,25 @@ static bool tell_nothing(struct guest_task *task)
 	return false;
 }
 
+/* Its threads have the parent of the first one. A parent that ends meanwhile is replaced by another. */
+static void read_process(struct kernel_memory *memory, const struct guest_task_layout *layout,
+			 struct guest_task *task)
+{
+	uint64_t leader, parent, again;
+
+	if (!layout->parent || !task->pid ||
+	    !kernel_memory_read_u64(memory, task->at + layout->leader, &leader) ||
+	    !kernel_memory_read_u64(memory, leader + layout->started, &task->started) ||
+	    !kernel_memory_read_u64(memory, leader + layout->parent, &parent) ||
+	    !kernel_memory_read(memory, parent + layout->tgid, &task->parent, sizeof(task->parent)) ||
+	    !kernel_memory_read_u64(memory, leader + layout->parent, &again) || parent != again ||
+	    task->parent >= SAMPLE_TASK_LIMIT ||
+	    !kernel_memory_read(memory, leader + layout->comm, task->process_comm,
+				sizeof(task->process_comm)))
+		task->started = task->parent = 0;
+	task->process_comm[sizeof(task->process_comm) - 1] = '\0';
+}
+
 bool guest_task_current(const struct guest_task_layout *layout, const struct guest_view *view,
 			const struct guest_paging *kernel_paging, const struct guest_registers *registers,
 			struct guest_task *task)
@@ -183,10 +204,13 @@ bool guest_task_current(const struct guest_task_layout *layout, const struct gue
 	struct guest_tasks_seen seen;
 	uint64_t offset;
 
-	return (layout->known && find_cpu(&memory, layout, registers->gdt_base, &offset) &&
-		see(&memory, layout, offset, stack_in_use(registers), &seen) &&
-		tell(&memory, layout, offset, registers, &seen, task)) ||
-	       tell_nothing(task);
+	if (!layout->known || !find_cpu(&memory, layout, registers->gdt_base, &offset) ||
+	    !see(&memory, layout, offset, stack_in_use(registers), &seen) ||
+	    !tell(&memory, layout, offset, registers, &seen, task))
+		return tell_nothing(task);
+	read_process(&memory, layout, task);
+	guest_cgroup_of(&memory, &layout->cgroups, task->at, &task->cgroup);
+	return true;
 }
 
 bool guest_tasks_see(const struct guest_task_layout *layout, const struct guest_view *view,

@@ -12,7 +12,8 @@
  *	                 vCPU's APIC ID, which the kernel keeps for each CPU
  *	CPU -> current   __per_cpu_offset[] and the per-CPU variable current_task,
  *	                 from 6.2 to 6.14 a member of pcpu_hot
- *	current -> task  pid, tgid, comm, mm of struct task_struct
+ *	current -> task  pid, tgid, comm, mm of struct task_struct; when its process began,
+ *	                 and of which one; its cgroup
  *
  * A context switch (kernel/sched/core.c, __schedule()) makes first curr of the
  * runqueue, then the page tables, then the stack, then current those of the
@@ -26,6 +27,7 @@
 #include <stdint.h>
 
 #include "shared/sample.h"
+#include "vmm/guest/cgroup.h"
 #include "vmm/guest/registers.h"
 #include "vmm/guest/symbols.h"
 #include "vmm/guest/view.h"
@@ -50,6 +52,8 @@ struct guest_task_layout {
 	uint32_t page_table;                 /* byte offset of pgd in struct mm_struct */
 	uint64_t first;                      /* GVA of init_task; 0: the list of processes was not found */
 	uint32_t list;                       /* byte offset of tasks in struct task_struct */
+	uint32_t parent, leader, started;    /* in struct task_struct; parent 0: none of the three is known */
+	struct guest_cgroup_layout cgroups;
 	/* GVAs of the code that calls whatever gives a task another program's memory; both 0 if not found. */
 	uint64_t execve_start, execve_end;
 };
@@ -83,15 +87,25 @@ struct guest_task {
 	/* Ends with a NUL; the guest's bytes, not cleaned, and not locked: as the guest's own perf reads it.
 	 */
 	char comm[SAMPLE_COMM_SIZE];
+	uint64_t at;  /* GVA of its struct task_struct */
 	bool foreign; /* CR3 has another task's page tables: its user memory can not be read by them */
 	uint64_t mm;  /* GVA of its struct mm_struct, whose page tables are in CR3; 0: none */
+	/*
+	 * Of its process, by guest_task_current() alone, else 0: when it began, ns of the guest's
+	 * CLOCK_MONOTONIC, which tells it from others that had its id, 0 for the idle task; and whose child
+	 * it is.
+	 */
+	uint64_t started;
+	char process_comm[SAMPLE_COMM_SIZE]; /* of its first thread; ends with a NUL */
+	uint32_t parent;
+	struct guest_cgroup cgroup;
 };
 
 /*
  * The task that a vCPU is in which is stopped with REGISTERS; KERNEL_PAGING
  * maps the kernel. False, and TASK not known, where any part can not be read
  * or does not agree. On the vCPU thread: no lock, allocation or system call;
- * at most 20 reads.
+ * at most 32 reads.
  */
 bool guest_task_current(const struct guest_task_layout *layout, const struct guest_view *view,
 			const struct guest_paging *kernel_paging, const struct guest_registers *registers,

@@ -9,20 +9,6 @@
 #define STACK_MAX (1u << 20)
 #define CPUS_MAX  8192u /* arch/x86/Kconfig, NR_CPUS_RANGE_END */
 
-/* The offset of member NAME of struct TYPE, which has at least SIZE bytes from there. */
-static bool offset_of(const struct btf *btf, const char *type, const char *name, uint32_t size,
-		      uint32_t *offset)
-{
-	uint32_t id = btf_find_struct(btf, type);
-	struct btf_member member;
-
-	if (!id || !btf_find_member(btf, id, name, &member) || btf_size(btf, id) < size ||
-	    member.offset > btf_size(btf, id) - size)
-		return false;
-	*offset = member.offset;
-	return true;
-}
-
 /* To 6.14 per-CPU symbols are offsets from 0 up; behind, they lie in the image as all others do. */
 static bool find_per_cpu(const struct symbols *symbols, const struct symbols *per_cpu, const char *name,
 			 uint64_t *address)
@@ -44,7 +30,7 @@ static bool find_hot(const struct symbols *symbols, const struct symbols *per_cp
 	if (find_per_cpu(symbols, per_cpu, name, address))
 		return true;
 	if (!find_per_cpu(symbols, per_cpu, "pcpu_hot", address) ||
-	    !offset_of(btf, "pcpu_hot", name, 8, &offset))
+	    !btf_find_offset(btf, "pcpu_hot", name, 8, &offset))
 		return false;
 	*address += offset;
 	return true;
@@ -87,10 +73,20 @@ static void find_scheduled(struct guest_task_layout *layout, const struct symbol
 	uint32_t offset;
 
 	if (find_per_cpu(symbols, per_cpu, "runqueues", &layout->scheduled) &&
-	    offset_of(btf, "rq", "curr", 8, &offset))
+	    btf_find_offset(btf, "rq", "curr", 8, &offset))
 		layout->scheduled += offset;
 	else
 		layout->scheduled = 0;
+}
+
+/* What a process is told apart by, and its cgroup: tasks are known without them. */
+static void find_process(struct guest_task_layout *layout, const struct btf *btf)
+{
+	if (!btf_find_offset(btf, "task_struct", "real_parent", 8, &layout->parent) ||
+	    !btf_find_offset(btf, "task_struct", "group_leader", 8, &layout->leader) ||
+	    !btf_find_offset(btf, "task_struct", "start_time", 8, &layout->started))
+		layout->parent = 0;
+	guest_cgroup_layout_read(&layout->cgroups, btf);
 }
 
 /* fs/exec.c: all ways into it, from begin_new_exec() to start_thread(), go through this one (5.8 and later).
@@ -110,7 +106,7 @@ static void find_list(struct guest_task_layout *layout, const struct symbols *sy
 	struct symbol symbol;
 
 	if (symbols_find_name(symbols, "init_task", &symbol) &&
-	    offset_of(btf, "task_struct", "tasks", 16, &layout->list))
+	    btf_find_offset(btf, "task_struct", "tasks", 16, &layout->list))
 		layout->first = symbol.start;
 }
 
@@ -120,13 +116,13 @@ int guest_task_layout_read(struct guest_task_layout *layout, const struct symbol
 	memset(layout, 0, sizeof(*layout));
 	if (!find_hot(symbols, per_cpu, btf, "current_task", &layout->current) ||
 	    !find_per_cpu(symbols, per_cpu, "gdt_page", &layout->gdt_page) ||
-	    !offset_of(btf, "task_struct", "pid", 4, &layout->pid) ||
-	    !offset_of(btf, "task_struct", "tgid", 4, &layout->tgid) ||
-	    !offset_of(btf, "task_struct", "comm", SAMPLE_COMM_SIZE, &layout->comm) ||
-	    !offset_of(btf, "task_struct", "mm", 8, &layout->mm) ||
-	    !offset_of(btf, "task_struct", "stack", 8, &layout->stack) ||
+	    !btf_find_offset(btf, "task_struct", "pid", 4, &layout->pid) ||
+	    !btf_find_offset(btf, "task_struct", "tgid", 4, &layout->tgid) ||
+	    !btf_find_offset(btf, "task_struct", "comm", SAMPLE_COMM_SIZE, &layout->comm) ||
+	    !btf_find_offset(btf, "task_struct", "mm", 8, &layout->mm) ||
+	    !btf_find_offset(btf, "task_struct", "stack", 8, &layout->stack) ||
 	    !find_stack_size(symbols, &layout->stack_size) ||
-	    !offset_of(btf, "mm_struct", "pgd", 8, &layout->page_table))
+	    !btf_find_offset(btf, "mm_struct", "pgd", 8, &layout->page_table))
 		return -ENOENT;
 	if (!find_hot(symbols, per_cpu, btf, "hardirq_stack_ptr", &layout->irq_stack))
 		layout->irq_stack = 0;
@@ -136,6 +132,7 @@ int guest_task_layout_read(struct guest_task_layout *layout, const struct symbol
 	find_offsets(layout, symbols);
 	find_execve(layout, symbols);
 	find_list(layout, symbols, btf);
+	find_process(layout, btf);
 	layout->known = true;
 	return 0;
 }

@@ -180,14 +180,14 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 		return;
 	collector->file_samples++;
 	note_error(collector, collector_output_sample(&collector->output, sample,
-						      collector_user_images(&collector->kernel)));
+						      collector_user_kernel(&collector->kernel)));
 }
 
 static bool sample_tells(void *context, const struct sample *sample, uint64_t address)
 {
 	struct collector *collector = context;
 
-	return collector_output_tells(collector_user_images(&collector->kernel), sample, address);
+	return collector_output_tells(collector_user_kernel(&collector->kernel), sample, address);
 }
 
 static void write_sideband(void *context, const struct sideband *record)

@@ -13,9 +13,11 @@
 
 static void free_output(struct collector_output *output)
 {
+	task_lives_free(output->lives);
 	task_names_free(output->names);
 	user_spaces_free(output->spaces);
 	jit_spaces_free(output->jit);
+	cgroup_names_free(output->cgroups);
 	*output = (struct collector_output){ 0 };
 }
 
@@ -23,10 +25,12 @@ int collector_output_open(struct collector_output *output, const struct perf_dat
 {
 	int error;
 
-	*output = (struct collector_output){ .names = task_names_new(),
+	*output = (struct collector_output){ .lives = task_lives_new(),
+					     .names = task_names_new(),
 					     .spaces = user_spaces_new(),
+					     .cgroups = cgroup_names_new(),
 					     .jit = jit_spaces_new() };
-	if (output->names && output->spaces && output->jit)
+	if (output->lives && output->names && output->spaces && output->cgroups && output->jit)
 		error = perf_data_writer_open(&output->writer, options);
 	else
 		error = error_set(-ENOMEM, "no memory for the names of the guest's tasks");
@@ -61,6 +65,61 @@ static void describe_task(const struct sample *sample, const struct perf_data_ta
 		snprintf(name, SAMPLE_COMM_SIZE, "%.*s", SAMPLE_COMM_SIZE - 1, sample->comm);
 }
 
+/* Readers begin a thread anew with it. */
+static int tell_life(struct collector_output *output, const struct sample *sample, uint32_t tid,
+		     uint32_t parent_pid)
+{
+	const struct sideband_fork fork = {
+		.head = { .size = sizeof(fork),
+			  .type = SIDEBAND_FORK,
+			  .flags = SIDEBAND_FORK_BEFORE,
+			  .time = sample->time,
+			  .pid = sample->pid,
+			  .tid = tid },
+		.parent_pid = parent_pid,
+		.parent_tid = parent_pid,
+	};
+
+	task_names_due(output->names, sample->pid, tid, sample->time, "");
+	return perf_data_writer_sideband(output->writer, &fork.head);
+}
+
+/* perf gives a new process its parent's name: its own has to follow, though its first thread may never be
+ * sampled. */
+static int name_process(struct collector_output *output, const struct sample *sample)
+{
+	char name[SAMPLE_COMM_SIZE];
+
+	snprintf(name, sizeof(name), "%.*s", SAMPLE_COMM_SIZE - 1, sample->process_comm);
+	if (!task_names_due(output->names, sample->pid, sample->pid, sample->time, name))
+		return 0;
+	return perf_data_writer_comm(output->writer, sample->time, (int32_t)sample->pid, (int32_t)sample->pid,
+				     name);
+}
+
+/*
+ * Whose child the sample's process is, and that the thread is one of its threads, as perf would tell of what
+ * runs when it begins. The process first: with it readers forget what they knew of its id.
+ */
+static int tell_lives(struct collector_output *output, const struct sample *sample)
+{
+	int error = 0;
+
+	if (output->told_by_guest || !sample->started || sample->pid >= SAMPLE_TASK_LIMIT ||
+	    sample->tid >= SAMPLE_TASK_LIMIT)
+		return 0;
+	if (task_lives_due(output->lives, sample->pid, sample->started)) {
+		user_spaces_begin(output->spaces, sample->pid);
+		error = tell_life(output, sample, sample->pid, sample->parent);
+	}
+	if (error || sample->tid == sample->pid)
+		return error;
+	error = name_process(output, sample);
+	if (!error && task_lives_due(output->lives, sample->tid, sample->started))
+		error = tell_life(output, sample, sample->tid, sample->pid);
+	return error;
+}
+
 static int name_task(struct collector_output *output, const struct sample *sample)
 {
 	struct perf_data_task task = perf_data_writer_task(output->writer, sample);
@@ -91,8 +150,9 @@ static bool is_named(void *context, const struct sample_mapping *mapping)
 	return image_of(telling->images, mapping);
 }
 
-bool collector_output_tells(const struct user_images *images, const struct sample *sample, uint64_t address)
+bool collector_output_tells(const struct guest_kernel *kernel, const struct sample *sample, uint64_t address)
 {
+	const struct user_images *images = kernel ? kernel->images : NULL;
 	const struct sample_mapping *mappings = sample_mappings((struct sample *)(uintptr_t)sample);
 
 	for (uint16_t i = 0; i < sample->mappings; i++)
@@ -211,7 +271,7 @@ static struct user_spaces_teller teller_of(struct telling *telling)
 
 /* What it is in can not be told any more: it goes without an image, and without the user part of its chain.
  */
-static int write_late(struct collector_output *output, const struct sample *sample)
+static int write_late(struct collector_output *output, const struct sample *sample, uint64_t cgroup)
 {
 	struct sample *copy = malloc(sample_length(sample));
 	const struct sample_hit *hit;
@@ -225,7 +285,7 @@ static int write_late(struct collector_output *output, const struct sample *samp
 	copy->flags |= SAMPLE_USER_TRUNCATED | (sample->cpl ? SAMPLE_UNSURE : 0);
 	if (hit)
 		*sample_hit(copy) = *hit;
-	error = perf_data_writer_sample(output->writer, copy);
+	error = perf_data_writer_sample_in(output->writer, copy, cgroup);
 	free(copy);
 	return error;
 }
@@ -274,22 +334,45 @@ static int name_jit(struct telling *telling)
 							      .context = telling });
 }
 
-int collector_output_sample(struct collector_output *output, const struct attributed_sample *attributed,
-			    const struct user_images *images)
+/* That of the sample; 0 for one of a kernel that has ended, whose ids are those of others now. */
+static uint64_t cgroup_of(const struct sample *sample, const struct guest_cgroups *cgroups)
 {
-	struct telling telling = { output, attributed, images };
+	return cgroups && guest_cgroups_generation(cgroups) == sample->cgroups ? sample->cgroup : 0;
+}
+
+static int name_cgroup(struct collector_output *output, uint64_t time, uint64_t cgroup,
+		       const struct guest_cgroups *cgroups)
+{
+	const char *name = cgroup ? guest_cgroups_name(cgroups, cgroup) : NULL;
+
+	if (!name || !cgroup_names_due(output->cgroups, cgroup))
+		return 0;
+	return perf_data_writer_cgroup(output->writer, time, cgroup, name);
+}
+
+int collector_output_sample(struct collector_output *output, const struct attributed_sample *attributed,
+			    const struct guest_kernel *kernel)
+{
+	struct telling telling = { output, attributed, kernel ? kernel->images : NULL };
 	const struct user_spaces_teller teller = teller_of(&telling);
+	const struct guest_cgroups *cgroups = kernel ? kernel->cgroups : NULL;
 	const struct sample *sample = attributed->sample;
-	int error = name_task(output, sample);
+	uint64_t cgroup = cgroup_of(sample, cgroups);
+	int error = tell_lives(output, sample);
 	bool late = false;
 
+	if (!error)
+		error = name_task(output, sample);
+	if (!error)
+		error = name_cgroup(output, sample->time, cgroup, cgroups);
 	if (!error)
 		error = user_spaces_sample(output->spaces, sample, &teller, &late);
 	if (!error && !late)
 		error = name_jit(&telling);
 	if (error)
 		return error;
-	return late ? write_late(output, sample) : perf_data_writer_sample(output->writer, sample);
+	return late ? write_late(output, sample, cgroup)
+		    : perf_data_writer_sample_in(output->writer, sample, cgroup);
 }
 
 /* Readers begin a new process with what its parent had; and they give a new thread its parent's name:

@@ -13,10 +13,12 @@
 #include "shared/ring.h"
 #include "shared/sample.h"
 #include "shared/sideband.h"
-#include "vmm/guest/user_image.h"
+#include "vmm/guest/kernel.h"
+#include "vmm/profile/cgroup_names.h"
 #include "vmm/profile/jit_spaces.h"
 #include "vmm/profile/perf_data_writer.h"
 #include "vmm/profile/resolver.h"
+#include "vmm/profile/task_lives.h"
 #include "vmm/profile/task_names.h"
 #include "vmm/profile/user_spaces.h"
 
@@ -24,11 +26,13 @@ struct collector_options;
 
 struct collector_output {
 	struct perf_data_writer *writer;
-	struct task_names *names;   /* that are in the file; owned */
-	struct user_spaces *spaces; /* the same; owned */
-	struct jit_spaces *jit;     /* the same; owned */
-	struct jit_code *jit_code;  /* what they are of, the owner's to set; NULL: nothing is known */
-	bool told_by_guest;         /* what is mapped is told by the guest itself */
+	struct task_lives *lives;     /* that are in the file; owned */
+	struct task_names *names;     /* that are in the file; owned */
+	struct user_spaces *spaces;   /* the same; owned */
+	struct cgroup_names *cgroups; /* the same; owned */
+	struct jit_spaces *jit;       /* the same; owned */
+	struct jit_code *jit_code;    /* what they are of, the owner's to set; NULL: nothing is known */
+	bool told_by_guest;           /* what is mapped is told by the guest itself */
 	/*
 	 * Then: a file that a sample told to be mapped, and the guest did not. Set by the owner behind
 	 * collector_output_open(); may be NULL.
@@ -41,11 +45,11 @@ struct collector_output {
 int collector_output_open(struct collector_output *output, const struct perf_data_options *options);
 
 /*
- * Each adds to the file; the errors of writing. The vCPU is one that the options have. IMAGES are those that
- * the sample's mappings are of; NULL: they are not known.
+ * Each adds to the file; the errors of writing. The vCPU is one that the options have. KERNEL has the
+ * images and cgroups that the sample names; NULL: they are not known.
  */
 int collector_output_sample(struct collector_output *output, const struct attributed_sample *attributed,
-			    const struct user_images *images);
+			    const struct guest_kernel *kernel);
 int collector_output_sideband(struct collector_output *output, const struct sideband *record);
 int collector_output_event(struct collector_output *output, const struct sample_event *event);
 /* What OPTIONS' watches have counted up to TIME, if they are asked. */
@@ -58,10 +62,10 @@ int collector_output_lost(struct collector_output *output, uint64_t time, uint32
 int collector_output_close(struct collector_output *output);
 
 /*
- * Does SAMPLE tell what was mapped at ADDRESS, as far as IMAGES (NULL: they are not known) know by now? Then
- * collector_output_sample() has the file say so.
+ * Does SAMPLE tell what was mapped at ADDRESS, as far as the images of KERNEL (NULL: it is not known) know by
+ * now? Then collector_output_sample() has the file say so.
  */
-bool collector_output_tells(const struct user_images *images, const struct sample *sample, uint64_t address);
+bool collector_output_tells(const struct guest_kernel *kernel, const struct sample *sample, uint64_t address);
 
 /*
  * The sample in RECORD; NULL if it holds none, or one that no writer of ours

@@ -8,20 +8,23 @@
 #define SYMBOLS_TIME 10000000ull
 #define LAST_TIME    1000000000ull
 
-static const struct guest_kernel *newest(const struct collector_kernel *kernel)
+const struct guest_kernel *collector_user_kernel(const struct collector_kernel *kernel)
 {
 	return kernel->found_count ? kernel->found[kernel->found_count - 1].kernel : NULL;
 }
 
-const struct user_images *collector_user_images(const struct collector_kernel *kernel)
-{
-	return newest(kernel) ? newest(kernel)->images : NULL;
-}
-
 void collector_user_settle(const struct collector_kernel *kernel)
 {
-	if (collector_user_images(kernel))
-		user_images_settle(newest(kernel)->images, newest(kernel), kernel->options->view);
+	const struct guest_kernel *running = collector_user_kernel(kernel);
+	struct kernel_memory memory = { .view = kernel->options->view };
+
+	if (!running)
+		return;
+	if (running->images)
+		user_images_settle(running->images, running, kernel->options->view);
+	memory.paging = &running->paging;
+	if (running->cgroups)
+		guest_cgroups_settle(running->cgroups, &memory, &running->tasks.cgroups);
 }
 
 static uint64_t time_now(void)
@@ -35,7 +38,7 @@ static uint64_t time_now(void)
 void collector_user_make_tables(const struct collector_kernel *kernel, struct user_tables *tables,
 				uint64_t now)
 {
-	const struct guest_kernel *running = newest(kernel);
+	const struct guest_kernel *running = collector_user_kernel(kernel);
 
 	if (!running || !running->images || kernel->lost)
 		return;
@@ -48,7 +51,7 @@ void collector_user_make_tables(const struct collector_kernel *kernel, struct us
 static void find_symbols(struct collector_kernel *kernel, struct user_symbols *symbols, uint64_t now,
 			 uint64_t limit)
 {
-	const struct guest_kernel *running = newest(kernel);
+	const struct guest_kernel *running = collector_user_kernel(kernel);
 
 	if (!symbols || !running || !running->images)
 		return;

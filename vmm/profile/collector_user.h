@@ -8,12 +8,12 @@
 #include "vmm/profile/user_symbols.h"
 #include "vmm/profile/user_tables.h"
 
-/* Those of the kernel that is known now; NULL: none is, or it does not tell. */
-const struct user_images *collector_user_images(const struct collector_kernel *kernel);
+/* The kernel that is known now, whose images and cgroups samples name; NULL: none is. */
+const struct guest_kernel *collector_user_kernel(const struct collector_kernel *kernel);
 
 /*
- * Reads the names of those that are new: after rings were drained, and before what came out of them is
- * written. Guest memory must still be there.
+ * Reads the names of those, and of cgroups, that are new: after rings were drained, and before what came out
+ * of them is written. Guest memory must still be there.
  */
 void collector_user_settle(const struct collector_kernel *kernel);
 

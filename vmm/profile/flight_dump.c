@@ -163,7 +163,7 @@ static void write_sample(void *context, const struct attributed_sample *sample)
 
 	if (dump->error)
 		return;
-	dump->error = collector_output_sample(&dump->output, sample, collector_user_images(request->kernel));
+	dump->error = collector_output_sample(&dump->output, sample, collector_user_kernel(request->kernel));
 	if (!dump->error && !(++request->samples % ROUND))
 		dump->error = perf_data_writer_flush(dump->output.writer, resolver_settled(dump->resolver));
 }
@@ -172,7 +172,7 @@ static bool sample_tells(void *context, const struct sample *sample, uint64_t ad
 {
 	const struct dump *dump = context;
 
-	return collector_output_tells(collector_user_images(dump->request->kernel), sample, address);
+	return collector_output_tells(collector_user_kernel(dump->request->kernel), sample, address);
 }
 
 static void write_sideband(void *context, const struct sideband *record)

@@ -71,6 +71,9 @@ int perf_data_layout_add_event(struct perf_data_layout *layout, struct span span
 	events[layout->event_count] = (struct perf_data_event){
 		.sample_type = attribute.sample_type,
 		.read_format = attribute.read_format,
+		.branch_type = attribute.branch_sample_type,
+		.registers_user = attribute.sample_regs_user,
+		.registers_interrupt = attribute.sample_regs_intr,
 		.frequency = attribute.freq ? attribute.sample_freq : 0,
 		.period = attribute.freq ? 0 : attribute.sample_period,
 		.type = attribute.type,
@@ -281,6 +284,64 @@ static void take_raw(struct cursor *cursor, const struct perf_data_event *event,
 		sample->has_values =
 			span_copy(cursor->span, cursor->offset + sizeof(size), &sample->values,
 				  size < sizeof(sample->values) ? least : sizeof(sample->values));
+	cursor->offset += sizeof(size) + size;
+}
+
+static void skip(struct cursor *cursor, uint64_t size)
+{
+	if (size > cursor->span.size)
+		cursor->good = false;
+	else
+		cursor->offset += size;
+}
+
+static void skip_branches(struct cursor *cursor, const struct perf_data_event *event)
+{
+	uint64_t count = take_u64(cursor);
+
+	if (event->branch_type & PERF_SAMPLE_BRANCH_HW_INDEX)
+		take_u64(cursor);
+	skip(cursor, count < cursor->span.size ? count * sizeof(struct perf_branch_entry) : UINT64_MAX);
+}
+
+static void skip_registers(struct cursor *cursor, uint64_t registers)
+{
+	if (take_u64(cursor) != PERF_SAMPLE_REGS_ABI_NONE)
+		skip(cursor, (uint64_t)__builtin_popcountll(registers) * sizeof(uint64_t));
+}
+
+/* Its size, the bytes, and how many of those were filled. */
+static void skip_stack(struct cursor *cursor)
+{
+	uint64_t size = take_u64(cursor);
+
+	skip(cursor, size);
+	if (size)
+		take_u64(cursor);
+}
+
+/* What stands behind the fields that all else is taken from; 0 where it is not to be found there. */
+static uint64_t take_cgroup(struct cursor cursor, const struct perf_data_event *event)
+{
+	const uint64_t words = PERF_SAMPLE_WEIGHT | PERF_SAMPLE_WEIGHT_STRUCT | PERF_SAMPLE_DATA_SRC |
+			       PERF_SAMPLE_TRANSACTION;
+	uint64_t cgroup;
+
+	if (!(event->sample_type & PERF_SAMPLE_CGROUP))
+		return 0;
+	if (event->sample_type & PERF_SAMPLE_BRANCH_STACK)
+		skip_branches(&cursor, event);
+	if (event->sample_type & PERF_SAMPLE_REGS_USER)
+		skip_registers(&cursor, event->registers_user);
+	if (event->sample_type & PERF_SAMPLE_STACK_USER)
+		skip_stack(&cursor);
+	skip(&cursor, (uint64_t)__builtin_popcountll(event->sample_type & words) * sizeof(uint64_t));
+	if (event->sample_type & PERF_SAMPLE_REGS_INTR)
+		skip_registers(&cursor, event->registers_interrupt);
+	if (event->sample_type & PERF_SAMPLE_PHYS_ADDR)
+		take_u64(&cursor);
+	cgroup = take_u64(&cursor);
+	return cursor.good ? cgroup : 0;
 }
 
 static bool read_fields(struct cursor *cursor, const struct perf_data_event *event,
@@ -312,6 +373,8 @@ static bool read_fields(struct cursor *cursor, const struct perf_data_event *eve
 		take_callchain(cursor, sample);
 	if (fields & PERF_SAMPLE_RAW)
 		take_raw(cursor, event, sample);
+	if (cursor->good)
+		sample->cgroup = take_cgroup(*cursor, event);
 	return cursor->good;
 }
 

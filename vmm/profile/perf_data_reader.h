@@ -22,9 +22,11 @@ struct perf_data_reader;
 struct perf_data_event {
 	char *name;           /* NULL: the file does not say; the reader's, any bytes */
 	uint64_t sample_type; /* PERF_SAMPLE_* */
-	uint64_t read_format; /* PERF_FORMAT_* */
-	uint64_t frequency;   /* Hz, 0 if it has a period */
-	uint64_t period;      /* what a sample stands for that does not say it; 0 with a frequency */
+	uint64_t branch_type; /* PERF_SAMPLE_BRANCH_* */
+	uint64_t registers_user, registers_interrupt; /* bitmaps of those that samples have */
+	uint64_t read_format;                         /* PERF_FORMAT_* */
+	uint64_t frequency;                           /* Hz, 0 if it has a period */
+	uint64_t period; /* what a sample stands for that does not say it; 0 with a frequency */
 	uint32_t type;
 	uint64_t config;
 	bool sample_id_all;
@@ -38,6 +40,7 @@ struct perf_data_sample {
 	uint16_t misc;              /* PERF_RECORD_MISC_CPUMODE_MASK part */
 	uint16_t event; /* index of the event in the file, 0 the first; found by the sample's id */
 	uint64_t id;
+	uint64_t cgroup;           /* its id; 0 where the file does not say */
 	const uint64_t *callchain; /* PERF_CONTEXT_* markers included; NULL without */
 	size_t callchain_size;
 	bool has_values; /* of a watch: */
@@ -76,9 +79,12 @@ struct perf_data_events {
 	 * same record. */
 	int (*exec)(void *context, uint32_t pid, uint64_t time);
 	/* TID of PID begins as a copy of PARENT_TID of PARENT_PID; PID == PARENT_PID for a thread
-	 * (PERF_RECORD_FORK). */
+	 * (PERF_RECORD_FORK). BEFORE: it began before that time, and has nothing of its parent's
+	 * (PERF_RECORD_MISC_FORK_EXEC). */
 	int (*fork)(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid, uint32_t parent_tid,
-		    uint64_t time);
+		    uint64_t time, bool before);
+	/* The cgroup with ID has PATH (PERF_RECORD_CGROUP). */
+	int (*cgroup)(void *context, uint64_t id, const char *path);
 	int (*build_id)(void *context, const struct perf_data_build_id *build_id);
 	int (*lost)(void *context, uint64_t count);
 	/* EVENT (its index) gives no samples on one CPU from here on (PERF_RECORD_THROTTLE), or does so

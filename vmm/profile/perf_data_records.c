@@ -95,7 +95,7 @@ static int deliver_comm(struct perf_data_records *records, const struct perf_dat
 }
 
 static int deliver_fork(struct perf_data_records *records, const struct perf_data_events *events,
-			struct span record, uint64_t time)
+			struct span record, uint64_t time, uint16_t misc)
 {
 	uint32_t pid, ppid, tid, ptid;
 
@@ -104,7 +104,22 @@ static int deliver_fork(struct perf_data_records *records, const struct perf_dat
 		records->summary.skipped++;
 		return 0;
 	}
-	return events->fork ? events->fork(events->context, pid, tid, ppid, ptid, time) : 0;
+	return events->fork ? events->fork(events->context, pid, tid, ppid, ptid, time,
+					   misc & PERF_RECORD_MISC_FORK_EXEC)
+			    : 0;
+}
+
+static int deliver_cgroup(struct perf_data_records *records, const struct perf_data_events *events,
+			  struct span record)
+{
+	const char *path = span_string(record, 16);
+	uint64_t id;
+
+	if (!path || !span_u64(record, 8, &id)) {
+		records->summary.skipped++;
+		return 0;
+	}
+	return events->cgroup ? events->cgroup(events->context, id, path) : 0;
 }
 
 /* Two kinds tell of losses: one with an id before the count, and the one of PERF_RECORD_LOST_SAMPLES. */
@@ -194,7 +209,9 @@ static int deliver_kernel_record(struct perf_data_records *records, const struct
 	case PERF_RECORD_COMM:
 		return deliver_comm(records, events, record, time, header->misc);
 	case PERF_RECORD_FORK:
-		return deliver_fork(records, events, record, time);
+		return deliver_fork(records, events, record, time, header->misc);
+	case PERF_RECORD_CGROUP:
+		return deliver_cgroup(records, events, record);
 	case PERF_RECORD_LOST:
 	case PERF_RECORD_LOST_SAMPLES:
 		return deliver_lost(records, events, record, header->type);

@@ -20,7 +20,7 @@ static void add_task(struct bytes *to, const struct sideband *record)
 	bytes_add_u32(to, record->tid);
 }
 
-static void add_name(struct bytes *to, const char *name)
+void perf_data_add_name(struct bytes *to, const char *name)
 {
 	char cleaned[SIDEBAND_SIZE_MAX];
 	size_t length = strnlen(name, sizeof(cleaned) - 1);
@@ -48,7 +48,7 @@ static void add_comm(struct bytes *to, const struct sideband_comm *comm, uint16_
 	add_header(to, PERF_RECORD_COMM,
 		   misc | (comm->head.flags & SIDEBAND_COMM_EXEC ? PERF_RECORD_MISC_COMM_EXEC : 0));
 	add_task(to, &comm->head);
-	add_name(to, comm->comm);
+	perf_data_add_name(to, comm->comm);
 }
 
 /* 24 bytes: the build id, or else the file. */
@@ -88,7 +88,7 @@ static void add_mmap(struct bytes *to, const struct sideband_mmap *mmap, uint16_
 	add_identity(to, mmap);
 	bytes_add_u32(to, mmap->prot);
 	bytes_add_u32(to, mmap->map_flags & ~(uint32_t)MAP_HUGETLB);
-	add_name(to, is_code_of_no_file(mmap) ? "[anon]" : mmap->name);
+	perf_data_add_name(to, is_code_of_no_file(mmap) ? "[anon]" : mmap->name);
 }
 
 static void add_munmap(struct bytes *to, const struct sideband_munmap *munmap, uint16_t misc)
@@ -114,7 +114,9 @@ bool perf_data_sideband_add(struct bytes *to, const struct sideband *record, uin
 
 	switch (record->type) {
 	case SIDEBAND_FORK:
-		add_header(to, PERF_RECORD_FORK, misc);
+		/* The kernel's bit for a forked child that has not run an execve yet means this in a FORK. */
+		add_header(to, PERF_RECORD_FORK,
+			   misc | (record->flags & SIDEBAND_FORK_BEFORE ? PERF_RECORD_MISC_FORK_EXEC : 0));
 		add_fork(to, record, fork->parent_pid, fork->parent_tid);
 		return true;
 	case SIDEBAND_EXIT:

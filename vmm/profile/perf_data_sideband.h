@@ -25,4 +25,7 @@
  */
 bool perf_data_sideband_add(struct bytes *to, const struct sideband *record, uint16_t misc);
 
+/* Appends NAME, cleaned, cut off where it is longer than a path may be, and padded with zeros to 8 bytes. */
+void perf_data_add_name(struct bytes *to, const char *name);
+
 #endif

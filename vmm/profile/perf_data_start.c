@@ -43,7 +43,8 @@ void perf_data_describe_event(struct perf_event_attr *attribute, const struct pe
 		.exclude_host = options->perspective == PERSPECTIVE_HOST && !options->host_samples,
 	};
 	if (options->perspective == PERSPECTIVE_GUEST)
-		attribute->sample_type |= PERF_SAMPLE_CPU;
+		attribute->sample_type |= PERF_SAMPLE_CPU | PERF_SAMPLE_CGROUP;
+	attribute->cgroup = options->perspective == PERSPECTIVE_GUEST;
 	if (options->callchains)
 		attribute->sample_type |= PERF_SAMPLE_CALLCHAIN;
 }
@@ -63,7 +64,7 @@ void perf_data_describe_watch(struct perf_event_attr *attribute, const struct pe
 	attribute->sample_type |= PERF_SAMPLE_ADDR | PERF_SAMPLE_RAW | PERF_SAMPLE_REGS_INTR;
 	attribute->sample_regs_intr = PERF_DATA_HIT_REGISTERS;
 	/* One event of a recording asks for these. */
-	attribute->mmap = attribute->mmap2 = attribute->comm = 0;
+	attribute->mmap = attribute->mmap2 = attribute->comm = attribute->cgroup = 0;
 }
 
 /* Tells readers which id is which vCPU of which machine (perf since 5.19); FIRST_ID is that of vCPU 0. */

@@ -365,7 +365,7 @@ static void add_registers(struct bytes *record, const struct sample *sample, con
 	bytes_add(record, &hit->registers[SAMPLE_R8], (SAMPLE_REGISTERS - SAMPLE_R8) * sizeof(uint64_t));
 }
 
-int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample)
+int perf_data_writer_sample_in(struct perf_data_writer *writer, const struct sample *sample, uint64_t cgroup)
 {
 	const struct sample_hit *hit = sample_hit((struct sample *)sample);
 	struct perf_data_task task = perf_data_writer_task(writer, sample);
@@ -393,7 +393,14 @@ int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample
 		add_values(record, hit);
 		add_registers(record, sample, hit);
 	}
+	if (writer->facts.attribute.sample_type & PERF_SAMPLE_CGROUP)
+		bytes_add_u64(record, cgroup);
 	return end_record(writer);
+}
+
+int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample)
+{
+	return perf_data_writer_sample_in(writer, sample, sample->cgroup);
 }
 
 /* Of what is about a vCPU, whatever task it runs. */
@@ -519,6 +526,17 @@ int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_
 	bytes_add(&writer->record, comm, strlen(comm) + 1);
 	bytes_pad(&writer->record, 8);
 	add_sample_id(writer, pid, tid, time, 0);
+	return end_record(writer);
+}
+
+int perf_data_writer_cgroup(struct perf_data_writer *writer, uint64_t time, uint64_t id, const char *path)
+{
+	if (writer->perspective == PERSPECTIVE_HOST)
+		return 0;
+	begin_record(writer, PERF_RECORD_CGROUP, guest_misc(writer, false));
+	bytes_add_u64(&writer->record, id);
+	perf_data_add_name(&writer->record, path);
+	add_sample_id(writer, 0, 0, time, 0);
 	return end_record(writer);
 }
 

@@ -100,6 +100,8 @@ int32_t perf_data_writer_unknown_pid(const struct perf_data_writer *writer);
  */
 /* The event of a watch is its number plus 1. */
 int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample);
+/* The same, in cgroup CGROUP whatever SAMPLE says; 0: in none that is known. */
+int perf_data_writer_sample_in(struct perf_data_writer *writer, const struct sample *sample, uint64_t cgroup);
 /* The event gives no samples of the vCPU from then on, or does so again: THROTTLE, UNTHROTTLE. */
 int perf_data_writer_event(struct perf_data_writer *writer, const struct sample_event *event);
 /* What watch EVENT - 1 counted on VCPU up to TIME: READ. */
@@ -110,6 +112,8 @@ int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_
 int perf_data_writer_mapping_end(struct perf_data_writer *writer, const struct perf_data_mapping *mapping);
 int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_t pid, int32_t tid,
 			  const char *comm);
+/* The guest's cgroup ID has PATH, whose bytes may be any; left out in the host's perspective. */
+int perf_data_writer_cgroup(struct perf_data_writer *writer, uint64_t time, uint64_t id, const char *path);
 /* COUNT samples of VCPU were lost before TIME. */
 int perf_data_writer_lost(struct perf_data_writer *writer, uint64_t time, uint32_t vcpu, uint64_t count);
 

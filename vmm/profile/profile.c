@@ -14,7 +14,7 @@ struct profile {
 	const char *input;
 	struct profile_resolver *resolver;
 	struct profile_pool pool;
-	struct profile_table table; /* struct profile_stack by frames, app, comm, pid, tid and vCPU */
+	struct profile_table table; /* struct profile_stack by frames, app, comm, cgroup, pid, tid and vCPU */
 	struct profile_stack **stacks;
 	size_t count, capacity;
 	uint64_t samples;
@@ -35,7 +35,8 @@ static bool same_stack(const void *item, const void *key)
 
 	if (stack->event != sample->recorded->event || stack->depth != sample->depth ||
 	    stack->comm != sample->comm || stack->app != sample->app || stack->vcpu != sample->vcpu ||
-	    stack->pid != sample->recorded->pid || stack->tid != sample->tid)
+	    stack->cgroup != sample->cgroup || stack->pid != sample->recorded->pid ||
+	    stack->tid != sample->tid)
 		return false;
 	for (size_t i = 0; i < stack->depth; i++)
 		if (stack->frames[i] != sample->frames[i].frame)
@@ -51,6 +52,7 @@ static uint64_t hash_stack(const struct resolved_sample *sample)
 		hash = profile_hash(hash, (uintptr_t)sample->frames[i].frame);
 	hash = profile_hash(hash, (uintptr_t)sample->comm ^ sample->tid);
 	hash = profile_hash(hash, sample->recorded->event);
+	hash = profile_hash(hash, (uintptr_t)sample->cgroup);
 	return profile_hash(hash, (uintptr_t)sample->app);
 }
 
@@ -85,6 +87,7 @@ static struct profile_stack *add_stack(struct profile *profile, const struct res
 	stack->depth = sample->depth;
 	stack->comm = sample->comm;
 	stack->app = sample->app;
+	stack->cgroup = sample->cgroup;
 	stack->pid = sample->recorded->pid;
 	stack->tid = sample->tid;
 	stack->vcpu = sample->vcpu;

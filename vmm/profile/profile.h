@@ -34,6 +34,7 @@ struct profile_stack {
 	const struct profile_frame *const *frames; /* innermost first */
 	size_t depth;                              /* at least 1 */
 	const char *comm;                          /* "" where none is known */
+	const char *cgroup;                        /* the path of its cgroup; "" where none is known */
 	const char *app; /* the program that the process runs; its comm where that is not known */
 	uint32_t pid;
 	uint32_t tid;  /* 0 unless the options tell threads apart */

@@ -23,6 +23,11 @@ struct build_id {
 	size_t size;
 };
 
+struct cgroup {
+	uint64_t id;
+	const char *path;
+};
+
 struct profile_resolver {
 	struct profile_options options;
 	struct profile_input input;
@@ -31,6 +36,7 @@ struct profile_resolver {
 	struct profile_timeline *timeline;
 	struct profile_table images;    /* struct profile_image by path, build id and machine */
 	struct profile_table build_ids; /* struct build_id by name */
+	struct profile_table cgroups;   /* struct cgroup by id */
 	struct profile_table frames;    /* struct frame by image and symbol or address */
 	struct profile_frame_cache cache;
 	struct profile_kernel kernels[2]; /* this machine's, and its guest's */
@@ -194,13 +200,43 @@ static int take_exec(void *context, uint32_t pid, uint64_t time)
 }
 
 static int take_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid, uint32_t parent_tid,
-		     uint64_t time)
+		     uint64_t time, bool before)
 {
 	struct profile_resolver *resolver = context;
 
-	return profile_timeline_fork(resolver->timeline, pid, tid, parent_pid, parent_tid, time)
+	return profile_timeline_fork(resolver->timeline, pid, tid, parent_pid, parent_tid, time, before)
 		       ? out_of_memory(resolver)
 		       : 0;
+}
+
+static bool same_cgroup(const void *item, const void *key)
+{
+	return ((const struct cgroup *)item)->id == *(const uint64_t *)key;
+}
+
+static struct cgroup *find_cgroup(const struct profile_resolver *resolver, uint64_t id)
+{
+	return profile_table_find(&resolver->cgroups, profile_hash(0, id), same_cgroup, &id);
+}
+
+/* The latest path of one that was renamed, as for perf. */
+static int take_cgroup(void *context, uint64_t id, const char *path)
+{
+	struct profile_resolver *resolver = context;
+	const char *kept = profile_pool_string(&resolver->pool, path);
+	struct cgroup *cgroup = find_cgroup(resolver, id);
+
+	if (kept && !cgroup) {
+		cgroup = profile_pool_alloc(&resolver->pool, sizeof(*cgroup));
+		if (cgroup)
+			cgroup->id = id;
+		if (!cgroup || profile_table_add(&resolver->cgroups, profile_hash(0, id), cgroup))
+			return out_of_memory(resolver);
+	}
+	if (!kept)
+		return out_of_memory(resolver);
+	cgroup->path = kept;
+	return 0;
 }
 
 static int take_lost(void *context, uint64_t count)
@@ -247,6 +283,7 @@ static int read_sideband(struct profile_resolver *resolver)
 		.exec = take_exec,
 		.fork = take_fork,
 		.build_id = take_build_id,
+		.cgroup = take_cgroup,
 		.lost = take_lost,
 		.context = resolver,
 	};
@@ -361,6 +398,7 @@ void profile_resolver_close(struct profile_resolver *resolver)
 	profile_timeline_free(resolver->timeline);
 	profile_table_free(&resolver->images);
 	profile_table_free(&resolver->build_ids);
+	profile_table_free(&resolver->cgroups);
 	profile_table_free(&resolver->frames);
 	profile_pool_free(&resolver->pool);
 	free(resolver);
@@ -659,6 +697,13 @@ static const char *app_of(const struct profile_resolver *resolver, const struct 
 	return program ? program->name : comm;
 }
 
+static const char *cgroup_of(const struct profile_resolver *resolver, uint64_t id)
+{
+	const struct cgroup *cgroup = id ? find_cgroup(resolver, id) : NULL;
+
+	return cgroup ? cgroup->path : "";
+}
+
 static int take_sample(void *context, const struct perf_data_sample *sample)
 {
 	struct profile_resolver *resolver = context;
@@ -674,6 +719,7 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 		return error;
 	resolved.comm = profile_timeline_comm_of(resolver->timeline, sample->tid, sample->time);
 	resolved.app = app_of(resolver, sample, resolved.comm);
+	resolved.cgroup = cgroup_of(resolver, sample->cgroup);
 	resolved.tid = resolver->options.threads ? sample->tid : 0;
 	return resolver->each(resolver->each_context, &resolved);
 }

@@ -15,7 +15,7 @@ struct record {
 	uint64_t time;
 	size_t order; /* in the file */
 	enum kind kind;
-	bool guest;
+	bool guest, before;
 	int32_t pid, tid, parent_pid, parent_tid;
 	struct profile_mapping *mapping;
 	const char *comm;
@@ -128,10 +128,11 @@ int profile_timeline_exec(struct profile_timeline *timeline, uint32_t pid, uint6
 }
 
 int profile_timeline_fork(struct profile_timeline *timeline, uint32_t pid, uint32_t tid, uint32_t parent_pid,
-			  uint32_t parent_tid, uint64_t time)
+			  uint32_t parent_tid, uint64_t time, bool before)
 {
 	return add_record(timeline, &(struct record){ .time = time,
 						      .kind = KIND_FORK,
+						      .before = before || !time,
 						      .pid = (int32_t)pid,
 						      .tid = (int32_t)tid,
 						      .parent_pid = (int32_t)parent_pid,
@@ -309,17 +310,18 @@ static int play_fork(struct profile_timeline *timeline, const struct record *rec
 
 	if (!process)
 		return -ENOMEM;
-	if (parent_thread && name_thread(timeline, record->tid, record->time, parent_thread->newest->comm))
+	if (parent_thread && !record->before &&
+	    name_thread(timeline, record->tid, record->time, parent_thread->newest->comm))
 		return -ENOMEM;
 	if (record->pid == record->parent_pid)
 		return 0;
 	space = new_space(timeline, process, record->time);
 	if (!space)
 		return -ENOMEM;
-	if (inherit_program(timeline, process, parent, record->time))
+	if (inherit_program(timeline, process, record->before ? NULL : parent, record->time))
 		return -ENOMEM;
-	/* Forks at time 0 describe what ran already: its own mappings follow. */
-	if (parent && parent->newest && record->time) {
+	/* Of what ran already its own mappings follow. */
+	if (parent && parent->newest && !record->before) {
 		space->parent = parent->newest;
 		space->parent_epoch = parent->newest->count;
 	}

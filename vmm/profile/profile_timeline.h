@@ -51,8 +51,9 @@ int profile_timeline_map(struct profile_timeline *timeline, bool guest, int32_t 
 int profile_timeline_comm(struct profile_timeline *timeline, uint32_t tid, uint64_t time, const char *comm);
 /* PID runs a new program: the first file that is mapped into it from now on. */
 int profile_timeline_exec(struct profile_timeline *timeline, uint32_t pid, uint64_t time);
+/* BEFORE: it began before TIME (as it does if that is 0), and has nothing of its parent's. */
 int profile_timeline_fork(struct profile_timeline *timeline, uint32_t pid, uint32_t tid, uint32_t parent_pid,
-			  uint32_t parent_tid, uint64_t time);
+			  uint32_t parent_tid, uint64_t time, bool before);
 
 /* Puts all in order; from here on there may be questions, and no more records. 0 or -ENOMEM. */
 int profile_timeline_finish(struct profile_timeline *timeline);

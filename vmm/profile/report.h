@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The report: a profile's samples by function, image, vCPU, program, process, thread. Rows
+ * The report: a profile's samples by function, image, vCPU, program, cgroup, process, thread. Rows
  * agree with perf report's to the sample. One thread at a time.
  */
 #ifndef KVMSCOPE_PROFILE_REPORT_H
@@ -21,6 +21,7 @@ enum report_key {
 	REPORT_PID = 1 << 4,
 	REPORT_TID = 1 << 5, /* needs a profile whose options tell threads apart */
 	REPORT_APP = 1 << 6,
+	REPORT_CGROUP = 1 << 7,
 };
 
 struct report_options {
@@ -42,7 +43,7 @@ struct report_row {
 	const char *image;                 /* with REPORT_SYMBOL or REPORT_IMAGE */
 	bool kernel;                       /* the first frame that came into the row was the kernel's */
 	uint32_t vcpu, pid, tid;
-	const char *comm, *app;
+	const char *comm, *app, *cgroup;
 	uint64_t samples, weight; /* taken in it */
 	uint64_t total_samples,
 		total_weight;      /* taken in it or in what it called; the same without children */

@@ -101,6 +101,8 @@ static json_t *row_of(const struct report *report, const struct report_row *row)
 		json_object_set_new(object, "vcpu", number(row->vcpu));
 	else
 		json_object_set_new(object, "vcpus", vcpus_of(row));
+	if (keys & REPORT_CGROUP)
+		json_object_set_new(object, "cgroup", *row->cgroup ? json_string(row->cgroup) : json_null());
 	if (keys & REPORT_APP)
 		json_object_set_new(object, "app", json_string(row->app));
 	if (keys & REPORT_COMM)

@@ -461,3 +461,11 @@ int user_spaces_sample(struct user_spaces *spaces, const struct sample *sample,
 		return 0;
 	return look_at_all(&(struct looking){ spaces, sample, teller, space_of(spaces, sample->pid) });
 }
+
+void user_spaces_begin(struct user_spaces *spaces, uint32_t pid)
+{
+	struct space *space = space_of(spaces, pid);
+
+	if (space)
+		space->count = 0;
+}

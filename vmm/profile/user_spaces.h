@@ -68,4 +68,7 @@ void user_spaces_fork(struct user_spaces *spaces, uint32_t child, uint32_t paren
 /* He wrote that thread TID of PID ended at TIME. */
 void user_spaces_end(struct user_spaces *spaces, uint32_t pid, uint32_t tid, uint64_t time);
 
+/* Readers have been told of a new process PID: it has nothing of what was said of that id. */
+void user_spaces_begin(struct user_spaces *spaces, uint32_t pid);
+
 #endif

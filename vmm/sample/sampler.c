@@ -212,6 +212,15 @@ static void walk(const struct sampler *sampler, const struct guest_kernel *kerne
 	chain->user_depth = registers->cpl != 0;
 }
 
+/* Its path is read later, when this vCPU runs again. */
+static uint32_t enter_cgroup(const struct guest_kernel *kernel, const struct guest_task *task)
+{
+	if (!kernel || !kernel->cgroups || !task->cgroup.id)
+		return 0;
+	guest_cgroups_enter(kernel->cgroups, &task->cgroup);
+	return guest_cgroups_generation(kernel->cgroups);
+}
+
 /* Of another kernel than the one that is known, nothing more is claimed than where it was. */
 static void walk_nothing(struct guest_callchain *chain)
 {
@@ -256,6 +265,11 @@ static void fill_sample(struct sample *sample, const struct guest_registers *reg
 	sample->tid = task->tid;
 	sample->mappings = sample->reserved = 0;
 	memcpy(sample->comm, task->comm, sizeof(sample->comm));
+	memcpy(sample->process_comm, task->process_comm, sizeof(sample->process_comm));
+	sample->parent = task->parent;
+	sample->started = task->started;
+	sample->cgroup = task->cgroup.id;
+	sample->cgroups = 0;
 	sample->flags = chain->flags;
 	sample->kernel_depth = chain->kernel_depth;
 	sample->user_depth = chain->user_depth;
@@ -284,6 +298,7 @@ struct state {
 	uint64_t begin;
 	struct guest_registers registers;
 	struct guest_task task;
+	uint32_t cgroups;    /* the table that has its cgroup; 0: none */
 	struct user_map map; /* of the task */
 	struct guest_callchain chain;
 };
@@ -332,6 +347,7 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 	/* Behind the time: see sampler_set_kernel(). */
 	kernel = running_kernel(sampler, &state->registers, &other);
 	find_task(sampler, kernel, &state->registers, &state->task);
+	state->cgroups = enter_cgroup(kernel, &state->task);
 	user_map_begin(&state->map, kernel, sampler->options.view, state->task.mm);
 	state->map.deadline = state->chain.deadline;
 	if (other)
@@ -361,6 +377,7 @@ static uint64_t finish_sample(const struct vcpu_sampler *self, const struct vcpu
 		fill_sample(sample, &state->registers, &state->task, &state->chain);
 		/* Of an image that could not be told nothing is said. */
 		sample->mappings = (uint16_t)user_map_tell(&state->map, sample_mappings(sample));
+		sample->cgroups = state->cgroups;
 		sample->time = state->begin;
 		sample->period = period;
 		sample->vcpu = vcpu->index;

@@ -10,22 +10,35 @@
  * alpha is in user code, beta in system calls, ping and pong give up the CPU
  * all the time; thread is two more threads of beta's process; program is
  * another program, by execve; brief are processes that live 5 ms, one behind
- * the other.
+ * the other; jailed is a copy of this program that runs in a chroot, and layered one in an
+ * overlay that only its mount namespace has.
+ *
+ * All but ping and pong are in cgroups of their own: "/tasks.slice/NAME.scope", that of the process.
+ *
+ * Of jailed and layered it prints, as /proc/PID/maps has it, "tasks: NAME maps PATH".
  *
  * Static, and built with frame pointers, so that chains can be walked.
  */
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define PROGRAM "/tmp/program"
+#define CGROUPS "/tmp/cgroup"
+#define JAIL    "/tmp/jail"
+#define LAYERED "/tmp/layers/merged/layered"
 
 static double seconds;
 
@@ -83,11 +96,40 @@ TASK(thread, compute(500); system_call(SYS_getrandom, (long)buffer, 4096, 0))
 TASK(ping, compute(20); system_call(SYS_sched_yield, 0, 0, 0))
 TASK(pong, compute(20); system_call(SYS_sched_yield, 0, 0, 0))
 TASK(program, compute(1000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
+TASK(jailed, compute(1000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
+TASK(layered, compute(1000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
 TASK(brief, compute(100); system_call(SYS_getrandom, (long)buffer, 1024, 0))
 
 static double now(void)
 {
 	return clock_of(CLOCK_MONOTONIC);
+}
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "tasks: %s: %m\n", what);
+	_exit(1);
+}
+
+static void make_cgroups(void)
+{
+	mkdir(CGROUPS, 0755);
+	if (mount("cgroup2", CGROUPS, "cgroup2", 0, NULL) || mkdir(CGROUPS "/tasks.slice", 0755))
+		fail(CGROUPS);
+}
+
+static void enter_cgroup(const char *name)
+{
+	char path[128];
+	int file;
+
+	snprintf(path, sizeof(path), CGROUPS "/tasks.slice/%s.scope", name);
+	mkdir(path, 0755);
+	strcat(path, "/cgroup.procs");
+	file = open(path, O_WRONLY);
+	if (file < 0 || write(file, "0", 1) != 1)
+		fail(path);
+	close(file);
 }
 
 static void run(const char *name, void (*task)(double until))
@@ -100,6 +142,8 @@ static void start(const char *name, void (*task)(double until))
 {
 	if (fork())
 		return;
+	if (strcmp(name, "alpha") == 0)
+		enter_cgroup(name);
 	run(name, task);
 	_exit(0);
 }
@@ -117,6 +161,7 @@ static void start_threads(void)
 
 	if (fork())
 		return;
+	enter_cgroup("beta");
 	for (int i = 0; i < 2; i++)
 		if (pthread_create(&threads[i], NULL, thread, NULL))
 			_exit(1);
@@ -131,8 +176,88 @@ static void start_program(const char *argument)
 	unlink(PROGRAM);
 	if (symlink("/proc/self/exe", PROGRAM) || fork())
 		return;
+	enter_cgroup("program");
 	execl(PROGRAM, PROGRAM, argument, (char *)NULL);
 	_exit(1);
+}
+
+static void copy_self(const char *to)
+{
+	int from = open("/proc/self/exe", O_RDONLY), file = open(to, O_CREAT | O_WRONLY | O_TRUNC, 0755);
+	struct stat status;
+
+	if (from < 0 || file < 0 || fstat(from, &status) ||
+	    sendfile(file, from, NULL, (size_t)status.st_size) != status.st_size)
+		fail(to);
+	close(from);
+	close(file);
+}
+
+/* The file of the first mapping of PID that is not ours. */
+static void tell_maps(const char *name, pid_t pid, const char *own)
+{
+	char path[64], line[512], file[256];
+	FILE *maps;
+
+	for (int i = 0; i < 100; i++, usleep(20000)) {
+		snprintf(path, sizeof(path), "/proc/%d/maps", pid);
+		maps = fopen(path, "r");
+		*file = '\0';
+		if (maps && fgets(line, sizeof(line), maps))
+			sscanf(line, "%*s %*s %*s %*s %*s %255s", file);
+		if (maps)
+			fclose(maps);
+		if (*file == '/' && strcmp(file, own) != 0)
+			break;
+	}
+	printf("tasks: %s maps %s\n", name, file);
+	fflush(stdout);
+}
+
+static void start_jailed(const char *argument)
+{
+	pid_t pid;
+
+	mkdir(JAIL, 0755);
+	copy_self(JAIL "/inside");
+	pid = fork();
+	if (pid) {
+		tell_maps("jailed", pid, "/bin/tasks");
+		return;
+	}
+	enter_cgroup("jailed");
+	if (chroot(JAIL) || chdir("/"))
+		fail("chroot");
+	execl("/inside", "jailed", argument, (char *)NULL);
+	fail("/inside");
+}
+
+static void mount_overlay(void)
+{
+	if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("overlay", "/tmp/layers/merged", "overlay", 0,
+		  "lowerdir=/tmp/layers/lower,upperdir=/tmp/layers/upper,workdir=/tmp/layers/work"))
+		fail("overlay");
+}
+
+static void start_layered(const char *argument)
+{
+	static const char *const directories[] = { "/tmp/layers", "/tmp/layers/lower", "/tmp/layers/upper",
+						   "/tmp/layers/work", "/tmp/layers/merged" };
+	pid_t pid;
+
+	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++)
+		mkdir(directories[i], 0755);
+	copy_self("/tmp/layers/lower/layered");
+	pid = fork();
+	if (pid) {
+		tell_maps("layered", pid, "/bin/tasks");
+		return;
+	}
+	enter_cgroup("layered");
+	mount_overlay();
+	execl(LAYERED, "layered", argument, (char *)NULL);
+	fail(LAYERED);
 }
 
 static void storm(void)
@@ -141,6 +266,7 @@ static void storm(void)
 
 	if (fork())
 		return;
+	enter_cgroup("brief");
 	while (now() < end) {
 		if (!fork()) {
 			take_name("brief");
@@ -165,12 +291,23 @@ int main(int argc, char **argv)
 		run("program", run_program);
 		return 0;
 	}
+	if (!strcmp(argv[0], "jailed")) {
+		run("jailed", run_jailed);
+		return 0;
+	}
+	if (!strcmp(argv[0], "layered")) {
+		run("layered", run_layered);
+		return 0;
+	}
+	make_cgroups();
 	start("alpha", run_alpha);
 	start("ping", run_ping);
 	start("pong", run_pong);
 	start_threads();
 	start_program(argv[1]);
 	storm();
+	start_jailed(argv[1]);
+	start_layered(argv[1]);
 	while (wait(&status) > 0)
 		failed |= status != 0;
 	return failed;
