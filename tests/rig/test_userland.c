@@ -16,7 +16,7 @@
 #include "tests/rig/debian_recording.h"
 #include "tests/rig/perf_script.h"
 #include "tests/rig/rig.h"
-#include "tests/rig/stack_agreement.h"
+#include "tests/unit/stack_agreement.h"
 #include "vmm/profile/profile.h"
 
 /* Samples of a user land that is short, or of a machine that stands still most of the time. */

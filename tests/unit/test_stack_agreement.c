@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "tests/rig/stack_agreement.h"
 #include "tests/unit/shim/test.h"
+#include "tests/unit/stack_agreement.h"
 
 static void add(struct stack_samples *samples, unsigned int recording, const char *stack, size_t count)
 {

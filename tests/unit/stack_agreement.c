@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/rig/stack_agreement.h"
+#include "tests/unit/stack_agreement.h"
 
 #include <assert.h>
 #include <math.h>
