@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "guest-agent/build_ids.h"
+#include "guest-agent/cgroup.h"
 #include "guest-agent/clock.h"
 
 /*
@@ -220,6 +221,7 @@ static bool move_records(struct events *events, struct output *output, unsigned 
 		ring_copy(ring, ring->tail + used, message->records + used, header.size);
 		note_record(events, message->records + used);
 		build_ids_add(message->records + used);
+		cgroup_note(message->records + used);
 	}
 	output_shorten(output, message, sizeof(*message) + used);
 	assert(used); /* else the kernel wrote what is no record of ours */

@@ -8,6 +8,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "guest-agent/cgroup.h"
 #include "guest-agent/clock.h"
 #include "guest-agent/events.h"
 #include "guest-agent/jit_maps.h"
@@ -82,6 +83,7 @@ static void close_session(void)
 	session.drain_planned = false;
 	table_end();
 	jit_maps_end();
+	cgroup_forget();
 	snapshot_end(&session.snapshot);
 	events_close(&session.events);
 }
@@ -247,9 +249,12 @@ static void tell_round(uint64_t time)
 static void drain(void)
 {
 	uint64_t time = clock_raw();
+	bool drained;
 
 	session.drain_planned = false;
-	if (events_drain(&session.events, &session.output))
+	drained = events_drain(&session.events, &session.output);
+	cgroup_tell(&session.output);
+	if (drained)
 		tell_round(time);
 	else
 		plan_drain(GATHER_MS);

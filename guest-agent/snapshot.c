@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "guest-agent/build_ids.h"
+#include "guest-agent/cgroup.h"
 #include "guest-agent/clock.h"
 #include "guest-agent/mmap2.h"
 
@@ -204,6 +205,15 @@ static void add_mappings(struct records *records)
 		fclose(maps);
 }
 
+static void add_cgroup(struct records *records)
+{
+	struct perf_event_header header = { .type = PERF_RECORD_CGROUP };
+	static struct cgroup cgroup;
+
+	if (cgroup_read(records->pid, &cgroup))
+		add_record(records, header, &cgroup.id, sizeof(cgroup.id), cgroup.path, records->pid);
+}
+
 static bool send(const struct records *records, struct output *output)
 {
 	struct agent_events *message;
@@ -250,6 +260,8 @@ static void read_process(struct records *records, pid_t pid, bool anew)
 	add_comm(records, pid);
 	if (process.threads > 1)
 		add_threads(records);
+	if (process.memory)
+		add_cgroup(records);
 	records->mappings = records->size;
 	if (!process.memory)
 		return;

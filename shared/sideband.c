@@ -21,6 +21,7 @@ static const size_t fixed_sizes[] = {
 	[SIDEBAND_SPACE] = sizeof(struct sideband),
 	[SIDEBAND_JIT_MAP] = sizeof(struct sideband_jit_map),
 	[SIDEBAND_JIT_CODE] = sizeof(struct sideband_jit_code),
+	[SIDEBAND_CGROUP] = sizeof(struct sideband_cgroup),
 };
 
 static bool is_string(const char *string, size_t size)
@@ -47,6 +48,13 @@ static bool check_mmap(const struct sideband *head)
 
 	return is_range(mmap->start, mmap->length) && mmap->build_id_size <= SIDEBAND_BUILD_ID_MAX &&
 	       is_string(mmap->name, head->size - sizeof(*mmap));
+}
+
+static bool check_cgroup(const struct sideband *head)
+{
+	const struct sideband_cgroup *cgroup = (const void *)head;
+
+	return is_string(cgroup->path, head->size - sizeof(*cgroup)) && *cgroup->path == '/';
 }
 
 static bool check_munmap(const struct sideband *head)
@@ -94,6 +102,8 @@ static bool check_content(const struct sideband *head)
 		return check_comm(head);
 	case SIDEBAND_MMAP:
 		return check_mmap(head);
+	case SIDEBAND_CGROUP:
+		return check_cgroup(head);
 	case SIDEBAND_MUNMAP:
 	case SIDEBAND_MODULE_UNLOAD:
 		return check_munmap(head);

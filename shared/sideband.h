@@ -59,6 +59,7 @@ enum sideband_type {
 	SIDEBAND_SPACE,
 	SIDEBAND_JIT_MAP,  /* struct sideband_jit_map: what is known of a process's map from here on */
 	SIDEBAND_JIT_CODE, /* struct sideband_jit_code: a line of it */
+	SIDEBAND_CGROUP,   /* struct sideband_cgroup */
 };
 
 enum sideband_flags {
@@ -169,6 +170,14 @@ struct sideband_jit_code {
 	uint64_t start, length; /* GVA; bytes, not 0 */
 	uint64_t since;         /* ns: then it did not, for sure; 0: not known */
 	char name[];            /* printable ASCII, not empty; NUL-terminated */
+};
+
+/* At this time the process was in this control group; its children begin there. */
+struct sideband_cgroup {
+	struct sideband head;
+	uint64_t
+		id; /* of the unified hierarchy: the inode of its directory; 0: of a hierarchy of version 1 */
+	char path[]; /* from the hierarchy's root: "/system.slice/ssh.service"; NUL-terminated, not cleaned */
 };
 
 /*

@@ -24,7 +24,7 @@ _kvmscope_values() {
 	--watch) echo jiffies_64:8:w schedule:x ;;
 	--format) echo folded html pprof script ;;
 	--event | -e) [ "${COMP_WORDS[1]}" = run ] && echo cpu-clock ;;
-	--sort) _kvmscope_keys symbol image vcpu app comm pid tid cgroup ;;
+	--sort) _kvmscope_keys symbol image vcpu app comm pid tid cgroup container ;;
 	--pid | -p) [ "${COMP_WORDS[1]}" = attach ] && _kvmscope_vms || _kvmscope_runs 1 ;;
 	--stack-time) echo 64us 200us 1ms 0us ;;
 	--flight) echo 10s 30s 5min 64M 256M ;;

@@ -159,6 +159,40 @@ TEST(perf_tasks, perf_is_told_whose_children_processes_are)
 	free_fixture(&fixture);
 }
 
+/* PROCESS is in PATH, ID being 0 for one of version 1. */
+static void tell_cgroup(struct collector_output *output, uint64_t time, uint32_t process, uint64_t id,
+			const char *path)
+{
+	union {
+		struct sideband_cgroup cgroup;
+		uint8_t bytes[256];
+	} record = {
+		.cgroup = { .head = { .type = SIDEBAND_CGROUP, .time = time, .pid = process, .tid = process },
+			    .id = id }
+	};
+
+	record.cgroup.head.size = sideband_size(sizeof(record.cgroup), path);
+	REQUIRE(record.cgroup.head.size <= sizeof(record));
+	memcpy(record.bytes + sizeof(record.cgroup), path, strlen(path) + 1);
+	REQUIRE(sideband_check(span_of(record.bytes, record.cgroup.head.size)));
+	CHECK_EQUAL(collector_output_sideband(output, &record.cgroup.head), 0);
+}
+
+static void tell_fork(struct collector_output *output, uint64_t time, uint32_t process, uint32_t parent)
+{
+	const struct sideband_fork fork = {
+		.head = { .size = sizeof(fork),
+			  .type = SIDEBAND_FORK,
+			  .time = time,
+			  .pid = process,
+			  .tid = process },
+		.parent_pid = parent,
+		.parent_tid = parent,
+	};
+
+	CHECK_EQUAL(collector_output_sideband(output, &fork.head), 0);
+}
+
 static const char *cgroup_of(const struct profile *profile, const char *comm)
 {
 	for (size_t i = 0; i < profile_stack_count(profile); i++)
@@ -181,6 +215,41 @@ TEST(perf_tasks, a_profile_has_the_cgroup_of_each_stack)
 	CHECK_STRING(cgroup_of(profile, "comm-80"), "");
 	CHECK_STRING(cgroup_of(profile, "other"), "");
 	CHECK_EQUAL(profile_stack_count(profile), 5);
+	profile_free(profile);
+	free_fixture(&fixture);
+}
+
+/* Who is seen in a cgroup is in that; else the guest is believed, its children with it. */
+TEST(perf_tasks, the_guest_tells_of_cgroups_that_were_not_seen)
+{
+	struct profile_options options = { .vcpu = -1 };
+	struct collector_output output;
+	struct profile *profile;
+	struct fixture fixture;
+
+	memset(&fixture, 0, sizeof(fixture));
+	perf_home_enter(fixture.home);
+	snprintf(fixture.path, sizeof(fixture.path), "%s/perf.data", fixture.home);
+	make_kernel(&fixture);
+	REQUIRE_EQUAL(collector_output_open(&output, &(struct perf_data_options){ .path = fixture.path,
+										  .frequency = 1000,
+										  .vcpus = 1,
+										  .vmm_pid = 77 }),
+		      0);
+	tell_cgroup(&output, 900, 60, 0, "/docker/old");
+	tell_cgroup(&output, 900, 70, 55, "/told.slice");
+	tell_fork(&output, 950, 80, 70);
+	write_sample(&fixture, &output, 1000, 60, 60, 5000000, 1);
+	write_sample(&fixture, &output, 1100, 70, 70, 6000000, 17);
+	write_sample(&fixture, &output, 1200, 80, 80, 7000000, 0);
+	write_sample(&fixture, &output, 1300, 90, 90, 7000000, 0);
+	CHECK_EQUAL(collector_output_close(&output), 0);
+	options.input = fixture.path;
+	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
+	CHECK_STRING(cgroup_of(profile, "comm-60"), "/docker/old");
+	CHECK_STRING(cgroup_of(profile, "comm-70"), SCOPE);
+	CHECK_STRING(cgroup_of(profile, "comm-80"), "/told.slice");
+	CHECK_STRING(cgroup_of(profile, "comm-90"), "");
 	profile_free(profile);
 	free_fixture(&fixture);
 }

@@ -157,3 +157,26 @@ TEST(agent_records, cut_records_are_none)
 		free(copy);
 	}
 }
+
+/* The process is that of the record's end. */
+TEST(agent_records, cgroups)
+{
+	const uint64_t id = 4711;
+	struct made made = make(PERF_RECORD_CGROUP, 0, &id, sizeof(id), "/system.slice/ssh.service");
+	struct made relative = make(PERF_RECORD_CGROUP, 0, &id, sizeof(id), "ssh.service");
+	struct agent_record record;
+	const struct sideband_cgroup *found = (void *)&record.sideband;
+
+	CHECK_EQUAL(decode(&made, &record), made.size);
+	REQUIRE(record.sideband.head.size && found->head.type == SIDEBAND_CGROUP);
+	CHECK_EQUAL(found->head.pid, 1);
+	CHECK_EQUAL(found->id, 4711);
+	CHECK_STRING(found->path, "/system.slice/ssh.service");
+	CHECK_EQUAL(decode(&relative, &record), relative.size);
+	CHECK_EQUAL(record.sideband.head.size, 0);
+	/* An end in the middle of the path. */
+	made.size = sizeof(struct perf_event_header) + sizeof(id) + 8 + sizeof(struct agent_record_end);
+	((struct perf_event_header *)(void *)made.bytes)->size = (uint16_t)made.size;
+	CHECK_EQUAL(decode(&made, &record), made.size);
+	CHECK_EQUAL(record.sideband.head.size, 0);
+}

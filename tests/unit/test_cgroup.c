@@ -8,6 +8,7 @@
 #include "tests/unit/btf_image.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/task_guest.h"
+#include "vmm/guest/btf.h"
 
 #define LAYOUT (&task_guest_layout.cgroups)
 

@@ -394,6 +394,44 @@ TEST(guest_agent, tells_anew_what_its_kernel_lost)
 	CHECK_EQUAL(statistics.refused, 0);
 }
 
+static bool is_our_cgroup(const struct sideband *record, void *context)
+{
+	const struct sideband_cgroup *cgroup = (const void *)record;
+
+	if (record->type != SIDEBAND_CGROUP || record->pid != (uint32_t)getpid())
+		return false;
+	snprintf(context, 4096, "%s", cgroup->path);
+	return true;
+}
+
+static bool is_below_root(const char *lines, const char *controllers)
+{
+	const char *line = strstr(lines, controllers);
+
+	return line && line[strlen(controllers)] != '\n';
+}
+
+/* One of those that this process is in, and not the root where there is a better one. */
+TEST(guest_agent, tells_the_cgroup_of_a_process)
+{
+	char told[4096] = "", line[4200], lines[8192] = "";
+	struct fixture fixture;
+	FILE *file;
+
+	if (!events_allowed())
+		SKIP("perf_event_open(2) is not allowed here");
+	file = fopen("/proc/self/cgroup", "re");
+	REQUIRE(file && fread(lines, 1, sizeof(lines) - 1, file));
+	fclose(file);
+	REQUIRE(set_up(&fixture, true));
+	CHECK(find(&fixture, is_our_cgroup, told));
+	tear_down(&fixture, NULL);
+	snprintf(line, sizeof(line), ":%s\n", told);
+	if (!strstr(lines, line))
+		FAIL_TEST("told to be in %s, which is not in\n%s", told, lines);
+	CHECK(told[1] || !(is_below_root(lines, "memory:/") || is_below_root(lines, "0::/")));
+}
+
 /* Each of the last two is an end of a table. */
 static bool has_two_tables(const struct agent_statistics *statistics)
 {

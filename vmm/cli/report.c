@@ -24,7 +24,7 @@ static const struct argp_option options[] = {
 	{ "children", KEY_CHILDREN, NULL, 0, "Count a function also for what it called, and order by that",
 	  0 },
 	{ "sort", 's', "KEY[,KEY...]", 0,
-	  "What makes one row: symbol, image, vcpu, app (the program that a process runs, else its comm), comm, pid, tid, cgroup (default symbol,image; sym, dso and cpu mean the same as for perf)",
+	  "What makes one row: symbol, image, vcpu, app (the program that a process runs, else its comm), comm, pid, tid, cgroup, container (default symbol,image; sym, dso and cpu mean the same as for perf)",
 	  0 },
 	{ "limit", 'n', "ROWS", 0, "Show the first ROWS rows only", 0 },
 	{ "percent-limit", KEY_PERCENT_LIMIT, "PERCENT", 0, "Show no rows below PERCENT", 0 },
@@ -56,7 +56,7 @@ static const struct {
 	{ "symbol", REPORT_SYMBOL }, { "sym", REPORT_SYMBOL },    { "image", REPORT_IMAGE },
 	{ "dso", REPORT_IMAGE },     { "vcpu", REPORT_VCPU },     { "cpu", REPORT_VCPU },
 	{ "app", REPORT_APP },       { "comm", REPORT_COMM },     { "pid", REPORT_PID },
-	{ "tid", REPORT_TID },       { "cgroup", REPORT_CGROUP },
+	{ "tid", REPORT_TID },       { "cgroup", REPORT_CGROUP }, { "container", REPORT_CONTAINER },
 };
 
 static unsigned int find_key(const char *name)
@@ -76,9 +76,10 @@ static void parse_sort(const struct argp_state *state, char *list, unsigned int 
 		unsigned int key = find_key(name);
 
 		if (!key)
-			argp_error(state,
-				   "--sort knows no '%s': symbol, image, vcpu, app, comm, pid, tid, cgroup",
-				   name);
+			argp_error(
+				state,
+				"--sort knows no '%s': symbol, image, vcpu, app, comm, pid, tid, cgroup, container",
+				name);
 		*chosen |= key;
 	}
 	if (!*chosen)

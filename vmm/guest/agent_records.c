@@ -48,6 +48,7 @@ struct perf_lost {
 struct source {
 	struct perf_event_header header;
 	struct span payload;
+	struct agent_record_end end;
 };
 
 static struct sideband *begin(struct agent_record *record, enum sideband_type type, uint16_t flags,
@@ -161,6 +162,21 @@ static void decode_lost(const struct source *source, struct agent_record *record
 	lost->count = from.count;
 }
 
+/* The process is the one that the record's end names. */
+static void decode_cgroup(const struct source *source, struct agent_record *record)
+{
+	const char *path = name_at(source, sizeof(uint64_t), SIDEBAND_NAME_MAX);
+	struct sideband_cgroup *cgroup;
+	uint64_t id;
+
+	if (!path || !span_u64(source->payload, 0, &id) || !source->end.pid)
+		return;
+	cgroup = (void *)begin(record, SIDEBAND_CGROUP, 0, source->end.pid, source->end.tid,
+			       sideband_size(sizeof(*cgroup), path));
+	cgroup->id = id;
+	memcpy(cgroup->path, path, strlen(path) + 1);
+}
+
 static void decode(const struct source *source, struct agent_record *record)
 {
 	switch (source->header.type) {
@@ -177,6 +193,9 @@ static void decode(const struct source *source, struct agent_record *record)
 	case PERF_RECORD_KSYMBOL:
 		decode_ksymbol(source, record);
 		break;
+	case PERF_RECORD_CGROUP:
+		decode_cgroup(source, record);
+		break;
 	case PERF_RECORD_LOST:
 		decode_lost(source, record);
 		break;
@@ -185,16 +204,15 @@ static void decode(const struct source *source, struct agent_record *record)
 
 int agent_record_decode(struct span records, struct agent_record *record)
 {
-	struct agent_record_end end;
 	struct source source;
 
 	if (!span_copy(records, 0, &source.header, sizeof(source.header)) || source.header.size % 8 ||
-	    source.header.size < sizeof(source.header) + sizeof(end) ||
+	    source.header.size < sizeof(source.header) + sizeof(source.end) ||
 	    !span_part(records, sizeof(source.header),
-		       source.header.size - sizeof(source.header) - sizeof(end), &source.payload) ||
-	    !span_copy(records, source.header.size - sizeof(end), &end, sizeof(end)))
+		       source.header.size - sizeof(source.header) - sizeof(source.end), &source.payload) ||
+	    !span_copy(records, source.header.size - sizeof(source.end), &source.end, sizeof(source.end)))
 		return -EPROTO;
-	record->guest_time = end.time;
+	record->guest_time = source.end.time;
 	record->sideband.head.size = 0;
 	decode(&source, record);
 	if (record->sideband.head.size && !sideband_check(span_of(record->sideband.bytes, SIDEBAND_SIZE_MAX)))

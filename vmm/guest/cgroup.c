@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vmm/guest/btf.h"
+
 #define PROBES    32
 #define DEPTH_MAX 256 /* of the hierarchy: far more than a path of single letters in use has */
 

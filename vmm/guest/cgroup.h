@@ -23,8 +23,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "vmm/guest/btf.h"
 #include "vmm/guest/kernel_memory.h"
+
+struct btf;
 
 #define GUEST_CGROUPS_MAX     16384u /* of one kernel; more have no name */
 #define GUEST_CGROUP_PATH_MAX 4096   /* PATH_MAX of Linux, with the NUL */

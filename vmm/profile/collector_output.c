@@ -18,6 +18,7 @@ static void free_output(struct collector_output *output)
 	user_spaces_free(output->spaces);
 	jit_spaces_free(output->jit);
 	cgroup_names_free(output->cgroups);
+	process_cgroups_free(output->told_cgroups);
 	*output = (struct collector_output){ 0 };
 }
 
@@ -29,8 +30,10 @@ int collector_output_open(struct collector_output *output, const struct perf_dat
 					     .names = task_names_new(),
 					     .spaces = user_spaces_new(),
 					     .cgroups = cgroup_names_new(),
-					     .jit = jit_spaces_new() };
-	if (output->lives && output->names && output->spaces && output->cgroups && output->jit)
+					     .jit = jit_spaces_new(),
+					     .told_cgroups = process_cgroups_new() };
+	if (output->lives && output->names && output->spaces && output->cgroups && output->jit &&
+	    output->told_cgroups)
 		error = perf_data_writer_open(&output->writer, options);
 	else
 		error = error_set(-ENOMEM, "no memory for the names of the guest's tasks");
@@ -335,9 +338,34 @@ static int name_jit(struct telling *telling)
 }
 
 /* That of the sample; 0 for one of a kernel that has ended, whose ids are those of others now. */
-static uint64_t cgroup_of(const struct sample *sample, const struct guest_cgroups *cgroups)
+static uint64_t seen_cgroup(const struct sample *sample, const struct guest_cgroups *cgroups)
 {
 	return cgroups && guest_cgroups_generation(cgroups) == sample->cgroups ? sample->cgroup : 0;
+}
+
+/*
+ * What was seen at the sample counts, but for the root of the unified hierarchy where the guest tells of one
+ * of version 1: then all are in that root.
+ */
+static uint64_t cgroup_of(const struct collector_output *output, const struct sample *sample,
+			  const struct guest_cgroups *cgroups)
+{
+	uint64_t seen = seen_cgroup(sample, cgroups), told;
+	const char *name = seen ? guest_cgroups_name(cgroups, seen) : NULL;
+
+	told = process_cgroups_of(output->told_cgroups, sample->pid);
+	if (!seen || (name && !strcmp(name, "/") && process_cgroups_id_is_made(told)))
+		return told;
+	return seen;
+}
+
+static int tell_cgroup(struct collector_output *output, const struct sideband_cgroup *record)
+{
+	uint64_t id = process_cgroups_id(record);
+
+	if (!cgroup_names_due(output->cgroups, id))
+		return 0;
+	return perf_data_writer_cgroup(output->writer, record->head.time, id, record->path);
 }
 
 static int name_cgroup(struct collector_output *output, uint64_t time, uint64_t cgroup,
@@ -357,7 +385,7 @@ int collector_output_sample(struct collector_output *output, const struct attrib
 	const struct user_spaces_teller teller = teller_of(&telling);
 	const struct guest_cgroups *cgroups = kernel ? kernel->cgroups : NULL;
 	const struct sample *sample = attributed->sample;
-	uint64_t cgroup = cgroup_of(sample, cgroups);
+	uint64_t cgroup = cgroup_of(output, sample, cgroups);
 	int error = tell_lives(output, sample);
 	bool late = false;
 
@@ -390,6 +418,9 @@ int collector_output_sideband(struct collector_output *output, const struct side
 {
 	const struct sideband_comm *comm = (const void *)record;
 
+	process_cgroups_take(output->told_cgroups, record);
+	if (record->type == SIDEBAND_CGROUP)
+		return tell_cgroup(output, (const void *)record);
 	output->told_by_guest |= record->type == SIDEBAND_MMAP;
 	if (record->type == SIDEBAND_FORK)
 		note_fork(output, (const void *)record);

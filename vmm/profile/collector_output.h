@@ -17,6 +17,7 @@
 #include "vmm/profile/cgroup_names.h"
 #include "vmm/profile/jit_spaces.h"
 #include "vmm/profile/perf_data_writer.h"
+#include "vmm/profile/process_cgroups.h"
 #include "vmm/profile/resolver.h"
 #include "vmm/profile/task_lives.h"
 #include "vmm/profile/task_names.h"
@@ -32,7 +33,8 @@ struct collector_output {
 	struct cgroup_names *cgroups; /* the same; owned */
 	struct jit_spaces *jit;       /* the same; owned */
 	struct jit_code *jit_code;    /* what they are of, the owner's to set; NULL: nothing is known */
-	bool told_by_guest;           /* what is mapped is told by the guest itself */
+	struct process_cgroups *told_cgroups; /* by the guest itself; owned */
+	bool told_by_guest;                   /* what is mapped is told by the guest itself */
 	/*
 	 * Then: a file that a sample told to be mapped, and the guest did not. Set by the owner behind
 	 * collector_output_open(); may be NULL.

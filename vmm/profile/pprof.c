@@ -14,7 +14,7 @@
 #define NS_PER_S   1000000000
 #define GZIP       (MAX_WBITS + 16) /* deflateInit2(): with gzip's header */
 #define VALUES_MAX 2                /* of an event */
-#define LABELS_MAX 5
+#define LABELS_MAX 6
 
 /* What has a number already: a text by its content, a function or an image by its address, a location by
  * those of its frames. */
@@ -335,6 +335,7 @@ static void add_labels(struct writer *writer, Pprof__Sample *sample, const struc
 	add_text_label(writer, sample, "comm", stack->comm);
 	add_text_label(writer, sample, "app", stack->app);
 	add_text_label(writer, sample, "cgroup", stack->cgroup);
+	add_text_label(writer, sample, "container", stack->container);
 	if (stack->pid && stack->pid < SAMPLE_TASK_LIMIT)
 		add_number_label(writer, sample, "pid", stack->pid);
 	if (stack->vcpu != UINT32_MAX)

@@ -88,6 +88,7 @@ static struct profile_stack *add_stack(struct profile *profile, const struct res
 	stack->comm = sample->comm;
 	stack->app = sample->app;
 	stack->cgroup = sample->cgroup;
+	stack->container = sample->container;
 	stack->pid = sample->recorded->pid;
 	stack->tid = sample->tid;
 	stack->vcpu = sample->vcpu;

@@ -35,6 +35,7 @@ struct profile_stack {
 	size_t depth;                              /* at least 1 */
 	const char *comm;                          /* "" where none is known */
 	const char *cgroup;                        /* the path of its cgroup; "" where none is known */
+	const char *container;                     /* that this says; "" where it says none */
 	const char *app; /* the program that the process runs; its comm where that is not known */
 	uint32_t pid;
 	uint32_t tid;  /* 0 unless the options tell threads apart */

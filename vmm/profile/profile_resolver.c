@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "vmm/profile/container_name.h"
 #include "vmm/profile/image_inlines.h"
 #include "vmm/profile/profile_frame_cache.h"
 #include "vmm/profile/profile_image.h"
@@ -25,7 +26,7 @@ struct build_id {
 
 struct cgroup {
 	uint64_t id;
-	const char *path;
+	const char *path, *container;
 };
 
 struct profile_resolver {
@@ -40,7 +41,7 @@ struct profile_resolver {
 	struct profile_table frames;    /* struct frame by image and symbol or address */
 	struct profile_frame_cache cache;
 	struct profile_kernel kernels[2]; /* this machine's, and its guest's */
-	const char *unknown;              /* "[unknown]" in the pool */
+	const char *unknown, *none;       /* "[unknown]" and "" in the pool */
 	int chosen;                       /* the event that is taken; -1: all */
 	uint64_t lost;
 	int (*each)(void *context, const struct resolved_sample *sample);
@@ -223,19 +224,23 @@ static struct cgroup *find_cgroup(const struct profile_resolver *resolver, uint6
 static int take_cgroup(void *context, uint64_t id, const char *path)
 {
 	struct profile_resolver *resolver = context;
-	const char *kept = profile_pool_string(&resolver->pool, path);
+	const char *kept = profile_pool_string(&resolver->pool, path), *container;
 	struct cgroup *cgroup = find_cgroup(resolver, id);
+	char name[CONTAINER_NAME_SIZE];
 
-	if (kept && !cgroup) {
+	container_name(path, name, sizeof(name));
+	container = profile_pool_string(&resolver->pool, name);
+	if (kept && container && !cgroup) {
 		cgroup = profile_pool_alloc(&resolver->pool, sizeof(*cgroup));
 		if (cgroup)
 			cgroup->id = id;
 		if (!cgroup || profile_table_add(&resolver->cgroups, profile_hash(0, id), cgroup))
 			return out_of_memory(resolver);
 	}
-	if (!kept)
+	if (!kept || !container)
 		return out_of_memory(resolver);
 	cgroup->path = kept;
+	cgroup->container = container;
 	return 0;
 }
 
@@ -359,7 +364,9 @@ int profile_resolver_open(struct profile_resolver **opened, const struct profile
 	resolver->kernels[1].guest = true;
 	resolver->timeline = profile_timeline_new(&resolver->pool);
 	resolver->unknown = profile_pool_string(&resolver->pool, "[unknown]");
-	if (!resolver->timeline || !resolver->unknown || profile_frame_cache_open(&resolver->cache))
+	resolver->none = profile_pool_string(&resolver->pool, "");
+	if (!resolver->timeline || !resolver->unknown || !resolver->none ||
+	    profile_frame_cache_open(&resolver->cache))
 		error = out_of_memory(resolver);
 	else
 		error = open_input(resolver);
@@ -697,11 +704,13 @@ static const char *app_of(const struct profile_resolver *resolver, const struct 
 	return program ? program->name : comm;
 }
 
-static const char *cgroup_of(const struct profile_resolver *resolver, uint64_t id)
+static void name_cgroup(const struct profile_resolver *resolver, struct resolved_sample *sample)
 {
+	uint64_t id = sample->recorded->cgroup;
 	const struct cgroup *cgroup = id ? find_cgroup(resolver, id) : NULL;
 
-	return cgroup ? cgroup->path : "";
+	sample->cgroup = cgroup ? cgroup->path : resolver->none;
+	sample->container = cgroup ? cgroup->container : resolver->none;
 }
 
 static int take_sample(void *context, const struct perf_data_sample *sample)
@@ -719,7 +728,7 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 		return error;
 	resolved.comm = profile_timeline_comm_of(resolver->timeline, sample->tid, sample->time);
 	resolved.app = app_of(resolver, sample, resolved.comm);
-	resolved.cgroup = cgroup_of(resolver, sample->cgroup);
+	name_cgroup(resolver, &resolved);
 	resolved.tid = resolver->options.threads ? sample->tid : 0;
 	return resolver->each(resolver->each_context, &resolved);
 }

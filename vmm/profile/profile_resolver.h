@@ -35,10 +35,11 @@ struct resolved_sample {
 	const struct resolved_frame *frames; /* innermost first */
 	size_t depth;                        /* at least 1 */
 	const char *comm;                    /* "" where none is known; equal names are equal pointers */
-	const char *app;    /* the program's name, else comm; equal names are equal pointers */
-	const char *cgroup; /* its path; "" where none is known; equal ones are equal pointers */
-	uint32_t tid;       /* 0 unless the options tell threads apart */
-	uint32_t vcpu;      /* UINT32_MAX where it was not recorded */
+	const char *app;       /* the program's name, else comm; equal names are equal pointers */
+	const char *cgroup;    /* its path; "" where none is known; equal ones are equal pointers */
+	const char *container; /* that it says; likewise */
+	uint32_t tid;          /* 0 unless the options tell threads apart */
+	uint32_t vcpu;         /* UINT32_MAX where it was not recorded */
 };
 
 /* Reads the sideband. OPTIONS, but not what it points to, is copied. The errors of the reader. */

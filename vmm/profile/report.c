@@ -23,7 +23,8 @@ static bool same_row(const void *item, const void *key)
 	const struct report_row *a = item, *b = key;
 
 	return a->frame == b->frame && a->image == b->image && a->vcpu == b->vcpu && a->pid == b->pid &&
-	       a->tid == b->tid && a->comm == b->comm && a->app == b->app && a->cgroup == b->cgroup;
+	       a->tid == b->tid && a->comm == b->comm && a->app == b->app && a->cgroup == b->cgroup &&
+	       a->container == b->container;
 }
 
 static uint64_t hash_row(const struct report_row *row)
@@ -32,7 +33,7 @@ static uint64_t hash_row(const struct report_row *row)
 
 	hash = profile_hash(hash, (uint64_t)row->vcpu << 32 | row->pid);
 	hash = profile_hash(hash, (uintptr_t)row->comm ^ row->tid);
-	hash = profile_hash(hash, (uintptr_t)row->cgroup);
+	hash = profile_hash(profile_hash(hash, (uintptr_t)row->cgroup), (uintptr_t)row->container);
 	return profile_hash(hash, (uintptr_t)row->app);
 }
 
@@ -66,6 +67,7 @@ static struct report_row *row_of(struct builder *builder, const struct profile_s
 		.comm = keys & REPORT_COMM ? stack->comm : NULL,
 		.app = keys & REPORT_APP ? stack->app : NULL,
 		.cgroup = keys & REPORT_CGROUP ? stack->cgroup : NULL,
+		.container = keys & REPORT_CONTAINER ? stack->container : NULL,
 	};
 	uint64_t hash = hash_row(&wanted);
 	struct report_row *row = profile_table_find(&builder->table, hash, same_row, &wanted);
@@ -172,6 +174,8 @@ static int largest_first(const void *left, const void *right)
 		order = compare_texts(a->image, b->image);
 	if (!order)
 		order = compare_texts(a->cgroup, b->cgroup);
+	if (!order)
+		order = compare_texts(a->container, b->container);
 	if (!order)
 		order = compare_texts(a->app, b->app);
 	if (!order)

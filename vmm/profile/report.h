@@ -22,6 +22,7 @@ enum report_key {
 	REPORT_TID = 1 << 5, /* needs a profile whose options tell threads apart */
 	REPORT_APP = 1 << 6,
 	REPORT_CGROUP = 1 << 7,
+	REPORT_CONTAINER = 1 << 8,
 };
 
 struct report_options {
@@ -43,7 +44,7 @@ struct report_row {
 	const char *image;                 /* with REPORT_SYMBOL or REPORT_IMAGE */
 	bool kernel;                       /* the first frame that came into the row was the kernel's */
 	uint32_t vcpu, pid, tid;
-	const char *comm, *app, *cgroup;
+	const char *comm, *app, *cgroup, *container;
 	uint64_t samples, weight; /* taken in it */
 	uint64_t total_samples,
 		total_weight;      /* taken in it or in what it called; the same without children */

@@ -103,6 +103,9 @@ static json_t *row_of(const struct report *report, const struct report_row *row)
 		json_object_set_new(object, "vcpus", vcpus_of(row));
 	if (keys & REPORT_CGROUP)
 		json_object_set_new(object, "cgroup", *row->cgroup ? json_string(row->cgroup) : json_null());
+	if (keys & REPORT_CONTAINER)
+		json_object_set_new(object, "container",
+				    *row->container ? json_string(row->container) : json_null());
 	if (keys & REPORT_APP)
 		json_object_set_new(object, "app", json_string(row->app));
 	if (keys & REPORT_COMM)

@@ -14,7 +14,8 @@ struct table {
 	const struct report *report;
 	FILE *to;
 	bool color;
-	int function, image, comm, app, cgroup, share; /* widths of columns, 0 for those that are not shown */
+	int function, image, comm, app, cgroup, container,
+		share; /* widths of columns, 0 for those that are not shown */
 };
 
 /* 1234567 as "1,234,567" into TEXT of 32 bytes. */
@@ -80,6 +81,7 @@ static void measure(struct table *table)
 	table->comm = keys & REPORT_COMM ? (int)strlen("Command") : 0;
 	table->app = keys & REPORT_APP ? (int)strlen("Program") : 0;
 	table->cgroup = keys & REPORT_CGROUP ? (int)strlen("Cgroup") : 0;
+	table->container = keys & REPORT_CONTAINER ? (int)strlen("Container") : 0;
 	table->share = keys & REPORT_VCPU ? 0 : (int)strlen("vCPU share");
 	for (size_t i = 0; i < table->report->count; i++) {
 		const struct report_row *row = table->report->rows[i];
@@ -94,6 +96,8 @@ static void measure(struct table *table)
 			widen(&table->app, row->app);
 		if (table->cgroup)
 			widen(&table->cgroup, row->cgroup);
+		if (table->container)
+			widen(&table->container, row->container);
 		if (table->share)
 			widen(&table->share, vcpu_share(text, row));
 	}
@@ -134,6 +138,8 @@ static void print_heading(const struct table *table)
 		fprintf(table->to, " %8s", "TID");
 	if (table->cgroup)
 		fprintf(table->to, "  %-*s", table->cgroup, "Cgroup");
+	if (table->container)
+		fprintf(table->to, "  %-*s", table->container, "Container");
 	if (table->app)
 		fprintf(table->to, "  %-*s", table->app, "Program");
 	if (table->comm)
@@ -166,6 +172,8 @@ static void print_row(const struct table *table, const struct report_row *row)
 		fprintf(table->to, " %8d", (int32_t)row->tid);
 	if (table->cgroup)
 		fprintf(table->to, "  %-*s", table->cgroup, *row->cgroup ? row->cgroup : "-");
+	if (table->container)
+		fprintf(table->to, "  %-*s", table->container, *row->container ? row->container : "-");
 	if (table->app)
 		fprintf(table->to, "  %-*s", table->app, *row->app ? row->app : "-");
 	if (table->comm)

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * In which cgroup each process is, as the guest itself told last: for samples that do not say it. In order
+ * of time; one thread at a time.
+ */
+#ifndef KVMSCOPE_PROFILE_PROCESS_CGROUPS_H
+#define KVMSCOPE_PROFILE_PROCESS_CGROUPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shared/sideband.h"
+
+struct process_cgroups;
+
+/* NULL without memory. Of fixed size; what is not used of it takes none. */
+struct process_cgroups *process_cgroups_new(void);
+void process_cgroups_free(struct process_cgroups *cgroups); /* NULL is a no-op */
+
+/*
+ * The id that a file has for the cgroup of RECORD: its own, or, for one of version 1, which has none, one
+ * made of its path, with bit 63 set.
+ */
+uint64_t process_cgroups_id(const struct sideband_cgroup *record);
+bool process_cgroups_id_is_made(uint64_t id);
+
+/* Takes what RECORD says: CGROUP, FORK; others are passed over. */
+void process_cgroups_take(struct process_cgroups *cgroups, const struct sideband *record);
+
+/* The id of the cgroup of process PID; 0: nobody told. */
+uint64_t process_cgroups_of(const struct process_cgroups *cgroups, uint32_t pid);
+
+#endif
