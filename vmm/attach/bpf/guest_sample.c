@@ -388,14 +388,30 @@ struct stack {
 	__u32 levels;
 };
 
-static __always_inline int read_word(const struct bpf_slots *all, struct stack *stack, __u64 gva, __u64 *word)
+/* SIZE bytes that are in one page. */
+static __always_inline int read_stack(const struct bpf_slots *all, struct stack *stack, __u64 gva, void *to,
+				      __u32 size)
 {
 	if (!stack->page_hva || stack->page != gva >> PAGE_SHIFT) {
 		stack->page = gva >> PAGE_SHIFT;
 		stack->page_hva = page_of(all, stack->cr3, stack->levels, gva);
 	}
-	return stack->page_hva &&
-	       !bpf_probe_read_user(word, sizeof(*word), (void *)(stack->page_hva + (gva & 0xfff)));
+	return stack->page_hva && !bpf_probe_read_user(to, size, (void *)(stack->page_hva + (gva & 0xfff)));
+}
+
+static __always_inline int read_word(const struct bpf_slots *all, struct stack *stack, __u64 gva, __u64 *word)
+{
+	return read_stack(all, stack, gva, word, sizeof(*word));
+}
+
+/* A frame's two words: the caller's RBP, and where it goes on. By one read, where they are in one page. */
+static __always_inline int read_frame(const struct bpf_slots *all, struct stack *stack, __u64 words[2])
+{
+	__u64 frame = stack->frame;
+
+	if ((frame & 0xfff) <= 4096 - 16)
+		return read_stack(all, stack, frame, words, 16);
+	return read_word(all, stack, frame, &words[0]) && read_word(all, stack, frame + 8, &words[1]);
 }
 
 struct chain_walk {
@@ -429,22 +445,21 @@ static long step(__u32 index, void *context)
 {
 	struct chain_walk *walk = context;
 	struct bpf_whole_sample *sample = walk->sample;
-	__u64 frame = walk->stack.frame, next = 0, address = 0;
+	__u64 frame = walk->stack.frame, words[2] = { 0 };
 
 	if (!frame || index >= BPF_CHAIN_MAX)
 		return 1;
-	if (!is_frame(walk) || !read_word(walk->slots, &walk->stack, frame + 8, &address) ||
-	    !read_word(walk->slots, &walk->stack, frame, &next) || !address || is_narrow(walk, next) ||
-	    address >> (walk->stack.levels == 5 ? 56 : 47)) {
+	if (!is_frame(walk) || !read_frame(walk->slots, &walk->stack, words) || !words[1] ||
+	    is_narrow(walk, words[0]) || words[1] >> (walk->stack.levels == 5 ? 56 : 47)) {
 		sample->head.flags |= BPF_CHAIN_CUT;
 		return 1;
 	}
 	sample->head.depth = index + 1;
 	/* For the verifier, which does not see that it is bounded. */
 	__asm__ volatile("%0 &= %1" : "+r"(index) : "i"(BPF_CHAIN_MAX));
-	sample->chain[index] = address;
+	sample->chain[index] = words[1];
 	walk->below = frame + 16;
-	walk->stack.frame = next;
+	walk->stack.frame = words[0];
 	return 0;
 }
 
