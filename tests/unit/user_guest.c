@@ -45,6 +45,8 @@ static const struct guest_vma_layout layout = {
 	.file_mode = 40,
 	.backing_mount = 48,
 	.backing_dentry = 56,
+	.dentry_super = 8,
+	.vfsmount_super = 8,
 	.dentry_parent = 24,
 	.dentry_hash = 32,
 	.dentry_name = 40,
@@ -176,7 +178,9 @@ uint64_t user_guest_file(struct user_guest *made, uint64_t mount, uint64_t dentr
 
 void user_guest_back(struct user_guest *made, uint64_t file, uint64_t mount, uint64_t dentry)
 {
-	user_guest_put(made, file + layout.file_mode, 1u << 25); /* FMODE_BACKING */
+	user_guest_put(made, file + layout.file_mode, 1u << 24);
+	user_guest_put(made, mount + layout.vfsmount_super, made->root);
+	user_guest_put(made, dentry + layout.dentry_super, made->root);
 	user_guest_put(made, file + layout.backing_mount, mount);
 	user_guest_put(made, file + layout.backing_dentry, dentry);
 }

@@ -7,8 +7,9 @@
 #define DEPTH_MAX     64                    /* of either tree; that of 65536 VMAs has 16 levels at most */
 #define MAPLE_NODE    (~(uint64_t)(MAPLE_NODE_SIZE - 1))
 #define MAPLE_TYPE(n) ((uint32_t)((n) >> 3) & 15) /* lib/maple_tree.c, mte_node_type() */
-#define FMODE_BACKING (1u << 25)                  /* include/linux/fs.h */
-#define IS_NODE(n)    (((n)&3) == 2)              /* include/linux/xarray.h, xa_is_internal() */
+/* include/linux/fs.h: FMODE_BACKING to 6.13, where that is another one's later, and since 6.14. */
+#define FMODE_MAYBE_BACKING (1u << 25 | 1u << 24)
+#define IS_NODE(n)          (((n)&3) == 2) /* include/linux/xarray.h, xa_is_internal() */
 
 static uint64_t word(const uint8_t *bytes, uint32_t offset)
 {
@@ -135,21 +136,37 @@ static bool read_dentry(struct kernel_memory *memory, const struct guest_vma_lay
 	       kernel_memory_read_u64(memory, key->dentry + layout->dentry_hash, &key->name_hash);
 }
 
+static bool read_path_at(struct kernel_memory *memory, uint64_t mount, uint64_t dentry,
+			 struct user_image_key *key)
+{
+	return kernel_memory_read_u64(memory, mount, &key->mount) &&
+	       kernel_memory_read_u64(memory, dentry, &key->dentry);
+}
+
+/* The bit of the mode is not enough: what lies behind a file of another kind is no path. */
+static bool read_backing_path(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+			      uint64_t file, struct user_image_key *key)
+{
+	uint64_t of_mount, of_dentry;
+
+	return read_path_at(memory, file + layout->backing_mount, file + layout->backing_dentry, key) &&
+	       kernel_memory_read_u64(memory, key->mount + layout->vfsmount_super, &of_mount) &&
+	       kernel_memory_read_u64(memory, key->dentry + layout->dentry_super, &of_dentry) && of_mount &&
+	       of_mount == of_dentry;
+}
+
 /* As include/linux/fs.h, file_user_path(): how its user sees it, whatever file system has its pages. */
 static bool read_path(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t file,
 		      struct user_image_key *key)
 {
 	uint32_t mode = 0;
-	bool backing;
 
 	if (layout->backing_mount &&
 	    !kernel_memory_read(memory, file + layout->file_mode, &mode, sizeof(mode)))
 		return false;
-	backing = mode & FMODE_BACKING;
-	return kernel_memory_read_u64(memory, file + (backing ? layout->backing_mount : layout->file_mount),
-				      &key->mount) &&
-	       kernel_memory_read_u64(memory, file + (backing ? layout->backing_dentry : layout->file_dentry),
-				      &key->dentry);
+	if (mode & FMODE_MAYBE_BACKING && read_backing_path(memory, layout, file, key))
+		return true;
+	return read_path_at(memory, file + layout->file_mount, file + layout->file_dentry, key);
 }
 
 static bool identify_file(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t file,

@@ -194,6 +194,8 @@ static void find_backing(struct guest_vma_layout *layout, struct source *source)
 		{ "file", "f_mode", 4, &layout->file_mode },
 		{ "backing_file", "user_path.mnt", 8, &layout->backing_mount },
 		{ "backing_file", "user_path.dentry", 8, &layout->backing_dentry },
+		{ "dentry", "d_sb", 8, &layout->dentry_super },
+		{ "vfsmount", "mnt_sb", 8, &layout->vfsmount_super },
 	};
 
 	if (!FIND_ALL(source, wanted))
