@@ -90,7 +90,10 @@ build/fuzz/libkvmscope.a: $(FUZZ_OBJECTS) $(LIBRARY_EXTRA)
 
 build/fuzz/%: build/fuzz/objects/tests/fuzz/%.o build/fuzz/libkvmscope.a
 	@echo "  FUZZLD  $@"
-	$(Q)$(CLANG) $(FUZZ_FLAGS) -pthread -o $@ $^ $(LIBRARY_LIBS)
+	$(Q)$(CLANG) $(FUZZ_FLAGS) -pthread -o $@ $(filter %.o,$^) $(filter-out %.o,$^) $(LIBRARY_LIBS)
+
+# The guest's end of a session, and what it needs.
+build/fuzz/fuzz_agent_guest: $(addprefix build/fuzz/objects/guest-agent/,$(addsuffix .o,build_id cgroup file_birth jit_map jit_maps mapped_file output session table))
 
 .SECONDARY:
 

@@ -3,14 +3,16 @@
  * The guest's end of the agent's protocol: the session of kvmscope-agent with
  * a kernel that has no events. Input: what a host sends.
  */
+#include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-#include "guest-agent/build_id.c"
-#include "guest-agent/mapped_file.c"
-#include "guest-agent/output.c"
-#include "guest-agent/session.c"
-#include "guest-agent/table.c"
+#include "guest-agent/connector.h"
+#include "guest-agent/events.h"
+#include "guest-agent/session.h"
+#include "guest-agent/snapshot.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
