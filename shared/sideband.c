@@ -54,7 +54,8 @@ static bool check_cgroup(const struct sideband *head)
 {
 	const struct sideband_cgroup *cgroup = (const void *)head;
 
-	return is_string(cgroup->path, head->size - sizeof(*cgroup)) && *cgroup->path == '/';
+	return !(cgroup->id >> 63) && is_string(cgroup->path, head->size - sizeof(*cgroup)) &&
+	       *cgroup->path == '/';
 }
 
 static bool check_munmap(const struct sideband *head)

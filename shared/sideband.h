@@ -175,8 +175,8 @@ struct sideband_jit_code {
 /* At this time the process was in this control group; its children begin there. */
 struct sideband_cgroup {
 	struct sideband head;
-	uint64_t
-		id; /* of the unified hierarchy: the inode of its directory; 0: of a hierarchy of version 1 */
+	/* Of the unified hierarchy: the inode of its directory, below 2^63; 0: of one of version 1. */
+	uint64_t id;
 	char path[]; /* from the hierarchy's root: "/system.slice/ssh.service"; NUL-terminated, not cleaned */
 };
 

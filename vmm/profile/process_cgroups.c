@@ -7,8 +7,13 @@
 
 #define MADE (1ull << 63) /* inode numbers of kernfs are far below */
 
+struct place {
+	uint64_t id;   /* 0: nobody told */
+	uint64_t time; /* of the latest record about the process */
+};
+
 struct process_cgroups {
-	uint64_t ids[SAMPLE_TASK_LIMIT];
+	struct place places[SAMPLE_TASK_LIMIT];
 };
 
 struct process_cgroups *process_cgroups_new(void)
@@ -33,12 +38,23 @@ static uint64_t hash(const char *text)
 
 uint64_t process_cgroups_id(const struct sideband_cgroup *record)
 {
-	return record->id ? record->id & ~MADE : hash(record->path) | MADE;
+	uint64_t id = record->id & ~MADE;
+
+	return id ? id : hash(record->path) | MADE;
 }
 
 bool process_cgroups_id_is_made(uint64_t id)
 {
 	return id & MADE;
+}
+
+static void put(struct process_cgroups *cgroups, const struct sideband *record, uint64_t id)
+{
+	struct place *place = &cgroups->places[record->pid];
+
+	/* A record may come late: what is known already is of a later process with the same number. */
+	if (record->time >= place->time)
+		*place = (struct place){ id, record->time };
 }
 
 void process_cgroups_take(struct process_cgroups *cgroups, const struct sideband *record)
@@ -48,12 +64,16 @@ void process_cgroups_take(struct process_cgroups *cgroups, const struct sideband
 	if (record->pid >= SAMPLE_TASK_LIMIT)
 		return;
 	if (record->type == SIDEBAND_CGROUP)
-		cgroups->ids[record->pid] = process_cgroups_id((const void *)record);
+		put(cgroups, record, process_cgroups_id((const void *)record));
 	else if (record->type == SIDEBAND_FORK && fork->parent_pid != record->pid)
-		cgroups->ids[record->pid] = process_cgroups_of(cgroups, fork->parent_pid);
+		put(cgroups, record, process_cgroups_of(cgroups, fork->parent_pid));
+	else if (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC)
+		put(cgroups, record, 0);
+	else if (record->type == SIDEBAND_EXIT && record->pid == record->tid)
+		put(cgroups, record, 0);
 }
 
 uint64_t process_cgroups_of(const struct process_cgroups *cgroups, uint32_t pid)
 {
-	return pid < SAMPLE_TASK_LIMIT ? cgroups->ids[pid] : 0;
+	return pid < SAMPLE_TASK_LIMIT ? cgroups->places[pid].id : 0;
 }
