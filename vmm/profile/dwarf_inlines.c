@@ -19,8 +19,8 @@
 #define NESTED_MAX 512
 /* Of one function: far more than compilers make of it. */
 #define RANGES_MAX 4096
-/* Of all that was looked through. Of a whole kernel there are some 2 million. */
-#define INLINED_MAX (1u << 25)
+/* Addresses of units, functions and inlined ones, in all. Of a whole kernel there are some 2 million. */
+#define TOTAL_MAX (1u << 24)
 
 /* Addresses of a function that was inlined; outer ones stand before those in them. */
 struct inlined {
@@ -58,7 +58,7 @@ struct dwarf_inlines {
 	size_t unit_count;
 	struct unit_range *ranges; /* by address */
 	size_t range_count;
-	size_t inlined_count; /* of all units */
+	size_t total; /* members of these and of the units' arrays of addresses */
 };
 
 /* BLOCK of COUNT members with room for one more, which is returned; NULL without memory. */
@@ -72,6 +72,15 @@ static void *add(void **block, size_t *count, size_t size)
 		return NULL;
 	*block = grown;
 	return (char *)grown + (*count)++ * size;
+}
+
+/* A member with addresses; NULL without memory, and where a file has so many that it must be hostile. */
+static void *add_addresses(struct dwarf_inlines *inlines, void **block, size_t *count, size_t size)
+{
+	void *added = inlines->total < TOTAL_MAX ? add(block, count, size) : NULL;
+
+	inlines->total += added != NULL;
+	return added;
 }
 
 /* The next addresses of DIE that code can have; linkers leave 0 of functions that they dropped. */
@@ -93,8 +102,8 @@ static int add_unit_ranges(struct dwarf_inlines *inlines, const Dwarf_Die *die, 
 	ptrdiff_t at = 0;
 
 	for (unsigned int i = 0; i < 1u << 20 && (at = next_range(die, at, &low, &high)) > 0; i++) {
-		struct unit_range *range =
-			add((void **)&inlines->ranges, &inlines->range_count, sizeof(*range));
+		struct unit_range *range = add_addresses(inlines, (void **)&inlines->ranges,
+							 &inlines->range_count, sizeof(*range));
 
 		if (!range)
 			return -ENOMEM;
@@ -147,8 +156,9 @@ static void path_beside(char *path, const char *file, const char *name)
 }
 
 /*
- * libdw would open any file that this one names; a guest's file is to name none. False: something is
- * missing. What refers to it would have no names, or no part of what is inlined.
+ * libdw would open any file that this one names, at any time. Here it is opened now, and is a regular ELF
+ * file of the build that is named, wherever that is; it is read only. False: something is missing. What
+ * refers to it would have no names, or no part of what is inlined.
  */
 static bool find_shared(struct dwarf_inlines *inlines, const struct profile_options *options)
 {
@@ -180,7 +190,8 @@ static int read_dwarf(struct dwarf_inlines *inlines, const struct profile_option
 		return error_set(-ENODATA, "the file that %s shares its DWARF with others by was not found",
 				 inlines->file.path);
 	if (inlines->dwarf && find_units(inlines))
-		return error_set(-ENOMEM, "no memory for the DWARF of %s", inlines->file.path);
+		return error_set(-ENOMEM, "there is too much DWARF in %s, or no memory for it",
+				 inlines->file.path);
 	return inlines->range_count ? 0 : error_set(-ENODATA, "there is no DWARF in %s", inlines->file.path);
 }
 
@@ -257,16 +268,13 @@ static void take_inlined(struct walk *walk, Dwarf_Die *die)
 	ptrdiff_t at = 0;
 
 	for (unsigned int i = 0; i < RANGES_MAX && (at = next_range(die, at, &low, &high)) > 0; i++) {
-		struct inlined *inlined;
+		struct inlined *inlined = add_addresses(walk->inlines, (void **)&walk->unit->inlined,
+							&walk->unit->inlined_count, sizeof(*inlined));
 
-		if (walk->inlines->inlined_count >= INLINED_MAX)
-			return;
-		inlined = add((void **)&walk->unit->inlined, &walk->unit->inlined_count, sizeof(*inlined));
 		if (!inlined) {
 			walk->error = -ENOMEM;
 			return;
 		}
-		walk->inlines->inlined_count++;
 		*inlined = (struct inlined){ .low = low, .high = high, .die = dwarf_dieoffset(die) };
 	}
 }
@@ -278,8 +286,8 @@ static void take_function(struct walk *walk, Dwarf_Die *die, size_t first)
 	ptrdiff_t at = 0;
 
 	for (unsigned int i = 0; i < RANGES_MAX && (at = next_range(die, at, &low, &high)) > 0; i++) {
-		struct function *function =
-			add((void **)&walk->unit->functions, &walk->unit->function_count, sizeof(*function));
+		struct function *function = add_addresses(walk->inlines, (void **)&walk->unit->functions,
+							  &walk->unit->function_count, sizeof(*function));
 
 		if (!function) {
 			walk->error = -ENOMEM;
