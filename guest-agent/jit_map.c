@@ -4,14 +4,18 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/stat.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "guest-agent/clock.h"
 #include "guest-agent/file_birth.h"
+#include "guest-agent/mapped_file.h"
 
 /* A file's times are those of the kernel's last tick, and so is the start of a process. */
 #define TICK 10000000ull /* ns, at 100 Hz */
@@ -148,14 +152,24 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
+/* Of whatever a descriptor leads to: a file system whose server is gone is not waited for. */
+static bool leads_to(int descriptors, const char *name, const struct stat *file)
+{
+	struct statx found;
+
+	return !syscall(SYS_statx, descriptors, name, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_INO,
+			&found) &&
+	       makedev(found.stx_dev_major, found.stx_dev_minor) == file->st_dev &&
+	       found.stx_ino == file->st_ino;
+}
+
 /* Does descriptor NAME of the process lead to the file, and has it written there from the beginning on? */
 static bool is_writer(const struct jit_map *map, int descriptors, const char *name, off_t size)
 {
 	char path[300], text[256], *flags;
-	struct stat file;
 	long mode;
 
-	if (fstatat(descriptors, name, &file, 0) || !is_same_file(&file, &map->seen))
+	if (!leads_to(descriptors, name, &map->seen))
 		return false;
 	snprintf(path, sizeof(path), "fdinfo/%s", name);
 	if (!read_about(map, path, text, sizeof(text)) || strncmp(text, "pos:", 4) ||
@@ -192,18 +206,26 @@ static bool is_of_process(const struct jit_map *map, off_t size, uint64_t *born)
 	return is_younger(map, born) || is_written_by_process(map, size);
 }
 
-int jit_map_open(struct jit_map *map, uint64_t *born)
+/* Nothing but a regular file is opened, whatever takes its name meanwhile: a device or a FIFO could. */
+static int open_trusted(const struct jit_map *map)
 {
+	int named = openat(map->directory, map->name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	struct stat file;
 
+	if (named >= 0 && !fstat(named, &file) && is_trusted(map, &file))
+		return mapped_file_read(named);
+	if (named >= 0)
+		close(named);
+	return -1;
+}
+
+int jit_map_open(struct jit_map *map, uint64_t *born)
+{
 	if (map->directory < 0)
 		map->directory = open_directory(map);
 	if (map->directory < 0)
 		return -ENOENT;
-	/* Nothing but a regular file is opened: a device or a FIFO could be there. */
-	if (fstatat(map->directory, map->name, &file, AT_SYMLINK_NOFOLLOW) || !is_trusted(map, &file))
-		return -ENOENT;
-	map->fd = openat(map->directory, map->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	map->fd = open_trusted(map);
 	if (map->fd < 0)
 		return -ENOENT;
 	map->offset = 0;
