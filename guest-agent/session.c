@@ -227,7 +227,10 @@ static void look_at_new(void)
 	if (!events_by_connector(&session.events))
 		return;
 	for (int i = 0; i < LOOKS_AT_ONCE && (pid = connector_due(connector, clock_ms())); i++)
-		snapshot_look(&session.snapshot, pid, &session.events, &session.output);
+		if (!snapshot_look(&session.snapshot, pid, &session.events, &session.output)) {
+			session.events.gap = true; /* the next snapshot tells of it */
+			break;
+		}
 	if (connector->due_count)
 		plan_drain(LOOK_AGAIN_MS);
 }
