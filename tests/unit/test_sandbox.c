@@ -204,6 +204,18 @@ TEST(sandbox, gives_what_a_program_prints)
 	free(output.data);
 }
 
+TEST(sandbox, does_not_take_an_end_that_nobody_saw_for_a_good_one)
+{
+	const struct sigaction ignore = { .sa_handler = SIG_IGN };
+	struct sigaction before;
+	struct bytes output;
+
+	REQUIRE(!sigaction(SIGCHLD, &ignore, &before));
+	CHECK_EQUAL(run((const char *const[]){ "/usr/bin/false", NULL }, &plain, &output), -ECHILD);
+	CHECK(!sigaction(SIGCHLD, &before, NULL));
+	free(output.data);
+}
+
 TEST(sandbox, ends_what_prints_or_takes_too_much)
 {
 	struct sandbox small = plain;

@@ -257,9 +257,14 @@ static int wait_for_end(pid_t child, int64_t deadline)
 		usleep(1000);
 	if (!ended) {
 		kill(child, SIGKILL);
-		waitpid(child, &status, 0);
 		error = -ETIMEDOUT;
+		do
+			ended = waitpid(child, &status, 0);
+		while (ended < 0 && errno == EINTR);
 	}
+	/* Nobody knows how it ended where children are not waited for (SIGCHLD is ignored). */
+	if (!error && ended < 0)
+		error = -errno;
 	return error ? error : WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -EIO;
 }
 
