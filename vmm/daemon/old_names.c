@@ -76,8 +76,11 @@ static int read_recording(struct needed *needed, const char *path)
 	struct perf_data_reader *reader;
 	int error = perf_data_reader_open(&reader, path);
 
+	/* It has gone meanwhile; or nobody can read it, as one whose header never came to the disk. */
+	if (error == -ENOENT || error == -EINVAL)
+		return 0;
 	if (error)
-		return error == -ENOENT ? 0 : error; /* it has gone meanwhile */
+		return error;
 	error = perf_data_reader_run(reader, &events);
 	perf_data_reader_close(reader);
 	return error;

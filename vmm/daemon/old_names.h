@@ -18,8 +18,8 @@ struct old_names_removed {
  * Removes builds below NAMES that no recording in DIRECTORY (files with ".perf.data" in their names) is of,
  * and that nobody has used since SINCE (s since 1970): the one first that was used longest ago, until BYTES
  * have gone or there is none. Reads all recordings, which takes a second or so for each GiB. An error, with
- * the message, and nothing goes, if one that is complete can not be read: it may need anything. Any thread,
- * one at a time for a domain.
+ * the message, and nothing goes, if one that is complete can not be read: it may need anything. One without a
+ * whole header needs nothing. Any thread, one at a time for a domain.
  */
 int old_names_remove(const char *directory, const char *names, int64_t since, uint64_t bytes,
 		     struct old_names_removed *removed);
