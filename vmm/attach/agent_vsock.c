@@ -11,6 +11,9 @@
 
 #include "shared/error.h"
 
+/* Of one call: whoever connects again and again does not keep it from coming back. */
+#define ACCEPTS_MAX 16
+
 static bool parse_number(const char **text, char end, unsigned int *number)
 {
 	char *stop;
@@ -52,16 +55,18 @@ int agent_vsock_listen(const struct agent_vsock_address *address)
 int agent_vsock_accept(int listener, const struct agent_vsock_address *address)
 {
 	struct sockaddr_vm guest;
-	socklen_t size;
-	int fd;
 
-	do {
-		size = sizeof(guest);
-		fd = accept4(listener, (struct sockaddr *)&guest, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
-		if (fd >= 0 && guest.svm_cid == address->cid)
+	errno = EAGAIN;
+	for (int i = 0; i < ACCEPTS_MAX; i++) {
+		socklen_t size = sizeof(guest);
+		int fd = accept4(listener, (struct sockaddr *)&guest, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd < 0)
+			break;
+		if (guest.svm_cid == address->cid)
 			return fd;
-		if (fd >= 0)
-			close(fd);
-	} while (fd >= 0);
+		close(fd);
+		errno = EAGAIN;
+	}
 	return error_set(-errno, "the guest agent has not connected by vsock: %s", strerror(errno));
 }

@@ -22,7 +22,8 @@ bool agent_vsock_parse(const char *text, struct agent_vsock_address *address);
  */
 int agent_vsock_listen(const struct agent_vsock_address *address);
 
-/* The guest that has connected with LISTENER: non-blocking. -EAGAIN: it has not; others are sent away. */
+/* The guest that has connected with LISTENER: non-blocking. -EAGAIN: it has not; others are sent away,
+ * some at each call. */
 int agent_vsock_accept(int listener, const struct agent_vsock_address *address);
 
 #endif
