@@ -89,6 +89,7 @@ struct attach {
 	uint64_t next_scan, last_scan;      /* ns */
 	bool stopped;                       /* it is to end */
 	struct vmm_process_size size;       /* when vCPUs were looked for last */
+	bool told_beyond;                   /* that a vCPU has no ring */
 	uint64_t taken, flushed, last_seen; /* samples and losses: so far, shown to the reader, then */
 
 	pthread_mutex_t kernel_lock;
@@ -371,6 +372,18 @@ static int add_vcpu(struct attach *attach, const struct vmm_vcpu *vcpu)
 	return -ESRCH;
 }
 
+/* Once: there are no rings for any of them. */
+static void tell_beyond(struct attach *attach, unsigned int id)
+{
+	if (attach->told_beyond)
+		return;
+	log_warning(
+		"vCPU %u came after the start and is not sampled, as those above: there was room for those "
+		"below %zu. Attach again to sample all",
+		id, attach->ring_count);
+	attach->told_beyond = true;
+}
+
 static int add_new(struct attach *attach)
 {
 	const struct vmm_process *process = attach->process;
@@ -379,8 +392,11 @@ static int add_new(struct attach *attach)
 		const struct vmm_vcpu *vcpu = &process->vcpus[i];
 		int error;
 
-		if (!vcpu->tid || vcpu->id >= attach->ring_count ||
-		    find(attach->sampled, attach->sampled_count, vcpu))
+		if (vcpu->id >= attach->ring_count) {
+			tell_beyond(attach, vcpu->id);
+			continue;
+		}
+		if (!vcpu->tid || find(attach->sampled, attach->sampled_count, vcpu))
 			continue;
 		error = add_vcpu(attach, vcpu);
 		if (error == -ESRCH)
