@@ -15,6 +15,9 @@ build/bpf/guest_sample.skel.h: build/bpf/guest_sample.o
 $(BUILD)/vmm/attach/bpf_programs.o build/fuzz/objects/vmm/attach/bpf_programs.o: build/bpf/guest_sample.skel.h
 $(BUILD)/vmm/attach/bpf_programs.o build/fuzz/objects/vmm/attach/bpf_programs.o: LIBRARY_CFLAGS += -isystem build/bpf
 
+# look_times.c's logarithms.
+LIBRARY_LIBS += -lm
+
 # The sanitizers' own functions of XDR look for libtirpc's when a program starts; libvirt is loaded later, and would bring it too late.
 ifdef SANITIZE
 LIBRARY_LIBS += -Wl,--push-state,--no-as-needed -l:libtirpc.so.3 -Wl,--pop-state

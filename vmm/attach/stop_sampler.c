@@ -8,11 +8,13 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/attach/look_times.h"
 #include "vmm/attach/rights.h"
 
 #define NANOSECONDS 1000000000ull
@@ -20,10 +22,6 @@
 #define QUEUE 256
 /* A thread is let alone for so many times as long as it was stopped: the guest has to get somewhere. */
 #define REST 4
-/* A look stands for at most so many intervals, or ns where it comes to more: after a longer time nobody knows
- * what was in it. */
-#define INTERVALS_MAX 10
-#define PERIOD_MAX    10000000ull
 /* ns after which a look hangs, and how often that is looked for. */
 #define HANGS 100000000ull
 #define WATCH 200000000ull
@@ -49,6 +47,7 @@ struct sampled_vcpu {
 /* What came of a look. */
 struct outcome {
 	struct attach_stops stops;
+	bool full; /* there is no room for it: the taker is behind */
 	bool seen, lost;
 };
 
@@ -70,13 +69,12 @@ struct stopper {
 
 struct stop_sampler {
 	struct vcpu_stop_target target;
-	uint64_t interval; /* ns */
 
 	pthread_mutex_t lock;   /* of what follows; not held while something is looked at */
 	pthread_cond_t changed; /* for the one whose turn it is */
 	pthread_cond_t ended;   /* for those that stand by */
 	bool ending;
-	uint64_t random;
+	struct look_times times;
 	struct stopper *stoppers;   /* owned, all; one more than have a look that hangs, at least */
 	struct stopper *turn;       /* whose turn it is to look */
 	struct sampled_vcpu *vcpus; /* owned */
@@ -95,25 +93,7 @@ static uint64_t now(void)
 	return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
 }
 
-/* Marsaglia's xorshift64. */
-static uint64_t next_interval(struct stop_sampler *sampler)
-{
-	sampler->random ^= sampler->random << 13;
-	sampler->random ^= sampler->random >> 7;
-	sampler->random ^= sampler->random << 17;
-	return sampler->interval / 2 + sampler->random % sampler->interval;
-}
-
 /* The threads that stop others. */
-
-static uint64_t at_most(const struct stop_sampler *sampler, uint64_t period)
-{
-	uint64_t most = INTERVALS_MAX * sampler->interval;
-
-	if (most < PERIOD_MAX)
-		most = PERIOD_MAX;
-	return period < most ? period : most;
-}
 
 /*
  * What a look stands for: the CPU time since the last one that found the thread running. The thread has just
@@ -126,10 +106,10 @@ static uint64_t period_of(const struct stop_sampler *sampler, struct sampled_vcp
 	uint64_t ran;
 
 	if (!thread_times_read(vcpu->times_fd, &times))
-		return at_most(sampler, passed);
+		return look_times_period(&sampler->times, passed);
 	ran = times.ran - vcpu->ran;
 	vcpu->ran = times.ran;
-	return at_most(sampler, ran);
+	return look_times_period(&sampler->times, ran);
 }
 
 static void count_stop(struct attach_stops *stops, uint64_t stopped)
@@ -207,7 +187,7 @@ static int look_at(struct stopper *stopper, struct sampled_vcpu *vcpu, const str
 }
 
 /* Without the lock. A thread that waited for a processor all the time since the last look has done nothing.
- */
+ * What one stands for that failed is lost with it: it was not what the next one sees. */
 static void look(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
 {
 	uint64_t passed = stopper->began - vcpu->last;
@@ -220,11 +200,10 @@ static void look(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outc
 		outcome->stops.asleep++;
 		return;
 	}
-	if (look_at(stopper, vcpu, &status, &outcome->stops)) {
-		outcome->lost = true;
-		return;
-	}
+	outcome->lost = outcome->full || look_at(stopper, vcpu, &status, &outcome->stops);
 	stopper->seen.period = period_of(stopper->sampler, vcpu, passed);
+	if (outcome->lost)
+		return;
 	stopper->seen.id = vcpu->thread.vcpu.id;
 	stopper->seen.tid = vcpu->thread.vcpu.tid;
 	outcome->seen = stopper->seen.period;
@@ -240,6 +219,16 @@ static void add_stops(struct attach_stops *sum, const struct attach_stops *stops
 		sum->longest = stops->longest;
 }
 
+/* With the lock. However many vCPUs there are, it is at work for half of the time at most. Looks that are due
+ * meanwhile are left out: late, they would not be at random moments. */
+static void rest_until(struct stop_sampler *sampler, uint64_t time)
+{
+	sampler->rests_until = time;
+	for (struct sampled_vcpu *vcpu = sampler->vcpus; vcpu; vcpu = vcpu->next_vcpu)
+		if (!vcpu->looked_at && vcpu->next < time)
+			vcpu->next = look_times_next(&sampler->times, vcpu->next, time);
+}
+
 /* With the lock. The next look is never due at once, so the lock and the processor are there for others. */
 static void settle(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
 {
@@ -249,13 +238,10 @@ static void settle(struct stopper *stopper, struct sampled_vcpu *vcpu, struct ou
 	if (outcome->seen)
 		put(sampler, &stopper->seen, outcome);
 	vcpu->looked_at = false;
-	vcpu->next = stopper->began + next_interval(sampler);
-	if (vcpu->next < rested)
-		vcpu->next = rested;
+	vcpu->next = look_times_next(&sampler->times, vcpu->next, rested);
 	vcpu->lost += outcome->lost;
-	/* However many vCPUs there are, it is at work for half of the time at most. */
 	if (sampler->turn == stopper)
-		sampler->rests_until = ended + (ended - stopper->began);
+		rest_until(sampler, ended + (ended - stopper->began));
 }
 
 static void free_vcpu(struct sampled_vcpu *vcpu)
@@ -271,15 +257,14 @@ static void free_vcpu(struct sampled_vcpu *vcpu)
 static void take_look(struct stopper *stopper, struct sampled_vcpu *vcpu)
 {
 	struct stop_sampler *sampler = stopper->sampler;
-	struct outcome outcome = { .lost = !next_place(sampler) };
+	struct outcome outcome = { .full = !next_place(sampler) };
 
 	stopper->began = now();
 	stopper->vcpu = vcpu;
 	vcpu->looked_at = true;
 	vcpu->thread.cpu = vcpu->cpu;
 	pthread_mutex_unlock(&sampler->lock);
-	if (!outcome.lost)
-		look(stopper, vcpu, &outcome);
+	look(stopper, vcpu, &outcome);
 	pthread_mutex_lock(&sampler->lock);
 	add_stops(&sampler->stops, &outcome.stops);
 	if (stopper->vcpu)
@@ -346,6 +331,8 @@ static void prepare(const struct stopper *stopper)
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "stops");
 	raise_priority();
+	/* Without that priority: the thread that made this one may have slept less exactly. */
+	prctl(PR_SET_TIMERSLACK, 1);
 	if (rights_keep(NULL, 0, has_filters(stopper->sampler->target.process)))
 		log_warning("%s", error_message());
 }
@@ -453,7 +440,7 @@ int stop_sampler_add(struct stop_sampler *sampler, const struct vmm_vcpu *vcpu)
 		added->ran = times.ran;
 	added->last = now();
 	pthread_mutex_lock(&sampler->lock);
-	added->next = added->last + next_interval(sampler);
+	added->next = look_times_next(&sampler->times, added->last, added->last);
 	added->next_vcpu = sampler->vcpus;
 	sampler->vcpus = added;
 	pthread_cond_signal(&sampler->changed);
@@ -582,8 +569,7 @@ int stop_sampler_start(struct stop_sampler **result, const struct vcpu_stop_targ
 	if (!sampler)
 		return error_set(-ENOMEM, "no memory for looks at vCPUs");
 	sampler->target = *target;
-	sampler->interval = NANOSECONDS / frequency;
-	sampler->random = now() | 1;
+	sampler->times = (struct look_times){ .interval = NANOSECONDS / frequency, .random = now() | 1 };
 	make_lock(sampler);
 	error = start_stoppers(sampler);
 	if (error)

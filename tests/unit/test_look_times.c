@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Looks at a thread that is simulated: their shares are those of what it ran. */
+#include <stdlib.h>
+
+#include "tests/unit/shim/test.h"
+#include "vmm/attach/look_times.h"
+
+#define INTERVAL 1000000ull
+#define LOOKS    200000
+#define SEED     0x9e3779b97f4a7c15ull
+
+/* Runs for so long, then sleeps; of each burst the first part is one function's. ns. */
+struct bursts {
+	uint64_t runs, sleeps, first;
+};
+
+/* ns of CPU time until TIME; how far it is in its burst; false: it sleeps. */
+static bool run_until(const struct bursts *bursts, uint64_t time, uint64_t *ran, uint64_t *inside)
+{
+	uint64_t period = bursts->runs + bursts->sleeps;
+
+	*inside = time % period;
+	*ran = time / period * bursts->runs + (*inside < bursts->runs ? *inside : bursts->runs);
+	return *inside < bursts->runs;
+}
+
+/* Of its CPU time that the looks stand for, the part that is the first function's. Each lets it alone for
+ * REST. */
+static double share_of_first(const struct bursts *bursts, uint64_t rest)
+{
+	struct look_times times = { .interval = INTERVAL, .random = SEED };
+	uint64_t time = 0, last = 0, first = 0, all = 0;
+
+	for (int i = 0; i < LOOKS; i++) {
+		uint64_t ran, inside, period;
+		bool runs = run_until(bursts, time, &ran, &inside);
+
+		if (runs) {
+			period = look_times_period(&times, ran - last);
+			last = ran;
+			all += period;
+			first += inside < bursts->first ? period : 0;
+		}
+		time = look_times_next(&times, time, runs ? time + rest : time);
+	}
+	return (double)first / (double)all;
+}
+
+TEST(look_times, shares_are_of_cpu_time_however_long_bursts_are)
+{
+	for (uint64_t percent = 20; percent <= 300; percent += 20) {
+		const struct bursts bursts = { .runs = INTERVAL * percent / 100,
+					       .sleeps = 3 * INTERVAL + 12347,
+					       .first = INTERVAL * percent / 100 / 4 };
+		double share = share_of_first(&bursts, INTERVAL / 100);
+
+		if (share < 0.24 || share > 0.26)
+			FAIL_TEST("bursts of %llu %% of an interval: the first quarter has %.2f %%",
+				  (unsigned long long)percent, 100 * share);
+	}
+}
+
+TEST(look_times, are_as_many_as_were_asked_for_and_never_far_apart)
+{
+	struct look_times times = { .interval = INTERVAL, .random = SEED };
+	uint64_t time = 0, longest = 0;
+
+	for (int i = 0; i < LOOKS; i++) {
+		uint64_t next = look_times_next(&times, time, time);
+
+		if (next - time > longest)
+			longest = next - time;
+		time = next;
+	}
+	CHECK_EQUAL(longest, 8 * INTERVAL);
+	CHECK(time / LOOKS > INTERVAL * 99 / 100 && time / LOOKS < INTERVAL * 101 / 100);
+}
+
+/* As if those in between had been taken. */
+TEST(look_times, that_can_not_be_kept_are_left_out)
+{
+	struct look_times all = { .interval = INTERVAL, .random = SEED }, some = all;
+	uint64_t earliest = 20 * INTERVAL, time = look_times_next(&all, 0, 0);
+
+	while (time < earliest)
+		time = look_times_next(&all, time, time);
+	CHECK_EQUAL(look_times_next(&some, 0, earliest), time);
+	time = look_times_next(&some, 0, 1ull << 60);
+	CHECK(time >= 1ull << 60 && time <= (1ull << 60) + 8 * INTERVAL);
+}
+
+TEST(look_times, a_look_stands_for_what_ran_but_not_for_long_ago)
+{
+	const struct look_times often = { .interval = INTERVAL }, seldom = { .interval = 100 * INTERVAL };
+
+	CHECK_EQUAL(look_times_period(&often, 3 * INTERVAL), 3 * INTERVAL);
+	CHECK_EQUAL(look_times_period(&often, 200 * INTERVAL), 100 * INTERVAL);
+	CHECK_EQUAL(look_times_period(&seldom, 900 * INTERVAL), 900 * INTERVAL);
+	CHECK_EQUAL(look_times_period(&seldom, 1100 * INTERVAL), 1000 * INTERVAL);
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/look_times.h"
+
+#include <math.h>
+
+/* Mean intervals: one in 3000 would be longer. */
+#define LONGEST 8
+/* Mean intervals that are gone through one by one. */
+#define LEFT_OUT_MAX  1000
+#define INTERVALS_MAX 10
+#define PERIOD_MAX    100000000ull
+
+/* Above 0, up to 1. Marsaglia's xorshift64. */
+static double draw(struct look_times *times)
+{
+	times->random ^= times->random << 13;
+	times->random ^= times->random >> 7;
+	times->random ^= times->random << 17;
+	return (double)((times->random >> 11) + 1) * 0x1p-53;
+}
+
+static uint64_t next_interval(struct look_times *times)
+{
+	double means = -log(draw(times));
+
+	return (uint64_t)((means < LONGEST ? means : LONGEST) * (double)times->interval);
+}
+
+/* The process has no memory: from any time on it is as if it began there. */
+uint64_t look_times_next(struct look_times *times, uint64_t planned, uint64_t earliest)
+{
+	if (planned + LEFT_OUT_MAX * times->interval < earliest)
+		planned = earliest;
+	do
+		planned += next_interval(times);
+	while (planned < earliest);
+	return planned;
+}
+
+uint64_t look_times_period(const struct look_times *times, uint64_t ran)
+{
+	uint64_t most = INTERVALS_MAX * times->interval;
+
+	if (most < PERIOD_MAX)
+		most = PERIOD_MAX;
+	return ran < most ? ran : most;
+}
