@@ -10,8 +10,14 @@
 
 #define NOTED_MAX 64u
 
+/* A process that runs a new program. */
+struct noted {
+	pid_t pid;
+	uint64_t time; /* ns, of clock_raw(): since then */
+};
+
 static struct {
-	pid_t noted[NOTED_MAX]; /* in order */
+	struct noted noted[NOTED_MAX]; /* in order */
 	unsigned int count;
 	uint64_t begun; /* ms: the second that TOLD is of */
 	unsigned int told;
@@ -97,6 +103,7 @@ bool cgroup_read(pid_t pid, struct cgroup *cgroup)
 void cgroup_note(const uint8_t *record)
 {
 	struct perf_event_header header;
+	struct agent_record_end end;
 	uint32_t pid;
 
 	memcpy(&header, record, sizeof(header));
@@ -104,7 +111,8 @@ void cgroup_note(const uint8_t *record)
 	if (header.type != PERF_RECORD_COMM || !(header.misc & PERF_RECORD_MISC_COMM_EXEC) ||
 	    cgroups.count == NOTED_MAX)
 		return;
-	cgroups.noted[cgroups.count++] = (pid_t)pid;
+	memcpy(&end, record + header.size - sizeof(end), sizeof(end));
+	cgroups.noted[cgroups.count++] = (struct noted){ (pid_t)pid, end.time };
 }
 
 static bool is_allowed(void)
@@ -118,18 +126,19 @@ static bool is_allowed(void)
 	return cgroups.told++ < CGROUP_RATE;
 }
 
-static void tell(pid_t pid, struct output *output)
+/* With the time of the exec: whoever starts a program in a cgroup puts it there before. */
+static void tell(const struct noted *noted, struct output *output)
 {
 	static struct cgroup cgroup;
 	struct {
 		struct perf_event_header header;
 		uint64_t id;
 	} fixed = { .header = { .type = PERF_RECORD_CGROUP } };
-	struct agent_record_end end = { (uint32_t)pid, (uint32_t)pid, clock_raw() };
+	struct agent_record_end end = { (uint32_t)noted->pid, (uint32_t)noted->pid, noted->time };
 	struct agent_events *message;
 	size_t name, size;
 
-	if (!cgroup_read(pid, &cgroup))
+	if (!cgroup_read(noted->pid, &cgroup))
 		return;
 	name = (strlen(cgroup.path) + 1 + 7) / 8 * 8;
 	size = sizeof(fixed) + name + sizeof(end);
@@ -148,7 +157,7 @@ void cgroup_tell(struct output *output)
 {
 	for (unsigned int i = 0; i < cgroups.count; i++)
 		if (is_allowed())
-			tell(cgroups.noted[i], output);
+			tell(&cgroups.noted[i], output);
 	cgroup_forget();
 }
 

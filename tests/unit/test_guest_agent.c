@@ -432,6 +432,48 @@ TEST(guest_agent, tells_the_cgroup_of_a_process)
 	CHECK(told[1] || !(is_below_root(lines, "memory:/") || is_below_root(lines, "0::/")));
 }
 
+struct told_exec {
+	uint32_t pid;
+	uint64_t exec, cgroup; /* times */
+};
+
+static bool tells_cgroup_of_exec(const struct sideband *record, void *context)
+{
+	struct told_exec *told = context;
+
+	if (record->pid != told->pid)
+		return false;
+	if (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC)
+		told->exec = record->time;
+	if (record->type == SIDEBAND_CGROUP && told->exec)
+		told->cgroup = record->time;
+	return told->cgroup;
+}
+
+/* Not from when it was read: samples from its beginning on are of its cgroup. */
+TEST(guest_agent, tells_the_cgroup_of_a_new_program_from_its_beginning)
+{
+	struct told_exec told = { 0 };
+	struct fixture fixture;
+	pid_t child;
+
+	if (!events_allowed())
+		SKIP("perf_event_open(2) is not allowed here");
+	REQUIRE(set_up(&fixture, AGENT_WITH_EVENTS));
+	CHECK(wait_for(&fixture, snapshot_is_done));
+	child = fork();
+	if (!child) {
+		execlp("sleep", "sleep", "100", NULL);
+		_exit(127);
+	}
+	told.pid = (uint32_t)child;
+	CHECK(find(&fixture, tells_cgroup_of_exec, &told));
+	CHECK_EQUAL(told.cgroup, told.exec);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	tear_down(&fixture, NULL);
+}
+
 /* Each of the last two is an end of a table. */
 static bool has_two_tables(const struct agent_statistics *statistics)
 {
