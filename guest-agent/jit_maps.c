@@ -160,9 +160,10 @@ static void look_at(struct followed *followed, struct look *look)
 		tell_new(followed, look, time);
 	else
 		followed->since = time;
-	if (process != JIT_MAP_ENDED || !followed->pid || followed->behind)
+	/* The rest of a file that is open is still to be told; of one that may not be, nothing is. */
+	if (process != JIT_MAP_ENDED || !followed->pid || (followed->behind && followed->map.fd >= 0))
 		return;
-	if (followed->told)
+	if (followed->told && !followed->behind)
 		tell(followed, look, AGENT_JIT_MAP_END, span_of(NULL, 0));
 	stop_following(followed);
 }

@@ -335,6 +335,52 @@ TEST(agent_jit, only_the_processes_own_map_is_taken)
 	tear_down(&fixture);
 }
 
+/* Does the agent have something of process PID open? */
+static bool holds(const struct fixture *fixture, pid_t pid)
+{
+	char path[64], target[64], process[32];
+	bool found = false;
+
+	snprintf(process, sizeof(process), "/proc/%d", pid);
+	for (int fd = 0; fd < 256 && !found; fd++) {
+		ssize_t size;
+
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", fixture->process, fd);
+		size = readlink(path, target, sizeof(target) - 1);
+		target[size > 0 ? size : 0] = '\0';
+		found = !strcmp(target, process);
+	}
+	return found;
+}
+
+/* What is there instead may not be read: nothing more will be told of it. */
+TEST(agent_jit, a_process_whose_map_is_gone_is_followed_to_its_end)
+{
+	struct fixture fixture;
+	char path[64];
+	pid_t child;
+
+	if (!events_allowed())
+		SKIP("perf_event_open(2) is not allowed here");
+	REQUIRE(set_up(&fixture));
+	REQUIRE(wait_until_known(&fixture, 1));
+	child = run_with_map("1000 100 first\n", false);
+	REQUIRE(wait_for_process(&fixture, (uint32_t)child));
+	CHECK(holds(&fixture, child));
+	snprintf(path, sizeof(path), "/tmp/perf-%d.map", child);
+	CHECK(!unlink(path) && !symlink("/etc/passwd", path));
+	CHECK(wait_until_known(&fixture, now() + SECOND / 5));
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	for (int i = 0; i < 1000 && holds(&fixture, child); i++) {
+		take_records(&fixture);
+		usleep(10000);
+	}
+	CHECK(!holds(&fixture, child));
+	unlink(path);
+	tear_down(&fixture);
+}
+
 /* --- a hostile guest ------------------------------------------------------------ */
 
 struct taken {
