@@ -277,6 +277,21 @@ TEST(jit_code, records_that_were_lost_take_all_names)
 	jit_code_free(code);
 }
 
+/* A program's end may be among them. */
+TEST(jit_code, events_that_the_guest_lost_take_all_names)
+{
+	struct jit_code *code = code_with("one");
+	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, sizeof(lost), 0, 150 * MS), .count = 1 };
+	struct jit_code_statistics statistics;
+
+	jit_code_take(code, &lost.head);
+	round_at(code, 200 * MS);
+	CHECK_STRING(name_at(code, 0x1000, 170 * MS), "");
+	jit_code_statistics(code, &statistics);
+	CHECK_EQUAL(statistics.refused, 0);
+	jit_code_free(code);
+}
+
 /* A guest that fills memory has no names, and the next process has its own. */
 TEST(jit_code, memory_is_bounded)
 {

@@ -454,6 +454,9 @@ void jit_code_take(struct jit_code *code, const struct sideband *record)
 		if (fork->parent_pid != record->pid)
 			end_program(code, record);
 		break;
+	case SIDEBAND_LOST: /* perhaps of a process that runs another program now */
+		jit_code_lost(code);
+		break;
 	default:
 		break;
 	}
@@ -462,7 +465,8 @@ void jit_code_take(struct jit_code *code, const struct sideband *record)
 static void forget(struct jit_code *code, struct process *process, void *ignored)
 {
 	(void)ignored;
-	give_up(code, process);
+	free_lives(code, process);
+	process->given_up = true;
 }
 
 void jit_code_lost(struct jit_code *code)

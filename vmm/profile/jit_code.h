@@ -47,12 +47,14 @@ struct jit_code *jit_code_new(void);       /* NULL without memory */
 void jit_code_free(struct jit_code *code); /* NULL is a no-op */
 
 /*
- * Takes what a record says of it: JIT_MAP, JIT_CODE, ROUND, and what ends a program: EXEC, the FORK of a new
- * process. Others are passed over. Records of one source in their order; of any time.
+ * Takes what a record says of it: JIT_MAP, JIT_CODE, ROUND, what ends a program: EXEC, the FORK of a new
+ * process; and LOST, as jit_code_lost(). Others are passed over. Records of one source in their order; of any
+ * time.
  */
 void jit_code_take(struct jit_code *code, const struct sideband *record);
 
-/* Records of maps are missing, it is not known of which: those that are known have no names any more. */
+/* Records of maps or of what ends a program are missing, it is not known of which: those that are known have
+ * no names any more. */
 void jit_code_lost(struct jit_code *code);
 
 /* A function in the image of its process. */
