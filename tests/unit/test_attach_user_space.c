@@ -11,6 +11,7 @@
 #define LIBRARY 0x500000ull
 #define PLUGIN  0x600000ull
 #define CODE    (VMA_READ | VMA_EXEC)
+#define PGD     0x1f0 /* in struct mm_struct, behind what user_guest puts there */
 /* GPAs of their code */
 #define PROGRAM_PAGE 0x201000ull
 #define LIBRARY_PAGE 0x202000ull
@@ -66,6 +67,7 @@ static void see(struct moment *moment)
 							  .tgid = 70,
 							  .pid = 71,
 							  .comm = "worker" };
+	user_guest_put(&moment->guest, moment->guest.mm + PGD, moment->tasks.current.page_table);
 	moment->pages[0] = (struct attach_page){ PROGRAM + 0x1000, PROGRAM_PAGE };
 	moment->pages[1] = (struct attach_page){ PLUGIN, PLUGIN_PAGE };
 	moment->pages[2] = (struct attach_page){ LIBRARY, LIBRARY_PAGE };
@@ -83,7 +85,8 @@ static void make(struct moment *moment)
 
 	memset(moment, 0, sizeof(*moment));
 	user_guest_make(&moment->guest, true);
-	moment->guest.kernel.tasks = (struct guest_task_layout){ .known = true, .stack_size = 0x4000 };
+	moment->guest.kernel.tasks =
+		(struct guest_task_layout){ .known = true, .stack_size = 0x4000, .page_table = PGD };
 	map_all(moment);
 	see(moment);
 	memcpy(moment->addresses, chain, sizeof(chain));
@@ -139,6 +142,21 @@ TEST(attach_user_space, what_was_mapped_meanwhile_gives_no_name)
 	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
 	CHECK_EQUAL(moment.guest.map.count, 1);
 	CHECK_STRING(name_of(&moment, 0), "/program");
+	user_guest_free(&moment.guest);
+}
+
+/* The process has ended, and its mm_struct is another's, which has other page tables. */
+TEST(attach_user_space, of_memory_that_is_another_process_s_nothing_is_taken)
+{
+	struct moment moment;
+
+	make(&moment);
+	user_guest_put(&moment.guest, moment.guest.mm + PGD, moment.tasks.current.page_table + 0x5000);
+	tell(&moment);
+	CHECK_EQUAL(moment.sample.pid, 70);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
+	CHECK_EQUAL(moment.guest.map.count, 0);
 	user_guest_free(&moment.guest);
 }
 

@@ -57,16 +57,31 @@ static void cut(struct guest_callchain *chain, uint16_t depth)
 	chain->flags |= SAMPLE_USER_TRUNCATED;
 }
 
-/* What was found between two looks at the same pages was there with them. */
-static void find_mappings(const struct guest_view *view, const struct attach_stack *stack,
+/* Is TASK's memory the one that it had at the sample? The guest may have given it to another process. */
+static bool has_its_memory(const struct guest_kernel *kernel, const struct guest_view *view,
+			   const struct guest_task *task)
+{
+	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
+	uint64_t now;
+
+	return kernel_memory_read_u64(&memory, task->mm + kernel->tasks.page_table, &now) &&
+	       now == task->page_table;
+}
+
+/* What was found between two looks at the same memory and pages was there with them. */
+static void find_mappings(const struct guest_kernel *kernel, const struct guest_view *view,
+			  const struct attach_stack *stack, const struct guest_task *task,
 			  struct guest_callchain *chain, struct user_map *map)
 {
 	const uint64_t *addresses = chain->addresses + chain->kernel_depth;
-	uint16_t depth = still_there(view, stack, addresses, chain->user_depth);
+	uint16_t depth = has_its_memory(kernel, view, task)
+				 ? still_there(view, stack, addresses, chain->user_depth)
+				 : 0;
 
 	for (uint16_t i = 0; i < depth; i++)
 		user_map_find(map, addresses[i]);
-	if (still_there(view, stack, addresses, depth) < depth) {
+	if (depth &&
+	    (still_there(view, stack, addresses, depth) < depth || !has_its_memory(kernel, view, task))) {
 		map->count = 0;
 		depth = 0;
 	}
@@ -89,5 +104,5 @@ void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel
 	memcpy(sample->comm, task.comm, sizeof(sample->comm));
 	user_map_begin(map, kernel, view, task.mm);
 	if (map->mm && chain->user_depth)
-		find_mappings(view, stack, chain, map);
+		find_mappings(kernel, view, stack, &task, chain, map);
 }

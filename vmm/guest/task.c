@@ -168,6 +168,7 @@ static bool tell(struct kernel_memory *memory, const struct guest_task_layout *l
 	/* The kernel's own threads have no memory and run in whatever was there before. */
 	task->foreign = chosen->mm && !runs_in(memory, chosen, registers->paging.cr3);
 	task->mm = task->foreign ? 0 : chosen->mm;
+	task->page_table = task->mm ? chosen->page_table : 0;
 	return !registers->cpl || (chosen->mm && !task->foreign);
 }
 

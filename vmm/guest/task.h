@@ -87,9 +87,10 @@ struct guest_task {
 	/* Ends with a NUL; the guest's bytes, not cleaned, and not locked: as the guest's own perf reads it.
 	 */
 	char comm[SAMPLE_COMM_SIZE];
-	uint64_t at;  /* GVA of its struct task_struct */
-	bool foreign; /* CR3 has another task's page tables: its user memory can not be read by them */
-	uint64_t mm;  /* GVA of its struct mm_struct, whose page tables are in CR3; 0: none */
+	uint64_t at;         /* GVA of its struct task_struct */
+	bool foreign;        /* CR3 has another task's page tables: its user memory can not be read by them */
+	uint64_t mm;         /* GVA of its struct mm_struct, whose page tables are in CR3; 0: none */
+	uint64_t page_table; /* GVA of MM's; 0 without one */
 	/*
 	 * Of its process, by guest_task_current() alone, else 0: when it began, ns of the guest's
 	 * CLOCK_MONOTONIC, which tells it from others that had its id, 0 for the idle task; and whose child
