@@ -144,10 +144,29 @@ TEST(cgroup, tables_are_bounded)
 		cgroup = (struct guest_cgroup){ .id = id, .node = DIRECT + NODE(1) };
 		guest_cgroups_enter(fixture.cgroups, &cgroup);
 	}
-	guest_cgroups_settle(fixture.cgroups, &fixture.memory, LAYOUT);
+	for (unsigned int i = 0; i < GUEST_CGROUPS_MAX; i += GUEST_CGROUPS_SETTLED_MAX)
+		guest_cgroups_settle(fixture.cgroups, &fixture.memory, LAYOUT);
 	for (uint64_t id = 1; id <= 3ull * GUEST_CGROUPS_MAX; id++)
 		named += guest_cgroups_name(fixture.cgroups, id) != NULL;
 	CHECK_EQUAL(named, 1); /* the one that the node has: 17 */
+	free_fixture(&fixture);
+}
+
+/* Behind those that a guest made up, too. */
+TEST(cgroup, paths_are_read_some_at_a_time)
+{
+	struct guest_cgroup cgroup = { .node = DIRECT + NODE(1) };
+	struct fixture fixture;
+
+	make(&fixture);
+	for (cgroup.id = 1000; cgroup.id < 1000 + GUEST_CGROUPS_SETTLED_MAX; cgroup.id++)
+		guest_cgroups_enter(fixture.cgroups, &cgroup);
+	cgroup.id = 17;
+	guest_cgroups_enter(fixture.cgroups, &cgroup);
+	guest_cgroups_settle(fixture.cgroups, &fixture.memory, LAYOUT);
+	CHECK(!guest_cgroups_name(fixture.cgroups, 17));
+	guest_cgroups_settle(fixture.cgroups, &fixture.memory, LAYOUT);
+	CHECK_STRING(guest_cgroups_name(fixture.cgroups, 17), "/system.slice");
 	free_fixture(&fixture);
 }
 

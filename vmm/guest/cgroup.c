@@ -9,6 +9,7 @@
 
 #include "vmm/guest/btf.h"
 
+#define PAGE      4096u
 #define PROBES    32
 #define DEPTH_MAX 256 /* of the hierarchy: far more than a path of single letters in use has */
 
@@ -157,12 +158,22 @@ static bool prepend(struct path *path, const char *bytes, size_t size)
 	return true;
 }
 
-/* A string may end just before a page that can not be read. */
+static size_t left_in_page(uint64_t gva)
+{
+	return PAGE - gva % PAGE;
+}
+
+/* A string may end just before a page that can not be read. Not an empty one. */
 static bool read_string(struct kernel_memory *memory, uint64_t gva, char *to, size_t size)
 {
-	for (size_t length = 0; length < size; length++)
-		if (!kernel_memory_read(memory, gva + length, &to[length], 1) || !to[length])
-			return length && !to[length];
+	for (size_t length = 0, part; length < size; length += part) {
+		part = left_in_page(gva + length) < size - length ? left_in_page(gva + length)
+								  : size - length;
+		if (!kernel_memory_read(memory, gva + length, to + length, part))
+			return false;
+		if (memchr(to + length, '\0', part))
+			return *to;
+	}
 	return false;
 }
 
@@ -224,6 +235,8 @@ void guest_cgroups_settle(struct guest_cgroups *cgroups, struct kernel_memory *m
 {
 	uint32_t count = atomic_load_explicit(&cgroups->count, memory_order_acquire);
 
+	if (count > cgroups->settled + GUEST_CGROUPS_SETTLED_MAX)
+		count = cgroups->settled + GUEST_CGROUPS_SETTLED_MAX;
 	for (; cgroups->settled < count; cgroups->settled++) {
 		struct entry *entry =
 			atomic_load_explicit(&cgroups->entered[cgroups->settled], memory_order_acquire);

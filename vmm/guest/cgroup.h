@@ -30,6 +30,8 @@ struct btf;
 #define GUEST_CGROUPS_MAX     16384u /* of one kernel; more have no name */
 #define GUEST_CGROUP_PATH_MAX 4096   /* PATH_MAX of Linux, with the NUL */
 
+#define GUEST_CGROUPS_SETTLED_MAX 64u /* by one settle: its caller has other things to do */
+
 /* Byte offsets in the structure that a member's name begins with. Immutable once read. */
 struct guest_cgroup_layout {
 	bool known; /* else nothing below holds */
@@ -64,7 +66,10 @@ uint32_t guest_cgroups_generation(const struct guest_cgroups *cgroups);
 /* Has CGROUP's path read by the next settle, unless it is known or there is no room. */
 void guest_cgroups_enter(struct guest_cgroups *cgroups, const struct guest_cgroup *cgroup);
 
-/* Reads the paths of those that were entered since the last call. One that is gone by then has none. */
+/*
+ * Reads the paths of those that were entered and not settled yet, in order, GUEST_CGROUPS_SETTLED_MAX at
+ * most. One that is gone by then has none.
+ */
 void guest_cgroups_settle(struct guest_cgroups *cgroups, struct kernel_memory *memory,
 			  const struct guest_cgroup_layout *layout);
 
