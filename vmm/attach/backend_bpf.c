@@ -37,8 +37,9 @@ struct bpf_thread {
 	__u32 tid;             /* in the first PID namespace */
 	__u64 address;         /* of its struct kvm_vcpu */
 	__u64 lost;            /* that were told */
-	/* Of the kernel whose tasks are seen. */
+	/* Of the kernel whose tasks are seen, and of what the program was told of them. */
 	struct guest_task_layout layout;
+	__u32 generation;
 	struct bpf_thread *next;
 };
 
@@ -48,6 +49,7 @@ struct attach_source {
 	struct bpf_vm *vm;
 	struct ring_buffer *ring;   /* the VM's */
 	struct bpf_thread *threads; /* owned */
+	__u32 generation;           /* that was told last; no two threads have the same */
 	uint64_t raw_ahead;         /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
 };
 
@@ -165,7 +167,8 @@ static bool fill_tasks(const struct attach_source *source, const struct bpf_samp
 {
 	const struct bpf_thread *thread = find_thread(source, from->vcpu);
 
-	if (!thread || !thread->layout.known || !(from->flags & BPF_TASKS_KNOWN))
+	if (!thread || !thread->layout.known || from->generation != thread->generation ||
+	    !(from->flags & BPF_TASKS_KNOWN))
 		return false;
 	fill_task(&thread->layout, from->tasks[0], &seen->current);
 	seen->scheduled.at = 0;
@@ -439,7 +442,10 @@ static void choose_words(struct bpf_cpu *cpu, const struct guest_task_layout *la
 		cpu->offsets[i] = offsets[i] & ~7u;
 }
 
-/* Samples that were taken before are of what was known before. */
+/*
+ * Samples that were taken before are of what was known before, also those that were begun before and come
+ * after the drain: of one that has the new generation, all was read after the whole of it was there.
+ */
 static void see_tasks(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu)
 {
 	struct bpf_thread *thread = (struct bpf_thread *)(uintptr_t)find_thread(source, id);
@@ -447,14 +453,16 @@ static void see_tasks(struct attach_source *source, unsigned int id, const struc
 
 	if (!thread)
 		return;
-	bpf_vm_set_cpu(source->vm, id, &told);
 	drain(source);
+	thread->layout = cpu->layout;
+	thread->generation = source->generation = source->generation + 1 ? source->generation + 1 : 1;
 	told.cr3 = cpu->paging.cr3;
 	told.levels = cpu->paging.cr4 & CR4_LA57 ? 5 : 4;
 	told.tasks[0] = cpu->offset + cpu->layout.current;
 	told.tasks[1] = cpu->layout.scheduled ? cpu->offset + cpu->layout.scheduled : 0;
 	choose_words(&told, &cpu->layout);
-	thread->layout = cpu->layout;
+	bpf_vm_set_cpu(source->vm, id, &told);
+	told.generation = thread->generation;
 	bpf_vm_set_cpu(source->vm, id, &told);
 }
 

@@ -612,6 +612,9 @@ static __always_inline void take_tasks(struct bpf_sample *sample, const struct b
 	walk.cpu = of_vm ? bpf_map_lookup_elem(of_vm, &id) : 0;
 	if (!walk.cpu || !walk.cpu->cr3)
 		return;
+	/* Before all else: what is of this generation was there whole when it was set. */
+	sample->generation = *(const volatile __u32 *)&walk.cpu->generation;
+	__asm__ volatile("" ::: "memory");
 	walk.memory.cr3 = walk.cpu->cr3;
 	walk.memory.levels = walk.cpu->levels;
 	sample->tasks[1][BPF_TASK_AT] = 0;
@@ -766,6 +769,7 @@ int take(struct bpf_perf_event_data *ctx)
 	sample->tid = known->inner_tid;
 	sample->flags = sample->cpl = sample->depth = sample->stack_size = sample->pages = 0;
 	sample->cr3 = 0;
+	sample->generation = 0;
 	if (is_same(vcpu, known, tid) && is_in_guest(vcpu, !!known->by_nmi)) {
 		sample->flags = BPF_IN_GUEST;
 		have_rip_read(ctx, vcpu);

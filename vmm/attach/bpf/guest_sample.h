@@ -65,6 +65,7 @@ struct bpf_cpu {
 	__u32 levels;
 	__u32 offsets[BPF_TASK_ROOM]; /* bytes, multiples of 8; of BPF_TASK_AT none */
 	__u64 tasks[BPF_TASKS];       /* GVAs of pointers to them; 0: there is no such pointer */
+	__u32 generation;             /* of all that; 0 while it changes */
 };
 
 /* Where guest memory is in the VMM's address space; in order of size, the largest first. */
@@ -126,7 +127,7 @@ struct bpf_sample {
 	__u32 depth;      /* of the chain of frame pointers, without RIP */
 	__u32 stack_size; /* bytes of the stack, from RSP on */
 	__u32 pages;      /* that have RIP and the chain, in the order of these */
-	__u32 reserved;
+	__u32 generation; /* of the struct bpf_cpu that tasks were found by */
 	__u64 tasks[BPF_TASKS]
 		   [BPF_TASK_WORDS]; /* with BPF_TASKS_KNOWN; the second is 0 where it is the first */
 };
