@@ -17,6 +17,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/domain.h"
+#include "vmm/attach/drain_interval.h"
 #include "vmm/attach/kernel_pulse.h"
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/memory_layout.h"
@@ -27,13 +28,6 @@
 #define MILLISECOND 1000000ull
 #define SECOND      (1000 * MILLISECOND)
 
-/*
- * What a backend holds is taken this often, with few samples per second less often; it is far less than it
- * can hold.
- */
-#define DRAIN_INTERVAL_MS     20
-#define DRAIN_INTERVAL_MAX_MS 200
-#define DRAIN_FREQUENCY       1000 /* Hz, up from which it is done most often */
 /* vCPUs that come and go are noticed after so long; at the latest, if nothing tells of it. */
 #define SCAN_INTERVAL     SECOND
 #define SCAN_INTERVAL_MAX (10 * SECOND)
@@ -599,16 +593,12 @@ static bool scan_in_time(struct attach *attach)
 	return !error;
 }
 
-/* So that there are as many samples each time; ms. */
-static int drain_interval(const struct attach *attach)
+/* ms */
+static int until_next_drain(const struct attach *attach)
 {
-	unsigned int frequency = attach->target.frequency;
+	size_t room = attach->backend->room ? attach->backend->room(attach->source) : 0;
 
-	if (frequency >= DRAIN_FREQUENCY)
-		return DRAIN_INTERVAL_MS;
-	if (frequency * DRAIN_INTERVAL_MAX_MS <= DRAIN_FREQUENCY * DRAIN_INTERVAL_MS)
-		return DRAIN_INTERVAL_MAX_MS;
-	return (int)(DRAIN_FREQUENCY * DRAIN_INTERVAL_MS / frequency);
+	return drain_interval(attach->target.frequency, attach->sampled_count, room);
 }
 
 static int until_next_scan(const struct attach *attach)
@@ -637,7 +627,7 @@ static bool wait_for_samples(struct attach *attach, bool found)
 			return true;
 	}
 	if (!events[0].revents && !events[1].revents)
-		poll(events, 2, drain_interval(attach));
+		poll(events, 2, until_next_drain(attach));
 	attach->stopped = events[0].revents;
 	return !events[0].revents && !events[1].revents;
 }

@@ -120,6 +120,10 @@ struct attach_backend {
 	 * during the call only, which may give samples to the sink. NULL: it never sees tasks.
 	 */
 	void (*see_tasks)(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu);
+	/* Samples of all vCPUs together that it can hold between two drain(). NULL: as many as come in 200
+	 * ms.
+	 */
+	size_t (*room)(const struct attach_source *source);
 	/* Gives what was sampled since the last time to the sink. */
 	void (*drain)(struct attach_source *source);
 	/* Any thread. NULL: it stops nothing. */

@@ -49,6 +49,7 @@ struct attach_source {
 	struct bpf_vm *vm;
 	struct ring_buffer *ring;   /* the VM's */
 	struct bpf_thread *threads; /* owned */
+	uint32_t ring_size;         /* bytes */
 	__u32 generation;           /* that was told last; no two threads have the same */
 	uint64_t raw_ahead;         /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
 };
@@ -91,6 +92,12 @@ static uint32_t ring_size(const struct attach_target *target)
 	while (size < wanted && size < RING_SIZE_MOST)
 		size *= 2;
 	return size;
+}
+
+/* With a stack each; the ring has a header of 8 bytes for each (kernel: BPF_RINGBUF_HDR_SZ). */
+static size_t room(const struct attach_source *source)
+{
+	return source->ring_size / (sizeof(struct bpf_sample) + BPF_STACK_MAX + 8);
 }
 
 /* The sink's side. */
@@ -553,8 +560,9 @@ static int open_all(struct attach_source *source)
 	const struct attach_target *target = source->target;
 	int error = perf_event_choose(&source->choice, target->process->pid, target->frequency);
 
+	source->ring_size = ring_size(target);
 	if (!error)
-		error = bpf_vm_open(&source->vm, ring_size(target), target->vcpus_max);
+		error = bpf_vm_open(&source->vm, source->ring_size, target->vcpus_max);
 	if (!error)
 		error = check_vcpu(source);
 	if (error)
@@ -629,6 +637,7 @@ const struct attach_backend attach_bpf = {
 	.remove = remove_vcpu,
 	.events = events_of,
 	.see_tasks = see_tasks,
+	.room = room,
 	.drain = drain,
 	.close = close_bpf,
 };
