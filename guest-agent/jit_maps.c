@@ -21,6 +21,7 @@ struct followed {
 	uint32_t pid;
 	bool told;      /* something of the file */
 	bool behind;    /* that was said */
+	uint64_t begun; /* ms: when it was asked for */
 	uint64_t since; /* of agent_jit_map, for what comes next */
 	uint64_t next;  /* ms: when to look for a file; */
 	uint64_t wait;  /* and how long before the time after that */
@@ -43,6 +44,20 @@ static void stop_following(struct followed *followed)
 	followed->pid = 0;
 }
 
+/* Most never have a file: who has waited longest for one makes room for others. */
+static struct followed *make_room(void)
+{
+	struct followed *longest = NULL;
+
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++)
+		if (maps[i].map.fd < 0 && !maps[i].told && !maps[i].behind &&
+		    (!longest || maps[i].begun < longest->begun))
+			longest = &maps[i];
+	if (longest)
+		stop_following(longest);
+	return longest;
+}
+
 void jit_maps_ask(uint32_t pid)
 {
 	struct followed *place = NULL;
@@ -53,9 +68,13 @@ void jit_maps_ask(uint32_t pid)
 		if (!maps[i].pid)
 			place = &maps[i];
 	}
-	if (!pid || pid > INT32_MAX || !place)
+	if (!pid || pid > INT32_MAX)
 		return;
-	*place = (struct followed){ .wait = FIRST_WAIT };
+	if (!place)
+		place = make_room();
+	if (!place)
+		return;
+	*place = (struct followed){ .wait = FIRST_WAIT, .begun = clock_ms() };
 	if (!jit_map_begin(&place->map, (pid_t)pid))
 		place->pid = pid;
 }

@@ -10,7 +10,8 @@
 
 #include "guest-agent/output.h"
 
-/* That are followed at a time; who asks for more is not answered. */
+/* That are followed at a time. Of more, those that have waited longest for a file are followed no more; where
+ * all have one, who asks is not answered. */
 #define JIT_MAPS_MAX 64u
 
 /* From now on follows the map of process PID; from its beginning, if it does so already. */
