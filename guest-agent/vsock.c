@@ -38,6 +38,20 @@ static bool is_away(int error)
 	       error == ENETUNREACH || error == EAFNOSUPPORT || error == EHOSTUNREACH || error == EINTR;
 }
 
+/* Root's ports, by which the host knows the agent from other programs of the guest (vsock(7)). */
+#define PORT_FIRST 512u
+#define PORT_LAST  1023u
+
+/* Who may not have one connects from any other: it is the host's to take that. */
+static void take_privileged_port(int fd)
+{
+	struct sockaddr_vm from = { .svm_family = AF_VSOCK, .svm_cid = VMADDR_CID_ANY };
+
+	for (from.svm_port = PORT_LAST; from.svm_port >= PORT_FIRST; from.svm_port--)
+		if (!bind(fd, (const struct sockaddr *)&from, sizeof(from)) || errno != EADDRINUSE)
+			return;
+}
+
 int vsock_open(const struct vsock_address *address)
 {
 	struct sockaddr_vm to = { .svm_family = AF_VSOCK,
@@ -46,6 +60,7 @@ int vsock_open(const struct vsock_address *address)
 	int fd = socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0), error = errno;
 
 	if (fd >= 0) {
+		take_privileged_port(fd);
 		if (!connect(fd, (const struct sockaddr *)&to, sizeof(to)) && !fcntl(fd, F_SETFL, O_NONBLOCK))
 			return fd;
 		error = errno;

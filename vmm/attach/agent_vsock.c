@@ -52,6 +52,14 @@ int agent_vsock_listen(const struct agent_vsock_address *address)
 			 strerror(-error), error == -EAFNOSUPPORT ? " (Linux module vhost_vsock)" : "");
 }
 
+/* Ports that only root of the guest's first user namespace can have (vsock(7)), as the agent is. */
+#define PRIVILEGED_PORT_LAST 1023u
+
+static bool is_agent(const struct sockaddr_vm *peer, const struct agent_vsock_address *address)
+{
+	return peer->svm_cid == address->cid && peer->svm_port <= PRIVILEGED_PORT_LAST;
+}
+
 int agent_vsock_accept(int listener, const struct agent_vsock_address *address)
 {
 	struct sockaddr_vm guest;
@@ -63,7 +71,7 @@ int agent_vsock_accept(int listener, const struct agent_vsock_address *address)
 
 		if (fd < 0)
 			break;
-		if (guest.svm_cid == address->cid)
+		if (is_agent(&guest, address))
 			return fd;
 		close(fd);
 		errno = EAGAIN;

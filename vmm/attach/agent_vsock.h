@@ -22,8 +22,8 @@ bool agent_vsock_parse(const char *text, struct agent_vsock_address *address);
  */
 int agent_vsock_listen(const struct agent_vsock_address *address);
 
-/* The guest that has connected with LISTENER: non-blocking. -EAGAIN: it has not; others are sent away,
- * some at each call. */
+/* The guest that has connected with LISTENER, from a port below 1024, as its root can: non-blocking. -EAGAIN:
+ * it has not; others are sent away, some at each call. */
 int agent_vsock_accept(int listener, const struct agent_vsock_address *address);
 
 #endif
