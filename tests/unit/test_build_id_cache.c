@@ -405,6 +405,36 @@ static int put_image(const char *cache,
 	return put(cache, image_id, sizeof(image_id), &file);
 }
 
+/* What FILE contains. */
+static int put_file(const char *cache,
+		    int (*put)(const char *, const uint8_t *, size_t, const struct bytes *), const char *from)
+{
+	struct bytes file = { 0 };
+	char part[4096];
+	size_t size;
+	FILE *stream = fopen(from, "re");
+	int result;
+
+	while (stream && (size = fread(part, 1, sizeof(part), stream)))
+		bytes_add(&file, part, size);
+	if (stream)
+		fclose(stream);
+	result = file.size ? put(cache, image_id, sizeof(image_id), &file) : -1;
+	free(file.data);
+	return result;
+}
+
+TEST(build_id_cache, keeps_an_image_that_has_more_symbols)
+{
+	struct place place;
+
+	enter(&place);
+	CHECK_EQUAL(put_file(place.cache, build_id_cache_add_image, "build/inlines/gcc"), 1);
+	CHECK_EQUAL(put_file(place.cache, build_id_cache_replace_image, "build/inlines/stripped"), 0);
+	CHECK_EQUAL(put_file(place.cache, build_id_cache_replace_image, "build/inlines/gcc"), 1);
+	leave(&place);
+}
+
 static void check_image(const struct place *place, const char *expected)
 {
 	char path[256], content[16] = "";

@@ -170,6 +170,22 @@ TEST(guest_disk, of_a_mount_point_is_read)
 		   PLACE);
 }
 
+/* Its build id stands at its beginning: what is missing is names. */
+TEST(guest_disk, has_no_file_that_lost_its_end)
+{
+	struct guest_disk *disk;
+	struct bytes file;
+	struct made made;
+
+	NEED_READER;
+	REQUIRE(make_disk(&made, "truncate -s -64 $d/tree" PLACE " && " EXT4("$d/disk", 64)));
+	REQUIRE_EQUAL(guest_disk_open(&disk, made.disk), 0);
+	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file), -ENOENT);
+	free(file.data);
+	guest_disk_close(disk);
+	drop_disk(&made);
+}
+
 static void check_refused(const char *command, int error, const char *why)
 {
 	struct guest_disk *disk;

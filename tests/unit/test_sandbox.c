@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shared/error.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/profile/sandbox.h"
 
@@ -200,7 +201,9 @@ TEST(sandbox, gives_what_a_program_prints)
 	free(output.data);
 	CHECK_EQUAL(run((const char *const[]){ "/usr/bin/false", NULL }, &plain, &output), -EIO);
 	free(output.data);
-	CHECK_EQUAL(run((const char *const[]){ "/usr/bin/no-such-program", NULL }, &plain, &output), -EIO);
+	CHECK_EQUAL(run((const char *const[]){ "/usr/bin/no-such-program", NULL }, &plain, &output), -ENOENT);
+	CHECK_STRING(error_message(),
+		     "cannot confine /usr/bin/no-such-program: execve: No such file or directory");
 	free(output.data);
 }
 

@@ -120,7 +120,8 @@ int build_id_cache_add_modules(const char *directory, const struct kernel_image 
 int build_id_cache_add_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
 			     const struct bytes *file);
 
-/* The same, but in place of what build_id_cache_add_image() put there earlier. */
+/* The same, but in place of what build_id_cache_add_image() put there earlier, unless that has more symbols.
+ */
 int build_id_cache_replace_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
 				 const struct bytes *file);
 

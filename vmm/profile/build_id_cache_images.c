@@ -6,6 +6,8 @@
 
 #include "vmm/profile/build_id_cache.h"
 #include "vmm/profile/build_id_cache_files.h"
+#include "vmm/profile/bytes_file.h"
+#include "vmm/profile/elf_symbols.h"
 
 struct place {
 	char id[41];
@@ -52,6 +54,31 @@ static bool is_ours(const struct place *place)
 	       own.st_ino == linked.st_ino;
 }
 
+static size_t count_symbols(const char *path)
+{
+	struct symbols *symbols;
+	size_t count;
+
+	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, NULL, 0))
+		return 0;
+	count = symbols_count(symbols);
+	symbols_free(symbols);
+	return count;
+}
+
+/* Would FILE, in place of what is there, take names away? */
+static bool has_fewer_symbols(const struct bytes *file, const struct place *place)
+{
+	char there[PATH_MAX], path[BYTES_FILE_PATH];
+	size_t count = cache_path(there, place->link, "/elf", NULL) ? 0 : count_symbols(there);
+	int fd = count ? bytes_file_open(file, path) : -1;
+	bool fewer = count && (fd < 0 || count_symbols(path) < count);
+
+	if (fd >= 0)
+		close(fd);
+	return fewer;
+}
+
 static int put(const char *directory, const struct place *place, const struct bytes *file)
 {
 	int error = cache_make_directory(place->directory);
@@ -78,7 +105,8 @@ int build_id_cache_replace_image(const char *directory, const uint8_t *build_id,
 	struct place place;
 	int error = find_place(directory, build_id, build_id_size, &place);
 
-	if (error || (cache_file_exists(place.link, "elf") && !is_ours(&place)))
+	if (error ||
+	    (cache_file_exists(place.link, "elf") && (!is_ours(&place) || has_fewer_symbols(file, &place))))
 		return error;
 	return put(directory, &place, file);
 }

@@ -67,6 +67,29 @@ static size_t build_id_in(Elf_Data *data, uint8_t *build_id)
 	return 0;
 }
 
+static bool lies_in(uint64_t offset, uint64_t size, uint64_t file_size)
+{
+	return offset <= file_size && size <= file_size - offset;
+}
+
+bool elf_file_is_whole(const struct elf_file *file, uint64_t size)
+{
+	GElf_Ehdr header;
+	GElf_Shdr section;
+	size_t count;
+
+	/* Of headers that do not lie in the file libelf says that there are none. */
+	if (!gelf_getehdr(file->elf, &header) || elf_getshdrnum(file->elf, &count) ||
+	    (header.e_shoff && !count) ||
+	    !lies_in(header.e_shoff, (uint64_t)count * header.e_shentsize, size))
+		return false;
+	for (size_t i = 1; i < count; i++)
+		if (!gelf_getshdr(elf_getscn(file->elf, i), &section) ||
+		    (section.sh_type != SHT_NOBITS && !lies_in(section.sh_offset, section.sh_size, size)))
+			return false;
+	return true;
+}
+
 size_t elf_file_build_id(const struct elf_file *file, uint8_t *build_id)
 {
 	Elf *elf = file->elf;

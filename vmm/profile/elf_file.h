@@ -36,6 +36,9 @@ size_t elf_file_build_id(const struct elf_file *file, uint8_t *build_id);
  */
 int elf_file_check(const struct elf_file *file, const uint8_t *wanted, size_t wanted_size);
 
+/* Do the section headers, and all sections that take bytes of it, lie in the file, which has SIZE bytes? */
+bool elf_file_is_whole(const struct elf_file *file, uint64_t size);
+
 void elf_file_segments(const struct elf_file *file, struct elf_segments *segments);
 
 /* False: the address is of no byte of the file. */

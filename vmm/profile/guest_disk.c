@@ -3,15 +3,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/profile/bytes_file.h"
 #include "vmm/profile/elf_file.h"
 #include "vmm/profile/guest_disk_volumes.h"
 #include "vmm/profile/sandbox.h"
@@ -19,7 +22,8 @@
 /* As distributions call it. */
 static const char *const readers[] = { "/usr/bin/grub-fstest", "/usr/bin/grub2-fstest" };
 
-#define SECONDS     20
+#define SECONDS     20 /* that one read may take, */
+#define SECONDS_ALL 60 /* and all that give no file */
 #define LISTING_MAX (1u << 20)
 
 /* Where a file system begins in the guest's tree of names. */
@@ -34,6 +38,7 @@ struct guest_disk {
 	struct guest_disk_volumes volumes;
 	const char *reader;
 	bool given_up;       /* reading it took too long */
+	uint64_t wasted;     /* ms, by reads that gave no file */
 	struct place latest; /* where a file was found */
 	unsigned int misses;
 	uint64_t taken; /* bytes */
@@ -65,7 +70,7 @@ static int find_volumes(struct guest_disk *disk)
 		return 0;
 	return error && error != -EIO
 		       ? error_set(error, "cannot look for file systems on %s: %s", disk->path,
-				   strerror(-error))
+				   error_message())
 		       : error_set(-ENODEV, "no ext4, XFS or btrfs file system was found on %s", disk->path);
 }
 
@@ -127,6 +132,16 @@ static int open_image(struct guest_disk *disk, const char *path)
 	return error;
 }
 
+static void warn_without_landlock(void)
+{
+	static bool warned;
+
+	if (!warned && !sandbox_has_landlock())
+		log_warning("this kernel has no Landlock: the process that reads a guest's disk could read "
+			    "what else the disk's owner may");
+	warned = true;
+}
+
 int guest_disk_open(struct guest_disk **opened, const char *path)
 {
 	struct guest_disk *disk = calloc(1, sizeof(*disk));
@@ -136,8 +151,10 @@ int guest_disk_open(struct guest_disk **opened, const char *path)
 		return error_set(-ENOMEM, "no memory for the guest's disk %s", path);
 	disk->sandbox = (struct sandbox){ .readable = disk->path, .seconds = SECONDS };
 	error = open_image(disk, path);
-	if (!error)
+	if (!error) {
+		warn_without_landlock();
 		error = find_volumes(disk);
+	}
 	if (error)
 		free(disk);
 	else
@@ -150,30 +167,42 @@ void guest_disk_close(struct guest_disk *disk)
 	free(disk);
 }
 
-/* Is it an ELF file of that build? */
+/* Is it an ELF file of that build, all of it? One that the guest is writing may not be. */
 static bool is_build(const struct bytes *file, const uint8_t *build_id, size_t build_id_size)
 {
-	int fd = memfd_create("guest-file", MFD_CLOEXEC);
+	char path[BYTES_FILE_PATH];
+	int fd = bytes_file_open(file, path);
 	bool same = false;
 	struct elf_file elf;
-	size_t done = 0;
-	char path[32];
 
-	while (fd >= 0 && done < file->size) {
-		ssize_t size = write(fd, file->data + done, file->size - done);
-
-		if (size <= 0)
-			break;
-		done += (size_t)size;
-	}
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	if (fd >= 0 && done == file->size && !elf_file_open(&elf, path)) {
-		same = !elf_file_check(&elf, build_id, build_id_size);
+	if (fd < 0)
+		return false;
+	if (!elf_file_open(&elf, path)) {
+		same = !elf_file_check(&elf, build_id, build_id_size) && elf_file_is_whole(&elf, file->size);
 		elf_file_close(&elf);
 	}
-	if (fd >= 0)
-		close(fd);
+	close(fd);
 	return same;
+}
+
+/* ms of CLOCK_MONOTONIC. */
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static void waste(struct guest_disk *disk, uint64_t ms, int error)
+{
+	disk->wasted += ms;
+	if (disk->given_up || (error != -ETIMEDOUT && disk->wasted < SECONDS_ALL * 1000))
+		return;
+	disk->given_up = true;
+	log_warning("no more files are read of the guest's disk %s: it took too long (%" PRIu64
+		    " s without a file)",
+		    disk->path, disk->wasted / 1000);
 }
 
 /* NAME without the parts of a mount point; NULL: it has no more. */
@@ -190,6 +219,7 @@ static bool read_at(struct guest_disk *disk, struct place place, const char *pat
 	const char *rest = below(path, roots[place.root].mounted);
 	char name[2 * PATH_MAX];
 	const char *const arguments[] = { disk->reader, disk->path, "cat", name, NULL };
+	uint64_t begun = now_ms();
 	int error;
 
 	*file = (struct bytes){ 0 };
@@ -198,9 +228,9 @@ static bool read_at(struct guest_disk *disk, struct place place, const char *pat
 		return false;
 	disk->sandbox.output_max = GUEST_DISK_FILE_MAX;
 	error = sandbox_run(&disk->sandbox, arguments, file);
-	disk->given_up |= error == -ETIMEDOUT;
 	if (!error && is_build(file, build_id, build_id_size))
 		return true;
+	waste(disk, now_ms() - begun, error);
 	free(file->data);
 	*file = (struct bytes){ 0 };
 	return false;

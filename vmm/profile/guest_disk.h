@@ -4,7 +4,8 @@
  * partitions or logical volumes. They are read by GRUB's file system drivers (grub-fstest, Debian package
  * grub-common), which never write, in a process of its own that can do nothing else (sandbox.h). A disk may
  * be in use by its guest, so what comes of it may be of no moment at all: only an ELF file with the build id
- * that was asked for is taken. One thread at a time.
+ * that was asked for, and all of it, is taken. Where the kernel has no Landlock (sandbox.h), that is said
+ * once. One thread at a time.
  */
 #ifndef KVMSCOPE_PROFILE_GUEST_DISK_H
 #define KVMSCOPE_PROFILE_GUEST_DISK_H
@@ -33,7 +34,8 @@ void guest_disk_close(struct guest_disk *disk); /* NULL is a no-op */
 
 /*
  * The file that the guest calls PATH into FILE, whose data is the caller's to free. -ENOENT: there is none of
- * that build, or it is too large, or reading the disk once took more than 20 s, behind which nothing is read;
+ * that build, or it is too large, or reading the disk once took more than 20 s, or 60 s in all without a
+ * file, behind which nothing is read, which is said then;
  * -EINVAL: PATH can be none.
  */
 int guest_disk_read(struct guest_disk *disk, const char *path, const uint8_t *build_id, size_t build_id_size,

@@ -12,7 +12,9 @@
 #include <seccomp.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -21,8 +23,18 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/error.h"
+
 #define MEMORY_MAX (2ull << 30)
 #define FILES_MAX  64
+
+/* Of the child, where it says why it does not come to be the program; that has no such descriptor. */
+#define REPORT (STDERR_FILENO + 1)
+
+struct report {
+	int error;
+	char message[ERROR_MESSAGE_SIZE];
+};
 
 /* Where programs and libraries are, and what finds libraries. */
 static const char *const system_files[] = { "/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache" };
@@ -77,6 +89,11 @@ static int allow_path(int rules, const char *path, uint64_t access)
 		error = -errno;
 	close(rule.parent_fd);
 	return error;
+}
+
+bool sandbox_has_landlock(void)
+{
+	return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) > 0;
 }
 
 /* Kernels before 5.13, and those that were told not to, have none: the user's rights are the limit then. */
@@ -169,7 +186,7 @@ static int restrict_calls(void)
 					 SCMP_A1(SCMP_CMP_MASKED_EQ, OPENS_TO_WRITE, O_RDONLY));
 	if (!error)
 		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(write), 1,
-					 SCMP_A0(SCMP_CMP_LE, STDERR_FILENO, 0));
+					 SCMP_A0(SCMP_CMP_LE, REPORT, 0));
 	/* Limits may be asked for, not set. */
 	if (!error)
 		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,
@@ -183,33 +200,55 @@ static int restrict_calls(void)
 	return error;
 }
 
-int sandbox_enter(const struct sandbox *sandbox)
+static int named(int error, const char *what)
 {
-	int error = set_limits(sandbox);
-
-	if (!error && chdir("/"))
-		error = -errno;
-	if (!error)
-		error = give_up_rights(sandbox);
-	/* A change of the user takes it back. */
-	if (!error && prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0))
-		error = -errno;
-	if (!error)
-		error = restrict_files(sandbox);
-	return error ? error : restrict_calls();
+	return error ? error_set(error, "%s: %s", what, strerror(-error)) : 0;
 }
 
-static void be_child(const struct sandbox *sandbox, const char *const *arguments, int output)
+int sandbox_enter(const struct sandbox *sandbox)
 {
-	char *const environment[] = { (char[]){ "LC_ALL=C" }, NULL };
+	int error = named(set_limits(sandbox), "setrlimit");
+
+	if (!error && chdir("/"))
+		error = named(-errno, "chdir");
+	if (!error)
+		error = named(give_up_rights(sandbox), "giving up rights");
+	/* A change of the user takes it back. */
+	if (!error && prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0))
+		error = named(-errno, "prctl");
+	if (!error)
+		error = named(restrict_files(sandbox), "Landlock");
+	return error ? error : named(restrict_calls(), "seccomp");
+}
+
+/* REPORT_END comes to be REPORT. */
+static int arrange_descriptors(int output, int *report_end)
+{
 	int null = open("/dev/null", O_RDWR);
 
 	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
-	    dup2(null, STDERR_FILENO) < 0 || close_range(STDERR_FILENO + 1, UINT_MAX, 0) ||
-	    sandbox_enter(sandbox))
-		_exit(126);
-	execve(arguments[0], (char *const *)(uintptr_t)arguments, environment);
-	_exit(127);
+	    dup2(null, STDERR_FILENO) < 0 || dup3(*report_end, REPORT, O_CLOEXEC) < 0)
+		return named(-errno, "its descriptors");
+	*report_end = REPORT;
+	return close_range(REPORT + 1, UINT_MAX, 0) ? named(-errno, "close_range") : 0;
+}
+
+static void be_child(const struct sandbox *sandbox, const char *const *arguments, int output, int report_end)
+{
+	char *const environment[] = { (char[]){ "LC_ALL=C" }, NULL };
+	struct report report = { 0 };
+
+	/* Out of the way of those that it is to have. */
+	report_end = fcntl(report_end, F_DUPFD_CLOEXEC, REPORT + 1);
+	report.error = arrange_descriptors(output, &report_end);
+	if (!report.error)
+		report.error = sandbox_enter(sandbox);
+	if (!report.error) {
+		execve(arguments[0], (char *const *)(uintptr_t)arguments, environment);
+		report.error = named(-errno, "execve");
+	}
+	snprintf(report.message, sizeof(report.message), "%s", error_message());
+	_exit(write(report_end, &report, sizeof(report)) == sizeof(report) ? 127 : 126);
 }
 
 /* ms of CLOCK_MONOTONIC. */
@@ -268,25 +307,51 @@ static int wait_for_end(pid_t child, int64_t deadline)
 	return error ? error : WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -EIO;
 }
 
-int sandbox_run(const struct sandbox *sandbox, const char *const *arguments, struct bytes *output)
+/* 0: the child came to be the program. It is this process's own code that says else. */
+static int read_report(int from, const char *program)
+{
+	struct report report;
+
+	if (read(from, &report, sizeof(report)) != sizeof(report))
+		return 0;
+	return error_set(report.error, "cannot confine %s: %s", program, report.message);
+}
+
+/* The child's ends are OUTPUT_ENDS[1] and REPORT_ENDS[1], which are closed. */
+static int run_child(const struct sandbox *sandbox, const char *const *arguments, const int *output_ends,
+		     const int *report_ends, struct bytes *output)
 {
 	int64_t deadline = now_ms() + (int64_t)sandbox->seconds * 1000;
-	int ends[2], error, end;
-	pid_t child;
+	pid_t child = fork();
+	int error = child < 0 ? -errno : 0, end, failure;
+
+	if (!child)
+		be_child(sandbox, arguments, output_ends[1], report_ends[1]);
+	close(output_ends[1]);
+	close(report_ends[1]);
+	if (error)
+		return named(error, arguments[0]);
+	error = gather(sandbox, output_ends[0], deadline, output);
+	end = wait_for_end(child, error ? 0 : deadline);
+	failure = read_report(report_ends[0], arguments[0]);
+	return failure ? failure : named(error ? error : end, arguments[0]);
+}
+
+int sandbox_run(const struct sandbox *sandbox, const char *const *arguments, struct bytes *output)
+{
+	int output_ends[2], report_ends[2], error;
 
 	*output = (struct bytes){ 0 };
-	if (pipe2(ends, O_CLOEXEC))
-		return -errno;
-	child = fork();
-	if (!child)
-		be_child(sandbox, arguments, ends[1]);
-	error = child < 0 ? -errno : 0;
-	close(ends[1]);
-	if (!error)
-		error = gather(sandbox, ends[0], deadline, output);
-	close(ends[0]);
-	if (child < 0)
+	if (pipe2(output_ends, O_CLOEXEC))
+		return named(-errno, arguments[0]);
+	if (pipe2(report_ends, O_CLOEXEC | O_NONBLOCK)) {
+		error = named(-errno, arguments[0]);
+		close(output_ends[0]);
+		close(output_ends[1]);
 		return error;
-	end = wait_for_end(child, error ? 0 : deadline);
-	return error ? error : end;
+	}
+	error = run_child(sandbox, arguments, output_ends, report_ends, output);
+	close(output_ends[0]);
+	close(report_ends[0]);
+	return error;
 }

@@ -8,6 +8,7 @@
 #ifndef KVMSCOPE_PROFILE_SANDBOX_H
 #define KVMSCOPE_PROFILE_SANDBOX_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -23,13 +24,17 @@ struct sandbox {
 
 /*
  * Runs ARGUMENTS, the first a path, the last NULL, and gathers what it writes to standard output into OUTPUT,
- * which is the caller's to free in any case. -EIO: it failed, which is no message's worth; -ETIMEDOUT,
- * -EFBIG; -ENOSYS: the kernel has no seccomp; -ENOMEM and the errors of fork(). No messages are set.
+ * which is the caller's to free in any case. Errors, with their messages: -EIO: it failed; -ETIMEDOUT,
+ * -EFBIG; -ECHILD: nobody knows how it ended, as SIGCHLD is ignored; what kept it from being confined, or
+ * from running ("cannot confine ..."); -ENOMEM and the errors of fork().
  */
 int sandbox_run(const struct sandbox *sandbox, const char *const *arguments, struct bytes *output);
 
+/* Which files it can read is the sandbox's to say; else the user's rights do. */
+bool sandbox_has_landlock(void);
+
 /* The calling process becomes the one that is meant; for sandbox_run(), and for tests of it. A negative
- * errno: it must end. */
+ * errno, with its message: it must end. */
 int sandbox_enter(const struct sandbox *sandbox);
 
 #endif
