@@ -358,17 +358,18 @@ TEST(agent_jit, only_the_processes_own_map_is_taken)
 /* Does the agent have something of process PID open? */
 static bool holds(const struct fixture *fixture, pid_t pid)
 {
-	char path[64], target[64], process[32];
+	char path[64], target[64], process[32], ended[48];
 	bool found = false;
 
 	snprintf(process, sizeof(process), "/proc/%d", pid);
+	snprintf(ended, sizeof(ended), "%s (deleted)", process);
 	for (int fd = 0; fd < 256 && !found; fd++) {
 		ssize_t size;
 
 		snprintf(path, sizeof(path), "/proc/%d/fd/%d", fixture->process, fd);
 		size = readlink(path, target, sizeof(target) - 1);
 		target[size > 0 ? size : 0] = '\0';
-		found = !strcmp(target, process);
+		found = !strcmp(target, process) || !strcmp(target, ended);
 	}
 	return found;
 }
@@ -392,7 +393,7 @@ TEST(agent_jit, a_process_whose_map_is_gone_is_followed_to_its_end)
 	CHECK(wait_until_known(&fixture, now() + SECOND / 5));
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
-	for (int i = 0; i < 1000 && holds(&fixture, child); i++) {
+	for (int i = 0; i < 1500 && holds(&fixture, child); i++) {
 		take_records(&fixture);
 		usleep(10000);
 	}
