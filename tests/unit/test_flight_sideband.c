@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/unit/shim/test.h"
 #include "tests/unit/timeline.h"
@@ -167,4 +168,98 @@ TEST(flight_sideband, samples_behind_the_base_know_what_was_there)
 	CHECK(proof.checked > TIMELINES * SAMPLES / 10);
 	CHECK(proof.mapped > proof.checked / 20);
 	CHECK(proof.named > proof.checked / 4);
+}
+
+/* --- cgroups, which samples do not ask for ------------------------------------- */
+
+#define PARENT 7u
+#define CHILD  8u
+
+static struct sideband head(uint16_t type, size_t size, uint32_t pid, uint64_t time)
+{
+	return (struct sideband){
+		.size = (uint32_t)size, .type = type, .time = time, .pid = pid, .tid = pid
+	};
+}
+
+static void keep_cgroup(struct flight_sideband *sideband, uint32_t pid, uint64_t time, const char *path)
+{
+	uint64_t bytes[64] = { 0 };
+	struct sideband_cgroup *cgroup = (struct sideband_cgroup *)bytes;
+
+	cgroup->head = head(SIDEBAND_CGROUP, sideband_size(sizeof(*cgroup), path), pid, time);
+	cgroup->id = pid == PARENT ? 17 : 0;
+	strcpy(cgroup->path, path);
+	REQUIRE(sideband_check(span_of(bytes, sizeof(bytes))));
+	flight_sideband_keep(sideband, &cgroup->head);
+}
+
+static void keep_comm(struct flight_sideband *sideband, uint32_t pid, uint64_t time, uint16_t flags)
+{
+	struct sideband_comm comm = { .head = head(SIDEBAND_COMM, sizeof(comm), pid, time), .comm = "x" };
+
+	comm.head.flags = flags;
+	flight_sideband_keep(sideband, &comm.head);
+}
+
+/* The cgroup of PID that a file which begins now is told of. */
+static void check_cgroup(struct flight_sideband *sideband, uint32_t pid, const char *expected)
+{
+	struct flight_sideband_list list;
+	const char *found = "";
+
+	CHECK_EQUAL(flight_sideband_tell(sideband, &list), 0);
+	for (size_t i = 0; i < list.count; i++) {
+		const struct sideband *record = list.records[i];
+
+		CHECK(sideband_check(span_of(record, record->size)));
+		if (record->type == SIDEBAND_CGROUP && record->pid == pid)
+			found = ((const struct sideband_cgroup *)record)->path;
+	}
+	CHECK_STRING(found, expected);
+	flight_sideband_list_free(&list);
+}
+
+TEST(flight_sideband, files_begin_with_the_cgroups_of_the_base)
+{
+	struct flight_sideband sideband = { 0 };
+	struct sideband_fork fork = { .head = head(SIDEBAND_FORK, sizeof(fork), CHILD, 20),
+				      .parent_pid = PARENT,
+				      .parent_tid = PARENT };
+	const struct sideband end = head(SIDEBAND_EXIT, sizeof(end), PARENT, 60);
+
+	keep_comm(&sideband, PARENT, 10, 0);
+	keep_cgroup(&sideband, PARENT, 10, "/system.slice");
+	flight_sideband_keep(&sideband, &fork.head);
+	flight_sideband_forget(&sideband, 30);
+	check_cgroup(&sideband, PARENT, "/system.slice");
+	check_cgroup(&sideband, CHILD, "/system.slice");
+	keep_comm(&sideband, CHILD, 40, SIDEBAND_COMM_EXEC);
+	flight_sideband_forget(&sideband, 50);
+	check_cgroup(&sideband, CHILD, "");
+	keep_cgroup(&sideband, CHILD, 50, "/docker/1");
+	flight_sideband_keep(&sideband, &end);
+	flight_sideband_forget(&sideband, 70);
+	check_cgroup(&sideband, CHILD, "/docker/1");
+	check_cgroup(&sideband, PARENT, "");
+	CHECK_EQUAL(sideband.missed, 0);
+	flight_sideband_free(&sideband);
+}
+
+/* A guest can make up as many as it likes. */
+TEST(flight_sideband, cgroups_are_bounded)
+{
+	struct flight_cgroups cgroups = { 0 };
+	struct {
+		struct sideband_cgroup cgroup;
+		char path[8];
+	} record = { .cgroup.head = head(SIDEBAND_CGROUP, sizeof(record), PARENT, 1), .path = "/a" };
+
+	for (record.cgroup.id = 1; record.cgroup.id <= 3ull * FLIGHT_CGROUPS_MAX; record.cgroup.id++) {
+		CHECK_EQUAL(flight_cgroups_take(&cgroups, &record.cgroup.head), 0);
+		CHECK(cgroups.count <= FLIGHT_CGROUPS_MAX);
+	}
+	REQUIRE(flight_cgroups_of(&cgroups, PARENT));
+	CHECK_EQUAL(flight_cgroups_of(&cgroups, PARENT)->id, 3ull * FLIGHT_CGROUPS_MAX);
+	flight_cgroups_free(&cgroups);
 }

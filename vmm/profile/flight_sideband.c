@@ -69,7 +69,8 @@ static void take_into_base(struct flight_sideband *sideband, uint64_t horizon)
 	for (; taken < sideband->count && sideband->entries[taken].record->time < horizon; taken++) {
 		struct sideband *record = sideband->entries[taken].record;
 
-		if (resolver_processes_take(&sideband->base, record))
+		if (resolver_processes_take(&sideband->base, record) ||
+		    flight_cgroups_take(&sideband->cgroups, record))
 			sideband->missed++;
 		sideband->bytes -= record->size;
 		free(record);
@@ -100,6 +101,7 @@ void flight_sideband_free(struct flight_sideband *sideband)
 		free(sideband->entries[i].record);
 	free(sideband->entries);
 	resolver_processes_free(&sideband->base);
+	flight_cgroups_free(&sideband->cgroups);
 	*sideband = (struct flight_sideband){ 0 };
 }
 
@@ -197,9 +199,23 @@ static void tell_mapping(struct telling *telling, const struct resolver_life *li
 	memcpy(mmap->name, image->name, strlen(image->name) + 1);
 }
 
+static void tell_cgroup(struct telling *telling, const struct resolver_life *life)
+{
+	const struct sideband_cgroup *known =
+		flight_cgroups_of(&telling->sideband->cgroups, life->process->pid);
+	struct sideband_cgroup *cgroup = known ? add(telling, SIDEBAND_CGROUP, known->head.size) : NULL;
+
+	if (!cgroup)
+		return;
+	set_life(&cgroup->head, life, life->process->pid);
+	cgroup->id = known->id;
+	memcpy(cgroup->path, known->path, known->head.size - sizeof(*cgroup));
+}
+
 static void tell_life(struct telling *telling, const struct resolver_life *life)
 {
 	tell_name(telling, life, life->process->pid);
+	tell_cgroup(telling, life);
 	for (size_t i = 0; i < life->space.count; i++)
 		if (life->space.pieces[i].image)
 			tell_mapping(telling, life, &life->space.pieces[i], life->process->pid);

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "shared/sideband.h"
+#include "vmm/profile/flight_cgroups.h"
 #include "vmm/profile/resolver_processes.h"
 
 /* Bytes of records: with more, the base moves on, and samples before it know no mappings. */
@@ -27,7 +28,8 @@ struct flight_sideband_entry {
 /* Zeroed: nothing is known. */
 struct flight_sideband {
 	struct resolver_processes base;
-	uint64_t base_time; /* ns; all records are of this time or later */
+	struct flight_cgroups cgroups; /* of the base, too */
+	uint64_t base_time;            /* ns; all records are of this time or later */
 	struct flight_sideband_entry *entries;
 	size_t count, room, bytes;
 	uint64_t numbers;
