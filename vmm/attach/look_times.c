@@ -4,9 +4,7 @@
 #include <math.h>
 
 /* Mean intervals: one in 3000 would be longer. */
-#define LONGEST 8
-/* Mean intervals that are gone through one by one. */
-#define LEFT_OUT_MAX  1000
+#define LONGEST       8
 #define INTERVALS_MAX 10
 #define PERIOD_MAX    100000000ull
 
@@ -26,15 +24,10 @@ static uint64_t next_interval(struct look_times *times)
 	return (uint64_t)((means < LONGEST ? means : LONGEST) * (double)times->interval);
 }
 
-/* The process has no memory: from any time on it is as if it began there. */
+/* The process has no memory: behind times that are left out it is as if it began there. */
 uint64_t look_times_next(struct look_times *times, uint64_t planned, uint64_t earliest)
 {
-	if (planned + LEFT_OUT_MAX * times->interval < earliest)
-		planned = earliest;
-	do
-		planned += next_interval(times);
-	while (planned < earliest);
-	return planned;
+	return (planned > earliest ? planned : earliest) + next_interval(times);
 }
 
 uint64_t look_times_period(const struct look_times *times, uint64_t ran)
