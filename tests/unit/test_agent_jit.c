@@ -304,26 +304,6 @@ TEST(agent_jit, a_map_that_loses_its_beginning_is_told_anew)
 	tear_down(&fixture);
 }
 
-TEST(agent_jit, processes_without_a_map_keep_no_map_out)
-{
-	struct fixture fixture;
-	pid_t waiting[80], child;
-
-	if (!events_allowed())
-		SKIP("perf_event_open(2) is not allowed here");
-	REQUIRE(set_up(&fixture));
-	REQUIRE(wait_until_known(&fixture, 1));
-	for (int i = 0; i < 80; i++)
-		waiting[i] = run_with_map("", true);
-	CHECK(wait_until_known(&fixture, now() + SECOND / 2));
-	child = run_with_map("1000 100 first\n", false);
-	CHECK(wait_for_process(&fixture, (uint32_t)child));
-	end_process(child);
-	for (int i = 0; i < 80; i++)
-		end_process(waiting[i]);
-	tear_down(&fixture);
-}
-
 /* Somebody else's file, and one that a process of the same number left behind. */
 TEST(agent_jit, only_the_processes_own_map_is_taken)
 {
