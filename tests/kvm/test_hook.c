@@ -242,7 +242,10 @@ TEST(hook, a_hung_daemon_holds_up_nobody)
 		run_hook(&place, domain, "started", XML, strlen(XML));
 	}
 	dropped = hook_inbox_dropped(hung);
-	hook_inbox_take(hung);
+	/* How many wait in a socket is the system's to say, net.unix.max_dgram_qlen; some are taken at a
+	 * time. */
+	for (int i = 0; i <= MESSAGES / HOOK_SPOOL_MAX; i++)
+		hook_inbox_take(hung);
 	CHECK_EQUAL(taken.count + dropped, MESSAGES);
 	CHECK(taken.count >= HOOK_SPOOL_MAX);
 	hook_inbox_close(hung);

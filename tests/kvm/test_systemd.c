@@ -108,7 +108,8 @@ static void boot(struct system *system)
 	if (!system->unshare) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		execlp("unshare", "unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc",
-		       "--cgroup", "--ipc", "--uts", "tests/kvm/systemd-boot", system->directory, NULL);
+		       "--net", "--cgroup", "--ipc", "--uts", "tests/kvm/systemd-boot", system->directory,
+		       NULL);
 		_exit(127);
 	}
 	for (int tries = 0; tries < TRIES && !system->init; tries++) {
@@ -224,7 +225,7 @@ TEST(systemd, the_unit_starts_under_its_sandbox_and_profiles)
 		SKIP("systemd is not installed");
 	if (!guest_run_possible())
 		SKIP("/dev/kvm can not be opened");
-	if (shell("unshare --pid --fork --mount --mount-proc --cgroup true 2> /dev/null"))
+	if (shell("unshare --pid --fork --mount --mount-proc --net --cgroup true 2> /dev/null"))
 		SKIP("systemd needs namespaces of its own, which take root");
 	boot(&system);
 	if (wait_until_active(&system)) {
