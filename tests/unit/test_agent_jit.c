@@ -433,7 +433,7 @@ TEST(agent_jit, a_hostile_guest_tells_what_can_not_be)
 	CHECK(!give(&map, lines, 0, &taken));
 }
 
-static void see_mapping(struct agent_jit *jit, uint32_t pid, const char *name)
+static void see_mapping(struct agent_jit *jit, uint32_t pid, const char *name, uint64_t time)
 {
 	uint64_t bytes[32] = { 0 };
 	struct sideband_mmap *mmap = (struct sideband_mmap *)bytes;
@@ -445,7 +445,7 @@ static void see_mapping(struct agent_jit *jit, uint32_t pid, const char *name)
 	mmap->length = 4096;
 	mmap->prot = PROT_EXEC;
 	strcpy(mmap->name, name);
-	agent_jit_see(jit, &mmap->head);
+	agent_jit_see(jit, &mmap->head, time);
 }
 
 TEST(agent_jit, processes_with_code_in_no_file_are_asked_for_once)
@@ -455,20 +455,41 @@ TEST(agent_jit, processes_with_code_in_no_file_are_asked_for_once)
 		.head = { .type = SIDEBAND_COMM, .flags = SIDEBAND_COMM_EXEC, .pid = 5 }
 	};
 
-	see_mapping(&jit, 4, "/lib/libc.so.6");
-	see_mapping(&jit, 5, "//anon");
-	see_mapping(&jit, 5, "//anon");
-	see_mapping(&jit, 6, "/memfd:doublemapper (deleted)");
+	see_mapping(&jit, 4, "/lib/libc.so.6", 10);
+	see_mapping(&jit, 5, "//anon", 10);
+	see_mapping(&jit, 5, "//anon", 10);
+	see_mapping(&jit, 6, "/memfd:doublemapper (deleted)", 10);
 	CHECK_EQUAL(agent_jit_next(&jit), 5);
 	CHECK_EQUAL(agent_jit_next(&jit), 6);
 	CHECK_EQUAL(agent_jit_next(&jit), 0);
-	agent_jit_see(&jit, &exec.head);
-	see_mapping(&jit, 5, "[anon:code]");
+	agent_jit_see(&jit, &exec.head, 20);
+	see_mapping(&jit, 5, "[anon:code]", 30);
 	CHECK_EQUAL(agent_jit_next(&jit), 5);
 	/* Any number of them: the oldest go. */
 	for (uint32_t pid = 100; pid < 100 + 3 * AGENT_JIT_PROCESSES_MAX; pid++)
-		see_mapping(&jit, pid, "//anon");
+		see_mapping(&jit, pid, "//anon", 30);
 	for (uint32_t i = 0; i < AGENT_JIT_PROCESSES_MAX; i++)
 		CHECK(agent_jit_next(&jit) >= 100);
+	CHECK_EQUAL(agent_jit_next(&jit), 0);
+}
+
+/* The fork on one CPU, the mapping on another, whose ring is read first. */
+TEST(agent_jit, mappings_are_of_the_program_that_was_there_at_their_time)
+{
+	struct agent_jit jit = { 0 };
+	struct sideband_fork fork = { .head = { .type = SIDEBAND_FORK, .pid = 5 }, .parent_pid = 4 };
+	struct sideband_comm exec = {
+		.head = { .type = SIDEBAND_COMM, .flags = SIDEBAND_COMM_EXEC, .pid = 5 }
+	};
+
+	see_mapping(&jit, 5, "//anon", 20);
+	agent_jit_see(&jit, &fork.head, 10);
+	CHECK_EQUAL(agent_jit_next(&jit), 5);
+	CHECK_EQUAL(agent_jit_next(&jit), 0);
+	see_mapping(&jit, 5, "//anon", 40);
+	CHECK_EQUAL(agent_jit_next(&jit), 0);
+	agent_jit_see(&jit, &exec.head, 30);
+	CHECK_EQUAL(agent_jit_next(&jit), 5);
+	agent_jit_see(&jit, &exec.head, 50);
 	CHECK_EQUAL(agent_jit_next(&jit), 0);
 }

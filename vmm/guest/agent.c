@@ -283,7 +283,7 @@ static void take_record(struct agent *agent, uint32_t cpu, struct agent_record *
 		tell_lost(agent, ((const struct sideband_lost *)sideband)->count, since);
 	else
 		write_record(agent, sideband, record->guest_time);
-	agent_jit_see(&agent->jit, sideband);
+	agent_jit_see(&agent->jit, sideband, record->guest_time);
 }
 
 static void take_events(struct agent *agent, const struct agent_events *events, size_t bytes)

@@ -16,31 +16,41 @@ static uint32_t find(const struct agent_jit *jit, uint32_t pid)
 	return i;
 }
 
-static void want(struct agent_jit *jit, uint32_t pid)
+static void want(struct agent_jit *jit, uint32_t pid, uint64_t time)
 {
-	uint32_t place = jit->next;
+	uint32_t place = find(jit, pid);
 
-	if (find(jit, pid) < AGENT_JIT_PROCESSES_MAX)
+	if (place < AGENT_JIT_PROCESSES_MAX) {
+		if (jit->processes[place].mapped < time)
+			jit->processes[place].mapped = time;
 		return;
+	}
+	place = jit->next;
 	jit->next = (place + 1) % AGENT_JIT_PROCESSES_MAX;
 	if (!jit->processes[place].pid || jit->processes[place].asked)
 		jit->waiting++;
 	jit->processes[place].pid = pid;
 	jit->processes[place].asked = false;
+	jit->processes[place].mapped = time;
 }
 
-static void forget(struct agent_jit *jit, uint32_t pid)
+/* Another program is in process PID since TIME. A mapping that is later is its own, and the map that was
+ * asked for was not. */
+static void begin_anew(struct agent_jit *jit, uint32_t pid, uint64_t time)
 {
 	uint32_t place = find(jit, pid);
 
 	if (place == AGENT_JIT_PROCESSES_MAX)
 		return;
 	jit->waiting -= !jit->processes[place].asked;
-	jit->processes[place].pid = 0;
 	jit->processes[place].asked = false;
+	if (jit->processes[place].mapped > time)
+		jit->waiting++;
+	else
+		jit->processes[place].pid = 0;
 }
 
-void agent_jit_see(struct agent_jit *jit, const struct sideband *record)
+void agent_jit_see(struct agent_jit *jit, const struct sideband *record, uint64_t time)
 {
 	const struct sideband_mmap *mmap = (const void *)record;
 	const struct sideband_fork *fork = (const void *)record;
@@ -48,10 +58,10 @@ void agent_jit_see(struct agent_jit *jit, const struct sideband *record)
 	if (!record->pid)
 		return;
 	if (record->type == SIDEBAND_MMAP && mmap->prot & PROT_EXEC && sideband_is_anonymous(mmap->name))
-		want(jit, record->pid);
+		want(jit, record->pid, time);
 	else if ((record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC) ||
 		 (record->type == SIDEBAND_FORK && fork->parent_pid != record->pid))
-		forget(jit, record->pid);
+		begin_anew(jit, record->pid, time);
 }
 
 uint32_t agent_jit_next(struct agent_jit *jit)

@@ -20,16 +20,18 @@ struct agent_jit {
 	struct {
 		uint32_t pid; /* 0: none */
 		bool asked;
+		uint64_t mapped; /* guest time of its latest mapping */
 	} processes[AGENT_JIT_PROCESSES_MAX];
 	uint32_t next;    /* the place of the next process */
 	uint32_t waiting; /* so many are not asked for yet */
 };
 
 /*
- * Sees what the guest's kernel told: a process that has executable memory which is no file's is asked for;
- * another program in it, or another process of its number, anew.
+ * Sees what the guest's kernel told of TIME (by the guest's clock): a process that has executable memory
+ * which is no file's is asked for; another program in it, or another process of its number, anew. What two
+ * CPUs told comes in any order: times say whose program a mapping is.
  */
-void agent_jit_see(struct agent_jit *jit, const struct sideband *record);
+void agent_jit_see(struct agent_jit *jit, const struct sideband *record, uint64_t time);
 
 /* The process to be asked for next, which then counts as asked for; 0: none. */
 uint32_t agent_jit_next(struct agent_jit *jit);
