@@ -5,6 +5,10 @@
  *
  * CHECK_* record a failure and go on; REQUIRE_* also return from the function.
  * SKIP(reason...) ends the test as skipped and names the reason.
+ *
+ * A test may take 300 s, one in tests/rig or tests/e2e 1200 s (or what the
+ * environment's KVMSCOPE_TEST_SECONDS says, 0 for ever): then the program says
+ * its name and ends with status 3.
  */
 #ifndef KVMSCOPE_TESTS_SHIM_TEST_H
 #define KVMSCOPE_TESTS_SHIM_TEST_H
