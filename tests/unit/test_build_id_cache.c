@@ -323,10 +323,12 @@ TEST(build_id_cache, several_writers_at_a_time_leave_whole_files)
 	struct place place;
 	char path[PATH_MAX + 64], *text;
 	int status, failures = 0;
+	pid_t children[6];
 
 	enter(&place);
 	for (unsigned int child = 0; child < 6; child++) {
-		if (fork())
+		children[child] = fork();
+		if (children[child])
 			continue;
 		for (unsigned int i = 0; i < 5; i++) {
 			struct build_id_cache_boot boot = { 0 };
@@ -342,8 +344,8 @@ TEST(build_id_cache, several_writers_at_a_time_leave_whole_files)
 		}
 		_exit(0);
 	}
-	while (wait(&status) > 0)
-		failures += status != 0;
+	for (unsigned int child = 0; child < 6; child++)
+		failures += waitpid(children[child], &status, 0) != children[child] || status;
 	CHECK_EQUAL(failures, 0);
 	snprintf(path, sizeof(path), "%s/[kernel.kallsyms]/" ID "/kallsyms", place.cache);
 	text = text_of(path);
