@@ -64,7 +64,7 @@ static bool make_disk(void)
 
 #define GUEST(pti, disk_size, options, commands)                                                             \
 	"d=$PWD/%s; rm -rf $d; mkdir -p $d; truncate -s " disk_size " $d/disk; "                             \
-	"HOME=$d build/kvmscope run --pmu off --timeout 600 --mem 256M --cpus 2 --stack-time 100ms " options \
+	"HOME=$d build/kvmscope run --pmu off --timeout 400 --mem 256M --cpus 2 --stack-time 100ms " options \
 	" -o $d/perf.data --kernel %s --initrd %s "                                                          \
 	"--append 'console=ttyS0 quiet panic=-1 pti=" pti " kvmscope.run=" commands "' < /dev/null"
 
@@ -91,6 +91,18 @@ static bool came_to_their_ends(const char *output)
 	return first && strstr(first + 1, "guest-init: status 0");
 }
 
+/* What kept a guest busy that did not come to its end. */
+static void show_work_of(const char *directory)
+{
+	struct rig_result result;
+
+	rig_run_here(&result, 60,
+		     "HOME=%s build/kvmscope report -i %s/perf.data --sort comm,sym 2>&1 | head -n 40",
+		     directory, directory);
+	printf("%s: %s%s\n", directory, result.output, result.errors);
+	rig_result_free(&result);
+}
+
 static bool make(struct recording *recording, const char *kernel)
 {
 	const char *watch = rig_debug_registers_unavailable_reason() ? "" : "--watch " DEBIAN_WATCHED;
@@ -102,12 +114,14 @@ static bool make(struct recording *recording, const char *kernel)
 		snprintf(recording->directories[i], sizeof(recording->directories[i]),
 			 "build/rig/debian-%s-%s", recording->version, i ? "on" : "off");
 	/* Some 1600 samples of each program, or a fourth of that. */
-	rig_run(&result, 850, GUEST_OFF " && " GUEST_ON, recording->directories[0], watch, kernel,
+	rig_run(&result, 600, GUEST_OFF " && " GUEST_ON, recording->directories[0], watch, kernel,
 		recording->initrd, recording->directories[1], kernel, recording->initrd,
 		with_perf ? "40000+record" : "12000+bare", with_perf ? "40000+agent" : "12000+agent");
 	made = !result.status && came_to_their_ends(result.output) && are_mapped(result.output);
-	if (!made)
+	if (!made) {
 		FAIL_TEST("Linux %s: %s\n%s", recording->version, result.output, result.errors);
+		show_work_of(recording->directories[strstr(result.output, "guest-init: status 0") != NULL]);
+	}
 	free(result.errors);
 	recording->output = result.output;
 	return made;
