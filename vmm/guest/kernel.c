@@ -289,6 +289,7 @@ static void read_layouts(const struct search *search)
 		if (guest_vma_layout_read(&found->kernel.vmas, symbols, &btf) ||
 		    user_images_create(&found->kernel.images))
 			log_debug("the guest's kernel does not tell what is mapped in user space");
+		perf_map_layout_read(&found->kernel.perf_maps, &btf);
 		btf_close(&btf);
 	}
 	free(data);

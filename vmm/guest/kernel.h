@@ -13,6 +13,7 @@
 
 #include "vmm/guest/cgroup.h"
 #include "vmm/guest/module_presence.h"
+#include "vmm/guest/perf_map_layout.h"
 #include "vmm/guest/registers.h"
 #include "vmm/guest/symbols.h"
 #include "vmm/guest/task.h"
@@ -54,6 +55,7 @@ struct guest_kernel {
 	const struct guest_unwinder *unwinder; /* owned; NULL where only frame pointers can be tried */
 	struct guest_task_layout tasks;        /* where it keeps its current tasks */
 	struct guest_vma_layout vmas;          /* and what they have mapped */
+	struct perf_map_layout perf_maps;      /* and files that they write */
 	struct user_images *images;    /* that were seen in use; NULL without VMAS; owned with its copies */
 	struct guest_cgroups *cgroups; /* that its tasks were seen in; NULL without them; owned so, too */
 };

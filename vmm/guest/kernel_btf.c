@@ -53,6 +53,7 @@ static int take_over(struct guest_kernel *kernel, const struct guest_view *view,
 	if (!guest_vma_layout_read(&kernel->vmas, kernel->symbols, btf) && !kernel->images &&
 	    user_images_create(&kernel->images))
 		kernel->vmas.known = false;
+	perf_map_layout_read(&kernel->perf_maps, btf);
 	if (tasks.cgroups.known && !kernel->cgroups && guest_cgroups_create(&kernel->cgroups))
 		kernel->tasks.cgroups.known = false;
 	return 0;

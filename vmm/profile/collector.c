@@ -154,6 +154,7 @@ static void take_sample(struct collector *collector, size_t ring, const struct r
 		return;
 	collector->last_time[sample->vcpu] = sample->time;
 	count_sample(counts, sample);
+	collector_jit_sample(&collector->jit, collector_user_kernel(&collector->kernel), sample);
 	resolver_sample(collector->resolver, ring, sample);
 }
 
@@ -624,6 +625,7 @@ static void drain(struct collector *collector)
 	for (size_t i = 0; i < collector->options.sideband_ring_count; i++)
 		drain_sideband_ring(collector, i);
 	collector_user_settle(&collector->kernel);
+	collector_jit_look(&collector->jit, &collector->kernel);
 	resolver_play(collector->resolver);
 	if (flight_sideband_is_due(&collector->told))
 		flight_sideband_forget(&collector->told, resolver_settled(collector->resolver));

@@ -5,8 +5,10 @@
 #define KVMSCOPE_PROFILE_COLLECTOR_JIT_H
 
 #include "vmm/profile/build_id_cache.h"
+#include "vmm/profile/collector_kernel.h"
 #include "vmm/profile/image_names.h"
 #include "vmm/profile/jit_code.h"
+#include "vmm/profile/jit_maps.h"
 
 /* What one guest's images can take in the cache, bytes of files; what came first goes for the rest. */
 #define COLLECTOR_JIT_NAMES_MAX (16u << 20)
@@ -14,14 +16,24 @@
 /* Zeroed: nobody can look names up, so nothing is known. */
 struct collector_jit {
 	struct jit_code *code; /* NULL: so it is */
+	struct jit_maps *maps; /* as guest memory has them; NULL: so it is, or the guest tells of its maps */
 	struct image_names names;
 };
 
 /* With a cache at PLACE (NULL: perf's), which outlives it. -ENOMEM. Without a cache it stays zeroed. */
 int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_place *place);
 
-/* True: RECORD is about that alone, and nobody else's. */
+/* True: RECORD is about that alone, and nobody else's. From a guest that tells of itself on, its memory is
+ * not looked at any more. */
 bool collector_jit_take(struct collector_jit *jit, const struct sideband *record);
+
+/* SAMPLE came out of a ring, of KERNEL (NULL: none is known). */
+void collector_jit_sample(struct collector_jit *jit, const struct guest_kernel *kernel,
+			  const struct sample *sample);
+
+/* Looks at the maps in the memory of the kernel that runs: after rings were drained, and before what came out
+ * of them is written. */
+void collector_jit_look(struct collector_jit *jit, struct collector_kernel *kernel);
 
 /* Records of a ring were lost. */
 void collector_jit_lost(struct collector_jit *jit);

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Walks from the list of processes to a process's open files and into the page cache, over arbitrary memory.
+ * Input: struct header, then the pages that the whole address space maps to, one behind the other over and
+ * over. The layout is the header's, too.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/guest/kernel.h"
+#include "vmm/guest/perf_map.h"
+#include "vmm/guest/perf_map_file.h"
+
+#define PAGE    4096u
+#define PAGES   8u
+#define TABLES  4u
+#define MEMBER  0xffu /* offsets of members, as a kernel's BTF would say them */
+#define OFFSETS 34
+#define LOOKS   3
+
+struct header {
+	uint64_t first, page_array, started;
+	uint32_t pid;
+	uint8_t offsets[OFFSETS];
+	uint8_t number_size, change;
+};
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static _Alignas(4096) uint8_t memory[(PAGES + TABLES) * PAGE];
+
+/* Each entry of each table leads to the same next one, and those of the last to the pages in turn. */
+static void map_all(void)
+{
+	for (unsigned int table = 0; table < TABLES; table++)
+		for (unsigned int i = 0; i < 512; i++) {
+			uint64_t to = table + 1 < TABLES ? PAGES + table + 1 : i % PAGES;
+			uint64_t entry = to * PAGE | 3;
+
+			memcpy(memory + (PAGES + table) * (size_t)PAGE + i * 8ul, &entry, sizeof(entry));
+		}
+}
+
+static void take_layout(struct guest_kernel *kernel, const struct header *header)
+{
+	struct perf_map_layout *maps = &kernel->perf_maps;
+	struct guest_task_layout *tasks = &kernel->tasks;
+	struct guest_vma_layout *vmas = &kernel->vmas;
+	uint32_t *const offsets[] = {
+		&maps->task_files,    &maps->task_cred,     &maps->task_execs,    &maps->task_pid,
+		&maps->files_table,   &maps->table_count,   &maps->table_slots,   &maps->file_mode,
+		&maps->file_flags,    &maps->file_position, &maps->file_cred,     &maps->file_inode,
+		&maps->file_dentry,   &maps->inode_mode,    &maps->inode_owner,   &maps->inode_size,
+		&maps->cred_owner,    &maps->pid_level,     &maps->pid_numbers,   &maps->number,
+		&tasks->tgid,         &tasks->pid,          &tasks->started,      &tasks->list,
+		&vmas->dentry_hash,   &vmas->dentry_name,   &vmas->inode_mapping, &vmas->mapping_pages,
+		&vmas->xarray_shift,  &vmas->xarray_slots,  &vmas->page_mapping,  &vmas->page_flags,
+		&vmas->page_uptodate, &tasks->parent,
+	};
+
+	_Static_assert(sizeof(offsets) / sizeof(offsets[0]) == OFFSETS, "all of them");
+	for (size_t i = 0; i < OFFSETS; i++)
+		*offsets[i] = header->offsets[i] & MEMBER;
+	maps->known = tasks->known = vmas->known = vmas->has_pages = true;
+	maps->number_size = header->number_size;
+	tasks->first = header->first;
+	vmas->page_uptodate &= 63;
+	vmas->page_array = header->page_array;
+	vmas->page_size = 64;
+	vmas->xarray_slot_count = 64;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct guest_region region = { .size = sizeof(memory), .hva = memory };
+	struct guest_view view = { .regions = &region, .region_count = 1 };
+	struct guest_kernel kernel = {
+		.paging = { .cr0 = 1ull << 31, .cr3 = PAGES * PAGE, .cr4 = 1 << 5, .efer = 1 << 10 }
+	};
+	static uint8_t text[3 * PAGE];
+	struct perf_map_file map;
+	struct header header;
+
+	if (size < sizeof(header))
+		return 0;
+	memcpy(&header, data, sizeof(header));
+	size -= sizeof(header);
+	memset(memory, 0, sizeof(memory));
+	memcpy(memory, data + sizeof(header), size < PAGES * PAGE ? size : PAGES * PAGE);
+	map_all();
+	take_layout(&kernel, &header);
+	/* A process whose identity is known, where the list has none. */
+	if (!perf_map_file_begin(&map, &kernel, &view, header.pid, header.started))
+		map = (struct perf_map_file){ .pid = header.pid,
+					      .started = header.started,
+					      .task = header.first };
+	for (int i = 0; i < LOOKS; i++) {
+		size_t got = sizeof(text);
+		enum perf_map_look found = perf_map_file_look(&map, &kernel, &view, text, &got);
+
+		if (got > sizeof(text) || (got && text[got - 1] != '\n') || map.mark_size > PERF_MAP_MARK ||
+		    (got && found != PERF_MAP_MORE && found != PERF_MAP_READ))
+			abort();
+		memory[header.change * (size_t)PAGES * PAGE / 256] ^= 1;
+	}
+	return 0;
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/jit_maps.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "vmm/guest/perf_map.h"
+#include "vmm/guest/perf_map_file.h"
+#include "vmm/profile/collector_looks.h"
+
+#define MILLISECOND 1000000ull
+/* Bytes that are read of one map in one look. */
+#define PART (64u << 10)
+/* A process that has no map is looked at ever more rarely. */
+#define WAIT_FIRST (50 * MILLISECOND)
+#define WAIT_MOST  (1000 * MILLISECOND)
+/* Finding a process goes over all of them: so many are looked for in one look. */
+#define SEARCHES_MAX 4u
+
+enum state {
+	STATE_FREE,
+	STATE_WANTED, /* it is to be found */
+	STATE_NO_MAP, /* it was found */
+	STATE_KNOWN,  /* and its map is: as of the latest look all of it */
+	STATE_BEHIND, /* or there is more than that */
+};
+
+struct followed {
+	enum state state;
+	struct perf_map_file file; /* but for one that is wanted, of which it has pid and started alone */
+	uint64_t seen;       /* ns: the program was there then, and it is not known that it was before */
+	uint64_t since;      /* ns: it was there, and its map had nothing else than what was told by now */
+	uint64_t next, wait; /* ns: of a process without a map, when it is looked at again */
+};
+
+struct jit_maps {
+	struct followed followed[JIT_MAPS_MAX];
+	uint8_t text[PART];
+};
+
+struct jit_maps *jit_maps_new(void)
+{
+	return calloc(1, sizeof(struct jit_maps));
+}
+
+void jit_maps_free(struct jit_maps *maps)
+{
+	free(maps);
+}
+
+/* --- who is followed -------------------------------------------------------------- */
+
+static bool runs_made_code(const struct guest_kernel *kernel, const struct sample *sample)
+{
+	const struct sample_mapping *mappings = sample_mappings((struct sample *)(uintptr_t)sample);
+
+	for (uint16_t i = 0; i < sample->mappings; i++) {
+		const struct user_image *image = mappings[i].images == user_images_generation(kernel->images)
+							 ? user_images_at(kernel->images, mappings[i].image)
+							 : NULL;
+
+		if (image && mappings[i].flags & PROT_EXEC && user_image_kind(image) == USER_IMAGE_ANONYMOUS)
+			return true;
+	}
+	return false;
+}
+
+static struct followed *find(struct jit_maps *maps, uint32_t pid)
+{
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++)
+		if (maps->followed[i].state != STATE_FREE && maps->followed[i].file.pid == pid)
+			return &maps->followed[i];
+	return NULL;
+}
+
+/* Where there is no room, one that has had no map for long goes. */
+static struct followed *find_room(struct jit_maps *maps)
+{
+	struct followed *idle = NULL;
+
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
+		struct followed *followed = &maps->followed[i];
+
+		if (followed->state == STATE_FREE)
+			return followed;
+		if (followed->state == STATE_NO_MAP && followed->wait == WAIT_MOST)
+			idle = followed;
+	}
+	return idle;
+}
+
+void jit_maps_sample(struct jit_maps *maps, const struct guest_kernel *kernel, const struct sample *sample)
+{
+	struct followed *followed;
+
+	if (!kernel->perf_maps.known || !kernel->images || !sample->mappings || !sample->started ||
+	    !runs_made_code(kernel, sample) || find(maps, sample->pid))
+		return;
+	followed = find_room(maps);
+	if (followed)
+		*followed = (struct followed){ .state = STATE_WANTED,
+					       .file = { .pid = sample->pid, .started = sample->started } };
+}
+
+/* --- what is told ----------------------------------------------------------------- */
+
+/* What is told of PID later than TIME is of another program, or of another map of it. When the last one ended
+ * need not be said: behind its last round nothing is known of it. */
+static void tell_end(struct jit_code *code, uint32_t pid, uint64_t time)
+{
+	const struct sideband_comm exec = { .head = { .size = sizeof(exec),
+						      .type = SIDEBAND_COMM,
+						      .flags = SIDEBAND_COMM_EXEC,
+						      .time = time,
+						      .pid = pid,
+						      .tid = pid } };
+
+	jit_code_take(code, &exec.head);
+}
+
+static void tell_map(struct jit_code *code, uint32_t pid, uint64_t time, uint16_t flags)
+{
+	const struct sideband_jit_map map = { .head = { .size = sizeof(map),
+							.type = SIDEBAND_JIT_MAP,
+							.flags = flags,
+							.time = time,
+							.pid = pid,
+							.tid = pid } };
+
+	jit_code_take(code, &map.head);
+}
+
+/* They stood in the map at TIME, and did not at SINCE. */
+static void tell_lines(struct jit_code *code, uint32_t pid, uint64_t since, uint64_t time, struct span lines)
+{
+	struct perf_map_line line;
+	union {
+		struct sideband_jit_code code;
+		uint8_t bytes[sizeof(struct sideband_jit_code) + PERF_MAP_NAME_MAX + 8];
+	} record;
+
+	while (perf_map_next(&lines, &line)) {
+		record.code = (struct sideband_jit_code){
+			.head = { .size = sideband_size(sizeof(record.code), line.name),
+				  .type = SIDEBAND_JIT_CODE,
+				  .time = time,
+				  .pid = pid,
+				  .tid = pid },
+			.start = line.start,
+			.length = line.length,
+			.since = since,
+		};
+		memcpy(record.code.name, line.name, strlen(line.name) + 1);
+		jit_code_take(code, &record.code.head);
+	}
+}
+
+static void tell_round(struct jit_code *code, uint64_t time)
+{
+	jit_code_take(code, &(struct sideband){
+				    .size = sizeof(struct sideband), .type = SIDEBAND_ROUND, .time = time });
+}
+
+static bool is_told(const struct followed *followed)
+{
+	return followed->state == STATE_KNOWN || followed->state == STATE_BEHIND;
+}
+
+/* --- looks ------------------------------------------------------------------------ */
+
+/* A JIT that is late with a line may have run its function before: not so long before that it was another
+ * program's. */
+static uint64_t not_before(const struct followed *followed)
+{
+	uint64_t program = followed->seen + JIT_CODE_LATE;
+
+	return followed->since > program ? followed->since : program;
+}
+
+static void take_lines(struct followed *followed, struct jit_code *code, const struct collector_look *look,
+		       struct span lines, bool more)
+{
+	uint16_t flags = (is_told(followed) ? 0 : SIDEBAND_JIT_BEGIN) | (more ? SIDEBAND_JIT_BEHIND : 0);
+	enum state state = more ? STATE_BEHIND : STATE_KNOWN;
+
+	if (state != followed->state)
+		tell_map(code, followed->file.pid, look->ended, flags);
+	tell_lines(code, followed->file.pid, not_before(followed), look->ended, lines);
+	followed->state = state;
+	if (!more)
+		followed->since = look->begun;
+}
+
+static void take_none(struct followed *followed, const struct collector_look *look)
+{
+	followed->state = STATE_NO_MAP;
+	followed->since = look->begun;
+	followed->wait = followed->wait ? 2 * followed->wait : WAIT_FIRST;
+	if (followed->wait > WAIT_MOST)
+		followed->wait = WAIT_MOST;
+	followed->next = look->begun + followed->wait;
+}
+
+static void take_unknown(struct followed *followed, struct jit_code *code, const struct collector_look *look)
+{
+	if (followed->state != STATE_KNOWN)
+		return;
+	tell_map(code, followed->file.pid, look->ended, SIDEBAND_JIT_BEHIND);
+	followed->state = STATE_BEHIND;
+}
+
+/* It ended since the map was seen whole last; the process goes on if STATE is one of those. */
+static void take_end(struct followed *followed, struct jit_code *code, const struct collector_look *look,
+		     enum state state)
+{
+	if (is_told(followed))
+		tell_end(code, followed->file.pid, look->ended);
+	followed->state = state;
+	followed->wait = followed->next = 0;
+}
+
+static void take_look(struct followed *followed, struct jit_code *code, const struct collector_look *look,
+		      enum perf_map_look found, struct span lines)
+{
+	switch (found) {
+	case PERF_MAP_ENDED:
+		take_end(followed, code, look, STATE_FREE);
+		break;
+	case PERF_MAP_REPLACED:
+		take_end(followed, code, look, STATE_NO_MAP);
+		break;
+	case PERF_MAP_NONE:
+		take_none(followed, look);
+		break;
+	case PERF_MAP_UNKNOWN:
+		take_unknown(followed, code, look);
+		break;
+	case PERF_MAP_MORE:
+	case PERF_MAP_READ:
+		take_lines(followed, code, look, lines, found == PERF_MAP_MORE);
+		break;
+	}
+}
+
+/* The program that is in the process at this moment begins here. */
+static void begin(struct followed *followed, const struct guest_kernel *kernel, const struct guest_view *view,
+		  struct jit_code *code)
+{
+	struct collector_look look = collector_look_begin();
+	uint32_t pid = followed->file.pid;
+
+	if (!perf_map_file_begin(&followed->file, kernel, view, pid, followed->file.started)) {
+		followed->state = STATE_FREE;
+		return;
+	}
+	tell_end(code, pid, look.begun);
+	followed->seen = followed->since = look.begun;
+	followed->state = STATE_NO_MAP;
+}
+
+/* False: another kernel may have run meanwhile, so nothing was seen. */
+static bool look_at(struct jit_maps *maps, struct followed *followed, const struct guest_kernel *kernel,
+		    const struct guest_view *view, bool (*runs)(void *), void *context, struct jit_code *code)
+{
+	const struct perf_map_file before = followed->file;
+	struct collector_look look = collector_look_begin();
+	size_t size = sizeof(maps->text);
+	enum perf_map_look found = perf_map_file_look(&followed->file, kernel, view, maps->text, &size);
+
+	collector_look_end(&look);
+	if (!runs(context)) {
+		followed->file = before;
+		if (!is_told(followed))
+			followed->state = STATE_WANTED;
+		return false;
+	}
+	take_look(followed, code, &look, found, span_of(maps->text, size));
+	return true;
+}
+
+void jit_maps_look(struct jit_maps *maps, const struct guest_kernel *kernel, const struct guest_view *view,
+		   bool (*runs)(void *context), void *context, struct jit_code *code)
+{
+	struct collector_look round = collector_look_begin();
+	unsigned int searches = 0;
+	bool any = false;
+
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
+		struct followed *followed = &maps->followed[i];
+
+		if (followed->state == STATE_WANTED && searches++ < SEARCHES_MAX)
+			begin(followed, kernel, view, code);
+		if (followed->state == STATE_FREE || followed->state == STATE_WANTED ||
+		    followed->next > round.begun)
+			continue;
+		if (!look_at(maps, followed, kernel, view, runs, context, code))
+			return;
+		any |= is_told(followed);
+	}
+	if (any)
+		tell_round(code, round.begun);
+}
+
+void jit_maps_end(struct jit_maps *maps, struct jit_code *code)
+{
+	uint64_t now = collector_look_latest();
+
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
+		struct followed *followed = &maps->followed[i];
+
+		if (is_told(followed))
+			tell_end(code, followed->file.pid, now);
+		followed->state = STATE_FREE;
+	}
+}
