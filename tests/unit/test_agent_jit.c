@@ -170,7 +170,7 @@ TEST(agent_jit, functions_have_their_names_while_the_process_runs_and_behind_its
 	REQUIRE(wait_until_known(&fixture, 1));
 	program = fork();
 	if (!program) {
-		execl(PROGRAM, PROGRAM, "1", NULL);
+		execl(PROGRAM, PROGRAM, "2000", NULL);
 		_exit(127);
 	}
 	REQUIRE(wait_for_process(&fixture, (uint32_t)program));

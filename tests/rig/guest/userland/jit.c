@@ -3,7 +3,9 @@
  * A small JIT: makes functions at run time, writes their lines to
  * /tmp/perf-PID.map before it runs them, and says how much CPU time each took.
  *
- *	jit SECONDS
+ *	jit ROUNDS
+ *
+ * Work, not time, is what it ends by: a busy machine takes longer and has no fewer samples of it.
  *
  * hot_60, hot_30 and hot_10 stay where they are and share the time so. In one
  * more place functions take turns: each is named even_N or odd_N, and
@@ -21,7 +23,7 @@
 
 #define SIZE 128u /* bytes of a function */
 #define LOOP 100000u
-#define TURN 700000000u /* ns that a function has before another one takes its place */
+#define TURN 50u /* rounds that a function has before another one takes its place */
 
 typedef void function(uint64_t rounds);
 
@@ -89,7 +91,7 @@ static uint64_t cpu_time(void)
 	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-static uint64_t run(function *what, uint64_t rounds)
+__attribute__((noinline)) static uint64_t run(function *what, uint64_t rounds)
 {
 	uint64_t begun = cpu_time();
 
@@ -97,26 +99,12 @@ static uint64_t run(function *what, uint64_t rounds)
 	return cpu_time() - begun;
 }
 
-static uint64_t wall_time(void)
+/* Puts the function of turn NUMBER in place of the last one. */
+static void take_turn(uint8_t *place, unsigned long number)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
-/* Puts a new function in place of the last one, if it is time. */
-static void take_turn(uint8_t *place)
-{
-	static unsigned int number;
-	static uint64_t next;
 	char name[32];
 
-	if (wall_time() < next)
-		return;
-	next = wall_time() + TURN;
-	number++;
-	snprintf(name, sizeof(name), "%s_%u", number % 2 ? "odd" : "even", number);
+	snprintf(name, sizeof(name), "%s_%lu", number % 2 ? "odd" : "even", number);
 	/* Its line first: who samples it must be able to know. */
 	name_function(place, name);
 	make_loop(place, number % 2 ? 0x60 : 0x10);
@@ -126,7 +114,8 @@ int main(int argc, char **argv)
 {
 	static const char *const names[] = { "hot_60", "hot_30", "hot_10" };
 	static const unsigned int shares[] = { 6, 3, 1 };
-	uint64_t times[4] = { 0 }, end = (argc > 1 ? strtoull(argv[1], NULL, 10) : 2) * 1000000000u;
+	unsigned long rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 400;
+	uint64_t times[4] = { 0 };
 	function *hot[3], *caller;
 	char path[64];
 
@@ -146,11 +135,12 @@ int main(int argc, char **argv)
 	}
 	make_caller(memory, hot[0]);
 	caller = name_function(memory, "caller");
-	while (cpu_time() < end) {
+	for (unsigned long round = 0; round < rounds; round++) {
 		times[0] += run(caller, shares[0] * LOOP);
 		for (int i = 1; i < 3; i++)
 			times[i] += run(hot[i], shares[i] * LOOP);
-		take_turn(memory + 8192);
+		if (!(round % TURN))
+			take_turn(memory + 8192, round / TURN + 1);
 		times[3] += run((function *)(uintptr_t)(memory + 8192), shares[0] * LOOP);
 	}
 	printf("jit: %d", getpid());
