@@ -93,7 +93,7 @@ build/fuzz/%: build/fuzz/objects/tests/fuzz/%.o build/fuzz/libkvmscope.a
 	$(Q)$(CLANG) $(FUZZ_FLAGS) -pthread -o $@ $(filter %.o,$^) $(filter-out %.o,$^) $(LIBRARY_LIBS)
 
 # The guest's end of a session, and what it needs.
-build/fuzz/fuzz_agent_guest: $(addprefix build/fuzz/objects/guest-agent/,$(addsuffix .o,build_id cgroup file_birth jit_map jit_maps mapped_file output session table))
+build/fuzz/fuzz_agent_guest: $(addprefix build/fuzz/objects/guest-agent/,$(addsuffix .o,build_id cgroup file_birth jit_map jit_maps kernel_table mapped_file output session table))
 
 .SECONDARY:
 

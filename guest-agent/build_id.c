@@ -29,6 +29,11 @@ static size_t find_note(struct span notes, uint8_t build_id[BUILD_ID_MAX])
 	return 0;
 }
 
+size_t build_id_find(const void *notes, size_t size, uint8_t build_id[BUILD_ID_MAX])
+{
+	return find_note(span_of(notes, size), build_id);
+}
+
 static size_t read_segment(int fd, const Elf64_Phdr *segment, uint8_t build_id[BUILD_ID_MAX])
 {
 	uint8_t notes[NOTES_MAX];

@@ -108,9 +108,9 @@ static void open_session(const struct agent_start *start)
 		.magic = AGENT_MAGIC,
 		.session = start->session,
 		.version = AGENT_PROTOCOL_VERSION,
-		.features = session.events.cpus
-				    ? session.events.features | AGENT_FEATURE_TABLES | AGENT_FEATURE_JIT_MAPS
-				    : 0,
+		.features = session.events.cpus ? session.events.features | AGENT_FEATURE_TABLES |
+							  AGENT_FEATURE_JIT_MAPS | AGENT_FEATURE_KERNEL
+						: 0,
 		.guest_time = clock_raw(),
 		.cpus = session.events.cpus,
 		.error = error,

@@ -10,6 +10,7 @@
 
 #include "guest-agent/build_id.h"
 #include "guest-agent/clock.h"
+#include "guest-agent/kernel_table.h"
 #include "guest-agent/mapped_file.h"
 #include "shared/elf_tables.h"
 
@@ -22,6 +23,7 @@
 struct part {
 	const void *bytes; /* NULL: in the file */
 	uint64_t offset, size;
+	bool to_end; /* of the file, which tells no size, and the last part: SIZE is more than is taken */
 };
 
 enum { PARTS = 4 };
@@ -33,8 +35,9 @@ static struct {
 	bool asked;   /* and not begun */
 	bool sending; /* the next four are in use */
 	int fd;
-	struct stat status;
+	struct stat status; /* of a program or library */
 	struct elf_tables tables;
+	struct kernel_table kernel;
 	z_stream stream;
 	struct part parts[PARTS];
 	unsigned int part; /* the present one; its rest is left in it */
@@ -119,20 +122,29 @@ static int open_file(void)
 	return -ENOENT;
 }
 
-static int begin_stream(void)
+/* Of FD, which is the stream's from then on. */
+static int begin_stream(int fd)
+{
+	table.stream = (z_stream){ 0 };
+	if (deflateInit2(&table.stream, LEVEL, Z_DEFLATED, WINDOW_BITS, MEMORY, Z_DEFAULT_STRATEGY) != Z_OK) {
+		close(fd);
+		return -ENOMEM;
+	}
+	table.fd = fd;
+	table.part = 0;
+	table.sending = true;
+	return 0;
+}
+
+static void take_parts_of_file(void)
 {
 	const struct elf_tables *tables = &table.tables;
 
-	table.stream = (z_stream){ 0 };
-	if (deflateInit2(&table.stream, LEVEL, Z_DEFLATED, WINDOW_BITS, MEMORY, Z_DEFAULT_STRATEGY) != Z_OK)
-		return -ENOMEM;
 	table.parts[0] = (struct part){ .bytes = &tables->head, .size = sizeof(tables->head) };
 	table.parts[1] = (struct part){ .bytes = tables->segments,
 					.size = tables->head.segments * sizeof(tables->segments[0]) };
 	table.parts[2] = (struct part){ .offset = tables->symbols, .size = tables->head.symbols };
 	table.parts[3] = (struct part){ .offset = tables->strings, .size = tables->head.strings };
-	table.part = 0;
-	return 0;
 }
 
 static int read_file(void *context, uint64_t offset, void *to, size_t size)
@@ -142,26 +154,48 @@ static int read_file(void *context, uint64_t offset, void *to, size_t size)
 		       : -EFAULT;
 }
 
-static int begin(void)
+static int begin_file(void)
 {
-	int fd, error;
+	int fd = open_file(), error;
 	const struct elf_source source = { .read = read_file, .context = &fd };
 
-	if (table.ask.kind != AGENT_TABLE_SYMBOLS)
-		return -EINVAL;
-	fd = open_file();
 	if (fd < 0)
 		return fd;
 	error = elf_tables_find(&source, &table.tables);
-	if (!error)
-		error = begin_stream();
 	if (error) {
 		close(fd);
 		return error;
 	}
-	table.fd = fd;
-	table.sending = true;
-	return 0;
+	take_parts_of_file();
+	return begin_stream(fd);
+}
+
+static int begin_kernel(void)
+{
+	const struct kernel_table *kernel = &table.kernel;
+	size_t modules;
+	int fd;
+
+	if (table.ask.start && table.ask.start == kernel_table_hash())
+		return -EALREADY;
+	fd = kernel_table_open_symbols();
+	if (fd < 0)
+		return fd;
+	kernel_table_read(&table.kernel);
+	modules = kernel->head.modules * sizeof(kernel->modules[0]);
+	table.parts[0] = (struct part){ .bytes = &kernel->head, .size = sizeof(kernel->head) };
+	table.parts[1] = (struct part){ .bytes = kernel->modules, .size = modules };
+	table.parts[2] =
+		(struct part){ .size = AGENT_TABLE_MAX - modules - sizeof(kernel->head) + 1, .to_end = true };
+	table.parts[3] = (struct part){ 0 };
+	return begin_stream(fd);
+}
+
+static int begin(void)
+{
+	if (table.ask.kind == AGENT_TABLE_KERNEL)
+		return begin_kernel();
+	return table.ask.kind == AGENT_TABLE_SYMBOLS ? begin_file() : -EINVAL;
 }
 
 /* The next bytes into the stream's input, at most SIZE; 0 at the end, negative errno. */
@@ -184,8 +218,12 @@ static ssize_t fill(size_t size)
 		got = pread(table.fd, table.input, size, (off_t)part->offset);
 		table.stream.next_in = table.input;
 	}
+	if (!got && part->to_end)
+		return 0;
 	if (got <= 0)
 		return got ? -errno : -ESTALE; /* it became shorter */
+	if (part->to_end && (size_t)got == part->size)
+		return -EFBIG;
 	part->offset += (size_t)got;
 	part->size -= (size_t)got;
 	table.stream.avail_in = (unsigned int)got;
@@ -220,11 +258,16 @@ static int compress_part(uint8_t *to, size_t room)
 	return 0;
 }
 
-/* Was the file changed while it was read? Then its build id says nothing of what was read. */
+/*
+ * Was the file changed while it was read? Then its build id says nothing of what was read. Of the kernel: are
+ * other modules loaded now?
+ */
 static bool has_changed(void)
 {
 	struct stat now;
 
+	if (table.ask.kind == AGENT_TABLE_KERNEL)
+		return kernel_table_hash() != table.kernel.head.modules_hash;
 	return fstat(table.fd, &now) || now.st_size != table.status.st_size ||
 	       now.st_mtim.tv_sec != table.status.st_mtim.tv_sec ||
 	       now.st_mtim.tv_nsec != table.status.st_mtim.tv_nsec;

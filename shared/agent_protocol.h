@@ -29,8 +29,8 @@ enum agent_message_type {
 	AGENT_START = 1, /* begins a session; whatever was before is over */
 	AGENT_PING = 2,  /* what time is it? The first one also asks for events and snapshot */
 	AGENT_STOP = 3,  /* ends the session; no payload */
-	/* for a table, only of an agent with AGENT_FEATURE_TABLES; or for a JIT map, with
-	   AGENT_FEATURE_JIT_MAPS */
+	/* for a table, only of an agent with AGENT_FEATURE_TABLES; for a JIT map, with
+	   AGENT_FEATURE_JIT_MAPS; or for the kernel, with AGENT_FEATURE_KERNEL */
 	AGENT_ASK = 4,
 	/* from the guest */
 	AGENT_HELLO = 16, /* the answer to AGENT_START, and the first message of a session */
@@ -67,6 +67,7 @@ enum agent_features {
 	/* Without AGENT_FEATURE_EVENTS: it tells of fork, exec and exit; what is mapped is read in /proc. */
 	AGENT_FEATURE_CONNECTOR = 1 << 4,
 	AGENT_FEATURE_JIT_MAPS = 1 << 5, /* the agent answers AGENT_ASK of AGENT_TABLE_JIT_MAP */
+	AGENT_FEATURE_KERNEL = 1 << 6,   /* and of AGENT_TABLE_KERNEL */
 };
 
 struct agent_hello {
@@ -138,6 +139,12 @@ enum agent_table_kind {
 	 * there comes as AGENT_JIT_MAP, before each round, until the process ends.
 	 */
 	AGENT_TABLE_JIT_MAP = 2,
+	/*
+	 * The kernel that runs, with its modules: struct agent_kernel and what it says. Of the ask `start`
+	 * counts alone: agent_kernel.modules_hash of the table that the host has, 0 without one. With the
+	 * same modules as then the answer is the error -EALREADY.
+	 */
+	AGENT_TABLE_KERNEL = 3,
 };
 
 /* One table at a time: who asks for another one before the end of the last is answered with -EBUSY. JIT maps
@@ -186,6 +193,34 @@ struct agent_symbols {
 };
 
 #define AGENT_SEGMENTS_MAX 16u
+
+#define AGENT_KERNEL_MODULES_MAX 512u
+
+/*
+ * What a table of kind AGENT_TABLE_KERNEL begins with. Behind it stand
+ * MODULES times struct agent_module, and then, to the table's end,
+ * /proc/kallsyms as it is: lines "ADDRESS TYPE NAME[\t[MODULE]]".
+ */
+struct agent_kernel {
+	uint64_t modules_hash;  /* of which modules are where: another one with others; not 0 */
+	uint32_t modules;       /* at most AGENT_KERNEL_MODULES_MAX: of more the oldest are left out */
+	uint32_t build_id_size; /* of the kernel (/sys/kernel/notes), bytes; 0: it has none */
+	uint8_t build_id[20];
+	uint32_t reserved;
+};
+
+struct agent_module {
+	char name[64];  /* as in /proc/modules; NUL-terminated */
+	uint64_t start; /* guest virtual address of all of it, and */
+	uint64_t size;  /* its bytes, both of /proc/modules */
+	/* Of its sections (/sys/module/NAME/sections), 0 where there is none: */
+	uint64_t text; /* .text */
+	uint64_t init; /* .init.text: not there any more once the module has started */
+	uint64_t exit; /* .exit.text */
+	uint64_t note; /* .note.gnu.build-id */
+	uint32_t build_id_size;
+	uint8_t build_id[20];
+};
 
 enum agent_jit_map_flags {
 	/* The lines are the first ones of the map: what was told of the process before counts no more. */

@@ -3,7 +3,7 @@
  * The host's end of the agent's protocol. Input: what a guest sends. It is
  * taken apart as the host does it; every record of an EVENTS message is
  * decoded and given a time; of tables that come whole files of names are made. What is no message at all is
- * taken for such a table, too.
+ * taken for such a table, too, and for the kernel's.
  */
 #include <stdlib.h>
 
@@ -11,6 +11,7 @@
 #include "vmm/guest/agent_clock.h"
 #include "vmm/guest/agent_records.h"
 #include "vmm/guest/agent_tables.h"
+#include "vmm/guest/told_kernel.h"
 #include "vmm/profile/image_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -42,6 +43,24 @@ static void make_file(struct span table)
 	free(file.data);
 }
 
+/* Whoever uses a module relies on its having a build id, and a place of its own. */
+static void take_kernel(struct span table)
+{
+	struct told_kernel *told;
+
+	if (told_kernel_create(&told, table))
+		return;
+	for (size_t i = 0; i < told->module_count; i++) {
+		const struct guest_module *module = &told->modules[i];
+
+		if (!module->size || !module->build_id_size ||
+		    module->build_id_size > sizeof(module->build_id) || !strlen(module->name) ||
+		    (i && strcmp(module[-1].name, module->name) > 0))
+			abort();
+	}
+	told_kernel_free(told);
+}
+
 static void take_message(const struct agent_message *message, struct agent_clock *clock,
 			 struct agent_tables *tables)
 {
@@ -70,7 +89,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	for (int i = 0; i < 4; i++)
 		agent_tables_want(tables, &image);
+	agent_tables_want_kernel(tables, 0);
 	make_file(span_of(data, size));
+	take_kernel(span_of(data, size));
 	agent_clock_exchange(&clock, 1000, 2000, 500);
 	agent_stream_reset(&stream);
 	while (size) {
@@ -92,6 +113,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		make_file(span_of(table->bytes, table->size));
 		free(table);
 	}
+	table = agent_tables_pop_kernel(tables);
+	if (table)
+		take_kernel(span_of(table->bytes, table->size));
+	free(table);
 	agent_tables_free(tables);
 	return 0;
 }

@@ -103,6 +103,52 @@ TEST(agent_tables, one_is_asked_at_a_time_and_comes_in_parts)
 	agent_tables_free(tables);
 }
 
+/* Before what waits, apart from images, and not again while it is asked for. */
+TEST(agent_tables, the_kernel_s_comes_first)
+{
+	struct agent_tables *tables = agent_tables_new(1 << 20);
+	struct agent_tables_statistics statistics;
+	struct agent_image_table *table;
+	const struct agent_ask *ask;
+	uint8_t packed[100];
+	uLongf size = sizeof(packed);
+
+	CHECK_EQUAL(compress(packed, &size, (const uint8_t *)"kernel", 6), Z_OK);
+	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
+	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
+	CHECK_EQUAL(agent_tables_want_kernel(tables, 9), 0);
+	CHECK_EQUAL(agent_tables_want_kernel(tables, 9), -EALREADY);
+	ask = ask_of(agent_tables_next(tables, 1));
+	REQUIRE(ask != NULL);
+	CHECK_EQUAL(ask->kind, AGENT_TABLE_KERNEL);
+	CHECK_EQUAL(ask->start, 9);
+	CHECK(take(tables, packed, size, ask->request, AGENT_TABLE_END));
+	CHECK(agent_tables_pop(tables) == NULL);
+	table = agent_tables_pop_kernel(tables);
+	REQUIRE(table != NULL);
+	CHECK_EQUAL(table->size, 6);
+	CHECK_EQUAL(table->build_id_size, 0);
+	free(table);
+	/* While an image is asked for: behind that one, and none is lost. */
+	REQUIRE(agent_tables_next(tables, 2) != NULL);
+	CHECK_EQUAL(agent_tables_want_kernel(tables, 0), 0);
+	agent_tables_session_ended(tables);
+	ask = ask_of(agent_tables_next(tables, 3));
+	CHECK(ask && ask->kind == AGENT_TABLE_SYMBOLS &&
+	      take(tables, packed, size, ask->request, AGENT_TABLE_END));
+	ask = ask_of(agent_tables_next(tables, 4));
+	CHECK(ask && ask->kind == AGENT_TABLE_KERNEL &&
+	      take(tables, packed, 3, ask->request, AGENT_TABLE_END) == 0);
+	agent_tables_statistics(tables, &statistics);
+	CHECK_EQUAL(statistics.kernels, 1);
+	CHECK_EQUAL(statistics.kernel_error, -EPROTO);
+	CHECK_EQUAL(statistics.come, 1);
+	CHECK_EQUAL(statistics.refused, 0);
+	CHECK_EQUAL(statistics.waiting, 1);
+	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
+	agent_tables_free(tables);
+}
+
 TEST(agent_tables, the_oldest_go_where_the_memory_is_full)
 {
 	struct agent_tables *tables = agent_tables_new(1 << 20);

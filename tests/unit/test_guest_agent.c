@@ -28,6 +28,7 @@
 #include "shared/sideband.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/agent.h"
+#include "vmm/guest/told_kernel.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/image_file.h"
 
@@ -534,6 +535,84 @@ TEST(guest_agent, tells_the_symbols_of_a_mapped_file)
 	CHECK_EQUAL(symbol.end, expected.end);
 	symbols_free(symbols);
 	symbols_free(own);
+}
+
+static bool has_kernel(const struct agent_statistics *statistics)
+{
+	return statistics->tables.kernels || statistics->tables.kernel_error;
+}
+
+static bool is_asked_for_nothing(const struct agent_statistics *statistics)
+{
+	return !statistics->tables.waiting && statistics->tables.kernels == 1;
+}
+
+/* The lines of this machine's own kallsyms, of the kernel alone, against what was told: how many are not. */
+static unsigned int count_wrong(const struct symbols *symbols, unsigned int *checked)
+{
+	FILE *file = fopen("/proc/kallsyms", "re");
+	char line[1024], name[512], module[128], type;
+	unsigned long long address;
+	unsigned int wrong = 0;
+	struct symbol symbol;
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%llx %c %511s %127s", &address, &type, name, module) != 3 ||
+		    !strchr("tT", type) || address < 0xffffffff80000000ull)
+			continue;
+		/* Of several names at one address the table shows one; to look for a name takes its time. */
+		wrong += !symbols_find(symbols, address, &symbol) || symbol.start != address;
+		if (!(++*checked % 2000))
+			wrong += !symbols_find_name(symbols, name, &symbol);
+	}
+	if (file)
+		fclose(file);
+	return wrong;
+}
+
+/* This machine's own, with a build id as /sys/kernel/notes has it; and nothing more while nothing is new. */
+TEST(guest_agent, tells_the_symbols_of_its_kernel)
+{
+	struct agent_statistics statistics;
+	struct agent_image_table *table;
+	struct told_kernel *told = NULL;
+	unsigned int checked = 0;
+	struct fixture fixture;
+	uint8_t notes[4096];
+	int fd;
+
+	if (!events_allowed())
+		SKIP("perf_event_open(2) is not allowed here");
+	REQUIRE(set_up(&fixture, AGENT_WITH_EVENTS));
+	CHECK(wait_for(&fixture, is_answered));
+	CHECK_EQUAL(agent_want_kernel(fixture.agent, 0), 0);
+	CHECK(wait_for(&fixture, has_kernel));
+	agent_statistics(fixture.agent, &statistics);
+	table = agent_take_kernel(fixture.agent);
+	if (!table) {
+		tear_down(&fixture, NULL);
+		CHECK_EQUAL(statistics.tables.kernel_error, -EPERM);
+		SKIP("this machine hides the addresses of its kernel");
+	}
+	REQUIRE_EQUAL(told_kernel_create(&told, span_of(table->bytes, table->size)), 0);
+	CHECK_EQUAL(agent_want_kernel(fixture.agent, told->modules_hash), 0);
+	CHECK(wait_for(&fixture, is_asked_for_nothing));
+	CHECK(agent_take_kernel(fixture.agent) == NULL);
+	tear_down(&fixture, &statistics);
+	CHECK_EQUAL(statistics.refused, 0);
+	CHECK_EQUAL(statistics.tables.refused + statistics.tables.without, 0);
+	free(table);
+	CHECK_EQUAL(count_wrong(told->symbols, &checked), 0);
+	CHECK(checked > 10000);
+	fd = open("/sys/kernel/notes", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		ssize_t size = read(fd, notes, sizeof(notes));
+
+		CHECK_EQUAL(told->build_id_size, 20);
+		CHECK(size > 0 && memmem(notes, (size_t)size, told->build_id, told->build_id_size));
+		close(fd);
+	}
+	told_kernel_free(told);
 }
 
 static bool is_second_session(const struct agent_statistics *statistics)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shared/log.h"
+#include "vmm/session/agent_kernel.h"
 #include "vmm/session/session.h"
 
 /* us */
@@ -63,6 +64,7 @@ static void tell_told(const struct agent_statistics *agent)
 	if (agent->refused)
 		log_warning("%llu messages of the guest agent could not be understood",
 			    (unsigned long long)agent->refused);
+	agent_kernel_warn(agent);
 }
 
 void attach_summary_tell_agent(const struct agent_statistics *agent)

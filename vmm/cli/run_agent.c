@@ -11,6 +11,7 @@
 #include "shared/log.h"
 #include "vmm/boot/agent_initrd.h"
 #include "vmm/kvm/tsc.h"
+#include "vmm/session/agent_kernel.h"
 #include "vmm/session/agent_names.h"
 
 /* A snapshot of a busy guest, thousands of mappings, must fit while the collector does something else. */
@@ -107,6 +108,11 @@ void run_agent_see_mapping(struct run_agent *agent, const struct sideband_mmap *
 		agent_names_see(agent->symbols, agent->agent, mapping);
 }
 
+struct told_kernel *run_agent_kernel(struct run_agent *agent, uint64_t modules_hash)
+{
+	return agent_kernel_take(agent->agent, modules_hash);
+}
+
 void run_agent_turn(struct run_agent *agent)
 {
 	if (agent->symbols)
@@ -188,6 +194,7 @@ static void tell(const struct run_agent *agent, const struct agent_statistics *s
 		log_warning("the guest agent (protocol %u, Linux %s) can not see processes: %s",
 			    statistics->version, statistics->release, strerror(-statistics->error));
 	tell_omissions(statistics);
+	agent_kernel_warn(statistics);
 	log_debug(
 		"guest agent: version %u, features %#x, %llu sessions, %llu records; its clock is known to %llu ns%s",
 		statistics->version, statistics->features, (unsigned long long)statistics->sessions,

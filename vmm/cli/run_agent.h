@@ -14,6 +14,7 @@
 #include "shared/sideband.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/guest/agent.h"
+#include "vmm/guest/told_kernel.h"
 #include "vmm/machine/machine.h"
 
 struct run_agent;
@@ -32,6 +33,9 @@ struct ring *run_agent_ring(struct run_agent *agent);
 
 /* Names of what is mapped are asked for. The collector's thread, as the next one. */
 void run_agent_see_mapping(struct run_agent *agent, const struct sideband_mmap *mapping);
+
+/* As collector_options.told. */
+struct told_kernel *run_agent_kernel(struct run_agent *agent, uint64_t modules_hash);
 
 /* Puts names that came to where they are looked for. */
 void run_agent_turn(struct run_agent *agent);

@@ -303,6 +303,13 @@ static void see_mapping(void *context, const struct sideband_mmap *mapping)
 	run_agent_see_mapping(profile->agent, mapping);
 }
 
+static struct told_kernel *hear_of_kernel(void *context, uint64_t modules_hash)
+{
+	struct run_profile *profile = context;
+
+	return run_agent_kernel(profile->agent, modules_hash);
+}
+
 /* The processor's brand string, which the guest sees too (SDM vol. 2A, CPUID 0x80000002 to 4). */
 static void describe_cpu(char *text)
 {
@@ -359,6 +366,7 @@ static int start_collector(struct run_profile *profile)
 		.turn = turn,
 		.count = count_watch,
 		.mapped = profile->agent ? see_mapping : NULL,
+		.told = profile->agent ? hear_of_kernel : NULL,
 		.context = profile,
 		.output = { .path = options->output,
 			    .perspective = options->perspective,

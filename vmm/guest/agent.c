@@ -425,7 +425,7 @@ static void ask_for_table(struct agent *agent, uint64_t time)
 	const struct agent_message *question;
 	bool whole = true;
 
-	if (!agent->answered || !(agent->statistics.features & AGENT_FEATURE_TABLES))
+	if (!agent->answered || !(agent->statistics.features & (AGENT_FEATURE_TABLES | AGENT_FEATURE_KERNEL)))
 		return;
 	pthread_mutex_lock(&agent->lock);
 	question = agent_tables_next(agent->tables, time);
@@ -621,6 +621,27 @@ struct agent_image_table *agent_take_symbols(struct agent *agent)
 
 	pthread_mutex_lock(&agent->lock);
 	table = agent_tables_pop(agent->tables);
+	pthread_mutex_unlock(&agent->lock);
+	return table;
+}
+
+int agent_want_kernel(struct agent *agent, uint64_t modules_hash)
+{
+	int error = -EOPNOTSUPP;
+
+	pthread_mutex_lock(&agent->lock);
+	if (agent->statistics.features & AGENT_FEATURE_KERNEL)
+		error = agent_tables_want_kernel(agent->tables, modules_hash);
+	pthread_mutex_unlock(&agent->lock);
+	return error;
+}
+
+struct agent_image_table *agent_take_kernel(struct agent *agent)
+{
+	struct agent_image_table *table;
+
+	pthread_mutex_lock(&agent->lock);
+	table = agent_tables_pop_kernel(agent->tables);
 	pthread_mutex_unlock(&agent->lock);
 	return table;
 }

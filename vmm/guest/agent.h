@@ -72,6 +72,13 @@ int agent_want_symbols(struct agent *agent, const struct agent_image *image);
 struct agent_image_table *agent_take_symbols(struct agent *agent);
 
 /*
+ * The same for the kernel's table: see agent_tables_want_kernel() and agent_tables_pop_kernel(). -EOPNOTSUPP:
+ * there is no agent now that can tell it. Any thread.
+ */
+int agent_want_kernel(struct agent *agent, uint64_t modules_hash);
+struct agent_image_table *agent_take_kernel(struct agent *agent);
+
+/*
  * Takes what has been received, ends the session and the thread. STATISTICS, which may be NULL, gets the
  * final counts. Other threads may go on asking: nobody answers. A second call is a no-op but for the counts.
  */

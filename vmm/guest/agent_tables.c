@@ -29,7 +29,9 @@ struct agent_tables {
 	struct agent_image_table *coming;
 	size_t room;                             /* bytes that it has room for */
 	struct agent_image_table *oldest, **end; /* those that came */
+	struct agent_image_table *kernel;        /* that came; NULL */
 	size_t bytes;                            /* of all that came */
+	bool kernel_wanted;                      /* its question is one of those */
 	struct agent_tables_statistics statistics;
 };
 
@@ -55,11 +57,23 @@ static void drop_coming(struct agent_tables *tables)
 	tables->room = 0;
 }
 
+static struct agent_ask *ask_of(struct question *question)
+{
+	return (struct agent_ask *)question->message.payload;
+}
+
+static bool is_of_kernel(struct question *question)
+{
+	return ask_of(question)->kind == AGENT_TABLE_KERNEL;
+}
+
 static void forget_question(struct agent_tables *tables)
 {
 	struct question *question = tables->first;
 
 	tables->asking = false;
+	if (is_of_kernel(question))
+		tables->kernel_wanted = false;
 	tables->first = question->next;
 	if (!tables->first)
 		tables->last = &tables->first;
@@ -78,30 +92,36 @@ void agent_tables_free(struct agent_tables *tables)
 		forget_question(tables);
 	while ((table = agent_tables_pop(tables)))
 		free(table);
+	free(tables->kernel);
 	free(tables);
 }
 
-static struct agent_ask *ask_of(struct question *question)
+/* With a path of PATH bytes to follow; NULL without memory. */
+static struct question *make_question(enum agent_table_kind kind, size_t path)
 {
-	return (struct agent_ask *)question->message.payload;
+	size_t size = (sizeof(struct agent_message) + sizeof(struct agent_ask) + path + 1 + 7) / 8 * 8;
+	struct question *question = calloc(1, offsetof(struct question, message) + size);
+
+	if (!question)
+		return NULL;
+	question->message = (struct agent_message){ .size = (uint32_t)size, .type = AGENT_ASK };
+	ask_of(question)->kind = kind;
+	return question;
 }
 
 int agent_tables_want(struct agent_tables *tables, const struct agent_image *image)
 {
 	size_t path = strnlen(image->path, SIDEBAND_NAME_MAX - 1);
-	size_t size = (sizeof(struct agent_message) + sizeof(struct agent_ask) + path + 1 + 7) / 8 * 8;
 	struct question *question;
 	struct agent_ask *ask;
 
 	assert(image->build_id_size && image->build_id_size <= sizeof(ask->build_id));
 	if (tables->waiting >= AGENT_TABLES_WAITING)
 		return -EAGAIN;
-	question = calloc(1, offsetof(struct question, message) + size);
+	question = make_question(AGENT_TABLE_SYMBOLS, path);
 	if (!question)
 		return -ENOMEM;
-	question->message = (struct agent_message){ .size = (uint32_t)size, .type = AGENT_ASK };
 	ask = ask_of(question);
-	ask->kind = AGENT_TABLE_SYMBOLS;
 	ask->pid = image->pid;
 	ask->start = image->start;
 	ask->end = image->end;
@@ -114,9 +134,32 @@ int agent_tables_want(struct agent_tables *tables, const struct agent_image *ima
 	return 0;
 }
 
-static void give_up(struct agent_tables *tables, uint64_t *count)
+int agent_tables_want_kernel(struct agent_tables *tables, uint64_t modules_hash)
 {
-	(*count)++;
+	struct question *question, **place = tables->asking ? &tables->first->next : &tables->first;
+
+	if (tables->kernel_wanted)
+		return -EALREADY;
+	question = make_question(AGENT_TABLE_KERNEL, 0);
+	if (!question)
+		return -ENOMEM;
+	ask_of(question)->start = modules_hash;
+	question->next = *place;
+	*place = question;
+	if (!question->next)
+		tables->last = &question->next;
+	tables->waiting++;
+	tables->kernel_wanted = true;
+	return 0;
+}
+
+/* COUNT is of images. */
+static void give_up(struct agent_tables *tables, uint64_t *count, int error)
+{
+	if (is_of_kernel(tables->first))
+		tables->statistics.kernel_error = error == -EALREADY ? 0 : error; /* nothing is new */
+	else
+		(*count)++;
 	drop_coming(tables);
 	forget_question(tables);
 }
@@ -124,12 +167,12 @@ static void give_up(struct agent_tables *tables, uint64_t *count)
 const struct agent_message *agent_tables_next(struct agent_tables *tables, uint64_t time)
 {
 	if (tables->asking && time > tables->heard + AGENT_TABLES_PATIENCE)
-		give_up(tables, &tables->statistics.refused);
+		give_up(tables, &tables->statistics.refused, -ETIMEDOUT);
 	if (tables->asking || !tables->first)
 		return NULL;
 	tables->asking = true;
 	tables->heard = time;
-	tables->statistics.asked++;
+	tables->statistics.asked += !is_of_kernel(tables->first);
 	ask_of(tables->first)->request = ++tables->request;
 	return &tables->first->message;
 }
@@ -211,10 +254,17 @@ static void finish(struct agent_tables *tables)
 	tables->coming = NULL;
 	tables->room = 0;
 	table = exact ? exact : table;
-	*tables->end = table;
-	tables->end = &table->next;
 	tables->bytes += table->size;
-	tables->statistics.come++;
+	if (is_of_kernel(tables->first)) {
+		free(agent_tables_pop_kernel(tables));
+		tables->kernel = table;
+		tables->statistics.kernels++;
+		tables->statistics.kernel_error = 0;
+	} else {
+		*tables->end = table;
+		tables->end = &table->next;
+		tables->statistics.come++;
+	}
 	forget_question(tables);
 }
 
@@ -245,12 +295,12 @@ bool agent_tables_take(struct agent_tables *tables, const struct agent_message *
 		return true; /* of an earlier question */
 	tables->heard = time;
 	if (part->error) {
-		give_up(tables, &tables->statistics.without);
+		give_up(tables, &tables->statistics.without, part->error);
 		return true;
 	}
 	if (take_part(tables, data, part->flags & AGENT_TABLE_END))
 		return true;
-	give_up(tables, &tables->statistics.refused);
+	give_up(tables, &tables->statistics.refused, -EPROTO);
 	return false;
 }
 
@@ -274,8 +324,18 @@ struct agent_image_table *agent_tables_pop(struct agent_tables *tables)
 	return table;
 }
 
+struct agent_image_table *agent_tables_pop_kernel(struct agent_tables *tables)
+{
+	struct agent_image_table *table = tables->kernel;
+
+	if (table)
+		tables->bytes -= table->size;
+	tables->kernel = NULL;
+	return table;
+}
+
 void agent_tables_statistics(const struct agent_tables *tables, struct agent_tables_statistics *statistics)
 {
 	*statistics = tables->statistics;
-	statistics->waiting = tables->waiting;
+	statistics->waiting = tables->waiting - tables->kernel_wanted;
 }

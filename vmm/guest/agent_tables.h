@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The symbol tables of the guest's programs and libraries, as the guest's
+ * The symbol tables of the guest's programs, libraries and kernel, as the guest's
  * agent sends them on request (docs/agent-protocol.md, "Tables"): what is asked
  * for, one at a time, and what has come. The guest is hostile: what it sends
  * takes no more memory than the limit says. One thread at a time: agent.c holds its lock.
@@ -27,12 +27,13 @@ struct agent_image {
 	const char *path;     /* as the guest says it */
 };
 
-/* A table that came whole, as the guest made it: struct agent_symbols and so on, not checked. */
+/* A table that came whole, as the guest made it: struct agent_symbols and so on, or of the kernel struct
+ * agent_kernel, not checked. */
 struct agent_image_table {
 	struct agent_image_table *next;
 	uint8_t build_id[SIDEBAND_BUILD_ID_MAX];
-	size_t build_id_size;
-	size_t size; /* bytes */
+	size_t build_id_size; /* 0: of the kernel */
+	size_t size;          /* bytes */
 	uint8_t bytes[] __attribute__((aligned(8)));
 };
 
@@ -43,6 +44,9 @@ struct agent_tables_statistics {
 	uint64_t refused; /* tables that were none, stopped half-way, or were too large */
 	uint64_t dropped; /* that came, and went for others before anybody took them */
 	uint64_t waiting; /* images whose tables did not come yet */
+	/* Of all these the kernel's is none. */
+	uint64_t kernels;     /* tables of the kernel that came whole */
+	int32_t kernel_error; /* negative errno of the latest that did not; 0 */
 };
 
 struct agent_tables;
@@ -54,6 +58,12 @@ void agent_tables_free(struct agent_tables *tables);
 
 /* Wants the table of IMAGE, which is copied. -EAGAIN: too many are waiting; -ENOMEM. */
 int agent_tables_want(struct agent_tables *tables, const struct agent_image *image);
+
+/*
+ * Wants the kernel's table, before all others, unless its modules are those of MODULES_HASH: see
+ * AGENT_TABLE_KERNEL. Nothing comes then. -EALREADY: it is asked for; -ENOMEM.
+ */
+int agent_tables_want_kernel(struct agent_tables *tables, uint64_t modules_hash);
 
 /*
  * The AGENT_ASK to be sent at TIME (ns, of any clock that goes on), a whole
@@ -69,8 +79,11 @@ bool agent_tables_take(struct agent_tables *tables, const struct agent_message *
 /* The guest forgot what it was asked: it is to be asked again. */
 void agent_tables_session_ended(struct agent_tables *tables);
 
-/* The oldest table that came, the caller's to free(); NULL: none. */
+/* The oldest table of an image that came, the caller's to free(); NULL: none. */
 struct agent_image_table *agent_tables_pop(struct agent_tables *tables);
+
+/* The kernel's that came last, if it was not taken yet. */
+struct agent_image_table *agent_tables_pop_kernel(struct agent_tables *tables);
 
 void agent_tables_statistics(const struct agent_tables *tables, struct agent_tables_statistics *statistics);
 

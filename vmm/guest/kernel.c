@@ -13,6 +13,7 @@
 #include "vmm/guest/kernel_check.h"
 #include "vmm/guest/kernel_identity.h"
 #include "vmm/guest/kernel_image.h"
+#include "vmm/guest/kernel_told.h"
 #include "vmm/guest/modules.h"
 #include "vmm/guest/page_walk.h"
 #include "vmm/guest/unwinder.h"
@@ -361,6 +362,8 @@ static int add_modules(struct found_kernel *newer, const struct guest_view *view
 	if (newer->has_modules)
 		error = module_list_read(&list, view, &kernel->paging, newer->modules_head, &newer->layout,
 					 kernel->symbols, kernel->per_cpu);
+	else if (kernel->told)
+		error = kernel_told_modules(&list, kernel, view, kernel->symbols);
 	/* A list that breaks off gives the modules before the break. */
 	if (error != -ENOMEM)
 		error = symbols_finish(kernel->symbols);
@@ -419,6 +422,8 @@ int guest_kernel_list_modules(const struct guest_kernel *kernel, const struct gu
 	if (found->has_modules)
 		error = module_list_read(&list, view, &kernel->paging, found->modules_head, &found->layout,
 					 NULL, NULL);
+	else if (kernel->told)
+		error = kernel_told_modules(&list, kernel, view, NULL);
 	if (!error) {
 		*modules = list.modules;
 		*count = list.count;
@@ -460,8 +465,64 @@ static int complete(struct search *search)
 	return error ? error_set(error, "no memory for the guest kernel's symbols") : 0;
 }
 
-int guest_kernel_find(struct guest_kernel **kernel, const struct guest_view *view,
-		      const struct guest_registers *registers)
+bool guest_kernel_lists_modules(const struct guest_kernel *kernel)
+{
+	return ((const struct found_kernel *)(const void *)kernel)->has_modules;
+}
+
+static int check_told(const struct guest_kernel *kernel, const struct told_kernel *told)
+{
+	if (kernel_told_fits(kernel, told))
+		return 0;
+	return error_set(-EILSEQ,
+			 "what the guest's agent tells of the kernel is not of the one that runs: it "
+			 "is not used");
+}
+
+int guest_kernel_tell(struct guest_kernel *kernel, const struct told_kernel *told)
+{
+	int error = check_told(kernel, told);
+
+	kernel->told = error ? NULL : told;
+	return error;
+}
+
+/* The symbols of TOLD in place of those that are decoded, and the same proofs. */
+static int take_told(struct search *search, const struct told_kernel *told)
+{
+	struct guest_kernel *kernel = &search->found->kernel;
+	int error;
+
+	search->paging = search->registers->paging;
+	search->paging.cr3 &= ~CR3_PTI_USER;
+	kernel->symbols = symbols_new();
+	kernel->per_cpu = symbols_new();
+	error = kernel->symbols && kernel->per_cpu ? copy_kernel_symbols(kernel->symbols, told->symbols)
+						   : -ENOMEM;
+	if (!error)
+		error = copy_kernel_symbols(kernel->per_cpu, told->per_cpu);
+	if (!error)
+		error = symbols_finish(kernel->symbols);
+	if (!error)
+		error = symbols_finish(kernel->per_cpu);
+	if (error)
+		return error_set(error, "no memory for the guest kernel's symbols");
+	error = kernel_check(kernel, search->view, &search->paging, search->registers);
+	return error == -EILSEQ ? error_set(-EINVAL, "the guest's agent tells symbols of no kernel") : error;
+}
+
+/* What is known by the symbols of TOLD; NULL: by those that are in memory. */
+static int find(struct search *search, const struct told_kernel *told)
+{
+	int error = told ? take_told(search, told) : search_kernel(search);
+
+	if (!error)
+		error = complete(search);
+	return error || !told ? error : check_told(&search->found->kernel, told);
+}
+
+static int find_by(struct guest_kernel **kernel, const struct guest_view *view,
+		   const struct guest_registers *registers, const struct told_kernel *told)
 {
 	struct search search = { .view = view, .registers = registers };
 	int error;
@@ -473,15 +534,25 @@ int guest_kernel_find(struct guest_kernel **kernel, const struct guest_view *vie
 	search.found = calloc(1, sizeof(*search.found));
 	if (!search.found)
 		return error_set(-ENOMEM, "no memory for the guest kernel's symbols");
-	error = search_kernel(&search);
-	if (!error)
-		error = complete(&search);
+	error = find(&search, told);
 	if (error) {
 		free_found(search.found);
 		return error == -EAGAIN ? -ENOENT : error;
 	}
 	*kernel = &search.found->kernel;
 	return 0;
+}
+
+int guest_kernel_find(struct guest_kernel **kernel, const struct guest_view *view,
+		      const struct guest_registers *registers)
+{
+	return find_by(kernel, view, registers, NULL);
+}
+
+int guest_kernel_find_told(struct guest_kernel **kernel, const struct guest_view *view,
+			   const struct guest_registers *registers, const struct told_kernel *told)
+{
+	return find_by(kernel, view, registers, told);
 }
 
 void guest_kernel_free(struct guest_kernel *kernel)

@@ -23,6 +23,8 @@
 
 #define GUEST_BUILD_ID_MAX 20
 
+struct told_kernel;
+
 struct guest_module {
 	char name[64];
 	uint64_t start; /* GVA of its text */
@@ -56,8 +58,9 @@ struct guest_kernel {
 	struct guest_task_layout tasks;        /* where it keeps its current tasks */
 	struct guest_vma_layout vmas;          /* and what they have mapped */
 	struct perf_map_layout perf_maps;      /* and files that they write */
-	struct user_images *images;    /* that were seen in use; NULL without VMAS; owned with its copies */
-	struct guest_cgroups *cgroups; /* that its tasks were seen in; NULL without them; owned so, too */
+	struct user_images *images;     /* that were seen in use; NULL without VMAS; owned with its copies */
+	struct guest_cgroups *cgroups;  /* that its tasks were seen in; NULL without them; owned so, too */
+	const struct told_kernel *told; /* of guest_kernel_tell(); NULL */
 };
 
 /*
@@ -67,6 +70,25 @@ struct guest_kernel {
  */
 int guest_kernel_find(struct guest_kernel **kernel, const struct guest_view *view,
 		      const struct guest_registers *registers);
+
+/*
+ * The same with the symbols that the guest's agent told, where its own are not found. Memory has to confirm
+ * them: the banner and the handlers of exceptions must be where they say, and the build id must be that.
+ * -EINVAL and -EILSEQ if they do not. TOLD is not kept.
+ */
+int guest_kernel_find_told(struct guest_kernel **kernel, const struct guest_view *view,
+			   const struct guest_registers *registers, const struct told_kernel *told);
+
+/* Can its list of modules be read? Without BTF nothing says how. */
+bool guest_kernel_lists_modules(const struct guest_kernel *kernel);
+
+/*
+ * Takes the modules of KERNEL, whose list can not be read, from TOLD: by guest_kernel_list_modules() and
+ * guest_kernel_refresh() from now on, those whose build id lies where TOLD says. TOLD must be valid as long
+ * as either is called for KERNEL or what becomes of it. -EILSEQ: it is not of this kernel. The thread of
+ * those.
+ */
+int guest_kernel_tell(struct guest_kernel *kernel, const struct told_kernel *told);
 
 /*
  * A copy of KERNEL with the modules as they are loaded now. The older one

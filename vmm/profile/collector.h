@@ -98,6 +98,12 @@ struct collector_options {
 	 */
 	void (*mapped)(void *context, const struct sideband_mmap *mapping);
 	/*
+	 * What the guest's agent tells of the kernel, the collector's from then on; NULL: nothing yet, and it
+	 * is asked again, as the modules are not those of MODULES_HASH (told_kernel.h; 0: nothing is known).
+	 * Called where guest memory does not tell it all, on the collector's thread; may be NULL.
+	 */
+	struct told_kernel *(*told)(void *context, uint64_t modules_hash);
+	/*
 	 * What a watch counted on a vCPU so far; false: nothing yet. Called on the collector's thread, at
 	 * each round's end; may be NULL.
 	 */

@@ -13,6 +13,7 @@
 #include "shared/log.h"
 #include "vmm/guest/kernel_btf.h"
 #include "vmm/guest/kernel_identity.h"
+#include "vmm/guest/told_kernel.h"
 #include "vmm/profile/btf_file.h"
 #include "vmm/profile/collector_cache.h"
 #include "vmm/profile/collector_hostname.h"
@@ -31,6 +32,10 @@
 #define FIND_SHARE 20
 /* Where the vCPUs are where they were when there was none, the guest has done next to nothing since. */
 #define FIND_INTERVAL_IDLE (5000 * MILLISECOND)
+/* The guest's agent is asked for the kernel so often, and taking its word is to take no more than such a
+ * part. */
+#define TOLD_INTERVAL (2000 * MILLISECOND)
+#define TOLD_SHARE    20
 /*
  * So many kernels, with all their symbols each, wait for vCPUs that took no sample since they were replaced.
  * One that never starts is waited for for ever: new modules have no names then.
@@ -198,6 +203,50 @@ static uint64_t pause_of_find(struct collector_kernel *kernel, const struct gues
 	return took + (pause > FIND_SHARE * took ? pause : FIND_SHARE * took);
 }
 
+/* Asks the guest's agent, if it is time to. True: there is something new. */
+static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
+{
+	const struct collector_options *options = kernel->options;
+	struct collector_look look = collector_look_begin();
+	struct told_kernel *told;
+
+	if (!options->told || now < kernel->next_told)
+		return false;
+	told = options->told(options->context, kernel->told ? kernel->told->modules_hash : 0);
+	kernel->next_told = now + TOLD_INTERVAL + TOLD_SHARE * (collector_look_begin().begun - look.begun);
+	if (!told)
+		return false;
+	/* Nobody but the newest kernel is asked for its modules, and that below. */
+	if (kernel->found_count)
+		kernel->found[kernel->found_count - 1].kernel->told = NULL;
+	told_kernel_free(kernel->told);
+	kernel->told = told;
+	return true;
+}
+
+/* Where the kernel's memory does not say which modules there are. */
+static void hear_of_modules(struct collector_kernel *kernel, uint64_t now)
+{
+	struct guest_kernel *newest = kernel->found[kernel->found_count - 1].kernel;
+
+	if (guest_kernel_lists_modules(newest))
+		return;
+	ask_for_told(kernel, now);
+	if (kernel->told && kernel->told != newest->told && guest_kernel_tell(newest, kernel->told))
+		log_debug("%s", error_message());
+}
+
+/* By what the guest's agent tells, once memory alone was tried for a while. */
+static int find_told(struct collector_kernel *kernel, const struct guest_registers *registers, uint64_t now,
+		     struct guest_kernel **found)
+{
+	const struct collector_options *options = kernel->options;
+
+	if (kernel->find_interval == FIND_INTERVAL_MAX)
+		ask_for_told(kernel, now);
+	return kernel->told ? guest_kernel_find_told(found, options->view, registers, kernel->told) : -ENOENT;
+}
+
 /* The kernel that runs now, looked for with longer and longer pauses; NULL: none was found. */
 static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 {
@@ -211,6 +260,8 @@ static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 		return NULL;
 	kernel->find_look = collector_look_begin();
 	error = guest_kernel_find(&found, options->view, &registers);
+	if (error)
+		error = find_told(kernel, &registers, now, &found);
 	kernel->next_find = now + pause_of_find(kernel, &registers,
 						collector_look_begin().begun - kernel->find_look.begun);
 	if (error) {
@@ -364,6 +415,8 @@ int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 	collector_kernel_check_runs(kernel);
 	if (kernel->lost && collector_kernel_has_room(kernel))
 		find_other(kernel, now);
+	if (!kernel->lost)
+		hear_of_modules(kernel, now);
 	return kernel->lost ? 0 : collector_looks_turn(kernel, now);
 }
 
@@ -412,7 +465,7 @@ void collector_kernel_end_boot(struct collector_kernel *kernel)
 	kernel->boot = (struct build_id_cache_boot){ 0 };
 	kernel->places_told = 0;
 	kernel->mapped = kernel->restarted = kernel->looked = kernel->changed = false;
-	kernel->ticks = kernel->next_find = kernel->next_look = kernel->next_refresh = 0;
+	kernel->ticks = kernel->next_find = kernel->next_look = kernel->next_refresh = kernel->next_told = 0;
 	kernel->find_interval = FIND_INTERVAL_MIN;
 }
 
@@ -477,6 +530,7 @@ void collector_kernel_free(struct collector_kernel *kernel)
 	free_found(kernel);
 	guest_kernel_free(kernel->other);
 	symbols_free(kernel->given);
+	told_kernel_free(kernel->told);
 	free(kernel->btf);
 	collector_modules_free(&kernel->modules);
 }

@@ -30,8 +30,10 @@ struct collector_kernel {
 
 	struct collector_published *found; /* the newest last; owned */
 	size_t found_count;
-	struct symbols *given; /* of --kallsyms or --vmlinux; owned */
-	uint8_t *btf;          /* of --btf; owned; NULL without it */
+	struct symbols *given;    /* of --kallsyms or --vmlinux; owned */
+	struct told_kernel *told; /* by the guest's agent; owned; NULL */
+	uint64_t next_told;       /* ns: it is not asked before */
+	uint8_t *btf;             /* of --btf; owned; NULL without it */
 	size_t btf_size;
 	uint8_t build_id[20];
 	size_t build_id_size;

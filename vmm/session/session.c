@@ -124,6 +124,11 @@ static void turn(void *context)
 	session_agent_turn(session->agent, session->kernel, attach_view(session->attach));
 }
 
+static struct told_kernel *hear_of_kernel(void *context, uint64_t modules_hash)
+{
+	return session_agent_kernel(((struct session *)context)->agent, modules_hash);
+}
+
 static struct perf_data_options output_options(const struct session *session, size_t vcpus)
 {
 	const struct session_options *options = &session->options;
@@ -162,6 +167,7 @@ static int start_collector(struct session *session)
 		.lost = lose,
 		.mapped = session->agent ? see_mapping : NULL,
 		.turn = session->agent ? turn : NULL,
+		.told = session->agent ? hear_of_kernel : NULL,
 		.context = session,
 		.sideband_rings = session->agent ? session_agent_rings(session->agent) : NULL,
 		.sideband_ring_count = session->agent ? SESSION_AGENT_RINGS : 0,

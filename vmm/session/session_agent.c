@@ -10,6 +10,7 @@
 #include "shared/log.h"
 #include "vmm/attach/agent_channel.h"
 #include "vmm/attach/agent_vsock.h"
+#include "vmm/session/agent_kernel.h"
 #include "vmm/session/agent_names.h"
 #include "vmm/session/guest_spaces.h"
 
@@ -131,6 +132,11 @@ void session_agent_turn(struct session_agent *agent, const struct guest_kernel *
 		guest_spaces_turn(agent->spaces, kernel, view);
 	if (agent->names)
 		agent_names_turn(agent->names, agent->agent);
+}
+
+struct told_kernel *session_agent_kernel(struct session_agent *agent, uint64_t modules_hash)
+{
+	return agent_kernel_take(agent->agent, modules_hash);
 }
 
 void session_agent_statistics(struct session_agent *agent, struct agent_statistics *statistics)

@@ -16,6 +16,7 @@
 #include "vmm/attach/process.h"
 #include "vmm/guest/agent.h"
 #include "vmm/guest/kernel.h"
+#include "vmm/guest/told_kernel.h"
 #include "vmm/profile/build_id_cache.h"
 
 #define SESSION_AGENT_RINGS 2
@@ -43,6 +44,8 @@ void session_agent_see(struct session_agent *agent, const struct sideband_mmap *
 /* the rings were looked at, KERNEL runs now in the guest that VIEW shows (NULL: it is not known). */
 void session_agent_turn(struct session_agent *agent, const struct guest_kernel *kernel,
 			const struct guest_view *view);
+/* As collector_options.told. */
+struct told_kernel *session_agent_kernel(struct session_agent *agent, uint64_t modules_hash);
 
 /* Any thread, from start to destroy. */
 void session_agent_statistics(struct session_agent *agent, struct agent_statistics *statistics);

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "guest-agent/kernel_table.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "guest-agent/build_id.h"
+
+#define NOTES_MAX 4096
+
+/* The beginning of the file at PATH, NUL-terminated; its bytes, 0 without it. */
+static size_t read_start(const char *path, char *to, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t done = 0;
+	ssize_t got = 0;
+
+	while (fd >= 0 && done < size - 1 && (got = read(fd, to + done, size - 1 - done)) > 0)
+		done += (size_t)got;
+	if (fd >= 0)
+		close(fd);
+	to[done] = '\0';
+	return done;
+}
+
+/* "NAME SIZE USERS BY STATE ADDRESS" and more (kernel/module/procfs.c). */
+static bool parse_line(const char *line, struct agent_module *module)
+{
+	*module = (struct agent_module){ 0 };
+	return sscanf(line, "%63s %" SCNu64 " %*s %*s %*s %" SCNx64, module->name, &module->size,
+		      &module->start) == 3;
+}
+
+static uint64_t hash_more(uint64_t hash, const struct agent_module *module)
+{
+	const uint8_t *bytes = (const uint8_t *)module;
+
+	/* FNV-1a, of the name, where it is, and its size. */
+	for (size_t i = 0; i < offsetof(struct agent_module, text); i++)
+		hash = (hash ^ bytes[i]) * 0x100000001b3ull;
+	return hash;
+}
+
+/* Those that are loaded now, to TABLE if it is not NULL; the hash of all of them. */
+static uint64_t list_modules(struct kernel_table *table)
+{
+	FILE *file = fopen("/proc/modules", "re");
+	uint64_t hash = 0xcbf29ce484222325ull;
+	struct agent_module module;
+	char line[4096]; /* a module may be used by many others; what is behind that is a line of no module */
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (!parse_line(line, &module))
+			continue;
+		hash = hash_more(hash, &module);
+		if (table && table->head.modules < AGENT_KERNEL_MODULES_MAX)
+			table->modules[table->head.modules++] = module;
+	}
+	if (file)
+		fclose(file);
+	return hash ? hash : 1;
+}
+
+uint64_t kernel_table_hash(void)
+{
+	return list_modules(NULL);
+}
+
+static uint64_t read_section(const struct agent_module *module, const char *section)
+{
+	char path[128], text[32];
+
+	snprintf(path, sizeof(path), "/sys/module/%s/sections/%s", module->name, section);
+	return read_start(path, text, sizeof(text)) ? strtoull(text, NULL, 16) : 0;
+}
+
+static void read_module(struct agent_module *module)
+{
+	char path[128], notes[NOTES_MAX];
+
+	module->text = read_section(module, ".text");
+	module->init = read_section(module, ".init.text");
+	module->exit = read_section(module, ".exit.text");
+	module->note = read_section(module, ".note.gnu.build-id");
+	snprintf(path, sizeof(path), "/sys/module/%s/notes/.note.gnu.build-id", module->name);
+	module->build_id_size =
+		(uint32_t)build_id_find(notes, read_start(path, notes, sizeof(notes)), module->build_id);
+}
+
+void kernel_table_read(struct kernel_table *table)
+{
+	char notes[NOTES_MAX];
+
+	*table = (struct kernel_table){ 0 };
+	table->head.build_id_size = (uint32_t)build_id_find(
+		notes, read_start("/sys/kernel/notes", notes, sizeof(notes)), table->head.build_id);
+	table->head.modules_hash = list_modules(table);
+	for (uint32_t i = 0; i < table->head.modules; i++)
+		read_module(&table->modules[i]);
+}
+
+/* The first symbols are per-CPU ones, and the first of those may be at 0; but not all of a page of them. */
+static bool has_addresses(const char *lines)
+{
+	for (const char *line = lines; line; line = strchr(line, '\n'), line += !!line)
+		if (strtoull(line, NULL, 16))
+			return true;
+	return false;
+}
+
+int kernel_table_open_symbols(void)
+{
+	char lines[4096];
+	int fd;
+
+	if (read_start("/proc/kallsyms", lines, sizeof(lines)) && !has_addresses(lines))
+		return -EPERM;
+	fd = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}

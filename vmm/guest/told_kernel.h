@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The guest's kernel as its agent tells it: a table of kind
+ * AGENT_TABLE_KERNEL (docs/agent-protocol.md, "The kernel"), taken apart. All of it is the guest's word:
+ * kernel.h says what memory has to confirm before it is used.
+ */
+#ifndef KVMSCOPE_GUEST_TOLD_KERNEL_H
+#define KVMSCOPE_GUEST_TOLD_KERNEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shared/span.h"
+#include "vmm/guest/kernel.h"
+#include "vmm/guest/symbols.h"
+
+/* More is not taken: each costs some 40 bytes and its name. Kernels with everything built in have 500 000. */
+#define TOLD_KERNEL_SYMBOLS_MAX (1u << 20)
+
+struct told_kernel {
+	uint64_t modules_hash; /* of agent_kernel */
+	uint8_t build_id[GUEST_BUILD_ID_MAX];
+	size_t build_id_size;    /* 0: not told */
+	struct symbols *symbols; /* finished; the kernel's, and those of MODULES that lie in them; owned */
+	struct symbols *per_cpu; /* finished; addresses below the kernel's image; owned */
+	/*
+	 * Whose names, places and build ids can be: no two share an address, each has code and says where its
+	 * build id lies. Sorted by name. Owned.
+	 */
+	struct guest_module *modules;
+	size_t module_count;
+};
+
+/* -EINVAL: TABLE is none, or has no symbols; -EFBIG: too many; -ENOMEM. Any thread. */
+int told_kernel_create(struct told_kernel **told, struct span table);
+
+/* NULL is a no-op. */
+void told_kernel_free(struct told_kernel *told);
+
+#endif

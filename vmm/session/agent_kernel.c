@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/session/agent_kernel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+
+struct told_kernel *agent_kernel_take(struct agent *agent, uint64_t modules_hash)
+{
+	struct agent_image_table *table = agent_take_kernel(agent);
+	struct told_kernel *told = NULL;
+
+	if (!table) {
+		agent_want_kernel(agent, modules_hash);
+		return NULL;
+	}
+	if (told_kernel_create(&told, span_of(table->bytes, table->size)))
+		log_debug("%s", error_message());
+	free(table);
+	return told;
+}
+
+void agent_kernel_warn(const struct agent_statistics *statistics)
+{
+	int error = statistics->tables.kernel_error;
+
+	if (error == -EPERM)
+		log_warning("the guest's agent may not see the kernel's symbols: "
+			    "sysctl kernel.kptr_restrict=1 in the guest lets it");
+	else if (error)
+		log_warning("the guest's agent can not tell the kernel's symbols: %s", strerror(-error));
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The guest's kernel by its agent, for a collector (collector_options.told). */
+#ifndef KVMSCOPE_SESSION_AGENT_KERNEL_H
+#define KVMSCOPE_SESSION_AGENT_KERNEL_H
+
+#include <stdint.h>
+
+#include "vmm/guest/agent.h"
+#include "vmm/guest/told_kernel.h"
+
+/*
+ * What AGENT told last and nobody took; the caller's. NULL: there is nothing, or nothing of use; then it is
+ * asked for what is new since MODULES_HASH (0: anything). Any one thread at a time.
+ */
+struct told_kernel *agent_kernel_take(struct agent *agent, uint64_t modules_hash);
+
+/* Says so if what AGENT was asked for in vain would have been of use. */
+void agent_kernel_warn(const struct agent_statistics *statistics);
+
+#endif
