@@ -157,6 +157,7 @@ static void check_stopped_shares(const struct program *vm, const char *image, st
 	compare_shares(options, shares, 3, tool);
 	CHECK(strstr(tool->text, "vCPUs were stopped"));
 	CHECK(strstr(tool->text, "\"max_us\""));
+	CHECK(strstr(tool->text, "\"over_limit\""));
 }
 
 TEST(attach_vm, shares_of_our_own_vmm_s_guest)

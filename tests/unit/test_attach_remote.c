@@ -742,6 +742,37 @@ TEST(attach_remote, looks_that_are_overdue_hold_nobody_up)
 	end_victim();
 }
 
+/* What the limit is said to bound is counted by what it did: no stop takes no time, and none takes a minute.
+ */
+TEST(attach_remote, stops_that_are_longer_than_the_limit_are_counted)
+{
+	static const uint64_t limits[] = { 1, 60000000000 };
+	char directory[] = "/tmp/kvmscope-test-XXXXXX";
+	struct vmm_process process = { 0 };
+	struct remote_code code;
+
+	start_victim(&code);
+	open_running(&process, shared->victim, directory);
+	for (size_t i = 0; i < 2; i++) {
+		const struct vcpu_stop_target target = { .process = &process,
+							 .code = code,
+							 .limit = limits[i] };
+		const struct vmm_vcpu vcpu = { .id = 1, .tid = shared->victim };
+		struct attach_stops stops = { 0 };
+		struct stop_sampler *sampler;
+
+		REQUIRE_EQUAL(stop_sampler_start(&sampler, &target, 1000), 0);
+		CHECK_EQUAL(stop_sampler_add(sampler, &vcpu), 0);
+		while (stops.count < 20)
+			stop_sampler_count(sampler, &stops);
+		CHECK_EQUAL(stops.over, limits[i] == 1 ? stops.count : 0);
+		CHECK_EQUAL(stops.limit, limits[i]);
+		CHECK(stop_sampler_end(sampler));
+	}
+	remove_running(&process, directory);
+	end_victim();
+}
+
 /* Its parent stays in vfork(2), where no stop comes through, until the other end of the pipe is closed. */
 static pid_t start_stuck(int *end)
 {

@@ -81,7 +81,8 @@ struct attach_target {
 struct attach_stops {
 	uint64_t count;
 	uint64_t total, longest; /* ns, from when a thread was seen to stand still to when it was let go */
-	uint64_t abandoned;      /* of COUNT, without a sample: they would have taken longer than the limit */
+	uint64_t over;           /* of COUNT, longer than the limit */
+	uint64_t abandoned;      /* of OVER, without a sample: it was over before all was read */
 	uint64_t asleep;         /* times that a thread slept and was not stopped */
 	uint64_t limit;          /* ns */
 };

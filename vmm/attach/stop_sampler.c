@@ -112,12 +112,13 @@ static uint64_t period_of(const struct stop_sampler *sampler, struct sampled_vcp
 	return look_times_period(&sampler->times, ran);
 }
 
-static void count_stop(struct attach_stops *stops, uint64_t stopped)
+static void count_stop(struct attach_stops *stops, uint64_t stopped, uint64_t limit)
 {
 	if (!stopped)
 		return;
 	stops->count++;
 	stops->total += stopped;
+	stops->over += stopped > limit;
 	if (stopped > stops->longest)
 		stops->longest = stopped;
 }
@@ -173,12 +174,12 @@ static int look_at(struct stopper *stopper, struct sampled_vcpu *vcpu, const str
 	uint64_t stopped;
 	int error = vcpu_stop_check(target, &vcpu->thread, status, &stopped);
 
-	count_stop(stops, stopped);
+	count_stop(stops, stopped, target->limit);
 	if (error) {
 		tell_refused(vcpu, error, error_message());
 	} else {
 		error = vcpu_stop_look(target, &vcpu->thread, &stopper->remote, look);
-		count_stop(stops, look->stopped);
+		count_stop(stops, look->stopped, target->limit);
 		stops->abandoned += error == -ETIME;
 		if (error)
 			tell_refused(vcpu, error, explain(error));
@@ -213,6 +214,7 @@ static void add_stops(struct attach_stops *sum, const struct attach_stops *stops
 {
 	sum->count += stops->count;
 	sum->total += stops->total;
+	sum->over += stops->over;
 	sum->abandoned += stops->abandoned;
 	sum->asleep += stops->asleep;
 	if (stops->longest > sum->longest)

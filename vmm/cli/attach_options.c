@@ -50,7 +50,9 @@ static const struct argp_option option_list[] = {
 	  "the best that works here, and says which (auto)",
 	  0 },
 	{ "stop-limit", KEY_STOP_LIMIT, "US", 0,
-	  "With ptrace: give a sample up when the thread is stopped for so many microseconds (200)", 0 },
+	  "With ptrace: begin nothing more with a thread that is stopped for so many microseconds (200); on a busy host "
+	  "some stops are longer, and the summary says how many",
+	  0 },
 	{ "agent", KEY_AGENT, "SOCKET", 0,
 	  "The UNIX socket of the virtio port org.kvmscope.agent.0, where a guest agent names the guest's programs; "
 	  "not needed where QEMU's command line tells it, as libvirt's does; or vsock:CID:PORT, where the agent of the "

@@ -19,11 +19,12 @@ static double mean_stop(const struct attach_stops *stops)
 static void tell_stops(const struct attach_stops *stops)
 {
 	log_info(
-		"vCPUs were stopped %llu times, for %.1f us on average and %.1f us at most; %llu stops were given up at "
-		"%llu us, and %llu times they slept and were let alone",
+		"vCPUs were stopped %llu times, for %.1f us on average and %.1f us at most; %llu stops were longer than "
+		"the %llu us of --stop-limit, and %llu of those were given up without a sample; %llu times a vCPU slept "
+		"and was let alone",
 		(unsigned long long)stops->count, mean_stop(stops), (double)stops->longest / 1e3,
-		(unsigned long long)stops->abandoned, (unsigned long long)stops->limit / 1000,
-		(unsigned long long)stops->asleep);
+		(unsigned long long)stops->over, (unsigned long long)stops->limit / 1000,
+		(unsigned long long)stops->abandoned, (unsigned long long)stops->asleep);
 }
 
 static void tell_cost(const struct collector_statistics *statistics)
@@ -88,10 +89,10 @@ void attach_summary_tell_agent(const struct agent_statistics *agent)
 
 static json_t *stops_of(const struct attach_stops *stops)
 {
-	return json_pack("{s:I,s:f,s:f,s:f,s:I,s:I}", "count", (json_int_t)stops->count, "mean_us",
+	return json_pack("{s:I,s:f,s:f,s:f,s:I,s:I,s:I}", "count", (json_int_t)stops->count, "mean_us",
 			 mean_stop(stops), "max_us", (double)stops->longest / 1e3, "limit_us",
-			 (double)stops->limit / 1e3, "abandoned", (json_int_t)stops->abandoned, "asleep",
-			 (json_int_t)stops->asleep);
+			 (double)stops->limit / 1e3, "over_limit", (json_int_t)stops->over, "abandoned",
+			 (json_int_t)stops->abandoned, "asleep", (json_int_t)stops->asleep);
 }
 
 static json_t *agent_of(const struct agent_statistics *agent)
