@@ -34,8 +34,8 @@
 /* So long after it could not be looked at, the process may still end. */
 #define END_WAIT_MS 2000
 /*
- * Between two searches of all of the guest's memory; and so many times as long as one takes. Where there was
- * none, a VM that used less CPU time than this since has started none.
+ * Between two searches of all of the guest's memory; and so many times the CPU time that one takes. Where
+ * there was none, a VM that used less CPU time than this since has started none.
  */
 #define SEARCH_INTERVAL SECOND
 #define SEARCH_SHARE    20
@@ -121,12 +121,17 @@ struct attach {
 	char error_text[ERROR_MESSAGE_SIZE];
 };
 
-static uint64_t now(void)
+static uint64_t time_by(clockid_t clock)
 {
 	struct timespec time;
 
-	clock_gettime(CLOCK_MONOTONIC, &time);
+	clock_gettime(clock, &time);
 	return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
+}
+
+static uint64_t now(void)
+{
+	return time_by(CLOCK_MONOTONIC);
 }
 
 /* The sink. */
@@ -961,28 +966,40 @@ int attach_end_fd(const struct attach *attach)
 	return attach->end_fd;
 }
 
-/* The guest may only be starting, or run no Linux: it is looked for again and again, but seldom. */
-static void search(struct attach *attach)
+/* An address at which a kernel ran that is to be found. 0: not known, or there is none yet. */
+static uint64_t wanted_rip(struct attach *attach)
 {
-	uint64_t begun = now(), run = vmm_process_cpu_time(attach->process), rip;
+	uint64_t rip;
 
-	if (begun < attach->next_search)
+	pthread_mutex_lock(&attach->kernel_lock);
+	rip = attach->image_rip;
+	pthread_mutex_unlock(&attach->kernel_lock);
+	return rip;
+}
+
+/* The guest may only be starting, or run no Linux: it is looked for again and again, but seldom. */
+static void search(struct attach *attach, uint64_t rip)
+{
+	uint64_t begun = time_by(CLOCK_THREAD_CPUTIME_ID), run, took;
+
+	if (now() < attach->next_search)
 		return;
+	run = vmm_process_cpu_time(attach->process);
 	if (attach->next_search && !attach->has_tables && run - attach->search_run < SEARCH_RUN)
 		return;
 	attach->search_run = run;
 	if (attach->layout_guessed && !vmm_memory_is_known(&attach->memory))
 		memory_layout_guess(&attach->memory, attach->process);
-	pthread_mutex_lock(&attach->kernel_lock);
-	rip = attach->image_rip;
-	pthread_mutex_unlock(&attach->kernel_lock);
 	attach->has_tables = vmm_memory_is_known(&attach->memory) &&
 			     !kernel_tables_find(&attach->memory, attach->skip, rip, &attach->tables);
 	/* The next time it is the candidate behind this one; behind the last, the first again. */
 	attach->skip = attach->has_tables ? attach->skip + 1 : 0;
 	if (!attach->has_tables)
 		atomic_store(&attach->searched, true);
-	attach->next_search = now() + SEARCH_INTERVAL + SEARCH_SHARE * (now() - begun);
+	took = time_by(CLOCK_THREAD_CPUTIME_ID) - begun;
+	log_debug("the guest's memory was searched for page tables of a kernel, for %llu ms: %s",
+		  (unsigned long long)(took / MILLISECOND), attach->has_tables ? "found" : "there are none");
+	attach->next_search = now() + SEARCH_INTERVAL + SEARCH_SHARE * took;
 }
 
 static bool latest_registers(struct attach *attach, struct guest_registers *registers)
@@ -1020,14 +1037,14 @@ static void look_at_pulse(struct attach *attach, bool *stands_still, uint64_t *r
 bool attach_registers(struct attach *attach, struct guest_registers *registers)
 {
 	bool has = latest_registers(attach, registers), stands_still;
-	uint64_t rip;
+	uint64_t rip, wanted = wanted_rip(attach);
 
 	look_at_pulse(attach, &stands_still, &rip);
 	/* Without memory they lead nowhere; where it lies can be seen only when the guest's kernel has
-	 * started. */
-	if ((!attach->has_kernel || stands_still) &&
+	 * started. Firmware, behind a reset, has only the old kernel's tables to be found. */
+	if ((!attach->has_kernel || (stands_still && wanted)) &&
 	    (!has || (attach->layout_guessed && !vmm_memory_is_known(&attach->memory))))
-		search(attach);
+		search(attach, wanted);
 	if (has)
 		return true;
 	if (!attach->has_tables)
@@ -1075,6 +1092,7 @@ bool attach_awaits_kernel(struct attach *attach)
 void attach_lose_kernel(struct attach *attach)
 {
 	attach->has_kernel = attach->has_tables = false;
+	attach->skip = 0; /* the candidate that showed it is the one that is wanted */
 	attach->next_search = 0;
 	attach_set_kernel(attach, NULL);
 }

@@ -28,7 +28,7 @@
 /* Stops of vCPUs that make it certain that a kernel runs no more. */
 #define DOUBTS            3
 #define FIND_INTERVAL_MAX (200 * MILLISECOND)
-/* Looking for one that is not there is to take no more than such a part of the time. */
+/* Looking for one that is not there is to take no more than such a part of a processor. */
 #define FIND_SHARE 20
 /* Where the vCPUs are where they were when there was none, the guest has done next to nothing since. */
 #define FIND_INTERVAL_IDLE (5000 * MILLISECOND)
@@ -189,7 +189,15 @@ static bool is_same_stop(const struct guest_registers *one, const struct guest_r
 	return one->rip == other->rip && one->rsp == other->rsp && one->paging.cr3 == other->paging.cr3;
 }
 
-/* There is none where vCPUs stand at REGISTERS, and looking TOOK so long; ns until the next look. */
+static uint64_t processor_time(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return (uint64_t)time.tv_sec * 1000 * MILLISECOND + (uint64_t)time.tv_nsec;
+}
+
+/* There is none where vCPUs stand at REGISTERS, and looking TOOK so much CPU time; ns until the next look. */
 static uint64_t pause_of_find(struct collector_kernel *kernel, const struct guest_registers *registers,
 			      uint64_t took)
 {
@@ -253,17 +261,18 @@ static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 	const struct collector_options *options = kernel->options;
 	struct guest_registers registers;
 	struct guest_kernel *found;
+	uint64_t begun;
 	int error;
 
 	if (now < kernel->next_find || !options->registers ||
 	    !options->registers(options->context, &registers))
 		return NULL;
 	kernel->find_look = collector_look_begin();
+	begun = processor_time();
 	error = guest_kernel_find(&found, options->view, &registers);
 	if (error)
 		error = find_told(kernel, &registers, now, &found);
-	kernel->next_find = now + pause_of_find(kernel, &registers,
-						collector_look_begin().begun - kernel->find_look.begun);
+	kernel->next_find = now + pause_of_find(kernel, &registers, processor_time() - begun);
 	if (error) {
 		log_debug("no guest kernel yet: %s", error_message());
 		return NULL;
