@@ -30,7 +30,8 @@ struct session_agent {
 	/* By vsock the guest connects, not we: */
 	bool by_vsock;
 	struct agent_vsock_address address;
-	int listener; /* -1: not yet; the agent's thread's */
+	int listener; /* -1: not yet; the agent's thread's, as what follows */
+	int refused;  /* negative errno of the latest try to connect; 0: it is connected */
 };
 
 /* Without a cache there is nowhere to put them; names are then missing, and nothing else. */
@@ -89,8 +90,9 @@ static int connect_channel(void *context)
 	int fd = agent->by_vsock ? connect_by_vsock(agent)
 				 : agent_channel_connect(agent->options.process, agent->options.path);
 
-	if (fd < 0)
-		log_debug("%s", error_message());
+	if (fd < 0 && fd != agent->refused)
+		log_debug("%s", error_message()); /* once: it is tried again and again */
+	agent->refused = fd < 0 ? fd : 0;
 	return fd;
 }
 
