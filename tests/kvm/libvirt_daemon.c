@@ -360,15 +360,16 @@ bool libvirt_domain_start_with(struct libvirt_daemon *daemon, const char *name,
 	snprintf(file, sizeof(file), "domain-%.40s.xml", name);
 	write_file(
 		daemon, file,
-		"<domain type='qemu'>\n<name>%s</name><memory unit='MiB'>256</memory><vcpu>1</vcpu>\n"
+		"<domain type='qemu'>\n<name>%s</name><memory unit='MiB'>256</memory><vcpu current='1'>%u</vcpu>\n"
 		"<os><type arch='x86_64' machine='q35'>hvm</type><kernel>%s/" KERNEL "</kernel>%s\n"
 		"<cmdline>console=ttyS0 quiet panic=0 mitigations=off " FAST_BOOT " %s</cmdline></os>\n"
 		"<features><acpi/><apic/></features>\n"
 		"<devices><emulator>/usr/bin/qemu-system-x86_64</emulator><controller type='usb' model='none'/>\n"
 		"<memballoon model='none'/><serial type='file'><source path='%s/log/%s.console'/></serial>%s</devices>\n"
 		"%s\n</domain>\n",
-		name, here, initrd, or_nothing(domain->command_line), daemon->directory, name,
-		or_nothing(domain->devices), or_nothing(domain->extra));
+		name, domain->vcpus_max ? domain->vcpus_max : 1, here, initrd,
+		or_nothing(domain->command_line), daemon->directory, name, or_nothing(domain->devices),
+		or_nothing(domain->extra));
 	snprintf(arguments, sizeof(arguments), "create %s/%s", daemon->directory, file);
 	started = !libvirt_virsh(daemon, text, sizeof(text), arguments);
 	if (!started)

@@ -69,8 +69,9 @@ void libvirt_daemon_stop(struct libvirt_daemon *daemon);
  */
 bool libvirt_domain_start(struct libvirt_daemon *daemon, const char *name, const char *extra);
 
-/* What else it may have; all may be NULL. */
+/* What else it may have; all may be NULL, or 0. */
 struct libvirt_domain {
+	unsigned int vcpus_max;   /* one, and as many more as can be plugged in */
 	const char *initrd;       /* path from here */
 	const char *command_line; /* of the kernel, more */
 	const char *devices;      /* XML for below <devices> */

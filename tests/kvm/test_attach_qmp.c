@@ -258,8 +258,8 @@ static void attach_as_nobody(struct libvirt_daemon *libvirt)
 }
 
 /*
- * libvirtd is killed and started anew, the domain is reset and gets a kernel at another place, then it is
- * destroyed: the profile ends with the domain.
+ * libvirtd is killed and started anew, a vCPU is plugged in, the domain is reset and gets a kernel at another
+ * place, then it is destroyed: the profile ends with the domain.
  */
 static void follow_domain(struct libvirt_daemon *libvirt)
 {
@@ -267,14 +267,16 @@ static void follow_domain(struct libvirt_daemon *libvirt)
 	struct program tool;
 
 	snprintf(path, sizeof(path), "build/test-attach-follow-%d.data", getpid());
-	snprintf(arguments, sizeof(arguments), "attach --domain one --connect %s --no-buildid-cache -o %s",
-		 libvirt->uri, path);
+	snprintf(arguments, sizeof(arguments),
+		 "attach --domain one --connect %s --verbose --no-buildid-cache -o %s", libvirt->uri, path);
 	program_start(&tool, arguments);
 	CHECK(program_wait_for(&tool, "attached to process"));
 	libvirt_daemon_kill(libvirt);
 	CHECK(program_wait_for(&tool, "trying again"));
 	CHECK(libvirt_daemon_restart(libvirt));
 	CHECK(program_wait_for(&tool, "answers again"));
+	CHECK_EQUAL(libvirt_virsh(libvirt, NULL, 0, "setvcpus one 2 --live"), 0);
+	CHECK(program_wait_for(&tool, "vCPU 1 is thread"));
 	CHECK_EQUAL(libvirt_virsh(libvirt, NULL, 0, "reset one"), 0);
 	CHECK(program_wait_for(&tool, "the guest's next kernel is recorded in"));
 	CHECK_EQUAL(libvirt_virsh(libvirt, NULL, 0, "destroy one"), 0);
@@ -288,12 +290,13 @@ static void follow_domain(struct libvirt_daemon *libvirt)
 
 TEST(attach_qmp, functions_of_a_domain_are_named_until_it_ends)
 {
+	static const struct libvirt_domain domain = { .vcpus_max = 2 };
 	struct libvirt_daemon libvirt = { 0 };
 	struct program tool;
 	char arguments[256];
 
 	LIBVIRT_REQUIRED();
-	if (libvirt_daemon_start(&libvirt) && libvirt_domain_start(&libvirt, "one", "")) {
+	if (libvirt_daemon_start(&libvirt) && libvirt_domain_start_with(&libvirt, "one", &domain)) {
 		CHECK(wait_for_console(&libvirt, "one", "Kernel panic"));
 		attach_to_domain(&libvirt);
 		attach_as_nobody(&libvirt);
