@@ -11,7 +11,7 @@ static struct recording {
 	bool tried, made;
 	const char *output;
 	char initrd[64];
-	char directories[2][64]; /* pti=off, pti=on */
+	char directories[2][64]; /* pti=on, pti=off */
 } recordings[] = { { .version = "5.10" }, { .version = "6.1" }, { .version = "6.12" }, { .version = "7.2" } };
 
 static struct recording *find(const char *version)
@@ -64,15 +64,15 @@ static bool make_disk(void)
 
 #define GUEST(pti, disk_size, options, commands)                                                             \
 	"d=$PWD/%s; rm -rf $d; mkdir -p $d; truncate -s " disk_size " $d/disk; "                             \
-	"HOME=$d build/kvmscope run --pmu off --timeout 400 --mem 256M --cpus 2 --stack-time 100ms " options \
+	"HOME=$d build/kvmscope run --pmu off --timeout 500 --mem 256M --cpus 2 --stack-time 100ms " options \
 	" -o $d/perf.data --kernel %s --initrd %s "                                                          \
 	"--append 'console=ttyS0 quiet panic=-1 pti=" pti " kvmscope.run=" commands "' < /dev/null"
 
-#define GUEST_OFF                                                                                            \
-	GUEST("off", "32M", "-F 199 %s --disk $d/disk",                                                      \
+#define GUEST_OF_KERNEL                                                                                      \
+	GUEST("on", "32M", "-F 199 %s --disk $d/disk",                                                       \
 	      "cat+/proc/kallsyms+>/dev/vda;tasks+4&&workload+shares+5&&frames+2")
-#define GUEST_ON                                                                                             \
-	GUEST("on", "64M",                                                                                   \
+#define GUEST_OF_USER_LAND                                                                                   \
+	GUEST("off", "64M",                                                                                  \
 	      "-F 999 --from-line 'userland: begin' --agent=guest --symfs " USERLAND_FILES " --disk " DISK   \
 	      ",ro --disk $d/disk",                                                                          \
 	      "mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%s&&tasks+4&&remap+4&&sh+/mnt/script+%s")
@@ -112,10 +112,10 @@ static bool make(struct recording *recording, const char *kernel)
 
 	for (int i = 0; i < 2; i++)
 		snprintf(recording->directories[i], sizeof(recording->directories[i]),
-			 "build/rig/debian-%s-%s", recording->version, i ? "on" : "off");
+			 "build/rig/debian-%s-%s", recording->version, i ? "off" : "on");
 	/* Some 1600 samples of each program, or a fourth of that. */
-	rig_run(&result, 600, GUEST_OFF " && " GUEST_ON, recording->directories[0], watch, kernel,
-		recording->initrd, recording->directories[1], kernel, recording->initrd,
+	rig_run(&result, 750, GUEST_OF_KERNEL " && " GUEST_OF_USER_LAND, recording->directories[0], watch,
+		kernel, recording->initrd, recording->directories[1], kernel, recording->initrd,
 		with_perf ? "40000+record" : "12000+bare", with_perf ? "40000+agent" : "12000+agent");
 	made = !result.status && came_to_their_ends(result.output) && are_mapped(result.output);
 	if (!made) {
@@ -147,7 +147,7 @@ const char *debian_recording(const char *version, const char *pti)
 		recording->tried = true;
 		recording->made = make_disk() && make_initrd(recording) && make(recording, kernel);
 	}
-	return recording->made ? recording->directories[!strcmp(pti, "on")] : NULL;
+	return recording->made ? recording->directories[!strcmp(pti, "off")] : NULL;
 }
 
 const char *debian_recording_output(const char *version)

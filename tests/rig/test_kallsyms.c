@@ -128,7 +128,7 @@ static void named(const char *version)
 	glob_t found;
 
 	RIG_REQUIRED();
-	directory = debian_recording(version, "off");
+	directory = debian_recording(version, "on");
 	if (!directory)
 		return;
 	snprintf(path, sizeof(path), "%s/.debug/[[]kernel.kcore]/*/*/kallsyms", directory);

@@ -436,9 +436,9 @@ static void names_tasks(const char *version, const char *pti)
 	check_recording(what, directory);
 	check_cgroups(what, directory);
 	check_lives(what, directory);
-	if (!strcmp(pti, "off") && !rig_debug_registers_unavailable_reason())
+	if (!strcmp(pti, "on") && !rig_debug_registers_unavailable_reason())
 		check_counters(what, directory, 0);
-	if (!strcmp(pti, "on"))
+	if (!strcmp(pti, "off"))
 		check_remapped(what, directory);
 }
 

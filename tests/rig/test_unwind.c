@@ -99,7 +99,7 @@ static void unwinds(const char *version)
 	const char *directory;
 
 	RIG_REQUIRED();
-	directory = debian_recording(version, "off");
+	directory = debian_recording(version, "on");
 	if (directory)
 		check_profile(version, directory);
 }

@@ -133,7 +133,7 @@ static void unwinds(const char *version)
 	struct symbols *symbols;
 
 	RIG_REQUIRED();
-	directory = debian_recording(version, "off");
+	directory = debian_recording(version, "on");
 	if (!directory)
 		return;
 	REQUIRE_EQUAL(elf_symbols_load(&symbols, FRAMES_PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);

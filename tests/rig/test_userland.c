@@ -536,7 +536,7 @@ static void check_chains(struct chains *chains, unsigned long enough)
 /* False: there is no recording, which is recorded. */
 static bool open_run(struct run *run, const char *version, bool with_agent)
 {
-	const char *directory = debian_recording(version, "on");
+	const char *directory = debian_recording(version, "off");
 	const char *agent;
 
 	if (!directory)
