@@ -9,6 +9,7 @@
 
 #include "shared/agent_protocol.h"
 #include "vmm/guest/agent_clock.h"
+#include "vmm/guest/agent_held.h"
 #include "vmm/guest/agent_records.h"
 #include "vmm/guest/agent_tables.h"
 #include "vmm/guest/told_kernel.h"
@@ -17,6 +18,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static struct agent_stream stream;
+static struct agent_held held;
+static uint64_t host; /* the latest exchange's end */
 
 static void take_records(struct span records, struct agent_clock *clock)
 {
@@ -26,10 +29,28 @@ static void take_records(struct span records, struct agent_clock *clock)
 
 	while ((size = agent_record_decode(records, &record)) > 0) {
 		agent_clock_host_time(clock, record.guest_time, &error);
+		if (record.sideband.head.size)
+			agent_held_add(&held, record.guest_time, &record.sideband.head);
 		if (record.sideband.head.size &&
 		    !sideband_check(span_of(record.sideband.bytes, record.sideband.head.size)))
 			abort();
 		records = span_of(records.data + size, records.size - (size_t)size);
+	}
+}
+
+/* How quick it was, and when, the guest decides. */
+static void take_pong(const struct agent_pong *pong, struct agent_clock *clock)
+{
+	struct agent_clock_exchange exchange = { .guest = pong->guest_time };
+	uint64_t guest_time, error;
+
+	exchange.before = host + pong->tsc_before % (1ull << 40);
+	exchange.after = exchange.before + pong->tsc_after % (1ull << 30);
+	if (agent_clock_take(clock, &exchange) == AGENT_CLOCK_TAKEN)
+		host = exchange.after;
+	while (agent_held_first(&held, &guest_time) && agent_clock_reaches(clock, guest_time)) {
+		agent_clock_host_time(clock, guest_time, &error);
+		agent_held_drop(&held);
 	}
 }
 
@@ -69,8 +90,8 @@ static void take_message(const struct agent_message *message, struct agent_clock
 
 	if (message->type == AGENT_EVENTS && events)
 		take_records(span_of(events->records, agent_payload_size(message) - sizeof(*events)), clock);
-	if (message->type == AGENT_PONG && pong && pong->tsc_before <= pong->tsc_after)
-		agent_clock_exchange(clock, pong->tsc_before, pong->tsc_after, pong->guest_time);
+	if (message->type == AGENT_PONG && pong)
+		take_pong(pong, clock);
 	if (message->type == AGENT_TABLE) {
 		agent_tables_next(tables, 1);
 		agent_tables_take(tables, message, 1);
@@ -92,7 +113,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	agent_tables_want_kernel(tables, 0);
 	make_file(span_of(data, size));
 	take_kernel(span_of(data, size));
-	agent_clock_exchange(&clock, 1000, 2000, 500);
+	agent_clock_take(&clock, &(struct agent_clock_exchange){ 1000, 2000, 500 });
+	host = 2000;
 	agent_stream_reset(&stream);
 	while (size) {
 		size_t room, part;
@@ -109,6 +131,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			if (found > 0)
 				take_message(message, &clock, tables);
 	}
+	agent_clock_end(&clock, host + 1000, held.latest);
+	agent_held_clear(&held);
 	while ((table = agent_tables_pop(tables))) {
 		make_file(span_of(table->bytes, table->size));
 		free(table);

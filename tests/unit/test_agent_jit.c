@@ -388,7 +388,7 @@ struct taken {
 	unsigned int maps, lines;
 };
 
-static void take(void *context, struct sideband *record, uint64_t *since)
+static void take(void *context, struct sideband *record)
 {
 	struct taken *taken = context;
 

@@ -766,34 +766,75 @@ struct hello {
 	struct agent_hello hello;
 };
 
-/* Answers the host's AGENT_START as an agent does. */
-static void say_hello(int fd)
+/* What the host says next, within 5 s; else NULL. */
+static const struct agent_message *listen_to_host(int fd, struct agent_stream *stream)
 {
-	static struct agent_stream stream;
-	struct hello hello = { .size = sizeof(hello), .type = AGENT_HELLO };
-	const struct agent_message *message = NULL;
-	const struct agent_start *start = NULL;
 	struct pollfd input = { .fd = fd, .events = POLLIN };
+	const struct agent_message *message;
 
-	agent_stream_reset(&stream);
-	while (poll(&input, 1, 5000) > 0) {
+	while (agent_stream_next(stream, AGENT_START, &message) <= 0) {
 		size_t room;
-		uint8_t *to = agent_stream_room(&stream, &room);
-		ssize_t size = read(fd, to, room);
+		uint8_t *to = agent_stream_room(stream, &room);
+		ssize_t size;
 
-		agent_stream_received(&stream, size > 0 ? (size_t)size : 0);
-		if (agent_stream_next(&stream, AGENT_START, &message) > 0)
-			break;
+		if (poll(&input, 1, 5000) <= 0)
+			return NULL;
+		size = read(fd, to, room);
+		agent_stream_received(stream, size > 0 ? (size_t)size : 0);
 	}
+	return message;
+}
+
+/* Answers the host's AGENT_START as an agent does. */
+static void say_hello_on(int fd, struct agent_stream *stream)
+{
+	struct hello hello = { .size = sizeof(hello), .type = AGENT_HELLO };
+	const struct agent_message *message;
+	const struct agent_start *start;
+
+	agent_stream_reset(stream);
+	message = listen_to_host(fd, stream);
 	start = message ? agent_payload(message, sizeof(*start)) : NULL;
 	if (!start) {
 		FAIL_TEST("the host does not begin");
 		return;
 	}
-	hello.hello = (struct agent_hello){ .magic = AGENT_MAGIC, .session = start->session, .version = 1 };
+	hello.hello = (struct agent_hello){
+		.magic = AGENT_MAGIC, .session = start->session, .version = 1, .guest_time = now()
+	};
 	memset(hello.hello.release, 'x', sizeof(hello.hello.release));
 	hello.hello.release[0] = '\033';
 	say(fd, &hello, sizeof(hello));
+}
+
+static void say_hello(int fd)
+{
+	static struct agent_stream stream;
+
+	say_hello_on(fd, &stream);
+}
+
+/* Answers pings until the host knows the time. */
+static void say_time(struct fixture *fixture, struct agent_stream *stream)
+{
+	struct agent_statistics statistics = { 0 };
+	const struct agent_message *message;
+
+	while (!statistics.clock_error && (message = listen_to_host(fixture->guest, stream))) {
+		struct {
+			struct agent_message header;
+			struct agent_pong pong;
+		} __attribute__((packed, aligned(8))) pong = {
+			.header = { .size = sizeof(pong), .type = AGENT_PONG },
+			.pong.guest_time = now(),
+		};
+
+		if (message->type != AGENT_PING)
+			continue;
+		memcpy(&pong.pong.host_time, message->payload, sizeof(pong.pong.host_time));
+		say(fixture->guest, &pong, sizeof(pong));
+		agent_statistics(fixture->agent, &statistics);
+	}
 }
 
 /* One way to the guest after the other; none at first. */
@@ -889,9 +930,11 @@ TEST(guest_agent, flood_fills_the_ring_and_nothing_else)
 		struct agent_events events;
 		uint8_t records[40 * 1000];
 	} __attribute__((packed, aligned(8))) message;
+	static struct agent_stream stream;
 	struct agent_statistics statistics;
 	struct ring_statistics ring;
 	struct fixture fixture;
+	uint64_t time = now();
 
 	message.header = (struct agent_message){ .size = sizeof(message), .type = AGENT_EVENTS };
 	for (size_t i = 0; i < sizeof(message.records); i += 40) {
@@ -901,9 +944,11 @@ TEST(guest_agent, flood_fills_the_ring_and_nothing_else)
 		memcpy(message.records + i, &header, sizeof(header));
 		memcpy(message.records + i + 8, ids, sizeof(ids));
 		memcpy(message.records + i + 16, "flood", 6);
+		memcpy(message.records + i + 32, &time, sizeof(time));
 	}
 	REQUIRE(set_up(&fixture, TEST_ITSELF));
-	say_hello(fixture.guest);
+	say_hello_on(fixture.guest, &stream);
+	say_time(&fixture, &stream);
 	for (int i = 0; i < 300; i++)
 		say(fixture.guest, &message, sizeof(message));
 	for (int i = 0; i < 2000; i++) {

@@ -133,7 +133,7 @@ static void tell_omissions(const struct agent_statistics *statistics)
 {
 	if (statistics->lost)
 		log_warning(
-			"the guest's kernel dropped %llu records of its processes: the agent could not fetch them in time",
+			"%llu records of the guest's processes are lost: the agent could not fetch them in time, or their time is not known",
 			(unsigned long long)statistics->lost);
 	if (statistics->unsteady || statistics->cut)
 		log_warning("of what ran before the recording %llu processes and %llu mappings are not known",

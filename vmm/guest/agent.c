@@ -15,12 +15,18 @@
 #include "shared/sample.h"
 #include "shared/sideband.h"
 #include "vmm/guest/agent_clock.h"
+#include "vmm/guest/agent_held.h"
 #include "vmm/guest/agent_jit.h"
 #include "vmm/guest/agent_records.h"
 #include "vmm/guest/agent_tsc.h"
 
 #define MS 1000000ull /* ns */
 
+/*
+ * Each event is told before a round that is later, but for what its CPU was writing just then. An earlier one
+ * is of a guest whose clock ran back.
+ */
+#define RAN_BACK (1000 * MS)
 /* The agent may start at any time, and be started again. */
 #define START_INTERVAL (500 * MS)
 /* The first ones quickly, so that the first events have a good time; then often enough against the drift. */
@@ -43,9 +49,9 @@ struct agent {
 	int stop_fd; /* eventfd: stop */
 	struct agent_stream stream;
 	uint64_t session;           /* number of the present one */
-	uint64_t asked;             /* when AGENT_START was first sent for it */
 	uint64_t next_send;         /* AGENT_START or AGENT_PING; or, without a socket, a try to have one */
-	uint64_t heard;             /* the latest answer */
+	uint64_t heard;             /* the latest answer that told the time */
+	uint64_t received;          /* the latest message that was no answer */
 	unsigned int pings;         /* sent in this session */
 	bool ping_open;             /* one is not answered yet */
 	struct tsc_mark ping;       /* taken when it was sent */
@@ -53,10 +59,12 @@ struct agent {
 	uint64_t round;             /* guest time of the latest, or of the session's begin */
 	uint64_t written[CPUS_MAX]; /* for each of the guest's: guest time of its latest record; 0: none */
 	bool tsc_usable;
-	struct agent_clock clock;
-	bool answered;        /* a ping of this session: it tells now, and may be asked */
-	struct agent_jit jit; /* of this session */
-	pthread_mutex_t lock; /* of the next two */
+	struct agent_clock clock; /* of this session, as the next two */
+	struct agent_held held;   /* what an exchange is waited for */
+	bool broken;              /* one of them can have no place: the session is to begin anew */
+	bool answered;            /* a ping of this session: it tells now, and may be asked */
+	struct agent_jit jit;     /* of this session */
+	pthread_mutex_t lock;     /* of the next two */
 	struct agent_tables *tables;
 	struct agent_statistics statistics;
 };
@@ -96,8 +104,6 @@ static void send_start(struct agent *agent, uint64_t time)
 				     .session = agent->session,
 				     .version = AGENT_PROTOCOL_VERSION };
 
-	if (!agent->asked)
-		agent->asked = time;
 	send_message(agent, AGENT_START, &start, sizeof(start));
 	agent->next_send = time + START_INTERVAL;
 }
@@ -122,16 +128,72 @@ static void refuse(struct agent *agent)
 	pthread_mutex_unlock(&agent->lock);
 }
 
-static void write_record(struct agent *agent, struct sideband *record, uint64_t guest_time)
+/* Lines of a JIT map have two times. */
+static uint64_t *since_of(struct sideband *record)
 {
-	uint64_t error;
-	void *to = ring_reserve(agent->options.ring, RECORD_SIDEBAND, record->size);
+	if (record->type == SIDEBAND_JIT_MAP)
+		return &((struct sideband_jit_map *)record)->since;
+	return record->type == SIDEBAND_JIT_CODE ? &((struct sideband_jit_code *)record)->since : NULL;
+}
+
+/* RECORD is of GUEST_TIME. False: when that was is not known well enough for anybody to use it. */
+static bool put_into_time(struct agent *agent, struct sideband *record, uint64_t guest_time)
+{
+	uint64_t *since = since_of(record), error, time;
 
 	record->time = agent_clock_host_time(&agent->clock, guest_time, &error);
 	record->time_error = error < UINT32_MAX ? (uint32_t)error : UINT32_MAX;
+	if (error > AGENT_CLOCK_ERROR_MAX)
+		return false;
+	/* It is told of all before that for sure. */
+	if (record->type == SIDEBAND_ROUND)
+		record->time -= error < record->time ? error : record->time;
+	if (since && *since) {
+		time = agent_clock_host_time(&agent->clock, *since, &error);
+		*since = time > error ? time - error : 0;
+	}
+	return true;
+}
+
+static void write_to_ring(struct agent *agent, const struct sideband *record)
+{
+	void *to = ring_reserve(agent->options.ring, RECORD_SIDEBAND, record->size);
+
 	if (to)
 		memcpy(to, record, record->size);
 	ring_commit(agent->options.ring, to);
+}
+
+/* Those that have an exchange behind them. */
+static void place_held(struct agent *agent)
+{
+	struct sideband *record;
+	uint64_t guest_time;
+
+	while ((record = agent_held_first(&agent->held, &guest_time)) &&
+	       agent_clock_reaches(&agent->clock, guest_time)) {
+		agent->broken |= !put_into_time(agent, record, guest_time);
+		if (agent->broken)
+			return;
+		write_to_ring(agent, record);
+		agent_held_drop(&agent->held);
+	}
+}
+
+/* As soon as the time is known. */
+static void write_record(struct agent *agent, struct sideband *record, uint64_t guest_time)
+{
+	agent->broken |= !agent_held_add(&agent->held, guest_time, record);
+	if (!agent->broken)
+		place_held(agent);
+}
+
+static void count_lost(struct agent *agent, uint64_t count)
+{
+	agent->session_lost += count;
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.lost += count;
+	pthread_mutex_unlock(&agent->lock);
 }
 
 /* The guest can not tell of COUNT events, or of some that it does not know of, since SINCE. */
@@ -141,21 +203,63 @@ static void tell_lost(struct agent *agent, uint64_t count, uint64_t since)
 				      .count = count };
 
 	write_record(agent, &lost.head, since);
-	agent->session_lost += count;
-	pthread_mutex_lock(&agent->lock);
-	agent->statistics.lost += count;
-	pthread_mutex_unlock(&agent->lock);
+	count_lost(agent, count);
+}
+
+static bool is_event(struct sideband *record)
+{
+	return record->type != SIDEBAND_ROUND && record->type != SIDEBAND_LOST && !since_of(record);
+}
+
+/* Events whose time nobody knows: they are counted, and not guessed. */
+static uint64_t drop_held(struct agent *agent)
+{
+	uint64_t count = agent->broken, ignored;
+	struct sideband *record;
+
+	while ((record = agent_held_first(&agent->held, &ignored))) {
+		count += is_event(record);
+		agent_held_drop(&agent->held);
+	}
+	agent_held_clear(&agent->held);
+	agent->broken = false;
+	return count;
+}
+
+/* What was told so far may not be so any more: between two sessions nobody listens to the guest's kernel. */
+static void lose_session(struct agent *agent)
+{
+	struct sideband_lost lost = { .head = { .size = sizeof(lost), .type = SIDEBAND_LOST },
+				      .count = drop_held(agent) };
+	uint64_t latest;
+
+	count_lost(agent, lost.count);
+	if (!agent_clock_latest(&agent->clock, &latest))
+		return; /* it told nothing */
+	put_into_time(agent, &lost.head, latest);
+	write_to_ring(agent, &lost.head);
+}
+
+/*
+ * The guest will not tell the time any more: what came behind the latest exchange happened between
+ * that and when it came.
+ */
+static void place_last(struct agent *agent)
+{
+	if (!agent->broken && agent->held.latest &&
+	    agent_clock_end(&agent->clock, agent->received, agent->held.latest))
+		place_held(agent);
 }
 
 /* Its number differs from all before, so that their messages are not taken for its own. */
 static void begin_session(struct agent *agent, uint64_t time)
 {
-	/* Between two sessions nobody listens to the guest's kernel. */
-	if (agent->statistics.open)
-		tell_lost(agent, 0, agent->round);
+	if (agent->statistics.open) {
+		place_last(agent);
+		lose_session(agent);
+	}
 	memset(agent->written, 0, sizeof(agent->written));
 	agent->session = time;
-	agent->asked = 0;
 	agent->pings = 0;
 	agent->ping_open = agent->answered = false;
 	agent->session_lost = 0;
@@ -203,7 +307,6 @@ static void take_hello(struct agent *agent, const struct agent_hello *hello, uin
 
 	if (statistics->open || hello->magic != AGENT_MAGIC || hello->session != agent->session)
 		return; /* of an earlier session */
-	agent_clock_exchange(&agent->clock, agent->asked, time, hello->guest_time);
 	agent->heard = agent->next_send = time;
 	agent->round = hello->guest_time;
 	tell_jit_maps_unknown(agent, hello->guest_time);
@@ -225,7 +328,7 @@ static void take_hello(struct agent *agent, const struct agent_hello *hello, uin
  * that must lie where the messages say, else the offset is not what we think,
  * and it is not asked again.
  */
-static void use_tsc(struct agent *agent, const struct agent_pong *pong)
+static void use_tsc(struct agent *agent, const struct agent_pong *pong, struct agent_clock_exchange *exchange)
 {
 	uint64_t offset = agent->options.tsc_offset, before, after, ignored;
 	struct tsc_mark mark = tsc_mark_now();
@@ -234,10 +337,11 @@ static void use_tsc(struct agent *agent, const struct agent_pong *pong)
 		return;
 	agent->tsc_usable = tsc_time(&agent->ping, &mark, pong->tsc_before - offset, &before, &ignored) &&
 			    tsc_time(&agent->ping, &mark, pong->tsc_after - offset, &ignored, &after) &&
-			    before <= after &&
-			    agent_clock_agrees(&agent->clock, before, after, pong->guest_time);
-	if (agent->tsc_usable)
-		agent_clock_exchange(&agent->clock, before, after, pong->guest_time);
+			    before <= after && before <= exchange->after && after >= exchange->before;
+	if (!agent->tsc_usable)
+		return;
+	exchange->before = before > exchange->before ? before : exchange->before;
+	exchange->after = after < exchange->after ? after : exchange->after;
 }
 
 /*
@@ -246,31 +350,42 @@ static void use_tsc(struct agent *agent, const struct agent_pong *pong)
  */
 static void begin_after_jump(struct agent *agent, uint64_t time)
 {
-	tell_lost(agent, 1, agent->round);
 	pthread_mutex_lock(&agent->lock);
 	agent->statistics.clock_jumps++;
 	pthread_mutex_unlock(&agent->lock);
 	begin_session(agent, time);
 }
 
+static void note_clock(struct agent *agent, const struct agent_clock_exchange *exchange)
+{
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.clock_error = (exchange->after - exchange->before) / 2 + 1;
+	agent->statistics.tsc_used = agent->tsc_usable;
+	pthread_mutex_unlock(&agent->lock);
+}
+
 static void take_pong(struct agent *agent, const struct agent_pong *pong, uint64_t time)
 {
-	uint64_t error;
+	struct agent_clock_exchange exchange = { agent->ping.time, time, pong->guest_time };
 
 	if (!agent->ping_open || pong->host_time != agent->ping.time)
 		return refuse(agent);
 	agent->ping_open = false;
 	agent->answered = true;
+	use_tsc(agent, pong, &exchange);
+	switch (agent_clock_take(&agent->clock, &exchange)) {
+	case AGENT_CLOCK_VAGUE:
+		agent->next_send = time; /* what waits needs a better one */
+		return;
+	case AGENT_CLOCK_JUMPED:
+		begin_after_jump(agent, time);
+		return;
+	case AGENT_CLOCK_TAKEN:
+		break;
+	}
 	agent->heard = time;
-	agent_clock_exchange(&agent->clock, agent->ping.time, time, pong->guest_time);
-	if (agent->clock.jumps)
-		return begin_after_jump(agent, time);
-	use_tsc(agent, pong);
-	agent_clock_host_time(&agent->clock, pong->guest_time, &error);
-	pthread_mutex_lock(&agent->lock);
-	agent->statistics.clock_error = error;
-	agent->statistics.tsc_used = agent->tsc_usable;
-	pthread_mutex_unlock(&agent->lock);
+	note_clock(agent, &exchange);
+	place_held(agent);
 }
 
 /* A ring is full in the moment behind its latest record: what is lost is later than that. */
@@ -283,6 +398,9 @@ static void take_record(struct agent *agent, uint32_t cpu, struct agent_record *
 		tell_lost(agent, ((const struct sideband_lost *)sideband)->count, since);
 	else
 		write_record(agent, sideband, record->guest_time);
+	/* A snapshot's may be as old as what it is told for. */
+	agent->broken |= cpu != AGENT_CPU_SNAPSHOT && record->guest_time < agent->round &&
+			 agent->round - record->guest_time > RAN_BACK;
 	agent_jit_see(&agent->jit, sideband, record->guest_time);
 }
 
@@ -337,23 +455,16 @@ static void take_table(struct agent *agent, const struct agent_message *message,
 		refuse(agent);
 }
 
-static void write_jit(void *context, struct sideband *record, uint64_t *since)
+static void write_jit(void *context, struct sideband *record)
 {
-	struct agent *agent = context;
-	uint64_t error, time;
-
-	if (*since) {
-		time = agent_clock_host_time(&agent->clock, *since, &error);
-		*since = time > error ? time - error : 0;
-	}
-	write_record(agent, record, record->time);
+	write_record(context, record, record->time);
 }
 
 static void take_jit_map(struct agent *agent, const struct agent_message *message)
 {
 	if (agent_jit_take(message, write_jit, agent))
 		return;
-	tell_jit_maps_unknown(agent, 0);
+	tell_jit_maps_unknown(agent, agent->round);
 	refuse(agent);
 }
 
@@ -380,6 +491,8 @@ static void take_message(struct agent *agent, const struct agent_message *messag
 	const struct agent_hello *hello = agent_payload(message, sizeof(*hello));
 	uint64_t time = now();
 
+	if (message->type != AGENT_PONG)
+		agent->received = time;
 	if (message->type == AGENT_HELLO && hello)
 		take_hello(agent, hello, time);
 	else if (agent->statistics.open)
@@ -393,6 +506,8 @@ static void take_messages(struct agent *agent)
 
 	while ((found = agent_stream_next(&agent->stream, AGENT_HELLO, &message)) > 0)
 		take_message(agent, message);
+	if (agent->broken)
+		begin_session(agent, now());
 	if (found < 0) {
 		refuse(agent);
 		begin_session(agent, now());
@@ -543,6 +658,10 @@ static void *serve(void *argument)
 		take_input(agent);
 		send_message(agent, AGENT_STOP, NULL, 0);
 	}
+	place_last(agent);
+	if (agent->held.latest)
+		lose_session(agent);
+	ring_flush(agent->options.ring);
 	return NULL;
 }
 
@@ -554,6 +673,7 @@ static void destroy(struct agent *agent)
 		close(agent->options.fd);
 	pthread_mutex_destroy(&agent->lock);
 	agent_tables_free(agent->tables);
+	agent_held_clear(&agent->held);
 	free(agent);
 }
 

@@ -45,9 +45,10 @@ struct agent_statistics {
 	int32_t error;              /* negative errno; -EPROTONOSUPPORT: it speaks another version */
 	char release[AGENT_RELEASE_MAX]; /* printable ASCII, NUL-terminated; others are '?' */
 	bool snapshot_done;
-	uint64_t records;     /* written to the ring */
-	uint64_t refused;     /* records and messages that could not be */
-	uint64_t lost;        /* that the guest's kernel dropped, of all sessions */
+	uint64_t records; /* taken; those that have no place in the host's time are lost */
+	uint64_t refused; /* records and messages that could not be */
+	/* That the guest's kernel dropped, or whose time is not known, of all sessions. */
+	uint64_t lost;
 	uint64_t unsteady;    /* processes that the snapshot left out, */
 	uint64_t cut;         /* and mappings or threads: as in struct agent_round */
 	uint64_t clock_error; /* ns: the guest's time is known within so much now */

@@ -4,143 +4,143 @@
 #include <assert.h>
 #include <string.h>
 
-struct bounds {
-	int64_t low, high;
-};
+#define MILLION 1000000u
 
-/* Differences are modulo 2^64: a hostile guest's times may be anything. */
-static struct bounds bounds_of(uint64_t before, uint64_t after, uint64_t guest)
+/* An exchange's middle may be wrong by half its width; from there the other's far end is a step and its width
+ * away. */
+_Static_assert(AGENT_CLOCK_WIDTH_MAX / 2 + AGENT_CLOCK_STEP_MAX + AGENT_CLOCK_WIDTH_MAX +
+			       2000000000u / (MILLION / AGENT_CLOCK_DRIFT_PPM) <=
+		       AGENT_CLOCK_ERROR_MAX,
+	       "an event between two exchanges has a place");
+
+static uint64_t less(uint64_t a, uint64_t b)
 {
-	return (struct bounds){ (int64_t)(before - guest), (int64_t)(after - guest) };
+	return a > b ? a - b : 0;
 }
 
-static int64_t add_saturated(int64_t a, int64_t b)
+static uint64_t more(uint64_t a, uint64_t b)
 {
-	int64_t sum;
-
-	if (__builtin_add_overflow(a, b, &sum))
-		return b < 0 ? INT64_MIN : INT64_MAX;
-	return sum;
+	return a + b < a ? UINT64_MAX : a + b;
 }
 
-/* What is known for the host's TIME, before or behind the latest exchange. */
-static struct bounds known(const struct agent_clock *clock, uint64_t time)
+static uint64_t smaller(uint64_t a, uint64_t b)
 {
-	uint64_t distance = time > clock->at ? time - clock->at : clock->at - time;
-	int64_t drift = (int64_t)(distance / (1000000 / AGENT_CLOCK_DRIFT_PPM)) + 1;
-
-	return (struct bounds){ add_saturated(clock->low, -drift), add_saturated(clock->high, drift) };
+	return a < b ? a : b;
 }
 
-static struct bounds intersection(struct bounds a, struct bounds b)
+static uint64_t larger(uint64_t a, uint64_t b)
 {
-	return (struct bounds){ a.low > b.low ? a.low : b.low, a.high < b.high ? a.high : b.high };
+	return a > b ? a : b;
 }
 
-bool agent_clock_agrees(const struct agent_clock *clock, uint64_t before, uint64_t after, uint64_t guest)
+static uint64_t middle(const struct agent_clock_exchange *exchange)
 {
-	struct bounds both = bounds_of(before, after, guest);
-
-	if (clock->segments)
-		both = intersection(both, known(clock, after));
-	return both.low <= both.high;
+	return exchange->before + (exchange->after - exchange->before) / 2;
 }
 
-/* How far a difference may be from the truth that lies in BOUNDS. */
-static uint64_t error_of(struct bounds bounds, uint64_t difference)
+static const struct agent_clock_exchange *latest(const struct agent_clock *clock)
 {
-	uint64_t below = difference - (uint64_t)bounds.low, above = (uint64_t)bounds.high - difference;
-
-	if ((int64_t)difference < bounds.low)
-		below = 0;
-	if ((int64_t)difference > bounds.high)
-		above = 0;
-	return below > above ? below : above;
+	return &clock->exchanges[clock->count - 1];
 }
 
-static const struct agent_clock_segment *segment_of(const struct agent_clock *clock, uint64_t guest)
+/* How much the clocks moved against each other, at least. */
+static uint64_t step(const struct agent_clock_exchange *from, const struct agent_clock_exchange *to)
 {
-	size_t i = clock->segments - 1;
+	uint64_t passed = to->guest - from->guest;
 
-	while (i && guest < clock->segment[i].from)
-		i--;
-	return &clock->segment[i];
+	return larger(less(passed, to->after - from->before), less(to->before - from->after, passed));
 }
 
-static uint64_t convert(const struct agent_clock_segment *segment, uint64_t guest)
+static void append(struct agent_clock *clock, const struct agent_clock_exchange *exchange)
 {
-	uint64_t time = guest + segment->difference;
+	if (clock->count == AGENT_CLOCK_EXCHANGES)
+		memmove(clock->exchanges, clock->exchanges + 1, --clock->count * sizeof(clock->exchanges[0]));
+	clock->exchanges[clock->count++] = *exchange;
+}
 
-	if (time < segment->floor)
-		return segment->floor;
-	return time < segment->ceiling ? time : segment->ceiling;
+enum agent_clock_result agent_clock_take(struct agent_clock *clock,
+					 const struct agent_clock_exchange *exchange)
+{
+	assert(exchange->before <= exchange->after);
+	assert(!clock->count || latest(clock)->after <= exchange->before);
+	if (exchange->after - exchange->before > AGENT_CLOCK_WIDTH_MAX)
+		return AGENT_CLOCK_VAGUE;
+	if (clock->count &&
+	    (exchange->guest <= latest(clock)->guest || step(latest(clock), exchange) > AGENT_CLOCK_STEP_MAX))
+		return AGENT_CLOCK_JUMPED;
+	append(clock, exchange);
+	return AGENT_CLOCK_TAKEN;
+}
+
+bool agent_clock_end(struct agent_clock *clock, uint64_t now, uint64_t guest)
+{
+	struct agent_clock_exchange end = { .after = now, .guest = guest };
+
+	if (!clock->count || guest <= latest(clock)->guest || now < latest(clock)->after)
+		return false;
+	end.before = latest(clock)->after;
+	if (step(latest(clock), &end) > AGENT_CLOCK_STEP_MAX)
+		return false;
+	append(clock, &end);
+	return true;
+}
+
+bool agent_clock_latest(const struct agent_clock *clock, uint64_t *guest)
+{
+	if (!clock->count)
+		return false;
+	*guest = latest(clock)->guest;
+	return true;
+}
+
+bool agent_clock_reaches(const struct agent_clock *clock, uint64_t guest)
+{
+	return clock->count && guest <= latest(clock)->guest;
+}
+
+static uint64_t drift_in(uint64_t time)
+{
+	return time / (MILLION / AGENT_CLOCK_DRIFT_PPM) + 1;
+}
+
+/* By one exchange alone. */
+static uint64_t time_by(const struct agent_clock_exchange *exchange, uint64_t guest, uint64_t *error)
+{
+	uint64_t behind = less(guest, exchange->guest), before = less(exchange->guest, guest);
+
+	*error = (exchange->after - exchange->before) / 2 + drift_in(behind + before);
+	return more(less(middle(exchange), before), behind);
 }
 
 /*
- * Times behind LAST's end go on from where those that were given out ended; those
- * before it that are still to come do not go beyond.
+ * By the straight line, which keeps their order. How far may the truth be from it? The difference of the
+ * clocks was what the one exchange allows and its drift since, or what the other allows and its drift until
+ * then, or between those; and no clock ran back.
  */
-static void join(struct agent_clock_segment *last, struct agent_clock_segment *next, uint64_t latest)
+static uint64_t time_between(const struct agent_clock_exchange *from, const struct agent_clock_exchange *to,
+			     uint64_t guest, uint64_t *error)
 {
-	uint64_t end = convert(last, next->from);
+	uint64_t passed = guest - from->guest, left = to->guest - guest;
+	uint64_t line = middle(from) +
+			(uint64_t)((unsigned __int128)(middle(to) - middle(from)) * passed / (passed + left));
+	uint64_t low = smaller(less(more(from->before, passed), drift_in(passed)),
+			       less(to->before, more(left, drift_in(left))));
+	uint64_t high = larger(more(more(from->after, passed), drift_in(passed)),
+			       more(less(to->after, left), drift_in(left)));
 
-	next->floor = end < latest ? end : latest;
-	last->ceiling = convert(next, next->from);
+	*error = larger(less(line, larger(low, from->before)), less(smaller(high, to->after), line));
+	return line;
 }
 
-/* What the guest's clock shows from GUEST on is converted by the middle of what is known. */
-static void begin_segment(struct agent_clock *clock, uint64_t guest, bool jumped)
+uint64_t agent_clock_host_time(const struct agent_clock *clock, uint64_t guest, uint64_t *error)
 {
-	uint64_t width = (uint64_t)clock->high - (uint64_t)clock->low;
-	struct agent_clock_segment next = { .from = guest,
-					    .difference = (uint64_t)clock->low + width / 2,
-					    .ceiling = UINT64_MAX };
+	const struct agent_clock_exchange *exchanges = clock->exchanges;
+	size_t i = clock->count;
 
-	if (clock->segments && !jumped)
-		join(&clock->segment[clock->segments - 1], &next, clock->latest);
-	if (clock->segments == AGENT_CLOCK_SEGMENTS)
-		memmove(clock->segment, clock->segment + 1, --clock->segments * sizeof(clock->segment[0]));
-	clock->segment[clock->segments++] = next;
-}
-
-/* Is it worth another segment? Where the error would be halved at least. */
-static bool is_better(const struct agent_clock *clock)
-{
-	struct bounds bounds = { clock->low, clock->high };
-	uint64_t width = (uint64_t)clock->high - (uint64_t)clock->low;
-
-	return !clock->segments ||
-	       error_of(bounds, clock->segment[clock->segments - 1].difference) > width + width / 8;
-}
-
-void agent_clock_exchange(struct agent_clock *clock, uint64_t before, uint64_t after, uint64_t guest)
-{
-	struct bounds found = bounds_of(before, after, guest), both = found;
-	bool jumped;
-
-	assert(before <= after);
-	if (clock->segments)
-		both = intersection(found, known(clock, after));
-	jumped = both.low > both.high;
-	if (jumped) {
-		clock->jumps++;
-		both = found;
-	}
-	clock->low = both.low;
-	clock->high = both.high;
-	clock->at = after;
-	if (jumped || is_better(clock))
-		begin_segment(clock, guest, jumped);
-}
-
-uint64_t agent_clock_host_time(struct agent_clock *clock, uint64_t guest, uint64_t *error)
-{
-	uint64_t time;
-
-	assert(clock->segments);
-	time = convert(segment_of(clock, guest), guest);
-	if (time > clock->latest)
-		clock->latest = time;
-	*error = error_of(known(clock, time), time - guest);
-	return time;
+	assert(clock->count);
+	while (i && guest <= exchanges[i - 1].guest)
+		i--;
+	if (!i || i == clock->count)
+		return time_by(&exchanges[i ? i - 1 : 0], guest, error);
+	return time_between(&exchanges[i - 1], &exchanges[i], guest, error);
 }

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A guest's clock against the host's, from exchanges of messages: what the
- * guest read lies between two readings of ours. That bounds the difference of
- * the clocks from both sides; all exchanges together bound it by their
- * intersection, widened by what the clocks can have drifted since. So the
- * error is known, not estimated, and one quick exchange is worth more than many
- * slow ones.
+ * guest read lies between two readings of ours. So the difference of the clocks is
+ * known at each exchange within bounds, and nothing is taken from one exchange to another: a
+ * clock may run slower or faster than it says (one that was calibrated in an
+ * emulator under load is off by far more than a real oscillator), or be set forth a little where its
+ * hypervisor corrects it.
  *
- * The order of the guest's events is exact in the guest's clock, and kept: as
- * more becomes known of the difference, another one is used for what comes
- * later, and time never runs backwards.
+ * What happened between two exchanges is placed when both are known: the difference was then somewhere
+ * between what the one and what the other allow, but for what a clock may run away until it is set
+ * again. The error is thus a bound, and as wide as the clocks were really seen to move. Times keep the order
+ * of the guest's.
  *
  * Both clocks are CLOCK_MONOTONIC_RAW in ns. One thread at a time.
  */
@@ -21,39 +22,60 @@
 #include <stdint.h>
 
 /*
- * How much two clocks that nobody sets may drift apart: what Linux expects of
- * an oscillator (MAXFREQ, include/linux/timex.h), 500 ns in a ms.
+ * So far from the rate that it says may be what Linux takes for a clock: the TSC, where its calibration went
+ * as badly as it may (arch/x86/kernel/tsc.c, tsc_refine_calibration_work). A real oscillator is better by
+ * far; a guest whose hypervisor stood still goes by such a rate until it is told the time again.
  */
-#define AGENT_CLOCK_DRIFT_PPM 500u
+#define AGENT_CLOCK_DRIFT_PPM 10000u
 
-/* Events that are older than so many changes of the difference are converted by the oldest one kept. */
-#define AGENT_CLOCK_SEGMENTS 32u
+/* ns: an exchange that took longer tells too little, */
+#define AGENT_CLOCK_WIDTH_MAX 40000000u
+/* and clocks that moved by more against each other between two of them say nothing of what was between. */
+#define AGENT_CLOCK_STEP_MAX 20000000u
+/* ns: what is not known better than this has no place in the host's time. Between exchanges that are not more
+   than two seconds apart all has one. */
+#define AGENT_CLOCK_ERROR_MAX 100000000u
 
-/* From guest time FROM on, host time is guest time + difference, but not outside of FLOOR to CEILING. */
-struct agent_clock_segment {
-	uint64_t from;
-	uint64_t difference;
-	uint64_t floor, ceiling;
-};
+/* Exchanges that are kept: those of some seconds. */
+#define AGENT_CLOCK_EXCHANGES 64u
 
 /* All zero: nothing is known. */
 struct agent_clock {
-	int64_t low, high; /* host time less guest time lay between them */
-	uint64_t at;       /* at this host time */
-	uint64_t latest;   /* host time that was given out */
-	uint64_t jumps; /* exchanges that contradicted those before: the guest's clock was set, or stood still
-			 */
-	size_t segments; /* in use, the latest last; 0: nothing is known */
-	struct agent_clock_segment segment[AGENT_CLOCK_SEGMENTS];
+	size_t count; /* of exchanges, the latest last */
+	struct agent_clock_exchange {
+		uint64_t before, after; /* of the host's clock */
+		uint64_t guest;         /* what the guest's showed at some moment between them */
+	} exchanges[AGENT_CLOCK_EXCHANGES];
 };
 
-/* The guest's clock read GUEST between BEFORE and AFTER (not less) of the host's. */
-void agent_clock_exchange(struct agent_clock *clock, uint64_t before, uint64_t after, uint64_t guest);
+enum agent_clock_result {
+	AGENT_CLOCK_TAKEN,
+	AGENT_CLOCK_VAGUE, /* it took too long: not taken */
+	/* The guest's clock ran back, or it was set, or stood still: what it showed since the latest exchange
+	   has no place in the host's time. Not taken. */
+	AGENT_CLOCK_JUMPED,
+};
 
-/* Could that be, by what is known? To ask where the bounds come from something less sure than a message. */
-bool agent_clock_agrees(const struct agent_clock *clock, uint64_t before, uint64_t after, uint64_t guest);
+/* EXCHANGE comes behind those before it: its BEFORE is not less than their AFTER. */
+enum agent_clock_result agent_clock_take(struct agent_clock *clock,
+					 const struct agent_clock_exchange *exchange);
 
-/* The host's time for GUEST; right within *ERROR ns. Not before the first exchange. */
-uint64_t agent_clock_host_time(struct agent_clock *clock, uint64_t guest, uint64_t *error);
+/*
+ * There will be no other exchange: the guest's clock had shown GUEST when the host's showed NOW. However late
+ * that was, GUEST was behind the latest exchange. False where nothing follows from that.
+ */
+bool agent_clock_end(struct agent_clock *clock, uint64_t now, uint64_t guest);
+
+/* The guest's time at the latest exchange. False: there was none. */
+bool agent_clock_latest(const struct agent_clock *clock, uint64_t *guest);
+
+/* Is there an exchange behind GUEST? */
+bool agent_clock_reaches(const struct agent_clock *clock, uint64_t guest);
+
+/*
+ * The host's time for GUEST; right within *ERROR ns. For a time that no exchange is behind, only as long as
+ * the clock runs as it should. Not before the first exchange.
+ */
+uint64_t agent_clock_host_time(const struct agent_clock *clock, uint64_t guest, uint64_t *error);
 
 #endif

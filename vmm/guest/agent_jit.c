@@ -100,8 +100,8 @@ static bool can_be(const struct agent_jit_map *map, size_t room)
 	return map->size <= room && map->pid && map->pid < SAMPLE_TASK_LIMIT && map->since <= map->time;
 }
 
-bool agent_jit_take(const struct agent_message *message,
-		    void (*each)(void *context, struct sideband *record, uint64_t *since), void *context)
+bool agent_jit_take(const struct agent_message *message, void (*each)(void *context, struct sideband *record),
+		    void *context)
 {
 	const struct agent_jit_map *map = agent_payload(message, sizeof(*map));
 	struct sideband_jit_map begin;
@@ -117,7 +117,7 @@ bool agent_jit_take(const struct agent_message *message,
 	begin = (struct sideband_jit_map){ .head = head_of(map, SIDEBAND_JIT_MAP, sizeof(begin)),
 					   .since = map->since };
 	begin.head.flags = flags_of(map->flags);
-	each(context, &begin.head, &begin.since);
+	each(context, &begin.head);
 	lines = span_of(map->lines, map->size);
 	while (perf_map_next(&lines, &line)) {
 		uint32_t size = sideband_size(sizeof(record.code), line.name);
@@ -128,7 +128,7 @@ bool agent_jit_take(const struct agent_message *message,
 		record.code.length = line.length;
 		record.code.since = map->since;
 		memcpy(record.code.name, line.name, strlen(line.name) + 1);
-		each(context, &record.code.head, &record.code.since);
+		each(context, &record.code.head);
 	}
 	return true;
 }

@@ -41,10 +41,9 @@ void agent_jit_forget(struct agent_jit *jit);
 
 /*
  * Gives what MESSAGE, of type AGENT_JIT_MAP, says: first the map, then its new lines. RECORD's time and since
- * are the guest's, by the guest's clock, for EACH to put into the host's; it has room for SIDEBAND_SIZE_MAX
- * bytes. False: it can not be, and nothing was given.
+ * are by the guest's clock. False: it can not be, and nothing was given.
  */
-bool agent_jit_take(const struct agent_message *message,
-		    void (*each)(void *context, struct sideband *record, uint64_t *since), void *context);
+bool agent_jit_take(const struct agent_message *message, void (*each)(void *context, struct sideband *record),
+		    void *context);
 
 #endif

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The time of what a guest tells: an agent, played by the test, whose clock is not the host's, with
+ * messages that take their time; each event that it tells is known by the host's clock.
+ */
+#include <linux/perf_event.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/agent_protocol.h"
+#include "shared/sample.h"
+#include "shared/sideband.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/guest/agent.h"
+
+#define MS         1000000ull
+#define EVENTS_MAX 100000u
+
+struct guest {
+	int fd;
+	struct agent_stream stream;
+	struct ring *ring;
+	struct agent *agent;
+	/* Its clock is PPM fast, and was behind so far that it has a value of its own. */
+	int ppm;
+	uint64_t behind;
+	bool open;
+	uint32_t told;             /* events: each of a process of its number */
+	uint64_t time[EVENTS_MAX]; /* of each, by the host's clock */
+	/* read of the ring */
+	uint32_t placed, wrong, latest;
+	uint64_t latest_time, largest_error, losses;
+};
+
+static struct guest guest;
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static uint64_t guest_time(uint64_t host)
+{
+	return host - guest.behind + (uint64_t)((int64_t)(host / 1000000) * guest.ppm);
+}
+
+static void say(enum agent_message_type type, const void *payload, size_t size)
+{
+	struct {
+		struct agent_message header;
+		uint8_t payload[256];
+	} __attribute__((aligned(8))) message = {
+		.header = { .size = (uint32_t)(sizeof(message.header) + size), .type = (uint16_t)type },
+	};
+
+	memcpy(message.payload, payload, size);
+	CHECK_EQUAL(send(guest.fd, &message, message.header.size, MSG_NOSIGNAL), message.header.size);
+}
+
+/* Something happens now: a process gets a name. */
+static void tell_event(void)
+{
+	struct {
+		struct agent_events events;
+		struct perf_event_header header;
+		uint32_t pid, tid;
+		char comm[8];
+		struct agent_record_end end;
+	} event = { .header = { .type = PERF_RECORD_COMM, .size = 40 }, .comm = "event" };
+
+	if (guest.told + 1 == EVENTS_MAX)
+		return;
+	event.pid = event.tid = ++guest.told;
+	guest.time[guest.told] = now();
+	event.end.time = guest_time(guest.time[guest.told]);
+	say(AGENT_EVENTS, &event, sizeof(event));
+}
+
+static void rest(void)
+{
+	usleep((useconds_t)(rand() % 3000));
+}
+
+static void answer_start(const struct agent_start *start)
+{
+	struct agent_hello hello = { .magic = AGENT_MAGIC, .session = start->session, .version = 1 };
+
+	hello.guest_time = guest_time(now());
+	guest.open = true;
+	say(AGENT_HELLO, &hello, sizeof(hello));
+}
+
+static void answer_ping(const struct agent_ping *ping)
+{
+	struct agent_pong pong = { .host_time = ping->host_time };
+	struct agent_round round = { 0 };
+
+	rest();
+	pong.guest_time = guest_time(now());
+	rest();
+	say(AGENT_PONG, &pong, sizeof(pong));
+	tell_event();
+	round.guest_time = guest_time(now()) - MS;
+	say(AGENT_ROUND, &round, sizeof(round));
+}
+
+static void answer(const struct agent_message *message)
+{
+	if (message->type == AGENT_START)
+		answer_start((const struct agent_start *)message->payload);
+	if (message->type == AGENT_PING && guest.open)
+		answer_ping((const struct agent_ping *)message->payload);
+}
+
+static void listen_to_host(void)
+{
+	struct pollfd input = { .fd = guest.fd, .events = POLLIN };
+	const struct agent_message *message;
+	size_t room;
+	uint8_t *to = agent_stream_room(&guest.stream, &room);
+	ssize_t size = poll(&input, 1, 1) > 0 ? read(guest.fd, to, room) : 0;
+
+	agent_stream_received(&guest.stream, size > 0 ? (size_t)size : 0);
+	while (agent_stream_next(&guest.stream, AGENT_START, &message) > 0)
+		answer(message);
+}
+
+static void check_event(const struct sideband *record)
+{
+	uint64_t truth = guest.time[record->pid];
+	uint64_t away = record->time > truth ? record->time - truth : truth - record->time;
+
+	CHECK(record->pid > guest.latest && record->time >= guest.latest_time);
+	guest.latest = record->pid;
+	guest.latest_time = record->time;
+	guest.placed++;
+	guest.wrong += away > record->time_error;
+	if (record->time_error > guest.largest_error)
+		guest.largest_error = record->time_error;
+}
+
+static void read_ring(void)
+{
+	const struct ring_record *record;
+
+	while ((record = ring_read(guest.ring))) {
+		const struct sideband *sideband = (const struct sideband *)record->payload;
+
+		if (record->type != RECORD_SIDEBAND)
+			continue;
+		if (sideband->type == SIDEBAND_COMM)
+			check_event(sideband);
+		if (sideband->type == SIDEBAND_LOST) {
+			guest.losses++;
+			CHECK(sideband->time + sideband->time_error >= guest.latest_time);
+		}
+	}
+	ring_read_done(guest.ring);
+}
+
+static bool begin(int ppm)
+{
+	struct agent_options options = { .table_memory = 1 << 20 };
+	int fds[2];
+
+	guest = (struct guest){ .ppm = ppm, .behind = 12345 * MS };
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) ||
+	    ring_create(&guest.ring, 4 << 20))
+		return false;
+	guest.fd = fds[1];
+	options.fd = fds[0];
+	options.ring = guest.ring;
+	return !agent_start(&guest.agent, &options);
+}
+
+/* Events happen, and are told, until COUNT more of them have a place in the host's time; 20 s at most. */
+static void run_until_placed(uint32_t count)
+{
+	uint32_t wanted = guest.placed + count;
+	uint64_t end = now() + 20000 * MS;
+
+	while (guest.placed < wanted && now() < end) {
+		listen_to_host();
+		if (guest.open)
+			tell_event();
+		read_ring();
+	}
+	CHECK(guest.placed >= wanted);
+}
+
+static void end(struct agent_statistics *statistics)
+{
+	agent_stop(guest.agent, statistics);
+	read_ring();
+	close(guest.fd);
+	ring_destroy(guest.ring);
+	printf("%u events told, %u placed, %u of them wrongly, the largest error was %.1f ms\n", guest.told,
+	       guest.placed, guest.wrong, (double)guest.largest_error / 1e6);
+	CHECK_EQUAL(guest.wrong, 0);
+}
+
+static void events_are_placed_within_their_errors(int ppm)
+{
+	struct agent_statistics statistics;
+
+	srand(12);
+	REQUIRE(begin(ppm));
+	run_until_placed(600);
+	end(&statistics);
+	/* All but what was told last, which may be lost; then it is counted. */
+	CHECK(guest.placed + statistics.lost + guest.losses >= guest.told - 1);
+}
+
+TEST(agent_time, events_are_placed_within_their_errors)
+{
+	events_are_placed_within_their_errors(0);
+}
+
+/* An emulator's, by far more than an oscillator's. */
+TEST(agent_time, clock_that_drifts_places_no_event_wrongly)
+{
+	events_are_placed_within_their_errors(6000);
+	events_are_placed_within_their_errors(-6000);
+}
+
+/* Its clock and all else stood still, as when its virtual machine was stopped. */
+TEST(agent_time, what_a_guest_told_before_it_stood_still_is_placed_or_counted)
+{
+	struct agent_statistics statistics;
+	uint32_t before;
+
+	srand(13);
+	REQUIRE(begin(0));
+	run_until_placed(200);
+	before = guest.told;
+	usleep(300000);
+	guest.behind += 300 * MS;
+	run_until_placed(200);
+	end(&statistics);
+	CHECK_EQUAL(statistics.clock_jumps, 1);
+	CHECK_EQUAL(statistics.sessions, 2);
+	CHECK(guest.losses > 0);
+	CHECK(guest.placed < guest.told && guest.latest > before);
+}
+
+/* Restored from an earlier state, say. */
+TEST(agent_time, clock_that_runs_back_begins_a_new_session)
+{
+	struct agent_statistics statistics;
+
+	srand(14);
+	REQUIRE(begin(0));
+	run_until_placed(200);
+	guest.behind += 3000 * MS;
+	run_until_placed(200);
+	end(&statistics);
+	CHECK_EQUAL(statistics.sessions, 2);
+	CHECK(guest.losses > 0);
+}
