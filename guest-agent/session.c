@@ -46,6 +46,10 @@ struct session {
 	bool told;              /* the first snapshot is */
 	uint64_t next_snapshot; /* ms: not before, whatever is lost */
 	uint64_t next_step;     /* ms: of a snapshot that is not the first */
+	bool round_due;         /* the host is to know up to when all is told, with the next drain */
+	bool asked;             /* and what time it is */
+	uint64_t asked_by;      /* agent_ping.host_time of that */
+	uint64_t asked_at;      /* ns, clock_raw() */
 	bool drain_planned;     /* at drain_time */
 	uint64_t drain_time;    /* ms */
 };
@@ -80,7 +84,7 @@ static void close_session(void)
 		return;
 	session.open = session.telling = false;
 	session.ended = true;
-	session.drain_planned = false;
+	session.drain_planned = session.round_due = session.asked = false;
 	table_end();
 	jit_maps_end();
 	cgroup_forget();
@@ -143,67 +147,6 @@ static void fill_gap(void)
 	snapshot_begin(&session.snapshot, true);
 }
 
-static void answer_ping(const struct agent_ping *ping)
-{
-	struct agent_pong *pong = output_message(&session.output, AGENT_PONG, sizeof(*pong));
-
-	if (!pong)
-		return; /* the host has more to read than it wants to: it knows no better time for it */
-	pong->host_time = ping->host_time;
-	pong->tsc_before = read_tsc();
-	pong->guest_time = clock_raw();
-	pong->tsc_after = read_tsc();
-	output_flush(&session.output);
-	begin_telling();
-	events_look_for_cpus(&session.events);
-	plan_drain(0);
-}
-
-static void take_ask(const struct agent_message *message)
-{
-	const struct agent_ask *ask = agent_payload(message, sizeof(*ask));
-
-	if (ask && ask->kind == AGENT_TABLE_JIT_MAP)
-		jit_maps_ask(ask->pid);
-	else
-		table_ask(message, &session.output);
-}
-
-static void take_message(const struct agent_message *message)
-{
-	const struct agent_start *start = agent_payload(message, sizeof(*start));
-	const struct agent_ping *ping = agent_payload(message, sizeof(*ping));
-
-	if (message->type == AGENT_START && start && start->magic == AGENT_MAGIC)
-		open_session(start);
-	else if (message->type == AGENT_PING && ping && session.open)
-		answer_ping(ping);
-	else if (message->type == AGENT_ASK && session.telling)
-		take_ask(message);
-	else if (message->type == AGENT_STOP)
-		close_session();
-}
-
-static int take_input(void)
-{
-	const struct agent_message *message;
-	size_t room;
-	uint8_t *to = agent_stream_room(&session.input, &room);
-	ssize_t size = read(session.output.fd, to, room);
-	int found;
-
-	if (size < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-	if (!size)
-		return -EPIPE;
-	agent_stream_received(&session.input, (size_t)size);
-	/* What is no message is passed over: the host begins anew when it hears nothing. */
-	while ((found = agent_stream_next(&session.input, AGENT_START, &message)))
-		if (found > 0)
-			take_message(message);
-	return 0;
-}
-
 /* Nothing is left in the rings: says up to when. Without room for that nothing is lost but the word. */
 static void send_round(uint64_t time)
 {
@@ -235,34 +178,101 @@ static void look_at_new(void)
 		plan_drain(LOOK_AGAIN_MS);
 }
 
-/* A round is of the JIT maps, too: they are told of before it. */
-static void tell_round(uint64_t time)
+/* Behind all that was fetched, which so has an exchange of clocks behind it, and goes with the same write. */
+static void answer_ping(void)
 {
-	enum jit_maps_told maps = jit_maps_look(&session.output);
+	struct agent_pong *pong =
+		session.asked ? output_message(&session.output, AGENT_PONG, sizeof(*pong)) : NULL;
 
-	if (maps == JIT_MAPS_NO_ROOM) {
-		plan_drain(GATHER_MS);
-		return;
-	}
-	send_round(time);
-	if (maps == JIT_MAPS_MORE)
-		plan_drain(JIT_MAPS_INTERVAL_MS);
+	session.asked = false;
+	if (!pong)
+		return; /* the host has more to read than it wants to: it knows no better time for it */
+	pong->host_time = session.asked_by;
+	pong->received = session.asked_at;
+	pong->tsc_before = read_tsc();
+	pong->guest_time = clock_raw();
+	pong->tsc_after = read_tsc();
 }
 
 static void drain(void)
 {
+	enum jit_maps_told maps = JIT_MAPS_ALL;
 	uint64_t time = clock_raw();
 	bool drained;
 
 	session.drain_planned = false;
 	drained = events_drain(&session.events, &session.output);
 	cgroup_tell(&session.output);
-	if (drained)
-		tell_round(time);
-	else
+	/* A round is of the JIT maps, too: they are told of before it. */
+	if (drained && session.round_due)
+		maps = jit_maps_look(&session.output);
+	answer_ping();
+	if (!drained || maps == JIT_MAPS_NO_ROOM) {
 		plan_drain(GATHER_MS);
+	} else if (session.round_due) {
+		send_round(time);
+		session.round_due = maps == JIT_MAPS_MORE;
+		if (session.round_due)
+			plan_drain(JIT_MAPS_INTERVAL_MS);
+	}
+	output_flush(&session.output); /* an error is seen again with the next one */
 	look_at_new();
 	fill_gap();
+}
+
+static void take_ping(const struct agent_ping *ping)
+{
+	session.asked = session.round_due = true;
+	session.asked_by = ping->host_time;
+	session.asked_at = clock_raw();
+	begin_telling();
+	events_look_for_cpus(&session.events);
+	drain();
+}
+
+static void take_ask(const struct agent_message *message)
+{
+	const struct agent_ask *ask = agent_payload(message, sizeof(*ask));
+
+	if (ask && ask->kind == AGENT_TABLE_JIT_MAP)
+		jit_maps_ask(ask->pid);
+	else
+		table_ask(message, &session.output);
+}
+
+static void take_message(const struct agent_message *message)
+{
+	const struct agent_start *start = agent_payload(message, sizeof(*start));
+	const struct agent_ping *ping = agent_payload(message, sizeof(*ping));
+
+	if (message->type == AGENT_START && start && start->magic == AGENT_MAGIC)
+		open_session(start);
+	else if (message->type == AGENT_PING && ping && session.open)
+		take_ping(ping);
+	else if (message->type == AGENT_ASK && session.telling)
+		take_ask(message);
+	else if (message->type == AGENT_STOP)
+		close_session();
+}
+
+static int take_input(void)
+{
+	const struct agent_message *message;
+	size_t room;
+	uint8_t *to = agent_stream_room(&session.input, &room);
+	ssize_t size = read(session.output.fd, to, room);
+	int found;
+
+	if (size < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	if (!size)
+		return -EPIPE;
+	agent_stream_received(&session.input, (size_t)size);
+	/* What is no message is passed over: the host begins anew when it hears nothing. */
+	while ((found = agent_stream_next(&session.input, AGENT_START, &message)))
+		if (found > 0)
+			take_message(message);
+	return 0;
 }
 
 /* The first is waited for; others take a tenth of a CPU. */
@@ -284,7 +294,8 @@ static bool go_on_with_snapshot(void)
 	if (!session.snapshot.directory) {
 		session.told = true;
 		session.next_snapshot = clock_ms() + SNAPSHOT_MS;
-		plan_drain(0); /* the round says that it is done */
+		session.round_due = true; /* it says that this is done */
+		plan_drain(0);
 	}
 	rest_from_snapshot(clock_cpu() - begun);
 	return true;

@@ -88,7 +88,15 @@ struct agent_pong {
 	uint64_t guest_time; /* ns, CLOCK_MONOTONIC_RAW of the guest */
 	uint64_t tsc_before; /* the guest's TSC read just before guest_time, */
 	uint64_t tsc_after;  /* and just behind it */
+	/*
+	 * ns, the guest's clock: when the ping was read. From then on the agent fetched what it tells, so
+	 * that all goes with one write. Older agents do not tell it: payload ends before.
+	 */
+	uint64_t received;
 };
+
+/* Bytes of payload that an older agent's has. */
+#define AGENT_PONG_MIN offsetof(struct agent_pong, received)
 
 #define AGENT_CPU_SNAPSHOT UINT32_MAX
 

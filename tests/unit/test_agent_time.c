@@ -104,9 +104,12 @@ static void answer_ping(const struct agent_ping *ping)
 	struct agent_round round = { 0 };
 
 	rest();
+	pong.received = guest_time(now());
+	rest();
 	pong.guest_time = guest_time(now());
 	rest();
-	say(AGENT_PONG, &pong, sizeof(pong));
+	/* an older agent's, every other time */
+	say(AGENT_PONG, &pong, guest.told % 2 ? sizeof(pong) : AGENT_PONG_MIN);
 	tell_event();
 	round.guest_time = guest_time(now()) - MS;
 	say(AGENT_ROUND, &round, sizeof(round));

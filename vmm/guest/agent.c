@@ -364,8 +364,26 @@ static void note_clock(struct agent *agent, const struct agent_clock_exchange *e
 	pthread_mutex_unlock(&agent->lock);
 }
 
-static void take_pong(struct agent *agent, const struct agent_pong *pong, uint64_t time)
+/*
+ * The agent had the ping for some time before it read its clock: by a clock that may be fast. What can not be
+ * is not believed.
+ */
+static void use_receipt(struct agent *agent, const struct agent_message *message,
+			struct agent_clock_exchange *exchange)
 {
+	const struct agent_pong *pong = agent_payload(message, sizeof(*pong));
+	uint64_t time = pong ? pong->guest_time - pong->received : 0, before;
+
+	if (time > exchange->after - agent->ping.time)
+		return;
+	before = agent->ping.time + time - time / (1000000 / AGENT_CLOCK_DRIFT_PPM);
+	if (before > exchange->before && before <= exchange->after)
+		exchange->before = before;
+}
+
+static void take_pong(struct agent *agent, const struct agent_message *message, uint64_t time)
+{
+	const struct agent_pong *pong = agent_payload(message, AGENT_PONG_MIN);
 	struct agent_clock_exchange exchange = { agent->ping.time, time, pong->guest_time };
 
 	if (!agent->ping_open || pong->host_time != agent->ping.time)
@@ -373,6 +391,7 @@ static void take_pong(struct agent *agent, const struct agent_pong *pong, uint64
 	agent->ping_open = false;
 	agent->answered = true;
 	use_tsc(agent, pong, &exchange);
+	use_receipt(agent, message, &exchange);
 	switch (agent_clock_take(&agent->clock, &exchange)) {
 	case AGENT_CLOCK_VAGUE:
 		agent->next_send = time; /* what waits needs a better one */
@@ -470,12 +489,12 @@ static void take_jit_map(struct agent *agent, const struct agent_message *messag
 
 static void take_session_message(struct agent *agent, const struct agent_message *message, uint64_t time)
 {
-	const struct agent_pong *pong = agent_payload(message, sizeof(*pong));
+	const struct agent_pong *pong = agent_payload(message, AGENT_PONG_MIN);
 	const struct agent_events *events = agent_payload(message, sizeof(*events));
 	const struct agent_round *round = agent_payload(message, sizeof(*round));
 
 	if (message->type == AGENT_PONG && pong)
-		take_pong(agent, pong, time);
+		take_pong(agent, message, time);
 	else if (message->type == AGENT_EVENTS && events)
 		take_events(agent, events, agent_payload_size(message) - sizeof(*events));
 	else if (message->type == AGENT_ROUND && round)
