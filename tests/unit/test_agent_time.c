@@ -49,7 +49,7 @@ static uint64_t now(void)
 
 static uint64_t guest_time(uint64_t host)
 {
-	return host - guest.behind + (uint64_t)((int64_t)(host / 1000000) * guest.ppm);
+	return host - guest.behind + (uint64_t)((__int128)host * guest.ppm / 1000000);
 }
 
 static void say(enum agent_message_type type, const void *payload, size_t size)
@@ -205,8 +205,10 @@ static void end(struct agent_statistics *statistics)
 	read_ring();
 	close(guest.fd);
 	ring_destroy(guest.ring);
-	printf("%u events told, %u placed, %u of them wrongly, the largest error was %.1f ms\n", guest.told,
-	       guest.placed, guest.wrong, (double)guest.largest_error / 1e6);
+	printf("%u events told, %u placed, %u of them wrongly, the largest error was %.1f ms; %llu sessions, %llu jumps, %llu lost\n",
+	       guest.told, guest.placed, guest.wrong, (double)guest.largest_error / 1e6,
+	       (unsigned long long)statistics->sessions, (unsigned long long)statistics->clock_jumps,
+	       (unsigned long long)statistics->lost);
 	CHECK_EQUAL(guest.wrong, 0);
 }
 
