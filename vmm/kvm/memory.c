@@ -9,6 +9,7 @@
 
 #define MEMORY_SIZE_MIN (1ull << 20)
 #define PAGE_MASK       0xfffull
+#define HUGE_PAGE_SIZE  (2ull << 20)
 
 static void add_region(struct memory *memory, uint64_t gpa, uint64_t size, uint8_t *hva)
 {
@@ -16,10 +17,36 @@ static void add_region(struct memory *memory, uint64_t gpa, uint64_t size, uint8
 		(struct memory_region){ .gpa = gpa, .size = size, .hva = hva };
 }
 
+/*
+ * SIZE bytes that begin at a multiple of 2 MiB, as RAM does in the guest's physical memory: KVM maps by huge
+ * pages only what lies alike in both (kvm_alloc_memslot_metadata in arch/x86/kvm/x86.c). With them a guest
+ * leaves for the host five hundred times less often to touch its memory first. No reserve: a page costs
+ * nothing until then.
+ */
+static uint8_t *map_aligned(uint64_t size)
+{
+	uint64_t wanted = size + HUGE_PAGE_SIZE, before;
+	uint8_t *mapping;
+
+	if (wanted < size) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	mapping = mmap(NULL, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+		       0);
+	if (mapping == MAP_FAILED)
+		return NULL;
+	before = -(uintptr_t)mapping & (HUGE_PAGE_SIZE - 1);
+	if (before)
+		munmap(mapping, before);
+	munmap(mapping + before + size, HUGE_PAGE_SIZE - before);
+	return mapping + before;
+}
+
 int memory_create(struct memory *memory, uint64_t size)
 {
 	uint64_t low = size < MEMORY_LOW_END ? size : MEMORY_LOW_END;
-	void *mapping;
+	uint8_t *mapping;
 
 	*memory = (struct memory){ 0 };
 	if (size < MEMORY_SIZE_MIN || (size & PAGE_MASK) || size > SIZE_MAX)
@@ -27,14 +54,13 @@ int memory_create(struct memory *memory, uint64_t size)
 			-EINVAL,
 			"guest memory of %llu bytes: it must be a multiple of 4 KiB and at least 1 MiB",
 			(unsigned long long)size);
-	/* No reserve: a page costs nothing until the guest first touches it. */
-	mapping =
-		mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (mapping == MAP_FAILED)
+	mapping = map_aligned(size);
+	if (!mapping)
 		return error_set(-ENOMEM, "can not map %llu MiB of guest memory: %s; choose a smaller --mem",
 				 (unsigned long long)size >> 20, strerror(errno));
 	/* A fork would make all of it copy-on-write, while the guest runs in it. */
 	madvise(mapping, size, MADV_DONTFORK);
+	madvise(mapping, size, MADV_HUGEPAGE);
 	memory->mapping = mapping;
 	memory->size = size;
 	add_region(memory, 0, low, memory->mapping);

@@ -34,7 +34,10 @@ struct memory {
 	struct patches patches;
 };
 
-/* Maps SIZE bytes (a multiple of 4 KiB, at least 1 MiB) of zero pages. -EINVAL or -ENOMEM. */
+/*
+ * Maps SIZE bytes (a multiple of 4 KiB, at least 1 MiB) of zero pages, huge ones where the host has them
+ * (THP): both regions begin at multiples of 2 MiB of the host's addresses, too. -EINVAL or -ENOMEM.
+ */
 int memory_create(struct memory *memory, uint64_t size);
 void memory_destroy(struct memory *memory);
 
