@@ -96,6 +96,25 @@ TEST(process_cgroups, of_a_process_that_ended_none_is_known)
 	process_cgroups_free(cgroups);
 }
 
+/* It may have run another program since, elsewhere. */
+TEST(process_cgroups, where_something_was_lost_none_is_known_that_was_told_before)
+{
+	struct process_cgroups *cgroups = process_cgroups_new();
+	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, 0, 5), .count = 1 };
+
+	enter(cgroups, PARENT, 5, 100);
+	process_cgroups_take(cgroups, &lost.head);
+	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 0);
+	fork_child(cgroups, 6);
+	CHECK_EQUAL(process_cgroups_of(cgroups, CHILD), 0);
+	enter(cgroups, PARENT, 7, 200);
+	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 200);
+	lost.head.time = 4; /* one that was told late */
+	process_cgroups_take(cgroups, &lost.head);
+	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 200);
+	process_cgroups_free(cgroups);
+}
+
 TEST(process_cgroups, what_comes_late_changes_nothing)
 {
 	struct process_cgroups *cgroups = process_cgroups_new();

@@ -419,6 +419,8 @@ int collector_output_sideband(struct collector_output *output, const struct side
 	const struct sideband_comm *comm = (const void *)record;
 
 	process_cgroups_take(output->told_cgroups, record);
+	if (record->type == SIDEBAND_LOST)
+		return 0; /* readers are told as the losses are counted */
 	if (record->type == SIDEBAND_CGROUP)
 		return tell_cgroup(output, (const void *)record);
 	output->told_by_guest |= record->type == SIDEBAND_MMAP;

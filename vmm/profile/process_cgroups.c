@@ -13,6 +13,7 @@ struct place {
 };
 
 struct process_cgroups {
+	uint64_t lost; /* what was told of this time or an earlier one may be so no more */
 	struct place places[SAMPLE_TASK_LIMIT];
 };
 
@@ -61,7 +62,9 @@ void process_cgroups_take(struct process_cgroups *cgroups, const struct sideband
 {
 	const struct sideband_fork *fork = (const void *)record;
 
-	if (record->pid >= SAMPLE_TASK_LIMIT)
+	if (record->type == SIDEBAND_LOST && record->time > cgroups->lost)
+		cgroups->lost = record->time;
+	if (record->type == SIDEBAND_LOST || record->pid >= SAMPLE_TASK_LIMIT)
 		return;
 	if (record->type == SIDEBAND_CGROUP)
 		put(cgroups, record, process_cgroups_id((const void *)record));
@@ -75,5 +78,6 @@ void process_cgroups_take(struct process_cgroups *cgroups, const struct sideband
 
 uint64_t process_cgroups_of(const struct process_cgroups *cgroups, uint32_t pid)
 {
-	return pid < SAMPLE_TASK_LIMIT ? cgroups->places[pid].id : 0;
+	return pid < SAMPLE_TASK_LIMIT && cgroups->places[pid].time > cgroups->lost ? cgroups->places[pid].id
+										    : 0;
 }

@@ -25,10 +25,10 @@ uint64_t process_cgroups_id(const struct sideband_cgroup *record);
 bool process_cgroups_id_is_made(uint64_t id);
 
 /*
- * Takes what RECORD says: CGROUP, FORK, EXIT, and COMM with SIDEBAND_COMM_EXEC; others are passed over. A
- * child begins in its parent's. Whoever starts a service moves it before it runs its program, and the guest
- * tells of each one that does: from there on nothing is known until it did. What is older than the latest
- * record about a process is not taken.
+ * Takes what RECORD says: CGROUP, FORK, EXIT, LOST, and COMM with SIDEBAND_COMM_EXEC; others are passed over.
+ * A child begins in its parent's. Whoever starts a service moves it before it runs its program, and the guest
+ * tells of each one that does: from there on nothing is known until it did; so it is of all processes where
+ * something was lost. What is older than the latest record about a process is not taken.
  */
 void process_cgroups_take(struct process_cgroups *cgroups, const struct sideband *record);
 

@@ -471,7 +471,10 @@ void resolver_sideband(struct resolver *resolver, size_t ring, const struct side
 	}
 	if (record->type == SIDEBAND_LOST) {
 		note_lost(resolver, (const void *)record);
-		return;
+		if (!is_in_time(resolver, record->time)) {
+			give_sideband(resolver, record); /* its time is that before which all was told */
+			return;
+		}
 	}
 	note_uncertainty(resolver, record->time_error);
 	if (is_in_time(resolver, record->time) &&

@@ -70,7 +70,7 @@ struct resolver_options {
 	 * unsure, whatever was told otherwise. May be NULL: it never does.
 	 */
 	bool (*tells)(void *context, const struct sample *sample, uint64_t address);
-	/* Called in order of time but for what comes too late; may be NULL. */
+	/* Called in order of time but for what comes too late; may be NULL. Of SIDEBAND, all but rounds. */
 	void (*sample)(void *context, const struct attributed_sample *sample);
 	void (*sideband)(void *context, const struct sideband *record);
 	void *context;
