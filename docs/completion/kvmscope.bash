@@ -23,6 +23,7 @@ _kvmscope_values() {
 	--bp-priority) echo guest host ;;
 	--watch) echo jiffies_64:8:w schedule:x ;;
 	--format) echo folded html pprof script ;;
+	--by) echo cgroup container ;;
 	--event | -e) [ "${COMP_WORDS[1]}" = run ] && echo cpu-clock ;;
 	--sort) _kvmscope_keys symbol image vcpu app comm pid tid cgroup container ;;
 	--pid | -p) [ "${COMP_WORDS[1]}" = attach ] && _kvmscope_vms || _kvmscope_runs 1 ;;

@@ -38,8 +38,8 @@ static void use(const char *path, FILE *to)
 		return;
 	print_report(profile, REPORT_SYMBOL | REPORT_IMAGE, true, to);
 	print_report(profile, REPORT_VCPU | REPORT_COMM | REPORT_PID, false, to);
-	folded_write(profile, to);
-	flame_graph_write(profile, to);
+	folded_write(profile, FOLDED_BY_CGROUP, to);
+	flame_graph_write(profile, FOLDED_BY_CONTAINER, to);
 	profile_free(profile);
 	script_write(&options, to);
 }

@@ -34,6 +34,7 @@ static void write_sample(struct perf_data_writer *writer, uint32_t vcpu, const u
 	sample->vcpu = vcpu;
 	sample->host_tid = 100 + vcpu;
 	sample->pid = 100;
+	sample->cgroup = vcpu ? 0 : 42; /* nobody knows the other's */
 	sample->tid = sample->host_tid;
 	sample->kernel_depth = (uint16_t)depth;
 	memcpy(sample->callchain, chain, depth * sizeof(*chain));
@@ -72,6 +73,7 @@ void small_recording_make(struct small_recording *recording)
 	REQUIRE_EQUAL(perf_data_writer_open(&writer, &options), 0);
 	CHECK_EQUAL(perf_data_writer_comm(writer, 0, 100, 100, "vcpu 0"), 0);
 	CHECK_EQUAL(perf_data_writer_comm(writer, 0, 100, 101, "vcpu;1"), 0);
+	CHECK_EQUAL(perf_data_writer_cgroup(writer, 0, 42, "/system.slice/a;b.service"), 0);
 	write_samples(writer);
 	CHECK_EQUAL(perf_data_writer_lost(writer, 1000, 0, 3), 0);
 	CHECK_EQUAL(perf_data_writer_flush(writer, UINT64_MAX), 0);

@@ -56,6 +56,31 @@ static void check_functions(const struct flame_tree *tree)
 	free(functions);
 }
 
+TEST(flame_graph_tree, processes_stand_in_their_cgroup_where_that_is_wanted)
+{
+	struct small_recording recording;
+	struct profile_options options = { .vcpu = -1 };
+	const struct flame_node *cgroup;
+	struct profile *profile;
+	struct flame_tree tree;
+
+	small_recording_make(&recording);
+	options.input = recording.path;
+	options.kallsyms = recording.kallsyms;
+	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
+	REQUIRE_EQUAL(flame_tree_build(&tree, profile, FOLDED_BY_CGROUP), 0);
+	CHECK_EQUAL(tree.root->samples, 10);
+	cgroup = child_named(tree.root, "/system.slice/a;b.service");
+	REQUIRE(cgroup);
+	CHECK_EQUAL(cgroup->samples, 9);
+	CHECK_EQUAL(cgroup->self, 0);
+	CHECK(child_named(cgroup, "vcpu 0"));
+	CHECK(child_named(child_named(tree.root, "[unknown cgroup]"), "vcpu;1"));
+	flame_tree_free(&tree);
+	profile_free(profile);
+	small_recording_free(&recording);
+}
+
 TEST(flame_graph_tree, holds_each_stack_from_the_outside_in)
 {
 	struct small_recording recording;
@@ -67,7 +92,7 @@ TEST(flame_graph_tree, holds_each_stack_from_the_outside_in)
 	options.input = recording.path;
 	options.kallsyms = recording.kallsyms;
 	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
-	REQUIRE_EQUAL(flame_tree_build(&tree, profile), 0);
+	REQUIRE_EQUAL(flame_tree_build(&tree, profile, FOLDED_PLAIN), 0);
 	check_places(&tree);
 	check_functions(&tree);
 	flame_tree_free(&tree);

@@ -19,12 +19,39 @@ TEST(folded, writes_one_line_for_each_stack)
 	options.input = recording.path;
 	options.kallsyms = recording.kallsyms;
 	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
-	CHECK_EQUAL(folded_write(profile, to), 0);
+	CHECK_EQUAL(folded_write(profile, FOLDED_PLAIN, to), 0);
 	fclose(to);
 	/* Names lose their semicolons: those separate frames. */
 	CHECK_STRING(text, "vcpu 0;middle;middle;leaf 6\n"
 			   "vcpu 0;top:with/all;leaf 3\n"
 			   "vcpu:1;top:with/all;leaf 1\n");
+	free(text);
+	profile_free(profile);
+	small_recording_free(&recording);
+}
+
+TEST(folded, begins_with_the_cgroup_where_that_is_wanted)
+{
+	struct small_recording recording;
+	struct profile_options options = { .vcpu = -1 };
+	struct profile *profile;
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+
+	small_recording_make(&recording);
+	options.input = recording.path;
+	options.kallsyms = recording.kallsyms;
+	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
+	CHECK_EQUAL(folded_write(profile, FOLDED_BY_CGROUP, to), 0);
+	CHECK_EQUAL(folded_write(profile, FOLDED_BY_CONTAINER, to), 0);
+	fclose(to);
+	CHECK_STRING(text, "/system.slice/a:b.service;vcpu 0;middle;middle;leaf 6\n"
+			   "/system.slice/a:b.service;vcpu 0;top:with/all;leaf 3\n"
+			   "[unknown cgroup];vcpu:1;top:with/all;leaf 1\n"
+			   "[no container];vcpu 0;middle;middle;leaf 6\n"
+			   "[no container];vcpu 0;top:with/all;leaf 3\n"
+			   "[unknown cgroup];vcpu:1;top:with/all;leaf 1\n");
 	free(text);
 	profile_free(profile);
 	small_recording_free(&recording);

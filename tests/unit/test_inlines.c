@@ -151,7 +151,7 @@ static char *folded(const struct profile_options *options)
 	FILE *to = open_memstream(&text, &size);
 
 	CHECK_EQUAL(profile_load(&profile, options), 0);
-	CHECK_EQUAL(folded_write(profile, to), 0);
+	CHECK_EQUAL(folded_write(profile, FOLDED_PLAIN, to), 0);
 	fclose(to);
 	profile_free(profile);
 	return text;

@@ -19,12 +19,19 @@ enum format { FORMAT_NONE, FORMAT_FOLDED, FORMAT_HTML, FORMAT_PPROF, FORMAT_SCRI
 struct arguments {
 	struct profile_arguments input;
 	enum format format;
+	enum folded_group by;
 	const char *output; /* NULL: standard output */
 };
+
+/* Of options without a letter. */
+enum { KEY_BY = 0x100 };
 
 static const struct argp_option options[] = {
 	{ "format", 'f', "FORMAT", 0,
 	  "html: one page with a flame graph; folded: stacks for flamegraph.pl; pprof: for go tool pprof and Pyroscope; script: every sample as text, as perf script has it",
+	  0 },
+	{ "by", KEY_BY, "cgroup|container", 0,
+	  "Of html and folded: the outermost frame is the guest's service or container, then come its processes",
 	  0 },
 	{ "output", 'o', "FILE", 0, "Write to FILE instead of standard output", 0 },
 	{ 0 },
@@ -36,6 +43,7 @@ static const char summary[] =
 	"Examples:\n"
 	"  kvmscope export --format html -o flame.html     open it in any browser; it needs no network\n"
 	"  kvmscope export --format folded | flamegraph.pl > flame.svg\n"
+	"  kvmscope export --by container -o flame.html    which container of the guest runs what\n"
 	"  kvmscope export --format html --event mem:schedule:x -o callers.html\n"
 	"  kvmscope export -o guest.pb.gz && go tool pprof -http=: guest.pb.gz\n"
 	"  kvmscope export --format script -i other.data | less\n"
@@ -73,6 +81,15 @@ static enum format format_of_file(const char *path)
 	return FORMAT_NONE;
 }
 
+static bool parse_group(const char *name, enum folded_group *by)
+{
+	if (!strcmp(name, "cgroup"))
+		*by = FOLDED_BY_CGROUP;
+	else if (!strcmp(name, "container"))
+		*by = FOLDED_BY_CONTAINER;
+	return *by;
+}
+
 static error_t parse(int key, char *value, struct argp_state *state)
 {
 	struct arguments *arguments = state->input;
@@ -86,6 +103,10 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		if (!arguments->format)
 			argp_error(state, "--format is html, folded, pprof or script, not '%s'", value);
 		return 0;
+	case KEY_BY:
+		if (!parse_group(value, &arguments->by))
+			argp_error(state, "--by is cgroup or container, not '%s'", value);
+		return 0;
 	case 'o':
 		arguments->output = strcmp(value, "-") ? value : NULL;
 		return 0;
@@ -94,21 +115,23 @@ static error_t parse(int key, char *value, struct argp_state *state)
 			arguments->format = format_of_file(arguments->output);
 		if (!arguments->format)
 			argp_error(state, "say which form by --format html, folded, pprof or script");
+		if (arguments->by && arguments->format != FORMAT_HTML && arguments->format != FORMAT_FOLDED)
+			argp_error(state, "--by is for html and folded; pprof has labels of both");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 }
 
-static int write_profile(const struct profile *profile, enum format format, FILE *to)
+static int write_profile(const struct profile *profile, const struct arguments *arguments, FILE *to)
 {
-	switch (format) {
+	switch (arguments->format) {
 	case FORMAT_HTML:
-		return flame_graph_write(profile, to);
+		return flame_graph_write(profile, arguments->by, to);
 	case FORMAT_PPROF:
 		return pprof_write(profile, NULL, to);
 	default:
-		return folded_write(profile, to);
+		return folded_write(profile, arguments->by, to);
 	}
 }
 
@@ -141,7 +164,7 @@ static int export_profile(const struct arguments *arguments, FILE *to)
 	if (!profile_samples(profile))
 		log_warning("%s", profile_arguments_why_empty(&arguments->input));
 	warn_of_unknown(profile);
-	error = write_profile(profile, arguments->format, to);
+	error = write_profile(profile, arguments, to);
 	profile_free(profile);
 	return error;
 }

@@ -157,11 +157,11 @@ static void put_data(const struct profile *profile, const struct flame_tree *tre
 }
 
 static int write_page(const char *page, size_t size, const char *mark, const struct profile *profile,
-		      FILE *to)
+		      enum folded_group by, FILE *to)
 {
 	struct flame_function *functions = NULL;
 	struct flame_tree tree;
-	int error = flame_tree_build(&tree, profile);
+	int error = flame_tree_build(&tree, profile, by);
 
 	if (!error)
 		functions = flame_tree_functions(&tree);
@@ -176,7 +176,7 @@ static int write_page(const char *page, size_t size, const char *mark, const str
 	return error;
 }
 
-int flame_graph_write(const struct profile *profile, FILE *to)
+int flame_graph_write(const struct profile *profile, enum folded_group by, FILE *to)
 {
 	size_t size;
 	const char *page = flame_graph_page(&size);
@@ -185,7 +185,7 @@ int flame_graph_write(const struct profile *profile, FILE *to)
 
 	if (!mark)
 		return error_set(-EINVAL, "the flame graph page in this program is damaged; build it again");
-	error = write_page(page, size, mark, profile, to);
+	error = write_page(page, size, mark, profile, by, to);
 	if (error)
 		return error;
 	if (fflush(to) || ferror(to))

@@ -10,10 +10,12 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "vmm/profile/folded.h"
 #include "vmm/profile/profile.h"
 
-/* PROFILE has one event only. 0, -ENOMEM or a negative errno of writing. */
-int flame_graph_write(const struct profile *profile, FILE *to);
+/* PROFILE has one event only; its processes stand by themselves, or in what BY says. 0, -ENOMEM or a negative
+ * errno of writing. */
+int flame_graph_write(const struct profile *profile, enum folded_group by, FILE *to);
 
 /* The page around the data: *SIZE bytes, not a string. */
 const char *flame_graph_page(size_t *size);

@@ -126,13 +126,30 @@ static bool is_more_of_the_same(const struct profile_frame *frame, const struct 
 	       frame->kernel == caller->kernel;
 }
 
-static int add_stack(struct flame_tree *tree, const struct profile_stack *stack)
+/* What the processes of STACK's group stand in, with STACK counted; NULL without memory. */
+static struct flame_node *need_group(struct flame_tree *tree, const struct profile_stack *stack,
+				     enum folded_group by)
+{
+	const char *group = folded_group(stack, by);
+	struct flame_node *node = tree->root;
+
+	count(node, stack);
+	if (!group)
+		return node;
+	node = need_child(tree, node, need_frame(tree, group, "", FLAME_PROCESS));
+	if (node)
+		count(node, stack);
+	return node;
+}
+
+static int add_stack(struct flame_tree *tree, const struct profile_stack *stack, enum folded_group by)
 {
 	char name[256];
-	struct flame_node *node;
+	struct flame_node *node = need_group(tree, stack, by);
 
-	count(tree->root, stack);
-	node = need_child(tree, tree->root,
+	if (!node)
+		return -ENOMEM;
+	node = need_child(tree, node,
 			  need_frame(tree, folded_comm(stack, name, sizeof(name)), "", FLAME_PROCESS));
 	for (size_t i = stack->depth; node && i; i--) {
 		if (i < stack->depth && is_more_of_the_same(stack->frames[i - 1], stack->frames[i]))
@@ -147,14 +164,14 @@ static int add_stack(struct flame_tree *tree, const struct profile_stack *stack)
 	return 0;
 }
 
-int flame_tree_build(struct flame_tree *tree, const struct profile *profile)
+int flame_tree_build(struct flame_tree *tree, const struct profile *profile, enum folded_group by)
 {
 	*tree = (struct flame_tree){ 0 };
 	tree->root = need_child(tree, NULL, need_frame(tree, "all", "", FLAME_PROCESS));
 	if (!tree->root)
 		return -ENOMEM;
 	for (size_t i = 0; i < profile_stack_count(profile); i++)
-		if (add_stack(tree, profile_stack(profile, i)))
+		if (add_stack(tree, profile_stack(profile, i), by))
 			return -ENOMEM;
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vmm/profile/folded.h"
 #include "vmm/profile/profile.h"
 #include "vmm/profile/profile_pool.h"
 
@@ -36,7 +37,7 @@ struct flame_tree {
 };
 
 /* 0 or -ENOMEM; to be freed in both cases. */
-int flame_tree_build(struct flame_tree *tree, const struct profile *profile);
+int flame_tree_build(struct flame_tree *tree, const struct profile *profile, enum folded_group by);
 void flame_tree_free(struct flame_tree *tree);
 
 /* What one function has in all places of the tree. */

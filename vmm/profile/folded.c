@@ -33,6 +33,17 @@ const char *folded_comm(const struct profile_stack *stack, char *text, size_t si
 	return text;
 }
 
+const char *folded_group(const struct profile_stack *stack, enum folded_group by)
+{
+	if (by == FOLDED_PLAIN)
+		return NULL;
+	if (!*stack->cgroup)
+		return "[unknown cgroup]";
+	if (by == FOLDED_BY_CGROUP)
+		return stack->cgroup;
+	return *stack->container ? stack->container : "[no container]";
+}
+
 /* A name with nothing in it that separates names. */
 static void put_name(FILE *to, const char *name)
 {
@@ -40,14 +51,19 @@ static void put_name(FILE *to, const char *name)
 		fputc(*name == ';' ? ':' : *name, to);
 }
 
-static char *make_line(const struct profile_stack *stack)
+static char *make_line(const struct profile_stack *stack, enum folded_group by)
 {
+	const char *group = folded_group(stack, by);
 	char *text = NULL, name[256];
 	size_t size;
 	FILE *to = open_memstream(&text, &size);
 
 	if (!to)
 		return NULL;
+	if (group) {
+		put_name(to, group);
+		fputc(';', to);
+	}
 	put_name(to, folded_comm(stack, name, sizeof(name)));
 	for (size_t i = stack->depth; i-- > 0;) {
 		fputc(';', to);
@@ -78,14 +94,14 @@ static void write_lines(const struct line *lines, size_t count, FILE *to)
 	}
 }
 
-int folded_write(const struct profile *profile, FILE *to)
+int folded_write(const struct profile *profile, enum folded_group by, FILE *to)
 {
 	size_t count = profile_stack_count(profile), made = 0;
 	struct line *lines = calloc(count + 1, sizeof(*lines));
 	int error = 0;
 
 	for (; lines && made < count; made++) {
-		lines[made].text = make_line(profile_stack(profile, made));
+		lines[made].text = make_line(profile_stack(profile, made), by);
 		lines[made].samples = profile_stack(profile, made)->samples;
 		if (!lines[made].text)
 			break;
