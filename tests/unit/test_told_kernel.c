@@ -35,7 +35,8 @@ static struct table table;
 
 static void append(const void *bytes, size_t size)
 {
-	memcpy(table.bytes + table.size, bytes, size);
+	if (size)
+		memcpy(table.bytes + table.size, bytes, size);
 	table.size += size;
 }
 
