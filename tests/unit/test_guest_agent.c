@@ -585,6 +585,7 @@ TEST(guest_agent, tells_the_symbols_of_its_kernel)
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(set_up(&fixture, AGENT_WITH_EVENTS));
 	CHECK(wait_for(&fixture, is_answered));
+	CHECK_EQUAL(agent_want_kernel(fixture.agent, 0), -EAGAIN);
 	CHECK_EQUAL(agent_want_kernel(fixture.agent, 0), 0);
 	CHECK(wait_for(&fixture, has_kernel));
 	agent_statistics(fixture.agent, &statistics);

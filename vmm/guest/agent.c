@@ -64,7 +64,8 @@ struct agent {
 	bool broken;              /* one of them can have no place: the session is to begin anew */
 	bool answered;            /* a ping of this session: it tells now, and may be asked */
 	struct agent_jit jit;     /* of this session */
-	pthread_mutex_t lock;     /* of the next two */
+	pthread_mutex_t lock;     /* of the next three */
+	bool kernel_thought_of;   /* agent_want_kernel() was called in this session */
 	struct agent_tables *tables;
 	struct agent_statistics statistics;
 };
@@ -269,6 +270,7 @@ static void begin_session(struct agent *agent, uint64_t time)
 	agent_stream_reset(&agent->stream);
 	pthread_mutex_lock(&agent->lock);
 	agent->statistics.open = false;
+	agent->kernel_thought_of = false;
 	agent_tables_session_ended(agent->tables);
 	pthread_mutex_unlock(&agent->lock);
 }
@@ -769,8 +771,11 @@ int agent_want_kernel(struct agent *agent, uint64_t modules_hash)
 	int error = -EOPNOTSUPP;
 
 	pthread_mutex_lock(&agent->lock);
-	if (agent->statistics.features & AGENT_FEATURE_KERNEL)
-		error = agent_tables_want_kernel(agent->tables, modules_hash);
+	if (agent->statistics.open && agent->statistics.features & AGENT_FEATURE_KERNEL) {
+		error = agent->kernel_thought_of ? agent_tables_want_kernel(agent->tables, modules_hash)
+						 : -EAGAIN;
+		agent->kernel_thought_of = true;
+	}
 	pthread_mutex_unlock(&agent->lock);
 	return error;
 }

@@ -74,7 +74,8 @@ struct agent_image_table *agent_take_symbols(struct agent *agent);
 
 /*
  * The same for the kernel's table: see agent_tables_want_kernel() and agent_tables_pop_kernel(). -EOPNOTSUPP:
- * there is no agent now that can tell it. Any thread.
+ * there is no agent now that can tell it; -EAGAIN: it has only just come, and who looks himself may find what
+ * he needs by now: the next call asks. Any thread.
  */
 int agent_want_kernel(struct agent *agent, uint64_t modules_hash);
 struct agent_image_table *agent_take_kernel(struct agent *agent);
