@@ -37,28 +37,36 @@ static bool parse_line(const char *line, struct agent_module *module)
 		      &module->start) == 3;
 }
 
-static uint64_t hash_more(uint64_t hash, const struct agent_module *module)
+/* FNV-1a. */
+static uint64_t hash_more(uint64_t hash, const void *bytes, size_t size)
 {
-	const uint8_t *bytes = (const uint8_t *)module;
-
-	/* FNV-1a, of the name, where it is, and its size. */
-	for (size_t i = 0; i < offsetof(struct agent_module, text); i++)
-		hash = (hash ^ bytes[i]) * 0x100000001b3ull;
+	for (size_t i = 0; i < size; i++)
+		hash = (hash ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3ull;
 	return hash;
+}
+
+/* Another boot puts the kernel elsewhere, perhaps with the same modules, or none. */
+static uint64_t hash_boot(void)
+{
+	char id[64];
+
+	return hash_more(0xcbf29ce484222325ull, id,
+			 read_start("/proc/sys/kernel/random/boot_id", id, sizeof(id)));
 }
 
 /* Those that are loaded now, to TABLE if it is not NULL; the hash of all of them. */
 static uint64_t list_modules(struct kernel_table *table)
 {
 	FILE *file = fopen("/proc/modules", "re");
-	uint64_t hash = 0xcbf29ce484222325ull;
+	uint64_t hash = hash_boot();
 	struct agent_module module;
 	char line[4096]; /* a module may be used by many others; what is behind that is a line of no module */
 
 	while (file && fgets(line, sizeof(line), file)) {
 		if (!parse_line(line, &module))
 			continue;
-		hash = hash_more(hash, &module);
+		/* Its name, where it is, and its size. */
+		hash = hash_more(hash, &module, offsetof(struct agent_module, text));
 		if (table && table->head.modules < AGENT_KERNEL_MODULES_MAX)
 			table->modules[table->head.modules++] = module;
 	}
