@@ -20,7 +20,7 @@
 #define SECOND      (1000 * MILLISECOND)
 
 /* So long sampling waits for the guest's kernel to be found; and between two looks whether it was. */
-#define KERNEL_WAIT     (5 * SECOND)
+#define KERNEL_WAIT     (20 * SECOND)
 #define KERNEL_INTERVAL (20 * MILLISECOND)
 /* So long for its agent to tell what runs already: who answers does it in less, and many have none. */
 #define AGENT_WAIT SECOND
