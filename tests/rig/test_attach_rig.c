@@ -1,20 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * kvmscope attach on a standard KVM (kvm_amd), by each of its ways: the shares of our own VMM's guest and of
- * Debian's kernel in QEMU against the truth, and their callers. One start of the rig for all of it.
+ * Debian's kernel in a domain of libvirt against the truth, their callers, and what it costs, in one table;
+ * over a reset, with a vCPU that comes later and with the guest's agent. One start of the rig, one VM of ours
+ * and one domain for all of it.
+ *
+ * KVMSCOPE_ATTACH_SECONDS is how long each way samples (3): for a table with more samples.
  */
+#include <jansson.h>
+#include <linux/perf_event.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "shared/sample.h"
 #include "tests/rig/rig.h"
 #include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/perf_data_reader.h"
 #include "vmm/profile/profile.h"
 
 #define DIRECTORY "build/rig/attach"
 
-enum way { PERF, BPF, PTRACE, WAYS };
-static const char *const ways[] = { "perf", "bpf", "ptrace" };
+enum way { PERF, BPF, PTRACE, QMP, WAYS };
+static const char *const ways[] = { "perf", "bpf", "ptrace", "qmp" };
 
 #define PARTS 3
 
@@ -23,7 +31,6 @@ struct shares {
 	double of[PARTS], all;         /* ns */
 	double squares;                /* sum of the squares of the samples' ns */
 	uint64_t samples, with_caller; /* of those parts; of those, with the caller that they have */
-	uint64_t host;                 /* outside of the guest */
 };
 
 /* Which part a stack is of, or -1; *CALLER: its caller is there. */
@@ -40,7 +47,6 @@ static void add_stack(struct shares *shares, const struct profile_stack *stack, 
 	int part = which(stack, &caller);
 	double weight = (double)stack->weight;
 
-	shares->host += is_host(stack) ? stack->samples : 0;
 	if (part < 0)
 		return;
 	shares->of[part] += weight;
@@ -69,9 +75,9 @@ static bool read_shares(struct shares *shares, const char *vm, enum way way, par
 }
 
 /* So few that nothing can be said of what they have: a machine that has much other work. */
-#define FEW  100
-#define MANY 4000
+#define FEW 100
 
+/* So many samples of equal weight would tell as much (Kish). */
 static double effective(const struct shares *shares)
 {
 	return shares->squares > 0 ? shares->all * shares->all / shares->squares : 0;
@@ -82,48 +88,110 @@ static double share_of(const struct shares *shares, int part)
 	return shares->all > 0 ? 100 * shares->of[part] / shares->all : 0;
 }
 
+static double percent(uint64_t part, uint64_t all)
+{
+	return all ? 100.0 * (double)part / (double)all : 0;
+}
+
+/* us of SUMMARY's object NAME, as "-" where it has none. */
+static void show_us(const json_t *summary, const char *name, const char *key)
+{
+	const json_t *number = json_object_get(json_object_get(summary, name), key);
+
+	if (number)
+		printf(" %10.0f", json_number_value(number));
+	else
+		printf(" %10s", "-");
+}
+
+static void show_head(void)
+{
+	printf("%-7s%-7s%24s%9s%7s%8s%11s%11s%11s\n", "VM", "way", "shares, 60/30/10 true", "samples",
+	       "worth", "whole", "cost us", "stop us", "longest us");
+}
+
+static json_t *read_summary(const char *vm, enum way way)
+{
+	json_t *summary;
+	char path[64];
+
+	snprintf(path, sizeof(path), DIRECTORY "/%s-%s.json", vm, ways[way]);
+	summary = json_load_file(path, 0, NULL);
+	CHECK(summary != NULL);
+	return summary;
+}
+
+/* A line of the table: SHARES, and what kvmscope attach said of itself. */
 static void show_shares(const char *vm, enum way way, const struct shares *shares)
 {
-	printf("%-5s %-6s %6.1f %6.1f %6.1f %%  %6.0f effective samples, %llu of %llu with their caller, %llu of "
-	       "the host\n",
-	       vm, ways[way], share_of(shares, 0), share_of(shares, 1), share_of(shares, 2),
-	       effective(shares), (unsigned long long)shares->with_caller,
-	       (unsigned long long)shares->samples, (unsigned long long)shares->host);
+	json_t *summary = read_summary(vm, way);
+
+	printf("%-7s%-7s   %6.1f %6.1f %6.1f %9llu%7.0f%7.1f%%", vm, ways[way], share_of(shares, 0),
+	       share_of(shares, 1), share_of(shares, 2), (unsigned long long)shares->samples,
+	       effective(shares), percent(shares->with_caller, shares->samples));
+	show_us(summary, "cost", "mean_us");
+	show_us(summary, "stops", "mean_us");
+	show_us(summary, "stops", "max_us");
+	printf("\n");
+	json_decref(summary);
 }
 
 /*
- * Points that a share may be off, by as many samples of equal weight as would tell as much (Kish's effective
- * sample size). Where the machine has other work they are fewer, and not of whole rounds of the guest's.
+ * Points that a share may be off: 3, or where there are not samples enough to tell five standard deviations.
+ * Where the machine has other work they are fewer. EXACTLY is how many samples' worth the truth is.
  */
-static double bound_for(const struct shares *shares)
+static double bound_for(const struct shares *shares, double truth, double exactly)
 {
-	return effective(shares) >= MANY ? 3 : 12;
+	return fmax(3, 5 * sqrt(truth * (100 - truth) * (1 / effective(shares) + 1 / exactly)));
 }
 
-static void check_shares(const char *vm, enum way way, const struct shares *shares, const double *truth)
+static void check_shares(const char *vm, enum way way, const struct shares *shares, const double *truth,
+			 double exactly)
 {
 	show_shares(vm, way, shares);
-	for (int i = 0; i < PARTS && effective(shares) >= FEW; i++)
-		if (fabs(share_of(shares, i) - truth[i]) > bound_for(shares))
+	for (int i = 0; i < PARTS && effective(shares) > 0; i++)
+		if (fabs(share_of(shares, i) - truth[i]) > bound_for(shares, truth[i], exactly))
 			FAIL_TEST("%s by %s: part %d has %.1f %% of the samples, %.1f %% is true", vm,
 				  ways[way], i, share_of(shares, i), truth[i]);
 }
 
-/* Once, for both tests; false: it failed, which is theirs. */
+/* Virtio by PCI, as libvirt gives it. */
+#define INITRD "build/initrd/attach-agent.cpio"
+#define MAKE_INITRD                                                                                          \
+	"flock build tests/rig/initrd --kernel 6.1 --modules 'virtio_pci virtio_console' --output " INITRD   \
+	" build/rig/workload build/agent/kvmscope-agent > /dev/null"
+
+static bool lives(void)
+{
+	return getenv("KVMSCOPE_ATTACH_LIFE");
+}
+
+/* Two more minutes of a processor to itself, more than the rest. */
+#define LIFE_REQUIRED()                                                                                      \
+	do {                                                                                                 \
+		RIG_REQUIRED();                                                                              \
+		if (!lives())                                                                                \
+			SKIP("it takes minutes: KVMSCOPE_ATTACH_LIFE=1 runs it");                            \
+	} while (0)
+
+/* Once, for all tests; false: it failed, which is theirs. */
 static bool run_in_rig(void)
 {
+	const char *seconds = getenv("KVMSCOPE_ATTACH_SECONDS");
 	static struct rig_result result;
-	const char *kernel, *initrd;
+	const char *kernel;
 
 	if (!result.output) {
 		kernel = rig_kernel("6.1");
-		initrd = rig_initrd("6.1");
-		if (!kernel || !initrd)
+		if (!kernel)
 			return false;
-		rig_run(&result, 280, "tests/rig/attach-host " DIRECTORY " %s %s", kernel, initrd);
+		CHECK(!system(MAKE_INITRD)); /* NOLINT(cert-env33-c): a test's own words */
+		rig_run(&result, 900, "tests/rig/attach-host " DIRECTORY " %s %s " INITRD " %s",
+			seconds ? seconds : "3", kernel, lives() ? "life" : "");
+		printf("%s", result.output);
 	}
 	if (result.status)
-		FAIL_TEST("attaching in the rig failed: %.2000s%.2000s", result.output, result.errors);
+		FAIL_TEST("attaching in the rig failed: %.2000s", result.errors);
 	return !result.status;
 }
 
@@ -153,27 +221,24 @@ static int loop_of(const struct profile_stack *stack, bool *caller)
 
 TEST(attach_rig, our_own_vmm_s_guest_by_each_way)
 {
-	bool told = true;
-
 	RIG_REQUIRED();
 	if (!run_in_rig())
 		return;
 	REQUIRE_EQUAL(
 		elf_symbols_load(&guest_symbols, "build/guests/guest.elf", ELF_VIRTUAL_ADDRESSES, NULL, 0),
 		0);
-	for (enum way way = PERF; way < WAYS; way++) {
+	show_head();
+	for (enum way way = PERF; way <= PTRACE; way++) {
 		struct shares shares;
 
 		REQUIRE(read_shares(&shares, "own", way, loop_of));
-		check_shares("own", way, &shares, truth);
+		check_shares("own", way, &shares, truth, INFINITY);
+		CHECK(shares.samples > 0);
 		/* The first instruction of a function and its last have no frame. */
 		if (way == BPF && shares.samples > FEW)
 			CHECK(shares.with_caller >= shares.samples * 99 / 100);
-		told &= effective(&shares) >= FEW;
 	}
 	symbols_free(guest_symbols);
-	if (!told)
-		SKIP("this machine has too much other work to measure shares in the rig: see the samples above");
 }
 
 static const char *const calls[] = { "__x64_sys_getrandom", "ksys_read", "__x64_sys_pread64" };
@@ -208,29 +273,38 @@ static int leaf_of(const struct profile_stack *stack, bool *caller)
 	return -1;
 }
 
-TEST(attach_rig, debian_in_qemu_by_each_way)
+/* perf and qmp know no callers; what was innermost, all tell, and there they have to agree with each other.
+ */
+static void check_leaves(void)
 {
-	struct shares shares[WAYS], leaf[WAYS];
-	bool told = true;
+	struct shares leaf[WAYS];
+	double of_bpf[PARTS];
+
+	for (enum way way = PERF; way < WAYS; way++)
+		REQUIRE(read_shares(&leaf[way], "domain", way, leaf_of));
+	for (int i = 0; i < PARTS; i++)
+		of_bpf[i] = share_of(&leaf[BPF], i);
+	printf("The innermost functions of these calls, of which bpf's are taken for true:\n");
+	for (enum way way = PERF; way < WAYS; way++)
+		check_shares("domain", way, &leaf[way], of_bpf, effective(&leaf[BPF]));
+}
+
+TEST(attach_rig, debian_in_a_domain_of_libvirt_by_each_way)
+{
+	struct shares shares;
 
 	RIG_REQUIRED();
 	if (!run_in_rig())
 		return;
-	for (enum way way = PERF; way < WAYS; way++) {
-		REQUIRE(read_shares(&leaf[way], "qemu", way, leaf_of));
-		if (way == PERF)
-			continue;
-		REQUIRE(read_shares(&shares[way], "qemu", way, call_of));
-		check_shares("qemu", way, &shares[way], truth);
-		if (shares[way].samples > FEW)
-			CHECK(shares[way].with_caller >= shares[way].samples * 95 / 100);
-		told &= effective(&shares[way]) >= FEW;
+	show_head();
+	for (enum way way = BPF; way <= PTRACE; way++) {
+		REQUIRE(read_shares(&shares, "domain", way, call_of));
+		check_shares("domain", way, &shares, truth, INFINITY);
+		CHECK(shares.samples > 0);
+		if (shares.samples > FEW)
+			CHECK(shares.with_caller >= shares.samples * 95 / 100);
 	}
-	/* perf knows no callers; what was innermost, all tell. */
-	for (enum way way = PERF; way < WAYS; way++)
-		show_shares("leaf", way, &leaf[way]);
-	if (!told)
-		SKIP("this machine has too much other work to measure shares in the rig: see the samples above");
+	check_leaves();
 }
 
 /* What is known of whose the samples are. */
@@ -247,12 +321,23 @@ static bool is_of_workload(const struct profile_frame *frame)
 	return strstr(frame->image, "workload") || !strcmp(frame->image, "[vdso]");
 }
 
+/* The guest that lives on has a shell, which waits for the vCPU, and the agent: they make such calls, too. */
+static bool may_call(const struct profile_stack *stack)
+{
+	static const char *const others[] = { "sh", "exe", "sleep", "kvmscope-agent" };
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (lives() && !strcmp(stack->comm, others[i]))
+			return true;
+	return false;
+}
+
 static void add_place(struct places *places, const struct profile_stack *stack)
 {
 	const struct profile_frame *leaf = stack->frames[0];
 	bool of_workload = !strcmp(stack->comm, "workload"), ends_there;
 
-	if (call_of(stack, &ends_there) >= 0) {
+	if (call_of(stack, &ends_there) >= 0 && !may_call(stack)) {
 		places->calls += stack->samples;
 		places->of_workload += of_workload ? stack->samples : 0;
 		places->wrong += stack->pid != SAMPLE_TASK_LIMIT && !of_workload ? stack->samples : 0;
@@ -265,43 +350,171 @@ static void add_place(struct places *places, const struct profile_stack *stack)
 		places->wrong += stack->samples;
 }
 
-static bool read_places(struct places *places, enum way way)
+static bool read_places(struct places *places, const char *path)
 {
-	char input[64];
-	const struct profile_options options = { .input = input,
+	const struct profile_options options = { .input = path,
 						 .buildid_dir = DIRECTORY "/.debug",
 						 .vcpu = -1 };
 	struct profile *profile;
 
 	*places = (struct places){ 0 };
-	snprintf(input, sizeof(input), DIRECTORY "/qemu-%s.data", ways[way]);
 	if (profile_load(&profile, &options))
 		return false;
 	for (size_t i = 0; i < profile_stack_count(profile); i++)
 		add_place(places, profile_stack(profile, i));
 	profile_free(profile);
+	printf("%s: %llu of %llu samples in system calls of its process, %llu of %llu in user space of its program, "
+	       "%llu wrong\n",
+	       path, (unsigned long long)places->of_workload, (unsigned long long)places->calls,
+	       (unsigned long long)places->in_program, (unsigned long long)places->in_user,
+	       (unsigned long long)places->wrong);
 	return true;
 }
 
-/* Nothing was installed in that guest, and nobody else told. */
-TEST(attach_rig, debian_in_qemu_s_processes_and_programs)
+static void check_places(const char *path)
 {
 	struct places places;
 
+	REQUIRE(read_places(&places, path));
+	CHECK_EQUAL(places.wrong, 0);
+	if (places.calls > FEW)
+		CHECK(places.of_workload >= places.calls * 95 / 100);
+	if (places.in_user > FEW)
+		CHECK(places.in_program >= places.in_user * 95 / 100);
+}
+
+/* Nothing of ours runs in that guest, and nobody else tells. */
+TEST(attach_rig, debian_in_a_domain_s_processes_and_programs)
+{
 	RIG_REQUIRED();
 	if (!run_in_rig())
 		return;
-	for (enum way way = BPF; way < WAYS; way++) {
-		REQUIRE(read_places(&places, way));
-		printf("%-6s %llu of %llu samples in system calls of its process, %llu of %llu in user space of its "
-		       "program, %llu wrong\n",
-		       ways[way], (unsigned long long)places.of_workload, (unsigned long long)places.calls,
-		       (unsigned long long)places.in_program, (unsigned long long)places.in_user,
-		       (unsigned long long)places.wrong);
-		CHECK_EQUAL(places.wrong, 0);
-		if (places.calls > FEW)
-			CHECK(places.of_workload >= places.calls * 95 / 100);
-		if (places.in_user > FEW)
-			CHECK(places.in_program >= places.in_user * 95 / 100);
-	}
+	check_places(DIRECTORY "/domain-bpf.data");
+	check_places(DIRECTORY "/domain-ptrace.data");
+}
+
+static void check_agent(const char *vm, enum way way)
+{
+	json_t *summary = read_summary(vm, way), *agent = json_object_get(summary, "agent");
+
+	printf("%s-%s: the agent told %lld records, its clock is known to %.0f us\n", vm, ways[way],
+	       (long long)json_integer_value(json_object_get(agent, "records")),
+	       json_number_value(json_object_get(agent, "clock_error_us")));
+	CHECK(json_integer_value(json_object_get(agent, "sessions")) > 0);
+	CHECK(json_integer_value(json_object_get(agent, "records")) > 0);
+	json_decref(summary);
+}
+
+/* One that comes while bpf samples, and one that is there before ptrace does. */
+TEST(attach_rig, the_agent_of_a_domain_tells_by_bpf_and_by_ptrace)
+{
+	LIFE_REQUIRED();
+	if (!run_in_rig())
+		return;
+	check_agent("life", BPF);
+	check_agent("agent", PTRACE);
+	check_places(DIRECTORY "/life-bpf.data.1");
+	check_places(DIRECTORY "/agent-ptrace.data");
+}
+
+/* Over a reset, and with a vCPU that comes later. */
+
+struct life {
+	uint64_t text; /* of the kernel that the recording knows */
+	uint64_t named, wrong,
+		second; /* samples: with a function of its kernel, elsewhere; on the second vCPU */
+};
+
+#define IMAGE_MAX (64ull << 20)
+#define MODULES   0xffffffffc0000000ull
+
+static int see_mapping(void *context, const struct perf_data_mapping_event *mapping)
+{
+	struct life *life = context;
+
+	if (!strcmp(mapping->name, "[kernel.kallsyms]_text"))
+		life->text = mapping->start;
+	return 0;
+}
+
+static void read_text(const char *path, struct life *life)
+{
+	const struct perf_data_events events = { .mapping = see_mapping, .context = life };
+	struct perf_data_reader *reader;
+
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	perf_data_reader_close(reader);
+}
+
+/* What has a function of the kernel has to lie where that kernel or a module of it did. */
+static void see_stack(struct life *life, const struct profile_stack *stack)
+{
+	const struct profile_frame *leaf = stack->frames[0];
+
+	life->second += stack->vcpu == 1 ? stack->samples : 0;
+	if (!leaf->kernel || !leaf->symbol || is_host(stack))
+		return;
+	life->named += stack->samples;
+	if (leaf->address - life->text >= IMAGE_MAX && leaf->address < MODULES)
+		life->wrong += stack->samples;
+}
+
+static void read_life(const char *path, struct life *life)
+{
+	const struct profile_options options = { .input = path,
+						 .buildid_dir = DIRECTORY "/.debug",
+						 .vcpu = -1 };
+	struct profile *profile;
+
+	*life = (struct life){ 0 };
+	read_text(path, life);
+	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
+	for (size_t i = 0; i < profile_stack_count(profile); i++)
+		see_stack(life, profile_stack(profile, i));
+	profile_free(profile);
+}
+
+/* Where the domain's two kernels said that they lie. */
+static bool read_texts(uint64_t text[2])
+{
+	FILE *console = fopen(DIRECTORY "/domain.out", "re");
+	char line[256];
+	int count = 0;
+
+	while (console && count < 2 && fgets(line, sizeof(line), console))
+		if (strstr(line, " _text"))
+			text[count++] = strtoull(line, NULL, 16);
+	if (console)
+		fclose(console);
+	return count == 2;
+}
+
+static void check_life(const char *path, uint64_t text, bool has_second)
+{
+	struct life life;
+
+	read_life(path, &life);
+	printf("%s: %llu samples named by its kernel, %llu on the second vCPU\n", path,
+	       (unsigned long long)life.named, (unsigned long long)life.second);
+	CHECK_EQUAL(life.text, text);
+	CHECK_EQUAL(life.wrong, 0);
+	CHECK(life.named > 0);
+	CHECK(life.second > 0 || !has_second);
+}
+
+/* The kernel behind the reset lies elsewhere. */
+TEST(attach_rig, a_reset_and_a_vcpu_that_comes_later_are_followed)
+{
+	uint64_t text[2];
+
+	LIFE_REQUIRED();
+	if (!run_in_rig())
+		return;
+	REQUIRE(read_texts(text));
+	CHECK(text[0] != text[1]);
+	check_life(DIRECTORY "/life-bpf.data", text[0], false);
+	check_life(DIRECTORY "/life-bpf.data.1", text[1], true);
+	check_life(DIRECTORY "/life-perf.data", text[0], false);
+	check_life(DIRECTORY "/life-perf.data.1", text[1], true);
 }
