@@ -90,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	map_all();
 	take_layout(&kernel, &header);
 	/* A process whose identity is known, where the list has none. */
-	if (!perf_map_file_begin(&map, &kernel, &view, header.pid, header.started))
+	if (!perf_map_file_begin(&map, &kernel, &view, header.pid))
 		map = (struct perf_map_file){ .pid = header.pid,
 					      .started = header.started,
 					      .task = header.first };

@@ -44,26 +44,29 @@ static bool read_u32(struct look *look, uint64_t at, uint32_t *value)
 
 /* --- the process ----------------------------------------------------------------- */
 
-/* Is TASK the first thread of the process? */
+/* Is TASK the first thread of process PID? */
 static bool is_process(struct look *look, uint64_t task)
 {
 	const struct guest_task_layout *tasks = &look->kernel->tasks;
-	uint64_t started;
 	uint32_t pid, tid;
 
 	return read_u32(look, task + tasks->tgid, &pid) && pid == look->map->pid &&
-	       read_u32(look, task + tasks->pid, &tid) && tid == pid &&
-	       read_u64(look, task + tasks->started, &started) && started == look->map->started;
+	       read_u32(look, task + tasks->pid, &tid) && tid == pid;
 }
 
-/* And does it run the program that it ran? */
+static bool read_program(struct look *look, uint64_t *started, uint64_t *execs)
+{
+	return read_u64(look, look->map->task + look->kernel->tasks.started, started) &&
+	       read_u64(look, look->map->task + look->layout->task_execs, execs);
+}
+
+/* Is it the process that it was, in the program that it was in? */
 static bool is_program(struct look *look)
 {
-	uint64_t execs;
+	uint64_t started, execs;
 
-	return is_process(look, look->map->task) &&
-	       read_u64(look, look->map->task + look->layout->task_execs, &execs) &&
-	       execs == look->map->execs;
+	return is_process(look, look->map->task) && read_program(look, &started, &execs) &&
+	       started == look->map->started && execs == look->map->execs;
 }
 
 /* By the list of processes, whose links may change meanwhile: what is found is the process, or else none is.
@@ -85,14 +88,14 @@ static bool find_process(struct look *look)
 }
 
 bool perf_map_file_begin(struct perf_map_file *map, const struct guest_kernel *kernel,
-			 const struct guest_view *view, uint32_t pid, uint64_t started)
+			 const struct guest_view *view, uint32_t pid)
 {
 	struct look look = look_of(map, kernel, view);
 
-	*map = (struct perf_map_file){ .pid = pid, .started = started };
+	*map = (struct perf_map_file){ .pid = pid };
 	return look.layout->known && kernel->vmas.has_pages && kernel->tasks.known && kernel->tasks.parent &&
 	       kernel->tasks.first && pid && find_process(&look) &&
-	       read_u64(&look, map->task + look.layout->task_execs, &map->execs) && is_program(&look);
+	       read_program(&look, &map->started, &map->execs) && is_program(&look);
 }
 
 /* --- its file -------------------------------------------------------------------- */

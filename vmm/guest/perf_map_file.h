@@ -35,7 +35,7 @@
 /* A process and its map. */
 struct perf_map_file {
 	uint32_t pid;     /* in the guest's initial namespace */
-	uint64_t started; /* of it: as in struct sample */
+	uint64_t started; /* when it began, by the guest's clock */
 	uint64_t task;    /* GVA of its first thread's struct task_struct */
 	uint64_t execs;   /* changes with each execve(2) */
 	uint64_t file;    /* GVA of its struct file; 0: none was found yet */
@@ -46,10 +46,10 @@ struct perf_map_file {
 	size_t mark_size;
 };
 
-/* Of process PID that began at STARTED, whose file is to be found. False: it is not there (any more), or its
- * kernel does not tell. */
+/* Of the process that is PID now, whose file is to be found. False: there is none, or its kernel does not
+ * tell. */
 bool perf_map_file_begin(struct perf_map_file *map, const struct guest_kernel *kernel,
-			 const struct guest_view *view, uint32_t pid, uint64_t started);
+			 const struct guest_view *view, uint32_t pid);
 
 enum perf_map_look {
 	PERF_MAP_ENDED,    /* the program is not there any more; or nothing is told of it */

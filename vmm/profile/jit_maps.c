@@ -28,7 +28,7 @@ enum state {
 
 struct followed {
 	enum state state;
-	struct perf_map_file file; /* but for one that is wanted, of which it has pid and started alone */
+	struct perf_map_file file; /* but for one that is wanted, of which it has pid alone */
 	uint64_t seen;       /* ns: the program was there then, and it is not known that it was before */
 	uint64_t since;      /* ns: it was there, and its map had nothing else than what was told by now */
 	uint64_t next, wait; /* ns: of a process without a map, when it is looked at again */
@@ -94,13 +94,12 @@ void jit_maps_sample(struct jit_maps *maps, const struct guest_kernel *kernel, c
 {
 	struct followed *followed;
 
-	if (!kernel->perf_maps.known || !kernel->images || !sample->mappings || !sample->started ||
-	    !runs_made_code(kernel, sample) || find(maps, sample->pid))
+	if (!kernel->perf_maps.known || !kernel->images || !sample->mappings ||
+	    sample->pid >= SAMPLE_TASK_LIMIT || !runs_made_code(kernel, sample) || find(maps, sample->pid))
 		return;
 	followed = find_room(maps);
 	if (followed)
-		*followed = (struct followed){ .state = STATE_WANTED,
-					       .file = { .pid = sample->pid, .started = sample->started } };
+		*followed = (struct followed){ .state = STATE_WANTED, .file = { .pid = sample->pid } };
 }
 
 /* --- what is told ----------------------------------------------------------------- */
@@ -250,7 +249,7 @@ static void begin(struct followed *followed, const struct guest_kernel *kernel, 
 	struct collector_look look = collector_look_begin();
 	uint32_t pid = followed->file.pid;
 
-	if (!perf_map_file_begin(&followed->file, kernel, view, pid, followed->file.started)) {
+	if (!perf_map_file_begin(&followed->file, kernel, view, pid)) {
 		followed->state = STATE_FREE;
 		return;
 	}
