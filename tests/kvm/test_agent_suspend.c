@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A guest that stands still for seconds and goes on: by its VMM, so that its clock stands still, too (QMP's
+ * stop and cont), and as a stopped process, where it does not. Nothing happens in it meanwhile, so nothing
+ * that it told may lie there for sure: that is the truth, whatever its clock says.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/ring.h"
+#include "shared/sample.h"
+#include "shared/sideband.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/guest/agent.h"
+
+#define KERNEL "build/cache/kernels/6.1/vmlinuz"
+#define INITRD "build/initrd/attach-agent.cpio"
+/* A process every tenth of a second. */
+#define COMMAND_LINE                                                                                         \
+	"console=ttyS0 quiet panic=-1 mitigations=off "                                                      \
+	"kvmscope.run=kvmscope-agent+&+while+sleep+0.1;do+:;done"
+
+#define SECOND 1000000000ull
+
+struct pause {
+	uint64_t begin, end;
+};
+
+struct guest {
+	pid_t vmm;
+	char channel_path[64], monitor_path[64];
+	int monitor;
+	struct ring *ring;
+	struct agent *agent;
+	struct pause pause;
+	unsigned long events, inside; /* told; and those that were in the pause for sure */
+	uint64_t latest;              /* ns: the time of the latest one */
+	unsigned long losses;
+};
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
+}
+
+static pid_t run_vmm(const struct guest *guest)
+{
+	char channel[128], monitor[128];
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (!freopen("/dev/null", "r", stdin) || !freopen("/dev/null", "w", stdout))
+		_exit(126);
+	snprintf(channel, sizeof(channel), "socket,id=agent,server=on,wait=off,path=%s", guest->channel_path);
+	snprintf(monitor, sizeof(monitor), "unix:%s,server=on,wait=off", guest->monitor_path);
+	execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "tcg", "-m", "256", "-nodefaults",
+	       "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot", "-kernel", KERNEL,
+	       "-initrd", INITRD, "-append", COMMAND_LINE, "-chardev", channel, "-device",
+	       "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=org.kvmscope.agent.0",
+	       "-qmp", monitor, NULL);
+	_exit(127);
+}
+
+static int connect_to(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	strcpy(address.sun_path, path);
+	for (int i = 0; i < 1000; i++) { /* until QEMU has made it, 10 s */
+		if (!connect(fd, (const struct sockaddr *)&address, sizeof(address)))
+			return fd;
+		usleep(10000);
+	}
+	close(fd);
+	return -1;
+}
+
+/* Says COMMAND to the monitor, and reads until it says what begins with WORD. */
+static bool tell_monitor(int fd, const char *command, const char *word)
+{
+	char text[8192];
+	size_t size = 0;
+	ssize_t got;
+
+	if (*command && write(fd, command, strlen(command)) < 0)
+		return false;
+	while (size < sizeof(text) - 1 && (got = read(fd, text + size, sizeof(text) - 1 - size)) > 0) {
+		size += (size_t)got;
+		text[size] = '\0';
+		if (strstr(text, word))
+			return true;
+	}
+	return false;
+}
+
+static void take_record(struct guest *guest, const struct sideband *record)
+{
+	guest->losses += record->type == SIDEBAND_LOST;
+	if (record->type != SIDEBAND_COMM && record->type != SIDEBAND_FORK && record->type != SIDEBAND_EXIT)
+		return;
+	guest->events++;
+	guest->latest = record->time;
+	if (guest->pause.begin && record->time - record->time_error > guest->pause.begin &&
+	    (!guest->pause.end || record->time + record->time_error < guest->pause.end))
+		guest->inside++;
+}
+
+static void read_ring(struct guest *guest)
+{
+	const struct ring_record *record;
+
+	while ((record = ring_read(guest->ring)))
+		if (record->type == RECORD_SIDEBAND)
+			take_record(guest, (const struct sideband *)record->payload);
+	ring_read_done(guest->ring);
+}
+
+/* Until an event later than TIME has a place, 100 s at most. */
+static bool goes_on(struct guest *guest, uint64_t time)
+{
+	for (int i = 0; i < 10000 && guest->latest <= time; i++) {
+		usleep(10000);
+		read_ring(guest);
+	}
+	return guest->latest > time;
+}
+
+static bool begin(struct guest *guest)
+{
+	struct agent_options options = { .table_memory = 1 << 20 };
+
+	*guest = (struct guest){ .monitor = -1 };
+	snprintf(guest->channel_path, sizeof(guest->channel_path), "build/agent-suspend-%d.channel",
+		 getpid());
+	snprintf(guest->monitor_path, sizeof(guest->monitor_path), "build/agent-suspend-%d.monitor",
+		 getpid());
+	/* NOLINTNEXTLINE(cert-env33-c): a test's own words */
+	if (system("tests/rig/fetch-kernels 6.1 > /dev/null && flock build tests/rig/initrd --modules 'virtio_pci virtio_console' "
+		   "--output " INITRD " build/rig/workload build/agent/kvmscope-agent > /dev/null") ||
+	    ring_create(&guest->ring, 4 << 20))
+		return false;
+	guest->vmm = run_vmm(guest);
+	options.fd = connect_to(guest->channel_path);
+	guest->monitor = connect_to(guest->monitor_path);
+	options.ring = guest->ring;
+	return options.fd >= 0 && guest->monitor >= 0 && !agent_start(&guest->agent, &options) &&
+	       tell_monitor(guest->monitor, "", "\"QMP\"") &&
+	       tell_monitor(guest->monitor, "{\"execute\":\"qmp_capabilities\"}\n", "\"return\"");
+}
+
+static void end(struct guest *guest, struct agent_statistics *statistics)
+{
+	agent_stop(guest->agent, statistics);
+	kill(guest->vmm, SIGKILL);
+	waitpid(guest->vmm, NULL, 0);
+	close(guest->monitor);
+	ring_destroy(guest->ring);
+	unlink(guest->channel_path);
+	unlink(guest->monitor_path);
+}
+
+static void stop_and_go_on(struct guest *guest, bool clock_stops)
+{
+	struct agent_statistics statistics;
+	int status;
+
+	read_ring(guest);
+	if (clock_stops) {
+		CHECK(tell_monitor(guest->monitor, "{\"execute\":\"stop\"}\n", "\"return\""));
+	} else {
+		kill(guest->vmm, SIGSTOP);
+		waitpid(guest->vmm, &status, WUNTRACED);
+	}
+	guest->pause = (struct pause){ .begin = now() };
+	usleep(1500000);
+	guest->pause.end = now();
+	if (clock_stops)
+		CHECK(tell_monitor(guest->monitor, "{\"execute\":\"cont\"}\n", "\"return\""));
+	else
+		kill(guest->vmm, SIGCONT);
+	CHECK(goes_on(guest, guest->pause.end + SECOND));
+	CHECK_EQUAL(guest->inside, 0);
+	agent_statistics(guest->agent, &statistics);
+	printf("%s stopped: %lu events, %lu sessions, %lu jumps, %lu of the events lost, error now %.1f ms\n",
+	       clock_stops ? "guest" : "process", guest->events, (unsigned long)statistics.sessions,
+	       (unsigned long)statistics.clock_jumps, (unsigned long)statistics.lost,
+	       (double)statistics.clock_error / 1e6);
+	if (clock_stops)
+		CHECK(statistics.sessions > 1 && guest->losses > 0);
+}
+
+TEST(agent_suspend, nothing_is_placed_where_the_guest_stood_still)
+{
+	struct agent_statistics statistics;
+	struct guest guest;
+
+	REQUIRE(begin(&guest));
+	if (goes_on(&guest, now() + SECOND)) {
+		stop_and_go_on(&guest, false);
+		stop_and_go_on(&guest, true);
+	} else {
+		FAIL_TEST("the guest's agent tells nothing");
+	}
+	end(&guest, &statistics);
+	CHECK(guest.events > 0);
+}
