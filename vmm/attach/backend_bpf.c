@@ -29,6 +29,8 @@
 #define SLOT_SIZE_LAST  (1ull << 40)
 #define NO_SLOTS        UINT64_MAX
 #define CR4_LA57        (1ull << 12) /* SDM vol. 3A 2.5 */
+/* A callchain is in few pages of code. */
+#define PAGES_MAX 32
 
 struct bpf_thread {
 	struct vmm_vcpu vcpu;
@@ -107,11 +109,11 @@ static void fill_chain(const struct bpf_whole_sample *from, struct guest_callcha
 	uint16_t depth = 0;
 
 	chain->addresses[depth++] = from->head.registers[BPF_RIP];
-	for (uint32_t i = 0; i < from->head.depth && depth < chain->capacity; i++)
-		chain->addresses[depth++] = from->chain[i];
+	for (uint32_t i = 1; i < from->head.addresses && depth < chain->capacity; i++)
+		chain->addresses[depth++] = from->addresses[i].gva;
 	chain->kernel_depth = kernel ? depth : 0;
 	chain->user_depth = kernel ? 0 : depth;
-	if (!kernel && (from->head.flags & BPF_CHAIN_CUT || depth <= from->head.depth))
+	if (!kernel && (from->head.flags & BPF_CHAIN_CUT || depth < from->head.addresses))
 		chain->flags |= SAMPLE_USER_TRUNCATED;
 }
 
@@ -169,25 +171,45 @@ static const struct bpf_thread *find_thread(const struct attach_source *source, 
 	return thread;
 }
 
+/* What is behind the head, but for the tasks. */
+static size_t size_behind(const struct bpf_sample *head)
+{
+	return head->stack_size + head->addresses * sizeof(struct bpf_address);
+}
+
 static bool fill_tasks(const struct attach_source *source, const struct bpf_sample *from,
 		       struct guest_tasks_seen *seen)
 {
 	const struct bpf_thread *thread = find_thread(source, from->vcpu);
+	struct bpf_tasks tasks;
 
 	if (!thread || !thread->layout.known || from->generation != thread->generation ||
 	    !(from->flags & BPF_TASKS_KNOWN))
 		return false;
-	fill_task(&thread->layout, from->tasks[0], &seen->current);
+	memcpy(&tasks, (const uint8_t *)(from + 1) + size_behind(from), sizeof(tasks));
+	fill_task(&thread->layout, tasks.words[0], &seen->current);
 	seen->scheduled.at = 0;
-	if (from->tasks[1][BPF_TASK_AT])
-		fill_task(&thread->layout, from->tasks[1], &seen->scheduled);
+	if (tasks.words[1][BPF_TASK_AT])
+		fill_task(&thread->layout, tasks.words[1], &seen->scheduled);
 	return true;
 }
 
-static void fill_pages(const struct bpf_whole_sample *from, struct attach_page *pages)
+/* Each once; how many. */
+static uint32_t fill_pages(const struct bpf_whole_sample *from, struct attach_page *pages)
 {
-	for (uint32_t i = 0; i < from->head.pages; i++)
-		pages[i] = (struct attach_page){ from->pages[i].gva, from->pages[i].gpa };
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < from->head.pages && count < PAGES_MAX; i++) {
+		const struct attach_page page = { from->addresses[i].gva & ~0xfffull,
+						  from->addresses[i].page };
+		uint32_t at = 0;
+
+		while (at < count && pages[at].gva != page.gva)
+			at++;
+		pages[at] = page;
+		count += at == count;
+	}
+	return count;
 }
 
 static void give(const struct attach_source *source, const struct bpf_whole_sample *from)
@@ -198,13 +220,13 @@ static void give(const struct attach_source *source, const struct bpf_whole_samp
 	struct guest_callchain chain = { .capacity = SAMPLE_CALLCHAIN_MAX, .addresses = addresses };
 	bool guest = head->flags & BPF_IN_GUEST, known = guest && head->flags & BPF_CR3_KNOWN;
 	uint8_t other = head->flags & BPF_NESTED ? SAMPLE_OTHER_KERNEL : 0;
-	struct attach_page pages[BPF_PAGES_MAX];
+	struct attach_page pages[PAGES_MAX];
 	struct guest_tasks_seen tasks;
 	struct attach_stack stack = { .bytes = head->stack_size ? from->stack : NULL,
 				      .size = head->stack_size,
 				      .tasks = fill_tasks(source, head, &tasks) ? &tasks : NULL,
 				      .pages = pages,
-				      .page_count = head->pages };
+				      .page_count = fill_pages(from, pages) };
 	struct sample sample = {
 		.time = head->time + source->raw_ahead,
 		.period = head->period,
@@ -220,7 +242,6 @@ static void give(const struct attach_source *source, const struct bpf_whole_samp
 	};
 
 	fill_chain(from, &chain, !sample.cpl);
-	fill_pages(from, pages);
 	if (known)
 		fill_registers(head, sample.cpl, &stack.registers);
 	sink->sample(sink->context, &sample, &chain, known ? &stack : NULL);
@@ -229,13 +250,11 @@ static void give(const struct attach_source *source, const struct bpf_whole_samp
 /* Of SIZE bytes, is that what the program writes? */
 static bool is_whole(const struct bpf_sample *head, size_t size)
 {
-	if (size < sizeof(*head) || head->depth > BPF_CHAIN_MAX || head->pages > BPF_PAGES_MAX ||
-	    head->stack_size > BPF_STACK_MAX)
-		return false;
-	size -= sizeof(*head);
-	if (head->stack_size)
-		return !head->depth && !head->pages && size >= head->stack_size;
-	return (!head->depth && !head->pages) || size >= BPF_PAGES_SIZE + head->depth * sizeof(uint64_t);
+	size_t tasks = size >= sizeof(*head) && head->flags & BPF_TASKS_KNOWN ? sizeof(struct bpf_tasks) : 0;
+
+	return size >= sizeof(*head) && head->addresses <= BPF_ADDRESSES_MAX &&
+	       head->pages <= head->addresses && head->stack_size <= BPF_STACK_MAX &&
+	       !(head->stack_size && head->addresses) && size - sizeof(*head) >= size_behind(head) + tasks;
 }
 
 /* A guest's RIP that KVM had not read would be an old one. */
@@ -350,7 +369,9 @@ static int know_vcpu(struct attach_source *source, struct bpf_thread *thread, co
 {
 	const struct bpf_vcpu value = {
 		.vcpu = found->vcpu,
+		.pid = found->pid,
 		.id = thread->vcpu.id,
+		.tid = found->tid,
 		.inner_tid = (__u32)thread->vcpu.tid,
 		.want_chains = source->target->callchains,
 		.by_nmi = source->choice.event == ATTACH_CYCLES,

@@ -163,6 +163,16 @@ struct bpf_iter__task_file {
 #define KERNEL_STACK_SIZE                                                                                    \
 	(16u << 10) /* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
 
+/* A bound of what of struct kvm_vcpu_arch is read at once. */
+#define ARCH_SIZE 256
+/* Frames of most functions are smaller. */
+#define WINDOW 256
+/* What an entry of the last but one table maps, and how many of them are remembered: of code that is called
+ * from one image to another and back, and of a stack. */
+#define REGION_BITS 21
+#define REGIONS     4
+#define NO_REGION   (~0ull)
+
 /* The loader's. */
 const volatile __u32 is_amd; /* vCPUs are of kvm_amd */
 
@@ -224,11 +234,44 @@ struct {
 		});
 } samples SEC(".maps");
 
+/* What one entry of the guest's page tables maps, or whose table is there: REGION_SIZE of a space. */
+struct region {
+	__u64 number; /* GVA / REGION_SIZE; NO_REGION: none */
+	__u64 entry;
+	__u64 bits; /* of the page that ENTRY maps; 0: it is a table's */
+};
+
+/* An address space of the guest, and the page of it that was read last. */
+struct space {
+	__u64 cr3;
+	__u64 page, page_hva; /* the GVA's page number; 0: there is none */
+	__u32 levels;
+	struct region regions[REGIONS];
+};
+
+/* A walk along frame pointers. */
+struct chain {
+	__u64 frame;
+	__u64 below;                 /* where the frame can begin */
+	__u64 window, words;         /* of the stack: its GVA, and how much of it has been read */
+	__u64 stack[WINDOW / 8 + 1]; /* the last is for the verifier */
+};
+
+/* What a sample is made in. Nothing of it is on the stack, where the verifier would follow each number. */
+struct scratch {
+	struct space space;
+	struct bpf_address code; /* that was found last */
+	__u8 arch[ARCH_SIZE];    /* of the vCPU's state, what begins with its registers */
+	struct chain chain;
+	struct bpf_tasks tasks;
+	struct bpf_whole_sample whole;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct bpf_whole_sample);
+	__type(value, struct scratch);
 } scratch SEC(".maps");
 
 /* An event on each CPU, which nobody reads. */
@@ -291,6 +334,7 @@ static __always_inline void tell_vcpu(struct seq_file *seq, struct kvm_vcpu *vcp
 	struct bpf_found found = { .type = BPF_FOUND_VCPU, .vcpu = (__u64)vcpu };
 
 	found.id = BPF_CORE_READ(vcpu, vcpu_id);
+	found.pid = (__u64)BPF_CORE_READ(vcpu, pid);
 	found.tid = thread_of(vcpu, 0);
 	found.inner_tid = thread_of(vcpu, 1);
 	bpf_seq_write(seq, &found, sizeof(found));
@@ -323,6 +367,7 @@ int find(struct bpf_iter__task_file *ctx)
 #define PTE_LARGE   (1ull << 7)
 #define PTE_ADDRESS 0x000ffffffffff000ull
 #define CR4_LA57    (1ull << 12)
+#define NO_PAGE     (~0ull)
 
 static __always_inline __u64 hva_of(const struct bpf_slots *all, __u64 gpa)
 {
@@ -350,143 +395,185 @@ static __noinline int walk_level(const struct bpf_slots *all, __u64 *table, __u6
 	return shift == PAGE_SHIFT || (shift <= 30 && entry & PTE_LARGE) ? (int)shift : 0;
 }
 
-#define NO_PAGE (~0ull)
-
-/* The GPA of the page that GVA is in; NO_PAGE: none. SDM vol. 3A 4.5. */
-static __always_inline __u64 gpa_of(const struct bpf_slots *all, __u64 cr3, __u32 levels, __u64 gva)
+static __always_inline void open_space(struct space *space, __u64 cr3, __u32 levels)
 {
-	__u64 table = cr3;
+	space->cr3 = cr3;
+	space->levels = levels;
+	space->page_hva = 0;
+	for (__u32 i = 0; i < REGIONS; i++)
+		space->regions[i].number = NO_REGION;
+}
 
-	for (__u32 level = 0; level < 5; level++) {
-		__u32 shift = PAGE_SHIFT + 9 * (4 - level);
-		int bits;
+/* Down to the last but one table. */
+static __always_inline int walk_to_region(const struct space *space, const struct bpf_slots *all, __u64 gva,
+					  struct region *region)
+{
+	__u64 entry = space->cr3;
+	int bits = 0;
 
-		if (level + levels < 5)
+	region->number = NO_REGION;
+	for (__u32 level = 0; level < 4 && !bits; level++) {
+		if (level + space->levels < 5)
 			continue;
-		bits = walk_level(all, &table, gva, shift);
+		bits = walk_level(all, &entry, gva, PAGE_SHIFT + 9 * (4 - level));
 		if (bits < 0)
-			return NO_PAGE;
-		if (bits) {
-			__u64 mask = (1ull << (bits & 63)) - 1;
-
-			return ((table & PTE_ADDRESS & ~mask) | (gva & mask)) & ~0xfffull;
-		}
+			return 0;
 	}
-	return NO_PAGE;
+	region->number = gva >> REGION_BITS;
+	region->entry = entry;
+	region->bits = bits;
+	return 1;
 }
 
-/* Its HVA; 0: none. */
-static __always_inline __u64 page_of(const struct bpf_slots *all, __u64 cr3, __u32 levels, __u64 gva)
+/*
+ * The GPA of the page that GVA is in; NO_PAGE: none. SDM vol. 3A 4.5. While a sample is taken the vCPU stands
+ * still: as the processor (4.10.3), this remembers what the upper levels say, and no longer.
+ */
+static __noinline __u64 gpa_of(struct space *space, const struct bpf_slots *all, __u64 gva)
 {
-	return hva_of(all, gpa_of(all, cr3, levels, gva));
-}
+	struct region *region;
+	__u64 entry, mask;
+	int bits;
 
-/* A stack, and the page of it that was used last. */
-struct stack {
-	__u64 cr3, frame;
-	__u64 page, page_hva;
-	__u32 levels;
-};
+	if (!space || !all)
+		return NO_PAGE;
+	region = &space->regions[(gva >> REGION_BITS) & (REGIONS - 1)];
+	if (region->number != gva >> REGION_BITS && !walk_to_region(space, all, gva, region))
+		return NO_PAGE;
+	entry = region->entry;
+	bits = region->bits ? region->bits : walk_level(all, &entry, gva, PAGE_SHIFT);
+	if (bits < 0)
+		return NO_PAGE;
+	mask = (1ull << (bits & 63)) - 1;
+	return ((entry & PTE_ADDRESS & ~mask) | (gva & mask)) & ~0xfffull;
+}
 
 /* SIZE bytes that are in one page. */
-static __always_inline int read_stack(const struct bpf_slots *all, struct stack *stack, __u64 gva, void *to,
+static __always_inline int read_space(struct space *space, const struct bpf_slots *all, __u64 gva, void *to,
 				      __u32 size)
 {
-	if (!stack->page_hva || stack->page != gva >> PAGE_SHIFT) {
-		stack->page = gva >> PAGE_SHIFT;
-		stack->page_hva = page_of(all, stack->cr3, stack->levels, gva);
+	if (!space->page_hva || space->page != gva >> PAGE_SHIFT) {
+		space->page = gva >> PAGE_SHIFT;
+		space->page_hva = hva_of(all, gpa_of(space, all, gva));
 	}
-	return stack->page_hva && !bpf_probe_read_user(to, size, (void *)(stack->page_hva + (gva & 0xfff)));
+	return space->page_hva && !bpf_probe_read_user(to, size, (void *)(space->page_hva + (gva & 0xfff)));
 }
 
-static __always_inline int read_word(const struct bpf_slots *all, struct stack *stack, __u64 gva, __u64 *word)
-{
-	return read_stack(all, stack, gva, word, sizeof(*word));
-}
-
-/* A frame's two words: the caller's RBP, and where it goes on. By one read, where they are in one page. */
-static __always_inline int read_frame(const struct bpf_slots *all, struct stack *stack, __u64 words[2])
-{
-	__u64 frame = stack->frame;
-
-	if ((frame & 0xfff) <= 4096 - 16)
-		return read_stack(all, stack, frame, words, 16);
-	return read_word(all, stack, frame, &words[0]) && read_word(all, stack, frame + 8, &words[1]);
-}
-
-struct chain_walk {
-	struct stack stack;
-	__u64 below; /* where the frame can begin */
+/* Of a walk by bpf_loop(), which has its context on the stack. */
+struct walk {
+	struct scratch *scratch;
 	const struct bpf_slots *slots;
-	struct bpf_whole_sample *sample;
+	const struct bpf_cpu *cpu;
 };
+
+/* The window from the frame on, which has both its words though a page ends between them. */
+static __always_inline int move_window(const struct walk *walk, struct chain *chain)
+{
+	struct space *space = &walk->scratch->space;
+	__u64 size = 4096 - (chain->frame & 0xfff);
+
+	chain->words = 0;
+	if (size > WINDOW)
+		size = WINDOW;
+	if (!read_space(space, walk->slots, chain->frame, chain->stack, size))
+		return 0;
+	if (size < 16) {
+		if (!read_space(space, walk->slots, chain->frame + 8, &chain->stack[1], 8))
+			return 0;
+		size = 16;
+	}
+	chain->window = chain->frame;
+	chain->words = size / 8;
+	return 1;
+}
+
+/* A frame's two words: the caller's RBP, and where it goes on. */
+static __always_inline int read_frame(const struct walk *walk, struct chain *chain, __u64 words[2])
+{
+	__u64 place = (chain->frame - chain->window) / 8;
+
+	if (place + 2 > chain->words) {
+		if (!move_window(walk, chain))
+			return 0;
+		place = 0;
+	}
+	/* For the verifier, which does not see that it is bounded. */
+	__asm__ volatile("%0 &= %1" : "+r"(place) : "i"(WINDOW / 8 - 1));
+	words[0] = chain->stack[place];
+	words[1] = chain->stack[place + 1];
+	return 1;
+}
 
 /* Stacks grow down: the caller's frame lies higher, within reach; else RBP is no frame pointer but any
  * number. */
-static __always_inline int is_frame(const struct chain_walk *walk)
+static __always_inline int is_frame(const struct chain *chain, __u32 levels)
 {
-	__u64 frame = walk->stack.frame, user_end = 1ull << (walk->stack.levels == 5 ? 56 : 47);
+	__u64 frame = chain->frame, user_end = 1ull << (levels == 5 ? 56 : 47);
 
-	return !(frame & 7) && frame < user_end && frame >= walk->below &&
-	       frame - walk->below <= USER_FRAME_MAX;
+	return !(frame & 7) && frame < user_end && frame >= chain->below &&
+	       frame - chain->below <= USER_FRAME_MAX;
 }
 
 /*
  * The words of 32-bit code's frame, read as one: the return address is the upper half of NEXT. Its stack is
  * below 4 GiB, where the frames of 64-bit code lead no higher. kvm_intel has CS in the VMCS alone.
  */
-static __always_inline int is_narrow(const struct chain_walk *walk, __u64 next)
+static __always_inline int is_narrow(const struct chain *chain, __u64 next)
 {
-	return !(walk->stack.frame >> 32) && next >> 32;
+	return !(chain->frame >> 32) && next >> 32;
 }
 
 /* A frame: the caller's RBP, and above it where it goes on. The outermost has RBP 0. */
 static long step(__u32 index, void *context)
 {
-	struct chain_walk *walk = context;
-	struct bpf_whole_sample *sample = walk->sample;
-	__u64 frame = walk->stack.frame, words[2] = { 0 };
+	const struct walk *walk = context;
+	struct chain *chain = &walk->scratch->chain;
+	struct bpf_whole_sample *sample = &walk->scratch->whole;
+	__u32 levels = walk->scratch->space.levels;
+	__u64 words[2];
 
-	if (!frame || index >= BPF_CHAIN_MAX)
+	if (!chain->frame || index >= BPF_CHAIN_MAX)
 		return 1;
-	if (!is_frame(walk) || !read_frame(walk->slots, &walk->stack, words) || !words[1] ||
-	    is_narrow(walk, words[0]) || words[1] >> (walk->stack.levels == 5 ? 56 : 47)) {
+	if (!is_frame(chain, levels) || !read_frame(walk, chain, words) || !words[1] ||
+	    is_narrow(chain, words[0]) || words[1] >> (levels == 5 ? 56 : 47)) {
 		sample->head.flags |= BPF_CHAIN_CUT;
 		return 1;
 	}
-	sample->head.depth = index + 1;
-	/* For the verifier, which does not see that it is bounded. */
+	index++;
+	/* For the verifier, as above. */
 	__asm__ volatile("%0 &= %1" : "+r"(index) : "i"(BPF_CHAIN_MAX));
-	sample->chain[index] = words[1];
-	walk->below = frame + 16;
-	walk->stack.frame = words[0];
+	sample->addresses[index].gva = words[1];
+	sample->head.addresses = index + 1;
+	chain->below = chain->frame + 16;
+	chain->frame = words[0];
 	return 0;
 }
 
 /* Frames of 32-bit code are others. */
-static __always_inline void take_chain(struct bpf_whole_sample *sample, const struct bpf_slots *all)
+static __always_inline void take_chain(struct walk *walk)
 {
-	struct chain_walk walk = { .sample = sample, .slots = all };
+	struct chain *chain = &walk->scratch->chain;
+	struct bpf_sample *sample = &walk->scratch->whole.head;
 
-	if (sample->head.flags & BPF_CODE_32) {
-		sample->head.flags |= BPF_CHAIN_CUT;
+	if (sample->flags & BPF_CODE_32) {
+		sample->flags |= BPF_CHAIN_CUT;
 		return;
 	}
-	walk.stack.cr3 = sample->head.cr3;
-	walk.stack.frame = sample->head.registers[BPF_RBP];
-	walk.stack.levels = sample->head.cr4 & CR4_LA57 ? 5 : 4;
-	walk.below = sample->head.registers[BPF_RSP];
-	bpf_loop(BPF_CHAIN_MAX, step, &walk, 0);
-	if (sample->head.depth == BPF_CHAIN_MAX && walk.stack.frame)
-		sample->head.flags |= BPF_CHAIN_CUT;
+	chain->frame = sample->registers[BPF_RBP];
+	chain->below = sample->registers[BPF_RSP];
+	chain->words = 0;
+	bpf_loop(BPF_CHAIN_MAX, step, walk, 0);
+	if (sample->addresses == BPF_ADDRESSES_MAX && chain->frame)
+		sample->flags |= BPF_CHAIN_CUT;
 }
 
 /* To the end of the kernel's stack, which lies at a multiple of its size, as far as there is room: in two
  * pages at most. */
-static __always_inline void take_stack(struct bpf_whole_sample *sample, const struct bpf_slots *all)
+static __always_inline void take_stack(struct walk *walk)
 {
-	__u64 rsp = sample->head.registers[BPF_RSP], cr3 = sample->head.cr3, page;
-	__u32 levels = sample->head.cr4 & CR4_LA57 ? 5 : 4;
+	struct bpf_whole_sample *sample = &walk->scratch->whole;
+	struct space *space = &walk->scratch->space;
+	__u64 rsp = sample->head.registers[BPF_RSP];
 	__u32 whole = KERNEL_STACK_SIZE - (rsp & (KERNEL_STACK_SIZE - 1));
 	__u32 first = 4096 - (rsp & 4095), second;
 
@@ -495,77 +582,53 @@ static __always_inline void take_stack(struct bpf_whole_sample *sample, const st
 	if (first > whole)
 		first = whole;
 	second = whole - first;
-	page = page_of(all, cr3, levels, rsp);
-	if (!page || first > BPF_STACK_MAX ||
-	    bpf_probe_read_user(sample->stack, first, (void *)(page + (rsp & 4095))))
+	if (first > BPF_STACK_MAX || !read_space(space, walk->slots, rsp, sample->stack, first))
 		return;
 	sample->head.stack_size = first;
 	/* For the verifier, as above. */
 	__asm__ volatile("%0 &= %1" : "+r"(second) : "i"(BPF_STACK_MAX - 1));
-	if (!second)
-		return;
-	page = page_of(all, cr3, levels, rsp + first);
-	if (page && !bpf_probe_read_user(sample->stack + first, second, (void *)page))
+	if (second && read_space(space, walk->slots, rsp + first, sample->stack + first, second))
 		sample->head.stack_size = whole;
-}
-
-static __always_inline void take_callers(struct bpf_whole_sample *sample, const struct bpf_slots *all)
-{
-	if (sample->head.registers[BPF_RIP] >> 63)
-		take_stack(sample, all);
-	else
-		take_chain(sample, all);
-}
-
-struct page_search {
-	const struct bpf_slots *slots;
-	struct bpf_whole_sample *sample;
-};
-
-static __always_inline int has_page(const struct bpf_whole_sample *sample, __u64 gva)
-{
-	for (__u32 i = 0; i < BPF_PAGES_MAX; i++) {
-		if (i >= sample->head.pages)
-			return 0;
-		if (sample->pages[i].gva == gva)
-			return 1;
-	}
-	return 0;
 }
 
 /* Where the code of RIP, then of its callers, lies: whether it is still there later tells whether what is
  * mapped there then was so now. */
 static long find_page(__u32 index, void *context)
 {
-	struct page_search *search = context;
-	struct bpf_whole_sample *sample = search->sample;
-	__u32 levels = sample->head.cr4 & CR4_LA57 ? 5 : 4, count = sample->head.pages;
-	__u64 gva = sample->head.registers[BPF_RIP], gpa;
+	const struct walk *walk = context;
+	struct bpf_whole_sample *sample = &walk->scratch->whole;
+	struct bpf_address *code = &walk->scratch->code;
+	__u64 gva;
 
-	if (index > sample->head.depth || count >= BPF_PAGES_MAX)
+	if (index >= sample->head.addresses)
 		return 1;
-	if (index)
-		gva = sample->chain[(index - 1) & BPF_CHAIN_MAX];
-	gva &= ~0xfffull;
-	if (has_page(sample, gva))
-		return 0;
-	gpa = gpa_of(search->slots, sample->head.cr3, levels, gva);
-	if (gpa == NO_PAGE)
+	/* For the verifier, as above. */
+	__asm__ volatile("%0 &= %1" : "+r"(index) : "i"(BPF_ADDRESSES_MAX - 1));
+	gva = sample->addresses[index].gva & ~0xfffull;
+	if (!index || gva != code->gva) {
+		code->gva = gva;
+		code->page = gpa_of(&walk->scratch->space, walk->slots, gva);
+	}
+	if (code->page == NO_PAGE)
 		return 1;
-	sample->pages[count].gva = gva;
-	sample->pages[count].gpa = gpa;
-	sample->head.pages = count + 1;
+	sample->addresses[index].page = code->page;
+	sample->head.pages = index + 1;
 	return 0;
 }
 
-/* The guest's tasks. */
+/* RIP, its callers if they are wanted, and their pages. */
+static __always_inline void take_addresses(struct walk *walk, int callers)
+{
+	struct bpf_whole_sample *sample = &walk->scratch->whole;
 
-struct task_walk {
-	struct stack memory; /* the kernel's */
-	const struct bpf_slots *slots;
-	const struct bpf_cpu *cpu;
-	struct bpf_sample *sample;
-};
+	sample->addresses[0].gva = sample->head.registers[BPF_RIP];
+	sample->head.addresses = 1;
+	if (callers)
+		take_chain(walk);
+	bpf_loop(BPF_ADDRESSES_MAX, find_page, walk, 0);
+}
+
+/* The guest's tasks. */
 
 /* The GVA of WORD of a task, whose words before are known; 0: it has none. */
 static __always_inline __u64 task_word_at(const struct bpf_cpu *cpu, const __u64 *task, __u32 word)
@@ -578,22 +641,23 @@ static __always_inline __u64 task_word_at(const struct bpf_cpu *cpu, const __u64
 /* A word of the one task, then of the other, if that is another one. */
 static long take_task_word(__u32 index, void *context)
 {
-	struct task_walk *walk = context;
-	struct bpf_sample *sample = walk->sample;
+	const struct walk *walk = context;
+	struct bpf_tasks *tasks = &walk->scratch->tasks;
+	struct bpf_sample *sample = &walk->scratch->whole.head;
 	__u32 which = index >= BPF_TASK_ROOM, word = index;
-	__u64 *task = sample->tasks[which], at, value = 0;
+	__u64 *task = tasks->words[which], at, value = 0;
 
 	/* For the verifier, which does not see that they are bounded. */
 	__asm__ volatile("%0 &= %1" : "+r"(word) : "i"(BPF_TASK_ROOM - 1));
 	if (word >= BPF_TASK_WORDS)
 		return 0;
 	at = word ? task_word_at(walk->cpu, task, word) : walk->cpu->tasks[which];
-	if (at && !read_word(walk->slots, &walk->memory, at, &value))
+	if (at && !read_space(&walk->scratch->space, walk->slots, at, &value, sizeof(value)))
 		return 1;
 	/* The kernel's own threads have no memory; all else has an address. */
 	if (!at && word != BPF_TASK_PAGE_TABLE && !which)
 		return 1;
-	if (which && !word && (!value || value == sample->tasks[0][BPF_TASK_AT])) {
+	if (which && !word && (!value || value == tasks->words[0][BPF_TASK_AT])) {
 		sample->flags |= BPF_TASKS_KNOWN;
 		return 1;
 	}
@@ -603,47 +667,53 @@ static long take_task_word(__u32 index, void *context)
 	return 0;
 }
 
-static __always_inline void take_tasks(struct bpf_sample *sample, const struct bpf_slots *all, __u32 vm)
+static __always_inline void take_tasks(struct walk *walk, __u32 vm)
 {
-	struct task_walk walk = { .sample = sample, .slots = all };
+	struct scratch *scratch = walk->scratch;
 	void *of_vm = bpf_map_lookup_elem(&cpus, &vm);
-	__u32 id = sample->vcpu;
+	__u32 id = scratch->whole.head.vcpu;
 
-	walk.cpu = of_vm ? bpf_map_lookup_elem(of_vm, &id) : 0;
-	if (!walk.cpu || !walk.cpu->cr3)
+	walk->cpu = of_vm ? bpf_map_lookup_elem(of_vm, &id) : 0;
+	if (!walk->cpu || !walk->cpu->cr3)
 		return;
 	/* Before all else: what is of this generation was there whole when it was set. */
-	sample->generation = *(const volatile __u32 *)&walk.cpu->generation;
+	scratch->whole.head.generation = *(const volatile __u32 *)&walk->cpu->generation;
 	__asm__ volatile("" ::: "memory");
-	walk.memory.cr3 = walk.cpu->cr3;
-	walk.memory.levels = walk.cpu->levels;
-	sample->tasks[1][BPF_TASK_AT] = 0;
-	bpf_loop(BPF_TASKS * BPF_TASK_ROOM, take_task_word, &walk, 0);
+	open_space(&scratch->space, walk->cpu->cr3, walk->cpu->levels);
+	scratch->tasks.words[1][BPF_TASK_AT] = 0;
+	bpf_loop(BPF_TASKS * BPF_TASK_ROOM, take_task_word, walk, 0);
 }
 
 /* What else of the guest's memory tells where it was. */
-static __always_inline void look_around(struct bpf_whole_sample *whole, __u32 vm,
-					const struct bpf_vcpu *known)
+static __always_inline void look_around(struct scratch *scratch, __u32 vm, const struct bpf_vcpu *known)
 {
+	const struct bpf_sample *sample = &scratch->whole.head;
 	__u32 zero = 0;
 	void *of_vm = bpf_map_lookup_elem(&slots, &vm);
-	struct page_search search = { .slots = of_vm ? bpf_map_lookup_elem(of_vm, &zero) : 0,
-				      .sample = whole };
+	struct walk walk = { .scratch = scratch, .slots = of_vm ? bpf_map_lookup_elem(of_vm, &zero) : 0 };
 
-	if (!search.slots)
+	if (!walk.slots)
 		return;
-	if (known->want_chains)
-		take_callers(whole, search.slots);
-	take_tasks(&whole->head, search.slots, vm);
-	if (!(whole->head.registers[BPF_RIP] >> 63))
-		bpf_loop(BPF_CHAIN_MAX + 1, find_page, &search, 0);
+	open_space(&scratch->space, sample->cr3, sample->cr4 & CR4_LA57 ? 5 : 4);
+	if (!(sample->registers[BPF_RIP] >> 63))
+		take_addresses(&walk, known->want_chains);
+	else if (known->want_chains)
+		take_stack(&walk);
+	take_tasks(&walk, vm);
 }
 
-static __always_inline __u32 size_behind(const struct bpf_sample *sample)
+/* Puts the tasks behind the rest; the bytes that are behind the head. */
+static __always_inline __u64 close_sample(struct scratch *scratch)
 {
-	if (sample->stack_size)
-		return sample->stack_size;
-	return sample->depth || sample->pages ? BPF_PAGES_SIZE + sample->depth * 8 : 0;
+	struct bpf_whole_sample *whole = &scratch->whole;
+	__u64 behind = whole->head.stack_size + whole->head.addresses * sizeof(struct bpf_address);
+
+	if (!(whole->head.flags & BPF_TASKS_KNOWN))
+		return behind;
+	/* For the verifier, as above. */
+	__asm__ volatile("%0 &= %1" : "+r"(behind) : "i"(2 * BPF_STACK_MAX - 1));
+	bpf_probe_read_kernel(whole->stack + behind, sizeof(scratch->tasks), &scratch->tasks);
+	return behind + sizeof(scratch->tasks);
 }
 
 /* Sampling. */
@@ -675,15 +745,31 @@ static __always_inline void have_rip_read(struct bpf_perf_event_data *ctx, struc
 		bpf_perf_event_output(ctx, &rip_events, BPF_F_CURRENT_CPU, &nothing, sizeof(nothing));
 }
 
-static __always_inline void take_guest(struct bpf_sample *sample, struct kvm_vcpu *vcpu)
+/* Of struct kvm_vcpu_arch: what lies near the registers has been read along with them, as in all kernels. */
+static __always_inline __u64 arch_word(const struct scratch *scratch, struct kvm_vcpu *vcpu, __u64 offset)
 {
-	__u32 known = BPF_CORE_READ(vcpu, arch.regs_avail);
+	__u64 place = offset - bpf_core_field_offset(struct kvm_vcpu, arch.regs), word = 0;
 
-	sample->cr0 = BPF_CORE_READ(vcpu, arch.cr0);
-	sample->cr4 = BPF_CORE_READ(vcpu, arch.cr4);
-	sample->efer = BPF_CORE_READ(vcpu, arch.efer);
-	bpf_probe_read_kernel(sample->registers, sizeof(sample->registers),
+	if (place <= ARCH_SIZE - sizeof(word))
+		return *(const __u64 *)&scratch->arch[place];
+	bpf_probe_read_kernel(&word, sizeof(word), (void *)((__u64)vcpu + offset));
+	return word;
+}
+
+#define ARCH_WORD(field) arch_word(scratch, vcpu, bpf_core_field_offset(struct kvm_vcpu, arch.field))
+
+static __always_inline void take_guest(struct scratch *scratch, struct kvm_vcpu *vcpu)
+{
+	struct bpf_sample *sample = &scratch->whole.head;
+	__u32 known;
+
+	bpf_probe_read_kernel(scratch->arch, sizeof(scratch->arch),
 			      (void *)((__u64)vcpu + bpf_core_field_offset(struct kvm_vcpu, arch.regs)));
+	known = ARCH_WORD(regs_avail);
+	sample->cr0 = ARCH_WORD(cr0);
+	sample->cr4 = ARCH_WORD(cr4);
+	sample->efer = ARCH_WORD(efer);
+	__builtin_memcpy(sample->registers, scratch->arch, sizeof(sample->registers));
 	if (known & 1u << BPF_RIP)
 		sample->flags |= BPF_RIP_KNOWN;
 	if (known & 1u << BPF_RSP)
@@ -701,7 +787,7 @@ static __always_inline void take_guest(struct bpf_sample *sample, struct kvm_vcp
 		if (!(BPF_CORE_READ(svm, vmcb, save.cs.attrib) & VMCB_CODE_64))
 			sample->flags |= BPF_CODE_32;
 	} else if (known & 1u << bpf_core_enum_value(enum kvm_reg, VCPU_EXREG_CR3)) {
-		sample->cr3 = BPF_CORE_READ(vcpu, arch.cr3);
+		sample->cr3 = ARCH_WORD(cr3);
 		sample->flags |= BPF_CR3_KNOWN;
 	}
 }
@@ -719,10 +805,12 @@ static __always_inline int is_in_guest(struct kvm_vcpu *vcpu, int by_nmi)
 	return by_nmi == (handled == bpf_core_enum_value(enum kvm_intr_type, KVM_HANDLING_NMI));
 }
 
-/* A VMM may have destroyed it, and made another, or none: what lies there now can be anything. */
+/* A VMM may have destroyed it, and made another, or none: what lies there now can be anything. The thread is
+ * the current one, so it has its struct pid still. */
 static __always_inline int is_same(struct kvm_vcpu *vcpu, const struct bpf_vcpu *known, __u32 tid)
 {
-	return (__u32)BPF_CORE_READ(vcpu, vcpu_id) == known->id && thread_of(vcpu, 0) == tid;
+	return tid == known->tid && (__u64)BPF_CORE_READ(vcpu, pid) == known->pid &&
+	       (__u32)BPF_CORE_READ(vcpu, vcpu_id) == known->id;
 }
 
 static __always_inline struct bpf_vcpu *find_vcpu(__u32 vm, __u32 id)
@@ -754,38 +842,37 @@ int take(struct bpf_perf_event_data *ctx)
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	__u32 vm = BPF_COOKIE_VM(cookie), tid = (__u32)bpf_get_current_pid_tgid(), zero = 0;
 	struct bpf_vcpu *known = find_vcpu(vm, BPF_COOKIE_VCPU(cookie));
-	struct bpf_whole_sample *whole = bpf_map_lookup_elem(&scratch, &zero);
-	__u32 behind = 0, complete = BPF_RIP_KNOWN | BPF_RSP_KNOWN | BPF_CR3_KNOWN;
+	struct scratch *made = bpf_map_lookup_elem(&scratch, &zero);
+	__u32 complete = BPF_RIP_KNOWN | BPF_RSP_KNOWN | BPF_CR3_KNOWN;
 	struct bpf_sample *sample;
 	struct kvm_vcpu *vcpu;
+	__u64 behind;
 
-	if (!known || !known->vcpu || !whole)
+	if (!known || !known->vcpu || !made)
 		return 0;
-	sample = &whole->head;
+	sample = &made->whole.head;
 	vcpu = (void *)known->vcpu;
 	sample->time = bpf_ktime_get_ns();
 	sample->period = ctx->sample_period;
 	sample->vcpu = known->id;
 	sample->tid = known->inner_tid;
-	sample->flags = sample->cpl = sample->depth = sample->stack_size = sample->pages = 0;
+	sample->flags = sample->cpl = sample->addresses = sample->pages = sample->stack_size = 0;
 	sample->cr3 = 0;
 	sample->generation = 0;
 	if (is_same(vcpu, known, tid) && is_in_guest(vcpu, !!known->by_nmi)) {
 		sample->flags = BPF_IN_GUEST;
 		have_rip_read(ctx, vcpu);
-		take_guest(sample, vcpu);
+		take_guest(made, vcpu);
 		if ((sample->flags & complete) == complete)
-			look_around(whole, vm, known);
+			look_around(made, vm, known);
 		else if (known->want_chains)
 			sample->flags |= BPF_CHAIN_CUT;
-		behind = size_behind(sample);
 	} else {
 		sample->registers[BPF_RIP] = ctx->regs.rip;
 		sample->cpl = ctx->regs.cs & 3;
 	}
+	behind = close_sample(made);
 	sample->cost = bpf_ktime_get_ns() - sample->time;
-	if (behind > BPF_STACK_MAX)
-		return 0;
-	put(whole, behind, vm, known);
+	put(&made->whole, behind, vm, known);
 	return 0;
 }

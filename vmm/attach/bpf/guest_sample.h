@@ -19,20 +19,23 @@ struct bpf_found {
 	__u32 tid, inner_tid; /* of its thread, in the first PID namespace and in its own; 0: it has not run
 				 yet */
 	__u64 vcpu;           /* kernel address of its struct kvm_vcpu */
+	__u64 pid;            /* of the struct pid of its thread */
 	__u64 gpa, size, hva; /* of the memslot, bytes */
 };
 
-/* VMs that one process samples at the same time. */
-#define BPF_VMS_MAX 4096
+/* VMs that one process samples at the same time. An array of so many is below 32 KiB: the kernel has it where
+ * it maps all memory by large pages (kernel: bpf_map_area_alloc()). */
+#define BPF_VMS_MAX 4000
 
 /* What the sampler has of a vCPU. */
 struct bpf_vcpu {
 	__u64 vcpu; /* kernel address of its struct kvm_vcpu; 0: it is not sampled */
+	__u64 pid;  /* of the struct pid of the thread that runs it */
 	__u32 id;
-	__u32 inner_tid;
-	__u32 want_chains; /* callers, too */
-	__u32 by_nmi;      /* the event interrupts by NMI: a counter does, the clock does not */
-	__u64 lost;        /* samples for which there was no room */
+	__u32 tid, inner_tid; /* of that thread, as in struct bpf_found */
+	__u32 want_chains;    /* callers, too */
+	__u32 by_nmi;         /* the event interrupts by NMI: a counter does, the clock does not */
+	__u64 lost;           /* samples for which there was no room */
 };
 
 /* What a perf event's program is given (its cookie): which vCPU of which VM its thread runs. */
@@ -104,17 +107,20 @@ enum bpf_register {
 	BPF_REGISTERS,
 };
 
-/* A page of user space, and where it lay. */
-struct bpf_page {
-	__u64 gva, gpa;
+/* Where the guest was in user space, and where the page of that code lay. */
+struct bpf_address {
+	__u64 gva;
+	__u64 page; /* GPA */
 };
 
-/* A callchain is in few pages of code. */
-#define BPF_PAGES_MAX  32
-#define BPF_PAGES_SIZE (BPF_PAGES_MAX * sizeof(struct bpf_page))
+/* RIP, and its callers. */
+#define BPF_ADDRESSES_MAX (BPF_CHAIN_MAX + 1)
 
-/* Behind it, in user space, pages of code and the chain; in the kernel, which may have no frame pointers, the
- * stack itself. */
+/*
+ * Behind it, of user space, RIP and the chain of frame pointers; of the kernel, which may have none, the
+ * stack itself. Then, with BPF_TASKS_KNOWN, struct bpf_tasks. Only what there is: each line of the cache
+ * counts.
+ */
 struct bpf_sample {
 	__u64 time;   /* ns, CLOCK_MONOTONIC */
 	__u64 cost;   /* ns that the program took until it gave the sample away */
@@ -124,23 +130,24 @@ struct bpf_sample {
 	__u32 cpl;
 	__u64 registers[BPF_REGISTERS]; /* of the guest; of the host only RIP */
 	__u64 cr0, cr3, cr4, efer;
-	__u32 depth;      /* of the chain of frame pointers, without RIP */
-	__u32 stack_size; /* bytes of the stack, from RSP on */
-	__u32 pages;      /* that have RIP and the chain, in the order of these */
+	__u32 addresses;  /* struct bpf_address, the first is RIP's */
+	__u32 pages;      /* of the first so many the pages are known */
+	__u32 stack_size; /* bytes of the stack, from RSP on; then there are no addresses */
 	__u32 generation; /* of the struct bpf_cpu that tasks were found by */
-	__u64 tasks[BPF_TASKS]
-		   [BPF_TASK_WORDS]; /* with BPF_TASKS_KNOWN; the second is 0 where it is the first */
+};
+
+/* Their words. The second is 0 where it is the first. */
+struct bpf_tasks {
+	__u64 words[BPF_TASKS][BPF_TASK_WORDS];
 };
 
 struct bpf_whole_sample {
 	struct bpf_sample head;
 	union {
-		struct {
-			struct bpf_page pages[BPF_PAGES_MAX];
-			__u64 chain[BPF_CHAIN_MAX + 1];
-		};
+		struct bpf_address addresses[BPF_ADDRESSES_MAX];
 		__u8 stack[2 * BPF_STACK_MAX]; /* as its second part begins anywhere in the first half */
 	};
+	struct bpf_tasks room; /* for what is put behind all that */
 };
 
 #endif
