@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What BPF's program reads of a guest's memory: a stack and tasks that were put there by hand, so that each
+ * address is known. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "tests/kvm/sampled_guest.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/attach/backend.h"
+#include "vmm/kvm/memory.h"
+
+#define FRAMES       6
+#define SAMPLES      20
+#define TRIES        1000 /* of 10 ms */
+#define CURRENT      0xa0000ull
+#define TASK         0xa1000ull
+#define OTHER_TASK   0xa2ff0ull /* its words are in two pages */
+#define MM           0xa4000ull
+#define STACK        0xa8000ull
+#define PAGE_TABLE   0xa9000ull
+#define PAGING_CR3   0x1000ull /* tests/kvm/bare_guest.c */
+#define PAGING_CR4   0x620ull
+#define STACK_BOTTOM 0x8fe00ull
+
+/* mov rbp, 0x8fe10; mov rsp, STACK_BOTTOM; jmp . */
+static const uint8_t code[] = { 0x48, 0xc7, 0xc5, 0x10, 0xfe, 0x08, 0x00, 0x48,
+				0xc7, 0xc4, 0x00, 0xfe, 0x08, 0x00, 0xeb, 0xfe };
+
+/* Next to each other, farther than is read at once, with a page's end between the two words, some pages on.
+ */
+static const uint64_t frames[FRAMES] = { 0x8fe10, 0x8fe20, 0x8ff80, 0x8fff8, 0x90010, 0x93000 };
+static const uint64_t returns[FRAMES] = { 0x11004, 0x12008, 0x1100c, 0x11010, 0x812014, 0x12018 };
+
+static const struct guest_task_layout layout = {
+	.known = true,
+	.current = CURRENT,
+	.scheduled = CURRENT + 8,
+	.stack = 0x8,
+	.mm = 0x10,
+	.pid = 0x1c,
+	.tgid = 0x20,
+	.comm = 0x2b,
+	.page_table = 0x48,
+};
+
+static void put(struct sampled_guest *guest, uint64_t gpa, const void *bytes, size_t size)
+{
+	memory_write(&guest->vm.memory, gpa, bytes, size);
+}
+
+static void put_word(struct sampled_guest *guest, uint64_t gpa, uint64_t word)
+{
+	put(guest, gpa, &word, sizeof(word));
+}
+
+static void put_frames(struct sampled_guest *guest)
+{
+	for (int i = 0; i < FRAMES; i++) {
+		put_word(guest, frames[i], i + 1 < FRAMES ? frames[i + 1] : 0);
+		put_word(guest, frames[i] + 8, returns[i]);
+	}
+}
+
+static void put_task(struct sampled_guest *guest, uint64_t at, uint32_t pid, uint64_t mm, const char *comm)
+{
+	uint32_t ids[2] = { pid, pid + 1 };
+
+	put_word(guest, at + layout.stack, STACK);
+	put_word(guest, at + layout.mm, mm);
+	put(guest, at + layout.pid, ids, sizeof(ids));
+	put(guest, at + layout.comm, comm, strlen(comm) + 1);
+}
+
+static void put_tasks(struct sampled_guest *guest)
+{
+	put_word(guest, CURRENT, TASK);
+	put_word(guest, CURRENT + 8, OTHER_TASK);
+	put_word(guest, MM + layout.page_table, PAGE_TABLE);
+	put_task(guest, TASK, 100, MM, "first-name");
+	put_task(guest, OTHER_TASK, 200, 0, "other-name");
+}
+
+/* How many samples there were in the loop, and how many of them are right. Tasks are not of the first ones.
+ */
+struct outcome {
+	unsigned int guests, chains, pages;
+	unsigned int seen, tasks;
+};
+
+static bool chain_is_right(const struct guest_callchain *chain)
+{
+	if (chain->user_depth != FRAMES + 1 || chain->flags & SAMPLE_USER_TRUNCATED)
+		return false;
+	for (int i = 0; i < FRAMES; i++)
+		if (chain->addresses[i + 1] != returns[i])
+			return false;
+	return true;
+}
+
+/* Each page of code once; what is mapped there is what has its number. */
+static bool pages_are_right(const struct attach_stack *stack)
+{
+	const uint64_t expected[] = { BARE_GUEST_CODE, 0x11000, 0x12000, 0x812000 };
+
+	if (stack->page_count != 4)
+		return false;
+	for (int i = 0; i < 4; i++)
+		if (stack->pages[i].gva != expected[i] || stack->pages[i].gpa != expected[i])
+			return false;
+	return true;
+}
+
+static bool task_is_right(const struct guest_task_seen *seen, uint64_t at, uint32_t pid, uint64_t mm,
+			  const char *comm)
+{
+	return seen->at == at && seen->pid == pid && seen->tgid == pid + 1 && seen->stack == STACK &&
+	       seen->mm == mm && seen->page_table == (mm ? PAGE_TABLE : 0) &&
+	       !strncmp(seen->comm, comm, sizeof(seen->comm));
+}
+
+static void take_sample(void *context, struct sample *sample, struct guest_callchain *chain,
+			const struct attach_stack *stack)
+{
+	struct outcome *outcome = context;
+
+	/* The first instructions are no loop. */
+	if (sample->flags & SAMPLE_HOST || !stack || sample->rip != BARE_GUEST_CODE + sizeof(code) - 2)
+		return;
+	outcome->guests++;
+	outcome->chains += chain_is_right(chain);
+	outcome->pages += pages_are_right(stack);
+	if (!stack->tasks)
+		return;
+	outcome->seen++;
+	outcome->tasks += task_is_right(&stack->tasks->current, TASK, 100, MM, "first-name") &&
+			  task_is_right(&stack->tasks->scheduled, OTHER_TASK, 200, 0, "other-name");
+}
+
+static void take_lost(void *context, unsigned int id, uint64_t count)
+{
+}
+
+static int sample_guest(struct sampled_guest *guest, struct attach_source *source)
+{
+	const struct attach_cpu cpu = { .layout = layout,
+					.paging = { .cr3 = PAGING_CR3, .cr4 = PAGING_CR4 } };
+	const struct vmm_vcpu vcpu = { .id = 0, .tid = atomic_load(&guest->vm.vcpus[0]->thread_id) };
+	static struct vmm_slot slots[VMM_SLOTS_MAX];
+	int error = attach_bpf.slots(source, slots);
+
+	if (error < 0)
+		return error;
+	error = attach_bpf.add(source, &vcpu);
+	if (!error)
+		attach_bpf.see_tasks(source, 0, &cpu);
+	return error;
+}
+
+/* -ENOTSUP, -EACCES: BPF can not be used here. */
+static int run(struct sampled_guest *guest, struct outcome *outcome)
+{
+	struct vmm_process *process = NULL;
+	struct attach_target target = { .frequency = 1000,
+					.vcpus_max = 1,
+					.callchains = true,
+					.sink = { take_sample, take_lost, outcome } };
+	struct attach_source *source = NULL;
+	int error = vmm_process_open(&process, getpid());
+
+	target.process = process;
+	if (!error)
+		error = attach_bpf.open(&source, &target);
+	if (!error)
+		error = sample_guest(guest, source);
+	for (int i = 0; !error && i < TRIES && outcome->seen < SAMPLES; i++) {
+		usleep(10000);
+		attach_bpf.drain(source);
+	}
+	if (source)
+		attach_bpf.close(source);
+	vmm_process_close(process);
+	return error;
+}
+
+TEST(attach_bpf, a_sample_has_callers_their_pages_and_tasks)
+{
+	const struct sampled_guest_options options = {
+		.code = code, .size = sizeof(code), .cpl = 3, .cpus = 1, .clock = SAMPLING_CLOCK_CPU
+	};
+	struct outcome outcome = { 0 };
+	struct sampled_guest guest;
+	int error;
+
+	if (!bare_guest_possible())
+		SKIP("no /dev/kvm");
+	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
+	put_frames(&guest);
+	put_tasks(&guest);
+	sampled_guest_use(&guest, 20000000);
+	error = run(&guest, &outcome);
+	sampled_guest_stop(&guest);
+	sampled_guest_free(&guest);
+	if (error == -ENOTSUP || error == -EACCES)
+		SKIP("BPF can not be used here: %s", error_message());
+	CHECK_EQUAL(error, 0);
+	CHECK(outcome.seen >= SAMPLES);
+	CHECK_EQUAL(outcome.chains, outcome.guests);
+	CHECK_EQUAL(outcome.pages, outcome.guests);
+	CHECK_EQUAL(outcome.tasks, outcome.seen);
+}
