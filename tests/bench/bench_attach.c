@@ -2,7 +2,7 @@
 /*
  * What a sample costs a guest of others, by each way of kvmscope attach at 99 and 1000 Hz, beside perf kvm
  * --guest record -e cpu-clock, which samples the same VM at the same time: a CPL3 loop on the local KVM,
- * eight frames deep.
+ * eight frames deep. The ways by perf and by bpf sample it at the same time, too.
  *
  * The guest measures it: its loop reads the TSC in each turn, and writes down each gap in which it did not
  * run. What a sample cost is the length of the gap that the sample's time lies in; gaps that more than one
@@ -43,8 +43,6 @@
 #define RUNS           6
 #define PERFS          "build/bench/attach.perf.data"
 #define PERFS_MESSAGES "build/bench/attach.perf.log"
-#define OUTPUT         "build/bench/attach.data"
-#define MESSAGES       "build/bench/attach.log"
 #define CONTROL        "build/bench/attach.control"
 #define ANSWER         "build/bench/attach.answer"
 #define WAIT_S         20
@@ -87,8 +85,22 @@ static struct {
 	int ask, answer;
 } vm;
 
-static const char *const ways[] = { "perf", "bpf", "ptrace" };
+struct way {
+	const char *name, *output, *messages;
+};
+
+/* In turn, those of a group at the same time: ptrace's stops would fall into the others' gaps. */
+static const struct way ways[] = {
+	{ "perf", "build/bench/attach.by-perf.data", "build/bench/attach.by-perf.log" },
+	{ "bpf", "build/bench/attach.by-bpf.data", "build/bench/attach.by-bpf.log" },
+	{ "ptrace", "build/bench/attach.by-ptrace.data", "build/bench/attach.by-ptrace.log" },
+};
 #define WAYS (sizeof(ways) / sizeof(*ways))
+
+static const struct group {
+	size_t first, count;
+} groups[] = { { 0, 2 }, { 2, 1 } };
+#define GROUPS (sizeof(groups) / sizeof(*groups))
 
 /* The VM's process. */
 
@@ -251,9 +263,9 @@ static void measure_window(struct window *window)
 
 /* The tools. */
 
-static void read_messages(char messages[16384])
+static void read_messages(const struct way *way, char messages[16384])
 {
-	FILE *file = fopen(MESSAGES, "r");
+	FILE *file = fopen(way->messages, "r");
 
 	*messages = '\0';
 	if (file) {
@@ -262,15 +274,15 @@ static void read_messages(char messages[16384])
 	}
 }
 
-static bool has_said(const char *text)
+static bool has_said(const struct way *way, const char *text)
 {
 	char messages[16384];
 
-	read_messages(messages);
+	read_messages(way, messages);
 	return strstr(messages, text);
 }
 
-/* Of ARGUMENTS, that says what it says in MESSAGES; 0: it can not be started. */
+/* Of ARGUMENTS, that says what it says in the file MESSAGES; 0: it can not be started. */
 static pid_t spawn(const char *const *arguments, const char *messages)
 {
 	posix_spawn_file_actions_t actions;
@@ -285,17 +297,27 @@ static pid_t spawn(const char *const *arguments, const char *messages)
 	return tool;
 }
 
-static pid_t spawn_ours(const char *way, unsigned int frequency)
+static pid_t spawn_ours(const struct way *way, unsigned int frequency)
 {
 	char pid[16], hz[16];
-	const char *const arguments[] = {
-		"build/kvmscope",     "attach", "--pid",  pid, "--backend", way, "-F", hz, "-o", OUTPUT,
-		"--no-buildid-cache", "-v",     "--json", NULL
-	};
+	const char *const arguments[] = { "build/kvmscope",
+					  "attach",
+					  "--pid",
+					  pid,
+					  "--backend",
+					  way->name,
+					  "-F",
+					  hz,
+					  "-o",
+					  way->output,
+					  "--no-buildid-cache",
+					  "-v",
+					  "--json",
+					  NULL };
 
 	snprintf(pid, sizeof(pid), "%d", vm.pid);
 	snprintf(hz, sizeof(hz), "%u", frequency);
-	return spawn(arguments, MESSAGES);
+	return spawn(arguments, way->messages);
 }
 
 /* It begins when it is told to, and says so: until then it looks for much else. */
@@ -337,10 +359,10 @@ static bool enable_perf(void)
 	       read(answer_fd, ignored, sizeof(ignored)) > 0;
 }
 
-static bool wait_until_said(pid_t tool, const char *text)
+static bool wait_until_said(pid_t tool, const struct way *way, const char *text)
 {
 	for (unsigned int i = 0; i < WAIT_S * 100; i++) {
-		if (has_said(text))
+		if (has_said(way, text))
 			return true;
 		if (waitpid(tool, NULL, WNOHANG))
 			return false;
@@ -378,29 +400,29 @@ struct figures {
 	char reason[200]; /* why it does not */
 };
 
-static double said_number(const char *name)
+static double said_number(const struct way *way, const char *name)
 {
 	char messages[16384];
 	const char *at;
 
-	read_messages(messages);
+	read_messages(way, messages);
 	at = strstr(messages, name);
 	return at ? atof(at + strlen(name)) : 0;
 }
 
-static void note_stops(struct figures *figures)
+static void note_stops(struct figures *figures, const struct way *way)
 {
-	double longest = said_number("\"max_us\": ");
+	double longest = said_number(way, "\"max_us\": ");
 
 	if (longest)
-		figures->mean_stop = said_number("\"mean_us\": ");
+		figures->mean_stop = said_number(way, "\"mean_us\": ");
 	figures->longest_stop = longest > figures->longest_stop ? longest : figures->longest_stop;
 }
 
 /* The last of what it said, without what JSON would need escapes for. */
-static void note_reason(char line[200])
+static void note_reason(const struct way *way, char line[200])
 {
-	FILE *file = fopen(MESSAGES, "r");
+	FILE *file = fopen(way->messages, "r");
 
 	strcpy(line, "it has ended");
 	while (file && fgets(line, 200, file))
@@ -414,10 +436,10 @@ static void note_reason(char line[200])
 
 /* What samples cost. */
 
-/* Of each gap of the window, how many samples lie in it. */
+/* Of each gap of the window, how many samples lie in it: of each way, of perf itself, and of all. */
 static struct {
 	struct window window;
-	unsigned int ours[GAPS_MAX], perfs[GAPS_MAX];
+	unsigned int ours[WAYS][GAPS_MAX], perfs[GAPS_MAX], all[GAPS_MAX];
 } seen;
 
 /* The first gap that ends behind TIME, if it has begun. */
@@ -442,8 +464,10 @@ static int take_sample(void *context, const struct perf_data_sample *sample)
 	unsigned int *counts = context;
 	size_t gap;
 
-	if (find_gap(&seen.window, sample->time, &gap))
+	if (find_gap(&seen.window, sample->time, &gap)) {
 		counts[gap]++;
+		seen.all[gap]++;
+	}
 	return 0;
 }
 
@@ -462,15 +486,14 @@ static bool read_samples(const char *path, unsigned int counts[GAPS_MAX])
 	return !error;
 }
 
-/* The median of gaps with one sample, of COUNTS, and none of OTHERS; false: they are too few. */
-static bool median_of(const unsigned int counts[GAPS_MAX], const unsigned int others[GAPS_MAX],
-		      double *median)
+/* The median of gaps with one sample, of COUNTS, and of no other; false: they are too few. */
+static bool median_of(const unsigned int counts[GAPS_MAX], double *median)
 {
 	static double costs[GAPS_MAX];
 	size_t count = 0;
 
 	for (size_t i = 0; i < seen.window.count; i++)
-		if (counts[i] == 1 && !others[i])
+		if (counts[i] == 1 && seen.all[i] == 1)
 			costs[count++] = (double)seen.window.gaps[i].length / 1e3;
 	if (count < SAMPLES_MIN)
 		return false;
@@ -478,55 +501,110 @@ static bool median_of(const unsigned int counts[GAPS_MAX], const unsigned int ot
 	return true;
 }
 
-static bool read_costs(struct figures *figures, int run)
+/* A group that samples, perf beside it. */
+struct tools {
+	const struct group *group;
+	struct tool ours[WAYS], perfs;
+};
+
+static bool read_costs(struct figures figures[WAYS], int run, const struct group *group)
 {
-	return read_samples(OUTPUT, seen.ours) && read_samples(PERFS, seen.perfs) &&
-	       median_of(seen.ours, seen.perfs, &figures->ours[run]) &&
-	       median_of(seen.perfs, seen.ours, &figures->perfs[run]);
+	bool enough = true;
+
+	memset(seen.all, 0, sizeof(seen.all));
+	for (size_t way = group->first; way < group->first + group->count; way++)
+		enough = enough && (!figures[way].works || read_samples(ways[way].output, seen.ours[way]));
+	enough = enough && read_samples(PERFS, seen.perfs);
+	for (size_t way = group->first; way < group->first + group->count; way++)
+		enough = enough &&
+			 (!figures[way].works || (median_of(seen.ours[way], &figures[way].ours[run]) &&
+						  median_of(seen.perfs, &figures[way].perfs[run])));
+	return enough;
 }
 
-static void measure_both(struct figures *figures, int run, struct tool *ours, struct tool *perfs)
+static void measure_all(struct figures figures[WAYS], int run, struct tools *tools)
 {
+	const struct group *group = tools->group;
 	uint64_t begun = bench_time(CLOCK_MONOTONIC);
 	double elapsed;
 
-	ours->used = cpu_time(ours->pid);
-	perfs->used = cpu_time(perfs->pid);
+	for (size_t way = group->first; way < group->first + group->count; way++)
+		tools->ours[way].used = cpu_time(tools->ours[way].pid);
+	tools->perfs.used = cpu_time(tools->perfs.pid);
 	measure_window(&seen.window);
 	elapsed = (double)(bench_time(CLOCK_MONOTONIC) - begun);
-	figures->our_cpu[run] = 100.0 * (double)(cpu_time(ours->pid) - ours->used) / elapsed;
-	figures->perfs_cpu[run] = 100.0 * (double)(cpu_time(perfs->pid) - perfs->used) / elapsed;
+	for (size_t way = group->first; way < group->first + group->count; way++) {
+		const struct tool *ours = &tools->ours[way], *perfs = &tools->perfs;
+
+		figures[way].our_cpu[run] = 100.0 * (double)(cpu_time(ours->pid) - ours->used) / elapsed;
+		figures[way].perfs_cpu[run] = 100.0 * (double)(cpu_time(perfs->pid) - perfs->used) / elapsed;
+	}
 }
 
-static bool measure_tools(struct figures *figures, int run, const char *way, unsigned int frequency)
+/* They begin at the same time, and are waited for in turn. Does one of them sample? */
+static bool start_ours(struct figures figures[WAYS], struct tools *tools, unsigned int frequency)
 {
-	struct tool ours = { .pid = spawn_ours(way, frequency) }, perfs = { 0 };
-	bool works = ours.pid && wait_until_said(ours.pid, "ms for the guest's kernel");
+	const struct group *group = tools->group;
+	bool any = false;
 
+	for (size_t way = group->first; way < group->first + group->count; way++)
+		tools->ours[way].pid = figures[way].works ? spawn_ours(&ways[way], frequency) : 0;
+	for (size_t way = group->first; way < group->first + group->count; way++) {
+		pid_t pid = tools->ours[way].pid;
+
+		if (!figures[way].works)
+			continue;
+		figures[way].works = pid && wait_until_said(pid, &ways[way], "ms for the guest's kernel");
+		any = any || figures[way].works;
+		if (!figures[way].works)
+			note_reason(&ways[way], figures[way].reason);
+	}
+	return any;
+}
+
+static void end_tools(struct figures figures[WAYS], struct tools *tools)
+{
+	const struct group *group = tools->group;
+
+	end(tools->perfs.pid);
+	for (size_t way = group->first; way < group->first + group->count; way++) {
+		if (!tools->ours[way].pid)
+			continue;
+		end(tools->ours[way].pid);
+		note_stops(&figures[way], &ways[way]);
+	}
+}
+
+static bool measure_tools(struct figures figures[WAYS], int run, const struct group *group,
+			  unsigned int frequency)
+{
+	struct tools tools = { .group = group };
+	bool works;
+
+	works = start_ours(figures, &tools, frequency);
 	if (works)
-		perfs.pid = spawn_perf(frequency);
-	works = works && perfs.pid && enable_perf();
+		tools.perfs.pid = spawn_perf(frequency);
+	works = works && tools.perfs.pid && enable_perf();
 	if (works) {
 		usleep(100000);
-		measure_both(figures, run, &ours, &perfs);
+		measure_all(figures, run, &tools);
 	}
-	end(perfs.pid);
-	end(ours.pid);
-	note_stops(figures);
-	if (!works)
-		note_reason(figures->reason);
-	else
-		strcpy(figures->reason, "too few samples lie in gaps of their own");
-	return works && read_costs(figures, run);
+	end_tools(figures, &tools);
+	return works && read_costs(figures, run, group);
 }
 
 /* Once more, and again, where the machine was too busy. */
-static void measure_way(struct figures *figures, int run, const char *way, unsigned int frequency)
+static void measure_group(struct figures figures[WAYS], int run, const struct group *group,
+			  unsigned int frequency)
 {
-	for (int i = 0; figures->works && i < TRIES; i++)
-		if (measure_tools(figures, run, way, frequency))
+	for (int i = 0; i < TRIES; i++)
+		if (measure_tools(figures, run, group, frequency))
 			return;
-	figures->works = false;
+	for (size_t way = group->first; way < group->first + group->count; way++) {
+		if (figures[way].works)
+			strcpy(figures[way].reason, "too few samples lie in gaps of their own");
+		figures[way].works = false;
+	}
 }
 
 /* What comes out. */
@@ -576,10 +654,10 @@ static void measure(unsigned int frequency)
 	for (size_t way = 0; way < WAYS; way++)
 		figures[way].works = true;
 	for (int run = 0; run < RUNS; run++)
-		for (size_t way = 0; way < WAYS; way++)
-			measure_way(&figures[way], run, ways[way], frequency);
+		for (size_t group = 0; group < GROUPS; group++)
+			measure_group(figures, run, &groups[group], frequency);
 	for (size_t way = 0; way < WAYS; way++)
-		print(ways[way], frequency, &figures[way]);
+		print(ways[way].name, frequency, &figures[way]);
 }
 
 int main(void)
@@ -598,9 +676,11 @@ int main(void)
 	measure(1000);
 	close(vm.ask);
 	waitpid(vm.pid, NULL, 0);
-	unlink(OUTPUT);
+	for (size_t way = 0; way < WAYS; way++) {
+		unlink(ways[way].output);
+		unlink(ways[way].messages);
+	}
 	unlink(PERFS);
-	unlink(MESSAGES);
 	unlink(PERFS_MESSAGES);
 	unlink(CONTROL);
 	unlink(ANSWER);
