@@ -626,6 +626,12 @@ static void ask_for_jit_maps(struct agent *agent, uint64_t time)
 		}
 }
 
+/* A snapshot, say: it is to have its time before there is no room for more. */
+static bool holds_much(const struct agent *agent)
+{
+	return agent->held.end - agent->held.begin > AGENT_HELD_MAX / 4 && !agent->ping_open;
+}
+
 static void send_what_is_due(struct agent *agent)
 {
 	uint64_t time = now();
@@ -639,7 +645,7 @@ static void send_what_is_due(struct agent *agent)
 		begin_session(agent, time);
 	ask_for_table(agent, time);
 	ask_for_jit_maps(agent, time);
-	if (time < agent->next_send)
+	if (time < agent->next_send && !holds_much(agent))
 		return;
 	if (agent->statistics.open)
 		send_ping(agent, time);
