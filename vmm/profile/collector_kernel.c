@@ -84,6 +84,7 @@ static int keep(struct collector_kernel *kernel, struct guest_kernel *found)
 		return error_set(-ENOMEM, "no memory for the guest's kernel");
 	}
 	kernel->found = larger;
+	kernel->told_is_known = false;
 	kernel->found[kernel->found_count++] = (struct collector_published){ .kernel = found };
 	kernel->paging = found->paging;
 	return 0;
@@ -239,8 +240,11 @@ static void hear_of_modules(struct collector_kernel *kernel, uint64_t now)
 
 	if (guest_kernel_lists_modules(newest))
 		return;
-	ask_for_told(kernel, now);
-	if (kernel->told && kernel->told != newest->told && guest_kernel_tell(newest, kernel->told))
+	/* Once each: to see whether it fits takes some time. */
+	if (!ask_for_told(kernel, now) && (!kernel->told || kernel->told_is_known))
+		return;
+	kernel->told_is_known = true;
+	if (guest_kernel_tell(newest, kernel->told))
 		log_debug("%s", error_message());
 }
 

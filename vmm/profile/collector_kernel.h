@@ -32,6 +32,7 @@ struct collector_kernel {
 	size_t found_count;
 	struct symbols *given;    /* of --kallsyms or --vmlinux; owned */
 	struct told_kernel *told; /* by the guest's agent; owned; NULL */
+	bool told_is_known;       /* to the newest kernel, if it is of that one */
 	uint64_t next_told;       /* ns: it is not asked before */
 	uint8_t *btf;             /* of --btf; owned; NULL without it */
 	size_t btf_size;
