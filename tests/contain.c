@@ -56,20 +56,26 @@ static int wait_for_command(void)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Process PID's parent and, in NAME, its name; false: it is gone, or a zombie. */
+/* Process PID's parent and, in NAME, its name, which may have any bytes; false: it is gone, or a zombie. */
 static bool look_at(pid_t pid, pid_t *parent, char name[64])
 {
-	char path[64], state;
+	char path[64], text[512], state, *begin, *end;
 	FILE *file;
-	int got;
+	size_t size;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
 	file = fopen(path, "re");
 	if (!file)
 		return false;
-	got = fscanf(file, "%*d (%63[^)]) %c %d", name, &state, parent);
+	size = fread(text, 1, sizeof(text) - 1, file);
 	fclose(file);
-	return got == 3 && state != 'Z';
+	text[size] = '\0';
+	begin = strchr(text, '(');
+	end = strrchr(text, ')');
+	if (!begin || !end)
+		return false;
+	snprintf(name, 64, "%.*s", (int)(end - begin - 1), begin + 1);
+	return sscanf(end + 1, " %c %d", &state, parent) == 2 && state != 'Z';
 }
 
 /* The children of those that it kills become ours: for the next round. */
