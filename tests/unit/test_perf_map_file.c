@@ -483,3 +483,53 @@ TEST(jit_maps, a_map_that_can_not_be_read_has_no_names_from_there_on)
 	CHECK_STRING(name_at(&names, 0x1000, now()), "");
 	end_names(&names);
 }
+
+static void take_agents_map(struct names *names, uint64_t since)
+{
+	uint64_t bytes[16] = { 0 }, time = now();
+	struct sideband_jit_code *line = (struct sideband_jit_code *)bytes;
+	const struct sideband_jit_map map = { .head = { .size = sizeof(map),
+							.type = SIDEBAND_JIT_MAP,
+							.flags = SIDEBAND_JIT_BEGIN,
+							.time = time,
+							.pid = PID,
+							.tid = PID },
+					      .since = since };
+
+	jit_code_take(names->code, &map.head);
+	*line = (struct sideband_jit_code){ .head = { .size = sideband_size(sizeof(*line), "told"),
+						      .type = SIDEBAND_JIT_CODE,
+						      .time = time,
+						      .pid = PID,
+						      .tid = PID },
+					    .start = 0x1000,
+					    .length = 0x10,
+					    .since = since };
+	strcpy(line->name, "told");
+	jit_code_take(names->code, &line->head);
+}
+
+/* Who tells from here on has seen the file being made, long before anybody looked at it. */
+TEST(jit_maps, what_others_tell_of_the_same_map_has_names)
+{
+	struct sideband round = { .size = sizeof(round), .type = SIDEBAND_ROUND };
+	struct names names;
+	uint64_t since = now(), during, behind;
+
+	begin_names(&names);
+	wait_some();
+	write_text(&names.writer, "1000 10 one\n");
+	see_sample(&names);
+	during = look_at_all(&names);
+	look_at_all(&names);
+	jit_maps_end(names.maps, names.code);
+	take_agents_map(&names, since);
+	wait_some();
+	behind = now();
+	wait_some();
+	round.time = now();
+	jit_code_take(names.code, &round);
+	CHECK_STRING(name_at(&names, 0x1000, during), "one");
+	CHECK_STRING(name_at(&names, 0x1000, behind), "told");
+	end_names(&names);
+}

@@ -301,6 +301,7 @@ void jit_maps_look(struct jit_maps *maps, const struct guest_kernel *kernel, con
 		tell_round(code, round.begun);
 }
 
+/* The programs go on, and others may tell of the same maps from their beginning. */
 void jit_maps_end(struct jit_maps *maps, struct jit_code *code)
 {
 	uint64_t now = collector_look_latest();
@@ -309,7 +310,7 @@ void jit_maps_end(struct jit_maps *maps, struct jit_code *code)
 		struct followed *followed = &maps->followed[i];
 
 		if (is_told(followed))
-			tell_end(code, followed->file.pid, now);
+			tell_map(code, followed->file.pid, now, SIDEBAND_JIT_BEHIND);
 		followed->state = STATE_FREE;
 	}
 }
