@@ -400,9 +400,9 @@ TEST(jit_maps, functions_have_names_from_the_first_look_to_the_last_that_saw_the
 	before = look_at_all(&names);
 	CHECK(!jit_code_has(names.code, PID)); /* nobody saw it */
 	see_sample(&names);
-	/* Another program may have been there, however late a JIT is with its lines. */
+	/* Another program may have been there until the look read which one it is, however late a JIT is with
+	 * its lines. */
 	just_before = now();
-	nanosleep(&(struct timespec){ .tv_nsec = 3000000 }, NULL);
 	during = look_at_all(&names);
 	CHECK_STRING(name_at(&names, 0x1000, during), ""); /* no look came behind */
 	between = look_at_all(&names);
@@ -530,6 +530,35 @@ TEST(jit_maps, what_others_tell_of_the_same_map_has_names)
 	round.time = now();
 	jit_code_take(names.code, &round);
 	CHECK_STRING(name_at(&names, 0x1000, during), "one");
+	CHECK_STRING(name_at(&names, 0x1000, behind), "told");
+	end_names(&names);
+}
+
+/* The one before had names, too. */
+TEST(jit_maps, what_others_tell_of_another_program_has_names)
+{
+	struct sideband round = { .size = sizeof(round), .type = SIDEBAND_ROUND };
+	struct names names;
+	uint64_t since, behind;
+
+	begin_names(&names);
+	write_text(&names.writer, "1000 10 one\n");
+	see_sample(&names);
+	look_at_all(&names);
+	user_guest_put(&names.writer.guest, names.writer.task + layout.task_execs, 8);
+	look_at_all(&names);
+	CHECK(jit_code_has(names.code, PID));
+	since = now();
+	wait_some();
+	see_sample(&names);
+	look_at_all(&names);
+	jit_maps_end(names.maps, names.code);
+	take_agents_map(&names, since);
+	wait_some();
+	behind = now();
+	wait_some();
+	round.time = now();
+	jit_code_take(names.code, &round);
 	CHECK_STRING(name_at(&names, 0x1000, behind), "told");
 	end_names(&names);
 }

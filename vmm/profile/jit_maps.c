@@ -242,19 +242,16 @@ static void take_look(struct followed *followed, struct jit_code *code, const st
 	}
 }
 
-/* The program that is in the process at this moment begins here. */
-static void begin(struct followed *followed, const struct guest_kernel *kernel, const struct guest_view *view,
-		  struct jit_code *code)
+/* The program that was read to be in the process was there when that was done, and perhaps not before. */
+static void begin(struct followed *followed, const struct guest_kernel *kernel, const struct guest_view *view)
 {
-	struct collector_look look = collector_look_begin();
 	uint32_t pid = followed->file.pid;
 
 	if (!perf_map_file_begin(&followed->file, kernel, view, pid)) {
 		followed->state = STATE_FREE;
 		return;
 	}
-	tell_end(code, pid, look.begun);
-	followed->seen = followed->since = look.begun;
+	followed->seen = followed->since = collector_look_latest();
 	followed->state = STATE_NO_MAP;
 }
 
@@ -289,7 +286,7 @@ void jit_maps_look(struct jit_maps *maps, const struct guest_kernel *kernel, con
 		struct followed *followed = &maps->followed[i];
 
 		if (followed->state == STATE_WANTED && searches++ < SEARCHES_MAX)
-			begin(followed, kernel, view, code);
+			begin(followed, kernel, view);
 		if (followed->state == STATE_FREE || followed->state == STATE_WANTED ||
 		    followed->next > round.begun)
 			continue;
