@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A process of a guest and its files, made by hand; whose map is read, and whose is not. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -351,14 +352,14 @@ static uint64_t look_at_all(struct names *names)
 	return time;
 }
 
-static void see_sample(struct names *names)
+static void see_sample_of(struct names *names, uint32_t pid)
 {
 	const struct user_image_key key = { .kind = USER_IMAGE_ANONYMOUS };
 	struct user_images *images = names->writer.guest.kernel.images;
 	union {
 		struct sample sample;
 		uint8_t bytes[sizeof(struct sample) + sizeof(struct sample_mapping)];
-	} record = { .sample = { .pid = PID, .mappings = 1 } };
+	} record = { .sample = { .pid = pid, .mappings = 1 } };
 
 	*sample_mappings(&record.sample) =
 		(struct sample_mapping){ .start = 0x1000,
@@ -367,6 +368,11 @@ static void see_sample(struct names *names)
 					 .images = user_images_generation(images),
 					 .flags = PROT_READ | PROT_EXEC };
 	jit_maps_sample(names->maps, &names->writer.guest.kernel, &record.sample);
+}
+
+static void see_sample(struct names *names)
+{
+	see_sample_of(names, PID);
 }
 
 static const char *name_at(struct names *names, uint64_t address, uint64_t time)
@@ -560,5 +566,87 @@ TEST(jit_maps, what_others_tell_of_another_program_has_names)
 	round.time = now();
 	jit_code_take(names.code, &round);
 	CHECK_STRING(name_at(&names, 0x1000, behind), "told");
+	end_names(&names);
+}
+
+static unsigned int reads;
+
+static int count_read(const struct guest_view *view, uint64_t gpa, void *to, size_t size)
+{
+	const struct flat_guest *guest = view->context;
+
+	if (gpa > guest->size || size > guest->size - gpa)
+		return -EFAULT;
+	memcpy(to, guest->memory + gpa, size);
+	reads++;
+	return 0;
+}
+
+/* As those of another process: each costs a system call. */
+static void count_reads(struct names *names)
+{
+	struct flat_guest *guest = &names->writer.guest.guest;
+
+	guest->region.hva = NULL;
+	guest->view.read = count_read;
+	guest->view.context = guest;
+	reads = 0;
+}
+
+static unsigned int reads_of_a_look(struct names *names)
+{
+	unsigned int before = reads;
+
+	jit_maps_look(names->maps, &names->writer.guest.kernel, &names->writer.guest.guest.view, runs, names,
+		      names->code);
+	return reads - before;
+}
+
+/* Its list of processes does not come back to its beginning. */
+TEST(jit_maps, a_guest_makes_nobody_search_for_long)
+{
+	const unsigned int links = 65536;
+	struct names names;
+	unsigned int first;
+
+	begin_names(&names);
+	user_guest_put(&names.writer.guest, names.writer.task + 32, names.writer.task + 32);
+	count_reads(&names);
+	for (uint32_t pid = 1; pid <= 8; pid++)
+		see_sample_of(&names, pid);
+	first = reads_of_a_look(&names);
+	CHECK(first >= links && first < 3 * links);
+	end_names(&names);
+}
+
+TEST(jit_maps, a_process_that_was_not_found_is_not_searched_for_until_it_is_sampled_again)
+{
+	struct names names;
+
+	begin_names(&names);
+	count_reads(&names);
+	see_sample_of(&names, 1);
+	CHECK(reads_of_a_look(&names) > 0);
+	wait_some();
+	CHECK_EQUAL(reads_of_a_look(&names), 0);
+	end_names(&names);
+}
+
+/* Each look, others come that are not there. */
+TEST(jit_maps, processes_that_are_not_found_keep_nobody_waiting)
+{
+	struct names names;
+	int looks = 0;
+
+	begin_names(&names);
+	write_text(&names.writer, "1000 10 one\n");
+	while (!jit_code_has(names.code, PID) && looks++ < 1000) {
+		for (uint32_t pid = 1; pid <= 8; pid++)
+			see_sample_of(&names, pid);
+		see_sample(&names);
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+		reads_of_a_look(&names);
+	}
+	CHECK(jit_code_has(names.code, PID));
 	end_names(&names);
 }

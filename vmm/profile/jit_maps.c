@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "vmm/guest/perf_map.h"
 #include "vmm/guest/perf_map_file.h"
@@ -12,15 +13,18 @@
 #define MILLISECOND 1000000ull
 /* Bytes that are read of one map in one look. */
 #define PART (64u << 10)
-/* A process that has no map is looked at ever more rarely. */
+/* A process that has no map, or was not found, is looked at ever more rarely. */
 #define WAIT_FIRST (50 * MILLISECOND)
 #define WAIT_MOST  (1000 * MILLISECOND)
-/* Finding a process goes over all of them: so many are looked for in one look. */
-#define SEARCHES_MAX 4u
+/* Finding a process goes over all that the guest says there are. Where that took so long in a look, others
+ * wait for the next one; and it takes no more than such a part of a processor. */
+#define SEARCH_ENOUGH (MILLISECOND / 10)
+#define SEARCH_SHARE  20
 
 enum state {
 	STATE_FREE,
 	STATE_WANTED, /* it is to be found */
+	STATE_MISSED, /* it was not, and nothing was seen of it since */
 	STATE_NO_MAP, /* it was found */
 	STATE_KNOWN,  /* and its map is: as of the latest look all of it */
 	STATE_BEHIND, /* or there is more than that */
@@ -28,14 +32,16 @@ enum state {
 
 struct followed {
 	enum state state;
-	struct perf_map_file file; /* but for one that is wanted, of which it has pid alone */
+	struct perf_map_file file; /* of one that is wanted or missed: pid alone */
 	uint64_t seen;       /* ns: the program was there then, and it is not known that it was before */
 	uint64_t since;      /* ns: it was there, and its map had nothing else than what was told by now */
-	uint64_t next, wait; /* ns: of a process without a map, when it is looked at again */
+	uint64_t next, wait; /* ns: of a process without a map, when it is looked at or for again */
 };
 
 struct jit_maps {
 	struct followed followed[JIT_MAPS_MAX];
+	size_t turn;          /* behind the one that was searched for last */
+	uint64_t next_search; /* ns */
 	uint8_t text[PART];
 };
 
@@ -74,7 +80,7 @@ static struct followed *find(struct jit_maps *maps, uint32_t pid)
 	return NULL;
 }
 
-/* Where there is no room, one that has had no map for long goes. */
+/* Where there is no room, one goes that is not there, or has had no map for long. */
 static struct followed *find_room(struct jit_maps *maps)
 {
 	struct followed *idle = NULL;
@@ -84,7 +90,8 @@ static struct followed *find_room(struct jit_maps *maps)
 
 		if (followed->state == STATE_FREE)
 			return followed;
-		if (followed->state == STATE_NO_MAP && followed->wait == WAIT_MOST)
+		if (followed->state == STATE_MISSED ||
+		    (followed->state == STATE_NO_MAP && followed->wait == WAIT_MOST))
 			idle = followed;
 	}
 	return idle;
@@ -95,11 +102,13 @@ void jit_maps_sample(struct jit_maps *maps, const struct guest_kernel *kernel, c
 	struct followed *followed;
 
 	if (!kernel->perf_maps.known || !kernel->images || !sample->mappings ||
-	    sample->pid >= SAMPLE_TASK_LIMIT || !runs_made_code(kernel, sample) || find(maps, sample->pid))
+	    sample->pid >= SAMPLE_TASK_LIMIT || !runs_made_code(kernel, sample))
 		return;
-	followed = find_room(maps);
-	if (followed)
-		*followed = (struct followed){ .state = STATE_WANTED, .file = { .pid = sample->pid } };
+	followed = find(maps, sample->pid);
+	if (!followed && (followed = find_room(maps)))
+		*followed = (struct followed){ .state = STATE_MISSED, .file = { .pid = sample->pid } };
+	if (followed && followed->state == STATE_MISSED)
+		followed->state = STATE_WANTED;
 }
 
 /* --- what is told ----------------------------------------------------------------- */
@@ -191,14 +200,19 @@ static void take_lines(struct followed *followed, struct jit_code *code, const s
 		followed->since = look->begun;
 }
 
+static void wait_longer(struct followed *followed, uint64_t now)
+{
+	followed->wait = followed->wait ? 2 * followed->wait : WAIT_FIRST;
+	if (followed->wait > WAIT_MOST)
+		followed->wait = WAIT_MOST;
+	followed->next = now + followed->wait;
+}
+
 static void take_none(struct followed *followed, const struct collector_look *look)
 {
 	followed->state = STATE_NO_MAP;
 	followed->since = look->begun;
-	followed->wait = followed->wait ? 2 * followed->wait : WAIT_FIRST;
-	if (followed->wait > WAIT_MOST)
-		followed->wait = WAIT_MOST;
-	followed->next = look->begun + followed->wait;
+	wait_longer(followed, look->begun);
 }
 
 static void take_unknown(struct followed *followed, struct jit_code *code, const struct collector_look *look)
@@ -242,17 +256,58 @@ static void take_look(struct followed *followed, struct jit_code *code, const st
 	}
 }
 
+static uint64_t processor_time(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return (uint64_t)time.tv_sec * 1000 * MILLISECOND + (uint64_t)time.tv_nsec;
+}
+
 /* The program that was read to be in the process was there when that was done, and perhaps not before. */
-static void begin(struct followed *followed, const struct guest_kernel *kernel, const struct guest_view *view)
+static void begin(struct followed *followed, const struct guest_kernel *kernel, const struct guest_view *view,
+		  uint64_t now)
 {
 	uint32_t pid = followed->file.pid;
 
 	if (!perf_map_file_begin(&followed->file, kernel, view, pid)) {
-		followed->state = STATE_FREE;
+		followed->state = STATE_MISSED;
+		wait_longer(followed, now);
 		return;
 	}
 	followed->seen = followed->since = collector_look_latest();
 	followed->state = STATE_NO_MAP;
+	followed->wait = followed->next = 0;
+}
+
+/* Each in its turn, whoever else is asked for meanwhile. */
+static struct followed *next_wanted(struct jit_maps *maps, uint64_t now)
+{
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
+		size_t slot = (maps->turn + i) % JIT_MAPS_MAX;
+		struct followed *followed = &maps->followed[slot];
+
+		if (followed->state == STATE_WANTED && followed->next <= now) {
+			maps->turn = slot + 1;
+			return followed;
+		}
+	}
+	return NULL;
+}
+
+static void search(struct jit_maps *maps, const struct guest_kernel *kernel, const struct guest_view *view,
+		   uint64_t now)
+{
+	uint64_t begun = processor_time(), took = 0;
+	struct followed *followed;
+
+	if (now < maps->next_search)
+		return;
+	while (took < SEARCH_ENOUGH && (followed = next_wanted(maps, now))) {
+		begin(followed, kernel, view, now);
+		took = processor_time() - begun;
+	}
+	maps->next_search = now + SEARCH_SHARE * took;
 }
 
 /* False: another kernel may have run meanwhile, so nothing was seen. */
@@ -267,31 +322,37 @@ static bool look_at(struct jit_maps *maps, struct followed *followed, const stru
 	collector_look_end(&look);
 	if (!runs(context)) {
 		followed->file = before;
-		if (!is_told(followed))
-			followed->state = STATE_WANTED;
 		return false;
 	}
 	take_look(followed, code, &look, found, span_of(maps->text, size));
 	return true;
 }
 
+/* Those that were found a moment ago may be another kernel's. */
+static void find_again(struct jit_maps *maps)
+{
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++)
+		if (maps->followed[i].state == STATE_NO_MAP)
+			maps->followed[i].state = STATE_WANTED;
+}
+
 void jit_maps_look(struct jit_maps *maps, const struct guest_kernel *kernel, const struct guest_view *view,
 		   bool (*runs)(void *context), void *context, struct jit_code *code)
 {
 	struct collector_look round = collector_look_begin();
-	unsigned int searches = 0;
 	bool any = false;
 
+	search(maps, kernel, view, round.begun);
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
 		struct followed *followed = &maps->followed[i];
 
-		if (followed->state == STATE_WANTED && searches++ < SEARCHES_MAX)
-			begin(followed, kernel, view);
 		if (followed->state == STATE_FREE || followed->state == STATE_WANTED ||
-		    followed->next > round.begun)
+		    followed->state == STATE_MISSED || followed->next > round.begun)
 			continue;
-		if (!look_at(maps, followed, kernel, view, runs, context, code))
+		if (!look_at(maps, followed, kernel, view, runs, context, code)) {
+			find_again(maps);
 			return;
+		}
 		any |= is_told(followed);
 	}
 	if (any)
