@@ -14,7 +14,11 @@
  * makes new ones (kernel/cred.c, copy_creds(), prepare_exec_creds()); and if
  * it is open for writing, not to append, with all that is in it before the place
  * where it is written next, and is its opener's own. So what a former process
- * of that number has left, what was inherited, and what others wrote is none.
+ * of that number has left and what was inherited is none.
+ *
+ * Not seen is what a forked child writes through the descriptor that it shares
+ * with its parent, nor that a program opened an old file without emptying it
+ * and went to its end: both count as the program's own.
  *
  * The guest runs and may change all of it at any time: what was found is read
  * again behind the bytes. No vCPU thread.
