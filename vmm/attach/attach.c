@@ -34,8 +34,9 @@
 /* So long after it could not be looked at, the process may still end. */
 #define END_WAIT_MS 2000
 /*
- * Between two searches of all of the guest's memory; and so many times the CPU time that one takes. Where
- * there was none, a VM that used less CPU time than this since has started none.
+ * Between two searches of all of the guest's memory; and so many times the CPU time that one takes, and no
+ * less than one lasts, as it may wait for what was swapped out. Where there was none, a VM that used less CPU
+ * time than this since has started none.
  */
 #define SEARCH_INTERVAL SECOND
 #define SEARCH_SHARE    20
@@ -980,9 +981,9 @@ static uint64_t wanted_rip(struct attach *attach)
 /* The guest may only be starting, or run no Linux: it is looked for again and again, but seldom. */
 static void search(struct attach *attach, uint64_t rip)
 {
-	uint64_t begun = time_by(CLOCK_THREAD_CPUTIME_ID), run, took;
+	uint64_t begun = now(), processed = time_by(CLOCK_THREAD_CPUTIME_ID), run, lasted;
 
-	if (now() < attach->next_search)
+	if (begun < attach->next_search)
 		return;
 	run = vmm_process_cpu_time(attach->process);
 	if (attach->next_search && !attach->has_tables && run - attach->search_run < SEARCH_RUN)
@@ -996,10 +997,13 @@ static void search(struct attach *attach, uint64_t rip)
 	attach->skip = attach->has_tables ? attach->skip + 1 : 0;
 	if (!attach->has_tables)
 		atomic_store(&attach->searched, true);
-	took = time_by(CLOCK_THREAD_CPUTIME_ID) - begun;
+	lasted = now() - begun;
+	processed = time_by(CLOCK_THREAD_CPUTIME_ID) - processed;
 	log_debug("the guest's memory was searched for page tables of a kernel, for %llu ms: %s",
-		  (unsigned long long)(took / MILLISECOND), attach->has_tables ? "found" : "there are none");
-	attach->next_search = now() + SEARCH_INTERVAL + SEARCH_SHARE * took;
+		  (unsigned long long)(processed / MILLISECOND),
+		  attach->has_tables ? "found" : "there are none");
+	attach->next_search = begun + lasted + SEARCH_INTERVAL +
+			      (lasted > SEARCH_SHARE * processed ? lasted : SEARCH_SHARE * processed);
 }
 
 static bool latest_registers(struct attach *attach, struct guest_registers *registers)

@@ -96,6 +96,7 @@ int vmm_memory_open_remote(struct vmm_memory *memory, const char *name, const ch
 	int error;
 
 	init(memory);
+	memory->view.remote = true;
 	error = remote_memory_open(&memory->remote, name, uri);
 	if (error)
 		vmm_memory_close(memory);

@@ -13,6 +13,7 @@
 #ifndef KVMSCOPE_GUEST_VIEW_H
 #define KVMSCOPE_GUEST_VIEW_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,6 +41,11 @@ struct guest_view {
 	int (*translate)(const struct guest_view *view, uint64_t gva, struct guest_translation *translation);
 	void *context;                 /* of read() and translate() */
 	const struct patches *patches; /* ours in that memory; NULL for none */
+	/*
+	 * read() asks another program, which does the work: what it costs is told by the time that passes,
+	 * not by the reader's CPU time.
+	 */
+	bool remote;
 };
 
 /*

@@ -28,7 +28,7 @@
 /* Stops of vCPUs that make it certain that a kernel runs no more. */
 #define DOUBTS            3
 #define FIND_INTERVAL_MAX (200 * MILLISECOND)
-/* Looking for one that is not there is to take no more than such a part of a processor. */
+/* Looking for one that is not there is to take no more than such a part of a processor, wherever that is. */
 #define FIND_SHARE 20
 /* Where the vCPUs are where they were when there was none, the guest has done next to nothing since. */
 #define FIND_INTERVAL_IDLE (5000 * MILLISECOND)
@@ -198,9 +198,20 @@ static uint64_t processor_time(void)
 	return (uint64_t)time.tv_sec * 1000 * MILLISECOND + (uint64_t)time.tv_nsec;
 }
 
-/* There is none where vCPUs stand at REGISTERS, and looking TOOK so much CPU time; ns until the next look. */
+/*
+ * ns behind a look that LASTED so long and took so much CPU time of ours (PROCESSED). Much longer than that
+ * is what others do for it: the disk with what was swapped out, or whoever reads a remote guest's memory.
+ */
+static uint64_t rest_of_find(const struct collector_kernel *kernel, uint64_t lasted, uint64_t processed)
+{
+	if (kernel->options->view->remote)
+		return FIND_SHARE * lasted;
+	return lasted > FIND_SHARE * processed ? lasted : FIND_SHARE * processed;
+}
+
+/* There is none where vCPUs stand at REGISTERS; ns until the next look, which is REST from now at least. */
 static uint64_t pause_of_find(struct collector_kernel *kernel, const struct guest_registers *registers,
-			      uint64_t took)
+			      uint64_t rest)
 {
 	bool idle = kernel->find_interval == FIND_INTERVAL_MAX && is_same_stop(registers, &kernel->missed);
 	uint64_t pause = idle ? FIND_INTERVAL_IDLE : kernel->find_interval;
@@ -209,7 +220,7 @@ static uint64_t pause_of_find(struct collector_kernel *kernel, const struct gues
 	kernel->find_interval += kernel->find_interval / 2;
 	if (kernel->find_interval > FIND_INTERVAL_MAX)
 		kernel->find_interval = FIND_INTERVAL_MAX;
-	return took + (pause > FIND_SHARE * took ? pause : FIND_SHARE * took);
+	return pause > rest ? pause : rest;
 }
 
 /* Asks the guest's agent, if it is time to. True: there is something new. */
@@ -265,7 +276,7 @@ static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 	const struct collector_options *options = kernel->options;
 	struct guest_registers registers;
 	struct guest_kernel *found;
-	uint64_t begun;
+	uint64_t begun, lasted, rest;
 	int error;
 
 	if (now < kernel->next_find || !options->registers ||
@@ -276,7 +287,9 @@ static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 	error = guest_kernel_find(&found, options->view, &registers);
 	if (error)
 		error = find_told(kernel, &registers, now, &found);
-	kernel->next_find = now + pause_of_find(kernel, &registers, processor_time() - begun);
+	lasted = collector_look_begin().begun - kernel->find_look.begun;
+	rest = rest_of_find(kernel, lasted, processor_time() - begun);
+	kernel->next_find = now + lasted + pause_of_find(kernel, &registers, rest);
 	if (error) {
 		log_debug("no guest kernel yet: %s", error_message());
 		return NULL;
