@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "tests/unit/shim/test.h"
 #include "vmm/kvm/memory.h"
@@ -24,6 +27,40 @@ TEST(memory, lies_around_the_hole)
 	CHECK(!memory_pointer(&memory, MEMORY_HIGH_START + memory.regions[1].size, 1));
 	CHECK(!memory_pointer(&memory, UINT64_MAX, 2));
 	CHECK(!memory_pointer(&memory, 16, UINT64_MAX));
+	memory_destroy(&memory);
+}
+
+/* What /proc/self/smaps says of the mapping that has ADDRESS. False: it says nothing. */
+static bool flags_of(const void *address, char *flags, size_t size)
+{
+	FILE *file = fopen("/proc/self/smaps", "re");
+	unsigned long begin, end;
+	bool inside = false, found = false;
+	char line[4096];
+
+	while (file && !found && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "%lx-%lx ", &begin, &end) == 2)
+			inside = (uintptr_t)address >= begin && (uintptr_t)address < end;
+		found = inside && !strncmp(line, "VmFlags:", 8);
+	}
+	if (file)
+		fclose(file);
+	snprintf(flags, size, "%.*s", (int)size - 1, found ? line : "");
+	return found;
+}
+
+TEST(memory, is_to_be_in_huge_pages)
+{
+	struct memory memory;
+	char flags[256];
+
+	if (access("/sys/kernel/mm/transparent_hugepage", F_OK))
+		SKIP("the kernel has no transparent huge pages");
+	REQUIRE_EQUAL(memory_create(&memory, 5ull << 30), 0);
+	for (size_t i = 0; i < memory.region_count; i++) {
+		CHECK(flags_of(memory.regions[i].hva, flags, sizeof(flags)));
+		CHECK(strstr(flags, " hg"));
+	}
 	memory_destroy(&memory);
 }
 
