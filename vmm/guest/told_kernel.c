@@ -14,6 +14,8 @@
 
 #define PAGE      4096u
 #define NO_MODULE UINT16_MAX
+/* Of a line that names nothing here: it is only where what lies before it ends. */
+#define OTHER_MODULE (UINT16_MAX - 1)
 /* struct elf64_note and the name "GNU": behind them stands the build id. */
 #define NOTE_HEAD 16u
 
@@ -22,7 +24,7 @@ struct line {
 	uint64_t address;
 	uint32_t name;   /* offset in the text */
 	uint16_t length; /* of the name */
-	uint16_t module; /* index in reader.modules, or NO_MODULE */
+	uint16_t module; /* index in reader.modules, NO_MODULE or OTHER_MODULE */
 	char type;
 };
 
@@ -86,11 +88,11 @@ static uint16_t find_module(const struct reader *reader, const char *name, size_
 	struct agent_module key, *found;
 
 	if (length >= sizeof(key.name))
-		return NO_MODULE;
+		return OTHER_MODULE;
 	memcpy(key.name, name, length);
 	key.name[length] = '\0';
 	found = bsearch(&key, reader->modules, reader->module_count, sizeof(key), by_name);
-	return found ? (uint16_t)(found - reader->modules) : NO_MODULE;
+	return found ? (uint16_t)(found - reader->modules) : OTHER_MODULE;
 }
 
 /* The hexadecimal number at *AT, which is moved behind it. */
@@ -107,8 +109,22 @@ static bool read_address(const char **at, const char *end, uint64_t *address)
 	return *at > begin && *at - begin <= 16;
 }
 
-/* "ADDRESS TYPE NAME[\t[MODULE]]". Lines of modules that are not known, and what is no line, are passed over.
- */
+/* That in MODULE, "\t[NAME]", if LINE is code of it. */
+static uint16_t module_of(const struct reader *reader, const struct line *line, const char *module,
+			  const char *end)
+{
+	uint16_t index = OTHER_MODULE;
+
+	if (end - module >= 4 && module[1] == '[' && end[-1] == ']' && strchr("tTwW", line->type))
+		index = find_module(reader, module + 2, (size_t)(end - module) - 3);
+	/* Code that is there only while the module starts may lie elsewhere. */
+	if (index != OTHER_MODULE &&
+	    line->address - reader->modules[index].start >= reader->modules[index].size)
+		index = OTHER_MODULE;
+	return index;
+}
+
+/* "ADDRESS TYPE NAME[\t[MODULE]]". What is no such line is passed over. */
 static bool parse(const struct reader *reader, const char *at, const char *end, struct line *line)
 {
 	const char *name, *module;
@@ -125,16 +141,8 @@ static bool parse(const struct reader *reader, const char *at, const char *end, 
 		return false;
 	line->name = (uint32_t)(name - (const char *)reader->text.data);
 	line->length = (uint16_t)length;
-	line->module = NO_MODULE;
-	if (!module)
-		return true;
-	if (end - module < 4 || module[1] != '[' || end[-1] != ']')
-		return false;
-	line->module = find_module(reader, module + 2, (size_t)(end - module) - 3);
-	if (line->module == NO_MODULE)
-		return false;
-	/* Code that is there only while the module starts lies elsewhere. */
-	return line->address - reader->modules[line->module].start < reader->modules[line->module].size;
+	line->module = module ? module_of(reader, line, module, end) : NO_MODULE;
+	return true;
 }
 
 static int add_line(struct reader *reader, const struct line *line)
@@ -159,8 +167,6 @@ static int by_place(const void *left, const void *right)
 {
 	const struct line *one = left, *other = right;
 
-	if (one->module != other->module)
-		return one->module < other->module ? -1 : 1;
 	if (one->address != other->address)
 		return one->address < other->address ? -1 : 1;
 	return one->name < other->name ? -1 : one->name > other->name;
@@ -178,25 +184,28 @@ static int read_lines(struct reader *reader)
 		if (parse(reader, at, next, &line))
 			error = add_line(reader, &line);
 	}
-	if (!error && !reader->count)
-		return -EINVAL;
-	if (!error)
+	if (!error && reader->count)
 		qsort(reader->lines, reader->count, sizeof(reader->lines[0]), by_place);
 	return error;
 }
 
-/* A symbol ends at the next higher one of the same image; the last at the end of its page. */
+/*
+ * A symbol ends where any other begins, and at the latest with its page if that is of another module: since
+ * Linux 6.4 a module's memory is in pieces (struct module_memory), and others' may lie between them.
+ */
 static uint64_t end_of(const struct reader *reader, size_t *next, size_t index)
 {
-	const struct line *line = &reader->lines[index];
+	const struct line *line = &reader->lines[index], *following;
+	uint64_t page_end = (line->address / PAGE + 1) * PAGE;
 
 	*next = *next > index ? *next : index;
-	while (*next < reader->count && reader->lines[*next].module == line->module &&
-	       reader->lines[*next].address == line->address)
+	while (*next < reader->count && reader->lines[*next].address == line->address)
 		++*next;
-	if (*next < reader->count && reader->lines[*next].module == line->module)
-		return reader->lines[*next].address;
-	return (line->address / PAGE + 1) * PAGE;
+	if (*next == reader->count)
+		return page_end;
+	following = &reader->lines[*next];
+	return following->module == line->module || following->address < page_end ? following->address
+										  : page_end;
 }
 
 static int add_symbol(struct reader *reader, const struct line *line, uint64_t end)
@@ -210,8 +219,7 @@ static int add_symbol(struct reader *reader, const struct line *line, uint64_t e
 	name[line->length] = '\0';
 	if (line->module != NO_MODULE) {
 		module = reader->modules[line->module].name;
-		if (strchr("tTwW", line->type))
-			reader->text_ends[line->module] = end;
+		reader->text_ends[line->module] = end;
 	}
 	return symbols_add(per_cpu ? told->per_cpu : told->symbols, line->address, end - line->address,
 			   line->type, name, module);
@@ -228,20 +236,41 @@ static int add_symbols(struct reader *reader)
 	if (!told->symbols || !told->per_cpu)
 		return -ENOMEM;
 	for (size_t i = 0; !error && i < reader->count; i++)
-		error = add_symbol(reader, &reader->lines[i], end_of(reader, &next, i));
+		if (reader->lines[i].module != OTHER_MODULE)
+			error = add_symbol(reader, &reader->lines[i], end_of(reader, &next, i));
+	if (!error && !symbols_count(told->symbols) && !symbols_count(told->per_cpu))
+		error = -EINVAL;
 	if (!error)
 		error = symbols_finish(told->symbols);
 	return error ? error : symbols_finish(told->per_cpu);
 }
 
-/* Its text, as far as it has symbols: /proc/modules tells the size of all that it has. */
+/* Behind its text, as far as that has symbols: /proc/modules tells the size of all that it has. */
+static uint64_t text_end(const struct reader *reader, size_t index)
+{
+	const struct agent_module *module = &reader->modules[index];
+	uint64_t end = (reader->text_ends[index] + PAGE - 1) / PAGE * PAGE;
+
+	return end < module->start + module->size ? end : module->start + module->size;
+}
+
+/* Of two that lie in each other one at least is not what it says, and nothing tells which. */
+static bool is_apart(const struct reader *reader, size_t index)
+{
+	for (size_t i = 0; i < reader->module_count; i++)
+		if (i != index && reader->text_ends[i] &&
+		    reader->modules[i].start < text_end(reader, index) &&
+		    reader->modules[index].start < text_end(reader, i))
+			return false;
+	return true;
+}
+
 static struct guest_module describe(const struct reader *reader, size_t index)
 {
 	const struct agent_module *from = &reader->modules[index];
-	uint64_t end = (reader->text_ends[index] + PAGE - 1) / PAGE * PAGE;
 	struct guest_module module = {
 		.start = from->start,
-		.size = (end < from->start + from->size ? end : from->start + from->size) - from->start,
+		.size = text_end(reader, index) - from->start,
 		.build_id_size = from->build_id_size,
 		.build_id_gva = from->note + NOTE_HEAD,
 	};
@@ -251,18 +280,6 @@ static struct guest_module describe(const struct reader *reader, size_t index)
 	return module;
 }
 
-/* What lies in another one is a lie. */
-static bool is_apart(const struct told_kernel *told, const struct guest_module *module)
-{
-	for (size_t i = 0; i < told->module_count; i++) {
-		const struct guest_module *other = &told->modules[i];
-
-		if (module->start < other->start + other->size && other->start < module->start + module->size)
-			return false;
-	}
-	return true;
-}
-
 static int add_modules(struct reader *reader)
 {
 	struct told_kernel *told = reader->told;
@@ -270,12 +287,9 @@ static int add_modules(struct reader *reader)
 	told->modules = calloc(reader->module_count + 1, sizeof(*told->modules));
 	if (!told->modules)
 		return -ENOMEM;
-	for (size_t i = 0; i < reader->module_count; i++) {
-		struct guest_module module = describe(reader, i);
-
-		if (reader->text_ends[i] && is_apart(told, &module))
-			told->modules[told->module_count++] = module;
-	}
+	for (size_t i = 0; i < reader->module_count; i++)
+		if (reader->text_ends[i] && is_apart(reader, i))
+			told->modules[told->module_count++] = describe(reader, i);
 	return 0;
 }
 
