@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "guest-agent/build_id.h"
@@ -54,12 +55,23 @@ static uint64_t hash_boot(void)
 			 read_start("/proc/sys/kernel/random/boot_id", id, sizeof(id)));
 }
 
+/* Loaded again it has another directory, if it is another build in the same place, too; 0: it has none. */
+static uint64_t directory_of(const struct agent_module *module)
+{
+	struct stat status;
+	char path[128];
+
+	snprintf(path, sizeof(path), "/sys/module/%s", module->name);
+	return stat(path, &status) ? 0 : status.st_ino;
+}
+
 /* Those that are loaded now, to TABLE if it is not NULL; the hash of all of them. */
 static uint64_t list_modules(struct kernel_table *table)
 {
 	FILE *file = fopen("/proc/modules", "re");
 	uint64_t hash = hash_boot();
 	struct agent_module module;
+	uint64_t directory;
 	char line[4096]; /* a module may be used by many others; what is behind that is a line of no module */
 
 	while (file && fgets(line, sizeof(line), file)) {
@@ -67,6 +79,8 @@ static uint64_t list_modules(struct kernel_table *table)
 			continue;
 		/* Its name, where it is, and its size. */
 		hash = hash_more(hash, &module, offsetof(struct agent_module, text));
+		directory = directory_of(&module);
+		hash = hash_more(hash, &directory, sizeof(directory));
 		if (table && table->head.modules < AGENT_KERNEL_MODULES_MAX)
 			table->modules[table->head.modules++] = module;
 	}

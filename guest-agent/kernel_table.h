@@ -15,7 +15,8 @@ struct kernel_table {
 	struct agent_module modules[AGENT_KERNEL_MODULES_MAX];
 };
 
-/* agent_kernel.modules_hash of what is loaded now: of two files, in no time. */
+/* agent_kernel.modules_hash of what is loaded now: of two files and a directory of each module, in no time.
+ */
 uint64_t kernel_table_hash(void);
 
 /* Reads it. A file that is not there or can not be read leaves what it would tell 0. */

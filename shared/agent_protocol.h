@@ -210,7 +210,8 @@ struct agent_symbols {
  * /proc/kallsyms as it is: lines "ADDRESS TYPE NAME[\t[MODULE]]".
  */
 struct agent_kernel {
-	uint64_t modules_hash;  /* of this boot and which modules are where: another one with others; not 0 */
+	uint64_t modules_hash;  /* of this boot and which modules are where: another one with others, or once
+				   one is loaded again; not 0 */
 	uint32_t modules;       /* at most AGENT_KERNEL_MODULES_MAX: of more the oldest are left out */
 	uint32_t build_id_size; /* of the kernel (/sys/kernel/notes), bytes; 0: it has none */
 	uint8_t build_id[20];

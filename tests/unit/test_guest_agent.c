@@ -13,8 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -77,6 +79,24 @@ static void forbid_events(void)
 		_exit(126);
 }
 
+/* A directory: what the next agent has as /proc and as /sys/module; NULL: the kernel's own. */
+static const char *kernel_files;
+
+static bool see(const char *name, const char *place)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", kernel_files, name);
+	return !mount(path, place, NULL, MS_BIND, NULL);
+}
+
+/* From here on. */
+static bool see_kernel_files(void)
+{
+	return !unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	       see("proc", "/proc") && see("module", "/sys/module");
+}
+
 static pid_t run_agent(int fd, bool events)
 {
 	char number[16];
@@ -84,6 +104,8 @@ static pid_t run_agent(int fd, bool events)
 
 	if (child)
 		return child;
+	if (kernel_files && !see_kernel_files())
+		_exit(126);
 	if (!events)
 		forbid_events();
 	snprintf(number, sizeof(number), "%d", fd);
@@ -542,9 +564,25 @@ static bool has_kernel(const struct agent_statistics *statistics)
 	return statistics->tables.kernels || statistics->tables.kernel_error;
 }
 
-static bool is_asked_for_nothing(const struct agent_statistics *statistics)
+/* Until the last question is answered; then it is asked again. */
+static bool ask_again(struct fixture *fixture, uint64_t modules_hash)
 {
-	return !statistics->tables.waiting && statistics->tables.kernels == 1;
+	int error = -EALREADY;
+
+	for (int i = 0; error == -EALREADY && i < 2000; i++, usleep(10000))
+		error = agent_want_kernel(fixture->agent, modules_hash);
+	return !error;
+}
+
+static struct told_kernel *take_told(struct fixture *fixture)
+{
+	struct agent_image_table *table = agent_take_kernel(fixture->agent);
+	struct told_kernel *told = NULL;
+
+	if (table)
+		CHECK_EQUAL(told_kernel_create(&told, span_of(table->bytes, table->size)), 0);
+	free(table);
+	return told;
 }
 
 /* The lines of this machine's own kallsyms, of the kernel alone, against what was told: how many are not. */
@@ -574,8 +612,7 @@ static unsigned int count_wrong(const struct symbols *symbols, unsigned int *che
 TEST(guest_agent, tells_the_symbols_of_its_kernel)
 {
 	struct agent_statistics statistics;
-	struct agent_image_table *table;
-	struct told_kernel *told = NULL;
+	struct told_kernel *told;
 	unsigned int checked = 0;
 	struct fixture fixture;
 	uint8_t notes[4096];
@@ -589,20 +626,19 @@ TEST(guest_agent, tells_the_symbols_of_its_kernel)
 	CHECK_EQUAL(agent_want_kernel(fixture.agent, 0), 0);
 	CHECK(wait_for(&fixture, has_kernel));
 	agent_statistics(fixture.agent, &statistics);
-	table = agent_take_kernel(fixture.agent);
-	if (!table) {
+	told = take_told(&fixture);
+	if (!told) {
 		tear_down(&fixture, NULL);
 		CHECK_EQUAL(statistics.tables.kernel_error, -EPERM);
 		SKIP("this machine hides the addresses of its kernel");
 	}
-	REQUIRE_EQUAL(told_kernel_create(&told, span_of(table->bytes, table->size)), 0);
 	CHECK_EQUAL(agent_want_kernel(fixture.agent, told->modules_hash), 0);
-	CHECK(wait_for(&fixture, is_asked_for_nothing));
-	CHECK(agent_take_kernel(fixture.agent) == NULL);
+	CHECK(ask_again(&fixture, told->modules_hash));
+	CHECK(take_told(&fixture) == NULL);
 	tear_down(&fixture, &statistics);
+	CHECK_EQUAL(statistics.tables.kernels, 1);
 	CHECK_EQUAL(statistics.refused, 0);
 	CHECK_EQUAL(statistics.tables.refused + statistics.tables.without, 0);
-	free(table);
 	CHECK_EQUAL(count_wrong(told->symbols, &checked), 0);
 	CHECK(checked > 10000);
 	fd = open("/sys/kernel/notes", O_RDONLY | O_CLOEXEC);
@@ -614,6 +650,79 @@ TEST(guest_agent, tells_the_symbols_of_its_kernel)
 		close(fd);
 	}
 	told_kernel_free(told);
+}
+
+static void write_kernel_file(const char *name, const char *text)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", kernel_files, name);
+	file = fopen(path, "we");
+	REQUIRE(file && fputs(text, file) >= 0);
+	fclose(file);
+}
+
+/* One that was there, and is until then, is another. */
+static void make_directory(const char *name)
+{
+	char path[128], made[128];
+
+	snprintf(path, sizeof(path), "%s/%s", kernel_files, name);
+	snprintf(made, sizeof(made), "%s/made", kernel_files);
+	REQUIRE(!mkdir(made, 0755) && !rename(made, path));
+}
+
+static void remove_kernel_files(void)
+{
+	static const char *const names[] = { "proc/modules", "proc/kallsyms", "proc",
+					     "module/alpha", "module",        "" };
+	char path[128];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(path, sizeof(path), "%s/%s", kernel_files, names[i]);
+		CHECK(!remove(path));
+	}
+	kernel_files = NULL;
+}
+
+/* Another build of it may well have as many pages and find its old place. */
+TEST(guest_agent, tells_the_kernel_anew_when_a_module_is_loaded_again)
+{
+	char directory[] = "/tmp/kvmscope-test-XXXXXX";
+	struct told_kernel *told, *again;
+	struct fixture fixture;
+
+	if (!events_allowed())
+		SKIP("perf_event_open(2) is not allowed here");
+	if (geteuid())
+		SKIP("mounting other files in place of the kernel's takes root");
+	kernel_files = mkdtemp(directory);
+	REQUIRE(kernel_files != NULL);
+	make_directory("proc");
+	make_directory("module");
+	write_kernel_file("proc/modules", "alpha 20480 0 - Live 0xffffffffc0400000\n");
+	write_kernel_file("proc/kallsyms", "ffffffff81000000 T _text\n");
+	make_directory("module/alpha");
+	REQUIRE(set_up(&fixture, AGENT_WITH_EVENTS));
+	CHECK(wait_for(&fixture, is_answered));
+	CHECK_EQUAL(agent_want_kernel(fixture.agent, 0), -EAGAIN);
+	CHECK_EQUAL(agent_want_kernel(fixture.agent, 0), 0);
+	CHECK(wait_for(&fixture, has_kernel));
+	told = take_told(&fixture);
+	REQUIRE(told != NULL);
+	CHECK_EQUAL(agent_want_kernel(fixture.agent, told->modules_hash), 0);
+	CHECK(ask_again(&fixture, told->modules_hash));
+	CHECK(take_told(&fixture) == NULL);
+	make_directory("module/alpha");
+	CHECK(ask_again(&fixture, told->modules_hash));
+	CHECK(ask_again(&fixture, told->modules_hash));
+	again = take_told(&fixture);
+	CHECK(again && again->modules_hash != told->modules_hash);
+	tear_down(&fixture, NULL);
+	told_kernel_free(told);
+	told_kernel_free(again);
+	remove_kernel_files();
 }
 
 static bool is_second_session(const struct agent_statistics *statistics)
