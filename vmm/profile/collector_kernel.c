@@ -241,6 +241,7 @@ static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 		kernel->found[kernel->found_count - 1].kernel->told = NULL;
 	told_kernel_free(kernel->told);
 	kernel->told = told;
+	kernel->told_is_known = false;
 	return true;
 }
 
@@ -252,7 +253,8 @@ static void hear_of_modules(struct collector_kernel *kernel, uint64_t now)
 	if (guest_kernel_lists_modules(newest))
 		return;
 	/* Once each: to see whether it fits takes some time. */
-	if (!ask_for_told(kernel, now) && (!kernel->told || kernel->told_is_known))
+	ask_for_told(kernel, now);
+	if (!kernel->told || kernel->told_is_known)
 		return;
 	kernel->told_is_known = true;
 	if (guest_kernel_tell(newest, kernel->told))
