@@ -479,7 +479,7 @@ static int check_told(const struct guest_kernel *kernel, const struct told_kerne
 			 "is not used");
 }
 
-int guest_kernel_tell(struct guest_kernel *kernel, const struct told_kernel *told)
+int guest_kernel_tell(struct guest_kernel *kernel, struct told_kernel *told)
 {
 	int error = check_told(kernel, told);
 

@@ -58,9 +58,9 @@ struct guest_kernel {
 	struct guest_task_layout tasks;        /* where it keeps its current tasks */
 	struct guest_vma_layout vmas;          /* and what they have mapped */
 	struct perf_map_layout perf_maps;      /* and files that they write */
-	struct user_images *images;     /* that were seen in use; NULL without VMAS; owned with its copies */
-	struct guest_cgroups *cgroups;  /* that its tasks were seen in; NULL without them; owned so, too */
-	const struct told_kernel *told; /* of guest_kernel_tell(); NULL */
+	struct user_images *images;    /* that were seen in use; NULL without VMAS; owned with its copies */
+	struct guest_cgroups *cgroups; /* that its tasks were seen in; NULL without them; owned so, too */
+	struct told_kernel *told;      /* of guest_kernel_tell(); NULL */
 };
 
 /*
@@ -84,11 +84,11 @@ bool guest_kernel_lists_modules(const struct guest_kernel *kernel);
 
 /*
  * Takes the modules of KERNEL, whose list can not be read, from TOLD: by guest_kernel_list_modules() and
- * guest_kernel_refresh() from now on, those whose build id lies where TOLD says. TOLD must be valid as long
- * as either is called for KERNEL or what becomes of it. -EILSEQ: it is not of this kernel. The thread of
- * those.
+ * guest_kernel_refresh() from now on, those whose build id lay where TOLD says at each look: one that was not
+ * there comes back with a newer TOLD alone, which is noted there. TOLD must be valid as long as either is
+ * called for KERNEL or what becomes of it. -EILSEQ: it is not of this kernel. The thread of those.
  */
-int guest_kernel_tell(struct guest_kernel *kernel, const struct told_kernel *told);
+int guest_kernel_tell(struct guest_kernel *kernel, struct told_kernel *told);
 
 /*
  * A copy of KERNEL with the modules as they are loaded now. The older one

@@ -72,14 +72,16 @@ static int add_symbols(struct symbols *to, const struct module_list *list, const
 int kernel_told_modules(struct module_list *list, const struct guest_kernel *kernel,
 			const struct guest_view *view, struct symbols *symbols)
 {
-	const struct told_kernel *told = kernel->told;
+	struct told_kernel *told = kernel->told;
 
 	list->modules = calloc(told->module_count + 1, sizeof(*list->modules));
 	list->orcs = calloc(told->module_count + 1, sizeof(*list->orcs));
 	if (!list->modules || !list->orcs)
 		return -ENOMEM;
-	for (size_t i = 0; i < told->module_count; i++)
-		if (is_there(&told->modules[i], kernel, view))
+	for (size_t i = 0; i < told->module_count; i++) {
+		told->gone[i] = told->gone[i] || !is_there(&told->modules[i], kernel, view);
+		if (!told->gone[i])
 			list->modules[list->count++] = told->modules[i];
+	}
 	return symbols ? add_symbols(symbols, list, told->symbols) : 0;
 }

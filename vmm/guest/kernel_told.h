@@ -16,8 +16,10 @@
 bool kernel_told_fits(const struct guest_kernel *kernel, const struct told_kernel *told);
 
 /*
- * The modules of KERNEL->told whose build ids lie in guest memory, now, where they were told to lie; their
- * symbols join SYMBOLS (not finished) unless that is NULL. -ENOMEM.
+ * The modules of KERNEL->told whose build ids lie in guest memory, now and at each look before, where they
+ * were told to lie: the note proves where the read-only data are, and since Linux 6.4 the text of a module
+ * that was loaded again may be elsewhere all the same. Their symbols join SYMBOLS (not finished) unless that
+ * is NULL. -ENOMEM.
  */
 int kernel_told_modules(struct module_list *list, const struct guest_kernel *kernel,
 			const struct guest_view *view, struct symbols *symbols);

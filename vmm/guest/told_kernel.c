@@ -285,7 +285,8 @@ static int add_modules(struct reader *reader)
 	struct told_kernel *told = reader->told;
 
 	told->modules = calloc(reader->module_count + 1, sizeof(*told->modules));
-	if (!told->modules)
+	told->gone = calloc(reader->module_count + 1, sizeof(*told->gone));
+	if (!told->modules || !told->gone)
 		return -ENOMEM;
 	for (size_t i = 0; i < reader->module_count; i++)
 		if (reader->text_ends[i] && is_apart(reader, i))
@@ -334,5 +335,6 @@ void told_kernel_free(struct told_kernel *told)
 	symbols_free(told->symbols);
 	symbols_free(told->per_cpu);
 	free(told->modules);
+	free(told->gone);
 	free(told);
 }

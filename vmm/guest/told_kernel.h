@@ -7,6 +7,7 @@
 #ifndef KVMSCOPE_GUEST_TOLD_KERNEL_H
 #define KVMSCOPE_GUEST_TOLD_KERNEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,8 @@ struct told_kernel {
 	 * build id lies. Sorted by name. Owned.
 	 */
 	struct guest_module *modules;
+	bool *gone; /* for each: a look did not find it, and who loaded it again may have put it elsewhere;
+		       owned */
 	size_t module_count;
 };
 
