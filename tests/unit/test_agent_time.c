@@ -3,6 +3,7 @@
  * The time of what a guest tells: an agent, played by the test, whose clock is not the host's, with
  * messages that take their time; each event that it tells is known by the host's clock.
  */
+#include <errno.h>
 #include <linux/perf_event.h>
 #include <poll.h>
 #include <stdio.h>
@@ -29,6 +30,7 @@ struct guest {
 	/* Its clock is PPM fast, and was behind so far that it has a value of its own. */
 	int ppm;
 	uint64_t behind;
+	uint32_t version; /* that it says it speaks */
 	bool open;
 	uint32_t told;             /* events: each of a process of its number */
 	uint64_t time[EVENTS_MAX]; /* of each, by the host's clock */
@@ -91,10 +93,12 @@ static void rest(void)
 
 static void answer_start(const struct agent_start *start)
 {
-	struct agent_hello hello = { .magic = AGENT_MAGIC, .session = start->session, .version = 1 };
+	struct agent_hello hello = { .magic = AGENT_MAGIC,
+				     .session = start->session,
+				     .version = guest.version };
 
 	hello.guest_time = guest_time(now());
-	guest.open = true;
+	guest.open = guest.version == AGENT_PROTOCOL_VERSION;
 	say(AGENT_HELLO, &hello, sizeof(hello));
 }
 
@@ -164,6 +168,7 @@ static void read_ring(void)
 		if (sideband->type == SIDEBAND_LOST) {
 			guest.losses++;
 			CHECK(sideband->time + sideband->time_error >= guest.latest_time);
+			guest.latest_time = 0; /* a session's times are in order, and not those of two */
 		}
 	}
 	ring_read_done(guest.ring);
@@ -174,7 +179,7 @@ static bool begin(int ppm)
 	struct agent_options options = { .table_memory = 1 << 20 };
 	int fds[2];
 
-	guest = (struct guest){ .ppm = ppm, .behind = 12345 * MS };
+	guest = (struct guest){ .ppm = ppm, .behind = 12345 * MS, .version = AGENT_PROTOCOL_VERSION };
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) ||
 	    ring_create(&guest.ring, 4 << 20))
 		return false;
@@ -270,4 +275,24 @@ TEST(agent_time, clock_that_runs_back_begins_a_new_session)
 	end(&statistics);
 	CHECK(statistics.sessions >= 2);
 	CHECK(guest.losses > 0);
+}
+
+/* Another agent, and a guest that was started anew meanwhile. */
+TEST(agent_time, agent_of_another_version_leaves_nothing_that_the_next_one_waits_for)
+{
+	struct agent_statistics statistics;
+
+	srand(16);
+	REQUIRE(begin(0));
+	guest.version = AGENT_PROTOCOL_VERSION + 1;
+	agent_statistics(guest.agent, &statistics);
+	for (uint64_t last = now() + 20000 * MS; !statistics.sessions && now() < last;) {
+		listen_to_host();
+		agent_statistics(guest.agent, &statistics);
+	}
+	CHECK_EQUAL(statistics.error, -EPROTONOSUPPORT);
+	guest.behind += 30000 * MS;
+	guest.version = AGENT_PROTOCOL_VERSION;
+	run_until_placed(100);
+	end(&statistics);
 }

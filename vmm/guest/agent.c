@@ -311,9 +311,6 @@ static void take_hello(struct agent *agent, const struct agent_hello *hello, uin
 		return; /* of an earlier session */
 	agent->heard = agent->next_send = time;
 	agent->round = hello->guest_time;
-	tell_jit_maps_unknown(agent, hello->guest_time);
-	/* Who puts things in order is to wait for it from here on. */
-	tell_round(agent, hello->guest_time);
 	pthread_mutex_lock(&agent->lock);
 	statistics->sessions++;
 	statistics->open = hello->version == AGENT_PROTOCOL_VERSION;
@@ -323,6 +320,11 @@ static void take_hello(struct agent *agent, const struct agent_hello *hello, uin
 	statistics->snapshot_done = false;
 	copy_release(statistics->release, hello->release);
 	pthread_mutex_unlock(&agent->lock);
+	if (!statistics->open)
+		return; /* its time will never be known */
+	tell_jit_maps_unknown(agent, hello->guest_time);
+	/* Who puts things in order is to wait for it from here on. */
+	tell_round(agent, hello->guest_time);
 }
 
 /*
@@ -368,7 +370,8 @@ static void note_clock(struct agent *agent, const struct agent_clock_exchange *e
 
 /*
  * The agent had the ping for some time before it read its clock: by a clock that may be fast. What can not be
- * is not believed.
+ * is not believed. Not seen is a clock that was set forth in that very time: what happened between that and
+ * the reading is then placed too late, by as much at most.
  */
 static void use_receipt(struct agent *agent, const struct agent_message *message,
 			struct agent_clock_exchange *exchange)
