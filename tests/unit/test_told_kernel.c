@@ -257,6 +257,30 @@ TEST(told_kernel, names_a_kernel_whose_own_table_is_not_found)
 	flat_guest_destroy(&guest);
 }
 
+/* Without page-table isolation a top table is one page, at any place. */
+TEST(told_kernel, names_a_kernel_with_single_top_tables)
+{
+	struct guest_kernel *kernel;
+	struct told_kernel *told;
+	struct flat_guest guest;
+	uint64_t top;
+
+	make_guest(&guest);
+	do
+		top = flat_guest_table(&guest);
+	while (!(top & 0x1000));
+	memcpy(guest.memory + top, guest.memory + guest.registers.paging.cr3, 0x1000);
+	guest.registers.paging.cr3 = top;
+	begin_table(NULL, 0);
+	add_kernel(0);
+	told = take_apart(0);
+	REQUIRE_EQUAL(find(&guest, told, &kernel), 0);
+	CHECK_EQUAL(kernel->text_start, TEXT);
+	told_kernel_free(told);
+	guest_kernel_free(kernel);
+	flat_guest_destroy(&guest);
+}
+
 /* A guest that tells of another boot, another build or nonsense gets no names, rather than wrong ones. */
 TEST(told_kernel, memory_that_says_otherwise_counts)
 {

@@ -487,14 +487,28 @@ int guest_kernel_tell(struct guest_kernel *kernel, struct told_kernel *told)
 	return error;
 }
 
-/* The symbols of TOLD in place of those that are decoded, and the same proofs. */
-static int take_told(struct search *search, const struct told_kernel *told)
+/* Under the CR3s that search_kernel() tries. */
+static int check_kernel(struct search *search)
 {
 	struct guest_kernel *kernel = &search->found->kernel;
 	int error;
 
 	search->paging = search->registers->paging;
 	search->paging.cr3 &= ~CR3_PTI_USER;
+	error = kernel_check(kernel, search->view, &search->paging, search->registers);
+	if (error == -EINVAL && search->registers->paging.cr3 & CR3_PTI_USER) {
+		search->paging.cr3 = search->registers->paging.cr3;
+		error = kernel_check(kernel, search->view, &search->paging, search->registers);
+	}
+	return error;
+}
+
+/* The symbols of TOLD in place of those that are decoded, and the same proofs. */
+static int take_told(struct search *search, const struct told_kernel *told)
+{
+	struct guest_kernel *kernel = &search->found->kernel;
+	int error;
+
 	kernel->symbols = symbols_new();
 	kernel->per_cpu = symbols_new();
 	error = kernel->symbols && kernel->per_cpu ? copy_kernel_symbols(kernel->symbols, told->symbols)
@@ -507,7 +521,7 @@ static int take_told(struct search *search, const struct told_kernel *told)
 		error = symbols_finish(kernel->per_cpu);
 	if (error)
 		return error_set(error, "no memory for the guest kernel's symbols");
-	error = kernel_check(kernel, search->view, &search->paging, search->registers);
+	error = check_kernel(search);
 	return error == -EILSEQ ? error_set(-EINVAL, "the guest's agent tells symbols of no kernel") : error;
 }
 
