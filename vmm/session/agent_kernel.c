@@ -25,7 +25,9 @@ struct told_kernel *agent_kernel_take(struct agent *agent, uint64_t modules_hash
 
 void agent_kernel_warn(const struct agent_statistics *statistics)
 {
-	int error = statistics->tables.kernel_error;
+	/* Once it was told, the latest question may fail for what passes: a module that is loaded meanwhile.
+	 */
+	int error = statistics->tables.kernels ? 0 : statistics->tables.kernel_error;
 
 	if (error == -EPERM)
 		log_warning("the guest's agent may not see the kernel's symbols: "
