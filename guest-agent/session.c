@@ -178,15 +178,22 @@ static void look_at_new(void)
 		plan_drain(LOOK_AGAIN_MS);
 }
 
-/* Behind all that was fetched, which so has an exchange of clocks behind it, and goes with the same write. */
+/*
+ * Behind all that was fetched, which so has an exchange of clocks behind it, and goes with the same write.
+ * While the host has more to read than there is room for, the answer waits: what it waits for is in it, too.
+ */
 static void answer_ping(void)
 {
-	struct agent_pong *pong =
-		session.asked ? output_message(&session.output, AGENT_PONG, sizeof(*pong)) : NULL;
+	struct agent_pong *pong;
 
+	if (!session.asked)
+		return;
+	pong = output_message(&session.output, AGENT_PONG, sizeof(*pong));
+	if (!pong) {
+		plan_drain(GATHER_MS);
+		return;
+	}
 	session.asked = false;
-	if (!pong)
-		return; /* the host has more to read than it wants to: it knows no better time for it */
 	pong->host_time = session.asked_by;
 	pong->received = session.asked_at;
 	pong->tsc_before = read_tsc();
@@ -354,8 +361,10 @@ static int serve_once(void)
 	bool busy = go_on_with_snapshot();
 	int error;
 
-	if (session.drain_planned && session.drain_time <= clock_ms())
+	if (session.drain_planned && session.drain_time <= clock_ms()) {
+		answer_ping(); /* one that there was no room for: before what is fetched takes all there is */
 		drain();
+	}
 	error = output_flush(&session.output);
 	if (!error && table_step(&session.output))
 		error = output_flush(&session.output);

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -24,6 +25,7 @@
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <linux/vm_sockets.h>
 
 #include "shared/sample.h"
@@ -1073,6 +1075,64 @@ TEST(guest_agent, flood_fills_the_ring_and_nothing_else)
 	/* and the round with which the session begins, and what is said of JIT maps then */
 	CHECK_EQUAL(ring.written + ring.lost, 300 * 1000 + 2);
 	CHECK(ring.lost > 0);
+}
+
+/* Has the other end of FD read all that was sent there? Within 20 s. */
+static bool is_read(int fd)
+{
+	int unread = 1;
+
+	for (int i = 0; i < 2000 && unread; i++) {
+		usleep(10000);
+		if (ioctl(fd, SIOCOUTQ, &unread))
+			return false;
+	}
+	return !unread;
+}
+
+/* More than it has room for was waiting to be read: without the answer the host would ask no more. */
+TEST(guest_agent, answers_a_ping_that_there_was_no_room_for)
+{
+	struct {
+		struct agent_message header;
+		struct agent_start start;
+	} start = { .header = { .size = sizeof(start), .type = AGENT_START },
+		    .start = { .magic = AGENT_MAGIC, .session = 78, .version = AGENT_PROTOCOL_VERSION } };
+	struct {
+		struct agent_message header;
+		struct agent_ping ping;
+	} ping = { .header = { .size = sizeof(ping), .type = AGENT_PING } };
+	const struct agent_message *message = NULL;
+	const struct agent_pong *pong = NULL;
+	static struct agent_stream stream;
+	struct pollfd input;
+	pid_t process;
+	int fds[2];
+
+	REQUIRE(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds));
+	process = run_agent(fds[1], false);
+	close(fds[1]);
+	say(fds[0], &start, sizeof(start));
+	/* Each has an answer and a round, of 100 bytes together: more than a socket and the buffer hold. */
+	for (ping.ping.host_time = 1; ping.ping.host_time < 12000; ping.ping.host_time++)
+		say(fds[0], &ping, sizeof(ping));
+	CHECK(is_read(fds[0]));
+	input = (struct pollfd){ .fd = fds[0], .events = POLLIN };
+	agent_stream_reset(&stream);
+	for (uint64_t end = now() + 20000000000u; (!pong || pong->host_time < 11999) && now() < end;) {
+		size_t room;
+		uint8_t *to = agent_stream_room(&stream, &room);
+		ssize_t size = poll(&input, 1, 1000) > 0 ? read(fds[0], to, room) : 0;
+
+		agent_stream_received(&stream, size > 0 ? (size_t)size : 0);
+		while (agent_stream_next(&stream, AGENT_HELLO, &message) > 0)
+			if (message->type == AGENT_PONG)
+				pong = agent_payload(message, sizeof(*pong));
+	}
+	CHECK(pong && pong->host_time == 11999);
+	kill(process, SIGTERM);
+	waitpid(process, NULL, 0);
+	close(fds[0]);
 }
 
 /* A host that says garbage, and then asks properly, gets its answer; one that does not read blocks nobody. */
