@@ -137,20 +137,28 @@ static void show_shares(const char *vm, enum way way, const struct shares *share
 }
 
 /*
- * Points that a share may be off: 3, or where there are not samples enough to tell five standard deviations.
- * Where the machine has other work they are fewer. EXACTLY is how many samples' worth the truth is.
+ * Debian's workload has its shares over its whole life, in slices of some tens of milliseconds; of one call
+ * in ten there are few in a way's three seconds, and the domain's vCPU waits in some of them for what
+ * attaches.
  */
-static double bound_for(const struct shares *shares, double truth, double exactly)
+enum { POINTS_OF_LOOPS = 3, POINTS_OF_SLICES = 6 };
+
+/*
+ * Points that a share may be off: LEAST, or where there are not samples enough to tell five standard
+ * deviations. Where the machine has other work they are fewer. EXACTLY is how many samples' worth the truth
+ * is.
+ */
+static double bound_for(const struct shares *shares, double least, double truth, double exactly)
 {
-	return fmax(3, 5 * sqrt(truth * (100 - truth) * (1 / effective(shares) + 1 / exactly)));
+	return fmax(least, 5 * sqrt(truth * (100 - truth) * (1 / effective(shares) + 1 / exactly)));
 }
 
-static void check_shares(const char *vm, enum way way, const struct shares *shares, const double *truth,
-			 double exactly)
+static void check_shares(const char *vm, enum way way, const struct shares *shares, double least,
+			 const double *truth, double exactly)
 {
 	show_shares(vm, way, shares);
 	for (int i = 0; i < PARTS && effective(shares) > 0; i++)
-		if (fabs(share_of(shares, i) - truth[i]) > bound_for(shares, truth[i], exactly))
+		if (fabs(share_of(shares, i) - truth[i]) > bound_for(shares, least, truth[i], exactly))
 			FAIL_TEST("%s by %s: part %d has %.1f %% of the samples, %.1f %% is true", vm,
 				  ways[way], i, share_of(shares, i), truth[i]);
 }
@@ -232,7 +240,7 @@ TEST(attach_rig, our_own_vmm_s_guest_by_each_way)
 		struct shares shares;
 
 		REQUIRE(read_shares(&shares, "own", way, loop_of));
-		check_shares("own", way, &shares, truth, INFINITY);
+		check_shares("own", way, &shares, POINTS_OF_LOOPS, truth, INFINITY);
 		CHECK(shares.samples > 0);
 		/* The first instruction of a function and its last have no frame. */
 		if (way == BPF && shares.samples > FEW)
@@ -286,7 +294,7 @@ static void check_leaves(void)
 		of_bpf[i] = share_of(&leaf[BPF], i);
 	printf("The innermost functions of these calls, of which bpf's are taken for true:\n");
 	for (enum way way = PERF; way < WAYS; way++)
-		check_shares("domain", way, &leaf[way], of_bpf, effective(&leaf[BPF]));
+		check_shares("domain", way, &leaf[way], 2 * POINTS_OF_SLICES, of_bpf, effective(&leaf[BPF]));
 }
 
 TEST(attach_rig, debian_in_a_domain_of_libvirt_by_each_way)
@@ -299,7 +307,7 @@ TEST(attach_rig, debian_in_a_domain_of_libvirt_by_each_way)
 	show_head();
 	for (enum way way = BPF; way <= PTRACE; way++) {
 		REQUIRE(read_shares(&shares, "domain", way, call_of));
-		check_shares("domain", way, &shares, truth, INFINITY);
+		check_shares("domain", way, &shares, POINTS_OF_SLICES, truth, INFINITY);
 		CHECK(shares.samples > 0);
 		if (shares.samples > FEW)
 			CHECK(shares.with_caller >= shares.samples * 95 / 100);
