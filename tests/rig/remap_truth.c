@@ -41,6 +41,12 @@ static void count_function(struct remap_truth *truth, unsigned int image, const 
 		FAIL_TEST("a function of %s is %s to perf", remap_images[image], function);
 }
 
+/* Other programs of the guest that are linked to the same place, which may run code of their own there. */
+static bool lies_there(const char *path)
+{
+	return is_path_of(path, "remap") || is_path_of(path, "busybox") || is_path_of(path, "kvmscope-agent");
+}
+
 static void count(struct remap_truth *truth, const char *comm, unsigned long long address,
 		  const char *function, const char *path)
 {
@@ -58,8 +64,7 @@ static void count(struct remap_truth *truth, const char *comm, unsigned long lon
 		count_function(truth, image, function);
 		if (image > 4)
 			(*(strcmp(comm, remap_images[image]) ? &truth->misnamed : &truth->named))++;
-	} else if (address >> 12 != PROGRAM_PAGE ||
-		   (!is_path_of(path, "remap") && !is_path_of(path, "busybox"))) {
+	} else if (address >> 12 != PROGRAM_PAGE || !lies_there(path)) {
 		if (!truth->wrong++)
 			FAIL_TEST("%s at %#llx was running, and is said to be in %s", remap_images[image],
 				  address, path);
