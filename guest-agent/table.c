@@ -29,7 +29,7 @@ struct part {
 enum { PARTS = 4 };
 
 /* On a slow machine: a part rests so many times what it cost, and nobody else misses more of the CPU. */
-#define REST 10
+#define REST 4
 
 static struct {
 	bool asked;   /* and not begun */

@@ -37,6 +37,9 @@
 #define CONNECT_INTERVAL (1000 * MS)
 /* A guest may stand still for a while; after this its agent is held for gone. */
 #define SILENCE (5000 * MS)
+/* And without an exchange that tells the time: behind so much most of what waits could not be placed any
+ * more. */
+#define PATIENCE (3 * SILENCE)
 /* Of the guest, whose records are told apart. */
 #define CPUS_MAX 512
 /* Bytes taken from the socket before anything else is looked at. */
@@ -50,7 +53,8 @@ struct agent {
 	struct agent_stream stream;
 	uint64_t session;           /* number of the present one */
 	uint64_t next_send;         /* AGENT_START or AGENT_PING; or, without a socket, a try to have one */
-	uint64_t heard;             /* the latest answer that told the time */
+	uint64_t heard;             /* the latest answer */
+	uint64_t told;              /* the latest that told the time */
 	uint64_t received;          /* the latest message that was no answer */
 	unsigned int pings;         /* sent in this session */
 	bool ping_open;             /* one is not answered yet */
@@ -309,7 +313,7 @@ static void take_hello(struct agent *agent, const struct agent_hello *hello, uin
 
 	if (statistics->open || hello->magic != AGENT_MAGIC || hello->session != agent->session)
 		return; /* of an earlier session */
-	agent->heard = agent->next_send = time;
+	agent->heard = agent->told = agent->next_send = time;
 	agent->round = hello->guest_time;
 	pthread_mutex_lock(&agent->lock);
 	statistics->sessions++;
@@ -399,7 +403,9 @@ static void take_pong(struct agent *agent, const struct agent_message *message, 
 	use_receipt(agent, message, &exchange);
 	switch (agent_clock_take(&agent->clock, &exchange)) {
 	case AGENT_CLOCK_VAGUE:
-		agent->next_send = time; /* what waits needs a better one */
+		agent->next_send = time; /* what waits needs a better one, */
+		if (time < agent->told + PATIENCE)
+			agent->heard = time; /* and is placed if it comes */
 		return;
 	case AGENT_CLOCK_JUMPED:
 		begin_after_jump(agent, time);
@@ -407,7 +413,7 @@ static void take_pong(struct agent *agent, const struct agent_message *message, 
 	case AGENT_CLOCK_TAKEN:
 		break;
 	}
-	agent->heard = time;
+	agent->heard = agent->told = time;
 	note_clock(agent, &exchange);
 	place_held(agent);
 }
