@@ -61,10 +61,11 @@ bool agent_held_add(struct agent_held *held, uint64_t guest_time, const struct s
 
 struct sideband *agent_held_first(const struct agent_held *held, uint64_t *guest_time)
 {
-	struct entry *entry = (struct entry *)(held->bytes + held->begin);
+	struct entry *entry;
 
 	if (held->begin == held->end)
 		return NULL;
+	entry = (struct entry *)(held->bytes + held->begin);
 	*guest_time = entry->guest_time;
 	return &entry->record;
 }
