@@ -330,7 +330,8 @@ static void check_module(const struct run *run)
 	CHECK(tally.samples >= ENOUGH / 10);
 	CHECK_EQUAL(tally.wrong, 0);
 	CHECK(tally.named * 100 >= tally.samples * 98);
-	CHECK(tally.whole * 100 >= tally.samples * 95);
+	/* Before the first tables are made, some seconds in the rig, chains end in the C library. */
+	CHECK(tally.whole * 100 >= tally.samples * 90);
 	check_share(run, "hashed", "hash_often", tally.often, tally.often + tally.seldom);
 }
 

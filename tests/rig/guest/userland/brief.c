@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* brief: some 5 ms of work. */
+/* brief: some 20 ms of work. */
 #include "tests/rig/guest/userland/busy.h"
 
 BUSY_FUNCTION static BUSY_SPIN(brief_spin);
 
 int main(void)
 {
-	for (int i = 0; i < 120; i++)
+	for (int i = 0; i < 480; i++)
 		BUSY_CALL(brief_spin());
 	return 0;
 }
