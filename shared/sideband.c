@@ -81,6 +81,13 @@ static bool check_jit_code(const struct sideband *head)
 	       *code->name;
 }
 
+static bool check_lost(const struct sideband *head)
+{
+	const struct sideband_lost *lost = (const void *)head;
+
+	return lost->until >= head->time;
+}
+
 /* Else a record could be about those that stand for tasks that are not known. */
 static bool is_task(uint32_t pid, uint32_t tid)
 {
@@ -105,6 +112,8 @@ static bool check_content(const struct sideband *head)
 		return check_mmap(head);
 	case SIDEBAND_CGROUP:
 		return check_cgroup(head);
+	case SIDEBAND_LOST:
+		return check_lost(head);
 	case SIDEBAND_MUNMAP:
 	case SIDEBAND_MODULE_UNLOAD:
 		return check_munmap(head);

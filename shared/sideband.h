@@ -181,19 +181,22 @@ struct sideband_cgroup {
 };
 
 /*
- * The source can not tell of so many events, of this time and later, up to now. What it told of before may
- * not be so any more; what it tells of from here on is. 0: it does not know of any, but can not exclude them.
+ * The source can not tell of so many events, each of this time or later, and of UNTIL or earlier. 0: it does
+ * not know of any, but can not exclude them. From this time on nothing is sure that it told of UNTIL or
+ * earlier, before this record or behind it: what it tells of later times is.
  */
 struct sideband_lost {
 	struct sideband head;
 	uint64_t count;
+	uint64_t until; /* ns as TIME, and not less */
 };
 
 /*
  * The record at the start of SPAN, or NULL if there is no whole, valid one: of
  * known type and flags, its size inside the span and enough for its type, strings that end inside of it,
- * ids below SAMPLE_TASK_LIMIT, ranges that do not run over the end of the address space. The span must not
- * change from here on and begin at a multiple of 8. Bytes behind the record are not looked at. Any thread.
+ * ids below SAMPLE_TASK_LIMIT, ranges that do not run over the end of the address space, times that do not
+ * run back. The span must not change from here on and begin at a multiple of 8. Bytes behind the record are
+ * not looked at. Any thread.
  */
 const struct sideband *sideband_check(struct span span);
 

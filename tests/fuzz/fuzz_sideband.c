@@ -108,6 +108,9 @@ static void step_record(struct state *state, struct input *input)
 		record.fork.parent_tid = next(input) % 8;
 	} else if (record.head.type == SIDEBAND_COMM) {
 		record.comm.comm[0] = (char)next(input);
+	} else if (record.head.type == SIDEBAND_LOST) {
+		record.lost.count = next(input);
+		record.lost.until = record.head.time + next(input) * 10;
 	} else {
 		record.munmap.start = (uint64_t)(next(input) % 32) << 12;
 		record.munmap.length = (uint64_t)(next(input) % 16) << 12;

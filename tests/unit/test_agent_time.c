@@ -37,6 +37,7 @@ struct guest {
 	/* read of the ring */
 	uint32_t placed, wrong, latest;
 	uint64_t latest_time, largest_error, losses;
+	struct sideband_lost lost; /* the latest */
 };
 
 static struct guest guest;
@@ -67,8 +68,8 @@ static void say(enum agent_message_type type, const void *payload, size_t size)
 	CHECK_EQUAL(send(guest.fd, &message, message.header.size, MSG_NOSIGNAL), message.header.size);
 }
 
-/* Something happens now: a process gets a name. */
-static void tell_event(void)
+/* Something happens now on CPU: a process gets a name. */
+static void tell_event_of(uint32_t cpu)
 {
 	struct {
 		struct agent_events events;
@@ -76,7 +77,7 @@ static void tell_event(void)
 		uint32_t pid, tid;
 		char comm[8];
 		struct agent_record_end end;
-	} event = { .header = { .type = PERF_RECORD_COMM, .size = 40 }, .comm = "event" };
+	} event = { .events.cpu = cpu, .header = { .type = PERF_RECORD_COMM, .size = 40 }, .comm = "event" };
 
 	if (guest.told + 1 == EVENTS_MAX)
 		return;
@@ -84,6 +85,27 @@ static void tell_event(void)
 	guest.time[guest.told] = now();
 	event.end.time = guest_time(guest.time[guest.told]);
 	say(AGENT_EVENTS, &event, sizeof(event));
+}
+
+static void tell_event(void)
+{
+	tell_event_of(0);
+}
+
+/* The ring of CPU has room again. */
+static void tell_lost(uint32_t cpu, uint64_t count)
+{
+	struct {
+		struct agent_events events;
+		struct perf_event_header header;
+		uint64_t id, count;
+		struct agent_record_end end;
+	} lost = { .events.cpu = cpu,
+		   .header = { .type = PERF_RECORD_LOST, .size = 40 },
+		   .count = count,
+		   .end.time = guest_time(now()) };
+
+	say(AGENT_EVENTS, &lost, sizeof(lost));
 }
 
 static void rest(void)
@@ -167,7 +189,8 @@ static void read_ring(void)
 			check_event(sideband);
 		if (sideband->type == SIDEBAND_LOST) {
 			guest.losses++;
-			CHECK(sideband->time + sideband->time_error >= guest.latest_time);
+			guest.lost = *(const struct sideband_lost *)sideband;
+			CHECK(guest.lost.until >= guest.latest_time);
 			guest.latest_time = 0; /* a session's times are in order, and not those of two */
 		}
 	}
@@ -294,5 +317,40 @@ TEST(agent_time, agent_of_another_version_leaves_nothing_that_the_next_one_waits
 	guest.behind += 30000 * MS;
 	guest.version = AGENT_PROTOCOL_VERSION;
 	run_until_placed(100);
+	end(&statistics);
+}
+
+/* 20 s at most. */
+static void wait_for_loss(uint64_t count)
+{
+	uint64_t last = now() + 20000 * MS;
+
+	while (guest.lost.count != count && now() < last) {
+		listen_to_host();
+		read_ring();
+	}
+	CHECK_EQUAL(guest.lost.count, count);
+}
+
+/* What another CPU told of in that time may be so no more: what became of it may be what was lost. */
+TEST(agent_time, loss_lies_between_the_records_that_its_ring_had_room_for)
+{
+	struct agent_statistics statistics;
+	uint32_t before, between;
+
+	srand(17);
+	REQUIRE(begin(0));
+	run_until_placed(50);
+	tell_event_of(1);
+	before = guest.told;
+	usleep(2000);
+	tell_event_of(0);
+	between = guest.told;
+	usleep(2000);
+	tell_lost(1, 3);
+	wait_for_loss(3);
+	CHECK(guest.lost.head.time <= guest.time[before]);
+	CHECK(guest.lost.until >= guest.time[between] + 2 * MS - guest.lost.head.time_error);
+	CHECK(guest.latest >= between);
 	end(&statistics);
 }

@@ -281,7 +281,9 @@ TEST(jit_code, records_that_were_lost_take_all_names)
 TEST(jit_code, events_that_the_guest_lost_take_all_names)
 {
 	struct jit_code *code = code_with("one");
-	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, sizeof(lost), 0, 150 * MS), .count = 1 };
+	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, sizeof(lost), 0, 150 * MS),
+				      .count = 1,
+				      .until = 150 * MS };
 	struct jit_code_statistics statistics;
 
 	jit_code_take(code, &lost.head);

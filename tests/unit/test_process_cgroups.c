@@ -100,7 +100,7 @@ TEST(process_cgroups, of_a_process_that_ended_none_is_known)
 TEST(process_cgroups, where_something_was_lost_none_is_known_that_was_told_before)
 {
 	struct process_cgroups *cgroups = process_cgroups_new();
-	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, 0, 5), .count = 1 };
+	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, 0, 5), .count = 1, .until = 5 };
 
 	enter(cgroups, PARENT, 5, 100);
 	process_cgroups_take(cgroups, &lost.head);
@@ -109,8 +109,24 @@ TEST(process_cgroups, where_something_was_lost_none_is_known_that_was_told_befor
 	CHECK_EQUAL(process_cgroups_of(cgroups, CHILD), 0);
 	enter(cgroups, PARENT, 7, 200);
 	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 200);
-	lost.head.time = 4; /* one that was told late */
+	lost.head.time = lost.until = 4; /* one that was told late */
 	process_cgroups_take(cgroups, &lost.head);
+	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 200);
+	process_cgroups_free(cgroups);
+}
+
+/* What one processor's events tell, another one's that were lost may have ended. */
+TEST(process_cgroups, what_was_told_while_something_was_lost_is_not_known)
+{
+	struct process_cgroups *cgroups = process_cgroups_new();
+	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, 0, 5), .count = 1, .until = 8 };
+
+	process_cgroups_take(cgroups, &lost.head);
+	enter(cgroups, PARENT, 8, 100);
+	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 0);
+	fork_child(cgroups, 9);
+	CHECK_EQUAL(process_cgroups_of(cgroups, CHILD), 0);
+	enter(cgroups, PARENT, 9, 200);
 	CHECK_EQUAL(process_cgroups_of(cgroups, PARENT), 200);
 	process_cgroups_free(cgroups);
 }

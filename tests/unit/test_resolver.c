@@ -402,7 +402,7 @@ TEST(resolver_stage, user_space_is_not_lost_where_no_source_tells_of_it)
 
 TEST(resolver_stage, what_can_not_be_is_refused_and_counted)
 {
-	struct sideband_lost lost = { head_of(SIDEBAND_LOST, sizeof(lost), 5, 0), 42 };
+	struct sideband_lost lost = { head_of(SIDEBAND_LOST, sizeof(lost), 5, 0), 42, 5 };
 	struct setting setting;
 
 	start(&setting, true);
@@ -414,6 +414,25 @@ TEST(resolver_stage, what_can_not_be_is_refused_and_counted)
 	CHECK_EQUAL(loss(&setting, SIDEBAND_REFUSED), 2);
 	CHECK_EQUAL(loss(&setting, SIDEBAND_MISSED), 42);
 	CHECK_STRING(setting.out, "lost"); /* who keeps what was told is to know */
+	resolver_free(setting.resolver);
+}
+
+/* The one that was told meanwhile may have run another program since. */
+TEST(resolver_stage, what_was_told_while_something_was_lost_is_not_believed)
+{
+	struct sideband_lost lost = { head_of(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, 8 };
+	struct setting setting;
+
+	start(&setting, false);
+	resolver_begin_pass(setting.resolver, MILLISECOND);
+	give_mmap(&setting, 8, 7, "/between");
+	give_mmap(&setting, 9, 8, "/behind");
+	give(&setting, &lost);
+	give_sample(&setting, 10, 8);
+	resolver_finish(setting.resolver);
+	CHECK_EQUAL(loss(&setting, LOST_NO_MAPPING), 0);
+	give_sample(&setting, 10, 7);
+	CHECK_EQUAL(loss(&setting, LOST_NO_MAPPING), 1);
 	resolver_free(setting.resolver);
 }
 

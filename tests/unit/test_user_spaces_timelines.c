@@ -247,6 +247,7 @@ static void give_event(struct proof *proof, struct resolver *resolver, struct ti
 		return;
 	if (timeline_random(&proof->state, 16) >= proof->loses)
 		return give(resolver, &event.record.head, proof, off);
+	lost.until = lost.head.time + (uint64_t)off;
 	give(resolver, &lost.head, proof, off);
 	proof->lost++;
 }

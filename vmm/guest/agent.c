@@ -133,12 +133,19 @@ static void refuse(struct agent *agent)
 	pthread_mutex_unlock(&agent->lock);
 }
 
-/* Lines of a JIT map have two times. */
+/* What happened at some moment between two times: the earlier one; NULL: there is one time only. */
 static uint64_t *since_of(struct sideband *record)
 {
+	if (record->type == SIDEBAND_LOST)
+		return &record->time;
 	if (record->type == SIDEBAND_JIT_MAP)
 		return &((struct sideband_jit_map *)record)->since;
 	return record->type == SIDEBAND_JIT_CODE ? &((struct sideband_jit_code *)record)->since : NULL;
+}
+
+static uint64_t *time_of(struct sideband *record)
+{
+	return record->type == SIDEBAND_LOST ? &((struct sideband_lost *)record)->until : &record->time;
 }
 
 /* RECORD is of GUEST_TIME. False: when that was is not known well enough for anybody to use it. */
@@ -146,7 +153,7 @@ static bool put_into_time(struct agent *agent, struct sideband *record, uint64_t
 {
 	uint64_t *since = since_of(record), error, time;
 
-	record->time = agent_clock_host_time(&agent->clock, guest_time, &error);
+	*time_of(record) = agent_clock_host_time(&agent->clock, guest_time, &error);
 	record->time_error = error < UINT32_MAX ? (uint32_t)error : UINT32_MAX;
 	if (error > AGENT_CLOCK_ERROR_MAX)
 		return false;
@@ -201,19 +208,19 @@ static void count_lost(struct agent *agent, uint64_t count)
 	pthread_mutex_unlock(&agent->lock);
 }
 
-/* The guest can not tell of COUNT events, or of some that it does not know of, since SINCE. */
-static void tell_lost(struct agent *agent, uint64_t count, uint64_t since)
+/* The guest can not tell of COUNT events, or of some that it does not know of, between SINCE and UNTIL. */
+static void tell_lost(struct agent *agent, uint64_t count, uint64_t since, uint64_t until)
 {
-	struct sideband_lost lost = { .head = { .size = sizeof(lost), .type = SIDEBAND_LOST },
+	struct sideband_lost lost = { .head = { .size = sizeof(lost), .type = SIDEBAND_LOST, .time = since },
 				      .count = count };
 
-	write_record(agent, &lost.head, since);
+	write_record(agent, &lost.head, until > since ? until : since);
 	count_lost(agent, count);
 }
 
 static bool is_event(struct sideband *record)
 {
-	return record->type != SIDEBAND_ROUND && record->type != SIDEBAND_LOST && !since_of(record);
+	return record->type != SIDEBAND_ROUND && !since_of(record);
 }
 
 /* Events whose time nobody knows: they are counted, and not guessed. */
@@ -241,6 +248,7 @@ static void lose_session(struct agent *agent)
 	count_lost(agent, lost.count);
 	if (!agent_clock_latest(&agent->clock, &latest))
 		return; /* it told nothing */
+	lost.head.time = latest;
 	put_into_time(agent, &lost.head, latest);
 	write_to_ring(agent, &lost.head);
 }
@@ -418,14 +426,14 @@ static void take_pong(struct agent *agent, const struct agent_message *message, 
 	place_held(agent);
 }
 
-/* A ring is full in the moment behind its latest record: what is lost is later than that. */
+/* A ring is full in the moment behind its latest record, and tells of that as soon as it has room again. */
 static void take_record(struct agent *agent, uint32_t cpu, struct agent_record *record)
 {
 	struct sideband *sideband = &record->sideband.head;
 	uint64_t since = cpu < CPUS_MAX && agent->written[cpu] ? agent->written[cpu] : agent->round;
 
 	if (sideband->type == SIDEBAND_LOST)
-		tell_lost(agent, ((const struct sideband_lost *)sideband)->count, since);
+		tell_lost(agent, ((const struct sideband_lost *)sideband)->count, since, record->guest_time);
 	else
 		write_record(agent, sideband, record->guest_time);
 	/* A snapshot's may be as old as what it is told for. */
@@ -464,7 +472,7 @@ static void take_round(struct agent *agent, const struct agent_round *round)
 {
 	/* What no record of its kernel said: processors that came late. */
 	if (round->lost > agent->session_lost)
-		tell_lost(agent, round->lost - agent->session_lost, agent->round);
+		tell_lost(agent, round->lost - agent->session_lost, agent->round, round->guest_time);
 	agent->round = round->guest_time;
 	tell_round(agent, round->guest_time);
 	pthread_mutex_lock(&agent->lock);

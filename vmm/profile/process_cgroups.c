@@ -58,12 +58,18 @@ static void put(struct process_cgroups *cgroups, const struct sideband *record, 
 		*place = (struct place){ id, record->time };
 }
 
+static void lose(struct process_cgroups *cgroups, const struct sideband_lost *lost)
+{
+	if (lost->until > cgroups->lost)
+		cgroups->lost = lost->until;
+}
+
 void process_cgroups_take(struct process_cgroups *cgroups, const struct sideband *record)
 {
 	const struct sideband_fork *fork = (const void *)record;
 
-	if (record->type == SIDEBAND_LOST && record->time > cgroups->lost)
-		cgroups->lost = record->time;
+	if (record->type == SIDEBAND_LOST)
+		lose(cgroups, (const void *)record);
 	if (record->type == SIDEBAND_LOST || record->pid >= SAMPLE_TASK_LIMIT)
 		return;
 	if (record->type == SIDEBAND_CGROUP)

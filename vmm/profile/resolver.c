@@ -39,7 +39,7 @@ struct resolver {
 	bool *drained;         /* for each ring: in this pass */
 	size_t drained_count;
 	struct uncertainty uncertainty;
-	uint64_t lost;  /* ns: from then on, the latest time, a source had lost events; 0: never */
+	uint64_t lost;  /* ns: what was told of this time or earlier may be so no more; 0: nothing was lost */
 	uint64_t *told; /* for each ring: its source has told of all before this; 0: it tells no rounds */
 	uint64_t before_last, last; /* PLAYED at the end of the pass before the last one, and of that */
 	struct resolver_statistics statistics;
@@ -444,8 +444,8 @@ static void note_round(struct resolver *resolver, size_t ring, uint64_t time)
 static void note_lost(struct resolver *resolver, const struct sideband_lost *lost)
 {
 	resolver->losses.counts[SIDEBAND_MISSED] += lost->count;
-	if (lost->head.time > resolver->lost)
-		resolver->lost = lost->head.time;
+	if (lost->until > resolver->lost)
+		resolver->lost = lost->until;
 }
 
 /* What every source that says so has told of. */
