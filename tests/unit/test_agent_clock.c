@@ -45,12 +45,11 @@ TEST(agent_clock, what_is_between_two_exchanges_is_known_by_both)
 TEST(agent_clock, takes_no_exchange_that_says_nothing)
 {
 	struct agent_clock clock = { 0 };
-	uint64_t latest;
 
 	CHECK_EQUAL(take(&clock, 1000 * MS, 1041 * MS, 5 * MS), AGENT_CLOCK_VAGUE);
-	CHECK(!agent_clock_latest(&clock, &latest));
+	CHECK(!agent_clock_reaches(&clock, 0));
 	CHECK_EQUAL(take(&clock, 1100 * MS, 1101 * MS, 105 * MS), AGENT_CLOCK_TAKEN);
-	CHECK(agent_clock_latest(&clock, &latest) && latest == 105 * MS);
+	CHECK(agent_clock_reaches(&clock, 105 * MS) && !agent_clock_reaches(&clock, 105 * MS + 1));
 }
 
 TEST(agent_clock, contradiction_is_a_jump)

@@ -231,7 +231,8 @@ static void end(struct agent_statistics *statistics)
 {
 	agent_stop(guest.agent, statistics);
 	read_ring();
-	close(guest.fd);
+	if (guest.fd >= 0)
+		close(guest.fd);
 	ring_destroy(guest.ring);
 	printf("%u events told, %u placed, %u of them wrongly, the largest error was %.1f ms; %llu sessions, %llu jumps, %llu lost\n",
 	       guest.told, guest.placed, guest.wrong, (double)guest.largest_error / 1e6,
@@ -353,4 +354,28 @@ TEST(agent_time, loss_lies_between_the_records_that_its_ring_had_room_for)
 	CHECK(guest.lost.until >= guest.time[between] + 2 * MS - guest.lost.head.time_error);
 	CHECK(guest.latest >= between);
 	end(&statistics);
+}
+
+/*
+ * The guest answers no more, and tells on: what came soon behind its last answer still has a time, what came
+ * later has none. Not what was known before that is to be believed then.
+ */
+TEST(agent_time, what_is_dropped_at_the_end_is_counted_and_lies_behind_the_loss)
+{
+	struct agent_statistics statistics;
+
+	srand(18);
+	REQUIRE(begin(0));
+	run_until_placed(100);
+	for (int i = 0; i < 40; i++) {
+		tell_event();
+		usleep(10000);
+	}
+	close(guest.fd);
+	guest.fd = -1;
+	end(&statistics);
+	CHECK(guest.losses > 0 && guest.latest < guest.told);
+	CHECK(guest.lost.head.time <= guest.time[guest.latest + 1]);
+	CHECK_EQUAL(guest.lost.count, guest.told - guest.latest);
+	CHECK_EQUAL(statistics.sessions > 1 || statistics.lost == guest.lost.count, 1);
 }

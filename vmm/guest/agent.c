@@ -45,6 +45,13 @@
 /* Bytes taken from the socket before anything else is looked at. */
 #define READ_AT_ONCE (1u << 20)
 
+/* What came and has no place in the host's time. */
+struct dropped {
+	uint64_t events;
+	uint64_t lost;  /* that the guest said are lost, */
+	uint64_t since; /* guest time of the earliest of all; UINT64_MAX: there are none */
+};
+
 struct agent {
 	struct agent_options options;
 	pthread_t thread;
@@ -65,11 +72,13 @@ struct agent {
 	bool tsc_usable;
 	struct agent_clock clock; /* of this session, as the next two */
 	struct agent_held held;   /* what an exchange is waited for */
-	bool broken;              /* one of them can have no place: the session is to begin anew */
-	bool answered;            /* a ping of this session: it tells now, and may be asked */
-	struct agent_jit jit;     /* of this session */
-	pthread_mutex_t lock;     /* of the next three */
-	bool kernel_thought_of;   /* agent_want_kernel() was called in this session */
+	uint64_t placed;          /* ns, the latest time of what is in the ring; 0: nothing is */
+	struct dropped dropped;
+	bool broken;            /* something can have no place: the session is to begin anew */
+	bool answered;          /* a ping of this session: it tells now, and may be asked */
+	struct agent_jit jit;   /* of this session */
+	pthread_mutex_t lock;   /* of the next three */
+	bool kernel_thought_of; /* agent_want_kernel() was called in this session */
 	struct agent_tables *tables;
 	struct agent_statistics statistics;
 };
@@ -188,14 +197,38 @@ static void place_held(struct agent *agent)
 		if (agent->broken)
 			return;
 		write_to_ring(agent, record);
+		if (*time_of(record) > agent->placed)
+			agent->placed = *time_of(record);
 		agent_held_drop(&agent->held);
 	}
+}
+
+static bool is_event(struct sideband *record)
+{
+	return record->type != SIDEBAND_ROUND && !since_of(record);
+}
+
+/* Events whose time nobody knows are counted, and not guessed. */
+static void drop(struct agent *agent, struct sideband *record, uint64_t guest_time)
+{
+	const struct sideband_lost *lost = record->type == SIDEBAND_LOST ? (const void *)record : NULL;
+	uint64_t since = lost ? record->time : guest_time;
+
+	if (!lost && !is_event(record))
+		return;
+	agent->dropped.events += !lost;
+	agent->dropped.lost += lost ? lost->count : 0;
+	if (since < agent->dropped.since)
+		agent->dropped.since = since;
 }
 
 /* As soon as the time is known. */
 static void write_record(struct agent *agent, struct sideband *record, uint64_t guest_time)
 {
-	agent->broken |= !agent_held_add(&agent->held, guest_time, record);
+	if (!agent_held_add(&agent->held, guest_time, record)) {
+		drop(agent, record, guest_time);
+		agent->broken = true;
+	}
 	if (!agent->broken)
 		place_held(agent);
 }
@@ -218,38 +251,39 @@ static void tell_lost(struct agent *agent, uint64_t count, uint64_t since, uint6
 	count_lost(agent, count);
 }
 
-static bool is_event(struct sideband *record)
+static void drop_held(struct agent *agent)
 {
-	return record->type != SIDEBAND_ROUND && !since_of(record);
-}
-
-/* Events whose time nobody knows: they are counted, and not guessed. */
-static uint64_t drop_held(struct agent *agent)
-{
-	uint64_t count = agent->broken, ignored;
 	struct sideband *record;
+	uint64_t guest_time;
 
-	while ((record = agent_held_first(&agent->held, &ignored))) {
-		count += is_event(record);
+	while ((record = agent_held_first(&agent->held, &guest_time))) {
+		drop(agent, record, guest_time);
 		agent_held_drop(&agent->held);
 	}
 	agent_held_clear(&agent->held);
-	agent->broken = false;
-	return count;
+}
+
+/* Nothing of this time or later is known: of the earliest that was dropped, or of the latest that was not. */
+static uint64_t loss_begins(const struct agent *agent)
+{
+	uint64_t error, since = agent_clock_host_time(&agent->clock, agent->dropped.since, &error);
+
+	since -= error < since ? error : since;
+	return since < agent->placed ? since : agent->placed;
 }
 
 /* What was told so far may not be so any more: between two sessions nobody listens to the guest's kernel. */
 static void lose_session(struct agent *agent)
 {
-	struct sideband_lost lost = { .head = { .size = sizeof(lost), .type = SIDEBAND_LOST },
-				      .count = drop_held(agent) };
-	uint64_t latest;
+	struct sideband_lost lost = { .head = { .size = sizeof(lost), .type = SIDEBAND_LOST } };
 
-	count_lost(agent, lost.count);
-	if (!agent_clock_latest(&agent->clock, &latest))
+	drop_held(agent);
+	count_lost(agent, agent->dropped.events);
+	if (!agent->placed)
 		return; /* it told nothing */
-	lost.head.time = latest;
-	put_into_time(agent, &lost.head, latest);
+	lost.head.time = loss_begins(agent);
+	lost.until = agent->placed;
+	lost.count = agent->dropped.events + agent->dropped.lost;
 	write_to_ring(agent, &lost.head);
 }
 
@@ -275,7 +309,9 @@ static void begin_session(struct agent *agent, uint64_t time)
 	agent->session = time;
 	agent->pings = 0;
 	agent->ping_open = agent->answered = false;
-	agent->session_lost = 0;
+	agent->session_lost = agent->placed = 0;
+	agent->dropped = (struct dropped){ .since = UINT64_MAX };
+	agent->broken = false;
 	agent->next_send = time;
 	agent->clock = (struct agent_clock){ 0 };
 	agent_jit_forget(&agent->jit);

@@ -85,14 +85,6 @@ bool agent_clock_end(struct agent_clock *clock, uint64_t now, uint64_t guest)
 	return true;
 }
 
-bool agent_clock_latest(const struct agent_clock *clock, uint64_t *guest)
-{
-	if (!clock->count)
-		return false;
-	*guest = latest(clock)->guest;
-	return true;
-}
-
 bool agent_clock_reaches(const struct agent_clock *clock, uint64_t guest)
 {
 	return clock->count && guest <= latest(clock)->guest;

@@ -66,9 +66,6 @@ enum agent_clock_result agent_clock_take(struct agent_clock *clock,
  */
 bool agent_clock_end(struct agent_clock *clock, uint64_t now, uint64_t guest);
 
-/* The guest's time at the latest exchange. False: there was none. */
-bool agent_clock_latest(const struct agent_clock *clock, uint64_t *guest);
-
 /* Is there an exchange behind GUEST? */
 bool agent_clock_reaches(const struct agent_clock *clock, uint64_t guest);
 
