@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /* kvmscoped and its hook beside a libvirtd of the test's own: whatever happens to either, domains are not
  * harmed. */
+#include <libgen.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/kvm/daemon_run.h"
@@ -27,20 +30,14 @@ struct host {
 	struct daemon_run daemon;
 };
 
-/* The hook is there before libvirtd looks. */
-static bool start_host(struct host *host, const char *conf)
+static void prepare_host(struct host *host, const char *conf)
 {
-	char hooks[96];
-
 	*host = (struct host){ 0 };
 	libvirt_daemon_prepare(&host->libvirt);
-	snprintf(hooks, sizeof(hooks), "%s/etc/hooks", host->libvirt.directory);
-	CHECK_EQUAL(hook_install(hooks), 0);
 	daemon_run_prepare(&host->daemon, conf);
 	snprintf(host->daemon.run, sizeof(host->daemon.run), "%s/kvmscope", host->libvirt.directory);
 	snprintf(host->daemon.libvirt, sizeof(host->daemon.libvirt), "%s/run/qemu", host->libvirt.directory);
 	snprintf(host->daemon.uri, sizeof(host->daemon.uri), "%s", host->libvirt.uri);
-	return libvirt_daemon_start(&host->libvirt);
 }
 
 static void end_host(struct host *host)
@@ -75,65 +72,221 @@ static bool wait_for_kernel(const struct daemon_run *daemon, const char *domain)
 	return false;
 }
 
-/* What a user does: the file that is written now, read by kvmscope report. */
-static void check_report(const struct host *host, const char *domain)
+/* False after a minute without. */
+static bool wait_for_log(const struct daemon_run *daemon, const char *text)
 {
-	char command[512];
+	bool found = false;
 
-	snprintf(
-		command, sizeof(command),
-		"export HOME=%s; build/kvmscope report -i \"$(build/kvmscope ctl --socket %s/kvmscoped.sock dump %s)\" "
-		"> %s/report 2>&1 && grep -qE ' [a-z_][a-z0-9_.]+ +.kernel.kallsyms.$' %s/report",
-		host->daemon.directory, host->daemon.run, domain, host->daemon.directory,
-		host->daemon.directory);
-	if (!system(command)) /* NOLINT(cert-env33-c): a test's own words */
-		return;
-	snprintf(command, sizeof(command), "cat %s/report", host->daemon.directory);
-	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
-	FAIL_TEST("the report names no function of the kernel");
+	for (int i = 0; i < 1200 && !found; i++) {
+		char *log = daemon_run_log(daemon);
+
+		found = strstr(log, text) != NULL;
+		free(log);
+		if (!found)
+			usleep(50000);
+	}
+	return found;
 }
 
+/* What its user does, in the namespace of its libvirtd. */
+
+static void write_file(const struct host *host, const char *name, mode_t mode, const char *text)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", host->daemon.directory, name);
+	file = fopen(path, "we");
+	REQUIRE(file != NULL);
+	fprintf(file, "%s\n", text);
+	CHECK(!fchmod(fileno(file), mode));
+	fclose(file);
+}
+
+/* LINE by a shell whose PATH has the programs that were built with these tests; its exit status, and in TEXT
+ * what it wrote. */
+static int type_line(const struct host *host, const char *line, char text[4096])
+{
+	char self[PATH_MAX] = "", command[2 * PATH_MAX];
+	FILE *output;
+	int status;
+
+	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+		return -1;
+	write_file(host, "line", 0600, line);
+	snprintf(command, sizeof(command),
+		 "exec 2>&1 < /dev/null timeout 120 nsenter --target %d --mount --wd=%s "
+		 "env -u XDG_RUNTIME_DIR HOME=%s PATH=%s/bin:%s:$PATH sh -e line",
+		 host->libvirt.keeper, host->daemon.directory, host->daemon.directory, host->daemon.directory,
+		 dirname(self));
+	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	if (!output)
+		return -1;
+	text[fread(text, 1, 4095, output)] = '\0';
+	status = pclose(output);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static bool type_well(const struct host *host, const char *line, char text[4096])
+{
+	int status = type_line(host, line, text);
+
+	if (status)
+		FAIL_TEST("%s: status %d, %s", line, status, text);
+	return !status;
+}
+
+/* Those of README.md that make a profile of every domain. */
+#define README_LINES 3
+
+static bool read_lines(char lines[README_LINES][256])
+{
+	FILE *file = fopen("README.md", "re");
+	bool found = false;
+
+	while (file && !found && fgets(lines[0], 256, file))
+		found = !strncmp(lines[0], "kvmscope libvirt install", 24);
+	for (int i = 1; found && i < README_LINES; i++)
+		found = fgets(lines[i], 256, file) != NULL;
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* NUMBER from 0. */
+static bool type_line_of_readme(const struct host *host, int number, char text[4096])
+{
+	char lines[README_LINES][256];
+
+	if (read_lines(lines))
+		return type_well(host, lines[number], text);
+	FAIL_TEST("README.md has no lines for the domains of a libvirt host");
+	return false;
+}
+
+/* What systemctl is told is written down; the test itself does it. tests/kvm/test_systemd.c has the real
+ * one. */
+static void install_systemctl(const struct host *host)
+{
+	char directory[128], text[4096];
+
+	snprintf(directory, sizeof(directory), "%s/bin", host->daemon.directory);
+	CHECK(!mkdir(directory, 0755));
+	write_file(host, "bin/systemctl", 0755, "#!/bin/sh\necho \"$@\" >> systemctl");
+	type_well(host, "mkdir -p /run/systemd; mount -t tmpfs none /run/systemd; mkdir /run/systemd/system",
+		  text);
+}
+
+/* kvmscope libvirt status. */
+static void check_status(const struct host *host, int status, const char *hook, const char *daemon)
+{
+	char text[4096];
+
+	CHECK_EQUAL(type_line(host, "kvmscope libvirt status", text), status);
+	if (!strstr(text, hook) || !strstr(text, daemon) || !strstr(text, "\nlibvirt:  "))
+		FAIL_TEST("no '%s' or '%s' in:\n%s", hook, daemon, text);
+}
+
+static bool install(struct host *host)
+{
+	char text[4096];
+
+	install_systemctl(host);
+	check_status(host, 1, "/etc/libvirt/hooks/qemu.d/kvmscope: not in place", "does not run");
+	CHECK(type_line_of_readme(host, 0, text));
+	CHECK(strstr(text, "/etc/libvirt/hooks/qemu.d/kvmscope is in place\n"));
+	CHECK(strstr(text, "restart it once"));
+	type_well(host, "cat systemctl", text);
+	CHECK_STRING(text, "enable --now kvmscoped.service\n");
+	return daemon_run_start(&host->daemon);
+}
+
+static void uninstall(const struct host *host)
+{
+	char text[4096];
+
+	check_status(host, 0, "qemu.d/kvmscope: in place", "kvmscoped ");
+	type_well(host, "kvmscope libvirt uninstall", text);
+	check_status(host, 1, "not in place", "kvmscoped ");
+	CHECK_EQUAL(type_line(host, "kvmscope libvirt uninstall", text), 1);
+	CHECK(strstr(text, "there is no "));
+	type_well(host, "ls /etc/libvirt/hooks", text);
+	CHECK_STRING(text, "");
+}
+
+/* The third line's, of what the second one has had recorded: as soon as there are samples since the kernel
+ * was found. */
+static void check_flame_graph(const struct host *host)
+{
+	char text[4096];
+
+	for (int tries = 0; tries < 60; tries++) {
+		if (!type_line_of_readme(host, 2, text))
+			return;
+		if (!type_line(host,
+			       "grep -qE '^\\[\"[a-z_][a-z0-9_.]+\",\"\\[kernel.kallsyms\\]\"' flame.html",
+			       text))
+			return;
+		sleep(1);
+	}
+	FAIL_TEST("the flame graph names no function of the kernel");
+}
+
+/* It has been made for once; from here on it can be started again. */
+static bool start_domain(struct host *host)
+{
+	char text[4096];
+
+	return libvirt_domain_start(&host->libvirt, "web", "") &&
+	       type_well(host, "virsh dumpxml web > web.xml; virsh define web.xml", text);
+}
+
+/* By the three lines of README.md. */
 TEST(libvirt, a_domain_is_profiled_from_its_start_to_its_end_whoever_dies_meanwhile)
 {
 	struct host host;
-	char *log;
+	char text[4096];
 	pid_t pid;
 
 	LIBVIRT_REQUIRED();
-	if (!start_host(&host, "[recordings]\nrotate = 1h\n") || !daemon_run_start(&host.daemon) ||
-	    !libvirt_domain_start(&host.libvirt, "one",
-				  "<metadata>" FAKE_PROFILE("frequency='20'") "</metadata>")) {
+	prepare_host(&host, "[recordings]\nrotate = 1h\n[domains]\nfrequency = 20\n");
+	if (!libvirt_daemon_start(&host.libvirt) || !start_domain(&host) || !install(&host)) {
 		end_host(&host);
 		return;
 	}
-	pid = libvirt_domain_pid(&host.libvirt, "one");
-	CHECK(daemon_run_wait_for_samples(&host.daemon, "one", 20));
-	CHECK(wait_for_kernel(&host.daemon, "one"));
-	log = daemon_run_log(&host.daemon);
-	CHECK(strstr(log, "libvirt: domain one: started")); /* by the hook */
-	free(log);
+	pid = libvirt_domain_pid(&host.libvirt, "web");
+	CHECK(type_line_of_readme(&host, 1, text));
+	CHECK(daemon_run_wait_for_samples(&host.daemon, "web", 20));
+	CHECK(wait_for_kernel(&host.daemon, "web"));
+	check_flame_graph(&host);
 
-	check_report(&host, "one");
 	libvirt_daemon_kill(&host.libvirt);
-	CHECK(runs(&host, "one", pid));
+	CHECK(runs(&host, "web", pid));
 	CHECK(libvirt_daemon_restart(&host.libvirt));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 1));
 	CHECK_EQUAL(daemon_run_stop(&host.daemon, SIGKILL), 128 + SIGKILL);
-	CHECK(runs(&host, "one", pid));
+	CHECK(runs(&host, "web", pid));
 	CHECK(daemon_run_start(&host.daemon));
-	CHECK(daemon_run_wait_for_samples(&host.daemon, "one", 5));
-	CHECK(runs(&host, "one", pid));
+	CHECK(daemon_run_wait_for_samples(&host.daemon, "web", 5));
+	CHECK(runs(&host, "web", pid));
 
 	/* Turned off and on as it runs, by libvirt's own means. */
-	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "metadata one urn:kvmscope:profile --live --remove"));
+	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "metadata web urn:kvmscope:profile --live --remove"));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
 	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0,
-			     "metadata one urn:kvmscope:profile --live --key k --set '<profile/>'"));
+			     "metadata web urn:kvmscope:profile --live --key k --set '<profile/>'"));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 1));
-	CHECK(runs(&host, "one", pid));
-
-	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "destroy one"));
+	CHECK(runs(&host, "web", pid));
+	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "destroy web"));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
+
+	/* As its next start has it, and told by the hook: libvirtd, started again, has found that. */
+	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "start web"));
+	CHECK(daemon_run_wait_for_domains(&host.daemon, 1));
+	CHECK(wait_for_log(&host.daemon, "libvirt: domain web: started"));
+	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "destroy web"));
+	CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
+	uninstall(&host);
 	CHECK_EQUAL(daemon_run_stop(&host.daemon, SIGTERM), 0);
 	end_host(&host);
 }
@@ -194,9 +347,13 @@ TEST(libvirt, storms_of_domains_leave_nothing_behind_whatever_the_daemon_does)
 {
 	const char *rounds = getenv("KVMSCOPE_STORM");
 	struct host host;
+	char hooks[96];
 
 	LIBVIRT_REQUIRED();
-	if (start_host(&host, "")) {
+	prepare_host(&host, "");
+	snprintf(hooks, sizeof(hooks), "%s/etc/hooks", host.libvirt.directory);
+	CHECK_EQUAL(hook_install(hooks), 0); /* before libvirtd looks */
+	if (libvirt_daemon_start(&host.libvirt)) {
 		for (int i = 1; i <= AT_ONCE; i++)
 			write_small_domain(&host, i);
 		storm(&host, 1, 1);
