@@ -31,6 +31,8 @@
 /* vCPUs that come and go are noticed after so long; at the latest, if nothing tells of it. */
 #define SCAN_INTERVAL     SECOND
 #define SCAN_INTERVAL_MAX (10 * SECOND)
+/* While a vCPU is there and KVM has not run it yet: that of a VM that arrives from another host. */
+#define SCAN_INTERVAL_ARRIVING (100 * MILLISECOND)
 /* So long after it could not be looked at, the process may still end. */
 #define END_WAIT_MS 2000
 /*
@@ -83,6 +85,7 @@ struct attach {
 	/* The attach thread's, as far as the next empty line. */
 	uint64_t next_scan, last_scan;      /* ns */
 	bool stopped;                       /* it is to end */
+	bool arriving;                      /* there is a vCPU that the backend does not find to run yet */
 	struct vmm_process_size size;       /* when vCPUs were looked for last */
 	bool told_beyond;                   /* that a vCPU has no ring */
 	uint64_t taken, flushed, last_seen; /* samples and losses: so far, shown to the reader, then */
@@ -388,6 +391,7 @@ static int add_new(struct attach *attach)
 {
 	const struct vmm_process *process = attach->process;
 
+	attach->arriving = false;
 	for (size_t i = 0; i < process->vcpu_count; i++) {
 		const struct vmm_vcpu *vcpu = &process->vcpus[i];
 		int error;
@@ -399,8 +403,10 @@ static int add_new(struct attach *attach)
 		if (!vcpu->tid || find(attach->sampled, attach->sampled_count, vcpu))
 			continue;
 		error = add_vcpu(attach, vcpu);
-		if (error == -ESRCH)
+		if (error == -ESRCH) {
+			attach->arriving = true;
 			continue;
+		}
 		if (error)
 			return error;
 		log_debug("vCPU %u is thread %d, as %s tells", vcpu->id, vcpu->tid, vcpu->found);
@@ -566,13 +572,18 @@ static bool may_have_changed(struct attach *attach, uint64_t time)
 	struct vmm_process_size size = vmm_process_size(attach->process);
 	bool changed = size.threads != attach->size.threads || size.descriptors != attach->size.descriptors;
 
-	if (!changed && attach->taken == attach->last_seen && !attach->backend->emulated &&
-	    time - attach->last_scan < SCAN_INTERVAL_MAX)
+	if (!changed && !attach->arriving && attach->taken == attach->last_seen &&
+	    !attach->backend->emulated && time - attach->last_scan < SCAN_INTERVAL_MAX)
 		return false;
 	attach->size = size;
 	attach->last_seen = attach->taken;
 	attach->last_scan = time;
 	return true;
+}
+
+static uint64_t scan_interval(const struct attach *attach)
+{
+	return attach->arriving ? SCAN_INTERVAL_ARRIVING : SCAN_INTERVAL;
 }
 
 /* What goes away under a look at it has ended; anything else is an error. */
@@ -587,6 +598,7 @@ static bool scan_in_time(struct attach *attach)
 	if (!may_have_changed(attach, time))
 		return true;
 	error = follow_vcpus(attach);
+	attach->next_scan = time + scan_interval(attach);
 	if (error)
 		log_debug("%s", error_message());
 	else
@@ -648,7 +660,7 @@ static void *run(void *context)
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_setname_np(pthread_self(), "attach");
 	attach->last_scan = now();
-	attach->next_scan = attach->last_scan + SCAN_INTERVAL;
+	attach->next_scan = attach->last_scan + scan_interval(attach);
 	do {
 		goes_on = wait_for_samples(attach, found);
 		found = drain(attach);
