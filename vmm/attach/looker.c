@@ -26,6 +26,8 @@
 
 /* A look takes QEMU's main loop, and its big lock: at most one part in so many. */
 #define LOOK_SHARE 10
+/* libvirt keeps others from the domain until it is answered: at most one part in so many. */
+#define WAIT_SHARE 2
 /* Between two tries of a monitor that went away, and two questions which vCPUs there are. */
 #define TRY_INTERVAL SECOND
 #define ASK_INTERVAL SECOND
@@ -52,7 +54,8 @@ struct looker {
 	char *socket, *domain, *uri; /* of the monitor's address; owned */
 	struct vmm_process process;  /* with descriptors of its own: the thread may outlive the attachment */
 	uint64_t interval;           /* ns */
-	int stop_fd;                 /* eventfd */
+	int main_fd; /* schedstat of the process's first thread, QEMU's main loop; -1: it is not to be read */
+	int stop_fd; /* eventfd */
 
 	pthread_mutex_t lock; /* of all that follows */
 	pthread_cond_t changed;
@@ -94,15 +97,30 @@ static uint64_t now(void)
 
 /* CPU time. */
 
-/* "ns on a CPU, ns waiting, turns" (kernel: proc_pid_schedstat()); ns, or 0. */
-static uint64_t read_used(int fd)
+/* "ns on a CPU, ns waiting for one, turns" (kernel: proc_pid_schedstat()) */
+static bool read_times(int fd, uint64_t *used, uint64_t *waited)
 {
 	char text[96];
 	ssize_t length = pread(fd, text, sizeof(text) - 1, 0);
-	uint64_t used;
 
 	text[length > 0 ? length : 0] = '\0';
-	return sscanf(text, "%" SCNu64, &used) == 1 ? used : 0;
+	return sscanf(text, "%" SCNu64 " %" SCNu64, used, waited) == 2;
+}
+
+/* ns, or 0. */
+static uint64_t read_used(int fd)
+{
+	uint64_t used, waited;
+
+	return read_times(fd, &used, &waited) ? used : 0;
+}
+
+/* ns for which it wanted a processor, whether it had one or not; or 0. */
+static uint64_t read_wanted(int fd)
+{
+	uint64_t used, waited;
+
+	return read_times(fd, &used, &waited) ? used + waited : 0;
 }
 
 static void queue_look(struct looker *looker, const struct look *look)
@@ -214,26 +232,52 @@ static uint64_t random_interval(uint64_t interval)
 	return interval / 2 + (uint64_t)((double)interval * number / UINT32_MAX);
 }
 
-static int look(struct looker *looker)
+/* Of the TOOK ns until QEMU had answered, those of its main loop; all, where the kernel does not tell. */
+static uint64_t time_of_main_loop(const struct looker *looker, uint64_t wanted_before, uint64_t took)
 {
-	uint64_t begun = now(), time = clock_ns(CLOCK_MONOTONIC_RAW), took;
-	json_t *text = NULL;
-	int error = monitor_human(looker->monitor, "info registers -a", &text);
+	uint64_t wanted = read_wanted(looker->main_fd) - wanted_before;
 
-	took = now() - begun;
+	return wanted && wanted < took ? wanted : took;
+}
+
+static uint64_t latest_of(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static void plan_look(struct looker *looker, uint64_t begun, uint64_t took, uint64_t of_main_loop)
+{
 	looker->next_look = begun + random_interval(looker->interval);
-	if (looker->next_look < begun + took * LOOK_SHARE)
-		looker->next_look = begun + took * LOOK_SHARE;
-	if (error)
-		return error;
-	take_look(looker, json_string_value(text), time + took / 2);
-	json_decref(text);
+	looker->next_look = latest_of(looker->next_look, begun + of_main_loop * LOOK_SHARE);
+	looker->next_look = latest_of(looker->next_look, begun + took * WAIT_SHARE);
+}
+
+static void count_look(struct looker *looker, uint64_t begun, uint64_t took, uint64_t of_main_loop)
+{
 	pthread_mutex_lock(&looker->lock);
 	if (!looker->statistics.looks++)
 		looker->first_look = begun;
 	looker->statistics.time += took;
+	looker->statistics.of_main_loop += of_main_loop;
 	looker->statistics.elapsed = begun + took - looker->first_look;
 	pthread_mutex_unlock(&looker->lock);
+}
+
+static int look(struct looker *looker)
+{
+	uint64_t wanted = read_wanted(looker->main_fd), begun = now(), time = clock_ns(CLOCK_MONOTONIC_RAW);
+	uint64_t took, of_main_loop;
+	json_t *text = NULL;
+	int error = monitor_human(looker->monitor, "info registers -a", &text);
+
+	took = now() - begun;
+	of_main_loop = time_of_main_loop(looker, wanted, took);
+	plan_look(looker, begun, took, of_main_loop);
+	if (error)
+		return error;
+	take_look(looker, json_string_value(text), time + took / 2);
+	json_decref(text);
+	count_look(looker, begun, took, of_main_loop);
 	return 0;
 }
 
@@ -460,6 +504,7 @@ static void free_looker(struct looker *looker)
 	while (looker->looked_at_count)
 		free_looked_at(looker->looked_at[--looker->looked_at_count]);
 	monitor_close(looker->monitor);
+	close_fd(looker->main_fd);
 	close_fd(looker->stop_fd);
 	close_fd(looker->process.pid_fd);
 	close_fd(looker->process.directory);
@@ -527,6 +572,7 @@ static int fill(struct looker *looker, const struct monitor_address *address,
 	looker->process = *process;
 	looker->process.pid_fd = fcntl(process->pid_fd, F_DUPFD_CLOEXEC, 0);
 	looker->process.directory = fcntl(process->directory, F_DUPFD_CLOEXEC, 0);
+	looker->main_fd = openat(process->directory, "schedstat", O_RDONLY | O_CLOEXEC);
 	looker->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (looker->process.pid_fd < 0 || looker->process.directory < 0 || looker->stop_fd < 0)
 		return error_set(-errno, "can not make descriptors: %s", strerror(errno));

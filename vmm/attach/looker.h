@@ -42,8 +42,9 @@ struct look {
 
 /*
  * Connects to the monitor at ADDRESS (copied) of PROCESS and waits until it has told its vCPUs, for 10 s at
- * most. FREQUENCY in Hz, at most LOOKER_FREQUENCY_MAX, is what is tried, in a tenth of the time at most.
- * Errors: those of monitor_open(); -ENOTSUP: it is no x86, or a TCG that is too old; -ETIMEDOUT.
+ * most. FREQUENCY in Hz, at most LOOKER_FREQUENCY_MAX, is what is tried, in a tenth of QEMU's main loop's
+ * time and half of all time at most. Errors: those of monitor_open(); -ENOTSUP: it is no x86, or a TCG that
+ * is too old; -ETIMEDOUT.
  */
 int looker_start(struct looker **looker, const struct monitor_address *address,
 		 const struct vmm_process *process, unsigned int frequency);
@@ -67,8 +68,9 @@ size_t looker_take(struct looker *looker, struct look *looks, size_t max, uint64
 /* What it did so far. */
 struct looker_statistics {
 	uint64_t looks;
-	uint64_t time;    /* ns that QEMU took to answer them */
-	uint64_t elapsed; /* ns since the first one */
+	uint64_t time;         /* ns until they were answered */
+	uint64_t of_main_loop; /* ns of these that QEMU's main loop wanted a processor for */
+	uint64_t elapsed;      /* ns since the first one */
 };
 
 void looker_statistics(struct looker *looker, struct looker_statistics *statistics);
