@@ -223,6 +223,93 @@ TEST(sample, run_writes_the_shares_that_the_guest_spent)
 	check_shares("-F 4000 -z --append program=shares_rounds=800_timer=100");
 }
 
+struct space_shares {
+	struct symbols *symbols;
+	struct {
+		uint32_t pid;
+		uint64_t cr3;
+		double weight; /* of its samples in share_ten */
+	} of[8];
+	size_t count;
+	double weight; /* of all there */
+};
+
+static int see_space(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
+{
+	struct space_shares *shares = context;
+
+	if (shares->count < 8 && sscanf(comm, "cr3 %lx", &shares->of[shares->count].cr3) == 1)
+		shares->of[shares->count++].pid = pid;
+	return 0;
+}
+
+static int count_space(void *context, const struct perf_data_sample *sample)
+{
+	struct space_shares *shares = context;
+	struct symbol symbol;
+
+	if (!symbols_find(shares->symbols, sample->ip, &symbol) || strcmp(symbol.name, "share_ten"))
+		return 0;
+	shares->weight += (double)sample->period;
+	for (size_t i = 0; i < shares->count; i++)
+		if (shares->of[i].pid == sample->pid)
+			shares->of[i].weight += (double)sample->period;
+	return 0;
+}
+
+/* The two address spaces with most of the time, the larger first, in percent. */
+static void two_largest(const struct space_shares *shares, double largest[2])
+{
+	largest[0] = largest[1] = 0;
+	for (size_t i = 0; i < shares->count; i++) {
+		double share = 100 * shares->of[i].weight / (shares->weight > 0 ? shares->weight : 1);
+
+		if (share > largest[0]) {
+			largest[1] = largest[0];
+			largest[0] = share;
+		} else if (share > largest[1]) {
+			largest[1] = share;
+		}
+	}
+}
+
+/* perf shows them, with the program's functions. */
+static void check_perf_shows_spaces(const char *path)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command),
+		 "perf script -i %s -F comm,sym,ip --no-inline 2> /dev/null | grep -A 2 '^cr3 [0-9a-f]' | "
+		 "grep -q share_ten",
+		 path);
+	CHECK_EQUAL(system(command), 0);
+}
+
+/* The same code in two address spaces of a guest that is no Linux: by CR3 each is a process. */
+TEST(sample, run_tells_address_spaces_of_a_program_apart)
+{
+	struct space_shares shares = { 0 };
+	struct perf_data_events events = { .comm = see_space, .sample = count_space, .context = &shares };
+	struct perf_data_reader *reader;
+	char path[64], arguments[256];
+	double largest[2];
+
+	GUEST_REQUIRED();
+	snprintf(path, sizeof(path), "build/test-run-%d.data", getpid());
+	snprintf(arguments, sizeof(arguments), GUEST "-o %s -F 999 --append program=spaces_rounds=400", path);
+	check_run(arguments, 0, "samples in");
+	REQUIRE_EQUAL(elf_symbols_load(&shares.symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	perf_data_reader_close(reader);
+	two_largest(&shares, largest);
+	if (largest[0] < 65 || largest[0] > 75 || largest[1] < 25 || largest[1] > 35)
+		FAIL_TEST("the address spaces have %.1f and %.1f %%, not 70 and 30", largest[0], largest[1]);
+	check_perf_shows_spaces(path);
+	symbols_free(shares.symbols);
+	unlink(path);
+}
+
 /* What decides is measured, so both outcomes are right; what a guest does at CPL 3 must not count. */
 TEST(run, interpreting_kvm_is_named)
 {

@@ -18,6 +18,7 @@
 #include "shared/sample.h"
 #include "tests/unit/fake_guest.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/profile/page_table_tasks.h"
 #include "vmm/profile/perf_data_reader.h"
 
 #define RINGS  2
@@ -292,6 +293,120 @@ TEST(collector, a_program_is_mapped_for_user_space_too)
 	read_counts(setting.path, &counts);
 	CHECK_EQUAL(counts.kernel_maps, 1);
 	CHECK(counts.program_maps > 0);
+	clean_up(&setting);
+}
+
+#define SPACES (PAGE_TABLE_TASKS_MAX + 10)
+
+static void push_space(struct ring *ring, unsigned int number, uint64_t cr3)
+{
+	struct sample *sample;
+
+	while (!(sample = ring_reserve(ring, RECORD_SAMPLE, sample_size(1)))) /* until some were read */
+		usleep(1000);
+	*sample = (struct sample){ .time = 1000 + number,
+				   .period = 1000,
+				   .host_tid = 100,
+				   .pid = SAMPLE_TASK_UNKNOWN,
+				   .tid = SAMPLE_TASK_UNKNOWN,
+				   .cpl = 3,
+				   .rip = (uintptr_t)push_space,
+				   .cr3 = cr3,
+				   .user_depth = 1 };
+	sample->callchain[0] = sample->rip;
+	ring_commit(ring, sample);
+	ring_publish(ring);
+}
+
+struct spaces {
+	uint32_t pids[SPACES]; /* by the number of the sample */
+	unsigned int samples, named, of_vcpu;
+};
+
+static int see_space(void *context, const struct perf_data_sample *sample)
+{
+	struct spaces *spaces = context;
+
+	if (spaces->samples < SPACES)
+		spaces->pids[spaces->samples] = sample->pid;
+	spaces->samples++;
+	return 0;
+}
+
+static int see_name(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
+{
+	struct spaces *spaces = context;
+
+	spaces->named += !strncmp(comm, "cr3 ", 4);
+	spaces->of_vcpu += !strcmp(comm, "vcpu 0");
+	return 0;
+}
+
+static void read_spaces(const char *path, struct spaces *spaces, struct losses *losses)
+{
+	struct perf_data_events events = { .sample = see_space, .comm = see_name, .context = spaces };
+	struct perf_data_reader *reader;
+
+	*spaces = (struct spaces){ 0 };
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	*losses = perf_data_reader_summary(reader)->losses;
+	perf_data_reader_close(reader);
+}
+
+/* What a guest that is no Linux runs is told apart by its page tables, however many it makes up. */
+TEST(collector, page_tables_of_a_program_are_its_processes)
+{
+	struct collector *collector;
+	struct setting setting;
+	struct losses losses = { 0 };
+	struct spaces spaces;
+
+	prepare(&setting);
+	setting.options.vmlinux = "/proc/self/exe";
+	setting.options.buildid_cache = false;
+	REQUIRE_EQUAL(collector_start(&collector, &setting.options), 0);
+	push_space(setting.rings[0], 0, 0x1ff000);
+	push_space(setting.rings[0], 1, 0x200000);
+	push_space(setting.rings[0], 2, 0x1ff000 | 0x18 | 1ull << 61); /* the same, used otherwise */
+	push_space(setting.rings[0], 3, 0);                            /* not known */
+	push_space(setting.rings[0], 4, 5ull << 40);
+	for (unsigned int i = 5; i < SPACES; i++)
+		push_space(setting.rings[0], i, 0x10000000ull + i * 0x1000);
+	ring_flush(setting.rings[0]);
+	CHECK_EQUAL(collector_stop(collector, NULL), 0);
+	read_spaces(setting.path, &spaces, &losses);
+	REQUIRE_EQUAL(spaces.samples, SPACES);
+	CHECK(spaces.pids[0] > SAMPLE_TASK_LIMIT);
+	CHECK(spaces.pids[0] != spaces.pids[1]);
+	CHECK_EQUAL(spaces.pids[2], spaces.pids[0]);
+	CHECK_EQUAL(spaces.pids[3], SAMPLE_TASK_LIMIT);
+	CHECK_EQUAL(spaces.pids[4], SAMPLE_TASK_LIMIT);
+	CHECK_EQUAL(spaces.pids[SPACES - 1], SAMPLE_TASK_LIMIT);
+	CHECK_EQUAL(spaces.named, PAGE_TABLE_TASKS_MAX);
+	CHECK_EQUAL(spaces.of_vcpu, 1);
+	CHECK_EQUAL(losses.counts[CR3_NOT_NAMED], 1 + SPACES - 5 - (PAGE_TABLE_TASKS_MAX - 2));
+	clean_up(&setting);
+}
+
+/* It may be a Linux whose tasks are not known: then CR3 is nobody's name. */
+TEST(collector, page_tables_are_no_processes_of_what_may_be_a_Linux)
+{
+	struct collector *collector;
+	struct setting setting;
+	struct losses losses = { 0 };
+	struct spaces spaces;
+
+	prepare(&setting);
+	REQUIRE_EQUAL(collector_start(&collector, &setting.options), 0);
+	push_space(setting.rings[0], 0, 0x1ff000);
+	ring_flush(setting.rings[0]);
+	CHECK_EQUAL(collector_stop(collector, NULL), 0);
+	read_spaces(setting.path, &spaces, &losses);
+	REQUIRE_EQUAL(spaces.samples, 1);
+	CHECK_EQUAL(spaces.pids[0], SAMPLE_TASK_LIMIT);
+	CHECK_EQUAL(spaces.named, 0);
+	CHECK_EQUAL(losses.counts[CR3_NOT_NAMED], 0);
 	clean_up(&setting);
 }
 

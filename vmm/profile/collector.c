@@ -85,7 +85,7 @@ struct collector {
 	unsigned int files;          /* that were begun */
 	bool one_file;               /* it is none that another one could follow */
 	uint64_t closed_bytes;       /* of those that are complete */
-	struct losses earlier;       /* that resolvers before this one counted */
+	struct losses earlier;       /* that resolvers and files before this one counted */
 	uint64_t guest_lost;         /* breakpoints of the guest's own, of all files */
 	struct losses before_file;   /* that are of the files before this one */
 	uint64_t next_flush, next_round; /* ns */
@@ -312,6 +312,7 @@ static void get_losses(const struct collector *collector, struct losses *losses)
 		losses->counts[SIDEBAND_MISSED] += ring.lost;
 	}
 	losses->counts[SIDEBAND_MISSED] += collector->told.missed;
+	collector_output_losses(&collector->output, losses);
 }
 
 static uint64_t bytes_of(const struct collector *collector)
@@ -424,6 +425,10 @@ static int open_output(struct collector *collector)
 	error = collector_output_open(&collector->output, &options);
 	if (error)
 		return error;
+	if (collector_kernel_is_program(&collector->kernel))
+		error = collector_output_name_page_tables(&collector->output);
+	if (error)
+		return error;
 	collector->output.filled = collector->options.mapped;
 	collector->output.context = collector->options.context;
 	collector->output.jit_code = collector->jit.code;
@@ -511,6 +516,7 @@ static int end_file(struct collector *collector)
 	tell_counts(collector);
 	get_losses(collector, &collector->before_file);
 	collector->closed_bytes += perf_data_writer_bytes(collector->output.writer);
+	collector_output_losses(&collector->output, &collector->earlier);
 	error = collector_output_close(&collector->output);
 	collector_kernel_end_file(&collector->kernel);
 	if (!collector->options.files)
@@ -525,6 +531,7 @@ static void give_up_file(struct collector *collector)
 	int error = collector->error;
 
 	collector->closed_bytes += perf_data_writer_bytes(collector->output.writer);
+	collector_output_losses(&collector->output, &collector->earlier);
 	collector_kernel_end_file(&collector->kernel);
 	collector_output_close(&collector->output);
 	error_set(error, "%s", collector->message);

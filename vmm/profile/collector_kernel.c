@@ -121,7 +121,7 @@ static void publish(struct collector_kernel *kernel, const struct guest_kernel *
 	note_replaced(kernel);
 }
 
-static bool given_is_program(const struct collector_kernel *kernel)
+bool collector_kernel_is_program(const struct collector_kernel *kernel)
 {
 	return kernel->given && kernel->options->vmlinux && !collector_image_given_is_linux(kernel);
 }
@@ -140,7 +140,7 @@ static int write_known(struct collector_kernel *kernel)
 	error = collector_image_map(kernel);
 	if (!error && *collector_kernel_release(kernel))
 		error = perf_data_writer_set_guest(kernel->writer, collector_kernel_release(kernel), NULL);
-	if (!error && given_is_program(kernel))
+	if (!error && collector_kernel_is_program(kernel))
 		error = collector_map_program(kernel->writer, options->vmlinux,
 					      perf_data_writer_unknown_pid(kernel->writer));
 	return error;

@@ -130,6 +130,8 @@ void collector_kernel_publish_again(struct collector_kernel *kernel);
 /* Nobody looks at the list of modules any more (collector_options, modules). */
 void collector_kernel_tell_modules_unknown(const struct collector_kernel *kernel);
 
+/* Is the guest one program and no Linux, by the file that was given? */
+bool collector_kernel_is_program(const struct collector_kernel *kernel);
 /* As uname -r, "" if it is not known. */
 const char *collector_kernel_release(const struct collector_kernel *kernel);
 

@@ -19,6 +19,7 @@ static void free_output(struct collector_output *output)
 	jit_spaces_free(output->jit);
 	cgroup_names_free(output->cgroups);
 	process_cgroups_free(output->told_cgroups);
+	page_table_tasks_free(output->page_tables);
 	*output = (struct collector_output){ 0 };
 }
 
@@ -40,6 +41,18 @@ int collector_output_open(struct collector_output *output, const struct perf_dat
 	if (error)
 		free_output(output);
 	return error;
+}
+
+int collector_output_name_page_tables(struct collector_output *output)
+{
+	output->page_tables = page_table_tasks_new();
+	return output->page_tables ? 0 : error_set(-ENOMEM, "no memory for the names of page tables");
+}
+
+void collector_output_losses(const struct collector_output *output, struct losses *losses)
+{
+	if (output->page_tables)
+		losses->counts[CR3_NOT_NAMED] += page_table_tasks_refused(output->page_tables);
 }
 
 /* Where to tell of a sample's mappings. */
@@ -123,16 +136,59 @@ static int tell_lives(struct collector_output *output, const struct sample *samp
 	return error;
 }
 
-static int name_task(struct collector_output *output, const struct sample *sample)
+static int name_task(struct collector_output *output, const struct sample *sample,
+		     const struct perf_data_task *task)
 {
-	struct perf_data_task task = perf_data_writer_task(output->writer, sample);
 	char name[SAMPLE_COMM_SIZE];
 
-	describe_task(sample, &task, name);
-	if (!task_names_due(output->names, task.pid, task.tid, sample->time, name))
+	describe_task(sample, task, name);
+	if (!task_names_due(output->names, task->pid, task->tid, sample->time, name))
 		return 0;
-	return perf_data_writer_comm(output->writer, sample->time, (int32_t)task.pid, (int32_t)task.tid,
+	return perf_data_writer_comm(output->writer, sample->time, (int32_t)task->pid, (int32_t)task->tid,
 				     name);
+}
+
+/* A process of that number, with the guest's program mapped. */
+static int begin_page_tables(struct collector_output *output, const struct sample *sample, uint32_t pid)
+{
+	uint32_t parent = (uint32_t)perf_data_writer_unknown_pid(output->writer);
+	const struct sideband_fork fork = {
+		.head = { .size = sizeof(fork),
+			  .type = SIDEBAND_FORK,
+			  .time = sample->time,
+			  .pid = pid,
+			  .tid = pid },
+		.parent_pid = parent,
+		.parent_tid = parent,
+	};
+	char name[SAMPLE_COMM_SIZE];
+	int error = perf_data_writer_sideband(output->writer, &fork.head);
+
+	page_table_tasks_name(sample->cr3, name);
+	return error ? error
+		     : perf_data_writer_comm(output->writer, sample->time, (int32_t)pid, (int32_t)pid, name);
+}
+
+/* In the host's perspective it is the vCPU's thread. */
+static bool is_task_unknown(const struct perf_data_task *task)
+{
+	return !task->of_guest && task->pid == SAMPLE_TASK_LIMIT;
+}
+
+/* Whose SAMPLE is, *TASK, which then has its name in the file. */
+static int take_task(struct collector_output *output, const struct sample *sample,
+		     struct perf_data_task *task)
+{
+	uint32_t pid = 0;
+	bool first;
+
+	*task = perf_data_writer_task(output->writer, sample);
+	if (output->page_tables && is_task_unknown(task) && !(sample->flags & SAMPLE_HOST))
+		pid = page_table_tasks_pid(output->page_tables, sample->cr3, &first);
+	if (!pid)
+		return name_task(output, sample, task);
+	*task = (struct perf_data_task){ pid, pid, true };
+	return first ? begin_page_tables(output, sample, pid) : 0;
 }
 
 /* NULL: it is not known, or has no name. */
@@ -274,7 +330,8 @@ static struct user_spaces_teller teller_of(struct telling *telling)
 
 /* What it is in can not be told any more: it goes without an image, and without the user part of its chain.
  */
-static int write_late(struct collector_output *output, const struct sample *sample, uint64_t cgroup)
+static int write_late(struct collector_output *output, const struct sample *sample,
+		      const struct perf_data_task *task, uint64_t cgroup)
 {
 	struct sample *copy = malloc(sample_length(sample));
 	const struct sample_hit *hit;
@@ -288,7 +345,7 @@ static int write_late(struct collector_output *output, const struct sample *samp
 	copy->flags |= SAMPLE_USER_TRUNCATED | (sample->cpl ? SAMPLE_UNSURE : 0);
 	if (hit)
 		*sample_hit(copy) = *hit;
-	error = perf_data_writer_sample_in(output->writer, copy, cgroup);
+	error = perf_data_writer_sample_of(output->writer, copy, task, cgroup);
 	free(copy);
 	return error;
 }
@@ -387,10 +444,11 @@ int collector_output_sample(struct collector_output *output, const struct attrib
 	const struct sample *sample = attributed->sample;
 	uint64_t cgroup = cgroup_of(output, sample, cgroups);
 	int error = tell_lives(output, sample);
+	struct perf_data_task task;
 	bool late = false;
 
 	if (!error)
-		error = name_task(output, sample);
+		error = take_task(output, sample, &task);
 	if (!error)
 		error = name_cgroup(output, sample->time, cgroup, cgroups);
 	if (!error)
@@ -399,8 +457,8 @@ int collector_output_sample(struct collector_output *output, const struct attrib
 		error = name_jit(&telling);
 	if (error)
 		return error;
-	return late ? write_late(output, sample, cgroup)
-		    : perf_data_writer_sample_in(output->writer, sample, cgroup);
+	return late ? write_late(output, sample, &task, cgroup)
+		    : perf_data_writer_sample_of(output->writer, sample, &task, cgroup);
 }
 
 /* Readers begin a new process with what its parent had; and they give a new thread its parent's name:

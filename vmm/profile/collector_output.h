@@ -16,6 +16,8 @@
 #include "vmm/guest/kernel.h"
 #include "vmm/profile/cgroup_names.h"
 #include "vmm/profile/jit_spaces.h"
+#include "vmm/profile/losses.h"
+#include "vmm/profile/page_table_tasks.h"
 #include "vmm/profile/perf_data_writer.h"
 #include "vmm/profile/process_cgroups.h"
 #include "vmm/profile/resolver.h"
@@ -34,7 +36,10 @@ struct collector_output {
 	struct jit_spaces *jit;       /* the same; owned */
 	struct jit_code *jit_code;    /* what they are of, the owner's to set; NULL: nothing is known */
 	struct process_cgroups *told_cgroups; /* by the guest itself; owned */
-	bool told_by_guest;                   /* what is mapped is told by the guest itself */
+	/* The guest is no Linux: its processes are these. Made by collector_output_name_page_tables(); owned;
+	 * NULL: it may be one. */
+	struct page_table_tasks *page_tables;
+	bool told_by_guest; /* what is mapped is told by the guest itself */
 	/*
 	 * Then: a file that a sample told to be mapped, and the guest did not. Set by the owner behind
 	 * collector_output_open(); may be NULL.
@@ -47,6 +52,13 @@ struct collector_output {
 int collector_output_open(struct collector_output *output, const struct perf_data_options *options);
 
 /*
+ * The guest is no Linux: samples that know CR3 are of a process of its page tables, which has what is mapped
+ * for those whose task is not known; not so in the host's perspective, which has no process of the guest.
+ * Before the first sample. -ENOMEM.
+ */
+int collector_output_name_page_tables(struct collector_output *output);
+
+/*
  * Each adds to the file; the errors of writing. The vCPU is one that the options have. KERNEL has the
  * images and cgroups that the sample names; NULL: they are not known.
  */
@@ -57,6 +69,8 @@ int collector_output_event(struct collector_output *output, const struct sample_
 /* What OPTIONS' watches have counted up to TIME, if they are asked. */
 int collector_output_counts(struct collector_output *output, const struct collector_options *options,
 			    uint64_t time);
+/* Adds what the file itself could not tell to what LOSSES has. */
+void collector_output_losses(const struct collector_output *output, struct losses *losses);
 /* COUNT samples of VCPU were lost before TIME. */
 int collector_output_lost(struct collector_output *output, uint64_t time, uint32_t vcpu, uint64_t count);
 

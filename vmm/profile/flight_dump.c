@@ -224,6 +224,7 @@ static void tell_losses(struct dump *dump)
 	losses.counts[LOST_OVERFLOW] += dump->lost;
 	losses.counts[GUEST_BREAKPOINT_LOST] = dump->guest_lost;
 	losses.counts[SIDEBAND_MISSED] += dump->request->sideband->missed;
+	collector_output_losses(&dump->output, &losses);
 	perf_data_writer_set_losses(dump->output.writer, &losses);
 }
 
@@ -275,7 +276,10 @@ static int write_file(struct dump *dump)
 	if (error)
 		return error;
 	dump->output.jit_code = dump->request->jit_code;
-	error = write_content(dump);
+	if (collector_kernel_is_program(dump->request->kernel))
+		error = collector_output_name_page_tables(&dump->output);
+	if (!error)
+		error = write_content(dump);
 	close_error = collector_output_close(&dump->output);
 	if (!stat(options.path, &status))
 		dump->request->bytes = (uint64_t)status.st_size;

@@ -26,6 +26,8 @@ static const struct {
 	[GUEST_BREAKPOINT_LOST] = { "guest_breakpoint_lost",
 				    "times a breakpoint of the guest's own did not work for it, as a watch had "
 				    "its register" },
+	[CR3_NOT_NAMED] = { "cr3_not_named",
+			    "samples in page tables that are no process here: there are too many" },
 };
 
 const char *loss_name(enum loss loss)

@@ -365,10 +365,10 @@ static void add_registers(struct bytes *record, const struct sample *sample, con
 	bytes_add(record, &hit->registers[SAMPLE_R8], (SAMPLE_REGISTERS - SAMPLE_R8) * sizeof(uint64_t));
 }
 
-int perf_data_writer_sample_in(struct perf_data_writer *writer, const struct sample *sample, uint64_t cgroup)
+int perf_data_writer_sample_of(struct perf_data_writer *writer, const struct sample *sample,
+			       const struct perf_data_task *task, uint64_t cgroup)
 {
 	const struct sample_hit *hit = sample_hit((struct sample *)sample);
-	struct perf_data_task task = perf_data_writer_task(writer, sample);
 	int error = check_sample(writer, sample->vcpu, sample->event);
 	struct bytes *record = &writer->record;
 
@@ -379,8 +379,8 @@ int perf_data_writer_sample_in(struct perf_data_writer *writer, const struct sam
 	begin_record(writer, PERF_RECORD_SAMPLE, sample_misc(writer, sample));
 	bytes_add_u64(record, event_id(writer, sample->event, sample->vcpu));
 	bytes_add_u64(record, sample->rip);
-	bytes_add_u32(record, task.pid);
-	bytes_add_u32(record, task.tid);
+	bytes_add_u32(record, task->pid);
+	bytes_add_u32(record, task->tid);
 	bytes_add_u64(record, sample->time);
 	if (hit)
 		bytes_add_u64(record, hit->address);
@@ -400,7 +400,9 @@ int perf_data_writer_sample_in(struct perf_data_writer *writer, const struct sam
 
 int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample)
 {
-	return perf_data_writer_sample_in(writer, sample, sample->cgroup);
+	struct perf_data_task task = perf_data_writer_task(writer, sample);
+
+	return perf_data_writer_sample_of(writer, sample, &task, sample->cgroup);
 }
 
 /* Of what is about a vCPU, whatever task it runs. */

@@ -100,8 +100,9 @@ int32_t perf_data_writer_unknown_pid(const struct perf_data_writer *writer);
  */
 /* The event of a watch is its number plus 1. */
 int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample);
-/* The same, in cgroup CGROUP whatever SAMPLE says; 0: in none that is known. */
-int perf_data_writer_sample_in(struct perf_data_writer *writer, const struct sample *sample, uint64_t cgroup);
+/* The same, of TASK and in cgroup CGROUP (0: in none that is known) whatever SAMPLE says. */
+int perf_data_writer_sample_of(struct perf_data_writer *writer, const struct sample *sample,
+			       const struct perf_data_task *task, uint64_t cgroup);
 /* The event gives no samples of the vCPU from then on, or does so again: THROTTLE, UNTHROTTLE. */
 int perf_data_writer_event(struct perf_data_writer *writer, const struct sample_event *event);
 /* What watch EVENT - 1 counted on VCPU up to TIME: READ. */
