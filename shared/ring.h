@@ -187,6 +187,12 @@ size_t ring_payload_max(const struct ring *ring);
 void *ring_reserve(struct ring *ring, uint16_t type, size_t payload);
 
 /*
+ * Would ring_reserve() find room for a record with PAYLOAD bytes now? If not, nothing is counted as lost. In
+ * consumer mode. Writer thread only, outside of handlers.
+ */
+bool ring_has_room(struct ring *ring, size_t payload);
+
+/*
  * Finish a reservation; NULL is a defined no-op. A discarded record is given
  * back if it is still the newest, and becomes padding that readers do not see
  * if another one was reserved behind it. Writer thread only, handlers included.

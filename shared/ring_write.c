@@ -137,6 +137,17 @@ void *ring_reserve(struct ring *ring, uint16_t type, size_t payload)
 	return begin_record(ring, ring_position_of(state), type, size);
 }
 
+bool ring_has_room(struct ring *ring, size_t payload)
+{
+	uint64_t state = load(&ring->writer.state);
+	uint64_t lost_size = load(&ring->writer.lost_pending) ? RING_LOST_SIZE : 0;
+	uint64_t need = lost_size + ring_record_size(payload);
+
+	assert(ring->mode == RING_MODE_CONSUMER);
+	return payload <= ring->payload_max && ring_open_of(state) < RING_OPEN_MAX &&
+	       (is_easy(ring, state, need) || ring->room(ring, &state, need));
+}
+
 void ring_publish(struct ring *ring)
 {
 	uint64_t oldest_open = load(&ring->writer.oldest_open);

@@ -63,8 +63,10 @@ static void say(enum agent_message_type type, const void *payload, size_t size)
 	} __attribute__((aligned(8))) message = {
 		.header = { .size = (uint32_t)(sizeof(message.header) + size), .type = (uint16_t)type },
 	};
+	struct pollfd output = { .fd = guest.fd, .events = POLLOUT };
 
 	memcpy(message.payload, payload, size);
+	CHECK_EQUAL(poll(&output, 1, 20000), 1);
 	CHECK_EQUAL(send(guest.fd, &message, message.header.size, MSG_NOSIGNAL), message.header.size);
 }
 
@@ -197,19 +199,24 @@ static void read_ring(void)
 	ring_read_done(guest.ring);
 }
 
-static bool begin(int ppm)
+static bool begin_with(int ppm, size_t ring_size)
 {
 	struct agent_options options = { .table_memory = 1 << 20 };
 	int fds[2];
 
 	guest = (struct guest){ .ppm = ppm, .behind = 12345 * MS, .version = AGENT_PROTOCOL_VERSION };
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) ||
-	    ring_create(&guest.ring, 4 << 20))
+	    ring_create(&guest.ring, ring_size))
 		return false;
 	guest.fd = fds[1];
 	options.fd = fds[0];
 	options.ring = guest.ring;
 	return !agent_start(&guest.agent, &options);
+}
+
+static bool begin(int ppm)
+{
+	return begin_with(ppm, 4 << 20);
 }
 
 /* Events happen, and are told, until COUNT more of them have a place in the host's time; 20 s at most. */
@@ -373,9 +380,36 @@ TEST(agent_time, what_is_dropped_at_the_end_is_counted_and_lies_behind_the_loss)
 	}
 	close(guest.fd);
 	guest.fd = -1;
+	for (uint64_t last = now() + 20000 * MS; !guest.losses && now() < last;)
+		read_ring();
 	end(&statistics);
 	CHECK(guest.losses > 0 && guest.latest < guest.told);
 	CHECK(guest.lost.head.time <= guest.time[guest.latest + 1]);
 	CHECK_EQUAL(guest.lost.count, guest.told - guest.latest);
 	CHECK_EQUAL(statistics.sessions > 1 || statistics.lost == guest.lost.count, 1);
+}
+
+/* Who reads it does something else, while the guest tells more than the ring has room for. */
+TEST(agent_time, what_a_full_ring_has_no_room_for_waits)
+{
+	const uint32_t many = 4 * RING_SIZE_MIN / sizeof(struct sideband_comm);
+	struct agent_statistics statistics;
+	struct ring_statistics ring;
+
+	srand(19);
+	REQUIRE(begin_with(0, RING_SIZE_MIN));
+	run_until_placed(50);
+	for (uint32_t last = guest.told + many; guest.told < last;) {
+		if (guest.told % 16 == 0)
+			listen_to_host();
+		tell_event();
+	}
+	/* The ring is full by then. */
+	for (uint64_t last = now() + 200 * MS; now() < last;)
+		listen_to_host();
+	run_until_placed(many);
+	ring_statistics(guest.ring, &ring);
+	end(&statistics);
+	CHECK_EQUAL(ring.lost, 0);
+	CHECK(statistics.sessions > 1 || !guest.losses);
 }

@@ -3,8 +3,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "shared/sample.h"
+#include "shared/sideband.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/sideband_guest.h"
 #include "vmm/profile/collector_output.h"
@@ -174,5 +178,89 @@ TEST(collector, losses_are_in_a_file_that_was_never_closed)
 	CHECK(!memcmp(&perf_data_reader_summary(reader)->losses, &losses, sizeof(losses)));
 	perf_data_reader_close(reader);
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
+	unlink(path);
+}
+
+static bool no_registers(void *context, struct guest_registers *registers)
+{
+	return false;
+}
+
+static bool push_sideband(struct ring *ring, const struct sideband *record)
+{
+	void *to = ring_reserve(ring, RECORD_SIDEBAND, record->size);
+
+	if (to)
+		memcpy(to, record, record->size);
+	ring_commit(ring, to);
+	return to;
+}
+
+/* At TIME: what runs in process 60, and of others more than the ring has room for, COUNT records. */
+static void overfill(struct ring *ring, uint64_t time, uint64_t count)
+{
+	struct {
+		struct sideband_mmap mmap;
+		char name[16];
+	} mapping = { .mmap = { .head = { .size = sizeof(mapping),
+					  .type = SIDEBAND_MMAP,
+					  .time = time,
+					  .pid = 60,
+					  .tid = 60 },
+				.start = SIDEBAND_GUEST_CODE,
+				.length = 0x1000,
+				.prot = PROT_READ | PROT_EXEC },
+		      .name = "/bin/early" };
+	struct sideband_comm other = {
+		.head = { .size = sizeof(other), .type = SIDEBAND_COMM, .time = time, .pid = 61, .tid = 61 }
+	};
+
+	CHECK(push_sideband(ring, &mapping.mmap.head));
+	while (push_sideband(ring, &other.head))
+		;
+	while (--count)
+		CHECK(!push_sideband(ring, &other.head));
+	ring_flush(ring);
+}
+
+/* Process 60 may run another program by now. */
+TEST(collector, what_was_told_before_a_full_ring_lost_something_is_not_believed)
+{
+	struct ring *samples, *sideband;
+	struct guest_view nothing = { 0 };
+	struct collector_statistics statistics;
+	struct collector *collector;
+	struct sample *sample;
+	struct timespec now;
+	char path[64];
+	uint64_t time;
+	struct collector_options options = {
+		.rings = &samples,
+		.ring_count = 1,
+		.sideband_rings = &sideband,
+		.sideband_ring_count = 1,
+		.view = &nothing,
+		.registers = no_registers,
+		.output = { .path = path, .frequency = 1000, .vcpus = 1, .vmm_pid = 77 },
+	};
+
+	make_path(path);
+	REQUIRE_EQUAL(ring_create(&samples, RING_SIZE_MIN), 0);
+	REQUIRE_EQUAL(ring_create(&sideband, RING_SIZE_MIN), 0);
+	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+	time = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	overfill(sideband, time, 3);
+	sample = ring_reserve(samples, RECORD_SAMPLE, sample_size(0));
+	*sample = (struct sample){
+		.time = time + 1, .period = 1000, .rip = SIDEBAND_GUEST_CODE, .cpl = 3, .pid = 60, .tid = 60
+	};
+	ring_commit(samples, sample);
+	ring_flush(samples);
+	REQUIRE_EQUAL(collector_start(&collector, &options), 0);
+	CHECK_EQUAL(collector_stop(collector, &statistics), 0);
+	CHECK_EQUAL(statistics.losses.counts[SIDEBAND_MISSED], 3);
+	CHECK_EQUAL(statistics.losses.counts[LOST_NO_MAPPING], 1);
+	ring_destroy(samples);
+	ring_destroy(sideband);
 	unlink(path);
 }

@@ -133,6 +133,29 @@ TEST(ring, full_drops_the_new_and_tells_the_exact_number)
 	ring_destroy(ring);
 }
 
+TEST(ring, says_that_it_has_no_room_before_anything_is_lost)
+{
+	struct ring_statistics statistics;
+	struct ring *ring;
+	int64_t written = 0;
+
+	REQUIRE_EQUAL(ring_create(&ring, RING_SIZE_MIN), 0);
+	CHECK(ring_has_room(ring, ring_payload_max(ring)) &&
+	      !ring_has_room(ring, ring_payload_max(ring) + 1));
+	while (ring_has_room(ring, 120))
+		CHECK(write_number(ring, (uint64_t)written++, 120));
+	ring_statistics(ring, &statistics);
+	CHECK_EQUAL(statistics.lost, 0);
+	CHECK(!write_number(ring, 0, 120));
+	ring_publish(ring);
+	CHECK_EQUAL(read_number(ring), 0);
+	ring_read_done(ring);
+	/* That of the record that was lost comes first. */
+	CHECK(!ring_has_room(ring, 120) && ring_has_room(ring, 64));
+	CHECK(write_number(ring, 1, 64));
+	ring_destroy(ring);
+}
+
 TEST(ring, flush_tells_of_losses_that_no_record_follows)
 {
 	struct ring *ring;

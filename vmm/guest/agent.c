@@ -74,11 +74,12 @@ struct agent {
 	struct agent_held held;   /* what an exchange is waited for */
 	uint64_t placed;          /* ns, the latest time of what is in the ring; 0: nothing is */
 	struct dropped dropped;
-	bool broken;            /* something can have no place: the session is to begin anew */
-	bool answered;          /* a ping of this session: it tells now, and may be asked */
-	struct agent_jit jit;   /* of this session */
-	pthread_mutex_t lock;   /* of the next three */
-	bool kernel_thought_of; /* agent_want_kernel() was called in this session */
+	struct sideband_lost loss; /* of sessions before, while the ring has no room for it; else of size 0 */
+	bool broken;               /* something can have no place: the session is to begin anew */
+	bool answered;             /* a ping of this session: it tells now, and may be asked */
+	struct agent_jit jit;      /* of this session */
+	pthread_mutex_t lock;      /* of the next three */
+	bool kernel_thought_of;    /* agent_want_kernel() was called in this session */
 	struct agent_tables *tables;
 	struct agent_statistics statistics;
 };
@@ -185,14 +186,30 @@ static void write_to_ring(struct agent *agent, const struct sideband *record)
 	ring_commit(agent->options.ring, to);
 }
 
-/* Those that have an exchange behind them. */
+/* False while there is no room for it. */
+static bool write_loss(struct agent *agent)
+{
+	if (!agent->loss.head.size)
+		return true;
+	if (!ring_has_room(agent->options.ring, sizeof(agent->loss)))
+		return false;
+	write_to_ring(agent, &agent->loss.head);
+	ring_flush(agent->options.ring); /* the guest may say nothing any more */
+	agent->loss.head.size = 0;
+	return true;
+}
+
+/* Those that have an exchange behind them, as far as there is room: the others wait for the ring's reader. */
 static void place_held(struct agent *agent)
 {
 	struct sideband *record;
 	uint64_t guest_time;
 
+	if (!write_loss(agent))
+		return;
 	while ((record = agent_held_first(&agent->held, &guest_time)) &&
-	       agent_clock_reaches(&agent->clock, guest_time)) {
+	       agent_clock_reaches(&agent->clock, guest_time) &&
+	       ring_has_room(agent->options.ring, record->size)) {
 		agent->broken |= !put_into_time(agent, record, guest_time);
 		if (agent->broken)
 			return;
@@ -275,16 +292,24 @@ static uint64_t loss_begins(const struct agent *agent)
 /* What was told so far may not be so any more: between two sessions nobody listens to the guest's kernel. */
 static void lose_session(struct agent *agent)
 {
-	struct sideband_lost lost = { .head = { .size = sizeof(lost), .type = SIDEBAND_LOST } };
+	struct sideband_lost *loss = &agent->loss;
+	uint64_t since;
 
 	drop_held(agent);
 	count_lost(agent, agent->dropped.events);
 	if (!agent->placed)
 		return; /* it told nothing */
-	lost.head.time = loss_begins(agent);
-	lost.until = agent->placed;
-	lost.count = agent->dropped.events + agent->dropped.lost;
-	write_to_ring(agent, &lost.head);
+	since = loss_begins(agent);
+	if (!loss->head.size)
+		*loss = (struct sideband_lost){
+			.head = { .size = sizeof(*loss), .type = SIDEBAND_LOST, .time = since }
+		};
+	if (since < loss->head.time)
+		loss->head.time = since;
+	if (agent->placed > loss->until)
+		loss->until = agent->placed;
+	loss->count += agent->dropped.events + agent->dropped.lost;
+	write_loss(agent);
 }
 
 /*
@@ -682,7 +707,8 @@ static void ask_for_jit_maps(struct agent *agent, uint64_t time)
 /* A snapshot, say: it is to have its time before there is no room for more. */
 static bool holds_much(const struct agent *agent)
 {
-	return agent->held.end - agent->held.begin > AGENT_HELD_MAX / 4 && !agent->ping_open;
+	return agent->held.end - agent->held.begin > AGENT_HELD_MAX / 4 && !agent->ping_open &&
+	       !agent_clock_reaches(&agent->clock, agent->held.latest);
 }
 
 static void send_what_is_due(struct agent *agent)
@@ -741,6 +767,8 @@ static void *serve(void *argument)
 	place_last(agent);
 	if (agent->held.latest)
 		lose_session(agent);
+	if (!write_loss(agent))
+		write_to_ring(agent, &agent->loss.head); /* the ring's own count of losses says so */
 	ring_flush(agent->options.ring);
 	return NULL;
 }

@@ -91,6 +91,7 @@ struct collector {
 	uint64_t next_flush, next_round; /* ns */
 	uint64_t *last_time;             /* for each vCPU, of its latest sample */
 	uint64_t *lost;                  /* for each vCPU, samples known to be lost by its ring */
+	uint64_t *sideband_lost;         /* the same of the rings of sideband */
 	uint64_t lost_before;            /* by their sources, before they came to a ring */
 	int error;                       /* the first one of writing; the rings are drained all the same */
 	char message[ERROR_MESSAGE_SIZE];
@@ -158,11 +159,9 @@ static void take_sample(struct collector *collector, size_t ring, const struct r
 	resolver_sample(collector->resolver, ring, sample);
 }
 
-static void take_sideband(struct collector *collector, size_t ring, const struct ring_record *record)
+/* NULL: it was none. */
+static void give_sideband(struct collector *collector, size_t ring, const struct sideband *sideband)
 {
-	const struct sideband *sideband =
-		sideband_check(span_of(record->payload, record->size - sizeof(*record)));
-
 	if (sideband && collector_jit_take(&collector->jit, sideband))
 		return;
 	resolver_sideband(collector->resolver, ring, sideband);
@@ -170,6 +169,12 @@ static void take_sideband(struct collector *collector, size_t ring, const struct
 		collector->options.mapped(collector->options.context, (const void *)sideband);
 	if (collector->flight && sideband)
 		flight_sideband(collector->flight, sideband);
+}
+
+static void take_sideband(struct collector *collector, size_t ring, const struct ring_record *record)
+{
+	give_sideband(collector, ring,
+		      sideband_check(span_of(record->payload, record->size - sizeof(*record))));
 }
 
 /* What the resolver gives out, in order of time. */
@@ -280,23 +285,46 @@ static void drain_ring(struct collector *collector, size_t index, struct collect
 	resolver_pass_end(collector->resolver, index);
 }
 
+/* Whose time nobody knows: nothing that was told so far is sure, from the time on to which all was told. */
+static void tell_sideband_lost(struct collector *collector, size_t ring, uint64_t count)
+{
+	const struct sideband_lost lost = {
+		.head = { .size = sizeof(lost),
+			  .type = SIDEBAND_LOST,
+			  .time = resolver_settled(collector->resolver) },
+		.count = count,
+		.until = time_by(CLOCK_MONOTONIC_RAW),
+	};
+
+	give_sideband(collector, ring, &lost.head);
+}
+
+/* A ring that is full to the end has no record of it. */
+static void take_sideband_losses(struct collector *collector, size_t index)
+{
+	uint64_t *known = &collector->sideband_lost[index];
+	struct ring_statistics ring;
+
+	ring_statistics(collector->options.sideband_rings[index], &ring);
+	if (ring.lost > *known)
+		tell_sideband_lost(collector, collector->options.ring_count + index, ring.lost - *known);
+	*known = ring.lost;
+}
+
 static void drain_sideband_ring(struct collector *collector, size_t index)
 {
 	struct ring *ring = collector->options.sideband_rings[index];
 	size_t number = collector->options.ring_count + index;
 	const struct ring_record *record;
 
-	while ((record = read_ring(collector, ring))) {
+	while ((record = read_ring(collector, ring)))
 		if (record->type == RECORD_SIDEBAND)
 			take_sideband(collector, number, record);
-		else if (record->type == RING_RECORD_LOST)
-			collector_jit_lost(&collector->jit);
-	}
 	ring_read_done(ring);
+	take_sideband_losses(collector, index);
 	resolver_pass_end(collector->resolver, number);
 }
 
-/* Samples that a ring dropped; and events of the guest that one of sideband did. */
 static void get_losses(const struct collector *collector, struct losses *losses)
 {
 	resolver_losses(collector->resolver, losses);
@@ -305,12 +333,6 @@ static void get_losses(const struct collector *collector, struct losses *losses)
 	losses->counts[LOST_OVERFLOW] += collector->lost_before;
 	for (size_t i = 0; i < collector->options.ring_count; i++)
 		losses->counts[LOST_OVERFLOW] += collector->lost[i];
-	for (size_t i = 0; i < collector->options.sideband_ring_count; i++) {
-		struct ring_statistics ring;
-
-		ring_statistics(collector->options.sideband_rings[i], &ring);
-		losses->counts[SIDEBAND_MISSED] += ring.lost;
-	}
 	losses->counts[SIDEBAND_MISSED] += collector->told.missed;
 	collector_output_losses(&collector->output, losses);
 }
@@ -798,6 +820,8 @@ static struct collector *make(const struct collector_options *options)
 		calloc(options->ring_count + options->sideband_ring_count + 2, sizeof(collector->wakes[0]));
 	collector->last_time = calloc(options->ring_count + 1, sizeof(collector->last_time[0]));
 	collector->lost = calloc(options->ring_count + 1, sizeof(collector->lost[0]));
+	collector->sideband_lost =
+		calloc(options->sideband_ring_count + 1, sizeof(collector->sideband_lost[0]));
 	collector->tables = user_tables_new(options->symfs);
 	return collector;
 }
@@ -819,6 +843,7 @@ static void destroy(struct collector *collector)
 	free(collector->wakes);
 	free(collector->last_time);
 	free(collector->lost);
+	free(collector->sideband_lost);
 	free(collector);
 }
 
@@ -871,7 +896,7 @@ int collector_start(struct collector **result, const struct collector_options *o
 
 	assert(options->output.vcpus >= options->ring_count);
 	if (!collector || !collector->wakes || !collector->last_time || !collector->lost ||
-	    !collector->tables)
+	    !collector->sideband_lost || !collector->tables)
 		error = error_set(-ENOMEM, "no memory for the collector");
 	else
 		error = start(collector);

@@ -59,13 +59,6 @@ void collector_jit_look(struct collector_jit *jit, struct collector_kernel *kern
 		jit_maps_look(jit->maps, running, kernel->options->view, runs, kernel, jit->code);
 }
 
-void collector_jit_lost(struct collector_jit *jit)
-{
-	stop_looking(jit);
-	if (jit->code)
-		jit_code_lost(jit->code);
-}
-
 void collector_jit_write(struct collector_jit *jit)
 {
 	if (jit->code)

@@ -35,9 +35,6 @@ void collector_jit_sample(struct collector_jit *jit, const struct guest_kernel *
  * of them is written. */
 void collector_jit_look(struct collector_jit *jit, struct collector_kernel *kernel);
 
-/* Records of a ring were lost. */
-void collector_jit_lost(struct collector_jit *jit);
-
 /* Brings the cache up to date. */
 void collector_jit_write(struct collector_jit *jit);
 

@@ -82,22 +82,26 @@ static size_t find(const struct look *look, const struct guest_process *process)
 	return found && found->root == process->root ? (size_t)(found - look->processes) : look->count;
 }
 
-static void tell(const struct guest_spaces *spaces, const struct guest_view *view,
+/* False where there is no room: it is told after the next look. */
+static bool tell(const struct guest_spaces *spaces, const struct guest_view *view,
 		 const struct guest_process *process, uint64_t time)
 {
-	struct sideband *record = ring_reserve(spaces->ring, RECORD_SIDEBAND, sizeof(*record));
+	struct sideband *record;
 
-	if (record)
-		*record = (struct sideband){
-			.size = sizeof(*record),
-			.type = SIDEBAND_SPACE,
-			.flags = guest_task_has_pair(view, process->root) ? SIDEBAND_CR3_PAIR : 0,
-			.time = time,
-			.pid = process->pid,
-			.tid = process->pid,
-			.cr3 = process->root,
-		};
+	if (!ring_has_room(spaces->ring, sizeof(*record)))
+		return false;
+	record = ring_reserve(spaces->ring, RECORD_SIDEBAND, sizeof(*record));
+	*record = (struct sideband){
+		.size = sizeof(*record),
+		.type = SIDEBAND_SPACE,
+		.flags = guest_task_has_pair(view, process->root) ? SIDEBAND_CR3_PAIR : 0,
+		.time = time,
+		.pid = process->pid,
+		.tid = process->pid,
+		.cr3 = process->root,
+	};
 	ring_commit(spaces->ring, record);
+	return true;
 }
 
 /* What both looks have is told once, or if ALL is set anyhow. */
@@ -109,9 +113,11 @@ static void tell_what_stayed(const struct guest_spaces *spaces, const struct loo
 	for (size_t i = 0; i < later->count; i++) {
 		size_t before = find(earlier, &later->processes[i]);
 
-		later->told[i] = before < earlier->count;
-		if (later->told[i] && (all || !earlier->told[before]))
-			tell(spaces, view, &later->processes[i], middle);
+		if (before == earlier->count)
+			continue;
+		later->told[i] = earlier->told[before];
+		if (all || !later->told[i])
+			later->told[i] = tell(spaces, view, &later->processes[i], middle);
 	}
 	ring_publish(spaces->ring);
 }
