@@ -382,7 +382,7 @@ bool libvirt_domain_start(struct libvirt_daemon *daemon, const char *name, const
 	return libvirt_domain_start_with(daemon, name, &(struct libvirt_domain){ .extra = extra });
 }
 
-pid_t libvirt_domain_pid(struct libvirt_daemon *daemon, const char *name)
+pid_t libvirt_domain_pid(const struct libvirt_daemon *daemon, const char *name)
 {
 	char path[128];
 

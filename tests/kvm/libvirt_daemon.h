@@ -88,6 +88,6 @@ bool libvirt_domain_start_with(struct libvirt_daemon *daemon, const char *name,
 int libvirt_virsh(struct libvirt_daemon *daemon, char *text, size_t size, const char *arguments);
 
 /* The process of a domain, by libvirt's own pid file; 0: it has none. */
-pid_t libvirt_domain_pid(struct libvirt_daemon *daemon, const char *name);
+pid_t libvirt_domain_pid(const struct libvirt_daemon *daemon, const char *name);
 
 #endif

@@ -11,45 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/kvm/daemon_run.h"
-#include "tests/kvm/libvirt_daemon.h"
+#include "tests/kvm/libvirt_host.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/daemon/hook_install.h"
-
-/* One after the other, and at once; fewer where it is the second time, with sanitizers. KVMSCOPE_STORM is
- * another number of those in a row. */
-#ifdef __SANITIZE_ADDRESS__
-#define IN_A_ROW 4
-#else
-#define IN_A_ROW 50
-#endif
-#define AT_ONCE 8
-
-struct host {
-	struct libvirt_daemon libvirt;
-	struct daemon_run daemon;
-};
-
-static void prepare_host(struct host *host, const char *conf)
-{
-	*host = (struct host){ 0 };
-	libvirt_daemon_prepare(&host->libvirt);
-	daemon_run_prepare(&host->daemon, conf);
-	snprintf(host->daemon.run, sizeof(host->daemon.run), "%s/kvmscope", host->libvirt.directory);
-	snprintf(host->daemon.libvirt, sizeof(host->daemon.libvirt), "%s/run/qemu", host->libvirt.directory);
-	snprintf(host->daemon.uri, sizeof(host->daemon.uri), "%s", host->libvirt.uri);
-}
-
-static void end_host(struct host *host)
-{
-	daemon_run_end(&host->daemon);
-	libvirt_daemon_stop(&host->libvirt);
-}
-
-static bool runs(struct host *host, const char *name, pid_t pid)
-{
-	return pid > 0 && !kill(pid, 0) && libvirt_domain_pid(&host->libvirt, name) == pid;
-}
 
 /* The guest's kernel, found by kvmscoped; a failed check after a minute. */
 static bool wait_for_kernel(const struct daemon_run *daemon, const char *domain)
@@ -90,7 +53,7 @@ static bool wait_for_log(const struct daemon_run *daemon, const char *text)
 
 /* What its user does, in the namespace of its libvirtd. */
 
-static void write_file(const struct host *host, const char *name, mode_t mode, const char *text)
+static void write_file(const struct libvirt_host *host, const char *name, mode_t mode, const char *text)
 {
 	char path[128];
 	FILE *file;
@@ -105,7 +68,7 @@ static void write_file(const struct host *host, const char *name, mode_t mode, c
 
 /* LINE by a shell whose PATH has the programs that were built with these tests; its exit status, and in TEXT
  * what it wrote. */
-static int type_line(const struct host *host, const char *line, char text[4096])
+static int type_line(const struct libvirt_host *host, const char *line, char text[4096])
 {
 	char self[PATH_MAX] = "", command[2 * PATH_MAX];
 	FILE *output;
@@ -127,7 +90,7 @@ static int type_line(const struct host *host, const char *line, char text[4096])
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static bool type_well(const struct host *host, const char *line, char text[4096])
+static bool type_well(const struct libvirt_host *host, const char *line, char text[4096])
 {
 	int status = type_line(host, line, text);
 
@@ -154,7 +117,7 @@ static bool read_lines(char lines[README_LINES][256])
 }
 
 /* NUMBER from 0. */
-static bool type_line_of_readme(const struct host *host, int number, char text[4096])
+static bool type_line_of_readme(const struct libvirt_host *host, int number, char text[4096])
 {
 	char lines[README_LINES][256];
 
@@ -166,7 +129,7 @@ static bool type_line_of_readme(const struct host *host, int number, char text[4
 
 /* What systemctl is told is written down; the test itself does it. tests/kvm/test_systemd.c has the real
  * one. */
-static void install_systemctl(const struct host *host)
+static void install_systemctl(const struct libvirt_host *host)
 {
 	char directory[128], text[4096];
 
@@ -178,7 +141,7 @@ static void install_systemctl(const struct host *host)
 }
 
 /* kvmscope libvirt status. */
-static void check_status(const struct host *host, int status, const char *hook, const char *daemon)
+static void check_status(const struct libvirt_host *host, int status, const char *hook, const char *daemon)
 {
 	char text[4096];
 
@@ -187,7 +150,7 @@ static void check_status(const struct host *host, int status, const char *hook, 
 		FAIL_TEST("no '%s' or '%s' in:\n%s", hook, daemon, text);
 }
 
-static bool install(struct host *host)
+static bool install(struct libvirt_host *host)
 {
 	char text[4096];
 
@@ -201,7 +164,7 @@ static bool install(struct host *host)
 	return daemon_run_start(&host->daemon);
 }
 
-static void uninstall(const struct host *host)
+static void uninstall(const struct libvirt_host *host)
 {
 	char text[4096];
 
@@ -216,7 +179,7 @@ static void uninstall(const struct host *host)
 
 /* The third line's, of what the second one has had recorded: as soon as there are samples since the kernel
  * was found. */
-static void check_flame_graph(const struct host *host)
+static void check_flame_graph(const struct libvirt_host *host)
 {
 	char text[4096];
 
@@ -233,7 +196,7 @@ static void check_flame_graph(const struct host *host)
 }
 
 /* It has been made for once; from here on it can be started again. */
-static bool start_domain(struct host *host)
+static bool start_domain(struct libvirt_host *host)
 {
 	char text[4096];
 
@@ -244,14 +207,14 @@ static bool start_domain(struct host *host)
 /* By the three lines of README.md. */
 TEST(libvirt, a_domain_is_profiled_from_its_start_to_its_end_whoever_dies_meanwhile)
 {
-	struct host host;
+	struct libvirt_host host;
 	char text[4096];
 	pid_t pid;
 
 	LIBVIRT_REQUIRED();
-	prepare_host(&host, "[recordings]\nrotate = 1h\n[domains]\nfrequency = 20\n");
+	libvirt_host_prepare(&host, "[recordings]\nrotate = 1h\n[domains]\nfrequency = 20\n");
 	if (!libvirt_daemon_start(&host.libvirt) || !start_domain(&host) || !install(&host)) {
-		end_host(&host);
+		libvirt_host_end(&host);
 		return;
 	}
 	pid = libvirt_domain_pid(&host.libvirt, "web");
@@ -261,14 +224,14 @@ TEST(libvirt, a_domain_is_profiled_from_its_start_to_its_end_whoever_dies_meanwh
 	check_flame_graph(&host);
 
 	libvirt_daemon_kill(&host.libvirt);
-	CHECK(runs(&host, "web", pid));
+	CHECK(libvirt_host_runs(&host, "web", pid));
 	CHECK(libvirt_daemon_restart(&host.libvirt));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 1));
 	CHECK_EQUAL(daemon_run_stop(&host.daemon, SIGKILL), 128 + SIGKILL);
-	CHECK(runs(&host, "web", pid));
+	CHECK(libvirt_host_runs(&host, "web", pid));
 	CHECK(daemon_run_start(&host.daemon));
 	CHECK(daemon_run_wait_for_samples(&host.daemon, "web", 5));
-	CHECK(runs(&host, "web", pid));
+	CHECK(libvirt_host_runs(&host, "web", pid));
 
 	/* Turned off and on as it runs, by libvirt's own means. */
 	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "metadata web urn:kvmscope:profile --live --remove"));
@@ -276,7 +239,7 @@ TEST(libvirt, a_domain_is_profiled_from_its_start_to_its_end_whoever_dies_meanwh
 	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0,
 			     "metadata web urn:kvmscope:profile --live --key k --set '<profile/>'"));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 1));
-	CHECK(runs(&host, "web", pid));
+	CHECK(libvirt_host_runs(&host, "web", pid));
 	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "destroy web"));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
 
@@ -288,84 +251,5 @@ TEST(libvirt, a_domain_is_profiled_from_its_start_to_its_end_whoever_dies_meanwh
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
 	uninstall(&host);
 	CHECK_EQUAL(daemon_run_stop(&host.daemon, SIGTERM), 0);
-	end_host(&host);
-}
-
-/* Without firmware that does much and without a kernel: it is the start and the end that count. */
-static void write_small_domain(const struct host *host, int number)
-{
-	char path[128];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/small-%d.xml", host->libvirt.directory, number);
-	file = fopen(path, "we");
-	REQUIRE(file != NULL);
-	fprintf(file,
-		"<domain type='qemu'><name>small-%d</name><memory unit='MiB'>16</memory><vcpu>1</vcpu>"
-		"<metadata>" FAKE_PROFILE(
-			"frequency='20'") "</metadata>"
-					  "<os><type arch='x86_64' machine='pc'>hvm</type></os><devices>"
-					  "<emulator>/usr/bin/qemu-system-x86_64</emulator><controller type='usb' model='none'/>"
-					  "<memballoon model='none'/></devices></domain>",
-		number);
-	fclose(file);
-}
-
-/* ROUNDS times AT_ONCE domains are made and ended, each by a virsh of its own. */
-static void storm(struct host *host, int rounds, int at_once)
-{
-	char command[1024];
-
-	snprintf(
-		command, sizeof(command),
-		"for i in $(seq %d); do for n in $(seq %d); do timeout 60 virsh -q -c '%s' \"create %s/small-$n.xml; "
-		"destroy small-$n\" > %s/storm-$n.log 2>&1 || touch %s/failed & done; wait; "
-		"test ! -e %s/failed || exit 1; done",
-		rounds, at_once, host->libvirt.uri, host->libvirt.directory, host->libvirt.directory,
-		host->libvirt.directory, host->libvirt.directory);
-	if (system(command)) { /* NOLINT(cert-env33-c): a test's own words */
-		snprintf(command, sizeof(command), "cat %s/storm-*.log >&2", host->libvirt.directory);
-		CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
-		FAIL_TEST("a domain could not be started or ended");
-	}
-}
-
-/* Processes, sockets and files of domains that are gone. */
-static void check_nothing_is_left(const struct host *host)
-{
-	char command[256];
-
-	snprintf(command, sizeof(command), "ls %s | grep -q small", host->daemon.libvirt);
-	CHECK(system(command) != 0); /* NOLINT(cert-env33-c): a test's own words */
-	snprintf(command, sizeof(command), "find %s/recordings -name '*.partial' | grep -q .",
-		 host->daemon.directory);
-	CHECK(system(command) != 0); /* NOLINT(cert-env33-c): a test's own words */
-}
-
-/* Without a daemon the hook has nobody; one that is stopped takes nothing from its socket. */
-TEST(libvirt, storms_of_domains_leave_nothing_behind_whatever_the_daemon_does)
-{
-	const char *rounds = getenv("KVMSCOPE_STORM");
-	struct host host;
-	char hooks[96];
-
-	LIBVIRT_REQUIRED();
-	prepare_host(&host, "");
-	snprintf(hooks, sizeof(hooks), "%s/etc/hooks", host.libvirt.directory);
-	CHECK_EQUAL(hook_install(hooks), 0); /* before libvirtd looks */
-	if (libvirt_daemon_start(&host.libvirt)) {
-		for (int i = 1; i <= AT_ONCE; i++)
-			write_small_domain(&host, i);
-		storm(&host, 1, 1);
-		CHECK(daemon_run_start(&host.daemon));
-		storm(&host, rounds ? atoi(rounds) : IN_A_ROW, 1);
-		storm(&host, 1, AT_ONCE);
-		kill(host.daemon.pid, SIGSTOP);
-		storm(&host, 2, 1);
-		kill(host.daemon.pid, SIGCONT);
-		CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
-		CHECK_EQUAL(daemon_run_stop(&host.daemon, SIGTERM), 0);
-		check_nothing_is_left(&host);
-	}
-	end_host(&host);
+	libvirt_host_end(&host);
 }

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A libvirtd and a kvmscoped of a test's own that belong together: kvmscoped looks for domains where that
+ * libvirtd keeps their state, and its run directory is what is /run/kvmscope to libvirtd and its hooks. Main
+ * thread.
+ */
+#ifndef KVMSCOPE_TESTS_KVM_LIBVIRT_HOST_H
+#define KVMSCOPE_TESTS_KVM_LIBVIRT_HOST_H
+
+#include "tests/kvm/daemon_run.h"
+#include "tests/kvm/libvirt_daemon.h"
+
+struct libvirt_host {
+	struct libvirt_daemon libvirt;
+	struct daemon_run daemon;
+};
+
+/* Makes the directories, and kvmscope.conf of CONF; neither is started. */
+void libvirt_host_prepare(struct libvirt_host *host, const char *conf);
+
+/* Ends both, started or not, and all domains, and removes the directories. */
+void libvirt_host_end(struct libvirt_host *host);
+
+/* Is PID alive, and domain NAME's? */
+bool libvirt_host_runs(const struct libvirt_host *host, const char *name, pid_t pid);
+
+#endif

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Domains that start and end in a row and at once, while kvmscoped hangs, and it and libvirtd are killed: no
+ * domain is harmed, and nothing is left behind. */
+#include <dirent.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/kvm/libvirt_host.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/daemon/hook_install.h"
+#include "vmm/daemon/hook_message.h"
+
+/* One after the other, and at once; fewer where it is the second time, with sanitizers. KVMSCOPE_STORM is
+ * another number of those in a row. */
+#ifdef __SANITIZE_ADDRESS__
+#define IN_A_ROW 4
+#else
+#define IN_A_ROW 50
+#endif
+#define AT_ONCE 8
+
+#define TRIES 1200 /* of 50 ms, a minute */
+
+/* What virsh is told; $n is the domain's number. */
+#define START       "create small-$n.xml"
+#define END         "destroy small-$n"
+#define COME_AND_GO START "; " END
+
+/* Without firmware that does much and without a kernel: it is the start and the end that count. */
+static void write_small_domain(const struct libvirt_host *host, int number)
+{
+	char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/small-%d.xml", host->libvirt.directory, number);
+	file = fopen(path, "we");
+	REQUIRE(file != NULL);
+	fprintf(file,
+		"<domain type='qemu'><name>small-%d</name><memory unit='MiB'>16</memory><vcpu>1</vcpu>"
+		"<metadata>" FAKE_PROFILE(
+			"frequency='20'") "</metadata>"
+					  "<os><type arch='x86_64' machine='pc'>hvm</type></os><devices>"
+					  "<emulator>/usr/bin/qemu-system-x86_64</emulator><controller type='usb' model='none'/>"
+					  "<memballoon model='none'/></devices></domain>",
+		number);
+	fclose(file);
+}
+
+/* Tells virsh so, ROUNDS times AT_ONCE of them, each with a domain of its own. Goes on meanwhile. */
+static FILE *begin_storm(const struct libvirt_host *host, const char *commands, int rounds, int at_once)
+{
+	char command[1024];
+
+	snprintf(command, sizeof(command),
+		 "cd %s; for i in $(seq %d); do for n in $(seq %d); do timeout 60 virsh -q -c '%s' \"%s\" "
+		 "> storm-$n.log 2>&1 || touch failed & done; wait; test ! -e failed || exit 1; done",
+		 host->libvirt.directory, rounds, at_once, host->libvirt.uri, commands);
+	return popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+}
+
+static void end_storm(const struct libvirt_host *host, FILE *storm)
+{
+	char command[128];
+
+	REQUIRE(storm != NULL);
+	if (!pclose(storm))
+		return;
+	snprintf(command, sizeof(command), "cat %s/storm-*.log >&2", host->libvirt.directory);
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	FAIL_TEST("a domain could not be started or ended");
+}
+
+static void storm(const struct libvirt_host *host, const char *commands, int rounds, int at_once)
+{
+	end_storm(host, begin_storm(host, commands, rounds, at_once));
+}
+
+/* What is killed, and when. */
+
+static void kill_daemon(struct libvirt_host *host)
+{
+	CHECK_EQUAL(daemon_run_stop(&host->daemon, SIGKILL), 128 + SIGKILL);
+}
+
+/* They come and go all at once, and find kvmscoped there, gone and back. */
+static void kill_daemon_in_a_storm(struct libvirt_host *host)
+{
+	FILE *storm = begin_storm(host, COME_AND_GO, 1, AT_ONCE);
+
+	kill_daemon(host);
+	CHECK(daemon_run_start(&host->daemon));
+	end_storm(host, storm);
+}
+
+static void hang_daemon_in_a_storm(struct libvirt_host *host)
+{
+	kill(host->daemon.pid, SIGSTOP);
+	storm(host, COME_AND_GO, 2, 1);
+	kill(host->daemon.pid, SIGCONT);
+}
+
+static pid_t pid_of(const struct libvirt_host *host, int number)
+{
+	char name[16];
+
+	snprintf(name, sizeof(name), "small-%d", number);
+	return libvirt_domain_pid(&host->libvirt, name);
+}
+
+static void check_they_run(const struct libvirt_host *host, const pid_t pids[AT_ONCE])
+{
+	for (int i = 0; i < AT_ONCE; i++)
+		CHECK(pids[i] > 0 && !kill(pids[i], 0) && pid_of(host, i + 1) == pids[i]);
+}
+
+/* Neither is there for a moment, and both find the domains again. */
+static void kill_both_beside_domains(struct libvirt_host *host)
+{
+	pid_t pids[AT_ONCE];
+
+	storm(host, START, 1, AT_ONCE);
+	for (int i = 0; i < AT_ONCE; i++)
+		pids[i] = pid_of(host, i + 1);
+	CHECK(daemon_run_wait_for_domains(&host->daemon, AT_ONCE));
+	kill_daemon(host);
+	libvirt_daemon_kill(&host->libvirt);
+	check_they_run(host, pids);
+	CHECK(libvirt_daemon_restart(&host->libvirt));
+	CHECK(daemon_run_start(&host->daemon));
+	CHECK(daemon_run_wait_for_domains(&host->daemon, AT_ONCE));
+	check_they_run(host, pids);
+	storm(host, END, 1, AT_ONCE);
+}
+
+/* What is left. */
+
+static size_t count_entries(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Of a directory; none if there is no such directory. */
+static size_t count_entries(const char *format, ...)
+{
+	const struct dirent *entry;
+	char path[256];
+	va_list arguments;
+	size_t count = 0;
+	DIR *directory;
+
+	va_start(arguments, format);
+	vsnprintf(path, sizeof(path), format, arguments);
+	va_end(arguments);
+	directory = opendir(path);
+	while (directory && (entry = readdir(directory)))
+		count += *entry->d_name != '.' && strcmp(entry->d_name, HOOK_DROPPED) != 0;
+	if (directory)
+		closedir(directory);
+	return count;
+}
+
+static size_t count_children(pid_t pid)
+{
+	size_t count = 0;
+	char path[64];
+	pid_t child;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
+	file = fopen(path, "re");
+	while (file && fscanf(file, "%d", &child) == 1)
+		count++;
+	if (file)
+		fclose(file);
+	return count;
+}
+
+/* What kvmscoped has while it has no domain. */
+struct holding {
+	size_t threads, descriptors;
+};
+
+static struct holding holding_of(pid_t pid)
+{
+	return (struct holding){ count_entries("/proc/%d/task", pid), count_entries("/proc/%d/fd", pid) };
+}
+
+/* All domains, helpers of libvirt and hooks are the keeper's, whose only child is libvirtd. */
+static bool is_quiet(const struct libvirt_host *host, const struct holding *before)
+{
+	struct holding now = holding_of(host->daemon.pid);
+
+	return count_children(host->libvirt.keeper) == 1 && !count_children(host->daemon.pid) &&
+	       !count_entries("%s/" HOOK_SPOOL, host->daemon.run) && now.threads <= before->threads &&
+	       now.descriptors <= before->descriptors;
+}
+
+/* Processes, messages that wait, threads and descriptors; those that end take a moment. */
+static void check_all_is_quiet(const struct libvirt_host *host, const struct holding *before)
+{
+	struct holding now;
+
+	for (int i = 0; i < TRIES && !is_quiet(host, before); i++)
+		usleep(50000);
+	now = holding_of(host->daemon.pid);
+	CHECK_EQUAL(count_children(host->libvirt.keeper), 1);
+	CHECK_EQUAL(count_children(host->daemon.pid), 0);
+	CHECK_EQUAL(count_entries("%s/" HOOK_SPOOL, host->daemon.run), 0);
+	if (now.threads > before->threads || now.descriptors > before->descriptors)
+		FAIL_TEST("kvmscoped has %zu threads and %zu descriptors, and had %zu and %zu", now.threads,
+			  now.descriptors, before->threads, before->descriptors);
+}
+
+/* What find prints of CONDITIONS below DIRECTORY. */
+static void check_no_file(const char *directory, const char *conditions)
+{
+	char command[256], text[1024];
+	FILE *output;
+
+	snprintf(command, sizeof(command), "find %s %s 2>&1", directory, conditions);
+	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	REQUIRE(output != NULL);
+	text[fread(text, 1, sizeof(text) - 1, output)] = '\0';
+	pclose(output);
+	if (*text)
+		FAIL_TEST("there is left:\n%s", text);
+}
+
+/* Sockets, and files but those that are meant to stay. */
+static void check_no_files_are_left(const struct libvirt_host *host)
+{
+	char path[96];
+
+	check_no_file(host->daemon.run,
+		      "-mindepth 1 ! -name kvmscoped.lock ! -name " HOOK_SPOOL " ! -name " HOOK_DROPPED);
+	check_no_file(host->daemon.libvirt, "-name 'small*'");
+	snprintf(path, sizeof(path), "%s/lib", host->libvirt.directory);
+	check_no_file(path, "-type s");
+	snprintf(path, sizeof(path), "%s/recordings", host->daemon.directory);
+	check_no_file(path, "-type f ! -name '*.perf.data' ! -name domain");
+}
+
+/* Without a daemon the hook has nobody; one that is stopped takes nothing from its socket. */
+TEST(libvirt, storms_of_domains_leave_nothing_behind_whatever_the_daemon_does)
+{
+	const char *rounds = getenv("KVMSCOPE_STORM");
+	struct libvirt_host host;
+	struct holding before;
+	char hooks[96];
+
+	LIBVIRT_REQUIRED();
+	libvirt_host_prepare(&host, "");
+	snprintf(hooks, sizeof(hooks), "%s/etc/hooks", host.libvirt.directory);
+	CHECK_EQUAL(hook_install(hooks), 0); /* before libvirtd looks */
+	if (libvirt_daemon_start(&host.libvirt)) {
+		for (int i = 1; i <= AT_ONCE; i++)
+			write_small_domain(&host, i);
+		storm(&host, COME_AND_GO, 1, 1);
+		CHECK(daemon_run_start(&host.daemon));
+		kill_daemon_in_a_storm(&host);
+		hang_daemon_in_a_storm(&host);
+		kill_both_beside_domains(&host);
+		CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
+		before = holding_of(host.daemon.pid); /* it had eight domains */
+		storm(&host, COME_AND_GO, rounds ? atoi(rounds) : IN_A_ROW, 1);
+		CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
+		check_all_is_quiet(&host, &before);
+		CHECK_EQUAL(daemon_run_stop(&host.daemon, SIGTERM), 0);
+		check_no_files_are_left(&host);
+	}
+	libvirt_host_end(&host);
+}
