@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shared/log.h"
+#include "vmm/session/agent_clock_warn.h"
 #include "vmm/session/agent_kernel.h"
 #include "vmm/session/session.h"
 
@@ -60,11 +61,12 @@ static void tell_told(const struct agent_statistics *agent)
 		 (double)agent->clock_error / 1e3);
 	if (agent->lost)
 		log_warning(
-			"%llu of what the guest's kernel told were lost before the agent could fetch them",
+			"%llu records of the guest's processes are lost: the agent could not fetch them in time, or their time is not known",
 			(unsigned long long)agent->lost);
 	if (agent->refused)
 		log_warning("%llu messages of the guest agent could not be understood",
 			    (unsigned long long)agent->refused);
+	agent_clock_warn(agent);
 	agent_kernel_warn(agent);
 }
 

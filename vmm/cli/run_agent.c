@@ -11,6 +11,7 @@
 #include "shared/log.h"
 #include "vmm/boot/agent_initrd.h"
 #include "vmm/kvm/tsc.h"
+#include "vmm/session/agent_clock_warn.h"
 #include "vmm/session/agent_kernel.h"
 #include "vmm/session/agent_names.h"
 
@@ -194,6 +195,7 @@ static void tell(const struct run_agent *agent, const struct agent_statistics *s
 		log_warning("the guest agent (protocol %u, Linux %s) can not see processes: %s",
 			    statistics->version, statistics->release, strerror(-statistics->error));
 	tell_omissions(statistics);
+	agent_clock_warn(statistics);
 	agent_kernel_warn(statistics);
 	log_debug(
 		"guest agent: version %u, features %#x, %llu sessions, %llu records; its clock is known to %llu ns%s",

@@ -37,6 +37,8 @@
 #define CONNECT_INTERVAL (1000 * MS)
 /* A guest may stand still for a while; after this its agent is held for gone. */
 #define SILENCE (5000 * MS)
+/* So long a good exchange is waited for; then the best of those is taken that tell the time badly. */
+#define VAGUE_AFTER (1000 * MS)
 /* And without an exchange that tells the time: behind so much most of what waits could not be placed any
  * more. */
 #define PATIENCE (3 * SILENCE)
@@ -72,7 +74,9 @@ struct agent {
 	bool tsc_usable;
 	struct agent_clock clock; /* of this session, as the next two */
 	struct agent_held held;   /* what an exchange is waited for */
-	uint64_t placed;          /* ns, the latest time of what is in the ring; 0: nothing is */
+	/* The best since the latest that was taken, of those that tell the time badly; AFTER is 0: none */
+	struct agent_clock_exchange vague;
+	uint64_t placed; /* ns, the latest time of what is in the ring; 0: nothing is */
 	struct dropped dropped;
 	struct sideband_lost loss; /* of sessions before, while the ring has no room for it; else of size 0 */
 	bool broken;               /* something can have no place: the session is to begin anew */
@@ -339,6 +343,7 @@ static void begin_session(struct agent *agent, uint64_t time)
 	agent->broken = false;
 	agent->next_send = time;
 	agent->clock = (struct agent_clock){ 0 };
+	agent->vague = (struct agent_clock_exchange){ 0 };
 	agent_jit_forget(&agent->jit);
 	agent_stream_reset(&agent->stream);
 	pthread_mutex_lock(&agent->lock);
@@ -459,6 +464,46 @@ static void use_receipt(struct agent *agent, const struct agent_message *message
 		exchange->before = before;
 }
 
+static void use_exchange(struct agent *agent, const struct agent_clock_exchange *exchange, uint64_t time)
+{
+	agent->heard = agent->told = time;
+	note_clock(agent, exchange);
+	agent->vague = (struct agent_clock_exchange){ 0 };
+	place_held(agent);
+}
+
+static uint64_t width(const struct agent_clock_exchange *exchange)
+{
+	return exchange->after - exchange->before;
+}
+
+static void count_vague(struct agent *agent)
+{
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.vague++;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+/* What waits needs a better one, and is placed if it comes; if none does, by the best of these. */
+static void take_vague(struct agent *agent, const struct agent_clock_exchange *exchange, uint64_t time)
+{
+	struct agent_clock_exchange *best = &agent->vague, taken;
+
+	agent->next_send = time;
+	if (time < agent->told + PATIENCE)
+		agent->heard = time;
+	if (agent_clock_serves(&agent->clock, exchange) && (!best->after || width(exchange) < width(best)))
+		*best = *exchange;
+	if (time < agent->told + VAGUE_AFTER)
+		return;
+	count_vague(agent);
+	if (!best->after)
+		return;
+	taken = *best;
+	agent_clock_take_vague(&agent->clock, &taken);
+	use_exchange(agent, &taken, time);
+}
+
 static void take_pong(struct agent *agent, const struct agent_message *message, uint64_t time)
 {
 	const struct agent_pong *pong = agent_payload(message, AGENT_PONG_MIN);
@@ -472,19 +517,15 @@ static void take_pong(struct agent *agent, const struct agent_message *message, 
 	use_receipt(agent, message, &exchange);
 	switch (agent_clock_take(&agent->clock, &exchange)) {
 	case AGENT_CLOCK_VAGUE:
-		agent->next_send = time; /* what waits needs a better one, */
-		if (time < agent->told + PATIENCE)
-			agent->heard = time; /* and is placed if it comes */
+		take_vague(agent, &exchange, time);
 		return;
 	case AGENT_CLOCK_JUMPED:
 		begin_after_jump(agent, time);
 		return;
 	case AGENT_CLOCK_TAKEN:
-		break;
+		use_exchange(agent, &exchange, time);
+		return;
 	}
-	agent->heard = agent->told = time;
-	note_clock(agent, &exchange);
-	place_held(agent);
 }
 
 /* A ring is full in the moment behind its latest record, and tells of that as soon as it has room again. */

@@ -6,6 +6,11 @@
 
 #define MILLION 1000000u
 
+/* ns: a first exchange leaves as much for what the next one may differ from it. */
+#define FIRST_ERROR_MAX (AGENT_CLOCK_ERROR_MAX / 2)
+/* ns: a bound may be off by as much. */
+#define ROUNDING 8u
+
 /* An exchange's middle may be wrong by half its width; from there the other's far end is a step and its width
  * away. */
 _Static_assert(AGENT_CLOCK_WIDTH_MAX / 2 + AGENT_CLOCK_STEP_MAX + AGENT_CLOCK_WIDTH_MAX +
@@ -58,16 +63,21 @@ static void append(struct agent_clock *clock, const struct agent_clock_exchange 
 	clock->exchanges[clock->count++] = *exchange;
 }
 
+static bool contradicts(const struct agent_clock *clock, const struct agent_clock_exchange *exchange)
+{
+	return clock->count && (exchange->guest <= latest(clock)->guest ||
+				step(latest(clock), exchange) > AGENT_CLOCK_STEP_MAX);
+}
+
 enum agent_clock_result agent_clock_take(struct agent_clock *clock,
 					 const struct agent_clock_exchange *exchange)
 {
 	assert(exchange->before <= exchange->after);
 	assert(!clock->count || latest(clock)->after <= exchange->before);
+	if (contradicts(clock, exchange))
+		return AGENT_CLOCK_JUMPED;
 	if (exchange->after - exchange->before > AGENT_CLOCK_WIDTH_MAX)
 		return AGENT_CLOCK_VAGUE;
-	if (clock->count &&
-	    (exchange->guest <= latest(clock)->guest || step(latest(clock), exchange) > AGENT_CLOCK_STEP_MAX))
-		return AGENT_CLOCK_JUMPED;
 	append(clock, exchange);
 	return AGENT_CLOCK_TAKEN;
 }
@@ -135,4 +145,28 @@ uint64_t agent_clock_host_time(const struct agent_clock *clock, uint64_t guest, 
 	if (!i || i == clock->count)
 		return time_by(&exchanges[i ? i - 1 : 0], guest, error);
 	return time_between(&exchanges[i - 1], &exchanges[i], guest, error);
+}
+
+/* The bound on either side of the line is the larger of two straight ones: nowhere more than at the ends. */
+static uint64_t error_between(const struct agent_clock_exchange *from, const struct agent_clock_exchange *to)
+{
+	uint64_t at_from, at_to;
+
+	time_between(from, to, from->guest, &at_from);
+	time_between(from, to, to->guest, &at_to);
+	return larger(at_from, at_to) + ROUNDING;
+}
+
+bool agent_clock_serves(const struct agent_clock *clock, const struct agent_clock_exchange *exchange)
+{
+	if (!clock->count)
+		return (exchange->after - exchange->before) / 2 <= FIRST_ERROR_MAX;
+	return !contradicts(clock, exchange) &&
+	       error_between(latest(clock), exchange) <= AGENT_CLOCK_ERROR_MAX;
+}
+
+void agent_clock_take_vague(struct agent_clock *clock, const struct agent_clock_exchange *exchange)
+{
+	assert(agent_clock_serves(clock, exchange));
+	append(clock, exchange);
 }

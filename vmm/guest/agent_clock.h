@@ -28,7 +28,7 @@
  */
 #define AGENT_CLOCK_DRIFT_PPM 10000u
 
-/* ns: an exchange that took longer tells too little, */
+/* ns: an exchange that took longer tells little, and a better one is waited for; */
 #define AGENT_CLOCK_WIDTH_MAX 40000000u
 /* and clocks that moved by more against each other between two of them say nothing of what was between. */
 #define AGENT_CLOCK_STEP_MAX 20000000u
@@ -50,7 +50,7 @@ struct agent_clock {
 
 enum agent_clock_result {
 	AGENT_CLOCK_TAKEN,
-	AGENT_CLOCK_VAGUE, /* it took too long: not taken */
+	AGENT_CLOCK_VAGUE, /* it took long: not taken */
 	/* The guest's clock ran back, or it was set, or stood still: what it showed since the latest exchange
 	   has no place in the host's time. Not taken. */
 	AGENT_CLOCK_JUMPED,
@@ -59,6 +59,15 @@ enum agent_clock_result {
 /* EXCHANGE comes behind those before it: its BEFORE is not less than their AFTER. */
 enum agent_clock_result agent_clock_take(struct agent_clock *clock,
 					 const struct agent_clock_exchange *exchange);
+
+/*
+ * Would all have a place that happened between the latest exchange and EXCHANGE, however long that took? If
+ * there was none: may it be the first?
+ */
+bool agent_clock_serves(const struct agent_clock *clock, const struct agent_clock_exchange *exchange);
+
+/* Takes one that serves, for want of a better one. */
+void agent_clock_take_vague(struct agent_clock *clock, const struct agent_clock_exchange *exchange);
 
 /*
  * There will be no other exchange: the guest's clock had shown GUEST when the host's showed NOW. However late
