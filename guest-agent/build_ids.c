@@ -91,12 +91,22 @@ static size_t read_file(int found, const struct stat *status, uint8_t *build_id)
 	return size;
 }
 
+static size_t copy_known(const struct known_file *known, uint8_t *build_id)
+{
+	memcpy(build_id, known->build_id, known->build_id_size);
+	return known->build_id_size;
+}
+
 size_t build_ids_find(const struct mapped_file *mapping, uint8_t build_id[BUILD_ID_MAX])
 {
 	const struct known_file *known;
 	struct stat status;
-	int found = mapped_file_find(mapping, &status);
+	int found;
 
+	/* Mostly one that is known, at its path: the other ways to it make the kernel make files in /proc. */
+	if (mapped_file_is_at_path(mapping, &status) && is_same(place_of(&status), &status))
+		return copy_known(place_of(&status), build_id);
+	found = mapped_file_find(mapping, &status);
 	if (found < 0)
 		return 0;
 	known = place_of(&status);
@@ -105,8 +115,7 @@ size_t build_ids_find(const struct mapped_file *mapping, uint8_t build_id[BUILD_
 	close(found);
 	if (!is_same(known, &status))
 		return 0;
-	memcpy(build_id, known->build_id, known->build_id_size);
-	return known->build_id_size;
+	return copy_known(known, build_id);
 }
 
 void build_ids_add(uint8_t *record)

@@ -21,6 +21,10 @@
 /* The kernel answers the request at once, if there is somebody who does. */
 #define ANSWER_MS 200
 
+/* Who was forked mostly runs a program next, and has what its parent has until then: that is not worth a
+ * look. */
+#define FORKED_MS 5
+
 /* The dynamic linker maps libraries in the first ms; programs load others as they start. */
 static const unsigned int looks[] = { 0, 50, 500 };
 #define LOOKS (sizeof(looks) / sizeof(looks[0]))
@@ -187,8 +191,11 @@ static void remove_due(struct connector *connector, unsigned int index)
 	connector->due[index] = connector->due[--connector->due_count];
 }
 
-/* PID began anew: what it was before was missed if nobody has looked. False: too many wait already. */
-static bool look_at(struct connector *connector, pid_t pid)
+/*
+ * PID began anew: what it was before was missed if nobody has looked. It is looked at from TIME, ms, on.
+ * False: too many wait already.
+ */
+static bool look_at(struct connector *connector, pid_t pid, uint64_t time)
 {
 	unsigned int i = find_due(connector, pid);
 
@@ -198,7 +205,7 @@ static bool look_at(struct connector *connector, pid_t pid)
 		connector->due_count++;
 	else
 		connector->missed += !connector->due[i].looks;
-	connector->due[i] = (struct connector_due){ .pid = pid };
+	connector->due[i] = (struct connector_due){ .pid = pid, .time = time };
 	return true;
 }
 
@@ -217,10 +224,10 @@ static void end(struct connector *connector, pid_t pid)
  * are known when it was looked at. Its parent's are no answer, as the kernel does not say whose memory it was
  * copied from (CLONE_PARENT).
  */
-static enum connector_result begin(struct connector *connector, pid_t pid, uint8_t *to, size_t *size,
-				   uint64_t time)
+static enum connector_result begin(struct connector *connector, pid_t pid, uint64_t look, uint8_t *to,
+				   size_t *size, uint64_t time)
 {
-	if (!look_at(connector, pid))
+	if (!look_at(connector, pid, look))
 		connector->crowded = true;
 	*size = add_comm(to, pid, pid, "", true, time);
 	return CONNECTOR_RECORD;
@@ -236,10 +243,10 @@ static enum connector_result take(struct connector *connector, const struct proc
 		*pid = event->event_data.fork.child_tgid;
 		if (event->event_data.fork.child_pid != *pid)
 			return CONNECTOR_OTHER; /* a thread, in the same memory */
-		return begin(connector, *pid, to, size, time);
+		return begin(connector, *pid, time / 1000000 + FORKED_MS, to, size, time);
 	case PROC_EVENT_EXEC:
 		*pid = event->event_data.exec.process_tgid;
-		return begin(connector, *pid, to, size, time);
+		return begin(connector, *pid, 0, to, size, time);
 	case PROC_EVENT_COMM:
 		*pid = event->event_data.comm.process_tgid;
 		*size = add_comm(to, *pid, event->event_data.comm.process_pid, event->event_data.comm.comm,

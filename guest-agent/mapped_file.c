@@ -96,6 +96,13 @@ int mapped_file_find(const struct mapped_file *mapping, struct stat *status)
 	return -ENOENT;
 }
 
+bool mapped_file_is_at_path(const struct mapped_file *mapping, struct stat *status)
+{
+	return *mapping->path == '/' &&
+	       !fstatat(AT_FDCWD, mapping->path, status, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) &&
+	       S_ISREG(status->st_mode) && is_it(mapping, 1, status);
+}
+
 int mapped_file_read(int found)
 {
 	char link[32];

@@ -39,6 +39,12 @@ int mapped_file_name(const struct mapped_file *mapping, unsigned int way, struct
  */
 int mapped_file_find(const struct mapped_file *mapping, struct stat *status);
 
+/*
+ * Is the mapping's path, as the agent itself sees it, of its file, by device and inode? With its STATUS. For
+ * most files that saves the ways above; false says nothing.
+ */
+bool mapped_file_is_at_path(const struct mapped_file *mapping, struct stat *status);
+
 /* A descriptor to read what FOUND names; negative errno. FOUND is closed in any case. */
 int mapped_file_read(int found);
 

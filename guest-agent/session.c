@@ -292,10 +292,11 @@ static void rest_from_snapshot(uint64_t cost)
 /* True while it could go on. */
 static bool go_on_with_snapshot(void)
 {
-	uint64_t begun = clock_cpu();
+	uint64_t begun;
 
 	if (!session.open || !session.snapshot.directory || clock_ms() < session.next_step)
 		return false;
+	begun = clock_cpu();
 	if (!snapshot_step(&session.snapshot, &session.events, &session.output))
 		return false;
 	if (!session.snapshot.directory) {

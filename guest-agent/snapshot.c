@@ -53,11 +53,18 @@ static void add_record(struct records *records, struct perf_event_header header,
 	records->size += header.size;
 }
 
-static void add_comm(struct records *records, pid_t tid)
+static void add_comm(struct records *records, pid_t tid, const char *name)
 {
 	struct perf_event_header header = { .type = PERF_RECORD_COMM, .misc = PERF_RECORD_MISC_USER };
-	bool exec = records->anew && tid == records->pid;
 	uint32_t ids[] = { (uint32_t)records->pid, (uint32_t)tid };
+
+	if (records->anew && tid == records->pid)
+		header.misc |= PERF_RECORD_MISC_COMM_EXEC;
+	add_record(records, header, ids, sizeof(ids), name, tid);
+}
+
+static void add_thread(struct records *records, pid_t tid)
+{
 	char path[64], comm[16];
 	ssize_t size = -1;
 	int fd;
@@ -71,9 +78,7 @@ static void add_comm(struct records *records, pid_t tid)
 	if (size < 1)
 		return;        /* it ended */
 	comm[size - 1] = '\0'; /* for the newline */
-	if (exec)
-		header.misc |= PERF_RECORD_MISC_COMM_EXEC;
-	add_record(records, header, ids, sizeof(ids), comm, tid);
+	add_comm(records, tid, comm);
 }
 
 /* But for the first. */
@@ -87,7 +92,7 @@ static void add_threads(struct records *records)
 	tasks = opendir(path);
 	while (tasks && (entry = readdir(tasks)))
 		if (atoi(entry->d_name) > 0 && atoi(entry->d_name) != records->pid)
-			add_comm(records, atoi(entry->d_name));
+			add_thread(records, atoi(entry->d_name));
 	if (tasks)
 		closedir(tasks);
 }
@@ -106,61 +111,121 @@ static void restore_newlines(char *path)
 	*to = '\0';
 }
 
-/* A line of /proc/PID/maps: "start-end rwxp offset major:minor inode   path". */
-static void add_mapping(struct records *records, char *line)
+/* Of /proc/PID/maps: "start-end rwxp offset major:minor inode   path". */
+struct maps_line {
+	struct mapped_file file;
+	const char *mode;
+	uint64_t offset;
+};
+
+/* Most lines are not, and are not worth more of a look. */
+static bool is_of_code(const char *line)
+{
+	const char *mode = strchr(line, ' ');
+
+	return mode && strnlen(mode, 6) == 6 && mode[3] == 'x' && mode[5] == ' ';
+}
+
+/* The number at *AT, and the one byte behind it. */
+static uint64_t take_number(char **at, int base)
+{
+	uint64_t number = strtoull(*at, at, base);
+
+	*at += **at ? 1 : 0;
+	return number;
+}
+
+/* LINE is of code. Not by sscanf(3), which is slow for what is done so often. */
+static struct maps_line parse_line(pid_t pid, char *line)
+{
+	struct maps_line parsed = { .file.pid = pid };
+
+	line[strcspn(line, "\n")] = '\0';
+	parsed.file.start = take_number(&line, 16);
+	parsed.file.end = take_number(&line, 16);
+	parsed.mode = line;
+	line = strchr(line, ' ');
+	parsed.offset = take_number(&line, 16);
+	parsed.file.major = (uint32_t)take_number(&line, 16);
+	parsed.file.minor = (uint32_t)take_number(&line, 16);
+	parsed.file.inode = take_number(&line, 10);
+	line += strspn(line, " ");
+	restore_newlines(line);
+	parsed.file.path = line;
+	return parsed;
+}
+
+static void add_mapping(struct records *records, char *text)
 {
 	struct perf_event_header header = { .type = PERF_RECORD_MMAP2, .misc = PERF_RECORD_MISC_USER };
 	struct mmap2 mapping = { .pid = (uint32_t)records->pid, .tid = (uint32_t)records->pid };
-	unsigned long long start, end, offset, inode;
-	unsigned int major, minor;
+	struct maps_line line = parse_line(records->pid, text);
+	const struct mapped_file *file = &line.file;
 	uint8_t build_id[BUILD_ID_MAX];
-	size_t build_id_size = 0;
-	char mode[5];
-	int path = 0;
+	size_t build_id_size = file->inode ? build_ids_find(file, build_id) : 0;
 
-	line[strcspn(line, "\n")] = '\0';
-	if (sscanf(line, "%llx-%llx %4s %llx %x:%x %llu %n", &start, &end, mode, &offset, &major, &minor,
-		   &inode, &path) < 7 ||
-	    !path || mode[2] != 'x')
-		return;
-	restore_newlines(line + path);
-	mapping.start = start;
-	mapping.size = end - start;
-	mapping.offset = offset;
-	mapping.prot = (mode[0] == 'r' ? PROT_READ : 0) | (mode[1] == 'w' ? PROT_WRITE : 0) | PROT_EXEC;
-	mapping.flags = mode[3] == 's' ? MAP_SHARED : MAP_PRIVATE;
-	if (inode)
-		build_id_size = build_ids_find(
-			&(struct mapped_file){ records->pid, start, end, major, minor, inode, line + path },
-			build_id);
+	mapping.start = file->start;
+	mapping.size = file->end - file->start;
+	mapping.offset = line.offset;
+	mapping.prot =
+		(line.mode[0] == 'r' ? PROT_READ : 0) | (line.mode[1] == 'w' ? PROT_WRITE : 0) | PROT_EXEC;
+	mapping.flags = line.mode[3] == 's' ? MAP_SHARED : MAP_PRIVATE;
 	if (build_id_size) {
 		header.misc |= PERF_RECORD_MISC_MMAP_BUILD_ID;
 		mapping.build_id_size = (uint8_t)build_id_size;
 		memcpy(mapping.build_id, build_id, build_id_size);
 	} else {
-		mapping.major = major;
-		mapping.minor = minor;
-		mapping.inode = inode;
+		mapping.major = file->major;
+		mapping.minor = file->minor;
+		mapping.inode = file->inode;
 	}
-	if (line[path] && !strcmp(line + path, records->program))
+	if (*file->path && !strcmp(file->path, records->program))
 		header.misc |= AGENT_MISC_PROGRAM;
-	add_record(records, header, &mapping, sizeof(mapping), line[path] ? line + path : "//anon",
+	add_record(records, header, &mapping, sizeof(mapping), *file->path ? file->path : "//anon",
 		   records->pid);
 }
 
 struct process {
+	char name[16];
 	unsigned long threads, memory; /* memory: bytes of its address space; a kernel thread has none */
 };
 
-/*
- * Fields of /proc/PID/stat (proc_pid_stat(5)): most of a small guest's processes are kernel threads, of which
- * there is no more to read. Of one that can not be read nothing is left out.
- */
-static struct process read_stat(pid_t pid)
+/* The number behind so many spaces of TEXT; 0 without it. */
+static unsigned long number_behind(const char *text, unsigned int spaces)
 {
-	struct process process = { 2, 1 };
+	while (text && spaces--) {
+		text = strchr(text, ' ');
+		text += text ? 1 : 0;
+	}
+	return text ? strtoul(text, NULL, 10) : 0;
+}
+
+/*
+ * "PID (name) state ...", proc_pid_stat(5): one file for all of a process that most looks need, as each file
+ * of a new one is some us of its kernel's time. The name may have brackets in it; of a kernel thread it may
+ * be longer than a task's.
+ */
+static bool parse_stat(const char *text, struct process *process)
+{
+	const char *name = strchr(text, '('), *end = strrchr(text, ')');
+	size_t length;
+
+	if (!name || !end || end < name)
+		return false;
+	name++;
+	length = (size_t)(end - name);
+	*process = (struct process){
+		.threads = number_behind(end, 18),
+		.memory = number_behind(end, 21),
+	};
+	memcpy(process->name, name, length < sizeof(process->name) ? length : sizeof(process->name) - 1);
+	return true;
+}
+
+/* False: it ended. */
+static bool read_stat(pid_t pid, struct process *process)
+{
 	char path[32], text[1024];
-	const char *behind_name;
 	ssize_t size = -1;
 	int fd;
 
@@ -171,12 +236,7 @@ static struct process read_stat(pid_t pid)
 		close(fd);
 	}
 	text[size > 0 ? size : 0] = '\0';
-	behind_name = strrchr(text, ')');
-	if (behind_name)
-		sscanf(behind_name,
-		       ") %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu %*s %*s %lu",
-		       &process.threads, &process.memory);
-	return process;
+	return parse_stat(text, process);
 }
 
 static void find_program(struct records *records)
@@ -200,7 +260,8 @@ static void add_mappings(struct records *records)
 	if (maps)
 		setvbuf(maps, buffer, _IOFBF, sizeof(buffer));
 	while (maps && fgets(line, sizeof(line), maps))
-		add_mapping(records, line);
+		if (is_of_code(line))
+			add_mapping(records, line);
 	if (maps)
 		fclose(maps);
 }
@@ -255,9 +316,10 @@ static void read_process(struct records *records, pid_t pid, bool anew)
 	records->time = clock_raw();
 	records->anew = anew;
 	records->size = records->cut = 0;
-	process = read_stat(pid);
+	if (!read_stat(pid, &process))
+		return;
 	/* The first thread's name, before what an exec ends. */
-	add_comm(records, pid);
+	add_comm(records, pid, process.name);
 	if (process.threads > 1)
 		add_threads(records);
 	if (process.memory)

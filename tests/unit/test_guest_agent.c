@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/perf_event.h>
 #include <poll.h>
 #include <sched.h>
@@ -312,6 +313,26 @@ static bool connector_allowed(const struct agent_statistics *statistics)
 	return statistics->features & AGENT_FEATURE_CONNECTOR;
 }
 
+static bool is_mapping_of(const struct sideband *record, void *context)
+{
+	return record->type == SIDEBAND_MMAP && record->pid == *(const uint32_t *)context;
+}
+
+/* A process that runs no program of its own. */
+static void check_forked(struct fixture *fixture)
+{
+	pid_t child = fork();
+	uint32_t pid = (uint32_t)child;
+
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pause();
+	}
+	CHECK(find(fixture, is_mapping_of, &pid));
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
 /* By netlink and /proc: later, with what was mapped by then, and nothing of what was before. */
 TEST(guest_agent, tells_processes_where_its_kernel_allows_no_events)
 {
@@ -342,6 +363,7 @@ TEST(guest_agent, tells_processes_where_its_kernel_allows_no_events)
 	CHECK(brief.program);
 	CHECK(brief.build_id_size == 20);
 	CHECK(!brief.old);
+	check_forked(&fixture);
 	tear_down(&fixture, &statistics);
 	CHECK_EQUAL(statistics.sessions, 1);
 	CHECK_EQUAL(statistics.refused, 0);
@@ -417,6 +439,97 @@ TEST(guest_agent, tells_anew_what_its_kernel_lost)
 	/* After a silence of 5 s it is a new session that tells. */
 	CHECK(gap.anew || statistics.sessions > 1);
 	CHECK_EQUAL(statistics.refused, 0);
+}
+
+/* What the snapshot tells of two processes that have a file at PATH mapped. */
+struct told_processes {
+	const char *path;
+	struct told_process {
+		pid_t pid;
+		char name[16];
+		uint8_t build_id_size, build_id[SIDEBAND_BUILD_ID_MAX];
+	} of[2];
+};
+
+static bool tells_processes(const struct sideband *record, void *context)
+{
+	const struct sideband_mmap *mapping = (const void *)record;
+	const struct sideband_comm *comm = (const void *)record;
+	struct told_processes *told = context;
+
+	for (int i = 0; i < 2; i++) {
+		struct told_process *process = &told->of[i];
+
+		if (record->pid != (uint32_t)process->pid)
+			continue;
+		if (record->type == SIDEBAND_COMM)
+			snprintf(process->name, sizeof(process->name), "%s", comm->comm);
+		if (record->type != SIDEBAND_MMAP || strcmp(mapping->name, told->path) != 0)
+			continue;
+		process->build_id_size = mapping->build_id_size;
+		memcpy(process->build_id, mapping->build_id, sizeof(process->build_id));
+	}
+	return told->of[0].build_id_size && told->of[1].build_id_size;
+}
+
+#define ODD_NAME "a) R (b 1 2"
+
+/* A process that has the file at PATH mapped, but, if OTHER is given, sees that one there. */
+static pid_t run_mapper(const char *path, const char *other)
+{
+	int ready[2];
+	pid_t child;
+	char byte = 0;
+
+	if (pipe(ready))
+		return -1;
+	child = fork();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		prctl(PR_SET_NAME, ODD_NAME);
+		if (other && (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+			      mount(other, path, NULL, MS_BIND, NULL)))
+			_exit(126);
+		if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, open(path, O_RDONLY), 0) ==
+			    MAP_FAILED ||
+		    write(ready[1], &byte, 1) != 1)
+			_exit(126);
+		pause();
+		_exit(0);
+	}
+	close(ready[1]);
+	if (read(ready[0], &byte, 1) != 1) {
+		waitpid(child, NULL, 0);
+		child = -1;
+	}
+	close(ready[0]);
+	return child;
+}
+
+/* Two processes have two files at one path, and a name that is hard to read where /proc has it. */
+TEST(guest_agent, tells_which_file_is_at_a_path_of_each_process)
+{
+	char path[PATH_MAX], other[PATH_MAX];
+	struct told_processes told = { .path = path };
+	struct fixture fixture;
+
+	if (!events_allowed())
+		SKIP("perf_event_open(2) is not allowed here");
+	REQUIRE(realpath("/bin/sleep", path) && realpath("/bin/true", other));
+	told.of[0].pid = run_mapper(path, NULL);
+	told.of[1].pid = run_mapper(path, other);
+	if (told.of[0].pid > 0 && told.of[1].pid > 0 && set_up(&fixture, AGENT_WITH_EVENTS)) {
+		CHECK(find(&fixture, tells_processes, &told));
+		tear_down(&fixture, NULL);
+		CHECK(memcmp(told.of[0].build_id, told.of[1].build_id, SIDEBAND_BUILD_ID_MAX) != 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		if (told.of[i].pid < 0)
+			SKIP("this user may not mount in a namespace of its own");
+		CHECK_STRING(told.of[i].name, ODD_NAME);
+		kill(told.of[i].pid, SIGKILL);
+		waitpid(told.of[i].pid, NULL, 0);
+	}
 }
 
 static bool is_our_cgroup(const struct sideband *record, void *context)
