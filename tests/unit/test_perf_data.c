@@ -261,6 +261,53 @@ TEST(perf_data, host_perspective_names_machine_and_vcpu)
 	perf_data_reader_close(reader);
 }
 
+struct chain {
+	uint64_t wanted[6];
+	unsigned int samples;
+};
+
+static int check_chain(void *context, const struct perf_data_sample *sample)
+{
+	struct chain *chain = context;
+
+	chain->samples++;
+	CHECK_EQUAL(sample->callchain_size, 6);
+	for (size_t i = 0; i < 6 && i < sample->callchain_size; i++)
+		CHECK_EQUAL(sample->callchain[i], chain->wanted[i]);
+	return 0;
+}
+
+/* A caller in the kernel of which nobody is sure is looked up where nothing is; the lower half has no mark.
+ */
+TEST(perf_data, callers_are_written_as_they_are_wherever_the_kernel_is)
+{
+	static const uint64_t low[] = { 0x101000, 0x102000 },
+			      high[] = { 0xffffffffc0001000, 0xbfffffffc0002000 };
+	struct chain chain = { .wanted = { PERF_CONTEXT_KERNEL, low[0], low[1], high[0], PERF_CONTEXT_USER,
+					   0xffffffffc0002000 } };
+	char path[64];
+	struct perf_data_options options = { .path = path, .frequency = 100, .callchains = true, .vcpus = 1 };
+	struct perf_data_events events = { .sample = check_chain, .context = &chain };
+	struct perf_data_reader *reader;
+	struct perf_data_writer *writer;
+	union {
+		struct sample sample;
+		uint8_t bytes[sizeof(struct sample) + 4 * sizeof(uint64_t)];
+	} made = { .sample = { .time = 1, .period = 1, .kernel_depth = 4 } };
+
+	snprintf(path, sizeof(path), "build/test-chain-%d.data", getpid());
+	memcpy(made.sample.callchain, low, sizeof(low));
+	memcpy(made.sample.callchain + 2, high, sizeof(high));
+	REQUIRE_EQUAL(perf_data_writer_open(&writer, &options), 0);
+	CHECK_EQUAL(perf_data_writer_sample(writer, &made.sample), 0);
+	CHECK_EQUAL(perf_data_writer_close(writer), 0);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, options.path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	CHECK_EQUAL(chain.samples, 1);
+	perf_data_reader_close(reader);
+	unlink(options.path);
+}
+
 TEST(perf_data, writer_refuses_what_it_can_not_say)
 {
 	struct perf_data_options options = { .path = "/tmp/kvmscope-test-perf.data",

@@ -218,13 +218,21 @@ static void add_sample_id(struct perf_data_writer *writer, int32_t pid, int32_t 
 	add_sample_id_of(writer, pid, tid, time, vcpu, vcpu + 1);
 }
 
+/* Kernels other than Linux may be in the lower half, where all is sure. */
+static bool is_unsure(const struct sample *sample, size_t index)
+{
+	uint64_t address = sample->callchain[index];
+
+	return index < sample->kernel_depth && address >> 63 && !(address & SAMPLE_ADDRESS_SURE);
+}
+
 /*
  * Where the space changes in which readers look an address up: it is the user's, which has nothing there, for
  * one of the kernel's of which nobody is sure. 0: nowhere.
  */
 static uint64_t marker_before(const struct sample *sample, size_t index, uint64_t latest)
 {
-	bool kernel = index < sample->kernel_depth && sample->callchain[index] & SAMPLE_ADDRESS_SURE;
+	bool kernel = index < sample->kernel_depth && !is_unsure(sample, index);
 	uint64_t marker = (uint64_t)(kernel ? PERF_CONTEXT_KERNEL : PERF_CONTEXT_USER);
 
 	return marker == latest ? 0 : marker;
@@ -246,8 +254,7 @@ static void add_callchain(const struct perf_data_writer *writer, struct bytes *r
 		marker = marker_before(sample, i, latest);
 		if (marker)
 			entries[count++] = latest = marker;
-		entries[count++] =
-			sample->callchain[i] | (i < sample->kernel_depth ? SAMPLE_ADDRESS_SURE : 0);
+		entries[count++] = sample->callchain[i] | (is_unsure(sample, i) ? SAMPLE_ADDRESS_SURE : 0);
 	}
 	bytes_add_u64(record, count);
 	bytes_add(record, entries, count * sizeof(entries[0]));
