@@ -5,15 +5,18 @@
  */
 #include <fcntl.h>
 #include <gelf.h>
+#include <linux/bpf.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "shared/sample.h"
+#include "shared/sideband.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/agent.h"
 
@@ -81,6 +84,30 @@ static bool wait_for_session(struct fixture *fixture)
 		agent_statistics(fixture->agent, &statistics);
 		if (statistics.open && (statistics.snapshot_done || !(statistics.features & PROCESSES_TOLD)))
 			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+static uint32_t features_of(struct fixture *fixture)
+{
+	struct agent_statistics statistics;
+
+	agent_statistics(fixture->agent, &statistics);
+	return statistics.features;
+}
+
+/* Reads the ring until a record for which FOUND is true. */
+static bool find(struct fixture *fixture, bool (*found)(const struct sideband *, void *), void *context)
+{
+	const struct ring_record *record;
+
+	for (int i = 0; i < WAIT_MS / 10; i++) {
+		while ((record = ring_read(fixture->ring)))
+			if (record->type == RECORD_SIDEBAND &&
+			    found((const struct sideband *)record->payload, context))
+				return true;
+		ring_read_done(fixture->ring);
 		usleep(10000);
 	}
 	return false;
@@ -212,4 +239,86 @@ TEST(agent_program, needs_less_than_2_MiB_while_programs_come_and_go)
 	if (!kib || kib >= RESIDENT)
 		FAIL_TEST("%d KiB were resident", kib);
 	tear_down(&fixture);
+}
+
+/* Code that the kernel made at run time. */
+struct code {
+	const char *name;
+	uint64_t start, length;
+};
+
+static bool is_code_made(const struct sideband *record, void *context)
+{
+	const struct sideband_module *module = (const void *)record;
+	struct code *code = context;
+
+	if (record->type != SIDEBAND_MODULE_LOAD || !strstr(module->name, code->name))
+		return false;
+	CHECK_EQUAL(record->flags, SIDEBAND_MODULE_CODE);
+	code->start = module->start;
+	code->length = module->length;
+	return true;
+}
+
+static bool is_code_gone(const struct sideband *record, void *context)
+{
+	const struct sideband_munmap *gone = (const void *)record;
+	const struct code *code = context;
+
+	return record->type == SIDEBAND_MODULE_UNLOAD && gone->start == code->start &&
+	       gone->length == code->length;
+}
+
+/* A BPF program that does nothing; -1 where there may be none. */
+static int load_program(const char *name)
+{
+	static const struct bpf_insn instructions[] = {
+		{ .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0 },
+		{ .code = BPF_JMP | BPF_EXIT },
+	};
+	union bpf_attr attribute = {
+		.prog_type = BPF_PROG_TYPE_SOCKET_FILTER,
+		.insns = (uintptr_t)instructions,
+		.insn_cnt = 2,
+		.license = (uintptr_t) "Dual BSD/GPL",
+	};
+
+	snprintf(attribute.prog_name, sizeof(attribute.prog_name), "%s", name);
+	return (int)syscall(SYS_bpf, BPF_PROG_LOAD, &attribute, sizeof(attribute));
+}
+
+/* Else BPF programs are interpreted: none has code of its own. */
+static bool makes_code(void)
+{
+	FILE *file = fopen("/proc/sys/net/core/bpf_jit_enable", "re");
+	int enabled = 0;
+
+	if (file && fscanf(file, "%d", &enabled) != 1)
+		enabled = 0;
+	if (file)
+		fclose(file);
+	return enabled;
+}
+
+/* As the kernel's KSYMBOL events say. */
+TEST(agent_program, tells_of_the_code_of_a_BPF_program)
+{
+	struct code code = { .name = "kvmscope_code" };
+	struct fixture fixture;
+	int program;
+
+	if (!makes_code())
+		SKIP("this kernel makes no code of BPF programs");
+	REQUIRE(set_up(&fixture, NULL));
+	CHECK(wait_for_session(&fixture));
+	program = features_of(&fixture) & AGENT_FEATURE_KSYMBOLS ? load_program(code.name) : -1;
+	if (program >= 0) {
+		CHECK(find(&fixture, is_code_made, &code));
+		CHECK(code.start >> 63 && code.length);
+		close(program);
+		CHECK(find(&fixture, is_code_gone, &code));
+	}
+	tear_down(&fixture);
+	if (program < 0)
+		SKIP("perf events of BPF programs, or bpf(2), are not allowed here");
 }
