@@ -6,9 +6,11 @@
 #include <fcntl.h>
 #include <gelf.h>
 #include <linux/bpf.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -19,6 +21,7 @@
 #include "shared/sideband.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/agent.h"
+#include "vmm/profile/elf_symbols.h"
 
 #define AGENT      "build/agent/kvmscope-agent"
 #define SIZE_LIMIT (300 * 1024)
@@ -321,4 +324,92 @@ TEST(agent_program, tells_of_the_code_of_a_BPF_program)
 	tear_down(&fixture);
 	if (program < 0)
 		SKIP("perf events of BPF programs, or bpf(2), are not allowed here");
+}
+
+/* Where two namespaces have different files; the tests of another build may run beside. */
+static char other[64];
+
+/* As PROGRAM of that directory. */
+static bool put(const char *program)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "cp %s %s/program", program, other);
+	return !system(command);
+}
+
+/* In a mount namespace of its own that directory is another directory, and then the root of the process. */
+static pid_t run_elsewhere(bool is_root, int ready)
+{
+	pid_t child = fork();
+	char path[80];
+
+	if (child)
+		return child;
+	snprintf(path, sizeof(path), "%s/program", is_root ? "" : other);
+	if (!unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	    !mount("none", other, "tmpfs", 0, NULL) && put(AGENT) &&
+	    (!is_root || (!chroot(other) && !chdir("/"))) && write(ready, "x", 1) == 1)
+		execl(path, "program", "--port", "org.kvmscope.none", NULL);
+	_exit(126);
+}
+
+struct elsewhere {
+	uint32_t pid;
+	struct sideband_mmap mapping;
+};
+
+static bool is_its_program(const struct sideband *record, void *context)
+{
+	const struct sideband_mmap *mapping = (const void *)record;
+	struct elsewhere *elsewhere = context;
+
+	if (record->type != SIDEBAND_MMAP || record->pid != elsewhere->pid ||
+	    !strstr(mapping->name, "/program"))
+		return false;
+	elsewhere->mapping = *mapping;
+	return true;
+}
+
+/* What it maps is told by the file that it has, whatever has that path for everybody else. */
+static void check_elsewhere(bool is_root)
+{
+	uint8_t build_id[ELF_BUILD_ID_MAX];
+	struct elsewhere elsewhere;
+	struct fixture fixture;
+	int ready[2];
+	char byte;
+
+	REQUIRE(!pipe2(ready, O_CLOEXEC));
+	elsewhere.pid = (uint32_t)run_elsewhere(is_root, ready[1]);
+	close(ready[1]);
+	CHECK_EQUAL(read(ready[0], &byte, 1), 1);
+	CHECK_EQUAL(read(ready[0], &byte, 1), 0); /* it has become the program */
+	close(ready[0]);
+	REQUIRE(set_up(&fixture, NULL));
+	CHECK(wait_for_session(&fixture));
+	if (features_of(&fixture) & PROCESSES_TOLD) {
+		CHECK(find(&fixture, is_its_program, &elsewhere));
+		CHECK_EQUAL(elf_build_id(AGENT, build_id), elsewhere.mapping.build_id_size);
+		CHECK(!memcmp(elsewhere.mapping.build_id, build_id, elsewhere.mapping.build_id_size));
+	}
+	tear_down(&fixture);
+	kill((pid_t)elsewhere.pid, SIGKILL);
+	waitpid((pid_t)elsewhere.pid, NULL, 0);
+}
+
+TEST(agent_program, sees_files_as_processes_elsewhere_do)
+{
+	char program[80];
+
+	if (geteuid())
+		SKIP("another mount namespace takes root");
+	snprintf(other, sizeof(other), "/tmp/kvmscope-test-namespace-%d", getpid());
+	REQUIRE(!mkdir(other, 0700));
+	REQUIRE(put("/bin/true"));
+	check_elsewhere(false);
+	check_elsewhere(true);
+	snprintf(program, sizeof(program), "%s/program", other);
+	unlink(program);
+	rmdir(other);
 }
