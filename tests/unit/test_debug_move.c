@@ -14,14 +14,14 @@ TEST(debug_move, encodings)
 		{ { 0x0f, 0x21, 0xf1 }, 3, true, { 3, 6, 1, false } },       /* mov rcx, dr6 */
 		{ { 0x41, 0x0f, 0x23, 0xdf }, 4, true, { 4, 3, 15, true } }, /* mov dr3, r15 */
 		{ { 0x48, 0x0f, 0x21, 0xc4 }, 4, true, { 4, 0, 4, false } }, /* mov rsp, dr0, REX.W */
-		{ { 0x0f, 0x23, 0x0d }, 3, true, { 3, 1, 5, true } }, /* the mod field does not count */
-		{ { 0x44, 0x0f, 0x23, 0xf8 }, 4, false, { 0 } },      /* DR15 */
-		{ { 0x0f, 0x21, 0xe0 }, 3, false, { 0 } },            /* DR4 */
-		{ { 0x0f, 0x23, 0xe8 }, 3, false, { 0 } },            /* DR5 */
-		{ { 0x0f, 0x22, 0xd8 }, 3, false, { 0 } },            /* mov cr3, rax */
-		{ { 0x66, 0x0f, 0x23, 0xf8 }, 4, false, { 0 } },      /* a prefix */
-		{ { 0x0f, 0x23 }, 2, false, { 0 } },                  /* the next page is not there */
-		{ { 0x41, 0x0f, 0x23 }, 3, false, { 0 } },            /* the same */
+		{ { 0x0f, 0x23, 0x0d }, 3, true, { 3, 1, 5, true } },  /* the mod field does not count */
+		{ { 0x44, 0x0f, 0x23, 0xf8 }, 4, false, { 0 } },       /* DR15 */
+		{ { 0x0f, 0x21, 0xe0 }, 3, true, { 3, 4, 0, false } }, /* mov rax, dr4 */
+		{ { 0x0f, 0x23, 0xe8 }, 3, true, { 3, 5, 0, true } },  /* mov dr5, rax */
+		{ { 0x0f, 0x22, 0xd8 }, 3, false, { 0 } },             /* mov cr3, rax */
+		{ { 0x66, 0x0f, 0x23, 0xf8 }, 4, false, { 0 } },       /* a prefix */
+		{ { 0x0f, 0x23 }, 2, false, { 0 } },                   /* the next page is not there */
+		{ { 0x41, 0x0f, 0x23 }, 3, false, { 0 } },             /* the same */
 		{ { 0 }, 0, false, { 0 } },
 	};
 
@@ -54,6 +54,10 @@ TEST(debug_move, only_plain_values_are_written)
 		{ 6, DR6_NOTHING, true, DR6_NOTHING },
 		{ 6, 0, false, 0 },
 		{ 6, DR6_NOTHING | DR6_BS, false, 0 },
+		{ 4, DR6_NOTHING, true, DR6_NOTHING }, /* other names of DR6 and DR7 */
+		{ 4, 0, false, 0 },
+		{ 5, 0xfff007ff, true, 0xfff007ff },
+		{ 5, DR7_GD, false, 0 },
 		{ 7, 0, true, DR7_FIXED }, /* bit 10 is always 1 */
 		{ 7, 0xfff007ff, true, 0xfff007ff },
 		{ 7, DR7_GD, false, 0 },
@@ -71,5 +75,15 @@ TEST(debug_move, only_plain_values_are_written)
 			CHECK_EQUAL(debug_move_read(&move, &guest), cases[i].after);
 		else
 			CHECK(guest.dr6 == 0x1 && guest.dr7 == 0x2 && !guest.address[2]);
+	}
+}
+
+TEST(debug_move, other_names_are_undefined_with_de)
+{
+	for (uint8_t debug = 0; debug < 8; debug++) {
+		struct debug_move move = { .debug = debug };
+
+		CHECK_EQUAL(debug_move_is_undefined(&move, 8), debug == 4 || debug == 5);
+		CHECK(!debug_move_is_undefined(&move, ~UINT64_C(8)));
 	}
 }

@@ -6,6 +6,9 @@
 #define REX_R    4 /* DR8 to DR15: #UD */
 #define REX_B    1
 
+/* SDM vol. 3A 2.5 */
+#define CR4_DE 8
+
 #define ESCAPE     0x0f
 #define FROM_DEBUG 0x21
 #define TO_DEBUG   0x23
@@ -27,8 +30,12 @@ bool debug_move_decode(const uint8_t *code, size_t size, struct debug_move *move
 				     .debug = code[at + 2] >> 3 & 7,
 				     .general = (uint8_t)((code[at + 2] & 7) | (rex & REX_B ? 8 : 0)),
 				     .to_debug = code[at + 1] == TO_DEBUG };
-	/* DR4 and DR5 are others' names, or #UD (18.2.2). */
-	return move->debug != 4 && move->debug != 5;
+	return true;
+}
+
+bool debug_move_is_undefined(const struct debug_move *move, uint64_t cr4)
+{
+	return cr4 & CR4_DE && (move->debug == 4 || move->debug == 5);
 }
 
 static bool is_canonical(uint64_t address)
@@ -39,12 +46,14 @@ static bool is_canonical(uint64_t address)
 bool debug_move_write(const struct debug_move *move, uint64_t value, struct debug_registers *guest)
 {
 	switch (move->debug) {
+	case 4:
 	case 6:
 		/* Whether others of its bits can be 0 differs between processors. */
 		if (value != DR6_NOTHING)
 			return false;
 		guest->dr6 = value;
 		return true;
+	case 5:
 	case 7:
 		if (value & DR7_NOT_PLAIN)
 			return false;
@@ -61,8 +70,10 @@ bool debug_move_write(const struct debug_move *move, uint64_t value, struct debu
 uint64_t debug_move_read(const struct debug_move *move, const struct debug_registers *guest)
 {
 	switch (move->debug) {
+	case 4:
 	case 6:
 		return guest->dr6;
+	case 5:
 	case 7:
 		return guest->dr7;
 	default:

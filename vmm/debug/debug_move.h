@@ -16,13 +16,16 @@
 
 struct debug_move {
 	uint8_t length;  /* bytes */
-	uint8_t debug;   /* DR0 to DR3, DR6, DR7 */
+	uint8_t debug;   /* DR0 to DR7; DR4 and DR5 are other names of DR6 and DR7 (SDM vol. 3B 18.2.2) */
 	uint8_t general; /* as the instruction has it: RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8 to R15 */
 	bool to_debug;
 };
 
 /* The SIZE bytes at CODE are such an instruction of 64-bit mode. */
 bool debug_move_decode(const uint8_t *code, size_t size, struct debug_move *move);
+
+/* It is #UD instead: DR4 or DR5, with CR4.DE. */
+bool debug_move_is_undefined(const struct debug_move *move, uint64_t cr4);
 
 /* Writes VALUE into the guest's register, as the processor would and without an exception. */
 bool debug_move_write(const struct debug_move *move, uint64_t value, struct debug_registers *guest);

@@ -22,6 +22,7 @@
 #include "vmm/debug/watch_vcpu.h"
 #include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vcpu_debug.h"
+#include "vmm/kvm/vcpu_exception.h"
 
 #define BIT(number)   (1ull << (number))
 #define CR3_ADDRESS   (~0xfffull & ~BIT(63))
@@ -273,6 +274,20 @@ static int set_guest_registers(struct vcpu_watches *self, struct vcpu *vcpu, str
 	return vcpu_set_debug_registers(vcpu, registers);
 }
 
+/*
+ * Stepped, the #UD would take our RFLAGS.TF to the guest's stack, and its handler goes on behind the
+ * instruction: where that one is emulated, KVM would give the trap to the guest. A fault sets RFLAGS.RF in
+ * what it pushes (SDM vol. 3B 18.3.1.1).
+ */
+static void raise_undefined(struct watches *watches, struct vcpu *vcpu)
+{
+	struct kvm_regs registers = *vcpu_registers(vcpu);
+
+	registers.rflags |= RFLAGS_RF;
+	if (vcpu_set_registers(vcpu, &registers) || arm(watches, vcpu, 0) || vcpu_inject_undefined(vcpu))
+		complain(watches);
+}
+
 /* The guest's MOV that DR7.GD stopped is done for it, and put together anew. False: it has to be stepped. */
 static bool move(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
 {
@@ -287,6 +302,10 @@ static bool move(struct watches *watches, struct vcpu *vcpu, const struct debug_
 	    !debug_move_decode(code, vcpu_read_virtual(vcpu, exit->rip, code, sizeof(code)), &move) ||
 	    read_guest(self, vcpu, &registers))
 		return false;
+	if (debug_move_is_undefined(&move, vcpu_special_registers(vcpu)->cr4)) {
+		raise_undefined(watches, vcpu);
+		return true;
+	}
 	value = general_register(&general, move.general);
 	if (!move.to_debug)
 		*value = debug_move_read(&move, &self->guest);

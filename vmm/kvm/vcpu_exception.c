@@ -21,7 +21,7 @@ static int failed(const struct vcpu *vcpu, const char *what)
 			 vcpu->index, what, strerror(error));
 }
 
-int vcpu_inject_fault(struct vcpu *vcpu, uint8_t vector, uint32_t error_code)
+static int inject(struct vcpu *vcpu, uint8_t vector, bool has_error_code, uint32_t error_code)
 {
 	struct kvm_vcpu_events events;
 
@@ -30,11 +30,21 @@ int vcpu_inject_fault(struct vcpu *vcpu, uint8_t vector, uint32_t error_code)
 		return failed(vcpu, "KVM_GET_VCPU_EVENTS");
 	events.exception.injected = 1;
 	events.exception.nr = vector;
-	events.exception.has_error_code = 1;
+	events.exception.has_error_code = has_error_code;
 	events.exception.error_code = error_code;
 	if (ioctl(vcpu->fd, KVM_SET_VCPU_EVENTS, &events))
 		return failed(vcpu, "KVM_SET_VCPU_EVENTS");
 	return 0;
+}
+
+int vcpu_inject_fault(struct vcpu *vcpu, uint8_t vector, uint32_t error_code)
+{
+	return inject(vcpu, vector, true, error_code);
+}
+
+int vcpu_inject_undefined(struct vcpu *vcpu)
+{
+	return inject(vcpu, VECTOR_UD, false, 0);
 }
 
 int vcpu_inject_single_step(struct vcpu *vcpu)
