@@ -116,7 +116,7 @@ static void check_record(const char *output, bool exact)
 	CHECK(fabs(hash / count - truth) < share_bound(truth, exact ? count : SAMPLES_MIN));
 }
 
-/* Beside perf top itself, which reads symbols meanwhile. */
+/* Beside perf top itself. */
 static void check_top(const char *output)
 {
 	printf("perf top: %.1f %% in hash_block\n", said(output, "top"));
