@@ -313,12 +313,19 @@ static void add_run(struct shares *shares, const struct tally *run, const double
 	}
 }
 
+/* Points that a share may be off: 3, or where there are not samples enough to tell five standard deviations.
+ */
+static double bound_for(const struct shares *shares, double truth)
+{
+	return fmax(3, 5 * sqrt(truth * (100 - truth) / shares->samples));
+}
+
 static void check_shares(const struct shares *shares)
 {
 	for (int i = 0; i < CALLS; i++) {
-		printf("%s: %.1f %% of the samples, %.1f %% true\n", calls[i], shares->found[i],
-		       shares->truth[i]);
-		if (fabs(shares->found[i] - shares->truth[i]) > 3)
+		printf("%s: %.1f %% of samples worth %.0f, %.1f %% true\n", calls[i], shares->found[i],
+		       shares->samples, shares->truth[i]);
+		if (fabs(shares->found[i] - shares->truth[i]) > bound_for(shares, shares->truth[i]))
 			FAIL_TEST("%s has %.1f %% of the samples, %.1f %% is true", calls[i],
 				  shares->found[i], shares->truth[i]);
 	}
