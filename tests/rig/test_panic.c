@@ -10,8 +10,8 @@ static void check_panic(const char *version)
 
 	if (!kernel || !initrd)
 		return;
-	rig_run(&result, 120,
-		"build/kvmscope run --pmu off --no-profile --timeout 90 --kernel %s --initrd %s "
+	rig_run(&result, 280,
+		"build/kvmscope run --pmu off --no-profile --timeout 250 --kernel %s --initrd %s "
 		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=ls+/sys/bus/acpi/devices kvmscope.end=panic' "
 		"< /dev/null",
 		kernel, initrd);
