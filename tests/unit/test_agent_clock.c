@@ -175,23 +175,24 @@ TEST(agent_clock, truth_lies_within_the_error_where_the_clock_is_set)
 	truth_lies_within_the_error((struct guest_clock){ .steps = 333 * MS + 1, .ppm = 2000 });
 }
 
-/* Messages that take up to 50 ms to either side: not each exchange serves, and behind one that does not a new
+/* Messages that take up to 80 ms to either side: not each exchange serves, and behind one that does not a new
  * session begins. */
 static void what_serves_gives_all_a_place(struct guest_clock guest_clock)
 {
 	struct agent_clock clock = { 0 };
-	uint64_t host = 100000 * MS, from = 0, taken = 0;
+	uint64_t host = 100000 * MS, from = 0, taken = 0, refused = 0;
 
 	for (int i = 0; i < 3000; i++) {
-		uint64_t to = random_below(50 * MS), back = random_below(50 * MS);
+		uint64_t to = random_below(80 * MS), back = random_below(80 * MS);
 		struct agent_clock_exchange exchange = { host, host + to + back,
 							 show(&guest_clock, host + to) };
 
 		if (!agent_clock_serves(&clock, &exchange)) {
 			clock = (struct agent_clock){ 0 };
-			CHECK(agent_clock_serves(&clock, &exchange));
+			refused++;
+		} else {
+			agent_clock_take_vague(&clock, &exchange);
 		}
-		agent_clock_take_vague(&clock, &exchange);
 		for (uint64_t event = 0; clock.count > 1 && event <= 20; event++) {
 			uint64_t time = from + (host + to - from) * event / 20;
 
@@ -201,7 +202,7 @@ static void what_serves_gives_all_a_place(struct guest_clock guest_clock)
 		from = host + to;
 		host += to + back + 500 * MS + random_below(500 * MS);
 	}
-	CHECK(taken > 300);
+	CHECK(taken > 300 && refused > 300);
 }
 
 TEST(agent_clock, vague_exchange_serves_if_all_before_it_has_a_place)

@@ -114,23 +114,44 @@ static uint64_t time_by(const struct agent_clock_exchange *exchange, uint64_t gu
 	return more(less(middle(exchange), before), behind);
 }
 
+/* By the straight line, which keeps their order. */
+static uint64_t line_between(const struct agent_clock_exchange *from, const struct agent_clock_exchange *to,
+			     uint64_t guest)
+{
+	return middle(from) + (uint64_t)((unsigned __int128)(middle(to) - middle(from)) *
+					 (guest - from->guest) / (to->guest - from->guest));
+}
+
+struct bounds {
+	uint64_t low, high;
+};
+
 /*
- * By the straight line, which keeps their order. How far may the truth be from it? The difference of the
- * clocks was what the one exchange allows and its drift since, or what the other allows and its drift until
- * then, or between those; and no clock ran back.
+ * How far may the truth be from it? The difference of the clocks was what the one exchange allows and its
+ * drift since, or what the other allows and its drift until then, or between those.
  */
+static struct bounds bounds_between(const struct agent_clock_exchange *from,
+				    const struct agent_clock_exchange *to, uint64_t guest)
+{
+	uint64_t passed = guest - from->guest, left = to->guest - guest;
+
+	return (struct bounds){
+		.low = smaller(less(more(from->before, passed), drift_in(passed)),
+			       less(to->before, more(left, drift_in(left)))),
+		.high = larger(more(more(from->after, passed), drift_in(passed)),
+			       more(less(to->after, left), drift_in(left))),
+	};
+}
+
+/* And no clock ran back. */
 static uint64_t time_between(const struct agent_clock_exchange *from, const struct agent_clock_exchange *to,
 			     uint64_t guest, uint64_t *error)
 {
-	uint64_t passed = guest - from->guest, left = to->guest - guest;
-	uint64_t line = middle(from) +
-			(uint64_t)((unsigned __int128)(middle(to) - middle(from)) * passed / (passed + left));
-	uint64_t low = smaller(less(more(from->before, passed), drift_in(passed)),
-			       less(to->before, more(left, drift_in(left))));
-	uint64_t high = larger(more(more(from->after, passed), drift_in(passed)),
-			       more(less(to->after, left), drift_in(left)));
+	struct bounds bounds = bounds_between(from, to, guest);
+	uint64_t line = line_between(from, to, guest);
 
-	*error = larger(less(line, larger(low, from->before)), less(smaller(high, to->after), line));
+	*error = larger(less(line, larger(bounds.low, from->before)),
+			less(smaller(bounds.high, to->after), line));
 	return line;
 }
 
@@ -147,14 +168,19 @@ uint64_t agent_clock_host_time(const struct agent_clock *clock, uint64_t guest, 
 	return time_between(&exchanges[i - 1], &exchanges[i], guest, error);
 }
 
+static uint64_t error_at(const struct agent_clock_exchange *from, const struct agent_clock_exchange *to,
+			 uint64_t guest)
+{
+	struct bounds bounds = bounds_between(from, to, guest);
+	uint64_t line = line_between(from, to, guest);
+
+	return larger(less(line, bounds.low), less(bounds.high, line));
+}
+
 /* The bound on either side of the line is the larger of two straight ones: nowhere more than at the ends. */
 static uint64_t error_between(const struct agent_clock_exchange *from, const struct agent_clock_exchange *to)
 {
-	uint64_t at_from, at_to;
-
-	time_between(from, to, from->guest, &at_from);
-	time_between(from, to, to->guest, &at_to);
-	return larger(at_from, at_to) + ROUNDING;
+	return larger(error_at(from, to, from->guest), error_at(from, to, to->guest)) + ROUNDING;
 }
 
 bool agent_clock_serves(const struct agent_clock *clock, const struct agent_clock_exchange *exchange)
