@@ -276,6 +276,8 @@ static int write_file(struct dump *dump)
 	if (error)
 		return error;
 	dump->output.jit_code = dump->request->jit_code;
+	dump->output.filled = dump->request->options->mapped;
+	dump->output.context = dump->request->options->context;
 	if (collector_kernel_is_program(dump->request->kernel))
 		error = collector_output_name_page_tables(&dump->output);
 	if (!error)
