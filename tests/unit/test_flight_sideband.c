@@ -263,3 +263,73 @@ TEST(flight_sideband, cgroups_are_bounded)
 	CHECK_EQUAL(flight_cgroups_of(&cgroups, PARENT)->id, 3ull * FLIGHT_CGROUPS_MAX);
 	flight_cgroups_free(&cgroups);
 }
+
+static void keep_mapping(struct flight_sideband *sideband, uint32_t pid, uint64_t time)
+{
+	struct {
+		struct sideband_mmap mmap;
+		char name[16];
+	} record = { .mmap = { .start = TIMELINE_BASE, .length = 4096, .prot = 5 }, .name = "/bin/one" };
+
+	record.mmap.head = head(SIDEBAND_MMAP, sizeof(record), pid, time);
+	flight_sideband_keep(sideband, &record.mmap.head);
+}
+
+static void keep_lost(struct flight_sideband *sideband, uint64_t time, uint64_t until)
+{
+	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, sizeof(lost), 0, time), .until = until };
+
+	REQUIRE(sideband_check(span_of(&lost, sizeof(lost))));
+	flight_sideband_keep(sideband, &lost.head);
+}
+
+/* In a file that begins now, of samples at 50 in processes 1 to 3. */
+static uint64_t count_unknown(struct flight_sideband *sideband)
+{
+	struct resolver_options options = { .rings = 2 };
+	struct flight_sideband_list list;
+	struct resolver *resolver;
+	struct losses losses;
+
+	CHECK_EQUAL(flight_sideband_tell(sideband, &list), 0);
+	CHECK_EQUAL(resolver_create(&resolver, &options), 0);
+	resolver_begin_pass(resolver, 50);
+	for (size_t i = 0; i < list.count; i++) {
+		CHECK(sideband_check(span_of(list.records[i], list.records[i]->size)));
+		resolver_sideband(resolver, 1, list.records[i]);
+	}
+	for (uint32_t pid = 1; pid <= 3; pid++) {
+		const struct sample sample = {
+			.time = 50, .rip = TIMELINE_BASE, .cpl = 3, .pid = pid, .tid = pid
+		};
+
+		resolver_sample(resolver, 0, &sample);
+	}
+	resolver_finish(resolver);
+	resolver_losses(resolver, &losses);
+	CHECK_EQUAL(losses.counts[LOST_NO_ADDRESS_SPACE], 0);
+	resolver_free(resolver);
+	flight_sideband_list_free(&list);
+	return losses.counts[LOST_NO_MAPPING];
+}
+
+TEST(flight_sideband, what_the_base_had_before_a_loss_is_not_believed_in_files)
+{
+	struct flight_sideband sideband = { 0 };
+
+	keep_mapping(&sideband, 1, 10);
+	keep_lost(&sideband, 20, 25);
+	keep_mapping(&sideband, 2, 24);
+	keep_mapping(&sideband, 3, 30);
+	CHECK_EQUAL(count_unknown(&sideband), 2);
+	flight_sideband_forget(&sideband, 22);
+	CHECK_EQUAL(count_unknown(&sideband), 2);
+	flight_sideband_forget(&sideband, 40);
+	CHECK_EQUAL(count_unknown(&sideband), 2);
+	keep_lost(&sideband, 20, 35);
+	CHECK_EQUAL(count_unknown(&sideband), 3);
+	keep_mapping(&sideband, 1, 45);
+	CHECK_EQUAL(count_unknown(&sideband), 2);
+	CHECK_EQUAL(sideband.missed, 0);
+	flight_sideband_free(&sideband);
+}

@@ -27,10 +27,33 @@ static bool make_room(struct flight_sideband *sideband)
 	return true;
 }
 
+/* False: no memory. */
+static bool take_one_into_base(struct flight_sideband *sideband, const struct sideband *record)
+{
+	const struct sideband_lost *lost = (const void *)record;
+	int error = resolver_processes_take(&sideband->base, record);
+
+	if (record->type == SIDEBAND_LOST && lost->until > sideband->lost)
+		sideband->lost = lost->until;
+	return !error && !flight_cgroups_take(&sideband->cgroups, record);
+}
+
+/* A loss that is told of late is one all the same. */
+static void keep_late(struct flight_sideband *sideband, const struct sideband *record)
+{
+	if (record->type != SIDEBAND_LOST || !take_one_into_base(sideband, record))
+		sideband->missed++;
+}
+
 void flight_sideband_keep(struct flight_sideband *sideband, const struct sideband *record)
 {
-	struct sideband *copy = record->time < sideband->base_time ? NULL : malloc(record->size);
+	struct sideband *copy;
 
+	if (record->time < sideband->base_time) {
+		keep_late(sideband, record);
+		return;
+	}
+	copy = malloc(record->size);
 	if (!copy || !make_room(sideband)) {
 		free(copy);
 		sideband->missed++;
@@ -69,9 +92,7 @@ static void take_into_base(struct flight_sideband *sideband, uint64_t horizon)
 	for (; taken < sideband->count && sideband->entries[taken].record->time < horizon; taken++) {
 		struct sideband *record = sideband->entries[taken].record;
 
-		if (resolver_processes_take(&sideband->base, record) ||
-		    flight_cgroups_take(&sideband->cgroups, record))
-			sideband->missed++;
+		sideband->missed += !take_one_into_base(sideband, record);
 		sideband->bytes -= record->size;
 		free(record);
 	}
@@ -174,7 +195,8 @@ static uint32_t round_up(size_t size)
 	return (uint32_t)((size + 7) & ~(size_t)7);
 }
 
-/* How it may be accessed is not kept: as code, so that readers look there. */
+/* How it may be accessed is not kept: as code, so that readers look there. What may be so no more keeps its
+ * time. */
 static void tell_mapping(struct telling *telling, const struct resolver_life *life,
 			 const struct resolver_piece *piece, uint32_t tid)
 {
@@ -185,6 +207,8 @@ static void tell_mapping(struct telling *telling, const struct resolver_life *li
 	if (!mmap)
 		return;
 	set_life(&mmap->head, life, tid);
+	if (piece->from <= telling->sideband->lost)
+		mmap->head.time = piece->from;
 	mmap->head.flags |= image == life->program ? SIDEBAND_MMAP_PROGRAM : 0;
 	mmap->start = piece->start;
 	mmap->length = piece->end - piece->start;
@@ -244,6 +268,18 @@ static void tell_end_of_first(struct telling *telling, const struct resolver_lif
 	end = add(telling, SIDEBAND_EXIT, sizeof(*end));
 	if (end)
 		set_life(end, life, pid);
+}
+
+static void tell_lost(struct telling *telling)
+{
+	struct sideband_lost *lost =
+		telling->sideband->lost ? add(telling, SIDEBAND_LOST, sizeof(*lost)) : NULL;
+
+	if (!lost)
+		return;
+	lost->until = telling->sideband->lost;
+	if (lost->until < lost->head.time)
+		lost->head.time = lost->until;
 }
 
 static void tell_module(struct telling *telling, const struct resolver_piece *piece)
@@ -319,6 +355,7 @@ static int tell_base(const struct flight_sideband *sideband, struct flight_sideb
 
 	if (find_lives(&telling))
 		return -ENOMEM;
+	tell_lost(&telling);
 	for (size_t i = 0; i < sideband->base.kernel.count; i++)
 		tell_module(&telling, &sideband->base.kernel.pieces[i]);
 	for (size_t i = 0; i < telling.count; i++)

@@ -30,6 +30,8 @@ struct flight_sideband {
 	struct resolver_processes base;
 	struct flight_cgroups cgroups; /* of the base, too */
 	uint64_t base_time;            /* ns; all records are of this time or later */
+	uint64_t lost; /* ns: what the base has of this time or earlier may be so no more; 0: nothing was lost
+			*/
 	struct flight_sideband_entry *entries;
 	size_t count, room, bytes;
 	uint64_t numbers;
