@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -152,4 +153,23 @@ TEST(attach_rights, files_of_other_users_can_still_be_written)
 	CHECK_EQUAL(keep_in_child(path), 1);
 	CHECK_EQUAL(keep_in_child(NULL), 0);
 	rmdir(directory);
+}
+
+/* Of this process, which has more rights, the descriptors can be listed, and not be looked at. */
+TEST(attach_rights, without_them_a_process_is_not_said_to_run_no_vm)
+{
+	static const char no_rights[] = "setpriv --inh-caps=-all --bounding-set=-all";
+	char command[256], text[512];
+	FILE *output;
+
+	snprintf(command, sizeof(command), "%s true 2> /dev/null", no_rights);
+	if (is_unprivileged() || system(command)) /* NOLINT(cert-env33-c): a test's own words */
+		SKIP("there are no rights here that could be given up");
+	snprintf(command, sizeof(command), "%s build/kvmscope attach --pid %d 2>&1", no_rights, getpid());
+	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	REQUIRE(output != NULL);
+	text[fread(text, 1, sizeof(text) - 1, output)] = '\0';
+	CHECK(pclose(output) != 0);
+	if (!strstr(text, "may not be looked at: be root") || strstr(text, "runs no VM"))
+		FAIL_TEST("%s: %s", command, text);
 }

@@ -34,6 +34,7 @@ struct scan {
 	int *fds; /* of the same vCPUs */
 	size_t count;
 	int vm_fd, vms;
+	bool hidden; /* what a descriptor is may not be seen */
 };
 
 /* A decimal number that is a vCPU's id; END is behind it. */
@@ -161,8 +162,10 @@ static bool take_descriptor(void *context, int number)
 	unsigned int id;
 	char link[64];
 
-	if (!read_link(scan->process->directory, number, link, sizeof(link)))
+	if (!read_link(scan->process->directory, number, link, sizeof(link))) {
+		scan->hidden |= errno == EACCES;
 		return true;
+	}
 	if (!strcmp(link, VM_LINK)) {
 		if (scan->vms && is_same_file(scan->process, scan->vm_fd, number))
 			return true;
@@ -300,7 +303,7 @@ static int check(const struct scan *scan, int error)
 {
 	pid_t pid = scan->process->pid;
 
-	if (error == -EACCES || error == -EPERM)
+	if (error == -EACCES || error == -EPERM || (!scan->count && scan->hidden))
 		return error_set(
 			-EACCES,
 			"process %d may not be looked at: be root, or its user and with CAP_SYS_PTRACE", pid);
