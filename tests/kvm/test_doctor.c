@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,6 +9,8 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "tests/kvm/guest_run.h"
+#include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/machine/probe_list.h"
 
@@ -167,7 +170,86 @@ static void check_row(json_t *row)
 	CHECK_EQUAL(json_is_null(json_object_get(row, "lost")), !strcmp(state, "yes"));
 }
 
-TEST(doctor, json_agrees_with_the_exit_status)
+#define NO_RIGHTS "setpriv --inh-caps=-all --bounding-set=-all"
+
+/* What RIGHTS, a program's name or nothing, lets of kvmscope attach. */
+static bool attaches(const char *rights, const char *way, pid_t vm)
+{
+	char command[5200];
+
+	snprintf(command, sizeof(command),
+		 "exec %s %s attach --pid %d --backend %s --time 1 --no-call-graph --no-buildid-cache "
+		 "-o build/test-doctor-%d.data > /dev/null 2>&1",
+		 rights, program(), vm, way, getpid());
+	return !system(command);
+}
+
+/* Of the row on WAY to attach. */
+static const char *state_of(json_t *report, const char *way)
+{
+	char id[32];
+	json_t *row;
+	size_t i;
+
+	snprintf(id, sizeof(id), "attach.by_%s", way);
+	json_array_foreach(json_object_get(report, "rows"), i, row)
+	{
+		if (!strcmp(json_string_value(json_object_get(row, "id")), id))
+			return json_string_value(json_object_get(row, "state"));
+	}
+	FAIL_TEST("there is no row %s", id);
+	return "";
+}
+
+/* REPORT has the rows of who has RIGHTS. */
+static void check_ways(json_t *report, const char *rights, pid_t vm)
+{
+	static const char *const ways[] = { "bpf", "perf", "ptrace" };
+	void *library = dlopen("libvirt-qemu.so.0", RTLD_NOW | RTLD_LOCAL);
+
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		const char *truth = attaches(rights, ways[i], vm) ? "yes" : "no";
+
+		if (strcmp(state_of(report, ways[i]), truth) != 0)
+			FAIL_TEST("%s doctor: attaching by %s is not %s", rights, ways[i],
+				  state_of(report, ways[i]));
+	}
+	CHECK_STRING(state_of(report, "qmp"), library ? "yes" : "no");
+	if (library)
+		dlclose(library);
+}
+
+static void check_ways_without_rights(pid_t vm)
+{
+	int status;
+	json_t *report = run_report(NO_RIGHTS " %s doctor --json", &status);
+
+	if (report)
+		check_ways(report, NO_RIGHTS, vm);
+	else
+		CHECK(system(NO_RIGHTS " true 2> /dev/null")); /* there are none to give up */
+	json_decref(report);
+}
+
+/* With the rights that the tests have, and without any. */
+static void check_ways_to_attach(json_t *report)
+{
+	char path[64];
+	struct program vm;
+
+	program_start(&vm, "run --no-profile --no-control --kernel " GUEST_IMAGE
+			   " --mem 64M --timeout 250 --append program=shares_rounds=1000000");
+	CHECK(program_wait_for(&vm, "working"));
+	check_ways(report, "", vm.pid);
+	check_ways_without_rights(vm.pid);
+	kill(vm.pid, SIGTERM);
+	program_wait(&vm);
+	CHECK_EQUAL(vm.status, 0);
+	snprintf(path, sizeof(path), "build/test-doctor-%d.data", getpid());
+	unlink(path);
+}
+
+TEST(doctor, json_agrees_with_the_exit_status_and_attach)
 {
 	int status;
 	json_t *report = run_report("%s doctor --json", &status), *rows, *row;
@@ -179,6 +261,8 @@ TEST(doctor, json_agrees_with_the_exit_status)
 	json_array_foreach(rows, i, row) check_row(row);
 	CHECK(json_is_string(json_object_get(report, "verdict")));
 	CHECK_EQUAL(status, json_is_true(json_object_get(report, "can_boot_linux")) ? 0 : 4);
+	if (guest_run_possible())
+		check_ways_to_attach(report);
 	json_decref(report);
 }
 
