@@ -360,16 +360,17 @@ bool libvirt_domain_start_with(struct libvirt_daemon *daemon, const char *name,
 	snprintf(file, sizeof(file), "domain-%.40s.xml", name);
 	write_file(
 		daemon, file,
-		"<domain type='qemu'>\n<name>%s</name><memory unit='MiB'>256</memory><vcpu current='1'>%u</vcpu>\n"
-		"<os><type arch='x86_64' machine='q35'>hvm</type><kernel>%s/" KERNEL "</kernel>%s\n"
+		"<domain type='%s'>\n<name>%s</name><memory unit='MiB'>256</memory><vcpu current='1'>%u</vcpu>\n"
+		"<os><type arch='x86_64' machine='q35'>hvm</type><kernel>%s/%s</kernel>%s\n"
 		"<cmdline>console=ttyS0 quiet panic=0 mitigations=off " FAST_BOOT " %s</cmdline></os>\n"
-		"<features><acpi/><apic/></features>\n"
+		"<features><acpi/><apic/></features>%s\n"
 		"<devices><emulator>/usr/bin/qemu-system-x86_64</emulator><controller type='usb' model='none'/>\n"
 		"<memballoon model='none'/><serial type='file'><source path='%s/log/%s.console'/></serial>%s</devices>\n"
 		"%s\n</domain>\n",
-		name, domain->vcpus_max ? domain->vcpus_max : 1, here, initrd,
-		or_nothing(domain->command_line), daemon->directory, name, or_nothing(domain->devices),
-		or_nothing(domain->extra));
+		domain->kvm_kernel ? "kvm" : "qemu", name, domain->vcpus_max ? domain->vcpus_max : 1, here,
+		domain->kvm_kernel ? domain->kvm_kernel : KERNEL, initrd, or_nothing(domain->command_line),
+		domain->kvm_kernel ? "<cpu mode='host-passthrough'/>" : "", daemon->directory, name,
+		or_nothing(domain->devices), or_nothing(domain->extra));
 	snprintf(arguments, sizeof(arguments), "create %s/%s", daemon->directory, file);
 	started = !libvirt_virsh(daemon, text, sizeof(text), arguments);
 	if (!started)

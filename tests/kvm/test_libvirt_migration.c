@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/kvm/daemon_run.h"
+#include "tests/kvm/guest_run.h"
 #include "tests/kvm/libvirt_daemon.h"
 
 struct host {
@@ -52,13 +53,13 @@ static void show_log(const struct host *host)
 	free(log);
 }
 
-static bool migrate(struct host *from, struct host *to)
+static bool migrate(struct host *from, struct host *to, const char *name)
 {
 	char arguments[512], text[1024];
 	bool moved;
 
 	snprintf(arguments, sizeof(arguments),
-		 "migrate --live --p2p --domain one --desturi '%s' --migrateuri tcp://127.0.0.1",
+		 "migrate --live --p2p --domain %s --desturi '%s' --migrateuri tcp://127.0.0.1", name,
 		 to->libvirt.uri);
 	moved = !libvirt_virsh(&from->libvirt, text, sizeof(text), arguments);
 	if (!moved)
@@ -66,21 +67,53 @@ static bool migrate(struct host *from, struct host *to)
 	return moved;
 }
 
-static void follow(struct host *from, struct host *to)
+static void check_logged(const struct host *host, const char *name, const char *what)
 {
-	pid_t pid = libvirt_domain_pid(&from->libvirt, "one");
+	char text[96];
 
-	CHECK(daemon_run_wait_for_samples(&from->daemon, "one", 20));
-	if (!migrate(from, to))
+	snprintf(text, sizeof(text), "domain %s: %s", name, what);
+	if (!has_logged(host, text))
+		show_log(host);
+}
+
+static void follow(struct host *from, struct host *to, const char *name)
+{
+	pid_t pid = libvirt_domain_pid(&from->libvirt, name);
+
+	CHECK(daemon_run_wait_for_samples(&from->daemon, name, 20));
+	if (!migrate(from, to, name))
 		return;
-	CHECK(libvirt_domain_pid(&to->libvirt, "one") != pid);
+	CHECK(libvirt_domain_pid(&to->libvirt, name) != pid);
 	CHECK(daemon_run_wait_for_domains(&from->daemon, 0));
-	CHECK(daemon_run_wait_for_samples(&to->daemon, "one", 20));
-	if (!has_logged(from, "domain one: it has moved to another host"))
-		show_log(from);
-	if (!has_logged(to, "domain one: it arrives from another host"))
-		show_log(to);
+	CHECK(daemon_run_wait_for_samples(&to->daemon, name, 20));
+	check_logged(from, name, "it has moved to another host");
+	check_logged(to, name, "it arrives from another host");
 	CHECK(!has_logged(from, "can not be profiled"));
+}
+
+static void check_virsh(struct host *host, const char *arguments)
+{
+	char text[1024];
+
+	if (libvirt_virsh(&host->libvirt, text, sizeof(text), arguments))
+		FAIL_TEST("virsh %s: %s", arguments, text);
+}
+
+/* What the hosts' KVM can run is a guest of our own. */
+static void follow_by_kvm(struct host *from, struct host *to)
+{
+	const struct libvirt_domain domain = {
+		.kvm_kernel = GUEST_IMAGE_MULTIBOOT,
+		.command_line = "program=shares rounds=1000000",
+		.extra = "<metadata>" FAKE_PROFILE("frequency='99'") "</metadata>",
+	};
+
+	if (!guest_run_possible()) {
+		printf("/dev/kvm can not be opened: only a domain that is emulated is followed\n");
+	} else if (libvirt_domain_start_with(&from->libvirt, "two", &domain)) {
+		follow(from, to, "two");
+		check_virsh(to, "destroy two");
+	}
 }
 
 static long count_samples(const struct host *host)
@@ -97,14 +130,6 @@ static void check_it_goes_on(struct host *host, long before, const char *what)
 {
 	if (!daemon_run_wait_for_samples(&host->daemon, "one", before + 10))
 		FAIL_TEST("no samples after %s", what);
-}
-
-static void check_virsh(struct host *host, const char *arguments)
-{
-	char text[1024];
-
-	if (libvirt_virsh(&host->libvirt, text, sizeof(text), arguments))
-		FAIL_TEST("virsh %s: %s", arguments, text);
 }
 
 /* The other host can not be reached: it stays, and nobody believes that it has gone. */
@@ -153,7 +178,8 @@ TEST(libvirt_migration, a_profile_follows_what_libvirt_does)
 				 "<metadata>" FAKE_PROFILE("frequency='50'") "</metadata>")) {
 		CHECK(daemon_run_wait_for_samples(&one.daemon, "one", 20));
 		fail_to_migrate(&one, &other);
-		follow(&one, &other);
+		follow(&one, &other, "one");
+		follow_by_kvm(&one, &other);
 		disturb(&other);
 		CHECK(!libvirt_virsh(&other.libvirt, NULL, 0, "destroy one"));
 		CHECK(daemon_run_wait_for_domains(&other.daemon, 0));
