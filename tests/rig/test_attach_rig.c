@@ -447,10 +447,12 @@ struct life {
 	uint64_t text; /* of the kernel that the recording knows */
 	uint64_t named, wrong,
 		second; /* samples: with a function of its kernel, elsewhere; on the second vCPU */
+	uint64_t firmware, of_process; /* in the first megabyte; of these, with a process */
 };
 
 #define IMAGE_MAX (64ull << 20)
 #define MODULES   0xffffffffc0000000ull
+#define FIRMWARE  (1ull << 20)
 
 static int see_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
@@ -477,6 +479,10 @@ static void see_stack(struct life *life, const struct profile_stack *stack)
 	const struct profile_frame *leaf = stack->frames[0];
 
 	life->second += stack->vcpu == 1 ? stack->samples : 0;
+	if (!strcmp(leaf->image, "[unknown]") && leaf->address < FIRMWARE) {
+		life->firmware += stack->samples;
+		life->of_process += stack->pid < SAMPLE_TASK_LIMIT ? stack->samples : 0;
+	}
 	if (!leaf->kernel || !leaf->symbol || is_host(stack))
 		return;
 	life->named += stack->samples;
@@ -519,10 +525,12 @@ static void check_life(const char *path, uint64_t text, bool has_second)
 	struct life life;
 
 	read_life(path, &life);
-	printf("%s: %llu samples named by its kernel, %llu on the second vCPU\n", path,
-	       (unsigned long long)life.named, (unsigned long long)life.second);
+	printf("%s: %llu samples named by its kernel, %llu on the second vCPU, %llu in firmware\n", path,
+	       (unsigned long long)life.named, (unsigned long long)life.second,
+	       (unsigned long long)life.firmware);
 	CHECK_EQUAL(life.text, text);
 	CHECK_EQUAL(life.wrong, 0);
+	CHECK_EQUAL(life.of_process, 0);
 	CHECK(life.named > 0);
 	CHECK(life.second > 0 || !has_second);
 }

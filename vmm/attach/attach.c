@@ -214,8 +214,9 @@ static bool seems_to_run(struct attach *attach, const struct sample *sample, con
 	bool stood_still = attach->stands_still;
 	uint64_t ticks;
 
+	/* Firmware runs none, and may have any CR3. */
 	if (stack)
-		return !guest_kernel_can_run(&stack->registers) || runs_kernel(attach, &stack->registers);
+		return guest_kernel_can_run(&stack->registers) && runs_kernel(attach, &stack->registers);
 	if (guest_kernel_ticks(attach->kernel, &attach->memory.view, &ticks))
 		attach->stands_still =
 			!kernel_pulse_take(&attach->pulse, sample->time, ticks, !mode, sample->rip);
