@@ -179,14 +179,25 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 		     "mem:panic_timeout:w is suspended on vCPU 0 while the guest uses its debug registers"));
 }
 
+/*
+ * A guest that begins when its console gets a line, which it does when COUNT watches watch: a loaded machine
+ * takes its time to find the kernel. Until then the guest does a little, so that there are samples of it.
+ */
+#define GUEST_WAITS "while+sleep+0.1;do+:;done&+read+line;kill+$!;"
+#define PREPARE     "mkdir -p build/rig; d=$(mktemp -d); mkfifo $d/in; "
+#define BEGIN_WHEN_WATCHED(count)                                                                            \
+	" --control $d/socket < $d/in & run=$!; exec 3> $d/in; "                                             \
+	"until [ $(build/kvmscope ctl --socket $d/socket bp list | grep -c ' watching ') = " count " ]; do " \
+	"kill -0 $run || break; sleep 0.5; done 2> /dev/null; echo >&3; "
+
 /* mitigations=off: the guest's system calls would else flush the TLB, which costs Bochs most of its time. */
 #define INITRD "build/initrd/6.1-debugger.cpio"
 /* The ring has room for some seconds in which the emulator lets nobody drain it. */
-#define COMMAND                                                                                                        \
-	"mkdir -p build/rig; build/kvmscope run %s --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache " \
-	"--ring-size 8M "                                                                                              \
-	"--watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "                                           \
-	"--append 'console=ttyS0 quiet mitigations=off kvmscope.run=debugger+%d+%d;gdb-watch+%d'"
+#define COMMAND                                                                                              \
+	PREPARE "build/kvmscope run %s --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache "   \
+		"--ring-size 8M --watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "          \
+		"--append 'console=ttyS0 quiet mitigations=off kvmscope.run=" GUEST_WAITS                    \
+		"debugger+%d+%d;gdb-watch+%d'" BEGIN_WHEN_WATCHED("2") "wait $run"
 
 static void check_debugger(void (*run)(struct rig_result *result, unsigned int timeout, const char *format,
 				       ...),
@@ -202,7 +213,7 @@ static void check_debugger(void (*run)(struct rig_result *result, unsigned int t
 		     " build/rig/debugger tests/rig/guest/gdb-watch $(tests/rig/fetch-gdb)");
 	CHECK_EQUAL(initrd.status, 0);
 	rig_result_free(&initrd);
-	run(&result, 590, COMMAND, options, kernel, INITRD, data, WRITES, STOPS, GDB_WRITES);
+	run(&result, 1200, COMMAND, options, kernel, INITRD, data, WRITES, STOPS, GDB_WRITES);
 	check_coexistence(&result, data);
 	rig_result_free(&result);
 }
@@ -263,6 +274,17 @@ static void check_loss_is_said(const struct rig_result *result, const char *path
 	rig_result_free(&report);
 }
 
+/* The guest ends when it gets another line, after bp list has shown what it lost. */
+#define COMMAND_OF_LOSS                                                                                      \
+	PREPARE "build/kvmscope run --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 "            \
+		"-o %s --no-buildid-cache --watch panic_timeout:4:w,pinned "                                 \
+		"--append 'console=ttyS0 quiet kvmscope.run=" GUEST_WAITS                                    \
+		"workload+breakpoints+100;read+line'" BEGIN_WHEN_WATCHED(                                    \
+			"1") "while kill -0 $run && ! grep -q '^bp list: [1-9]' $d/list; do sleep 0.2; "     \
+			     "build/kvmscope ctl --socket $d/socket bp list | "                              \
+			     "sed -n 's/^.* times a/bp list: &/p' > $d/list; done 2> /dev/null; "            \
+			     "cat $d/list >&2; echo >&3; wait $run"
+
 /* With three of the guest's own, a pinned watch has room; with four, it has the register of one of them, and
  * says so. */
 TEST(watch_rig, host_may_come_first_and_the_guest_s_loss_is_said)
@@ -276,16 +298,7 @@ TEST(watch_rig, host_may_come_first_and_the_guest_s_loss_is_said)
 	initrd = rig_initrd("6.1");
 	if (!kernel || !initrd)
 		return;
-	/* The guest ends when it gets a line, after bp list has shown what it lost. */
-	rig_run(&result, 400,
-		"d=$(mktemp -d); mkfifo $d/in; "
-		"build/kvmscope run --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 -o %s "
-		"--no-buildid-cache --watch panic_timeout:4:w,pinned --control $d/socket "
-		"--append 'console=ttyS0 quiet kvmscope.run=workload+breakpoints+100;read+line' < $d/in & run=$!; "
-		"exec 3> $d/in; while kill -0 $run && ! grep -q '^bp list: [1-9]' $d/list; do sleep 0.2; "
-		"build/kvmscope ctl --socket $d/socket bp list | sed -n 's/^.* times a/bp list: &/p' > $d/list; "
-		"done 2> /dev/null; cat $d/list >&2; echo >&3; wait $run",
-		kernel, initrd, data);
+	rig_run(&result, 400, COMMAND_OF_LOSS, kernel, initrd, data);
 	CHECK_EQUAL(result.status, 0);
 	for (int registers = 1; registers <= 3; registers++) {
 		snprintf(begin, sizeof(begin), "workload: %d breakpoints counted", registers);

@@ -178,10 +178,6 @@ static void debug(unsigned int watchpoints, unsigned int count, unsigned int sto
 	printf(" of %u, %lu others\n", count, counts->others);
 }
 
-/* The host arms its watches when it has found the kernel: the search has the processor to itself meanwhile.
- */
-#define SECONDS_TO_BE_FOUND 2
-
 static int write_for_another(unsigned int variables, unsigned int count)
 {
 	check(variables >= 1 && variables <= WATCHPOINTS, "a number of variables from 1 to 4");
@@ -203,7 +199,6 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: debugger COUNT STOPS, or debugger write VARIABLES COUNT\n");
 		return 2;
 	}
-	sleep(SECONDS_TO_BE_FOUND);
 	for (unsigned int watchpoints = 1; watchpoints <= WATCHPOINTS; watchpoints++)
 		debug(watchpoints, count, stops);
 	for (unsigned int i = 0; i < count; i++)

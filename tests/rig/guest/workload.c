@@ -268,10 +268,6 @@ static int wait_for_all(void)
 	return failed;
 }
 
-/* The host arms its watches when it has found the kernel: the search has the processor to itself meanwhile.
- */
-#define SECONDS_TO_BE_FOUND 2
-
 static void write_panic_timeout(int count)
 {
 	int file = open("/proc/sys/kernel/panic", O_WRONLY);
@@ -383,7 +379,6 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	if (!strcmp(mode, "breakpoints")) {
-		sleep(SECONDS_TO_BE_FOUND);
 		for (int registers = 1; registers <= WATCHED_MAX; registers++)
 			count_breakpoints(registers, (int)seconds);
 		write_panic_timeout((int)seconds);
