@@ -442,11 +442,14 @@ static void names_tasks(const char *version, const char *pti)
 		check_remapped(what, directory);
 }
 
-/* In a run that begins without a watch, and has none any more at its end; process $run is kvmscope. */
+/*
+ * In a run that begins without a watch, and has none any more at its end; process $run is kvmscope. Its guest
+ * begins when there is one, and ends behind it: each waits for a line from the console.
+ */
 #define WATCH_FOR_A_WHILE                                                                                    \
 	"ctl=\"build/kvmscope ctl --name tasks\"; "                                                          \
 	"until $ctl status 2>&1 | grep -q Linux; do kill -0 $run || break; sleep 0.2; done; "                \
-	"$ctl bp add " DEBIAN_WATCHED "; sleep 5; $ctl bp remove " DEBIAN_WATCHED
+	"$ctl bp add " DEBIAN_WATCHED "; echo >&3; sleep 5; $ctl bp remove " DEBIAN_WATCHED
 
 /* *HITS: those that the watch had when it was removed. */
 static bool record_with_agent(const char *directory, unsigned long long *hits)
@@ -459,11 +462,13 @@ static bool record_with_agent(const char *directory, unsigned long long *hits)
 	if (!kernel || !initrd)
 		return false;
 	rig_run(&result, 240,
-		"d=$PWD/%s; rm -rf $d; mkdir -p $d; HOME=$d build/kvmscope run --pmu off --timeout 200 --mem 256M --cpus 2 "
+		"d=$PWD/%s; rm -rf $d; mkdir -p $d; mkfifo /tmp/console; "
+		"HOME=$d build/kvmscope run --pmu off --timeout 200 --mem 256M --cpus 2 "
 		"-F 499 --agent=initrd -o $d/perf.data --kernel %s --initrd %s --name tasks "
-		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=tasks+4' < /dev/null & run=$!; %s; wait $run",
+		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=read+line;tasks+4;read+line' "
+		"< /tmp/console & run=$!; exec 3> /tmp/console; %s; echo >&3; wait $run",
 		directory, kernel, initrd,
-		rig_debug_registers_unavailable_reason() ? ":" : WATCH_FOR_A_WHILE);
+		rig_debug_registers_unavailable_reason() ? "echo >&3" : WATCH_FOR_A_WHILE);
 	recorded = !result.status && strstr(result.output, "guest-init: status 0");
 	if (!recorded)
 		FAIL_TEST("%s\n%s", result.output, result.errors);
