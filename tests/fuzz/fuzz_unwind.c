@@ -98,7 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	registers.rbp = header.rbp;
 	registers.cpl = header.cpl & 3;
 	registers.long_mode = header.long_mode & 1;
-	unwinder.format = (enum orc_format)(header.format % 5);
+	unwinder.format = (enum orc_format)(header.format % 6);
 	chain.capacity = header.capacity % 65;
 	make_rules(page);
 	guest_unwind(header.by_orc & 1 ? &unwinder : NULL, &view, &registers,

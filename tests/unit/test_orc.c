@@ -50,6 +50,8 @@ static enum orc_format format_of(uint16_t most, uint16_t one)
 
 TEST(orc, formats_are_told_by_their_values)
 {
+	CHECK_EQUAL(format_of(0x005, 0x000), ORC_FORMAT_NO_END);
+	CHECK_EQUAL(format_of(0x005, 0x205), ORC_FORMAT_NO_END);
 	CHECK_EQUAL(format_of(0x005, 0x400), ORC_FORMAT_END);
 	CHECK_EQUAL(format_of(0x015, 0x800), ORC_FORMAT_SIGNAL_END);
 	CHECK_EQUAL(format_of(0x215, 0xb05), ORC_FORMAT_SIGNAL);
@@ -93,6 +95,10 @@ TEST(orc, fields_of_each_format)
 	CHECK_EQUAL(entry.bp_offset, -16);
 	CHECK_EQUAL(entry.type, ORC_TYPE_CALL);
 	CHECK(!entry.signal);
+	CHECK_EQUAL(decode(ORC_FORMAT_NO_END, 0x000).type, ORC_TYPE_NONE_OR_END);
+	CHECK_EQUAL(decode(ORC_FORMAT_NO_END, 0x015).type, ORC_TYPE_CALL);
+	CHECK_EQUAL(decode(ORC_FORMAT_NO_END, 0x205).type, ORC_TYPE_REGS_PARTIAL);
+	CHECK(decode(ORC_FORMAT_NO_END, 0x105).signal);
 	CHECK_EQUAL(decode(ORC_FORMAT_END, 0x400).type, ORC_TYPE_END);
 	CHECK_EQUAL(decode(ORC_FORMAT_END, 0x000).type, ORC_TYPE_NONE);
 	CHECK_EQUAL(decode(ORC_FORMAT_END, 0x105).type, ORC_TYPE_REGS);

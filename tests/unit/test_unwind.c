@@ -294,6 +294,37 @@ TEST(unwind, code_without_a_table_is_left_by_its_frame_pointer_to_a_call_only)
 	flat_guest_destroy(&fixture.guest);
 }
 
+/* Entries of 4.14: nothing tells the outermost frame from one that can not be left. */
+static void unwind_without_end(struct fixture *fixture, uint64_t left)
+{
+	make(fixture);
+	for (unsigned int i = 0; i < SLOTS; i++)
+		set_slot(fixture, i, 8, 0, 0x005);
+	set_slot(fixture, 2, 0, 0, 0x000);
+	fixture->unwinder.format = orc_detect_format(&fixture->table);
+	CHECK_EQUAL(fixture->unwinder.format, ORC_FORMAT_NO_END);
+	fixture->guest.registers.rsp = STACK + 0x4000 - left - 8;
+	push(fixture, 0x4000 - left - 8, code(2));
+	unwind(fixture);
+	CHECK_EQUAL(fixture->chain.kernel_depth, 2);
+	CHECK_EQUAL(fixture->addresses[1], code(2));
+	flat_guest_destroy(&fixture->guest);
+}
+
+TEST(unwind, without_an_end_in_the_table_the_stack_tells_it)
+{
+	struct fixture fixture;
+
+	unwind_without_end(&fixture, 168); /* a kernel thread */
+	CHECK_EQUAL(fixture.chain.flags, 0);
+	unwind_without_end(&fixture, 168 + 56); /* an idle task */
+	CHECK_EQUAL(fixture.chain.flags, 0);
+	unwind_without_end(&fixture, 168 + 8);
+	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+	unwind_without_end(&fixture, 0x2000 + 168);
+	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+}
+
 TEST(unwind, stacks_that_can_not_be_walked_are_flagged)
 {
 	static const uint64_t stacks[] = { STACK + 4, 0, STACK + 0x4000, UINT64_MAX - 7 };

@@ -17,7 +17,7 @@ static uint16_t flags_at(const struct orc_table *table, uint32_t index)
 
 /* How often what tells the formats apart occurs. */
 struct census {
-	uint32_t sampled, three_bit_calls, two_bit_calls, bit_11, sp_of_old, sp_of_new;
+	uint32_t sampled, three_bit_calls, two_bit_calls, sp_of_old, sp_of_new;
 };
 
 static bool take_census(const struct orc_table *table, struct census *census)
@@ -32,18 +32,32 @@ static bool take_census(const struct orc_table *table, struct census *census)
 		census->sampled++;
 		census->three_bit_calls += (flags >> 8 & 7) == 2;
 		census->two_bit_calls += (flags >> 8 & 7) == 0;
-		census->bit_11 += flags >> 11 & 1;
 		census->sp_of_old += (flags & 15) == SP_OLD;
 		census->sp_of_new += (flags & 15) == SP_NEW;
 	}
 	return true;
 }
 
+/* Few entries are ends: all are looked at, up to the first that has the highest bit. */
+static enum orc_format two_bit_format(const struct orc_table *table)
+{
+	bool bit_10 = false;
+
+	for (uint32_t i = 0; i < table->count; i++) {
+		uint16_t flags = flags_at(table, i);
+
+		if (flags >> 11 & 1)
+			return ORC_FORMAT_SIGNAL_END;
+		bit_10 |= flags >> 10 & 1;
+	}
+	return bit_10 ? ORC_FORMAT_END : ORC_FORMAT_NO_END;
+}
+
 /*
  * Nearly all entries are of calls: type 2 in the 3-bit field, 0 in the older
- * 2-bit one. Of the older two, only the one with a signal bit has anything
- * at bit 11, its end bit. Most are based on the stack pointer: its number
- * tells the numbering.
+ * 2-bit one. Of those with 2 bits, only the one with a signal bit has anything
+ * at bit 11, its end bit, and the first one has nothing at bit 10. Most are
+ * based on the stack pointer: its number tells the numbering.
  */
 enum orc_format orc_detect_format(const struct orc_table *table)
 {
@@ -60,7 +74,7 @@ enum orc_format orc_detect_format(const struct orc_table *table)
 	if (census.three_bit_calls > half)
 		return ORC_FORMAT_SIGNAL;
 	if (census.two_bit_calls > half)
-		return census.bit_11 ? ORC_FORMAT_SIGNAL_END : ORC_FORMAT_END;
+		return two_bit_format(table);
 	return ORC_FORMAT_UNKNOWN;
 }
 
@@ -108,14 +122,21 @@ static enum orc_type three_bit_type(uint16_t flags)
 	return type <= ORC_TYPE_REGS_PARTIAL ? (enum orc_type)type : ORC_TYPE_NONE;
 }
 
+static enum orc_type end_type(enum orc_format format, uint16_t flags)
+{
+	if (format == ORC_FORMAT_NO_END)
+		return ORC_TYPE_NONE_OR_END;
+	return flags >> (format == ORC_FORMAT_END ? 10 : 11) & 1 ? ORC_TYPE_END : ORC_TYPE_NONE;
+}
+
 /* The older types: an undefined stack pointer is the end, or nothing that can be walked. */
-static enum orc_type two_bit_type(uint16_t flags, bool end)
+static enum orc_type two_bit_type(enum orc_format format, uint16_t flags)
 {
 	static const enum orc_type types[] = { ORC_TYPE_CALL, ORC_TYPE_REGS, ORC_TYPE_REGS_PARTIAL,
 					       ORC_TYPE_NONE };
 
 	if (!(flags & 15))
-		return end ? ORC_TYPE_END : ORC_TYPE_NONE;
+		return end_type(format, flags);
 	return types[flags >> 8 & 3];
 }
 
@@ -135,10 +156,10 @@ static void decode(const struct orc_table *table, enum orc_format format, uint32
 		entry->type = three_bit_type(flags);
 		entry->signal = flags >> 11 & 1;
 	} else {
-		entry->type = two_bit_type(flags, flags >> (format == ORC_FORMAT_END ? 10 : 11) & 1);
+		entry->type = two_bit_type(format, flags);
 		entry->signal = format == ORC_FORMAT_SIGNAL_END && flags >> 10 & 1;
 	}
-	if (format == ORC_FORMAT_END)
+	if (format == ORC_FORMAT_END || format == ORC_FORMAT_NO_END)
 		entry->signal = entry->type == ORC_TYPE_REGS || entry->type == ORC_TYPE_REGS_PARTIAL;
 }
 

@@ -17,6 +17,7 @@
 /* How the last 16 bits of an entry are cut and numbered; two register numbers come first in all of them. */
 enum orc_format {
 	ORC_FORMAT_UNKNOWN,
+	ORC_FORMAT_NO_END,     /* 4.14 until end was added: type in 2 bits */
 	ORC_FORMAT_END,        /* to 6.2: type in 2 bits, end in 1 */
 	ORC_FORMAT_SIGNAL_END, /* 6.3: type in 2 bits, signal, end */
 	ORC_FORMAT_SIGNAL,     /* from 6.4: type in 3 bits, signal */
@@ -38,12 +39,14 @@ enum orc_register {
 	ORC_UNKNOWN,
 };
 
+/* The first are numbered as 3 bits of the newer formats number them. */
 enum orc_type {
 	ORC_TYPE_NONE,         /* the stack can not be walked from here */
 	ORC_TYPE_END,          /* the outermost frame */
 	ORC_TYPE_CALL,         /* a return address lies below the caller's stack pointer */
 	ORC_TYPE_REGS,         /* a struct pt_regs lies there */
 	ORC_TYPE_REGS_PARTIAL, /* of it only what the CPU pushes */
+	ORC_TYPE_NONE_OR_END,  /* nothing to walk or the outermost frame: the table does not say */
 };
 
 struct orc_entry {

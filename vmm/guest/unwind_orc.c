@@ -5,6 +5,10 @@
 
 #define THUNK_SIZE 64ull /* bytes, at the most */
 #define RET        0xc3
+/* Bytes; what a fork_frame has more is a struct inactive_task_frame. */
+#define STACK_SIZE      16384
+#define PT_REGS_SIZE    168
+#define FORK_FRAME_SIZE (PT_REGS_SIZE + 56)
 
 /*
  * What the kernel assumes of code that no table describes: a frame pointer.
@@ -171,7 +175,20 @@ static bool is_at_thunks_return(struct unwind_state *state, const struct orc_ent
 static bool may_be_thunk(struct unwind_state *state, const struct orc_entry *entry)
 {
 	return state->signal && (entry->type == ORC_TYPE_NONE || entry->type == ORC_TYPE_END ||
-				 is_at_thunks_return(state, entry));
+				 entry->type == ORC_TYPE_NONE_OR_END || is_at_thunks_return(state, entry));
+}
+
+/*
+ * Is nothing left of the task's stack but what is put there before its first call? A kernel thread and
+ * the first CPU's idle task begin below a struct pt_regs, those of other CPUs below a struct fork_frame
+ * (arch/x86, copy_thread_tls(), initial_stack). THREAD_SIZE is 16 KiB or a multiple, and stacks are aligned
+ * to it.
+ */
+static bool is_stack_used_up(const struct unwind_state *state)
+{
+	uint64_t left = -state->sp % STACK_SIZE;
+
+	return left == PT_REGS_SIZE || left == FORK_FRAME_SIZE;
 }
 
 enum unwind_result unwind_step_orc(struct unwind_state *state, const struct guest_unwinder *unwinder)
@@ -185,6 +202,8 @@ enum unwind_result unwind_step_orc(struct unwind_state *state, const struct gues
 		return UNWIND_LOST;
 	if (may_be_thunk(state, &entry) && leave_thunk(state, unwinder))
 		return UNWIND_CALLER;
+	if (entry.type == ORC_TYPE_NONE_OR_END)
+		entry.type = is_stack_used_up(state) ? ORC_TYPE_END : ORC_TYPE_NONE;
 	if (entry.type == ORC_TYPE_NONE)
 		return UNWIND_LOST;
 	if (entry.type == ORC_TYPE_END)
