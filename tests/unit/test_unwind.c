@@ -169,6 +169,103 @@ TEST(unwind, orc_across_an_interrupt_of_the_kernel_on_another_stack)
 	flat_guest_destroy(&fixture.guest);
 }
 
+/*
+ * A CPU's stacks as Linux has them (arch/x86/include/asm/cpu_entry_area.h): the entry stack and those of the
+ * IST in the CPU's entry area, each behind a page that is not mapped.
+ */
+#define ENTRY_AREA      0xfffffe0000001000ull
+#define ENTRY_STACK_END (ENTRY_AREA + 0x2000)
+#define DB_STACK        (ENTRY_AREA + 0x8000)
+#define NMI_STACK       (ENTRY_AREA + 0xb000)
+#define IST_SIZE        0x2000ull
+#define PT_REGS_SIZE    168
+/* Where their memory is. */
+#define ENTRY_STACK_GPA 0x40000ull
+#define DB_STACK_GPA    0x41000ull
+#define NMI_STACK_GPA   0x43000ull
+
+static void make_entry_area(struct fixture *fixture)
+{
+	uint64_t cr3;
+
+	make(fixture);
+	cr3 = fixture->guest.registers.paging.cr3;
+	flat_guest_map(&fixture->guest, cr3, ENTRY_STACK_END - 4096, ENTRY_STACK_GPA, 4096, 0);
+	for (uint64_t at = 0; at < IST_SIZE; at += 4096) {
+		flat_guest_map(&fixture->guest, cr3, DB_STACK + at, DB_STACK_GPA + at, 4096, 0);
+		flat_guest_map(&fixture->guest, cr3, NMI_STACK + at, NMI_STACK_GPA + at, 4096, 0);
+	}
+}
+
+/* What an exception that begins at the end of a stack has made of it: its registers, below them a call by its
+ * entry (slot ENTRY). The handler's stack pointer is 8 below. GPA is of the stack's end. */
+static void push_exception(struct fixture *fixture, uint64_t gpa, unsigned int entry, uint64_t ip,
+			   uint64_t cs, uint64_t sp)
+{
+	struct flat_guest *guest = &fixture->guest;
+
+	flat_guest_write_u64(guest, gpa - 8, cs == 0x33 ? 0x2b : 0x18); /* SS */
+	flat_guest_write_u64(guest, gpa - 16, sp);
+	flat_guest_write_u64(guest, gpa - 32, cs);
+	flat_guest_write_u64(guest, gpa - 40, ip);
+	flat_guest_write_u64(guest, gpa - PT_REGS_SIZE + 4 * 8, 0); /* RBP */
+	flat_guest_write_u64(guest, gpa - PT_REGS_SIZE - 8, code(entry));
+	set_slot(fixture, entry, 0, 0, REGS_SP);
+}
+
+/* An NMI in the handler of #DB, in a system call: three stacks, and then user space. */
+TEST(unwind, orc_across_the_exception_stacks_of_a_CPU)
+{
+	struct fixture fixture;
+
+	make_entry_area(&fixture);
+	push_exception(&fixture, NMI_STACK_GPA + IST_SIZE, 2, code(3) - 4, 0x10,
+		       DB_STACK + IST_SIZE - PT_REGS_SIZE - 8);
+	push_exception(&fixture, DB_STACK_GPA + IST_SIZE, 4, code(5) - 4, 0x10,
+		       STACK + 0x4000 - PT_REGS_SIZE - 8);
+	push_exception(&fixture, STACK_GPA + 0x4000, 6, 0x401000, 0x33, USER_STACK);
+	fixture.guest.registers.rsp = NMI_STACK + IST_SIZE - PT_REGS_SIZE - 8;
+	unwind(&fixture);
+	REQUIRE_EQUAL(fixture.chain.kernel_depth, 6);
+	for (unsigned int i = 0; i < 6; i++)
+		CHECK_EQUAL(fixture.addresses[i], i == 2 || i == 4 ? code(i + 1) - 4 : code(i + 1));
+	CHECK(fixture.chain.user_depth >= 1);
+	CHECK_EQUAL(fixture.addresses[6], 0x401000);
+	CHECK(!(fixture.chain.flags & SAMPLE_KERNEL_TRUNCATED));
+	flat_guest_destroy(&fixture.guest);
+}
+
+/* Before an exception's entry leaves the entry stack there is no more on it than what the CPU pushed. */
+TEST(unwind, orc_of_the_entry_stack_of_a_CPU)
+{
+	struct fixture fixture;
+
+	make_entry_area(&fixture);
+	push_exception(&fixture, ENTRY_STACK_GPA + 4096, 20, 0x401000, 0x33, USER_STACK);
+	set_slot(&fixture, 1, 0, 0, PARTIAL_SP);
+	fixture.guest.registers.rsp = ENTRY_STACK_END - 40;
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 1);
+	CHECK(fixture.chain.user_depth >= 1);
+	CHECK_EQUAL(fixture.addresses[1], 0x401000);
+	CHECK(!(fixture.chain.flags & SAMPLE_KERNEL_TRUNCATED));
+	flat_guest_destroy(&fixture.guest);
+}
+
+/* The page below each is there for this. */
+TEST(unwind, an_exception_stack_that_ran_over_ends_the_chain)
+{
+	struct fixture fixture;
+
+	make_entry_area(&fixture);
+	fixture.guest.registers.rsp = NMI_STACK - 8;
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 1);
+	CHECK_EQUAL(fixture.chain.user_depth, 0);
+	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+	flat_guest_destroy(&fixture.guest);
+}
+
 TEST(unwind, orc_of_a_return_address_behind_its_function)
 {
 	struct fixture fixture;
