@@ -11,6 +11,8 @@
 #include "shared/sideband.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/sideband_guest.h"
+#include "tests/unit/user_guest.h"
+#include "vmm/guest/vma.h"
 #include "vmm/profile/collector_output.h"
 #include "vmm/profile/perf_data_reader.h"
 #include "vmm/profile/profile_resolver.h"
@@ -262,5 +264,82 @@ TEST(collector, what_was_told_before_a_full_ring_lost_something_is_not_believed)
 	CHECK_EQUAL(statistics.losses.counts[LOST_NO_MAPPING], 1);
 	ring_destroy(samples);
 	ring_destroy(sideband);
+	unlink(path);
+}
+
+static void note_filled(void *context, const struct sideband_mmap *mapping)
+{
+	CHECK_EQUAL(mapping->start, SIDEBAND_GUEST_CODE);
+	CHECK(mapping->prot & PROT_EXEC);
+	strcat(context, mapping->name);
+}
+
+/* A sample in process 60 that says itself what is mapped there. */
+static void write_knowing(struct collector_output *output, const struct guest_kernel *kernel,
+			  const struct user_mapping *mapping)
+{
+	union {
+		struct sample sample;
+		uint8_t bytes[sizeof(struct sample) + sizeof(uint64_t) + sizeof(struct sample_mapping)];
+	} record = { .sample = { .time = 20,
+				 .rip = SIDEBAND_GUEST_CODE,
+				 .cpl = 3,
+				 .pid = 60,
+				 .tid = 60,
+				 .user_depth = 1,
+				 .mappings = 1 } };
+
+	record.sample.callchain[0] = record.sample.rip;
+	*sample_mappings(&record.sample) =
+		(struct sample_mapping){ .start = mapping->start,
+					 .end = mapping->end,
+					 .offset = mapping->offset,
+					 .image = user_image_number(mapping->image),
+					 .images = user_images_generation(kernel->images),
+					 .flags = PROT_READ | PROT_EXEC };
+	CHECK_EQUAL(collector_output_sample(output, &(struct attributed_sample){ .sample = &record.sample },
+					    kernel),
+		    0);
+}
+
+/* Whoever asks the guest for the names of its programs hears of those, too, whose start was lost. */
+TEST(collector, a_mapping_that_only_a_sample_knows_is_told_as_the_guests_own_are)
+{
+	struct perf_data_options options = { .frequency = 1000, .vcpus = 1, .vmm_pid = 77 };
+	struct {
+		struct sideband_mmap mmap;
+		char name[16];
+	} other = { .mmap = { .head = { .size = sizeof(other),
+					.type = SIDEBAND_MMAP,
+					.time = 10,
+					.pid = 61,
+					.tid = 61 },
+			      .start = SIDEBAND_GUEST_CODE,
+			      .length = 0x1000,
+			      .prot = PROT_READ | PROT_EXEC },
+		    .name = "/bin/other" };
+	const struct user_mapping *mapping;
+	struct collector_output output;
+	char path[64], filled[64] = "";
+	struct user_guest guest;
+
+	user_guest_make(&guest, true);
+	user_guest_map(&guest, SIDEBAND_GUEST_CODE, SIDEBAND_GUEST_CODE + 0x4000, 0, VMA_READ | VMA_EXEC,
+		       user_guest_file(&guest, guest.root_mount,
+				       user_guest_dentry(&guest, guest.root, "program"), 1));
+	user_guest_build(&guest);
+	mapping = user_guest_look(&guest, SIDEBAND_GUEST_CODE);
+	REQUIRE(mapping != NULL && mapping->image != NULL);
+	user_images_settle(guest.kernel.images, &guest.kernel, &guest.guest.view);
+	make_path(path);
+	options.path = path;
+	REQUIRE_EQUAL(collector_output_open(&output, &options), 0);
+	output.filled = note_filled;
+	output.context = filled;
+	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head), 0);
+	write_knowing(&output, &guest.kernel, mapping);
+	CHECK_STRING(filled, "/program");
+	CHECK_EQUAL(collector_output_close(&output), 0);
+	user_guest_free(&guest);
 	unlink(path);
 }
