@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * How long libvirt waits for the hook, with kvmscoped there and without, beside a program that does nothing
+ * (/bin/true, started the same way). Each has a /run/kvmscope of its own, in a mount namespace, which takes
+ * root.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/bench/bench.h"
+
+#define HOOK    "build/hook/kvmscope-hook"
+#define DAEMON  "build/kvmscoped"
+#define NOTHING "/bin/true"
+#define RUN     "/run/kvmscope"
+#define SOCKET  RUN "/hook.socket"
+
+#define RUNS     200
+#define XML_SIZE 6000 /* bytes, as of a domain of some devices; a pipe has room for it */
+#define LIMIT_MS 20
+#define TRIES    200 /* of 50 ms */
+
+/* Each of this process's namespace: gone with it. */
+static int make_place(void)
+{
+	mkdir(RUN, 0755);
+	return unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	       mount("none", RUN, "tmpfs", 0, "mode=0755");
+}
+
+static pid_t start(const char *program, int input)
+{
+	pid_t child = fork();
+
+	if (!child) {
+		dup2(input, STDIN_FILENO);
+		execl(program, "kvmscope", "web", "started", "begin", "-", NULL);
+		_exit(127);
+	}
+	return child;
+}
+
+/* Of a run, in ms, to the end of the process; less than 0: it could not be run. */
+static double run_once(const char *program)
+{
+	static char xml[XML_SIZE];
+	int input[2], status;
+	uint64_t begun;
+	ssize_t written;
+	pid_t child;
+
+	memset(xml, ' ', sizeof(xml));
+	if (pipe2(input, O_CLOEXEC))
+		return -1;
+	begun = bench_time(CLOCK_MONOTONIC);
+	child = start(program, input[0]);
+	close(input[0]);
+	written = write(input[1], xml, sizeof(xml));
+	close(input[1]);
+	if (waitpid(child, &status, 0) != child || status || (written < 0 && errno != EPIPE))
+		return -1;
+	return (double)(bench_time(CLOCK_MONOTONIC) - begun) / 1e6;
+}
+
+/* The hook and what does nothing take turns. */
+static int run_all(double hook[RUNS], double nothing[RUNS])
+{
+	for (int i = 0; i < RUNS; i++) {
+		hook[i] = run_once(HOOK);
+		nothing[i] = run_once(NOTHING);
+		if (hook[i] < 0 || nothing[i] < 0)
+			return -1;
+	}
+	qsort(hook, RUNS, sizeof(*hook), bench_compare);
+	qsort(nothing, RUNS, sizeof(*nothing), bench_compare);
+	return 0;
+}
+
+static void print_part(const char *state, const char *part, double hook, double nothing)
+{
+	char what[96];
+
+	snprintf(what, sizeof(what), "libvirt's hook, %s: %s of %d runs", state, part, RUNS);
+	bench_print_beside(what, hook, "ms", NOTHING, nothing);
+}
+
+static void print_late(const char *state, const char *program, const double times[RUNS])
+{
+	unsigned int late = 0;
+	char what[96];
+
+	while (late < RUNS && times[RUNS - 1 - late] > LIMIT_MS)
+		late++;
+	snprintf(what, sizeof(what), "%s, %s: longer than %d ms of %d runs", program, state, LIMIT_MS, RUNS);
+	bench_print(what, late, "runs");
+}
+
+static void measure(const char *state)
+{
+	double hook[RUNS], nothing[RUNS];
+
+	if (run_all(hook, nothing)) {
+		bench_skip("libvirt's hook", "it could not be run");
+		return;
+	}
+	print_part(state, "median", hook[RUNS / 2], nothing[RUNS / 2]);
+	print_part(state, "90 %", hook[RUNS * 9 / 10], nothing[RUNS * 9 / 10]);
+	print_part(state, "99 %", hook[RUNS * 99 / 100], nothing[RUNS * 99 / 100]);
+	print_part(state, "longest", hook[RUNS - 1], nothing[RUNS - 1]);
+	print_late(state, "libvirt's hook", hook);
+	print_late(state, NOTHING, nothing);
+}
+
+/* The child's part. It looks for domains where none are. */
+static _Noreturn void become_daemon(void)
+{
+	static const char conf[] = "[recordings]\ndirectory = " RUN "/recordings\n[metrics]\nlisten = off\n";
+	FILE *file = fopen(RUN "/kvmscope.conf", "we");
+
+	if (!file || fputs(conf, file) < 0 || fclose(file) || mkdir(RUN "/libvirt", 0755))
+		_exit(126);
+	execl(DAEMON, DAEMON, "--config", RUN "/kvmscope.conf", "--run-directory", RUN, "--libvirt-directory",
+	      RUN "/libvirt", "--connect", "test:///default", NULL);
+	_exit(127);
+}
+
+/* Its process; 0: it does not start. */
+static pid_t start_daemon(void)
+{
+	pid_t child = fork();
+
+	if (!child)
+		become_daemon();
+	for (int i = 0; i < TRIES && access(SOCKET, F_OK); i++)
+		usleep(50000);
+	return access(SOCKET, F_OK) ? 0 : child;
+}
+
+int main(void)
+{
+	pid_t daemon;
+
+	signal(SIGPIPE, SIG_IGN);
+	if (make_place()) {
+		bench_skip("libvirt's hook", "a mount namespace can not be had here, which takes root");
+		return 0;
+	}
+	measure("without kvmscoped");
+	daemon = start_daemon();
+	if (!daemon) {
+		bench_skip("libvirt's hook, with kvmscoped", "kvmscoped does not start");
+		return 1;
+	}
+	measure("with kvmscoped");
+	kill(daemon, SIGTERM);
+	waitpid(daemon, NULL, 0);
+	return 0;
+}
