@@ -2,6 +2,7 @@
 /* What BPF's program reads of a guest's memory: a stack and tasks that were put there by hand, so that each
  * address is known. */
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +15,8 @@
 
 #define FRAMES       6
 #define SAMPLES      20
-#define TRIES        1000 /* of 10 ms */
+#define TRIES        1000  /* of 10 ms */
+#define BELL_WAIT    60000 /* ms; a sample comes after one, if the machine has time */
 #define CURRENT      0xa0000ull
 #define TASK         0xa1000ull
 #define OTHER_TASK   0xa2ff0ull /* its words are in two pages */
@@ -24,6 +26,11 @@
 #define PAGING_CR3   0x1000ull /* tests/kvm/bare_guest.c */
 #define PAGING_CR4   0x620ull
 #define STACK_BOTTOM 0x8fe00ull
+/* The entry of the page directory that 0x812000 is mapped by: tests/kvm/bare_guest.c, too. */
+#define LAST_REGION 0x800000ull
+#define LAST_ENTRY  0x3020ull
+#define LARGE_PAGE  0x87ull
+#define MOVED       0x400000ull
 
 /* mov rbp, 0x8fe10; mov rsp, STACK_BOTTOM; jmp . */
 static const uint8_t code[] = { 0x48, 0xc7, 0xc5, 0x10, 0xfe, 0x08, 0x00, 0x48,
@@ -88,6 +95,8 @@ static void put_tasks(struct sampled_guest *guest)
 struct outcome {
 	unsigned int guests, chains, pages;
 	unsigned int seen, tasks;
+	unsigned int all; /* samples, wherever they are of */
+	uint64_t moved;   /* bytes by which the page that 0x812000 is in lies elsewhere by now */
 };
 
 static bool chain_is_right(const struct guest_callchain *chain)
@@ -101,14 +110,15 @@ static bool chain_is_right(const struct guest_callchain *chain)
 }
 
 /* Each page of code once; what is mapped there is what has its number. */
-static bool pages_are_right(const struct attach_stack *stack)
+static bool pages_are_right(const struct attach_stack *stack, uint64_t last_moved)
 {
-	const uint64_t expected[] = { BARE_GUEST_CODE, 0x11000, 0x12000, 0x812000 };
+	static const uint64_t expected[] = { BARE_GUEST_CODE, 0x11000, 0x12000, 0x812000 };
 
 	if (stack->page_count != 4)
 		return false;
 	for (int i = 0; i < 4; i++)
-		if (stack->pages[i].gva != expected[i] || stack->pages[i].gpa != expected[i])
+		if (stack->pages[i].gva != expected[i] ||
+		    stack->pages[i].gpa != expected[i] + (i == 3 ? last_moved : 0))
 			return false;
 	return true;
 }
@@ -126,12 +136,13 @@ static void take_sample(void *context, struct sample *sample, struct guest_callc
 {
 	struct outcome *outcome = context;
 
+	outcome->all++;
 	/* The first instructions are no loop. */
 	if (sample->flags & SAMPLE_HOST || !stack || sample->rip != BARE_GUEST_CODE + sizeof(code) - 2)
 		return;
 	outcome->guests++;
 	outcome->chains += chain_is_right(chain);
-	outcome->pages += pages_are_right(stack);
+	outcome->pages += pages_are_right(stack, outcome->moved);
 	if (!stack->tasks)
 		return;
 	outcome->seen++;
@@ -159,6 +170,50 @@ static int sample_guest(struct sampled_guest *guest, struct attach_source *sourc
 	return error;
 }
 
+static void check_outcome(const struct outcome *outcome)
+{
+	CHECK(outcome->seen >= SAMPLES);
+	CHECK_EQUAL(outcome->chains, outcome->guests);
+	CHECK_EQUAL(outcome->pages, outcome->guests);
+	CHECK_EQUAL(outcome->tasks, outcome->seen);
+}
+
+/* After a look that found nothing the next sample wakes. */
+static void check_bell(struct attach_source *source, const struct outcome *outcome)
+{
+	struct pollfd bell = { .fd = attach_bpf.events(source), .events = POLLIN };
+	unsigned int before;
+
+	do {
+		before = outcome->all;
+		attach_bpf.drain(source);
+	} while (outcome->all != before);
+	CHECK_EQUAL(poll(&bell, 1, BELL_WAIT), 1);
+	attach_bpf.drain(source);
+	CHECK(outcome->all > before);
+}
+
+/* What the last page lies in is mapped elsewhere, by an entry of the upper tables. */
+static void check_new_tables(struct sampled_guest *guest, struct attach_source *source,
+			     struct outcome *outcome)
+{
+	unsigned int before;
+
+	put_word(guest, LAST_ENTRY, (LAST_REGION + MOVED) | LARGE_PAGE);
+	attach_bpf.drain(source);
+	/* One may have been begun before. */
+	before = outcome->all;
+	for (int i = 0; i < TRIES && outcome->all == before; i++) {
+		usleep(10000);
+		attach_bpf.drain(source);
+	}
+	*outcome = (struct outcome){ .moved = MOVED };
+	for (int i = 0; i < TRIES && outcome->seen < SAMPLES; i++) {
+		usleep(10000);
+		attach_bpf.drain(source);
+	}
+}
+
 /* -ENOTSUP, -EACCES: BPF can not be used here. */
 static int run(struct sampled_guest *guest, struct outcome *outcome)
 {
@@ -178,6 +233,11 @@ static int run(struct sampled_guest *guest, struct outcome *outcome)
 	for (int i = 0; !error && i < TRIES && outcome->seen < SAMPLES; i++) {
 		usleep(10000);
 		attach_bpf.drain(source);
+	}
+	if (!error) {
+		check_bell(source, outcome);
+		check_outcome(outcome);
+		check_new_tables(guest, source, outcome);
 	}
 	if (source)
 		attach_bpf.close(source);
@@ -206,8 +266,5 @@ TEST(attach_bpf, a_sample_has_callers_their_pages_and_tasks)
 	if (error == -ENOTSUP || error == -EACCES)
 		SKIP("BPF can not be used here: %s", error_message());
 	CHECK_EQUAL(error, 0);
-	CHECK(outcome.seen >= SAMPLES);
-	CHECK_EQUAL(outcome.chains, outcome.guests);
-	CHECK_EQUAL(outcome.pages, outcome.guests);
-	CHECK_EQUAL(outcome.tasks, outcome.seen);
+	check_outcome(&outcome);
 }

@@ -3,7 +3,7 @@
  * A BPF program on a perf event of each vCPU thread (bpf/guest_sample.c): it
  * reads the guest's registers where KVM keeps them, and its callers from guest
  * memory, in the interrupt that the thread took anyway. What it found comes through a
- * ring of BPF's, which wakes nobody but who has read all that was in it.
+ * ring of each vCPU; a bell of the VM wakes who has found nothing in any of them.
  */
 #include <bpf/libbpf.h>
 #include <errno.h>
@@ -20,10 +20,13 @@
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/perf_event.h"
 
-#define NANOSECONDS     1000000000ull
-#define CLOCK_TRIES     5
-#define RING_SIZE_LEAST (256u << 10)
-#define RING_SIZE_MOST  (4u << 20)
+#define NANOSECONDS 1000000000ull
+#define CLOCK_TRIES 5
+/* Samples with a stack each that a chunk has at the least. */
+#define SAMPLES_OF_CHUNK                                                                                     \
+	((BPF_CHUNK - sizeof(struct bpf_whole_sample)) / (sizeof(struct bpf_sample) + BPF_STACK_MAX) + 1)
+#define CHUNKS_LEAST 4   /* of a vCPU */
+#define CHUNKS_MOST  128 /* of a VM, as far as each vCPU has the least */
 /* Of memslots, where there are so many that small ones are left out. */
 #define SLOT_SIZE_FIRST (64ull << 10)
 #define SLOT_SIZE_LAST  (1ull << 40)
@@ -35,10 +38,8 @@
 struct bpf_thread {
 	struct vmm_vcpu vcpu;
 	int event_fd;
-	struct bpf_link *link; /* owns event_fd */
-	__u32 tid;             /* in the first PID namespace */
-	__u64 address;         /* of its struct kvm_vcpu */
-	__u64 lost;            /* that were told */
+	struct bpf_link *link;     /* owns event_fd */
+	struct bpf_vm_vcpu memory; /* shared with the program */
 	/* Of the kernel whose tasks are seen, and of what the program was told of them. */
 	struct guest_task_layout layout;
 	__u32 generation;
@@ -49,11 +50,12 @@ struct attach_source {
 	const struct attach_target *target;
 	struct perf_event_choice choice;
 	struct bpf_vm *vm;
-	struct ring_buffer *ring;   /* the VM's */
+	struct ring_buffer *bell;   /* the VM's */
 	struct bpf_thread *threads; /* owned */
-	uint32_t ring_size;         /* bytes */
-	__u32 generation;           /* that was told last; no two threads have the same */
-	uint64_t raw_ahead;         /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
+	struct bpf_slots slots;
+	uint32_t chunks;    /* of a vCPU's ring */
+	uint64_t given;     /* samples */
+	uint64_t raw_ahead; /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
 };
 
 static uint64_t time_by(clockid_t clock)
@@ -81,25 +83,20 @@ static void compare_clocks(struct attach_source *source)
 	}
 }
 
-/*
- * Of BPF's ring: what half a second of samples takes, with a stack each, as far as there may be so much. It
- * is mapped twice and all at once, and a daemon has one for each VM.
- */
-static uint32_t ring_size(const struct attach_target *target)
+/* Of a vCPU's ring: what comes in 0.4 s, with a stack each, as far as all vCPUs together may have so much: a
+ * daemon has them for each VM. */
+static uint32_t ring_chunks(const struct attach_target *target)
 {
-	uint64_t wanted = (uint64_t)target->process->vcpu_count * target->frequency *
-			  (sizeof(struct bpf_sample) + BPF_STACK_MAX) / 2;
-	uint32_t size = RING_SIZE_LEAST;
+	uint64_t vcpus = target->process->vcpu_count ? target->process->vcpu_count : 1, chunks = CHUNKS_LEAST;
 
-	while (size < wanted && size < RING_SIZE_MOST)
-		size *= 2;
-	return size;
+	while (chunks * 2 * vcpus <= CHUNKS_MOST && chunks * SAMPLES_OF_CHUNK * 5 < target->frequency * 2)
+		chunks *= 2;
+	return (uint32_t)chunks;
 }
 
-/* With a stack each; the ring has a header of 8 bytes for each (kernel: BPF_RINGBUF_HDR_SZ). */
 static size_t room(const struct attach_source *source)
 {
-	return source->ring_size / (sizeof(struct bpf_sample) + BPF_STACK_MAX + 8);
+	return (size_t)source->chunks * SAMPLES_OF_CHUNK * source->target->process->vcpu_count;
 }
 
 /* The sink's side. */
@@ -108,7 +105,7 @@ static void fill_chain(const struct bpf_whole_sample *from, struct guest_callcha
 {
 	uint16_t depth = 0;
 
-	chain->addresses[depth++] = from->head.registers[BPF_RIP];
+	chain->addresses[depth++] = from->head.rip;
 	for (uint32_t i = 1; i < from->head.addresses && depth < chain->capacity; i++)
 		chain->addresses[depth++] = from->addresses[i].gva;
 	chain->kernel_depth = kernel ? depth : 0;
@@ -122,7 +119,7 @@ static uint8_t level_of(const struct bpf_sample *from)
 {
 	if (!(from->flags & BPF_IN_GUEST) || from->flags & BPF_CPL_KNOWN)
 		return (uint8_t)(from->cpl & 3);
-	return from->registers[BPF_RIP] >> 63 ? 0 : 3;
+	return from->rip >> 63 ? 0 : 3;
 }
 
 static void fill_registers(const struct bpf_sample *from, uint8_t level, struct guest_registers *registers)
@@ -132,13 +129,15 @@ static void fill_registers(const struct bpf_sample *from, uint8_t level, struct 
 	};
 
 	kernel_tables_registers(&paging, registers);
-	registers->rip = from->registers[BPF_RIP];
-	registers->rsp = from->registers[BPF_RSP];
-	registers->rbp = from->registers[BPF_RBP];
-	registers->rdx = from->registers[BPF_RDX];
-	registers->rdi = from->registers[BPF_RDI];
-	registers->r10 = from->registers[BPF_R8 + 2];
-	registers->r13 = from->registers[BPF_R8 + 5];
+	registers->rip = from->rip;
+	registers->rsp = from->rsp;
+	registers->rbp = from->rbp;
+	if (from->rip >> 63) {
+		registers->rdx = from->rdx;
+		registers->rdi = from->rdi;
+		registers->r10 = from->r10;
+		registers->r13 = from->r13;
+	}
 	registers->cpl = level;
 }
 
@@ -162,35 +161,18 @@ static void fill_task(const struct guest_task_layout *layout, const __u64 *task,
 	memcpy(seen->comm, comm, sizeof(seen->comm));
 }
 
-static const struct bpf_thread *find_thread(const struct attach_source *source, unsigned int id)
-{
-	const struct bpf_thread *thread = source->threads;
-
-	while (thread && thread->vcpu.id != id)
-		thread = thread->next;
-	return thread;
-}
-
-/* What is behind the head, but for the tasks. */
-static size_t size_behind(const struct bpf_sample *head)
-{
-	return head->stack_size + head->addresses * sizeof(struct bpf_address);
-}
-
-static bool fill_tasks(const struct attach_source *source, const struct bpf_sample *from,
+static bool fill_tasks(const struct bpf_thread *thread, const struct bpf_sample *from,
 		       struct guest_tasks_seen *seen)
 {
-	const struct bpf_thread *thread = find_thread(source, from->vcpu);
-	struct bpf_tasks tasks;
+	const struct bpf_tasks *tasks = &from->tasks;
 
-	if (!thread || !thread->layout.known || from->generation != thread->generation ||
+	if (!thread->layout.known || from->generation != thread->generation ||
 	    !(from->flags & BPF_TASKS_KNOWN))
 		return false;
-	memcpy(&tasks, (const uint8_t *)(from + 1) + size_behind(from), sizeof(tasks));
-	fill_task(&thread->layout, tasks.words[0], &seen->current);
+	fill_task(&thread->layout, tasks->words[0], &seen->current);
 	seen->scheduled.at = 0;
-	if (tasks.words[1][BPF_TASK_AT])
-		fill_task(&thread->layout, tasks.words[1], &seen->scheduled);
+	if (tasks->words[1][BPF_TASK_AT])
+		fill_task(&thread->layout, tasks->words[1], &seen->scheduled);
 	return true;
 }
 
@@ -199,11 +181,13 @@ static uint32_t fill_pages(const struct bpf_whole_sample *from, struct attach_pa
 {
 	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < from->head.pages && count < PAGES_MAX; i++) {
+	for (uint32_t i = 0; i < from->head.addresses && count < PAGES_MAX; i++) {
 		const struct attach_page page = { from->addresses[i].gva & ~0xfffull,
 						  from->addresses[i].page };
 		uint32_t at = 0;
 
+		if (page.gpa == BPF_NO_PAGE)
+			continue;
 		while (at < count && pages[at].gva != page.gva)
 			at++;
 		pages[at] = page;
@@ -212,7 +196,8 @@ static uint32_t fill_pages(const struct bpf_whole_sample *from, struct attach_pa
 	return count;
 }
 
-static void give(const struct attach_source *source, const struct bpf_whole_sample *from)
+static void give(const struct attach_source *source, const struct bpf_thread *thread,
+		 const struct bpf_whole_sample *from)
 {
 	const struct attach_sink *sink = &source->target->sink;
 	const struct bpf_sample *head = &from->head;
@@ -224,19 +209,19 @@ static void give(const struct attach_source *source, const struct bpf_whole_samp
 	struct guest_tasks_seen tasks;
 	struct attach_stack stack = { .bytes = head->stack_size ? from->stack : NULL,
 				      .size = head->stack_size,
-				      .tasks = fill_tasks(source, head, &tasks) ? &tasks : NULL,
+				      .tasks = fill_tasks(thread, head, &tasks) ? &tasks : NULL,
 				      .pages = pages,
 				      .page_count = fill_pages(from, pages) };
 	struct sample sample = {
 		.time = head->time + source->raw_ahead,
 		.period = head->period,
-		.rip = head->registers[BPF_RIP],
-		.rsp = guest ? head->registers[BPF_RSP] : 0,
-		.rbp = guest ? head->registers[BPF_RBP] : 0,
+		.rip = head->rip,
+		.rsp = guest ? head->rsp : 0,
+		.rbp = guest ? head->rbp : 0,
 		.cr3 = known ? head->cr3 : 0,
-		.vcpu = head->vcpu,
+		.vcpu = thread->vcpu.id,
 		.host_tid = head->tid,
-		.cost = (uint32_t)head->cost,
+		.cost = head->cost,
 		.cpl = level_of(head),
 		.flags = guest ? other : SAMPLE_HOST,
 	};
@@ -247,55 +232,66 @@ static void give(const struct attach_source *source, const struct bpf_whole_samp
 	sink->sample(sink->context, &sample, &chain, known ? &stack : NULL);
 }
 
-/* Of SIZE bytes, is that what the program writes? */
-static bool is_whole(const struct bpf_sample *head, size_t size)
-{
-	size_t tasks = size >= sizeof(*head) && head->flags & BPF_TASKS_KNOWN ? sizeof(struct bpf_tasks) : 0;
-
-	return size >= sizeof(*head) && head->addresses <= BPF_ADDRESSES_MAX &&
-	       head->pages <= head->addresses && head->stack_size <= BPF_STACK_MAX &&
-	       !(head->stack_size && head->addresses) && size - sizeof(*head) >= size_behind(head) + tasks;
-}
-
 /* A guest's RIP that KVM had not read would be an old one. */
-static int take_record(void *context, void *data, size_t size)
-{
-	struct attach_source *source = context;
-	const struct bpf_sample *head = data;
-
-	if (!is_whole(head, size))
-		return 0;
-	if (head->flags & BPF_IN_GUEST && !(head->flags & BPF_RIP_KNOWN))
-		source->target->sink.lost(source->target->sink.context, head->vcpu, 1);
-	else
-		give(source, data);
-	return 0;
-}
-
-static void tell_lost(struct attach_source *source, struct bpf_thread *thread)
+static void take_record(struct attach_source *source, const struct bpf_thread *thread,
+			const struct bpf_whole_sample *record)
 {
 	const struct attach_sink *sink = &source->target->sink;
-	struct bpf_vcpu vcpu;
+	const struct bpf_sample *head = &record->head;
 
-	if (bpf_vm_get_vcpu(source->vm, thread->vcpu.id, &vcpu) || vcpu.lost <= thread->lost)
-		return;
-	sink->lost(sink->context, thread->vcpu.id, vcpu.lost - thread->lost);
-	thread->lost = vcpu.lost;
+	if (head->flags & BPF_IN_GUEST && !(head->flags & BPF_RIP_KNOWN)) {
+		sink->lost(sink->context, thread->vcpu.id, 1);
+	} else {
+		give(source, thread, record);
+		source->given++;
+	}
+}
+
+static void drain_vcpu(struct attach_source *source, struct bpf_thread *thread)
+{
+	const struct attach_sink *sink = &source->target->sink;
+	struct bpf_ring *ring = &thread->memory.ring;
+	const struct bpf_whole_sample *record;
+	uint64_t lost = bpf_ring_take_lost(ring);
+
+	while ((record = bpf_ring_first(ring))) {
+		take_record(source, thread, record);
+		bpf_ring_release(ring, record);
+	}
+	if (lost)
+		sink->lost(sink->context, thread->vcpu.id, lost);
+}
+
+static void drain_all(struct attach_source *source)
+{
+	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
+		drain_vcpu(source, thread);
+}
+
+/* That it rang is all it says. */
+static int hear_bell(void *context, void *data, size_t size)
+{
+	return 0;
 }
 
 static int events_of(const struct attach_source *source)
 {
-	return ring_buffer__epoll_fd(source->ring);
+	return ring_buffer__epoll_fd(source->bell);
 }
 
-/* What is lost finds a ring that is full. */
+/* Who finds nothing may wait for the bell: what comes before it rings is looked for once more. */
 static void drain(struct attach_source *source)
 {
+	uint64_t given = source->given;
+
 	compare_clocks(source);
-	if (ring_buffer__consume(source->ring) <= 0)
+	ring_buffer__consume(source->bell);
+	drain_all(source);
+	if (source->given != given)
 		return;
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
-		tell_lost(source, thread);
+		bpf_ring_wait(&thread->memory.ring);
+	drain_all(source);
 }
 
 /* Memslots. */
@@ -320,8 +316,20 @@ static int larger_first(const void *left, const void *right)
 	return one->size < other->size ? 1 : one->size > other->size ? -1 : 0;
 }
 
+/* While they change there are none. */
+static void tell_slots(struct bpf_thread *thread, const struct bpf_slots *slots)
+{
+	struct bpf_slots *told = &thread->memory.ring.vcpu->slots;
+
+	__atomic_store_n(&told->count, 0, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	told->generation++;
+	memcpy(told->slot, slots->slot, sizeof(told->slot));
+	__atomic_store_n(&told->count, slots->count, __ATOMIC_RELEASE);
+}
+
 /* The program looks through a few: stacks and page tables lie in the large ones. */
-static int give_slots(struct attach_source *source, const struct slot_list *list)
+static void give_slots(struct attach_source *source, const struct slot_list *list)
 {
 	struct bpf_slots given = { 0 };
 
@@ -331,7 +339,11 @@ static int give_slots(struct attach_source *source, const struct slot_list *list
 		given.slot[i].hva = list->slots[i].hva;
 		given.count++;
 	}
-	return bpf_vm_set_slots(source->vm, &given);
+	if (!memcmp(&given, &source->slots, sizeof(given)))
+		return;
+	source->slots = given;
+	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
+		tell_slots(thread, &given);
 }
 
 /* Where there are too many, the small ones are left out: what lies in them can not be read then. */
@@ -357,47 +369,41 @@ static int find_slots(struct attach_source *source, struct vmm_slot *slots)
 	if (error)
 		return error;
 	qsort(slots, (size_t)list.count, sizeof(slots[0]), larger_first);
-	if (!list.count || give_slots(source, &list))
+	if (!list.count)
 		return error_set(-ENOTSUP, "BPF finds no memslots in this kernel");
+	give_slots(source, &list);
 	return list.count;
 }
 
 /* vCPUs. */
 
-/* Tells the program which vCPU the thread runs. */
-static int know_vcpu(struct attach_source *source, struct bpf_thread *thread, const struct bpf_found *found)
+/* Tells the program which vCPU the thread runs. While that changes it runs none. */
+static void know_vcpu(const struct attach_source *source, struct bpf_thread *thread,
+		      const struct bpf_found *found)
 {
-	const struct bpf_vcpu value = {
-		.vcpu = found->vcpu,
-		.pid = found->pid,
-		.id = thread->vcpu.id,
-		.tid = found->tid,
-		.inner_tid = (__u32)thread->vcpu.tid,
-		.want_chains = source->target->callchains,
-		.by_nmi = source->choice.event == ATTACH_CYCLES,
-	};
-	int error;
+	struct bpf_vcpu *told = thread->memory.ring.vcpu;
 
-	thread->tid = found->tid;
-	thread->address = found->vcpu;
-	thread->lost = 0;
-	error = bpf_vm_set_vcpu(source->vm, thread->vcpu.id, &value);
-	return error ? error_set(error, "no room for vCPU %u in a BPF map: %s", thread->vcpu.id,
-				 strerror(-error))
-		     : 0;
+	__atomic_store_n(&told->vcpu, 0, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	told->pid = found->pid;
+	told->id = thread->vcpu.id;
+	told->tid = found->tid;
+	told->inner_tid = (__u32)thread->vcpu.tid;
+	told->want_chains = source->target->callchains;
+	told->by_nmi = source->choice.event == ATTACH_CYCLES;
+	__atomic_store_n(&told->vcpu, found->vcpu, __ATOMIC_RELEASE);
 }
 
 /* A VMM may make its VM anew, with the same threads and ids. */
 static void follow_vcpu(struct attach_source *source, const struct bpf_found *found)
 {
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next) {
-		if (thread->vcpu.id != found->id || thread->tid != found->tid ||
-		    thread->address == found->vcpu)
+		const struct bpf_vcpu *told = thread->memory.ring.vcpu;
+
+		if (told->id != found->id || told->tid != found->tid || told->vcpu == found->vcpu)
 			continue;
 		log_debug("vCPU %u was made anew", found->id);
-		tell_lost(source, thread);
-		if (know_vcpu(source, thread, found))
-			log_debug("%s", error_message());
+		know_vcpu(source, thread, found);
 	}
 }
 
@@ -448,7 +454,8 @@ static int find_vcpu(struct attach_source *source, struct bpf_thread *thread)
 		return error;
 	if (!search.found.vcpu || !search.found.tid)
 		return error_set(-ESRCH, "vCPU %u has gone", thread->vcpu.id);
-	return know_vcpu(source, thread, &search.found);
+	know_vcpu(source, thread, &search.found);
+	return 0;
 }
 
 /* Tasks. */
@@ -476,22 +483,25 @@ static void choose_words(struct bpf_cpu *cpu, const struct guest_task_layout *la
  */
 static void see_tasks(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu)
 {
-	struct bpf_thread *thread = (struct bpf_thread *)(uintptr_t)find_thread(source, id);
-	struct bpf_cpu told = { 0 };
+	struct bpf_thread *thread = source->threads;
+	struct bpf_cpu *told;
 
+	while (thread && thread->vcpu.id != id)
+		thread = thread->next;
 	if (!thread)
 		return;
-	drain(source);
+	drain_all(source);
 	thread->layout = cpu->layout;
-	thread->generation = source->generation = source->generation + 1 ? source->generation + 1 : 1;
-	told.cr3 = cpu->paging.cr3;
-	told.levels = cpu->paging.cr4 & CR4_LA57 ? 5 : 4;
-	told.tasks[0] = cpu->offset + cpu->layout.current;
-	told.tasks[1] = cpu->layout.scheduled ? cpu->offset + cpu->layout.scheduled : 0;
-	choose_words(&told, &cpu->layout);
-	bpf_vm_set_cpu(source->vm, id, &told);
-	told.generation = thread->generation;
-	bpf_vm_set_cpu(source->vm, id, &told);
+	thread->generation = thread->generation + 1 ? thread->generation + 1 : 1;
+	told = &thread->memory.ring.vcpu->cpu;
+	__atomic_store_n(&told->generation, 0, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	told->cr3 = cpu->paging.cr3;
+	told->levels = cpu->paging.cr4 & CR4_LA57 ? 5 : 4;
+	told->tasks[0] = cpu->offset + cpu->layout.current;
+	told->tasks[1] = cpu->layout.scheduled ? cpu->offset + cpu->layout.scheduled : 0;
+	choose_words(told, &cpu->layout);
+	__atomic_store_n(&told->generation, thread->generation, __ATOMIC_RELEASE);
 }
 
 static int sample_thread(struct attach_source *source, struct bpf_thread *thread)
@@ -501,7 +511,7 @@ static int sample_thread(struct attach_source *source, struct bpf_thread *thread
 	thread->event_fd = perf_event_open_thread(&source->choice.attribute, thread->vcpu.tid);
 	if (thread->event_fd < 0)
 		return perf_event_explain(thread->event_fd, source->target->process->pid);
-	error = bpf_vm_sample(source->vm, thread->vcpu.id, thread->event_fd, &thread->link);
+	error = bpf_vcpu_sample(source->vm, &thread->memory, thread->event_fd, &thread->link);
 	if (error)
 		close(thread->event_fd);
 	return error;
@@ -510,11 +520,16 @@ static int sample_thread(struct attach_source *source, struct bpf_thread *thread
 static void forget(struct attach_source *source, struct bpf_thread *thread)
 {
 	bpf_link__destroy(thread->link); /* closes the event, too */
-	if (thread->tid) {
-		bpf_vm_set_vcpu(source->vm, thread->vcpu.id, &(const struct bpf_vcpu){ 0 });
-		bpf_vm_set_cpu(source->vm, thread->vcpu.id, &(const struct bpf_cpu){ 0 });
-	}
+	bpf_vcpu_close(source->vm, &thread->memory);
 	free(thread);
+}
+
+static int start_vcpu(struct attach_source *source, struct bpf_thread *thread)
+{
+	int error = find_vcpu(source, thread);
+
+	tell_slots(thread, &source->slots);
+	return error ? error : sample_thread(source, thread);
 }
 
 static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
@@ -525,9 +540,12 @@ static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 	if (!thread)
 		return error_set(-ENOMEM, "no memory for a perf event");
 	thread->vcpu = *vcpu;
-	error = find_vcpu(source, thread);
-	if (!error)
-		error = sample_thread(source, thread);
+	error = bpf_vcpu_open(source->vm, &thread->memory, source->chunks);
+	if (error) {
+		free(thread);
+		return error;
+	}
+	error = start_vcpu(source, thread);
 	if (error) {
 		forget(source, thread);
 		return error;
@@ -546,7 +564,7 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 	if (*link) {
 		struct bpf_thread *gone = *link;
 
-		drain(source);
+		drain_vcpu(source, gone);
 		*link = gone->next;
 		forget(source, gone);
 	}
@@ -556,7 +574,7 @@ static bool close_bpf(struct attach_source *source)
 {
 	while (source->threads)
 		remove_vcpu(source, source->threads->vcpu.id);
-	ring_buffer__free(source->ring);
+	ring_buffer__free(source->bell);
 	bpf_vm_close(source->vm);
 	free(source);
 	return true;
@@ -581,9 +599,9 @@ static int open_all(struct attach_source *source)
 	const struct attach_target *target = source->target;
 	int error = perf_event_choose(&source->choice, target->process->pid, target->frequency);
 
-	source->ring_size = ring_size(target);
+	source->chunks = ring_chunks(target);
 	if (!error)
-		error = bpf_vm_open(&source->vm, source->ring_size, target->vcpus_max);
+		error = bpf_vm_open(&source->vm);
 	if (!error)
 		error = check_vcpu(source);
 	if (error)
@@ -592,8 +610,10 @@ static int open_all(struct attach_source *source)
 		log_info(
 			"kvm_intel does not tell a guest's stack pointer and page tables: most samples have no "
 			"callers by bpf; --backend ptrace takes them");
-	source->ring = ring_buffer__new(bpf_vm_ring_fd(source->vm), take_record, source, NULL);
-	return source->ring ? 0 : error_set(-errno, "can not map BPF's ring: %s", strerror(errno));
+	source->bell = ring_buffer__new(bpf_vm_bell_fd(source->vm), hear_bell, NULL, NULL);
+	return source->bell
+		       ? 0
+		       : error_set(-errno, "can not map the ring of BPF that wakes: %s", strerror(errno));
 }
 
 static int open_bpf(struct attach_source **result, const struct attach_target *target)
@@ -630,12 +650,17 @@ static int look_at_self(void)
 /* Whether KVM's types are known shows where a VM is. */
 static int probe(void)
 {
+	struct bpf_vm_vcpu vcpu;
 	struct bpf_vm *vm;
-	int error = bpf_vm_open(&vm, RING_SIZE_LEAST, 1);
+	int error = bpf_vm_open(&vm);
 
 	if (error)
 		return error;
-	error = look_at_self();
+	error = bpf_vcpu_open(vm, &vcpu, CHUNKS_LEAST);
+	if (!error) {
+		bpf_vcpu_close(vm, &vcpu);
+		error = look_at_self();
+	}
 	bpf_vm_close(vm);
 	return error;
 }

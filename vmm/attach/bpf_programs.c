@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -26,13 +27,13 @@ static struct {
 	struct guest_sample *programs; /* NULL: not loaded */
 	struct rip_events *rip_events; /* NULL: not needed */
 	unsigned int vms;
-	bool taken[BPF_VMS_MAX]; /* numbers of VMs */
+	bool vm_taken[BPF_VMS_MAX], vcpu_taken[BPF_VCPUS_MAX]; /* their numbers */
 } shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 struct bpf_vm {
 	const struct guest_sample *programs;
 	__u32 number;
-	int ring_fd, slots_fd, vcpus_fd, cpus_fd; /* maps */
+	int bell_fd; /* a map */
 };
 
 /* Loading. */
@@ -62,24 +63,23 @@ static bool is_intel(void)
 
 /* Before Linux 6.1, which has the type, an iterator takes no notice of the process that it is given, and
  * tells of all. */
-static int check_iterator(void)
+static int check_iterator(const struct btf *kernel)
 {
-	struct btf *btf = btf__load_vmlinux_btf();
-	bool of_one = btf && btf__find_by_name_kind(btf, "bpf_iter_task_type", BTF_KIND_ENUM) > 0;
+	bool of_one = kernel && btf__find_by_name_kind(kernel, "bpf_iter_task_type", BTF_KIND_ENUM) > 0;
 
-	btf__free(btf);
 	return of_one ? 0
 		      : error_set(
 				-ENOTSUP,
 				"this kernel's BPF can not look at the files of one process: it needs Linux 6.1 and BTF");
 }
 
-static int load(struct guest_sample *programs)
+static int load(struct guest_sample *programs, const struct btf *kernel)
 {
 	int error;
 
 	bpf_map__set_max_entries(programs->maps.rip_events, (uint32_t)rip_events_count());
 	programs->rodata->is_amd = is_amd();
+	programs->rodata->can_cast = btf__find_by_name_kind(kernel, "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
 	error = guest_sample__load(programs);
 	if (error == -EPERM) /* EACCES is the verifier's */
 		return error_set(
@@ -103,9 +103,9 @@ static void unload(void)
 	shared.programs = NULL;
 }
 
-static int open_programs(void)
+static int open_programs(const struct btf *kernel)
 {
-	int error = check_iterator();
+	int error = check_iterator(kernel);
 
 	if (error)
 		return error;
@@ -113,7 +113,7 @@ static int open_programs(void)
 	shared.programs = guest_sample__open();
 	if (!shared.programs)
 		return error_set(-ENOTSUP, "libbpf can not open its program: %s", strerror(errno));
-	error = load(shared.programs);
+	error = load(shared.programs, kernel);
 	if (error)
 		unload();
 	return error;
@@ -122,25 +122,34 @@ static int open_programs(void)
 /* The types of the whole kernel were in memory for a moment. */
 static int load_programs(void)
 {
-	int error = open_programs();
+	struct btf *kernel = btf__load_vmlinux_btf();
+	int error = open_programs(kernel);
 
+	btf__free(kernel);
 	malloc_trim(0);
 	return error;
 }
 
 /* VMs. */
 
-static int take_number(struct bpf_vm *vm)
+/* The first of COUNT that is not taken; COUNT: all are. */
+static __u32 take_number(bool *taken, __u32 count)
 {
 	__u32 number = 0;
 
-	while (number < BPF_VMS_MAX && shared.taken[number])
+	while (number < count && taken[number])
 		number++;
-	if (number == BPF_VMS_MAX)
+	if (number < count)
+		taken[number] = true;
+	return number;
+}
+
+static int number_vm(struct bpf_vm *vm)
+{
+	vm->number = take_number(shared.vm_taken, BPF_VMS_MAX);
+	if (vm->number == BPF_VMS_MAX)
 		return error_set(-EMFILE, "one process samples %d VMs by BPF at most", BPF_VMS_MAX);
-	shared.taken[number] = true;
 	shared.vms++;
-	vm->number = number;
 	vm->programs = shared.programs;
 	return 0;
 }
@@ -153,7 +162,7 @@ static int enter(struct bpf_vm *vm)
 	if (!shared.programs)
 		error = load_programs();
 	if (!error)
-		error = take_number(vm);
+		error = number_vm(vm);
 	pthread_mutex_unlock(&shared.lock);
 	return error;
 }
@@ -161,70 +170,46 @@ static int enter(struct bpf_vm *vm)
 static void leave(struct bpf_vm *vm)
 {
 	pthread_mutex_lock(&shared.lock);
-	shared.taken[vm->number] = false;
+	shared.vm_taken[vm->number] = false;
 	if (!--shared.vms)
 		unload();
 	pthread_mutex_unlock(&shared.lock);
 }
 
-static int make_maps(struct bpf_vm *vm, uint32_t ring_size, unsigned int vcpus)
+static int show_map(const struct bpf_map *of_all, __u32 number, int fd)
 {
-	LIBBPF_OPTS(bpf_map_create_opts, many, .map_flags = BPF_F_INNER_MAP);
-
-	vm->ring_fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "samples", 0, 0, ring_size, NULL);
-	vm->slots_fd =
-		bpf_map_create(BPF_MAP_TYPE_ARRAY, "slots", sizeof(__u32), sizeof(struct bpf_slots), 1, NULL);
-	vm->vcpus_fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "vcpus", sizeof(__u32), sizeof(struct bpf_vcpu),
-				      vcpus, &many);
-	vm->cpus_fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "cpus", sizeof(__u32), sizeof(struct bpf_cpu), vcpus,
-				     &many);
-	return vm->ring_fd < 0 || vm->slots_fd < 0 || vm->vcpus_fd < 0 || vm->cpus_fd < 0 ? -errno : 0;
+	return bpf_map__update_elem(of_all, &number, sizeof(number), &fd, sizeof(fd), BPF_ANY);
 }
 
-static int show_map(const struct bpf_vm *vm, const struct bpf_map *of_all, int fd)
+static void hide_map(const struct bpf_map *of_all, __u32 number)
 {
-	return bpf_map__update_elem(of_all, &vm->number, sizeof(vm->number), &fd, sizeof(fd), BPF_ANY);
+	bpf_map__delete_elem(of_all, &number, sizeof(number), 0);
 }
 
-static int show_maps(const struct bpf_vm *vm)
+/* A page: it has a few words in it. */
+static int make_bell(struct bpf_vm *vm)
 {
-	int error = show_map(vm, vm->programs->maps.slots, vm->slots_fd);
-
-	if (!error)
-		error = show_map(vm, vm->programs->maps.samples, vm->ring_fd);
-	if (!error)
-		error = show_map(vm, vm->programs->maps.cpus, vm->cpus_fd);
-	return error ? error : show_map(vm, vm->programs->maps.vcpus, vm->vcpus_fd);
+	vm->bell_fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "bell", 0, 0, (__u32)getpagesize(), NULL);
+	return vm->bell_fd < 0 ? -errno : show_map(vm->programs->maps.bells, vm->number, vm->bell_fd);
 }
 
-static void hide_maps(const struct bpf_vm *vm)
-{
-	const struct bpf_map *const all[] = { vm->programs->maps.vcpus, vm->programs->maps.cpus,
-					      vm->programs->maps.samples, vm->programs->maps.slots };
-
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-		bpf_map__delete_elem(all[i], &vm->number, sizeof(vm->number), 0);
-}
-
-int bpf_vm_open(struct bpf_vm **result, uint32_t ring_size, unsigned int vcpus)
+int bpf_vm_open(struct bpf_vm **result)
 {
 	struct bpf_vm *vm = malloc(sizeof(*vm));
 	int error;
 
 	if (!vm)
 		return error_set(-ENOMEM, "no memory for a VM");
-	*vm = (struct bpf_vm){ .ring_fd = -1, .slots_fd = -1, .vcpus_fd = -1, .cpus_fd = -1 };
+	*vm = (struct bpf_vm){ .bell_fd = -1 };
 	error = enter(vm);
 	if (error) {
 		free(vm);
 		return error;
 	}
-	error = make_maps(vm, ring_size, vcpus);
-	if (!error)
-		error = show_maps(vm);
+	error = make_bell(vm);
 	if (error) {
 		bpf_vm_close(vm);
-		return error_set(error, "can not make the BPF maps of a VM: %s", strerror(-error));
+		return error_set(error, "can not make the BPF map of a VM: %s", strerror(-error));
 	}
 	*result = vm;
 	return 0;
@@ -234,55 +219,98 @@ void bpf_vm_close(struct bpf_vm *vm)
 {
 	if (!vm)
 		return;
-	hide_maps(vm);
-	if (vm->ring_fd >= 0)
-		close(vm->ring_fd);
-	if (vm->slots_fd >= 0)
-		close(vm->slots_fd);
-	if (vm->vcpus_fd >= 0)
-		close(vm->vcpus_fd);
-	if (vm->cpus_fd >= 0)
-		close(vm->cpus_fd);
+	hide_map(vm->programs->maps.bells, vm->number);
+	if (vm->bell_fd >= 0)
+		close(vm->bell_fd);
 	leave(vm);
 	free(vm);
 }
 
-int bpf_vm_ring_fd(const struct bpf_vm *vm)
+int bpf_vm_bell_fd(const struct bpf_vm *vm)
 {
-	return vm->ring_fd;
+	return vm->bell_fd;
 }
 
-int bpf_vm_set_slots(struct bpf_vm *vm, const struct bpf_slots *slots)
-{
-	const __u32 zero = 0;
+/* vCPUs. */
 
-	return bpf_map_update_elem(vm->slots_fd, &zero, slots, BPF_ANY);
+static size_t mapped_size(const struct bpf_vm_vcpu *vcpu)
+{
+	return (1 + (size_t)vcpu->chunks) * BPF_CHUNK;
 }
 
-int bpf_vm_set_vcpu(struct bpf_vm *vm, unsigned int id, const struct bpf_vcpu *vcpu)
+/* The map lives as long as it is mapped, or the program can find it. */
+static int map_vcpu(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu, int fd)
 {
-	const __u32 key = id;
+	void *mapped = mmap(NULL, mapped_size(vcpu), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	int error;
 
-	return bpf_map_update_elem(vm->vcpus_fd, &key, vcpu, BPF_ANY);
+	if (mapped == MAP_FAILED)
+		return -errno;
+	vcpu->ring = (struct bpf_ring){ .vcpu = mapped, .chunks = (const uint8_t *)mapped + BPF_CHUNK };
+	vcpu->ring.vcpu->vm = vm->number;
+	vcpu->ring.vcpu->chunks = vcpu->chunks;
+	error = show_map(vm->programs->maps.vcpus, vcpu->number, fd);
+	if (error)
+		munmap(mapped, mapped_size(vcpu));
+	return error;
 }
 
-int bpf_vm_set_cpu(struct bpf_vm *vm, unsigned int id, const struct bpf_cpu *cpu)
+static int make_vcpu(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu)
 {
-	const __u32 key = id;
+	LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_INNER_MAP | BPF_F_MMAPABLE);
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "vcpu", sizeof(__u32), BPF_CHUNK, 1 + vcpu->chunks,
+				&options);
+	int error;
 
-	return bpf_map_update_elem(vm->cpus_fd, &key, cpu, BPF_ANY);
+	if (fd < 0)
+		return -errno;
+	error = map_vcpu(vm, vcpu, fd);
+	close(fd);
+	return error;
 }
 
-int bpf_vm_get_vcpu(const struct bpf_vm *vm, unsigned int id, struct bpf_vcpu *vcpu)
+static int number_vcpu(struct bpf_vm_vcpu *vcpu)
 {
-	const __u32 key = id;
-
-	return bpf_map_lookup_elem(vm->vcpus_fd, &key, vcpu);
+	pthread_mutex_lock(&shared.lock);
+	vcpu->number = take_number(shared.vcpu_taken, BPF_VCPUS_MAX);
+	pthread_mutex_unlock(&shared.lock);
+	return vcpu->number < BPF_VCPUS_MAX
+		       ? 0
+		       : error_set(-EMFILE, "one process samples %d vCPUs by BPF at most", BPF_VCPUS_MAX);
 }
 
-int bpf_vm_sample(struct bpf_vm *vm, unsigned int id, int event_fd, struct bpf_link **link)
+static void forget_number(const struct bpf_vm_vcpu *vcpu)
 {
-	LIBBPF_OPTS(bpf_perf_event_opts, options, .bpf_cookie = BPF_COOKIE(vm->number, id));
+	pthread_mutex_lock(&shared.lock);
+	shared.vcpu_taken[vcpu->number] = false;
+	pthread_mutex_unlock(&shared.lock);
+}
+
+int bpf_vcpu_open(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu, uint32_t chunks)
+{
+	int error = number_vcpu(vcpu);
+
+	if (error)
+		return error;
+	vcpu->chunks = chunks;
+	error = make_vcpu(vm, vcpu);
+	if (!error)
+		return 0;
+	forget_number(vcpu);
+	return error_set(error, "can not make the BPF map of a vCPU: %s", strerror(-error));
+}
+
+void bpf_vcpu_close(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu)
+{
+	hide_map(vm->programs->maps.vcpus, vcpu->number);
+	munmap(vcpu->ring.vcpu, mapped_size(vcpu));
+	forget_number(vcpu);
+}
+
+int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int event_fd,
+		    struct bpf_link **link)
+{
+	LIBBPF_OPTS(bpf_perf_event_opts, options, .bpf_cookie = vcpu->number);
 
 	*link = bpf_program__attach_perf_event_opts(vm->programs->progs.take, event_fd, &options);
 	return *link ? 0

@@ -21,6 +21,9 @@ char LICENSE[] SEC("license") = "GPL";
 
 #define KERNEL_TYPE __attribute__((preserve_access_index))
 
+/* Since Linux 6.2. */
+extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
+
 struct upid {
 	int nr;
 } KERNEL_TYPE;
@@ -81,8 +84,21 @@ struct kvm {
 	struct kvm_memslots *memslots[1];
 } KERNEL_TYPE;
 
+/* The order of the registers: arch/x86/include/asm/kvm_host.h. */
+enum kvm_reg {
+	VCPU_REGS_RDX = 2,
+	VCPU_REGS_RSP = 4,
+	VCPU_REGS_RBP = 5,
+	VCPU_REGS_RDI = 7,
+	VCPU_REGS_R10 = 10,
+	VCPU_REGS_R13 = 13,
+	VCPU_REGS_RIP = 16,
+	VCPU_REGS,
+	VCPU_EXREG_CR3 = 19,
+};
+
 struct kvm_vcpu_arch {
-	unsigned long regs[BPF_REGISTERS];
+	unsigned long regs[VCPU_REGS];
 	__u32 regs_avail;
 	unsigned long cr0, cr3, cr4;
 	__u64 efer;
@@ -98,8 +114,6 @@ struct kvm_vcpu {
 	struct pid *pid;
 	struct kvm_vcpu_arch arch;
 } KERNEL_TYPE;
-
-enum kvm_reg { VCPU_EXREG_CR3 = 19 };
 
 /* kvm_amd's; what KVM has not copied out of the VMCB is read there. */
 struct vmcb_seg {
@@ -168,61 +182,37 @@ struct bpf_iter__task_file {
 /* Frames of most functions are smaller. */
 #define WINDOW 256
 /* What an entry of the last but one table maps, and how many of them are remembered: of code that is called
- * from one image to another and back, and of a stack. */
+ * from one image to another and back, of a stack, and of the kernel's tasks. */
 #define REGION_BITS 21
-#define REGIONS     4
+#define REGIONS     8
 #define NO_REGION   (~0ull)
+#define LEVELS      5
 
 /* The loader's. */
-const volatile __u32 is_amd; /* vCPUs are of kvm_amd */
+const volatile __u32 is_amd;   /* vCPUs are of kvm_amd */
+const volatile __u32 can_cast; /* the kernel has bpf_rdonly_cast() */
 
 /* Smaller slots are not told: what is told of a VM has to fit into 32 KiB (kernel: bpf_iter.c,
  * bpf_seq_read()). */
 __u64 slot_size_min;
 
-/* Of each VM: its vCPUs by their ids, whose tasks they run, its memslots, and the ring that its samples go
- * to. */
+/* Of each vCPU: what is known of it, and its ring. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, BPF_VMS_MAX);
+	__uint(max_entries, BPF_VCPUS_MAX);
 	__type(key, __u32);
 	__array(
 		values, struct {
 			__uint(type, BPF_MAP_TYPE_ARRAY);
-			__uint(map_flags, BPF_F_INNER_MAP); /* there may be more of them than here */
+			/* There may be more of them than here. */
+			__uint(map_flags, BPF_F_INNER_MAP | BPF_F_MMAPABLE);
 			__uint(max_entries, 1);
 			__uint(key_size, sizeof(__u32));
-			__uint(value_size, sizeof(struct bpf_vcpu));
+			__uint(value_size, BPF_CHUNK);
 		});
 } vcpus SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, BPF_VMS_MAX);
-	__type(key, __u32);
-	__array(
-		values, struct {
-			__uint(type, BPF_MAP_TYPE_ARRAY);
-			__uint(map_flags, BPF_F_INNER_MAP);
-			__uint(max_entries, 1);
-			__uint(key_size, sizeof(__u32));
-			__uint(value_size, sizeof(struct bpf_cpu));
-		});
-} cpus SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, BPF_VMS_MAX);
-	__type(key, __u32);
-	__array(
-		values, struct {
-			__uint(type, BPF_MAP_TYPE_ARRAY);
-			__uint(max_entries, 1);
-			__uint(key_size, sizeof(__u32));
-			__uint(value_size, sizeof(struct bpf_slots));
-		});
-} slots SEC(".maps");
-
+/* Of each VM: what wakes the reader of its samples. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, BPF_VMS_MAX);
@@ -230,15 +220,26 @@ struct {
 	__array(
 		values, struct {
 			__uint(type, BPF_MAP_TYPE_RINGBUF);
-			__uint(max_entries, 4096); /* or whatever the loader makes */
+			__uint(max_entries, 4096); /* or what a page is */
 		});
-} samples SEC(".maps");
+} bells SEC(".maps");
 
-/* What one entry of the guest's page tables maps, or whose table is there: REGION_SIZE of a space. */
+/*
+ * What one entry of the guest's page tables maps, or whose table is there: 2 MiB of a space. It is
+ * remembered from one sample to the next, with all entries that it was found by: before it is used again they
+ * are read again, where they were. So it is as true as if it was looked for, and none of these reads has to
+ * wait for the one before.
+ */
 struct region {
-	__u64 number; /* GVA / REGION_SIZE; NO_REGION: none */
+	__u64 number; /* GVA / 2 MiB; NO_REGION: none */
 	__u64 entry;
-	__u64 bits; /* of the page that ENTRY maps; 0: it is a table's */
+	__u32 bits;            /* of the page that ENTRY maps; 0: it is a table's */
+	__u32 turn;            /* of the space that it was found or read again in */
+	__u64 cr3;             /* of that space */
+	__u32 slots;           /* generation of those by which it was found */
+	__u32 levels, count;   /* of that space, and of entries */
+	__u64 hva[LEVELS - 1]; /* of the entries */
+	__u64 word[LEVELS - 1];
 };
 
 /* An address space of the guest, and the page of it that was read last. */
@@ -246,6 +247,7 @@ struct space {
 	__u64 cr3;
 	__u64 page, page_hva; /* the GVA's page number; 0: there is none */
 	__u32 levels;
+	__u32 turn; /* a space of now; never the same again for a long time */
 	struct region regions[REGIONS];
 };
 
@@ -253,26 +255,20 @@ struct space {
 struct chain {
 	__u64 frame;
 	__u64 below;                 /* where the frame can begin */
+	__u64 end;                   /* of user space */
 	__u64 window, words;         /* of the stack: its GVA, and how much of it has been read */
 	__u64 stack[WINDOW / 8 + 1]; /* the last is for the verifier */
 };
 
-/* What a sample is made in. Nothing of it is on the stack, where the verifier would follow each number. */
+/* A vCPU, and what its samples are made by, of which there is one at a time. Nothing of it is on the stack,
+ * where the verifier would follow each number. */
 struct scratch {
+	struct bpf_vcpu vcpu;
 	struct space space;
 	struct bpf_address code; /* that was found last */
-	__u8 arch[ARCH_SIZE];    /* of the vCPU's state, what begins with its registers */
 	struct chain chain;
-	struct bpf_tasks tasks;
-	struct bpf_whole_sample whole;
+	__u8 arch[ARCH_SIZE]; /* of the vCPU's state, what begins with its registers */
 };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct scratch);
-} scratch SEC(".maps");
 
 /* An event on each CPU, which nobody reads. */
 struct {
@@ -367,7 +363,6 @@ int find(struct bpf_iter__task_file *ctx)
 #define PTE_LARGE   (1ull << 7)
 #define PTE_ADDRESS 0x000ffffffffff000ull
 #define CR4_LA57    (1ull << 12)
-#define NO_PAGE     (~0ull)
 
 static __always_inline __u64 hva_of(const struct bpf_slots *all, __u64 gpa)
 {
@@ -380,70 +375,113 @@ static __always_inline __u64 hva_of(const struct bpf_slots *all, __u64 gpa)
 	return 0;
 }
 
-/* One level of the tables: *TABLE becomes what its entry says; the bits of a page if it is one, 0 if not, or
- * -1. */
-static __noinline int walk_level(const struct bpf_slots *all, __u64 *table, __u64 gva, __u32 shift)
+static __always_inline __u64 entry_hva(const struct bpf_slots *all, __u64 table, __u64 gva, __u32 shift)
 {
-	__u64 entry = 0, hva;
-
-	if (!all || !table)
-		return -1;
-	hva = hva_of(all, (*table & PTE_ADDRESS) + ((gva >> (shift & 63)) & 511) * 8);
-	if (!hva || bpf_probe_read_user(&entry, sizeof(entry), (void *)hva) || !(entry & PTE_PRESENT))
-		return -1;
-	*table = entry;
-	return shift == PAGE_SHIFT || (shift <= 30 && entry & PTE_LARGE) ? (int)shift : 0;
+	return hva_of(all, (table & PTE_ADDRESS) + ((gva >> (shift & 63)) & 511) * 8);
 }
 
+/* The entry at HVA; 0: it can not be read, or is not present. */
+static __always_inline __u64 read_entry(__u64 hva)
+{
+	__u64 entry = 0;
+
+	if (!hva || bpf_probe_read_user(&entry, sizeof(entry), (void *)hva) || !(entry & PTE_PRESENT))
+		return 0;
+	return entry;
+}
+
+/* The regions' own numbers are of the sample before. */
 static __always_inline void open_space(struct space *space, __u64 cr3, __u32 levels)
 {
 	space->cr3 = cr3;
 	space->levels = levels;
 	space->page_hva = 0;
-	for (__u32 i = 0; i < REGIONS; i++)
-		space->regions[i].number = NO_REGION;
+	space->turn++;
 }
 
-/* Down to the last but one table. */
-static __always_inline int walk_to_region(const struct space *space, const struct bpf_slots *all, __u64 gva,
-					  struct region *region)
+/* Down to the last but one table; 0: nothing is there. */
+static __noinline int walk_to_region(struct space *space, const struct bpf_slots *all, __u64 gva,
+				     struct region *region)
 {
-	__u64 entry = space->cr3;
-	int bits = 0;
+	__u32 shift, count = 0;
+	__u64 entry, hva;
 
+	if (!space || !all || !region)
+		return 0;
+	entry = space->cr3;
 	region->number = NO_REGION;
-	for (__u32 level = 0; level < 4 && !bits; level++) {
-		if (level + space->levels < 5)
+	region->bits = 0;
+	for (__u32 level = 0; level < LEVELS - 1; level++) {
+		if (level + space->levels < LEVELS)
 			continue;
-		bits = walk_level(all, &entry, gva, PAGE_SHIFT + 9 * (4 - level));
-		if (bits < 0)
+		shift = PAGE_SHIFT + 9 * (LEVELS - 1 - level);
+		hva = entry_hva(all, entry, gva, shift);
+		entry = read_entry(hva);
+		if (!entry)
 			return 0;
+		region->hva[level] = hva;
+		region->word[level] = entry;
+		count = level + 1;
+		if (shift <= 30 && entry & PTE_LARGE) {
+			region->bits = shift;
+			break;
+		}
 	}
-	region->number = gva >> REGION_BITS;
 	region->entry = entry;
-	region->bits = bits;
+	region->levels = space->levels;
+	region->count = count;
+	region->cr3 = space->cr3;
+	region->slots = all->generation;
+	region->turn = space->turn;
+	region->number = gva >> REGION_BITS;
 	return 1;
 }
 
+/* All that it was found by is there still. */
+static __always_inline int is_true(const struct space *space, const struct bpf_slots *all,
+				   const struct region *region)
+{
+	__u64 word, changed = 0;
+
+	if (region->cr3 != space->cr3 || region->levels != space->levels || region->slots != all->generation)
+		return 0;
+	for (__u32 level = 0; level < LEVELS - 1; level++) {
+		if (level + space->levels < LEVELS || level >= region->count)
+			continue;
+		word = 0;
+		bpf_probe_read_user(&word, sizeof(word), (void *)region->hva[level]);
+		changed |= word ^ region->word[level];
+	}
+	return !changed;
+}
+
 /*
- * The GPA of the page that GVA is in; NO_PAGE: none. SDM vol. 3A 4.5. While a sample is taken the vCPU stands
- * still: as the processor (4.10.3), this remembers what the upper levels say, and no longer.
+ * The GPA of the page that GVA is in; BPF_NO_PAGE: none. SDM vol. 3A 4.5. While a sample is taken the vCPU
+ * stands still, so what the upper levels say is true for all of it.
  */
 static __noinline __u64 gpa_of(struct space *space, const struct bpf_slots *all, __u64 gva)
 {
 	struct region *region;
 	__u64 entry, mask;
-	int bits;
+	__u32 bits;
 
 	if (!space || !all)
-		return NO_PAGE;
+		return BPF_NO_PAGE;
 	region = &space->regions[(gva >> REGION_BITS) & (REGIONS - 1)];
-	if (region->number != gva >> REGION_BITS && !walk_to_region(space, all, gva, region))
-		return NO_PAGE;
+	if (region->number != gva >> REGION_BITS ||
+	    (region->turn != space->turn && !is_true(space, all, region))) {
+		if (!walk_to_region(space, all, gva, region))
+			return BPF_NO_PAGE;
+	}
+	region->turn = space->turn;
 	entry = region->entry;
-	bits = region->bits ? region->bits : walk_level(all, &entry, gva, PAGE_SHIFT);
-	if (bits < 0)
-		return NO_PAGE;
+	bits = region->bits;
+	if (!bits) {
+		bits = PAGE_SHIFT;
+		entry = read_entry(entry_hva(all, entry, gva, PAGE_SHIFT));
+		if (!entry)
+			return BPF_NO_PAGE;
+	}
 	mask = (1ull << (bits & 63)) - 1;
 	return ((entry & PTE_ADDRESS & ~mask) | (gva & mask)) & ~0xfffull;
 }
@@ -462,23 +500,24 @@ static __always_inline int read_space(struct space *space, const struct bpf_slot
 /* Of a walk by bpf_loop(), which has its context on the stack. */
 struct walk {
 	struct scratch *scratch;
-	const struct bpf_slots *slots;
-	const struct bpf_cpu *cpu;
+	struct bpf_whole_sample *sample;
 };
 
 /* The window from the frame on, which has both its words though a page ends between them. */
-static __always_inline int move_window(const struct walk *walk, struct chain *chain)
+static __noinline int move_window(struct space *space, const struct bpf_slots *all, struct chain *chain)
 {
-	struct space *space = &walk->scratch->space;
-	__u64 size = 4096 - (chain->frame & 0xfff);
+	__u64 size;
 
+	if (!space || !all || !chain)
+		return 0;
+	size = 4096 - (chain->frame & 0xfff);
 	chain->words = 0;
 	if (size > WINDOW)
 		size = WINDOW;
-	if (!read_space(space, walk->slots, chain->frame, chain->stack, size))
+	if (!read_space(space, all, chain->frame, chain->stack, size))
 		return 0;
 	if (size < 16) {
-		if (!read_space(space, walk->slots, chain->frame + 8, &chain->stack[1], 8))
+		if (!read_space(space, all, chain->frame + 8, &chain->stack[1], 8))
 			return 0;
 		size = 16;
 	}
@@ -487,81 +526,76 @@ static __always_inline int move_window(const struct walk *walk, struct chain *ch
 	return 1;
 }
 
-/* A frame's two words: the caller's RBP, and where it goes on. */
-static __always_inline int read_frame(const struct walk *walk, struct chain *chain, __u64 words[2])
+/* The page of code at GVA: mostly that of the last one. */
+static __always_inline __u64 code_page(struct scratch *scratch, __u64 gva)
 {
-	__u64 place = (chain->frame - chain->window) / 8;
+	struct bpf_address *code = &scratch->code;
 
+	gva &= ~0xfffull;
+	if (gva != code->gva) {
+		code->gva = gva;
+		code->page = gpa_of(&scratch->space, &scratch->vcpu.slots, gva);
+	}
+	return code->page;
+}
+
+/*
+ * A frame: the caller's RBP, and above it where it goes on. The outermost has RBP 0. Stacks grow down: the
+ * caller's frame lies higher, within reach; else RBP is no frame pointer but any number. So it is where the
+ * two words are those of 32-bit code, read as one: its stack is below 4 GiB, where the frames of 64-bit code
+ * lead no higher. kvm_intel has CS in the VMCS alone.
+ */
+static long step(__u32 index, void *context)
+{
+	const struct walk *walk = context;
+	struct scratch *scratch = walk->scratch;
+	struct chain *chain = &scratch->chain;
+	struct bpf_whole_sample *sample = walk->sample;
+	__u64 frame = chain->frame, place = (frame - chain->window) / 8, next, caller;
+
+	if (!frame || index >= BPF_CHAIN_MAX)
+		return 1;
+	if (frame & 7 || frame >= chain->end || frame - chain->below > USER_FRAME_MAX)
+		goto cut;
 	if (place + 2 > chain->words) {
-		if (!move_window(walk, chain))
-			return 0;
+		if (!move_window(&scratch->space, &scratch->vcpu.slots, chain))
+			goto cut;
 		place = 0;
 	}
 	/* For the verifier, which does not see that it is bounded. */
 	__asm__ volatile("%0 &= %1" : "+r"(place) : "i"(WINDOW / 8 - 1));
-	words[0] = chain->stack[place];
-	words[1] = chain->stack[place + 1];
-	return 1;
-}
-
-/* Stacks grow down: the caller's frame lies higher, within reach; else RBP is no frame pointer but any
- * number. */
-static __always_inline int is_frame(const struct chain *chain, __u32 levels)
-{
-	__u64 frame = chain->frame, user_end = 1ull << (levels == 5 ? 56 : 47);
-
-	return !(frame & 7) && frame < user_end && frame >= chain->below &&
-	       frame - chain->below <= USER_FRAME_MAX;
-}
-
-/*
- * The words of 32-bit code's frame, read as one: the return address is the upper half of NEXT. Its stack is
- * below 4 GiB, where the frames of 64-bit code lead no higher. kvm_intel has CS in the VMCS alone.
- */
-static __always_inline int is_narrow(const struct chain *chain, __u64 next)
-{
-	return !(chain->frame >> 32) && next >> 32;
-}
-
-/* A frame: the caller's RBP, and above it where it goes on. The outermost has RBP 0. */
-static long step(__u32 index, void *context)
-{
-	const struct walk *walk = context;
-	struct chain *chain = &walk->scratch->chain;
-	struct bpf_whole_sample *sample = &walk->scratch->whole;
-	__u32 levels = walk->scratch->space.levels;
-	__u64 words[2];
-
-	if (!chain->frame || index >= BPF_CHAIN_MAX)
-		return 1;
-	if (!is_frame(chain, levels) || !read_frame(walk, chain, words) || !words[1] ||
-	    is_narrow(chain, words[0]) || words[1] >> (levels == 5 ? 56 : 47)) {
-		sample->head.flags |= BPF_CHAIN_CUT;
-		return 1;
-	}
+	next = chain->stack[place];
+	caller = chain->stack[place + 1];
+	if (!caller || caller >= chain->end || (next >> 32 && !(frame >> 32)))
+		goto cut;
 	index++;
 	/* For the verifier, as above. */
 	__asm__ volatile("%0 &= %1" : "+r"(index) : "i"(BPF_CHAIN_MAX));
-	sample->addresses[index].gva = words[1];
+	sample->addresses[index].gva = caller;
+	sample->addresses[index].page = code_page(scratch, caller);
 	sample->head.addresses = index + 1;
-	chain->below = chain->frame + 16;
-	chain->frame = words[0];
+	chain->below = frame + 16;
+	chain->frame = next;
 	return 0;
+cut:
+	sample->head.flags |= BPF_CHAIN_CUT;
+	return 1;
 }
 
 /* Frames of 32-bit code are others. */
 static __always_inline void take_chain(struct walk *walk)
 {
 	struct chain *chain = &walk->scratch->chain;
-	struct bpf_sample *sample = &walk->scratch->whole.head;
+	struct bpf_sample *sample = &walk->sample->head;
 
 	if (sample->flags & BPF_CODE_32) {
 		sample->flags |= BPF_CHAIN_CUT;
 		return;
 	}
-	chain->frame = sample->registers[BPF_RBP];
-	chain->below = sample->registers[BPF_RSP];
-	chain->words = 0;
+	chain->frame = sample->rbp;
+	chain->below = sample->rsp;
+	chain->end = 1ull << (walk->scratch->space.levels == 5 ? 56 : 47);
+	chain->window = chain->words = 0;
 	bpf_loop(BPF_CHAIN_MAX, step, walk, 0);
 	if (sample->addresses == BPF_ADDRESSES_MAX && chain->frame)
 		sample->flags |= BPF_CHAIN_CUT;
@@ -571,9 +605,9 @@ static __always_inline void take_chain(struct walk *walk)
  * pages at most. */
 static __always_inline void take_stack(struct walk *walk)
 {
-	struct bpf_whole_sample *sample = &walk->scratch->whole;
+	struct bpf_whole_sample *sample = walk->sample;
 	struct space *space = &walk->scratch->space;
-	__u64 rsp = sample->head.registers[BPF_RSP];
+	__u64 rsp = sample->head.rsp;
 	__u32 whole = KERNEL_STACK_SIZE - (rsp & (KERNEL_STACK_SIZE - 1));
 	__u32 first = 4096 - (rsp & 4095), second;
 
@@ -582,50 +616,29 @@ static __always_inline void take_stack(struct walk *walk)
 	if (first > whole)
 		first = whole;
 	second = whole - first;
-	if (first > BPF_STACK_MAX || !read_space(space, walk->slots, rsp, sample->stack, first))
+	if (first > BPF_STACK_MAX ||
+	    !read_space(space, &walk->scratch->vcpu.slots, rsp, sample->stack, first))
 		return;
 	sample->head.stack_size = first;
 	/* For the verifier, as above. */
 	__asm__ volatile("%0 &= %1" : "+r"(second) : "i"(BPF_STACK_MAX - 1));
-	if (second && read_space(space, walk->slots, rsp + first, sample->stack + first, second))
+	if (second &&
+	    read_space(space, &walk->scratch->vcpu.slots, rsp + first, sample->stack + first, second))
 		sample->head.stack_size = whole;
 }
 
-/* Where the code of RIP, then of its callers, lies: whether it is still there later tells whether what is
- * mapped there then was so now. */
-static long find_page(__u32 index, void *context)
-{
-	const struct walk *walk = context;
-	struct bpf_whole_sample *sample = &walk->scratch->whole;
-	struct bpf_address *code = &walk->scratch->code;
-	__u64 gva;
-
-	if (index >= sample->head.addresses)
-		return 1;
-	/* For the verifier, as above. */
-	__asm__ volatile("%0 &= %1" : "+r"(index) : "i"(BPF_ADDRESSES_MAX - 1));
-	gva = sample->addresses[index].gva & ~0xfffull;
-	if (!index || gva != code->gva) {
-		code->gva = gva;
-		code->page = gpa_of(&walk->scratch->space, walk->slots, gva);
-	}
-	if (code->page == NO_PAGE)
-		return 1;
-	sample->addresses[index].page = code->page;
-	sample->head.pages = index + 1;
-	return 0;
-}
-
-/* RIP, its callers if they are wanted, and their pages. */
+/* RIP, its callers if they are wanted, and their pages: whether the code is still there later tells whether
+ * what is mapped there then was so now. */
 static __always_inline void take_addresses(struct walk *walk, int callers)
 {
-	struct bpf_whole_sample *sample = &walk->scratch->whole;
+	struct bpf_whole_sample *sample = walk->sample;
 
-	sample->addresses[0].gva = sample->head.registers[BPF_RIP];
+	walk->scratch->code.gva = 1; /* no page's */
+	sample->addresses[0].gva = sample->head.rip;
+	sample->addresses[0].page = code_page(walk->scratch, sample->head.rip);
 	sample->head.addresses = 1;
 	if (callers)
 		take_chain(walk);
-	bpf_loop(BPF_ADDRESSES_MAX, find_page, walk, 0);
 }
 
 /* The guest's tasks. */
@@ -642,22 +655,22 @@ static __always_inline __u64 task_word_at(const struct bpf_cpu *cpu, const __u64
 static long take_task_word(__u32 index, void *context)
 {
 	const struct walk *walk = context;
-	struct bpf_tasks *tasks = &walk->scratch->tasks;
-	struct bpf_sample *sample = &walk->scratch->whole.head;
+	const struct bpf_cpu *cpu = &walk->scratch->vcpu.cpu;
+	struct bpf_sample *sample = &walk->sample->head;
 	__u32 which = index >= BPF_TASK_ROOM, word = index;
-	__u64 *task = tasks->words[which], at, value = 0;
+	__u64 *task = sample->tasks.words[which], at, value = 0;
 
 	/* For the verifier, which does not see that they are bounded. */
 	__asm__ volatile("%0 &= %1" : "+r"(word) : "i"(BPF_TASK_ROOM - 1));
 	if (word >= BPF_TASK_WORDS)
 		return 0;
-	at = word ? task_word_at(walk->cpu, task, word) : walk->cpu->tasks[which];
-	if (at && !read_space(&walk->scratch->space, walk->slots, at, &value, sizeof(value)))
+	at = word ? task_word_at(cpu, task, word) : cpu->tasks[which];
+	if (at && !read_space(&walk->scratch->space, &walk->scratch->vcpu.slots, at, &value, sizeof(value)))
 		return 1;
 	/* The kernel's own threads have no memory; all else has an address. */
 	if (!at && word != BPF_TASK_PAGE_TABLE && !which)
 		return 1;
-	if (which && !word && (!value || value == tasks->words[0][BPF_TASK_AT])) {
+	if (which && !word && (!value || value == sample->tasks.words[0][BPF_TASK_AT])) {
 		sample->flags |= BPF_TASKS_KNOWN;
 		return 1;
 	}
@@ -667,56 +680,52 @@ static long take_task_word(__u32 index, void *context)
 	return 0;
 }
 
-static __always_inline void take_tasks(struct walk *walk, __u32 vm)
+static __always_inline void take_tasks(struct walk *walk)
 {
-	struct scratch *scratch = walk->scratch;
-	void *of_vm = bpf_map_lookup_elem(&cpus, &vm);
-	__u32 id = scratch->whole.head.vcpu;
+	const struct bpf_cpu *cpu = &walk->scratch->vcpu.cpu;
 
-	walk->cpu = of_vm ? bpf_map_lookup_elem(of_vm, &id) : 0;
-	if (!walk->cpu || !walk->cpu->cr3)
+	if (!cpu->cr3)
 		return;
 	/* Before all else: what is of this generation was there whole when it was set. */
-	scratch->whole.head.generation = *(const volatile __u32 *)&walk->cpu->generation;
+	walk->sample->head.generation = *(const volatile __u32 *)&cpu->generation;
 	__asm__ volatile("" ::: "memory");
-	open_space(&scratch->space, walk->cpu->cr3, walk->cpu->levels);
-	scratch->tasks.words[1][BPF_TASK_AT] = 0;
+	open_space(&walk->scratch->space, cpu->cr3, cpu->levels);
+	walk->sample->head.tasks.words[1][BPF_TASK_AT] = 0;
 	bpf_loop(BPF_TASKS * BPF_TASK_ROOM, take_task_word, walk, 0);
 }
 
 /* What else of the guest's memory tells where it was. */
-static __always_inline void look_around(struct scratch *scratch, __u32 vm, const struct bpf_vcpu *known)
+static __always_inline void look_around(struct scratch *scratch, struct bpf_whole_sample *whole)
 {
-	const struct bpf_sample *sample = &scratch->whole.head;
-	__u32 zero = 0;
-	void *of_vm = bpf_map_lookup_elem(&slots, &vm);
-	struct walk walk = { .scratch = scratch, .slots = of_vm ? bpf_map_lookup_elem(of_vm, &zero) : 0 };
+	const struct bpf_sample *sample = &whole->head;
+	struct walk walk = { .scratch = scratch, .sample = whole };
 
-	if (!walk.slots)
-		return;
 	open_space(&scratch->space, sample->cr3, sample->cr4 & CR4_LA57 ? 5 : 4);
-	if (!(sample->registers[BPF_RIP] >> 63))
-		take_addresses(&walk, known->want_chains);
-	else if (known->want_chains)
+	if (!(sample->rip >> 63))
+		take_addresses(&walk, scratch->vcpu.want_chains);
+	else if (scratch->vcpu.want_chains)
 		take_stack(&walk);
-	take_tasks(&walk, vm);
-}
-
-/* Puts the tasks behind the rest; the bytes that are behind the head. */
-static __always_inline __u64 close_sample(struct scratch *scratch)
-{
-	struct bpf_whole_sample *whole = &scratch->whole;
-	__u64 behind = whole->head.stack_size + whole->head.addresses * sizeof(struct bpf_address);
-
-	if (!(whole->head.flags & BPF_TASKS_KNOWN))
-		return behind;
-	/* For the verifier, as above. */
-	__asm__ volatile("%0 &= %1" : "+r"(behind) : "i"(2 * BPF_STACK_MAX - 1));
-	bpf_probe_read_kernel(whole->stack + behind, sizeof(scratch->tasks), &scratch->tasks);
-	return behind + sizeof(scratch->tasks);
+	take_tasks(&walk);
 }
 
 /* Sampling. */
+
+/*
+ * A word of kernel memory, whose type may be a module's. Through a pointer that the verifier knows the type
+ * of it is one instruction, which gives 0 where nothing is mapped: any type that begins with a number will
+ * do.
+ */
+static __always_inline __u64 kernel_word(__u64 at)
+{
+	__u64 word = 0;
+
+	if (can_cast)
+		return *(const __u64 *)bpf_rdonly_cast((void *)at, bpf_core_type_id_kernel(struct pt_regs));
+	bpf_probe_read_kernel(&word, sizeof(word), (void *)at);
+	return word;
+}
+
+#define VCPU_OFFSET(field) bpf_core_field_offset(struct kvm_vcpu, field)
 
 /* As is_guest_mode() of KVM, whose flag has had several values. */
 static __always_inline int is_nested(struct kvm_vcpu *vcpu)
@@ -741,38 +750,49 @@ static __always_inline void have_rip_read(struct bpf_perf_event_data *ctx, struc
 {
 	__u32 nothing = 0;
 
-	if (!(BPF_CORE_READ(vcpu, arch.regs_avail) & 1u << BPF_RIP))
+	if (!is_amd &&
+	    !((__u32)kernel_word((__u64)vcpu + VCPU_OFFSET(arch.regs_avail)) & 1u << VCPU_REGS_RIP))
 		bpf_perf_event_output(ctx, &rip_events, BPF_F_CURRENT_CPU, &nothing, sizeof(nothing));
 }
 
-/* Of struct kvm_vcpu_arch: what lies near the registers has been read along with them, as in all kernels. */
+/* Of struct kvm_vcpu_arch: what lies near the registers is read along with them where each read is a call. */
 static __always_inline __u64 arch_word(const struct scratch *scratch, struct kvm_vcpu *vcpu, __u64 offset)
 {
-	__u64 place = offset - bpf_core_field_offset(struct kvm_vcpu, arch.regs), word = 0;
+	__u64 place = offset - VCPU_OFFSET(arch.regs);
 
-	if (place <= ARCH_SIZE - sizeof(word))
+	if (!can_cast && place <= ARCH_SIZE - sizeof(__u64))
 		return *(const __u64 *)&scratch->arch[place];
-	bpf_probe_read_kernel(&word, sizeof(word), (void *)((__u64)vcpu + offset));
-	return word;
+	return kernel_word((__u64)vcpu + offset);
 }
 
-#define ARCH_WORD(field) arch_word(scratch, vcpu, bpf_core_field_offset(struct kvm_vcpu, arch.field))
+#define ARCH_WORD(field) arch_word(scratch, vcpu, VCPU_OFFSET(arch.field))
+#define ARCH_REGISTER(number)                                                                                \
+	arch_word(scratch, vcpu, VCPU_OFFSET(arch.regs) + VCPU_REGS_##number * sizeof(__u64))
 
-static __always_inline void take_guest(struct scratch *scratch, struct kvm_vcpu *vcpu)
+static __always_inline void take_guest(struct scratch *scratch, struct kvm_vcpu *vcpu,
+				       struct bpf_sample *sample)
 {
-	struct bpf_sample *sample = &scratch->whole.head;
 	__u32 known;
 
-	bpf_probe_read_kernel(scratch->arch, sizeof(scratch->arch),
-			      (void *)((__u64)vcpu + bpf_core_field_offset(struct kvm_vcpu, arch.regs)));
+	if (!can_cast)
+		bpf_probe_read_kernel(scratch->arch, sizeof(scratch->arch),
+				      (void *)((__u64)vcpu + VCPU_OFFSET(arch.regs)));
 	known = ARCH_WORD(regs_avail);
 	sample->cr0 = ARCH_WORD(cr0);
 	sample->cr4 = ARCH_WORD(cr4);
 	sample->efer = ARCH_WORD(efer);
-	__builtin_memcpy(sample->registers, scratch->arch, sizeof(sample->registers));
-	if (known & 1u << BPF_RIP)
+	sample->rip = ARCH_REGISTER(RIP);
+	sample->rsp = ARCH_REGISTER(RSP);
+	sample->rbp = ARCH_REGISTER(RBP);
+	if (sample->rip >> 63) {
+		sample->rdx = ARCH_REGISTER(RDX);
+		sample->rdi = ARCH_REGISTER(RDI);
+		sample->r10 = ARCH_REGISTER(R10);
+		sample->r13 = ARCH_REGISTER(R13);
+	}
+	if (known & 1u << VCPU_REGS_RIP)
 		sample->flags |= BPF_RIP_KNOWN;
-	if (known & 1u << BPF_RSP)
+	if (known & 1u << VCPU_REGS_RSP)
 		sample->flags |= BPF_RSP_KNOWN;
 	if (is_nested(vcpu)) {
 		sample->flags |= BPF_NESTED;
@@ -798,7 +818,7 @@ static __always_inline void take_guest(struct scratch *scratch, struct kvm_vcpu 
  */
 static __always_inline int is_in_guest(struct kvm_vcpu *vcpu, int by_nmi)
 {
-	__u32 handled = BPF_CORE_READ(vcpu, arch.handling_intr_from_guest);
+	__u8 handled = kernel_word((__u64)vcpu + VCPU_OFFSET(arch.handling_intr_from_guest));
 
 	if (!handled || !bpf_core_enum_value_exists(enum kvm_intr_type, KVM_HANDLING_NMI))
 		return handled;
@@ -807,72 +827,117 @@ static __always_inline int is_in_guest(struct kvm_vcpu *vcpu, int by_nmi)
 
 /* A VMM may have destroyed it, and made another, or none: what lies there now can be anything. The thread is
  * the current one, so it has its struct pid still. */
-static __always_inline int is_same(struct kvm_vcpu *vcpu, const struct bpf_vcpu *known, __u32 tid)
+static __always_inline int is_same(struct kvm_vcpu *vcpu, const struct bpf_vcpu *known)
 {
-	return tid == known->tid && (__u64)BPF_CORE_READ(vcpu, pid) == known->pid &&
-	       (__u32)BPF_CORE_READ(vcpu, vcpu_id) == known->id;
+	return (__u32)bpf_get_current_pid_tgid() == known->tid &&
+	       kernel_word((__u64)vcpu + VCPU_OFFSET(pid)) == known->pid &&
+	       (__u32)kernel_word((__u64)vcpu + VCPU_OFFSET(vcpu_id)) == known->id;
 }
 
-static __always_inline struct bpf_vcpu *find_vcpu(__u32 vm, __u32 id)
-{
-	void *of_vm = bpf_map_lookup_elem(&vcpus, &vm);
+/* The ring. */
 
-	return of_vm ? bpf_map_lookup_elem(of_vm, &id) : 0;
+/* Where the next sample goes to, and how far that is from the head; 0: there is no room. */
+static __always_inline struct bpf_whole_sample *find_room(void *map, const struct bpf_vcpu *vcpu,
+							  __u64 *ahead)
+{
+	__u64 head = vcpu->head, offset = head & (BPF_CHUNK - 1);
+	void *chunk;
+	__u32 key;
+
+	*ahead = 0;
+	if (offset > BPF_CHUNK - sizeof(struct bpf_whole_sample)) {
+		*ahead = BPF_CHUNK - offset;
+		offset = 0;
+	}
+	head += *ahead;
+	if (head + sizeof(struct bpf_whole_sample) - *(const volatile __u64 *)&vcpu->tail >
+	    (__u64)vcpu->chunks * BPF_CHUNK)
+		return 0;
+	key = 1 + ((__u32)(head / BPF_CHUNK) & (vcpu->chunks - 1));
+	chunk = bpf_map_lookup_elem(map, &key);
+	return chunk ? chunk + offset : 0;
+}
+
+/* Wakes the reader, who has read all there was before, and waits. */
+static __noinline int ring_bell(struct bpf_vcpu *vcpu)
+{
+	__u32 vm, rung = 0;
+	void *bell;
+
+	if (!vcpu)
+		return 0;
+	vcpu->waits = 0;
+	vm = vcpu->vm;
+	bell = bpf_map_lookup_elem(&bells, &vm);
+	if (bell)
+		bpf_ringbuf_output(bell, &rung, sizeof(rung), BPF_RB_FORCE_WAKEUP);
+	return 0;
 }
 
 /*
- * Wakes the reader if it has read all there was before: it waits then, and looks from time to time as long as
- * there is more. So a VM that idles costs nothing, and one that is busy no wake-up per sample.
+ * The addition is one instruction of the processor (lock add), behind which nothing is read before all can
+ * see it: so either this sees that the reader waits, or the reader, who looks once more, sees the sample.
  */
-static __always_inline void put(struct bpf_whole_sample *sample, __u64 behind, __u32 vm,
-				struct bpf_vcpu *from)
+static __always_inline void put(struct bpf_vcpu *vcpu, __u64 size)
 {
-	void *ring = bpf_map_lookup_elem(&samples, &vm);
-	__u64 size = sizeof(sample->head) + behind;
+	__sync_fetch_and_add(&vcpu->head, size);
+	if (*(const volatile __u32 *)&vcpu->waits)
+		ring_bell(vcpu);
+}
 
-	/* For the verifier, as above. */
-	__asm__ volatile("%0 &= %1" : "+r"(size) : "i"(2 * BPF_STACK_MAX - 1));
-	if (ring && bpf_ringbuf_output(ring, sample, size, 0))
-		__sync_fetch_and_add(&from->lost, 1);
+static __always_inline __u32 size_of(const struct bpf_sample *sample)
+{
+	return sizeof(*sample) + ((sample->stack_size + 7) & ~7u) +
+	       sample->addresses * sizeof(struct bpf_address);
+}
+
+static __always_inline void take_sample(struct bpf_perf_event_data *ctx, struct scratch *scratch,
+					struct bpf_whole_sample *whole)
+{
+	const __u32 complete = BPF_RIP_KNOWN | BPF_RSP_KNOWN | BPF_CR3_KNOWN;
+	const struct bpf_vcpu *known = &scratch->vcpu;
+	struct kvm_vcpu *vcpu = (void *)known->vcpu;
+	struct bpf_sample *sample = &whole->head;
+
+	sample->time = bpf_ktime_get_ns();
+	sample->period = ctx->sample_period;
+	sample->tid = known->inner_tid;
+	sample->flags = sample->cpl = sample->addresses = sample->stack_size = 0;
+	sample->cr3 = 0;
+	sample->generation = 0;
+	if (is_same(vcpu, known) && is_in_guest(vcpu, !!known->by_nmi)) {
+		sample->flags = BPF_IN_GUEST;
+		have_rip_read(ctx, vcpu);
+		take_guest(scratch, vcpu, sample);
+		if ((sample->flags & complete) == complete)
+			look_around(scratch, whole);
+		else if (known->want_chains)
+			sample->flags |= BPF_CHAIN_CUT;
+	} else {
+		sample->rip = ctx->regs.rip;
+		sample->cpl = ctx->regs.cs & 3;
+	}
+	sample->size = size_of(sample);
+	sample->cost = bpf_ktime_get_ns() - sample->time;
 }
 
 SEC("perf_event")
 int take(struct bpf_perf_event_data *ctx)
 {
-	__u64 cookie = bpf_get_attach_cookie(ctx);
-	__u32 vm = BPF_COOKIE_VM(cookie), tid = (__u32)bpf_get_current_pid_tgid(), zero = 0;
-	struct bpf_vcpu *known = find_vcpu(vm, BPF_COOKIE_VCPU(cookie));
-	struct scratch *made = bpf_map_lookup_elem(&scratch, &zero);
-	__u32 complete = BPF_RIP_KNOWN | BPF_RSP_KNOWN | BPF_CR3_KNOWN;
-	struct bpf_sample *sample;
-	struct kvm_vcpu *vcpu;
-	__u64 behind;
+	__u32 number = (__u32)bpf_get_attach_cookie(ctx), zero = 0;
+	void *map = bpf_map_lookup_elem(&vcpus, &number);
+	struct scratch *scratch = map ? bpf_map_lookup_elem(map, &zero) : 0;
+	struct bpf_whole_sample *sample;
+	__u64 ahead;
 
-	if (!known || !known->vcpu || !made)
+	if (!scratch || !scratch->vcpu.vcpu)
 		return 0;
-	sample = &made->whole.head;
-	vcpu = (void *)known->vcpu;
-	sample->time = bpf_ktime_get_ns();
-	sample->period = ctx->sample_period;
-	sample->vcpu = known->id;
-	sample->tid = known->inner_tid;
-	sample->flags = sample->cpl = sample->addresses = sample->pages = sample->stack_size = 0;
-	sample->cr3 = 0;
-	sample->generation = 0;
-	if (is_same(vcpu, known, tid) && is_in_guest(vcpu, !!known->by_nmi)) {
-		sample->flags = BPF_IN_GUEST;
-		have_rip_read(ctx, vcpu);
-		take_guest(made, vcpu);
-		if ((sample->flags & complete) == complete)
-			look_around(made, vm, known);
-		else if (known->want_chains)
-			sample->flags |= BPF_CHAIN_CUT;
-	} else {
-		sample->registers[BPF_RIP] = ctx->regs.rip;
-		sample->cpl = ctx->regs.cs & 3;
+	sample = find_room(map, &scratch->vcpu, &ahead);
+	if (!sample) {
+		scratch->vcpu.lost++;
+		return 0;
 	}
-	behind = close_sample(made);
-	sample->cost = bpf_ktime_get_ns() - sample->time;
-	put(&made->whole, behind, vm, known);
+	take_sample(ctx, scratch, sample);
+	put(&scratch->vcpu, ahead + sample->head.size);
 	return 0;
 }

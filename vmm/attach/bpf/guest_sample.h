@@ -23,25 +23,10 @@ struct bpf_found {
 	__u64 gpa, size, hva; /* of the memslot, bytes */
 };
 
-/* VMs that one process samples at the same time. An array of so many is below 32 KiB: the kernel has it where
- * it maps all memory by large pages (kernel: bpf_map_area_alloc()). */
-#define BPF_VMS_MAX 4000
-
-/* What the sampler has of a vCPU. */
-struct bpf_vcpu {
-	__u64 vcpu; /* kernel address of its struct kvm_vcpu; 0: it is not sampled */
-	__u64 pid;  /* of the struct pid of the thread that runs it */
-	__u32 id;
-	__u32 tid, inner_tid; /* of that thread, as in struct bpf_found */
-	__u32 want_chains;    /* callers, too */
-	__u32 by_nmi;         /* the event interrupts by NMI: a counter does, the clock does not */
-	__u64 lost;           /* samples for which there was no room */
-};
-
-/* What a perf event's program is given (its cookie): which vCPU of which VM its thread runs. */
-#define BPF_COOKIE(vm, vcpu)    ((__u64)(vm) << 32 | (vcpu))
-#define BPF_COOKIE_VM(cookie)   ((__u32)((cookie) >> 32))
-#define BPF_COOKIE_VCPU(cookie) ((__u32)(cookie))
+/* VMs, and vCPUs of all of them, that one process samples at the same time. An array of so many is below
+ * 32 KiB: the kernel has it where it maps all memory by large pages (kernel: bpf_map_area_alloc()). */
+#define BPF_VMS_MAX   4000
+#define BPF_VCPUS_MAX 4000
 
 /*
  * What is read of a task, as aligned words with what is wanted in them: first its address, then words of its
@@ -73,11 +58,39 @@ struct bpf_cpu {
 
 /* Where guest memory is in the VMM's address space; in order of size, the largest first. */
 struct bpf_slots {
-	__u64 count;
+	__u32 count;
+	__u32 generation; /* of all that */
 	struct {
 		__u64 gpa, size, hva;
 	} slot[BPF_SLOTS_MAX];
 };
+
+/*
+ * What the program has of a vCPU: the first element of a map of its own, which is mapped by whoever reads its
+ * samples, too. Behind it are elements with its ring (vmm/attach/bpf_ring.h).
+ */
+struct bpf_vcpu {
+	/* The loader's. */
+	__u64 vcpu; /* kernel address of its struct kvm_vcpu; 0: it is not sampled */
+	__u64 pid;  /* of the struct pid of the thread that runs it */
+	__u32 vm;   /* whose bell rings */
+	__u32 id;
+	__u32 tid, inner_tid; /* of that thread, as in struct bpf_found */
+	__u32 want_chains;    /* callers, too */
+	__u32 by_nmi;         /* the event interrupts by NMI: a counter does, the clock does not */
+	/* The program's. */
+	__u64 head; /* of the ring: bytes that were ever written */
+	__u64 lost; /* samples for which there was no room */
+	/* The reader's. */
+	__u64 tail;   /* of the ring: bytes that were ever read */
+	__u32 waits;  /* for the bell, which the program rings once and clears this */
+	__u32 chunks; /* of the ring: a power of two */
+	struct bpf_cpu cpu;
+	struct bpf_slots slots;
+};
+
+/* An element of that map, and so much of the ring. */
+#define BPF_CHUNK (32u << 10)
 
 enum bpf_sample_flags {
 	BPF_IN_GUEST = 1 << 0,
@@ -91,63 +104,51 @@ enum bpf_sample_flags {
 	BPF_RSP_KNOWN = 1 << 8,
 };
 
-/* The order of the registers is that of KVM (arch/x86/include/asm/kvm_host.h, enum kvm_reg). */
-enum bpf_register {
-	BPF_RAX,
-	BPF_RCX,
-	BPF_RDX,
-	BPF_RBX,
-	BPF_RSP,
-	BPF_RBP,
-	BPF_RSI,
-	BPF_RDI,
-	BPF_R8,
-	BPF_R15 = BPF_R8 + 7,
-	BPF_RIP,
-	BPF_REGISTERS,
-};
-
 /* Where the guest was in user space, and where the page of that code lay. */
 struct bpf_address {
 	__u64 gva;
-	__u64 page; /* GPA */
+	__u64 page; /* GPA, or BPF_NO_PAGE: it was not found */
 };
+
+#define BPF_NO_PAGE (~0ull)
 
 /* RIP, and its callers. */
 #define BPF_ADDRESSES_MAX (BPF_CHAIN_MAX + 1)
 
-/*
- * Behind it, of user space, RIP and the chain of frame pointers; of the kernel, which may have none, the
- * stack itself. Then, with BPF_TASKS_KNOWN, struct bpf_tasks. Only what there is: each line of the cache
- * counts.
- */
-struct bpf_sample {
-	__u64 time;   /* ns, CLOCK_MONOTONIC */
-	__u64 cost;   /* ns that the program took until it gave the sample away */
-	__u64 period; /* of the event */
-	__u32 vcpu, tid;
-	__u32 flags;
-	__u32 cpl;
-	__u64 registers[BPF_REGISTERS]; /* of the guest; of the host only RIP */
-	__u64 cr0, cr3, cr4, efer;
-	__u32 addresses;  /* struct bpf_address, the first is RIP's */
-	__u32 pages;      /* of the first so many the pages are known */
-	__u32 stack_size; /* bytes of the stack, from RSP on; then there are no addresses */
-	__u32 generation; /* of the struct bpf_cpu that tasks were found by */
-};
-
-/* Their words. The second is 0 where it is the first. */
+/* The words of tasks. The second is 0 where it is the first. */
 struct bpf_tasks {
 	__u64 words[BPF_TASKS][BPF_TASK_WORDS];
 };
 
+/*
+ * Behind it, of user space, RIP and the chain of frame pointers; of the kernel, which may have none, the
+ * stack itself. Only what there is: each line of the cache counts.
+ */
+struct bpf_sample {
+	__u32 size;   /* of all of it, bytes, a multiple of 8 */
+	__u32 flags;  /* enum bpf_sample_flags */
+	__u64 time;   /* ns, CLOCK_MONOTONIC */
+	__u64 period; /* of the event */
+	__u32 cost;   /* ns that the program took until it gave the sample away */
+	__u32 tid;
+	__u32 cpl;
+	__u32 addresses;  /* struct bpf_address, the first is RIP's */
+	__u32 stack_size; /* bytes of the stack, from RSP on; then there are no addresses */
+	__u32 generation; /* of the struct bpf_cpu that tasks were found by */
+	__u64 rip;        /* of the guest or, without BPF_IN_GUEST, of the host; all others of the guest */
+	__u64 rsp, rbp;
+	__u64 cr0, cr3, cr4, efer;
+	__u64 rdx, rdi, r10, r13; /* in the kernel: ORC finds frames by them, too (kernel: unwind_orc.c) */
+	struct bpf_tasks tasks;   /* with BPF_TASKS_KNOWN */
+};
+
+/* The longest. */
 struct bpf_whole_sample {
 	struct bpf_sample head;
 	union {
 		struct bpf_address addresses[BPF_ADDRESSES_MAX];
 		__u8 stack[2 * BPF_STACK_MAX]; /* as its second part begins anywhere in the first half */
 	};
-	struct bpf_tasks room; /* for what is put behind all that */
 };
 
 #endif
