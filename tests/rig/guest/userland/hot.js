@@ -10,4 +10,4 @@ let sum = 0;
 
 for (let round = 0; round < Number(process.argv[2]); round++)
 	sum += hot60(600000) + hot30(300000) + hot10(100000);
-console.log("node: did " + sum);
+console.log("node: " + process.pid + " did " + sum);
