@@ -181,9 +181,9 @@ struct sideband_cgroup {
 };
 
 /*
- * The source can not tell of so many events, each of this time or later, and of UNTIL or earlier. 0: it does
- * not know of any, but can not exclude them. From this time on nothing is sure that it told of UNTIL or
- * earlier, before this record or behind it: what it tells of later times is.
+ * The source can not tell of so many events, each of this time or later. 0: it does not know of any, but can
+ * not exclude them. From this time on nothing is sure that it told of UNTIL or earlier, before this record or
+ * behind it: something that was lost may have ended it. What it tells of later times is.
  */
 struct sideband_lost {
 	struct sideband head;
