@@ -72,7 +72,7 @@ static ssize_t receive(int fd, struct proc_event *event)
 static int wait_for_answer(int fd)
 {
 	struct pollfd answer = { .fd = fd, .events = POLLIN };
-	struct proc_event event;
+	struct proc_event event = { .what = PROC_EVENT_NONE };
 	ssize_t size;
 
 	if (poll(&answer, 1, ANSWER_MS) <= 0)
