@@ -92,8 +92,7 @@ static void check_with_perf(const char *path, uint64_t samples)
 
 	if (system("perf --version > /dev/null 2>&1"))
 		return;
-	snprintf(command, sizeof(command), "perf script -i %s -F time,comm 2> /dev/null | grep -c vcpu",
-		 path);
+	snprintf(command, sizeof(command), "perf script -i %s -F time 2> /dev/null | grep -c :", path);
 	perf = popen(command, "r");
 	REQUIRE(perf);
 	CHECK(fgets(line, sizeof(line), perf));
