@@ -89,7 +89,7 @@ static uint32_t ring_chunks(const struct attach_target *target)
 {
 	uint64_t vcpus = target->process->vcpu_count ? target->process->vcpu_count : 1, chunks = CHUNKS_LEAST;
 
-	while (chunks * 2 * vcpus <= CHUNKS_MOST && chunks * SAMPLES_OF_CHUNK * 5 < target->frequency * 2)
+	while (chunks * 2 * vcpus <= CHUNKS_MOST && chunks * SAMPLES_OF_CHUNK * 5 < target->frequency * 2ull)
 		chunks *= 2;
 	return (uint32_t)chunks;
 }

@@ -146,11 +146,11 @@ static __u32 take_number(bool *taken, __u32 count)
 
 static int number_vm(struct bpf_vm *vm)
 {
+	vm->programs = shared.programs;
 	vm->number = take_number(shared.vm_taken, BPF_VMS_MAX);
 	if (vm->number == BPF_VMS_MAX)
 		return error_set(-EMFILE, "one process samples %d VMs by BPF at most", BPF_VMS_MAX);
 	shared.vms++;
-	vm->programs = shared.programs;
 	return 0;
 }
 
