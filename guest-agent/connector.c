@@ -59,6 +59,7 @@ static ssize_t receive(int fd, struct proc_event *event)
 	ssize_t size =
 		recvfrom(fd, &message, sizeof(message), MSG_DONTWAIT, (struct sockaddr *)&from, &from_size);
 
+	*event = (struct proc_event){ .what = PROC_EVENT_NONE };
 	if (size < 0)
 		return -errno;
 	memset((uint8_t *)&message + size, 0, sizeof(message) - (size_t)size);
@@ -72,7 +73,7 @@ static ssize_t receive(int fd, struct proc_event *event)
 static int wait_for_answer(int fd)
 {
 	struct pollfd answer = { .fd = fd, .events = POLLIN };
-	struct proc_event event = { .what = PROC_EVENT_NONE };
+	struct proc_event event;
 	ssize_t size;
 
 	if (poll(&answer, 1, ANSWER_MS) <= 0)
