@@ -25,7 +25,7 @@
 struct records {
 	pid_t pid;
 	uint64_t time;
-	uint64_t cut;           /* what did not fit */
+	uint64_t cut;           /* what did not fit, mappings with long names too */
 	char program[PATH_MAX]; /* as /proc/PID/maps has it; "" where it is not known */
 	bool anew;              /* the first COMM is as of an exec */
 	size_t mappings;        /* bytes before the first mapping */
@@ -144,7 +144,7 @@ static struct maps_line parse_line(pid_t pid, char *line)
 	parsed.file.start = take_number(&line, 16);
 	parsed.file.end = take_number(&line, 16);
 	parsed.mode = line;
-	line = strchr(line, ' ');
+	line += strcspn(line, " ");
 	parsed.offset = take_number(&line, 16);
 	parsed.file.major = (uint32_t)take_number(&line, 16);
 	parsed.file.minor = (uint32_t)take_number(&line, 16);
@@ -249,6 +249,25 @@ static void find_program(struct records *records)
 	records->program[length > 0 ? length : 0] = '\0';
 }
 
+/*
+ * The next line of MAPS that there is room for. What a longer one has behind it is skipped: it is the name
+ * of a file, as a process has chosen it, and could be read as a line.
+ */
+static bool next_line(FILE *maps, char line[LINE_MAX_BYTES], uint64_t *too_long)
+{
+	bool begins = true;
+
+	while (fgets(line, LINE_MAX_BYTES, maps)) {
+		bool ends = strchr(line, '\n');
+
+		if (begins && ends)
+			return true;
+		*too_long += begins;
+		begins = ends;
+	}
+	return false;
+}
+
 static void add_mappings(struct records *records)
 {
 	static char buffer[MAPS_AT_ONCE];
@@ -259,7 +278,7 @@ static void add_mappings(struct records *records)
 	maps = fopen(path, "re");
 	if (maps)
 		setvbuf(maps, buffer, _IOFBF, sizeof(buffer));
-	while (maps && fgets(line, sizeof(line), maps))
+	while (maps && next_line(maps, line, &records->cut))
 		if (is_of_code(line))
 			add_mapping(records, line);
 	if (maps)

@@ -532,6 +532,76 @@ TEST(guest_agent, tells_which_file_is_at_a_path_of_each_process)
 	}
 }
 
+/* A newline in a path is four bytes in /proc/PID/maps; a rest behind the first 4399 bytes of a line begins
+ * here. */
+#define COLUMN_OF_PATH 73
+#define REST_BEGINS    4399
+
+static size_t length_in_maps(const char *path)
+{
+	size_t length = COLUMN_OF_PATH;
+
+	while (*path)
+		length += *path++ == '\n' ? 4 : 1;
+	return length;
+}
+
+/* A program at a path whose line is too long for the agent, and whose rest reads like a line of code. */
+static bool make_program_of_long_name(const char *directory, char path[PATH_MAX])
+{
+	size_t length = (size_t)snprintf(path, PATH_MAX, "%s", directory);
+	bool made;
+	int file;
+
+	while (length_in_maps(path) + 1 + 4 * 50 + 2 < REST_BEGINS) {
+		path[length++] = '/';
+		memset(path + length, '\n', 50);
+		path[length += 50] = '\0';
+		if (mkdir(path, 0700))
+			return false;
+	}
+	path[length++] = '/';
+	path[length] = '\0';
+	while (length_in_maps(path) < REST_BEGINS - 1) {
+		path[length++] = 'a';
+		path[length] = '\0';
+	}
+	if (mkdir(path, 0700))
+		return false;
+	snprintf(path + length, PATH_MAX - length, "/ abx1 ");
+	file = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+	made = file >= 0 && !ftruncate(file, 4096) && length_in_maps(path) == REST_BEGINS + strlen(" abx1 ");
+	if (file >= 0)
+		close(file);
+	return made;
+}
+
+/* What a process calls its files is no line of /proc/PID/maps, and no harm to the agent. */
+TEST(guest_agent, reads_only_whole_lines_of_mappings)
+{
+	char directory[] = "/tmp/kvmscope-long-XXXXXX", path[PATH_MAX], command[64];
+	struct fixture fixture;
+	pid_t mapper;
+
+	if (!events_allowed())
+		SKIP("perf_event_open(2) is not allowed here");
+	REQUIRE(mkdtemp(directory));
+	CHECK(make_program_of_long_name(directory, path));
+	mapper = run_mapper(path, NULL);
+	REQUIRE(mapper > 0);
+	if (set_up(&fixture, AGENT_WITH_EVENTS)) {
+		struct agent_statistics statistics;
+
+		CHECK(wait_for(&fixture, snapshot_is_done));
+		tear_down(&fixture, &statistics);
+		CHECK_EQUAL(statistics.sessions, 1);
+	}
+	kill(mapper, SIGKILL);
+	waitpid(mapper, NULL, 0);
+	snprintf(command, sizeof(command), "rm -rf %s", directory);
+	CHECK_EQUAL(system(command), 0);
+}
+
 static bool is_our_cgroup(const struct sideband *record, void *context)
 {
 	const struct sideband_cgroup *cgroup = (const void *)record;
