@@ -24,7 +24,7 @@
 #include "vmm/profile/elf_symbols.h"
 
 #define AGENT      "build/agent/kvmscope-agent"
-#define SIZE_LIMIT (300 * 1024)
+#define SIZE_LIMIT (300l * 1024)
 #define RESIDENT   2048 /* KiB */
 #define PROCESSES  200
 /* Else there is no snapshot. */

@@ -13,7 +13,7 @@
 #define ADDRESS_END (UINT64_C(4) << 40)
 /* Behind those of vCPUs. */
 #define FIRST_PID (SAMPLE_TASK_LIMIT + (1u << 16))
-#define PLACES    (2 * PAGE_TABLE_TASKS_MAX)
+#define PLACES    (2ul * PAGE_TABLE_TASKS_MAX)
 
 _Static_assert(FIRST_PID + (ADDRESS_END >> PAGE_SHIFT) <= INT32_MAX, "perf has such a process id");
 

@@ -13,7 +13,7 @@
 #include "shared/sample.h"
 
 /* A guest may have as many as it likes; readers keep something of each process. */
-#define PAGE_TABLE_TASKS_MAX 1024
+#define PAGE_TABLE_TASKS_MAX 1024u
 
 struct page_table_tasks;
 
