@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/profile/collector_kernel.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -237,8 +238,12 @@ static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 	if (!told)
 		return false;
 	/* Nobody but the newest kernel is asked for its modules, and that below. */
-	if (kernel->found_count)
-		kernel->found[kernel->found_count - 1].kernel->told = NULL;
+	if (kernel->found_count) {
+		struct guest_kernel *newest = kernel->found[kernel->found_count - 1].kernel;
+
+		assert(newest);
+		newest->told = NULL;
+	}
 	told_kernel_free(kernel->told);
 	kernel->told = told;
 	kernel->told_is_known = false;
