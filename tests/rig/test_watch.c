@@ -213,7 +213,7 @@ static void check_debugger(void (*run)(struct rig_result *result, unsigned int t
 		     " build/rig/debugger tests/rig/guest/gdb-watch $(tests/rig/fetch-gdb)");
 	CHECK_EQUAL(initrd.status, 0);
 	rig_result_free(&initrd);
-	run(&result, 1200, COMMAND, options, kernel, INITRD, data, WRITES, STOPS, GDB_WRITES);
+	run(&result, 900, COMMAND, options, kernel, INITRD, data, WRITES, STOPS, GDB_WRITES);
 	check_coexistence(&result, data);
 	rig_result_free(&result);
 }
