@@ -43,7 +43,7 @@ static void start_qemu(struct side *side, const char *name, const char *incoming
 	fflush(NULL);
 	side->qemu = fork();
 	if (!side->qemu) {
-		alarm(120); /* it ends by that if the test does not end it */
+		alarm(290); /* it ends by that if the test does not end it */
 		execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "kvm", "-cpu", "host",
 		       "-machine", "microvm,pit=on,pic=on,rtc=on,isa-serial=on", "-name",
 		       "guest,debug-threads=on", "-m", "64", "-nodefaults", "-no-user-config", "-display",
@@ -61,18 +61,13 @@ static bool has_ended(const struct side *side)
 	return waitid(P_PID, (id_t)side->qemu, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
 }
 
-static long size_of(const char *path)
+/* Until SIDE's guest has said something; false: its QEMU has ended, or it takes a minute. */
+static bool wait_until_it_works(const struct side *side)
 {
 	struct stat status;
 
-	return stat(path, &status) ? -1 : (long)status.st_size;
-}
-
-/* Until the file PATH has more than SIZE bytes; false: SIDE's QEMU has ended, or it takes a minute. */
-static bool wait_until_longer(const struct side *side, const char *path, long size)
-{
 	for (int tries = 0; tries < 3000 && !has_ended(side); tries++) {
-		if (size_of(path) > size)
+		if (!stat(side->serial, &status) && status.st_size)
 			return true;
 		usleep(20000);
 	}
@@ -146,7 +141,7 @@ static bool migrate(struct side *from, struct side *to, const char *uri)
 
 /* What a recording has of the guest. */
 struct seen {
-	struct symbols *symbols;
+	struct symbols *symbols;     /* NULL: samples are only counted */
 	uint64_t samples, elsewhere; /* of these, not in the guest's program */
 	uint64_t first, last;        /* ns */
 };
@@ -161,7 +156,7 @@ static int see_sample(void *context, const struct perf_data_sample *sample)
 	if (!seen->samples++)
 		seen->first = sample->time;
 	seen->last = sample->time;
-	seen->elsewhere += !symbols_find(seen->symbols, sample->ip, &symbol);
+	seen->elsewhere += seen->symbols && !symbols_find(seen->symbols, sample->ip, &symbol);
 	return 0;
 }
 
@@ -177,6 +172,31 @@ static void read_recording(const char *path, struct seen *seen)
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	perf_data_reader_close(reader);
 	symbols_free(seen->symbols);
+}
+
+/* The recording is written meanwhile, and may not even have its header yet. */
+static bool has_guest(const char *path)
+{
+	struct seen seen = { 0 };
+	const struct perf_data_events events = { .sample = see_sample, .context = &seen };
+	struct perf_data_reader *reader;
+
+	if (perf_data_reader_open(&reader, path))
+		return false;
+	perf_data_reader_run(reader, &events);
+	perf_data_reader_close(reader);
+	return seen.samples;
+}
+
+/* Until SIDE's recording has samples of the guest; false: SIDE's QEMU has ended, or it takes a minute. */
+static bool wait_for_guest(const struct side *side)
+{
+	for (int tries = 0; tries < 300 && !has_ended(side); tries++) {
+		if (has_guest(side->recording))
+			return true;
+		usleep(200000);
+	}
+	return false;
 }
 
 /* One clock serves both: they are of one machine. */
@@ -204,15 +224,12 @@ static void end_qemu(struct side *side)
 /* The process that the guest has left ends, as libvirt has it do; who is attached to it ends with it. */
 static void follow(struct side *from, struct side *to, const char *uri)
 {
-	long before;
-
 	if (!attach(from) || !attach(to) || !connect_to(from) || !connect_to(to))
 		return;
-	CHECK(wait_until_longer(from, from->recording, size_of(from->recording)));
-	before = size_of(to->recording);
+	CHECK(wait_for_guest(from));
 	if (!migrate(from, to, uri))
 		return;
-	CHECK(wait_until_longer(to, to->recording, before));
+	CHECK(wait_for_guest(to));
 	kill(from->qemu, SIGKILL);
 	program_wait(&from->tool);
 	CHECK_EQUAL(from->tool.status, 0);
@@ -235,7 +252,7 @@ TEST(attach_migration, a_guest_of_kvm_is_followed_out_and_in)
 	REQUIRE(mkdtemp(directory) != NULL);
 	snprintf(uri, sizeof(uri), "unix:%s/migration", directory);
 	start_qemu(&from, "from", NULL);
-	works = wait_until_longer(&from, from.serial, 0);
+	works = wait_until_it_works(&from);
 	if (works) {
 		start_qemu(&to, "to", uri);
 		follow(&from, &to, uri);
