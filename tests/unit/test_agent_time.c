@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "shared/agent_protocol.h"
+#include "shared/ring_layout.h"
 #include "shared/sample.h"
 #include "shared/sideband.h"
 #include "tests/unit/shim/test.h"
@@ -391,6 +392,30 @@ TEST(agent_time, what_is_dropped_at_the_end_is_counted_and_lies_behind_the_loss)
 	CHECK_EQUAL(statistics.sessions > 1 || statistics.lost == guest.lost.count, 1);
 }
 
+/* No event more has room. */
+static bool ring_is_full(void)
+{
+	uint64_t head = __atomic_load_n(&guest.ring->header->data_head, __ATOMIC_ACQUIRE);
+
+	return head - guest.ring->reader.released + ring_record_size(sizeof(struct sideband_comm)) >
+	       guest.ring->size;
+}
+
+/* Events happen, and are told, but nobody reads of them; 20 s at most. */
+static void run_until_full(uint32_t events)
+{
+	uint32_t last = guest.told + events;
+	uint64_t end = now() + 20000 * MS;
+
+	while ((guest.told < last || !ring_is_full()) && now() < end) {
+		if (guest.told >= last || guest.told % 16 == 0)
+			listen_to_host();
+		if (guest.told < last)
+			tell_event();
+	}
+	CHECK(ring_is_full());
+}
+
 /* Who reads it does something else, while the guest tells more than the ring has room for. */
 TEST(agent_time, what_a_full_ring_has_no_room_for_waits)
 {
@@ -401,19 +426,39 @@ TEST(agent_time, what_a_full_ring_has_no_room_for_waits)
 	srand(19);
 	REQUIRE(begin_with(0, RING_SIZE_MIN));
 	run_until_placed(50);
-	for (uint32_t last = guest.told + many; guest.told < last;) {
-		if (guest.told % 16 == 0)
-			listen_to_host();
-		tell_event();
-	}
-	/* The ring is full by then. */
-	for (uint64_t last = now() + 200 * MS; now() < last;)
-		listen_to_host();
+	run_until_full(many);
 	run_until_placed(many);
 	ring_statistics(guest.ring, &ring);
 	end(&statistics);
 	CHECK_EQUAL(ring.lost, 0);
 	CHECK(statistics.sessions > 1 || !guest.losses);
+}
+
+/* Names of a guest that is gone are no more to be believed than those of one that goes on. */
+TEST(agent_time, loss_that_a_full_ring_has_no_room_for_is_told_when_it_has)
+{
+	const uint32_t many = 4 * RING_SIZE_MIN / sizeof(struct sideband_comm);
+	struct agent_statistics statistics = { .connected = true };
+	uint64_t before;
+
+	srand(21);
+	REQUIRE(begin_with(0, RING_SIZE_MIN));
+	run_until_placed(50);
+	run_until_full(many);
+	close(guest.fd);
+	guest.fd = -1;
+	for (uint64_t last = now() + 20000 * MS; statistics.connected && now() < last;) {
+		usleep(1000);
+		agent_statistics(guest.agent, &statistics);
+	}
+	CHECK(!statistics.connected);
+	before = guest.losses;
+	for (uint64_t last = now() + 20000 * MS; guest.losses == before && now() < last;) {
+		usleep(1000);
+		read_ring();
+	}
+	CHECK(guest.losses > before);
+	end(&statistics);
 }
 
 /* Each exchange takes some 60 ms: the best of a second is used. */

@@ -37,6 +37,8 @@
 #define CONNECT_INTERVAL (1000 * MS)
 /* A guest may stand still for a while; after this its agent is held for gone. */
 #define SILENCE (5000 * MS)
+/* Where the ring has no room for a loss, it is looked so often whether it has. */
+#define LOSS_INTERVAL 50 /* ms */
 /* So long a good exchange is waited for; then the best of those is taken that tell the time badly. */
 #define VAGUE_AFTER (1000 * MS)
 /* And without an exchange that tells the time: behind so much most of what waits could not be placed any
@@ -756,6 +758,7 @@ static void send_what_is_due(struct agent *agent)
 {
 	uint64_t time = now();
 
+	write_loss(agent);
 	if (agent->options.fd < 0) {
 		if (agent->options.connect)
 			connect_if_due(agent, time);
@@ -773,14 +776,22 @@ static void send_what_is_due(struct agent *agent)
 		send_start(agent, time);
 }
 
-/* ms; -1: nothing will be due. */
-static int time_to_wait(const struct agent *agent)
+/* ms; -1: nothing will be sent. */
+static int time_to_send(const struct agent *agent)
 {
 	uint64_t time = now();
 
 	if (agent->options.fd < 0 && !agent->options.connect)
 		return -1;
 	return agent->next_send > time ? (int)((agent->next_send - time) / MS) + 1 : 0;
+}
+
+/* ms; -1: nothing will be due. */
+static int time_to_wait(const struct agent *agent)
+{
+	int wait = time_to_send(agent);
+
+	return agent->loss.head.size && (wait < 0 || wait > LOSS_INTERVAL) ? LOSS_INTERVAL : wait;
 }
 
 static void *serve(void *argument)
