@@ -150,8 +150,12 @@ static void take_sample(void *context, struct sample *sample, struct guest_callc
 			  task_is_right(&stack->tasks->scheduled, OTHER_TASK, 200, 0, "other-name");
 }
 
+/* By kvm_intel there may be no RIP: it was a sample all the same. */
 static void take_lost(void *context, unsigned int id, uint64_t count)
 {
+	struct outcome *outcome = context;
+
+	outcome->all += (unsigned int)count;
 }
 
 static int sample_guest(struct sampled_guest *guest, struct attach_source *source)
@@ -178,17 +182,23 @@ static void check_outcome(const struct outcome *outcome)
 	CHECK_EQUAL(outcome->tasks, outcome->seen);
 }
 
+static bool bell_rings(struct attach_source *source)
+{
+	struct pollfd bell = { .fd = attach_bpf.events(source), .events = POLLIN };
+
+	return poll(&bell, 1, BELL_WAIT) == 1;
+}
+
 /* After a look that found nothing the next sample wakes. */
 static void check_bell(struct attach_source *source, const struct outcome *outcome)
 {
-	struct pollfd bell = { .fd = attach_bpf.events(source), .events = POLLIN };
 	unsigned int before;
 
 	do {
 		before = outcome->all;
 		attach_bpf.drain(source);
 	} while (outcome->all != before);
-	CHECK_EQUAL(poll(&bell, 1, BELL_WAIT), 1);
+	CHECK(bell_rings(source));
 	attach_bpf.drain(source);
 	CHECK(outcome->all > before);
 }
@@ -230,6 +240,9 @@ static int run(struct sampled_guest *guest, struct outcome *outcome)
 		error = attach_bpf.open(&source, &target);
 	if (!error)
 		error = sample_guest(guest, source);
+	/* Who waits when a vCPU comes hears of its samples. */
+	if (!error)
+		CHECK(bell_rings(source));
 	for (int i = 0; !error && i < TRIES && outcome->seen < SAMPLES; i++) {
 		usleep(10000);
 		attach_bpf.drain(source);

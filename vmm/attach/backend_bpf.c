@@ -524,11 +524,13 @@ static void forget(struct attach_source *source, struct bpf_thread *thread)
 	free(thread);
 }
 
+/* The reader may be waiting for the bell already, and is to hear of this vCPU, too. */
 static int start_vcpu(struct attach_source *source, struct bpf_thread *thread)
 {
 	int error = find_vcpu(source, thread);
 
 	tell_slots(thread, &source->slots);
+	bpf_ring_wait(&thread->memory.ring);
 	return error ? error : sample_thread(source, thread);
 }
 
