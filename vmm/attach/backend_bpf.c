@@ -445,16 +445,16 @@ static void take_vcpu(void *context, const struct bpf_found *found)
 		search->found = *found;
 }
 
-static int find_vcpu(struct attach_source *source, struct bpf_thread *thread)
+static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *vcpu, struct bpf_found *found)
 {
-	struct vcpu_search search = { .wanted = &thread->vcpu };
+	struct vcpu_search search = { .wanted = vcpu };
 	int error = bpf_programs_look(source->target->process->pid_fd, NO_SLOTS, take_vcpu, &search);
 
 	if (error)
 		return error;
 	if (!search.found.vcpu || !search.found.tid)
-		return error_set(-ESRCH, "vCPU %u has gone", thread->vcpu.id);
-	know_vcpu(source, thread, &search.found);
+		return error_set(-ESRCH, "vCPU %u has gone", vcpu->id);
+	*found = search.found;
 	return 0;
 }
 
@@ -525,20 +525,25 @@ static void forget(struct attach_source *source, struct bpf_thread *thread)
 }
 
 /* The reader may be waiting for the bell already, and is to hear of this vCPU, too. */
-static int start_vcpu(struct attach_source *source, struct bpf_thread *thread)
+static int start_vcpu(struct attach_source *source, struct bpf_thread *thread, const struct bpf_found *found)
 {
-	int error = find_vcpu(source, thread);
-
+	know_vcpu(source, thread, found);
 	tell_slots(thread, &source->slots);
 	bpf_ring_wait(&thread->memory.ring);
-	return error ? error : sample_thread(source, thread);
+	return sample_thread(source, thread);
 }
 
+/* Of a guest that has not arrived yet, all vCPUs are tried again and again: none has a ring before it runs.
+ */
 static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 {
-	struct bpf_thread *thread = calloc(1, sizeof(*thread));
-	int error;
+	struct bpf_thread *thread;
+	struct bpf_found found;
+	int error = find_vcpu(source, vcpu, &found);
 
+	if (error)
+		return error;
+	thread = calloc(1, sizeof(*thread));
 	if (!thread)
 		return error_set(-ENOMEM, "no memory for a perf event");
 	thread->vcpu = *vcpu;
@@ -547,7 +552,7 @@ static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 		free(thread);
 		return error;
 	}
-	error = start_vcpu(source, thread);
+	error = start_vcpu(source, thread, &found);
 	if (error) {
 		forget(source, thread);
 		return error;
