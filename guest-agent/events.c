@@ -179,13 +179,11 @@ static void ring_copy(const struct ring *ring, uint64_t position, void *to, size
 	memcpy((uint8_t *)to + first, ring->data, size - first);
 }
 
-static void note_gap(struct events *events)
-{
-	events->gap = events->touched = true;
-}
-
-/* Records that concern a process have its pid first; LOST has an id and the count. */
-static void note_record(struct events *events, const uint8_t *record)
+/*
+ * Records that concern a process have its pid first; LOST has an id and the count. What is told right behind
+ * the word that a ring is empty was dropped before that: the gap is known.
+ */
+static void note_record(struct events *events, unsigned int cpu, const uint8_t *record)
 {
 	struct perf_event_header header;
 	uint32_t pid;
@@ -196,9 +194,11 @@ static void note_record(struct events *events, const uint8_t *record)
 	memcpy(&lost, record + sizeof(header) + sizeof(uint64_t), sizeof(lost));
 	if (header.type == PERF_RECORD_LOST) {
 		events->lost += lost;
-		note_gap(events);
+		events->touched = true;
+		events->gap |= !events->emptied[cpu];
 	} else if ((pid_t)pid == events->watched)
 		events->touched = true;
+	events->emptied[cpu] = false;
 }
 
 /* One message with as many whole records as it takes; false where there is no room for one. */
@@ -219,7 +219,7 @@ static bool move_records(struct events *events, struct output *output, unsigned 
 		if (header.size < RECORD_MIN || header.size > size - used)
 			break;
 		ring_copy(ring, ring->tail + used, message->records + used, header.size);
-		note_record(events, message->records + used);
+		note_record(events, cpu, message->records + used);
 		build_ids_add(message->records + used);
 		cgroup_note(message->records + used);
 	}
@@ -229,7 +229,10 @@ static bool move_records(struct events *events, struct output *output, unsigned 
 	return true;
 }
 
-/* False without room. */
+/*
+ * Behind all that was in it, and after the kernel was told so: a look from here on sees what became of
+ * processes by all that was dropped. False without room.
+ */
 static bool tell_full_ring(struct events *events, struct output *output, unsigned int cpu)
 {
 	struct {
@@ -246,6 +249,7 @@ static bool tell_full_ring(struct events *events, struct output *output, unsigne
 	message->cpu = cpu;
 	memcpy(message->records, &record, sizeof(record));
 	events->full[cpu] = false;
+	events->emptied[cpu] = events->gap = true;
 	return true;
 }
 
@@ -260,10 +264,8 @@ static bool drain_cpu(struct events *events, struct output *output, unsigned int
 	};
 	bool moved = true;
 
-	if (ring.head - ring.tail > ring.size - RECORD_MAX) {
-		events->full[cpu] = true;
-		note_gap(events);
-	}
+	if (ring.head - ring.tail > ring.size - RECORD_MAX)
+		events->full[cpu] = events->touched = true;
 	while (ring.tail != ring.head && moved)
 		moved = move_records(events, output, cpu, &ring);
 	__atomic_store_n(&page->data_tail, ring.tail, __ATOMIC_RELEASE);
@@ -278,8 +280,7 @@ static enum connector_result take_event(struct events *events, uint8_t *to, size
 
 	if (result == CONNECTOR_LOST) {
 		events->lost++;
-		events->full[0] = true;
-		note_gap(events);
+		events->full[0] = events->touched = true;
 	}
 	if (result == CONNECTOR_RECORD && pid == events->watched)
 		events->touched = true;

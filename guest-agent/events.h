@@ -31,11 +31,12 @@ struct events {
 	unsigned int cpus;                  /* slots in use; 0: there are no events */
 	struct pollfd fds[EVENTS_CPUS_MAX]; /* of each CPU; fd -1: not online */
 	struct perf_event_mmap_page *pages[EVENTS_CPUS_MAX];
-	bool full[EVENTS_CPUS_MAX]; /* its ring was, and that is not told yet */
-	unsigned int features;      /* enum agent_features that the kernel can do */
-	size_t data_size;           /* bytes of each ring, a power of two */
-	uint64_t lost;              /* records that the kernel dropped */
-	bool gap;      /* it has, or may have, since this was made false: a ring was found full */
+	bool full[EVENTS_CPUS_MAX];    /* its ring was, and that is not told yet */
+	bool emptied[EVENTS_CPUS_MAX]; /* the latest of it that was told is that it is empty again */
+	unsigned int features;         /* enum agent_features that the kernel can do */
+	size_t data_size;              /* bytes of each ring, a power of two */
+	uint64_t lost;                 /* records that the kernel dropped */
+	bool gap;      /* it has, or may have, since this was made false: a ring was full, and is empty */
 	pid_t watched; /* was there a record of this process, or a gap, since `touched` was made false? */
 	bool touched;
 };

@@ -39,7 +39,9 @@ struct guest {
 	/* read of the ring */
 	uint32_t placed, wrong, latest;
 	uint64_t latest_time, largest_error, losses;
-	struct sideband_lost lost; /* the latest */
+	struct sideband_lost lost; /* the latest, */
+	uint64_t before_lost;      /* and the time of what was told right before it */
+	bool emptied;              /* the guest said that a ring is empty */
 };
 
 static struct guest guest;
@@ -96,7 +98,7 @@ static void tell_event(void)
 	tell_event_of(0);
 }
 
-/* The ring of CPU has room again. */
+/* The ring of CPU has room again; a COUNT of 0: it is empty. */
 static void tell_lost(uint32_t cpu, uint64_t count)
 {
 	struct {
@@ -109,6 +111,7 @@ static void tell_lost(uint32_t cpu, uint64_t count)
 		   .count = count,
 		   .end.time = guest_time(now()) };
 
+	guest.emptied |= !count;
 	say(AGENT_EVENTS, &lost, sizeof(lost));
 }
 
@@ -194,7 +197,8 @@ static void read_ring(void)
 		if (sideband->type == SIDEBAND_LOST) {
 			guest.losses++;
 			guest.lost = *(const struct sideband_lost *)sideband;
-			CHECK(guest.lost.until >= guest.latest_time);
+			guest.before_lost = guest.latest_time;
+			CHECK(guest.emptied || guest.lost.until >= guest.latest_time);
 			guest.latest_time = 0; /* a session's times are in order, and not those of two */
 		}
 	}
@@ -363,6 +367,30 @@ TEST(agent_time, loss_lies_between_the_records_that_its_ring_had_room_for)
 	CHECK(guest.lost.until >= guest.time[between] + 2 * MS - guest.lost.head.time_error);
 	CHECK(guest.latest >= between);
 	end(&statistics);
+}
+
+/* The guest says it with the CPU's next event, whenever that is: what it told meanwhile is known to be so. */
+TEST(agent_time, loss_lies_before_its_ring_was_said_to_be_empty)
+{
+	struct agent_statistics statistics;
+	uint64_t until, told_before;
+	uint32_t before;
+
+	srand(23);
+	REQUIRE(begin(0));
+	run_until_placed(50);
+	tell_event_of(1);
+	before = guest.told;
+	tell_lost(1, 0);
+	usleep(20000);
+	tell_event_of(0);
+	tell_lost(1, 3);
+	wait_for_loss(3);
+	CHECK(guest.latest > before);
+	until = guest.lost.until;
+	told_before = guest.before_lost;
+	end(&statistics);
+	CHECK(statistics.sessions > 1 || until < told_before);
 }
 
 /*

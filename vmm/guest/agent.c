@@ -73,6 +73,7 @@ struct agent {
 	uint64_t session_lost;      /* as in agent_round, told so far */
 	uint64_t round;             /* guest time of the latest, or of the session's begin */
 	uint64_t written[CPUS_MAX]; /* for each of the guest's: guest time of its latest record; 0: none */
+	bool emptied[CPUS_MAX];     /* that was the word that its ring, which was full, is empty */
 	bool tsc_usable;
 	struct agent_clock clock; /* of this session, as the next two */
 	struct agent_held held;   /* what an exchange is waited for */
@@ -337,6 +338,7 @@ static void begin_session(struct agent *agent, uint64_t time)
 		lose_session(agent);
 	}
 	memset(agent->written, 0, sizeof(agent->written));
+	memset(agent->emptied, 0, sizeof(agent->emptied));
 	agent->session = time;
 	agent->pings = 0;
 	agent->ping_open = agent->answered = false;
@@ -530,14 +532,36 @@ static void take_pong(struct agent *agent, const struct agent_message *message, 
 	}
 }
 
-/* A ring is full in the moment behind its latest record, and tells of that as soon as it has room again. */
+/*
+ * A ring is full in the moment behind its latest record. Its kernel tells of that with the next record that
+ * finds room: however late that is, what is told right behind the word that the ring is empty was lost
+ * before.
+ */
+static void take_lost(struct agent *agent, uint32_t cpu, const struct agent_record *record)
+{
+	const struct sideband_lost *lost = (const void *)&record->sideband;
+	uint64_t since = cpu < CPUS_MAX && agent->written[cpu] ? agent->written[cpu] : agent->round;
+	bool answered = cpu < CPUS_MAX && agent->emptied[cpu] && lost->count;
+
+	tell_lost(agent, lost->count, since, answered ? since : record->guest_time);
+}
+
+static void note_written(struct agent *agent, uint32_t cpu, const struct agent_record *record)
+{
+	const struct sideband_lost *lost = (const void *)&record->sideband;
+
+	if (cpu >= CPUS_MAX)
+		return;
+	agent->written[cpu] = record->guest_time;
+	agent->emptied[cpu] = record->sideband.head.size && lost->head.type == SIDEBAND_LOST && !lost->count;
+}
+
 static void take_record(struct agent *agent, uint32_t cpu, struct agent_record *record)
 {
 	struct sideband *sideband = &record->sideband.head;
-	uint64_t since = cpu < CPUS_MAX && agent->written[cpu] ? agent->written[cpu] : agent->round;
 
 	if (sideband->type == SIDEBAND_LOST)
-		tell_lost(agent, ((const struct sideband_lost *)sideband)->count, since, record->guest_time);
+		take_lost(agent, cpu, record);
 	else
 		write_record(agent, sideband, record->guest_time);
 	/* A snapshot's may be as old as what it is told for. */
@@ -563,8 +587,7 @@ static void take_events(struct agent *agent, const struct agent_events *events, 
 			take_record(agent, events->cpu, &record);
 			taken++;
 		}
-		if (events->cpu < CPUS_MAX)
-			agent->written[events->cpu] = record.guest_time;
+		note_written(agent, events->cpu, &record);
 		records = span_of(records.data + size, records.size - (size_t)size);
 	}
 	pthread_mutex_lock(&agent->lock);
