@@ -3,6 +3,7 @@
  * The time of what a guest tells: an agent, played by the test, whose clock is not the host's, with
  * messages that take their time; each event that it tells is known by the host's clock.
  */
+#include <assert.h>
 #include <errno.h>
 #include <linux/perf_event.h>
 #include <poll.h>
@@ -34,6 +35,14 @@ struct guest {
 	uint32_t version; /* that it says it speaks */
 	useconds_t slow;  /* us: its messages take so long, there and back each */
 	bool open;
+	/* So many answers are all that it tells, and the last of them comes behind what can have no place; 0:
+	 * it tells all. */
+	unsigned int breaks;
+	struct {
+		bool open; /* what is said waits here, to be sent at once */
+		size_t size;
+		uint8_t bytes[1024];
+	} parcel;
 	uint32_t told;             /* events: each of a process of its number */
 	uint64_t time[EVENTS_MAX]; /* of each, by the host's clock */
 	/* read of the ring */
@@ -59,6 +68,14 @@ static uint64_t guest_time(uint64_t host)
 	return host - guest.behind + (uint64_t)((__int128)host * guest.ppm / 1000000);
 }
 
+static void send_bytes(const void *bytes, size_t size)
+{
+	struct pollfd output = { .fd = guest.fd, .events = POLLOUT };
+
+	CHECK_EQUAL(poll(&output, 1, 20000), 1);
+	CHECK_EQUAL(send(guest.fd, bytes, size, MSG_NOSIGNAL), size);
+}
+
 static void say(enum agent_message_type type, const void *payload, size_t size)
 {
 	struct {
@@ -67,11 +84,21 @@ static void say(enum agent_message_type type, const void *payload, size_t size)
 	} __attribute__((aligned(8))) message = {
 		.header = { .size = (uint32_t)(sizeof(message.header) + size), .type = (uint16_t)type },
 	};
-	struct pollfd output = { .fd = guest.fd, .events = POLLOUT };
 
 	memcpy(message.payload, payload, size);
-	CHECK_EQUAL(poll(&output, 1, 20000), 1);
-	CHECK_EQUAL(send(guest.fd, &message, message.header.size, MSG_NOSIGNAL), message.header.size);
+	if (!guest.parcel.open) {
+		send_bytes(&message, message.header.size);
+		return;
+	}
+	assert(message.header.size <= sizeof(guest.parcel.bytes) - guest.parcel.size);
+	memcpy(guest.parcel.bytes + guest.parcel.size, &message, message.header.size);
+	guest.parcel.size += message.header.size;
+}
+
+static void send_parcel(void)
+{
+	guest.parcel.open = false;
+	send_bytes(guest.parcel.bytes, guest.parcel.size);
 }
 
 /* Something happens now on CPU: a process gets a name. */
@@ -131,6 +158,14 @@ static void answer_start(const struct agent_start *start)
 	say(AGENT_HELLO, &hello, sizeof(hello));
 }
 
+static void run_back_behind_a_loss(void)
+{
+	tell_lost(1, 1);
+	guest.behind += 3000 * MS;
+	tell_event();
+	guest.behind -= 3000 * MS;
+}
+
 static void answer_ping(const struct agent_ping *ping)
 {
 	struct agent_pong pong = { .host_time = ping->host_time };
@@ -138,11 +173,21 @@ static void answer_ping(const struct agent_ping *ping)
 
 	rest();
 	pong.received = guest_time(now());
+	if (guest.breaks == 1) {
+		guest.parcel.open = true;
+		run_back_behind_a_loss();
+	}
 	rest();
 	pong.guest_time = guest_time(now());
 	rest();
 	/* an older agent's, every other time */
 	say(AGENT_PONG, &pong, guest.told % 2 ? sizeof(pong) : AGENT_PONG_MIN);
+	if (guest.parcel.open)
+		send_parcel();
+	if (guest.breaks) {
+		guest.breaks--;
+		return;
+	}
 	tell_event();
 	round.guest_time = guest_time(now()) - MS;
 	say(AGENT_ROUND, &round, sizeof(round));
@@ -391,6 +436,27 @@ TEST(agent_time, loss_lies_before_its_ring_was_said_to_be_empty)
 	told_before = guest.before_lost;
 	end(&statistics);
 	CHECK(statistics.sessions > 1 || until < told_before);
+}
+
+/* What waits then is dropped with the guest's time that it has. */
+TEST(agent_time, exchange_behind_what_ends_a_session_places_nothing)
+{
+	struct agent_statistics statistics;
+	uint64_t before;
+
+	srand(24);
+	REQUIRE(begin(0));
+	guest.behind = -20000 * MS;
+	run_until_placed(50);
+	before = now();
+	guest.breaks = 3;
+	for (uint64_t last = now() + 20000 * MS; !guest.losses && now() < last;) {
+		listen_to_host();
+		read_ring();
+	}
+	CHECK(guest.losses > 0);
+	CHECK(guest.lost.head.time > before - 6000 * MS);
+	end(&statistics);
 }
 
 /*

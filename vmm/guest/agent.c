@@ -212,7 +212,7 @@ static void place_held(struct agent *agent)
 	struct sideband *record;
 	uint64_t guest_time;
 
-	if (!write_loss(agent))
+	if (agent->broken || !write_loss(agent))
 		return;
 	while ((record = agent_held_first(&agent->held, &guest_time)) &&
 	       agent_clock_reaches(&agent->clock, guest_time) &&
@@ -253,8 +253,7 @@ static void write_record(struct agent *agent, struct sideband *record, uint64_t 
 		drop(agent, record, guest_time);
 		agent->broken = true;
 	}
-	if (!agent->broken)
-		place_held(agent);
+	place_held(agent);
 }
 
 static void count_lost(struct agent *agent, uint64_t count)
