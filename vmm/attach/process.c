@@ -136,6 +136,7 @@ static bool read_link(int directory, int number, char *link, size_t size)
 	ssize_t length;
 
 	snprintf(path, sizeof(path), "fd/%d", number);
+	errno = 0; /* of an empty one it stays so */
 	length = readlinkat(directory, path, link, size - 1);
 	link[length > 0 ? length : 0] = '\0';
 	return length > 0;
