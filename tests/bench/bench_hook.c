@@ -30,9 +30,8 @@
 /* Each of this process's namespace: gone with it. */
 static int make_place(void)
 {
-	mkdir(RUN, 0755);
 	return unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	       mount("none", RUN, "tmpfs", 0, "mode=0755");
+	       mount("none", "/run", "tmpfs", 0, "mode=0755") || mkdir(RUN, 0755);
 }
 
 static pid_t start(const char *program, int input)

@@ -18,7 +18,7 @@
 #define WORDS_MAX 64
 
 /* Beside the test program: the one of the same build. */
-static void program_path(char *path)
+void program_path(char *path)
 {
 	char self[PATH_MAX];
 	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);

@@ -23,6 +23,9 @@ int program_wait_for(struct program *program, const char *text);
 
 void program_wait(struct program *program);
 
+/* Where it is; PATH has room for PATH_MAX bytes. */
+void program_path(char *path);
+
 /* The child's part of that: becomes the program, with the descriptors that it has. Does not return. */
 _Noreturn void program_exec(const char *arguments);
 

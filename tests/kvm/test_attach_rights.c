@@ -2,6 +2,7 @@
 /* What kvmscope attach keeps of its rights once it samples. */
 #include <dirent.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
@@ -159,13 +160,14 @@ TEST(attach_rights, files_of_other_users_can_still_be_written)
 TEST(attach_rights, without_them_a_process_is_not_said_to_run_no_vm)
 {
 	static const char no_rights[] = "setpriv --inh-caps=-all --bounding-set=-all";
-	char command[256], text[512];
+	char path[PATH_MAX], command[PATH_MAX + 128], text[512];
 	FILE *output;
 
 	snprintf(command, sizeof(command), "%s true 2> /dev/null", no_rights);
 	if (is_unprivileged() || system(command)) /* NOLINT(cert-env33-c): a test's own words */
 		SKIP("there are no rights here that could be given up");
-	snprintf(command, sizeof(command), "%s build/kvmscope attach --pid %d 2>&1", no_rights, getpid());
+	program_path(path);
+	snprintf(command, sizeof(command), "%s '%s' attach --pid %d 2>&1", no_rights, path, getpid());
 	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
 	REQUIRE(output != NULL);
 	text[fread(text, 1, sizeof(text) - 1, output)] = '\0';
