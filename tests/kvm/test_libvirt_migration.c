@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/kvm/daemon_run.h"
@@ -99,6 +100,18 @@ static void check_virsh(struct host *host, const char *arguments)
 		FAIL_TEST("virsh %s: %s", arguments, text);
 }
 
+/* As libvirt runs it; the guest says by its exit status that it ran. */
+static bool qemu_runs_guest_with_kvm(void)
+{
+	int status =
+		system("timeout 60 qemu-system-x86_64 -accel kvm -cpu host -machine q35 -m 256 -nodefaults "
+		       "-no-user-config -display none -device isa-debug-exit,iobase=0xf4,iosize=4 -no-reboot "
+		       "-kernel " GUEST_IMAGE_MULTIBOOT
+		       " -append 'program=hello exit=21' < /dev/null > /dev/null 2>&1");
+
+	return WIFEXITED(status) && WEXITSTATUS(status) == (21 << 1 | 1);
+}
+
 /* What the hosts' KVM can run is a guest of our own. */
 static void follow_by_kvm(struct host *from, struct host *to)
 {
@@ -110,6 +123,9 @@ static void follow_by_kvm(struct host *from, struct host *to)
 
 	if (!guest_run_possible()) {
 		printf("/dev/kvm can not be opened: only a domain that is emulated is followed\n");
+	} else if (!qemu_runs_guest_with_kvm()) {
+		printf("qemu-system-x86_64 does not run this guest with KVM here: "
+		       "only a domain that is emulated is followed\n");
 	} else if (libvirt_domain_start_with(&from->libvirt, "two", &domain)) {
 		follow(from, to, "two");
 		check_virsh(to, "destroy two");
