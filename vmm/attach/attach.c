@@ -257,11 +257,14 @@ static void use_kernel(struct attach *attach, struct sample *sample, struct gues
 static void keep_registers(struct attach *attach, const struct sample *sample,
 			   const struct attach_stack *stack)
 {
-	if (attach->has_latest && sample->cpl && !attach->latest.cpl &&
-	    sample->time - attach->latest_time < RECENT)
+	/* They come in the order of a vCPU's time, those of one behind those of another. */
+	int64_t later = (int64_t)(sample->time - attach->latest_time);
+
+	if (attach->has_latest && !attach->latest.cpl && later < (sample->cpl ? (int64_t)RECENT : 0))
 		return;
 	attach->latest = stack->registers;
-	attach->latest_time = sample->time;
+	if (!attach->has_latest || later > 0)
+		attach->latest_time = sample->time;
 	attach->has_latest = true;
 }
 
