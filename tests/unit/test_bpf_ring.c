@@ -55,7 +55,7 @@ static bool put(const struct bpf_ring *ring, uint64_t number, uint32_t addresses
 
 static bool take(struct bpf_ring *ring, uint64_t number)
 {
-	const struct bpf_whole_sample *sample = bpf_ring_first(ring);
+	const struct bpf_whole_sample *sample = bpf_ring_first(ring, bpf_ring_end(ring));
 	bool right;
 
 	if (!sample)
@@ -71,7 +71,7 @@ TEST(bpf_ring, one_that_is_empty_has_no_sample)
 {
 	struct bpf_ring ring = new_ring();
 
-	CHECK(!bpf_ring_first(&ring));
+	CHECK(!bpf_ring_first(&ring, bpf_ring_end(&ring)));
 	CHECK_EQUAL(bpf_ring_take_lost(&ring), 0);
 	free_ring(&ring);
 }
@@ -86,7 +86,7 @@ TEST(bpf_ring, samples_of_all_sizes_come_in_order_around_its_end)
 			REQUIRE(put(&ring, written, (uint32_t)(written * 37 % (BPF_ADDRESSES_MAX + 1))));
 		for (; read < written; read++)
 			REQUIRE(take(&ring, read));
-		REQUIRE(!bpf_ring_first(&ring));
+		REQUIRE(!bpf_ring_first(&ring, bpf_ring_end(&ring)));
 	}
 	CHECK(vcpu.head > 10 * SIZE);
 	free_ring(&ring);
@@ -104,7 +104,7 @@ TEST(bpf_ring, one_that_is_full_loses_what_comes_and_says_how_many)
 	CHECK_EQUAL(bpf_ring_take_lost(&ring), 0);
 	for (uint64_t i = 0; i < written; i++)
 		REQUIRE(take(&ring, i));
-	CHECK(!bpf_ring_first(&ring));
+	CHECK(!bpf_ring_first(&ring, bpf_ring_end(&ring)));
 	CHECK(put(&ring, 1, 1));
 	CHECK(take(&ring, 1));
 	free_ring(&ring);
@@ -116,11 +116,27 @@ TEST(bpf_ring, a_sample_stays_until_it_is_released)
 	const struct bpf_whole_sample *first;
 
 	REQUIRE(put(&ring, 7, 3));
-	first = bpf_ring_first(&ring);
+	first = bpf_ring_first(&ring, bpf_ring_end(&ring));
 	while (put(&ring, 8, BPF_ADDRESSES_MAX))
 		;
-	CHECK(bpf_ring_first(&ring) == first);
+	CHECK(bpf_ring_first(&ring, bpf_ring_end(&ring)) == first);
 	CHECK(take(&ring, 7));
 	CHECK(take(&ring, 8));
+	free_ring(&ring);
+}
+
+/* Whoever is slower than the samples come reads to an end, too. */
+TEST(bpf_ring, what_comes_behind_an_end_is_not_before_it)
+{
+	struct bpf_ring ring = new_ring();
+	uint64_t end;
+
+	REQUIRE(put(&ring, 1, 3));
+	end = bpf_ring_end(&ring);
+	REQUIRE(put(&ring, 2, 3));
+	REQUIRE(bpf_ring_first(&ring, end));
+	CHECK(take(&ring, 1));
+	CHECK(!bpf_ring_first(&ring, end));
+	CHECK(take(&ring, 2));
 	free_ring(&ring);
 }

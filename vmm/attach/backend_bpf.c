@@ -252,9 +252,9 @@ static void drain_vcpu(struct attach_source *source, struct bpf_thread *thread)
 	const struct attach_sink *sink = &source->target->sink;
 	struct bpf_ring *ring = &thread->memory.ring;
 	const struct bpf_whole_sample *record;
-	uint64_t lost = bpf_ring_take_lost(ring);
+	uint64_t lost = bpf_ring_take_lost(ring), end = bpf_ring_end(ring);
 
-	while ((record = bpf_ring_first(ring))) {
+	while ((record = bpf_ring_first(ring, end))) {
 		take_record(source, thread, record);
 		bpf_ring_release(ring, record);
 	}
@@ -571,6 +571,9 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 	if (*link) {
 		struct bpf_thread *gone = *link;
 
+		/* It writes no more, so nothing is left behind. */
+		bpf_link__destroy(gone->link);
+		gone->link = NULL;
 		drain_vcpu(source, gone);
 		*link = gone->next;
 		forget(source, gone);

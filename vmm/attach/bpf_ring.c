@@ -27,16 +27,21 @@ static bool is_whole(const struct bpf_sample *head, uint64_t room)
 	       head->size - sizeof(*head) >= head->stack_size + head->addresses * sizeof(struct bpf_address);
 }
 
-const struct bpf_whole_sample *bpf_ring_first(const struct bpf_ring *ring)
+uint64_t bpf_ring_end(const struct bpf_ring *ring)
 {
-	uint64_t head = __atomic_load_n(&ring->vcpu->head, __ATOMIC_ACQUIRE), place;
-	const struct bpf_whole_sample *sample;
+	return __atomic_load_n(&ring->vcpu->head, __ATOMIC_ACQUIRE);
+}
 
-	if (ring->vcpu->tail == head)
+const struct bpf_whole_sample *bpf_ring_first(const struct bpf_ring *ring, uint64_t end)
+{
+	const struct bpf_whole_sample *sample;
+	uint64_t place;
+
+	if (ring->vcpu->tail == end)
 		return NULL;
 	place = first_place(ring);
 	sample = at(ring, place);
-	assert(is_whole(&sample->head, head - place));
+	assert(is_whole(&sample->head, end - place));
 	return sample;
 }
 

@@ -20,8 +20,12 @@ struct bpf_ring {
 	uint64_t lost;         /* that were told */
 };
 
-/* The oldest sample that is not released; NULL: there is none. As long as it is not released, it stays. */
-const struct bpf_whole_sample *bpf_ring_first(const struct bpf_ring *ring);
+/* Where the samples end that are there now: who reads up to there comes to an end, however fast they come. */
+uint64_t bpf_ring_end(const struct bpf_ring *ring);
+
+/* The oldest sample before END that is not released; NULL: there is none. As long as it is not released, it
+ * stays. */
+const struct bpf_whole_sample *bpf_ring_first(const struct bpf_ring *ring, uint64_t end);
 
 /* SAMPLE, which is the first, is not needed any more. */
 void bpf_ring_release(struct bpf_ring *ring, const struct bpf_whole_sample *sample);
