@@ -196,6 +196,19 @@ static _Noreturn void be_tracer(const struct remote_code *code, struct remote *r
 	}
 }
 
+/* It goes on: false, if it does not any more. */
+static bool goes_on(void)
+{
+	uint64_t rounds = shared->rounds;
+
+	while (shared->rounds < rounds + 2) {
+		if (waitpid(shared->victim, NULL, WNOHANG))
+			return false;
+		usleep(200);
+	}
+	return true;
+}
+
 static void start_victim(struct remote_code *code)
 {
 	struct vmm_process process = { 0 };
@@ -224,19 +237,7 @@ static void start_victim(struct remote_code *code)
 	process.directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	CHECK_EQUAL(remote_code_find(code, &process), 0);
 	close(process.directory);
-}
-
-/* It goes on: false, if it does not any more. */
-static bool goes_on(void)
-{
-	uint64_t rounds = shared->rounds;
-
-	while (shared->rounds < rounds + 2) {
-		if (waitpid(shared->victim, NULL, WNOHANG))
-			return false;
-		usleep(200);
-	}
-	return true;
+	CHECK(goes_on()); /* it takes signals by now */
 }
 
 static void end_victim(void)
