@@ -436,6 +436,26 @@ TEST(resolver_stage, what_was_told_while_something_was_lost_is_not_believed)
 	resolver_free(setting.resolver);
 }
 
+/* It is over some time. */
+TEST(resolver_stage, loss_does_not_last_for_ever)
+{
+	struct sideband_lost lost = { head_of(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, UINT64_MAX };
+	struct setting setting;
+
+	start(&setting, false);
+	resolver_begin_pass(setting.resolver, 100 * MILLISECOND);
+	give(&setting, &lost);
+	resolver_begin_pass(setting.resolver, 20000 * MILLISECOND);
+	give_mmap(&setting, 9000 * MILLISECOND, 7, "/meanwhile");
+	give_mmap(&setting, 15000 * MILLISECOND, 8, "/behind");
+	give_sample(&setting, 16000 * MILLISECOND, 8);
+	resolver_finish(setting.resolver);
+	CHECK_EQUAL(loss(&setting, LOST_NO_MAPPING), 0);
+	give_sample(&setting, 16000 * MILLISECOND, 7);
+	CHECK_EQUAL(loss(&setting, LOST_NO_MAPPING), 1);
+	resolver_free(setting.resolver);
+}
+
 /* A guest that makes processes without end fills what it may, and no more. */
 TEST(resolver_stage, memory_has_a_limit)
 {

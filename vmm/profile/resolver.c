@@ -448,6 +448,21 @@ static void note_lost(struct resolver *resolver, const struct sideband_lost *los
 		resolver->lost = lost->until;
 }
 
+/* Who says that a loss goes on for longer than any time may lie ahead is believed for so long. */
+static struct sideband_lost limited(const struct resolver *resolver, const struct sideband_lost *lost)
+{
+	uint64_t latest = resolver->now + FUTURE_MAX;
+
+	return (struct sideband_lost){
+		.head = { .size = sizeof(*lost),
+			  .type = SIDEBAND_LOST,
+			  .time_error = lost->head.time_error,
+			  .time = lost->head.time },
+		.count = lost->count,
+		.until = lost->until < latest ? lost->until : latest,
+	};
+}
+
 /* What every source that says so has told of. */
 static uint64_t told_by_all(const struct resolver *resolver)
 {
@@ -461,6 +476,8 @@ static uint64_t told_by_all(const struct resolver *resolver)
 
 void resolver_sideband(struct resolver *resolver, size_t ring, const struct sideband *record)
 {
+	struct sideband_lost lost;
+
 	if (!record || record->time > resolver->now + FUTURE_MAX) {
 		resolver->losses.counts[SIDEBAND_REFUSED]++;
 		return;
@@ -470,7 +487,9 @@ void resolver_sideband(struct resolver *resolver, size_t ring, const struct side
 		return;
 	}
 	if (record->type == SIDEBAND_LOST) {
-		note_lost(resolver, (const void *)record);
+		lost = limited(resolver, (const void *)record);
+		record = &lost.head;
+		note_lost(resolver, &lost);
 		if (!is_in_time(resolver, record->time)) {
 			give_sideband(resolver, record); /* its time is that before which all was told */
 			return;
