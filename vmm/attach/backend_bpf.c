@@ -316,16 +316,17 @@ static int larger_first(const void *left, const void *right)
 	return one->size < other->size ? 1 : one->size > other->size ? -1 : 0;
 }
 
-/* While they change there are none. */
+/* While they change the program reads nothing by them. */
 static void tell_slots(struct bpf_thread *thread, const struct bpf_slots *slots)
 {
 	struct bpf_slots *told = &thread->memory.ring.vcpu->slots;
+	__u32 generation = told->generation;
 
-	__atomic_store_n(&told->count, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&told->generation, generation + 1, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
-	told->generation++;
+	told->count = slots->count;
 	memcpy(told->slot, slots->slot, sizeof(told->slot));
-	__atomic_store_n(&told->count, slots->count, __ATOMIC_RELEASE);
+	__atomic_store_n(&told->generation, generation + 2, __ATOMIC_RELEASE);
 }
 
 /* The program looks through a few: stacks and page tables lie in the large ones. */

@@ -364,6 +364,17 @@ int find(struct bpf_iter__task_file *ctx)
 #define PTE_ADDRESS 0x000ffffffffff000ull
 #define CR4_LA57    (1ull << 12)
 
+/* What is read of ALL between two looks at it that find the same even number is of one state. */
+static __always_inline __u32 generation_of(const struct bpf_slots *all)
+{
+	__u32 generation;
+
+	__asm__ volatile("" ::: "memory");
+	generation = *(const volatile __u32 *)&all->generation;
+	__asm__ volatile("" ::: "memory");
+	return generation;
+}
+
 static __always_inline __u64 hva_of(const struct bpf_slots *all, __u64 gpa)
 {
 	for (__u32 i = 0; i < BPF_SLOTS_MAX; i++) {
@@ -399,9 +410,10 @@ static __always_inline void open_space(struct space *space, __u64 cr3, __u32 lev
 	space->turn++;
 }
 
-/* Down to the last but one table; 0: nothing is there. */
+/* Down to the last but one table, by the slots of GENERATION, if they are still those; 0: nothing is there.
+ */
 static __noinline int walk_to_region(struct space *space, const struct bpf_slots *all, __u64 gva,
-				     struct region *region)
+				     struct region *region, __u32 generation)
 {
 	__u32 shift, count = 0;
 	__u64 entry, hva;
@@ -431,19 +443,18 @@ static __noinline int walk_to_region(struct space *space, const struct bpf_slots
 	region->levels = space->levels;
 	region->count = count;
 	region->cr3 = space->cr3;
-	region->slots = all->generation;
+	region->slots = generation;
 	region->turn = space->turn;
 	region->number = gva >> REGION_BITS;
 	return 1;
 }
 
 /* All that it was found by is there still. */
-static __always_inline int is_true(const struct space *space, const struct bpf_slots *all,
-				   const struct region *region)
+static __always_inline int is_true(const struct space *space, const struct region *region)
 {
 	__u64 word, changed = 0;
 
-	if (region->cr3 != space->cr3 || region->levels != space->levels || region->slots != all->generation)
+	if (region->cr3 != space->cr3 || region->levels != space->levels)
 		return 0;
 	for (__u32 level = 0; level < LEVELS - 1; level++) {
 		if (level + space->levels < LEVELS || level >= region->count)
@@ -456,21 +467,24 @@ static __always_inline int is_true(const struct space *space, const struct bpf_s
 }
 
 /*
- * The GPA of the page that GVA is in; BPF_NO_PAGE: none. SDM vol. 3A 4.5. While a sample is taken the vCPU
- * stands still, so what the upper levels say is true for all of it.
+ * The GPA of the page that GVA is in; BPF_NO_PAGE: none, or the slots change meanwhile. SDM vol. 3A 4.5.
+ * While a sample is taken the vCPU stands still, so what the upper levels say is true for all of it.
  */
 static __noinline __u64 gpa_of(struct space *space, const struct bpf_slots *all, __u64 gva)
 {
 	struct region *region;
+	__u32 bits, generation;
 	__u64 entry, mask;
-	__u32 bits;
 
 	if (!space || !all)
 		return BPF_NO_PAGE;
+	generation = generation_of(all);
+	if (generation & 1)
+		return BPF_NO_PAGE;
 	region = &space->regions[(gva >> REGION_BITS) & (REGIONS - 1)];
-	if (region->number != gva >> REGION_BITS ||
-	    (region->turn != space->turn && !is_true(space, all, region))) {
-		if (!walk_to_region(space, all, gva, region))
+	if (region->number != gva >> REGION_BITS || region->slots != generation ||
+	    (region->turn != space->turn && !is_true(space, region))) {
+		if (!walk_to_region(space, all, gva, region, generation))
 			return BPF_NO_PAGE;
 	}
 	region->turn = space->turn;
@@ -482,6 +496,8 @@ static __noinline __u64 gpa_of(struct space *space, const struct bpf_slots *all,
 		if (!entry)
 			return BPF_NO_PAGE;
 	}
+	if (generation_of(all) != generation)
+		return BPF_NO_PAGE;
 	mask = (1ull << (bits & 63)) - 1;
 	return ((entry & PTE_ADDRESS & ~mask) | (gva & mask)) & ~0xfffull;
 }
@@ -491,8 +507,11 @@ static __always_inline int read_space(struct space *space, const struct bpf_slot
 				      __u32 size)
 {
 	if (!space->page_hva || space->page != gva >> PAGE_SHIFT) {
+		__u32 generation = generation_of(all);
+		__u64 hva = hva_of(all, gpa_of(space, all, gva));
+
 		space->page = gva >> PAGE_SHIFT;
-		space->page_hva = hva_of(all, gpa_of(space, all, gva));
+		space->page_hva = generation_of(all) == generation ? hva : 0;
 	}
 	return space->page_hva && !bpf_probe_read_user(to, size, (void *)(space->page_hva + (gva & 0xfff)));
 }

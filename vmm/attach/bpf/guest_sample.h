@@ -59,7 +59,7 @@ struct bpf_cpu {
 /* Where guest memory is in the VMM's address space; in order of size, the largest first. */
 struct bpf_slots {
 	__u32 count;
-	__u32 generation; /* of all that */
+	__u32 generation; /* of all that; odd while it changes */
 	struct {
 		__u64 gpa, size, hva;
 	} slot[BPF_SLOTS_MAX];
