@@ -214,7 +214,7 @@ static bool seems_to_run(struct attach *attach, const struct sample *sample, con
 	bool stood_still = attach->stands_still;
 	uint64_t ticks;
 
-	/* Firmware runs none, and may have any CR3. */
+	/* 32-bit code may have any CR3. */
 	if (stack)
 		return guest_kernel_can_run(&stack->registers) && runs_kernel(attach, &stack->registers);
 	if (guest_kernel_ticks(attach->kernel, &attach->memory.view, &ticks))
@@ -223,6 +223,19 @@ static bool seems_to_run(struct attach *attach, const struct sample *sample, con
 	if (attach->stands_still != stood_still)
 		attach->image_rip = 0; /* that was the other kernel's */
 	return !attach->stands_still;
+}
+
+/* As behind a reset: firmware runs no kernel. MODE as for seems_to_run(). */
+static bool is_firmware(const struct attach_stack *stack, uint8_t mode)
+{
+	return stack && !mode && !guest_kernel_can_run(&stack->registers);
+}
+
+/* Its low addresses are no user space, and nobody's. */
+static void take_firmware(struct sample *sample, struct guest_callchain *chain)
+{
+	chain->kernel_depth = chain->user_depth = 0;
+	sample->cpl = 0;
 }
 
 static void tell_user_space(struct attach *attach, const struct guest_kernel *kernel, struct sample *sample,
@@ -240,6 +253,10 @@ static void use_kernel(struct attach *attach, struct sample *sample, struct gues
 	const struct guest_kernel *kernel = attach->kernel;
 
 	attach->latest_rip = sample->rip;
+	if (is_firmware(stack, mode)) {
+		take_firmware(sample, chain);
+		return;
+	}
 	if (!seems_to_run(attach, sample, stack, mode)) {
 		take_nothing(sample, chain);
 		return;
