@@ -539,7 +539,7 @@ static int start_vcpu(struct attach_source *source, struct bpf_thread *thread, c
 static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 {
 	struct bpf_thread *thread;
-	struct bpf_found found;
+	struct bpf_found found = { 0 };
 	int error = find_vcpu(source, vcpu, &found);
 
 	if (error)
