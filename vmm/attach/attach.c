@@ -72,7 +72,6 @@ struct attach {
 	unsigned int frequency;               /* that was asked for */
 	const struct attach_backend *backend; /* NULL: none yet */
 	struct attach_source *source;
-	bool hangs; /* a thread of the backend does, and uses what is here: nothing is freed */
 	char refused[4 * ERROR_MESSAGE_SIZE];
 	struct ring **rings; /* by the ids of vCPUs */
 	size_t ring_count;
@@ -81,12 +80,13 @@ struct attach {
 
 	pthread_t thread;
 	bool started;
+	bool hangs;          /* a thread of the backend does, and uses what is here: nothing is freed */
 	int stop_fd, end_fd; /* eventfds */
 	/* The attach thread's, as far as the next empty line. */
 	uint64_t next_scan, last_scan;      /* ns */
+	struct vmm_process_size size;       /* when vCPUs were looked for last */
 	bool stopped;                       /* it is to end */
 	bool arriving;                      /* there is a vCPU that the backend does not find to run yet */
-	struct vmm_process_size size;       /* when vCPUs were looked for last */
 	bool told_beyond;                   /* that a vCPU has no ring */
 	uint64_t taken, flushed, last_seen; /* samples and losses: so far, shown to the reader, then */
 
@@ -96,16 +96,16 @@ struct attach {
 	uint64_t latest_time;              /* ns, the clock of samples */
 	struct checked checked[CHECKED];   /* with kernel_lock */
 	struct kernel_callers callers;
-	bool cpus_known; /* of the kernel, as far as it had them; with kernel_lock */
 	/* The attach thread's: by the ids of vCPUs; and what a sample's addresses were in. */
 	struct user_space_cpu *cpus;
 	struct user_map map;
 	struct attach_stops stops; /* with kernel_lock */
 	struct kernel_pulse pulse; /* with kernel_lock, as the three that follow */
-	bool stands_still;         /* the kernel that is known runs no more */
 	uint64_t latest_rip;       /* of a sample */
 	uint64_t image_rip;  /* in a kernel's image or module, of one that is to be found; 0: not known */
+	bool stands_still;   /* the kernel that is known runs no more */
 	bool has_latest;     /* with kernel_lock */
+	bool cpus_known;     /* of the kernel, as far as it had them; with kernel_lock */
 	bool layout_guessed; /* the memslots were; to be corrected by the guest's own map */
 
 	/* The collector's thread, that looks for a kernel. */
