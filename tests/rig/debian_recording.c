@@ -122,6 +122,8 @@ static bool make(struct recording *recording, const char *kernel)
 		FAIL_TEST("Linux %s: %s\n%s", recording->version, result.output, result.errors);
 		show_work_of(recording->directories[strstr(result.output, "guest-init: status 0") != NULL]);
 	}
+	/* What kvmscope says of both, without the progress of it. */
+	printf("Linux %s: %s\n", recording->version, result.errors);
 	free(result.errors);
 	recording->output = result.output;
 	return made;
