@@ -64,7 +64,7 @@ static bool make_disk(void)
 
 #define GUEST(pti, disk_size, options, commands)                                                             \
 	"d=$PWD/%s; rm -rf $d; mkdir -p $d; truncate -s " disk_size " $d/disk; "                             \
-	"HOME=$d build/kvmscope run --pmu off --timeout 500 --mem 256M --cpus 2 --stack-time 100ms " options \
+	"HOME=$d build/kvmscope run --pmu off --timeout 330 --mem 256M --cpus 2 --stack-time 100ms " options \
 	" -o $d/perf.data --kernel %s --initrd %s "                                                          \
 	"--append 'console=ttyS0 quiet panic=-1 pti=" pti " kvmscope.run=" commands "' < /dev/null"
 
@@ -103,6 +103,15 @@ static void show_work_of(const char *directory)
 	rig_result_free(&result);
 }
 
+/*
+ * One processor of the emulated machine may stand still while the other goes on, which the rig does not see:
+ * then the guest is there to the end of its time, having done nothing for most of it.
+ */
+static bool stood_still(const struct rig_result *result)
+{
+	return strstr(result->errors, "the guest did not end within the --timeout") != NULL;
+}
+
 static bool make(struct recording *recording, const char *kernel)
 {
 	const char *watch = rig_debug_registers_unavailable_reason() ? "" : "--watch " DEBIAN_WATCHED;
@@ -113,10 +122,18 @@ static bool make(struct recording *recording, const char *kernel)
 	for (int i = 0; i < 2; i++)
 		snprintf(recording->directories[i], sizeof(recording->directories[i]),
 			 "build/rig/debian-%s-%s", recording->version, i ? "off" : "on");
-	/* Some 1600 samples of each program, or a fourth of that. */
-	rig_run(&result, 750, GUEST_OF_KERNEL " && " GUEST_OF_USER_LAND, recording->directories[0], watch,
-		kernel, recording->initrd, recording->directories[1], kernel, recording->initrd,
-		with_perf ? "40000+record" : "12000+bare", with_perf ? "40000+agent" : "12000+agent");
+	for (int tries = 0; tries < 2; tries++) {
+		if (tries)
+			rig_result_free(&result);
+		/* Some 1600 samples of each program, or a fourth of that. */
+		rig_run(&result, 560, GUEST_OF_KERNEL " && " GUEST_OF_USER_LAND, recording->directories[0],
+			watch, kernel, recording->initrd, recording->directories[1], kernel,
+			recording->initrd, with_perf ? "40000+record" : "12000+bare",
+			with_perf ? "40000+agent" : "12000+agent");
+		if (!stood_still(&result))
+			break;
+		printf("Linux %s: the guest stood still:\n%s\n", recording->version, result.errors);
+	}
 	made = !result.status && came_to_their_ends(result.output) && are_mapped(result.output);
 	if (!made) {
 		FAIL_TEST("Linux %s: %s\n%s", recording->version, result.output, result.errors);
