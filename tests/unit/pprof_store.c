@@ -2,6 +2,8 @@
 #include "tests/unit/pprof_store.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +17,7 @@ struct request {
 	struct MHD_PostProcessor *form;
 	char *profile;
 	size_t size;
-	bool whole; /* all that came was a part "profile" with a file */
+	bool other; /* something came that was no part "profile" with a file */
 };
 
 static enum MHD_Result take_part(void *context, enum MHD_ValueKind kind, const char *key,
@@ -24,7 +26,7 @@ static enum MHD_Result take_part(void *context, enum MHD_ValueKind kind, const c
 {
 	struct request *request = context;
 
-	request->whole = !strcmp(key, "profile") && filename && !strcmp(filename, "profile.pprof");
+	request->other |= strcmp(key, "profile") != 0 || !filename || strcmp(filename, "profile.pprof") != 0;
 	request->profile = realloc(request->profile, offset + size + 1);
 	if (!request->profile)
 		abort();
@@ -57,36 +59,118 @@ static enum MHD_Result answer_with(struct MHD_Connection *connection, unsigned i
 	return result;
 }
 
-static void copy_argument(struct MHD_Connection *connection, const char *key, char *value, size_t size)
+static void copy_value(struct MHD_Connection *connection, enum MHD_ValueKind kind, const char *key,
+		       char *value, size_t size)
 {
-	const char *found = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, key);
+	const char *found = MHD_lookup_connection_value(connection, kind, key);
 
 	snprintf(value, size, "%s", found ? found : "");
+}
+
+static void copy_argument(struct MHD_Connection *connection, const char *key, char *value, size_t size)
+{
+	copy_value(connection, MHD_GET_ARGUMENT_KIND, key, value, size);
 }
 
 static void keep(struct pprof_store *store, struct MHD_Connection *connection, struct request *request)
 {
 	struct pprof_received *to = &store->received[store->count];
-	const char *tenant = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "X-Scope-OrgID");
 
 	copy_argument(connection, "name", to->name, sizeof(to->name));
 	copy_argument(connection, "from", to->from, sizeof(to->from));
 	copy_argument(connection, "until", to->until, sizeof(to->until));
 	copy_argument(connection, "sampleRate", to->rate, sizeof(to->rate));
 	copy_argument(connection, "spyName", to->spy, sizeof(to->spy));
-	snprintf(to->tenant, sizeof(to->tenant), "%s", tenant ? tenant : "");
+	copy_value(connection, MHD_HEADER_KIND, "X-Scope-OrgID", to->tenant, sizeof(to->tenant));
+	copy_value(connection, MHD_HEADER_KIND, "Authorization", to->authorization,
+		   sizeof(to->authorization));
 	to->profile = request->profile;
 	to->size = request->size;
 	request->profile = NULL;
 	store->count++;
 }
 
-/* As the real one: with format=pprof the body would be the profile itself. */
+/* APPLICATION{KEY=VALUE,...}: nothing in it can be escaped (api/model/labelset/labelset.go). */
+static bool is_label_set(const char *text)
+{
+	size_t length = strcspn(text, "{");
+
+	if (!length || text[length] != '{')
+		return false;
+	do {
+		text += length + 1;
+		length = strspn(text, "abcdefghijklmnopqrstuvwxyz_");
+		if (!length || text[length] != '=')
+			return false;
+		text += length + 1;
+		length = strcspn(text, ",{}=");
+	} while (length && text[length] == ',');
+	return length && !strcmp(text + length, "}");
+}
+
+/* pkg/og/util/attime: 8 digits would be a date, and more than 10 are no seconds. */
+static bool is_time(const char *text)
+{
+	return strlen(text) == 10 && strspn(text, "0123456789") == 10;
+}
+
+static bool is_rate(const char *text)
+{
+	return *text && strlen(text) == strspn(text, "0123456789") && strtoul(text, NULL, 10);
+}
+
+static bool is_word(const char *text)
+{
+	return isalpha((unsigned char)*text) && !strpbrk(text, " ,{}");
+}
+
+/*
+ * The parameters that pkg/ingester/pyroscope/ingest_handler.go reads, but for those that it does not heed of
+ * a pprof: units and aggregationType. With format=pprof the body would be the profile itself.
+ */
+static const struct parameter {
+	const char *name;
+	bool (*is_right)(const char *value);
+} parameters[] = {
+	{ "name", is_label_set },  { "from", is_time },    { "until", is_time },
+	{ "sampleRate", is_rate }, { "spyName", is_word },
+};
+
+#define PARAMETERS (sizeof(parameters) / sizeof(*parameters))
+
+/* Counts in *RIGHT; one that is not known, or not right, stops it. */
+static enum MHD_Result check_parameter(void *right, enum MHD_ValueKind kind, const char *key,
+				       const char *value)
+{
+	for (size_t i = 0; value && i < PARAMETERS; i++)
+		if (!strcmp(key, parameters[i].name) && parameters[i].is_right(value)) {
+			++*(size_t *)right;
+			return MHD_YES;
+		}
+	fprintf(stderr, "the store knows no %s=%s\n", key, value ? value : "");
+	*(size_t *)right = PARAMETERS + 1;
+	return MHD_NO;
+}
+
+static bool has_good_query(struct MHD_Connection *connection)
+{
+	char from[32], until[32];
+	size_t right = 0;
+
+	MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, check_parameter, &right);
+	copy_argument(connection, "from", from, sizeof(from));
+	copy_argument(connection, "until", until, sizeof(until));
+	return right == PARAMETERS && strcmp(from, until) < 0;
+}
+
+/* A body that is a form is a pprof by that alone. */
 static bool is_good(struct MHD_Connection *connection, const struct request *request)
 {
-	const char *format = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "format");
+	char type[128];
 
-	return !format && request->whole && request->size > 2 && !memcmp(request->profile, "\x1f\x8b", 2);
+	copy_value(connection, MHD_HEADER_KIND, "Content-Type", type, sizeof(type));
+	return has_good_query(connection) && !strncmp(type, "multipart/form-data;", 20) && !request->other &&
+	       request->size > 2 && !memcmp(request->profile, "\x1f\x8b", 2);
 }
 
 static enum MHD_Result finish(struct pprof_store *store, struct MHD_Connection *connection,
@@ -136,9 +220,17 @@ static struct MHD_Daemon *start(struct pprof_store *store)
 					     .sin_port = htons(store->port),
 					     .sin_addr = { htonl(INADDR_LOOPBACK) } };
 
-	return MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO, 0, NULL, NULL, take, store,
+	const struct MHD_OptionItem secured[] = {
+		{ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)store->certificate },
+		{ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)store->key },
+		{ MHD_OPTION_END, 0, NULL },
+	};
+	const unsigned int flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO;
+
+	return MHD_start_daemon(store->certificate ? flags | MHD_USE_TLS : flags, 0, NULL, NULL, take, store,
 				MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_NOTIFY_COMPLETED, end_request,
-				NULL, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_END);
+				NULL, MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_ARRAY,
+				store->certificate ? secured : secured + 2, MHD_OPTION_END);
 }
 
 void pprof_store_init(struct pprof_store *store)

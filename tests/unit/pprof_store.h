@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A store for profiles to push to: an HTTP server that takes POST /ingest as Grafana Pyroscope does, keeps
- * what comes, and answers as a test wants it.
+ * what comes, and answers as a test wants it. What Pyroscope would pass over in silence, taking a default of
+ * its own instead, it answers with 400.
  */
 #ifndef KVMSCOPE_TESTS_PPROF_STORE_H
 #define KVMSCOPE_TESTS_PPROF_STORE_H
@@ -16,7 +17,7 @@
 
 /* What it took: answered with 200. */
 struct pprof_received {
-	char name[1024], from[32], until[32], rate[32], spy[32], tenant[64];
+	char name[1024], from[32], until[32], rate[32], spy[32], tenant[64], authorization[128];
 	char *profile; /* owned */
 	size_t size;
 };
@@ -24,12 +25,13 @@ struct pprof_received {
 struct pprof_store {
 	struct MHD_Daemon *daemon; /* NULL: it is down */
 	uint16_t port;
-	atomic_uint status;   /* that it answers with */
-	const char *refuses;  /* 422 for what has this in its name; NULL */
-	atomic_bool hold;     /* requests are not answered */
-	atomic_uint requests; /* that came, whole */
-	atomic_uint count;    /* of received */
-	pthread_mutex_t lock; /* of received */
+	const char *certificate, *key; /* PEM: it speaks TLS from the next start on; NULL: it does not */
+	atomic_uint status;            /* that it answers with */
+	const char *refuses;           /* 422 for what has this in its name; NULL */
+	atomic_bool hold;              /* requests are not answered */
+	atomic_uint requests;          /* that came, whole */
+	atomic_uint count;             /* of received */
+	pthread_mutex_t lock;          /* of received */
 	struct pprof_received received[PPROF_STORE_MAX];
 };
 

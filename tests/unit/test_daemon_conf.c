@@ -68,6 +68,7 @@ TEST(daemon_conf, values_are_read)
 		parse(&conf,
 		      " [ recordings ] \r\ndirectory=/srv/p\n; no\nsize = 2G\nage = 24h\nrotate = 10min\n"
 		      "reserve = 0\n[metrics]\nlisten = off\n[push]\nurl = http://localhost:4040\ninterval = 1min\n"
+		      "ca-file = /etc/ca.pem\n"
 		      "[domains]\nask-domains = no\nfrequency-max = 5000\nflight-memory-max = 8M"),
 		0);
 	CHECK_STRING(conf.recordings, "/srv/p");
@@ -78,6 +79,7 @@ TEST(daemon_conf, values_are_read)
 	CHECK(!conf.metrics);
 	CHECK_STRING(conf.push, "http://localhost:4040");
 	CHECK_EQUAL(conf.push_interval, 60);
+	CHECK_STRING(conf.push_ca, "/etc/ca.pem");
 	CHECK(!conf.ask_domains);
 	CHECK_EQUAL(conf.flight_memory_max, 8 << 20);
 	CHECK_EQUAL(conf.frequency_max, 5000);

@@ -59,6 +59,7 @@ void conf_free(struct conf *conf)
 	free(conf->metrics);
 	free(conf->push);
 	free(conf->push_headers);
+	free(conf->push_ca);
 	free(conf->push_spool);
 	*conf = (struct conf){ 0 };
 }
@@ -197,6 +198,8 @@ static int set_push(struct conf *conf, const char *key, const char *value)
 		return set_optional(&conf->push, value);
 	if (!strcmp(key, "header-file"))
 		return set_path(&conf->push_headers, key, value);
+	if (!strcmp(key, "ca-file"))
+		return set_path(&conf->push_ca, key, value);
 	if (!strcmp(key, "spool"))
 		return set_path(&conf->push_spool, key, value);
 	if (!strcmp(key, "spool-size"))

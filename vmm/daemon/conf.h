@@ -41,6 +41,7 @@ struct conf {
 	char *metrics;               /* ADDRESS:PORT to listen at; NULL: none */
 	char *push;                  /* URL to push to; NULL: none */
 	char *push_headers;          /* file of its headers; NULL */
+	char *push_ca;               /* file of the authorities that its store is believed by; NULL */
 	char *push_spool;            /* directory */
 	uint64_t push_spool_size;    /* bytes */
 	uint64_t push_interval;      /* s that a profile is of */

@@ -310,6 +310,7 @@ static int start_push(struct daemon *daemon)
 	const struct push_options options = {
 		.url = conf->push,
 		.header_file = conf->push_headers,
+		.ca_file = conf->push_ca,
 		.spool = conf->push_spool,
 		.spool_size = conf->push_spool_size,
 		.host = host,

@@ -253,6 +253,7 @@ static int copy_options(struct push *push, const struct push_options *options)
 	push->options = *options;
 	push->options.url = copy(options->url, &failed);
 	push->options.header_file = copy(options->header_file, &failed);
+	push->options.ca_file = copy(options->ca_file, &failed);
 	push->options.spool = copy(options->spool, &failed);
 	push->options.host = copy(options->host, &failed);
 	if (!options->retry_ms)
@@ -283,7 +284,8 @@ static int open_all(struct push *push)
 		return error_set(-errno, "can't make the eventfd of a push: %s", strerror(errno));
 	if (curl_global_init(CURL_GLOBAL_DEFAULT))
 		return error_set(-ENOMEM, "libcurl can't be used");
-	error = push_request_open(&push->request, push->options.url, push->options.host, &push->stop);
+	error = push_request_open(&push->request, push->options.url, push->options.ca_file,
+				  push->options.host, &push->stop);
 	if (!error && push->options.header_file)
 		error = push_headers_read(push->options.header_file, &push->headers);
 	return error ? error : push_spool_open(&push->spool, push->options.spool, push->options.spool_size);
@@ -326,6 +328,7 @@ void push_stop(struct push *push)
 		close(push->stop_fd);
 	free((char *)push->options.url);
 	free((char *)push->options.header_file);
+	free((char *)push->options.ca_file);
 	free((char *)push->options.spool);
 	free((char *)push->options.host);
 	free(push);

@@ -24,9 +24,10 @@ struct push;
 struct push_options {
 	const char *url;         /* "http://localhost:4040"; "/ingest" is put behind it unless it is there */
 	const char *header_file; /* headers of each request, of the user's alone; read anew each time; NULL */
-	const char *spool;       /* directory, made with mode 0700 if it is not there; one process' own */
-	uint64_t spool_size;     /* bytes that may wait; the oldest go first */
-	const char *host;        /* label of all profiles */
+	const char *ca_file;   /* PEM, authorities that a store of https is believed by; NULL: the system's */
+	const char *spool;     /* directory, made with mode 0700 if it is not there; one process' own */
+	uint64_t spool_size;   /* bytes that may wait; the oldest go first */
+	const char *host;      /* label of all profiles */
 	unsigned int retry_ms; /* before the second attempt, then twice that, up to 5 minutes; 0: a second */
 	struct recordings *recordings; /* that hand on; outlives the push */
 };
@@ -42,8 +43,8 @@ struct push_statistics {
 
 /*
  * Starts the thread; what an earlier one left in the spool is pushed first. -EINVAL: the URL is none, or has
- * a password in it; the errors of the header file and of the spool's directory. The strings of OPTIONS are
- * copied.
+ * a password in it; the errors of the header file, of CA_FILE and of the spool's directory. The strings of
+ * OPTIONS are copied.
  */
 int push_start(struct push **push, const struct push_options *options);
 

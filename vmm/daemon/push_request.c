@@ -105,6 +105,19 @@ static int check_url(struct push_request *request, const char *url)
 	return append_path(request->url) ? error_set(-EINVAL, "%s is no URL to push to", url) : 0;
 }
 
+/* Said at the start, and not by each request. libcurl copies the path. */
+static int use_authorities(struct push_request *request, const char *path)
+{
+	if (!path)
+		return 0;
+	if (access(path, R_OK))
+		return error_set(-errno, "can't read the certificates of %s: %s", path, strerror(errno));
+	if (curl_easy_setopt(request->curl, CURLOPT_CAINFO, path) ||
+	    curl_easy_setopt(request->curl, CURLOPT_CAPATH, NULL))
+		return error_set(-ENOTSUP, "libcurl can't be given certificates here");
+	return 0;
+}
+
 static void set_options(struct push_request *request)
 {
 	CURL *curl = request->curl;
@@ -123,7 +136,7 @@ static void set_options(struct push_request *request)
 	curl_easy_setopt(curl, CURLOPT_XFERINFODATA, request);
 }
 
-int push_request_open(struct push_request **result, const char *url, const char *host,
+int push_request_open(struct push_request **result, const char *url, const char *ca_file, const char *host,
 		      const atomic_bool *stop)
 {
 	struct push_request *request = calloc(1, sizeof(*request));
@@ -137,6 +150,8 @@ int push_request_open(struct push_request **result, const char *url, const char 
 	domain_name_escape(host, request->host);
 	error = request->curl && request->url ? check_url(request, url)
 					      : error_set(-ENOMEM, "no memory to push");
+	if (!error)
+		error = use_authorities(request, ca_file);
 	if (error) {
 		push_request_close(request);
 		return error;
@@ -200,12 +215,26 @@ static curl_mime *make_form(struct push_request *request, int *fd, uint64_t size
 	return NULL;
 }
 
+static void set_error(const struct push_request *request, CURLcode code)
+{
+	const char *why = *request->error ? request->error : curl_easy_strerror(code);
+
+	if (code == CURLE_PEER_FAILED_VERIFICATION)
+		error_set(-EIO,
+			  "the store's certificate is not trusted: %s; ca-file of [push] says whose are",
+			  why);
+	else if (code == CURLE_SSL_CACERT_BADFILE)
+		error_set(-EIO, "the ca-file of [push] has no certificates that can be used: %s", why);
+	else
+		error_set(-EIO, "%s", why);
+}
+
 static enum push_outcome judge(struct push_request *request, CURLcode code)
 {
 	long status = 0;
 
 	if (code) {
-		error_set(-EIO, "%s", *request->error ? request->error : curl_easy_strerror(code));
+		set_error(request, code);
 		return PUSH_FAILED;
 	}
 	curl_easy_getinfo(request->curl, CURLINFO_RESPONSE_CODE, &status);

@@ -26,10 +26,12 @@ enum push_outcome {
 };
 
 /*
- * Requests to URL, with the label HOST, that end as soon as STOP is set. -EINVAL: URL is no http or https, or
- * has a user or password, which belong into a header. Strings are copied, STOP outlives the request.
+ * Requests to URL, with the label HOST, that end as soon as STOP is set. A store of https has to show a
+ * certificate for URL's host, by an authority of the PEM file CA_FILE (NULL: one that the system trusts),
+ * which is read anew for each connection. -EINVAL: URL is no http or https, or has a user or password, which
+ * belong into a header; the errors of opening CA_FILE. Strings are copied, STOP outlives the request.
  */
-int push_request_open(struct push_request **request, const char *url, const char *host,
+int push_request_open(struct push_request **request, const char *url, const char *ca_file, const char *host,
 		      const atomic_bool *stop);
 void push_request_close(struct push_request *request);
 
