@@ -156,6 +156,50 @@ TEST(collector, a_process_id_that_comes_back_has_its_own_name)
 	unlink(path);
 }
 
+static int note_comm_or_none(void *context, const struct resolved_sample *sample)
+{
+	strcat(context, *sample->comm ? sample->comm : "none ");
+	return 0;
+}
+
+/* The file calls it what its parent was called, whose name was told before something was lost. */
+TEST(collector, a_child_of_one_whose_name_is_not_believed_has_none)
+{
+	struct perf_data_options options = { .frequency = 1000, .vcpus = 1, .vmm_pid = 77 };
+	const struct sideband_comm comm = {
+		.head = { .size = sizeof(comm), .type = SIDEBAND_COMM, .time = 10, .pid = 61, .tid = 61 },
+		.comm = "parent ",
+	};
+	const struct sideband_fork fork = {
+		.head = { .size = sizeof(fork), .type = SIDEBAND_FORK, .time = 20, .pid = 60, .tid = 60 },
+		.parent_pid = 61,
+		.parent_tid = 61,
+	};
+	struct profile_resolver *resolver;
+	struct collector_output output;
+	char path[64], comms[64] = "";
+
+	make_path(path);
+	options.path = path;
+	REQUIRE_EQUAL(collector_output_open(&output, &options), 0);
+	CHECK_EQUAL(collector_output_sideband(&output, &comm.head), 0);
+	CHECK_EQUAL(collector_output_sideband(&output, &fork.head), 0);
+	for (uint32_t pid = 60; pid <= 61; pid++) {
+		const struct sample sample = { .time = 30 + pid, .pid = pid, .tid = pid, .cpl = 3 };
+
+		CHECK_EQUAL(collector_output_sample(&output, &(struct attributed_sample){ .sample = &sample },
+						    NULL),
+			    0);
+	}
+	CHECK_EQUAL(collector_output_close(&output), 0);
+	REQUIRE_EQUAL(
+		profile_resolver_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }), 0);
+	CHECK_EQUAL(profile_resolver_run(resolver, note_comm_or_none, comms), 0);
+	CHECK_STRING(comms, "none none ");
+	profile_resolver_close(resolver);
+	unlink(path);
+}
+
 /* A file whose writer was killed, and one that went through a pipe, have no sections: rounds have the counts.
  */
 TEST(collector, losses_are_in_a_file_that_was_never_closed)

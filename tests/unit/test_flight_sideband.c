@@ -283,6 +283,66 @@ static void keep_lost(struct flight_sideband *sideband, uint64_t time, uint64_t 
 	flight_sideband_keep(sideband, &lost.head);
 }
 
+static void keep_name(struct flight_sideband *sideband, uint32_t pid, uint64_t time, const char *name)
+{
+	struct sideband_comm comm = { .head = head(SIDEBAND_COMM, sizeof(comm), pid, time) };
+
+	comm.head.cr3 = pid << 12;
+	snprintf(comm.comm, sizeof(comm.comm), "%s", name);
+	flight_sideband_keep(sideband, &comm.head);
+}
+
+static void note_task(void *context, const struct attributed_sample *sample)
+{
+	strcat(context, *sample->sample->comm ? sample->sample->comm : "-");
+}
+
+/* In a file that begins now: what samples at 50 are called that know processes 1 to 3, or their page tables.
+ */
+static void check_names(struct flight_sideband *sideband, const char *names)
+{
+	char found[64] = "";
+	struct resolver_options options = { .rings = 2, .sample = note_task, .context = found };
+	struct flight_sideband_list list;
+	struct resolver *resolver;
+
+	CHECK_EQUAL(flight_sideband_tell(sideband, &list), 0);
+	REQUIRE_EQUAL(resolver_create(&resolver, &options), 0);
+	resolver_begin_pass(resolver, 50);
+	for (size_t i = 0; i < list.count; i++)
+		resolver_sideband(resolver, 1, list.records[i]);
+	for (uint32_t pid = 1; pid <= 3; pid++) {
+		struct sample sample = { .time = 50, .cpl = 3, .pid = pid, .tid = pid };
+
+		resolver_sample(resolver, 0, &sample);
+		sample.cr3 = pid << 12;
+		sample.pid = sample.tid = SAMPLE_TASK_UNKNOWN;
+		resolver_sample(resolver, 0, &sample);
+	}
+	resolver_finish(resolver);
+	CHECK_STRING(found, names);
+	resolver_free(resolver);
+	flight_sideband_list_free(&list);
+}
+
+TEST(flight_sideband, names_and_page_tables_of_the_base_are_not_believed_behind_a_loss)
+{
+	struct flight_sideband sideband = { 0 };
+
+	keep_name(&sideband, 1, 10, "a");
+	keep_mapping(&sideband, 1, 30);
+	keep_name(&sideband, 2, 24, "b");
+	keep_name(&sideband, 3, 30, "c");
+	check_names(&sideband, "aabbcc");
+	keep_lost(&sideband, 20, 25);
+	check_names(&sideband, "----cc");
+	flight_sideband_forget(&sideband, 40);
+	check_names(&sideband, "----cc");
+	keep_name(&sideband, 1, 45, "d");
+	check_names(&sideband, "dd--cc");
+	flight_sideband_free(&sideband);
+}
+
 /* In a file that begins now, of samples at 50 in processes 1 to 3. */
 static uint64_t count_unknown(struct flight_sideband *sideband)
 {

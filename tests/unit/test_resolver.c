@@ -436,6 +436,80 @@ TEST(resolver_stage, what_was_told_while_something_was_lost_is_not_believed)
 	resolver_free(setting.resolver);
 }
 
+static void give_unknown(struct setting *setting, uint64_t time, uint64_t cr3)
+{
+	struct sample sample = user_sample(time, SAMPLE_TASK_UNKNOWN);
+
+	sample.cr3 = cr3;
+	resolver_sample(setting->resolver, 0, &sample);
+}
+
+/* Nor by who was forked since: the parent may have taken another name meanwhile. */
+TEST(resolver_stage, names_that_were_told_before_a_loss_are_not_believed)
+{
+	struct sideband_lost lost = { head_of(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, 8 };
+	struct setting setting;
+
+	start(&setting, false);
+	resolver_begin_pass(setting.resolver, MILLISECOND);
+	give_comm(&setting, 8, 7, "old", 0, 0);
+	give_fork(&setting, 9, 8, 7);
+	give_comm(&setting, 11, 7, "new", 0, 0);
+	give_fork(&setting, 12, 9, 7);
+	give(&setting, &lost);
+	give_sample(&setting, 10, 7);
+	give_sample(&setting, 10, 8);
+	give_sample(&setting, 13, 7);
+	give_sample(&setting, 13, 8);
+	give_sample(&setting, 13, 9);
+	resolver_finish(setting.resolver);
+	CHECK_STRING(setting.out, "7::-:- 8::-:- 7:new:-:- 8::-:- 9:new:-:-");
+	resolver_free(setting.resolver);
+}
+
+/* They may be another process's by now, until somebody says that they are not. */
+TEST(resolver_stage, page_tables_that_were_told_before_a_loss_are_not_believed)
+{
+	struct sideband_lost lost = { head_of(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, 8 };
+	struct setting setting;
+
+	start(&setting, false);
+	resolver_begin_pass(setting.resolver, MILLISECOND);
+	give_comm(&setting, 2, 7, "sh", 0, 0x5000);
+	give_comm(&setting, 2, 8, "ls", 0, 0x6000);
+	give(&setting, &lost);
+	give_unknown(&setting, 9, 0x5000);
+	resolver_finish(setting.resolver);
+	CHECK_STRING(setting.out, "-1::-:-");
+	give_space(&setting, 9, 7, 0x5000);
+	give_space(&setting, 9, 8, 0x7000);
+	*setting.out = '\0';
+	give_unknown(&setting, 8, 0x5000);
+	give_unknown(&setting, 10, 0x5000);
+	give_unknown(&setting, 10, 0x6000);
+	CHECK_STRING(setting.out, "-1::-:- 7::-:- -1::-:-");
+	resolver_free(setting.resolver);
+}
+
+/* What came first behind an execve is not the program where something before it was lost. */
+TEST(resolver_stage, programs_that_were_told_before_a_loss_are_not_believed)
+{
+	struct sideband_lost lost = { head_of(SIDEBAND_LOST, sizeof(lost), 5, 0), 1, 8 };
+	struct setting setting;
+
+	start(&setting, false);
+	resolver_begin_pass(setting.resolver, MILLISECOND);
+	give_comm(&setting, 8, 7, "", SIDEBAND_COMM_EXEC, 0);
+	give_mmap(&setting, 9, 7, "/lib/second");
+	give_fork(&setting, 10, 8, 7);
+	give_sample(&setting, 11, 7);
+	give_sample(&setting, 11, 8);
+	give(&setting, &lost);
+	resolver_finish(setting.resolver);
+	CHECK_STRING(setting.out, "7::-:/lib/second 8::-:/lib/second");
+	resolver_free(setting.resolver);
+}
+
 /* It is over some time. */
 TEST(resolver_stage, loss_does_not_last_for_ever)
 {

@@ -469,7 +469,7 @@ static void note_fork(struct collector_output *output, const struct sideband_for
 
 	if (head->pid != fork->parent_pid)
 		user_spaces_fork(output->spaces, head->pid, fork->parent_pid, head->time);
-	task_names_due(output->names, head->pid, head->tid, head->time, "");
+	task_names_fork(output->names, head->pid, head->tid, head->time);
 }
 
 int collector_output_sideband(struct collector_output *output, const struct sideband *record)

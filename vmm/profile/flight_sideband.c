@@ -166,28 +166,38 @@ static void *add(struct telling *telling, enum sideband_type type, uint32_t size
 	return record;
 }
 
-static void set_life(struct sideband *head, const struct resolver_life *life, uint32_t tid)
+/* Page tables that may be another's by now are not told. */
+static void set_life(const struct telling *telling, struct sideband *head, const struct resolver_life *life,
+		     uint32_t tid)
 {
 	bool pair;
 
 	head->pid = life->process->pid;
 	head->tid = tid;
-	head->cr3 = resolver_life_root(life, &pair);
-	head->flags = pair ? SIDEBAND_CR3_PAIR : 0;
+	head->cr3 = resolver_life_root(life, telling->sideband->lost, &pair);
+	head->flags = head->cr3 && pair ? SIDEBAND_CR3_PAIR : 0;
+}
+
+/* What may be so no more keeps its time. */
+static void set_told(const struct telling *telling, struct sideband *head, uint64_t told)
+{
+	if (told <= telling->sideband->lost)
+		head->time = told;
 }
 
 /* False: it has none that is known. */
 static bool tell_name(struct telling *telling, const struct resolver_life *life, uint32_t tid)
 {
-	const char *name =
-		resolver_threads_comm(&telling->sideband->base.threads, tid, telling->sideband->base_time);
-	struct sideband_comm *comm = *name ? add(telling, SIDEBAND_COMM, sizeof(*comm)) : NULL;
+	struct resolver_name name =
+		resolver_threads_name_of(&telling->sideband->base.threads, tid, telling->sideband->base_time);
+	struct sideband_comm *comm = *name.comm ? add(telling, SIDEBAND_COMM, sizeof(*comm)) : NULL;
 
 	if (comm) {
-		set_life(&comm->head, life, tid);
-		snprintf(comm->comm, sizeof(comm->comm), "%s", name);
+		set_life(telling, &comm->head, life, tid);
+		set_told(telling, &comm->head, name.told);
+		snprintf(comm->comm, sizeof(comm->comm), "%s", name.comm);
 	}
-	return *name;
+	return *name.comm;
 }
 
 static uint32_t round_up(size_t size)
@@ -195,8 +205,7 @@ static uint32_t round_up(size_t size)
 	return (uint32_t)((size + 7) & ~(size_t)7);
 }
 
-/* How it may be accessed is not kept: as code, so that readers look there. What may be so no more keeps its
- * time. */
+/* How it may be accessed is not kept: as code, so that readers look there. */
 static void tell_mapping(struct telling *telling, const struct resolver_life *life,
 			 const struct resolver_piece *piece, uint32_t tid)
 {
@@ -206,10 +215,10 @@ static void tell_mapping(struct telling *telling, const struct resolver_life *li
 
 	if (!mmap)
 		return;
-	set_life(&mmap->head, life, tid);
-	if (piece->from <= telling->sideband->lost)
-		mmap->head.time = piece->from;
-	mmap->head.flags |= image == life->program ? SIDEBAND_MMAP_PROGRAM : 0;
+	set_life(telling, &mmap->head, life, tid);
+	set_told(telling, &mmap->head, piece->from);
+	if (image == life->program && life->program_heard > telling->sideband->lost)
+		mmap->head.flags |= SIDEBAND_MMAP_PROGRAM;
 	mmap->start = piece->start;
 	mmap->length = piece->end - piece->start;
 	mmap->offset = piece->offset;
@@ -231,7 +240,7 @@ static void tell_cgroup(struct telling *telling, const struct resolver_life *lif
 
 	if (!cgroup)
 		return;
-	set_life(&cgroup->head, life, life->process->pid);
+	set_life(telling, &cgroup->head, life, life->process->pid);
 	cgroup->id = known->id;
 	memcpy(cgroup->path, known->path, known->head.size - sizeof(*cgroup));
 }
@@ -267,7 +276,7 @@ static void tell_end_of_first(struct telling *telling, const struct resolver_lif
 		return;
 	end = add(telling, SIDEBAND_EXIT, sizeof(*end));
 	if (end)
-		set_life(end, life, pid);
+		set_life(telling, end, life, pid);
 }
 
 static void tell_lost(struct telling *telling)

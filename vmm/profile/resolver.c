@@ -117,7 +117,7 @@ static struct resolver_life *life_of(const struct resolver *resolver, const stru
 		return NULL; /* processes are known of the one that is known, and of the guest */
 	if (sample->pid == SAMPLE_TASK_UNKNOWN)
 		return sample->cpl ? resolver_lives_find_root(&resolver->processes.lives, sample->cr3,
-							      sample->time)
+							      sample->time, resolver->lost)
 				   : NULL;
 	/* The latest one that may have begun by then. */
 	life = resolver_lives_latest(&resolver->processes.lives, sample->pid, sample->time + uncertainty);
@@ -317,14 +317,23 @@ static void count_losses(struct resolver *resolver, const struct attributed_samp
 static void name_task(const struct resolver *resolver, const struct resolver_life *life,
 		      struct sample *sample)
 {
-	const char *comm;
+	struct resolver_name name;
 
 	if (sample->pid == SAMPLE_TASK_UNKNOWN && life)
 		sample->pid = sample->tid = life->process->pid;
 	if (*sample->comm || sample->tid == SAMPLE_TASK_UNKNOWN)
 		return;
-	comm = resolver_threads_comm(&resolver->processes.threads, sample->tid, sample->time);
-	snprintf(sample->comm, sizeof(sample->comm), "%s", comm);
+	name = resolver_threads_name_of(&resolver->processes.threads, sample->tid, sample->time);
+	if (!resolver->lost || name.told > resolver->lost)
+		snprintf(sample->comm, sizeof(sample->comm), "%s", name.comm);
+}
+
+static const struct resolver_image *program_of(const struct resolver *resolver,
+					       const struct resolver_life *life, uint64_t time)
+{
+	if (!life || life->program_time + life->program_error > time)
+		return NULL;
+	return !resolver->lost || life->program_heard > resolver->lost ? life->program : NULL;
 }
 
 static void give_sample(struct resolver *resolver, struct sample *sample)
@@ -336,8 +345,7 @@ static void give_sample(struct resolver *resolver, struct sample *sample)
 	};
 
 	name_task(resolver, attributed.life, sample);
-	if (attributed.life && attributed.life->program_time + attributed.life->program_error <= sample->time)
-		attributed.program = attributed.life->program;
+	attributed.program = program_of(resolver, attributed.life, sample->time);
 	attributed.place = place_at(resolver, attributed.life, sample->rip, sample->time);
 	if (sample->cpl && attributed.place.unsure && !tells(resolver, sample, sample->rip))
 		sample->flags |= SAMPLE_UNSURE;

@@ -12,6 +12,7 @@
 struct resolver_root {
 	struct resolver_node node;
 	uint64_t cr3, from;
+	uint64_t told; /* ns: the latest record that said so */
 	struct resolver_life *life;
 };
 
@@ -113,14 +114,14 @@ struct resolver_life *resolver_lives_begin(struct resolver_lives *lives, struct 
 }
 
 static int add_root(struct resolver_lives *lives, struct resolver_store *store, struct resolver_life *life,
-		    uint64_t cr3, uint64_t time)
+		    uint64_t cr3, uint64_t from)
 {
 	struct resolver_root *root = resolver_store_take(store, sizeof(*root));
 
 	if (!root)
 		return -ENOMEM;
 	root->cr3 = cr3;
-	root->from = time;
+	root->from = from;
 	root->life = life;
 	if (resolver_table_add(&lives->roots, profile_hash(0, cr3), &root->node)) {
 		resolver_store_give(store, root, sizeof(*root));
@@ -130,29 +131,51 @@ static int add_root(struct resolver_lives *lives, struct resolver_store *store, 
 	return 0;
 }
 
-int resolver_lives_root(struct resolver_lives *lives, struct resolver_store *store,
-			struct resolver_life *life, uint64_t cr3, bool pair, uint64_t time)
+static int add_roots(struct resolver_lives *lives, struct resolver_store *store, struct resolver_life *life,
+		     const struct sideband *record, uint64_t from)
 {
-	int error;
+	uint64_t cr3 = record->cr3 & CR3_ADDRESS;
+	int error = add_root(lives, store, life, cr3, from);
 
-	cr3 &= CR3_ADDRESS;
-	if (!cr3 || life->roots[0])
-		return 0;
-	error = add_root(lives, store, life, cr3, time);
-	if (!error && pair)
-		error = add_root(lives, store, life, cr3 | CR3_PAIR, time);
+	if (!error && record->flags & SIDEBAND_CR3_PAIR)
+		error = add_root(lives, store, life, cr3 | CR3_PAIR, from);
 	return error;
 }
 
-uint64_t resolver_life_root(const struct resolver_life *life, bool *pair)
+int resolver_lives_root(struct resolver_lives *lives, struct resolver_store *store,
+			struct resolver_life *life, const struct sideband *record, uint64_t from)
 {
+	uint64_t cr3 = record->cr3 & CR3_ADDRESS;
+	int error = 0;
+
+	if (!cr3 || (life->roots[0] && life->roots[0]->cr3 != cr3))
+		return 0;
+	if (!life->roots[0])
+		error = add_roots(lives, store, life, record, from);
+	for (size_t i = 0; i < 2 && life->roots[i]; i++)
+		if (record->time > life->roots[i]->told)
+			life->roots[i]->told = record->time;
+	return error;
+}
+
+/* Whoever has the page tables at TIME may be another one where all that was told of them is older than a
+ * loss. */
+static bool is_stale(const struct resolver_root *root, uint64_t time, uint64_t lost)
+{
+	return lost && (root->told <= lost || time <= lost);
+}
+
+uint64_t resolver_life_root(const struct resolver_life *life, uint64_t lost, bool *pair)
+{
+	const struct resolver_root *root = life->roots[0];
+
 	*pair = life->roots[1];
-	return life->roots[0] ? life->roots[0]->cr3 : 0;
+	return root && (!lost || root->told > lost) ? root->cr3 : 0;
 }
 
 /* A child of vfork() has its parent's until it execs or ends: the younger one is it that runs. */
 struct resolver_life *resolver_lives_find_root(const struct resolver_lives *lives, uint64_t cr3,
-					       uint64_t time)
+					       uint64_t time, uint64_t lost)
 {
 	const struct resolver_root *found = NULL;
 	struct resolver_node *node;
@@ -163,7 +186,7 @@ struct resolver_life *resolver_lives_find_root(const struct resolver_lives *live
 		const struct resolver_root *root = (const void *)node;
 
 		if (root->cr3 == cr3 && root->from <= time && time < root->life->died &&
-		    (!found || root->from > found->from))
+		    !is_stale(root, time, lost) && (!found || root->from > found->from))
 			found = root;
 	}
 	return found ? found->life : NULL;

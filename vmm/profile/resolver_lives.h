@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+#include "shared/sideband.h"
 #include "vmm/profile/resolver_space.h"
 
 /* A process between two moments at which its address space became another: fork, execve, exit. */
@@ -23,6 +24,7 @@ struct resolver_life {
 	struct resolver_image *program; /* held; NULL where it is not known */
 	uint64_t program_time;          /* ns: since when it is known */
 	uint32_t program_error;         /* ns: so much before or after PROGRAM_TIME */
+	uint64_t program_heard;         /* ns: told then; a loss of that time or later makes it stale */
 	bool program_told;              /* by the source; not by its place behind an execve */
 	bool by_exec;
 	uint32_t threads; /* that are known to live in it */
@@ -51,21 +53,24 @@ struct resolver_lives {
 struct resolver_life *resolver_lives_find(const struct resolver_lives *lives, uint32_t pid, uint64_t time);
 /* The latest life of PID that had begun by TIME, ended or not; NULL. */
 struct resolver_life *resolver_lives_latest(const struct resolver_lives *lives, uint32_t pid, uint64_t time);
-/* resolver_lives_find() by a CR3 as a sample in user space has it. */
+/* The same by a CR3 as a sample in user space has it, of what was told behind LOST, ns; 0: nothing was lost.
+ */
 struct resolver_life *resolver_lives_find_root(const struct resolver_lives *lives, uint64_t cr3,
-					       uint64_t time);
+					       uint64_t time, uint64_t lost);
 
 /* A new life of PID, which ends one that it had. NULL without memory. */
 struct resolver_life *resolver_lives_begin(struct resolver_lives *lives, struct resolver_store *store,
 					   uint32_t pid, uint64_t time);
 void resolver_lives_end(struct resolver_lives *lives, struct resolver_life *life, uint64_t time);
 
-/* LIFE's page tables begin at CR3, PAIR: and at the page behind it. The first is believed. 0 or -ENOMEM. */
+/* LIFE's page tables, from FROM on, are those that RECORD tells, if any. The first are believed. 0 or
+ * -ENOMEM.
+ */
 int resolver_lives_root(struct resolver_lives *lives, struct resolver_store *store,
-			struct resolver_life *life, uint64_t cr3, bool pair, uint64_t time);
+			struct resolver_life *life, const struct sideband *record, uint64_t from);
 
-/* As it was given there, CR3 without its low bits; 0 where none was. */
-uint64_t resolver_life_root(const struct resolver_life *life, bool *pair);
+/* As they were told there behind LOST, ns: CR3 without its low bits; 0 where none was. */
+uint64_t resolver_life_root(const struct resolver_life *life, uint64_t lost, bool *pair);
 
 /* To be called when LIFE's space has changed. */
 void resolver_lives_changed(struct resolver_lives *lives, struct resolver_life *life);

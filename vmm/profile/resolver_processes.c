@@ -18,19 +18,29 @@ static int count_thread(struct resolver_processes *processes, struct resolver_li
 	return 0;
 }
 
-static int name_thread(struct resolver_processes *processes, uint32_t tid, uint64_t time, const char *comm)
+static int name_thread(struct resolver_processes *processes, uint32_t tid, uint64_t time,
+		       const struct resolver_name *name)
 {
 	struct resolver_thread *thread = resolver_threads_need(&processes->threads, &processes->store, tid);
 
-	return thread ? resolver_threads_name(&processes->threads, &processes->store, thread, time, comm)
+	return thread ? resolver_threads_name(&processes->threads, &processes->store, thread, time, name)
 		      : -ENOMEM;
+}
+
+/* What was told of the parent is no newer for the child. */
+static int inherit_name(struct resolver_processes *processes, const struct sideband_fork *fork)
+{
+	const struct sideband *head = &fork->head;
+	struct resolver_name name =
+		resolver_threads_name_of(&processes->threads, fork->parent_tid, head->time);
+
+	return name_thread(processes, head->tid, head->time, &name);
 }
 
 static int note_root(struct resolver_processes *processes, struct resolver_life *life,
 		     const struct sideband *record)
 {
-	return resolver_lives_root(&processes->lives, &processes->store, life, record->cr3,
-				   record->flags & SIDEBAND_CR3_PAIR, record->time);
+	return resolver_lives_root(&processes->lives, &processes->store, life, record, record->time);
 }
 
 static struct resolver_life *begin_life(struct resolver_processes *processes, const struct sideband *record)
@@ -61,12 +71,7 @@ static struct resolver_life *need_life(struct resolver_processes *processes, con
 
 static int take_thread(struct resolver_processes *processes, const struct sideband_fork *fork)
 {
-	const struct sideband *head = &fork->head;
-
-	if (!need_life(processes, head))
-		return -ENOMEM;
-	return name_thread(processes, head->tid, head->time,
-			   resolver_threads_comm(&processes->threads, fork->parent_tid, head->time));
+	return need_life(processes, &fork->head) ? inherit_name(processes, fork) : -ENOMEM;
 }
 
 static int take_fork(struct resolver_processes *processes, const struct sideband_fork *fork)
@@ -81,14 +86,14 @@ static int take_fork(struct resolver_processes *processes, const struct sideband
 	child = begin_life(processes, head);
 	if (!child || count_thread(processes, child, head->tid) || note_root(processes, child, head))
 		return -ENOMEM;
-	error = name_thread(processes, head->tid, head->time,
-			    resolver_threads_comm(&processes->threads, fork->parent_tid, head->time));
+	error = inherit_name(processes, fork);
 	if (error || !parent)
 		return error;
 	if (parent->program_time <= head->time) {
 		child->program = resolver_image_hold(parent->program);
 		child->program_time = head->time;
 		child->program_error = head->time_error;
+		child->program_heard = parent->program_heard;
 		child->program_told = child->program;
 	}
 	return resolver_space_inherit(&child->space, &parent->space, &processes->store, head->time);
@@ -97,6 +102,7 @@ static int take_fork(struct resolver_processes *processes, const struct sideband
 static int take_comm(struct resolver_processes *processes, const struct sideband_comm *comm)
 {
 	const struct sideband *head = &comm->head;
+	const struct resolver_name name = { comm->comm, head->time };
 	struct resolver_life *life;
 
 	if (head->flags & SIDEBAND_COMM_EXEC) {
@@ -107,7 +113,7 @@ static int take_comm(struct resolver_processes *processes, const struct sideband
 	life = need_life(processes, head);
 	if (!life)
 		return -ENOMEM;
-	return name_thread(processes, head->tid, head->time, comm->comm);
+	return name_thread(processes, head->tid, head->time, &name);
 }
 
 /* The process ends with the last thread that is known of it. */
@@ -121,7 +127,9 @@ static int take_exit(struct resolver_processes *processes, const struct sideband
 		if (!--life->threads)
 			resolver_lives_end(&processes->lives, life, head->time);
 	}
-	return thread ? name_thread(processes, head->tid, head->time, "") : 0;
+	return thread ? name_thread(processes, head->tid, head->time,
+				    &(struct resolver_name){ "", head->time })
+		      : 0;
 }
 
 /* Whoever tells it has seen the process only now; the page tables are as old as the address space. */
@@ -129,9 +137,7 @@ static int take_space(struct resolver_processes *processes, const struct sideban
 {
 	struct resolver_life *life = resolver_lives_find(&processes->lives, head->pid, head->time);
 
-	return life ? resolver_lives_root(&processes->lives, &processes->store, life, head->cr3,
-					  head->flags & SIDEBAND_CR3_PAIR, life->born)
-		    : 0;
+	return life ? resolver_lives_root(&processes->lives, &processes->store, life, head, life->born) : 0;
 }
 
 static bool is_program(const struct resolver_life *life, const struct sideband_mmap *mmap)
@@ -151,6 +157,8 @@ static void note_program(struct resolver_processes *processes, struct resolver_l
 	life->program = resolver_image_hold(image);
 	life->program_time = mmap->head.time;
 	life->program_error = mmap->head.time_error;
+	/* By its place it is the program only if nothing was lost behind the execve. */
+	life->program_heard = mmap->head.flags & SIDEBAND_MMAP_PROGRAM ? mmap->head.time : life->born;
 	life->program_told = mmap->head.flags & SIDEBAND_MMAP_PROGRAM;
 }
 

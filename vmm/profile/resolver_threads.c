@@ -8,7 +8,7 @@
 #include "vmm/profile/profile_pool.h"
 
 struct resolver_naming {
-	uint64_t from;
+	uint64_t from, told; /* as in struct resolver_name */
 	struct resolver_naming *older;
 	char comm[SIDEBAND_COMM_SIZE];
 };
@@ -50,7 +50,7 @@ static void list(struct resolver_threads *threads, struct resolver_thread *threa
 }
 
 int resolver_threads_name(struct resolver_threads *threads, struct resolver_store *store,
-			  struct resolver_thread *thread, uint64_t time, const char *comm)
+			  struct resolver_thread *thread, uint64_t time, const struct resolver_name *name)
 {
 	struct resolver_naming *naming = resolver_store_take(store, sizeof(*naming)), **place;
 
@@ -59,21 +59,24 @@ int resolver_threads_name(struct resolver_threads *threads, struct resolver_stor
 	for (place = &thread->newest; *place && (*place)->from > time; place = &(*place)->older)
 		;
 	naming->from = time;
-	memcpy(naming->comm, comm, strnlen(comm, sizeof(naming->comm) - 1));
+	naming->told = name->told;
+	memcpy(naming->comm, name->comm, strnlen(name->comm, sizeof(naming->comm) - 1));
 	naming->older = *place;
 	*place = naming;
 	list(threads, thread);
 	return 0;
 }
 
-const char *resolver_threads_comm(const struct resolver_threads *threads, uint32_t tid, uint64_t time)
+struct resolver_name resolver_threads_name_of(const struct resolver_threads *threads, uint32_t tid,
+					      uint64_t time)
 {
 	const struct resolver_thread *thread = resolver_threads_find(threads, tid);
 	const struct resolver_naming *naming = thread ? thread->newest : NULL;
 
 	while (naming && naming->from > time)
 		naming = naming->older;
-	return naming ? naming->comm : "";
+	return naming ? (struct resolver_name){ naming->comm, naming->told }
+		      : (struct resolver_name){ "", 0 };
 }
 
 static void free_names(struct resolver_store *store, struct resolver_naming *naming)

@@ -27,17 +27,24 @@ struct resolver_threads {
 	struct resolver_thread *past; /* those with something to forget */
 };
 
+/* What a thread is called. */
+struct resolver_name {
+	const char *comm; /* "" where it is not known, or it ended */
+	uint64_t told; /* ns: when its source said so, perhaps of the thread's parent; with "", no matter */
+};
+
 /* NULL: nothing is known of it. */
 struct resolver_thread *resolver_threads_find(const struct resolver_threads *threads, uint32_t tid);
 /* Makes it where nothing is known of it; NULL without memory. */
 struct resolver_thread *resolver_threads_need(struct resolver_threads *threads, struct resolver_store *store,
 					      uint32_t tid);
 
-/* THREAD is called COMM from TIME on; "": it ended. 0 or -ENOMEM. */
+/* THREAD has NAME, which is copied, from TIME on. 0 or -ENOMEM. */
 int resolver_threads_name(struct resolver_threads *threads, struct resolver_store *store,
-			  struct resolver_thread *thread, uint64_t time, const char *comm);
-/* "" where it is not known. Valid until the next call that changes the threads. */
-const char *resolver_threads_comm(const struct resolver_threads *threads, uint32_t tid, uint64_t time);
+			  struct resolver_thread *thread, uint64_t time, const struct resolver_name *name);
+/* Valid until the next call that changes the threads. */
+struct resolver_name resolver_threads_name_of(const struct resolver_threads *threads, uint32_t tid,
+					      uint64_t time);
 
 void resolver_threads_forget(struct resolver_threads *threads, struct resolver_store *store,
 			     uint64_t horizon);

@@ -12,6 +12,7 @@ struct task_name {
 	uint64_t since; /* ns; of the latest name */
 	uint32_t pid, tid;
 	bool written;
+	bool inherited; /* NAME is not known */
 	char name[SAMPLE_COMM_SIZE];
 };
 
@@ -32,8 +33,8 @@ void task_names_free(struct task_names *names)
 static bool is_written(const struct task_name *known, uint32_t pid, uint32_t tid, uint64_t time,
 		       const char *name)
 {
-	return known->written && known->pid == pid && known->tid == tid && time >= known->since &&
-	       !strcmp(known->name, name);
+	return known->written && !known->inherited && known->pid == pid && known->tid == tid &&
+	       time >= known->since && !strcmp(known->name, name);
 }
 
 /* A name that is told late is true for its time only: the latest stays. */
@@ -48,4 +49,15 @@ bool task_names_due(struct task_names *names, uint32_t pid, uint32_t tid, uint64
 	*known = (struct task_name){ .since = time, .pid = pid, .tid = tid, .written = true };
 	snprintf(known->name, sizeof(known->name), "%s", name);
 	return true;
+}
+
+void task_names_fork(struct task_names *names, uint32_t pid, uint32_t tid, uint64_t time)
+{
+	struct task_name *known = &names->places[tid % PLACES];
+
+	if (known->written && known->pid == pid && known->tid == tid && time < known->since)
+		return;
+	*known = (struct task_name){
+		.since = time, .pid = pid, .tid = tid, .written = true, .inherited = true
+	};
 }
