@@ -21,6 +21,7 @@
 #include "vmm/attach/kernel_pulse.h"
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/memory_layout.h"
+#include "vmm/attach/request.h"
 #include "vmm/attach/stack_view.h"
 #include "vmm/attach/user_space.h"
 #include "vmm/guest/kernel_identity.h"
@@ -70,6 +71,7 @@ struct attach {
 	struct vmm_memory memory;
 	struct attach_target target;
 	unsigned int frequency;               /* that was asked for */
+	bool own;                             /* the VM is of this process */
 	const struct attach_backend *backend; /* NULL: none yet */
 	struct attach_source *source;
 	char refused[4 * ERROR_MESSAGE_SIZE];
@@ -82,12 +84,14 @@ struct attach {
 	bool started;
 	bool hangs;          /* a thread of the backend does, and uses what is here: nothing is freed */
 	int stop_fd, end_fd; /* eventfds */
+	struct request request;
 	/* The attach thread's, as far as the next empty line. */
 	uint64_t next_scan, last_scan;      /* ns */
 	struct vmm_process_size size;       /* when vCPUs were looked for last */
 	bool stopped;                       /* it is to end */
 	bool arriving;                      /* there is a vCPU that the backend does not find to run yet */
 	bool told_beyond;                   /* that a vCPU has no ring */
+	unsigned int ticks;                 /* Hz that the backend samples with; 0: a pause */
 	uint64_t taken, flushed, last_seen; /* samples and losses: so far, shown to the reader, then */
 
 	pthread_mutex_t kernel_lock;
@@ -657,18 +661,57 @@ static bool wait_for_samples(struct attach *attach, bool found)
 	struct pollfd events[] = {
 		{ .fd = attach->stop_fd, .events = POLLIN },
 		{ .fd = attach->process->pid_fd, .events = POLLIN },
+		{ .fd = attach->request.fd, .events = POLLIN },
 		{ .fd = -1, .events = POLLIN },
 	};
 
 	if (!found && attach->backend->events) {
-		events[2].fd = attach->backend->events(attach->source);
-		if (!poll(events, 3, until_next_scan(attach)))
+		events[3].fd = attach->backend->events(attach->source);
+		if (!poll(events, 4, until_next_scan(attach)))
 			return true;
 	}
-	if (!events[0].revents && !events[1].revents)
-		poll(events, 2, until_next_drain(attach));
+	if (!events[0].revents && !events[1].revents && !events[2].revents)
+		poll(events, 3, until_next_drain(attach));
 	attach->stopped = events[0].revents;
 	return !events[0].revents && !events[1].revents;
+}
+
+/* What is asked of the thread. */
+
+int attach_follow(struct attach *attach)
+{
+	return request_ask(&attach->request, NULL);
+}
+
+int attach_set_frequency(struct attach *attach, unsigned int frequency)
+{
+	if (!attach->backend->set_frequency)
+		return error_set(-ENOTSUP, "the frequency of %s can not be changed", attach->backend->name);
+	return request_ask(&attach->request, &frequency);
+}
+
+static int take_over_frequency(struct attach *attach, unsigned int frequency)
+{
+	if (frequency == attach->ticks)
+		return 0;
+	attach->ticks = frequency;
+	if (frequency)
+		attach->target.frequency = frequency;
+	return attach->backend->set_frequency(attach->source, frequency);
+}
+
+static void answer(struct attach *attach)
+{
+	unsigned int frequency;
+	int error;
+
+	if (!request_take(&attach->request, &frequency))
+		return;
+	error = take_over_frequency(attach, frequency);
+	if (!error)
+		error = follow_vcpus(attach);
+	drain(attach);
+	request_answer(&attach->request, error);
 }
 
 static void *run(void *context)
@@ -685,7 +728,9 @@ static void *run(void *context)
 	do {
 		goes_on = wait_for_samples(attach, found);
 		found = drain(attach);
+		answer(attach);
 	} while (goes_on && scan_in_time(attach));
+	request_end(&attach->request);
 	if (!attach->stopped)
 		end(attach);
 	return NULL;
@@ -705,10 +750,10 @@ static int check_process(const struct attach *attach, const struct attach_backen
 }
 
 /* Those that are there, with some that may come. */
-static unsigned int vcpus_max(const struct vmm_process *process)
+static unsigned int vcpus_max(const struct vmm_process *process, bool own)
 {
 	unsigned int last = process->vcpu_count ? process->vcpus[process->vcpu_count - 1].id : 0;
-	unsigned int max = last + 1 + VCPUS_TO_COME;
+	unsigned int max = last + 1 + (own ? 0 : VCPUS_TO_COME);
 
 	return max < VMM_VCPUS_MAX ? max : VMM_VCPUS_MAX;
 }
@@ -717,7 +762,7 @@ static int try_backend(struct attach *attach, const struct attach_backend *backe
 {
 	int error = check_process(attach, backend);
 
-	attach->target.vcpus_max = vcpus_max(attach->process);
+	attach->target.vcpus_max = vcpus_max(attach->process, attach->own);
 	attach->target.frequency = attach->frequency;
 	if (backend->frequency_max && attach->frequency > backend->frequency_max)
 		attach->target.frequency = backend->frequency_max;
@@ -778,7 +823,7 @@ static int make_rings(struct attach *attach, const struct attach_options *option
 	size_t count;
 
 	if (process->monitored) /* its vCPUs are known since the backend is */
-		attach->target.vcpus_max = vcpus_max(process);
+		attach->target.vcpus_max = vcpus_max(process, false);
 	count = attach->target.vcpus_max;
 	attach->rings = calloc(count, sizeof(struct ring *));
 	attach->sampled = calloc(VMM_VCPUS_MAX, sizeof(attach->sampled[0]));
@@ -821,7 +866,7 @@ static int make_events(struct attach *attach)
 	attach->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	return attach->stop_fd < 0 || attach->end_fd < 0
 		       ? error_set(-errno, "can not make an eventfd: %s", strerror(errno))
-		       : 0;
+		       : request_open(&attach->request);
 }
 
 static int find_process_of_domain(const struct monitor_address *address, pid_t *pid)
@@ -907,16 +952,18 @@ static int open_all(struct attach *attach, const struct attach_options *options)
 		.process = attach->process,
 		.memory = &attach->memory,
 		.callchains = options->callchains,
+		.own = options->own,
 		.monitor = options->monitor,
 		.stop_limit = 1000ull * (options->stop_limit ? options->stop_limit : ATTACH_STOP_LIMIT),
 		.sink = { .sample = take_sample, .lost = take_lost, .context = attach },
 	};
 	attach->frequency = options->frequency;
+	attach->own = options->own;
 	if (!error)
 		error = choose_backend(attach, options->backend);
 	if (!error)
 		ask_backend(attach);
-	if (!error)
+	if (!error && !attach->own)
 		error = check_threads(attach);
 	if (!error)
 		error = make_rings(attach, options);
@@ -934,7 +981,7 @@ int attach_open(struct attach **result, const struct attach_options *options)
 
 	if (!attach)
 		return error_set(-ENOMEM, "no memory to attach to process %d", options->pid);
-	attach->stop_fd = attach->end_fd = -1;
+	attach->stop_fd = attach->end_fd = attach->request.fd = -1;
 	attach->memory.memory_fd = attach->memory.pagemap_fd = -1;
 	pthread_mutex_init(&attach->kernel_lock, NULL);
 	error = open_all(attach, options);
@@ -985,6 +1032,7 @@ int attach_start(struct attach *attach)
 {
 	int error = follow_vcpus(attach);
 
+	attach->request.frequency = attach->ticks = attach->target.frequency;
 	/* A VM that has ended meanwhile has done so to the thread, too. */
 	if (error && !is_gone(error) && !vmm_process_ended(attach->process))
 		return error;
@@ -1207,6 +1255,8 @@ void attach_close(struct attach *attach)
 		close(attach->stop_fd);
 	if (attach->end_fd >= 0)
 		close(attach->end_fd);
+	if (attach->request.fd >= 0)
+		request_close(&attach->request);
 	pthread_mutex_destroy(&attach->kernel_lock);
 	free(attach);
 }

@@ -30,7 +30,12 @@ struct attach;
 #define ATTACH_STOP_LIMIT 200
 
 struct attach_options {
-	pid_t pid;                      /* 0: the process of the domain, or of the monitor's socket */
+	pid_t pid; /* 0: the process of the domain, or of the monitor's socket */
+	/*
+	 * The VM is this process's own: its vCPUs are all there and may not run yet, who starts them says so
+	 * (attach_follow()), and it is sampled by the clock, also where cycles can be counted.
+	 */
+	bool own;
 	struct monitor_address monitor; /* as far as the user tells it */
 	const char *backend;            /* its name, or "auto": the best that works */
 	unsigned int frequency;         /* Hz */
@@ -77,6 +82,19 @@ int attach_start(struct attach *attach);
 
 /* Can be polled: readable once the VM has ended, or can't be sampled any more. */
 int attach_end_fd(const struct attach *attach);
+
+/*
+ * Looks for vCPUs that run by now or have ended, and takes what was sampled before. Comes back when that is
+ * done: some ms. -ECANCELED, with the message: nothing is sampled (any more), attach_error() tells why. Any
+ * thread but the collector's.
+ */
+int attach_follow(struct attach *attach);
+
+/*
+ * Another frequency in Hz from when it comes back on, or 0: no samples until the next call. -ENOTSUP: the
+ * backend can not; -ECANCELED as above; both with the message. Any thread but the collector's.
+ */
+int attach_set_frequency(struct attach *attach, unsigned int frequency);
 
 /*
  * Registers by which the kernel that runs now can be found (struct collector_options). May

@@ -70,6 +70,7 @@ struct attach_target {
 	const struct vmm_process *process;
 	struct vmm_memory *memory;
 	unsigned int frequency; /* Hz of each vCPU thread */
+	bool own; /* the VM is this process's own: its vCPUs are sampled by the clock in any case */
 	unsigned int vcpus_max; /* ids of vCPUs are below, also of those that come later */
 	bool callchains;
 	struct monitor_address monitor; /* of QEMU, as far as the user told it */
@@ -125,6 +126,11 @@ struct attach_backend {
 	 * ms.
 	 */
 	size_t (*room)(const struct attach_source *source);
+	/*
+	 * Another frequency for all vCPUs, also those that come; 0: no samples. The errors of add(). NULL: it
+	 * can not.
+	 */
+	int (*set_frequency)(struct attach_source *source, unsigned int frequency);
 	/* Gives what was sampled since the last time to the sink. */
 	void (*drain)(struct attach_source *source);
 	/* Any thread. NULL: it stops nothing. */

@@ -53,6 +53,7 @@ struct attach_source {
 	struct ring_buffer *bell;   /* the VM's */
 	struct bpf_thread *threads; /* owned */
 	struct bpf_slots slots;
+	bool paused;        /* vCPUs are known, and have no events */
 	uint32_t chunks;    /* of a vCPU's ring */
 	uint64_t given;     /* samples */
 	uint64_t raw_ahead; /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
@@ -453,7 +454,9 @@ static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *
 
 	if (error)
 		return error;
-	if (!search.found.vcpu || !search.found.tid)
+	/* One that has run by another thread is not known to be run by this one yet. */
+	if (!search.found.vcpu || !search.found.tid ||
+	    (source->target->own && search.found.inner_tid != (__u32)vcpu->tid))
 		return error_set(-ESRCH, "vCPU %u has gone", vcpu->id);
 	*found = search.found;
 	return 0;
@@ -531,7 +534,7 @@ static int start_vcpu(struct attach_source *source, struct bpf_thread *thread, c
 	know_vcpu(source, thread, found);
 	tell_slots(thread, &source->slots);
 	bpf_ring_wait(&thread->memory.ring);
-	return sample_thread(source, thread);
+	return source->paused ? 0 : sample_thread(source, thread);
 }
 
 /* Of a guest that has not arrived yet, all vCPUs are tried again and again: none has a ring before it runs.
@@ -581,6 +584,24 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 	}
 }
 
+/* Events anew: of one whose period is changed while it is open, samples have the old one (kernel:
+ * perf_event_period() and last_period). */
+static int set_frequency(struct attach_source *source, unsigned int frequency)
+{
+	int error = 0;
+
+	source->paused = !frequency;
+	if (frequency)
+		perf_event_set_frequency(&source->choice, frequency);
+	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next) {
+		bpf_link__destroy(thread->link);
+		thread->link = NULL;
+		if (frequency && !error)
+			error = sample_thread(source, thread);
+	}
+	return error;
+}
+
 static bool close_bpf(struct attach_source *source)
 {
 	while (source->threads)
@@ -608,7 +629,7 @@ static int check_vcpu(struct attach_source *source)
 static int open_all(struct attach_source *source)
 {
 	const struct attach_target *target = source->target;
-	int error = perf_event_choose(&source->choice, target->process->pid, target->frequency);
+	int error = perf_event_choose(&source->choice, target->process->pid, target->frequency, target->own);
 
 	source->chunks = ring_chunks(target);
 	if (!error)
@@ -694,6 +715,7 @@ const struct attach_backend attach_bpf = {
 	.remove = remove_vcpu,
 	.events = events_of,
 	.see_tasks = see_tasks,
+	.set_frequency = set_frequency,
 	.room = room,
 	.drain = drain,
 	.close = close_bpf,

@@ -69,7 +69,7 @@ static int open_perf(struct attach_source **result, const struct attach_target *
 		return error_set(-ENOMEM, "no memory for perf events");
 	source->target = target;
 	open_nested(source);
-	error = perf_event_choose(&source->choice, target->process->pid, target->frequency);
+	error = perf_event_choose(&source->choice, target->process->pid, target->frequency, target->own);
 	source->choice.attribute.sample_type =
 		PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD;
 	source->choice.attribute.watermark = 1;
@@ -88,7 +88,7 @@ static int probe(void)
 {
 	struct perf_event_choice choice;
 
-	return perf_event_choose(&choice, getppid(), 1000);
+	return perf_event_choose(&choice, getppid(), 1000, false);
 }
 
 static enum attach_event event_of(const struct attach_source *source)

@@ -11,6 +11,16 @@
 
 #define NANOSECONDS 1000000000ull
 
+void perf_event_set_frequency(struct perf_event_choice *choice, unsigned int frequency)
+{
+	if (choice->event == ATTACH_CYCLES) {
+		choice->attribute.freq = 1;
+		choice->attribute.sample_freq = frequency;
+	} else {
+		choice->attribute.sample_period = NANOSECONDS / frequency;
+	}
+}
+
 static void describe(struct perf_event_choice *choice, enum attach_event event, unsigned int frequency)
 {
 	choice->event = event;
@@ -21,12 +31,7 @@ static void describe(struct perf_event_choice *choice, enum attach_event event, 
 		.use_clockid = 1,
 		.clockid = CLOCK_MONOTONIC_RAW, /* that of all samples */
 	};
-	if (event == ATTACH_CYCLES) {
-		choice->attribute.freq = 1;
-		choice->attribute.sample_freq = frequency;
-	} else {
-		choice->attribute.sample_period = NANOSECONDS / frequency;
-	}
+	perf_event_set_frequency(choice, frequency);
 }
 
 int perf_event_open_thread(const struct perf_event_attr *attribute, pid_t tid)
@@ -50,12 +55,14 @@ int perf_event_explain(int error, pid_t pid)
 	return error_set(error, "perf can not sample process %d: %s", pid, strerror(-error));
 }
 
-int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int frequency)
+int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int frequency, bool clock_only)
 {
-	int fd;
+	int fd = -ENOENT;
 
-	describe(choice, ATTACH_CYCLES, frequency);
-	fd = perf_event_open_thread(&choice->attribute, pid);
+	if (!clock_only) {
+		describe(choice, ATTACH_CYCLES, frequency);
+		fd = perf_event_open_thread(&choice->attribute, pid);
+	}
 	if (fd < 0 && fd != -EACCES && fd != -EPERM) {
 		describe(choice, ATTACH_CLOCK, frequency);
 		fd = perf_event_open_thread(&choice->attribute, pid);

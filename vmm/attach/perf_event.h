@@ -14,9 +14,12 @@ struct perf_event_choice {
 	struct perf_event_attr attribute; /* of samples by CLOCK_MONOTONIC_RAW; without a sample_type */
 };
 
-/* Tries it on process PID, at FREQUENCY Hz. -EACCES, -ENOTSUP and others of perf_event_open(), with the
- * message. */
-int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int frequency);
+/* Tries it on process PID, at FREQUENCY Hz; the clock, if no other may be. -EACCES, -ENOTSUP and others of
+ * perf_event_open(), with the message. */
+int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int frequency, bool clock_only);
+
+/* Hz: events that are opened from now on have it. */
+void perf_event_set_frequency(struct perf_event_choice *choice, unsigned int frequency);
 
 /* An event on thread TID, on whatever CPU it runs; the descriptor, or a negative errno without message. */
 int perf_event_open_thread(const struct perf_event_attr *attribute, pid_t tid);
