@@ -148,7 +148,7 @@ static void take_sample(struct collector *collector, size_t ring, const struct r
 			struct collector_statistics *counts)
 {
 	const struct sample *sample =
-		collector_sample(record, collector->options.ring_count,
+		collector_sample(record, collector->options.output.vcpus,
 				 perf_data_watches_count(collector->options.output.watches));
 
 	if (!sample)
@@ -209,7 +209,7 @@ static void write_sideband(void *context, const struct sideband *record)
 static void take_event(struct collector *collector, const struct ring_record *record)
 {
 	const struct sample_event *event =
-		collector_event(record, collector->options.ring_count,
+		collector_event(record, collector->options.output.vcpus,
 				perf_data_watches_count(collector->options.output.watches));
 
 	if (event && is_writing(collector))
@@ -218,7 +218,7 @@ static void take_event(struct collector *collector, const struct ring_record *re
 
 static void take_guest_lost(struct collector *collector, const struct ring_record *record)
 {
-	const struct sample_guest_lost *lost = collector_guest_lost(record, collector->options.ring_count);
+	const struct sample_guest_lost *lost = collector_guest_lost(record, collector->options.output.vcpus);
 
 	collector->guest_lost += lost ? lost->count : 0;
 }
@@ -226,10 +226,12 @@ static void take_guest_lost(struct collector *collector, const struct ring_recor
 static void note_lost(struct collector *collector, size_t ring, uint64_t count,
 		      struct collector_statistics *counts)
 {
+	uint32_t vcpu = (uint32_t)(ring % collector->options.output.vcpus);
+
 	counts->lost += count;
 	if (is_writing(collector))
-		note_error(collector, collector_output_lost(&collector->output, collector->last_time[ring],
-							    (uint32_t)ring, count));
+		note_error(collector, collector_output_lost(&collector->output, collector->last_time[vcpu],
+							    vcpu, count));
 }
 
 static void take_lost(struct collector *collector, size_t ring, const struct ring_record *record,
@@ -404,7 +406,7 @@ static uint64_t time_of_all(const struct collector *collector)
 
 	if (collector->options.publish_waits)
 		return time;
-	for (size_t i = 0; i < collector->options.ring_count; i++)
+	for (size_t i = 0; i < collector->options.output.vcpus; i++)
 		if (collector->last_time[i] < time)
 			time = collector->last_time[i];
 	return time;
@@ -818,7 +820,7 @@ static struct collector *make(const struct collector_options *options)
 	pthread_cond_init(&collector->reset_done, NULL);
 	collector->wakes =
 		calloc(options->ring_count + options->sideband_ring_count + 2, sizeof(collector->wakes[0]));
-	collector->last_time = calloc(options->ring_count + 1, sizeof(collector->last_time[0]));
+	collector->last_time = calloc(options->output.vcpus, sizeof(collector->last_time[0]));
 	collector->lost = calloc(options->ring_count + 1, sizeof(collector->lost[0]));
 	collector->sideband_lost =
 		calloc(options->sideband_ring_count + 1, sizeof(collector->sideband_lost[0]));
@@ -894,7 +896,7 @@ int collector_start(struct collector **result, const struct collector_options *o
 	struct collector *collector = make(options);
 	int error;
 
-	assert(options->output.vcpus >= options->ring_count);
+	assert(options->ring_count % options->output.vcpus == 0);
 	if (!collector || !collector->wakes || !collector->last_time || !collector->lost ||
 	    !collector->sideband_lost || !collector->tables)
 		error = error_set(-ENOMEM, "no memory for the collector");

@@ -53,7 +53,9 @@ struct collector_files {
 };
 
 struct collector_options {
-	struct ring *const *rings; /* one for each vCPU, in order; readable until collector_stop() */
+	/* One for each vCPU (output.vcpus), in order; where several take its samples, each has one so.
+	 * Readable until collector_stop(). */
+	struct ring *const *rings;
 	size_t ring_count;
 	/*
 	 * Of sources that tell what happens in the guest (shared/sideband.h), one

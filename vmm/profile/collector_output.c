@@ -506,7 +506,7 @@ int collector_output_counts(struct collector_output *output, const struct collec
 	int error = 0;
 
 	for (unsigned int watch = 0; watch < watches; watch++)
-		for (unsigned int vcpu = 0; vcpu < options->ring_count && !error; vcpu++)
+		for (unsigned int vcpu = 0; vcpu < options->output.vcpus && !error; vcpu++)
 			if (options->count(options->context, watch, vcpu, &count))
 				error = perf_data_writer_count(output->writer, time, vcpu,
 							       (uint16_t)(watch + 1), &count);

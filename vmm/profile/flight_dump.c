@@ -50,7 +50,7 @@ static int copy_rings(struct dump *dump)
 static const struct sample *sample_of(const struct collector_options *options,
 				      const struct ring_record *record)
 {
-	return collector_sample(record, options->ring_count,
+	return collector_sample(record, options->output.vcpus,
 				perf_data_watches_count(options->output.watches));
 }
 
@@ -98,7 +98,7 @@ static int take_event(struct dump *dump, const struct source *source)
 {
 	const struct perf_data_flight *flight = dump->request->flight;
 	const struct collector_options *options = dump->request->options;
-	const struct sample_event *event = collector_event(source->record, options->ring_count,
+	const struct sample_event *event = collector_event(source->record, options->output.vcpus,
 							   perf_data_watches_count(options->output.watches));
 
 	if (!event || event->time < flight->from || event->time > flight->to)
@@ -110,7 +110,7 @@ static void take_guest_lost(struct dump *dump, const struct source *source)
 {
 	const struct perf_data_flight *flight = dump->request->flight;
 	const struct sample_guest_lost *lost =
-		collector_guest_lost(source->record, dump->request->options->ring_count);
+		collector_guest_lost(source->record, dump->request->options->output.vcpus);
 
 	if (lost && lost->time >= flight->from && lost->time <= flight->to)
 		dump->guest_lost += lost->count;
