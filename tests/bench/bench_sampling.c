@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What sampling costs a guest: turns of a CPL3 loop on the local KVM for each
- * ns of its thread's CPU time, at 99, 1000, 4000 and 10000 Hz, beside the same
- * guest unsampled and beside perf's cpu-clock event of the same frequency on
- * the same thread, which interrupts it but never leaves KVM_RUN.
+ * What sampling costs a guest: turns of a CPL3 loop for each ns of its
+ * thread's CPU time, at 99, 1000, 4000 and 10000 Hz, by kicks and by the BPF
+ * program, beside the same guest unsampled and beside perf's cpu-clock event of the same frequency on
+ * the same thread, which interrupts it but never leaves KVM_RUN. What the thread that takes BPF's samples to
+ * the rings uses is told besides. With an argument, which names the KVM, at 99 and 1000 Hz.
  */
 #include <linux/perf_event.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "shared/error.h"
 #include "tests/bench/bench.h"
 #include "tests/kvm/sampled_guest.h"
+#include "vmm/attach/attach.h"
 
 #define COUNTER  0x80000ull
 #define RUNS     5
@@ -23,7 +25,16 @@
 static const uint8_t code[] = { 0xbf, 0,    0,    8,    0,    0xb9, 100,  0,    0,   0,
 				0xff, 0xc9, 0x75, 0xfc, 0x48, 0xff, 0x07, 0xeb, 0xf2 };
 
+enum way { PLAIN, BY_KICKS, BY_BPF, BY_PERF, WAYS };
+
 static uint64_t samples_taken, cost_of_samples;
+static const char *kvm = "local KVM";
+
+/* Of one run of the guest. */
+struct figures {
+	double turns;  /* for each ms of its thread's CPU time; negative: it can not be run so */
+	double reader; /* % of that, of the thread that takes BPF's samples to the rings */
+};
 
 /* perf's own event on the thread, its records into a small buffer that is never read. */
 static int perf_event(pid_t thread, unsigned int frequency)
@@ -56,35 +67,84 @@ static void count_samples(const struct sampled_guest *guest)
 	cost_of_samples += statistics.cost;
 }
 
-/* Turns for each ms of CPU time; negative if it can not be run. */
-static double run_guest(unsigned int frequency, unsigned int perf_frequency)
+/* NULL, and the message, where it can not be. */
+static struct attach *attach(unsigned int frequency)
+{
+	const struct attach_options options = {
+		.pid = getpid(),
+		.own = true,
+		.backend = "bpf",
+		.frequency = frequency,
+		.callchains = true,
+		.ring_size = 2ul << 20,
+	};
+	struct attach *attach = NULL;
+
+	if (attach_open(&attach, &options))
+		return NULL;
+	if (!attach_start(attach))
+		return attach;
+	attach_close(attach);
+	return NULL;
+}
+
+static double turns_of(const struct sampled_guest *guest)
+{
+	uint64_t turns = 0;
+
+	memory_read(&guest->vm.memory, COUNTER, &turns, sizeof(turns));
+	return (double)turns;
+}
+
+/* All that runs here besides the guest sleeps, but for the reader. */
+static void use(struct sampled_guest *guest, struct figures *figures)
+{
+	double turns = turns_of(guest);
+	clockid_t clock;
+	uint64_t vcpu, all;
+
+	pthread_getcpuclockid(guest->cpus[0].thread, &clock);
+	vcpu = bench_time(clock);
+	all = bench_time(CLOCK_PROCESS_CPUTIME_ID);
+	sampled_guest_use(guest, vcpu + CPU_TIME);
+	figures->turns = turns_of(guest) - turns;
+	all = bench_time(CLOCK_PROCESS_CPUTIME_ID) - all;
+	vcpu = bench_time(clock) - vcpu;
+	figures->turns *= 1e6 / (double)vcpu;
+	figures->reader = 100.0 * ((double)all - (double)vcpu) / (double)vcpu;
+}
+
+static struct figures run_guest(enum way way, unsigned int frequency)
 {
 	struct sampled_guest_options options = { .code = code,
 						 .size = sizeof(code),
 						 .cpl = 3,
 						 .cpus = 1,
 						 .clock = SAMPLING_CLOCK_CPU,
-						 .frequency = frequency };
+						 .frequency = way == BY_KICKS ? frequency : 0 };
+	struct figures figures = { .turns = -1 };
+	struct attach *attached = NULL;
 	struct sampled_guest guest;
-	uint64_t turns = 0;
 	int event = -1;
 
 	if (sampled_guest_start(&guest, &options)) {
 		fprintf(stderr, "%s\n", error_message());
-		return -1;
+		return figures;
 	}
-	while (!atomic_load(&guest.vm.vcpus[0]->thread_id))
-		usleep(100);
-	if (perf_frequency)
-		event = perf_event(guest.vm.vcpus[0]->thread_id, perf_frequency);
-	sampled_guest_use(&guest, CPU_TIME);
+	sampled_guest_use(&guest, 1000000);
+	if (way == BY_PERF)
+		event = perf_event(guest.vm.vcpus[0]->thread_id, frequency);
+	if (way == BY_BPF)
+		attached = attach(frequency);
+	if ((way != BY_PERF || event >= 0) && (way != BY_BPF || attached))
+		use(&guest, &figures);
 	sampled_guest_stop(&guest);
+	attach_close(attached);
 	count_samples(&guest);
-	memory_read(&guest.vm.memory, COUNTER, &turns, sizeof(turns));
 	if (event >= 0)
 		close(event);
 	sampled_guest_free(&guest);
-	return perf_frequency && event < 0 ? -1 : 1e6 * turns / guest.cpus[0].cpu_time;
+	return figures;
 }
 
 /* How many percent more CPU time the guest needs for the same work. */
@@ -93,32 +153,65 @@ static double slowdown(double plain, double sampled)
 	return (plain / sampled - 1) * 100;
 }
 
-static void measure(unsigned int frequency)
+/* BPF's, beside that of kicks in the same runs. */
+static void print_bpf(unsigned int frequency, double costs[WAYS][RUNS], double *readers)
 {
-	double ours[RUNS], perfs[RUNS];
-	char what[80];
+	double ratios[RUNS], kicks[RUNS];
+	char what[96];
 
-	for (int run = 0; run < RUNS; run++) {
-		double plain = run_guest(0, 0);
-
-		ours[run] = slowdown(plain, run_guest(frequency, 0));
-		perfs[run] = slowdown(plain, run_guest(0, frequency));
-	}
-	snprintf(what, sizeof(what), "sampling: guest slow-down at %u Hz, CPL3 loop, local KVM", frequency);
-	bench_print_beside(what, bench_median(ours, RUNS), "%", "perf cpu-clock", bench_median(perfs, RUNS));
+	for (int run = 0; run < RUNS; run++)
+		ratios[run] = costs[BY_BPF][run] / costs[BY_KICKS][run];
+	memcpy(kicks, costs[BY_KICKS], sizeof(kicks));
+	snprintf(what, sizeof(what), "sampling by bpf: guest slow-down at %u Hz, CPL3 loop, %s", frequency,
+		 kvm);
+	bench_print_ratio(what, bench_median(costs[BY_BPF], RUNS), "%", "kicks", bench_median(kicks, RUNS),
+			  ratios, RUNS);
+	snprintf(what, sizeof(what), "sampling by bpf: CPU time of its reader at %u Hz, %s", frequency, kvm);
+	bench_print(what, bench_median(readers, RUNS), "% of a vCPU");
 }
 
-int main(void)
+static void measure(unsigned int frequency)
+{
+	double costs[WAYS][RUNS], readers[RUNS];
+	bool by_bpf = true;
+	char what[96];
+
+	for (int run = 0; run < RUNS; run++) {
+		double plain = run_guest(PLAIN, 0).turns;
+
+		for (enum way way = BY_KICKS; way < WAYS; way++) {
+			struct figures figures = run_guest(way, frequency);
+
+			costs[way][run] = slowdown(plain, figures.turns);
+			if (way == BY_BPF) {
+				readers[run] = figures.reader;
+				by_bpf = by_bpf && figures.turns > 0;
+			}
+		}
+	}
+	if (by_bpf)
+		print_bpf(frequency, costs, readers);
+	else
+		bench_skip("sampling by bpf: guest slow-down", error_message());
+	snprintf(what, sizeof(what), "sampling: guest slow-down at %u Hz, CPL3 loop, %s", frequency, kvm);
+	bench_print_beside(what, bench_median(costs[BY_KICKS], RUNS), "%", "perf cpu-clock",
+			   bench_median(costs[BY_PERF], RUNS));
+}
+
+int main(int argc, char **argv)
 {
 	static const unsigned int frequencies[] = { 99, 1000, 4000, 10000 };
+	size_t count = argc > 1 ? 2 : sizeof(frequencies) / sizeof(*frequencies);
 
+	if (argc > 1)
+		kvm = argv[1];
 	if (!bare_guest_possible()) {
-		bench_skip("sampling: guest slow-down, local KVM", "no /dev/kvm");
+		bench_skip("sampling: guest slow-down", "no /dev/kvm");
 		return 0;
 	}
-	for (size_t i = 0; i < sizeof(frequencies) / sizeof(*frequencies); i++)
+	for (size_t i = 0; i < count; i++)
 		measure(frequencies[i]);
-	bench_print("sampling: taking one sample, without the exit", (double)cost_of_samples / samples_taken,
-		    "ns");
+	bench_print("sampling: taking one sample, without the exit",
+		    (double)cost_of_samples / (double)samples_taken, "ns");
 	return 0;
 }

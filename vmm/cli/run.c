@@ -288,13 +288,16 @@ static void summarize_output(const struct run *run, const struct collector_stati
 {
 	double seconds = (double)(run->ended - run->started) / 1e3;
 	struct flight_requests *flight = flight_of(run);
-	char more[64] = "";
+	char more[64] = "", outside[64] = "";
 
 	if (statistics->files > 1)
 		snprintf(more, sizeof(more), " to .%u, one for each kernel", statistics->files - 1);
+	if (statistics->host)
+		snprintf(outside, sizeof(outside), ", %llu of them outside of the guest,",
+			 (unsigned long long)statistics->host);
 	if (!flight)
-		log_info("%llu samples in %.1f s, %llu lost; %.1f MiB in %s%s",
-			 (unsigned long long)statistics->samples, seconds,
+		log_info("%llu samples%s in %.1f s, %llu lost; %.1f MiB in %s%s",
+			 (unsigned long long)statistics->samples, outside, seconds,
 			 (unsigned long long)statistics->lost, (double)statistics->bytes / 1048576,
 			 run->options.output, more);
 	else if (flight_requests_files(flight))
@@ -312,10 +315,11 @@ static void summarize(const struct run *run, const struct collector_statistics *
 
 	summarize_output(run, statistics);
 	if (statistics->samples && statistics->weight)
-		log_info(
-			"taking one cost %.1f us on average, %.2f %% of the sampled time, besides leaving and entering the guest",
-			(double)statistics->cost / samples / 1e3,
-			100.0 * (double)statistics->cost / (double)statistics->weight);
+		log_info("taking one cost %.1f us on average, %.2f %% of the sampled time, besides %s",
+			 (double)statistics->cost / samples / 1e3,
+			 100.0 * (double)statistics->cost / (double)statistics->weight,
+			 run_profile_by_bpf(run->profile) ? "the interrupt"
+							  : "leaving and entering the guest");
 	if (!statistics->samples && run->options.from_line)
 		log_info(
 			"there are no samples: --from-line '%s' was not printed on the console before the end",

@@ -46,6 +46,7 @@ enum key {
 	KEY_DURATION,
 	KEY_NO_PROFILE,
 	KEY_CLOCK,
+	KEY_SAMPLER,
 	KEY_FROM_LINE,
 	KEY_NO_CALL_GRAPH,
 	KEY_STACK_TIME,
@@ -114,6 +115,11 @@ static const struct argp_option option_list[] = {
 	{ "event", KEY_EVENT, "EVENT", 0, "What to sample by: cpu-clock", GROUP_PROFILE },
 	{ "clock", KEY_CLOCK, "CLOCK", 0,
 	  "cpu: the vCPU's CPU time, so an idle guest gives no samples; wall: time as it passes (cpu)",
+	  GROUP_PROFILE },
+	{ "sampler", KEY_SAMPLER, "HOW", 0,
+	  "kick: the vCPU leaves the guest for each sample; bpf: a BPF program takes it in the kernel, which costs "
+	  "the guest less and sees less, callers in programs by frame pointers only; auto: bpf where it sees as much, "
+	  "with --no-call-graph and --agent, and the kernel lets us, else kick (auto)",
 	  GROUP_PROFILE },
 	{ "from-line", KEY_FROM_LINE, "TEXT", 0,
 	  "Start sampling when a line with TEXT is printed on the console", GROUP_PROFILE },
@@ -327,6 +333,7 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 	static const char *const priorities[] = { "guest", "host", NULL };
 	static const char *const clocks[] = { "cpu", "wall", NULL };
 	static const char *const events[] = { "cpu-clock", NULL };
+	static const char *const samplers[] = { "auto", "kick", "bpf", NULL };
 
 	switch (key) {
 	case KEY_OUTPUT:
@@ -340,6 +347,9 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		return 0;
 	case KEY_CLOCK:
 		options->wall_clock = parse_choice(state, "--clock", text, clocks);
+		return 0;
+	case KEY_SAMPLER:
+		options->sampler = (enum run_sampler)parse_choice(state, "--sampler", text, samplers);
 		return 0;
 	case KEY_FROM_LINE:
 		options->from_line = text;
@@ -486,6 +496,9 @@ static void check(struct argp_state *state, struct run_options *options)
 		argp_error(state, "--ring-size: it must be a power of two from 64K to 1G");
 	if (!!options->name + !!options->control_path + !options->control > 1)
 		argp_error(state, "--name, --control and --no-control: one of them says where to listen");
+	if (options->sampler == RUN_SAMPLER_BPF && options->wall_clock)
+		argp_error(state,
+			   "--sampler bpf has --clock cpu only: a halted vCPU takes no interrupts of ours");
 	check_flight(state, options);
 	if (options->watch_count && !options->profile)
 		argp_error(state, "--watch records hits in the profile: leave --no-profile out");

@@ -26,6 +26,9 @@ enum run_agent_source { RUN_AGENT_NONE, RUN_AGENT_INITRD, RUN_AGENT_GUEST };
 /* What the guest's performance counters are made of: see run_pmu.h. */
 enum run_pmu { RUN_PMU_AUTO, RUN_PMU_KERNEL, RUN_PMU_EMULATED, RUN_PMU_OFF };
 
+/* What takes the samples: see run_bpf.h. */
+enum run_sampler { RUN_SAMPLER_AUTO, RUN_SAMPLER_KICK, RUN_SAMPLER_BPF };
+
 struct run_options {
 	struct boot_options boot;
 	unsigned int cpus;
@@ -44,6 +47,7 @@ struct run_options {
 	bool profile;
 	unsigned int frequency; /* Hz */
 	bool wall_clock;
+	enum run_sampler sampler;
 	bool callchains;
 	uint64_t stack_time;   /* ns that a callchain may take; 0: as long as it does */
 	const char *symfs;     /* directory with the guest's files; NULL */

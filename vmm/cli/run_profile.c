@@ -4,6 +4,7 @@
 #include <cpuid.h>
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,11 +13,13 @@
 #include "shared/log.h"
 #include "shared/ring.h"
 #include "vmm/cli/run_agent.h"
+#include "vmm/cli/run_bpf.h"
 #include "vmm/cli/run_watch.h"
 #include "vmm/guest/kernel_identity.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/sample/sampler.h"
 #include "vmm/sample/vm_view.h"
+#include "vmm/session/session.h"
 
 /* ns: stops are of the same kernel if they are not further apart. */
 #define RECENT 100000000ull
@@ -27,13 +30,15 @@ struct run_profile {
 	struct ring *rings[VM_CPUS_MAX];
 	unsigned int ring_count;
 	struct vm_view view;
-	struct sampler *sampler;
-	struct run_agent *agent;          /* NULL without --agent */
-	struct ring *sideband_ring;       /* the agent's */
-	struct collector *collector;      /* NULL before and after it runs */
-	struct collector_statistics last; /* as they were when it was stopped */
-	pthread_mutex_t collector_lock;   /* of both, once it runs */
-	struct flight_requests *flight;   /* NULL without one */
+	struct sampler *sampler;                 /* paused while BPF samples: for watches alone */
+	struct attach *attach;                   /* what samples by BPF; NULL: the sampler does, by kicks */
+	struct ring *collected[2 * VM_CPUS_MAX]; /* of both, as far as they are in use */
+	struct run_agent *agent;                 /* NULL without --agent */
+	struct ring *sideband_ring;              /* the agent's */
+	struct collector *collector;             /* NULL before and after it runs */
+	struct collector_statistics last;        /* as they were when it was stopped */
+	pthread_mutex_t collector_lock;          /* of both, once it runs */
+	struct flight_requests *flight;          /* NULL without one */
 	struct run_watch *watch;
 	pthread_mutex_t rate_lock; /* of the next two, and of telling the sampler of them */
 	unsigned int frequency;    /* Hz while it is not paused */
@@ -70,7 +75,8 @@ static void on_vcpu_start(void *context, struct vcpu *vcpu)
 {
 	struct run_profile *profile = context;
 
-	if (!sampler_attach(profile->sampler, vcpu) && !run_watch_enter(profile->watch, vcpu))
+	if (!sampler_attach(profile->sampler, vcpu) && !run_watch_enter(profile->watch, vcpu) &&
+	    (!profile->attach || !run_bpf_enter(profile->attach, vcpu)))
 		return;
 	log_error("vCPU %u can not be sampled: %s", vcpu->index, error_message());
 	machine_stop(profile->machine);
@@ -106,18 +112,29 @@ static void on_debug(void *context, struct vcpu *vcpu)
 	run_watch_debug(profile->watch, vcpu);
 }
 
-/* With rate_lock held. A vCPU that is kicked takes the frequency over at once. */
-static int change_rate(struct run_profile *profile, unsigned int frequency, bool paused)
+/* A vCPU that is kicked takes the frequency over at once. */
+static int set_frequency(struct run_profile *profile, unsigned int frequency)
 {
 	struct vm *vm = machine_vm(profile->machine);
-	int error = sampler_set_frequency(profile->sampler, paused ? 0 : frequency);
+	int error;
+
+	if (profile->attach)
+		return attach_set_frequency(profile->attach, frequency);
+	error = sampler_set_frequency(profile->sampler, frequency);
+	for (unsigned int i = 0; i < vm->vcpu_count && !error; i++)
+		vcpu_kick(vm->vcpus[i]);
+	return error;
+}
+
+/* With rate_lock held. */
+static int change_rate(struct run_profile *profile, unsigned int frequency, bool paused)
+{
+	int error = set_frequency(profile, paused ? 0 : frequency);
 
 	if (error)
 		return error;
 	profile->frequency = frequency;
 	profile->paused = paused;
-	for (unsigned int i = 0; i < vm->vcpu_count; i++)
-		vcpu_kick(vm->vcpus[i]);
 	return 0;
 }
 
@@ -208,7 +225,7 @@ static int make_sampler(struct run_profile *profile)
 		.frequency = profile->options->frequency,
 		.callchains = profile->options->callchains,
 		.stack_time = profile->options->stack_time,
-		.paused = profile->options->from_line,
+		.paused = profile->attach || profile->options->from_line,
 	};
 
 	return sampler_create(&profile->sampler, &options);
@@ -236,9 +253,8 @@ static unsigned int worth(const struct guest_registers *registers)
  * For finding the kernel: the best of the latest stops. A vCPU that did not run since may have been stopped
  * in a kernel that is gone.
  */
-static bool latest_registers(void *context, struct guest_registers *registers)
+static bool best_stop(const struct run_profile *profile, struct guest_registers *registers)
 {
-	struct run_profile *profile = context;
 	uint64_t latest = latest_stop(profile), time;
 	struct guest_registers one;
 	bool found = false;
@@ -253,11 +269,22 @@ static bool latest_registers(void *context, struct guest_registers *registers)
 	return found;
 }
 
+static bool latest_registers(void *context, struct guest_registers *registers)
+{
+	struct run_profile *profile = context;
+
+	return profile->attach ? attach_registers(profile->attach, registers) : best_stop(profile, registers);
+}
+
 static void take_kernel(void *context, const struct guest_kernel *kernel)
 {
 	struct run_profile *profile = context;
 
 	sampler_set_kernel(profile->sampler, kernel);
+	if (profile->attach) {
+		attach_set_kernel(profile->attach, kernel);
+		sampler_wait_for_users(profile->sampler);
+	}
 	if (kernel)
 		run_watch_kernel(profile->watch, kernel);
 	else
@@ -273,6 +300,8 @@ static void lose_kernel(void *context)
 {
 	struct run_profile *profile = context;
 
+	if (profile->attach)
+		attach_lose_kernel(profile->attach);
 	run_watch_no_kernel(profile->watch);
 }
 
@@ -350,12 +379,27 @@ static const char *symbol_file(const struct run_profile *profile)
 	return start->image;
 }
 
+/* BPF's first: the number of a ring is its vCPU's as far as there are vCPUs. */
+static size_t collect_rings(struct run_profile *profile)
+{
+	struct ring *const *rings;
+	size_t count = 0;
+
+	if (profile->attach) {
+		rings = attach_rings(profile->attach, &count);
+		memcpy(profile->collected, rings, count * sizeof(rings[0]));
+	}
+	memcpy(&profile->collected[count], profile->rings, profile->ring_count * sizeof(rings[0]));
+	return count + profile->ring_count;
+}
+
 static int start_collector(struct run_profile *profile)
 {
 	const struct run_options *options = profile->options;
+	size_t rings = collect_rings(profile);
 	struct collector_options collector = {
-		.rings = profile->rings,
-		.ring_count = profile->ring_count,
+		.rings = profile->collected,
+		.ring_count = rings,
 		.sideband_rings = &profile->sideband_ring,
 		.sideband_ring_count = profile->agent ? 1 : 0,
 		.view = &profile->view.view,
@@ -368,7 +412,10 @@ static int start_collector(struct run_profile *profile)
 		.mapped = profile->agent ? see_mapping : NULL,
 		.told = profile->agent ? hear_of_kernel : NULL,
 		.context = profile,
+		.delay = profile->attach ? SESSION_DELAY : 0,
+		.publish_waits = profile->attach,
 		.output = { .path = options->output,
+			    .host_samples = profile->attach,
 			    .perspective = options->perspective,
 			    .wall_clock = options->wall_clock,
 			    .frequency = options->frequency,
@@ -409,7 +456,9 @@ int run_profile_start(struct run_profile *profile, struct machine *machine)
 			 "or SIGUSR2 to process %d writes them",
 			 (size_t)profile->options->ring_size >> 10, getpid());
 	vm_view_init(&profile->view, &machine_vm(machine)->memory);
-	error = make_sampler(profile);
+	error = run_bpf_start(&profile->attach, profile->options);
+	if (!error)
+		error = make_sampler(profile);
 	run_watch_join(profile->watch, profile->sampler, &profile->view.view, machine_vm(machine));
 	if (!error && profile->agent)
 		error = run_agent_start(profile->agent, machine);
@@ -441,8 +490,16 @@ void run_profile_statistics(struct run_profile *profile, struct collector_statis
 	pthread_mutex_unlock(&profile->collector_lock);
 }
 
+bool run_profile_by_bpf(const struct run_profile *profile)
+{
+	return profile->attach;
+}
+
+/* What BPF has sampled is to be in the rings. */
 void run_profile_reset(struct run_profile *profile)
 {
+	if (profile->attach && attach_follow(profile->attach))
+		log_warning("%s", error_message());
 	collector_reset(profile->collector);
 }
 
@@ -459,12 +516,21 @@ static struct collector *take_collector(struct run_profile *profile)
 
 int run_profile_stop(struct run_profile *profile, struct collector_statistics *statistics)
 {
-	struct collector *collector = take_collector(profile);
+	struct collector *collector;
+	char message[ERROR_MESSAGE_SIZE] = "";
+	int error = 0, collected;
 
+	if (profile->attach) {
+		attach_stop(profile->attach);
+		error = attach_error(profile->attach);
+		snprintf(message, sizeof(message), "%s", error ? error_message() : "");
+	}
+	collector = take_collector(profile);
 	run_watch_end(profile->watch);
 	if (profile->agent)
 		run_agent_stop(profile->agent);
-	return collector_stop(collector, statistics);
+	collected = collector_stop(collector, statistics);
+	return error ? error_set(error, "%s", message) : collected;
 }
 
 void run_profile_destroy(struct run_profile *profile)
@@ -477,6 +543,7 @@ void run_profile_destroy(struct run_profile *profile)
 	run_agent_destroy(profile->agent);
 	run_watch_destroy(profile->watch);
 	sampler_destroy(profile->sampler);
+	attach_close(profile->attach);
 	while (profile->ring_count)
 		ring_destroy(profile->rings[--profile->ring_count]);
 	pthread_mutex_destroy(&profile->rate_lock);

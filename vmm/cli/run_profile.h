@@ -53,6 +53,9 @@ struct run_watch *run_profile_watch(struct run_profile *profile);
 /* A line on standard error for each watch. After the vCPUs have ended. */
 void run_profile_summarize_watches(struct run_profile *profile);
 
+/* Not by kicks. */
+bool run_profile_by_bpf(const struct run_profile *profile);
+
 /*
  * The guest has stopped for a reset; its memory is as it was. What was recorded until now is completed, and
  * what is known of the guest forgotten. Before machine_reset().

@@ -122,6 +122,12 @@ void vcpu_destroy(struct vcpu *vcpu);
  */
 enum vcpu_end vcpu_run(struct vcpu *vcpu);
 
+/*
+ * KVM learns which thread runs the vCPU (kernel: virt/kvm/kvm_main.c, kvm_vcpu_ioctl()) from its KVM_RUN; by
+ * this it knows the calling one before the guest runs. Before vcpu_run(), on the same thread.
+ */
+void vcpu_tell_thread(struct vcpu *vcpu);
+
 /* From a handler: end vcpu_run() with END after the present exit. On the vCPU's thread. */
 void vcpu_ask_end(struct vcpu *vcpu, enum vcpu_end end);
 

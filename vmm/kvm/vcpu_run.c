@@ -263,6 +263,14 @@ static void leave_thread(struct vcpu *vcpu)
 	pthread_mutex_unlock(&vcpu->lock);
 }
 
+/* immediate_exit stays: it may be of a stop that was asked for, too, and costs the first KVM_RUN only. */
+void vcpu_tell_thread(struct vcpu *vcpu)
+{
+	assert(!atomic_load(&vcpu->thread_id));
+	vcpu->run->immediate_exit = 1;
+	ioctl(vcpu->fd, KVM_RUN, 0);
+}
+
 enum vcpu_end vcpu_run(struct vcpu *vcpu)
 {
 	sigset_t mask, before;

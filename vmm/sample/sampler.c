@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,7 @@ struct vcpu_sampler {
 	struct sampling_clock *clock; /* NULL while not attached */
 	unsigned int frequency;       /* that it ticks with; 0: it does not */
 	pid_t thread;
+	atomic_uint turns; /* odd: it uses a kernel */
 	struct snapshot latest;
 	uint64_t latest_time; /* ns; written behind it; 0: there is none */
 	struct sampler_statistics statistics;
@@ -78,6 +80,17 @@ void sampler_destroy(struct sampler *sampler)
 	for (unsigned int i = 0; i < sampler->options.vcpus; i++)
 		assert(!sampler->vcpus[i].clock);
 	free(sampler);
+}
+
+/* A kernel is looked up and used between the two: see sampler_wait_for_users(). */
+static void begin_use(struct vcpu_sampler *self)
+{
+	atomic_fetch_add(&self->turns, 1);
+}
+
+static void end_use(struct vcpu_sampler *self)
+{
+	atomic_fetch_add_explicit(&self->turns, 1, memory_order_release);
 }
 
 static uint64_t now(void)
@@ -401,11 +414,13 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
 	period = sampling_clock_take(self->clock, vcpu->sample_expirations, state.begin);
 	if (!period)
 		return;
+	begin_use(self);
 	take_state(sampler, vcpu, self, &state);
 	if (is_idle(sampler, vcpu, &state.registers))
 		state.chain.flags |= SAMPLE_IDLE;
 	sample = ring_reserve(self->ring, RECORD_SAMPLE, size_of(&state));
 	cost = finish_sample(self, vcpu, &state, period, sample);
+	end_use(self);
 	hand_over(self->ring, sample, state.begin);
 	count(self, period / sampling_clock_period(self->clock), cost);
 }
@@ -452,10 +467,12 @@ void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct s
 	assert(hit->event && hit->event < SAMPLER_EVENTS_MAX);
 	if (!self)
 		return;
+	begin_use(self);
 	take_state(sampler, vcpu, self, &state);
 	values = take_values(sampler, self, &state.registers, hit);
 	sample = ring_reserve(self->ring, RECORD_SAMPLE, size_of(&state) + sizeof(values));
 	cost = finish_sample(self, vcpu, &state, hit->period, sample);
+	end_use(self);
 	if (sample) {
 		sample->event = hit->event;
 		take_registers(vcpu_registers(vcpu), values.registers);
@@ -497,32 +514,48 @@ void sampler_tell_guest_lost(struct sampler *sampler, struct vcpu *vcpu, unsigne
 
 void sampler_task(const struct sampler *sampler, struct vcpu *vcpu, struct guest_task *task)
 {
+	struct vcpu_sampler *self = vcpu->sampler;
 	const struct guest_kernel *kernel;
 	struct guest_registers registers;
 	bool other;
 
 	vm_view_registers(vcpu, &registers);
+	begin_use(self);
 	kernel = running_kernel(sampler, &registers, &other);
 	find_task(sampler, kernel, &registers, task);
+	end_use(self);
 }
 
 bool sampler_kernel_runs(struct sampler *sampler, struct vcpu *vcpu)
 {
 	struct vcpu_sampler *self = vcpu->sampler;
 	struct guest_registers registers;
-	bool other;
+	bool other, runs;
 
 	vm_view_registers(vcpu, &registers);
-	if (running_kernel(sampler, &registers, &other))
-		return true;
-	if (self)
+	begin_use(self);
+	runs = running_kernel(sampler, &registers, &other);
+	end_use(self);
+	if (!runs)
 		show_registers(self, &registers, now());
-	return false;
+	return runs;
 }
 
 void sampler_set_kernel(struct sampler *sampler, const struct guest_kernel *kernel)
 {
 	atomic_store_explicit(&sampler->kernel, kernel, memory_order_release);
+}
+
+/* A use that begins behind the fence finds the kernel that is set now. */
+void sampler_wait_for_users(const struct sampler *sampler)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	for (unsigned int i = 0; i < sampler->options.vcpus; i++) {
+		unsigned int turn = atomic_load(&sampler->vcpus[i].turns);
+
+		while (turn & 1 && atomic_load(&sampler->vcpus[i].turns) == turn)
+			sched_yield();
+	}
 }
 
 bool sampler_registers(const struct sampler *sampler, unsigned int vcpu, struct guest_registers *registers,

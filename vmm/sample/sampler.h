@@ -117,9 +117,15 @@ void sampler_kicked(struct sampler *sampler, struct vcpu *vcpu);
  * from now on (NULL: by frame pointers only, and not named), where it runs: a
  * sample that was taken in another one is SAMPLE_OTHER_KERNEL. It stays valid
  * until every vCPU has taken a sample whose time is later than a newer one was
- * set, and the last until the vCPUs are detached.
+ * set, or sampler_wait_for_users(), and the last until the vCPUs are detached.
  */
 void sampler_set_kernel(struct sampler *sampler, const struct guest_kernel *kernel);
+
+/*
+ * Comes back when no vCPU uses a kernel that was set before the last one any more, without waiting for their
+ * samples: as long as a sample takes.
+ */
+void sampler_wait_for_users(const struct sampler *sampler);
 
 /* The registers at VCPU's latest sample, and its time or an earlier one; false if there was none yet. */
 bool sampler_registers(const struct sampler *sampler, unsigned int vcpu, struct guest_registers *registers,

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+/* kvmscope run that samples by the BPF program of kvmscope attach: what holds of its samples by kicks holds
+ * of these. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/kvm/guest_run.h"
+#include "tests/kvm/program.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/perf_data_reader.h"
+
+#define RUN "run --kernel " GUEST_IMAGE " --mem 64M --timeout 50 --no-buildid-cache --console none "
+
+#define GUEST_REQUIRED()                                                                                     \
+	do {                                                                                                 \
+		if (!guest_run_possible())                                                                   \
+			SKIP("/dev/kvm can not be opened");                                                  \
+	} while (0)
+
+/* What a recording has; USER is of the guest's CPL3. */
+struct seen {
+	struct symbols *symbols;
+	double user, squares, of[3]; /* ns; of share_sixty, share_thirty, share_ten */
+	uint64_t samples, host, loops, called;
+	uint64_t periods[2]; /* samples of 1/1000 and of 1/100 s */
+	uint64_t other;      /* of neither guest nor host */
+};
+
+/* In the chain: a marker of the space, the address itself, the return address. */
+static bool is_called_by_works(const struct seen *seen, const struct perf_data_sample *sample)
+{
+	struct symbol symbol;
+
+	return sample->callchain_size >= 3 &&
+	       symbols_find(seen->symbols, sample->callchain[2] - 1, &symbol) &&
+	       !strcmp(symbol.name, "user_works");
+}
+
+static void see_user(struct seen *seen, const struct perf_data_sample *sample)
+{
+	static const char *const names[] = { "share_sixty", "share_thirty", "share_ten" };
+	struct symbol symbol;
+
+	seen->user += (double)sample->period;
+	seen->squares += (double)sample->period * (double)sample->period;
+	if (!symbols_find(seen->symbols, sample->ip, &symbol))
+		return;
+	for (int i = 0; i < 3; i++)
+		if (!strcmp(symbol.name, names[i])) {
+			seen->of[i] += (double)sample->period;
+			seen->loops++;
+			seen->called += is_called_by_works(seen, sample);
+		}
+}
+
+static int see_sample(void *context, const struct perf_data_sample *sample)
+{
+	struct seen *seen = context;
+
+	seen->samples++;
+	seen->periods[0] += sample->period == 1000000;
+	seen->periods[1] += sample->period == 10000000;
+	if (sample->misc == PERF_RECORD_MISC_USER)
+		see_user(seen, sample);
+	else if (sample->misc == PERF_RECORD_MISC_HYPERVISOR)
+		seen->host++;
+	else if (sample->misc != PERF_RECORD_MISC_KERNEL)
+		seen->other++;
+	return 0;
+}
+
+static void see(const char *path, struct seen *seen)
+{
+	const struct perf_data_events events = { .sample = see_sample, .context = seen };
+	struct perf_data_reader *reader;
+
+	*seen = (struct seen){ 0 };
+	REQUIRE_EQUAL(elf_symbols_load(&seen->symbols, GUEST_IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	CHECK(!perf_data_reader_summary(reader)->cut_off);
+	perf_data_reader_close(reader);
+	symbols_free(seen->symbols);
+}
+
+/* Other builds' tests may run at the same time; no '_', see program.h. */
+static const char *output(void)
+{
+	static char path[64];
+
+	snprintf(path, sizeof(path), "build/test-run-bpf-%d.data", getpid());
+	return path;
+}
+
+static void start(struct program *program, const char *options)
+{
+	char arguments[512];
+
+	snprintf(arguments, sizeof(arguments), RUN "--sampler bpf -o %s %s", output(), options);
+	program_start(program, arguments);
+}
+
+/* False: this machine does not let BPF sample, and the message is in PROGRAM. */
+static bool has_sampled(const struct program *program)
+{
+	if (program->status == 1 && strstr(program->text, "BPF"))
+		return false;
+	CHECK_EQUAL(program->status, 0);
+	CHECK(strstr(program->text, "sampled by bpf"));
+	return true;
+}
+
+#define BPF_REQUIRED(program)                                                                                \
+	do {                                                                                                 \
+		if (!has_sampled(program))                                                                   \
+			SKIP("BPF can not be used here: %.200s", (program)->text);                           \
+	} while (0)
+
+/* Points: 3, or five standard deviations of as many samples of equal weight as would tell as much (Kish). */
+static double bound_for(const struct seen *seen)
+{
+	return fmax(3, 5 * 100 * sqrt(0.6 * 0.4 * seen->squares) / seen->user);
+}
+
+static void check_shares(const struct seen *seen, const char *text)
+{
+	static const double truth[] = { 60, 30, 10 };
+
+	CHECK_EQUAL(seen->other, 0);
+	REQUIRE(seen->loops > 300);
+	for (int i = 0; i < 3; i++) {
+		double share = 100 * seen->of[i] / seen->user;
+
+		if (fabs(share - truth[i]) > bound_for(seen))
+			FAIL_TEST("function %d has %.1f %%, not %.0f %%: %s", i, share, truth[i], text);
+	}
+}
+
+TEST(run_bpf, shares_and_callers_are_the_guest_s)
+{
+	struct program program;
+	struct seen seen;
+
+	GUEST_REQUIRED();
+	start(&program, "-F 4000 --pmu emulated --append program=shares_rounds=1600");
+	program_wait(&program);
+	BPF_REQUIRED(&program);
+	see(output(), &seen);
+	check_shares(&seen, program.text);
+	/* The first instruction of a function and its last have no frame (yet, any more). */
+	CHECK(seen.called >= seen.loops * 99 / 100);
+	unlink(output());
+}
+
+TEST(run_bpf, auto_takes_it_where_nothing_is_worse_by_it_and_says_why)
+{
+	char arguments[256];
+	struct program program;
+
+	GUEST_REQUIRED();
+	snprintf(arguments, sizeof(arguments), RUN "-o %s --append program=shares_rounds=8", output());
+	program_run(&program, arguments);
+	CHECK_EQUAL(program.status, 0);
+	CHECK(strstr(program.text, "sampled by kicks, not by bpf: it has callers"));
+	snprintf(arguments, sizeof(arguments), RUN "-o %s --no-call-graph --append program=shares_rounds=8",
+		 output());
+	program_run(&program, arguments);
+	CHECK_EQUAL(program.status, 0);
+	CHECK(strstr(program.text, "sampled by kicks, not by bpf: it does not see control groups"));
+	snprintf(arguments, sizeof(arguments),
+		 RUN "-o %s --no-call-graph --agent=guest --append program=shares_rounds=8", output());
+	program_run(&program, arguments);
+	CHECK_EQUAL(program.status, 0);
+	CHECK(strstr(program.text, "sampled by bpf: ") ||
+	      strstr(program.text, "sampled by kicks, not by bpf: "));
+	unlink(output());
+}
+
+TEST(run_bpf, wrong_usage_says_what_is_right)
+{
+	program_refuses(RUN "--sampler often", "--sampler often is not known");
+	program_refuses(RUN "--sampler bpf --clock wall", "--clock cpu only");
+}
+
+TEST(run_bpf, each_boot_of_a_guest_that_resets_is_sampled)
+{
+	char path[96];
+	struct program program;
+	struct seen seen;
+
+	GUEST_REQUIRED();
+	start(&program, "-F 10000 --cpus 3 --reboot --append program=resets_cpus=3_boots=2");
+	program_wait(&program);
+	if (program.status == 1 && strstr(program.text, "BPF"))
+		SKIP("BPF can not be used here: %.200s", program.text);
+	CHECK_EQUAL(program.status, 3); /* so often it was started */
+	for (int boot = 0; boot < 3; boot++) {
+		snprintf(path, sizeof(path), boot ? "%s.%d" : "%s", output(), boot);
+		see(path, &seen);
+		CHECK(seen.samples > 0);
+		unlink(path);
+	}
+}
+
+static void control(const struct program *program, const char *words)
+{
+	char arguments[128];
+	struct program ctl;
+
+	snprintf(arguments, sizeof(arguments), "ctl --pid %d %s", program->pid, words);
+	program_run(&ctl, arguments);
+	if (ctl.status)
+		FAIL_TEST("kvmscope %s: %s", arguments, ctl.text);
+}
+
+TEST(run_bpf, frequency_and_pauses_are_followed)
+{
+	struct program program;
+	struct seen seen;
+
+	GUEST_REQUIRED();
+	start(&program, "-F 1000 --console stdio --from-line spinning --append program=spin");
+	if (!program_wait_for(&program, "spinning")) {
+		program_wait(&program);
+		BPF_REQUIRED(&program);
+	}
+	usleep(500000);
+	control(&program, "freq 100");
+	usleep(500000);
+	control(&program, "pause");
+	control(&program, "freq 3000");
+	usleep(200000);
+	kill(program.pid, SIGTERM);
+	program_wait(&program);
+	BPF_REQUIRED(&program);
+	see(output(), &seen);
+	CHECK(seen.periods[0] > 0);
+	CHECK(seen.periods[1] > 0);
+	CHECK_EQUAL(seen.periods[0] + seen.periods[1], seen.samples);
+	unlink(output());
+}
+
+TEST(run_bpf, the_flight_recorder_holds_its_samples)
+{
+	struct program program;
+	struct seen seen;
+
+	GUEST_REQUIRED();
+	start(&program, "--console stdio --flight 5s --append program=spin");
+	if (!program_wait_for(&program, "spinning")) {
+		program_wait(&program);
+		BPF_REQUIRED(&program);
+	}
+	usleep(500000);
+	kill(program.pid, SIGUSR2);
+	CHECK(program_wait_for(&program, "flight recording"));
+	usleep(200000);
+	kill(program.pid, SIGTERM);
+	program_wait(&program);
+	BPF_REQUIRED(&program);
+	CHECK(strstr(program.text, "1 flight recording in"));
+	see(output(), &seen);
+	CHECK(seen.user > 0);
+	unlink(output());
+}
