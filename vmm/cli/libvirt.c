@@ -49,7 +49,8 @@ static const char help[] =
 	"      --set '<profile/>' --live --config\n"
 	"  kvmscope export -i \"$(kvmscope ctl dump web)\" --format html > flame.html\n"
 	"\n"
-	"The hook hands on what it is told and is gone, in 20 ms whatever happens; it never fails a domain.\n"
+	"The hook hands on what it is told and is gone, whatever happens, 20 ms after it has got a processor\n"
+	"at the latest; it never fails a domain.\n"
 	"\n"
 	"Exit status: 0; 1 it failed, or with status: it is not in place; 2 wrong usage.\n";
 

@@ -2,8 +2,9 @@
 /*
  * The hook that libvirt runs: /etc/libvirt/hooks/qemu.d/kvmscope DOMAIN OPERATION SUBOPERATION EXTRA, the
  * domain's XML on standard input (libvirt: docs/hooks.html). libvirt waits for it, and a hook that fails may
- * fail the domain: so it hands over what it was told and is gone, in 20 ms whatever happens, with status 0,
- * and without a word, which could be taken for XML. Needs nothing but the C library.
+ * fail the domain: so it hands over what it was told and is gone, whatever happens, 20 ms after it has got a
+ * processor at the latest (a busy host may let it wait for one), with status 0, and without a word, which
+ * could be taken for XML. Needs nothing but the C library.
  */
 #include <dirent.h>
 #include <errno.h>
