@@ -6,11 +6,11 @@
  *	<channel type='unix'><target type='virtio' name='org.kvmscope.agent.0'/></channel>
  *
  *	-chardev socket,id=ID,fd=N,server=on -device
- *{"driver":"virtserialport","chardev":"ID","name":"org.kvmscope..."}
+ *	{"driver":"virtserialport","chardev":"ID","name":"org.kvmscope..."}
  *
  * and as people do: -chardev socket,id=ID,path=PATH,server=on -device virtserialport,chardev=ID,name=...
- *Anybody may have written either: who is talked with is the process itself, or nobody (SO_PEERCRED, unix(7)).
- *Any thread.
+ * Anybody may have written either: who is talked with is the process itself, or nobody (SO_PEERCRED,
+ * unix(7)). Any thread.
  */
 #ifndef KVMSCOPE_ATTACH_AGENT_CHANNEL_H
 #define KVMSCOPE_ATTACH_AGENT_CHANNEL_H

@@ -7,10 +7,10 @@
  *
  * When to look is told by the host's clock, at moments that do not depend on each other (look_times.h), so
  * that neither a rhythm of the guest nor how long it works between sleeps counts. A thread that sleeps at
- *that moment is not stopped. A look stands for the CPU time that the thread has used since the last one that
- *found it running, so that all of them together stand for what it used, and one that waited for a processor
- *all the time for nothing: that is no sample. After a look as long as it took nothing is looked at; moments
- *that come meanwhile are left out.
+ * that moment is not stopped. A look stands for the CPU time that the thread has used since the last one that
+ * found it running, so that all of them together stand for what it used, and one that waited for a processor
+ * all the time for nothing: that is no sample. After a look as long as it took nothing is looked at; moments
+ * that come meanwhile are left out.
  *
  * How long a look takes is up to the other process: its thread may not come out of the kernel, its memory may
  * not come. After 100 ms another thread looks at the other vCPUs.

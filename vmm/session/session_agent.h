@@ -5,7 +5,7 @@
  * (guest_spaces.h), and names of its programs in the build-id cache.
  *
  *	create -> start -> the collector runs, with rings, see and turn -> end -> the collector stops ->
- *destroy
+ *	destroy
  *
  * On the session's thread, but what says otherwise.
  */
