@@ -19,9 +19,10 @@
 struct followed {
 	struct jit_map map; /* not in use while `pid` is 0 */
 	uint32_t pid;
+	bool wanted;    /* in this session; else it is only remembered which program runs */
 	bool told;      /* something of the file */
 	bool behind;    /* that was said */
-	uint64_t begun; /* ms: when it was asked for */
+	uint64_t begun; /* ns of clock_raw(): by then the process ran the program that it runs now */
 	uint64_t since; /* of agent_jit_map, for what comes next */
 	uint64_t next;  /* ms: when to look for a file; */
 	uint64_t wait;  /* and how long before the time after that */
@@ -58,25 +59,60 @@ static struct followed *make_room(void)
 	return longest;
 }
 
+static struct followed *find(uint32_t pid)
+{
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++)
+		if (maps[i].pid == pid)
+			return &maps[i];
+	return NULL;
+}
+
+/* Its map will be told from its beginning. */
+static void begin(struct followed *followed)
+{
+	jit_map_close(&followed->map);
+	followed->wanted = true;
+	followed->told = followed->behind = false;
+	followed->since = followed->next = 0;
+	followed->wait = FIRST_WAIT;
+}
+
+static void follow(struct followed *place, uint32_t pid)
+{
+	*place = (struct followed){ 0 };
+	if (jit_map_begin(&place->map, (pid_t)pid))
+		return;
+	place->begun = clock_raw();
+	place->pid = pid;
+	begin(place);
+}
+
 void jit_maps_ask(uint32_t pid)
 {
-	struct followed *place = NULL;
+	struct followed *place;
 
-	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
-		if (pid && maps[i].pid == pid)
-			stop_following(&maps[i]);
-		if (!maps[i].pid)
-			place = &maps[i];
-	}
 	if (!pid || pid > INT32_MAX)
 		return;
+	place = find(pid);
+	if (place && jit_map_process(&place->map) == JIT_MAP_RUNS) {
+		begin(place);
+		return;
+	}
+	if (place)
+		stop_following(place);
+	place = find(0);
 	if (!place)
 		place = make_room();
-	if (!place)
-		return;
-	*place = (struct followed){ .wait = FIRST_WAIT, .begun = clock_ms() };
-	if (!jit_map_begin(&place->map, (pid_t)pid))
-		place->pid = pid;
+	if (place)
+		follow(place, pid);
+}
+
+/* ms */
+static uint32_t age_of_program(const struct followed *followed, uint64_t time)
+{
+	uint64_t age = (time - followed->begun) / 1000000;
+
+	return age < UINT32_MAX ? (uint32_t)age : UINT32_MAX;
 }
 
 /* There is room for it. */
@@ -90,6 +126,7 @@ static void tell(struct followed *followed, struct look *look, uint32_t flags, s
 	message->pid = followed->pid;
 	message->flags = flags;
 	message->size = (uint32_t)lines.size;
+	message->program = flags & AGENT_JIT_MAP_BEGIN ? age_of_program(followed, message->time) : 0;
 	if (lines.size)
 		memcpy(message->lines, lines.data, lines.size);
 	followed->behind = flags & AGENT_JIT_MAP_BEHIND;
@@ -123,7 +160,7 @@ static void tell_new(struct followed *followed, struct look *look, uint64_t time
 
 	if (got == -EFBIG && look->left < sizeof(lines))
 		got = 0; /* next time there is more room for it */
-	if (got < 0) {
+	if (got < 0 || (!followed->told && jit_map_process(&followed->map) == JIT_MAP_EXEC)) {
 		give_up(followed, look);
 		return;
 	}
@@ -157,6 +194,13 @@ static enum jit_map_process ask_process(struct followed *followed)
 		return JIT_MAP_RUNS;
 	followed->asked = now;
 	return jit_map_process(&followed->map);
+}
+
+/* Of another program it is no longer known that it is the one that was told of. */
+static void look_at_unwanted(struct followed *followed)
+{
+	if (ask_process(followed) != JIT_MAP_RUNS)
+		stop_following(followed);
 }
 
 static void look_at(struct followed *followed, struct look *look)
@@ -196,6 +240,10 @@ enum jit_maps_told jit_maps_look(struct output *output)
 
 		if (!followed->pid)
 			continue;
+		if (!followed->wanted) {
+			look_at_unwanted(followed);
+			continue;
+		}
 		/* The lines, and that the process has ended. */
 		if (output_room(output) < look.left + 256)
 			return JIT_MAPS_NO_ROOM;
@@ -208,6 +256,8 @@ enum jit_maps_told jit_maps_look(struct output *output)
 void jit_maps_end(void)
 {
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++)
-		if (maps[i].pid)
-			stop_following(&maps[i]);
+		if (maps[i].pid) {
+			begin(&maps[i]);
+			maps[i].wanted = false;
+		}
 }

@@ -250,7 +250,11 @@ struct agent_jit_map {
 	uint32_t pid;   /* of the process, in the guest's initial pid namespace */
 	uint32_t flags; /* enum agent_jit_map_flags */
 	uint32_t size;  /* bytes of lines */
-	uint32_t reserved;
+	/*
+	 * ms, with AGENT_JIT_MAP_BEGIN: for so long before TIME at least the process has run the program that
+	 * it runs now. 0: that is not known, as of older agents.
+	 */
+	uint32_t program;
 	char lines[]; /* of the file, whole, each with its newline */
 };
 

@@ -163,6 +163,9 @@ struct sideband_jit_map {
 	 * was. 0: not known.
 	 */
 	uint64_t since;
+	uint64_t program; /* ns: the process has run the program that it runs now since then, or longer; 0:
+			   * not known
+			   */
 };
 
 struct sideband_jit_code {

@@ -182,6 +182,16 @@ static void take_round(struct state *state, struct input *input)
 	jit_code_take(state->code, &round);
 }
 
+static void take_lost(struct state *state, struct input *input)
+{
+	struct sideband_lost lost = {
+		.head = { .size = sizeof(lost), .type = SIDEBAND_LOST, .time = next_time(input) }
+	};
+
+	lost.until = lost.head.time + next_time(input);
+	jit_code_take(state->code, &lost.head);
+}
+
 static void take_step(struct state *state, struct input *input)
 {
 	uint8_t what = next(input);
@@ -201,7 +211,7 @@ static void take_step(struct state *state, struct input *input)
 		break;
 	case 10:
 		if (what >> 4 == 15)
-			jit_code_lost(state->code);
+			take_lost(state, input);
 		break;
 	default:
 		take_sample(state, input);

@@ -7,11 +7,13 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/perf_event.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -300,6 +302,57 @@ TEST(agent_jit, a_map_that_loses_its_beginning_is_told_anew)
 	time = now();
 	CHECK(wait_until_known(&fixture, time + SECOND / 2));
 	CHECK_STRING(name_at(&fixture, child, 0x1000, time + SECOND / 3), "other_name");
+	end_process(child);
+	tear_down(&fixture);
+}
+
+/* More names of a thread on each CPU than its ring of events holds. */
+static void overflow_rings(void)
+{
+	cpu_set_t all, one;
+	char name[16];
+
+	sched_getaffinity(0, sizeof(all), &all);
+	prctl(PR_GET_NAME, name);
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		if (!CPU_ISSET(cpu, &all) || sched_setaffinity(0, sizeof(one), &one))
+			continue;
+		for (int i = 0; i < 10000; i++)
+			prctl(PR_SET_NAME, name);
+	}
+	sched_setaffinity(0, sizeof(all), &all);
+}
+
+/* Its kernel tells all processes anew as if they had just run their programs, later than their maps were
+ * made. */
+TEST(agent_jit, a_map_is_told_anew_behind_a_loss)
+{
+	struct agent_statistics statistics;
+	struct fixture fixture;
+	uint64_t time;
+	pid_t child;
+	int status;
+
+	if (!events_allowed())
+		SKIP("perf_event_open(2) is not allowed here");
+	REQUIRE(set_up(&fixture));
+	REQUIRE(wait_until_known(&fixture, 1));
+	child = run_with_map("1000 100 first\n", false);
+	REQUIRE(wait_for_process(&fixture, (uint32_t)child));
+	kill(fixture.process, SIGSTOP);
+	waitpid(fixture.process, &status, WUNTRACED);
+	overflow_rings();
+	time = now();
+	kill(fixture.process, SIGCONT);
+	for (int i = 0; i < 60 && !*name_at(&fixture, child, 0x1000, time); i++) {
+		time = now();
+		CHECK(wait_until_known(&fixture, time + SECOND / 5));
+	}
+	CHECK_STRING(name_at(&fixture, child, 0x1000, time), "first");
+	agent_statistics(fixture.agent, &statistics);
+	CHECK(statistics.lost > 0);
 	end_process(child);
 	tear_down(&fixture);
 }

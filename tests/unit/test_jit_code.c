@@ -267,30 +267,104 @@ TEST(jit_code, a_map_that_begins_anew_has_what_it_says_now)
 	jit_code_free(code);
 }
 
-TEST(jit_code, records_that_were_lost_take_all_names)
+static void lose(struct jit_code *code, uint64_t since, uint64_t until)
 {
-	struct jit_code *code = code_with("one");
+	const struct sideband_lost lost = { .head = head(SIDEBAND_LOST, sizeof(lost), 0, since),
+					    .count = 1,
+					    .until = until };
 
-	jit_code_lost(code);
-	round_at(code, 200 * MS);
-	CHECK_STRING(name_at(code, 0x1000, 50 * MS), "");
-	jit_code_free(code);
+	jit_code_take(code, &lost.head);
+}
+
+/* The map is told from its beginning at TIME; its program has run since PROGRAM. */
+static void tell_again(struct jit_code *code, uint64_t since, uint64_t program, uint64_t time,
+		       const char *name)
+{
+	struct sideband_jit_map record = { .head = head(SIDEBAND_JIT_MAP, sizeof(record), PID, time),
+					   .since = since,
+					   .program = program };
+
+	record.head.flags = SIDEBAND_JIT_BEGIN;
+	jit_code_take(code, &record.head);
+	line(code, 0x1000, 0x100, name, since, time);
+	round_at(code, time);
+	round_at(code, time + 100 * MS);
 }
 
 /* A program's end may be among them. */
-TEST(jit_code, events_that_the_guest_lost_take_all_names)
+TEST(jit_code, events_that_the_guest_lost_end_all_names)
 {
 	struct jit_code *code = code_with("one");
-	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, sizeof(lost), 0, 150 * MS),
-				      .count = 1,
-				      .until = 150 * MS };
 	struct jit_code_statistics statistics;
 
-	jit_code_take(code, &lost.head);
 	round_at(code, 200 * MS);
+	lose(code, 150 * MS, 190 * MS);
+	round_at(code, 300 * MS);
+	CHECK_STRING(name_at(code, 0x1000, 130 * MS), "one");
+	CHECK_STRING(name_at(code, 0x1000, 149 * MS), "");
 	CHECK_STRING(name_at(code, 0x1000, 170 * MS), "");
+	CHECK_STRING(name_at(code, 0x1000, 200 * MS), "");
 	jit_code_statistics(code, &statistics);
 	CHECK_EQUAL(statistics.refused, 0);
+	jit_code_free(code);
+}
+
+/* The guest tells all processes anew, as if they had just run their programs. */
+TEST(jit_code, the_same_program_has_names_again_behind_a_loss)
+{
+	struct jit_code *code = code_with("one");
+
+	round_at(code, 200 * MS);
+	lose(code, 150 * MS, 190 * MS);
+	exec_at(code, 250 * MS);
+	tell_again(code, 10 * MS, 90 * MS, 300 * MS, "one");
+	CHECK_STRING(name_at(code, 0x1000, 130 * MS), "one");
+	CHECK_STRING(name_at(code, 0x1000, 170 * MS), "");
+	CHECK_STRING(name_at(code, 0x1000, 260 * MS), "one");
+	CHECK_STRING(name_at(code, 0x1000, 350 * MS), "one");
+	/* And once more. */
+	lose(code, 410 * MS, 420 * MS);
+	tell_again(code, 10 * MS, 90 * MS, 500 * MS, "one");
+	CHECK_STRING(name_at(code, 0x1000, 415 * MS), "");
+	CHECK_STRING(name_at(code, 0x1000, 550 * MS), "one");
+	jit_code_free(code);
+}
+
+/* It may be the earlier program's, whose end was lost; so may be what it is called by others who do not know.
+ */
+TEST(jit_code, a_map_of_before_a_loss_is_not_the_program_s_that_came_since)
+{
+	struct jit_code *code = code_with("one");
+
+	lose(code, 150 * MS, 190 * MS);
+	tell_again(code, 10 * MS, 110 * MS, 300 * MS, "old");
+	CHECK_STRING(name_at(code, 0x1000, 350 * MS), "");
+	tell_again(code, 10 * MS, 0, 500 * MS, "old");
+	CHECK_STRING(name_at(code, 0x1000, 550 * MS), "");
+	/* One that was made since is its own, or that it has written all of, */
+	tell_again(code, 220 * MS, 0, 700 * MS, "new");
+	CHECK_STRING(name_at(code, 0x1000, 750 * MS), "new");
+	CHECK_STRING(name_at(code, 0x1000, 180 * MS), "");
+	tell_again(code, 0, 0, 900 * MS, "newer");
+	CHECK_STRING(name_at(code, 0x1000, 950 * MS), "newer");
+	/* and one of while it runs already, however long the loss is told to have lasted. */
+	lose(code, 1000 * MS, 1100 * MS);
+	tell_again(code, 1050 * MS, 1010 * MS, 1200 * MS, "newest");
+	CHECK_STRING(name_at(code, 0x1000, 1250 * MS), "newest");
+	jit_code_free(code);
+}
+
+/* Nor are old lines of a process that has ended where its end was lost, and those of others are as they were.
+ */
+TEST(jit_code, a_process_that_is_new_behind_a_loss_has_its_names)
+{
+	struct jit_code *code = jit_code_new();
+
+	lose(code, 50 * MS, 60 * MS);
+	map(code, SIDEBAND_JIT_BEGIN, 10 * MS, 100 * MS);
+	line(code, 0x1000, 0x100, "one", 10 * MS, 100 * MS);
+	round_at(code, 200 * MS);
+	CHECK_STRING(name_at(code, 0x1000, 150 * MS), "one");
 	jit_code_free(code);
 }
 

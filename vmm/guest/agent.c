@@ -165,6 +165,17 @@ static uint64_t *time_of(struct sideband *record)
 	return record->type == SIDEBAND_LOST ? &((struct sideband_lost *)record)->until : &record->time;
 }
 
+/* The latest that it can have been. */
+static void put_program_into_time(const struct agent *agent, struct sideband_jit_map *map)
+{
+	uint64_t error, time;
+
+	if (!map->program)
+		return;
+	time = agent_clock_host_time(&agent->clock, map->program, &error);
+	map->program = error < UINT64_MAX - time ? time + error : 0;
+}
+
 /* RECORD is of GUEST_TIME. False: when that was is not known well enough for anybody to use it. */
 static bool put_into_time(struct agent *agent, struct sideband *record, uint64_t guest_time)
 {
@@ -181,6 +192,8 @@ static bool put_into_time(struct agent *agent, struct sideband *record, uint64_t
 		time = agent_clock_host_time(&agent->clock, *since, &error);
 		*since = time > error ? time - error : 0;
 	}
+	if (record->type == SIDEBAND_JIT_MAP)
+		put_program_into_time(agent, (struct sideband_jit_map *)record);
 	return true;
 }
 

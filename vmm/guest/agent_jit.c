@@ -7,6 +7,8 @@
 #include "shared/sample.h"
 #include "vmm/guest/perf_map.h"
 
+#define MS 1000000ull /* ns */
+
 static uint32_t find(const struct agent_jit *jit, uint32_t pid)
 {
 	uint32_t i = 0;
@@ -88,6 +90,14 @@ static uint16_t flags_of(uint32_t flags)
 	       (flags & AGENT_JIT_MAP_END ? SIDEBAND_JIT_END : 0);
 }
 
+/* Since when the program runs. */
+static uint64_t program_of(const struct agent_jit_map *map)
+{
+	uint64_t age = map->program * MS;
+
+	return age && age < map->time ? map->time - age : 0;
+}
+
 static struct sideband head_of(const struct agent_jit_map *map, uint16_t type, uint32_t size)
 {
 	return (struct sideband){
@@ -115,7 +125,8 @@ bool agent_jit_take(const struct agent_message *message, void (*each)(void *cont
 	if (!map || !can_be(map, agent_payload_size(message) - sizeof(*map)))
 		return false;
 	begin = (struct sideband_jit_map){ .head = head_of(map, SIDEBAND_JIT_MAP, sizeof(begin)),
-					   .since = map->since };
+					   .since = map->since,
+					   .program = program_of(map) };
 	begin.head.flags = flags_of(map->flags);
 	each(context, &begin.head);
 	lines = span_of(map->lines, map->size);

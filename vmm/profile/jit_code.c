@@ -39,6 +39,7 @@ struct life {
 	uint64_t known;                          /* all lines that stood in the map then have been told */
 	bool behind;                             /* that will not move on with rounds */
 	uint64_t from;                           /* it did not begin before */
+	uint64_t told;                           /* its map was looked at then, and was the program's */
 	uint64_t to_least, to_most;              /* as a function's */
 	size_t bytes;
 };
@@ -48,7 +49,8 @@ struct process {
 	uint32_t pid;
 	struct life *life; /* the newest; NULL: none, so far */
 	bool open;         /* it goes on: lines are of it */
-	uint64_t ended;    /* when a program of the process ended last, at least */
+	uint64_t ended;    /* when a program of the process ended last, at least; or may have, where that was
+			      lost */
 	uint64_t dropped;  /* of up to here nothing is known any more */
 	bool given_up;
 	struct jit_image image;
@@ -153,14 +155,15 @@ static void end_life(struct process *process, uint64_t from, uint64_t to)
 	process->open = false;
 }
 
-static bool begin_life(struct jit_code *code, struct process *process)
+static bool begin_life(struct jit_code *code, struct process *process, uint64_t from, uint64_t told)
 {
 	struct life *life = calloc(1, sizeof(*life));
 
 	if (!life)
 		return false;
 	life->last = &life->replaced;
-	life->from = process->ended;
+	life->from = from;
+	life->told = told;
 	life->to_least = life->to_most = life->forgotten_start = UINT64_MAX;
 	life->bytes = sizeof(*life);
 	life->older = process->life;
@@ -239,18 +242,24 @@ static void give_up(struct jit_code *code, struct process *process)
 	process->given_up = true;
 }
 
-static void drop_if_ended(struct jit_code *code, struct process *process, void *ignored)
+static void drop_ended(struct jit_code *code, struct process *process, void *ignored)
 {
+	struct life **at = process->open ? &process->life->older : &process->life;
+
 	(void)ignored;
-	if (!process->open)
-		free_lives(code, process);
+	while (*at) {
+		struct life *life = *at;
+
+		*at = life->older;
+		drop_life(code, process, life);
+	}
 }
 
-/* Those of processes that ended go first. */
+/* Those that ended go first. */
 static bool has_room(struct jit_code *code, size_t size)
 {
 	if (code->bytes + size > JIT_CODE_MEMORY)
-		for_each(code, drop_if_ended, NULL);
+		for_each(code, drop_ended, NULL);
 	return code->bytes + size <= JIT_CODE_MEMORY;
 }
 
@@ -362,26 +371,41 @@ static void take_line(struct jit_code *code, const struct sideband_jit_code *lin
 
 /* --- maps --------------------------------------------------------------------- */
 
+/*
+ * The program that MAP is told of did not begin before. Where events were lost, or a process was told anew as
+ * if it had just run its program, the guest may know that it is still the one whose map was told before.
+ */
+static uint64_t program_began(const struct process *process, const struct sideband_jit_map *map)
+{
+	const struct life *life = process->life;
+
+	if (!map->program || map->program >= process->ended)
+		return process->ended;
+	return life && map->program <= life->told ? life->from : map->program;
+}
+
 /* A file that was made before the program began may have another one's lines. */
-static bool may_begin(const struct process *process, const struct sideband_jit_map *map)
+static bool may_begin(const struct process *process, const struct sideband_jit_map *map, uint64_t began)
 {
 	if (process->given_up || least(&map->head) < process->ended)
 		return false;
-	return !map->since || behind(map->since, 2ull * map->head.time_error + BIRTH_ERROR) >= process->ended;
+	return !map->since || behind(map->since, 2ull * map->head.time_error + BIRTH_ERROR) >= began;
 }
 
 static void take_begin(struct jit_code *code, const struct sideband_jit_map *map)
 {
 	struct process *process = need_process(code, map->head.pid);
+	uint64_t began;
 
 	if (!process)
 		return;
+	began = program_began(process, map);
 	/* What was known of it up to then, was so. */
 	if (process->open && process->life->known > least(&map->head))
 		end_life(process, least(&map->head), most(&map->head));
 	else if (process->open)
 		end_life(process, process->life->known, most(&map->head));
-	if (may_begin(process, map) && !begin_life(code, process))
+	if (may_begin(process, map, began) && !begin_life(code, process, began, least(&map->head)))
 		give_up(code, process);
 }
 
@@ -432,6 +456,18 @@ static void end_program(struct jit_code *code, const struct sideband *record)
 		process->ended = least(record);
 }
 
+/* Or may begin: which process's is not known. */
+static void doubt_program(struct jit_code *code, struct process *process, void *context)
+{
+	const struct sideband_lost *lost = context;
+	uint64_t until = behind(lost->until, lost->head.time_error);
+
+	(void)code;
+	end_life(process, least(&lost->head), until);
+	if (until > process->ended)
+		process->ended = until;
+}
+
 void jit_code_take(struct jit_code *code, const struct sideband *record)
 {
 	const struct sideband_fork *fork = (const void *)record;
@@ -454,24 +490,12 @@ void jit_code_take(struct jit_code *code, const struct sideband *record)
 		if (fork->parent_pid != record->pid)
 			end_program(code, record);
 		break;
-	case SIDEBAND_LOST: /* perhaps of a process that runs another program now */
-		jit_code_lost(code);
+	case SIDEBAND_LOST:
+		for_each(code, doubt_program, (void *)(uintptr_t)record);
 		break;
 	default:
 		break;
 	}
-}
-
-static void forget(struct jit_code *code, struct process *process, void *ignored)
-{
-	(void)ignored;
-	free_lives(code, process);
-	process->given_up = true;
-}
-
-void jit_code_lost(struct jit_code *code)
-{
-	for_each(code, forget, NULL);
 }
 
 /* --- questions ---------------------------------------------------------------- */

@@ -47,15 +47,13 @@ struct jit_code *jit_code_new(void);       /* NULL without memory */
 void jit_code_free(struct jit_code *code); /* NULL is a no-op */
 
 /*
- * Takes what a record says of it: JIT_MAP, JIT_CODE, ROUND, what ends a program: EXEC, the FORK of a new
- * process; and LOST, as jit_code_lost(). Others are passed over. Records of one source in their order; of any
- * time.
+ * Takes what a record says of it: JIT_MAP, JIT_CODE, ROUND; what ends a program: EXEC, the FORK of a new
+ * process; and LOST: any of the processes that are known may have run another program up to then. From there
+ * on one has names again when its map is told from its beginning, and is surely not an earlier program's: it
+ * was made later, or the program is the one that it was before. Others are passed over. Records of one source
+ * in their order; of any time.
  */
 void jit_code_take(struct jit_code *code, const struct sideband *record);
-
-/* Records of maps or of what ends a program are missing, it is not known of which: those that are known have
- * no names any more. */
-void jit_code_lost(struct jit_code *code);
 
 /* A function in the image of its process. */
 struct jit_function {
