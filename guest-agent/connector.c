@@ -192,10 +192,7 @@ static void remove_due(struct connector *connector, unsigned int index)
 	connector->due[index] = connector->due[--connector->due_count];
 }
 
-/*
- * PID began anew: what it was before was missed if nobody has looked. It is looked at from TIME, ms, on.
- * False: too many wait already.
- */
+/* PID began anew, and is looked at from TIME, ms, on. False: too many wait already. */
 static bool look_at(struct connector *connector, pid_t pid, uint64_t time)
 {
 	unsigned int i = find_due(connector, pid);
@@ -204,12 +201,11 @@ static bool look_at(struct connector *connector, pid_t pid, uint64_t time)
 		return false;
 	if (i == connector->due_count)
 		connector->due_count++;
-	else
-		connector->missed += !connector->due[i].looks;
 	connector->due[i] = (struct connector_due){ .pid = pid, .time = time };
 	return true;
 }
 
+/* It is missed if nobody has looked since it began, or ran its latest program. */
 static void end(struct connector *connector, pid_t pid)
 {
 	unsigned int i = find_due(connector, pid);
@@ -244,6 +240,7 @@ static enum connector_result take(struct connector *connector, const struct proc
 		*pid = event->event_data.fork.child_tgid;
 		if (event->event_data.fork.child_pid != *pid)
 			return CONNECTOR_OTHER; /* a thread, in the same memory */
+		end(connector, *pid);           /* of one that had the number, and was not told of */
 		return begin(connector, *pid, time / 1000000 + FORKED_MS, to, size, time);
 	case PROC_EVENT_EXEC:
 		*pid = event->event_data.exec.process_tgid;
