@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -44,6 +45,7 @@ struct guest {
 		size_t size;
 		uint8_t bytes[1024];
 	} parcel;
+	unsigned int asked;        /* for symbols of what it has mapped */
 	uint32_t told;             /* events: each of a process of its number */
 	uint64_t time[EVENTS_MAX]; /* of each, by the host's clock */
 	/* read of the ring */
@@ -154,6 +156,7 @@ static void answer_start(const struct agent_start *start)
 				     .session = start->session,
 				     .version = guest.version };
 
+	hello.features = AGENT_FEATURE_EVENTS | AGENT_FEATURE_BUILD_IDS | AGENT_FEATURE_TABLES;
 	hello.guest_time = guest_time(now());
 	guest.open = guest.version == AGENT_PROTOCOL_VERSION;
 	say(AGENT_HELLO, &hello, sizeof(hello));
@@ -200,6 +203,7 @@ static void answer(const struct agent_message *message)
 		answer_start((const struct agent_start *)message->payload);
 	if (message->type == AGENT_PING && guest.open)
 		answer_ping((const struct agent_ping *)message->payload);
+	guest.asked += message->type == AGENT_ASK;
 }
 
 static void listen_to_host(void)
@@ -253,7 +257,7 @@ static void read_ring(void)
 
 static bool begin_with(int ppm, size_t ring_size)
 {
-	struct agent_options options = { .table_memory = 1 << 20 };
+	struct agent_options options = { .table_memory = 1 << 20, .mappings = true };
 	int fds[2];
 
 	guest = (struct guest){ .ppm = ppm, .behind = 12345 * MS, .version = AGENT_PROTOCOL_VERSION };
@@ -570,4 +574,71 @@ TEST(agent_time, guest_whose_answers_take_long_is_known_by_the_best_of_them)
 	run_until_placed(20);
 	end(&statistics);
 	CHECK(statistics.vague > 0);
+}
+
+/* Code of a file with a build id is mapped now. */
+static void tell_mapping(void)
+{
+	struct {
+		struct agent_events events;
+		struct perf_event_header header;
+		uint32_t pid, tid;
+		uint64_t start, size, offset;
+		uint8_t build_id_size, reserved[3], build_id[20];
+		uint32_t prot, flags;
+		char name[16];
+		struct agent_record_end end;
+	} event = { .header = { .type = PERF_RECORD_MMAP2,
+				.misc = PERF_RECORD_MISC_MMAP_BUILD_ID,
+				.size = sizeof(event) - sizeof(event.events) },
+		    .pid = 1,
+		    .tid = 1,
+		    .start = 0x400000,
+		    .size = 0x1000,
+		    .build_id_size = 20,
+		    .build_id = { 1 },
+		    .prot = PROT_READ | PROT_EXEC,
+		    .name = "/bin/program",
+		    .end.time = guest_time(now()) };
+
+	say(AGENT_EVENTS, &event, sizeof(event));
+}
+
+static void want_symbols(const struct sideband_mmap *mapping)
+{
+	struct agent_image image = { .pid = mapping->head.pid,
+				     .start = mapping->start,
+				     .end = mapping->start + mapping->length,
+				     .build_id_size = mapping->build_id_size,
+				     .path = mapping->name };
+
+	memcpy(image.build_id, mapping->build_id, sizeof(image.build_id));
+	CHECK_EQUAL(agent_want_symbols(guest.agent, &image), 0);
+}
+
+/* No answer says what time it is in the guest, so that nothing has a place in the host's time: names need
+ * none. */
+TEST(agent_time, symbols_are_asked_for_before_the_time_is_known)
+{
+	struct agent_statistics statistics;
+	struct sideband_mmap *mapping;
+	unsigned int mappings = 0;
+
+	srand(25);
+	REQUIRE(begin(0));
+	guest.slow = 100000;
+	for (uint64_t last = now() + 20000 * MS; !guest.asked && now() < last;) {
+		listen_to_host();
+		if (guest.open && !mappings++)
+			tell_mapping();
+		if ((mapping = agent_take_mapping(guest.agent))) {
+			want_symbols(mapping);
+			free(mapping);
+		}
+		read_ring();
+	}
+	CHECK_EQUAL(guest.asked, 1);
+	CHECK_EQUAL(guest.placed, 0);
+	end(&statistics);
+	CHECK_EQUAL(statistics.clock_error, 0);
 }

@@ -87,7 +87,8 @@ int run_agent_start(struct run_agent *agent, struct machine *machine)
 {
 	struct agent_options options = { .fd = agent->our_end,
 					 .ring = agent->ring,
-					 .table_memory = (size_t)agent->options->agent_memory };
+					 .table_memory = (size_t)agent->options->agent_memory,
+					 .mappings = agent->symbols };
 
 	/* The machine has its own copy; only so does the end of the guest end the socket. */
 	close(agent->machine_end);

@@ -17,6 +17,7 @@
 #include "vmm/guest/agent_clock.h"
 #include "vmm/guest/agent_held.h"
 #include "vmm/guest/agent_jit.h"
+#include "vmm/guest/agent_mappings.h"
 #include "vmm/guest/agent_records.h"
 #include "vmm/guest/agent_tsc.h"
 
@@ -85,9 +86,10 @@ struct agent {
 	bool broken;               /* something can have no place: the session is to begin anew */
 	bool answered;             /* a ping of this session: it tells now, and may be asked */
 	struct agent_jit jit;      /* of this session */
-	pthread_mutex_t lock;      /* of the next three */
+	pthread_mutex_t lock;      /* of the next four */
 	bool kernel_thought_of;    /* agent_want_kernel() was called in this session */
 	struct agent_tables *tables;
+	struct agent_mappings mappings; /* that were told; with options.mappings */
 	struct agent_statistics statistics;
 };
 
@@ -568,6 +570,15 @@ static void note_written(struct agent *agent, uint32_t cpu, const struct agent_r
 	agent->emptied[cpu] = record->sideband.head.size && lost->head.type == SIDEBAND_LOST && !lost->count;
 }
 
+static void note_mapping(struct agent *agent, const struct sideband *mmap)
+{
+	if (!agent->options.mappings)
+		return;
+	pthread_mutex_lock(&agent->lock);
+	agent_mappings_see(&agent->mappings, mmap);
+	pthread_mutex_unlock(&agent->lock);
+}
+
 static void take_record(struct agent *agent, uint32_t cpu, struct agent_record *record)
 {
 	struct sideband *sideband = &record->sideband.head;
@@ -580,6 +591,8 @@ static void take_record(struct agent *agent, uint32_t cpu, struct agent_record *
 	agent->broken |= cpu != AGENT_CPU_SNAPSHOT && record->guest_time < agent->round &&
 			 agent->round - record->guest_time > RAN_BACK;
 	agent_jit_see(&agent->jit, sideband, record->guest_time);
+	if (sideband->type == SIDEBAND_MMAP)
+		note_mapping(agent, sideband);
 }
 
 static void take_events(struct agent *agent, const struct agent_events *events, size_t bytes)
@@ -868,6 +881,7 @@ static void destroy(struct agent *agent)
 		close(agent->options.fd);
 	pthread_mutex_destroy(&agent->lock);
 	agent_tables_free(agent->tables);
+	agent_mappings_free(&agent->mappings);
 	agent_held_clear(&agent->held);
 	free(agent);
 }
@@ -928,6 +942,16 @@ int agent_want_symbols(struct agent *agent, const struct agent_image *image)
 	error = agent_tables_want(agent->tables, image);
 	pthread_mutex_unlock(&agent->lock);
 	return error;
+}
+
+struct sideband_mmap *agent_take_mapping(struct agent *agent)
+{
+	struct sideband_mmap *mapping;
+
+	pthread_mutex_lock(&agent->lock);
+	mapping = agent_mappings_take(&agent->mappings);
+	pthread_mutex_unlock(&agent->lock);
+	return mapping;
 }
 
 struct agent_image_table *agent_take_symbols(struct agent *agent)

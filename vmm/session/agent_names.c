@@ -120,6 +120,12 @@ void agent_names_see(struct agent_names *symbols, struct agent *agent, const str
 void agent_names_turn(struct agent_names *symbols, struct agent *agent)
 {
 	struct agent_image_table *table;
+	struct sideband_mmap *mapping;
+
+	while ((mapping = agent_take_mapping(agent))) {
+		agent_names_see(symbols, agent, mapping);
+		free(mapping);
+	}
 
 	while ((table = agent_take_symbols(agent))) {
 		image_names_add(&symbols->names, span_of(table->bytes, table->size), table->build_id,

@@ -29,10 +29,13 @@ struct agent_names_statistics {
  * build-id cache. */
 int agent_names_create(struct agent_names **symbols, const struct build_id_cache_place *place, size_t limit);
 
-/* The collector's thread, as the next one. */
+/* MAPPING is there: one that the agent did not tell, or not only just now. One thread at a time, as all of
+ * these.
+ */
 void agent_names_see(struct agent_names *symbols, struct agent *agent, const struct sideband_mmap *mapping);
 
-/* Puts what has come into the cache. Any one thread at a time. */
+/* Asks AGENT, which was started with its option `mappings`, for what it tells of, and puts what has come into
+ * the cache. */
 void agent_names_turn(struct agent_names *symbols, struct agent *agent);
 
 void agent_names_statistics(const struct agent_names *symbols, struct agent_names_statistics *statistics);

@@ -106,6 +106,7 @@ int session_agent_start(struct session_agent *agent)
 		.context = agent,
 		.ring = agent->rings[0],
 		.table_memory = NAMES_MEMORY,
+		.mappings = agent->names,
 	};
 
 	return agent_start(&agent->agent, &options);
