@@ -80,7 +80,8 @@ struct agent {
 	struct agent_held held;   /* what an exchange is waited for */
 	/* The best since the latest that was taken, of those that tell the time badly; AFTER is 0: none */
 	struct agent_clock_exchange vague;
-	uint64_t placed; /* ns, the latest time of what is in the ring; 0: nothing is */
+	uint64_t vague_until; /* ns: up to here that is counted */
+	uint64_t placed;      /* ns, the latest time of what is in the ring; 0: nothing is */
 	struct dropped dropped;
 	struct sideband_lost loss; /* of sessions before, while the ring has no room for it; else of size 0 */
 	bool broken;               /* something can have no place: the session is to begin anew */
@@ -495,10 +496,14 @@ static uint64_t width(const struct agent_clock_exchange *exchange)
 	return exchange->after - exchange->before;
 }
 
-static void count_vague(struct agent *agent)
+/* The time since an answer told the time, or was counted here. */
+static void count_vague(struct agent *agent, uint64_t time)
 {
+	uint64_t since = agent->vague_until > agent->told ? agent->vague_until : agent->told;
+
+	agent->vague_until = time;
 	pthread_mutex_lock(&agent->lock);
-	agent->statistics.vague++;
+	agent->statistics.vague += time - since;
 	pthread_mutex_unlock(&agent->lock);
 }
 
@@ -514,7 +519,7 @@ static void take_vague(struct agent *agent, const struct agent_clock_exchange *e
 		*best = *exchange;
 	if (time < agent->told + VAGUE_AFTER)
 		return;
-	count_vague(agent);
+	count_vague(agent, time);
 	if (!best->after)
 		return;
 	taken = *best;

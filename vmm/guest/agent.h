@@ -54,7 +54,7 @@ struct agent_statistics {
 	uint64_t unsteady;    /* processes that the snapshot left out, */
 	uint64_t cut;         /* and mappings or threads: as in struct agent_round */
 	uint64_t clock_error; /* ns: the guest's time is known within so much now */
-	uint64_t vague;       /* answers that told the time badly, where for a second none told it better */
+	uint64_t vague; /* ns, all together: no answer told the time well, for a second and longer each */
 	uint64_t clock_jumps; /* times that its clock contradicted itself */
 	bool tsc_used;        /* the clock is known by the TSC */
 	struct agent_tables_statistics tables;

@@ -9,8 +9,8 @@ void agent_clock_warn(const struct agent_statistics *statistics)
 	if (!statistics->vague)
 		return;
 	log_warning(
-		"the guest agent's answers took more than %u ms for a second and longer, %llu of them: names "
-		"are missing where the guest's time was not known well enough. Give the guest's CPUs, and this "
-		"process, more of the host's time",
-		AGENT_CLOCK_WIDTH_MAX / 1000000, (unsigned long long)statistics->vague);
+		"for %.1f s all answers of the guest agent took more than %u ms: names are missing where the "
+		"guest's time was not known well enough. Give the guest's CPUs, and this process, more of the "
+		"host's time",
+		(double)statistics->vague / 1e9, AGENT_CLOCK_WIDTH_MAX / 1000000);
 }
