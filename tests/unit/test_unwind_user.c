@@ -338,6 +338,71 @@ TEST(unwind_user, code_made_at_run_time_is_left_by_its_frame_pointer)
 	destroy(&fixture);
 }
 
+#define JIT (LIBRARY + 0x20)
+
+/* The code at JIT was interrupted at its byte number AT; on the stack lie 6 words: of the frame that bp leads
+ * to, and below. */
+static void make_jit(struct fixture *fixture, const char *bytes, size_t size, unsigned int at)
+{
+	struct user_image_key key = { .kind = USER_IMAGE_ANONYMOUS };
+
+	make(fixture);
+	fixture->map.mappings[1].image = user_images_find(fixture->images, &key);
+	memcpy(fixture->guest.memory + CODE_GPA + (JIT - PROGRAM), bytes, size);
+	fixture->rules[2] = fixture->rules[3] = outermost();
+	put_call(fixture, code(2));
+	put_call(fixture, code(3));
+	fixture->guest.registers.rip = JIT + at;
+	fixture->guest.registers.rbp = STACK + 0x20;
+	push(fixture, 0x28, code(3));
+}
+
+static void check_caller(struct fixture *fixture, uint64_t caller)
+{
+	check_chain(fixture, 2, 0);
+	CHECK_EQUAL(fixture->addresses[1], caller);
+	destroy(fixture);
+}
+
+/* bp is its caller's as long as it has not made its frame, and when it has given it up. */
+TEST(unwind_user, code_made_at_run_time_has_no_frame_at_its_begin_and_end)
+{
+	static const char function[] = "\xf3\x0f\x1e\xfa\x55\x48\x89\xe5\x48\xff\xcf\x75\xfb\x5d\xc3";
+	static const unsigned int none[] = { 0, 4, 14 }, made[] = { 8, 11, 13 };
+	struct fixture fixture;
+
+	for (size_t i = 0; i < 3; i++) {
+		make_jit(&fixture, function, sizeof(function) - 1, none[i]);
+		push(&fixture, 0, code(2));
+		check_caller(&fixture, code(2));
+		make_jit(&fixture, function, sizeof(function) - 1, made[i]);
+		push(&fixture, 0, code(2));
+		check_caller(&fixture, code(3));
+	}
+	make_jit(&fixture, function, sizeof(function) - 1, 5);
+	push(&fixture, 0, STACK + 0x20);
+	push(&fixture, 8, code(2));
+	check_caller(&fixture, code(2));
+}
+
+/* V8 first looks whether its code is still good. Where that is how it may be, no caller is named. */
+TEST(unwind_user, code_before_a_frame_is_made_has_no_caller_that_is_known)
+{
+	static const char function[] =
+		"\x48\x8b\x59\xf0\xf6\x43\x0f\x01\x0f\x85\x11\x22\x33\x44\x55\x48\x8b\xec\x56";
+	static const char end[] = "\x48\xff\xcf\x75\xfb\x5d\xc3\x55\x48\x89\xe5";
+	struct fixture fixture;
+
+	make_jit(&fixture, function, sizeof(function) - 1, 0);
+	push(&fixture, 0, code(2));
+	check_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
+	destroy(&fixture);
+	/* Behind a return another function begins. */
+	make_jit(&fixture, end, sizeof(end) - 1, 0);
+	push(&fixture, 0, code(2));
+	check_caller(&fixture, code(3));
+}
+
 /* In a program with a table, code that no FDE describes: written by hand, or not by a compiler. */
 TEST(unwind_user, so_is_code_that_the_table_does_not_describe)
 {

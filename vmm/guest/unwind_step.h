@@ -65,6 +65,17 @@ enum unwind_result unwind_step_frame_pointer(struct unwind_state *state);
 /* A user program built with frame pointers; WIDTH is 8, or 4 in 32-bit code. */
 enum unwind_result unwind_step_user_frame_pointer(struct unwind_state *state, unsigned int width);
 
+/* The frame of code that was interrupted and has frame pointers, by the code's bytes. */
+enum unwind_frame {
+	UNWIND_FRAME_MADE,   /* bp is its own */
+	UNWIND_FRAME_NONE,   /* not yet, or no more: the return address is at sp, and bp is the caller's */
+	UNWIND_FRAME_PUSHED, /* the caller's bp is at sp, and in bp; the return address behind it */
+	UNWIND_FRAME_UNKNOWN,
+};
+
+/* Of 64-bit code at ip. */
+enum unwind_frame unwind_frame_of(const struct unwind_state *state);
+
 /* The state is that of the user program that was interrupted: what is its code in? */
 void unwind_enter_user(struct unwind_state *state);
 

@@ -85,13 +85,42 @@ static const struct cfi_rule signal_frame = {
 	.signal = 1,
 };
 
+/* bp is the caller's: the return address lies at sp. */
+static enum unwind_result step_without_frame(struct unwind_state *state)
+{
+	uint64_t ip;
+
+	if (!stack_read(&state->stack, state->sp, 8, &ip) || !ip || ip >= USER_TEXT_END)
+		return UNWIND_LOST;
+	state->sp += 8;
+	state->ip = ip;
+	state->signal = state->has_registers = false;
+	return UNWIND_CALLER;
+}
+
+/* What is behind a call has a frame. */
+static enum unwind_result step_by_frame(struct unwind_state *state)
+{
+	switch (state->signal ? unwind_frame_of(state) : UNWIND_FRAME_MADE) {
+	case UNWIND_FRAME_MADE:
+		return unwind_step_user_frame_pointer(state, 8);
+	case UNWIND_FRAME_PUSHED:
+		state->sp += 8;
+		return step_without_frame(state);
+	case UNWIND_FRAME_NONE:
+		return step_without_frame(state);
+	default:
+		return UNWIND_LOST;
+	}
+}
+
 static enum unwind_result guess(struct unwind_state *state)
 {
 	enum unwind_result result;
 
 	if (state->bp_lost)
 		return UNWIND_LOST;
-	result = unwind_step_user_frame_pointer(state, 8);
+	result = step_by_frame(state);
 	state->bx_lost = true;
 	if (result == UNWIND_CALLER && state->map && !unwind_is_behind_call(state, state->ip))
 		return UNWIND_LOST;
