@@ -484,7 +484,42 @@ static const char *program_of(const char *name)
 	return strrchr(image_of(name), '/') + 1;
 }
 
-/* With an agent in the guest it is known which file was executed, whatever its threads call themselves. */
+struct charges {
+	uint64_t samples;
+	uint64_t right;   /* in the program */
+	uint64_t unknown; /* it is not known which program that is */
+};
+
+static struct charges count_charges(const struct profile *profile)
+{
+	struct charges charges = { 0 };
+	char name[16];
+
+	for (size_t i = 0; i < profile_stack_count(profile); i++) {
+		const struct profile_stack *stack = profile_stack(profile, i);
+
+		if (!find_task(stack, name, sizeof(name)))
+			continue;
+		charges.samples += stack->samples;
+		charges.right += !strcmp(stack->app, program_of(name)) ? stack->samples : 0;
+		charges.unknown += !strcmp(stack->app, stack->comm) ? stack->samples : 0;
+	}
+	return charges;
+}
+
+/* Events that came too late for samples, or never: of programs that began then nothing is known. */
+static uint64_t count_missed(const struct profile *profile)
+{
+	const struct losses *losses = &profile_summary(profile)->losses;
+
+	return losses->counts[SIDEBAND_MISSED] + losses->counts[SIDEBAND_LATE];
+}
+
+/*
+ * With an agent in the guest it is known which file was executed, whatever its threads call themselves. One
+ * that has no time beside a busy machine tells of some of it too late; what it is not known of is called as
+ * its threads are.
+ */
 TEST(tasks, are_charged_to_their_program)
 {
 	static const char directory[] = "build/rig/tasks-agent";
@@ -493,10 +528,10 @@ TEST(tasks, are_charged_to_their_program)
 					   .threads = true,
 					   .event = "0",
 					   .vcpu = -1 };
-	uint64_t samples = 0, charged = 0;
 	unsigned long long hits;
+	struct charges charges;
 	struct profile *profile;
-	char name[16];
+	uint64_t missed;
 
 	RIG_REQUIRED();
 	if (!record_with_agent(directory, &hits))
@@ -506,19 +541,16 @@ TEST(tasks, are_charged_to_their_program)
 		check_counters("6.1, watched for a while", directory, hits);
 	}
 	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
-	for (size_t i = 0; i < profile_stack_count(profile); i++) {
-		const struct profile_stack *stack = profile_stack(profile, i);
-
-		if (!find_task(stack, name, sizeof(name)))
-			continue;
-		samples += stack->samples;
-		charged += !strcmp(stack->app, program_of(name)) ? stack->samples : 0;
-	}
+	charges = count_charges(profile);
+	missed = count_missed(profile);
 	profile_free(profile);
-	printf("%llu of %llu samples are charged to the program\n", (unsigned long long)charged,
-	       (unsigned long long)samples);
-	CHECK(samples >= ENOUGH);
-	CHECK_EQUAL(charged, samples);
+	printf("%llu of %llu samples are charged to the program, of %llu it is not known; %llu events were missed\n",
+	       (unsigned long long)charges.right, (unsigned long long)charges.samples,
+	       (unsigned long long)charges.unknown, (unsigned long long)missed);
+	CHECK(charges.right >= ENOUGH);
+	CHECK(missed || !charges.unknown);
+	/* Behind a loss the program before an execve is believed until the agent has told of all anew. */
+	CHECK(missed || charges.right == charges.samples);
 }
 
 TEST(tasks, of_debian_5_10)
