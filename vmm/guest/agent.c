@@ -15,9 +15,9 @@
 #include "shared/sample.h"
 #include "shared/sideband.h"
 #include "vmm/guest/agent_clock.h"
-#include "vmm/guest/agent_held.h"
 #include "vmm/guest/agent_jit.h"
 #include "vmm/guest/agent_mappings.h"
+#include "vmm/guest/agent_placer.h"
 #include "vmm/guest/agent_records.h"
 #include "vmm/guest/agent_tsc.h"
 
@@ -50,13 +50,6 @@
 /* Bytes taken from the socket before anything else is looked at. */
 #define READ_AT_ONCE (1u << 20)
 
-/* What came and has no place in the host's time. */
-struct dropped {
-	uint64_t events;
-	uint64_t lost;  /* that the guest said are lost, */
-	uint64_t since; /* guest time of the earliest of all; UINT64_MAX: there are none */
-};
-
 struct agent {
 	struct agent_options options;
 	pthread_t thread;
@@ -76,19 +69,15 @@ struct agent {
 	uint64_t written[CPUS_MAX]; /* for each of the guest's: guest time of its latest record; 0: none */
 	bool emptied[CPUS_MAX];     /* that was the word that its ring, which was full, is empty */
 	bool tsc_usable;
-	struct agent_clock clock; /* of this session, as the next two */
-	struct agent_held held;   /* what an exchange is waited for */
-	/* The best since the latest that was taken, of those that tell the time badly; AFTER is 0: none */
+	struct agent_placer placer;
+	/* Of this session. The best since the latest that was taken, of those that tell the time badly; AFTER
+	 * is 0: none */
 	struct agent_clock_exchange vague;
-	uint64_t vague_until; /* ns: up to here that is counted */
-	uint64_t placed;      /* ns, the latest time of what is in the ring; 0: nothing is */
-	struct dropped dropped;
-	struct sideband_lost loss; /* of sessions before, while the ring has no room for it; else of size 0 */
-	bool broken;               /* something can have no place: the session is to begin anew */
-	bool answered;             /* a ping of this session: it tells now, and may be asked */
-	struct agent_jit jit;      /* of this session */
-	pthread_mutex_t lock;      /* of the next four */
-	bool kernel_thought_of;    /* agent_want_kernel() was called in this session */
+	uint64_t vague_until;   /* ns: up to here that is counted */
+	bool answered;          /* a ping of this session: it tells now, and may be asked */
+	struct agent_jit jit;   /* of this session */
+	pthread_mutex_t lock;   /* of the next four */
+	bool kernel_thought_of; /* agent_want_kernel() was called in this session */
 	struct agent_tables *tables;
 	struct agent_mappings mappings; /* that were told; with options.mappings */
 	struct agent_statistics statistics;
@@ -153,125 +142,6 @@ static void refuse(struct agent *agent)
 	pthread_mutex_unlock(&agent->lock);
 }
 
-/* What happened at some moment between two times: the earlier one; NULL: there is one time only. */
-static uint64_t *since_of(struct sideband *record)
-{
-	if (record->type == SIDEBAND_LOST)
-		return &record->time;
-	if (record->type == SIDEBAND_JIT_MAP)
-		return &((struct sideband_jit_map *)record)->since;
-	return record->type == SIDEBAND_JIT_CODE ? &((struct sideband_jit_code *)record)->since : NULL;
-}
-
-static uint64_t *time_of(struct sideband *record)
-{
-	return record->type == SIDEBAND_LOST ? &((struct sideband_lost *)record)->until : &record->time;
-}
-
-/* The latest that it can have been. */
-static void put_program_into_time(const struct agent *agent, struct sideband_jit_map *map)
-{
-	uint64_t error, time;
-
-	if (!map->program)
-		return;
-	time = agent_clock_host_time(&agent->clock, map->program, &error);
-	map->program = error < UINT64_MAX - time ? time + error : 0;
-}
-
-/* RECORD is of GUEST_TIME. False: when that was is not known well enough for anybody to use it. */
-static bool put_into_time(struct agent *agent, struct sideband *record, uint64_t guest_time)
-{
-	uint64_t *since = since_of(record), error, time;
-
-	*time_of(record) = agent_clock_host_time(&agent->clock, guest_time, &error);
-	record->time_error = error < UINT32_MAX ? (uint32_t)error : UINT32_MAX;
-	if (error > AGENT_CLOCK_ERROR_MAX)
-		return false;
-	/* It is told of all before that for sure. */
-	if (record->type == SIDEBAND_ROUND)
-		record->time -= error < record->time ? error : record->time;
-	if (since && *since) {
-		time = agent_clock_host_time(&agent->clock, *since, &error);
-		*since = time > error ? time - error : 0;
-	}
-	if (record->type == SIDEBAND_JIT_MAP)
-		put_program_into_time(agent, (struct sideband_jit_map *)record);
-	return true;
-}
-
-static void write_to_ring(struct agent *agent, const struct sideband *record)
-{
-	void *to = ring_reserve(agent->options.ring, RECORD_SIDEBAND, record->size);
-
-	if (to)
-		memcpy(to, record, record->size);
-	ring_commit(agent->options.ring, to);
-}
-
-/* False while there is no room for it. */
-static bool write_loss(struct agent *agent)
-{
-	if (!agent->loss.head.size)
-		return true;
-	if (!ring_has_room(agent->options.ring, sizeof(agent->loss)))
-		return false;
-	write_to_ring(agent, &agent->loss.head);
-	ring_flush(agent->options.ring); /* the guest may say nothing any more */
-	agent->loss.head.size = 0;
-	return true;
-}
-
-/* Those that have an exchange behind them, as far as there is room: the others wait for the ring's reader. */
-static void place_held(struct agent *agent)
-{
-	struct sideband *record;
-	uint64_t guest_time;
-
-	if (agent->broken || !write_loss(agent))
-		return;
-	while ((record = agent_held_first(&agent->held, &guest_time)) &&
-	       agent_clock_reaches(&agent->clock, guest_time) &&
-	       ring_has_room(agent->options.ring, record->size)) {
-		agent->broken |= !put_into_time(agent, record, guest_time);
-		if (agent->broken)
-			return;
-		write_to_ring(agent, record);
-		if (*time_of(record) > agent->placed)
-			agent->placed = *time_of(record);
-		agent_held_drop(&agent->held);
-	}
-}
-
-static bool is_event(struct sideband *record)
-{
-	return record->type != SIDEBAND_ROUND && !since_of(record);
-}
-
-/* Events whose time nobody knows are counted, and not guessed. */
-static void drop(struct agent *agent, struct sideband *record, uint64_t guest_time)
-{
-	const struct sideband_lost *lost = record->type == SIDEBAND_LOST ? (const void *)record : NULL;
-	uint64_t since = lost ? record->time : guest_time;
-
-	if (!lost && !is_event(record))
-		return;
-	agent->dropped.events += !lost;
-	agent->dropped.lost += lost ? lost->count : 0;
-	if (since < agent->dropped.since)
-		agent->dropped.since = since;
-}
-
-/* As soon as the time is known. */
-static void write_record(struct agent *agent, struct sideband *record, uint64_t guest_time)
-{
-	if (!agent_held_add(&agent->held, guest_time, record)) {
-		drop(agent, record, guest_time);
-		agent->broken = true;
-	}
-	place_held(agent);
-}
-
 static void count_lost(struct agent *agent, uint64_t count)
 {
 	agent->session_lost += count;
@@ -286,82 +156,23 @@ static void tell_lost(struct agent *agent, uint64_t count, uint64_t since, uint6
 	struct sideband_lost lost = { .head = { .size = sizeof(lost), .type = SIDEBAND_LOST, .time = since },
 				      .count = count };
 
-	write_record(agent, &lost.head, until > since ? until : since);
+	agent_placer_write(&agent->placer, &lost.head, until > since ? until : since);
 	count_lost(agent, count);
-}
-
-static void drop_held(struct agent *agent)
-{
-	struct sideband *record;
-	uint64_t guest_time;
-
-	while ((record = agent_held_first(&agent->held, &guest_time))) {
-		drop(agent, record, guest_time);
-		agent_held_drop(&agent->held);
-	}
-	agent_held_clear(&agent->held);
-}
-
-/* Nothing of this time or later is known: of the earliest that was dropped, or of the latest that was not. */
-static uint64_t loss_begins(const struct agent *agent)
-{
-	uint64_t error, since = agent_clock_host_time(&agent->clock, agent->dropped.since, &error);
-
-	since -= error < since ? error : since;
-	return since < agent->placed ? since : agent->placed;
-}
-
-/* What was told so far may not be so any more: between two sessions nobody listens to the guest's kernel. */
-static void lose_session(struct agent *agent)
-{
-	struct sideband_lost *loss = &agent->loss;
-	uint64_t since;
-
-	drop_held(agent);
-	count_lost(agent, agent->dropped.events);
-	if (!agent->placed)
-		return; /* it told nothing */
-	since = loss_begins(agent);
-	if (!loss->head.size)
-		*loss = (struct sideband_lost){
-			.head = { .size = sizeof(*loss), .type = SIDEBAND_LOST, .time = since }
-		};
-	if (since < loss->head.time)
-		loss->head.time = since;
-	if (agent->placed > loss->until)
-		loss->until = agent->placed;
-	loss->count += agent->dropped.events + agent->dropped.lost;
-	write_loss(agent);
-}
-
-/*
- * The guest will not tell the time any more: what came behind the latest exchange happened between
- * that and when it came.
- */
-static void place_last(struct agent *agent)
-{
-	if (!agent->broken && agent->held.latest &&
-	    agent_clock_end(&agent->clock, agent->received, agent->held.latest))
-		place_held(agent);
 }
 
 /* Its number differs from all before, so that their messages are not taken for its own. */
 static void begin_session(struct agent *agent, uint64_t time)
 {
-	if (agent->statistics.open) {
-		place_last(agent);
-		lose_session(agent);
-	}
+	if (agent->statistics.open)
+		count_lost(agent, agent_placer_end(&agent->placer, agent->received));
+	agent_placer_begin(&agent->placer);
 	memset(agent->written, 0, sizeof(agent->written));
 	memset(agent->emptied, 0, sizeof(agent->emptied));
 	agent->session = time;
 	agent->pings = 0;
 	agent->ping_open = agent->answered = false;
-	agent->session_lost = agent->placed = 0;
-	agent->dropped = (struct dropped){ .since = UINT64_MAX };
-	agent->broken = false;
+	agent->session_lost = 0;
 	agent->next_send = time;
-	agent->clock = (struct agent_clock){ 0 };
 	agent->vague = (struct agent_clock_exchange){ 0 };
 	agent_jit_forget(&agent->jit);
 	agent_stream_reset(&agent->stream);
@@ -377,7 +188,7 @@ static void tell_round(struct agent *agent, uint64_t guest_time)
 {
 	struct sideband record = { .size = sizeof(record), .type = SIDEBAND_ROUND };
 
-	write_record(agent, &record, guest_time);
+	agent_placer_write(&agent->placer, &record, guest_time);
 }
 
 /* Lines may be missing, until maps are told from their beginning. */
@@ -387,7 +198,7 @@ static void tell_jit_maps_unknown(struct agent *agent, uint64_t guest_time)
 		.head = { .size = sizeof(record), .type = SIDEBAND_JIT_MAP, .flags = SIDEBAND_JIT_BEHIND },
 	};
 
-	write_record(agent, &record.head, guest_time);
+	agent_placer_write(&agent->placer, &record.head, guest_time);
 }
 
 /* It is shown to the user: no terminal is to obey a guest. */
@@ -488,7 +299,7 @@ static void use_exchange(struct agent *agent, const struct agent_clock_exchange 
 	agent->heard = agent->told = time;
 	note_clock(agent, exchange);
 	agent->vague = (struct agent_clock_exchange){ 0 };
-	place_held(agent);
+	agent_placer_place(&agent->placer);
 }
 
 static uint64_t width(const struct agent_clock_exchange *exchange)
@@ -515,7 +326,8 @@ static void take_vague(struct agent *agent, const struct agent_clock_exchange *e
 	agent->next_send = time;
 	if (time < agent->told + PATIENCE)
 		agent->heard = time;
-	if (agent_clock_serves(&agent->clock, exchange) && (!best->after || width(exchange) < width(best)))
+	if (agent_clock_serves(&agent->placer.clock, exchange) &&
+	    (!best->after || width(exchange) < width(best)))
 		*best = *exchange;
 	if (time < agent->told + VAGUE_AFTER)
 		return;
@@ -523,7 +335,7 @@ static void take_vague(struct agent *agent, const struct agent_clock_exchange *e
 	if (!best->after)
 		return;
 	taken = *best;
-	agent_clock_take_vague(&agent->clock, &taken);
+	agent_clock_take_vague(&agent->placer.clock, &taken);
 	use_exchange(agent, &taken, time);
 }
 
@@ -538,7 +350,7 @@ static void take_pong(struct agent *agent, const struct agent_message *message, 
 	agent->answered = true;
 	use_tsc(agent, pong, &exchange);
 	use_receipt(agent, message, &exchange);
-	switch (agent_clock_take(&agent->clock, &exchange)) {
+	switch (agent_clock_take(&agent->placer.clock, &exchange)) {
 	case AGENT_CLOCK_VAGUE:
 		take_vague(agent, &exchange, time);
 		return;
@@ -591,10 +403,10 @@ static void take_record(struct agent *agent, uint32_t cpu, struct agent_record *
 	if (sideband->type == SIDEBAND_LOST)
 		take_lost(agent, cpu, record);
 	else
-		write_record(agent, sideband, record->guest_time);
+		agent_placer_write(&agent->placer, sideband, record->guest_time);
 	/* A snapshot's may be as old as what it is told for. */
-	agent->broken |= cpu != AGENT_CPU_SNAPSHOT && record->guest_time < agent->round &&
-			 agent->round - record->guest_time > RAN_BACK;
+	agent->placer.broken |= cpu != AGENT_CPU_SNAPSHOT && record->guest_time < agent->round &&
+				agent->round - record->guest_time > RAN_BACK;
 	agent_jit_see(&agent->jit, sideband, record->guest_time);
 	if (sideband->type == SIDEBAND_MMAP)
 		note_mapping(agent, sideband);
@@ -652,12 +464,12 @@ static void take_table(struct agent *agent, const struct agent_message *message,
 
 static void write_jit(void *context, struct sideband *record)
 {
-	write_record(context, record, record->time);
+	agent_placer_write(context, record, record->time);
 }
 
 static void take_jit_map(struct agent *agent, const struct agent_message *message)
 {
-	if (agent_jit_take(message, write_jit, agent))
+	if (agent_jit_take(message, write_jit, &agent->placer))
 		return;
 	tell_jit_maps_unknown(agent, agent->round);
 	refuse(agent);
@@ -701,7 +513,7 @@ static void take_messages(struct agent *agent)
 
 	while ((found = agent_stream_next(&agent->stream, AGENT_HELLO, &message)) > 0)
 		take_message(agent, message);
-	if (agent->broken)
+	if (agent->placer.broken)
 		begin_session(agent, now());
 	if (found < 0) {
 		refuse(agent);
@@ -803,15 +615,14 @@ static void ask_for_jit_maps(struct agent *agent, uint64_t time)
 /* A snapshot, say: it is to have its time before there is no room for more. */
 static bool holds_much(const struct agent *agent)
 {
-	return agent->held.end - agent->held.begin > AGENT_HELD_MAX / 4 && !agent->ping_open &&
-	       !agent_clock_reaches(&agent->clock, agent->held.latest);
+	return !agent->ping_open && agent_placer_holds_much(&agent->placer);
 }
 
 static void send_what_is_due(struct agent *agent)
 {
 	uint64_t time = now();
 
-	write_loss(agent);
+	agent_placer_write_loss(&agent->placer);
 	if (agent->options.fd < 0) {
 		if (agent->options.connect)
 			connect_if_due(agent, time);
@@ -844,7 +655,7 @@ static int time_to_wait(const struct agent *agent)
 {
 	int wait = time_to_send(agent);
 
-	return agent->loss.head.size && (wait < 0 || wait > LOSS_INTERVAL) ? LOSS_INTERVAL : wait;
+	return agent->placer.loss.head.size && (wait < 0 || wait > LOSS_INTERVAL) ? LOSS_INTERVAL : wait;
 }
 
 static void *serve(void *argument)
@@ -869,12 +680,7 @@ static void *serve(void *argument)
 		take_input(agent);
 		send_message(agent, AGENT_STOP, NULL, 0);
 	}
-	place_last(agent);
-	if (agent->held.latest)
-		lose_session(agent);
-	if (!write_loss(agent))
-		write_to_ring(agent, &agent->loss.head); /* the ring's own count of losses says so */
-	ring_flush(agent->options.ring);
+	count_lost(agent, agent_placer_stop(&agent->placer, agent->received));
 	return NULL;
 }
 
@@ -887,7 +693,7 @@ static void destroy(struct agent *agent)
 	pthread_mutex_destroy(&agent->lock);
 	agent_tables_free(agent->tables);
 	agent_mappings_free(&agent->mappings);
-	agent_held_clear(&agent->held);
+	agent_placer_free(&agent->placer);
 	free(agent);
 }
 
@@ -918,6 +724,7 @@ int agent_start(struct agent **result, const struct agent_options *options)
 		return error_set(-ENOMEM, "no memory for the guest agent's thread");
 	}
 	agent->options = *options;
+	agent->placer.ring = options->ring;
 	agent->statistics.connected = options->fd >= 0;
 	agent->tsc_usable = options->tsc_known && tsc_is_clock();
 	pthread_mutex_init(&agent->lock, NULL);
