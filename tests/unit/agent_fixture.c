@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/agent_fixture.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/perf_event.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/sample.h"
+#include "tests/unit/shim/test.h"
+
+uint64_t agent_fixture_now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+bool agent_fixture_allows_events(void)
+{
+	struct perf_event_attr attribute = { .type = PERF_TYPE_SOFTWARE,
+					     .config = PERF_COUNT_SW_DUMMY,
+					     .size = sizeof(attribute) };
+	int fd = (int)syscall(SYS_perf_event_open, &attribute, -1, 0, -1, 0);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+/* From here on, as in a container or under kernel.perf_event_paranoid=4 of some. */
+static void forbid_events(void)
+{
+	struct sock_filter program[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_perf_event_open, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { sizeof(program) / sizeof(program[0]), program };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+		_exit(126);
+}
+
+const char *agent_fixture_kernel_files;
+
+static bool see(const char *name, const char *place)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", agent_fixture_kernel_files, name);
+	return !mount(path, place, NULL, MS_BIND, NULL);
+}
+
+/* From here on. */
+static bool see_kernel_files(void)
+{
+	return !unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
+	       see("proc", "/proc") && see("module", "/sys/module");
+}
+
+pid_t agent_fixture_run(int fd, bool events)
+{
+	char number[16];
+	pid_t child = fork();
+
+	if (child)
+		return child;
+	if (agent_fixture_kernel_files && !see_kernel_files())
+		_exit(126);
+	if (!events)
+		forbid_events();
+	snprintf(number, sizeof(number), "%d", fd);
+	fcntl(fd, F_SETFD, 0);
+	execl(AGENT, AGENT, "--fd", number, NULL);
+	_exit(127);
+}
+
+bool agent_fixture_set_up(struct agent_fixture *fixture, enum agent_fixture_end end)
+{
+	struct agent_options options = { 0 };
+	int fds[2];
+
+	*fixture = (struct agent_fixture){ .guest = -1 };
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) ||
+	    ring_create(&fixture->ring, 4 << 20))
+		return false;
+	if (end != TEST_ITSELF) {
+		fixture->process = agent_fixture_run(fds[1], end == AGENT_WITH_EVENTS);
+		close(fds[1]);
+	} else {
+		fixture->guest = fds[1];
+	}
+	options.fd = fds[0];
+	options.ring = fixture->ring;
+	options.table_memory = 64 << 20;
+	options.tsc_known = end != TEST_ITSELF; /* its kernel is ours: the offset is 0 */
+	return !agent_start(&fixture->agent, &options);
+}
+
+void agent_fixture_tear_down(struct agent_fixture *fixture, struct agent_statistics *statistics)
+{
+	agent_stop(fixture->agent, statistics);
+	if (fixture->guest >= 0)
+		close(fixture->guest);
+	if (fixture->process > 0) {
+		kill(fixture->process, SIGTERM);
+		waitpid(fixture->process, NULL, 0);
+	}
+	ring_destroy(fixture->ring);
+}
+
+bool agent_fixture_wait(struct agent_fixture *fixture, bool (*condition)(const struct agent_statistics *))
+{
+	struct agent_statistics statistics;
+
+	for (int i = 0; i < 2000; i++) {
+		agent_statistics(fixture->agent, &statistics);
+		if (condition(&statistics))
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+bool agent_fixture_is_answered(const struct agent_statistics *statistics)
+{
+	return statistics->open;
+}
+
+bool agent_fixture_snapshot_is_done(const struct agent_statistics *statistics)
+{
+	return statistics->snapshot_done;
+}
+
+bool agent_fixture_find(struct agent_fixture *fixture, bool (*found)(const struct sideband *, void *),
+			void *context)
+{
+	const struct ring_record *record;
+
+	for (int i = 0; i < 2000; i++) {
+		while ((record = ring_read(fixture->ring))) {
+			if (record->type != RECORD_SIDEBAND)
+				continue;
+			CHECK(sideband_check(span_of(record->payload, record->size - sizeof(*record))) !=
+			      NULL);
+			if (found((const struct sideband *)record->payload, context))
+				return true;
+		}
+		ring_read_done(fixture->ring);
+		usleep(10000);
+	}
+	return false;
+}
