@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * kvmscope attach on kvm_intel, which keeps less of a guest's registers where others can see them than
- * kvm_amd: the shares of our own VMM's guest by each way.
+ * kvm_amd: the shares of our own VMM's guest by each way; and by bpf the processes of Debian's kernel, their
+ * functions and callers. One start of the rig for all of it.
  */
 #include <linux/perf_event.h>
 #include <math.h>
@@ -10,6 +11,7 @@
 #include "tests/rig/rig.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/perf_data_reader.h"
+#include "vmm/profile/profile.h"
 
 #define DIRECTORY "build/rig/attach-intel"
 #define ATTACH(way)                                                                                          \
@@ -87,32 +89,180 @@ static void check_shares(const char *way, const struct shares *shares)
 	}
 }
 
+#define OWN                                                                                                                                            \
+	"build/kvmscope run --no-profile --kernel build/guests/guest.elf --mem 64M --append 'program=shares rounds=1000000 chunk=100000' > " DIRECTORY \
+	"/own.out 2>&1 & own=$!; until grep -qs working " DIRECTORY                                                                                    \
+	"/own.out; do sleep 0.2; kill -0 $own || exit 1; done; " ATTACH("perf") ATTACH("bpf")                                                          \
+		ATTACH("ptrace") "kill $own; wait $own; "
+/* Its kernel's memory, for annotation, is large to bring back. */
+#define DEBIAN                                                                                                                                                                       \
+	"build/kvmscope run --no-profile --kernel %s --initrd %s --mem 192M --append 'console=ttyS0 quiet panic=-1 cryptomgr.notests kvmscope.run=workload+mixed+1000' > " DIRECTORY \
+	"/debian.out 2>&1 & own=$!; until grep -qs guest-init " DIRECTORY                                                                                                            \
+	"/debian.out; do sleep 0.2; kill -0 $own || exit 1; done; sleep 2; timeout 200 build/kvmscope attach -v --pid $own --backend bpf --time 6 -F 499 -o " DIRECTORY              \
+	"/debian.data 2> " DIRECTORY "/debian.log || { cat " DIRECTORY                                                                                                               \
+	"/debian.log >&2; exit 1; }; kill $own; wait $own; rm -rf $HOME/.debug/*kcore*"
+
+/* Once, for all tests; false: it failed, which is theirs. */
+static bool run_in_rig(void)
+{
+	static struct rig_result result;
+	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
+
+	if (!kernel || !initrd)
+		return false;
+	if (!result.output)
+		rig_run_intel(&result, 500,
+			      "mount -t debugfs debugfs /sys/kernel/debug; rm -rf " DIRECTORY
+			      "; mkdir -p " DIRECTORY "; export HOME=$PWD/" DIRECTORY "; " OWN DEBIAN,
+			      kernel, initrd);
+	if (result.status)
+		FAIL_TEST("attaching in the rig failed: %.2000s%.2000s", result.output, result.errors);
+	return !result.status;
+}
+
+#define INTEL_REQUIRED()                                                                                     \
+	do {                                                                                                 \
+		if (rig_intel_unavailable_reason())                                                          \
+			SKIP("no Intel rig: %s", rig_intel_unavailable_reason());                            \
+		REQUIRE(run_in_rig());                                                                       \
+	} while (0)
+
 TEST(attach_intel, shares_by_each_way)
 {
 	static const char *const ways[] = { "perf", "bpf", "ptrace" };
-	struct rig_result result;
 	struct symbols *symbols;
 
-	if (rig_intel_unavailable_reason())
-		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
-	rig_run_intel(
-		&result, 400,
-		"mount -t debugfs debugfs /sys/kernel/debug; rm -rf " DIRECTORY "; mkdir -p " DIRECTORY
-		"; export HOME=$PWD/" DIRECTORY "; build/kvmscope run --no-profile --kernel "
-		"build/guests/guest.elf --mem 64M --append 'program=shares rounds=1000000 chunk=100000' > " DIRECTORY
-		"/own.out 2>&1 & own=$!; until grep -qs working " DIRECTORY
-		"/own.out; do sleep 0.2; kill -0 $own || exit 1; done; " ATTACH("perf") ATTACH("bpf")
-			ATTACH("ptrace") "kill $own; wait $own");
-	if (result.status)
-		FAIL_TEST("attaching in the rig failed: %.2000s%.2000s", result.output, result.errors);
+	INTEL_REQUIRED();
 	REQUIRE_EQUAL(elf_symbols_load(&symbols, "build/guests/guest.elf", ELF_VIRTUAL_ADDRESSES, NULL, 0),
 		      0);
-	for (int i = 0; i < 3 && !result.status; i++) {
+	for (int i = 0; i < 3; i++) {
 		struct shares shares = { .symbols = symbols };
 
 		read_shares(ways[i], &shares);
 		check_shares(ways[i], &shares);
 	}
 	symbols_free(symbols);
-	rig_result_free(&result);
+}
+
+/* Where a process of tests/rig/guest/workload.c (mixed) is: it hashes, sorts, or is in a system call. */
+enum place { HASHES, SORTS, CALLS };
+
+static const struct part {
+	const char *comm;
+	enum place place;
+	double truth; /* % */
+} parts[] = {
+	{ "web", HASHES, 45 },  { "web", SORTS, 35 },     { "web", CALLS, 20 },    { "store", SORTS, 15 },
+	{ "store", CALLS, 85 }, { "logger", HASHES, 50 }, { "logger", CALLS, 50 },
+};
+#define MIXED_PARTS (sizeof(parts) / sizeof(parts[0]))
+
+struct mixed {
+	double of[MIXED_PARTS], of_process[MIXED_PARTS]; /* ns */
+	uint64_t samples[MIXED_PARTS];                   /* of the processes */
+	uint64_t in_hash, whole;                         /* in hash_block(); with callers to main() */
+	uint64_t untold, wrong;                          /* of no known process; of one that can not be */
+};
+
+static bool is_symbol(const struct profile_frame *frame, const char *symbol)
+{
+	return frame->symbol && !strcmp(frame->symbol, symbol);
+}
+
+static bool has_frame(const struct profile_stack *stack, const char *symbol)
+{
+	for (size_t i = 0; i < stack->depth; i++)
+		if (is_symbol(stack->frames[i], symbol))
+			return true;
+	return false;
+}
+
+static enum place place_of(const struct profile_stack *stack)
+{
+	if (stack->frames[0]->kernel)
+		return CALLS;
+	return is_symbol(stack->frames[0], "hash_block") ? HASHES : SORTS;
+}
+
+/* It is linked statically, and hash_block() is called by run_tasks() alone, which a sample in its first
+ * instructions does not have. */
+static bool is_wrong(const struct profile_stack *stack)
+{
+	const struct profile_frame *leaf = stack->frames[0];
+
+	if (leaf->kernel)
+		return false;
+	if (strcmp(leaf->image, "[unknown]") != 0 && !strstr(leaf->image, "workload") &&
+	    strcmp(leaf->image, "[vdso]") != 0)
+		return true;
+	return place_of(stack) == HASHES && (!strcmp(stack->comm, "store") ||
+					     (stack->depth > 1 && !is_symbol(stack->frames[1], "run_tasks") &&
+					      !is_symbol(stack->frames[1], "start_process")));
+}
+
+static void add_to_part(struct mixed *mixed, size_t part, const struct profile_stack *stack)
+{
+	mixed->of_process[part] += (double)stack->weight;
+	mixed->samples[part] += stack->samples;
+	if (place_of(stack) == parts[part].place)
+		mixed->of[part] += (double)stack->weight;
+}
+
+static void add_mixed(struct mixed *mixed, const struct profile_stack *stack)
+{
+	bool known = false;
+
+	for (size_t i = 0; i < MIXED_PARTS; i++) {
+		if (strcmp(stack->comm, parts[i].comm) != 0)
+			continue;
+		known = true;
+		add_to_part(mixed, i, stack);
+	}
+	if (known && place_of(stack) == HASHES) {
+		mixed->in_hash += stack->samples;
+		mixed->whole += has_frame(stack, "main") ? stack->samples : 0;
+	}
+	if (!is_symbol(stack->frames[0], "[host]"))
+		*(known ? &mixed->wrong : &mixed->untold) += !known || is_wrong(stack) ? stack->samples : 0;
+}
+
+static bool read_mixed(struct mixed *mixed)
+{
+	const struct profile_options options = { .input = DIRECTORY "/debian.data",
+						 .buildid_dir = DIRECTORY "/.debug",
+						 .vcpu = -1 };
+	struct profile *profile;
+
+	*mixed = (struct mixed){ 0 };
+	if (profile_load(&profile, &options))
+		return false;
+	for (size_t i = 0; i < profile_stack_count(profile); i++)
+		add_mixed(mixed, profile_stack(profile, i));
+	profile_free(profile);
+	printf("%llu of %llu samples in hash_block() have all its callers; %llu have no process, %llu are wrong\n",
+	       (unsigned long long)mixed->whole, (unsigned long long)mixed->in_hash,
+	       (unsigned long long)mixed->untold, (unsigned long long)mixed->wrong);
+	return true;
+}
+
+/* Nothing of ours runs in that guest, and KVM knows neither RSP nor CR3. Its workload has its shares over its
+ * whole life: in some seconds of it they may be some slices off. */
+TEST(attach_intel, debian_s_processes_and_their_callers_by_bpf)
+{
+	struct mixed mixed;
+
+	INTEL_REQUIRED();
+	REQUIRE(read_mixed(&mixed));
+	CHECK_EQUAL(mixed.wrong, 0);
+	CHECK(mixed.in_hash > 50);
+	CHECK(mixed.whole >= 0.95 * (double)mixed.in_hash);
+	for (size_t i = 0; i < MIXED_PARTS; i++) {
+		double share = 100 * mixed.of[i] / mixed.of_process[i], true_share = parts[i].truth;
+		double bound = fmax(5, 5 * sqrt(true_share * (100 - true_share) / (double)mixed.samples[i]));
+
+		printf("%-6s %5.1f %% of %llu samples, %.0f %% is true\n", parts[i].comm, share,
+		       (unsigned long long)mixed.samples[i], true_share);
+		CHECK(mixed.samples[i] > 100);
+		CHECK(fabs(share - true_share) <= bound);
+	}
 }

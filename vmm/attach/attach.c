@@ -211,6 +211,11 @@ static void take_nothing(struct sample *sample, struct guest_callchain *chain)
 	sample->flags |= SAMPLE_OTHER_KERNEL;
 }
 
+static bool has_cr3(const struct attach_stack *stack)
+{
+	return stack && !stack->cr3_of_task;
+}
+
 /* Does the kernel that is known run, as far as this sample can tell? MODE is what the processor had. */
 static bool seems_to_run(struct attach *attach, const struct sample *sample, const struct attach_stack *stack,
 			 uint8_t mode)
@@ -219,7 +224,7 @@ static bool seems_to_run(struct attach *attach, const struct sample *sample, con
 	uint64_t ticks;
 
 	/* 32-bit code may have any CR3. */
-	if (stack)
+	if (has_cr3(stack))
 		return guest_kernel_can_run(&stack->registers) && runs_kernel(attach, &stack->registers);
 	if (guest_kernel_ticks(attach->kernel, &attach->memory.view, &ticks))
 		attach->stands_still =
@@ -255,13 +260,14 @@ static void use_kernel(struct attach *attach, struct sample *sample, struct gues
 		       const struct attach_stack *stack, uint8_t mode)
 {
 	const struct guest_kernel *kernel = attach->kernel;
+	bool runs = seems_to_run(attach, sample, stack, mode);
 
 	attach->latest_rip = sample->rip;
 	if (is_firmware(stack, mode)) {
 		take_firmware(sample, chain);
 		return;
 	}
-	if (!seems_to_run(attach, sample, stack, mode)) {
+	if (!runs) {
 		take_nothing(sample, chain);
 		return;
 	}
@@ -296,7 +302,7 @@ static void take_guest(struct attach *attach, struct sample *sample, struct gues
 
 	pthread_mutex_lock(&attach->kernel_lock);
 	correct_level(attach, sample, chain);
-	if (stack)
+	if (has_cr3(stack))
 		keep_registers(attach, sample, stack);
 	if (sample->rip >= LINUX_IMAGES_GVA)
 		attach->image_rip = sample->rip;

@@ -30,7 +30,10 @@ struct attach_page {
 
 /* The guest as it stood at a sample: its memory is not what it was any more. */
 struct attach_stack {
-	struct guest_registers registers;
+	struct guest_registers registers; /* RSP 0: it is not known */
+	/* Their CR3 is not the processor's, which is not known: it is that of the page tables that the task
+	 * has, by a kernel that was known to run; 0: of none. */
+	bool cr3_of_task;
 	const uint8_t *bytes; /* of the kernel's stack, from RSP on; NULL: it was not taken */
 	size_t size;
 	const struct guest_tasks_seen *tasks; /* of the vCPU; NULL: they were not seen */

@@ -19,6 +19,7 @@
 #include "vmm/attach/bpf_programs.h"
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/perf_event.h"
+#include "vmm/guest/call_site.h"
 
 #define NANOSECONDS 1000000000ull
 #define CLOCK_TRIES 5
@@ -31,6 +32,7 @@
 #define SLOT_SIZE_FIRST (64ull << 10)
 #define SLOT_SIZE_LAST  (1ull << 40)
 #define NO_SLOTS        UINT64_MAX
+#define CR0_PG          (1ull << 31)
 #define CR4_LA57        (1ull << 12) /* SDM vol. 3A 2.5 */
 /* A callchain is in few pages of code. */
 #define PAGES_MAX 32
@@ -102,12 +104,42 @@ static size_t room(const struct attach_source *source)
 
 /* The sink's side. */
 
-static void fill_chain(const struct bpf_whole_sample *from, struct guest_callchain *chain, bool kernel)
+static bool is_behind_call(const struct attach_source *source, const struct bpf_address *address)
 {
+	uint64_t offset = address->gva & 0xfff;
+	size_t size = offset < CALL_SITE_SIZE ? (size_t)offset : CALL_SITE_SIZE;
+	uint8_t code[CALL_SITE_SIZE];
+
+	return address->page != BPF_NO_PAGE &&
+	       !guest_read_physical(&source->target->memory->view, address->page + offset - size, code,
+				    size) &&
+	       call_site_ends(code, size);
+}
+
+/* Frames that lead up from RSP are the stack's. Where that is not known RBP may be any number, so a caller is
+ * who calls. Page tables of a task that is nobody's lead nowhere. */
+static uint32_t count_addresses(const struct attach_source *source, const struct bpf_whole_sample *from,
+				bool has_task)
+{
+	uint32_t count = 1;
+
+	if (from->head.flags & BPF_RSP_KNOWN && from->head.flags & BPF_CR3_KNOWN)
+		return from->head.addresses;
+	if (!has_task)
+		return count;
+	while (count < from->head.addresses && is_behind_call(source, &from->addresses[count]))
+		count++;
+	return count;
+}
+
+static void fill_chain(const struct attach_source *source, const struct bpf_whole_sample *from,
+		       struct guest_callchain *chain, bool kernel, bool has_task)
+{
+	uint32_t known = count_addresses(source, from, has_task);
 	uint16_t depth = 0;
 
 	chain->addresses[depth++] = from->head.rip;
-	for (uint32_t i = 1; i < from->head.addresses && depth < chain->capacity; i++)
+	for (uint32_t i = 1; i < known && depth < chain->capacity; i++)
 		chain->addresses[depth++] = from->addresses[i].gva;
 	chain->kernel_depth = kernel ? depth : 0;
 	chain->user_depth = kernel ? 0 : depth;
@@ -115,11 +147,14 @@ static void fill_chain(const struct bpf_whole_sample *from, struct guest_callcha
 		chain->flags |= SAMPLE_USER_TRUNCATED;
 }
 
-/* Where KVM keeps the level in registers of the processor alone, the address tells it, as Linux has it. */
+/* Where KVM keeps the level in registers of the processor alone, the address tells it, as Linux has it; what
+ * has no page tables is firmware. */
 static uint8_t level_of(const struct bpf_sample *from)
 {
 	if (!(from->flags & BPF_IN_GUEST) || from->flags & BPF_CPL_KNOWN)
 		return (uint8_t)(from->cpl & 3);
+	if (!(from->cr0 & CR0_PG))
+		return 0;
 	return from->rip >> 63 ? 0 : 3;
 }
 
@@ -131,7 +166,7 @@ static void fill_registers(const struct bpf_sample *from, uint8_t level, struct 
 
 	kernel_tables_registers(&paging, registers);
 	registers->rip = from->rip;
-	registers->rsp = from->rsp;
+	registers->rsp = from->flags & BPF_RSP_KNOWN ? from->rsp : 0;
 	registers->rbp = from->rbp;
 	if (from->rip >> 63) {
 		registers->rdx = from->rdx;
@@ -172,8 +207,12 @@ static bool fill_tasks(const struct bpf_thread *thread, const struct bpf_sample 
 		return false;
 	fill_task(&thread->layout, tasks->words[0], &seen->current);
 	seen->scheduled.at = 0;
-	if (tasks->words[1][BPF_TASK_AT])
-		fill_task(&thread->layout, tasks->words[1], &seen->scheduled);
+	if (!tasks->words[1][BPF_TASK_AT])
+		return true;
+	/* One gives way to the other: the stack in use tells which of them it is. */
+	if (from->rip >> 63 && !(from->flags & BPF_RSP_KNOWN))
+		return false;
+	fill_task(&thread->layout, tasks->words[1], &seen->scheduled);
 	return true;
 }
 
@@ -204,11 +243,13 @@ static void give(const struct attach_source *source, const struct bpf_thread *th
 	const struct bpf_sample *head = &from->head;
 	uint64_t addresses[SAMPLE_CALLCHAIN_MAX];
 	struct guest_callchain chain = { .capacity = SAMPLE_CALLCHAIN_MAX, .addresses = addresses };
-	bool guest = head->flags & BPF_IN_GUEST, known = guest && head->flags & BPF_CR3_KNOWN;
-	uint8_t other = head->flags & BPF_NESTED ? SAMPLE_OTHER_KERNEL : 0;
+	bool guest = head->flags & BPF_IN_GUEST, nested = head->flags & BPF_NESTED;
+	bool known = guest && head->flags & BPF_CR3_KNOWN;
+	uint8_t other = nested ? SAMPLE_OTHER_KERNEL : 0;
 	struct attach_page pages[PAGES_MAX];
 	struct guest_tasks_seen tasks;
-	struct attach_stack stack = { .bytes = head->stack_size ? from->stack : NULL,
+	struct attach_stack stack = { .cr3_of_task = !known,
+				      .bytes = head->stack_size ? from->stack : NULL,
 				      .size = head->stack_size,
 				      .tasks = fill_tasks(thread, head, &tasks) ? &tasks : NULL,
 				      .pages = pages,
@@ -217,7 +258,7 @@ static void give(const struct attach_source *source, const struct bpf_thread *th
 		.time = head->time + source->raw_ahead,
 		.period = head->period,
 		.rip = head->rip,
-		.rsp = guest ? head->rsp : 0,
+		.rsp = guest && head->flags & BPF_RSP_KNOWN ? head->rsp : 0,
 		.rbp = guest ? head->rbp : 0,
 		.cr3 = known ? head->cr3 : 0,
 		.vcpu = thread->vcpu.id,
@@ -227,10 +268,10 @@ static void give(const struct attach_source *source, const struct bpf_thread *th
 		.flags = guest ? other : SAMPLE_HOST,
 	};
 
-	fill_chain(from, &chain, !sample.cpl);
-	if (known)
+	fill_chain(source, from, &chain, !sample.cpl, stack.tasks);
+	if (guest && !nested)
 		fill_registers(head, sample.cpl, &stack.registers);
-	sink->sample(sink->context, &sample, &chain, known ? &stack : NULL);
+	sink->sample(sink->context, &sample, &chain, guest && !nested ? &stack : NULL);
 }
 
 /* A guest's RIP that KVM had not read would be an old one. */
@@ -640,8 +681,8 @@ static int open_all(struct attach_source *source)
 		return error;
 	if (target->callchains && bpf_programs_are_intel())
 		log_info(
-			"kvm_intel does not tell a guest's stack pointer and page tables: most samples have no "
-			"callers by bpf; --backend ptrace takes them");
+			"kvm_intel does not tell a guest's stack pointer: samples in its kernel have no callers by "
+			"bpf; --backend ptrace takes them");
 	source->bell = ring_buffer__new(bpf_vm_bell_fd(source->vm), hear_bell, NULL, NULL);
 	return source->bell
 		       ? 0
@@ -704,7 +745,8 @@ static enum attach_event event_of(const struct attach_source *source)
 
 const struct attach_backend attach_bpf = {
 	.name = "bpf",
-	.is = "a BPF program in the kernel: where the guest was and its callers, nothing is stopped",
+	.is = "a BPF program in the kernel: where the guest was and its callers (on kvm_intel those in user "
+	      "space), nothing is stopped",
 	.gives_callers = true,
 	.probe = probe,
 	.open = open_bpf,

@@ -97,8 +97,12 @@ void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel
 	map->count = 0;
 	if (!cpu->known || !stack || !stack->tasks ||
 	    !guest_task_tell(&kernel->tasks, view, &kernel->paging, &stack->registers, cpu->offset,
-			     stack->tasks, &task))
+			     stack->tasks, &task)) {
+		/* They were found by page tables that are nobody's. */
+		if (stack && stack->cr3_of_task && chain->user_depth)
+			cut(chain, 0);
 		return;
+	}
 	sample->pid = task.pid;
 	sample->tid = task.tid;
 	memcpy(sample->comm, task.comm, sizeof(sample->comm));

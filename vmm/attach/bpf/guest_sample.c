@@ -612,7 +612,7 @@ static __always_inline void take_chain(struct walk *walk)
 		return;
 	}
 	chain->frame = sample->rbp;
-	chain->below = sample->rsp;
+	chain->below = sample->flags & BPF_RSP_KNOWN ? sample->rsp : sample->rbp;
 	chain->end = 1ull << (walk->scratch->space.levels == 5 ? 56 : 47);
 	chain->window = chain->words = 0;
 	bpf_loop(BPF_CHAIN_MAX, step, walk, 0);
@@ -713,18 +713,42 @@ static __always_inline void take_tasks(struct walk *walk)
 	bpf_loop(BPF_TASKS * BPF_TASK_ROOM, take_task_word, walk, 0);
 }
 
+/*
+ * CR3 of user code that the processor alone has: Linux runs it in the page tables of the current task, whose
+ * address is one of the kernel's own memory. What is left of a kernel that runs no more says nothing: the
+ * reader knows which one runs.
+ */
+static __always_inline void take_cr3_of_task(struct walk *walk)
+{
+	struct bpf_sample *sample = &walk->sample->head;
+	__u64 table = sample->tasks.words[0][BPF_TASK_PAGE_TABLE], gpa;
+
+	if (!(sample->flags & BPF_TASKS_KNOWN) || !sample->tasks.words[0][BPF_TASK_MM])
+		return;
+	gpa = gpa_of(&walk->scratch->space, &walk->scratch->vcpu.slots, table);
+	if (gpa == BPF_NO_PAGE)
+		return;
+	sample->cr3 = gpa;
+	sample->flags |= BPF_CR3_OF_TASK;
+}
+
 /* What else of the guest's memory tells where it was. */
 static __always_inline void look_around(struct scratch *scratch, struct bpf_whole_sample *whole)
 {
-	const struct bpf_sample *sample = &whole->head;
+	struct bpf_sample *sample = &whole->head;
 	struct walk walk = { .scratch = scratch, .sample = whole };
+	__u32 user = !(sample->rip >> 63);
 
-	open_space(&scratch->space, sample->cr3, sample->cr4 & CR4_LA57 ? 5 : 4);
-	if (!(sample->rip >> 63))
-		take_addresses(&walk, scratch->vcpu.want_chains);
-	else if (scratch->vcpu.want_chains)
-		take_stack(&walk);
 	take_tasks(&walk);
+	if (user && !(sample->flags & BPF_CR3_KNOWN))
+		take_cr3_of_task(&walk);
+	open_space(&scratch->space, sample->cr3, sample->cr4 & CR4_LA57 ? 5 : 4);
+	if (user && sample->flags & (BPF_CR3_KNOWN | BPF_CR3_OF_TASK))
+		take_addresses(&walk, scratch->vcpu.want_chains);
+	else if (!user && scratch->vcpu.want_chains && sample->flags & BPF_RSP_KNOWN)
+		take_stack(&walk);
+	else if (scratch->vcpu.want_chains)
+		sample->flags |= BPF_CHAIN_CUT;
 }
 
 /* Sampling. */
@@ -763,7 +787,8 @@ static __always_inline int is_nested(struct kvm_vcpu *vcpu)
 /*
  * kvm_intel leaves RIP in the VMCS until somebody asks for it. Perf does, for the address of a sample, and
  * KVM keeps what it read (kernel: perf_prepare_sample() -> kvm_guest_get_ip() -> kvm_rip_read()). RSP and CR3
- * nobody asks for.
+ * nobody asks for. All other registers KVM has stored when it handles the interrupt that the guest was left
+ * for (kernel: __vmx_vcpu_run(), before vmx_handle_exit_irqoff() and, for an NMI, in vmx_vcpu_enter_exit()).
  */
 static __always_inline void have_rip_read(struct bpf_perf_event_data *ctx, struct kvm_vcpu *vcpu)
 {
@@ -913,7 +938,6 @@ static __always_inline __u32 size_of(const struct bpf_sample *sample)
 static __always_inline void take_sample(struct bpf_perf_event_data *ctx, struct scratch *scratch,
 					struct bpf_whole_sample *whole)
 {
-	const __u32 complete = BPF_RIP_KNOWN | BPF_RSP_KNOWN | BPF_CR3_KNOWN;
 	const struct bpf_vcpu *known = &scratch->vcpu;
 	struct kvm_vcpu *vcpu = (void *)known->vcpu;
 	struct bpf_sample *sample = &whole->head;
@@ -928,7 +952,7 @@ static __always_inline void take_sample(struct bpf_perf_event_data *ctx, struct 
 		sample->flags = BPF_IN_GUEST;
 		have_rip_read(ctx, vcpu);
 		take_guest(scratch, vcpu, sample);
-		if ((sample->flags & complete) == complete)
+		if (sample->flags & BPF_RIP_KNOWN && !(sample->flags & BPF_NESTED))
 			look_around(scratch, whole);
 		else if (known->want_chains)
 			sample->flags |= BPF_CHAIN_CUT;

@@ -102,6 +102,7 @@ enum bpf_sample_flags {
 	BPF_NESTED = 1 << 6,    /* a guest of the guest ran: the registers are that one's */
 	BPF_TASKS_KNOWN = 1 << 7,
 	BPF_RSP_KNOWN = 1 << 8,
+	BPF_CR3_OF_TASK = 1 << 9, /* CR3 is that of the task, in user space; the processor's is not known */
 };
 
 /* Where the guest was in user space, and where the page of that code lay. */
