@@ -3,7 +3,7 @@
 BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 BPF_FLAGS := -target bpf -D__TARGET_ARCH_x86 -O2 -g -Wall -Werror -I. -I/usr/include/$(shell uname -m)-linux-gnu
 
-build/bpf/guest_sample.o: vmm/attach/bpf/guest_sample.c vmm/attach/bpf/guest_sample.h vmm/attach/module.mk
+build/bpf/guest_sample.o: vmm/attach/bpf/guest_sample.c $(wildcard vmm/attach/bpf/*.h) vmm/attach/module.mk
 	@mkdir -p $(@D)
 	@echo "  BPFCC   $<"
 	$(Q)$(CLANG) $(BPF_FLAGS) -c -o $@ $<

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* BPF: finds a VMM's vCPUs and memslots in the kernel, by an iterator over its files. */
+#ifndef KVMSCOPE_ATTACH_BPF_FIND_H
+#define KVMSCOPE_ATTACH_BPF_FIND_H
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+#include "vmm/attach/bpf/guest_sample.h"
+#include "vmm/attach/bpf/kernel_types.h"
+
+#define ANON_INODE_FS_MAGIC 0x09041934
+#define BUCKETS             128
+#define BUCKET_LONGEST      16
+#define GFN_SHIFT           12
+
+/* Smaller slots are not told: what is told of a VM has to fit into 32 KiB (kernel: bpf_iter.c,
+ * bpf_seq_read()). */
+__u64 slot_size_min;
+
+static __always_inline void tell_slot(struct seq_file *seq, struct kvm_memory_slot *slot)
+{
+	struct bpf_found found = { .type = BPF_FOUND_SLOT };
+
+	found.gpa = BPF_CORE_READ(slot, base_gfn) << GFN_SHIFT;
+	found.size = (__u64)BPF_CORE_READ(slot, npages) << GFN_SHIFT;
+	found.hva = BPF_CORE_READ(slot, userspace_addr);
+	if (found.size >= slot_size_min)
+		bpf_seq_write(seq, &found, sizeof(found));
+}
+
+/* Each slot stands in one of two lists of its kind: which one is in use, the slots tell. */
+static __always_inline void tell_slots(struct seq_file *seq, struct kvm *kvm)
+{
+	struct kvm_memslots *all = BPF_CORE_READ(kvm, memslots[0]);
+	__u64 heads = (__u64)all + bpf_core_field_offset(struct kvm_memslots, id_hash);
+	__u64 offset = bpf_core_field_offset(struct kvm_memory_slot, id_node) +
+		       (BPF_CORE_READ(all, node_idx) & 1) * 2 * sizeof(void *);
+
+	for (int bucket = 0; bucket < BUCKETS; bucket++) {
+		struct hlist_node *node = 0;
+
+		bpf_probe_read_kernel(&node, sizeof(node), (void *)(heads + bucket * sizeof(node)));
+		for (int i = 0; i < BUCKET_LONGEST && node; i++) {
+			tell_slot(seq, (void *)((__u64)node - offset));
+			node = BPF_CORE_READ(node, next);
+		}
+	}
+}
+
+/* The thread that runs VCPU, in the first PID namespace or, with OWN, in its own; 0: it has not run yet. */
+static __always_inline __u32 thread_of(struct kvm_vcpu *vcpu, int own)
+{
+	struct pid *pid = BPF_CORE_READ(vcpu, pid);
+	__u64 number = (__u64)pid + bpf_core_field_offset(struct pid, numbers) +
+		       bpf_core_field_offset(struct upid, nr);
+	__u32 tid = 0;
+
+	if (own && pid)
+		number += (__u64)BPF_CORE_READ(pid, level) * bpf_core_type_size(struct upid);
+	if (pid)
+		bpf_probe_read_kernel(&tid, sizeof(tid), (void *)number);
+	return tid;
+}
+
+static __always_inline void tell_vcpu(struct seq_file *seq, struct kvm_vcpu *vcpu)
+{
+	struct bpf_found found = { .type = BPF_FOUND_VCPU, .vcpu = (__u64)vcpu };
+
+	found.id = BPF_CORE_READ(vcpu, vcpu_id);
+	found.pid = (__u64)BPF_CORE_READ(vcpu, pid);
+	found.tid = thread_of(vcpu, 0);
+	found.inner_tid = thread_of(vcpu, 1);
+	bpf_seq_write(seq, &found, sizeof(found));
+}
+
+/* Files of KVM have no place in any file system, and a name: virt/kvm/kvm_main.c. */
+SEC("iter/task_file")
+int find(struct bpf_iter__task_file *ctx)
+{
+	struct file *file = ctx->file;
+	union {
+		char text[16];
+		__u64 word;
+	} name = { "" }, vcpu = { "kvm-vcpu" }, vm = { "kvm-vm" };
+
+	if (!file || BPF_CORE_READ(file, f_inode, i_sb, s_magic) != ANON_INODE_FS_MAGIC)
+		return 0;
+	bpf_probe_read_kernel_str(name.text, sizeof(name.text),
+				  BPF_CORE_READ(file, f_path.dentry, d_name.name));
+	if (name.word == vcpu.word && name.text[8] == ':')
+		tell_vcpu(ctx->meta->seq, file->private_data);
+	else if (name.word == vm.word && bpf_core_field_exists(struct kvm_memslots, id_hash))
+		tell_slots(ctx->meta->seq, file->private_data);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * BPF: guest memory, through the guest's page tables and the VMM's address space, which is the current one.
+ *
+ * The functions of BPF are whoever's that includes this.
+ */
+#ifndef KVMSCOPE_ATTACH_BPF_GUEST_MEMORY_H
+#define KVMSCOPE_ATTACH_BPF_GUEST_MEMORY_H
+
+#include "vmm/attach/bpf/guest_sample.h"
+
+#define PAGE_SHIFT 12
+/* What an entry of the last but one table maps, and how many of them are remembered: of code that is called
+ * from one image to another and back, of a stack, and of the kernel's tasks. */
+#define REGION_BITS 21
+#define REGIONS     8
+#define NO_REGION   (~0ull)
+#define LEVELS      5
+
+/*
+ * What one entry of the guest's page tables maps, or whose table is there: 2 MiB of a space. It is
+ * remembered from one sample to the next, with all entries that it was found by: before it is used again they
+ * are read again, where they were. So it is as true as if it was looked for, and none of these reads has to
+ * wait for the one before.
+ */
+struct region {
+	__u64 number; /* GVA / 2 MiB; NO_REGION: none */
+	__u64 entry;
+	__u32 bits;            /* of the page that ENTRY maps; 0: it is a table's */
+	__u32 turn;            /* of the space that it was found or read again in */
+	__u64 cr3;             /* of that space */
+	__u32 slots;           /* generation of those by which it was found */
+	__u32 levels, count;   /* of that space, and of entries */
+	__u64 hva[LEVELS - 1]; /* of the entries */
+	__u64 word[LEVELS - 1];
+};
+
+/* An address space of the guest, and the page of it that was read last. */
+struct space {
+	__u64 cr3;
+	__u64 page, page_hva; /* the GVA's page number; 0: there is none */
+	__u32 levels;
+	__u32 turn; /* a space of now; never the same again for a long time */
+	struct region regions[REGIONS];
+};
+
+#define PTE_PRESENT 1ull
+#define PTE_LARGE   (1ull << 7)
+#define PTE_ADDRESS 0x000ffffffffff000ull
+#define CR4_LA57    (1ull << 12)
+
+/* What is read of ALL between two looks at it that find the same even number is of one state. */
+static __always_inline __u32 generation_of(const struct bpf_slots *all)
+{
+	__u32 generation;
+
+	__asm__ volatile("" ::: "memory");
+	generation = *(const volatile __u32 *)&all->generation;
+	__asm__ volatile("" ::: "memory");
+	return generation;
+}
+
+static __always_inline __u64 hva_of(const struct bpf_slots *all, __u64 gpa)
+{
+	for (__u32 i = 0; i < BPF_SLOTS_MAX; i++) {
+		if (i >= all->count)
+			return 0;
+		if (gpa - all->slot[i].gpa < all->slot[i].size)
+			return all->slot[i].hva + (gpa - all->slot[i].gpa);
+	}
+	return 0;
+}
+
+static __always_inline __u64 entry_hva(const struct bpf_slots *all, __u64 table, __u64 gva, __u32 shift)
+{
+	return hva_of(all, (table & PTE_ADDRESS) + ((gva >> (shift & 63)) & 511) * 8);
+}
+
+/* The entry at HVA; 0: it can not be read, or is not present. */
+static __always_inline __u64 read_entry(__u64 hva)
+{
+	__u64 entry = 0;
+
+	if (!hva || bpf_probe_read_user(&entry, sizeof(entry), (void *)hva) || !(entry & PTE_PRESENT))
+		return 0;
+	return entry;
+}
+
+/* The regions' own numbers are of the sample before. */
+static __always_inline void open_space(struct space *space, __u64 cr3, __u32 levels)
+{
+	space->cr3 = cr3;
+	space->levels = levels;
+	space->page_hva = 0;
+	space->turn++;
+}
+
+/* Down to the last but one table, by the slots of GENERATION, if they are still those; 0: nothing is there.
+ */
+static __noinline int walk_to_region(struct space *space, const struct bpf_slots *all, __u64 gva,
+				     struct region *region, __u32 generation)
+{
+	__u32 shift, count = 0;
+	__u64 entry, hva;
+
+	if (!space || !all || !region)
+		return 0;
+	entry = space->cr3;
+	region->number = NO_REGION;
+	region->bits = 0;
+	for (__u32 level = 0; level < LEVELS - 1; level++) {
+		if (level + space->levels < LEVELS)
+			continue;
+		shift = PAGE_SHIFT + 9 * (LEVELS - 1 - level);
+		hva = entry_hva(all, entry, gva, shift);
+		entry = read_entry(hva);
+		if (!entry)
+			return 0;
+		region->hva[level] = hva;
+		region->word[level] = entry;
+		count = level + 1;
+		if (shift <= 30 && entry & PTE_LARGE) {
+			region->bits = shift;
+			break;
+		}
+	}
+	region->entry = entry;
+	region->levels = space->levels;
+	region->count = count;
+	region->cr3 = space->cr3;
+	region->slots = generation;
+	region->turn = space->turn;
+	region->number = gva >> REGION_BITS;
+	return 1;
+}
+
+/* All that it was found by is there still. */
+static __always_inline int is_true(const struct space *space, const struct region *region)
+{
+	__u64 word, changed = 0;
+
+	if (region->cr3 != space->cr3 || region->levels != space->levels)
+		return 0;
+	for (__u32 level = 0; level < LEVELS - 1; level++) {
+		if (level + space->levels < LEVELS || level >= region->count)
+			continue;
+		word = 0;
+		bpf_probe_read_user(&word, sizeof(word), (void *)region->hva[level]);
+		changed |= word ^ region->word[level];
+	}
+	return !changed;
+}
+
+/*
+ * The GPA of the page that GVA is in; BPF_NO_PAGE: none, or the slots change meanwhile. SDM vol. 3A 4.5.
+ * While a sample is taken the vCPU stands still, so what the upper levels say is true for all of it.
+ */
+static __noinline __u64 gpa_of(struct space *space, const struct bpf_slots *all, __u64 gva)
+{
+	struct region *region;
+	__u32 bits, generation;
+	__u64 entry, mask;
+
+	if (!space || !all)
+		return BPF_NO_PAGE;
+	generation = generation_of(all);
+	if (generation & 1)
+		return BPF_NO_PAGE;
+	region = &space->regions[(gva >> REGION_BITS) & (REGIONS - 1)];
+	if (region->number != gva >> REGION_BITS || region->slots != generation ||
+	    (region->turn != space->turn && !is_true(space, region))) {
+		if (!walk_to_region(space, all, gva, region, generation))
+			return BPF_NO_PAGE;
+	}
+	region->turn = space->turn;
+	entry = region->entry;
+	bits = region->bits;
+	if (!bits) {
+		bits = PAGE_SHIFT;
+		entry = read_entry(entry_hva(all, entry, gva, PAGE_SHIFT));
+		if (!entry)
+			return BPF_NO_PAGE;
+	}
+	if (generation_of(all) != generation)
+		return BPF_NO_PAGE;
+	mask = (1ull << (bits & 63)) - 1;
+	return ((entry & PTE_ADDRESS & ~mask) | (gva & mask)) & ~0xfffull;
+}
+
+/* SIZE bytes that are in one page. */
+static __always_inline int read_space(struct space *space, const struct bpf_slots *all, __u64 gva, void *to,
+				      __u32 size)
+{
+	if (!space->page_hva || space->page != gva >> PAGE_SHIFT) {
+		__u32 generation = generation_of(all);
+		__u64 hva = hva_of(all, gpa_of(space, all, gva));
+
+		space->page = gva >> PAGE_SHIFT;
+		space->page_hva = generation_of(all) == generation ? hva : 0;
+	}
+	return space->page_hva && !bpf_probe_read_user(to, size, (void *)(space->page_hva + (gva & 0xfff)));
+}
+
+#endif

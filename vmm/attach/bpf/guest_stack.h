@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* BPF: the callers of a guest's code: frame pointers of user space, the kernel's stack as it is. */
+#ifndef KVMSCOPE_ATTACH_BPF_GUEST_STACK_H
+#define KVMSCOPE_ATTACH_BPF_GUEST_STACK_H
+
+#include "vmm/attach/bpf/scratch.h"
+
+#define USER_FRAME_MAX (1ull << 20) /* bytes, as the other unwinders have it */
+#define KERNEL_STACK_SIZE                                                                                    \
+	(16u << 10) /* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
+
+/* The window from the frame on, which has both its words though a page ends between them. */
+static __noinline int move_window(struct space *space, const struct bpf_slots *all, struct chain *chain)
+{
+	__u64 size;
+
+	if (!space || !all || !chain)
+		return 0;
+	size = 4096 - (chain->frame & 0xfff);
+	chain->words = 0;
+	if (size > WINDOW)
+		size = WINDOW;
+	if (!read_space(space, all, chain->frame, chain->stack, size))
+		return 0;
+	if (size < 16) {
+		if (!read_space(space, all, chain->frame + 8, &chain->stack[1], 8))
+			return 0;
+		size = 16;
+	}
+	chain->window = chain->frame;
+	chain->words = size / 8;
+	return 1;
+}
+
+/* The page of code at GVA: mostly that of the last one. */
+static __always_inline __u64 code_page(struct scratch *scratch, __u64 gva)
+{
+	struct bpf_address *code = &scratch->code;
+
+	gva &= ~0xfffull;
+	if (gva != code->gva) {
+		code->gva = gva;
+		code->page = gpa_of(&scratch->space, &scratch->vcpu.slots, gva);
+	}
+	return code->page;
+}
+
+/*
+ * A frame: the caller's RBP, and above it where it goes on. The outermost has RBP 0. Stacks grow down: the
+ * caller's frame lies higher, within reach; else RBP is no frame pointer but any number. So it is where the
+ * two words are those of 32-bit code, read as one: its stack is below 4 GiB, where the frames of 64-bit code
+ * lead no higher. kvm_intel has CS in the VMCS alone.
+ */
+static long step(__u32 index, void *context)
+{
+	const struct walk *walk = context;
+	struct scratch *scratch = walk->scratch;
+	struct chain *chain = &scratch->chain;
+	struct bpf_whole_sample *sample = walk->sample;
+	__u64 frame = chain->frame, place = (frame - chain->window) / 8, next, caller;
+
+	if (!frame || index >= BPF_CHAIN_MAX)
+		return 1;
+	if (frame & 7 || frame >= chain->end || frame - chain->below > USER_FRAME_MAX)
+		goto cut;
+	if (place + 2 > chain->words) {
+		if (!move_window(&scratch->space, &scratch->vcpu.slots, chain))
+			goto cut;
+		place = 0;
+	}
+	BOUND(place, WINDOW / 8 - 1);
+	next = chain->stack[place];
+	caller = chain->stack[place + 1];
+	if (!caller || caller >= chain->end || (next >> 32 && !(frame >> 32)))
+		goto cut;
+	index++;
+	BOUND(index, BPF_CHAIN_MAX);
+	sample->addresses[index].gva = caller;
+	sample->addresses[index].page = code_page(scratch, caller);
+	sample->head.addresses = index + 1;
+	chain->below = frame + 16;
+	chain->frame = next;
+	return 0;
+cut:
+	sample->head.flags |= BPF_CHAIN_CUT;
+	return 1;
+}
+
+/* Frames of 32-bit code are others. */
+static __always_inline void take_chain(struct walk *walk)
+{
+	struct chain *chain = &walk->scratch->chain;
+	struct bpf_sample *sample = &walk->sample->head;
+
+	if (sample->flags & BPF_CODE_32) {
+		sample->flags |= BPF_CHAIN_CUT;
+		return;
+	}
+	chain->frame = sample->rbp;
+	chain->below = sample->flags & BPF_RSP_KNOWN ? sample->rsp : sample->rbp;
+	chain->end = 1ull << (walk->scratch->space.levels == 5 ? 56 : 47);
+	chain->window = chain->words = 0;
+	bpf_loop(BPF_CHAIN_MAX, step, walk, 0);
+	if (sample->addresses == BPF_ADDRESSES_MAX && chain->frame)
+		sample->flags |= BPF_CHAIN_CUT;
+}
+
+/* To the end of the kernel's stack, which lies at a multiple of its size, as far as there is room: in two
+ * pages at most. */
+static __always_inline void take_stack(struct walk *walk)
+{
+	struct bpf_whole_sample *sample = walk->sample;
+	struct space *space = &walk->scratch->space;
+	__u64 rsp = sample->head.rsp;
+	__u32 whole = KERNEL_STACK_SIZE - (rsp & (KERNEL_STACK_SIZE - 1));
+	__u32 first = 4096 - (rsp & 4095), second;
+
+	if (whole > BPF_STACK_MAX)
+		whole = BPF_STACK_MAX;
+	if (first > whole)
+		first = whole;
+	second = whole - first;
+	if (first > BPF_STACK_MAX ||
+	    !read_space(space, &walk->scratch->vcpu.slots, rsp, sample->stack, first))
+		return;
+	sample->head.stack_size = first;
+	BOUND(second, BPF_STACK_MAX - 1);
+	if (second &&
+	    read_space(space, &walk->scratch->vcpu.slots, rsp + first, sample->stack + first, second))
+		sample->head.stack_size = whole;
+}
+
+/* RIP, its callers if they are wanted, and their pages: whether the code is still there later tells whether
+ * what is mapped there then was so now. */
+static __always_inline void take_addresses(struct walk *walk, int callers)
+{
+	struct bpf_whole_sample *sample = walk->sample;
+
+	walk->scratch->code.gva = 1; /* no page's */
+	sample->addresses[0].gva = sample->head.rip;
+	sample->addresses[0].page = code_page(walk->scratch, sample->head.rip);
+	sample->head.addresses = 1;
+	if (callers)
+		take_chain(walk);
+}
+
+#endif

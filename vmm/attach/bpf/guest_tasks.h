@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* BPF: the tasks of a guest that is Linux, where its reader knows them to be. */
+#ifndef KVMSCOPE_ATTACH_BPF_GUEST_TASKS_H
+#define KVMSCOPE_ATTACH_BPF_GUEST_TASKS_H
+
+#include "vmm/attach/bpf/scratch.h"
+
+/* The GVA of WORD of a task, whose words before are known; 0: it has none. */
+static __always_inline __u64 task_word_at(const struct bpf_cpu *cpu, const __u64 *task, __u32 word)
+{
+	__u64 base = task[word == BPF_TASK_PAGE_TABLE ? BPF_TASK_MM : BPF_TASK_AT];
+
+	return base ? (base & ~7ull) + cpu->offsets[word] : 0;
+}
+
+/* A word of the one task, then of the other, if that is another one. */
+static long take_task_word(__u32 index, void *context)
+{
+	const struct walk *walk = context;
+	const struct bpf_cpu *cpu = &walk->scratch->vcpu.cpu;
+	struct bpf_sample *sample = &walk->sample->head;
+	__u32 which = index >= BPF_TASK_ROOM, word = index;
+	__u64 *task = sample->tasks.words[which], at, value = 0;
+
+	BOUND(word, BPF_TASK_ROOM - 1);
+	if (word >= BPF_TASK_WORDS)
+		return 0;
+	at = word ? task_word_at(cpu, task, word) : cpu->tasks[which];
+	if (at && !read_space(&walk->scratch->space, &walk->scratch->vcpu.slots, at, &value, sizeof(value)))
+		return 1;
+	/* The kernel's own threads have no memory; all else has an address. */
+	if (!at && word != BPF_TASK_PAGE_TABLE && !which)
+		return 1;
+	if (which && !word && (!value || value == sample->tasks.words[0][BPF_TASK_AT])) {
+		sample->flags |= BPF_TASKS_KNOWN;
+		return 1;
+	}
+	task[word] = value;
+	if (which && word == BPF_TASK_WORDS - 1)
+		sample->flags |= BPF_TASKS_KNOWN;
+	return 0;
+}
+
+static __always_inline void take_tasks(struct walk *walk)
+{
+	const struct bpf_cpu *cpu = &walk->scratch->vcpu.cpu;
+
+	if (!cpu->cr3)
+		return;
+	/* Before all else: what is of this generation was there whole when it was set. */
+	walk->sample->head.generation = *(const volatile __u32 *)&cpu->generation;
+	__asm__ volatile("" ::: "memory");
+	open_space(&walk->scratch->space, cpu->cr3, cpu->levels);
+	walk->sample->head.tasks.words[1][BPF_TASK_AT] = 0;
+	bpf_loop(BPF_TASKS * BPF_TASK_ROOM, take_task_word, walk, 0);
+}
+
+/*
+ * CR3 of user code that the processor alone has: Linux runs it in the page tables of the current task, whose
+ * address is one of the kernel's own memory. What is left of a kernel that runs no more says nothing: the
+ * reader knows which one runs.
+ */
+static __always_inline void take_cr3_of_task(struct walk *walk)
+{
+	struct bpf_sample *sample = &walk->sample->head;
+	__u64 table = sample->tasks.words[0][BPF_TASK_PAGE_TABLE], gpa;
+
+	if (!(sample->flags & BPF_TASKS_KNOWN) || !sample->tasks.words[0][BPF_TASK_MM])
+		return;
+	gpa = gpa_of(&walk->scratch->space, &walk->scratch->vcpu.slots, table);
+	if (gpa == BPF_NO_PAGE)
+		return;
+	sample->cr3 = gpa;
+	sample->flags |= BPF_CR3_OF_TASK;
+}
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * What is used of the kernel's types. Where it lies in them is relocated when the program is loaded (CO-RE),
+ * so one build serves all kernels, and kvm_intel as well as kvm_amd.
+ */
+#ifndef KVMSCOPE_ATTACH_BPF_KERNEL_TYPES_H
+#define KVMSCOPE_ATTACH_BPF_KERNEL_TYPES_H
+
+#include <linux/types.h>
+
+#define KERNEL_TYPE __attribute__((preserve_access_index))
+
+struct upid {
+	int nr;
+} KERNEL_TYPE;
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+} KERNEL_TYPE;
+
+struct super_block {
+	unsigned long s_magic;
+} KERNEL_TYPE;
+
+struct inode {
+	struct super_block *i_sb;
+} KERNEL_TYPE;
+
+struct qstr {
+	const unsigned char *name;
+} KERNEL_TYPE;
+
+struct dentry {
+	struct qstr d_name;
+} KERNEL_TYPE;
+
+struct path {
+	struct dentry *dentry;
+} KERNEL_TYPE;
+
+struct file {
+	struct path f_path;
+	struct inode *f_inode;
+	void *private_data;
+} KERNEL_TYPE;
+
+struct hlist_node {
+	struct hlist_node *next;
+} KERNEL_TYPE;
+
+struct hlist_head {
+	struct hlist_node *first;
+} KERNEL_TYPE;
+
+struct kvm_memory_slot {
+	struct hlist_node id_node[2];
+	__u64 base_gfn;
+	unsigned long npages;
+	unsigned long userspace_addr;
+} KERNEL_TYPE;
+
+/* From Linux 5.17 on. */
+struct kvm_memslots {
+	struct hlist_head id_hash[128];
+	int node_idx;
+} KERNEL_TYPE;
+
+struct kvm {
+	struct kvm_memslots *memslots[1];
+} KERNEL_TYPE;
+
+/* The order of the registers: arch/x86/include/asm/kvm_host.h. */
+enum kvm_reg {
+	VCPU_REGS_RDX = 2,
+	VCPU_REGS_RSP = 4,
+	VCPU_REGS_RBP = 5,
+	VCPU_REGS_RDI = 7,
+	VCPU_REGS_R10 = 10,
+	VCPU_REGS_R13 = 13,
+	VCPU_REGS_RIP = 16,
+	VCPU_REGS,
+	VCPU_EXREG_CR3 = 19,
+};
+
+struct kvm_vcpu_arch {
+	unsigned long regs[VCPU_REGS];
+	__u32 regs_avail;
+	unsigned long cr0, cr3, cr4;
+	__u64 efer;
+	__u8 handling_intr_from_guest; /* from Linux 5.17 on */
+} KERNEL_TYPE;
+
+/* What handling_intr_from_guest says that KVM left the guest for. */
+enum kvm_intr_type { KVM_HANDLING_IRQ = 1, KVM_HANDLING_NMI };
+
+struct kvm_vcpu {
+	struct kvm *kvm;
+	int vcpu_id;
+	struct pid *pid;
+	struct kvm_vcpu_arch arch;
+} KERNEL_TYPE;
+
+/* kvm_amd's; what KVM has not copied out of the VMCB is read there. */
+struct vmcb_seg {
+	__u16 attrib;
+} KERNEL_TYPE;
+
+struct vmcb_save_area {
+	struct vmcb_seg cs;
+	__u8 cpl;
+	__u64 cr3;
+} KERNEL_TYPE;
+
+struct vmcb {
+	struct vmcb_save_area save;
+} KERNEL_TYPE;
+
+struct kvm_vmcb_info {
+	struct vmcb *ptr;
+} KERNEL_TYPE;
+
+/* What the guest itself runs by, and what is run by now, which can be a guest of its own (from Linux 5.12
+ * on). */
+struct vcpu_svm {
+	struct kvm_vcpu vcpu;
+	struct vmcb *vmcb;
+	struct kvm_vmcb_info vmcb01;
+} KERNEL_TYPE;
+
+/* kvm_intel's. */
+struct loaded_vmcs {
+	void *vmcs;
+} KERNEL_TYPE;
+
+struct vcpu_vmx {
+	struct kvm_vcpu vcpu;
+	struct loaded_vmcs vmcs01;
+	struct loaded_vmcs *loaded_vmcs;
+} KERNEL_TYPE;
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} KERNEL_TYPE;
+
+struct task_struct;
+
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+	__u32 fd;
+	struct file *file;
+} KERNEL_TYPE;
+
+#endif

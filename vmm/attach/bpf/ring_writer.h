@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * BPF: the ring of a vCPU's samples, as its writer has it (docs/ring-format.md, "The ring of a BPF program").
+ *
+ * The functions and maps of BPF are whoever's that includes this.
+ */
+#ifndef KVMSCOPE_ATTACH_BPF_RING_WRITER_H
+#define KVMSCOPE_ATTACH_BPF_RING_WRITER_H
+
+#include "vmm/attach/bpf/guest_sample.h"
+
+/* Where the next sample goes to, and how far that is from the head; 0: there is no room. */
+static __always_inline struct bpf_whole_sample *find_room(void *map, const struct bpf_vcpu *vcpu,
+							  __u64 *ahead)
+{
+	__u64 head = vcpu->head, offset = head & (BPF_CHUNK - 1);
+	void *chunk;
+	__u32 key;
+
+	*ahead = 0;
+	if (offset > BPF_CHUNK - sizeof(struct bpf_whole_sample)) {
+		*ahead = BPF_CHUNK - offset;
+		offset = 0;
+	}
+	head += *ahead;
+	if (head + sizeof(struct bpf_whole_sample) - *(const volatile __u64 *)&vcpu->tail >
+	    (__u64)vcpu->chunks * BPF_CHUNK)
+		return 0;
+	key = 1 + ((__u32)(head / BPF_CHUNK) & (vcpu->chunks - 1));
+	chunk = bpf_map_lookup_elem(map, &key);
+	return chunk ? chunk + offset : 0;
+}
+
+/* Wakes the reader, who has read all there was before, and waits. */
+static __noinline int ring_bell(struct bpf_vcpu *vcpu)
+{
+	__u32 vm, rung = 0;
+	void *bell;
+
+	if (!vcpu)
+		return 0;
+	vcpu->waits = 0;
+	vm = vcpu->vm;
+	bell = bpf_map_lookup_elem(&bells, &vm);
+	if (bell)
+		bpf_ringbuf_output(bell, &rung, sizeof(rung), BPF_RB_FORCE_WAKEUP);
+	return 0;
+}
+
+/*
+ * The addition is one instruction of the processor (lock add), behind which nothing is read before all can
+ * see it: so either this sees that the reader waits, or the reader, who looks once more, sees the sample.
+ */
+static __always_inline void put(struct bpf_vcpu *vcpu, __u64 size)
+{
+	__sync_fetch_and_add(&vcpu->head, size);
+	if (*(const volatile __u32 *)&vcpu->waits)
+		ring_bell(vcpu);
+}
+
+static __always_inline __u32 size_of(const struct bpf_sample *sample)
+{
+	return sizeof(*sample) + ((sample->stack_size + 7) & ~7u) +
+	       sample->addresses * sizeof(struct bpf_address);
+}
+
+#endif
