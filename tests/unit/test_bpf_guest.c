@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What BPF's program reads of a guest's memory, by its own source: page tables, callers, and the page tables
+ * of the current task where the processor's are not known. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/bpf_on_host.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/attach/bpf/guest_stack.h"
+#include "vmm/attach/bpf/guest_tasks.h"
+
+#define RAM      0x100000ull
+#define KERNEL   0x1000ull /* GPAs: the kernel's page tables, and a process's */
+#define PROCESS  0x2000ull
+#define TABLES   0x3000ull /* those below, one after the other */
+#define USER_GVA 0x7f0000000000ull
+#define CODE_GVA 0x400000ull
+#define DIRECT   0xffff888000000000ull
+#define WRITABLE 2ull
+#define LARGE    PTE_LARGE
+
+static uint8_t *ram;
+static uint64_t next_table;
+static struct scratch *scratch;
+static struct bpf_whole_sample *sample;
+
+static void write_word(uint64_t gpa, uint64_t word)
+{
+	memcpy(ram + gpa, &word, sizeof(word));
+}
+
+static uint64_t read_word(uint64_t gpa)
+{
+	uint64_t word;
+
+	memcpy(&word, ram + gpa, sizeof(word));
+	return word;
+}
+
+/* Maps what an entry of SHIFT bits maps. */
+static void map(uint64_t root, uint64_t gva, uint64_t gpa, unsigned int shift, unsigned int levels)
+{
+	uint64_t table = root;
+
+	for (unsigned int level = PAGE_SHIFT + 9 * (levels - 1); level > shift; level -= 9) {
+		uint64_t entry = table + (gva >> level & 511) * 8;
+
+		if (!read_word(entry)) {
+			write_word(entry, next_table | PTE_PRESENT | WRITABLE);
+			next_table += 4096;
+		}
+		table = read_word(entry) & PTE_ADDRESS;
+	}
+	write_word(table + (gva >> shift & 511) * 8, gpa | PTE_PRESENT | (shift > PAGE_SHIFT ? LARGE : 0));
+}
+
+static void make(void)
+{
+	ram = aligned_alloc(4096, RAM);
+	scratch = calloc(1, sizeof(*scratch));
+	sample = calloc(1, sizeof(*sample));
+	if (!ram || !scratch || !sample)
+		abort();
+	memset(ram, 0, RAM);
+	next_table = TABLES;
+	host_user.start = ram;
+	host_user.size = RAM;
+	host_user.reads = 0;
+	scratch->vcpu.slots = (struct bpf_slots){ .count = 1, .generation = 2 };
+	scratch->vcpu.slots.slot[0].size = RAM;
+	scratch->vcpu.slots.slot[0].hva = (uintptr_t)ram;
+}
+
+static void unmake(void)
+{
+	free(ram);
+	free(scratch);
+	free(sample);
+}
+
+static uint64_t page_of(uint64_t gva)
+{
+	return gpa_of(&scratch->space, &scratch->vcpu.slots, gva);
+}
+
+TEST(bpf_guest, a_page_is_found_by_each_size_of_page_and_number_of_levels)
+{
+	make();
+	map(PROCESS, CODE_GVA, 0x40000, 12, 4);
+	map(PROCESS, USER_GVA, 0x200000, 21, 4);
+	map(PROCESS, USER_GVA + (1ull << 30), 0x40000000, 30, 4);
+	open_space(&scratch->space, PROCESS, 4);
+	CHECK_EQUAL(page_of(CODE_GVA + 0x123), 0x40000);
+	CHECK_EQUAL(page_of(CODE_GVA + 0x1000), BPF_NO_PAGE);
+	CHECK_EQUAL(page_of(USER_GVA + 0x12345), 0x212000);
+	CHECK_EQUAL(page_of(USER_GVA + (1ull << 30) + 0x2345678), 0x42345000);
+	CHECK_EQUAL(page_of(USER_GVA + (1ull << 39)), BPF_NO_PAGE);
+	unmake();
+	make();
+	map(PROCESS, CODE_GVA | 1ull << 50, 0x40000, 12, 5);
+	open_space(&scratch->space, PROCESS, 5);
+	CHECK_EQUAL(page_of(CODE_GVA | 1ull << 50), 0x40000);
+	unmake();
+}
+
+/* What was found before is read again, where it was: less than the whole way, and never what was. */
+TEST(bpf_guest, what_was_remembered_is_true_or_looked_for_again)
+{
+	unsigned int reads;
+
+	make();
+	map(PROCESS, CODE_GVA, 0x40000, 12, 4);
+	map(KERNEL, CODE_GVA, 0x50000, 12, 4);
+	open_space(&scratch->space, PROCESS, 4);
+	CHECK_EQUAL(page_of(CODE_GVA), 0x40000);
+	reads = host_user.reads;
+	CHECK_EQUAL(page_of(CODE_GVA), 0x40000);
+	CHECK_EQUAL(host_user.reads, reads + 1);
+	/* Another process at the same address. */
+	open_space(&scratch->space, KERNEL, 4);
+	CHECK_EQUAL(page_of(CODE_GVA), 0x50000);
+	/* Another table below the same CR3. */
+	open_space(&scratch->space, PROCESS, 4);
+	CHECK_EQUAL(page_of(CODE_GVA), 0x40000);
+	write_word(PROCESS + (CODE_GVA >> 39 & 511) * 8, read_word(KERNEL + (CODE_GVA >> 39 & 511) * 8));
+	open_space(&scratch->space, PROCESS, 4);
+	CHECK_EQUAL(page_of(CODE_GVA), 0x50000);
+	unmake();
+}
+
+TEST(bpf_guest, memory_that_moves_is_not_read_where_it_was)
+{
+	make();
+	map(PROCESS, CODE_GVA, 0x40000, 12, 4);
+	open_space(&scratch->space, PROCESS, 4);
+	CHECK_EQUAL(page_of(CODE_GVA), 0x40000);
+	scratch->vcpu.slots.generation = 3;
+	CHECK_EQUAL(page_of(CODE_GVA), BPF_NO_PAGE);
+	scratch->vcpu.slots.generation = 4;
+	scratch->vcpu.slots.slot[0].size = PROCESS;
+	CHECK_EQUAL(page_of(CODE_GVA), BPF_NO_PAGE);
+	unmake();
+}
+
+static void put_frame(uint64_t gpa, uint64_t next, uint64_t caller)
+{
+	write_word(gpa, next);
+	write_word(gpa + 8, caller);
+}
+
+/* RBP of user code, in a stack of two pages whose second begins with the outermost frame. */
+static struct walk at_frame(uint64_t rbp)
+{
+	map(PROCESS, CODE_GVA, 0x40000, 12, 4);
+	map(PROCESS, USER_GVA, 0x60000, 12, 4);
+	map(PROCESS, USER_GVA + 0x1000, 0x70000, 12, 4);
+	put_frame(0x60f00, USER_GVA + 0xff8, CODE_GVA + 0x10);
+	write_word(0x60ff8, USER_GVA + 0x1800);
+	write_word(0x70000, CODE_GVA + 0x20);
+	put_frame(0x70800, 0, CODE_GVA + 0x30);
+	sample->head.rip = CODE_GVA;
+	sample->head.rbp = rbp;
+	sample->head.cr3 = PROCESS;
+	return (struct walk){ .scratch = scratch, .sample = sample };
+}
+
+static void check_callers(void)
+{
+	CHECK_EQUAL(sample->head.addresses, 4);
+	for (uint32_t i = 0; i < sample->head.addresses; i++) {
+		CHECK_EQUAL(sample->addresses[i].gva, CODE_GVA + i * 0x10);
+		CHECK_EQUAL(sample->addresses[i].page, 0x40000);
+	}
+	CHECK(!(sample->head.flags & BPF_CHAIN_CUT));
+}
+
+TEST(bpf_guest, callers_are_those_of_the_frames_above_the_stack_pointer)
+{
+	struct walk walk;
+
+	make();
+	walk = at_frame(USER_GVA + 0xf00);
+	sample->head.rsp = USER_GVA + 0xe00;
+	sample->head.flags = BPF_RSP_KNOWN;
+	open_space(&scratch->space, PROCESS, 4);
+	take_addresses(&walk, 1);
+	check_callers();
+	sample->head.rsp = USER_GVA + 0xf10;
+	take_addresses(&walk, 1);
+	CHECK_EQUAL(sample->head.addresses, 1);
+	CHECK(sample->head.flags & BPF_CHAIN_CUT);
+	unmake();
+}
+
+TEST(bpf_guest, without_a_stack_pointer_they_are_those_from_rbp_on)
+{
+	struct walk walk;
+
+	make();
+	walk = at_frame(USER_GVA + 0xf00);
+	sample->head.rsp = 0xdead; /* an old one */
+	open_space(&scratch->space, PROCESS, 4);
+	take_addresses(&walk, 1);
+	check_callers();
+	/* Up alone, aligned, and no farther than a frame is large. */
+	put_frame(0x70800, USER_GVA + 0xf00, CODE_GVA + 0x30);
+	take_addresses(&walk, 1);
+	CHECK_EQUAL(sample->head.addresses, 4);
+	CHECK(sample->head.flags & BPF_CHAIN_CUT);
+	sample->head.rbp = USER_GVA + 0xf04;
+	take_addresses(&walk, 1);
+	CHECK_EQUAL(sample->head.addresses, 1);
+	unmake();
+}
+
+#define CURRENT (DIRECT + 0x80000)
+#define TASK    (DIRECT + 0x81000)
+#define MM      (DIRECT + 0x82000)
+
+/* The kernel maps all memory from DIRECT on. */
+static struct walk with_task(uint64_t mm)
+{
+	struct bpf_cpu *cpu = &scratch->vcpu.cpu;
+
+	map(KERNEL, DIRECT, 0, 21, 4);
+	*cpu = (struct bpf_cpu){ .cr3 = KERNEL, .levels = 4, .tasks = { CURRENT }, .generation = 7 };
+	for (__u32 word = BPF_TASK_STACK; word < BPF_TASK_WORDS; word++)
+		cpu->offsets[word] = word * 8;
+	write_word(CURRENT - DIRECT, TASK);
+	write_word(TASK - DIRECT + BPF_TASK_MM * 8, mm);
+	write_word(MM - DIRECT + BPF_TASK_PAGE_TABLE * 8, DIRECT + PROCESS);
+	sample->head.flags = BPF_IN_GUEST | BPF_RIP_KNOWN;
+	return (struct walk){ .scratch = scratch, .sample = sample };
+}
+
+TEST(bpf_guest, page_tables_of_the_current_task_are_those_of_user_code)
+{
+	struct walk walk;
+
+	make();
+	walk = with_task(MM);
+	take_tasks(&walk);
+	CHECK(sample->head.flags & BPF_TASKS_KNOWN);
+	CHECK_EQUAL(sample->head.generation, 7);
+	take_cr3_of_task(&walk);
+	CHECK(sample->head.flags & BPF_CR3_OF_TASK);
+	CHECK_EQUAL(sample->head.cr3, PROCESS);
+	unmake();
+}
+
+TEST(bpf_guest, a_task_without_memory_or_that_can_not_be_read_has_none)
+{
+	struct walk walk;
+
+	make();
+	walk = with_task(0);
+	take_tasks(&walk);
+	take_cr3_of_task(&walk);
+	CHECK(!(sample->head.flags & BPF_CR3_OF_TASK));
+	walk = with_task(DIRECT + 4 * RAM);
+	take_tasks(&walk);
+	take_cr3_of_task(&walk);
+	CHECK(!(sample->head.flags & (BPF_TASKS_KNOWN | BPF_CR3_OF_TASK)));
+	scratch->vcpu.cpu.cr3 = 0; /* no kernel is known */
+	walk = with_task(MM);
+	scratch->vcpu.cpu.cr3 = 0;
+	take_tasks(&walk);
+	CHECK(!(sample->head.flags & BPF_TASKS_KNOWN));
+	unmake();
+}
