@@ -5,11 +5,13 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "shared/error.h"
 #include "tests/kvm/sampled_guest.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/attach/attach.h"
 #include "vmm/attach/backend.h"
 #include "vmm/kvm/memory.h"
 
@@ -280,4 +282,165 @@ TEST(attach_bpf, a_sample_has_callers_their_pages_and_tasks)
 		SKIP("BPF can not be used here: %s", error_message());
 	CHECK_EQUAL(error, 0);
 	check_outcome(&outcome);
+}
+
+#define CPUS 3
+
+/* Samples of each vCPU. */
+struct counts {
+	unsigned int of[CPUS];
+};
+
+static void count_sample(void *context, struct sample *sample, struct guest_callchain *chain,
+			 const struct attach_stack *stack)
+{
+	struct counts *counts = context;
+
+	counts->of[sample->vcpu]++;
+}
+
+static void count_lost(void *context, unsigned int id, uint64_t count)
+{
+	struct counts *counts = context;
+
+	counts->of[id] += (unsigned int)count;
+}
+
+/* Are there some of vCPU ID, and as they are taken none of NONE? */
+static bool is_sampled(struct attach_source *source, struct counts *counts, int id, int none)
+{
+	attach_bpf.drain(source);
+	*counts = (struct counts){ 0 };
+	for (int i = 0; i < TRIES && counts->of[id] < SAMPLES; i++) {
+		usleep(10000);
+		attach_bpf.drain(source);
+	}
+	return counts->of[id] >= SAMPLES && (none < 0 || !counts->of[none]);
+}
+
+static int add(struct sampled_guest *guest, struct attach_source *source, unsigned int id)
+{
+	const struct vmm_vcpu vcpu = { .id = id, .tid = atomic_load(&guest->vm.vcpus[id]->thread_id) };
+
+	return attach_bpf.add(source, &vcpu);
+}
+
+static void check_all(struct attach_source *source, struct counts *counts)
+{
+	for (int id = 0; id < CPUS; id++)
+		CHECK(is_sampled(source, counts, id, -1));
+}
+
+/* Those that were there at the start share a map, which stays as long as one of them does. */
+static void come_and_go(struct sampled_guest *guest, struct attach_source *source, struct counts *counts)
+{
+	for (unsigned int id = 0; id < CPUS; id++)
+		CHECK_EQUAL(add(guest, source, id), 0);
+	check_all(source, counts);
+	attach_bpf.remove(source, 0);
+	attach_bpf.remove(source, 1);
+	CHECK(is_sampled(source, counts, 2, 0));
+	CHECK_EQUAL(add(guest, source, 0), 0);
+	attach_bpf.remove(source, 2);
+	CHECK(is_sampled(source, counts, 0, 2));
+	CHECK_EQUAL(add(guest, source, 1), 0);
+	CHECK_EQUAL(add(guest, source, 2), 0);
+	check_all(source, counts);
+}
+
+static int start_three(struct sampled_guest *guest)
+{
+	const struct sampled_guest_options options = {
+		.code = code, .size = sizeof(code), .cpl = 3, .cpus = CPUS, .clock = SAMPLING_CLOCK_CPU
+	};
+	int error = sampled_guest_start(guest, &options);
+
+	if (!error)
+		sampled_guest_use(guest, 20000000);
+	return error;
+}
+
+TEST(attach_bpf, vcpus_that_come_and_go_leave_the_others_be)
+{
+	struct counts counts = { 0 };
+	struct attach_target target = { .frequency = 1000,
+					.vcpus_max = CPUS,
+					.sink = { count_sample, count_lost, &counts } };
+	struct attach_source *source = NULL;
+	struct vmm_process *process = NULL;
+	struct sampled_guest guest;
+	int error;
+
+	if (!bare_guest_possible())
+		SKIP("no /dev/kvm");
+	REQUIRE_EQUAL(start_three(&guest), 0);
+	REQUIRE_EQUAL(vmm_process_open(&process, getpid()), 0);
+	target.process = process;
+	error = attach_bpf.open(&source, &target);
+	if (!error) {
+		come_and_go(&guest, source, &counts);
+		attach_bpf.close(source);
+	}
+	vmm_process_close(process);
+	sampled_guest_stop(&guest);
+	sampled_guest_free(&guest);
+	if (error == -ENOTSUP || error == -EACCES)
+		SKIP("BPF can not be used here: %s", error_message());
+	CHECK_EQUAL(error, 0);
+}
+
+/* Leaves so many descriptors to this process. */
+static void leave_descriptors(struct rlimit *before, unsigned int count)
+{
+	struct rlimit limit;
+	int highest = dup(STDIN_FILENO);
+
+	close(highest);
+	getrlimit(RLIMIT_NOFILE, before);
+	limit = *before;
+	limit.rlim_cur = (rlim_t)highest + count;
+	CHECK_EQUAL(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static unsigned int sampled_by(struct attach *attach)
+{
+	struct attach_statistics statistics;
+
+	attach_statistics(attach, &statistics);
+	return statistics.ended ? 0 : statistics.vcpus;
+}
+
+/* Two for each vCPU that is sampled, and two to look for one: those of the third are not there at first. */
+TEST(attach_bpf, a_vcpu_that_there_is_no_descriptor_for_is_sampled_later)
+{
+	const struct attach_options options = {
+		.pid = getpid(), .backend = "bpf", .frequency = 100, .ring_size = 65536
+	};
+	struct sampled_guest guest;
+	struct attach *attach;
+	struct rlimit before;
+	int error;
+
+	if (!bare_guest_possible())
+		SKIP("no /dev/kvm");
+	REQUIRE_EQUAL(start_three(&guest), 0);
+	error = attach_open(&attach, &options);
+	if (!error) {
+		leave_descriptors(&before, 5);
+		CHECK_EQUAL(attach_start(attach), 0);
+		CHECK(sampled_by(attach) > 0);
+		CHECK(sampled_by(attach) < CPUS);
+		setrlimit(RLIMIT_NOFILE, &before);
+		for (int i = 0; i < TRIES && sampled_by(attach) < CPUS; i++)
+			usleep(10000);
+		CHECK_EQUAL(sampled_by(attach), CPUS);
+		attach_stop(attach);
+		CHECK_EQUAL(attach_error(attach), 0);
+		attach_close(attach);
+	}
+	sampled_guest_stop(&guest);
+	sampled_guest_free(&guest);
+	if (error == -ENOTSUP || error == -EACCES)
+		SKIP("BPF can not be used here: %s", error_message());
+	CHECK_EQUAL(error, 0);
 }

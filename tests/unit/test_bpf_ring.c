@@ -11,26 +11,28 @@
 #define CHUNKS  4
 #define SIZE    ((size_t)CHUNKS * BPF_CHUNK)
 #define RECORDS 5000
+#define FIRST   3 /* element of the map, behind those of another vCPU */
 
 static struct bpf_vcpu *vcpu;
 
 /* As its loader maps it. */
 static struct bpf_ring new_ring(void)
 {
-	host_map.count = 1 + CHUNKS;
-	host_map.elements = aligned_alloc(64, SIZE + BPF_CHUNK);
+	host_map.count = FIRST + 1 + CHUNKS;
+	host_map.elements = aligned_alloc(64, (size_t)host_map.count * BPF_CHUNK);
 	if (!host_map.elements)
 		abort();
-	memset(host_map.elements, 0xff, SIZE + BPF_CHUNK);
-	vcpu = (void *)host_map.elements;
+	memset(host_map.elements, 0xff, (size_t)host_map.count * BPF_CHUNK);
+	vcpu = (void *)(host_map.elements + (size_t)FIRST * BPF_CHUNK);
 	*vcpu = (struct bpf_vcpu){ .chunks = CHUNKS };
 	bells.rung = 0;
-	return (struct bpf_ring){ .vcpu = vcpu, .chunks = host_map.elements + BPF_CHUNK };
+	return (struct bpf_ring){ .vcpu = vcpu, .chunks = (const uint8_t *)vcpu + BPF_CHUNK };
 }
 
 static void free_ring(struct bpf_ring *ring)
 {
-	free(ring->vcpu);
+	ring->vcpu = NULL;
+	free(host_map.elements);
 	host_map.count = 0;
 }
 
@@ -38,7 +40,7 @@ static void free_ring(struct bpf_ring *ring)
 static bool write_sample(uint64_t number, uint32_t addresses)
 {
 	__u64 ahead;
-	struct bpf_whole_sample *sample = find_room(&host_map, vcpu, &ahead);
+	struct bpf_whole_sample *sample = find_room(&host_map, FIRST, vcpu, &ahead);
 
 	if (!sample) {
 		vcpu->lost++;

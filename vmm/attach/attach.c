@@ -91,6 +91,7 @@ struct attach {
 	bool stopped;                       /* it is to end */
 	bool arriving;                      /* there is a vCPU that the backend does not find to run yet */
 	bool told_beyond;                   /* that a vCPU has no ring */
+	bool told_refused;                  /* that one can not be sampled */
 	unsigned int ticks;                 /* Hz that the backend samples with; 0: a pause */
 	uint64_t taken, flushed, last_seen; /* samples and losses: so far, shown to the reader, then */
 
@@ -418,9 +419,18 @@ static void tell_beyond(struct attach *attach, unsigned int id)
 	attach->told_beyond = true;
 }
 
+/* Once, until all are sampled. It is tried again with each scan: what there is too much of may go. */
+static void tell_refused(struct attach *attach, unsigned int id)
+{
+	if (!attach->told_refused)
+		log_warning("vCPU %u is not sampled: %s", id, error_message());
+	attach->told_refused = true;
+}
+
 static int add_new(struct attach *attach)
 {
 	const struct vmm_process *process = attach->process;
+	bool refused = false;
 
 	attach->arriving = false;
 	for (size_t i = 0; i < process->vcpu_count; i++) {
@@ -438,12 +448,18 @@ static int add_new(struct attach *attach)
 			attach->arriving = true;
 			continue;
 		}
+		if (error == -EMFILE && attach->sampled_count) {
+			tell_refused(attach, vcpu->id);
+			refused = true;
+			continue;
+		}
 		if (error)
 			return error;
 		log_debug("vCPU %u is thread %d, as %s tells", vcpu->id, vcpu->tid, vcpu->found);
 		attach->cpus[vcpu->id].known = false;
 		attach->sampled[attach->sampled_count++] = *vcpu;
 	}
+	attach->told_refused = refused;
 	return 0;
 }
 
@@ -603,7 +619,7 @@ static bool may_have_changed(struct attach *attach, uint64_t time)
 	struct vmm_process_size size = vmm_process_size(attach->process);
 	bool changed = size.threads != attach->size.threads || size.descriptors != attach->size.descriptors;
 
-	if (!changed && !attach->arriving && attach->taken == attach->last_seen &&
+	if (!changed && !attach->arriving && !attach->told_refused && attach->taken == attach->last_seen &&
 	    !attach->backend->emulated && time - attach->last_scan < SCAN_INTERVAL_MAX)
 		return false;
 	attach->size = size;
@@ -632,7 +648,9 @@ static bool scan_in_time(struct attach *attach)
 	attach->next_scan = time + scan_interval(attach);
 	if (error)
 		log_debug("%s", error_message());
-	else
+	if (error == -EMFILE) /* those that are sampled are still */
+		return true;
+	if (!error)
 		see_tasks(attach); /* CPUs come up one after the other */
 	if (error && !is_gone(error)) {
 		snprintf(attach->error_text, sizeof(attach->error_text), "%s", error_message());

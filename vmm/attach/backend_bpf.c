@@ -97,9 +97,26 @@ static uint32_t ring_chunks(const struct attach_target *target)
 	return (uint32_t)chunks;
 }
 
+/* Of one that comes now: what the others leave of that, and the least. */
+static uint32_t chunks_of_next(const struct attach_source *source)
+{
+	uint32_t chunks = source->chunks, used = 0;
+
+	for (const struct bpf_thread *thread = source->threads; thread; thread = thread->next)
+		used += thread->memory.chunks;
+	while (chunks > CHUNKS_LEAST && used + chunks > CHUNKS_MOST)
+		chunks /= 2;
+	return chunks;
+}
+
+/* All rings are drained at the same time: the shortest counts, for each that there is. */
 static size_t room(const struct attach_source *source)
 {
-	return (size_t)source->chunks * SAMPLES_OF_CHUNK * source->target->process->vcpu_count;
+	size_t least = source->chunks, count = 0;
+
+	for (const struct bpf_thread *thread = source->threads; thread; thread = thread->next, count++)
+		least = thread->memory.chunks < least ? thread->memory.chunks : least;
+	return least * SAMPLES_OF_CHUNK * count;
 }
 
 /* The sink's side. */
@@ -592,7 +609,7 @@ static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 	if (!thread)
 		return error_set(-ENOMEM, "no memory for a perf event");
 	thread->vcpu = *vcpu;
-	error = bpf_vcpu_open(source->vm, &thread->memory, source->chunks);
+	error = bpf_vcpu_open(source->vm, &thread->memory, chunks_of_next(source));
 	if (error) {
 		free(thread);
 		return error;
@@ -683,6 +700,7 @@ static int open_all(struct attach_source *source)
 		log_info(
 			"kvm_intel does not tell a guest's stack pointer: samples in its kernel have no callers by "
 			"bpf; --backend ptrace takes them");
+	bpf_vm_expect(source->vm, (uint32_t)target->process->vcpu_count);
 	source->bell = ring_buffer__new(bpf_vm_bell_fd(source->vm), hear_bell, NULL, NULL);
 	return source->bell
 		       ? 0

@@ -27,13 +27,24 @@ static struct {
 	struct guest_sample *programs; /* NULL: not loaded */
 	struct rip_events *rip_events; /* NULL: not needed */
 	unsigned int vms;
-	bool vm_taken[BPF_VMS_MAX], vcpu_taken[BPF_VCPUS_MAX]; /* their numbers */
+	bool vm_taken[BPF_VMS_MAX], place_taken[BPF_PLACES_MAX]; /* their numbers */
 } shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 struct bpf_vm {
 	const struct guest_sample *programs;
 	__u32 number;
-	int bell_fd; /* a map */
+	int bell_fd;             /* a map */
+	uint32_t expected;       /* vCPUs that are to have the next place together */
+	struct bpf_place *place; /* that has room for more; NULL: none has */
+};
+
+/* The map of some vCPUs, as it is mapped: of each first what is known of it, then its ring. It is freed when
+ * all of them are closed. */
+struct bpf_place {
+	__u32 number; /* of those of all VMs */
+	uint32_t chunks, count;
+	uint32_t opened, closed; /* vCPUs */
+	uint8_t *mapped;
 };
 
 /* Loading. */
@@ -233,84 +244,153 @@ int bpf_vm_bell_fd(const struct bpf_vm *vm)
 
 /* vCPUs. */
 
-static size_t mapped_size(const struct bpf_vm_vcpu *vcpu)
+static uint32_t elements_of(const struct bpf_place *place)
 {
-	return (1 + (size_t)vcpu->chunks) * BPF_CHUNK;
+	return place->count * (1 + place->chunks);
+}
+
+static size_t mapped_size(const struct bpf_place *place)
+{
+	return (size_t)elements_of(place) * BPF_CHUNK;
 }
 
 /* The map lives as long as it is mapped, or the program can find it. */
-static int map_vcpu(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu, int fd)
+static int map_place(const struct bpf_vm *vm, struct bpf_place *place, int fd)
 {
-	void *mapped = mmap(NULL, mapped_size(vcpu), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *mapped = mmap(NULL, mapped_size(place), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	int error;
 
 	if (mapped == MAP_FAILED)
 		return -errno;
-	vcpu->ring = (struct bpf_ring){ .vcpu = mapped, .chunks = (const uint8_t *)mapped + BPF_CHUNK };
-	vcpu->ring.vcpu->vm = vm->number;
-	vcpu->ring.vcpu->chunks = vcpu->chunks;
-	error = show_map(vm->programs->maps.vcpus, vcpu->number, fd);
+	place->mapped = mapped;
+	error = show_map(vm->programs->maps.vcpus, place->number, fd);
 	if (error)
-		munmap(mapped, mapped_size(vcpu));
+		munmap(mapped, mapped_size(place));
 	return error;
 }
 
-static int make_vcpu(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu)
+static int make_map(const struct bpf_vm *vm, struct bpf_place *place)
 {
 	LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_INNER_MAP | BPF_F_MMAPABLE);
-	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "vcpu", sizeof(__u32), BPF_CHUNK, 1 + vcpu->chunks,
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "vcpus", sizeof(__u32), BPF_CHUNK, elements_of(place),
 				&options);
 	int error;
 
 	if (fd < 0)
 		return -errno;
-	error = map_vcpu(vm, vcpu, fd);
+	error = map_place(vm, place, fd);
 	close(fd);
 	return error;
 }
 
-static int number_vcpu(struct bpf_vm_vcpu *vcpu)
+static __u32 take_place(void)
 {
+	__u32 number;
+
 	pthread_mutex_lock(&shared.lock);
-	vcpu->number = take_number(shared.vcpu_taken, BPF_VCPUS_MAX);
+	number = take_number(shared.place_taken, BPF_PLACES_MAX);
 	pthread_mutex_unlock(&shared.lock);
-	return vcpu->number < BPF_VCPUS_MAX
-		       ? 0
-		       : error_set(-EMFILE, "one process samples %d vCPUs by BPF at most", BPF_VCPUS_MAX);
+	return number;
 }
 
-static void forget_number(const struct bpf_vm_vcpu *vcpu)
+static void leave_place(__u32 number)
 {
 	pthread_mutex_lock(&shared.lock);
-	shared.vcpu_taken[vcpu->number] = false;
+	shared.place_taken[number] = false;
 	pthread_mutex_unlock(&shared.lock);
+}
+
+static int number_place(struct bpf_place *place)
+{
+	place->number = take_place();
+	return place->number < BPF_PLACES_MAX
+		       ? 0
+		       : error_set(-EMFILE,
+				   "one process samples by BPF %d VMs at most, with vCPUs that came later",
+				   BPF_PLACES_MAX);
+}
+
+static int make_place(const struct bpf_vm *vm, struct bpf_place *place)
+{
+	int error = number_place(place);
+
+	if (error)
+		return error;
+	error = make_map(vm, place);
+	if (!error)
+		return 0;
+	leave_place(place->number);
+	return error_set(error, "can not make the BPF map of a vCPU: %s", strerror(-error));
+}
+
+static bool has_room(const struct bpf_place *place, uint32_t chunks)
+{
+	return place && place->chunks == chunks && place->opened < place->count;
+}
+
+static int open_place(struct bpf_vm *vm, uint32_t chunks)
+{
+	struct bpf_place *place = malloc(sizeof(*place));
+	int error;
+
+	if (!place)
+		return error_set(-ENOMEM, "no memory for a vCPU");
+	*place = (struct bpf_place){ .chunks = chunks, .count = vm->expected ? vm->expected : 1 };
+	error = make_place(vm, place);
+	if (error) {
+		free(place);
+		return error;
+	}
+	vm->expected = 0;
+	vm->place = place;
+	return 0;
+}
+
+static void close_place(struct bpf_vm *vm, struct bpf_place *place)
+{
+	if (vm->place == place)
+		vm->place = NULL;
+	hide_map(vm->programs->maps.vcpus, place->number);
+	munmap(place->mapped, mapped_size(place));
+	leave_place(place->number);
+	free(place);
+}
+
+void bpf_vm_expect(struct bpf_vm *vm, uint32_t count)
+{
+	vm->expected = count;
 }
 
 int bpf_vcpu_open(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu, uint32_t chunks)
 {
-	int error = number_vcpu(vcpu);
+	int error = has_room(vm->place, chunks) ? 0 : open_place(vm, chunks);
+	uint8_t *first;
 
 	if (error)
 		return error;
-	vcpu->chunks = chunks;
-	error = make_vcpu(vm, vcpu);
-	if (!error)
-		return 0;
-	forget_number(vcpu);
-	return error_set(error, "can not make the BPF map of a vCPU: %s", strerror(-error));
+	*vcpu = (struct bpf_vm_vcpu){ .chunks = chunks,
+				      .place = vm->place,
+				      .first = vm->place->opened++ * (1 + chunks) };
+	first = vcpu->place->mapped + (size_t)vcpu->first * BPF_CHUNK;
+	vcpu->ring = (struct bpf_ring){ .vcpu = (void *)first, .chunks = first + BPF_CHUNK };
+	vcpu->ring.vcpu->vm = vm->number;
+	vcpu->ring.vcpu->chunks = chunks;
+	return 0;
 }
 
 void bpf_vcpu_close(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu)
 {
-	hide_map(vm->programs->maps.vcpus, vcpu->number);
-	munmap(vcpu->ring.vcpu, mapped_size(vcpu));
-	forget_number(vcpu);
+	struct bpf_place *place = vcpu->place;
+
+	if (++place->closed == place->opened)
+		close_place(vm, place);
 }
 
 int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int event_fd,
 		    struct bpf_link **link)
 {
-	LIBBPF_OPTS(bpf_perf_event_opts, options, .bpf_cookie = vcpu->number);
+	LIBBPF_OPTS(bpf_perf_event_opts, options,
+		    .bpf_cookie = (__u64)vcpu->place->number << 32 | vcpu->first);
 
 	*link = bpf_program__attach_perf_event_opts(vm->programs->progs.take, event_fd, &options);
 	return *link ? 0
@@ -339,7 +419,7 @@ static int look(int pid_fd, void (*each)(void *context, const struct bpf_found *
 	int fd, error;
 
 	if (!link)
-		return error_set(errno == ESRCH ? -ESRCH : -ENOTSUP,
+		return error_set(errno == ESRCH || errno == EMFILE ? -errno : -ENOTSUP,
 				 "the kernel does not iterate over a process's files: %s", strerror(errno));
 	fd = bpf_iter_create(bpf_link__fd(link));
 	if (fd < 0) {

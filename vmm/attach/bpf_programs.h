@@ -29,16 +29,26 @@ void bpf_vm_close(struct bpf_vm *vm);
 /* A map of type BPF_MAP_TYPE_RINGBUF that has something to read when a ring that is waited for has. */
 int bpf_vm_bell_fd(const struct bpf_vm *vm);
 
+struct bpf_place;
+
 /* One of its vCPUs. */
 struct bpf_vm_vcpu {
 	struct bpf_ring
 		ring; /* ring.vcpu is the caller's to write, where it is the loader's: all 0 at first */
-	__u32 number; /* of those of all VMs */
-	__u32 chunks;
+	uint32_t chunks;
+	struct bpf_place *place;
+	uint32_t first; /* element in the map of its place */
 };
 
-/* With a ring of CHUNKS (a power of two) chunks. -EMFILE: there are too many vCPUs; others, all with the
- * message. */
+/*
+ * The next COUNT vCPUs of VM that are opened, all with as many chunks, share a map: the kernel waits until no
+ * program runs for each map that is shown to them or hidden, some ten milliseconds. Without it, and from then
+ * on, each has one of its own.
+ */
+void bpf_vm_expect(struct bpf_vm *vm, uint32_t count);
+
+/* With a ring of CHUNKS (a power of two) chunks. -EMFILE: there are too many maps of vCPUs; others, all with
+ * the message. */
 int bpf_vcpu_open(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu, uint32_t chunks);
 
 /* What runs its program is gone (bpf_vcpu_sample()). */

@@ -213,15 +213,16 @@ static __always_inline void take_sample(struct bpf_perf_event_data *ctx, struct 
 SEC("perf_event")
 int take(struct bpf_perf_event_data *ctx)
 {
-	__u32 number = (__u32)bpf_get_attach_cookie(ctx), zero = 0;
-	void *map = bpf_map_lookup_elem(&vcpus, &number);
-	struct scratch *scratch = map ? bpf_map_lookup_elem(map, &zero) : 0;
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u32 place = cookie >> 32, first = (__u32)cookie;
+	void *map = bpf_map_lookup_elem(&vcpus, &place);
+	struct scratch *scratch = map ? bpf_map_lookup_elem(map, &first) : 0;
 	struct bpf_whole_sample *sample;
 	__u64 ahead;
 
 	if (!scratch || !scratch->vcpu.vcpu)
 		return 0;
-	sample = find_room(map, &scratch->vcpu, &ahead);
+	sample = find_room(map, first, &scratch->vcpu, &ahead);
 	if (!sample) {
 		scratch->vcpu.lost++;
 		return 0;

@@ -23,10 +23,11 @@ struct bpf_found {
 	__u64 gpa, size, hva; /* of the memslot, bytes */
 };
 
-/* VMs, and vCPUs of all of them, that one process samples at the same time. An array of so many is below
- * 32 KiB: the kernel has it where it maps all memory by large pages (kernel: bpf_map_area_alloc()). */
-#define BPF_VMS_MAX   4000
-#define BPF_VCPUS_MAX 4000
+/* VMs that one process samples at the same time, and maps with vCPUs of them: those that are there at the
+ * start share one, each that comes later has its own. An array of so many is below 32 KiB: the kernel has it
+ * where it maps all memory by large pages (kernel: bpf_map_area_alloc()). */
+#define BPF_VMS_MAX    4000
+#define BPF_PLACES_MAX 4000
 
 /*
  * What is read of a task, as aligned words with what is wanted in them: first its address, then words of its
@@ -66,8 +67,8 @@ struct bpf_slots {
 };
 
 /*
- * What the program has of a vCPU: the first element of a map of its own, which is mapped by whoever reads its
- * samples, too. Behind it are elements with its ring (vmm/attach/bpf_ring.h).
+ * What the program has of a vCPU: an element of a map, which is mapped by whoever reads its samples, too.
+ * Behind it are elements with its ring (vmm/attach/bpf_ring.h), then those of the next vCPU.
  */
 struct bpf_vcpu {
 	/* The loader's. */
@@ -89,7 +90,7 @@ struct bpf_vcpu {
 	struct bpf_slots slots;
 };
 
-/* An element of that map, and so much of the ring. */
+/* Bytes of an element of that map. */
 #define BPF_CHUNK (32u << 10)
 
 enum bpf_sample_flags {

@@ -7,10 +7,10 @@
 
 #include "vmm/attach/bpf/guest_sample.h"
 
-/* Of each vCPU: what is known of it, and its ring. */
+/* Of vCPUs: what is known of each, and its ring. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, BPF_VCPUS_MAX);
+	__uint(max_entries, BPF_PLACES_MAX);
 	__type(key, __u32);
 	__array(
 		values, struct {

@@ -9,8 +9,9 @@
 
 #include "vmm/attach/bpf/guest_sample.h"
 
-/* Where the next sample goes to, and how far that is from the head; 0: there is no room. */
-static __always_inline struct bpf_whole_sample *find_room(void *map, const struct bpf_vcpu *vcpu,
+/* Where the next sample of VCPU, which is the element FIRST of MAP, goes to, and how far that is from the
+ * head; 0: there is no room. */
+static __always_inline struct bpf_whole_sample *find_room(void *map, __u32 first, const struct bpf_vcpu *vcpu,
 							  __u64 *ahead)
 {
 	__u64 head = vcpu->head, offset = head & (BPF_CHUNK - 1);
@@ -26,7 +27,7 @@ static __always_inline struct bpf_whole_sample *find_room(void *map, const struc
 	if (head + sizeof(struct bpf_whole_sample) - *(const volatile __u64 *)&vcpu->tail >
 	    (__u64)vcpu->chunks * BPF_CHUNK)
 		return 0;
-	key = 1 + ((__u32)(head / BPF_CHUNK) & (vcpu->chunks - 1));
+	key = first + 1 + ((__u32)(head / BPF_CHUNK) & (vcpu->chunks - 1));
 	chunk = bpf_map_lookup_elem(map, &key);
 	return chunk ? chunk + offset : 0;
 }
