@@ -92,7 +92,8 @@ static void put_tasks(struct sampled_guest *guest)
 	put_task(guest, OTHER_TASK, 200, 0, "other-name");
 }
 
-/* How many samples there were in the loop, and how many of them are right. Tasks are not of the first ones.
+/* How many samples there were in the loop, and how many of them are right. Tasks and pages are not of the
+ * first ones.
  */
 struct outcome {
 	unsigned int guests, chains, pages;
@@ -144,10 +145,10 @@ static void take_sample(void *context, struct sample *sample, struct guest_callc
 		return;
 	outcome->guests++;
 	outcome->chains += chain_is_right(chain);
-	outcome->pages += pages_are_right(stack, outcome->moved);
 	if (!stack->tasks)
 		return;
 	outcome->seen++;
+	outcome->pages += pages_are_right(stack, outcome->moved);
 	outcome->tasks += task_is_right(&stack->tasks->current, TASK, 100, MM, "first-name") &&
 			  task_is_right(&stack->tasks->scheduled, OTHER_TASK, 200, 0, "other-name");
 }
@@ -180,7 +181,7 @@ static void check_outcome(const struct outcome *outcome)
 {
 	CHECK(outcome->seen >= SAMPLES);
 	CHECK_EQUAL(outcome->chains, outcome->guests);
-	CHECK_EQUAL(outcome->pages, outcome->guests);
+	CHECK_EQUAL(outcome->pages, outcome->seen);
 	CHECK_EQUAL(outcome->tasks, outcome->seen);
 }
 

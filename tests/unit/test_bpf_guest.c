@@ -161,6 +161,7 @@ static struct walk at_frame(uint64_t rbp)
 	sample->head.rip = CODE_GVA;
 	sample->head.rbp = rbp;
 	sample->head.cr3 = PROCESS;
+	sample->head.flags = BPF_TASKS_KNOWN;
 	return (struct walk){ .scratch = scratch, .sample = sample };
 }
 
@@ -181,7 +182,7 @@ TEST(bpf_guest, callers_are_those_of_the_frames_above_the_stack_pointer)
 	make();
 	walk = at_frame(USER_GVA + 0xf00);
 	sample->head.rsp = USER_GVA + 0xe00;
-	sample->head.flags = BPF_RSP_KNOWN;
+	sample->head.flags |= BPF_RSP_KNOWN;
 	open_space(&scratch->space, PROCESS, 4);
 	take_addresses(&walk, 1);
 	check_callers();
@@ -189,6 +190,23 @@ TEST(bpf_guest, callers_are_those_of_the_frames_above_the_stack_pointer)
 	take_addresses(&walk, 1);
 	CHECK_EQUAL(sample->head.addresses, 1);
 	CHECK(sample->head.flags & BPF_CHAIN_CUT);
+	unmake();
+}
+
+/* What is mapped there is looked up for nobody then. */
+TEST(bpf_guest, pages_of_code_are_not_looked_for_where_no_task_is_known)
+{
+	struct walk walk;
+
+	make();
+	walk = at_frame(USER_GVA + 0xf00);
+	sample->head.rsp = USER_GVA + 0xe00;
+	sample->head.flags = BPF_RSP_KNOWN;
+	open_space(&scratch->space, PROCESS, 4);
+	take_addresses(&walk, 1);
+	CHECK_EQUAL(sample->head.addresses, 4);
+	for (uint32_t i = 0; i < sample->head.addresses; i++)
+		CHECK_EQUAL(sample->addresses[i].page, BPF_NO_PAGE);
 	unmake();
 }
 

@@ -32,11 +32,15 @@ static __noinline int move_window(struct space *space, const struct bpf_slots *a
 	return 1;
 }
 
-/* The page of code at GVA: mostly that of the last one. */
-static __always_inline __u64 code_page(struct scratch *scratch, __u64 gva)
+/* The page of code at GVA: mostly that of the last one. It serves to look up what is mapped there, which is
+ * done for a task that is known alone. */
+static __always_inline __u64 code_page(const struct walk *walk, __u64 gva)
 {
+	struct scratch *scratch = walk->scratch;
 	struct bpf_address *code = &scratch->code;
 
+	if (!(walk->sample->head.flags & BPF_TASKS_KNOWN))
+		return BPF_NO_PAGE;
 	gva &= ~0xfffull;
 	if (gva != code->gva) {
 		code->gva = gva;
@@ -76,7 +80,7 @@ static long step(__u32 index, void *context)
 	index++;
 	BOUND(index, BPF_CHAIN_MAX);
 	sample->addresses[index].gva = caller;
-	sample->addresses[index].page = code_page(scratch, caller);
+	sample->addresses[index].page = code_page(walk, caller);
 	sample->head.addresses = index + 1;
 	chain->below = frame + 16;
 	chain->frame = next;
@@ -138,7 +142,7 @@ static __always_inline void take_addresses(struct walk *walk, int callers)
 
 	walk->scratch->code.gva = 1; /* no page's */
 	sample->addresses[0].gva = sample->head.rip;
-	sample->addresses[0].page = code_page(walk->scratch, sample->head.rip);
+	sample->addresses[0].page = code_page(walk, sample->head.rip);
 	sample->head.addresses = 1;
 	if (callers)
 		take_chain(walk);

@@ -7,8 +7,9 @@
 
 /* A bound of what of struct kvm_vcpu_arch is read at once. */
 #define ARCH_SIZE 256
-/* Frames of most functions are smaller. */
-#define WINDOW 256
+/* Bytes of the stack that are read at once: frames of most functions are smaller, and each line of the cache
+ * counts. */
+#define WINDOW 128
 /* What is below MASK + 1, or a place in an array: for the verifier, which does not see that it is. */
 #ifdef __bpf__
 #define BOUND(value, mask) __asm__ volatile("%0 &= %1" : "+r"(value) : "i"(mask))
