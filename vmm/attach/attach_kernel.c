@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Where the guest's kernel is, as far as samples or a search of its memory tell. */
+#include "vmm/attach/attach_state.h"
+
+#include <time.h>
+
+#include "shared/log.h"
+#include "vmm/attach/kernel_tables.h"
+#include "vmm/attach/memory_layout.h"
+#include "vmm/guest/kernel_identity.h"
+
+/*
+ * Between two searches of all of the guest's memory; and so many times the CPU time that one takes, and no
+ * less than one lasts, as it may wait for what was swapped out. Where there was none, a VM that used less CPU
+ * time than this since has started none.
+ */
+#define SEARCH_INTERVAL SECOND
+#define SEARCH_SHARE    20
+#define SEARCH_RUN      (50 * MILLISECOND)
+
+/* An address at which a kernel ran that is to be found. 0: not known, or there is none yet. */
+static uint64_t wanted_rip(struct attach *attach)
+{
+	uint64_t rip;
+
+	pthread_mutex_lock(&attach->kernel_lock);
+	rip = attach->image_rip;
+	pthread_mutex_unlock(&attach->kernel_lock);
+	return rip;
+}
+
+/* The guest may only be starting, or run no Linux: it is looked for again and again, but seldom. */
+static void search(struct attach *attach, uint64_t rip)
+{
+	uint64_t begun = attach_now(), processed = attach_time_by(CLOCK_THREAD_CPUTIME_ID), run, lasted;
+
+	if (begun < attach->next_search)
+		return;
+	run = vmm_process_cpu_time(attach->process);
+	if (attach->next_search && !attach->has_tables && run - attach->search_run < SEARCH_RUN)
+		return;
+	attach->search_run = run;
+	if (attach->layout_guessed && !vmm_memory_is_known(&attach->memory))
+		memory_layout_guess(&attach->memory, attach->process);
+	attach->has_tables = vmm_memory_is_known(&attach->memory) &&
+			     !kernel_tables_find(&attach->memory, attach->skip, rip, &attach->tables);
+	/* The next time it is the candidate behind this one; behind the last, the first again. */
+	attach->skip = attach->has_tables ? attach->skip + 1 : 0;
+	if (!attach->has_tables)
+		atomic_store(&attach->searched, true);
+	lasted = attach_now() - begun;
+	processed = attach_time_by(CLOCK_THREAD_CPUTIME_ID) - processed;
+	log_debug("the guest's memory was searched for page tables of a kernel, for %llu ms: %s",
+		  (unsigned long long)(processed / MILLISECOND),
+		  attach->has_tables ? "found" : "there are none");
+	attach->next_search = begun + lasted + SEARCH_INTERVAL +
+			      (lasted > SEARCH_SHARE * processed ? lasted : SEARCH_SHARE * processed);
+}
+
+static bool latest_registers(struct attach *attach, struct guest_registers *registers)
+{
+	bool has;
+
+	pthread_mutex_lock(&attach->kernel_lock);
+	has = attach->has_latest;
+	*registers = attach->latest;
+	pthread_mutex_unlock(&attach->kernel_lock);
+	return has;
+}
+
+/* The tables of the kernel that stands still are there still: others are those of the one that runs. */
+static bool maps_old_kernel(struct attach *attach, const struct guest_registers *registers)
+{
+	bool maps;
+
+	pthread_mutex_lock(&attach->kernel_lock);
+	maps = attach->kernel && attach->stands_still &&
+	       guest_kernel_runs(attach->kernel, &attach->memory.view, registers);
+	pthread_mutex_unlock(&attach->kernel_lock);
+	return maps;
+}
+
+static void look_at_pulse(struct attach *attach, bool *stands_still, uint64_t *rip)
+{
+	pthread_mutex_lock(&attach->kernel_lock);
+	*stands_still = attach->stands_still;
+	*rip = attach->latest_rip;
+	pthread_mutex_unlock(&attach->kernel_lock);
+}
+
+/* A backend that knows the guest's registers knows its page tables; else they are searched. */
+bool attach_registers(struct attach *attach, struct guest_registers *registers)
+{
+	bool has = latest_registers(attach, registers), stands_still;
+	uint64_t rip, wanted = wanted_rip(attach);
+
+	look_at_pulse(attach, &stands_still, &rip);
+	/* Without memory they lead nowhere; where it lies can be seen only when the guest's kernel has
+	 * started. Firmware, behind a reset, has only the old kernel's tables to be found. */
+	if ((!attach->has_kernel || (stands_still && wanted)) &&
+	    (!has || (attach->layout_guessed && !vmm_memory_is_known(&attach->memory))))
+		search(attach, wanted);
+	if (has)
+		return true;
+	if (!attach->has_tables)
+		return false;
+	kernel_tables_registers(&attach->tables, registers);
+	registers->rip = rip;
+	return !maps_old_kernel(attach, registers);
+}
+
+void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
+{
+	if (kernel && attach->layout_guessed)
+		memory_layout_correct(&attach->memory, kernel);
+	if (kernel) {
+		attach->tables = kernel->paging; /* a process's go with it */
+		attach->has_kernel = true;
+		attach->skip = 0;
+	}
+	pthread_mutex_lock(&attach->kernel_lock);
+	if (!kernel || !attach->kernel || !guest_kernel_same(kernel, attach->kernel))
+		attach->cpus_known = false;
+	attach->kernel = kernel;
+	attach->pulse = (struct kernel_pulse){ 0 };
+	attach->stands_still = false;
+	if (kernel)
+		attach->image_rip = 0;
+	pthread_mutex_unlock(&attach->kernel_lock);
+}
+
+static bool knows_kernel(struct attach *attach)
+{
+	bool knows;
+
+	pthread_mutex_lock(&attach->kernel_lock);
+	knows = attach->kernel;
+	pthread_mutex_unlock(&attach->kernel_lock);
+	return knows;
+}
+
+bool attach_awaits_kernel(struct attach *attach)
+{
+	return attach_wants_callers(attach) && !knows_kernel(attach) && !atomic_load(&attach->searched);
+}
+
+void attach_lose_kernel(struct attach *attach)
+{
+	attach->has_kernel = attach->has_tables = false;
+	attach->skip = 0; /* the candidate that showed it is the one that is wanted */
+	attach->next_search = 0;
+	attach_set_kernel(attach, NULL);
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What becomes of a sample. */
+#include "vmm/attach/attach_state.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "vmm/attach/kernel_tables.h"
+#include "vmm/attach/stack_view.h"
+#include "vmm/guest/kernel_identity.h"
+
+/* ns: registers are of the same kernel if they are not further apart. */
+#define RECENT (100 * MILLISECOND)
+/* How long a CR3 is taken to map the kernel that it mapped before. */
+#define CHECK_INTERVAL (200 * MILLISECOND)
+
+/*
+ * The kernel tells the level by itself, which in some KVMs is not always that of the
+ * address: nobody but a kernel runs in the upper half, and Linux nowhere else
+ * (Documentation/arch/x86/x86_64/mm.rst).
+ */
+static void correct_level(const struct attach *attach, struct sample *sample, struct guest_callchain *chain)
+{
+	bool upper = sample->rip >> 63;
+
+	if (sample->cpl && upper)
+		sample->cpl = 0;
+	else if (!sample->cpl && !upper && attach->kernel)
+		sample->cpl = 3;
+	else
+		return;
+	chain->kernel_depth = upper;
+	chain->user_depth = !upper;
+}
+
+/* Under a CR3 that was seen to map the kernel a moment ago it is not asked for again: that takes some ten
+ * reads. */
+static bool runs_kernel(struct attach *attach, const struct guest_registers *registers)
+{
+	uint64_t cr3 = registers->paging.cr3, time = attach_now();
+	struct checked *checked = &attach->checked[(cr3 >> 12) % CHECKED];
+
+	if (checked->cr3 != cr3 || time - checked->time > CHECK_INTERVAL || checked->kernel != attach->kernel)
+		*checked = (struct checked){
+			.cr3 = cr3,
+			.time = time,
+			.kernel = attach->kernel,
+			.runs = guest_kernel_runs(attach->kernel, &attach->memory.view, registers),
+		};
+	return checked->runs;
+}
+
+/* The copy of the stack is of the sample's time; it is walked as kvmscope run walks the stack of a stopped
+ * vCPU. */
+static void unwind(struct attach *attach, const struct attach_stack *stack, struct guest_callchain *chain)
+{
+	struct stack_view view;
+
+	stack_view_init(&view, &attach->memory.view, attach->kernel, stack);
+	guest_unwind(attach->kernel->unwinder, &view.view, &stack->registers, NULL, chain);
+	if (chain->flags & SAMPLE_KERNEL_TRUNCATED)
+		attach->callers.cut++;
+	else
+		attach->callers.whole++;
+}
+
+bool attach_wants_callers(const struct attach *attach)
+{
+	return attach->target.callchains && attach->backend->gives_callers;
+}
+
+static void miss_callers(struct guest_callchain *chain, uint64_t *cause)
+{
+	chain->flags |= SAMPLE_KERNEL_TRUNCATED;
+	++*cause;
+}
+
+static void take_nothing(struct sample *sample, struct guest_callchain *chain)
+{
+	chain->kernel_depth = chain->user_depth = 0;
+	sample->flags |= SAMPLE_OTHER_KERNEL;
+}
+
+static bool has_cr3(const struct attach_stack *stack)
+{
+	return stack && !stack->cr3_of_task;
+}
+
+/* Does the kernel that is known run, as far as this sample can tell? MODE is what the processor had. */
+static bool seems_to_run(struct attach *attach, const struct sample *sample, const struct attach_stack *stack,
+			 uint8_t mode)
+{
+	bool stood_still = attach->stands_still;
+	uint64_t ticks;
+
+	/* 32-bit code may have any CR3. */
+	if (has_cr3(stack))
+		return guest_kernel_can_run(&stack->registers) && runs_kernel(attach, &stack->registers);
+	if (guest_kernel_ticks(attach->kernel, &attach->memory.view, &ticks))
+		attach->stands_still =
+			!kernel_pulse_take(&attach->pulse, sample->time, ticks, !mode, sample->rip);
+	if (attach->stands_still != stood_still)
+		attach->image_rip = 0; /* that was the other kernel's */
+	return !attach->stands_still;
+}
+
+/* As behind a reset: firmware runs no kernel. MODE as for seems_to_run(). */
+static bool is_firmware(const struct attach_stack *stack, uint8_t mode)
+{
+	return stack && !mode && !guest_kernel_can_run(&stack->registers);
+}
+
+/* Its low addresses are no user space, and nobody's. */
+static void take_firmware(struct sample *sample, struct guest_callchain *chain)
+{
+	chain->kernel_depth = chain->user_depth = 0;
+	sample->cpl = 0;
+}
+
+static void tell_user_space(struct attach *attach, const struct guest_kernel *kernel, struct sample *sample,
+			    struct guest_callchain *chain, const struct attach_stack *stack)
+{
+	if (attach->cpus_known)
+		user_space_tell(&attach->cpus[sample->vcpu], kernel, &attach->memory.view, stack, sample,
+				chain, &attach->map);
+}
+
+/* With kernel_lock. What vouches for the addresses of the guest's kernel is a kernel that is known. */
+static void use_kernel(struct attach *attach, struct sample *sample, struct guest_callchain *chain,
+		       const struct attach_stack *stack, uint8_t mode)
+{
+	const struct guest_kernel *kernel = attach->kernel;
+	bool runs = seems_to_run(attach, sample, stack, mode);
+
+	attach->latest_rip = sample->rip;
+	if (is_firmware(stack, mode)) {
+		take_firmware(sample, chain);
+		return;
+	}
+	if (!runs) {
+		take_nothing(sample, chain);
+		return;
+	}
+	if (stack && stack->bytes && !sample->cpl)
+		unwind(attach, stack, chain);
+	else if (attach_wants_callers(attach) && !sample->cpl)
+		miss_callers(chain, &attach->callers.without_stack);
+	module_presence_check(guest_kernel_presence(kernel), &attach->memory.view, &kernel->paging,
+			      sample->time, chain);
+	tell_user_space(attach, kernel, sample, chain, stack);
+}
+
+/* Those in the kernel serve best: under KPTI the tables of user space do not map all of it. */
+static void keep_registers(struct attach *attach, const struct sample *sample,
+			   const struct attach_stack *stack)
+{
+	/* They come in the order of a vCPU's time, those of one behind those of another. */
+	int64_t later = (int64_t)(sample->time - attach->latest_time);
+
+	if (attach->has_latest && !attach->latest.cpl && later < (sample->cpl ? (int64_t)RECENT : 0))
+		return;
+	attach->latest = stack->registers;
+	if (!attach->has_latest || later > 0)
+		attach->latest_time = sample->time;
+	attach->has_latest = true;
+}
+
+static void take_guest(struct attach *attach, struct sample *sample, struct guest_callchain *chain,
+		       const struct attach_stack *stack)
+{
+	uint8_t mode = sample->cpl;
+
+	pthread_mutex_lock(&attach->kernel_lock);
+	correct_level(attach, sample, chain);
+	if (has_cr3(stack))
+		keep_registers(attach, sample, stack);
+	if (sample->rip >= LINUX_IMAGES_GVA)
+		attach->image_rip = sample->rip;
+	if (attach->kernel)
+		use_kernel(attach, sample, chain, stack, mode);
+	else if (attach_wants_callers(attach) && !sample->cpl)
+		miss_callers(chain, &attach->callers.without_kernel);
+	pthread_mutex_unlock(&attach->kernel_lock);
+}
+
+static void put(struct ring *ring, const struct sample *sample, const struct guest_callchain *chain,
+		const struct user_map *map)
+{
+	size_t depth = (size_t)chain->kernel_depth + chain->user_depth;
+	struct sample *record = ring_reserve(ring, RECORD_SAMPLE,
+					     sample_size(depth) + map->count * sizeof(struct sample_mapping));
+
+	if (record) {
+		*record = *sample;
+		record->flags |= chain->flags;
+		record->kernel_depth = chain->kernel_depth;
+		record->user_depth = chain->user_depth;
+		memcpy(record->callchain, chain->addresses, depth * sizeof(uint64_t));
+		record->mappings = (uint16_t)user_map_tell(map, sample_mappings(record));
+	}
+	ring_commit(ring, record);
+}
+
+void attach_take_sample(void *context, struct sample *sample, struct guest_callchain *chain,
+			const struct attach_stack *stack)
+{
+	struct attach *attach = context;
+
+	assert(sample->vcpu < attach->ring_count);
+	attach->taken++;
+	sample->pid = sample->tid = SAMPLE_TASK_UNKNOWN;
+	attach->map.count = 0;
+	if (sample->flags & SAMPLE_HOST) {
+		chain->kernel_depth = chain->user_depth = 0;
+		atomic_fetch_add(&attach->host, 1);
+	} else {
+		if (sample->flags & SAMPLE_OTHER_KERNEL)
+			take_nothing(sample, chain);
+		else
+			take_guest(attach, sample, chain, stack);
+		atomic_fetch_add(&attach->guest, 1);
+	}
+	put(attach->rings[sample->vcpu], sample, chain, &attach->map);
+}
+
+void attach_take_lost(void *context, unsigned int id, uint64_t count)
+{
+	struct attach *attach = context;
+	struct sample_lost *lost;
+
+	assert(id < attach->ring_count);
+	attach->taken++;
+	atomic_fetch_add(&attach->lost, count);
+	lost = ring_reserve(attach->rings[id], RECORD_LOST, sizeof(*lost));
+	if (lost)
+		*lost = (struct sample_lost){ .count = count };
+	ring_commit(attach->rings[id], lost);
+}

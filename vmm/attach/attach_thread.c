@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The thread of an attachment, and what is asked of it. */
+#include "vmm/attach/attach_state.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/log.h"
+#include "vmm/attach/drain_interval.h"
+
+/* vCPUs that come and go are noticed after so long; at the latest, if nothing tells of it. */
+#define SCAN_INTERVAL     SECOND
+#define SCAN_INTERVAL_MAX (10 * SECOND)
+/* While a vCPU is there and KVM has not run it yet: that of a VM that arrives from another host. */
+#define SCAN_INTERVAL_ARRIVING (100 * MILLISECOND)
+/* So long after it could not be looked at, the process may still end. */
+#define END_WAIT_MS 2000
+
+static void show_rings(struct attach *attach)
+{
+	for (size_t i = 0; i < attach->ring_count; i++)
+		ring_flush(attach->rings[i]);
+}
+
+static void count_stops(struct attach *attach)
+{
+	struct attach_stops stops;
+
+	if (!attach->backend->stops)
+		return;
+	attach->backend->stops(attach->source, &stops);
+	pthread_mutex_lock(&attach->kernel_lock);
+	attach->stops = stops;
+	pthread_mutex_unlock(&attach->kernel_lock);
+}
+
+/* Which CPUs the vCPUs are to the kernel that runs now, as far as that is not known yet. TOLD becomes what is
+ * the same for all; false: there is none. */
+static bool find_cpus(struct attach *attach, struct attach_cpu *told)
+{
+	const struct guest_kernel *kernel;
+
+	pthread_mutex_lock(&attach->kernel_lock);
+	kernel = attach->kernel;
+	for (size_t i = 0; kernel && i < attach->sampled_count; i++) {
+		struct user_space_cpu *cpu = &attach->cpus[attach->sampled[i].id];
+
+		if (attach->cpus_known && cpu->known)
+			continue;
+		user_space_find_cpu(cpu, kernel, &attach->memory.view, attach->sampled[i].id);
+		cpu->seen = false;
+	}
+	if (kernel) {
+		attach->cpus_known = true;
+		told->layout = kernel->tasks;
+		told->paging = kernel->paging;
+	}
+	pthread_mutex_unlock(&attach->kernel_lock);
+	return kernel;
+}
+
+/* The backend may give samples to the sink at that: not with kernel_lock. */
+static void see_tasks(struct attach *attach)
+{
+	struct attach_cpu told;
+
+	if (!attach->backend->see_tasks || !find_cpus(attach, &told))
+		return;
+	for (size_t i = 0; i < attach->sampled_count; i++) {
+		unsigned int id = attach->sampled[i].id;
+		struct user_space_cpu *cpu = &attach->cpus[id];
+
+		if (!cpu->known || cpu->seen)
+			continue;
+		told.offset = cpu->offset;
+		attach->backend->see_tasks(attach->source, id, &told);
+		cpu->seen = true;
+	}
+}
+
+static bool has_new_kernel(struct attach *attach)
+{
+	bool has;
+
+	pthread_mutex_lock(&attach->kernel_lock);
+	has = attach->kernel && !attach->cpus_known;
+	pthread_mutex_unlock(&attach->kernel_lock);
+	return has;
+}
+
+/* False: there was nothing. */
+bool attach_drain(struct attach *attach)
+{
+	if (has_new_kernel(attach))
+		see_tasks(attach);
+	attach->backend->drain(attach->source);
+	count_stops(attach);
+	if (attach->taken == attach->flushed)
+		return false;
+	attach->flushed = attach->taken;
+	show_rings(attach);
+	return true;
+}
+
+static void end(struct attach *attach)
+{
+	const uint64_t one = 1;
+
+	atomic_store(&attach->ended, !attach->error);
+	if (write(attach->end_fd, &one, sizeof(one)) < 0)
+		log_debug("the end of the VM can not be told: %s", strerror(errno));
+}
+
+bool attach_is_gone(int error)
+{
+	return error == -ESRCH || error == -ENOENT;
+}
+
+/* A process that ends may not be looked at any more for as long as its memory is freed. */
+static bool ends_soon(const struct attach *attach)
+{
+	struct pollfd events[] = {
+		{ .fd = attach->process->pid_fd, .events = POLLIN },
+		{ .fd = attach->stop_fd, .events = POLLIN },
+	};
+
+	return poll(events, 2, END_WAIT_MS) > 0 && events[0].revents;
+}
+
+/*
+ * A VMM that has as many threads and descriptors as before, and a VM that did not run since, have most likely
+ * the same vCPUs and memslots.
+ */
+static bool may_have_changed(struct attach *attach, uint64_t time)
+{
+	struct vmm_process_size size = vmm_process_size(attach->process);
+	bool changed = size.threads != attach->size.threads || size.descriptors != attach->size.descriptors;
+
+	if (!changed && !attach->arriving && !attach->told_refused && attach->taken == attach->last_seen &&
+	    !attach->backend->emulated && time - attach->last_scan < SCAN_INTERVAL_MAX)
+		return false;
+	attach->size = size;
+	attach->last_seen = attach->taken;
+	attach->last_scan = time;
+	return true;
+}
+
+static uint64_t scan_interval(const struct attach *attach)
+{
+	return attach->arriving ? SCAN_INTERVAL_ARRIVING : SCAN_INTERVAL;
+}
+
+/* What goes away under a look at it has ended; anything else is an error. */
+static bool scan_in_time(struct attach *attach)
+{
+	uint64_t time = attach_now();
+	int error;
+
+	if (time < attach->next_scan)
+		return true;
+	attach->next_scan = time + SCAN_INTERVAL;
+	if (!may_have_changed(attach, time))
+		return true;
+	error = attach_follow_vcpus(attach);
+	attach->next_scan = time + scan_interval(attach);
+	if (error)
+		log_debug("%s", error_message());
+	if (error == -EMFILE) /* those that are sampled are still */
+		return true;
+	if (!error)
+		see_tasks(attach); /* CPUs come up one after the other */
+	if (error && !attach_is_gone(error)) {
+		snprintf(attach->error_text, sizeof(attach->error_text), "%s", error_message());
+		if (!ends_soon(attach))
+			attach->error = error;
+	}
+	return !error;
+}
+
+/* ms */
+static int until_next_drain(const struct attach *attach)
+{
+	size_t room = attach->backend->room ? attach->backend->room(attach->source) : 0;
+
+	return drain_interval(attach->target.frequency, attach->sampled_count, room);
+}
+
+static int until_next_scan(const struct attach *attach)
+{
+	uint64_t time = attach_now();
+
+	return attach->next_scan > time ? (int)((attach->next_scan - time) / MILLISECOND) + 1 : 0;
+}
+
+/*
+ * While there are samples, some are let gather before the next look. After a look that found none the backend
+ * tells, if it can, when there are again: a VM that idles costs nothing until then. False: the VM has ended,
+ * or it is to be stopped.
+ */
+static bool wait_for_samples(struct attach *attach, bool found)
+{
+	struct pollfd events[] = {
+		{ .fd = attach->stop_fd, .events = POLLIN },
+		{ .fd = attach->process->pid_fd, .events = POLLIN },
+		{ .fd = attach->request.fd, .events = POLLIN },
+		{ .fd = -1, .events = POLLIN },
+	};
+
+	if (!found && attach->backend->events) {
+		events[3].fd = attach->backend->events(attach->source);
+		if (!poll(events, 4, until_next_scan(attach)))
+			return true;
+	}
+	if (!events[0].revents && !events[1].revents && !events[2].revents)
+		poll(events, 3, until_next_drain(attach));
+	attach->stopped = events[0].revents;
+	return !events[0].revents && !events[1].revents;
+}
+
+/* What is asked of the thread. */
+
+int attach_follow(struct attach *attach)
+{
+	return request_ask(&attach->request, NULL);
+}
+
+int attach_set_frequency(struct attach *attach, unsigned int frequency)
+{
+	if (!attach->backend->set_frequency)
+		return error_set(-ENOTSUP, "the frequency of %s can not be changed", attach->backend->name);
+	return request_ask(&attach->request, &frequency);
+}
+
+static int take_over_frequency(struct attach *attach, unsigned int frequency)
+{
+	if (frequency == attach->ticks)
+		return 0;
+	attach->ticks = frequency;
+	if (frequency)
+		attach->target.frequency = frequency;
+	return attach->backend->set_frequency(attach->source, frequency);
+}
+
+static void answer(struct attach *attach)
+{
+	unsigned int frequency;
+	int error;
+
+	if (!request_take(&attach->request, &frequency))
+		return;
+	error = take_over_frequency(attach, frequency);
+	if (!error)
+		error = attach_follow_vcpus(attach);
+	attach_drain(attach);
+	request_answer(&attach->request, error);
+}
+
+void *attach_run(void *context)
+{
+	struct attach *attach = context;
+	bool goes_on, found = true;
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	pthread_setname_np(pthread_self(), "attach");
+	attach->last_scan = attach_now();
+	attach->next_scan = attach->last_scan + scan_interval(attach);
+	do {
+		goes_on = wait_for_samples(attach, found);
+		found = attach_drain(attach);
+		answer(attach);
+	} while (goes_on && scan_in_time(attach));
+	request_end(&attach->request);
+	if (!attach->stopped)
+		end(attach);
+	return NULL;
+}
