@@ -13,6 +13,7 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/attach.h"
 #include "vmm/attach/backend.h"
+#include "vmm/attach/bpf_programs.h"
 #include "vmm/kvm/memory.h"
 
 #define FRAMES       6
@@ -261,7 +262,7 @@ static int run(struct sampled_guest *guest, struct outcome *outcome)
 	return error;
 }
 
-TEST(attach_bpf, a_sample_has_callers_their_pages_and_tasks)
+static void check_samples(void)
 {
 	const struct sampled_guest_options options = {
 		.code = code, .size = sizeof(code), .cpl = 3, .cpus = 1, .clock = SAMPLING_CLOCK_CPU
@@ -283,6 +284,19 @@ TEST(attach_bpf, a_sample_has_callers_their_pages_and_tasks)
 		SKIP("BPF can not be used here: %s", error_message());
 	CHECK_EQUAL(error, 0);
 	check_outcome(&outcome);
+}
+
+TEST(attach_bpf, a_sample_has_callers_their_pages_and_tasks)
+{
+	check_samples();
+}
+
+/* A vCPU's state is read at once there. */
+TEST(attach_bpf, it_has_them_in_a_kernel_without_casts_too)
+{
+	bpf_programs_avoid_cast(true);
+	check_samples();
+	bpf_programs_avoid_cast(false);
 }
 
 #define CPUS 3

@@ -202,3 +202,22 @@ TEST(attach_user_space, without_a_cpu_or_tasks_nothing_is_said)
 	CHECK_EQUAL(moment.guest.map.count, 0);
 	user_guest_free(&moment.guest);
 }
+
+/* What the page tables of a task lead to is nobody's if the task is not. */
+TEST(attach_user_space, callers_by_the_tables_of_a_task_that_is_not_known_are_left_out)
+{
+	struct moment moment;
+
+	make(&moment);
+	moment.stack.cr3_of_task = true;
+	tell(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 4);
+	user_guest_free(&moment.guest);
+	make(&moment);
+	moment.stack.cr3_of_task = true;
+	moment.stack.tasks = NULL;
+	tell(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK(moment.chain.flags & SAMPLE_USER_TRUNCATED);
+	user_guest_free(&moment.guest);
+}

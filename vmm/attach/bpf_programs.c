@@ -26,6 +26,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct guest_sample *programs; /* NULL: not loaded */
 	struct rip_events *rip_events; /* NULL: not needed */
+	bool avoid_cast;
 	unsigned int vms;
 	bool vm_taken[BPF_VMS_MAX], place_taken[BPF_PLACES_MAX]; /* their numbers */
 } shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -90,7 +91,8 @@ static int load(struct guest_sample *programs, const struct btf *kernel)
 
 	bpf_map__set_max_entries(programs->maps.rip_events, (uint32_t)rip_events_count());
 	programs->rodata->is_amd = is_amd();
-	programs->rodata->can_cast = btf__find_by_name_kind(kernel, "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
+	programs->rodata->can_cast =
+		!shared.avoid_cast && btf__find_by_name_kind(kernel, "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
 	error = guest_sample__load(programs);
 	if (error == -EPERM) /* EACCES is the verifier's */
 		return error_set(
@@ -139,6 +141,13 @@ static int load_programs(void)
 	btf__free(kernel);
 	malloc_trim(0);
 	return error;
+}
+
+void bpf_programs_avoid_cast(bool avoid)
+{
+	pthread_mutex_lock(&shared.lock);
+	shared.avoid_cast = avoid;
+	pthread_mutex_unlock(&shared.lock);
 }
 
 /* VMs. */

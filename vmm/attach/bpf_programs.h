@@ -19,6 +19,10 @@
 struct bpf_link;
 struct bpf_vm;
 
+/* For tests: programs that are loaded from now on work as on a kernel without bpf_rdonly_cast(), before 6.2.
+ */
+void bpf_programs_avoid_cast(bool avoid);
+
 /* -ENOTSUP: this kernel can not do it; -EACCES: rights are missing; -EMFILE: there are too many VMs; all with
  * the message. */
 int bpf_vm_open(struct bpf_vm **vm);
