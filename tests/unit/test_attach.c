@@ -309,6 +309,23 @@ TEST(attach, a_kernel_that_was_reset_is_told_from_one_that_stands)
 				TEXT)); /* it was not the reset of this one */
 }
 
+TEST(attach, what_a_kernel_s_memory_tells_is_told_while_its_time_goes_on)
+{
+	struct kernel_pulse pulse = { 0 };
+	uint64_t time = 1000;
+
+	CHECK(!kernel_pulse_is_felt(&pulse, time));
+	kernel_pulse_take(&pulse, time, 77, true, TEXT);
+	CHECK(kernel_pulse_is_felt(&pulse, time));
+	kernel_pulse_take(&pulse, time + KERNEL_PULSE_FELT, 77, false, 0x400000);
+	CHECK(kernel_pulse_is_felt(&pulse, time + KERNEL_PULSE_FELT));
+	CHECK(!kernel_pulse_is_felt(&pulse, time + KERNEL_PULSE_FELT + 1));
+	kernel_pulse_take(&pulse, time + KERNEL_PULSE_FELT + 1, 78, false, 0x400000);
+	CHECK(kernel_pulse_is_felt(&pulse, time + KERNEL_PULSE_FELT + 1));
+	kernel_pulse_take(&pulse, time + KERNEL_PULSE_FELT + 2, 78, true, BIOS);
+	CHECK(!kernel_pulse_is_felt(&pulse, time + KERNEL_PULSE_FELT + 2));
+}
+
 TEST(attach, user_space_is_in_the_lower_half)
 {
 	struct kernel_pulse pulse = { 0 };

@@ -117,12 +117,27 @@ static void take_firmware(struct sample *sample, struct guest_callchain *chain)
 	sample->cpl = 0;
 }
 
+/* Of a task that the kernel's memory alone tells that memory says the same when the kernel is gone. */
+static bool may_be_told(const struct attach *attach, const struct sample *sample,
+			const struct attach_stack *stack)
+{
+	return !stack || has_cr3(stack) || kernel_pulse_is_felt(&attach->pulse, sample->time);
+}
+
 static void tell_user_space(struct attach *attach, const struct guest_kernel *kernel, struct sample *sample,
 			    struct guest_callchain *chain, const struct attach_stack *stack)
 {
-	if (attach->cpus_known)
-		user_space_tell(&attach->cpus[sample->vcpu], kernel, &attach->memory.view, stack, sample,
-				chain, &attach->map);
+	struct attach_stack untold;
+
+	if (!attach->cpus_known)
+		return;
+	if (!may_be_told(attach, sample, stack)) {
+		untold = *stack;
+		untold.tasks = NULL;
+		stack = &untold;
+	}
+	user_space_tell(&attach->cpus[sample->vcpu], kernel, &attach->memory.view, stack, sample, chain,
+			&attach->map);
 }
 
 /* With kernel_lock. What vouches for the addresses of the guest's kernel is a kernel that is known. */

@@ -10,3 +10,9 @@ bool kernel_pulse_take(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks
 	/* vCPUs tell their samples one after the other: some are older. */
 	return !pulse->foreign || time < pulse->time || time - pulse->time <= KERNEL_PULSE_LIMIT;
 }
+
+bool kernel_pulse_is_felt(const struct kernel_pulse *pulse, uint64_t time)
+{
+	return pulse->known && !pulse->foreign &&
+	       (time < pulse->time || time - pulse->time <= KERNEL_PULSE_FELT);
+}

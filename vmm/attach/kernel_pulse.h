@@ -31,4 +31,13 @@ struct kernel_pulse {
 bool kernel_pulse_take(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks, bool kernel_mode,
 		       uint64_t rip);
 
+/* ns without a tick, as far as is known when samples of a fifth of a second come together. */
+#define KERNEL_PULSE_FELT 500000000ull
+
+/*
+ * Did the kernel's time go on around TIME? What only its memory tells is not true any more when it does not:
+ * a VM of which nothing else is known may have been reset. Without a pulse so far it did not.
+ */
+bool kernel_pulse_is_felt(const struct kernel_pulse *pulse, uint64_t time);
+
 #endif
