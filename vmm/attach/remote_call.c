@@ -76,7 +76,8 @@ static int transfer(const struct remote *remote, long number, const struct iovec
 
 	for (size_t i = 0; i < their_count; i++)
 		size += theirs[i].iov_len;
-	return syscall(number, remote->stop->tid, ours, our_count, theirs, their_count, 0) == (long)size
+	/* The flags lie on the stack: an int would leave half of them undefined. */
+	return syscall(number, remote->stop->tid, ours, our_count, theirs, their_count, 0ul) == (long)size
 		       ? 0
 		       : -EFAULT;
 }
