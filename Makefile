@@ -151,4 +151,6 @@ clean: ## remove build/
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
--include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)
+# Of this build alone, and of the fuzz targets where they are asked for: others lie below build/, too.
+-include $(wildcard $(addsuffix /*.d,$(addprefix $(BUILD)/,shared vmm/* guest-agent tests/* tests/*/* searched/* searched/*/*) build/agent/* \
+	$(if $(filter fuzz%,$(notdir $(MAKECMDGOALS))),build/fuzz/objects/* build/fuzz/objects/*/*)))
