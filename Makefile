@@ -76,6 +76,10 @@ $(BUILD)/%.o: %.cc
 	@echo "  CXX     $<"
 	$(Q)$(CXX) -std=c++14 -O1 -Wall -Wextra -I. $(SANITIZE_FLAGS) -MMD -MP -c -o $@ $<
 
+# What programs have besides the library.
+.PHONY: program-objects
+program-objects: $(TEST_OBJECTS) $(BUILD)/vmm/cli/main.o $(BUILD)/vmm/daemon/main.o
+
 # Fuzz targets link the whole library again, built by clang with coverage.
 FUZZ_FLAGS := -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
 FUZZ_OBJECTS := $(LIBRARY_SOURCES:%.c=build/fuzz/objects/%.o)
