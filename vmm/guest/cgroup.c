@@ -143,21 +143,6 @@ const char *guest_cgroups_name(const struct guest_cgroups *cgroups, uint64_t id)
 	return NULL;
 }
 
-/* Filled from its end. */
-struct path {
-	char bytes[GUEST_CGROUP_PATH_MAX];
-	size_t start;
-};
-
-static bool prepend(struct path *path, const char *bytes, size_t size)
-{
-	if (size > path->start)
-		return false;
-	path->start -= size;
-	memcpy(path->bytes + path->start, bytes, size);
-	return true;
-}
-
 static size_t left_in_page(uint64_t gva)
 {
 	return PAGE - gva % PAGE;
@@ -179,7 +164,7 @@ static bool read_string(struct kernel_memory *memory, uint64_t gva, char *to, si
 
 /* The root has no name and no parent. */
 static bool prepend_all(struct kernel_memory *memory, const struct guest_cgroup_layout *layout, uint64_t node,
-			struct path *path)
+			struct path_tail *path)
 {
 	char name[NAME_MAX + 1];
 	uint64_t parent, at;
@@ -188,20 +173,20 @@ static bool prepend_all(struct kernel_memory *memory, const struct guest_cgroup_
 		if (!kernel_memory_read_u64(memory, node + layout->node_parent, &parent))
 			return false;
 		if (!parent)
-			return *(path->bytes + path->start) || prepend(path, "/", 1);
+			return *path_tail_text(path) || path_tail_prepend(path, "/", 1);
 		if (!kernel_memory_read_u64(memory, node + layout->node_name, &at) ||
 		    !read_string(memory, at, name, sizeof(name)) || strchr(name, '/') ||
-		    !prepend(path, name, strlen(name)) || !prepend(path, "/", 1))
+		    !path_tail_prepend(path, name, strlen(name)) || !path_tail_prepend(path, "/", 1))
 			return false;
 	}
 	return false;
 }
 
 static bool make_path(struct kernel_memory *memory, const struct guest_cgroup_layout *layout, uint64_t node,
-		      struct path *path)
+		      struct path_tail *path)
 {
-	path->start = sizeof(path->bytes);
-	return prepend(path, "", 1) && prepend_all(memory, layout, node, path);
+	path_tail_begin(path);
+	return path_tail_prepend(path, "", 1) && prepend_all(memory, layout, node, path);
 }
 
 /* Memory of a node that was freed keeps its id for a while, but nobody holds it; an id is never used again.
@@ -221,13 +206,13 @@ static bool is_alive(struct kernel_memory *memory, const struct guest_cgroup_lay
 static const char *read_path(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 			     const struct guest_cgroup *cgroup)
 {
-	struct path first, second;
+	struct path_tail first, second;
 
 	if (!is_alive(memory, layout, cgroup) || !make_path(memory, layout, cgroup->node, &first) ||
 	    !make_path(memory, layout, cgroup->node, &second) || !is_alive(memory, layout, cgroup) ||
-	    strcmp(first.bytes + first.start, second.bytes + second.start) != 0)
+	    !path_tail_is_same(&first, &second))
 		return NULL;
-	return strdup(first.bytes + first.start);
+	return strdup(path_tail_text(&first));
 }
 
 void guest_cgroups_settle(struct guest_cgroups *cgroups, struct kernel_memory *memory,

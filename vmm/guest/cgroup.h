@@ -24,11 +24,12 @@
 #include <stdint.h>
 
 #include "vmm/guest/kernel_memory.h"
+#include "vmm/guest/path_tail.h"
 
 struct btf;
 
 #define GUEST_CGROUPS_MAX     16384u /* of one kernel; more have no name */
-#define GUEST_CGROUP_PATH_MAX 4096   /* PATH_MAX of Linux, with the NUL */
+#define GUEST_CGROUP_PATH_MAX PATH_TAIL_MAX
 
 #define GUEST_CGROUPS_SETTLED_MAX 64u /* by one settle: its caller has other things to do */
 

@@ -8,23 +8,8 @@
 #define STEPS_MAX 512 /* names and mounts; a path has 2048 names at most, each of one letter */
 #define DELETED   " (deleted)"
 
-/* Filled from its end. */
-struct path {
-	char bytes[DENTRY_PATH_MAX];
-	size_t start;
-};
-
-static bool prepend(struct path *path, const char *bytes, size_t size)
-{
-	if (size > path->start)
-		return false;
-	path->start -= size;
-	memcpy(path->bytes + path->start, bytes, size);
-	return true;
-}
-
 static bool prepend_name(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t dentry,
-			 struct path *path)
+			 struct path_tail *path)
 {
 	char name[NAME_MAX];
 	uint64_t hash, at;
@@ -35,7 +20,8 @@ static bool prepend_name(struct kernel_memory *memory, const struct guest_vma_la
 		return false;
 	length = (uint32_t)(hash >> 32);
 	return length && length <= sizeof(name) && kernel_memory_read(memory, at, name, length) &&
-	       !memchr(name, '\0', length) && prepend(path, name, length) && prepend(path, "/", 1);
+	       !memchr(name, '\0', length) && path_tail_prepend(path, name, length) &&
+	       path_tail_prepend(path, "/", 1);
 }
 
 /* From the root of a mount to where that is mounted; *IS_TOP: it is nowhere, as the first of a namespace. */
@@ -54,7 +40,7 @@ static bool leave_mount(struct kernel_memory *memory, const struct guest_vma_lay
 
 /* A dentry that is its own parent and no mount's root has no place in a tree: shared memory, memfd. */
 static bool prepend_all(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mount,
-			uint64_t dentry, struct path *path)
+			uint64_t dentry, struct path_tail *path)
 {
 	for (int step = 0; step < STEPS_MAX; step++) {
 		uint64_t root, parent;
@@ -80,27 +66,25 @@ static bool prepend_all(struct kernel_memory *memory, const struct guest_vma_lay
 }
 
 static bool make(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mount,
-		 uint64_t dentry, struct path *path)
+		 uint64_t dentry, struct path_tail *path)
 {
 	uint64_t hashed;
 
-	path->start = sizeof(path->bytes);
+	path_tail_begin(path);
 	if (!kernel_memory_read_u64(memory, dentry + layout->dentry_unhashed, &hashed))
 		return false;
-	return prepend(path, hashed ? "" : DELETED, hashed ? 1 : sizeof(DELETED)) &&
-	       prepend_all(memory, layout, mount, dentry, path) && path->bytes[path->start] == '/';
+	return path_tail_prepend(path, hashed ? "" : DELETED, hashed ? 1 : sizeof(DELETED)) &&
+	       prepend_all(memory, layout, mount, dentry, path) && *path_tail_text(path) == '/';
 }
 
 int dentry_path(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mount,
 		uint64_t dentry, char *path)
 {
-	struct path first, second;
+	struct path_tail first, second;
 
 	if (!make(memory, layout, mount, dentry, &first) || !make(memory, layout, mount, dentry, &second) ||
-	    first.start != second.start ||
-	    memcmp(first.bytes + first.start, second.bytes + second.start,
-		   sizeof(first.bytes) - first.start) != 0)
+	    !path_tail_is_same(&first, &second))
 		return -EFAULT;
-	memcpy(path, first.bytes + first.start, sizeof(first.bytes) - first.start);
+	memcpy(path, path_tail_text(&first), sizeof(first.bytes) - first.start);
 	return 0;
 }

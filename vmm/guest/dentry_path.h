@@ -8,9 +8,10 @@
 #define KVMSCOPE_GUEST_DENTRY_PATH_H
 
 #include "vmm/guest/kernel_memory.h"
+#include "vmm/guest/path_tail.h"
 #include "vmm/guest/vma_layout.h"
 
-#define DENTRY_PATH_MAX 4096 /* PATH_MAX of Linux, with the NUL */
+#define DENTRY_PATH_MAX PATH_TAIL_MAX
 
 /*
  * The path of the file at DENTRY below the vfsmount MOUNT (GVAs), into PATH of DENTRY_PATH_MAX bytes.
