@@ -247,10 +247,10 @@ static pid_t start_qemu(const char *path, const char *errors)
 	child = fork();
 	if (!child) {
 		dup2(open(errors, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), STDERR_FILENO);
-		execlp("timeout", "timeout", "300", "qemu-system-x86_64", "-accel", "kvm", "-cpu", "host",
-		       "-machine", "microvm,pit=on,pic=on,rtc=on,isa-serial=on", "-name",
-		       "guest,debug-threads=on", "-m", "64", "-nodefaults", "-no-user-config", "-display",
-		       "none", "-sandbox",
+		execlp("timeout", "timeout", "300", "qemu-system-x86_64", "-accel", "kvm", "-cpu",
+		       "host,arch-capabilities=off", "-machine", "microvm,pit=on,pic=on,rtc=on,isa-serial=on",
+		       "-name", "guest,debug-threads=on", "-m", "64", "-nodefaults", "-no-user-config",
+		       "-display", "none", "-sandbox",
 		       "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny", "-serial",
 		       serial, "-no-reboot", "-kernel", GUEST_IMAGE_MULTIBOOT, "-append",
 		       "program=shares rounds=1000000", NULL);

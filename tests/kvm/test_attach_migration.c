@@ -2,19 +2,20 @@
 /*
  * Live migration of a guest of KVM from one QEMU to another, both on this machine's KVM, with kvmscope
  * attached to each from before it begins: the one has the guest as long as it runs there, the other from then
- * on.
+ * on. The guest is that of migrated_guest.h.
  */
 #include <jansson.h>
 #include <linux/perf_event.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "shared/error.h"
 #include "tests/kvm/guest_run.h"
+#include "tests/kvm/migrated_guest.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/qmp.h"
@@ -30,28 +31,40 @@ struct side {
 };
 
 static char directory[40];
+static const struct migrated_guest *guest;
+
+/* The boards that these guests know. */
+static const char *machine(void)
+{
+	return guest->initrd ? "pc" : "microvm,pit=on,pic=on,rtc=on,isa-serial=on";
+}
+
+_Noreturn static void become_qemu(const struct side *side, const char *incoming)
+{
+	char command[1024];
+
+	snprintf(
+		command, sizeof(command),
+		"exec qemu-system-x86_64 -accel kvm -cpu host,arch-capabilities=off -machine %s -name guest,debug-threads=on -m 128 "
+		"-nodefaults -no-user-config -display none -serial file:%s -qmp unix:%s,server=on,wait=off "
+		"-no-reboot -kernel %s -append '%s' %s %s %s %s",
+		machine(), side->serial, side->monitor, guest->kernel, guest->command_line,
+		guest->initrd ? "-initrd" : "", guest->initrd ? guest->initrd : "",
+		incoming ? "-incoming" : "", incoming ? incoming : "");
+	alarm(290); /* it ends by that if the test does not end it */
+	execl("/bin/sh", "sh", "-c", command, NULL);
+	_exit(127);
+}
 
 static void start_qemu(struct side *side, const char *name, const char *incoming)
 {
-	char serial[128], monitor[160];
-
 	snprintf(side->serial, sizeof(side->serial), "%s/%s.serial", directory, name);
 	snprintf(side->monitor, sizeof(side->monitor), "%s/%s.qmp", directory, name);
 	snprintf(side->recording, sizeof(side->recording), "%s/%s.data", directory, name);
-	snprintf(serial, sizeof(serial), "file:%s", side->serial);
-	snprintf(monitor, sizeof(monitor), "unix:%s,server=on,wait=off", side->monitor);
 	fflush(NULL);
 	side->qemu = fork();
-	if (!side->qemu) {
-		alarm(290); /* it ends by that if the test does not end it */
-		execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "kvm", "-cpu", "host",
-		       "-machine", "microvm,pit=on,pic=on,rtc=on,isa-serial=on", "-name",
-		       "guest,debug-threads=on", "-m", "64", "-nodefaults", "-no-user-config", "-display",
-		       "none", "-serial", serial, "-qmp", monitor, "-no-reboot", "-kernel",
-		       GUEST_IMAGE_MULTIBOOT, "-append", "program=shares rounds=1000000",
-		       incoming ? "-incoming" : NULL, incoming, NULL);
-		_exit(127);
-	}
+	if (!side->qemu)
+		become_qemu(side, incoming);
 }
 
 static bool has_ended(const struct side *side)
@@ -61,13 +74,23 @@ static bool has_ended(const struct side *side)
 	return waitid(P_PID, (id_t)side->qemu, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
 }
 
-/* Until SIDE's guest has said something; false: its QEMU has ended, or it takes a minute. */
+static bool has_said(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "re");
+	char said[65536];
+
+	if (!file)
+		return false;
+	said[fread(said, 1, sizeof(said) - 1, file)] = '\0';
+	fclose(file);
+	return strstr(said, text);
+}
+
+/* Until SIDE's guest says so; false: its QEMU has ended, or it takes a minute. */
 static bool wait_until_it_works(const struct side *side)
 {
-	struct stat status;
-
 	for (int tries = 0; tries < 3000 && !has_ended(side); tries++) {
-		if (!stat(side->serial, &status) && status.st_size)
+		if (has_said(side->serial, guest->says))
 			return true;
 		usleep(20000);
 	}
@@ -91,8 +114,7 @@ static bool attach(struct side *side)
 {
 	char arguments[256];
 
-	snprintf(arguments, sizeof(arguments), "attach --pid %d -F 999 --no-buildid-cache -o %s", side->qemu,
-		 side->recording);
+	snprintf(arguments, sizeof(arguments), "attach --pid %d -F 999 -o %s", side->qemu, side->recording);
 	program_start(&side->tool, arguments);
 	if (program_wait_for(&side->tool, "attached to process"))
 		return true;
@@ -166,8 +188,9 @@ static void read_recording(const char *path, struct seen *seen)
 	struct perf_data_reader *reader;
 
 	*seen = (struct seen){ 0 };
-	REQUIRE_EQUAL(elf_symbols_load(&seen->symbols, GUEST_IMAGE_MULTIBOOT, ELF_VIRTUAL_ADDRESSES, NULL, 0),
-		      0);
+	if (!guest->initrd)
+		REQUIRE_EQUAL(elf_symbols_load(&seen->symbols, guest->kernel, ELF_VIRTUAL_ADDRESSES, NULL, 0),
+			      0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
 	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
 	perf_data_reader_close(reader);
@@ -212,6 +235,10 @@ static void check_recordings(const struct side *from, const struct side *to)
 	CHECK(here.samples > 0);
 	CHECK_EQUAL(there.elsewhere + here.elsewhere, 0);
 	CHECK(there.last < here.first);
+	if (!guest->initrd)
+		return;
+	migrated_guest_check_names(from->recording);
+	migrated_guest_check_names(to->recording);
 }
 
 static void end_qemu(struct side *side)
@@ -242,14 +269,17 @@ static void follow(struct side *from, struct side *to, const char *uri)
 
 TEST(attach_migration, a_guest_of_kvm_is_followed_out_and_in)
 {
+	char *home = getenv("HOME") ? strdup(getenv("HOME")) : NULL;
 	struct side from = { 0 }, to = { 0 };
 	char command[128], uri[96];
 	bool works;
 
 	if (!guest_run_possible())
 		SKIP("/dev/kvm can not be opened");
+	guest = migrated_guest();
 	snprintf(directory, sizeof(directory), "/tmp/kvmscope-migration-XXXXXX");
 	REQUIRE(mkdtemp(directory) != NULL);
+	setenv("HOME", directory, 1); /* of the build-id cache */
 	snprintf(uri, sizeof(uri), "unix:%s/migration", directory);
 	start_qemu(&from, "from", NULL);
 	works = wait_until_it_works(&from);
@@ -259,6 +289,11 @@ TEST(attach_migration, a_guest_of_kvm_is_followed_out_and_in)
 		end_qemu(&to);
 	}
 	end_qemu(&from);
+	if (home)
+		setenv("HOME", home, 1);
+	else
+		unsetenv("HOME");
+	free(home);
 	snprintf(command, sizeof(command), "rm -rf %s", directory);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
 	if (!works)
