@@ -592,3 +592,87 @@ TEST(tasks, of_debian_7_2_with_isolated_page_tables)
 {
 	names_tasks("7.2", "on");
 }
+
+/*
+ * The same kernel with its BTF overwritten, four times: without any other, with its own in a file, as objcopy
+ * takes it out and in the ELF file, and with another kernel's.
+ */
+#define WITHOUT_BTF "build/rig/without-btf"
+
+static bool make_kernels(const char *kernel, const char *another)
+{
+	struct rig_result result;
+	bool made;
+
+	rig_run_here(
+		&result, 60,
+		"d=" WITHOUT_BTF "; rm -rf $d; mkdir -p $d && "
+		"tests/rig/extract-vmlinux %s > $d/elf && tests/rig/extract-vmlinux %s > $d/another && "
+		"objcopy --dump-section .BTF=$d/raw $d/elf $d/copy && rm $d/copy && "
+		"set -- $(readelf -SW $d/elf | sed -n 's/.* \\.BTF *PROGBITS *[0-9a-f]* \\([0-9a-f]*\\) \\([0-9a-f]*\\) .*/0x\\1 0x\\2/p') && "
+		"cp $d/elf $d/kernel && dd if=/dev/zero of=$d/kernel conv=notrunc bs=1 seek=$(($1)) count=$(($2)) status=none",
+		kernel, another);
+	made = !result.status;
+	if (!made)
+		FAIL_TEST("no kernel without BTF was made: %s%s", result.output, result.errors);
+	rig_result_free(&result);
+	return made;
+}
+
+/* Each guest begins when its kernel is known; process $run is kvmscope. */
+#define RECORD_WITHOUT_BTF                                                                                   \
+	"d=$PWD/" WITHOUT_BTF "; for btf in none raw elf another; do o=\"--btf $d/$btf\"; "                  \
+	"[ $btf != none ] || o=; mkdir -p $d/of-$btf; mkfifo /tmp/$btf; "                                    \
+	"HOME=$d/of-$btf build/kvmscope run --pmu off --timeout 90 --mem 256M -F 999 --stack-time 100ms $o " \
+	"--from-line 'guest-init: up' -o $d/of-$btf/perf.data --kernel $d/kernel --initrd %s --name $btf "   \
+	"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=read+line;tasks+2' < /tmp/$btf & run=$!; "      \
+	"exec 3> /tmp/$btf; until build/kvmscope ctl --name $btf status 2>&1 | grep -q Linux; do "           \
+	"kill -0 $run || break; sleep 0.5; done; echo >&3; wait $run || exit; done"
+
+static bool record_without_btf(struct rig_result *result, const char *initrd)
+{
+	rig_run(result, 400, RECORD_WITHOUT_BTF, initrd);
+	if (!result->status)
+		return true;
+	FAIL_TEST("%s\n%s", result->output, result->errors);
+	rig_result_free(result);
+	return false;
+}
+
+/* No task and no file, where nothing tells of them. */
+static void check_nothing_told(const char *what, const char *directory)
+{
+	struct symbols *program;
+	struct tally tally;
+
+	REQUIRE_EQUAL(elf_symbols_load(&program, TASKS_PROGRAM, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	tally = read_samples(directory, program);
+	read_code(directory, program, &tally);
+	symbols_free(program);
+	printf("%s: %lu samples in the program's code, %lu of them in its image, %lu named\n", what,
+	       tally.code, tally.code_right, tally.known);
+	CHECK(tally.code >= ENOUGH / 10);
+	CHECK_EQUAL(tally.code_right + tally.images_wrong + tally.known, 0);
+}
+
+TEST(tasks, of_a_kernel_without_btf_are_told_by_a_file_of_its_own_alone)
+{
+	const char *kernel, *another, *initrd;
+	struct rig_result result;
+
+	RIG_REQUIRED();
+	kernel = rig_kernel("6.1");
+	another = rig_kernel("5.10");
+	initrd = kernel && another ? debian_recording_initrd("6.1") : NULL;
+	if (!initrd || !make_kernels(kernel, another) || !record_without_btf(&result, initrd))
+		return;
+	printf("%s\n", result.errors);
+	check_nothing_told("without BTF", WITHOUT_BTF "/of-none");
+	check_nothing_told("with another's BTF", WITHOUT_BTF "/of-another");
+	check_recording("with its BTF in a file", WITHOUT_BTF "/of-raw");
+	check_cgroups("with its BTF in a file", WITHOUT_BTF "/of-raw");
+	check_recording("with its BTF in an ELF file", WITHOUT_BTF "/of-elf");
+	CHECK(strstr(result.errors, "has no BTF that says where its processes are"));
+	CHECK(strstr(result.errors, "/another is not used: it is not of the kernel that the guest runs"));
+	rig_result_free(&result);
+}

@@ -198,6 +198,7 @@ static int give_up_rights(const struct attachment *self)
 		{ .path = options->buildid_cache ? home : NULL, .mode = W_OK },
 		{ .path = options->kallsyms, .mode = R_OK },
 		{ .path = options->vmlinux, .mode = R_OK },
+		{ .path = options->btf, .mode = R_OK },
 	};
 
 	return rights_keep(files, sizeof(files) / sizeof(files[0]), false);
@@ -213,6 +214,7 @@ static int record(struct attachment *self)
 		.compression = options->compression,
 		.kallsyms = options->kallsyms,
 		.vmlinux = options->vmlinux,
+		.btf = options->btf,
 		.command_line = options->command_line,
 		.buildid_cache = options->buildid_cache,
 		.agent = options->agent,

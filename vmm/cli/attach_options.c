@@ -27,6 +27,7 @@ enum {
 	KEY_NO_CALL_GRAPH,
 	KEY_PERSPECTIVE,
 	KEY_KALLSYMS,
+	KEY_BTF,
 	KEY_VMLINUX,
 	KEY_NO_BUILDID_CACHE,
 	KEY_STOP_LIMIT,
@@ -71,6 +72,9 @@ static const struct argp_option option_list[] = {
 	  0 },
 	{ "kallsyms", KEY_KALLSYMS, "FILE", 0, "Kernel symbols from this /proc/kallsyms of the guest", 0 },
 	{ "vmlinux", KEY_VMLINUX, "FILE", 0, "Kernel symbols from this ELF file", 0 },
+	{ "btf", KEY_BTF, "FILE", 0,
+	  "BTF of the guest's kernel where its memory has none: a vmlinux, or a copy of /sys/kernel/btf/vmlinux",
+	  0 },
 	{ "no-buildid-cache", KEY_NO_BUILDID_CACHE, NULL, 0, "Leave perf's build-id cache alone", 0 },
 	{ "json", KEY_JSON, NULL, 0, "At the end, the counts as JSON on standard output", 0 },
 	{ "quiet", 'q', NULL, 0, "No progress, no summary", 0 },
@@ -139,6 +143,9 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		return 0;
 	case 'z':
 		options->compression = text ? number(state, text, 22) : 1;
+		return 0;
+	case KEY_BTF:
+		options->btf = text;
 		return 0;
 	case KEY_KALLSYMS:
 		options->kallsyms = text;

@@ -15,7 +15,7 @@ struct attach_command_options {
 	const char *output;
 	enum perspective perspective;
 	unsigned int compression;
-	const char *kallsyms, *vmlinux;
+	const char *kallsyms, *vmlinux, *btf;
 	bool agent;               /* the guest's, where there is a channel for it */
 	const char *agent_socket; /* its; NULL: found by itself */
 	bool buildid_cache, json, quiet, verbose;

@@ -184,6 +184,11 @@ static void use_given_btf(const struct collector_kernel *kernel, struct guest_ke
 
 	if (kernel->btf && guest_kernel_use_btf(found, options->view, span_of(kernel->btf, kernel->btf_size)))
 		log_warning("%s is not used: %s", options->btf, error_message());
+	if (!found->tasks.known)
+		log_warning(
+			"the guest's kernel has no BTF that says where its processes are, so they are not read from its memory, "
+			"nor is what they have mapped%s",
+			kernel->btf ? "" : "; --btf FILE gives it");
 }
 
 static bool is_same_stop(const struct guest_registers *one, const struct guest_registers *other)

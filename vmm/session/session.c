@@ -178,6 +178,7 @@ static int start_collector(struct session *session)
 		.flight = options->flight,
 		.kallsyms = options->kallsyms,
 		.vmlinux = options->vmlinux,
+		.btf = options->btf,
 		.buildid_cache = options->buildid_cache,
 		.names = options->names,
 	};
