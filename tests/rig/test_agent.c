@@ -5,6 +5,7 @@
  * (tests/rig/guest/remap.c). Each image has its code at another place of the page, so that a sample's own
  * address tells which image was running: the truth, sample by sample.
  */
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,5 +181,41 @@ TEST(agent_vsock, connects_to_the_host_and_again_when_that_comes_back)
 	if (result.status || !strstr(result.output, "[  PASSED  ] 2 tests.") ||
 	    strstr(result.output, "SKIPPED"))
 		FAIL_TEST("%s\n%s", result.output, result.errors);
+	rig_result_free(&result);
+}
+
+#define VSOCK "build/rig/vsock"
+
+/* With the device that VMs have: in the machine of the rig, whose kernel has vhost's. */
+TEST(agent_vsock, tells_of_a_guest_of_qemu_s_with_a_vhost_device)
+{
+	struct rig_result result;
+	const char *kernel;
+	json_t *summary;
+
+	RIG_REQUIRED();
+	kernel = rig_kernel("6.1");
+	if (!kernel)
+		return;
+	rig_run_here(&result, 60,
+		     "rm -rf " VSOCK "; tests/rig/initrd --output build/initrd/vhost-vsock.cpio "
+		     "--modules 'virtio_pci vmw_vsock_virtio_transport' "
+		     "build/agent/kvmscope-agent build/rig/remap/booted");
+	CHECK_EQUAL(result.status, 0);
+	rig_result_free(&result);
+	rig_run(&result, 200, "tests/rig/vsock-host " VSOCK " %s build/initrd/vhost-vsock.cpio", kernel);
+	if (result.status)
+		FAIL_TEST("%s%s", result.output, result.errors);
+	rig_result_free(&result);
+	summary = json_load_file(VSOCK "/json", 0, NULL);
+	CHECK_EQUAL(json_integer_value(json_object_get(json_object_get(summary, "agent"), "sessions")), 1);
+	json_decref(summary);
+	rig_run_here(
+		&result, 60,
+		"HOME=$PWD/" VSOCK " build/kvmscope report -i " VSOCK "/data --sort comm,symbol | "
+		"awk '$(NF - 1) == \"booted\" && $NF == \"spin_booted\" { gsub(\",\", \"\", $2); n += $2 } "
+		"END { print n + 0 }'");
+	printf("%s samples are named\n", result.output);
+	CHECK(strtoul(result.output, NULL, 10) >= ENOUGH);
 	rig_result_free(&result);
 }
