@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEALS 100
-
 struct stack_sample {
 	char *stack;
 	unsigned int recording;
@@ -116,11 +114,19 @@ static void add_deal(struct stack_comparison *comparison, const struct stack_agr
 	struct stack_agreement *sum = &comparison->expected, *least = &comparison->least;
 
 	for (int k = 0; k < 2; k++) {
-		sum->known[k] += dealt->known[k] / DEALS;
+		sum->known[k] += dealt->known[k] / STACK_DEALS;
 		least->known[k] = fmin(least->known[k], dealt->known[k]);
 	}
-	sum->overlap += dealt->overlap / DEALS;
+	sum->overlap += dealt->overlap / STACK_DEALS;
 	least->overlap = fmin(least->overlap, dealt->overlap);
+}
+
+void stack_comparison_sum_up(struct stack_comparison *comparison)
+{
+	comparison->expected = (struct stack_agreement){ 0 };
+	comparison->least = (struct stack_agreement){ { 1, 1 }, 1 };
+	for (size_t i = 0; i < STACK_DEALS; i++)
+		add_deal(comparison, &comparison->dealt[i]);
 }
 
 static void deal_anew(const struct stack_samples *samples, size_t (*counts)[2],
@@ -131,22 +137,19 @@ static void deal_anew(const struct stack_samples *samples, size_t (*counts)[2],
 
 	for (size_t i = 0; i < samples->count; i++)
 		order[i] = samples->list[i].number;
-	for (int round = 0; round < DEALS; round++) {
-		struct stack_agreement dealt;
-
+	for (int round = 0; round < STACK_DEALS; round++) {
 		deal(order, samples->count, comparison->samples, &state);
 		memset(counts, 0, comparison->stacks * sizeof(counts[0]));
 		for (size_t i = 0; i < samples->count; i++)
 			counts[order[i]][i >= comparison->samples[0]]++;
-		dealt = agreement_of(counts, comparison->stacks, comparison->samples);
-		add_deal(comparison, &dealt);
+		comparison->dealt[round] = agreement_of(counts, comparison->stacks, comparison->samples);
 	}
 	free(order);
 }
 
 struct stack_comparison stack_samples_compare(struct stack_samples *samples)
 {
-	struct stack_comparison comparison = { .least = { { 1, 1 }, 1 } };
+	struct stack_comparison comparison = { 0 };
 	size_t(*counts)[2];
 
 	comparison.stacks = number_stacks(samples);
@@ -158,6 +161,7 @@ struct stack_comparison stack_samples_compare(struct stack_samples *samples)
 	assert(comparison.samples[0] && comparison.samples[1]);
 	comparison.measured = agreement_of(counts, comparison.stacks, comparison.samples);
 	deal_anew(samples, counts, &comparison);
+	stack_comparison_sum_up(&comparison);
 	free(counts);
 	return comparison;
 }

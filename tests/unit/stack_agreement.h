@@ -9,6 +9,8 @@
 
 #include <stddef.h>
 
+#define STACK_DEALS 100
+
 struct stack_samples;
 
 struct stack_agreement {
@@ -19,8 +21,9 @@ struct stack_agreement {
 struct stack_comparison {
 	size_t samples[2], stacks;
 	struct stack_agreement measured;
-	struct stack_agreement expected; /* of those dealt anew: the average */
-	struct stack_agreement least;    /* and the least of each */
+	struct stack_agreement dealt[STACK_DEALS]; /* of those dealt anew */
+	struct stack_agreement expected;           /* of these: the average */
+	struct stack_agreement least;              /* and the least of each */
 };
 
 /* Ends the program where there is no memory. */
@@ -32,6 +35,9 @@ void stack_samples_add(struct stack_samples *samples, unsigned int recording, co
 
 /* Each recording has at least one. The same samples give the same result. */
 struct stack_comparison stack_samples_compare(struct stack_samples *samples);
+
+/* Makes EXPECTED and LEAST of what was DEALT. */
+void stack_comparison_sum_up(struct stack_comparison *comparison);
 
 /* Tells SEE of each stack that one recording only has, by their names. After a comparison. */
 void stack_samples_differences(const struct stack_samples *samples,
