@@ -18,6 +18,7 @@
 #define SYSTEMD_LINK "/etc/systemd/system/multi-user.target.wants/kvmscope-agent.service"
 #define OPENRC_FILE  "/etc/init.d/kvmscope-agent"
 #define OPENRC_LINK  "/etc/runlevels/default/kvmscope-agent"
+#define OPENRC_RUNS  "/run/openrc"
 #define INITTAB      "/etc/inittab"
 #define INITTAB_MAX  65536u
 #define INITTAB_LINE "::respawn:" PROGRAM "\n"
@@ -26,6 +27,7 @@ static const char systemd_unit[] = "[Unit]\n"
 				   "Description=kvmscope's guest agent\n"
 				   "Documentation=man:kvmscope-agent(1)\n"
 				   "ConditionVirtualization=vm\n"
+				   "StartLimitIntervalSec=0\n"
 				   "\n"
 				   "[Service]\n"
 				   "ExecStart=" PROGRAM "\n"
@@ -38,6 +40,8 @@ static const char systemd_unit[] = "[Unit]\n"
 static const char openrc_file[] = "#!/sbin/openrc-run\n"
 				  "description=\"kvmscope's guest agent\"\n"
 				  "supervisor=supervise-daemon\n"
+				  "respawn_delay=1\n"
+				  "respawn_max=0\n"
 				  "command=" PROGRAM "\n";
 
 static const char *root = "";
@@ -264,7 +268,7 @@ int install_command(int argc, char **argv)
 	status = install_program();
 	if (status)
 		return status;
-	if (exists("/etc/systemd/system"))
+	if (exists("/etc/systemd/system") && !exists(OPENRC_RUNS)) /* packages may have units for either */
 		return install_systemd();
 	if (exists("/sbin/openrc-run"))
 		return install_openrc();

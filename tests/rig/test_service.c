@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvmscope-agent install under the init systems that it knows, each as process 1 of a guest:
+ * tests/rig/guest-service.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/rig/rig.h"
+
+#define DIRECTORY "build/rig/service"
+
+/* Of some hundreds that a program of 2 s gives; a busy machine has fewer. */
+#define ENOUGH 10
+
+static const char *const systems[] = { "systemd", "openrc", "busybox" };
+#define SYSTEMS (sizeof(systems) / sizeof(systems[0]))
+
+/* False where one can not be had, which is recorded. */
+static bool make_initrd(const char *system)
+{
+	struct rig_result result;
+	bool made;
+
+	rig_run_here(&result, 120,
+		     "mkdir -p " DIRECTORY "/%s && tests/rig/init-system %s > " DIRECTORY "/%s/initrd",
+		     system, system, system);
+	made = !result.status;
+	if (!made)
+		FAIL_TEST("tests/rig/init-system %s: %s", system, result.errors);
+	rig_result_free(&result);
+	return made;
+}
+
+/* Each guest begins when its kernel is known, without which nothing has a name; process $run is kvmscope. */
+#define RECORD                                                                                                                   \
+	"for system in systemd openrc busybox; do d=$PWD/" DIRECTORY                                                             \
+	"/$system; rm -rf $d/.debug; mkfifo /tmp/$system; "                                                                      \
+	"HOME=$d build/kvmscope run -v --pmu off --agent=guest --timeout 200 --mem 256M -F 499 --no-call-graph -o $d/perf.data " \
+	"--kernel %s --initrd $(cat $d/initrd) --name $system "                                                                  \
+	"--append \"console=ttyS0 quiet panic=-1 service.init=$system\" < /tmp/$system > $d/output 2> $d/log & run=$!; "         \
+	"exec 3> /tmp/$system; until build/kvmscope ctl --name $system status 2>&1 | grep -q Linux && "                          \
+	"grep -q 'service: up' $d/output; do kill -0 $run || break; sleep 0.5; done; echo >&3; "                                 \
+	"wait $run || { cat $d/output $d/log; exit 1; }; done"
+
+static bool record(const char *kernel)
+{
+	struct rig_result result;
+	bool made;
+
+	rig_run(&result, 560, RECORD, kernel);
+	made = !result.status;
+	if (!made)
+		FAIL_TEST("%s%s", result.output, result.errors);
+	rig_result_free(&result);
+	return made;
+}
+
+/* That the agent had, as the log of kvmscope SAYS. */
+static unsigned long sessions_of(const char *says)
+{
+	const char *line = strstr(says, "guest agent: version");
+	unsigned long number = 0;
+
+	if (line)
+		(void)sscanf(line, "guest agent: version %*u, features %*[^,], %lu", &number);
+	return number;
+}
+
+/* Samples in a program's own function that is named as it is, and those in one that is another's. */
+static void check_names(const char *system)
+{
+	/* In a session after each of the agent's three starts. */
+	static const char *const told[] = { "booted", "again", "installed" };
+	unsigned long right, wrong;
+	struct rig_result result;
+
+	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
+		rig_run_here(
+			&result, 60,
+			"HOME=$PWD/" DIRECTORY "/%s build/kvmscope report -i " DIRECTORY
+			"/%s/perf.data --sort comm,symbol | "
+			"awk '$(NF - 1) == \"%s\" && $NF ~ /^spin_/ { gsub(\",\", \"\", $2); "
+			"if ($NF == \"spin_%s\") right += $2; else wrong += $2 } END { print right + 0, wrong + 0 }'",
+			system, system, told[i], told[i]);
+		REQUIRE_EQUAL(sscanf(result.output, "%lu %lu", &right, &wrong), 2);
+		printf("%s: %s: %lu samples in its function, %lu in another's\n", system, told[i], right,
+		       wrong);
+		CHECK(right >= ENOUGH);
+		CHECK_EQUAL(wrong, 0);
+		rig_result_free(&result);
+	}
+}
+
+static void check_system(const char *system)
+{
+	struct rig_result result;
+
+	rig_run_here(&result, 60, "cd " DIRECTORY "/%s && cat output && cat log", system);
+	printf("%s: %s\n", system, result.output);
+	if (!strstr(result.output, "service: end") || strstr(result.output, "service: wrong"))
+		FAIL_TEST("%s: the service was not as it is to be", system);
+	/* Behind each of its three starts; one that answers too late has another. */
+	CHECK(sessions_of(result.output) >= 3);
+	rig_result_free(&result);
+	check_names(system);
+}
+
+TEST(agent_service, is_installed_started_kept_and_stopped_by_each_init_system)
+{
+	const char *kernel;
+
+	RIG_REQUIRED();
+	kernel = rig_kernel("6.1");
+	for (size_t i = 0; i < SYSTEMS; i++)
+		if (!kernel || !make_initrd(systems[i]))
+			return;
+	if (!record(kernel))
+		return;
+	for (size_t i = 0; i < SYSTEMS; i++)
+		check_system(systems[i]);
+}
