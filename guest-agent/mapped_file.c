@@ -12,7 +12,7 @@
 /* Names a regular file without opening it. */
 static int name_file(const char *path, struct stat *status)
 {
-	int fd = open(path, O_PATH | O_CLOEXEC);
+	int fd = openat(AT_FDCWD, path, O_PATH | O_CLOEXEC); /* see snapshot.c, read_stat() */
 
 	if (fd < 0)
 		return -ENOENT;
@@ -109,7 +109,7 @@ int mapped_file_read(int found)
 	int fd;
 
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", found);
-	fd = open(link, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	fd = openat(AT_FDCWD, link, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		fd = -errno;
 	close(found);

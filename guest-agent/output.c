@@ -27,6 +27,11 @@ bool output_empty(const struct output *output)
 	return output->begin == output->end;
 }
 
+size_t output_waiting(const struct output *output)
+{
+	return output->end - output->begin;
+}
+
 size_t output_room(const struct output *output)
 {
 	size_t room = OUTPUT_SIZE - (output->end - output->begin);

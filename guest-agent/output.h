@@ -38,6 +38,8 @@ void *output_message(struct output *output, enum agent_message_type type, size_t
 void output_shorten(struct output *output, void *payload, size_t size);
 
 bool output_empty(const struct output *output);
+/* Bytes that are to be sent. */
+size_t output_waiting(const struct output *output);
 
 /* Writes what the descriptor takes. 0 or the errno, negative, of a host that is gone. */
 int output_flush(struct output *output);

@@ -21,6 +21,12 @@
 #define GATHER_MS 10
 /* A port whose host is away says so at once and always: that is how often it is asked. */
 #define AWAY_MS 250
+/*
+ * Processes of a snapshot are looked at so long, or until so much is to be sent, before anything else is:
+ * each write leaves the guest, which costs more than a process does.
+ */
+#define SNAPSHOT_TURN_MS    10
+#define SNAPSHOT_TURN_BYTES 16384
 /* Behind the end of a snapshot: so long what was lost meanwhile, and later, waits for the next one. */
 #define SNAPSHOT_MS 1000
 /* Where the kernel does not tell of mappings, all are looked up again so long behind the last time. */
@@ -289,6 +295,19 @@ static void rest_from_snapshot(uint64_t cost)
 		session.next_step = clock_ms() + 9 * cost / 1000000;
 }
 
+/* False without room. */
+static bool look_at_processes(void)
+{
+	uint64_t end = clock_ms() + SNAPSHOT_TURN_MS;
+
+	do {
+		if (!snapshot_step(&session.snapshot, &session.events, &session.output))
+			return false;
+	} while (session.snapshot.directory && clock_ms() < end &&
+		 output_waiting(&session.output) < SNAPSHOT_TURN_BYTES);
+	return true;
+}
+
 /* True while it could go on. */
 static bool go_on_with_snapshot(void)
 {
@@ -297,7 +316,7 @@ static bool go_on_with_snapshot(void)
 	if (!session.open || !session.snapshot.directory || clock_ms() < session.next_step)
 		return false;
 	begun = clock_cpu();
-	if (!snapshot_step(&session.snapshot, &session.events, &session.output))
+	if (!look_at_processes())
 		return false;
 	if (!session.snapshot.directory) {
 		session.told = true;

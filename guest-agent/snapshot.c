@@ -70,7 +70,7 @@ static void add_thread(struct records *records, pid_t tid)
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", records->pid, tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0) {
 		size = read(fd, comm, sizeof(comm));
 		close(fd);
@@ -222,7 +222,7 @@ static bool parse_stat(const char *text, struct process *process)
 	return true;
 }
 
-/* False: it ended. */
+/* False: it ended. By openat(2), as musl's open() says O_CLOEXEC a second time, by fcntl(2). */
 static bool read_stat(pid_t pid, struct process *process)
 {
 	char path[32], text[1024];
@@ -230,7 +230,7 @@ static bool read_stat(pid_t pid, struct process *process)
 	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	fd = openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 	if (fd >= 0) {
 		size = read(fd, text, sizeof(text) - 1);
 		close(fd);
