@@ -151,7 +151,7 @@ TEST(perf_data, another_boot_of_the_kernel_gives_no_wrong_module_names)
 static void map_module(struct perf_data_writer *writer, const struct guest_module *module, uint64_t time,
 		       bool end)
 {
-	char name[80];
+	char name[sizeof(module->name) + 2];
 	const struct perf_data_mapping mapping = {
 		.time = time,
 		.pid = -1,
@@ -162,19 +162,19 @@ static void map_module(struct perf_data_writer *writer, const struct guest_modul
 		.build_id = module->build_id,
 		.build_id_size = module->build_id_size,
 		.kernel = true,
+		.is_code = module->program,
 	};
 
-	snprintf(name, sizeof(name), "[%s]", module->name);
-
+	snprintf(name, sizeof(name), module->program ? "%s" : "[%s]", module->name);
 	CHECK_EQUAL(end ? perf_data_writer_mapping_end(writer, &mapping)
 			: perf_data_writer_mapping(writer, &mapping),
 		    0);
 }
 
-/* One sample in each ms: the kernel's, then all in one place: three of the module, of nobody, of the OTHER
- * module, and of the first one again. */
+/* One sample in each ms: the kernel's, then all in one place: three of the module FIRST, of nobody, of the
+ * OTHER module, and of the first one again. */
 static void record_two_modules(const char *path, const struct fake_guest *guest,
-			       const struct guest_module *other)
+			       const struct guest_module *first, const struct guest_module *other)
 {
 	struct recording recording = { .path = path };
 	struct sample *sample = calloc(1, sample_size(1));
@@ -182,6 +182,8 @@ static void record_two_modules(const char *path, const struct fake_guest *guest,
 
 	REQUIRE_EQUAL(recording_open(&writer, &recording), 0);
 	recording_map_guest(writer, guest, false);
+	if (first->program)
+		map_module(writer, first, 0, false);
 	for (unsigned int i = 0; i < 13; i++) {
 		*sample = (struct sample){
 			.time = 1000000000ull + i * 1000000,
@@ -189,16 +191,16 @@ static void record_two_modules(const char *path, const struct fake_guest *guest,
 			.host_tid = FIRST_TID,
 			.pid = SAMPLE_TASK_UNKNOWN,
 			.tid = SAMPLE_TASK_UNKNOWN,
-			.rip = i ? FAKE_MODULE + 4 : guest->image.start + 4,
+			.rip = i ? first->start + 4 : guest->image.start + 4,
 			.kernel_depth = 1,
 		};
 		sample->callchain[0] = sample->rip;
 		CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
 	}
-	map_module(writer, &guest->module, 1003500000, true);
+	map_module(writer, first, 1003500000, true);
 	map_module(writer, other, 1006500000, false);
 	map_module(writer, other, 1009500000, true);
-	map_module(writer, &guest->module, 1009500000, false);
+	map_module(writer, first, 1009500000, false);
 	CHECK_EQUAL(perf_data_writer_flush(writer, UINT64_MAX), 0);
 	CHECK_EQUAL(perf_data_writer_close(writer), 0);
 	free(sample);
@@ -226,7 +228,7 @@ static void check_part(const char *script, const char *from, const char *to, con
 
 	REQUIRE(begin);
 	part = strndup(begin, end ? (size_t)(end - begin) : strlen(begin));
-	CHECK_EQUAL(count(part, "ffffffffc0123004"), 3);
+	CHECK_EQUAL(count(part, "23004 "), 3); /* of FAKE_MODULE and of PROGRAM */
 	CHECK_EQUAL(count(part, name), 3);
 	CHECK_EQUAL(count(part, "_function_"), strstr(name, "_function_") ? 3 : 0);
 	free(part);
@@ -261,7 +263,7 @@ static void check_modules_of_perf(bool code)
 	snprintf(path, sizeof(path), "%s/perf.data", home);
 	fake_guest_make(&guest, 0x5f, 0, FAKE_MODULE);
 	cache_guest(&guest, code);
-	record_two_modules(path, &guest, &other);
+	record_two_modules(path, &guest, &guest.module, &other);
 	script = script_of(PERF_SCRIPT, path);
 	if (code)
 		check_modules_apart(script, "module_function_0 ([kernel.kallsyms])", "([unknown])",
@@ -281,6 +283,44 @@ TEST(perf_data, modules_in_one_place_are_told_apart_by_time)
 	NEED_PERF;
 	check_modules_of_perf(false);
 	check_modules_of_perf(true);
+}
+
+#define PROGRAM   (FAKE_MODULE + 0x100000)
+#define BPF(name) "bpf_prog_0123456789abcdef_" name
+
+/* They have no file anywhere: what KSYMBOL calls them is all that is known. */
+static void check_programs(bool code)
+{
+	static const struct guest_module first = {
+		.name = BPF("one"), .start = PROGRAM, .size = 0x800, .program = 1
+	};
+	static const struct guest_module other = {
+		.name = BPF("two"), .start = PROGRAM, .size = 0x1000, .program = 2
+	};
+	const char *one = BPF("one") " (" BPF("one") ")", *two = BPF("two") " (" BPF("two") ")";
+	char home[64], path[128], *script;
+	struct fake_guest guest;
+
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	fake_guest_make(&guest, 0x5e, 0, FAKE_MODULE);
+	cache_guest(&guest, code);
+	record_two_modules(path, &guest, &first, &other);
+	script = script_of(PERF_SCRIPT, path);
+	check_modules_apart(script, one, two, one);
+	free(script);
+	script = script_of(OUR_SCRIPT, path);
+	check_modules_apart(script, one, two, one);
+	free(script);
+	fake_guest_free(&guest);
+	perf_home_leave(home);
+}
+
+TEST(perf_data, BPF_programs_have_their_names_while_they_are_there)
+{
+	NEED_PERF;
+	check_programs(false);
+	check_programs(true);
 }
 
 /* As the collector does it: both share a place, so each has a file of its own, and there is no code. */
@@ -320,7 +360,7 @@ TEST(perf_data, modules_in_one_place_have_their_own_functions)
 	modules[0] = guest.module;
 	unloaded = symbols_new();
 	cache_modules(&guest, modules, unloaded);
-	record_two_modules(path, &guest, &modules[1]);
+	record_two_modules(path, &guest, &guest.module, &modules[1]);
 	script = script_of(PERF_SCRIPT, path);
 	check_modules_apart(script, module, other, module);
 	free(script);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Input: 64 KiB of guest memory at most, at GPA and GVA 0 with paging off;
- * the list of modules is at 0, with a layout that uses every kind of member.
+ * the list of modules is at 0, with a layout that uses every kind of member; that of BPF programs, too.
  */
 #include <stdlib.h>
 
+#include "vmm/guest/bpf_programs.h"
 #include "vmm/guest/modules.h"
 #include "vmm/guest/unwinder.h"
 
@@ -72,6 +73,23 @@ static void read_list(const struct guest_view *view, const struct module_layout 
 	symbols_free(symbols);
 }
 
+/* Theirs begins at 8: no list is at 0. */
+static void read_programs(const struct guest_view *view)
+{
+	static const struct bpf_program_layout layout = {
+		.head = 8, .name = 16, .name_size = 24, .list = 40
+	};
+	struct guest_paging paging = { 0 };
+	struct guest_module *programs = NULL;
+	size_t count = 0;
+
+	if (bpf_programs_read(&programs, &count, view, &paging, &layout))
+		abort();
+	for (size_t i = 0; i < count; i++)
+		bpf_program_is_there(&programs[i], view, &paging);
+	free(programs);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct guest_region region = { .gpa = 0, .size = size, .hva = data };
@@ -81,5 +99,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	read_list(&view, &layouts[0]);
 	read_list(&view, &layouts[1]);
+	read_programs(&view);
 	return 0;
 }

@@ -35,7 +35,7 @@ static bool make_initrd(struct recording *recording)
 		"tests/rig/initrd --kernel %s --output %s --modules "
 		"'virtio_mmio virtio_console virtio_blk virtio-rng ext4 button algif_hash rmd160 overlay' " TASKS_PROGRAM
 		" " FRAMES_PROGRAM
-		" build/rig/workload build/rig/remap/{remap,alpha,beta,gamma,delta,one,two,three,brief}",
+		" build/rig/bpf build/rig/workload build/rig/remap/{remap,alpha,beta,gamma,delta,one,two,three,brief}",
 		recording->version, recording->initrd);
 	made = !result.status;
 	if (!made)

@@ -29,6 +29,11 @@ build/rig/frames: tests/rig/guest/frames.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)gcc $(RIG_CFLAGS) -fomit-frame-pointer -static -Wl,-Ttext-segment=0x28000000 -o $@ $<
 
+build/rig/bpf: tests/rig/guest/bpf.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
+
 build/rig/life: tests/rig/guest/life.c tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
@@ -39,7 +44,7 @@ build/rig/rdpmc: tests/rig/guest/rdpmc.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
 
-TEST_NEEDS += build/rig/life build/rig/debug-shim.so build/rig/workload build/rig/debugger build/rig/tasks build/rig/frames build/rig/rdpmc
+TEST_NEEDS += build/rig/life build/rig/debug-shim.so build/rig/workload build/rig/debugger build/rig/tasks build/rig/frames build/rig/bpf build/rig/rdpmc
 
 build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 	@mkdir -p $(@D)

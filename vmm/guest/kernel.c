@@ -8,6 +8,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/guest/bpf_programs.h"
 #include "vmm/guest/build_id.h"
 #include "vmm/guest/kallsyms.h"
 #include "vmm/guest/kernel_check.h"
@@ -30,6 +31,7 @@ struct found_kernel {
 	bool has_modules;
 	uint64_t modules_head; /* GVA */
 	struct module_layout layout;
+	struct bpf_program_layout programs;
 };
 
 /* A search: the guest, and a CR3 that is tried. */
@@ -291,6 +293,7 @@ static void read_layouts(const struct search *search)
 		    user_images_create(&found->kernel.images))
 			log_debug("the guest's kernel does not tell what is mapped in user space");
 		perf_map_layout_read(&found->kernel.perf_maps, &btf);
+		bpf_program_layout_read(&found->programs, symbols, &btf);
 		btf_close(&btf);
 	}
 	free(data);
@@ -433,6 +436,14 @@ int guest_kernel_list_modules(const struct guest_kernel *kernel, const struct gu
 	return error ? error_set(error, "the list of the guest's modules can't be read to its end") : 0;
 }
 
+int guest_kernel_list_programs(const struct guest_kernel *kernel, const struct guest_view *view,
+			       struct guest_module **list, size_t *count)
+{
+	const struct found_kernel *found = (const struct found_kernel *)(const void *)kernel;
+
+	return bpf_programs_read(list, count, view, &kernel->paging, &found->programs);
+}
+
 bool guest_modules_are_same(const struct guest_module *left, size_t left_count,
 			    const struct guest_module *right, size_t right_count)
 {
@@ -440,7 +451,7 @@ bool guest_modules_are_same(const struct guest_module *left, size_t left_count,
 		return false;
 	for (size_t i = 0; i < left_count; i++)
 		if (left[i].start != right[i].start || left[i].size != right[i].size ||
-		    strcmp(left[i].name, right[i].name) != 0 ||
+		    left[i].program != right[i].program || strcmp(left[i].name, right[i].name) != 0 ||
 		    left[i].build_id_size != right[i].build_id_size ||
 		    memcmp(left[i].build_id, right[i].build_id, left[i].build_id_size) != 0)
 			return false;

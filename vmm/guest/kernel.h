@@ -21,17 +21,22 @@
 #include "vmm/guest/view.h"
 #include "vmm/guest/vma_layout.h"
 
-#define GUEST_BUILD_ID_MAX 20
+#define GUEST_BUILD_ID_MAX    20
+#define GUEST_MODULE_NAME_MAX 128
 
 struct told_kernel;
 
+/* A module, or the code of a BPF program, which is checked as one is: see bpf_programs.h. */
 struct guest_module {
-	char name[64];
+	char name[GUEST_MODULE_NAME_MAX];
 	uint64_t start; /* GVA of its text */
 	uint64_t size;  /* bytes of text */
 	uint8_t build_id[GUEST_BUILD_ID_MAX];
 	size_t build_id_size;  /* 0: none was found */
 	uint64_t build_id_gva; /* where it lies in the module's memory */
+	/* Of a BPF program, which has no build id: GVA of where its range and its name stand, and of its node
+	 * in the list; 0 in modules. */
+	uint64_t program, program_name, program_list;
 };
 
 /* What tells it from any other kernel that may run in its place: see kernel_identity.h. */
@@ -105,8 +110,15 @@ int guest_kernel_list_modules(const struct guest_kernel *kernel, const struct gu
 			      struct guest_module **modules, size_t *count);
 
 /*
- * The modules that samples are to be checked against from now on, also on vCPU threads that use KERNEL at
- * this moment: at first its own. -ENOMEM, or -E2BIG after too many changes: it is as it
+ * Appends the BPF programs whose code is there now to the *COUNT modules of *LIST: none where the kernel does
+ * not tell them. -ENOMEM, with the list as it was. Not on a vCPU thread.
+ */
+int guest_kernel_list_programs(const struct guest_kernel *kernel, const struct guest_view *view,
+			       struct guest_module **list, size_t *count);
+
+/*
+ * The modules, and BPF programs, that samples are to be checked against from now on, also on vCPU threads
+ * that use KERNEL at this moment: at first its own. -ENOMEM, or -E2BIG after too many changes: it is as it
  * was. One thread at a time, no vCPU thread.
  */
 int guest_kernel_expect(struct guest_kernel *kernel, const struct guest_module *modules, size_t count);

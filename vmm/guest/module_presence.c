@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "shared/sample.h"
+#include "vmm/guest/bpf_programs.h"
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/page_walk.h"
 
@@ -46,7 +47,9 @@ static void add(struct module_presence *presence, const struct guest_kernel *ker
 	struct place *place = &presence->places[presence->count++];
 
 	place->module = *module;
-	place->is_unwound_wrongly = !is_listed(module, kernel->modules, kernel->module_count);
+	/* Code of BPF programs has no table, and is known to keep frame pointers. */
+	place->is_unwound_wrongly =
+		!module->program && !is_listed(module, kernel->modules, kernel->module_count);
 }
 
 static void add_gone(struct module_presence *presence, const struct guest_kernel *kernel,
@@ -140,6 +143,8 @@ static bool is_there(const struct guest_module *module, const struct guest_view 
 {
 	uint8_t build_id[GUEST_BUILD_ID_MAX];
 
+	if (module->program)
+		return bpf_program_is_there(module, view, paging);
 	if (!module->build_id_size)
 		return true;
 	return !guest_read_virtual(view, paging, module->build_id_gva, build_id, module->build_id_size) &&
@@ -151,7 +156,7 @@ static void note(struct place *place, uint64_t time)
 {
 	uint64_t before = atomic_load_explicit(&place->seen, memory_order_relaxed);
 
-	if (!place->module.build_id_size)
+	if (!place->module.build_id_size && !place->module.program)
 		return;
 	while (before < time &&
 	       !atomic_compare_exchange_weak_explicit(&place->seen, &before, time, memory_order_relaxed,

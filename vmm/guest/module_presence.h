@@ -3,7 +3,8 @@
  * Are modules still where they were seen? Their list is read now and then
  * only, but a module has its build id in its own memory: whoever finds it
  * there knows that the module was there at that moment, and a vCPU that is
- * stopped in a module's code keeps it there.
+ * stopped in a module's code keeps it there. Of the code of BPF programs, which has no build id, the
+ * kernel's list of them says so (bpf_programs.h).
  *
  *	check	vCPU threads, any number at once
  *	each_seen	any thread

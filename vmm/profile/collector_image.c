@@ -193,9 +193,10 @@ static int write_place(struct collector_kernel *kernel, const struct collector_p
 		.build_id = module->build_id,
 		.build_id_size = module->build_id_size,
 		.kernel = true,
+		.is_code = module->program,
 	};
 
-	snprintf(name, sizeof(name), "[%s]", module->name);
+	snprintf(name, sizeof(name), module->program ? "%s" : "[%s]", module->name);
 	return place->end ? perf_data_writer_mapping_end(kernel->writer, &mapping)
 			  : perf_data_writer_mapping(kernel->writer, &mapping);
 }

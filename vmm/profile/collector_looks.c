@@ -124,26 +124,52 @@ static void tell_list(const struct collector_kernel *kernel, const struct guest_
 		kernel->options->modules(kernel->options->context, list ? list : &none, count);
 }
 
-/* LOOK saw the modules of LIST. */
-static int take_look(struct collector_kernel *kernel, uint64_t now, const struct collector_look *look,
-		     const struct guest_module *list, size_t count)
-{
-	bool as_known = guest_modules_are_same(collector_kernel_newest(kernel)->modules,
-					       collector_kernel_newest(kernel)->module_count, list, count);
+/* What a look saw. */
+struct seen {
+	struct guest_module *code; /* owned: modules, behind them BPF programs */
+	size_t modules, count;     /* of the first; of all */
+};
 
-	if (!as_known || !kernel->as_known) {
+/* Samples are checked against what was SEEN. Where there is no room, a kernel that is read anew has some. */
+static void expect(struct collector_kernel *kernel, const struct seen *seen)
+{
+	if (!guest_kernel_expect(kernel->found[kernel->found_count - 1].kernel, seen->code, seen->count))
+		return;
+	log_debug("no room for the guest's modules: new ones have no names yet");
+	kernel->as_known = false;
+	kernel->changed = true;
+}
+
+/* Other modules, or other code beside them, than the newest kernel's samples are checked against. */
+static bool is_news(const struct collector_kernel *kernel, const struct seen *seen, bool as_known)
+{
+	return !as_known || !kernel->as_known ||
+	       !module_presence_is_of(guest_kernel_presence(collector_kernel_newest(kernel)), seen->code,
+				      seen->count);
+}
+
+static int take_look(struct collector_kernel *kernel, uint64_t now, const struct collector_look *look,
+		     const struct seen *seen)
+{
+	const struct guest_kernel *newest = collector_kernel_newest(kernel);
+	bool as_known =
+		guest_modules_are_same(newest->modules, newest->module_count, seen->code, seen->modules);
+
+	if (is_news(kernel, seen, as_known)) {
 		take_presence(kernel);
-		if (collector_image_see_modules(kernel, list, count, look))
+		if (collector_image_see_modules(kernel, seen->code, seen->count, look))
 			return 0; /* memory's fault: as if nobody had looked */
-		kernel->changed = true;
-		tell_list(kernel, list, count);
-		if (guest_kernel_expect(kernel->found[kernel->found_count - 1].kernel, list, count))
-			log_debug("no room for the guest's modules: new ones have no names yet");
+		if (!as_known || !kernel->as_known) {
+			kernel->changed = true;
+			tell_list(kernel, seen->code, seen->modules);
+		}
 	}
 	kernel->look = *look;
 	kernel->looked = true;
 	kernel->as_known = as_known;
-	rename_modules(kernel, now, list, count);
+	expect(kernel, seen);
+	rename_modules(kernel, now, seen->code, seen->modules);
+	expect(kernel, seen); /* if it is another one that is read anew, which knows its modules */
 	return tell_modules(kernel);
 }
 
@@ -158,25 +184,43 @@ static int give_up(struct collector_kernel *kernel)
 	return tell_modules(kernel);
 }
 
+/* So many changes are remembered of BPF programs: room is left for modules, whose names all go with it. */
+static bool has_room_for_programs(const struct collector_kernel *kernel)
+{
+	return kernel->modules.places.count < COLLECTOR_PLACES_MAX / 2;
+}
+
+static int look_at_code(const struct collector_kernel *kernel, struct seen *seen)
+{
+	const struct guest_kernel *newest = collector_kernel_newest(kernel);
+	int error = guest_kernel_list_modules(newest, kernel->options->view, &seen->code, &seen->modules);
+
+	if (error)
+		return error;
+	seen->count = seen->modules;
+	if (has_room_for_programs(kernel) &&
+	    guest_kernel_list_programs(newest, kernel->options->view, &seen->code, &seen->count))
+		log_debug("no memory for the guest's BPF programs");
+	return 0;
+}
+
 int collector_looks_turn(struct collector_kernel *kernel, uint64_t now)
 {
 	struct collector_look look = collector_look_begin();
-	struct guest_module *list;
-	size_t count;
+	struct seen seen = { 0 };
 	int error;
 
 	kernel->looked = kernel->modules.places.stopped;
 	if (kernel->looked || now < kernel->next_look)
 		return 0;
 	kernel->next_look = now + LOOK_INTERVAL;
-	error = guest_kernel_list_modules(collector_kernel_newest(kernel), kernel->options->view, &list,
-					  &count);
+	error = look_at_code(kernel, &seen);
 	collector_look_end(&look);
 	if (error)
 		return look.begun - kernel->look.begun < BROKEN_MAX ? 0 : give_up(kernel);
 	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
-	error = kernel->lost || kernel->doubts ? 0 : take_look(kernel, now, &look, list, count);
-	free(list);
+	error = kernel->lost || kernel->doubts ? 0 : take_look(kernel, now, &look, &seen);
+	free(seen.code);
 	return error;
 }
 

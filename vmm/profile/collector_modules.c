@@ -47,8 +47,10 @@ static int make_room(struct collector_modules *modules, size_t more)
 
 static void add(struct collector_modules *modules, const struct guest_module *module)
 {
-	struct guest_module *known = find(modules, module->name);
+	struct guest_module *known = module->program ? NULL : find(modules, module->name);
 
+	if (module->program)
+		return;
 	if (known && known->start == module->start) {
 		*known = *module;
 	} else if (!known && build_id_cache_name_is_plain(module->name)) {

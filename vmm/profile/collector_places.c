@@ -22,7 +22,7 @@ static bool same_build_id(const struct guest_module *left, const struct guest_mo
 static bool stayed(const struct guest_module *older, const struct guest_module *newer)
 {
 	return older->start == newer->start && older->size == newer->size &&
-	       !strcmp(older->name, newer->name) &&
+	       older->program == newer->program && !strcmp(older->name, newer->name) &&
 	       (!older->build_id_size || !newer->build_id_size || same_build_id(older, newer));
 }
 
@@ -56,10 +56,10 @@ static struct collector_place *live_place(const struct collector_places *places,
 	return NULL;
 }
 
-/* Readers know a module by its name. */
+/* Readers know a module by its name; a BPF program by its place, and several may have one name. */
 static bool name_is_its_own(const struct collector_places *places, const struct guest_module *module)
 {
-	for (size_t i = 0; i < places->count; i++)
+	for (size_t i = 0; i < places->count && !module->program; i++)
 		if (!strcmp(places->places[i].module.name, module->name))
 			return is_again(&places->places[i].module, module);
 	return build_id_cache_name_is_plain(module->name);

@@ -54,6 +54,8 @@ struct perf_data_mapping_event {
 	const char *name;
 	const uint8_t *build_id;
 	size_t build_id_size;
+	bool is_code; /* one function of the kernel that is called so, made at run time (PERF_RECORD_KSYMBOL)
+		       */
 };
 
 /* One entry of the table of build ids (HEADER_BUILD_ID): what perf record writes where mappings carry none.

@@ -54,28 +54,29 @@ static int deliver_mapping(struct perf_data_records *records, const struct perf_
 	return events->mapping ? events->mapping(events->context, &mapping) : 0;
 }
 
-/* What the kernel takes away: from then on nothing is known to be there. */
+/* Code that the kernel makes, and what it takes away: from then on nothing is known to be there. */
 static int deliver_symbol(struct perf_data_records *records, const struct perf_data_events *events,
 			  struct span record, uint64_t time, uint16_t misc)
 {
-	struct perf_data_mapping_event nothing = {
+	struct perf_data_mapping_event code = {
 		.time = time,
 		.misc = misc & PERF_RECORD_MISC_CPUMODE_MASK,
 		.pid = -1,
-		.name = "",
+		.name = span_string(record, 24),
 	};
 	uint32_t length;
 	uint16_t flags;
 
-	if (!span_u64(record, 8, &nothing.start) || !span_u32(record, 16, &length) ||
-	    !span_u16(record, 22, &flags)) {
+	if (!span_u64(record, 8, &code.start) || !span_u32(record, 16, &length) ||
+	    !span_u16(record, 22, &flags) || !code.name) {
 		records->summary.skipped++;
 		return 0;
 	}
-	nothing.size = length;
-	if (!(flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER) || !events->mapping)
-		return 0;
-	return events->mapping(events->context, &nothing);
+	code.size = length;
+	code.is_code = !(flags & PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER);
+	if (!code.is_code)
+		code.name = "";
+	return events->mapping ? events->mapping(events->context, &code) : 0;
 }
 
 static int deliver_comm(struct perf_data_records *records, const struct perf_data_events *events,

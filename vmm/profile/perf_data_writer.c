@@ -480,11 +480,36 @@ static void note_build_id(struct perf_data_writer *writer, const struct perf_dat
 			       mapping->build_id, mapping->build_id_size);
 }
 
+static int write_symbol(struct perf_data_writer *writer, const struct perf_data_mapping *mapping,
+			uint16_t flags)
+{
+	struct bytes *record = &writer->record;
+	const struct {
+		uint64_t start;
+		uint32_t length;
+		uint16_t type, flags;
+	} symbol = { mapping->start, mapping->size < UINT32_MAX ? (uint32_t)mapping->size : UINT32_MAX,
+		     mapping->is_code ? PERF_RECORD_KSYMBOL_TYPE_BPF : PERF_RECORD_KSYMBOL_TYPE_UNKNOWN,
+		     flags };
+
+	/* perf without --guest would take it for code of the host's kernel. */
+	if (mapping->is_code && writer->perspective == PERSPECTIVE_HOST)
+		return 0;
+	begin_record(writer, PERF_RECORD_KSYMBOL, guest_misc(writer, true));
+	bytes_add(record, &symbol, sizeof(symbol));
+	bytes_add(record, mapping->name, strlen(mapping->name) + 1);
+	bytes_pad(record, 8);
+	add_sample_id(writer, mapping->pid, 0, mapping->time, 0);
+	return end_record(writer);
+}
+
 int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_data_mapping *mapping)
 {
 	uint16_t misc = guest_misc(writer, mapping->kernel);
 	struct bytes *record = &writer->record;
 
+	if (mapping->is_code)
+		return write_symbol(writer, mapping, 0);
 	if (mapping->build_id_size > 20)
 		return error_set(-EINVAL, "the build id of %s has %zu bytes; perf.data holds 20",
 				 mapping->name, mapping->build_id_size);
@@ -510,20 +535,7 @@ int perf_data_writer_mapping(struct perf_data_writer *writer, const struct perf_
 
 int perf_data_writer_mapping_end(struct perf_data_writer *writer, const struct perf_data_mapping *mapping)
 {
-	struct bytes *record = &writer->record;
-	const struct {
-		uint64_t start;
-		uint32_t length;
-		uint16_t type, flags;
-	} symbol = { mapping->start, mapping->size < UINT32_MAX ? (uint32_t)mapping->size : UINT32_MAX,
-		     PERF_RECORD_KSYMBOL_TYPE_UNKNOWN, PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER };
-
-	begin_record(writer, PERF_RECORD_KSYMBOL, guest_misc(writer, true));
-	bytes_add(record, &symbol, sizeof(symbol));
-	bytes_add(record, mapping->name, strlen(mapping->name) + 1);
-	bytes_pad(record, 8);
-	add_sample_id(writer, mapping->pid, 0, mapping->time, 0);
-	return end_record(writer);
+	return write_symbol(writer, mapping, PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER);
 }
 
 int perf_data_writer_comm(struct perf_data_writer *writer, uint64_t time, int32_t pid, int32_t tid,

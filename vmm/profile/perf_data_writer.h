@@ -58,6 +58,8 @@ struct perf_data_mapping {
 	const uint8_t *build_id;
 	size_t build_id_size; /* at most 20; 0 without one */
 	bool kernel;
+	bool is_code; /* of the kernel: one function called NAME, made at run time; KSYMBOL. Not in the host's
+			 perspective */
 };
 
 /*

@@ -101,6 +101,13 @@ bool profile_image_describe(struct profile_image *image, struct profile_pool *po
 	return image->name;
 }
 
+bool profile_image_describe_code(struct profile_image *image, struct profile_pool *pool, const char *name)
+{
+	image->kind = IMAGE_CODE;
+	image->path = image->name = profile_pool_string(pool, name);
+	return image->name;
+}
+
 static struct symbols *load_vmlinux(const char *path, const uint8_t *build_id, size_t build_id_size)
 {
 	struct symbols *symbols = NULL;
@@ -327,10 +334,13 @@ static bool kernel_symbol(struct profile_image *image, const struct profile_opti
 bool profile_image_symbol(struct profile_image *image, const struct profile_options *options, uint64_t start,
 			  uint64_t offset, uint64_t address, uint64_t *own, struct symbol *symbol)
 {
-	if (image->kind == IMAGE_MODULE && own_symbol(image, options, start, address, symbol)) {
-		*own = address;
+	*own = address;
+	if (image->kind == IMAGE_CODE) {
+		*symbol = (struct symbol){ .start = start, .end = address + 1, .name = image->name };
 		return true;
 	}
+	if (image->kind == IMAGE_MODULE && own_symbol(image, options, start, address, symbol))
+		return true;
 	if (image->kind == IMAGE_KERNEL || image->kind == IMAGE_MODULE)
 		return kernel_symbol(image, options, address, own, symbol);
 	*own = image->kind == IMAGE_FILE ? address - start + offset : address;

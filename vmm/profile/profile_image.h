@@ -23,6 +23,7 @@ struct image_inlines;
 enum profile_image_kind {
 	IMAGE_KERNEL, /* the kernel's own text */
 	IMAGE_MODULE,
+	IMAGE_CODE, /* one function, made at run time: of a BPF program */
 	IMAGE_FILE,
 	IMAGE_NAMELESS, /* anonymous memory, and what can't be a file */
 };
@@ -69,6 +70,8 @@ struct profile_image {
 /* The image's fields from its recorded PATH; false without memory. */
 bool profile_image_describe(struct profile_image *image, struct profile_pool *pool, const char *path,
 			    bool kernel);
+/* The same for code of the kernel's that is one function called NAME. */
+bool profile_image_describe_code(struct profile_image *image, struct profile_pool *pool, const char *name);
 
 /*
  * The symbol that ADDRESS of a mapping with START and OFFSET lies in. *OWN is

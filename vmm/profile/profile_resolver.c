@@ -103,8 +103,8 @@ static bool same_image(const void *item, const void *key)
 {
 	const struct profile_image *a = item, *b = key;
 
-	return a->path == b->path && a->kernel == b->kernel && a->build_id_size == b->build_id_size &&
-	       !memcmp(a->build_id, b->build_id, a->build_id_size);
+	return a->path == b->path && a->kernel == b->kernel && a->kind == b->kind &&
+	       a->build_id_size == b->build_id_size && !memcmp(a->build_id, b->build_id, a->build_id_size);
 }
 
 /* A mapping's own build id, else the one that the file's table has for its name. */
@@ -168,7 +168,8 @@ static int take_mapping(void *context, const struct perf_data_mapping_event *map
 	struct profile_image image = { 0 }, *kept;
 	int error;
 
-	if (!profile_image_describe(&image, &resolver->pool, mapping->name, kernel))
+	if (mapping->is_code ? !profile_image_describe_code(&image, &resolver->pool, mapping->name)
+			     : !profile_image_describe(&image, &resolver->pool, mapping->name, kernel))
 		return out_of_memory(resolver);
 	find_build_id(resolver, &image, mapping);
 	if (kernel)
