@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A program that is on the guest's disk alone, named by report, and by perf afterwards. */
+/* A program that is on the guest's disk alone, named by report, and by perf afterwards; and at once when a
+ * recording ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -7,6 +8,23 @@
 #include "tests/e2e/command.h"
 #include "tests/e2e/perf_home.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/profile/disk_names.h"
+
+#define NEED_READER                                                                                          \
+	do {                                                                                                 \
+		if (access("/usr/bin/grub-fstest", X_OK))                                                    \
+			SKIP("grub-fstest (package grub-common) is not here");                               \
+	} while (0)
+
+/* HOME/perf.data of a program that is on HOME/disk alone, with OPTIONS. */
+static void record_gone(const char *home, const char *options)
+{
+	free(perf_output(
+		"cp build/inlines/gcc %s/gone && mkdir -p %s/tree%s && cp build/inlines/gcc %s/tree%s/gone && "
+		"truncate -s 64M %s/disk && PATH=$PATH:/usr/sbin:/sbin mkfs.ext4 -q -d %s/tree %s/disk && "
+		"perf record -q -e cpu-clock -F 5000 %s -o %s/perf.data %s/gone 2>&1; rm -rf %s/gone %s/.debug %s/tree",
+		home, home, home, home, home, home, home, home, options, home, home, home, home, home));
+}
 
 TEST(guest_disk_report, names_programs_that_are_on_the_disk_alone)
 {
@@ -15,14 +33,9 @@ TEST(guest_disk_report, names_programs_that_are_on_the_disk_alone)
 	char *text;
 
 	NEED_PERF;
-	if (access("/usr/bin/grub-fstest", X_OK))
-		SKIP("grub-fstest (package grub-common) is not here");
+	NEED_READER;
 	perf_home_enter(home);
-	free(perf_output(
-		"cp build/inlines/gcc %s/gone && mkdir -p %s/tree%s && cp build/inlines/gcc %s/tree%s/gone && "
-		"truncate -s 64M %s/disk && PATH=$PATH:/usr/sbin:/sbin mkfs.ext4 -q -d %s/tree %s/disk && "
-		"perf record -q -e cpu-clock -F 5000 -o %s/perf.data %s/gone 2>&1; rm -rf %s/gone %s/.debug %s/tree",
-		home, home, home, home, home, home, home, home, home, home, home, home, home));
+	record_gone(home, "");
 	text = command_output(NULL, "build/kvmscope report -i %s/perf.data", home);
 	CHECK(strstr(text, " gone"));
 	CHECK(!strstr(text, "hash_block"));
@@ -46,5 +59,51 @@ TEST(guest_disk_report, names_programs_that_are_on_the_disk_alone)
 	CHECK_EQUAL(status, 1);
 	CHECK(strstr(text, "no ext4, XFS or btrfs file system"));
 	free(text);
+	perf_home_leave(home);
+}
+
+static bool is_over(void *context)
+{
+	(void)context;
+	return true;
+}
+
+TEST(guest_disk_report, disks_are_looked_at_when_a_recording_ends)
+{
+	char home[64], recording[96], disk[96];
+	const char *const disks[] = { "Makefile", disk };
+	struct disk_names_search search = {
+		.recording = recording, .disks = disks, .disk_count = 2, .seconds = 20
+	};
+	struct disk_names_result result;
+	char *text;
+
+	NEED_PERF;
+	NEED_READER;
+	perf_home_enter(home);
+	record_gone(home, "--buildid-mmap");
+	snprintf(recording, sizeof(recording), "%s/perf.data", home);
+	snprintf(disk, sizeof(disk), "%s/disk", home);
+
+	/* Not when there is no time, or it is enough. */
+	search.is_enough = is_over;
+	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK(result.cut_short);
+	CHECK_EQUAL(result.found, 0);
+	CHECK(result.wanted > 0);
+
+	search.is_enough = NULL;
+	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK_EQUAL(result.found, 1);
+	text = command_output(NULL, "build/kvmscope report -i %s/perf.data", home);
+	CHECK(strstr(text, "hash_block"));
+	free(text);
+
+	/* It is not read again. */
+	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK_EQUAL(result.found, 0);
+
+	search.recording = disk;
+	CHECK(disk_names_fetch(&search, &result) < 0);
 	perf_home_leave(home);
 }

@@ -44,17 +44,16 @@ static bool make_initrd(struct recording *recording)
 	return made;
 }
 
-#define DISK "build/rig/userland.ext4"
 #define PROGRAMS                                                                                             \
 	"build/agent/kvmscope-agent "                                                                        \
 	"build/rig/userland/{plain,bare,shapes,linked,liblibrary.so,stripped,plugins,left.so,right.so,storm,brief,hashed}"
 
-static bool make_disk(void)
+bool debian_recording_make_disk(void)
 {
 	struct rig_result result;
 	bool made;
 
-	rig_run_here(&result, 60, "tests/rig/perf-disk " DISK " tests/rig/guest-userland " PROGRAMS);
+	rig_run_here(&result, 60, "tests/rig/perf-disk " USERLAND_DISK " tests/rig/guest-userland " PROGRAMS);
 	made = !result.status;
 	if (!made)
 		FAIL_TEST("tests/rig/perf-disk: %s", result.errors);
@@ -73,8 +72,8 @@ static bool make_disk(void)
 	      "cat+/proc/kallsyms+>/dev/vda;tasks+4&&workload+shares+5&&frames+2")
 #define GUEST_OF_USER_LAND                                                                                   \
 	GUEST("off", "64M",                                                                                  \
-	      "-F 999 --from-line 'userland: begin' --agent=guest --symfs " USERLAND_FILES " --disk " DISK   \
-	      ",ro --disk $d/disk",                                                                          \
+	      "-F 999 --from-line 'userland: begin' --agent=guest --symfs " USERLAND_FILES                   \
+	      " --no-disk-names --disk " USERLAND_DISK ",ro --disk $d/disk",                                 \
 	      "mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%s&&tasks+4&&remap+4&&sh+/mnt/script+%s")
 
 /* What tasks says of the programs in mount namespaces and roots of their own. */
@@ -164,7 +163,8 @@ const char *debian_recording(const char *version, const char *pti)
 		FAIL_TEST("Linux %s was not recorded, see the first test that asked for it", version);
 	if (!recording->tried) {
 		recording->tried = true;
-		recording->made = make_disk() && make_initrd(recording) && make(recording, kernel);
+		recording->made =
+			debian_recording_make_disk() && make_initrd(recording) && make(recording, kernel);
 	}
 	return recording->made ? recording->directories[!strcmp(pti, "off")] : NULL;
 }

@@ -6,6 +6,8 @@
 #ifndef KVMSCOPE_TESTS_RIG_DEBIAN_RECORDING_H
 #define KVMSCOPE_TESTS_RIG_DEBIAN_RECORDING_H
 
+#include <stdbool.h>
+
 /*
  * VERSION's kernel with two vCPUs and page tables isolated (pti "on") or not
  * ("off"), sampled while tests/rig/guest/tasks runs for 4 s.
@@ -31,8 +33,12 @@ const char *debian_recording_output(const char *version);
  * perf, too. */
 #define DEBIAN_WITH_PERF "6.1"
 
-/* The guest's files, for --symfs. */
-#define USERLAND_FILES "build/rig/userland.ext4.files"
+/* A disk with the user land, and its files, for --symfs. */
+#define USERLAND_DISK  "build/rig/userland.ext4"
+#define USERLAND_FILES USERLAND_DISK ".files"
+
+/* Makes both; false: it could not be, which is the test's failure. debian_recording() has made them. */
+bool debian_recording_make_disk(void);
 
 /*
  * apic_timer_irqs of irq_stat (arch/x86/include/asm/hardirq.h,

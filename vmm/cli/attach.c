@@ -14,10 +14,12 @@
 #include "shared/log.h"
 #include "vmm/attach/agent_channel.h"
 #include "vmm/attach/agent_vsock.h"
+#include "vmm/attach/open_disks.h"
 #include "vmm/attach/rights.h"
 #include "vmm/cli/attach_options.h"
 #include "vmm/cli/attach_summary.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/recording_disks.h"
 #include "vmm/session/session.h"
 
 #define LISTED_MAX 256
@@ -26,6 +28,7 @@ struct attachment {
 	struct attach_command_options options;
 	struct session *session;
 	int signal_fd;
+	struct open_disks disks; /* the VM's */
 	bool sampling;
 	uint64_t started; /* ms, see now_ms(): when sampling did */
 };
@@ -146,6 +149,33 @@ static int wait_for_end(struct attachment *self)
 	return state < 0 ? state : 0;
 }
 
+/* Was it ended by somebody who waits for it? A user who pressed Ctrl-C may do so again. */
+static bool is_in_a_hurry(const struct attachment *self)
+{
+	struct signalfd_siginfo signal;
+
+	return read(self->signal_fd, &signal, sizeof(signal)) == sizeof(signal) && signal.ssi_signo != SIGINT;
+}
+
+/* Those of another user are not ours to read any more, and of the host's perspective nothing is to be found.
+ */
+static void search_disks(const struct attachment *self, unsigned int files)
+{
+	const struct attach_command_options *options = &self->options;
+	const char *disks[OPEN_DISKS_MAX];
+	const struct recording_disks recording = { .output = options->output,
+						   .files = files,
+						   .disks = disks,
+						   .count = self->disks.count,
+						   .signal_fd = self->signal_fd };
+
+	for (size_t i = 0; i < self->disks.count; i++)
+		disks[i] = self->disks.paths[i];
+	if (options->disk_names && options->buildid_cache && options->perspective == PERSPECTIVE_GUEST &&
+	    !is_in_a_hurry(self))
+		recording_disks_search(&recording);
+}
+
 /* The recording is finished in any case: what was sampled stays. */
 static int finish(struct attachment *self, int error)
 {
@@ -170,6 +200,8 @@ static int finish(struct attachment *self, int error)
 			attach_summary_print(&statistics, &counts, has_agent ? &agent : NULL,
 					     attach_backend(session_attach(self->session))->name, seconds);
 	}
+	if (!error && !stopped)
+		search_disks(self, statistics.files);
 	return error ? error_set(error, "%s", message) : stopped;
 }
 
@@ -225,6 +257,7 @@ static int record(struct attachment *self)
 	if (error)
 		return error;
 	tell_backend(self);
+	open_disks_find(&self->disks, attach_process(session_attach(self->session))->directory);
 	error = give_up_rights(self);
 	if (!error)
 		error = session_start(self->session);

@@ -30,6 +30,7 @@ enum {
 	KEY_BTF,
 	KEY_VMLINUX,
 	KEY_NO_BUILDID_CACHE,
+	KEY_NO_DISK_NAMES,
 	KEY_STOP_LIMIT,
 	KEY_AGENT,
 	KEY_NO_AGENT,
@@ -76,6 +77,8 @@ static const struct argp_option option_list[] = {
 	  "BTF of the guest's kernel where its memory has none: a vmlinux, or a copy of /sys/kernel/btf/vmlinux",
 	  0 },
 	{ "no-buildid-cache", KEY_NO_BUILDID_CACHE, NULL, 0, "Leave perf's build-id cache alone", 0 },
+	{ "no-disk-names", KEY_NO_DISK_NAMES, NULL, 0,
+	  "Do not look for the names of the guest's programs on the VM's disks at the end", 0 },
 	{ "json", KEY_JSON, NULL, 0, "At the end, the counts as JSON on standard output", 0 },
 	{ "quiet", 'q', NULL, 0, "No progress, no summary", 0 },
 	{ "verbose", 'v', NULL, 0, "Details: how the vCPUs and the memory were found", 0 },
@@ -159,6 +162,9 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 	case KEY_NO_BUILDID_CACHE:
 		options->buildid_cache = false;
 		return 0;
+	case KEY_NO_DISK_NAMES:
+		options->disk_names = false;
+		return 0;
 	case 'q':
 		options->quiet = true;
 		return 0;
@@ -238,6 +244,7 @@ int attach_options_parse(struct attach_command_options *options, int argc, char 
 		.output = "perf.data",
 		.agent = true,
 		.buildid_cache = true,
+		.disk_names = true,
 		.command_line = command_line_of(argc, argv), /* argp permutes the words */
 	};
 	if (!options->command_line)

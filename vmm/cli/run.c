@@ -13,6 +13,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/recording_disks.h"
 #include "vmm/cli/run_console.h"
 #include "vmm/cli/run_control.h"
 #include "vmm/cli/run_options.h"
@@ -332,15 +333,18 @@ static void summarize(const struct run *run, const struct collector_statistics *
 	run_profile_summarize_watches(run->profile);
 }
 
-static int finish_profile(struct run *run)
+/* *FILES: that it has. */
+static int finish_profile(struct run *run, unsigned int *files)
 {
 	struct collector_statistics statistics;
 
+	*files = 0;
 	if (!run->profile)
 		return EXIT_OK;
 	if (run_profile_stop(run->profile, &statistics))
 		return command_failed();
 	summarize(run, &statistics);
+	*files = statistics.files;
 	return EXIT_OK;
 }
 
@@ -384,10 +388,29 @@ static int run_guest(struct run *run, struct machine_result *result)
 	return error;
 }
 
+/* Nothing of processes is in the host's perspective. */
+static void search_disks(const struct run *run, unsigned int files)
+{
+	const struct run_options *options = &run->options;
+	const char *disks[RUN_DISKS_MAX];
+	const struct recording_disks recording = { .output = options->output,
+						   .files = files,
+						   .disks = disks,
+						   .count = options->disk_count,
+						   .signal_fd = run->signal_fd };
+
+	for (size_t i = 0; i < options->disk_count; i++)
+		disks[i] = options->disks[i].path;
+	if (options->disk_names && options->buildid_cache && !options->flight &&
+	    options->perspective == PERSPECTIVE_GUEST)
+		recording_disks_search(&recording);
+}
+
 static int run_machine(struct run *run)
 {
 	struct machine_result result;
 	int status, profile_status;
+	unsigned int files;
 
 	vcpu_statistic_open(&run->interpreted, machine_vm(run->machine)->vcpus[0], "insn_emulation");
 	run->started = now_ms();
@@ -399,11 +422,13 @@ static int run_machine(struct run *run)
 	if (flight_of(run))
 		run_flight_guest_ended(flight_of(run), &result, run->timed_out);
 	/* The profile reads guest memory to its end, so the machine goes after it. */
-	profile_status = finish_profile(run);
+	profile_status = finish_profile(run, &files);
 	if (run->control && flight_of(run))
 		flight_requests_wait_for_users(flight_of(run));
 	close_control(run);
 	destroy_machine(run);
+	if (files)
+		search_disks(run, files);
 	status = report_end(run, &result);
 	return profile_status ? profile_status : status;
 }

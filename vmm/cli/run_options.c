@@ -56,6 +56,7 @@ enum key {
 	KEY_VMLINUX,
 	KEY_BTF,
 	KEY_NO_BUILDID_CACHE,
+	KEY_NO_DISK_NAMES,
 	KEY_RING_SIZE,
 	KEY_WATCH,
 	KEY_BP_PRIORITY,
@@ -147,6 +148,9 @@ static const struct argp_option option_list[] = {
 	  "BTF of the guest's kernel where its memory has none: a vmlinux, or a copy of /sys/kernel/btf/vmlinux",
 	  GROUP_PROFILE },
 	{ "no-buildid-cache", KEY_NO_BUILDID_CACHE, NULL, 0, "Leave perf's build-id cache alone",
+	  GROUP_PROFILE },
+	{ "no-disk-names", KEY_NO_DISK_NAMES, NULL, 0,
+	  "Do not look for the names of the guest's programs on the --disk images at the end",
 	  GROUP_PROFILE },
 	{ "ring-size", KEY_RING_SIZE, "SIZE", 0, "Buffer of each vCPU, a power of two (2M)", GROUP_PROFILE },
 	{ "no-profile", KEY_NO_PROFILE, NULL, 0, "Run the guest only", GROUP_PROFILE },
@@ -391,6 +395,9 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 	case KEY_NO_BUILDID_CACHE:
 		options->buildid_cache = false;
 		return 0;
+	case KEY_NO_DISK_NAMES:
+		options->disk_names = false;
+		return 0;
 	case KEY_RING_SIZE:
 		options->ring_size = parse_size(state, "--ring-size", text);
 		options->ring_size_given = true;
@@ -578,6 +585,7 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 		.stack_time = STACK_TIME,
 		.output = "perf.data",
 		.buildid_cache = true,
+		.disk_names = true,
 		.ring_size = 2ull << 20,
 		.flight_max = 32,
 		.control = true,

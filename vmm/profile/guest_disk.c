@@ -37,6 +37,7 @@ struct guest_disk {
 	struct sandbox sandbox;
 	struct guest_disk_volumes volumes;
 	const char *reader;
+	unsigned int seconds_all;
 	bool given_up;       /* reading it took too long */
 	uint64_t wasted;     /* ms, by reads that gave no file */
 	struct place latest; /* where a file was found */
@@ -111,6 +112,19 @@ static int check_image(struct guest_disk *disk, int fd)
 		disk->path, format);
 }
 
+static const char *find_reader(void)
+{
+	for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
+		if (!access(readers[i], X_OK))
+			return readers[i];
+	return NULL;
+}
+
+bool guest_disk_readable(void)
+{
+	return find_reader();
+}
+
 static int open_image(struct guest_disk *disk, const char *path)
 {
 	int fd, error;
@@ -121,9 +135,7 @@ static int open_image(struct guest_disk *disk, const char *path)
 	}
 	error = check_image(disk, fd);
 	close(fd);
-	for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]) && !disk->reader; i++)
-		if (!access(readers[i], X_OK))
-			disk->reader = readers[i];
+	disk->reader = find_reader();
 	if (!error && !disk->reader)
 		error = error_set(
 			-ENOENT,
@@ -150,6 +162,7 @@ int guest_disk_open(struct guest_disk **opened, const char *path)
 	if (!disk)
 		return error_set(-ENOMEM, "no memory for the guest's disk %s", path);
 	disk->sandbox = (struct sandbox){ .readable = disk->path, .seconds = SECONDS };
+	disk->seconds_all = SECONDS_ALL;
 	error = open_image(disk, path);
 	if (!error) {
 		warn_without_landlock();
@@ -160,6 +173,12 @@ int guest_disk_open(struct guest_disk **opened, const char *path)
 	else
 		*opened = disk;
 	return error;
+}
+
+void guest_disk_hurry(struct guest_disk *disk, unsigned int seconds)
+{
+	disk->seconds_all = seconds < SECONDS_ALL ? seconds : SECONDS_ALL;
+	disk->sandbox.seconds = seconds < SECONDS ? seconds : SECONDS;
 }
 
 void guest_disk_close(struct guest_disk *disk)
@@ -197,7 +216,7 @@ static uint64_t now_ms(void)
 static void waste(struct guest_disk *disk, uint64_t ms, int error)
 {
 	disk->wasted += ms;
-	if (disk->given_up || (error != -ETIMEDOUT && disk->wasted < SECONDS_ALL * 1000))
+	if (disk->given_up || (error != -ETIMEDOUT && disk->wasted < disk->seconds_all * 1000ull))
 		return;
 	disk->given_up = true;
 	log_warning("no more files are read of the guest's disk %s: it took too long (%" PRIu64

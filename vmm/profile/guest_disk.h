@@ -32,6 +32,13 @@ struct guest_disk;
 int guest_disk_open(struct guest_disk **disk, const char *path);
 void guest_disk_close(struct guest_disk *disk); /* NULL is a no-op */
 
+/* Is the program there that reads disks? */
+bool guest_disk_readable(void);
+
+/* From now on no read may take more than SECONDS, nor all that give no file, if that is less than what they
+ * may. */
+void guest_disk_hurry(struct guest_disk *disk, unsigned int seconds);
+
 /*
  * The file that the guest calls PATH into FILE, whose data is the caller's to free. -ENOENT: there is none of
  * that build, or it is too large, or reading the disk once took more than 20 s, or 60 s in all without a

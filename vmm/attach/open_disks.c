@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/attach/open_disks.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SIZE_MIN (1 << 20)
+
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static bool may_be_disk(const struct stat *status)
+{
+	return S_ISBLK(status->st_mode) || (S_ISREG(status->st_mode) && status->st_size >= SIZE_MIN);
+}
+
+/* It may see other files by its paths than we do, and memory has no path. */
+static bool find_path(int descriptors, const char *number, char path[PATH_MAX])
+{
+	struct stat theirs, ours;
+	ssize_t length = readlinkat(descriptors, number, path, PATH_MAX - 1);
+
+	if (length <= 0 || *path != '/')
+		return false;
+	path[length] = '\0';
+	return !fstatat(descriptors, number, &theirs, 0) && may_be_disk(&theirs) && !stat(path, &ours) &&
+	       is_same(&theirs, &ours);
+}
+
+/* QEMU opens a disk more than once. */
+static bool is_known(const struct open_disks *disks, const char *path)
+{
+	for (size_t i = 0; i < disks->count; i++)
+		if (!strcmp(disks->paths[i], path))
+			return true;
+	return false;
+}
+
+void open_disks_find(struct open_disks *disks, int directory)
+{
+	int descriptors = openat(directory, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *list = descriptors < 0 ? NULL : fdopendir(descriptors);
+	const struct dirent *entry;
+
+	disks->count = 0;
+	if (!list) {
+		if (descriptors >= 0)
+			close(descriptors);
+		return;
+	}
+	while (disks->count < OPEN_DISKS_MAX && (entry = readdir(list))) {
+		char *path = disks->paths[disks->count];
+
+		if (*entry->d_name != '.' && find_path(dirfd(list), entry->d_name, path) &&
+		    !is_known(disks, path))
+			disks->count++;
+	}
+	closedir(list);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files that a VMM has open which may be its guest's disks, by its descriptors. */
+#ifndef KVMSCOPE_ATTACH_OPEN_DISKS_H
+#define KVMSCOPE_ATTACH_OPEN_DISKS_H
+
+#include <limits.h>
+#include <stddef.h>
+
+#define OPEN_DISKS_MAX 8
+
+struct open_disks {
+	char paths[OPEN_DISKS_MAX][PATH_MAX];
+	size_t count;
+};
+
+/*
+ * Of the process whose /proc/PID is open as DIRECTORY: block devices, and files of 1 MiB or more, that have
+ * the same path here as there. None where its descriptors may not be looked at. What is in them is not looked
+ * at: a disk of QEMU's own formats is among them, as may be what is no disk. Any thread.
+ */
+void open_disks_find(struct open_disks *disks, int directory);
+
+#endif
