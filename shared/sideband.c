@@ -141,11 +141,19 @@ const struct sideband *sideband_check(struct span span)
 	return is_task(head->pid, head->tid) && check_content(head) ? head : NULL;
 }
 
-/* mm/memory.c and mm/shmem.c of Linux name them; "[anon:NAME]" is what PR_SET_VMA_ANON_NAME gave. */
-bool sideband_is_anonymous(const char *name)
+bool sideband_is_memfd(const char *name)
 {
-	static const char *const beginnings[] = { "//anon", "[anon",          "/memfd:", "/dev/zero",
-						  "/SYSV",  "/anon_hugepage", "[heap]",  "[stack" };
+	return !strncmp(name, "/memfd:", strlen("/memfd:"));
+}
+
+/* mm/memory.c and mm/shmem.c of Linux name them; "[anon:NAME]" is what PR_SET_VMA_ANON_NAME gave. */
+bool sideband_is_anonymous(const char *name, bool has_build_id)
+{
+	static const char *const beginnings[] = { "//anon",         "[anon",  "/dev/zero", "/SYSV",
+						  "/anon_hugepage", "[heap]", "[stack" };
+
+	if (sideband_is_memfd(name))
+		return !has_build_id;
 
 	for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++)
 		if (!strncmp(name, beginnings[i], strlen(beginnings[i])))

@@ -203,8 +203,14 @@ struct sideband_lost {
  */
 const struct sideband *sideband_check(struct span span);
 
-/* Is NAME, of an executable mapping, memory that is no file's? Its code was made at run time. Any thread. */
-bool sideband_is_anonymous(const char *name);
+/*
+ * Is NAME, of an executable mapping, memory that is no file's? Its code was made at run time. A file of
+ * memfd_create(2) may be either: a program if it has a build id. Any thread.
+ */
+bool sideband_is_anonymous(const char *name, bool has_build_id);
+
+/* Is NAME that of a file of memfd_create(2), "/memfd:NAME (deleted)"? Any thread. */
+bool sideband_is_memfd(const char *name);
 
 /* Bytes of a record whose fixed part has FIXED bytes with NAME at its end. */
 static inline uint32_t sideband_size(size_t fixed, const char *name)

@@ -76,11 +76,13 @@ bool debian_recording_make_disk(void)
 	      " --no-disk-names --disk " USERLAND_DISK ",ro --disk $d/disk",                                 \
 	      "mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%s&&tasks+4&&remap+4&&sh+/mnt/script+%s")
 
-/* What tasks says of the programs in mount namespaces and roots of their own. */
+/* What tasks says of the copies of itself. */
 static bool are_mapped(const char *output)
 {
 	return strstr(output, "tasks: jailed maps " JAILED_IMAGE) &&
-	       strstr(output, "tasks: layered maps " LAYERED_IMAGE);
+	       strstr(output, "tasks: layered maps " LAYERED_IMAGE) &&
+	       strstr(output, "tasks: deleted maps " DELETED_IMAGE) &&
+	       strstr(output, "tasks: memory maps " MEMORY_IMAGE);
 }
 
 static bool came_to_their_ends(const char *output)

@@ -51,6 +51,8 @@ bool debian_recording_make_disk(void);
 /* What /proc/PID/maps of the guest says of its copies. */
 #define JAILED_IMAGE   "/tmp/jail/inside"
 #define LAYERED_IMAGE  "/tmp/layers/merged/layered"
+#define DELETED_IMAGE  "/tmp/deleted (deleted)"
+#define MEMORY_IMAGE   "/memfd:tasks (deleted)"
 #define FRAMES_PROGRAM "build/rig/frames"
 
 /* The initrd with the programs of the guests; NULL as debian_recording(). */

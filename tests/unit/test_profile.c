@@ -212,6 +212,8 @@ TEST(profile, knows_images_by_their_recorded_names)
 	check_image("/usr/bin/find", false, IMAGE_FILE, "find");
 	check_image("[vdso]", false, IMAGE_FILE, "[vdso]");
 	check_image("//anon", false, IMAGE_NAMELESS, "anon");
+	check_image("/memfd:code (deleted)", false, IMAGE_NAMELESS, "memfd:code (deleted)");
+	check_image("memfd:program (deleted)", false, IMAGE_FILE, "memfd:program (deleted)");
 	check_image("[anon]", false, IMAGE_NAMELESS, "[anon]");
 	check_image("jitted-42.so", false, IMAGE_FILE, "jitted-42.so");
 	check_image("[heap]", false, IMAGE_NAMELESS, "[heap]");

@@ -114,3 +114,12 @@ TEST(sideband, ranges_must_end)
 	record.mmap.build_id_size = SIDEBAND_BUILD_ID_MAX + 1;
 	CHECK(!sideband_check(whole()));
 }
+
+TEST(sideband, a_program_in_a_file_of_memory_has_a_build_id)
+{
+	CHECK(sideband_is_anonymous("//anon", false));
+	CHECK(sideband_is_anonymous("[anon:code]", false));
+	CHECK(sideband_is_anonymous("/memfd:doublemapper (deleted)", false));
+	CHECK(!sideband_is_anonymous("/memfd:program (deleted)", true));
+	CHECK(!sideband_is_anonymous("/bin/true", false));
+}

@@ -59,7 +59,8 @@ void agent_jit_see(struct agent_jit *jit, const struct sideband *record, uint64_
 
 	if (!record->pid)
 		return;
-	if (record->type == SIDEBAND_MMAP && mmap->prot & PROT_EXEC && sideband_is_anonymous(mmap->name))
+	if (record->type == SIDEBAND_MMAP && mmap->prot & PROT_EXEC &&
+	    sideband_is_anonymous(mmap->name, mmap->build_id_size))
 		want(jit, record->pid, time);
 	else if ((record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC) ||
 		 (record->type == SIDEBAND_FORK && fork->parent_pid != record->pid))

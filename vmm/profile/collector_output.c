@@ -367,11 +367,13 @@ static bool is_anonymous(void *context, uint64_t address)
 	const struct sample_mapping *mapping = mapping_of(telling->attributed->sample, address);
 	const struct user_image *image = mapping ? image_of(telling->images, mapping) : NULL;
 	struct resolver_place place;
+	const uint8_t *build_id;
 
 	if (image)
-		return sideband_is_anonymous(user_image_name(image));
+		return sideband_is_anonymous(user_image_name(image), user_image_build_id(image, &build_id));
 	place = resolver_place_of(telling->attributed, address);
-	return place.image && !place.unsure && sideband_is_anonymous(place.image->name);
+	return place.image && !place.unsure &&
+	       sideband_is_anonymous(place.image->name, place.image->build_id_size);
 }
 
 static int tell_jit(void *context, const struct sideband *record)

@@ -43,12 +43,12 @@ static bool is_known(const struct images *images, const struct perf_data_mapping
 	return false;
 }
 
-/* Neither is a file in memory, nor one whose name is gone. */
+/* One whose name is gone is not. */
 static bool may_be_on_disk(const char *name)
 {
 	const char *end = strrchr(name, ' ');
 
-	return *name == '/' && strncmp(name, "/memfd:", 7) != 0 && !(end && !strcmp(end, " (deleted)"));
+	return *name == '/' && !(end && !strcmp(end, " (deleted)"));
 }
 
 /* Of what a process has mapped. */

@@ -73,7 +73,15 @@ static void add_identity(struct bytes *to, const struct sideband_mmap *mmap)
  */
 static bool is_code_of_no_file(const struct sideband_mmap *mmap)
 {
-	return mmap->prot & PROT_EXEC && sideband_is_anonymous(mmap->name);
+	return mmap->prot & PROT_EXEC && sideband_is_anonymous(mmap->name, mmap->build_id_size);
+}
+
+/* Of all files of memfd_create(2), too, by how their names begin: those of programs begin otherwise here. */
+static const char *name_of(const struct sideband_mmap *mmap)
+{
+	if (is_code_of_no_file(mmap))
+		return "[anon]";
+	return mmap->prot & PROT_EXEC && sideband_is_memfd(mmap->name) ? mmap->name + 1 : mmap->name;
 }
 
 static void add_mmap(struct bytes *to, const struct sideband_mmap *mmap, uint16_t misc)
@@ -88,7 +96,7 @@ static void add_mmap(struct bytes *to, const struct sideband_mmap *mmap, uint16_
 	add_identity(to, mmap);
 	bytes_add_u32(to, mmap->prot);
 	bytes_add_u32(to, mmap->map_flags & ~(uint32_t)MAP_HUGETLB);
-	perf_data_add_name(to, is_code_of_no_file(mmap) ? "[anon]" : mmap->name);
+	perf_data_add_name(to, name_of(mmap));
 }
 
 static void add_munmap(struct bytes *to, const struct sideband_munmap *munmap, uint16_t misc)

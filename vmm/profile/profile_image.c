@@ -41,7 +41,8 @@ static bool is_kernel_name(const char *path)
 	return !strncmp(path, "[kernel.", 8) || !strncmp(path, "[guest.kernel.", 14);
 }
 
-/* Memory that only looks like a file by its name. */
+/* Memory that only looks like a file by its name. A file in memory that is a program is written as "memfd:".
+ */
 static bool is_memory_name(const char *path)
 {
 	static const char *const starts[] = { "//", "/memfd:", "/dev/zero", "/SYSV" };
@@ -55,6 +56,7 @@ static bool is_memory_name(const char *path)
 static bool is_file_name(const char *path)
 {
 	return (*path == '/' && !is_memory_name(path)) || !strcmp(path, "[vdso]") ||
+	       !strncmp(path, "memfd:", strlen("memfd:")) ||
 	       !strncmp(path, JIT_IMAGE_NAME, strlen(JIT_IMAGE_NAME));
 }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "vmm/profile/profile_image.h"
 
@@ -235,13 +236,19 @@ static int play_exec(struct profile_timeline *timeline, const struct record *rec
 	return process ? start_program(timeline, process, record->time, NULL) : -ENOMEM;
 }
 
+/* One in a file of memory has no slash (perf_data_sideband.c). */
+static bool may_be_program(const char *path)
+{
+	return *path == '/' || !strncmp(path, "memfd:", strlen("memfd:"));
+}
+
 /* The kernel maps the program before its interpreter and all libraries (fs/binfmt_elf.c, load_elf_binary()).
  */
 static void note_program(struct process *process, const struct profile_mapping *mapping)
 {
 	struct program *program = process->program;
 
-	if (program && !program->image && *mapping->image->path == '/')
+	if (program && !program->image && may_be_program(mapping->image->path))
 		program->image = mapping->image;
 }
 

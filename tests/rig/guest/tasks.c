@@ -10,22 +10,27 @@
  * alpha is in user code, beta in system calls, ping and pong give up the CPU
  * all the time; thread is two more threads of beta's process; program is
  * another program, by execve; brief are processes that live 5 ms, one behind
- * the other; jailed is a copy of this program that runs in a chroot, and layered one in an
- * overlay that only its mount namespace has.
+ * the other; jailed is a copy of this program that runs in a chroot, layered one in an
+ * overlay that only its mount namespace has, deleted one whose file is removed, and memory one in a file of
+ * memory alone. Each copy has a build id of its own, so that nothing is known of it by another.
  *
  * All but ping and pong are in cgroups of their own: "/tasks.slice/NAME.scope", that of the process.
  *
- * Of jailed and layered it prints, as /proc/PID/maps has it, "tasks: NAME maps PATH".
+ * Of the copies it prints, as /proc/PID/maps has it, "tasks: NAME maps PATH".
  *
  * Static, and built with frame pointers, so that chains can be walked.
  */
+#include <elf.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/sendfile.h>
@@ -39,6 +44,7 @@
 #define CGROUPS "/tmp/cgroup"
 #define JAIL    "/tmp/jail"
 #define LAYERED "/tmp/layers/merged/layered"
+#define DELETED "/tmp/deleted"
 
 static double seconds;
 
@@ -98,6 +104,8 @@ TASK(pong, compute(20); system_call(SYS_sched_yield, 0, 0, 0))
 TASK(program, compute(1000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
 TASK(jailed, compute(1000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
 TASK(layered, compute(1000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
+TASK(deleted, compute(1000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
+TASK(memory, compute(1000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
 TASK(brief, compute(100); system_call(SYS_getrandom, (long)buffer, 1024, 0))
 
 static double now(void)
@@ -181,15 +189,40 @@ static void start_program(const char *argument)
 	_exit(1);
 }
 
-static void copy_self(const char *to)
+/* Of our build id in our file; its first part is mapped from where the file begins. */
+static off_t build_id_place(void)
 {
-	int from = open("/proc/self/exe", O_RDONLY), file = open(to, O_CREAT | O_WRONLY | O_TRUNC, 0755);
+	const Elf64_Phdr *header = (const Elf64_Phdr *)getauxval(AT_PHDR);
+	const unsigned char *start = (const unsigned char *)header - sizeof(Elf64_Ehdr);
+
+	for (unsigned long i = 0; i < getauxval(AT_PHNUM); i++) {
+		const Elf64_Nhdr *note = (const Elf64_Nhdr *)(start + header[i].p_offset);
+
+		if (header[i].p_type == PT_NOTE && note->n_type == NT_GNU_BUILD_ID)
+			return (off_t)(header[i].p_offset + sizeof(*note) + note->n_namesz);
+	}
+	fail("no build id");
+	return 0;
+}
+
+/* The copy's build id differs from ours in its first four bytes, which become those of NAME. */
+static void copy_self(const char *name, int to)
+{
+	int from = open("/proc/self/exe", O_RDONLY);
 	struct stat status;
 
-	if (from < 0 || file < 0 || fstat(from, &status) ||
-	    sendfile(file, from, NULL, (size_t)status.st_size) != status.st_size)
-		fail(to);
+	if (from < 0 || to < 0 || fstat(from, &status) ||
+	    sendfile(to, from, NULL, (size_t)status.st_size) != status.st_size ||
+	    pwrite(to, name, 4, build_id_place()) != 4)
+		fail(name);
 	close(from);
+}
+
+static void copy_self_to(const char *name, const char *path)
+{
+	int file = open(path, O_CREAT | O_WRONLY | O_TRUNC, 0755);
+
+	copy_self(name, file);
 	close(file);
 }
 
@@ -204,10 +237,10 @@ static void tell_maps(const char *name, pid_t pid, const char *own)
 		maps = fopen(path, "r");
 		*file = '\0';
 		if (maps && fgets(line, sizeof(line), maps))
-			sscanf(line, "%*s %*s %*s %*s %*s %255s", file);
+			sscanf(line, "%*s %*s %*s %*s %*s %255[^\n]", file);
 		if (maps)
 			fclose(maps);
-		if (*file == '/' && strcmp(file, own) != 0)
+		if (*file == '/' && strcmp(file, own) != 0 && strcmp(file, DELETED) != 0)
 			break;
 	}
 	printf("tasks: %s maps %s\n", name, file);
@@ -219,7 +252,7 @@ static void start_jailed(const char *argument)
 	pid_t pid;
 
 	mkdir(JAIL, 0755);
-	copy_self(JAIL "/inside");
+	copy_self_to("jailed", JAIL "/inside");
 	pid = fork();
 	if (pid) {
 		tell_maps("jailed", pid, "/bin/tasks");
@@ -248,7 +281,7 @@ static void start_layered(const char *argument)
 
 	for (size_t i = 0; i < sizeof(directories) / sizeof(directories[0]); i++)
 		mkdir(directories[i], 0755);
-	copy_self("/tmp/layers/lower/layered");
+	copy_self_to("layered", "/tmp/layers/lower/layered");
 	pid = fork();
 	if (pid) {
 		tell_maps("layered", pid, "/bin/tasks");
@@ -258,6 +291,59 @@ static void start_layered(const char *argument)
 	mount_overlay();
 	execl(LAYERED, "layered", argument, (char *)NULL);
 	fail(LAYERED);
+}
+
+static void start_deleted(const char *argument)
+{
+	pid_t pid;
+
+	copy_self_to("deleted", DELETED);
+	pid = fork();
+	if (pid) {
+		tell_maps("deleted", pid, "/bin/tasks");
+		return;
+	}
+	enter_cgroup("deleted");
+	execl(DELETED, "deleted", argument, (char *)NULL);
+	fail(DELETED);
+}
+
+static void start_memory(const char *argument)
+{
+	char *const arguments[] = { "memory", (char *)(uintptr_t)argument, NULL };
+	int file = memfd_create("tasks", MFD_CLOEXEC);
+	pid_t pid;
+
+	copy_self("memory", file);
+	pid = fork();
+	if (pid) {
+		close(file);
+		tell_maps("memory", pid, "/bin/tasks");
+		return;
+	}
+	enter_cgroup("memory");
+	fexecve(file, arguments, environ);
+	fail("memory");
+}
+
+/* What a copy of this program is to do, by how it was called. */
+static bool run_as_copy(const char *name)
+{
+	if (!strcmp(name, "deleted"))
+		unlink(DELETED);
+	if (!strcmp(name, PROGRAM))
+		run("program", run_program);
+	else if (!strcmp(name, "jailed"))
+		run("jailed", run_jailed);
+	else if (!strcmp(name, "layered"))
+		run("layered", run_layered);
+	else if (!strcmp(name, "deleted"))
+		run("deleted", run_deleted);
+	else if (!strcmp(name, "memory"))
+		run("memory", run_memory);
+	else
+		return false;
+	return true;
 }
 
 static void storm(void)
@@ -287,18 +373,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: tasks SECONDS\n");
 		return 2;
 	}
-	if (!strcmp(argv[0], PROGRAM)) {
-		run("program", run_program);
+	if (run_as_copy(argv[0]))
 		return 0;
-	}
-	if (!strcmp(argv[0], "jailed")) {
-		run("jailed", run_jailed);
-		return 0;
-	}
-	if (!strcmp(argv[0], "layered")) {
-		run("layered", run_layered);
-		return 0;
-	}
 	make_cgroups();
 	start("alpha", run_alpha);
 	start("ping", run_ping);
@@ -308,6 +384,8 @@ int main(int argc, char **argv)
 	storm();
 	start_jailed(argv[1]);
 	start_layered(argv[1]);
+	start_deleted(argv[1]);
+	start_memory(argv[1]);
 	while (wait(&status) > 0)
 		failed |= status != 0;
 	return failed;
