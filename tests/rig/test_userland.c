@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "tests/rig/debian_recording.h"
+#include "tests/rig/image_truth.h"
 #include "tests/rig/perf_script.h"
 #include "tests/rig/rig.h"
 #include "tests/unit/stack_agreement.h"
@@ -65,7 +66,8 @@ struct tally {
 	unsigned long samples;        /* in user space, of the programs */
 	unsigned long in_images;      /* of these, in an image that the process has */
 	unsigned long untold;         /* in none that is known */
-	unsigned long named, unnamed; /* in files that have names for all their code */
+	unsigned long named, unnamed; /* where the image's own table has a name */
+	unsigned long nameless;       /* where it has none */
 	unsigned long busy, charged;  /* in functions, and said to be of the process that has the function */
 	unsigned long wrong;
 	unsigned long in_function[FUNCTIONS];
@@ -108,26 +110,22 @@ static void say_wrong(struct tally *tally, const struct script_sample *sample)
 		FAIL_TEST("a sample of %s is said to be in %s (%s)", sample->comm, leaf->symbol, leaf->image);
 }
 
-/* Of a process of ours, in an image that it may have. */
+/* Of a process of ours, in an image that it may have: whose own table of symbols says what is right. */
 static void count_name(struct tally *tally, const struct script_sample *sample)
 {
 	const struct script_frame *leaf = &sample->frames[0];
-	bool known = strcmp(leaf->symbol, "[unknown]") != 0;
+	enum image_truth truth = image_truth_of(USERLAND_FILES, leaf);
 	int function = function_of(leaf->symbol);
 
 	tally->in_images++;
-	if (!strcmp(leaf->image, "/mnt/bin/stripped")) {
-		/* Entries of the PLT have the names of dynamic symbols. */
-		if (known && !strstr(leaf->symbol, "@plt"))
-			say_wrong(tally, sample);
-	} else if (!strncmp(leaf->image, "/mnt/bin/", 9)) {
-		(*(known ? &tally->named : &tally->unnamed))++;
-		if (function >= 0 && (strcmp(functions[function].process, sample->comm) != 0 ||
-				      strcmp(functions[function].image, leaf->image + 9) != 0))
-			say_wrong(tally, sample);
-	} else if (function >= 0) {
+	tally->named += truth == IMAGE_TRUTH_RIGHT;
+	tally->unnamed += truth == IMAGE_TRUTH_MISSING;
+	tally->nameless += truth == IMAGE_TRUTH_NONE;
+	if (truth == IMAGE_TRUTH_WRONG ||
+	    (function >= 0 && (strcmp(functions[function].process, sample->comm) != 0 ||
+			       strncmp(leaf->image, "/mnt/bin/", 9) != 0 ||
+			       strcmp(functions[function].image, leaf->image + 9) != 0)))
 		say_wrong(tally, sample);
-	}
 }
 
 static void count(void *context, const struct script_sample *sample)
@@ -223,9 +221,10 @@ static void check_names(const struct run *run)
 	perf_script_read(environment, run->file, run->with_agent ? "" : "--symfs " USERLAND_FILES, count,
 			 &tally);
 	printf("%s: %lu samples of the programs in user space: %lu in an image of theirs, %lu in none that is known; "
-	       "%lu of %lu named; %lu of %lu by the right process; %lu wrong\n",
+	       "%lu of %lu named, %lu in code that has no names; %lu of %lu by the right process; %lu wrong\n",
 	       run->what, tally.samples, tally.in_images, tally.untold, tally.named,
-	       tally.named + tally.unnamed, tally.charged, tally.busy, tally.wrong);
+	       tally.named + tally.unnamed, tally.nameless, tally.charged, tally.busy, tally.wrong);
+	image_truth_print(run->what);
 	CHECK(tally.samples >= ENOUGH);
 	CHECK_EQUAL(tally.wrong, 0);
 	CHECK(tally.charged * 100 >= tally.busy * 99);
@@ -667,4 +666,30 @@ TEST(userland, chains_are_those_of_the_guest_s_own_perf)
 		for (size_t k = 0; k < PROCESSES; k++)
 			stack_samples_free(chains[i].of[k]);
 	}
+}
+
+/* What only the guest's disk has of a file is in the build-id cache when the run has ended: here, all of it.
+ */
+TEST(userland, files_come_from_the_disk_when_a_run_ends)
+{
+	const char *kernel, *initrd;
+	struct rig_result result;
+
+	RIG_REQUIRED();
+	kernel = rig_kernel("6.1");
+	initrd = kernel && debian_recording_make_disk() ? debian_recording_initrd("6.1") : NULL;
+	if (!initrd)
+		return;
+	rig_run(&result, 240,
+		"d=$PWD/build/rig/disk-names; rm -rf $d; mkdir -p $d; "
+		"HOME=$d build/kvmscope run --pmu off --timeout 200 --mem 256M -F 499 --no-call-graph "
+		"-o $d/perf.data --disk " USERLAND_DISK ",ro --kernel %s --initrd %s "
+		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run="
+		"mount+-t+ext4+-o+ro+/dev/vda+/mnt&&ln+-s+/mnt/lib+/mnt/lib64+/&&/mnt/bin/hashed+400' < /dev/null; "
+		"for file in $d/.debug/.build-id/*/*/elf; do "
+		"cmp $file " USERLAND_FILES "/mnt/lib/libc.so.6 > /dev/null && echo found; done",
+		kernel, initrd);
+	if (!strstr(result.errors, "found on the guest's disks") || !strstr(result.output, "found"))
+		FAIL_TEST("%s\n%s", result.output, result.errors);
+	rig_result_free(&result);
 }
