@@ -25,23 +25,13 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <x86intrin.h>
 
 #include "shared/error.h"
 #include "tests/bench/bench.h"
-#include "tests/kvm/sampled_guest.h"
+#include "tests/bench/gap_guest.h"
 #include "vmm/profile/perf_data_reader.h"
 
-/* GPAs: how many gaps there were so far, the TSC of now, and the gaps, the latest of them. */
-#define COUNT    0x80000ull
-#define NOW      0x80008ull
-#define GAPS     0x100000ull
-#define GAPS_MAX 0x8000u
-
-#define WINDOW         1000000000ull /* ns of CPU time */
-#define CLOCK_TRIES    100
-#define AHEAD_TIME     20000000ull /* ns of CPU time, in which both clocks are compared */
-#define TRIES          3           /* of a run */
+#define TRIES          3 /* of a run */
 #define RUNS           6
 #define PERFS          "build/bench/attach.perf.data"
 #define PERFS_MESSAGES "build/bench/attach.perf.log"
@@ -51,35 +41,6 @@
 #define SAMPLES_MIN    30 /* of a window */
 
 extern char **environ;
-
-/*
- *	mov ecx, 8; 3: call 4f; 4: push rbp; mov rbp, rsp; dec ecx; jnz 3b
- *	mov edi, COUNT; mov esi, GAPS; xor r9d, r9d; rdtsc; shl rdx, 32; or rax, rdx; mov r8, rax
- * 1:	rdtsc; shl rdx, 32; or rax, rdx; mov [rdi + 8], rax; mov rcx, rax; sub rcx, r8; mov r8, rax
- *	cmp rcx, 2048; jb 1b
- *	mov rdx, r9; and edx, GAPS_MAX - 1; shl rdx, 4; mov [rsi + rdx], rax; mov [rsi + rdx + 8], rcx
- *	inc r9; mov [rdi], r9; jmp 1b
- */
-static const uint8_t code[] = {
-	0xb9, 0x08, 0x00, 0x00, 0x00, 0xe8, 0x00, 0x00, 0x00, 0x00, 0x55, 0x48, 0x89, 0xe5, 0xff,
-	0xc9, 0x75, 0xf3, 0xbf, 0x00, 0x00, 0x08, 0x00, 0xbe, 0x00, 0x00, 0x10, 0x00, 0x45, 0x31,
-	0xc9, 0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0x49, 0x89, 0xc0, 0x0f, 0x31,
-	0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0x48, 0x89, 0x47, 0x08, 0x48, 0x89, 0xc1, 0x4c,
-	0x29, 0xc1, 0x49, 0x89, 0xc0, 0x48, 0x81, 0xf9, 0x00, 0x08, 0x00, 0x00, 0x72, 0xe1, 0x4c,
-	0x89, 0xca, 0x81, 0xe2, 0xff, 0x7f, 0x00, 0x00, 0x48, 0xc1, 0xe2, 0x04, 0x48, 0x89, 0x04,
-	0x16, 0x48, 0x89, 0x4c, 0x16, 0x08, 0x49, 0xff, 0xc1, 0x4c, 0x89, 0x0f, 0xeb, 0xc3,
-};
-
-/* As the guest writes it: turns of its TSC. As it is told: ns, CLOCK_MONOTONIC_RAW. */
-struct gap {
-	uint64_t end, length;
-};
-
-/* What the VM's process tells of a window. */
-struct window {
-	uint64_t count; /* of gaps */
-	struct gap gaps[GAPS_MAX];
-};
 
 /* A process with a VM, which measures itself when it is asked. */
 static struct {
@@ -106,97 +67,12 @@ static const struct group {
 
 /* The VM's process. */
 
-/* One moment by both clocks. */
-struct moment {
-	uint64_t turns; /* of the guest's TSC */
-	uint64_t time;  /* ns */
-};
-
-static uint64_t read_word(struct sampled_guest *guest, uint64_t gpa)
-{
-	uint64_t word;
-
-	memory_read(&guest->vm.memory, gpa, &word, sizeof(word));
-	return word;
-}
-
-/* What the guest wrote last is of now, at the best of moments: it has to run in some of them. */
-static int64_t guest_ahead(struct sampled_guest *guest, clockid_t clock)
-{
-	uint64_t begun = bench_time(clock);
-	int64_t most = INT64_MIN;
-
-	do {
-		for (int i = 0; i < 1000; i++) {
-			int64_t ahead = (int64_t)(read_word(guest, NOW) - __rdtsc());
-
-			most = ahead > most ? ahead : most;
-		}
-	} while (bench_time(clock) - begun < AHEAD_TIME);
-	return most;
-}
-
-/* The try that took least: in the others something came in between. */
-static struct moment now(int64_t ahead)
-{
-	struct moment moment = { 0 };
-	uint64_t least = UINT64_MAX;
-
-	for (int i = 0; i < CLOCK_TRIES; i++) {
-		uint64_t before = __rdtsc(), time = bench_time(CLOCK_MONOTONIC_RAW);
-		uint64_t took = __rdtsc() - before;
-
-		if (took >= least)
-			continue;
-		least = took;
-		moment = (struct moment){ before + took / 2 + (uint64_t)ahead, time };
-	}
-	return moment;
-}
-
-/* Those of the window that are still written down. */
-static void read_gaps(struct sampled_guest *guest, uint64_t from, uint64_t to, struct window *window)
-{
-	window->count = to - from < GAPS_MAX ? to - from : GAPS_MAX;
-	for (uint64_t i = 0; i < window->count; i++) {
-		uint64_t place = (to - window->count + i) % GAPS_MAX;
-
-		memory_read(&guest->vm.memory, GAPS + place * sizeof(struct gap), &window->gaps[i],
-			    sizeof(struct gap));
-	}
-}
-
-static void translate(struct window *window, const struct moment *first, const struct moment *last)
-{
-	double scale = (double)(last->time - first->time) / (double)(last->turns - first->turns);
-
-	for (uint64_t i = 0; i < window->count; i++) {
-		struct gap *gap = &window->gaps[i];
-
-		gap->end = first->time + (uint64_t)((double)(gap->end - first->turns) * scale);
-		gap->length = (uint64_t)((double)gap->length * scale);
-	}
-}
-
 /* It would have to wait for others right behind many a sample, on a machine that has much else to do. */
 static void have_priority(pthread_t thread, bool first)
 {
 	const struct sched_param param = { .sched_priority = first };
 
 	pthread_setschedparam(thread, first ? SCHED_FIFO : SCHED_OTHER, &param);
-}
-
-static void measure_gaps(struct sampled_guest *guest, clockid_t clock, struct window *window)
-{
-	int64_t ahead = guest_ahead(guest, clock);
-	uint64_t from = read_word(guest, COUNT), begun = bench_time(clock);
-	struct moment first = now(ahead), last;
-
-	while (bench_time(clock) - begun < WINDOW)
-		usleep(20000);
-	last = now(ahead);
-	read_gaps(guest, from, read_word(guest, COUNT), window);
-	translate(window, &first, &last);
 }
 
 /* As other VMMs do: so that its vCPU can be told from its other threads. */
@@ -209,12 +85,13 @@ static void name_thread(const struct sampled_guest *guest)
 
 static _Noreturn void run_vm(int asked, int answer)
 {
-	const struct sampled_guest_options options = {
-		.code = code, .size = sizeof(code), .cpl = 3, .cpus = 1, .clock = SAMPLING_CLOCK_CPU
-	};
-	static struct window window;
+	const struct sampled_guest_options options = { .code = gap_guest_code,
+						       .size = sizeof(gap_guest_code),
+						       .cpl = 3,
+						       .cpus = 1,
+						       .clock = SAMPLING_CLOCK_CPU };
+	static struct gap_window window;
 	struct sampled_guest guest;
-	clockid_t clock;
 	char what;
 
 	if (sampled_guest_start(&guest, &options)) {
@@ -222,10 +99,9 @@ static _Noreturn void run_vm(int asked, int answer)
 		_exit(1);
 	}
 	name_thread(&guest);
-	pthread_getcpuclockid(guest.cpus[0].thread, &clock);
 	while (read(asked, &what, 1) == 1) {
 		have_priority(guest.cpus[0].thread, true);
-		measure_gaps(&guest, clock, &window);
+		gap_guest_measure(&guest, &window);
 		have_priority(guest.cpus[0].thread, false);
 		if (write(answer, &window, sizeof(window)) != sizeof(window))
 			break;
@@ -250,7 +126,7 @@ static void start_vm(void)
 	vm.answer = answer[0];
 }
 
-static void measure_window(struct window *window)
+static void measure_window(struct gap_window *window)
 {
 	size_t size = 0;
 	ssize_t got = 1;
@@ -440,46 +316,29 @@ static void note_reason(const struct way *way, char line[200])
 
 /* Of each gap of the window, how many samples lie in it: of each way, of perf itself, and of all. */
 static struct {
-	struct window window;
-	unsigned int ours[WAYS][GAPS_MAX], perfs[GAPS_MAX], all[GAPS_MAX];
+	struct gap_window window;
+	unsigned int ours[WAYS][GAP_WINDOW_MAX], perfs[GAP_WINDOW_MAX], all[GAP_WINDOW_MAX];
 } seen;
-
-/* The first gap that ends behind TIME, if it has begun. */
-static bool find_gap(const struct window *window, uint64_t time, size_t *found)
-{
-	size_t low = 0, high = window->count;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (window->gaps[middle].end < time)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	*found = low;
-	return low < window->count && window->gaps[low].end - window->gaps[low].length <= time;
-}
 
 static int take_sample(void *context, const struct perf_data_sample *sample)
 {
 	unsigned int *counts = context;
 	size_t gap;
 
-	if (find_gap(&seen.window, sample->time, &gap)) {
+	if (gap_window_find(&seen.window, sample->time, &gap)) {
 		counts[gap]++;
 		seen.all[gap]++;
 	}
 	return 0;
 }
 
-static bool read_samples(const char *path, unsigned int counts[GAPS_MAX])
+static bool read_samples(const char *path, unsigned int counts[GAP_WINDOW_MAX])
 {
 	const struct perf_data_events events = { .sample = take_sample, .context = counts };
 	struct perf_data_reader *reader;
 	int error;
 
-	memset(counts, 0, GAPS_MAX * sizeof(counts[0]));
+	memset(counts, 0, GAP_WINDOW_MAX * sizeof(counts[0]));
 	error = perf_data_reader_open(&reader, path);
 	if (error)
 		return false;
@@ -489,9 +348,9 @@ static bool read_samples(const char *path, unsigned int counts[GAPS_MAX])
 }
 
 /* The median of gaps with one sample, of COUNTS, and of no other; false: they are too few. */
-static bool median_of(const unsigned int counts[GAPS_MAX], double *median)
+static bool median_of(const unsigned int counts[GAP_WINDOW_MAX], double *median)
 {
-	static double costs[GAPS_MAX];
+	static double costs[GAP_WINDOW_MAX];
 	size_t count = 0;
 
 	for (size_t i = 0; i < seen.window.count; i++)

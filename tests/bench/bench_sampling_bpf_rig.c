@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * bench_sampling on a standard KVM, in the rig: what kicks and BPF cost a guest there. Exits are dear in an
+ * emulator, and so are interrupts: compare ratios.
+ */
+#include "tests/bench/bench.h"
+
+int main(void)
+{
+	if (system("tests/rig/rig --check > /dev/null 2>&1")) {
+		bench_skip("sampling by bpf: guest slow-down, rig", "no rig here");
+		return 0;
+	}
+	return system("tests/rig/rig --timeout 220 -- build/bench/bench_sampling rig 2> build/bench/sampling_bpf_rig.log")
+		       ? 1
+		       : 0;
+}
