@@ -24,7 +24,8 @@ const struct migrated_guest *migrated_guest(void);
 
 /*
  * A failed check unless the recording PATH of that Linux has samples of its kernel, nearly all with the names
- * of functions, and of its one program. Names are looked for as kvmscope report does.
+ * of functions, and of its one program where their process is known: who has just attached knows none yet.
+ * Names are looked for as kvmscope report does.
  */
 void migrated_guest_check_names(const char *path);
 
