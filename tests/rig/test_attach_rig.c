@@ -169,19 +169,6 @@ static void check_shares(const char *vm, enum way way, const struct shares *shar
 	"flock build tests/rig/initrd --kernel 6.1 --modules 'virtio_pci virtio_console' --output " INITRD   \
 	" build/rig/workload build/agent/kvmscope-agent > /dev/null"
 
-static bool lives(void)
-{
-	return getenv("KVMSCOPE_ATTACH_LIFE");
-}
-
-/* Two more minutes of a processor to itself, more than the rest. */
-#define LIFE_REQUIRED()                                                                                      \
-	do {                                                                                                 \
-		RIG_REQUIRED();                                                                              \
-		if (!lives())                                                                                \
-			SKIP("it takes minutes: KVMSCOPE_ATTACH_LIFE=1 runs it");                            \
-	} while (0)
-
 /* Once, for all tests; false: it failed, which is theirs. */
 static bool run_in_rig(void)
 {
@@ -194,8 +181,8 @@ static bool run_in_rig(void)
 		if (!kernel)
 			return false;
 		CHECK(!system(MAKE_INITRD)); /* NOLINT(cert-env33-c): a test's own words */
-		rig_run(&result, 900, "tests/rig/attach-host " DIRECTORY " %s %s " INITRD " %s",
-			seconds ? seconds : "3", kernel, lives() ? "life" : "");
+		rig_run(&result, 900, "tests/rig/attach-host " DIRECTORY " %s %s " INITRD,
+			seconds ? seconds : "3", kernel);
 		printf("%s", result.output);
 	}
 	if (result.status)
@@ -343,15 +330,14 @@ static bool is_of_workload(const struct profile_frame *frame)
 	return strstr(frame->image, "workload") || !strcmp(frame->image, "[vdso]");
 }
 
-/* The guest that lives on boots anew, has a shell, which waits for the vCPU, and the agent: they make such
- * calls, too. */
+/* The guest boots anew, has a shell, which waits for the vCPU, and the agent: they make such calls, too. */
 static bool may_call(const struct profile_stack *stack)
 {
 	static const char *const others[] = { "init", "insmod", "cat",   "setsid",        "grep",
 					      "sh",   "exe",    "sleep", "kvmscope-agent" };
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-		if (lives() && !strcmp(stack->comm, others[i]))
+		if (!strcmp(stack->comm, others[i]))
 			return true;
 	return false;
 }
@@ -432,7 +418,7 @@ static void check_agent(const char *vm, enum way way)
 /* One that comes while bpf samples, and one that is there before ptrace does. */
 TEST(attach_rig, the_agent_of_a_domain_tells_by_bpf_and_by_ptrace)
 {
-	LIFE_REQUIRED();
+	RIG_REQUIRED();
 	if (!run_in_rig())
 		return;
 	check_agent("life", BPF);
@@ -540,7 +526,7 @@ TEST(attach_rig, a_reset_and_a_vcpu_that_comes_later_are_followed)
 {
 	uint64_t text[2];
 
-	LIFE_REQUIRED();
+	RIG_REQUIRED();
 	if (!run_in_rig())
 		return;
 	REQUIRE(read_texts(text));
