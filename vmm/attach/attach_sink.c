@@ -124,20 +124,17 @@ static bool may_be_told(const struct attach *attach, const struct sample *sample
 	return !stack || has_cr3(stack) || kernel_pulse_is_felt(&attach->pulse, sample->time);
 }
 
+/* A backend that has not been told of this kernel yet saw the tasks of the one before, where that had them.
+ */
 static void tell_user_space(struct attach *attach, const struct guest_kernel *kernel, struct sample *sample,
 			    struct guest_callchain *chain, const struct attach_stack *stack)
 {
-	struct attach_stack untold;
+	const struct user_space_cpu *cpu = &attach->cpus[sample->vcpu];
 
-	if (!attach->cpus_known)
-		return;
-	if (!may_be_told(attach, sample, stack)) {
-		untold = *stack;
-		untold.tasks = NULL;
-		stack = &untold;
-	}
-	user_space_tell(&attach->cpus[sample->vcpu], kernel, &attach->memory.view, stack, sample, chain,
-			&attach->map);
+	if (attach->cpus_known && cpu->seen && may_be_told(attach, sample, stack))
+		user_space_tell(cpu, kernel, &attach->memory.view, stack, sample, chain, &attach->map);
+	else
+		user_space_leave_out(stack, chain);
 }
 
 /* With kernel_lock. What vouches for the addresses of the guest's kernel is a kernel that is known. */
@@ -163,6 +160,15 @@ static void use_kernel(struct attach *attach, struct sample *sample, struct gues
 	module_presence_check(guest_kernel_presence(kernel), &attach->memory.view, &kernel->paging,
 			      sample->time, chain);
 	tell_user_space(attach, kernel, sample, chain, stack);
+}
+
+/* With kernel_lock, while no kernel is known: the tasks of the one before are there still. */
+static void use_none(struct attach *attach, const struct sample *sample, struct guest_callchain *chain,
+		     const struct attach_stack *stack)
+{
+	user_space_leave_out(stack, chain);
+	if (attach_wants_callers(attach) && !sample->cpl)
+		miss_callers(chain, &attach->callers.without_kernel);
 }
 
 /* Those in the kernel serve best: under KPTI the tables of user space do not map all of it. */
@@ -193,8 +199,8 @@ static void take_guest(struct attach *attach, struct sample *sample, struct gues
 		attach->image_rip = sample->rip;
 	if (attach->kernel)
 		use_kernel(attach, sample, chain, stack, mode);
-	else if (attach_wants_callers(attach) && !sample->cpl)
-		miss_callers(chain, &attach->callers.without_kernel);
+	else
+		use_none(attach, sample, chain, stack);
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 

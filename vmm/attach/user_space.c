@@ -88,6 +88,12 @@ static void find_mappings(const struct guest_kernel *kernel, const struct guest_
 	cut(chain, depth);
 }
 
+void user_space_leave_out(const struct attach_stack *stack, struct guest_callchain *chain)
+{
+	if (stack && stack->cr3_of_task && chain->user_depth)
+		cut(chain, 0);
+}
+
 void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
 		     const struct guest_view *view, const struct attach_stack *stack, struct sample *sample,
 		     struct guest_callchain *chain, struct user_map *map)
@@ -98,9 +104,7 @@ void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel
 	if (!cpu->known || !stack || !stack->tasks ||
 	    !guest_task_tell(&kernel->tasks, view, &kernel->paging, &stack->registers, cpu->offset,
 			     stack->tasks, &task)) {
-		/* They were found by page tables that are nobody's. */
-		if (stack && stack->cr3_of_task && chain->user_depth)
-			cut(chain, 0);
+		user_space_leave_out(stack, chain);
 		return;
 	}
 	sample->pid = task.pid;

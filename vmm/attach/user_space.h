@@ -21,7 +21,7 @@
 /* A vCPU, as the kernel that is known knows it. */
 struct user_space_cpu {
 	bool known;
-	bool seen;       /* the backend sees its tasks */
+	bool seen;       /* the backend sees its tasks where this kernel has them */
 	uint64_t offset; /* that makes per-CPU addresses those of it */
 };
 
@@ -36,5 +36,8 @@ void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *
 void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
 		     const struct guest_view *view, const struct attach_stack *stack, struct sample *sample,
 		     struct guest_callchain *chain, struct user_map *map);
+
+/* Of a sample whose task is not told: callers that were found by the page tables of a task are nobody's. */
+void user_space_leave_out(const struct attach_stack *stack, struct guest_callchain *chain);
 
 #endif

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+/* An attachment by a backend that is the test's: what becomes of its samples, vCPUs and frequencies. */
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "tests/unit/shim/test.h"
+#include "tests/unit/user_guest.h"
+#include "vmm/attach/attach_state.h"
+
+#define CODE  0x400000ull
+#define TEXT  0xffffffff81000000ull
+#define TGID  70
+#define CHAIN 3
+
+/* What the backend saw, and what became of that. */
+static struct {
+	struct attach attach;
+	struct user_guest guest;
+	struct guest_tasks_seen tasks;
+	struct attach_stack stack;
+	uint64_t rip;
+	uint32_t while_told, drained; /* process of the last sample of each */
+	struct guest_callchain chain;
+	uint64_t addresses[CHAIN];
+	int set_error, add_error; /* that it answers; the latter for all vCPUs but the first */
+	unsigned int sets;
+} bench;
+
+static uint32_t give(void)
+{
+	struct sample sample = { .time = SECOND, .rip = bench.rip, .cpl = bench.rip >> 63 ? 0 : 3 };
+	uint16_t user_depth = bench.rip >> 63 ? 0 : CHAIN;
+
+	bench.chain = (struct guest_callchain){ .addresses = bench.addresses,
+						.capacity = CHAIN,
+						.kernel_depth = !user_depth,
+						.user_depth = user_depth };
+	for (uint64_t i = 0; i < CHAIN; i++)
+		bench.addresses[i] = bench.rip + i * 16;
+	attach_take_sample(&bench.attach, &sample, &bench.chain, &bench.stack);
+	return sample.pid;
+}
+
+static void see_tasks(struct attach_source *source, unsigned int id, const struct attach_cpu *cpu)
+{
+	bench.while_told = give();
+}
+
+static void drain(struct attach_source *source)
+{
+	bench.drained = give();
+}
+
+static int add(struct attach_source *source, const struct vmm_vcpu *vcpu)
+{
+	return vcpu->id && bench.add_error ? error_set(bench.add_error, "it can not be sampled") : 0;
+}
+
+static int set_frequency(struct attach_source *source, unsigned int frequency)
+{
+	bench.sets++;
+	return error_set(bench.set_error, "there is a vCPU too many");
+}
+
+static const struct attach_backend backend = {
+	.name = "test", .see_tasks = see_tasks, .drain = drain, .add = add, .set_frequency = set_frequency
+};
+
+static void make_kernel(void)
+{
+	struct guest_kernel *kernel;
+
+	user_guest_make(&bench.guest, true);
+	kernel = &bench.guest.kernel;
+	kernel->tasks = (struct guest_task_layout){ .known = true, .stack_size = 0x4000 };
+	kernel->symbols = symbols_new();
+	symbols_finish(kernel->symbols);
+	REQUIRE_EQUAL(module_presence_create(&kernel->presence, kernel, NULL, 0, NULL), 0);
+	kernel->identity = (struct guest_kernel_identity){ .gva = USER_GUEST_DIRECT + 0x5000, .gpa = 0x5000 };
+	bench.tasks.current = (struct guest_task_seen){ .at = USER_GUEST_DIRECT + 0x5000,
+							.stack = USER_GUEST_DIRECT + 0x8000,
+							.tgid = TGID,
+							.pid = TGID };
+	bench.stack =
+		(struct attach_stack){ .registers = bench.guest.guest.registers, .tasks = &bench.tasks };
+	bench.stack.registers.paging = kernel->paging;
+	bench.stack.registers.cpl = 0;
+	bench.stack.registers.rsp = 0;
+	bench.rip = TEXT;
+}
+
+/* Of a VM with vCPUs 0 and 1, run by this thread. */
+static void make(void)
+{
+	static const struct ring_options ring = { .size = 1 << 16, .mode = RING_MODE_OVERWRITE };
+	static struct vmm_vcpu sampled[2];
+	static struct user_space_cpu cpus[2];
+	static struct ring *rings[2];
+	struct attach *attach = &bench.attach;
+	const struct vmm_vcpu vcpus[] = { { 0, gettid(), "test" }, { 1, gettid(), "test" } };
+
+	memset(&bench, 0, sizeof(bench));
+	make_kernel();
+	memset(cpus, 0, sizeof(cpus));
+	attach->backend = &backend;
+	attach->sampled = sampled;
+	attach->cpus = cpus;
+	attach->rings = rings;
+	attach->ring_count = 2;
+	REQUIRE_EQUAL(ring_create_with(&rings[0], &ring), 0);
+	REQUIRE_EQUAL(ring_create_with(&rings[1], &ring), 0);
+	REQUIRE_EQUAL(vmm_process_open_monitored(&attach->process, getpid()), 0);
+	vmm_process_set_vcpus(attach->process, vcpus, 2);
+	attach->memory.view = bench.guest.guest.view;
+	attach->layout_guessed = true; /* no backend has told it */
+	attach->target.callchains = true;
+	pthread_mutex_init(&attach->kernel_lock, NULL);
+}
+
+static void unmake(void)
+{
+	ring_destroy(bench.attach.rings[0]);
+	ring_destroy(bench.attach.rings[1]);
+	vmm_process_close(bench.attach.process);
+	pthread_mutex_destroy(&bench.attach.kernel_lock);
+	module_presence_free(bench.guest.kernel.presence);
+	symbols_free(bench.guest.kernel.symbols);
+	user_guest_free(&bench.guest);
+}
+
+/* As if the collector had found it. */
+static void set_kernel(const struct guest_kernel *kernel)
+{
+	bench.attach.layout_guessed = false;
+	attach_set_kernel(&bench.attach, kernel);
+}
+
+/* What the backend has when it is told of a kernel was seen where the kernel before had its tasks. */
+TEST(attach_state, tasks_are_told_when_the_backend_knows_of_the_kernel_that_runs)
+{
+	struct guest_kernel next;
+
+	make();
+	bench.add_error = -ESRCH;
+	REQUIRE_EQUAL(attach_follow_vcpus(&bench.attach), 0);
+	set_kernel(&bench.guest.kernel);
+	attach_drain(&bench.attach);
+	CHECK_EQUAL(bench.while_told, SAMPLE_TASK_UNKNOWN);
+	CHECK_EQUAL(bench.drained, TGID);
+	next = bench.guest.kernel;
+	next.text_start += 0x1000000;
+	set_kernel(&next);
+	attach_drain(&bench.attach);
+	CHECK_EQUAL(bench.while_told, SAMPLE_TASK_UNKNOWN);
+	CHECK_EQUAL(bench.drained, TGID);
+	unmake();
+}
+
+/* They were found by page tables of the kernel before, where the processor's are not known. */
+TEST(attach_state, callers_by_the_tables_of_a_task_are_nobody_s_while_no_kernel_is_known)
+{
+	make();
+	bench.rip = CODE;
+	attach_drain(&bench.attach);
+	CHECK_EQUAL(bench.chain.user_depth, CHAIN);
+	bench.stack.cr3_of_task = true;
+	attach_drain(&bench.attach);
+	CHECK_EQUAL(bench.chain.user_depth, 1);
+	CHECK(bench.chain.flags & SAMPLE_USER_TRUNCATED);
+	unmake();
+}
