@@ -172,3 +172,19 @@ TEST(attach_state, callers_by_the_tables_of_a_task_are_nobody_s_while_no_kernel_
 	CHECK(bench.chain.flags & SAMPLE_USER_TRUNCATED);
 	unmake();
 }
+
+TEST(attach_state, a_vcpu_that_can_not_be_sampled_leaves_the_others)
+{
+	static const int errors[] = { -EMFILE, -EACCES, -ENOMEM };
+
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		make();
+		bench.add_error = errors[i];
+		CHECK_EQUAL(attach_follow_vcpus(&bench.attach), 0);
+		CHECK_EQUAL(bench.attach.sampled_count, 1);
+		bench.add_error = 0;
+		CHECK_EQUAL(attach_follow_vcpus(&bench.attach), 0);
+		CHECK_EQUAL(bench.attach.sampled_count, 2);
+		unmake();
+	}
+}

@@ -55,7 +55,7 @@ static void tell_beyond(struct attach *attach, unsigned int id)
 	attach->told_beyond = true;
 }
 
-/* Once, until all are sampled. It is tried again with each scan: what there is too much of may go. */
+/* Once, until all are sampled. It is tried again with each scan: what is in its way may go. */
 static void tell_refused(struct attach *attach, unsigned int id)
 {
 	if (!attach->told_refused)
@@ -84,7 +84,7 @@ static int add_new(struct attach *attach)
 			attach->arriving = true;
 			continue;
 		}
-		if (error == -EMFILE && attach->sampled_count) {
+		if (error && attach->sampled_count) {
 			tell_refused(attach, vcpu->id);
 			refused = true;
 			continue;
