@@ -188,3 +188,26 @@ TEST(attach_state, a_vcpu_that_can_not_be_sampled_leaves_the_others)
 		unmake();
 	}
 }
+
+/* What failed for some is not what all have: neither it nor what was before. */
+TEST(attach_state, a_frequency_that_failed_is_tried_again)
+{
+	struct attach *attach = &bench.attach;
+
+	make();
+	bench.set_error = -EMFILE;
+	attach->stop_fd = eventfd(0, EFD_CLOEXEC);
+	attach->ticks = 100;
+	REQUIRE_EQUAL(request_open(&attach->request), 0);
+	REQUIRE_EQUAL(pthread_create(&attach->thread, NULL, attach_run, attach), 0);
+	CHECK_EQUAL(attach_set_frequency(attach, 3000), -EMFILE);
+	CHECK(strstr(error_message(), "a vCPU too many"));
+	CHECK_EQUAL(attach_set_frequency(attach, 3000), -EMFILE);
+	CHECK_EQUAL(attach_set_frequency(attach, 100), -EMFILE);
+	CHECK_EQUAL(bench.sets, 3);
+	eventfd_write(attach->stop_fd, 1);
+	pthread_join(attach->thread, NULL);
+	close(attach->stop_fd);
+	request_close(&attach->request);
+	unmake();
+}

@@ -62,7 +62,7 @@ struct attach {
 	bool arriving;                      /* there is a vCPU that the backend does not find to run yet */
 	bool told_beyond;                   /* that a vCPU has no ring */
 	bool told_refused;                  /* that one can not be sampled */
-	unsigned int ticks;                 /* Hz that the backend samples with; 0: a pause */
+	unsigned int ticks;                 /* Hz that the backend samples all with; 0: a pause */
 	uint64_t taken, flushed, last_seen; /* samples and losses: so far, shown to the reader, then */
 
 	pthread_mutex_t kernel_lock;

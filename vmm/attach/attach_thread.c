@@ -3,6 +3,7 @@
 #include "vmm/attach/attach_state.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@
 #define SCAN_INTERVAL_ARRIVING (100 * MILLISECOND)
 /* So long after it could not be looked at, the process may still end. */
 #define END_WAIT_MS 2000
+/* Hz of no vCPU */
+#define TICKS_DIFFER UINT_MAX
 
 static void show_rings(struct attach *attach)
 {
@@ -235,14 +238,18 @@ int attach_set_frequency(struct attach *attach, unsigned int frequency)
 	return request_ask(&attach->request, &frequency);
 }
 
+/* Where that fails for some vCPUs, no frequency is that of all: whatever is asked for next is tried. */
 static int take_over_frequency(struct attach *attach, unsigned int frequency)
 {
+	int error;
+
 	if (frequency == attach->ticks)
 		return 0;
-	attach->ticks = frequency;
 	if (frequency)
 		attach->target.frequency = frequency;
-	return attach->backend->set_frequency(attach->source, frequency);
+	error = attach->backend->set_frequency(attach->source, frequency);
+	attach->ticks = error ? TICKS_DIFFER : frequency;
+	return error;
 }
 
 static void answer(struct attach *attach)

@@ -111,8 +111,8 @@ struct attach_backend {
 	/* The memslots, where KVM tells them: their number, or -ENOTSUP. At most VMM_SLOTS_MAX. NULL: never.
 	 */
 	int (*slots)(struct attach_source *source, struct vmm_slot *slots);
-	/* Samples VCPU, whose thread is known, from now on. 0, or -ESRCH: its thread has ended; others: for
-	 * good. */
+	/* Samples VCPU, whose thread is known, from now on. 0, or -ESRCH: its thread has ended; others with
+	 * the message. */
 	int (*add)(struct attach_source *source, const struct vmm_vcpu *vcpu);
 	void (*remove)(struct attach_source *source, unsigned int id);
 	/*
@@ -130,8 +130,8 @@ struct attach_backend {
 	 */
 	size_t (*room)(const struct attach_source *source);
 	/*
-	 * Another frequency for all vCPUs, also those that come; 0: no samples. The errors of add(). NULL: it
-	 * can not.
+	 * Another frequency for all vCPUs, also those that come; 0: no samples. The errors of add() but
+	 * -ESRCH, of the first that has one: the others are sampled so. NULL: it can not.
 	 */
 	int (*set_frequency)(struct attach_source *source, unsigned int frequency);
 	/* Gives what was sampled since the last time to the sink. */

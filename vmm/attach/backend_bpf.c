@@ -7,6 +7,7 @@
  */
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -642,22 +643,33 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 	}
 }
 
-/* Events anew: of one whose period is changed while it is open, samples have the old one (kernel:
+/* An event anew: of one whose period is changed while it is open, samples have the old one (kernel:
  * perf_event_period() and last_period). */
+static int sample_anew(struct attach_source *source, struct bpf_thread *thread)
+{
+	bpf_link__destroy(thread->link);
+	thread->link = NULL;
+	return source->paused ? 0 : sample_thread(source, thread);
+}
+
+/* A vCPU whose thread has ended is removed when they are looked for the next time. */
 static int set_frequency(struct attach_source *source, unsigned int frequency)
 {
-	int error = 0;
+	char message[ERROR_MESSAGE_SIZE] = "";
+	int first = 0;
 
 	source->paused = !frequency;
 	if (frequency)
 		perf_event_set_frequency(&source->choice, frequency);
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next) {
-		bpf_link__destroy(thread->link);
-		thread->link = NULL;
-		if (frequency && !error)
-			error = sample_thread(source, thread);
+		int error = sample_anew(source, thread);
+
+		if (!error || error == -ESRCH || first)
+			continue;
+		first = error;
+		snprintf(message, sizeof(message), "vCPU %u: %s", thread->vcpu.id, error_message());
 	}
-	return error;
+	return first ? error_set(first, "%s", message) : 0;
 }
 
 static bool close_bpf(struct attach_source *source)
