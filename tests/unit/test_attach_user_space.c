@@ -221,3 +221,18 @@ TEST(attach_user_space, callers_by_the_tables_of_a_task_that_is_not_known_are_le
 	CHECK(moment.chain.flags & SAMPLE_USER_TRUNCATED);
 	user_guest_free(&moment.guest);
 }
+
+/* Such a task is only the one that the kernel's memory tells: firmware, or another kernel's code, may run. */
+TEST(attach_user_space, code_that_the_task_s_page_tables_do_not_map_is_not_the_task_s)
+{
+	struct moment moment;
+
+	make(&moment);
+	moment.stack.cr3_of_task = true;
+	moment.stack.registers.rip = moment.addresses[0] = PROGRAM + 0x2234;
+	tell(&moment);
+	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.guest.map.count, 0);
+	user_guest_free(&moment.guest);
+}

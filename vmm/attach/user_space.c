@@ -88,6 +88,15 @@ static void find_mappings(const struct guest_kernel *kernel, const struct guest_
 	cut(chain, depth);
 }
 
+/* User code that its task's page tables do not map is not of that task, if they were taken for those in use.
+ */
+static bool may_be_of_task(const struct attach_stack *stack)
+{
+	uint64_t gpa;
+
+	return !stack->cr3_of_task || !stack->registers.cpl || was_at(stack, stack->registers.rip, &gpa);
+}
+
 void user_space_leave_out(const struct attach_stack *stack, struct guest_callchain *chain)
 {
 	if (stack && stack->cr3_of_task && chain->user_depth)
@@ -101,7 +110,7 @@ void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel
 	struct guest_task task;
 
 	map->count = 0;
-	if (!cpu->known || !stack || !stack->tasks ||
+	if (!cpu->known || !stack || !stack->tasks || !may_be_of_task(stack) ||
 	    !guest_task_tell(&kernel->tasks, view, &kernel->paging, &stack->registers, cpu->offset,
 			     stack->tasks, &task)) {
 		user_space_leave_out(stack, chain);
