@@ -231,6 +231,25 @@ TEST(bpf_guest, without_a_stack_pointer_they_are_those_from_rbp_on)
 	unmake();
 }
 
+TEST(bpf_guest, a_kernel_s_stack_is_read_by_page_tables_that_are_known_alone)
+{
+	struct walk walk;
+
+	make();
+	walk = (struct walk){ .scratch = scratch, .sample = sample };
+	map(0, DIRECT, 0x60000, 12, 4); /* what is there if CR3 is 0 */
+	sample->head.rsp = DIRECT + 0x800;
+	sample->head.flags = BPF_RSP_KNOWN;
+	open_space(&scratch->space, sample->head.cr3, 4);
+	take_stack(&walk);
+	CHECK_EQUAL(sample->head.stack_size, 0);
+	CHECK(sample->head.flags & BPF_CHAIN_CUT);
+	sample->head.flags = BPF_RSP_KNOWN | BPF_CR3_KNOWN;
+	take_stack(&walk);
+	CHECK_EQUAL(sample->head.stack_size, 0x800);
+	unmake();
+}
+
 #define CURRENT (DIRECT + 0x80000)
 #define TASK    (DIRECT + 0x81000)
 #define MM      (DIRECT + 0x82000)

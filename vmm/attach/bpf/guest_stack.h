@@ -110,7 +110,7 @@ static __always_inline void take_chain(struct walk *walk)
 }
 
 /* To the end of the kernel's stack, which lies at a multiple of its size, as far as there is room: in two
- * pages at most. */
+ * pages at most. Not by the page tables of the kernel that is known: it may be the one before. */
 static __always_inline void take_stack(struct walk *walk)
 {
 	struct bpf_whole_sample *sample = walk->sample;
@@ -119,6 +119,10 @@ static __always_inline void take_stack(struct walk *walk)
 	__u32 whole = KERNEL_STACK_SIZE - (rsp & (KERNEL_STACK_SIZE - 1));
 	__u32 first = 4096 - (rsp & 4095), second;
 
+	if (!(sample->head.flags & BPF_CR3_KNOWN)) {
+		sample->head.flags |= BPF_CHAIN_CUT;
+		return;
+	}
 	if (whole > BPF_STACK_MAX)
 		whole = BPF_STACK_MAX;
 	if (first > whole)
