@@ -2,6 +2,7 @@
 /* Where the guest's kernel is, as far as samples or a search of its memory tell. */
 #include "vmm/attach/attach_state.h"
 
+#include <string.h>
 #include <time.h>
 
 #include "shared/log.h"
@@ -121,6 +122,7 @@ void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
 	pthread_mutex_lock(&attach->kernel_lock);
 	if (!kernel || !attach->kernel || !guest_kernel_same(kernel, attach->kernel))
 		attach->cpus_known = false;
+	memset(attach->checked, 0, sizeof(attach->checked)); /* a later kernel may be at the same address */
 	attach->kernel = kernel;
 	attach->pulse = (struct kernel_pulse){ 0 };
 	attach->stands_still = false;

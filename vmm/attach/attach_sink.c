@@ -40,11 +40,10 @@ static bool runs_kernel(struct attach *attach, const struct guest_registers *reg
 	uint64_t cr3 = registers->paging.cr3, time = attach_now();
 	struct checked *checked = &attach->checked[(cr3 >> 12) % CHECKED];
 
-	if (checked->cr3 != cr3 || time - checked->time > CHECK_INTERVAL || checked->kernel != attach->kernel)
+	if (checked->cr3 != cr3 || time - checked->time > CHECK_INTERVAL)
 		*checked = (struct checked){
 			.cr3 = cr3,
 			.time = time,
-			.kernel = attach->kernel,
 			.runs = guest_kernel_runs(attach->kernel, &attach->memory.view, registers),
 		};
 	return checked->runs;

@@ -19,12 +19,11 @@
 #define MILLISECOND 1000000ull
 #define SECOND      (1000 * MILLISECOND)
 
-/* CR3s of which it is remembered that they map the kernel. */
+/* CR3s of which it is remembered that they map the kernel that is known. */
 #define CHECKED 64
 
 struct checked {
-	uint64_t cr3, time; /* ns */
-	const struct guest_kernel *kernel;
+	uint64_t cr3, time; /* ns; 0: none */
 	bool runs;
 };
 
