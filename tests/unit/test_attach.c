@@ -316,14 +316,48 @@ TEST(attach, what_a_kernel_s_memory_tells_is_told_while_its_time_goes_on)
 
 	CHECK(!kernel_pulse_is_felt(&pulse, time));
 	kernel_pulse_take(&pulse, time, 77, true, TEXT);
+	CHECK(!kernel_pulse_is_felt(&pulse, time)); /* it may have been so for long */
+	kernel_pulse_take(&pulse, ++time, 78, true, TEXT);
 	CHECK(kernel_pulse_is_felt(&pulse, time));
-	kernel_pulse_take(&pulse, time + KERNEL_PULSE_FELT, 77, false, 0x400000);
+	kernel_pulse_take(&pulse, time + KERNEL_PULSE_FELT, 78, false, 0x400000);
 	CHECK(kernel_pulse_is_felt(&pulse, time + KERNEL_PULSE_FELT));
 	CHECK(!kernel_pulse_is_felt(&pulse, time + KERNEL_PULSE_FELT + 1));
-	kernel_pulse_take(&pulse, time + KERNEL_PULSE_FELT + 1, 78, false, 0x400000);
+	kernel_pulse_take(&pulse, time + KERNEL_PULSE_FELT + 1, 79, false, 0x400000);
 	CHECK(kernel_pulse_is_felt(&pulse, time + KERNEL_PULSE_FELT + 1));
-	kernel_pulse_take(&pulse, time + KERNEL_PULSE_FELT + 2, 78, true, BIOS);
+	kernel_pulse_take(&pulse, time + KERNEL_PULSE_FELT + 2, 79, true, BIOS);
 	CHECK(!kernel_pulse_is_felt(&pulse, time + KERNEL_PULSE_FELT + 2));
+}
+
+/* The next kernel uses the memory for something else, and zeroes it before. */
+TEST(attach, what_is_written_where_a_kernel_had_its_time_is_no_tick)
+{
+	static const uint64_t others[] = { 0, 76, 50000, 0xffffffff81000000 };
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		struct kernel_pulse pulse = { 0 };
+		uint64_t time = 1000;
+
+		kernel_pulse_take(&pulse, time, 77, true, TEXT);
+		kernel_pulse_take(&pulse, time, 78, true, TEXT);
+		kernel_pulse_take(&pulse, time, 78, true, BIOS);
+		time += 2 * KERNEL_PULSE_LIMIT;
+		CHECK(!kernel_pulse_take(&pulse, time, others[i], false, 0x400000));
+		CHECK(!kernel_pulse_is_felt(&pulse, time));
+		CHECK(kernel_pulse_take(&pulse, time, others[i] + 1, false, 0x400000));
+		CHECK(kernel_pulse_is_felt(&pulse, time));
+	}
+}
+
+/* A guest that idles is woken by something else than its tick; that it missed it makes up for. */
+TEST(attach, a_kernel_that_slept_has_all_its_ticks_at_once)
+{
+	struct kernel_pulse pulse = { 0 };
+	uint64_t time = 1000;
+
+	kernel_pulse_take(&pulse, time, 77, true, TEXT);
+	time += 60000000000ull;
+	CHECK(kernel_pulse_take(&pulse, time, 77 + 60000, true, TEXT));
+	CHECK(kernel_pulse_is_felt(&pulse, time));
 }
 
 TEST(attach, user_space_is_in_the_lower_half)

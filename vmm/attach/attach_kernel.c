@@ -120,11 +120,12 @@ void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
 		attach->skip = 0;
 	}
 	pthread_mutex_lock(&attach->kernel_lock);
-	if (!kernel || !attach->kernel || !guest_kernel_same(kernel, attach->kernel))
+	if (!kernel || !attach->kernel || !guest_kernel_same(kernel, attach->kernel)) {
 		attach->cpus_known = false;
+		attach->pulse = (struct kernel_pulse){ 0 };
+	}
 	memset(attach->checked, 0, sizeof(attach->checked)); /* a later kernel may be at the same address */
 	attach->kernel = kernel;
-	attach->pulse = (struct kernel_pulse){ 0 };
 	attach->stands_still = false;
 	if (kernel)
 		attach->image_rip = 0;

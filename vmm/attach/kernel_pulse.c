@@ -1,11 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/attach/kernel_pulse.h"
 
+#define HZ_MAX      1000ull /* CONFIG_HZ */
+#define NANOSECONDS 1000000000ull
+
+/* Memory is read some time behind the sample: when samples are drained. */
+static bool is_advance(const struct kernel_pulse *pulse, uint64_t time, uint64_t ticks)
+{
+	uint64_t elapsed = (time > pulse->time ? time - pulse->time : 0) + KERNEL_PULSE_LATE;
+
+	return ticks > pulse->ticks && (ticks - pulse->ticks) / HZ_MAX <= elapsed / NANOSECONDS;
+}
+
+/* Any other change was made by somebody who writes where that kernel had its time. */
+static void follow(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks)
+{
+	if (!pulse->known)
+		*pulse = (struct kernel_pulse){ .known = true, .ticks = ticks, .time = time };
+	else if (is_advance(pulse, time, ticks))
+		*pulse = (struct kernel_pulse){ .known = true, .beats = true, .ticks = ticks, .time = time };
+	else if (ticks != pulse->ticks) {
+		pulse->ticks = ticks;
+		pulse->beats = false;
+	}
+}
+
 bool kernel_pulse_take(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks, bool kernel_mode,
 		       uint64_t rip)
 {
-	if (!pulse->known || pulse->ticks != ticks)
-		*pulse = (struct kernel_pulse){ .known = true, .ticks = ticks, .time = time };
+	follow(pulse, time, ticks);
 	pulse->foreign |= kernel_mode && !(rip >> 63);
 	/* vCPUs tell their samples one after the other: some are older. */
 	return !pulse->foreign || time < pulse->time || time - pulse->time <= KERNEL_PULSE_LIMIT;
@@ -13,6 +36,6 @@ bool kernel_pulse_take(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks
 
 bool kernel_pulse_is_felt(const struct kernel_pulse *pulse, uint64_t time)
 {
-	return pulse->known && !pulse->foreign &&
+	return pulse->beats && !pulse->foreign &&
 	       (time < pulse->time || time - pulse->time <= KERNEL_PULSE_FELT);
 }

@@ -19,8 +19,10 @@
 #define KERNEL_PULSE_LIMIT 100000000ull
 
 struct kernel_pulse {
-	uint64_t ticks, time; /* ns: of the first sample at which the ticks were these */
-	bool known, foreign;  /* FOREIGN: kernel-mode code in the lower half since then */
+	uint64_t ticks, time; /* ns: of the first sample at which the kernel's time had gone on so far */
+	bool known;
+	bool beats;   /* it was seen to go on, and nothing else was written there since */
+	bool foreign; /* kernel-mode code in the lower half since then */
 };
 
 /*
@@ -33,10 +35,13 @@ bool kernel_pulse_take(struct kernel_pulse *pulse, uint64_t time, uint64_t ticks
 
 /* ns without a tick, as far as is known when samples of a fifth of a second come together. */
 #define KERNEL_PULSE_FELT 500000000ull
+/* ns that the ticks may be of after a sample. */
+#define KERNEL_PULSE_LATE 1000000000ull
 
 /*
- * Did the kernel's time go on around TIME? What only its memory tells is not true any more when it does not:
- * a VM of which nothing else is known may have been reset. Without a pulse so far it did not.
+ * Was the kernel's time seen to go on within KERNEL_PULSE_FELT before TIME, and no faster than time does?
+ * What only its memory tells may not be true any more where it was not: a VM of which nothing else is known
+ * may have been reset. So it is until the first tick that is seen.
  */
 bool kernel_pulse_is_felt(const struct kernel_pulse *pulse, uint64_t time);
 
