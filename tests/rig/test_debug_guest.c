@@ -121,7 +121,8 @@ static void check_hostile(const char *text, const char *errors)
  * is what else is run in the same rig. Traps of RDPMC would let it see bits of DR6 for breakpoints that it
  * has not enabled, in both (docs/guest-pmu.md).
  */
-static void check_guest(struct rig_result *result, run_in_rig *run, const char *more, const char *then)
+static void check_guest(struct rig_result *result, run_in_rig *run, const char *more, const char *sampler,
+			const char *then)
 {
 	char *beside;
 
@@ -129,8 +130,8 @@ static void check_guest(struct rig_result *result, run_in_rig *run, const char *
 	    "mkdir -p build/rig; guest='build/kvmscope run --pmu off --timeout 180 --kernel " GUEST
 	    " -o build/rig/debug-guest.data'; "
 	    "$guest --append 'program=debug %s' && echo '" DIVIDER "' && "
-	    "$guest --append 'program=debug %s' --watch 0x%llx:x,pinned --watch 0x%llx:8:w,pinned %s",
-	    more, more, address_of("debug_code_here"), address_of("debug_data"), then);
+	    "$guest --append 'program=debug %s' --sampler %s --watch 0x%llx:x,pinned --watch 0x%llx:8:w,pinned %s",
+	    more, more, sampler, address_of("debug_code_here"), address_of("debug_data"), then);
 	remove_returns(result->output);
 	beside = strstr(result->output, DIVIDER);
 	if (result->status || !beside) {
@@ -149,7 +150,18 @@ TEST(debug_guest_rig, registers_are_as_without_watches)
 	struct rig_result result;
 
 	RIG_DEBUG_REGISTERS_REQUIRED();
-	check_guest(&result, rig_run, "", "");
+	check_guest(&result, rig_run, "", "kick", "");
+	rig_result_free(&result);
+}
+
+/* The hits come by the vCPU's thread, which nothing else stops then. */
+TEST(debug_guest_rig, registers_are_as_without_watches_while_bpf_samples)
+{
+	struct rig_result result;
+
+	RIG_DEBUG_REGISTERS_REQUIRED();
+	check_guest(&result, rig_run, "", "bpf", "");
+	CHECK(strstr(result.errors, "sampled by bpf"));
 	rig_result_free(&result);
 }
 
@@ -162,7 +174,7 @@ TEST(debug_guest_rig, registers_are_as_without_watches_and_watch_is_right_after_
 	if (rig_intel_unavailable_reason())
 		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
 	snprintf(then, sizeof(then), "&& %s >&2", hostile_command(5));
-	check_guest(&result, rig_run_intel, "shared=1", then);
+	check_guest(&result, rig_run_intel, "shared=1", "kick", then);
 	check_hostile(result.errors, result.errors);
 	rig_result_free(&result);
 }
