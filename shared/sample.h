@@ -42,6 +42,7 @@ enum sample_flags {
 	SAMPLE_OTHER_KERNEL = 1 << 4,
 	/* Taken outside of the guest, by a source that sees the vCPU's thread: RIP and CPL are the host's. */
 	SAMPLE_HOST = 1 << 5,
+	SAMPLE_LOOK_CUT = 1 << 6, /* there was no time for all that was to be looked at: cgroup or mappings */
 };
 
 /*

@@ -101,6 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct guest_task_layout layout;
 	struct guest_task task;
 	struct header header;
+	bool found;
 
 	if (size < sizeof(header))
 		return 0;
@@ -114,7 +115,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	registers.rsp = header.rsp;
 	registers.cpl = header.cpl & 3;
 	layout = layout_of(&header);
-	check(guest_task_current(&layout, &view, &kernel, &registers, &task), &task);
+	found = guest_task_current(&layout, &view, &kernel, &registers, &task);
+	check(found, &task);
+	if (found)
+		guest_task_find_cgroup(&layout, &view, &kernel, &task);
 	look_at_cgroup(&layout, &view, &kernel, &task);
 	return 0;
 }

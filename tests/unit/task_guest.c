@@ -116,6 +116,9 @@ void task_guest_free(struct task_guest *made)
 
 bool task_guest_look(struct task_guest *made)
 {
-	return guest_task_current(&task_guest_layout, &made->guest.view, &made->kernel, made->registers,
-				  &made->task);
+	if (!guest_task_current(&task_guest_layout, &made->guest.view, &made->kernel, made->registers,
+				&made->task))
+		return false;
+	guest_task_find_cgroup(&task_guest_layout, &made->guest.view, &made->kernel, &made->task);
+	return true;
 }

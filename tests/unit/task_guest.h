@@ -55,7 +55,7 @@ void task_guest_put_cgroup(struct task_guest *guest, unsigned int n, unsigned in
 			   const char *name);
 void task_guest_enter_cgroup(struct task_guest *guest, unsigned int task, unsigned int cgroup);
 
-/* guest_task_current() with the registers as they are. */
+/* guest_task_current(), and its cgroup, with the registers as they are. */
 bool task_guest_look(struct task_guest *guest);
 
 #endif

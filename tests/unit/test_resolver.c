@@ -353,13 +353,14 @@ TEST(resolver_stage, callers_are_looked_up_at_the_samples_time)
 	record.sample.rip = KERNEL_CODE;
 	record.sample.kernel_depth = 1;
 	record.sample.user_depth = 3;
-	record.sample.flags = SAMPLE_USER_TRUNCATED;
+	record.sample.flags = SAMPLE_USER_TRUNCATED | SAMPLE_LOOK_CUT;
 	resolver_begin_pass(setting.resolver, MILLISECOND);
 	give_mmap(&setting, 2, 7, "/bin/sh");
 	resolver_sample(setting.resolver, 0, &record.sample);
 	resolver_finish(setting.resolver);
 	CHECK_EQUAL(loss(&setting, CALLCHAIN_NO_MAPPING), 1);
 	CHECK_EQUAL(loss(&setting, CALLCHAIN_TRUNCATED), 1);
+	CHECK_EQUAL(loss(&setting, LOOK_CUT), 1);
 	CHECK_EQUAL(loss(&setting, LOST_NO_MAPPING), 0);
 	resolver_free(setting.resolver);
 }

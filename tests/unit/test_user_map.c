@@ -119,12 +119,34 @@ TEST(user_map, behind_the_deadline_the_first_is_looked_up_and_no_other)
 	user_map_begin(&guest.map, &guest.kernel, &guest.guest.view, guest.mm);
 	guest.map.deadline = 1;
 	CHECK(user_map_find(&guest.map, start_of(0)));
-	CHECK(!user_map_find(&guest.map, start_of(1)));
+	CHECK(!guest.map.cut);
 	CHECK(user_map_find(&guest.map, start_of(0) + 1));
+	CHECK(!guest.map.cut);
+	CHECK(!user_map_find(&guest.map, start_of(1)));
+	CHECK(guest.map.cut);
+	CHECK(user_map_find(&guest.map, start_of(0) + 1));
+	user_map_begin(&guest.map, &guest.kernel, &guest.guest.view, guest.mm);
 	guest.map.deadline = UINT64_MAX;
-	CHECK(user_map_find(&guest.map, start_of(1)));
+	CHECK(user_map_find(&guest.map, start_of(0)) && user_map_find(&guest.map, start_of(1)));
+	CHECK(!guest.map.cut);
 	user_map_begin(&guest.map, &guest.kernel, &guest.guest.view, guest.mm);
 	CHECK(user_map_find(&guest.map, start_of(1)) && user_map_find(&guest.map, start_of(2)));
+	user_guest_free(&guest);
+}
+
+TEST(user_map, behind_the_deadline_a_first_that_is_nowhere_is_the_last)
+{
+	struct user_guest guest;
+
+	user_guest_make(&guest, true);
+	user_guest_map(&guest, start_of(0), end_of(0), 0, CODE, 0);
+	user_guest_build(&guest);
+	user_map_begin(&guest.map, &guest.kernel, &guest.guest.view, guest.mm);
+	guest.map.deadline = 1;
+	CHECK(!user_map_find(&guest.map, 0x7ffffffff000));
+	CHECK(!guest.map.cut);
+	CHECK(!user_map_find(&guest.map, start_of(0)));
+	CHECK(guest.map.cut);
 	user_guest_free(&guest);
 }
 

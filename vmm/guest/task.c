@@ -210,8 +210,15 @@ bool guest_task_current(const struct guest_task_layout *layout, const struct gue
 	    !tell(&memory, layout, offset, registers, &seen, task))
 		return tell_nothing(task);
 	read_process(&memory, layout, task);
-	guest_cgroup_of(&memory, &layout->cgroups, task->at, &task->cgroup);
 	return true;
+}
+
+void guest_task_find_cgroup(const struct guest_task_layout *layout, const struct guest_view *view,
+			    const struct guest_paging *kernel_paging, struct guest_task *task)
+{
+	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
+
+	guest_cgroup_of(&memory, &layout->cgroups, task->at, &task->cgroup);
 }
 
 bool guest_tasks_see(const struct guest_task_layout *layout, const struct guest_view *view,

@@ -99,18 +99,23 @@ struct guest_task {
 	uint64_t started;
 	char process_comm[SAMPLE_COMM_SIZE]; /* of its first thread; ends with a NUL */
 	uint32_t parent;
-	struct guest_cgroup cgroup;
+	struct guest_cgroup cgroup; /* by guest_task_find_cgroup() alone */
 };
 
 /*
  * The task that a vCPU is in which is stopped with REGISTERS; KERNEL_PAGING
  * maps the kernel. False, and TASK not known, where any part can not be read
- * or does not agree. On the vCPU thread: no lock, allocation or system call;
- * at most 32 reads.
+ * or does not agree. Its cgroup is left out. On the vCPU thread: no lock,
+ * allocation or system call; at most 32 reads.
  */
 bool guest_task_current(const struct guest_task_layout *layout, const struct guest_view *view,
 			const struct guest_paging *kernel_paging, const struct guest_registers *registers,
 			struct guest_task *task);
+
+/* The cgroup of a TASK that was found so, into it; likewise, at most 5 reads. Not known where it can not be
+ * read. */
+void guest_task_find_cgroup(const struct guest_task_layout *layout, const struct guest_view *view,
+			    const struct guest_paging *kernel_paging, struct guest_task *task);
 
 /*
  * The two parts of it, for who can read a vCPU's tasks while it stands still and has to judge them later.

@@ -8,7 +8,7 @@
  *
  * Bounded, whatever is in guest memory: USER_MAP_MAX mappings of one stop, some
  * ten reads for each; an address that is in one of them needs none. Behind the
- * DEADLINE, if there is one, only the first is still looked up.
+ * DEADLINE, if there is one, only the first address is still looked up.
  *
  *	user_map_begin(&map, kernel, view, task.mm);
  *	mapping = user_map_find(&map, rip);
@@ -22,6 +22,7 @@
 #ifndef KVMSCOPE_GUEST_USER_MAP_H
 #define KVMSCOPE_GUEST_USER_MAP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "shared/sample.h"
@@ -58,6 +59,8 @@ struct user_map {
 	struct kernel_memory memory;       /* of it */
 	uint64_t mm;                       /* GVA of the task's struct mm_struct; 0: nothing is looked up */
 	uint64_t deadline; /* ns of CLOCK_MONOTONIC_RAW, to be set behind user_map_begin(); 0: none */
+	bool looked;       /* the tree was looked into at this stop; */
+	bool cut;          /* and was not once, as the deadline had passed */
 	unsigned int count;
 	struct user_mapping mappings[USER_MAP_MAX]; /* that were found, in the order of the questions */
 };

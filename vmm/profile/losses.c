@@ -29,6 +29,7 @@ static const struct {
 				    "its register" },
 	[CR3_NOT_NAMED] = { "cr3_not_named",
 			    "samples in page tables that are no process here: there are too many" },
+	[LOOK_CUT] = { "look_cut", "samples for whose cgroup or all mappings there was no time" },
 };
 
 const char *loss_name(enum loss loss)

@@ -26,6 +26,7 @@ enum loss {
 	SAMPLE_OTHER_KERNEL_RAN, /* samples taken in a kernel that is not the file's */
 	GUEST_BREAKPOINT_LOST,   /* breakpoints of the guest's own whose register a watch had */
 	CR3_NOT_NAMED,           /* samples in page tables for which a file has no process */
+	LOOK_CUT,                /* samples whose look at cgroup and mappings took too long */
 	LOSS_COUNT,
 };
 

@@ -302,6 +302,7 @@ static void count_losses(struct resolver *resolver, const struct attributed_samp
 
 	if (sample->flags & SAMPLE_HOST)
 		return;
+	counts[LOOK_CUT] += !!(sample->flags & SAMPLE_LOOK_CUT);
 	if (sample->flags & SAMPLE_OTHER_KERNEL)
 		counts[SAMPLE_OTHER_KERNEL_RAN]++;
 	else if (!sample->cpl || (place->image && !place->stale) || tells(resolver, sample, sample->rip))

@@ -13,6 +13,7 @@
 #include "shared/error.h"
 #include "shared/local_atomic.h"
 #include "shared/log.h"
+#include "vmm/guest/deadline.h"
 #include "vmm/guest/kernel_identity.h"
 #include "vmm/guest/page_walk.h"
 #include "vmm/guest/user_map.h"
@@ -311,8 +312,10 @@ struct state {
 	uint64_t begin;
 	struct guest_registers registers;
 	struct guest_task task;
-	uint32_t cgroups;    /* the table that has its cgroup; 0: none */
-	struct user_map map; /* of the task */
+	uint64_t look_deadline; /* ns; 0: none */
+	bool cgroup_cut;        /* there was no time for it */
+	uint32_t cgroups;       /* the table that has its cgroup; 0: none */
+	struct user_map map;    /* of the task */
 	struct guest_callchain chain;
 };
 
@@ -345,6 +348,25 @@ static void find_mappings(struct user_map *map, const struct guest_callchain *ch
 		user_map_find(map, chain->addresses[chain->kernel_depth + i]);
 }
 
+static void set_deadlines(const struct sampler *sampler, struct state *state)
+{
+	uint64_t time = sampler->options.stack_time;
+
+	state->chain.deadline = time ? state->begin + time : 0;
+	state->look_deadline = time ? state->begin + time / 32 * 25 : 0;
+}
+
+static void find_cgroup(const struct sampler *sampler, const struct guest_kernel *kernel, struct state *state)
+{
+	if (!kernel || !kernel->tasks.cgroups.known || !state->task.at)
+		return;
+	state->cgroup_cut = deadline_passed(state->look_deadline);
+	if (state->cgroup_cut)
+		return;
+	guest_task_find_cgroup(&kernel->tasks, sampler->options.view, &kernel->paging, &state->task);
+	state->cgroups = enter_cgroup(kernel, &state->task);
+}
+
 static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_sampler *self,
 		       struct state *state)
 {
@@ -353,16 +375,15 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 
 	state->chain =
 		(struct guest_callchain){ .capacity = SAMPLE_CALLCHAIN_MAX, .addresses = self->addresses };
-	if (sampler->options.stack_time)
-		state->chain.deadline = state->begin + sampler->options.stack_time;
+	set_deadlines(sampler, state);
 	vm_view_registers(vcpu, &state->registers);
 	show_registers(self, &state->registers, state->begin);
 	/* Behind the time: see sampler_set_kernel(). */
 	kernel = running_kernel(sampler, &state->registers, &other);
 	find_task(sampler, kernel, &state->registers, &state->task);
-	state->cgroups = enter_cgroup(kernel, &state->task);
+	find_cgroup(sampler, kernel, state);
 	user_map_begin(&state->map, kernel, sampler->options.view, state->task.mm);
-	state->map.deadline = state->chain.deadline;
+	state->map.deadline = state->look_deadline;
 	if (other)
 		walk_nothing(&state->chain);
 	else
@@ -372,6 +393,8 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 				      state->begin, &state->chain);
 	drop_foreign(kernel, &state->task, &state->chain);
 	find_mappings(&state->map, &state->chain);
+	if (state->map.cut || state->cgroup_cut)
+		state->chain.flags |= SAMPLE_LOOK_CUT;
 }
 
 static size_t size_of(const struct state *state)

@@ -41,8 +41,12 @@ struct sampler_options {
 	enum sampling_clock_kind clock;
 	unsigned int frequency; /* Hz, 1 to SAMPLING_FREQUENCY_MAX */
 	bool callchains;        /* else a sample has its RIP only */
-	uint64_t stack_time;    /* ns behind a sample's begin at which its callchain is cut; 0: never */
-	bool paused;            /* takes no samples before sampler_set_frequency() */
+	/*
+	 * ns behind a sample's begin at which its callchain is cut; 0: never. What is looked up beside it,
+	 * the task's cgroup and mappings, is cut at 25/32 of that: 50 us of 64.
+	 */
+	uint64_t stack_time;
+	bool paused; /* takes no samples before sampler_set_frequency() */
 };
 
 struct sampler_statistics {
