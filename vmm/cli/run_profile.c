@@ -537,6 +537,8 @@ void run_profile_destroy(struct run_profile *profile)
 {
 	if (!profile)
 		return;
+	if (profile->attach) /* it uses the collector's kernel */
+		attach_stop(profile->attach);
 	if (profile->collector)
 		collector_stop(profile->collector, NULL);
 	flight_requests_destroy(profile->flight);
