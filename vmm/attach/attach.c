@@ -60,6 +60,7 @@ static int try_backend(struct attach *attach, const struct attach_backend *backe
 	attach->target.frequency = attach->frequency;
 	if (backend->frequency_max && attach->frequency > backend->frequency_max)
 		attach->target.frequency = backend->frequency_max;
+	atomic_store(&attach->hertz, attach->target.frequency);
 	if (!error)
 		error = backend->open(&attach->source, &attach->target);
 	if (!error)
@@ -303,7 +304,7 @@ enum attach_event attach_event(const struct attach *attach)
 
 unsigned int attach_frequency(const struct attach *attach)
 {
-	return attach->target.frequency;
+	return atomic_load(&attach->hertz);
 }
 
 const char *attach_refused(const struct attach *attach)

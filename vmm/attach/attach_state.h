@@ -91,6 +91,7 @@ struct attach {
 
 	atomic_uint_least64_t guest, host, lost;
 	atomic_uint vcpus;
+	atomic_uint hertz; /* target.frequency, which is the attach thread's once that runs */
 	/* Why sampling ended before the VM and before it was stopped: the attach thread's, until that has
 	 * ended. */
 	int error;

@@ -245,8 +245,10 @@ static int take_over_frequency(struct attach *attach, unsigned int frequency)
 
 	if (frequency == attach->ticks)
 		return 0;
-	if (frequency)
+	if (frequency) {
 		attach->target.frequency = frequency;
+		atomic_store(&attach->hertz, frequency);
+	}
 	error = attach->backend->set_frequency(attach->source, frequency);
 	attach->ticks = error ? TICKS_DIFFER : frequency;
 	return error;
