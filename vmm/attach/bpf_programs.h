@@ -65,7 +65,8 @@ void bpf_vcpu_close(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu);
 int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int event_fd,
 		    struct bpf_link **link);
 
-/* Do they sample guests of kvm_intel, of which they know little but where they are? While some VM is open. */
+/* Do they sample guests of kvm_intel, whose RSP and CR3 are mostly not known to them? While some VM is open.
+ */
 bool bpf_programs_are_intel(void);
 
 /*

@@ -54,7 +54,9 @@ static int start_where_it_is_as_good(struct attach **attach, const struct run_op
 		return error;
 	attach_close(*attach);
 	*attach = NULL;
-	return error_set(-ENOTSUP, "kvm_intel does not tell it a guest's stack pointer and page tables");
+	return error_set(
+		-ENOTSUP,
+		"on kvm_intel it has no callers in a guest's kernel, and no task of a guest that is no Linux");
 }
 
 int run_bpf_start(struct attach **attach, const struct run_options *options)
