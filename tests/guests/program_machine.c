@@ -94,14 +94,21 @@ void other_cpu_run(uint32_t id, void (*run)(void))
 		__asm__ volatile("pause");
 }
 
-/* Starts cpus=N, one after the other, and ends with how many are up. */
+static void spin(void)
+{
+	for (uint64_t rounds = option_number("rounds", 0); rounds; rounds--)
+		__asm__ volatile("pause");
+}
+
+/* Starts cpus=N, one after the other, and ends with how many are up; each spins for rounds=N meanwhile. */
 uint32_t program_cpus(void)
 {
 	uint32_t cpus = (uint32_t)option_number("cpus", 1);
 
 	lapic_init();
 	for (uint32_t id = 1; id < cpus; id++)
-		other_cpu_run(id, NULL);
+		other_cpu_run(id, spin);
+	spin();
 	return cpus_up;
 }
 
