@@ -54,6 +54,7 @@ struct perf_data_mapping_event {
 	const char *name;
 	const uint8_t *build_id;
 	size_t build_id_size;
+	bool is_data; /* nothing in it can be executed (PERF_RECORD_MISC_MMAP_DATA) */
 	bool is_code; /* one function of the kernel that is called so, made at run time (PERF_RECORD_KSYMBOL)
 		       */
 };

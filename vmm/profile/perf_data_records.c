@@ -45,6 +45,7 @@ static int deliver_mapping(struct perf_data_records *records, const struct perf_
 	struct perf_data_mapping_event mapping = {
 		.time = time,
 		.misc = header->misc & PERF_RECORD_MISC_CPUMODE_MASK,
+		.is_data = header->misc & PERF_RECORD_MISC_MMAP_DATA,
 	};
 
 	if (!read_mapping(record, header->misc, header->type, &mapping)) {

@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The guest's own perf record --call-graph dwarf keeps the registers of user space and a copy of the stack
+ * with each sample, and perf unwinds them where it reads the file. Here we do so, too: both have the same
+ * bytes and the same files, and a sample's chain is to be the same in every frame.
+ *
+ * Here we have less than in a guest: the code itself is not in memory. What no table describes
+ * (__do_global_dtors_aux) is the end of our chain, as its caller can not be seen to be behind a call.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/rig/debian_recording.h"
+#include "tests/rig/perf_script.h"
+#include "tests/rig/rig.h"
+#include "tests/unit/flat_guest.h"
+#include "vmm/guest/cfi_image.h"
+#include "vmm/guest/unwind.h"
+#include "vmm/profile/perf_data_reader.h"
+
+#define IMAGES_MAX   64
+#define MAPPINGS_MAX 16384
+#define SAMPLES_MAX  65536
+
+struct image {
+	char name[128];
+	struct user_image *image;
+	struct cfi_table *table;
+};
+
+/* Code of a process. */
+struct mapping {
+	uint32_t pid;
+	const struct image *image;
+	uint64_t start, end, offset;
+};
+
+struct frame {
+	uint64_t address; /* in the image; of a caller, of its call, as perf says it */
+	const char *image, *symbol;
+};
+
+struct chain {
+	uint32_t tid;
+	bool is_program; /* of the user land, whose files are all at hand */
+	unsigned int depth;
+	struct frame frames[SCRIPT_DEPTH_MAX];
+};
+
+struct recording {
+	struct image images[IMAGES_MAX];
+	unsigned int image_count;
+	struct user_images *known;
+	struct mapping mappings[MAPPINGS_MAX]; /* in the order they were made */
+	unsigned int mapping_count;
+	struct chain *chains; /* of all samples */
+	size_t chain_count;
+	uint64_t time; /* of the last sample */
+};
+
+/* --- what the processes have mapped ------------------------------------------------ */
+
+static int read_file(void *context, uint64_t offset, void *to, size_t size)
+{
+	return pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size ? 0 : -EFAULT;
+}
+
+/* Without a table where there is no such file: [vdso], and what only the guest has. */
+static void make_table(struct image *image)
+{
+	char path[256];
+	int file;
+
+	snprintf(path, sizeof(path), USERLAND_FILES "%s", image->name);
+	file = open(path, O_RDONLY | O_CLOEXEC);
+	if (file < 0)
+		return;
+	REQUIRE_EQUAL(
+		cfi_image_compile(&image->table, &(struct elf_source){ .read = read_file, .context = &file }),
+		0);
+	close(file);
+	user_image_set_cfi(image->image, image->table);
+}
+
+static const struct image *find_image(struct recording *recording, const char *name)
+{
+	struct image *image = recording->images;
+	struct user_image_key key = { .kind = USER_IMAGE_FILE };
+
+	for (; image < recording->images + recording->image_count; image++)
+		if (!strcmp(image->name, name))
+			return image;
+	if (recording->image_count == IMAGES_MAX)
+		return NULL;
+	key.inode = ++recording->image_count;
+	snprintf(image->name, sizeof(image->name), "%s", name);
+	image->image = user_images_find(recording->known, &key);
+	make_table(image);
+	return image;
+}
+
+static int add_mapping(struct recording *recording, const struct mapping *mapping)
+{
+	if (!mapping->image || recording->mapping_count == MAPPINGS_MAX)
+		return -E2BIG;
+	recording->mappings[recording->mapping_count++] = *mapping;
+	return 0;
+}
+
+/* What PID had in [start, end) is gone. */
+static void forget(struct recording *recording, uint32_t pid, uint64_t start, uint64_t end)
+{
+	unsigned int kept = 0;
+
+	for (unsigned int i = 0; i < recording->mapping_count; i++) {
+		const struct mapping *mapping = &recording->mappings[i];
+
+		if (mapping->pid != pid || mapping->end <= start || mapping->start >= end)
+			recording->mappings[kept++] = *mapping;
+	}
+	recording->mapping_count = kept;
+}
+
+static int see_mapping(void *context, const struct perf_data_mapping_event *event)
+{
+	struct recording *recording = context;
+	struct mapping mapping = { .pid = (uint32_t)event->pid,
+				   .start = event->start,
+				   .end = event->start + event->size,
+				   .offset = event->offset };
+
+	if (event->pid <= 0)
+		return 0;
+	forget(recording, mapping.pid, mapping.start, mapping.end);
+	if (event->is_data)
+		return 0;
+	mapping.image = find_image(recording, event->name);
+	return add_mapping(recording, &mapping);
+}
+
+static int see_exec(void *context, uint32_t pid, uint64_t time)
+{
+	forget(context, pid, 0, UINT64_MAX);
+	return 0;
+}
+
+static int see_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid, uint32_t parent_tid,
+		    uint64_t time, bool before)
+{
+	struct recording *recording = context;
+	unsigned int count;
+	int error = 0;
+
+	if (pid == parent_pid)
+		return 0;
+	see_exec(context, pid, time);
+	count = recording->mapping_count;
+	for (unsigned int i = 0; i < count && !error; i++) {
+		struct mapping copy = recording->mappings[i];
+
+		copy.pid = pid;
+		if (recording->mappings[i].pid == parent_pid)
+			error = add_mapping(recording, &copy);
+	}
+	return error;
+}
+
+/* --- its chains --------------------------------------------------------------------- */
+
+/* AX BX CX DX SI DI BP SP IP FLAGS CS SS R8 ... R15 (arch/x86/include/uapi/asm/perf_regs.h). */
+#define REGISTERS      0xff0fffull
+#define REGISTER_COUNT 20
+#define SAMPLE_TYPE                                                                                          \
+	(PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_CALLCHAIN |    \
+	 PERF_SAMPLE_PERIOD | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER | PERF_SAMPLE_DATA_SRC)
+
+static void set_registers(struct guest_registers *registers, const uint64_t *of)
+{
+	struct guest_paging paging = registers->paging;
+
+	*registers = (struct guest_registers){ .rax = of[0],
+					       .rbx = of[1],
+					       .rcx = of[2],
+					       .rdx = of[3],
+					       .rsi = of[4],
+					       .rdi = of[5],
+					       .rbp = of[6],
+					       .rsp = of[7],
+					       .rip = of[8],
+					       .r8 = of[12],
+					       .r9 = of[13],
+					       .r10 = of[14],
+					       .r11 = of[15],
+					       .r12 = of[16],
+					       .r13 = of[17],
+					       .r14 = of[18],
+					       .r15 = of[19],
+					       .paging = paging,
+					       .cpl = 3,
+					       .long_mode = true };
+}
+
+/* SIZE bytes at the stack pointer are all the memory that there is. */
+static void set_stack(struct flat_guest *guest, const void *stack, uint64_t size)
+{
+	uint64_t sp = guest->registers.rsp, first = sp & ~0xfffull;
+
+	REQUIRE(sp - first + size <= guest->size / 2);
+	for (uint64_t page = first; page < sp + size; page += 4096)
+		flat_guest_map(guest, guest->registers.paging.cr3, page, page - first, 4096, 4);
+	memcpy(guest->memory + (sp - first), stack, size);
+}
+
+static struct user_map map_of(const struct recording *recording, uint32_t pid)
+{
+	struct user_map map = { 0 };
+
+	for (unsigned int i = recording->mapping_count; i-- && map.count < USER_MAP_MAX;) {
+		const struct mapping *mapping = &recording->mappings[i];
+
+		if (mapping->pid == pid)
+			map.mappings[map.count++] =
+				(struct user_mapping){ .start = mapping->start,
+						       .end = mapping->end,
+						       .offset = mapping->offset,
+						       .flags = USER_MAPPING_READ | USER_MAPPING_EXEC,
+						       .image = mapping->image->image };
+	}
+	return map;
+}
+
+static struct frame frame_of(const struct recording *recording, uint32_t pid, uint64_t address)
+{
+	for (unsigned int i = 0; i < recording->mapping_count; i++) {
+		const struct mapping *mapping = &recording->mappings[i];
+
+		if (mapping->pid == pid && address >= mapping->start && address < mapping->end)
+			return (struct frame){ address - mapping->start + mapping->offset,
+					       mapping->image->name, NULL };
+	}
+	return (struct frame){ address, "[unknown]", NULL };
+}
+
+/* REGISTERS and, behind them, the stack: its size, so many bytes, and how many of these are of it. */
+static void unwind(struct recording *recording, struct chain *chain, uint32_t pid, const uint64_t *registers)
+{
+	const uint64_t *stack = registers + REGISTER_COUNT;
+	uint64_t addresses[SCRIPT_DEPTH_MAX];
+	struct guest_callchain found = { .addresses = addresses, .capacity = SCRIPT_DEPTH_MAX };
+	struct user_map map = map_of(recording, pid);
+	struct flat_guest guest;
+
+	flat_guest_create(&guest, 128u << 10);
+	set_registers(&guest.registers, registers);
+	if (stack[0])
+		set_stack(&guest, stack + 1, stack[1 + stack[0] / 8]);
+	guest_unwind(NULL, &guest.view, &guest.registers, &map, &found);
+	flat_guest_destroy(&guest);
+	/* Else it is the program before, while the kernel loads this one. */
+	if (user_map_find(&map, guest.registers.rip))
+		chain->depth = found.user_depth;
+	for (unsigned int i = 0; i < chain->depth; i++)
+		chain->frames[i] = frame_of(recording, pid, addresses[i] - (i > 0));
+}
+
+static bool is_program(const struct recording *recording, uint32_t pid)
+{
+	for (unsigned int i = 0; i < recording->mapping_count; i++)
+		if (recording->mappings[i].pid == pid &&
+		    !strncmp(recording->mappings[i].image->name, "/mnt/bin/", 9))
+			return true;
+	return false;
+}
+
+/* The registers lie behind the callchain: whether there are any, and they. */
+static int see_sample(void *context, const struct perf_data_sample *sample)
+{
+	struct recording *recording = context;
+	struct chain *chain = &recording->chains[recording->chain_count];
+	const uint64_t *registers = sample->callchain + sample->callchain_size;
+
+	if (++recording->chain_count == SAMPLES_MAX)
+		return -E2BIG;
+	/* Of one CPU: the file's order is that of time, in which perf script tells them. */
+	CHECK(sample->time >= recording->time);
+	recording->time = sample->time;
+	*chain = (struct chain){ .tid = sample->tid, .is_program = is_program(recording, sample->pid) };
+	if (registers[0])
+		unwind(recording, chain, sample->pid, registers + 1);
+	return 0;
+}
+
+static void read_recording(struct recording *recording, const char *file)
+{
+	const struct perf_data_events events = { .sample = see_sample,
+						 .mapping = see_mapping,
+						 .exec = see_exec,
+						 .fork = see_fork,
+						 .context = recording };
+	struct perf_data_reader *reader;
+
+	REQUIRE_EQUAL(user_images_create(&recording->known), 0);
+	recording->chains = calloc(SAMPLES_MAX, sizeof(recording->chains[0]));
+	REQUIRE(recording->chains);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, file), 0);
+	REQUIRE_EQUAL(perf_data_reader_event(reader, 0)->sample_type, SAMPLE_TYPE);
+	REQUIRE_EQUAL(perf_data_reader_event(reader, 0)->registers_user, REGISTERS);
+	REQUIRE_EQUAL(perf_data_reader_run(reader, &events), 0);
+	perf_data_reader_close(reader);
+}
+
+static void free_recording(struct recording *recording)
+{
+	user_images_free(recording->known);
+	for (unsigned int i = 0; i < recording->image_count; i++)
+		cfi_table_free(recording->images[i].table);
+	free(recording->chains);
+	free(recording);
+}
+
+/* --- against perf's ----------------------------------------------------------------- */
+
+struct comparison {
+	const struct recording *recording;
+	size_t next;
+	unsigned long samples, frames, same, misread;
+};
+
+/*
+ * What perf says of user space. Where the copy of the stack has no more it adds the call of nothing, at -1.
+ */
+static struct chain chain_of(const struct script_sample *sample)
+{
+	struct chain chain = { .tid = sample->tid };
+
+	for (size_t i = 0; i < sample->depth; i++) {
+		const struct script_frame *frame = &sample->frames[i];
+
+		if (!(frame->address >> 63))
+			chain.frames[chain.depth++] =
+				(struct frame){ frame->address, frame->image, frame->symbol };
+	}
+	return chain;
+}
+
+static bool is_same(const struct chain *perf, const struct chain *ours)
+{
+	if (perf->depth != ours->depth)
+		return false;
+	for (size_t i = 0; i < ours->depth; i++)
+		if (perf->frames[i].address != ours->frames[i].address ||
+		    strcmp(perf->frames[i].image, ours->frames[i].image) != 0)
+			return false;
+	return true;
+}
+
+static void print_chain(const char *who, const struct chain *chain)
+{
+	printf("  %s:", who);
+	for (size_t i = 0; i < chain->depth; i++)
+		printf(" %s(%s+%#llx)", chain->frames[i].symbol ? chain->frames[i].symbol : "",
+		       chain->frames[i].image, (unsigned long long)chain->frames[i].address);
+	printf("\n");
+}
+
+/*
+ * Forked by storm, and executed: perf still has the libraries where storm has them, too, and reads the tables
+ * of each as of the lower place. Its chains leave out frames, and end before the program's begin.
+ */
+static bool is_misread(const struct script_sample *sample)
+{
+	return !strcmp(sample->comm, "brief");
+}
+
+static void compare(void *context, const struct script_sample *sample)
+{
+	struct comparison *comparison = context;
+	const struct chain *ours = &comparison->recording->chains[comparison->next++];
+	struct chain perf = chain_of(sample);
+
+	REQUIRE(comparison->next <= comparison->recording->chain_count);
+	REQUIRE_EQUAL(perf.tid, ours->tid);
+	if (!ours->is_program || (!perf.depth && !ours->depth))
+		return;
+	if (is_misread(sample)) {
+		comparison->misread++;
+		return;
+	}
+	comparison->samples++;
+	comparison->frames += ours->depth;
+	if (is_same(&perf, ours)) {
+		comparison->same++;
+		return;
+	}
+	printf("%s %u:\n", sample->comm, sample->tid);
+	print_chain("perf", &perf);
+	print_chain("ours", ours);
+}
+
+TEST(userland, each_chain_is_what_perf_makes_of_the_same_registers_and_stack)
+{
+	const char *directory;
+	struct recording *recording;
+	struct comparison comparison = { 0 };
+	char file[128], environment[128], options[256];
+
+	RIG_REQUIRED();
+	directory = debian_recording(DEBIAN_WITH_PERF, "off");
+	if (!directory)
+		return;
+	snprintf(file, sizeof(file), "%s/disk", directory);
+	snprintf(environment, sizeof(environment), "HOME=$PWD/%s", directory);
+	snprintf(options, sizeof(options),
+		 "--symfs " USERLAND_FILES " --kallsyms %s/.debug/\\[kernel.kallsyms]/*/kallsyms", directory);
+	recording = calloc(1, sizeof(*recording));
+	REQUIRE(recording);
+	read_recording(recording, file);
+	comparison.recording = recording;
+	perf_script_read(environment, file, options, compare, &comparison);
+	CHECK_EQUAL(comparison.next, recording->chain_count);
+	printf("%lu samples with %lu frames in user space, %lu (%.2f %%) with the same chain; %lu of brief are left "
+	       "out\n",
+	       comparison.samples, comparison.frames, comparison.same,
+	       100.0 * (double)comparison.same / (double)comparison.samples, comparison.misread);
+	CHECK(comparison.samples >= 1000);
+	CHECK(comparison.frames >= 4 * comparison.samples);
+	CHECK(comparison.same * 100 >= comparison.samples * 99);
+	free_recording(recording);
+}
