@@ -13,6 +13,7 @@
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/backend.h"
+#include "vmm/attach/bpf_programs.h"
 #include "vmm/attach/process.h"
 
 #define PAGE 4096ull
@@ -176,4 +177,29 @@ TEST(attach_own_vm, the_large_slots_of_very_many_are_told)
 	CHECK_EQUAL(slots[0].hva, (uintptr_t)own.memory);
 	vmm_process_close(process);
 	unmake(&own);
+}
+
+/* One that can not be sampled is tried again with each scan. */
+TEST(attach_own_vm, a_vcpu_that_is_closed_leaves_its_room_in_the_map_to_the_next)
+{
+	struct bpf_vm_vcpu first, refused, next;
+	struct bpf_vm *vm;
+
+	if (bpf_vm_open(&vm))
+		SKIP("BPF can not be used here: %.200s", error_message());
+	bpf_vm_expect(vm, 2);
+	REQUIRE_EQUAL(bpf_vcpu_open(vm, &first, 4), 0);
+	for (int i = 0; i < 3; i++) {
+		REQUIRE_EQUAL(bpf_vcpu_open(vm, &refused, 4), 0);
+		CHECK(refused.place == first.place);
+		refused.ring.vcpu->id = 7;
+		bpf_vcpu_close(vm, &refused);
+	}
+	REQUIRE_EQUAL(bpf_vcpu_open(vm, &next, 4), 0);
+	CHECK(next.place == first.place);
+	CHECK_EQUAL(next.ring.vcpu->id, 0);
+	CHECK(next.ring.vcpu != first.ring.vcpu);
+	bpf_vcpu_close(vm, &first);
+	bpf_vcpu_close(vm, &next);
+	bpf_vm_close(vm);
 }

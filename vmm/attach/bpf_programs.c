@@ -387,11 +387,19 @@ int bpf_vcpu_open(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu, uint32_t chunks)
 	return 0;
 }
 
+/* The one that was opened last leaves its room to the next: one that can not be sampled is tried again and
+ * again. */
 void bpf_vcpu_close(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu)
 {
 	struct bpf_place *place = vcpu->place;
 
-	if (++place->closed == place->opened)
+	if (vcpu->first == (place->opened - 1) * (1 + place->chunks)) {
+		memset(vcpu->ring.vcpu, 0, BPF_CHUNK);
+		place->opened--;
+	} else {
+		place->closed++;
+	}
+	if (place->closed == place->opened)
 		close_place(vm, place);
 }
 
