@@ -58,6 +58,7 @@ struct attach_source {
 	struct bpf_slots slots;
 	bool paused;        /* vCPUs are known, and have no events */
 	uint32_t chunks;    /* of a vCPU's ring */
+	uint32_t expected;  /* vCPUs that share a map: for so many CHUNKS are not too many */
 	uint64_t given;     /* samples */
 	uint64_t raw_ahead; /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
 };
@@ -580,11 +581,14 @@ static int sample_thread(struct attach_source *source, struct bpf_thread *thread
 	return error;
 }
 
+/* Where none is left, as behind a reset, all come again. */
 static void forget(struct attach_source *source, struct bpf_thread *thread)
 {
 	bpf_link__destroy(thread->link); /* closes the event, too */
 	bpf_vcpu_close(source->vm, &thread->memory);
 	free(thread);
+	if (!source->threads)
+		bpf_vm_expect(source->vm, source->expected);
 }
 
 /* The reader may be waiting for the bell already, and is to hear of this vCPU, too. */
@@ -712,7 +716,8 @@ static int open_all(struct attach_source *source)
 		log_info(
 			"kvm_intel does not tell a guest's stack pointer: samples in its kernel have no callers by "
 			"bpf; --backend ptrace takes them");
-	bpf_vm_expect(source->vm, (uint32_t)target->process->vcpu_count);
+	source->expected = (uint32_t)target->process->vcpu_count;
+	bpf_vm_expect(source->vm, source->expected);
 	source->bell = ring_buffer__new(bpf_vm_bell_fd(source->vm), hear_bell, NULL, NULL);
 	return source->bell
 		       ? 0
