@@ -202,6 +202,37 @@ TEST(user_symbols, are_looked_for_once_more_at_the_end)
 	end(place);
 }
 
+/* Somebody else may bring more of them before, and what was seen before the delay was set waits as well. */
+TEST(user_symbols, are_left_to_others_for_a_while)
+{
+	struct place *place = begin();
+	char path[256];
+
+	CHECK(turn(place, SECOND));
+	put_all(place);
+	user_symbols_delay(place->symbols, 10 * SECOND);
+	CHECK(!turn(place, 11 * SECOND - 1));
+	CHECK(!find_file(place, path, sizeof(path)));
+	CHECK(turn(place, 11 * SECOND));
+	REQUIRE(find_file(place, path, sizeof(path)));
+	check_names(path);
+	end(place);
+}
+
+TEST(user_symbols, are_looked_for_at_the_end_whoever_was_to_bring_them)
+{
+	struct place *place = begin();
+	char path[256];
+
+	put_all(place);
+	user_symbols_delay(place->symbols, 10 * SECOND);
+	CHECK(!turn(place, SECOND));
+	user_symbols_hurry(place->symbols);
+	CHECK(turn(place, SECOND));
+	CHECK(find_file(place, path, sizeof(path)));
+	end(place);
+}
+
 /* The memory that was read may be another one's. */
 TEST(user_symbols, are_not_taken_where_the_kernel_may_have_ended)
 {

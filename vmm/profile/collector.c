@@ -36,6 +36,9 @@
 /* A guest that stands still tells nothing; so long it is waited for. */
 #define WINDOW_LONGEST (5000 * MILLISECOND)
 
+/* The guest's agent has sent the symbols of what it tells of long before. */
+#define AGENT_TIME (10000 * MILLISECOND)
+
 uint64_t collector_time(clockid_t clock)
 {
 	struct timespec time;
@@ -204,6 +207,18 @@ static void begin_boot(struct collector *collector)
 	collector_note_error(collector, collector_kernel_begin_boot(&collector->kernel));
 }
 
+/*
+ * A guest that tells of itself is asked for the whole tables, and has some time to send them: what it
+ * does not tell of, as it lost that event, has its names from memory.
+ */
+static void find_symbols(struct collector *collector, uint64_t now)
+{
+	if (!collector->user_symbols)
+		return;
+	user_symbols_delay(collector->user_symbols, collector->output.told_by_guest ? AGENT_TIME : 0);
+	collector_user_find_symbols(&collector->kernel, collector->user_symbols, now);
+}
+
 /* The rings first, then the kernel: what is sampled in a new module comes to be known before its round ends.
  */
 static void drain(struct collector *collector)
@@ -223,9 +238,7 @@ static void drain(struct collector *collector)
 	if (collector->come)
 		collector->last_come = time;
 	collector_user_make_tables(&collector->kernel, collector->tables, time);
-	/* A guest that tells of itself is asked for the whole tables. */
-	if (!collector->output.told_by_guest)
-		collector_user_find_symbols(&collector->kernel, collector->user_symbols, time);
+	find_symbols(collector, time);
 	if (!collector->error)
 		collector_note_error(collector, collector_kernel_turn(&collector->kernel, time));
 	if (collector_kernel_replaced(&collector->kernel))

@@ -215,6 +215,11 @@ void user_symbols_take(struct user_symbols *symbols, bool certain, uint64_t now)
 	*table = span_of(NULL, 0);
 }
 
+void user_symbols_delay(struct user_symbols *symbols, uint64_t delay)
+{
+	symbols->waiting.delay = delay;
+}
+
 void user_symbols_hurry(struct user_symbols *symbols)
 {
 	user_waiting_hurry(&symbols->waiting);

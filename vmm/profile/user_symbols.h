@@ -42,7 +42,11 @@ bool user_symbols_turn(struct user_symbols *symbols, struct user_images *images,
 /* Puts what was read into the cache, if it is CERTAIN that KERNEL ran meanwhile; else it is read again. */
 void user_symbols_take(struct user_symbols *symbols, bool certain, uint64_t now);
 
-/* The guest is about to end: the next turns try all that is missing once more. */
+/* From now on an image is looked at only DELAY ns after it was seen first: somebody else may bring more of
+ * its names. 0, as at first: at once. */
+void user_symbols_delay(struct user_symbols *symbols, uint64_t delay);
+
+/* The guest is about to end: the next turns try all that is missing once more, whatever the delay was. */
 void user_symbols_hurry(struct user_symbols *symbols);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/profile/user_waiting.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #define MILLISECOND  1000000ull
@@ -9,12 +10,13 @@
 
 struct waiting_image {
 	struct user_image *image;
-	uint64_t next; /* ns: when to look */
-	uint64_t wait; /* ns: before the time after that */
+	uint64_t since; /* ns: when it came */
+	uint64_t next;  /* ns: when to look */
+	uint64_t wait;  /* ns: before the time after that */
 };
 
 /* The block grows each time that its number is a power of two. */
-static void add(struct user_waiting *waiting, struct user_image *image)
+static void add(struct user_waiting *waiting, struct user_image *image, uint64_t now)
 {
 	size_t count = waiting->count;
 
@@ -25,10 +27,11 @@ static void add(struct user_waiting *waiting, struct user_image *image)
 			return;
 		waiting->images = grown;
 	}
-	waiting->images[waiting->count++] = (struct waiting_image){ .image = image, .wait = FIRST_WAIT };
+	waiting->images[waiting->count++] =
+		(struct waiting_image){ .image = image, .since = now, .wait = FIRST_WAIT };
 }
 
-static void look_for_new(struct user_waiting *waiting, struct user_images *images)
+static void look_for_new(struct user_waiting *waiting, struct user_images *images, uint64_t now)
 {
 	struct user_image *image;
 
@@ -39,16 +42,21 @@ static void look_for_new(struct user_waiting *waiting, struct user_images *image
 	}
 	while ((image = user_images_settled(images, waiting->seen))) {
 		if (user_image_kind(image) == USER_IMAGE_FILE)
-			add(waiting, image);
+			add(waiting, image, now);
 		waiting->seen++;
 	}
 }
 
+static bool is_due(const struct user_waiting *waiting, const struct waiting_image *image, uint64_t now)
+{
+	return image->next <= now && now - image->since >= waiting->delay;
+}
+
 struct user_image *user_waiting_next(struct user_waiting *waiting, struct user_images *images, uint64_t now)
 {
-	look_for_new(waiting, images);
+	look_for_new(waiting, images, now);
 	for (waiting->due = 0; waiting->due < waiting->count; waiting->due++)
-		if (waiting->images[waiting->due].next <= now)
+		if (is_due(waiting, &waiting->images[waiting->due], now))
 			return waiting->images[waiting->due].image;
 	return NULL;
 }
@@ -68,6 +76,7 @@ void user_waiting_done(struct user_waiting *waiting)
 
 void user_waiting_hurry(struct user_waiting *waiting)
 {
+	waiting->delay = 0;
 	for (size_t i = 0; i < waiting->count; i++)
 		waiting->images[i].next = 0;
 }

@@ -19,7 +19,8 @@ struct user_waiting {
 	uint32_t seen;       /* so many of them were looked at */
 	struct waiting_image *images;
 	size_t count;
-	size_t due; /* the one that user_waiting_next() told */
+	size_t due;     /* the one that user_waiting_next() told */
+	uint64_t delay; /* ns that one has to be known for before it is looked at; the owner's to set */
 };
 
 /*
@@ -33,7 +34,7 @@ void user_waiting_again(struct user_waiting *waiting, uint64_t now);
 /* or never. */
 void user_waiting_done(struct user_waiting *waiting);
 
-/* All that wait are due now: it is the last time. */
+/* All that wait are due now, whatever the delay was: it is the last time. */
 void user_waiting_hurry(struct user_waiting *waiting);
 
 void user_waiting_free(struct user_waiting *waiting);
