@@ -403,6 +403,89 @@ TEST(unwind_user, code_before_a_frame_is_made_has_no_caller_that_is_known)
 	check_caller(&fixture, code(3));
 }
 
+static void check_no_caller(struct fixture *fixture)
+{
+	push(fixture, 0, code(2));
+	check_chain(fixture, 1, SAMPLE_USER_TRUNCATED);
+	destroy(fixture);
+}
+
+/* Bytes of operands look like what ends a function: `mov %rax, %rbx`, a distance, the filling of a NOP. */
+TEST(unwind_user, what_looks_like_a_return_does_not_end_code_before_its_frame)
+{
+	static const char *const functions[] = {
+		"\x48\x89\xc3\xf6\x43\x0f\x01\x55\x48\x89\xe5",
+		"\x0f\x85\xcc\x90\xc3\xff\x90\x55\x48\x89\xe5",
+	};
+	static const char padded[] = "\x48\xff\xcf\xc3\x66\x0f\x1f\x44\x00\x00\xcc\x90\x55\x48\x89\xe5";
+	struct fixture fixture;
+
+	for (size_t i = 0; i < 2; i++) {
+		make_jit(&fixture, functions[i], strlen(functions[i]), 0);
+		check_no_caller(&fixture);
+	}
+	make_jit(&fixture, padded, sizeof(padded) - 1, 0);
+	push(&fixture, 0, code(2));
+	check_caller(&fixture, code(3));
+}
+
+/* The frame is given up, and something stands before the return: bp is the caller's. */
+TEST(unwind_user, code_behind_its_frame_has_no_caller_that_is_known)
+{
+	static const struct {
+		const char *bytes;
+		unsigned int size, at[3];
+	} ends[] = {
+		/* pop; jmp */
+		{ "\x48\xff\xcf\x5d\xe9\x11\x22\x33\x00", 9, { 4, 4, 4 } },
+		/* leave; pop %rcx; lea (%rsp, %r10, 8), %rsp; push %rcx; ret */
+		{ "\x48\xff\xcf\xc9\x59\x4a\x8d\x24\xd4\x51\xc3", 11, { 4, 5, 9 } },
+		/* pop; cmp poll(%r15), %rsp; ja; ret */
+		{ "\x48\x83\xc4\x10\x5d\x49\x3b\xa7\x48\x04\x00\x00\x0f\x87\x01\x00\x00\x00\xc3",
+		  19,
+		  { 5, 12, 12 } },
+	};
+	/* mov -24(%rbp), %rbx; inc; then the end */
+	static const char made[] = "\x48\x8b\x5d\xe8\x48\xff\xc3\x5d\xc3";
+	struct fixture fixture;
+
+	for (size_t i = 0; i < 3; i++)
+		for (size_t j = 0; j < 3; j++) {
+			make_jit(&fixture, ends[i].bytes, ends[i].size, ends[i].at[j]);
+			check_no_caller(&fixture);
+		}
+	make_jit(&fixture, made, sizeof(made) - 1, 4);
+	push(&fixture, 0, code(2));
+	check_caller(&fixture, code(3));
+}
+
+#define PAGE_END (LIBRARY + 0xffe)
+
+/* Interrupted two bytes before the end of JIT's page. */
+static void make_at_page_end(struct fixture *fixture, const char *bytes, size_t size)
+{
+	make_jit(fixture, "", 0, 0);
+	memcpy(fixture->guest.memory + CODE_GPA + (PAGE_END - PROGRAM), bytes, size);
+	fixture->guest.registers.rip = PAGE_END;
+}
+
+/* What the next page has may be the beginning. */
+TEST(unwind_user, code_is_read_across_the_end_of_a_page)
+{
+	static const char function[] = "\xff\xcf\x55\x48\x89\xe5", made[] = "\xff\xcf\x75\xfb\x5d\xc3";
+	struct fixture fixture;
+
+	make_at_page_end(&fixture, function, sizeof(function) - 1);
+	check_no_caller(&fixture); /* it can not be read */
+	make_at_page_end(&fixture, function, sizeof(function) - 1);
+	map_page(&fixture, LIBRARY + 0x1000, CODE_GPA + 0x2000);
+	check_no_caller(&fixture);
+	make_at_page_end(&fixture, made, sizeof(made) - 1);
+	map_page(&fixture, LIBRARY + 0x1000, CODE_GPA + 0x2000);
+	push(&fixture, 0, code(2));
+	check_caller(&fixture, code(3));
+}
+
 /* In a program with a table, code that no FDE describes: written by hand, or not by a compiler. */
 TEST(unwind_user, so_is_code_that_the_table_does_not_describe)
 {
