@@ -189,6 +189,32 @@ TEST(push_request, a_store_is_believed_by_its_authority_alone)
 	tear_down(&fixture);
 }
 
+/* Each connection is another one where the store was down between them. */
+TEST(push_request, reads_a_ca_file_anew_for_each_connection)
+{
+	struct push_request *request;
+	struct fixture fixture;
+	char url[96];
+	int fd;
+
+	TLS_REQUIRED();
+	set_up(&fixture);
+	start_with_tls(&fixture);
+	snprintf(url, sizeof(url), "https://localhost:%u", fixture.store.port);
+	REQUIRE_EQUAL(push_request_open(&request, url, fixture.authority, "h1", &never), 0);
+	fd = open_profile(&fixture);
+	CHECK_EQUAL(push_request_send(request, &item, fd, sizeof(profile), NULL), PUSH_TAKEN);
+	pprof_store_stop(&fixture.store);
+	pprof_store_start(&fixture.store);
+	run(&fixture, "cp other.pem one.pem");
+	CHECK_EQUAL(lseek(fd, 0, SEEK_SET), 0);
+	CHECK_EQUAL(push_request_send(request, &item, fd, sizeof(profile), NULL), PUSH_FAILED);
+	check_message("the store's certificate is not trusted");
+	push_request_close(request);
+	close(fd);
+	tear_down(&fixture);
+}
+
 TEST(push_request, says_what_is_wrong_with_a_ca_file)
 {
 	struct push_request *request;

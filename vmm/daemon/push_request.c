@@ -115,6 +115,10 @@ static int use_authorities(struct push_request *request, const char *path)
 	if (curl_easy_setopt(request->curl, CURLOPT_CAINFO, path) ||
 	    curl_easy_setopt(request->curl, CURLOPT_CAPATH, NULL))
 		return error_set(-ENOTSUP, "libcurl can't be given certificates here");
+#if LIBCURL_VERSION_NUM >= 0x075700
+	/* Else what the file had stays in use for a day after it is replaced. */
+	curl_easy_setopt(request->curl, CURLOPT_CA_CACHE_TIMEOUT, 0L);
+#endif
 	return 0;
 }
 
