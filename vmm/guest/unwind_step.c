@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "vmm/guest/call_site.h"
 #include "vmm/guest/page_walk.h"
 
 #define PAGE      4096ull
@@ -57,21 +58,11 @@ bool stack_read(struct stack_reader *reader, uint64_t gva, unsigned int width, u
 
 bool unwind_is_behind_call(const struct unwind_state *state, uint64_t address)
 {
-	static const uint8_t indirect_lengths[] = { 2, 3, 4, 6, 7 };
-	uint8_t code[7];
+	uint8_t code[CALL_SITE_SIZE];
 
-	if (guest_read_virtual(state->stack.view, state->stack.paging, address - sizeof(code), code,
-			       sizeof(code)))
-		return false;
-	if (code[2] == 0xe8)
-		return true;
-	for (size_t i = 0; i < sizeof(indirect_lengths); i++) {
-		const uint8_t *call = code + sizeof(code) - indirect_lengths[i];
-
-		if (call[0] == 0xff && (call[1] >> 3 & 7) == 2)
-			return true;
-	}
-	return false;
+	return !guest_read_virtual(state->stack.view, state->stack.paging, address - sizeof(code), code,
+				   sizeof(code)) &&
+	       call_site_ends(code, sizeof(code));
 }
 
 enum unwind_result unwind_from_interrupt_frame(struct unwind_state *state, uint64_t frame)
