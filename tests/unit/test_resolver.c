@@ -488,7 +488,8 @@ TEST(resolver_stage, page_tables_that_were_told_before_a_loss_are_not_believed)
 	give_unknown(&setting, 8, 0x5000);
 	give_unknown(&setting, 10, 0x5000);
 	give_unknown(&setting, 10, 0x6000);
-	CHECK_STRING(setting.out, "-1::-:- 7::-:- -1::-:-");
+	give_unknown(&setting, 10, 0x7000);
+	CHECK_STRING(setting.out, "-1::-:- 7::-:- -1::-:- 8::-:-");
 	resolver_free(setting.resolver);
 }
 

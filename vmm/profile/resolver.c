@@ -39,7 +39,6 @@ struct resolver {
 	bool *drained;         /* for each ring: in this pass */
 	size_t drained_count;
 	struct uncertainty uncertainty;
-	uint64_t lost;  /* ns: what was told of this time or earlier may be so no more; 0: nothing was lost */
 	uint64_t *told; /* for each ring: its source has told of all before this; 0: it tells no rounds */
 	uint64_t before_last, last; /* PLAYED at the end of the pass before the last one, and of that */
 	struct resolver_statistics statistics;
@@ -117,7 +116,7 @@ static struct resolver_life *life_of(const struct resolver *resolver, const stru
 		return NULL; /* processes are known of the one that is known, and of the guest */
 	if (sample->pid == SAMPLE_TASK_UNKNOWN)
 		return sample->cpl ? resolver_lives_find_root(&resolver->processes.lives, sample->cr3,
-							      sample->time, resolver->lost)
+							      sample->time, resolver->processes.lost)
 				   : NULL;
 	/* The latest one that may have begun by then. */
 	life = resolver_lives_latest(&resolver->processes.lives, sample->pid, sample->time + uncertainty);
@@ -202,7 +201,8 @@ static struct resolver_place place_in_user_space(const struct resolver *resolver
 		place = place_about(life, address, time);
 	else if (life)
 		place = place_in_life(life, resolver_space_find(&life->space, address, time), address, time);
-	place.stale = place.image && resolver->lost && is_stale(place.piece, resolver->lost, time);
+	place.stale = place.image && resolver->processes.lost &&
+		      is_stale(place.piece, resolver->processes.lost, time);
 	if (!place.piece && life)
 		place.since = life->born;
 	return place;
@@ -325,7 +325,7 @@ static void name_task(const struct resolver *resolver, const struct resolver_lif
 	if (*sample->comm || sample->tid == SAMPLE_TASK_UNKNOWN)
 		return;
 	name = resolver_threads_name_of(&resolver->processes.threads, sample->tid, sample->time);
-	if (!resolver->lost || name.told > resolver->lost)
+	if (!resolver->processes.lost || name.told > resolver->processes.lost)
 		snprintf(sample->comm, sizeof(sample->comm), "%s", name.comm);
 }
 
@@ -334,7 +334,8 @@ static const struct resolver_image *program_of(const struct resolver *resolver,
 {
 	if (!life || life->program_time + life->program_error > time)
 		return NULL;
-	return !resolver->lost || life->program_heard > resolver->lost ? life->program : NULL;
+	return !resolver->processes.lost || life->program_heard > resolver->processes.lost ? life->program
+											   : NULL;
 }
 
 static void give_sample(struct resolver *resolver, struct sample *sample)
@@ -453,8 +454,8 @@ static void note_round(struct resolver *resolver, size_t ring, uint64_t time)
 static void note_lost(struct resolver *resolver, const struct sideband_lost *lost)
 {
 	resolver->losses.counts[SIDEBAND_MISSED] += lost->count;
-	if (lost->until > resolver->lost)
-		resolver->lost = lost->until;
+	if (lost->until > resolver->processes.lost)
+		resolver->processes.lost = lost->until;
 }
 
 /* Who says that a loss goes on for longer than any time may lie ahead is believed for so long. */

@@ -142,14 +142,42 @@ static int add_roots(struct resolver_lives *lives, struct resolver_store *store,
 	return error;
 }
 
+static void free_root(struct resolver_lives *lives, struct resolver_store *store, struct resolver_root *root)
+{
+	if (!root)
+		return;
+	resolver_table_remove(&lives->roots, &root->node);
+	resolver_store_give(store, root, sizeof(*root));
+}
+
+static void free_roots(struct resolver_lives *lives, struct resolver_store *store, struct resolver_life *life)
+{
+	for (size_t i = 0; i < 2; i++) {
+		free_root(lives, store, life->roots[i]);
+		life->roots[i] = NULL;
+	}
+}
+
+/* Nobody believes what was told of its page tables up to a loss, and RECORD tells of them behind it. */
+static bool is_outdated(const struct resolver_life *life, const struct sideband *record, uint64_t lost)
+{
+	return life->roots[0]->told <= lost && record->time > lost;
+}
+
 int resolver_lives_root(struct resolver_lives *lives, struct resolver_store *store,
-			struct resolver_life *life, const struct sideband *record, uint64_t from)
+			struct resolver_life *life, const struct sideband *record, uint64_t from,
+			uint64_t lost)
 {
 	uint64_t cr3 = record->cr3 & CR3_ADDRESS;
 	int error = 0;
 
-	if (!cr3 || (life->roots[0] && life->roots[0]->cr3 != cr3))
+	if (!cr3)
 		return 0;
+	if (life->roots[0] && life->roots[0]->cr3 != cr3) {
+		if (!is_outdated(life, record, lost))
+			return 0;
+		free_roots(lives, store, life);
+	}
 	if (!life->roots[0])
 		error = add_roots(lives, store, life, record, from);
 	for (size_t i = 0; i < 2 && life->roots[i]; i++)
@@ -201,14 +229,6 @@ void resolver_lives_changed(struct resolver_lives *lives, struct resolver_life *
 	lives->past = life;
 }
 
-static void free_root(struct resolver_lives *lives, struct resolver_store *store, struct resolver_root *root)
-{
-	if (!root)
-		return;
-	resolver_table_remove(&lives->roots, &root->node);
-	resolver_store_give(store, root, sizeof(*root));
-}
-
 static void unlink_life(struct resolver_lives *lives, struct resolver_store *store,
 			struct resolver_life *life)
 {
@@ -229,8 +249,7 @@ static void unlink_life(struct resolver_lives *lives, struct resolver_store *sto
 static void free_life(struct resolver_lives *lives, struct resolver_store *store, struct resolver_life *life)
 {
 	unlink_life(lives, store, life);
-	free_root(lives, store, life->roots[0]);
-	free_root(lives, store, life->roots[1]);
+	free_roots(lives, store, life);
 	resolver_image_release(store, life->program);
 	resolver_space_free(&life->space, store);
 	resolver_store_give(store, life, sizeof(*life));

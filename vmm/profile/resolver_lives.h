@@ -63,11 +63,12 @@ struct resolver_life *resolver_lives_begin(struct resolver_lives *lives, struct 
 					   uint32_t pid, uint64_t time);
 void resolver_lives_end(struct resolver_lives *lives, struct resolver_life *life, uint64_t time);
 
-/* LIFE's page tables, from FROM on, are those that RECORD tells, if any. The first are believed. 0 or
- * -ENOMEM.
+/* LIFE's page tables, from FROM on, are those that RECORD tells, if any. The first are believed,
+ * until others are told behind LOST, ns, and they were not; 0: nothing was lost. 0 or -ENOMEM.
  */
 int resolver_lives_root(struct resolver_lives *lives, struct resolver_store *store,
-			struct resolver_life *life, const struct sideband *record, uint64_t from);
+			struct resolver_life *life, const struct sideband *record, uint64_t from,
+			uint64_t lost);
 
 /* As they were told there behind LOST, ns: CR3 without its low bits; 0 where none was. */
 uint64_t resolver_life_root(const struct resolver_life *life, uint64_t lost, bool *pair);

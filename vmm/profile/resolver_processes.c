@@ -40,7 +40,8 @@ static int inherit_name(struct resolver_processes *processes, const struct sideb
 static int note_root(struct resolver_processes *processes, struct resolver_life *life,
 		     const struct sideband *record)
 {
-	return resolver_lives_root(&processes->lives, &processes->store, life, record, record->time);
+	return resolver_lives_root(&processes->lives, &processes->store, life, record, record->time,
+				   processes->lost);
 }
 
 static struct resolver_life *begin_life(struct resolver_processes *processes, const struct sideband *record)
@@ -137,7 +138,9 @@ static int take_space(struct resolver_processes *processes, const struct sideban
 {
 	struct resolver_life *life = resolver_lives_find(&processes->lives, head->pid, head->time);
 
-	return life ? resolver_lives_root(&processes->lives, &processes->store, life, head, life->born) : 0;
+	return life ? resolver_lives_root(&processes->lives, &processes->store, life, head, life->born,
+					  processes->lost)
+		    : 0;
 }
 
 static bool is_program(const struct resolver_life *life, const struct sideband_mmap *mmap)
