@@ -624,6 +624,7 @@ static void want_symbols(const struct sideband_mmap *mapping)
 TEST(agent_time, symbols_are_asked_for_before_the_time_is_known)
 {
 	struct agent_statistics statistics;
+	struct agent_mappings taken;
 	struct sideband_mmap *mapping;
 	unsigned int mappings = 0;
 
@@ -634,7 +635,8 @@ TEST(agent_time, symbols_are_asked_for_before_the_time_is_known)
 		listen_to_host();
 		if (guest.open && !mappings++)
 			tell_mapping();
-		if ((mapping = agent_take_mapping(guest.agent))) {
+		taken = agent_take_mappings(guest.agent);
+		while ((mapping = agent_mappings_take(&taken))) {
 			want_symbols(mapping);
 			free(mapping);
 		}

@@ -16,7 +16,6 @@
 #include "shared/sideband.h"
 #include "vmm/guest/agent_clock.h"
 #include "vmm/guest/agent_jit.h"
-#include "vmm/guest/agent_mappings.h"
 #include "vmm/guest/agent_placer.h"
 #include "vmm/guest/agent_records.h"
 #include "vmm/guest/agent_tsc.h"
@@ -756,14 +755,15 @@ int agent_want_symbols(struct agent *agent, const struct agent_image *image)
 	return error;
 }
 
-struct sideband_mmap *agent_take_mapping(struct agent *agent)
+struct agent_mappings agent_take_mappings(struct agent *agent)
 {
-	struct sideband_mmap *mapping;
+	struct agent_mappings mappings;
 
 	pthread_mutex_lock(&agent->lock);
-	mapping = agent_mappings_take(&agent->mappings);
+	mappings = agent->mappings;
+	agent->mappings = (struct agent_mappings){ 0 };
 	pthread_mutex_unlock(&agent->lock);
-	return mapping;
+	return mappings;
 }
 
 struct agent_image_table *agent_take_symbols(struct agent *agent)

@@ -17,6 +17,7 @@
 #include "shared/agent_protocol.h"
 #include "shared/ring.h"
 #include "shared/sideband.h"
+#include "vmm/guest/agent_mappings.h"
 #include "vmm/guest/agent_tables.h"
 
 struct agent;
@@ -35,7 +36,7 @@ struct agent_options {
 	bool tsc_known;
 	uint64_t tsc_offset; /* the guest's TSC less the host's, on every vCPU; with tsc_known */
 	size_t table_memory; /* bytes of symbol tables that came and were not taken; the oldest go then */
-	bool mappings;       /* agent_take_mapping() will be called */
+	bool mappings;       /* agent_take_mappings() will be called */
 };
 
 struct agent_statistics {
@@ -73,11 +74,12 @@ void agent_statistics(struct agent *agent, struct agent_statistics *statistics);
 int agent_want_symbols(struct agent *agent, const struct agent_image *image);
 
 /*
- * The oldest mapping of code with a build id that the guest told of and nobody took yet, with the guest's
- * time, the caller's to free(); NULL: there is none now. It comes here as soon as it is told, and by the ring
- * when its time is known. More than AGENT_MAPPINGS_MAX bytes do not wait. Any thread.
+ * The mappings of code with a build id that the guest told of and nobody took yet, with the guest's time, the
+ * caller's to agent_mappings_free(). They come here as soon as they are told, and by the ring when their time
+ * is known. More than AGENT_MAPPINGS_MAX bytes do not wait: it is no more than that, however fast the guest
+ * tells others. Any thread.
  */
-struct sideband_mmap *agent_take_mapping(struct agent *agent);
+struct agent_mappings agent_take_mappings(struct agent *agent);
 
 /* The oldest table that came, the caller's to free(); NULL: there is none now. */
 struct agent_image_table *agent_take_symbols(struct agent *agent);

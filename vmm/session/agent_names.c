@@ -119,10 +119,11 @@ void agent_names_see(struct agent_names *symbols, struct agent *agent, const str
 
 void agent_names_turn(struct agent_names *symbols, struct agent *agent)
 {
+	struct agent_mappings mappings = agent_take_mappings(agent);
 	struct agent_image_table *table;
 	struct sideband_mmap *mapping;
 
-	while ((mapping = agent_take_mapping(agent))) {
+	while ((mapping = agent_mappings_take(&mappings))) {
 		agent_names_see(symbols, agent, mapping);
 		free(mapping);
 	}
