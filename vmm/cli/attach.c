@@ -247,6 +247,7 @@ static int record(struct attachment *self)
 		.kallsyms = options->kallsyms,
 		.vmlinux = options->vmlinux,
 		.btf = options->btf,
+		.btf_hint = "--btf FILE gives it",
 		.command_line = options->command_line,
 		.buildid_cache = options->buildid_cache,
 		.agent = options->agent,

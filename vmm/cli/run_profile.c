@@ -433,6 +433,7 @@ static int start_collector(struct run_profile *profile)
 		.symfs = options->symfs,
 		.vmlinux = symbol_file(profile),
 		.btf = options->btf,
+		.btf_hint = "--btf FILE gives it",
 		.buildid_cache = options->buildid_cache,
 		.flight = profile->flight ? flight_requests_for(profile->flight) : NULL,
 	};

@@ -129,6 +129,7 @@ struct collector_options {
 	const char *kallsyms; /* names from this file instead of from the guest; NULL */
 	const char *vmlinux;  /* names from this ELF file; NULL */
 	const char *btf;      /* BTF from this file, for a kernel that has none in its memory; NULL */
+	const char *btf_hint; /* how the user gives that, "--btf FILE gives it"; NULL: he can not */
 	const char *symfs;    /* unwind tables of user images from the guest's files here too; NULL */
 	bool buildid_cache;   /* put names where perf looks for them */
 	const struct build_id_cache_place *names; /* or there; NULL: in perf's place */

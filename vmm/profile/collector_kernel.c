@@ -181,14 +181,15 @@ static int introduce(struct collector_kernel *kernel, struct guest_kernel *found
 static void use_given_btf(const struct collector_kernel *kernel, struct guest_kernel *found)
 {
 	const struct collector_options *options = kernel->options;
+	const char *hint = kernel->btf ? NULL : options->btf_hint;
 
 	if (kernel->btf && guest_kernel_use_btf(found, options->view, span_of(kernel->btf, kernel->btf_size)))
 		log_warning("%s is not used: %s", options->btf, error_message());
 	if (!found->tasks.known)
 		log_warning(
 			"the guest's kernel has no BTF that says where its processes are, so they are not read from its memory, "
-			"nor is what they have mapped%s",
-			kernel->btf ? "" : "; --btf FILE gives it");
+			"nor is what they have mapped%s%s",
+			hint ? "; " : "", hint ? hint : "");
 }
 
 static bool is_same_stop(const struct guest_registers *one, const struct guest_registers *other)

@@ -179,6 +179,7 @@ static int start_collector(struct session *session)
 		.kallsyms = options->kallsyms,
 		.vmlinux = options->vmlinux,
 		.btf = options->btf,
+		.btf_hint = options->btf_hint,
 		.buildid_cache = options->buildid_cache,
 		.names = options->names,
 	};

@@ -33,6 +33,7 @@ struct session_options {
 	unsigned int compression;            /* zstd level; 0: none */
 	const char *kallsyms, *vmlinux;      /* names from these files; NULL */
 	const char *btf;                     /* where the guest's memory has none; NULL */
+	const char *btf_hint;                /* as in collector_options */
 	const char *command_line;            /* for the recording's header */
 	const struct flight_options *flight; /* NULL: all samples are written as they come */
 	bool buildid_cache;
