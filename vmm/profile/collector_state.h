@@ -67,7 +67,7 @@ struct collector {
 	struct losses before_file;   /* that are of the files before this one */
 	uint64_t next_flush, next_round; /* ns */
 	uint64_t *last_time;             /* for each vCPU, of its latest sample */
-	uint64_t *lost;                  /* for each vCPU, samples known to be lost by its ring */
+	uint64_t *lost;                  /* for each ring, samples known to be lost by it */
 	uint64_t *sideband_lost;         /* the same of the rings of sideband */
 	uint64_t lost_before;            /* by their sources, before they came to a ring */
 	int error;                       /* the first one of writing; the rings are drained all the same */
