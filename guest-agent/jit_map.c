@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/personality.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <time.h>
@@ -22,6 +23,8 @@
 /* Of a process, that are looked at. */
 #define DESCRIPTORS_MAX 4096u
 
+#define RANDOMIZE "/proc/sys/kernel/randomize_va_space"
+
 /* Fields of /proc/PID/stat. */
 #define STAT_STARTTIME  22
 #define STAT_STARTSTACK 28
@@ -34,10 +37,10 @@ static uint64_t time_by(clockid_t clock)
 	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-/* A small file of the process's directory in /proc, NUL-terminated. */
-static bool read_about(const struct jit_map *map, const char *name, char *to, size_t size)
+/* A small file below DIRECTORY, NUL-terminated. */
+static bool read_small(int directory, const char *name, char *to, size_t size)
 {
-	int fd = openat(map->process, name, O_RDONLY | O_CLOEXEC);
+	int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
 	ssize_t got = fd < 0 ? -1 : read(fd, to, size - 1);
 
 	if (fd >= 0)
@@ -46,6 +49,12 @@ static bool read_about(const struct jit_map *map, const char *name, char *to, si
 		return false;
 	to[got] = '\0';
 	return true;
+}
+
+/* Of the process's directory in /proc. */
+static bool read_about(const struct jit_map *map, const char *name, char *to, size_t size)
+{
+	return read_small(map->process, name, to, size);
 }
 
 /* Field NUMBER, 3 or higher, of its stat: behind a name that may have blanks (proc(5)). */
@@ -70,6 +79,21 @@ enum jit_map_process jit_map_process(const struct jit_map *map)
 	if (!read_field(map, STAT_STARTSTACK, &stack))
 		return JIT_MAP_ENDED;
 	return !stack || stack == map->stack ? JIT_MAP_RUNS : JIT_MAP_EXEC; /* a zombie has none */
+}
+
+/* fs/binfmt_elf.c, randomize_stack_top(): by PF_RANDOMIZE, which load_elf_binary() gives. */
+static bool is_stack_random(const struct jit_map *map)
+{
+	char text[32];
+
+	return read_small(AT_FDCWD, RANDOMIZE, text, sizeof(text)) && strtoul(text, NULL, 10) &&
+	       read_about(map, "personality", text, sizeof(text)) &&
+	       !(strtoul(text, NULL, 16) & ADDR_NO_RANDOMIZE);
+}
+
+bool jit_map_knows_program(const struct jit_map *map)
+{
+	return map->is_random && is_stack_random(map);
 }
 
 /* The pid that the process has for itself: the last of "NSpid:"; kernels that have no such line have pid. */
@@ -98,6 +122,7 @@ int jit_map_begin(struct jit_map *map, pid_t pid)
 		jit_map_end(map);
 		return -ESRCH;
 	}
+	map->is_random = is_stack_random(map);
 	snprintf(map->name, sizeof(map->name), "perf-%d.map", own_pid(map, pid));
 	return 0;
 }
@@ -298,11 +323,17 @@ void jit_map_close(struct jit_map *map)
 	map->fd = -1;
 }
 
-void jit_map_end(struct jit_map *map)
+void jit_map_leave(struct jit_map *map)
 {
 	jit_map_close(map);
 	if (map->directory >= 0)
 		close(map->directory);
+	map->directory = -1;
+}
+
+void jit_map_end(struct jit_map *map)
+{
+	jit_map_leave(map);
 	close(map->process);
-	map->process = map->directory = -1;
+	map->process = -1;
 }

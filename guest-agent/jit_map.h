@@ -20,7 +20,8 @@ struct jit_map {
 	int process;                /* /proc/PID, which stays this process's; -1: the map is not in use */
 	int directory;              /* its /tmp; -1: not found yet */
 	int fd;                     /* the file; -1: there is none yet */
-	uint64_t stack;             /* where the program's began: it differs with each execve(2) */
+	uint64_t stack;             /* where the program's began */
+	bool is_random;             /* it differs with each execve(2), as far as was known at the begin */
 	char name[32];              /* of the file in the directory */
 	struct stat seen;           /* of the file, at the latest look */
 	off_t offset;               /* up to which it was read */
@@ -58,6 +59,9 @@ ssize_t jit_map_read(struct jit_map *map, char *to, size_t size);
 /* Closes the file, if one is open: jit_map_open() may open another one. */
 void jit_map_close(struct jit_map *map);
 
+/* The same, and nothing keeps the process's file systems from being unmounted until then. */
+void jit_map_leave(struct jit_map *map);
+
 enum jit_map_process {
 	JIT_MAP_RUNS,  /* the program that ran at jit_map_begin(), */
 	JIT_MAP_EXEC,  /* or another one, */
@@ -65,6 +69,9 @@ enum jit_map_process {
 };
 
 enum jit_map_process jit_map_process(const struct jit_map *map);
+
+/* Would the process, had it run another program since jit_map_begin(), be JIT_MAP_EXEC for sure? */
+bool jit_map_knows_program(const struct jit_map *map);
 
 void jit_map_end(struct jit_map *map);
 

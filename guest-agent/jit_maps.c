@@ -24,6 +24,7 @@ struct followed {
 	bool behind;    /* that was said */
 	uint64_t begun; /* ns of clock_raw(): by then the process ran the program that it runs now */
 	uint64_t since; /* of agent_jit_map, for what comes next */
+	uint64_t waits; /* ms: since then, for a file, or to be wanted again */
 	uint64_t next;  /* ms: when to look for a file; */
 	uint64_t wait;  /* and how long before the time after that */
 	uint64_t asked; /* ms: when it was seen that the process has not ended */
@@ -45,14 +46,20 @@ static void stop_following(struct followed *followed)
 	followed->pid = 0;
 }
 
-/* Most never have a file: who has waited longest for one makes room for others. */
+static bool is_less_needed(const struct followed *one, const struct followed *other)
+{
+	return one->wanted != other->wanted ? !one->wanted : one->waits < other->waits;
+}
+
+/* Who is only remembered makes room for others; then who has waited longest for a file, as most never have
+ * one. */
 static struct followed *make_room(void)
 {
 	struct followed *longest = NULL;
 
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++)
 		if (maps[i].map.fd < 0 && !maps[i].told && !maps[i].behind &&
-		    (!longest || maps[i].begun < longest->begun))
+		    (!longest || is_less_needed(&maps[i], longest)))
 			longest = &maps[i];
 	if (longest)
 		stop_following(longest);
@@ -74,6 +81,7 @@ static void begin(struct followed *followed)
 	followed->wanted = true;
 	followed->told = followed->behind = false;
 	followed->since = followed->next = 0;
+	followed->waits = clock_ms();
 	followed->wait = FIRST_WAIT;
 }
 
@@ -107,11 +115,13 @@ void jit_maps_ask(uint32_t pid)
 		follow(place, pid);
 }
 
-/* ms */
+/* ms; 0: it may be a younger one. */
 static uint32_t age_of_program(const struct followed *followed, uint64_t time)
 {
 	uint64_t age = (time - followed->begun) / 1000000;
 
+	if (!jit_map_knows_program(&followed->map))
+		return 0;
 	return age < UINT32_MAX ? (uint32_t)age : UINT32_MAX;
 }
 
@@ -259,5 +269,6 @@ void jit_maps_end(void)
 		if (maps[i].pid) {
 			begin(&maps[i]);
 			maps[i].wanted = false;
+			jit_map_leave(&maps[i].map);
 		}
 }

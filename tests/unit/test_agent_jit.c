@@ -40,6 +40,7 @@ struct fixture {
 	struct agent *agent;
 	struct jit_code *code;
 	uint64_t known; /* ns: the latest round */
+	int channel;    /* the host's end of it, so that the agent's program outlives the session */
 };
 
 static uint64_t now(void)
@@ -86,18 +87,26 @@ static bool set_up(struct fixture *fixture)
 		return false;
 	fixture->process = run_agent(fds[1]);
 	close(fds[1]);
+	fixture->channel = fcntl(fds[0], F_DUPFD_CLOEXEC, 0);
 	options.fd = fds[0];
 	options.ring = fixture->ring;
 	return !agent_start(&fixture->agent, &options);
 }
 
+/* Behind agent_stop(). */
+static void tear_down_process(struct fixture *fixture)
+{
+	kill(fixture->process, SIGTERM);
+	waitpid(fixture->process, NULL, 0);
+	close(fixture->channel);
+	ring_destroy(fixture->ring);
+	jit_code_free(fixture->code);
+}
+
 static void tear_down(struct fixture *fixture)
 {
 	agent_stop(fixture->agent, NULL);
-	kill(fixture->process, SIGTERM);
-	waitpid(fixture->process, NULL, 0);
-	ring_destroy(fixture->ring);
-	jit_code_free(fixture->code);
+	tear_down_process(fixture);
 }
 
 static void take_records(struct fixture *fixture)
@@ -406,23 +415,53 @@ TEST(agent_jit, only_the_processes_own_map_is_taken)
 	tear_down(&fixture);
 }
 
-/* Does the agent have something of process PID open? */
-static bool holds(const struct fixture *fixture, pid_t pid)
+/* Does the agent have a file, or a directory, of this name open? */
+static bool has_open(const struct fixture *fixture, const char *name)
 {
-	char path[64], target[64], process[32], ended[48];
+	char path[64], target[64];
 	bool found = false;
 
-	snprintf(process, sizeof(process), "/proc/%d", pid);
-	snprintf(ended, sizeof(ended), "%s (deleted)", process);
 	for (int fd = 0; fd < 256 && !found; fd++) {
 		ssize_t size;
 
 		snprintf(path, sizeof(path), "/proc/%d/fd/%d", fixture->process, fd);
 		size = readlink(path, target, sizeof(target) - 1);
 		target[size > 0 ? size : 0] = '\0';
-		found = !strcmp(target, process) || !strcmp(target, ended);
+		found = !strcmp(target, name);
 	}
 	return found;
+}
+
+/* Or something of process PID? */
+static bool holds(const struct fixture *fixture, pid_t pid)
+{
+	char process[32], ended[48];
+
+	snprintf(process, sizeof(process), "/proc/%d", pid);
+	snprintf(ended, sizeof(ended), "%s (deleted)", process);
+	return has_open(fixture, process) || has_open(fixture, ended);
+}
+
+/* Which program runs is remembered, but its container may be ended. */
+TEST(agent_jit, no_file_system_is_held_while_nobody_asks)
+{
+	struct fixture fixture;
+	pid_t child;
+
+	if (!events_allowed())
+		SKIP("perf_event_open(2) is not allowed here");
+	REQUIRE(set_up(&fixture));
+	REQUIRE(wait_until_known(&fixture, 1));
+	child = run_with_map("1000 100 first\n", false);
+	REQUIRE(wait_for_process(&fixture, (uint32_t)child));
+	CHECK(has_open(&fixture, "/tmp"));
+	agent_stop(fixture.agent, NULL);
+	for (int i = 0; i < 2000 && has_open(&fixture, "/tmp"); i++)
+		usleep(10000);
+	CHECK(!has_open(&fixture, "/tmp"));
+	CHECK(holds(&fixture, child));
+	end_process(child);
+	tear_down_process(&fixture);
 }
 
 /* What is there instead may not be read: nothing more will be told of it. */
