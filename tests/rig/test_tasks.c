@@ -79,7 +79,7 @@ static size_t image_number(const char *image)
 		image = DELETED_IMAGE;
 	if (!strcmp(image, "/inside"))
 		image = JAILED_IMAGE;
-	if (!strcmp(image, MEMORY_IMAGE + 1))
+	if (!strcmp(image, &MEMORY_IMAGE[1]))
 		image = MEMORY_IMAGE;
 	while (i < IMAGES && strcmp(image, images[i]) != 0)
 		i++;
