@@ -131,6 +131,11 @@ void build_id_cache_remove_image(const char *directory, const uint8_t *build_id,
 /* Is there a file with the symbols of that build, be it perf's own? */
 bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, size_t build_id_size);
 
+/* Has it all of that build's functions, or else the build's own bytes, behind which there is nothing more?
+ * Not so of those functions alone that others may call, which is what a guest's memory may be left to tell.
+ */
+bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_id, size_t build_id_size);
+
 /* Somebody uses what is known of that build: its time is now, by which it can be told from what nobody does.
  */
 void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t build_id_size);

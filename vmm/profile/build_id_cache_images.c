@@ -7,6 +7,7 @@
 #include "vmm/profile/build_id_cache.h"
 #include "vmm/profile/build_id_cache_files.h"
 #include "vmm/profile/bytes_file.h"
+#include "vmm/profile/elf_file.h"
 #include "vmm/profile/elf_symbols.h"
 
 struct place {
@@ -35,6 +36,36 @@ bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, si
 
 	return !find_place(directory, build_id, build_id_size, &place) &&
 	       cache_file_exists(place.link, "elf");
+}
+
+/* Is it the file itself, and not names alone that were made a file? Then nobody has more. */
+static bool has_its_bytes(const char *path)
+{
+	struct elf_segments segments;
+	struct elf_file file;
+	struct stat status;
+	bool has;
+
+	if (elf_file_open(&file, path))
+		return false;
+	elf_file_segments(&file, &segments);
+	has = segments.count && !fstat(file.fd, &status);
+	for (size_t i = 0; has && i < segments.count; i++)
+		has = segments.loaded[i].p_filesz <= (uint64_t)status.st_size &&
+		      segments.loaded[i].p_offset <= (uint64_t)status.st_size - segments.loaded[i].p_filesz;
+	elf_file_close(&file);
+	return has;
+}
+
+bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_id, size_t build_id_size)
+{
+	struct place place;
+	struct elf_kind kind;
+	char path[PATH_MAX];
+
+	return !find_place(directory, build_id, build_id_size, &place) &&
+	       !cache_path(path, place.link, "/elf", NULL) &&
+	       ((elf_kind_of(path, &kind) && kind.all) || has_its_bytes(path));
 }
 
 void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t build_id_size)

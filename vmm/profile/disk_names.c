@@ -7,17 +7,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/profile/build_id_cache.h"
 #include "vmm/profile/elf_file.h"
-#include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/guest_disk.h"
 #include "vmm/profile/perf_data_reader.h"
-#include "vmm/profile/profile_files.h"
 
 /* A guest can map as many files as it likes. */
 #define IMAGES_MAX 4096
@@ -93,44 +90,16 @@ static void free_images(struct images *images)
 	free(images->images);
 }
 
-/* Is it the file itself, and not names alone that were made a file? Then no disk has more. */
-static bool has_its_bytes(const char *path)
-{
-	struct elf_segments segments;
-	struct elf_file file;
-	struct stat status;
-	bool has;
-
-	if (elf_file_open(&file, path))
-		return false;
-	elf_file_segments(&file, &segments);
-	has = segments.count && !fstat(file.fd, &status);
-	for (size_t i = 0; has && i < segments.count; i++)
-		has = segments.loaded[i].p_filesz <= (uint64_t)status.st_size &&
-		      segments.loaded[i].p_offset <= (uint64_t)status.st_size - segments.loaded[i].p_filesz;
-	elf_file_close(&file);
-	return has;
-}
-
-static bool is_wanted(const struct image *image, const char *directory)
-{
-	char path[PROFILE_PATH_MAX];
-	struct elf_kind kind;
-
-	if (!profile_files_cached(path, directory, image->build_id, image->build_id_size, "elf"))
-		return true;
-	return !(elf_kind_of(path, &kind) && kind.all) && !has_its_bytes(path);
-}
-
 static void keep_wanted(struct images *images, const char *directory)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < images->count; i++)
-		if (is_wanted(&images->images[i], directory))
-			images->images[kept++] = images->images[i];
-		else
+		if (build_id_cache_has_whole_image(directory, images->images[i].build_id,
+						   images->images[i].build_id_size))
 			free(images->images[i].path);
+		else
+			images->images[kept++] = images->images[i];
 	images->count = kept;
 }
 

@@ -33,34 +33,59 @@ bool image_names_has(const struct image_names *names, const uint8_t *build_id, s
 	return true;
 }
 
-static void drop(struct image_names *names, struct added_image **at)
+bool image_names_has_all(const struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+{
+	if (!build_id_cache_has_whole_image(names->directory, build_id, build_id_size))
+		return false;
+	build_id_cache_touch(names->directory, build_id, build_id_size);
+	return true;
+}
+
+/* Its file stays. */
+static void forget(struct image_names *names, struct added_image **at)
 {
 	struct added_image *added = *at;
 
-	build_id_cache_remove_image(names->directory, added->build_id, added->build_id_size);
 	*at = added->next;
 	if (names->last == &added->next)
 		names->last = at;
 	names->bytes -= added->size;
 	names->statistics.added--;
-	names->statistics.dropped++;
 	free(added);
+}
+
+static void drop(struct image_names *names, struct added_image **at)
+{
+	build_id_cache_remove_image(names->directory, (*at)->build_id, (*at)->build_id_size);
+	forget(names, at);
+	names->statistics.dropped++;
+}
+
+/* NULL: it was not added. */
+static struct added_image **find(struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+{
+	for (struct added_image **at = &names->oldest; *at; at = &(*at)->next)
+		if ((*at)->build_id_size == build_id_size &&
+		    !memcmp((*at)->build_id, build_id, build_id_size))
+			return at;
+	return NULL;
 }
 
 void image_names_remove(struct image_names *names, const uint8_t *build_id, size_t build_id_size)
 {
-	for (struct added_image **at = &names->oldest; *at; at = &(*at)->next)
-		if ((*at)->build_id_size == build_id_size &&
-		    !memcmp((*at)->build_id, build_id, build_id_size)) {
-			drop(names, at);
-			return;
-		}
+	struct added_image **at = find(names, build_id, build_id_size);
+
+	if (at)
+		drop(names, at);
 }
 
 static int remember(struct image_names *names, const uint8_t *build_id, size_t build_id_size, size_t size)
 {
-	struct added_image *added = calloc(1, sizeof(*added));
+	struct added_image *added = calloc(1, sizeof(*added)),
+			   **before = find(names, build_id, build_id_size);
 
+	if (before)
+		forget(names, before);
 	if (!added) {
 		build_id_cache_remove_image(names->directory, build_id, build_id_size);
 		return error_set(-ENOMEM, "no memory for the names of the guest's programs");
@@ -78,8 +103,11 @@ static int remember(struct image_names *names, const uint8_t *build_id, size_t b
 	return 0;
 }
 
-static int add_file(struct image_names *names, const struct bytes *file, const uint8_t *build_id,
-		    size_t build_id_size)
+typedef int image_put(const char *directory, const uint8_t *build_id, size_t build_id_size,
+		      const struct bytes *file);
+
+static int put_file(struct image_names *names, image_put *put, const struct bytes *file,
+		    const uint8_t *build_id, size_t build_id_size)
 {
 	int result;
 
@@ -91,19 +119,31 @@ static int add_file(struct image_names *names, const struct bytes *file, const u
 	}
 	if (names->place && !names->place->has_room(names->place->context))
 		return -ENOSPC;
-	result = build_id_cache_add_image(names->directory, build_id, build_id_size, file);
+	result = put(names->directory, build_id, build_id_size, file);
 	return result > 0 ? remember(names, build_id, build_id_size, file->size) : result;
+}
+
+static void put_table(struct image_names *names, image_put *put, struct span table, const uint8_t *build_id,
+		      size_t build_id_size)
+{
+	struct bytes file;
+
+	image_file_make(&file, table, build_id, build_id_size);
+	if (put_file(names, put, &file, build_id, build_id_size) && !names->statistics.failed++)
+		log_warning("names of the guest's programs can not be kept: %s", error_message());
+	free(file.data);
 }
 
 void image_names_add(struct image_names *names, struct span table, const uint8_t *build_id,
 		     size_t build_id_size)
 {
-	struct bytes file;
+	put_table(names, build_id_cache_add_image, table, build_id, build_id_size);
+}
 
-	image_file_make(&file, table, build_id, build_id_size);
-	if (add_file(names, &file, build_id, build_id_size) && !names->statistics.failed++)
-		log_warning("names of the guest's programs can not be kept: %s", error_message());
-	free(file.data);
+void image_names_replace(struct image_names *names, struct span table, const uint8_t *build_id,
+			 size_t build_id_size)
+{
+	put_table(names, build_id_cache_replace_image, table, build_id, build_id_size);
 }
 
 void image_names_close(struct image_names *names)

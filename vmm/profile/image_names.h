@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The names of a guest's programs and libraries that one run puts into the build-id cache: no more than a
- * limit of them, then what came first goes. A file that is there already, be it perf's own, is left alone.
+ * limit of them, then what came first goes. A file of perf's own is left alone.
  * Any one thread at a time.
  */
 #ifndef KVMSCOPE_PROFILE_IMAGE_NAMES_H
@@ -41,9 +41,17 @@ int image_names_open(struct image_names *names, const struct build_id_cache_plac
 /* Are there names of that build, whoever put them there? */
 bool image_names_has(const struct image_names *names, const uint8_t *build_id, size_t build_id_size);
 
-/* TABLE as image_file_make() wants it, of an image with that build id, whose size is 1 to 20. */
+/* The same, but of all of its functions, as far as there can be more. */
+bool image_names_has_all(const struct image_names *names, const uint8_t *build_id, size_t build_id_size);
+
+/* TABLE as image_file_make() wants it, of an image with that build id, whose size is 1 to 20; nothing is done
+ * where there are names of it. */
 void image_names_add(struct image_names *names, struct span table, const uint8_t *build_id,
 		     size_t build_id_size);
+
+/* The same, but in place of fewer names that this or another run put there, as from a guest's memory. */
+void image_names_replace(struct image_names *names, struct span table, const uint8_t *build_id,
+			 size_t build_id_size);
 
 /* Takes back what was added of that build, if it was. */
 void image_names_remove(struct image_names *names, const uint8_t *build_id, size_t build_id_size);

@@ -73,7 +73,7 @@ static int want(struct agent_names *symbols, struct agent *agent, const struct s
 		.path = mapping->name,
 	};
 
-	if (image_names_has(&symbols->names, mapping->build_id, image.build_id_size))
+	if (image_names_has_all(&symbols->names, mapping->build_id, image.build_id_size))
 		return 0;
 	memcpy(image.build_id, mapping->build_id, sizeof(image.build_id));
 	return agent_want_symbols(agent, &image);
@@ -129,8 +129,8 @@ void agent_names_turn(struct agent_names *symbols, struct agent *agent)
 	}
 
 	while ((table = agent_take_symbols(agent))) {
-		image_names_add(&symbols->names, span_of(table->bytes, table->size), table->build_id,
-				table->build_id_size);
+		image_names_replace(&symbols->names, span_of(table->bytes, table->size), table->build_id,
+				    table->build_id_size);
 		free(table);
 	}
 }

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/image_names.h"
+
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/agent_protocol.h"
+#include "tests/unit/shim/test.h"
+
+static const uint8_t build_id[20] = { 0xab, 0xcd };
+
+struct table {
+	struct agent_symbols head;
+	Elf64_Phdr segment;
+	Elf64_Sym symbols[2];
+	char strings[16];
+} __attribute__((packed));
+
+/* Its first COUNT functions have names. */
+static struct table table_of(uint32_t section, unsigned int count)
+{
+	struct table table = {
+		.head = { section, 1, sizeof(table.symbols), sizeof(table.strings) },
+		.segment = { .p_type = PT_LOAD,
+			     .p_flags = PF_X,
+			     .p_vaddr = 0x400000,
+			     .p_filesz = 0x1000,
+			     .p_memsz = 0x1000 },
+		.strings = "\0exported\0own",
+	};
+
+	for (unsigned int i = 0; i < count; i++)
+		table.symbols[i] = (Elf64_Sym){ .st_name = i ? 10 : 1,
+						.st_info = STT_FUNC,
+						.st_shndx = 12,
+						.st_value = 0x400010 + 16 * i,
+						.st_size = 16 };
+	return table;
+}
+
+static bool has_room(void *context)
+{
+	(void)context;
+	return true;
+}
+
+struct setting {
+	char directory[64];
+	struct build_id_cache_place place;
+	struct image_names memory, agent; /* of one run: who has them from where */
+};
+
+static void enter(struct setting *setting, size_t limit)
+{
+	strcpy(setting->directory, "/tmp/kvmscope-test-XXXXXX");
+	REQUIRE(mkdtemp(setting->directory));
+	setting->place =
+		(struct build_id_cache_place){ .directory = setting->directory, .has_room = has_room };
+	REQUIRE_EQUAL(image_names_open(&setting->memory, &setting->place, limit), 0);
+	REQUIRE_EQUAL(image_names_open(&setting->agent, &setting->place, limit), 0);
+}
+
+static void leave(struct setting *setting)
+{
+	char command[128];
+
+	image_names_close(&setting->memory);
+	image_names_close(&setting->agent);
+	snprintf(command, sizeof(command), "rm -rf %s", setting->directory);
+	CHECK_EQUAL(system(command), 0);
+}
+
+static void memory_tells(struct setting *setting, struct table table)
+{
+	image_names_add(&setting->memory, span_of(&table, sizeof(table)), build_id, sizeof(build_id));
+}
+
+static void agent_tells(struct setting *setting, struct table table)
+{
+	image_names_replace(&setting->agent, span_of(&table, sizeof(table)), build_id, sizeof(build_id));
+}
+
+static bool has(const struct setting *setting)
+{
+	return image_names_has(&setting->agent, build_id, sizeof(build_id));
+}
+
+static bool has_all(const struct setting *setting)
+{
+	return image_names_has_all(&setting->agent, build_id, sizeof(build_id));
+}
+
+TEST(image_names, of_memory_make_room_for_all_of_them)
+{
+	struct setting setting;
+
+	enter(&setting, 1 << 20);
+	CHECK(!has_all(&setting));
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK(has(&setting));
+	CHECK(!has_all(&setting));
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	CHECK(has_all(&setting));
+	CHECK_EQUAL(setting.agent.statistics.added, 1);
+	leave(&setting);
+}
+
+TEST(image_names, that_are_all_of_them_stay)
+{
+	struct setting setting;
+
+	enter(&setting, 1 << 20);
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK(has_all(&setting));
+	CHECK_EQUAL(setting.memory.statistics.added, 0);
+	CHECK_EQUAL(setting.agent.statistics.added, 1);
+	leave(&setting);
+}
+
+TEST(image_names, that_come_twice_are_counted_once)
+{
+	struct setting setting;
+	size_t bytes;
+
+	enter(&setting, 1 << 20);
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	bytes = setting.agent.bytes;
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	CHECK_EQUAL(setting.agent.statistics.added, 1);
+	CHECK_EQUAL(setting.agent.bytes, bytes);
+	CHECK_EQUAL(setting.agent.statistics.dropped, 0);
+	CHECK(has_all(&setting));
+	leave(&setting);
+}
