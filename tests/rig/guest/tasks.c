@@ -311,7 +311,8 @@ static void start_deleted(const char *argument)
 static void start_memory(const char *argument)
 {
 	char *const arguments[] = { "memory", (char *)(uintptr_t)argument, NULL };
-	int file = memfd_create("tasks", MFD_CLOEXEC);
+	int file = memfd_create("tasks", 0);
+	char path[32];
 	pid_t pid;
 
 	copy_self("memory", file);
@@ -322,8 +323,9 @@ static void start_memory(const char *argument)
 		return;
 	}
 	enter_cgroup("memory");
-	fexecve(file, arguments, environ);
-	fail("memory");
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	execv(path, arguments);
+	fail(path);
 }
 
 /* What a copy of this program is to do, by how it was called. */
