@@ -191,6 +191,32 @@ TEST(profile, knows_which_program_a_process_runs)
 	lives_free(&lives);
 }
 
+/* As a guest's clock may have it: the sample's mapping is of before the execve. */
+TEST(profile, takes_no_mapping_of_the_program_before_for_the_program)
+{
+	struct lives lives;
+
+	lives_make(&lives);
+	lives.images[0] = (struct profile_image){ .path = "/bin/busybox", .name = "busybox" };
+	lives.images[1] = (struct profile_image){ .path = "/lib/libc.so", .name = "libc.so" };
+	lives.images[2] = (struct profile_image){ .path = "/bin/tasks", .name = "tasks" };
+	CHECK_EQUAL(profile_timeline_exec(lives.timeline, 1, 10), 0);
+	CHECK_EQUAL(profile_timeline_comm(lives.timeline, 1, 10, "sh"), 0);
+	map(&lives, 1, 11, 0x1000, 0x1000, 0);
+	for (uint32_t pid = 2; pid <= 3; pid++) {
+		CHECK_EQUAL(profile_timeline_fork(lives.timeline, pid, pid, 1, 1, 20, false), 0);
+		CHECK_EQUAL(profile_timeline_exec(lives.timeline, pid, 30), 0);
+		CHECK_EQUAL(profile_timeline_comm(lives.timeline, pid, 30, pid == 2 ? "tasks" : "cat"), 0);
+		CHECK_EQUAL(profile_timeline_comm(lives.timeline, pid, 31, "sh"), 0);
+		map(&lives, pid, 31, 0x1000, 0x1000, 0);
+		map(&lives, pid, 32, 0x8000, 0x1000, pid == 2 ? 2 : 1);
+	}
+	REQUIRE_EQUAL(profile_timeline_finish(lives.timeline), 0);
+	CHECK_STRING(program_at(&lives, 2, 40), "/bin/tasks");
+	CHECK_STRING(program_at(&lives, 3, 40), "/bin/busybox");
+	lives_free(&lives);
+}
+
 static void check_image(const char *path, bool kernel, enum profile_image_kind kind, const char *name)
 {
 	struct profile_pool pool = { 0 };

@@ -25,6 +25,7 @@ struct record {
 struct program {
 	uint64_t time;
 	const struct profile_image *image; /* NULL: not mapped yet */
+	bool sure;                         /* that the image is not of the program before */
 	struct program *older;
 };
 
@@ -223,7 +224,7 @@ static int start_program(struct profile_timeline *timeline, struct process *proc
 
 	if (!program)
 		return -ENOMEM;
-	*program = (struct program){ .time = time, .image = image, .older = process->program };
+	*program = (struct program){ .time = time, .image = image, .sure = image, .older = process->program };
 	process->program = program;
 	timeline->has_programs = true;
 	return 0;
@@ -242,14 +243,35 @@ static bool may_be_program(const char *path)
 	return *path == '/' || !strncmp(path, "memfd:", strlen("memfd:"));
 }
 
-/* The kernel maps the program before its interpreter and all libraries (fs/binfmt_elf.c, load_elf_binary()).
+/* An execve names the thread by its file (fs/exec.c, begin_new_exec()), in 15 characters. */
+static bool is_named_by(const struct profile_timeline *timeline, const struct process *process,
+			const struct profile_image *image)
+{
+	const struct thread *thread = find_thread(timeline, process->pid);
+	const struct naming *naming = thread ? thread->newest : NULL;
+
+	while (naming && naming->time > process->program->time)
+		naming = naming->older;
+	return naming && !strncmp(naming->comm, image->name, 15);
+}
+
+/*
+ * The kernel maps the program before its interpreter and all libraries (fs/binfmt_elf.c, load_elf_binary()).
+ * But a guest's clock is not known to the microsecond: what a sample saw just before the execve may stand
+ * behind it.
  */
-static void note_program(struct process *process, const struct profile_mapping *mapping)
+static void note_program(const struct profile_timeline *timeline, struct process *process,
+			 const struct profile_mapping *mapping)
 {
 	struct program *program = process->program;
+	const struct profile_image *image = mapping->image;
 
-	if (program && !program->image && may_be_program(mapping->image->path))
-		program->image = mapping->image;
+	if (!program || program->sure || !may_be_program(image->path))
+		return;
+	if (!program->image || is_named_by(timeline, process, image))
+		program->image = image;
+	program->sure = program->image == image && (!program->older || program->older->image != image ||
+						    is_named_by(timeline, process, image));
 }
 
 static int play_map(struct profile_timeline *timeline, const struct record *record)
@@ -272,7 +294,7 @@ static int play_map(struct profile_timeline *timeline, const struct record *reco
 		space->capacity = capacity;
 	}
 	space->times[space->count++] = record->time;
-	note_program(process, record->mapping);
+	note_program(timeline, process, record->mapping);
 	record->mapping->epoch = space->count;
 	record->mapping->next = space->latest;
 	space->latest = record->mapping;
