@@ -19,6 +19,8 @@ _kvmscope_values() {
 	--protocol) echo auto bzimage pvh elf64 multiboot ;;
 	--agent) [ "${COMP_WORDS[1]}" = attach ] && return 1; echo initrd guest ;;
 	--clock) echo cpu wall ;;
+	--sampler) echo auto kick bpf ;;
+	--color) echo auto always never ;;
 	--perspective) echo guest host ;;
 	--bp-priority) echo guest host ;;
 	--watch) echo jiffies_64:8:w schedule:x ;;
