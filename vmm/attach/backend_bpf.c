@@ -715,7 +715,8 @@ static int open_all(struct attach_source *source)
 	if (target->callchains && bpf_programs_are_intel())
 		log_info(
 			"kvm_intel does not tell a guest's stack pointer: samples in its kernel have no callers by "
-			"bpf; --backend ptrace takes them");
+			"bpf; %s takes them",
+			target->own ? "--sampler kick" : "--backend ptrace");
 	source->expected = (uint32_t)target->process->vcpu_count;
 	bpf_vm_expect(source->vm, source->expected);
 	source->bell = ring_buffer__new(bpf_vm_bell_fd(source->vm), hear_bell, NULL, NULL);

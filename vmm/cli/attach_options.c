@@ -86,8 +86,8 @@ static const struct argp_option option_list[] = {
 };
 
 static const char help[] =
-	"Profile a VM that runs already, whoever started it. It is neither stopped nor changed: its memory is only "
-	"read, for the names of its kernel's functions.\v"
+	"Profile a VM that runs already, whoever started it. It is not changed, and stopped by --backend ptrace "
+	"alone: its memory, and at the end its disks, are only read.\v"
 	"Examples:\n"
 	"  kvmscope attach\n"
 	"      list the VMs that run here\n"

@@ -19,7 +19,7 @@ static const struct {
 	{ "libvirt", command_libvirt, "profile every domain of libvirt that asks for it" },
 	{ "dump", command_dump, "write what the flight recorder of a run holds" },
 	{ "report", command_report, "show where the guest spent its time" },
-	{ "export", command_export, "write a flame graph, folded stacks or plain text" },
+	{ "export", command_export, "write a flame graph, folded stacks, pprof or plain text" },
 	{ "doctor", command_doctor, "try out what this host can do" },
 	{ "demo", command_demo, "the whole way in one command, with Debian's own kernel" },
 	{ NULL, NULL, NULL },

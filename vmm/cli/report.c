@@ -46,7 +46,7 @@ static const char summary[] =
 	"  kvmscope report --event mem:schedule:x   who executed a watched function\n"
 	"  kvmscope report --json | jq '.events[0].rows[0]'\n"
 	"\n"
-	"Kernel names come from perf's build-id cache, where kvmscope run has put them. "
+	"Kernel names come from perf's build-id cache, where kvmscope run or attach has put them. "
 	"A row is shown as an address where nothing says for certain what is there.";
 
 static const struct {

@@ -120,7 +120,7 @@ static const struct argp_option option_list[] = {
 	{ "sampler", KEY_SAMPLER, "HOW", 0,
 	  "kick: the vCPU leaves the guest for each sample; bpf: a BPF program takes it in the kernel, which costs "
 	  "the guest less and sees less, callers in programs by frame pointers only; auto: bpf where it sees as much, "
-	  "with --no-call-graph and --agent, and the kernel lets us, else kick (auto)",
+	  "with --no-call-graph and --agent, where KVM is not kvm_intel and the kernel lets us, else kick (auto)",
 	  GROUP_PROFILE },
 	{ "from-line", KEY_FROM_LINE, "TEXT", 0,
 	  "Start sampling when a line with TEXT is printed on the console", GROUP_PROFILE },

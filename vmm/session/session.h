@@ -56,7 +56,7 @@ int session_start(struct session *session);
 int session_fd(const struct session *session);
 
 enum session_state {
-	/* Nothing is sampled before the guest's kernel is known, or 5 s have passed; or its agent has told,
+	/* Nothing is sampled before the guest's kernel is known, or 20 s have passed; or its agent has told,
 	 * or 1 s has. */
 	SESSION_SEARCHING,
 	SESSION_SAMPLING,
