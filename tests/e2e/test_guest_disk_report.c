@@ -70,12 +70,13 @@ static bool is_over(void *context)
 
 TEST(guest_disk_report, disks_are_looked_at_when_a_recording_ends)
 {
-	char home[64], recording[96], disk[96];
+	char home[64], recording[96], second[112], disk[96];
 	const char *const disks[] = { "Makefile", disk };
 	struct disk_names_search search = {
-		.recording = recording, .disks = disks, .disk_count = 2, .seconds = 20
+		.recording = recording, .files = 1, .disks = disks, .disk_count = 2, .seconds = 20
 	};
 	struct disk_names_result result;
+	unsigned int wanted;
 	char *text;
 
 	NEED_PERF;
@@ -90,10 +91,29 @@ TEST(guest_disk_report, disks_are_looked_at_when_a_recording_ends)
 	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
 	CHECK(result.cut_short);
 	CHECK_EQUAL(result.found, 0);
-	CHECK(result.wanted > 0);
-
 	search.is_enough = NULL;
+	search.seconds = 0;
 	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK(result.cut_short);
+	CHECK_EQUAL(result.found, 0);
+
+	/* What both files of the recording want is wanted once. */
+	search.seconds = 20;
+	snprintf(second, sizeof(second), "%s.1", recording);
+	CHECK(!symlink(recording, second));
+	search.disk_count = 1;
+	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK_EQUAL(result.disks, 0);
+	CHECK(!result.refused);
+	CHECK(strstr(result.why, "no ext4, XFS or btrfs file system"));
+	wanted = result.wanted;
+	CHECK(wanted > 0);
+	search.disk_count = 2;
+	search.files = 2;
+	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK(!result.cut_short);
+	CHECK_EQUAL(result.wanted, wanted);
+	CHECK_EQUAL(result.disks, 1);
 	CHECK_EQUAL(result.found, 1);
 	text = command_output(NULL, "build/kvmscope report -i %s/perf.data", home);
 	CHECK(strstr(text, "hash_block"));

@@ -10,6 +10,7 @@
 
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/profile/disk_names.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/guest_disk.h"
 #include "vmm/profile/guest_disk_volumes.h"
@@ -93,7 +94,7 @@ static void check_disk(const char *command, const char *place)
 	struct made made;
 
 	REQUIRE(make_disk(&made, command));
-	if (guest_disk_open(&disk, made.disk)) {
+	if (guest_disk_open(&disk, made.disk, NULL)) {
 		FAIL_TEST("%s", error_message());
 		drop_disk(&made);
 		return;
@@ -179,11 +180,55 @@ TEST(guest_disk, has_no_file_that_lost_its_end)
 
 	NEED_READER;
 	REQUIRE(make_disk(&made, "truncate -s -64 $d/tree" PLACE " && " EXT4("$d/disk", 64)));
-	REQUIRE_EQUAL(guest_disk_open(&disk, made.disk), 0);
+	REQUIRE_EQUAL(guest_disk_open(&disk, made.disk, NULL), 0);
 	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file), -ENOENT);
 	free(file.data);
 	guest_disk_close(disk);
 	drop_disk(&made);
+}
+
+static bool is_true(void *context)
+{
+	return *(const bool *)context;
+}
+
+TEST(guest_disk, is_left_where_a_limit_says_so)
+{
+	bool over = true;
+	struct guest_disk_limits limits = { .file_max = 64, .is_over = is_true, .context = &over };
+	struct guest_disk *disk;
+	struct bytes file;
+	struct made made;
+
+	NEED_READER;
+	REQUIRE(make_disk(&made, EXT4("$d/disk", 64)));
+	CHECK_EQUAL(guest_disk_open(&disk, made.disk, &limits), -ECANCELED);
+	over = false;
+	/* Too large, */
+	REQUIRE_EQUAL(guest_disk_open(&disk, made.disk, &limits), 0);
+	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file), -ENOENT);
+	guest_disk_close(disk);
+	/* or too late, from then on. */
+	limits.file_max = GUEST_DISK_FILE_MAX;
+	REQUIRE_EQUAL(guest_disk_open(&disk, made.disk, &limits), 0);
+	over = true;
+	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file), -ENOENT);
+	over = false;
+	CHECK_EQUAL(guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file), -ENOENT);
+	guest_disk_close(disk);
+	drop_disk(&made);
+}
+
+/* What a guest has is not to fill the host. */
+TEST(guest_disk, is_not_taken_from_where_the_host_has_no_room)
+{
+	const uint64_t mib = 1 << 20, gib = 1 << 30;
+
+	CHECK(disk_names_has_room(100 * gib, gib + 128 * mib));
+	CHECK(!disk_names_has_room(100 * gib, gib + 128 * mib - 1));
+	CHECK(disk_names_has_room(1000 * mib, 228 * mib));
+	CHECK(!disk_names_has_room(1000 * mib, 228 * mib - 1));
+	CHECK(!disk_names_has_room(64 * mib, 64 * mib));
 }
 
 static void check_refused(const char *command, int error, const char *why)
@@ -192,7 +237,7 @@ static void check_refused(const char *command, int error, const char *why)
 	struct made made;
 
 	REQUIRE(make_disk(&made, command));
-	CHECK_EQUAL(guest_disk_open(&disk, made.disk), error);
+	CHECK_EQUAL(guest_disk_open(&disk, made.disk, NULL), error);
 	if (!strstr(error_message(), why))
 		FAIL_TEST("it says \"%s\"", error_message());
 	drop_disk(&made);
@@ -258,7 +303,7 @@ TEST(guest_disk, that_is_broken_gives_a_file_of_the_build_or_nothing)
 
 			CHECK_EQUAL(pwrite(fd, &byte, 1, next_random(i % 2 ? 1 << 20 : 8 << 20)), 1);
 		}
-		if (guest_disk_open(&disk, made.disk))
+		if (guest_disk_open(&disk, made.disk, NULL))
 			continue;
 		opened++;
 		if (!guest_disk_read(disk, PLACE, made.build_id, made.build_id_size, &file)) {

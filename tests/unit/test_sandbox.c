@@ -219,6 +219,34 @@ TEST(sandbox, does_not_take_an_end_that_nobody_saw_for_a_good_one)
 	free(output.data);
 }
 
+static bool says_no_twice(void *context)
+{
+	unsigned int *asked = context;
+
+	return ++*asked > 2;
+}
+
+TEST(sandbox, ends_when_it_is_told_to)
+{
+	struct sandbox asking = plain;
+	unsigned int asked = 0;
+	struct bytes output;
+
+	asking.seconds = 3600;
+	asking.is_over = says_no_twice;
+	asking.context = &asked;
+	CHECK_EQUAL(
+		run((const char *const[]){ "/bin/sh", "-c", "while :; do :; done", NULL }, &asking, &output),
+		-ECANCELED);
+	free(output.data);
+	/* It may have closed its output. */
+	asked = 0;
+	CHECK_EQUAL(run((const char *const[]){ "/bin/sh", "-c", "exec >&-; while :; do :; done", NULL },
+			&asking, &output),
+		    -ECANCELED);
+	free(output.data);
+}
+
 TEST(sandbox, ends_what_prints_or_takes_too_much)
 {
 	struct sandbox small = plain;

@@ -97,7 +97,7 @@ static void add_disk(struct profile_arguments *arguments, const struct argp_stat
 
 	if (wanted->disk_count == most)
 		argp_error(state, "--guest-disk can be given %zu times", most);
-	if (guest_disk_open(&arguments->disks[wanted->disk_count], path))
+	if (guest_disk_open(&arguments->disks[wanted->disk_count], path, NULL))
 		argp_failure(state, EXIT_FAILED, 0, "%s", error_message());
 	wanted->disks = arguments->disks;
 	wanted->disk_count++;

@@ -2,18 +2,15 @@
 #include "vmm/cli/recording_disks.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/profile/disk_names.h"
 
-/* A user waits for it; some 50 ms each, they are some hundred files. */
+/* A user waits for it; some 50 ms each, they are some hundred programs. */
 #define SECONDS 10
 
 static bool has_signal(void *context)
@@ -30,15 +27,17 @@ static bool is_file(const char *path)
 	return !stat(path, &status) && S_ISREG(status.st_mode);
 }
 
-static void add(struct disk_names_result *sum, const struct disk_names_result *result)
+/* Nothing could be looked into. */
+static void say_no_disk(const struct disk_names_result *result)
 {
-	sum->wanted += result->wanted;
-	sum->found += result->found;
-	sum->disks = result->disks;
-	sum->cut_short |= result->cut_short;
+	log_info(
+		"%u of the guest's programs and libraries have not all their names, and its disks could not be "
+		"looked into: %s%s%s",
+		result->wanted, result->why, result->refused ? "; try kvmscope report --guest-disk " : "",
+		result->refused ? result->refused : "");
 }
 
-static void say(const struct disk_names_result *result, const char *disk, int error)
+static void say(const struct disk_names_result *result, int error)
 {
 	if (error == -ENOENT && result->wanted)
 		log_info("the names of %u of the guest's programs and libraries are not looked for on its "
@@ -46,10 +45,9 @@ static void say(const struct disk_names_result *result, const char *disk, int er
 			 result->wanted, error_message());
 	else if (error)
 		log_debug("no names are looked for on the guest's disks: %s", error_message());
-	else if (result->wanted && !result->disks)
-		log_info("%u of the guest's programs and libraries have not all their names; its disks could "
-			 "not be looked into: try kvmscope report --guest-disk %s",
-			 result->wanted, disk);
+	else if (result->cut_short && !result->wanted)
+		log_info("there was no time to look for names on the guest's disks: see kvmscope report "
+			 "--guest-disk");
 	else if (result->found || result->cut_short)
 		log_info("%u of %u programs and libraries without all their names were found on the guest's "
 			 "disks%s",
@@ -57,28 +55,25 @@ static void say(const struct disk_names_result *result, const char *disk, int er
 			 result->cut_short ? "; for the others there was no time: see kvmscope report "
 					     "--guest-disk"
 					   : "");
+	else if (result->wanted && !result->disks)
+		say_no_disk(result);
 }
 
 void recording_disks_search(const struct recording_disks *recording)
 {
-	struct disk_names_result sum = { 0 }, result;
-	int signal_fd = recording->signal_fd, error = 0;
-	char path[PATH_MAX];
-	struct disk_names_search search = { .recording = path,
-					    .disks = recording->disks,
-					    .disk_count = recording->count,
-					    .is_enough = has_signal,
-					    .context = &signal_fd };
-	time_t end = time(NULL) + SECONDS, now;
+	int signal_fd = recording->signal_fd;
+	const struct disk_names_search search = { .recording = recording->output,
+						  .files = recording->files,
+						  .disks = recording->disks,
+						  .disk_count = recording->count,
+						  .seconds = SECONDS,
+						  .is_enough = has_signal,
+						  .context = &signal_fd };
+	struct disk_names_result result;
+	int error;
 
 	if (!recording->count || !is_file(recording->output))
 		return;
-	for (unsigned int i = 0; i < recording->files && !error && !sum.cut_short; i++) {
-		snprintf(path, sizeof(path), i ? "%s.%u" : "%s", recording->output, i);
-		now = time(NULL);
-		search.seconds = now < end ? (unsigned int)(end - now) : 0;
-		error = disk_names_fetch(&search, &result);
-		add(&sum, &result);
-	}
-	say(&sum, recording->disks[0], error);
+	error = disk_names_fetch(&search, &result);
+	say(&result, error);
 }

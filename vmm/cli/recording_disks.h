@@ -10,7 +10,7 @@ struct recording_disks {
 	unsigned int files;       /* that it has: output, output.1, ... */
 	const char *const *disks; /* paths */
 	size_t count;             /* of them */
-	int signal_fd;            /* readable: it is enough */
+	int signal_fd;            /* readable: it is enough, at once */
 };
 
 /*

@@ -42,6 +42,7 @@ struct run {
 	uint64_t started, ended;   /* ms, see now_ms() */
 	bool power_button_pressed; /* by a first SIGINT */
 	bool timed_out;
+	bool in_a_hurry;                     /* whoever ended it does not wait: SIGTERM, SIGHUP, --timeout */
 	struct vcpu_statistic interpreted;   /* of the first vCPU, closed once it was too high */
 	uint64_t interpreted_before, looked; /* its value then, and then: ms of CPU time */
 };
@@ -156,6 +157,7 @@ static void take_signal(struct run *run)
 		take_dump_signal(run);
 		return;
 	}
+	run->in_a_hurry |= signal.ssi_signo != SIGINT;
 	if (signal.ssi_signo != SIGINT || run->power_button_pressed || !machine_power_button(run->machine)) {
 		machine_stop(run->machine);
 		return;
@@ -180,6 +182,7 @@ static void check_time(struct run *run)
 		machine_stop(run->machine);
 	} else if (!time_left(run, run->options.timeout)) {
 		run->timed_out = true;
+		run->in_a_hurry = true;
 		machine_stop(run->machine);
 	}
 }
@@ -401,7 +404,7 @@ static void search_disks(const struct run *run, unsigned int files)
 
 	for (size_t i = 0; i < options->disk_count; i++)
 		disks[i] = options->disks[i].path;
-	if (options->disk_names && options->buildid_cache && !options->flight &&
+	if (options->disk_names && options->buildid_cache && !options->flight && !run->in_a_hurry &&
 	    options->perspective == PERSPECTIVE_GUEST)
 		recording_disks_search(&recording);
 }
@@ -427,9 +430,9 @@ static int run_machine(struct run *run)
 		flight_requests_wait_for_users(flight_of(run));
 	close_control(run);
 	destroy_machine(run);
+	status = report_end(run, &result);
 	if (files)
 		search_disks(run, files);
-	status = report_end(run, &result);
 	return profile_status ? profile_status : status;
 }
 

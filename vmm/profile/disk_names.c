@@ -5,13 +5,16 @@
 #include <limits.h>
 #include <linux/perf_event.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/profile/build_id_cache.h"
+#include "vmm/profile/build_id_cache_files.h"
 #include "vmm/profile/elf_file.h"
 #include "vmm/profile/guest_disk.h"
 #include "vmm/profile/perf_data_reader.h"
@@ -19,6 +22,8 @@
 /* A guest can map as many files as it likes. */
 #define IMAGES_MAX 4096
 #define DISKS_MAX  16
+/* Records between two looks at the clock. */
+#define RECORDS 1024
 
 struct image {
 	char *path; /* owned */
@@ -30,6 +35,47 @@ struct images {
 	struct image *images;
 	size_t count;
 };
+
+struct hunt {
+	const struct disk_names_search *search;
+	struct disk_names_result *result;
+	const char *directory; /* of the cache */
+	int64_t deadline;      /* ms of CLOCK_MONOTONIC */
+	struct images images;
+	uint64_t records;
+	struct guest_disk *disks[DISKS_MAX];
+	size_t disk_count;
+	uint64_t taken; /* bytes */
+	bool full;      /* no more is taken, which was said */
+};
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static bool is_over(void *context)
+{
+	const struct hunt *hunt = context;
+	const struct disk_names_search *search = hunt->search;
+
+	return now_ms() >= hunt->deadline || (search->is_enough && search->is_enough(search->context));
+}
+
+/* Of each record, or a long recording could not be left. */
+static int see_record(struct hunt *hunt)
+{
+	return hunt->records++ % RECORDS == 0 && is_over(hunt) ? -ECANCELED : 0;
+}
+
+static int see_sample(void *context, const struct perf_data_sample *sample)
+{
+	(void)sample;
+	return see_record(context);
+}
 
 static bool is_known(const struct images *images, const struct perf_data_mapping_event *mapping)
 {
@@ -51,9 +97,12 @@ static bool may_be_on_disk(const char *name)
 /* Of what a process has mapped. */
 static int see_mapping(void *context, const struct perf_data_mapping_event *mapping)
 {
-	struct images *images = context;
+	struct hunt *hunt = context;
+	struct images *images = &hunt->images;
 	struct image *image;
 
+	if (see_record(hunt))
+		return -ECANCELED;
 	if ((mapping->misc & PERF_RECORD_MISC_CPUMODE_MASK) != PERF_RECORD_MISC_USER ||
 	    !may_be_on_disk(mapping->name) || !mapping->build_id_size ||
 	    mapping->build_id_size > ELF_BUILD_ID_MAX || images->count == IMAGES_MAX ||
@@ -68,18 +117,34 @@ static int see_mapping(void *context, const struct perf_data_mapping_event *mapp
 	return 0;
 }
 
-static int read_images(struct images *images, const char *recording)
+static int read_recording(struct hunt *hunt, const char *recording)
 {
-	const struct perf_data_events events = { .mapping = see_mapping, .context = images };
+	const struct perf_data_events events = { .sample = see_sample,
+						 .mapping = see_mapping,
+						 .context = hunt };
 	struct perf_data_reader *reader;
 	int error = perf_data_reader_open(&reader, recording);
 
 	if (error)
 		return error;
-	images->images = calloc(IMAGES_MAX, sizeof(*images->images));
-	error = images->images ? perf_data_reader_run(reader, &events)
-			       : error_set(-ENOMEM, "no memory for the files of a recording");
+	error = perf_data_reader_run(reader, &events);
 	perf_data_reader_close(reader);
+	return error;
+}
+
+/* -ECANCELED: there is no time. */
+static int read_images(struct hunt *hunt)
+{
+	char path[PATH_MAX];
+	int error = 0;
+
+	hunt->images.images = calloc(IMAGES_MAX, sizeof(*hunt->images.images));
+	if (!hunt->images.images)
+		return error_set(-ENOMEM, "no memory for the files of a recording");
+	for (unsigned int i = 0; i < hunt->search->files && !error; i++) {
+		snprintf(path, sizeof(path), i ? "%s.%u" : "%s", hunt->search->recording, i);
+		error = is_over(hunt) ? -ECANCELED : read_recording(hunt, path);
+	}
 	return error;
 }
 
@@ -90,108 +155,173 @@ static void free_images(struct images *images)
 	free(images->images);
 }
 
-static void keep_wanted(struct images *images, const char *directory)
+/* -ECANCELED: there is no time. */
+static int keep_wanted(struct hunt *hunt)
 {
-	size_t kept = 0;
+	struct images *images = &hunt->images;
+	size_t i = 0;
 
-	for (size_t i = 0; i < images->count; i++)
-		if (build_id_cache_has_whole_image(directory, images->images[i].build_id,
-						   images->images[i].build_id_size))
+	while (i < images->count) {
+		if (is_over(hunt))
+			return -ECANCELED;
+		if (build_id_cache_has_whole_image(hunt->directory, images->images[i].build_id,
+						   images->images[i].build_id_size)) {
 			free(images->images[i].path);
-		else
-			images->images[kept++] = images->images[i];
-	images->count = kept;
-}
-
-/* -ENOENT: there is no program that could read any. */
-static int open_disks(struct guest_disk **disks, size_t *count, const struct disk_names_search *search)
-{
-	*count = 0;
-	if (!guest_disk_readable())
-		return error_set(-ENOENT, "grub-fstest is missing (Debian package grub-common)");
-	for (size_t i = 0; i < search->disk_count && *count < DISKS_MAX; i++)
-		if (guest_disk_open(&disks[*count], search->disks[i])) {
-			log_debug("%s", error_message());
+			images->images[i] = images->images[--images->count];
 		} else {
-			guest_disk_hurry(disks[*count], search->seconds);
-			++*count;
+			i++;
 		}
+	}
 	return 0;
 }
 
-static bool take_from(struct guest_disk *disk, const struct image *image, const char *directory)
+/* A disk that may not be read is what the user can do something about, more than one of another format. */
+static void note_failure(struct disk_names_result *result, const char *disk, int error)
+{
+	bool refused = error == -EACCES || error == -EPERM;
+
+	log_debug("%s", error_message());
+	if (*result->why && !(refused && !result->refused))
+		return;
+	snprintf(result->why, sizeof(result->why), "%s", error_message());
+	if (refused)
+		result->refused = disk;
+}
+
+/* -ENOENT: there is no program that could read any. -ECANCELED: there is no time. */
+static int open_disks(struct hunt *hunt, const struct guest_disk_limits *limits)
+{
+	const struct disk_names_search *search = hunt->search;
+
+	if (!guest_disk_readable())
+		return error_set(-ENOENT, "grub-fstest is missing (Debian package grub-common)");
+	for (size_t i = 0; i < search->disk_count && hunt->disk_count < DISKS_MAX; i++) {
+		int error = guest_disk_open(&hunt->disks[hunt->disk_count], search->disks[i], limits);
+
+		if (error == -ECANCELED)
+			return error;
+		if (error)
+			note_failure(hunt->result, search->disks[i], error);
+		else
+			hunt->disk_count++;
+	}
+	hunt->result->disks = (unsigned int)hunt->disk_count;
+	return 0;
+}
+
+static void end_full(struct hunt *hunt, const char *why)
+{
+	log_warning("no more of the guest's programs and libraries are kept in %s: %s", hunt->directory, why);
+	hunt->full = true;
+}
+
+bool disk_names_has_room(uint64_t size, uint64_t free_bytes)
+{
+	uint64_t reserve = size / 10 < DISK_NAMES_FREE_MIN ? size / 10 : DISK_NAMES_FREE_MIN;
+
+	return free_bytes >= reserve + DISK_NAMES_FILE_MAX;
+}
+
+/* The guest is not to fill the host's disk. */
+static void check_room(struct hunt *hunt)
+{
+	struct statvfs status;
+
+	if (hunt->taken > DISK_NAMES_TOTAL_MAX - DISK_NAMES_FILE_MAX) {
+		end_full(hunt, "they are too large; kvmscope report --guest-disk takes more");
+		return;
+	}
+	/* A tmpfs may have no size. */
+	if (!statvfs(hunt->directory, &status) && status.f_blocks &&
+	    !disk_names_has_room((uint64_t)status.f_blocks * status.f_frsize,
+				 (uint64_t)status.f_bavail * status.f_frsize))
+		end_full(hunt, "its file system is nearly full");
+}
+
+static bool take_from(struct hunt *hunt, struct guest_disk *disk, const struct image *image)
 {
 	struct bytes file;
 	int result = guest_disk_read(disk, image->path, image->build_id, image->build_id_size, &file);
 
-	if (!result)
-		result =
-			build_id_cache_replace_image(directory, image->build_id, image->build_id_size, &file);
-	if (result < 0 && result != -ENOENT && result != -EINVAL)
-		log_warning("%s of the guest's disk can not be kept: %s", image->path, error_message());
+	if (result)
+		return false;
+	hunt->taken += file.size;
+	result = build_id_cache_replace_image(hunt->directory, image->build_id, image->build_id_size, &file);
+	if (result < 0)
+		end_full(hunt, error_message());
 	free(file.data);
 	return result > 0;
 }
 
-static bool take(struct guest_disk *const *disks, size_t count, const struct image *image,
-		 const char *directory)
+static bool take(struct hunt *hunt, const struct image *image)
 {
-	for (size_t i = 0; i < count; i++)
-		if (take_from(disks[i], image, directory))
+	log_progress("reading %s of the guest's disk", image->path);
+	for (size_t i = 0; i < hunt->disk_count && !hunt->full; i++)
+		if (take_from(hunt, hunt->disks[i], image))
 			return true;
 	return false;
 }
 
-static time_t now(void)
+static int take_all(struct hunt *hunt)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec;
+	for (size_t i = 0; i < hunt->images.count && hunt->disk_count; i++) {
+		check_room(hunt);
+		if (hunt->full)
+			return 0;
+		if (take(hunt, &hunt->images.images[i]))
+			hunt->result->found++;
+		else if (is_over(hunt))
+			return -ECANCELED;
+	}
+	return 0;
 }
 
-static int fetch(const struct disk_names_search *search, const struct images *images, const char *directory,
-		 struct disk_names_result *result)
+static int look(struct hunt *hunt)
 {
-	time_t end = now() + (time_t)search->seconds;
-	struct guest_disk *disks[DISKS_MAX];
-	size_t count;
-	int error = open_disks(disks, &count, search);
+	const struct guest_disk_limits limits = { .file_max = DISK_NAMES_FILE_MAX,
+						  .is_over = is_over,
+						  .context = hunt };
+	int error = open_disks(hunt, &limits);
 
-	result->disks = (unsigned int)count;
-	for (size_t i = 0; i < images->count && count; i++) {
-		result->cut_short = now() >= end || (search->is_enough && search->is_enough(search->context));
-		if (result->cut_short)
-			break;
-		log_progress("reading %s of the guest's disk", images->images[i].path);
-		result->found += take(disks, count, &images->images[i], directory);
-	}
+	if (!error && hunt->disk_count)
+		error = cache_make_directory(hunt->directory);
+	if (!error)
+		error = take_all(hunt);
 	log_progress("%s", "");
-	while (count)
-		guest_disk_close(disks[--count]);
+	while (hunt->disk_count)
+		guest_disk_close(hunt->disks[--hunt->disk_count]);
 	return error;
+}
+
+static int search_disks(struct hunt *hunt)
+{
+	int error = read_images(hunt);
+
+	if (!error)
+		error = keep_wanted(hunt);
+	if (error)
+		return error;
+	hunt->result->wanted = (unsigned int)hunt->images.count;
+	return hunt->images.count ? look(hunt) : 0;
 }
 
 int disk_names_fetch(const struct disk_names_search *search, struct disk_names_result *result)
 {
-	const char *directory = search->directory;
-	struct images images = { 0 };
+	struct hunt hunt = { .search = search,
+			     .result = result,
+			     .directory = search->directory,
+			     .deadline = now_ms() + (int64_t)search->seconds * 1000 };
 	char standard[PATH_MAX];
 	int error = 0;
 
 	*result = (struct disk_names_result){ 0 };
-	if (!directory) {
+	if (!hunt.directory) {
 		error = build_id_cache_directory(standard, sizeof(standard));
-		directory = standard;
+		hunt.directory = standard;
 	}
 	if (!error)
-		error = read_images(&images, search->recording);
-	if (!error) {
-		keep_wanted(&images, directory);
-		result->wanted = (unsigned int)images.count;
-	}
-	if (!error && images.count)
-		error = fetch(search, &images, directory, result);
-	free_images(&images);
-	return error;
+		error = search_disks(&hunt);
+	free_images(&hunt.images);
+	result->cut_short = error == -ECANCELED;
+	return result->cut_short ? 0 : error;
 }

@@ -37,7 +37,7 @@ struct guest_disk {
 	struct sandbox sandbox;
 	struct guest_disk_volumes volumes;
 	const char *reader;
-	unsigned int seconds_all;
+	size_t file_max;
 	bool given_up;       /* reading it took too long */
 	uint64_t wasted;     /* ms, by reads that gave no file */
 	struct place latest; /* where a file was found */
@@ -154,7 +154,7 @@ static void warn_without_landlock(void)
 	warned = true;
 }
 
-int guest_disk_open(struct guest_disk **opened, const char *path)
+int guest_disk_open(struct guest_disk **opened, const char *path, const struct guest_disk_limits *limits)
 {
 	struct guest_disk *disk = calloc(1, sizeof(*disk));
 	int error;
@@ -162,7 +162,12 @@ int guest_disk_open(struct guest_disk **opened, const char *path)
 	if (!disk)
 		return error_set(-ENOMEM, "no memory for the guest's disk %s", path);
 	disk->sandbox = (struct sandbox){ .readable = disk->path, .seconds = SECONDS };
-	disk->seconds_all = SECONDS_ALL;
+	disk->file_max = GUEST_DISK_FILE_MAX;
+	if (limits) {
+		disk->sandbox.is_over = limits->is_over;
+		disk->sandbox.context = limits->context;
+		disk->file_max = limits->file_max;
+	}
 	error = open_image(disk, path);
 	if (!error) {
 		warn_without_landlock();
@@ -173,12 +178,6 @@ int guest_disk_open(struct guest_disk **opened, const char *path)
 	else
 		*opened = disk;
 	return error;
-}
-
-void guest_disk_hurry(struct guest_disk *disk, unsigned int seconds)
-{
-	disk->seconds_all = seconds < SECONDS_ALL ? seconds : SECONDS_ALL;
-	disk->sandbox.seconds = seconds < SECONDS ? seconds : SECONDS;
 }
 
 void guest_disk_close(struct guest_disk *disk)
@@ -216,9 +215,12 @@ static uint64_t now_ms(void)
 static void waste(struct guest_disk *disk, uint64_t ms, int error)
 {
 	disk->wasted += ms;
-	if (disk->given_up || (error != -ETIMEDOUT && disk->wasted < disk->seconds_all * 1000ull))
+	if (disk->given_up ||
+	    (error != -ETIMEDOUT && error != -ECANCELED && disk->wasted < SECONDS_ALL * 1000ull))
 		return;
 	disk->given_up = true;
+	if (error == -ECANCELED)
+		return;
 	log_warning("no more files are read of the guest's disk %s: it took too long (%" PRIu64
 		    " s without a file)",
 		    disk->path, disk->wasted / 1000);
@@ -245,7 +247,7 @@ static bool read_at(struct guest_disk *disk, struct place place, const char *pat
 	if (!rest || snprintf(name, sizeof(name), "(%s)%s%s", disk->volumes.names[place.volume],
 			      roots[place.root].before, rest) >= (int)sizeof(name))
 		return false;
-	disk->sandbox.output_max = GUEST_DISK_FILE_MAX;
+	disk->sandbox.output_max = disk->file_max;
 	error = sandbox_run(&disk->sandbox, arguments, file);
 	if (!error && is_build(file, build_id, build_id_size))
 		return true;

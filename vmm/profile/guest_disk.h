@@ -25,19 +25,25 @@ struct guest_disk;
 /* So many files that are nowhere on it are looked for everywhere. */
 #define GUEST_DISK_MISSES_MAX 64u
 
+/* Where somebody waits. */
+struct guest_disk_limits {
+	size_t file_max; /* bytes; a larger file is not taken */
+	/* Asked at least every 100 ms of reading, in the calling thread: is it to end? Nothing is read any
+	 * more behind that. */
+	bool (*is_over)(void *context);
+	void *context;
+};
+
 /*
- * Looks for the file systems on the disk at PATH. Errors, with their messages: of open(); -ENOTSUP: it is no
- * raw image; -ENODEV: there is no such file system; -ENOENT: there is no grub-fstest.
+ * Looks for the file systems on the disk at PATH, within LIMITS (NULL: there are none but those above).
+ * Errors, with their messages: of open(); -ENOTSUP: it is no raw image; -ENODEV: there is no such file
+ * system; -ENOENT: there is no grub-fstest; -ECANCELED: is_over() said so.
  */
-int guest_disk_open(struct guest_disk **disk, const char *path);
+int guest_disk_open(struct guest_disk **disk, const char *path, const struct guest_disk_limits *limits);
 void guest_disk_close(struct guest_disk *disk); /* NULL is a no-op */
 
 /* Is the program there that reads disks? */
 bool guest_disk_readable(void);
-
-/* From now on no read may take more than SECONDS, nor all that give no file, if that is less than what they
- * may. */
-void guest_disk_hurry(struct guest_disk *disk, unsigned int seconds);
 
 /*
  * The file that the guest calls PATH into FILE, whose data is the caller's to free. -ENOENT: there is none of

@@ -27,6 +27,7 @@
 
 #define MEMORY_MAX (2ull << 30)
 #define FILES_MAX  64
+#define ASK_MS     100 /* how often the caller is asked */
 
 /* Of the child, where it says why it does not come to be the program; that has no such descriptor. */
 #define REPORT (STDERR_FILENO + 1)
@@ -260,6 +261,32 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+static bool is_over(const struct sandbox *sandbox)
+{
+	return sandbox->is_over && sandbox->is_over(sandbox->context);
+}
+
+/* 0: there is something to read. */
+static int wait_for_output(const struct sandbox *sandbox, int from, int64_t deadline)
+{
+	struct pollfd ready = { .fd = from, .events = POLLIN };
+
+	for (;;) {
+		int64_t left = deadline - now_ms();
+		int count;
+
+		if (is_over(sandbox))
+			return -ECANCELED;
+		count = poll(&ready, 1, left <= 0 ? 0 : left < ASK_MS ? (int)left : ASK_MS);
+		if (count > 0)
+			return 0;
+		if (count < 0 && errno != EINTR)
+			return -errno;
+		if (left <= 0)
+			return -ETIMEDOUT;
+	}
+}
+
 /* Until the other end is closed. */
 static int gather(const struct sandbox *sandbox, int from, int64_t deadline, struct bytes *output)
 {
@@ -267,15 +294,11 @@ static int gather(const struct sandbox *sandbox, int from, int64_t deadline, str
 	ssize_t size;
 
 	for (;;) {
-		struct pollfd ready = { .fd = from, .events = POLLIN };
-		int64_t left = deadline - now_ms();
-		int count = poll(&ready, 1, left > 0 ? (int)left : 0);
+		int error = wait_for_output(sandbox, from, deadline);
 
-		if (!count)
-			return -ETIMEDOUT;
-		if (count < 0 && errno == EINTR)
-			continue;
-		size = count < 0 ? -1 : read(from, part, sizeof(part));
+		if (error)
+			return error;
+		size = read(from, part, sizeof(part));
 		if (size <= 0)
 			return size ? -errno : 0;
 		if ((size_t)size > sandbox->output_max - output->size)
@@ -287,16 +310,16 @@ static int gather(const struct sandbox *sandbox, int from, int64_t deadline, str
 }
 
 /* It may have closed its output, and go on. */
-static int wait_for_end(pid_t child, int64_t deadline)
+static int wait_for_end(const struct sandbox *sandbox, pid_t child, int64_t deadline)
 {
 	int status = 0, error = 0;
 	pid_t ended;
 
-	while (!(ended = waitpid(child, &status, WNOHANG)) && now_ms() < deadline)
+	while (!(ended = waitpid(child, &status, WNOHANG)) && now_ms() < deadline && !is_over(sandbox))
 		usleep(1000);
 	if (!ended) {
 		kill(child, SIGKILL);
-		error = -ETIMEDOUT;
+		error = is_over(sandbox) ? -ECANCELED : -ETIMEDOUT;
 		do
 			ended = waitpid(child, &status, 0);
 		while (ended < 0 && errno == EINTR);
@@ -332,7 +355,7 @@ static int run_child(const struct sandbox *sandbox, const char *const *arguments
 	if (error)
 		return named(error, arguments[0]);
 	error = gather(sandbox, output_ends[0], deadline, output);
-	end = wait_for_end(child, error ? 0 : deadline);
+	end = wait_for_end(sandbox, child, error ? 0 : deadline);
 	failure = read_report(report_ends[0], arguments[0]);
 	return failure ? failure : named(error ? error : end, arguments[0]);
 }
@@ -342,6 +365,8 @@ int sandbox_run(const struct sandbox *sandbox, const char *const *arguments, str
 	int output_ends[2], report_ends[2], error;
 
 	*output = (struct bytes){ 0 };
+	if (is_over(sandbox))
+		return named(-ECANCELED, arguments[0]);
 	if (pipe2(output_ends, O_CLOEXEC))
 		return named(-errno, arguments[0]);
 	if (pipe2(report_ends, O_CLOEXEC | O_NONBLOCK)) {

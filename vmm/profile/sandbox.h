@@ -20,13 +20,16 @@ struct sandbox {
 	gid_t gid;
 	unsigned int seconds; /* that it may take */
 	size_t output_max;    /* bytes that it may write to its standard output */
+	/* Asked before, and at least every 100 ms: is it to end? In the calling thread. NULL: nobody asks. */
+	bool (*is_over)(void *context);
+	void *context;
 };
 
 /*
  * Runs ARGUMENTS, the first a path, the last NULL, and gathers what it writes to standard output into OUTPUT,
  * which is the caller's to free in any case. Errors, with their messages: -EIO: it failed; -ETIMEDOUT,
- * -EFBIG; -ECHILD: nobody knows how it ended, as SIGCHLD is ignored; what kept it from being confined, or
- * from running ("cannot confine ..."); -ENOMEM and the errors of fork().
+ * -EFBIG; -ECANCELED: is_over() said so; -ECHILD: nobody knows how it ended, as SIGCHLD is ignored; what kept
+ * it from being confined, or from running ("cannot confine ..."); -ENOMEM and the errors of fork().
  */
 int sandbox_run(const struct sandbox *sandbox, const char *const *arguments, struct bytes *output);
 
