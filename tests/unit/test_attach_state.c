@@ -189,6 +189,21 @@ TEST(attach_state, a_vcpu_that_can_not_be_sampled_leaves_the_others)
 	}
 }
 
+TEST(attach_state, a_vcpu_of_this_process_s_own_that_can_not_be_sampled_is_an_error)
+{
+	make();
+	bench.attach.own = true;
+	bench.add_error = -EMFILE;
+	CHECK_EQUAL(attach_follow_vcpus(&bench.attach), -EMFILE);
+	CHECK(strstr(error_message(), "it can not be sampled"));
+	/* Its thread has not run it yet. */
+	bench.add_error = -ESRCH;
+	CHECK_EQUAL(attach_follow_vcpus(&bench.attach), 0);
+	CHECK_EQUAL(bench.attach.sampled_count, 1);
+	CHECK(bench.attach.arriving);
+	unmake();
+}
+
 /* What failed for some is not what all have: neither it nor what was before. */
 TEST(attach_state, a_frequency_that_failed_is_tried_again)
 {

@@ -84,7 +84,9 @@ static int add_new(struct attach *attach)
 			attach->arriving = true;
 			continue;
 		}
-		if (error && attach->sampled_count) {
+		/* Who starts a vCPU of its own waits for it to be sampled, and ends the VM where it is not.
+		 */
+		if (error && attach->sampled_count && !attach->own) {
 			tell_refused(attach, vcpu->id);
 			refused = true;
 			continue;
