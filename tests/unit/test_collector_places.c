@@ -56,6 +56,24 @@ TEST(collector_places, modules_that_stay_are_there_since_ever)
 	collector_places_free(&places);
 }
 
+/* A sample of a program before it in its place, which no look saw, may be checked when that has gone. */
+TEST(collector_places, a_bpf_program_is_there_since_the_look_that_saw_it)
+{
+	struct guest_module both[] = { module("a", PLACE, 0), module("b", PLACE + 0x2000, 0) };
+	const struct collector_look first = look(1), second = look(2);
+	struct collector_places places = { 0 };
+
+	both[0].program = PLACE + 0x10000;
+	both[1].program = PLACE + 0x11000;
+	see(&places, 1, &both[0]);
+	places.programs_listed = true;
+	CHECK_EQUAL(collector_places_update(&places, both, 2, &first, &second), 0);
+	CHECK_EQUAL(places.count, 2);
+	check_place(&places, 0, "a", false, 0);
+	check_place(&places, 1, "b", false, 21);
+	collector_places_free(&places);
+}
+
 TEST(collector_places, nothing_is_said_between_a_module_and_the_next_in_its_place)
 {
 	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE + 0x1000, 2);

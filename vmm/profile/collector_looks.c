@@ -165,7 +165,7 @@ static int take_look(struct collector_kernel *kernel, uint64_t now, const struct
 		}
 	}
 	kernel->look = *look;
-	kernel->looked = true;
+	kernel->looked = kernel->modules.places.programs_listed = true;
 	kernel->as_known = as_known;
 	expect(kernel, seen);
 	rename_modules(kernel, now, seen->code, seen->modules);

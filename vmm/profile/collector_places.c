@@ -125,12 +125,21 @@ static void end_others(struct collector_places *places, const struct guest_modul
 	}
 }
 
+/*
+ * A BPF program may have had the place of another that no look saw, and samples of that one may be checked
+ * when it is gone: only what the first list had is there since ever.
+ */
+static bool is_since_ever(const struct collector_places *places, const struct guest_module *module)
+{
+	return !is_used_place(places, module) && !(module->program && places->programs_listed);
+}
+
 static void begin(struct collector_places *places, const struct guest_module *module,
 		  const struct collector_look *now)
 {
 	struct collector_place place = {
 		.module = *module,
-		.time = is_used_place(places, module) ? now->ended : 0,
+		.time = is_since_ever(places, module) ? 0 : now->ended,
 		.told = name_is_its_own(places, module),
 	};
 

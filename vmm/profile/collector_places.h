@@ -9,7 +9,8 @@
  * between nothing is said. What came and went between two looks is not seen.
  *
  * A module whose place nobody was seen in before has it since ever: perf gives names
- * to those modules only that it knows of before the first sample.
+ * to those modules only that it knows of before the first sample. A BPF program has so only if the
+ * first look at those saw it: those that come and go between two looks are many, and have the same places.
  *
  * The collector's thread.
  */
@@ -42,6 +43,7 @@ struct collector_place {
 struct collector_places {
 	struct collector_place *places; /* owned; in the order in which they were seen */
 	size_t count, capacity;
+	bool programs_listed; /* a look saw BPF programs, if there are any; set by who looks */
 	bool stopped;
 };
 
