@@ -13,8 +13,9 @@
 #define MILLISECOND 1000000ull
 /* More than the clocks of two CPUs may be apart. */
 #define CLOCK_MARGIN MILLISECOND
-/* Looking at the list takes a fraction of a millisecond. */
+/* Looking at the list takes a fraction of a millisecond, but a guest can make thousands of BPF programs. */
 #define LOOK_INTERVAL (50 * MILLISECOND)
+#define LOOK_SHARE    9 /* it is looked at for a tenth of the time at most */
 /* Many modules come one after the other at boot, and reading their symbols takes time. */
 #define REFRESH_INTERVAL (100 * MILLISECOND)
 #define REFRESH_SHARE    4 /* it does so for a fourth of the time at most */
@@ -126,9 +127,27 @@ static void tell_list(const struct collector_kernel *kernel, const struct guest_
 
 /* What a look saw. */
 struct seen {
+	uint64_t begun;            /* cost_clock() */
 	struct guest_module *code; /* owned: modules, behind them BPF programs */
 	size_t modules, count;     /* of the first; of all */
 };
+
+/* ns by which the cost of a look is told: guest_view.remote. */
+static uint64_t cost_clock(const struct collector_kernel *kernel)
+{
+	struct timespec time;
+
+	clock_gettime(kernel->options->view->remote ? CLOCK_MONOTONIC_RAW : CLOCK_THREAD_CPUTIME_ID, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* The next look, by what this one has cost so far. */
+static void set_next_look(struct collector_kernel *kernel, uint64_t now, const struct seen *seen)
+{
+	uint64_t pause = LOOK_SHARE * (cost_clock(kernel) - seen->begun);
+
+	kernel->next_look = now + (pause > LOOK_INTERVAL ? pause : LOOK_INTERVAL);
+}
 
 /* Samples are checked against what was SEEN. Where there is no room, a kernel that is read anew has some. */
 static void expect(struct collector_kernel *kernel, const struct seen *seen)
@@ -168,6 +187,7 @@ static int take_look(struct collector_kernel *kernel, uint64_t now, const struct
 	kernel->looked = kernel->modules.places.programs_listed = true;
 	kernel->as_known = as_known;
 	expect(kernel, seen);
+	set_next_look(kernel, now, seen);
 	rename_modules(kernel, now, seen->code, seen->modules);
 	expect(kernel, seen); /* if it is another one that is read anew, which knows its modules */
 	return tell_modules(kernel);
@@ -184,10 +204,13 @@ static int give_up(struct collector_kernel *kernel)
 	return tell_modules(kernel);
 }
 
-/* So many changes are remembered of BPF programs: room is left for modules, whose names all go with it. */
-static bool has_room_for_programs(const struct collector_kernel *kernel)
+/*
+ * So many changes are remembered of BPF programs: room is left for modules, whose names all go with it. A
+ * list that somebody else reads for us takes a request for each entry, for which that one does nothing else.
+ */
+static bool wants_programs(const struct collector_kernel *kernel)
 {
-	return kernel->modules.places.count < COLLECTOR_PLACES_MAX / 2;
+	return kernel->modules.places.count < COLLECTOR_PLACES_MAX / 2 && !kernel->options->view->remote;
 }
 
 static int look_at_code(const struct collector_kernel *kernel, struct seen *seen)
@@ -198,7 +221,7 @@ static int look_at_code(const struct collector_kernel *kernel, struct seen *seen
 	if (error)
 		return error;
 	seen->count = seen->modules;
-	if (has_room_for_programs(kernel) &&
+	if (wants_programs(kernel) &&
 	    guest_kernel_list_programs(newest, kernel->options->view, &seen->code, &seen->count))
 		log_debug("no memory for the guest's BPF programs");
 	return 0;
@@ -207,14 +230,14 @@ static int look_at_code(const struct collector_kernel *kernel, struct seen *seen
 int collector_looks_turn(struct collector_kernel *kernel, uint64_t now)
 {
 	struct collector_look look = collector_look_begin();
-	struct seen seen = { 0 };
+	struct seen seen = { .begun = cost_clock(kernel) };
 	int error;
 
 	kernel->looked = kernel->modules.places.stopped;
 	if (kernel->looked || now < kernel->next_look)
 		return 0;
-	kernel->next_look = now + LOOK_INTERVAL;
 	error = look_at_code(kernel, &seen);
+	set_next_look(kernel, now, &seen);
 	collector_look_end(&look);
 	if (error)
 		return look.begun - kernel->look.begun < BROKEN_MAX ? 0 : give_up(kernel);
