@@ -85,8 +85,11 @@ static void read_programs(const struct guest_view *view)
 
 	if (bpf_programs_read(&programs, &count, view, &paging, &layout))
 		abort();
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < count; i++) {
+		if (i && programs[i].start < programs[i - 1].start + programs[i - 1].size)
+			abort();
 		bpf_program_is_there(&programs[i], view, &paging);
+	}
 	free(programs);
 }
 

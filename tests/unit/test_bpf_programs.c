@@ -158,6 +158,26 @@ TEST(bpf_programs, that_can_be_none_are_left_out)
 	leave(&setting);
 }
 
+TEST(bpf_programs, are_in_order_and_none_overlaps_another)
+{
+	struct setting setting;
+
+	make(&setting, 5);
+	put(&setting, symbol(1) + layout.range, code(6));
+	put(&setting, symbol(1) + layout.range + 8, code(6) + 0x800);
+	/* One as long as two others, the second of which begins behind the first. */
+	put(&setting, symbol(3) + layout.range + 8, code(5) + 1);
+	read_programs(&setting);
+	REQUIRE_EQUAL(setting.count, 2);
+	CHECK_STRING(setting.programs[0].name, "bpf_prog_2");
+	CHECK_STRING(setting.programs[1].name, "bpf_prog_1");
+	/* One behind the other. */
+	put(&setting, symbol(3) + layout.range + 8, code(4));
+	read_programs(&setting);
+	CHECK_EQUAL(setting.count, 5);
+	leave(&setting);
+}
+
 TEST(bpf_programs, of_a_list_that_breaks_off_are_none)
 {
 	struct setting setting;

@@ -92,6 +92,34 @@ static int read_list(struct guest_module **programs, size_t *count, const struct
 	return error == -ENOMEM ? error : error ? -EFAULT : 0;
 }
 
+static int compare_starts(const void *left, const void *right)
+{
+	const struct guest_module *a = left, *b = right;
+
+	return a->start < b->start ? -1 : a->start > b->start;
+}
+
+/* No two programs have the same place: of those that overlap none is known to be the one that has it. The
+ * number of those that are left. */
+static size_t drop_overlapping(struct guest_module *programs, size_t count)
+{
+	uint64_t end = 0; /* of all before */
+	size_t kept = 0;
+
+	qsort(programs, count, sizeof(*programs), compare_starts);
+	for (size_t i = 0; i < count; i++) {
+		const struct guest_module *program = &programs[i];
+		bool alone = program->start >= end &&
+			     (i + 1 == count || program->start + program->size <= programs[i + 1].start);
+
+		if (program->start + program->size > end)
+			end = program->start + program->size;
+		if (alone)
+			programs[kept++] = *program;
+	}
+	return kept;
+}
+
 int bpf_programs_read(struct guest_module **programs, size_t *count, const struct guest_view *view,
 		      const struct guest_paging *paging, const struct bpf_program_layout *layout)
 {
@@ -104,6 +132,8 @@ int bpf_programs_read(struct guest_module **programs, size_t *count, const struc
 	}
 	if (error)
 		*count = before;
+	else if (*count > before)
+		*count = before + drop_overlapping(*programs + before, *count - before);
 	return error == -ENOMEM ? error : 0;
 }
 

@@ -34,7 +34,8 @@ void bpf_program_layout_read(struct bpf_program_layout *layout, const struct sym
 
 /*
  * Those that are in the list now, appended to the *COUNT ones of *PROGRAMS, which is the caller's to free, or
- * none, if the list breaks off: it does while the guest changes it. -ENOMEM, with *PROGRAMS as it was. Not on
+ * none, if the list breaks off: it does while the guest changes it. They are in the order of their addresses,
+ * and none overlaps another: of those that do, none is appended. -ENOMEM, with *PROGRAMS as it was. Not on
  * a vCPU thread.
  */
 int bpf_programs_read(struct guest_module **programs, size_t *count, const struct guest_view *view,
