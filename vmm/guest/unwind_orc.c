@@ -22,8 +22,28 @@ static const struct orc_entry generated_code = {
 	.type = ORC_TYPE_CALL,
 };
 
-/* A call through a NULL pointer: nothing but the return address was pushed. */
-static const struct orc_entry null_call = { .sp_offset = 8, .sp_register = ORC_SP, .type = ORC_TYPE_CALL };
+/* Nothing but the return address was pushed, as by a call through a NULL pointer. */
+static const struct orc_entry just_called = { .sp_offset = 8, .sp_register = ORC_SP, .type = ORC_TYPE_CALL };
+/* The frame pointer, too, but it is the caller's yet. */
+static const struct orc_entry just_pushed = { .sp_offset = 16, .sp_register = ORC_SP, .type = ORC_TYPE_CALL };
+
+/* What is behind a call has a frame. */
+static bool guess_entry(const struct unwind_state *state, struct orc_entry *entry)
+{
+	switch (state->signal ? unwind_frame_of(state) : UNWIND_FRAME_MADE) {
+	case UNWIND_FRAME_MADE:
+		*entry = generated_code;
+		return true;
+	case UNWIND_FRAME_PUSHED:
+		*entry = just_pushed;
+		return true;
+	case UNWIND_FRAME_NONE:
+		*entry = just_called;
+		return true;
+	default:
+		return false;
+	}
+}
 
 /* A return address may stand behind its function: look for the call before it. */
 static bool find_entry(const struct unwind_state *state, const struct guest_unwinder *unwinder,
@@ -37,7 +57,9 @@ static bool find_entry(const struct unwind_state *state, const struct guest_unwi
 		return orc_find(table, unwinder->format, ip, entry);
 	if (ip && ip < KERNEL_TEXT_START)
 		return false;
-	*entry = ip ? generated_code : null_call;
+	if (ip)
+		return guess_entry(state, entry);
+	*entry = just_called;
 	return true;
 }
 
@@ -200,7 +222,7 @@ enum unwind_result unwind_step_orc(struct unwind_state *state, const struct gues
 
 	if (!find_entry(state, unwinder, &entry, &guessed))
 		return UNWIND_LOST;
-	if (may_be_thunk(state, &entry) && leave_thunk(state, unwinder))
+	if (!guessed && may_be_thunk(state, &entry) && leave_thunk(state, unwinder))
 		return UNWIND_CALLER;
 	if (entry.type == ORC_TYPE_NONE_OR_END)
 		entry.type = is_stack_used_up(state) ? ORC_TYPE_END : ORC_TYPE_NONE;

@@ -173,9 +173,10 @@ enum unwind_frame unwind_frame_of(const struct unwind_state *state)
 {
 	struct code code;
 
-	/* Where it is not known what is mapped, nothing that frame pointers lead to is proven. */
+	/* Where it is not known what a program has mapped, nothing that frame pointers lead to is proven. */
 	if (!read_code(state, &code))
-		return state->map ? UNWIND_FRAME_UNKNOWN : UNWIND_FRAME_MADE;
+		return state->map || state->ip >= KERNEL_TEXT_START ? UNWIND_FRAME_UNKNOWN
+								    : UNWIND_FRAME_MADE;
 	if (is_return(code.at) || is_begin(code.at) || is_marked_begin(code.at))
 		return UNWIND_FRAME_NONE;
 	if (is_move(code.at) && code.before[EPILOGUE - 1] == PUSH_BP)
