@@ -215,11 +215,13 @@ static void check_shares(const struct tally *tally)
 static void check_names(const struct run *run)
 {
 	struct tally tally = { .run = run };
-	char environment[128];
+	char environment[128], files[128];
 
 	snprintf(environment, sizeof(environment), "HOME=$PWD/%s", run->directory);
-	perf_script_read(environment, run->file, run->with_agent ? "" : "--symfs " USERLAND_FILES, count,
-			 &tally);
+	/* Else it looks for debugging information of this machine's libc, which may be the guest's: perf 6.1
+	 * takes the addresses of such files for others than they are. */
+	snprintf(files, sizeof(files), "--symfs %s", run->with_agent ? run->directory : USERLAND_FILES);
+	perf_script_read(environment, run->file, files, count, &tally);
 	printf("%s: %lu samples of the programs in user space: %lu in an image of theirs, %lu in none that is known; "
 	       "%lu of %lu named, %lu in code that has no names; %lu of %lu by the right process; %lu wrong\n",
 	       run->what, tally.samples, tally.in_images, tally.untold, tally.named,
