@@ -49,7 +49,10 @@ int profile_timeline_map(struct profile_timeline *timeline, bool guest, int32_t 
 			 uint64_t start, uint64_t size, uint64_t offset, struct profile_image *image);
 /* COMM must live as long as the pool. */
 int profile_timeline_comm(struct profile_timeline *timeline, uint32_t tid, uint64_t time, const char *comm);
-/* PID runs a new program: the first file that is mapped into it from now on. */
+/*
+ * PID runs a new program: the first file that is mapped into it from now on; if that is the program before,
+ * a later one whose name the thread has at TIME, where there is one.
+ */
 int profile_timeline_exec(struct profile_timeline *timeline, uint32_t pid, uint64_t time);
 /* BEFORE: it began before TIME (as it does if that is 0), and has nothing of its parent's. */
 int profile_timeline_fork(struct profile_timeline *timeline, uint32_t pid, uint32_t tid, uint32_t parent_pid,
