@@ -23,7 +23,7 @@
 	",ro --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 "                                \
 	"kvmscope.run=mount+-t+ext4+-o+ro+/dev/vda+/mnt+&&+sh+/mnt/script+250' < /dev/null"
 
-/* Of some 350 in code that stays. The program ends by its work: where a machine is busy it has no fewer. */
+/* Of some 350 in code that stays, however fast or busy the machine is: the programs run for it. */
 #define ENOUGH 100
 
 /* Bytes of a function of jit's: images have their functions at multiples of that. */

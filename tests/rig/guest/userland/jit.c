@@ -3,9 +3,10 @@
  * A small JIT: makes functions at run time, writes their lines to
  * /tmp/perf-PID.map before it runs them, and says how much CPU time each took.
  *
- *	jit ROUNDS
+ *	jit ROUNDS SECONDS
  *
- * Work, not time, is what it ends by: a busy machine takes longer and has no fewer samples of it.
+ * ends when both are over: a busy machine takes longer for the work, a fast one does more of it, and
+ * neither has fewer samples of it.
  *
  * hot_60, hot_30 and hot_10 stay where they are and share the time so. In one
  * more place functions take turns: each is named even_N or odd_N, and
@@ -13,6 +14,7 @@
  * lies in the first half of its range, that of an odd one in the second.
  * All have frame pointers, and call C code that has none.
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,6 +93,11 @@ static uint64_t cpu_time(void)
 	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
+static bool is_over(time_t begun, int argc, char **argv)
+{
+	return time(NULL) - begun >= (argc > 2 ? strtol(argv[2], NULL, 10) : 0);
+}
+
 __attribute__((noinline)) static uint64_t run(function *what, uint64_t rounds)
 {
 	uint64_t begun = cpu_time();
@@ -115,6 +122,7 @@ int main(int argc, char **argv)
 	static const char *const names[] = { "hot_60", "hot_30", "hot_10" };
 	static const unsigned int shares[] = { 6, 3, 1 };
 	unsigned long rounds = argc > 1 ? strtoul(argv[1], NULL, 10) : 400;
+	time_t begun = time(NULL);
 	uint64_t times[4] = { 0 };
 	function *hot[3], *caller;
 	char path[64];
@@ -135,7 +143,7 @@ int main(int argc, char **argv)
 	}
 	make_caller(memory, hot[0]);
 	caller = name_function(memory, "caller");
-	for (unsigned long round = 0; round < rounds; round++) {
+	for (unsigned long round = 0; round < rounds || !is_over(begun, argc, argv); round++) {
 		times[0] += run(caller, shares[0] * LOOP);
 		for (int i = 1; i < 3; i++)
 			times[i] += run(hot[i], shares[i] * LOOP);
