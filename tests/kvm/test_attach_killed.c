@@ -1,22 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Whoever stops the vCPUs of somebody else's VM is killed while it does so: the VM goes on, and computes
- * right. */
+/* Whoever stops the vCPUs of somebody else's VM is killed, stopped or held while it does so: the VM goes on,
+ * and computes right. */
 #include <fcntl.h>
+#include <pty.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utmp.h>
 
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/attach/stop_guard.h"
 #include "vmm/attach/vcpu_stop.h"
 
 #define KILLS 200
+/* Of whoever stops vCPUs; what of that has to come while it does. */
+#define STOPS     400
+#define STOPS_MET 20
+#define HOLDS     400
+#define HOLDS_MET 2
 
 /* What the processes of the test share. */
 struct counts {
@@ -32,12 +41,16 @@ static struct counts *new_counts(void)
 static _Noreturn void keep_looking(const struct vcpu_stop_target *target, struct vcpu_thread thread,
 				   struct counts *counts)
 {
+	static struct stop_guard guard;
 	static struct remote remote;
 	static struct vcpu_look look;
 
 	for (;;) {
-		int error = vcpu_stop_look(target, &thread, &remote, &look);
+		int error = stop_guard_begin(&guard);
 
+		if (!error)
+			error = vcpu_stop_look(target, &thread, &remote, &look);
+		stop_guard_end(&guard);
 		counts->errors += !!error;
 		counts->guest += !error && look.place == VCPU_IN_GUEST;
 		counts->host += !error && look.place == VCPU_IN_HOST;
@@ -52,11 +65,16 @@ static off_t written(const struct program *vm)
 	return fstat(vm->output, &stat) ? 0 : stat.st_size;
 }
 
-static bool has_ended(const struct program *vm)
+static bool pid_has_ended(pid_t pid)
 {
 	siginfo_t info = { 0 };
 
-	return waitid(P_PID, (id_t)vm->pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
+	return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
+}
+
+static bool has_ended(const struct program *vm)
+{
+	return pid_has_ended(vm->pid);
 }
 
 /* Until it has said so once more that its sum is right; false: it has ended. */
@@ -82,103 +100,305 @@ static void open_target(struct vcpu_stop_target *target, struct vmm_memory *memo
 	REQUIRE_EQUAL(remote_code_find(&target->code, process), 0);
 }
 
-/* Every look is one that is killed sooner or later; the guest takes timer interrupts, and leaves for the VMM
- * to write. */
+struct looked_at {
+	struct program vm;
+	struct counts *counts;
+	struct vcpu_stop_target target;
+	struct vcpu_thread thread;
+	struct vmm_memory memory;
+};
+
+/* The guest takes timer interrupts, and leaves for the VMM to write. */
+static void start_vm(struct looked_at *self)
+{
+	self->counts = new_counts();
+	self->thread = (struct vcpu_thread){ .fd = -1 };
+	REQUIRE(self->counts != MAP_FAILED);
+	program_start(&self->vm, "run --no-profile --kernel " GUEST_IMAGE
+				 " --timeout 100 --append program=sums_chunk=200000_timer=1000");
+	REQUIRE(program_wait_for(&self->vm, "right"));
+	open_target(&self->target, &self->memory, &self->vm);
+	self->thread.vcpu = self->target.process->vcpus[0];
+	srand48(getpid());
+}
+
+static void end_vm(struct looked_at *self)
+{
+	if (!self->counts->guest)
+		FAIL_TEST("of %llu looks none was at the guest, %llu failed",
+			  (unsigned long long)self->counts->host, (unsigned long long)self->counts->errors);
+	vmm_memory_close(&self->memory);
+	vmm_process_close((struct vmm_process *)self->target.process);
+	kill(self->vm.pid, SIGTERM);
+	program_wait(&self->vm);
+	CHECK_EQUAL(self->vm.status, 0);
+	munmap(self->counts, sizeof(*self->counts));
+}
+
+static pid_t start_looking(const struct looked_at *self)
+{
+	pid_t child;
+
+	fflush(NULL);
+	child = fork();
+	if (!child)
+		keep_looking(&self->target, self->thread, self->counts);
+	return child;
+}
+
+static uint64_t looks(const struct counts *counts)
+{
+	return counts->guest + counts->host + counts->errors;
+}
+
+/* Until it has looked. */
+static void let_it_look(const struct looked_at *self)
+{
+	uint64_t before = looks(self->counts);
+
+	while (looks(self->counts) == before)
+		usleep(100);
+}
+
+static void end_looking(pid_t child)
+{
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
+static void wait_a_moment(void)
+{
+	usleep((useconds_t)(lrand48() % 5000));
+}
+
+/* Every look is one that is killed sooner or later. */
 TEST(attach_killed, the_vm_goes_on_after_200_kills)
 {
-	struct counts *counts = new_counts();
-	struct vcpu_stop_target target;
-	struct vcpu_thread thread = { .fd = -1 };
-	struct vmm_memory memory;
-	struct program vm;
+	struct looked_at self;
 	bool works = true;
 
-	REQUIRE(counts != MAP_FAILED);
 	if (!guest_run_possible())
 		SKIP("/dev/kvm can not be opened");
-	program_start(&vm, "run --no-profile --kernel " GUEST_IMAGE
-			   " --timeout 100 --append program=sums_chunk=200000_timer=1000");
-	REQUIRE(program_wait_for(&vm, "right"));
-	open_target(&target, &memory, &vm);
-	thread.vcpu = target.process->vcpus[0];
-	srand48(getpid());
+	start_vm(&self);
 	for (int i = 0; i < KILLS && works; i++) {
-		pid_t child;
+		pid_t child = start_looking(&self);
 
-		fflush(NULL);
-		child = fork();
-		if (!child)
-			keep_looking(&target, thread, counts);
-		usleep((useconds_t)(lrand48() % 5000));
-		kill(child, SIGKILL);
-		waitpid(child, NULL, 0);
-		works = computes(&vm);
+		wait_a_moment();
+		end_looking(child);
+		works = computes(&self.vm);
 	}
 	CHECK(works);
-	if (!counts->guest)
-		FAIL_TEST("of %llu looks none was at the guest, %llu failed",
-			  (unsigned long long)counts->host, (unsigned long long)counts->errors);
-	vmm_memory_close(&memory);
-	vmm_process_close((struct vmm_process *)target.process);
-	kill(vm.pid, SIGTERM);
-	program_wait(&vm);
-	CHECK_EQUAL(vm.status, 0);
-	munmap(counts, sizeof(*counts));
+	end_vm(&self);
+}
+
+static bool is_stopped(pid_t pid)
+{
+	siginfo_t info = { 0 };
+
+	return !waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOHANG | WNOWAIT) && info.si_pid;
+}
+
+/*
+ * One that was stopped in the middle of a look goes on by itself, and so does the VM. The VM is waited for:
+ * it may have written just before.
+ */
+TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_stopped)
+{
+	struct looked_at self;
+	bool works = true;
+	int met = 0;
+	pid_t child;
+
+	if (!guest_run_possible())
+		SKIP("/dev/kvm can not be opened");
+	start_vm(&self);
+	child = start_looking(&self);
+	let_it_look(&self);
+	for (int i = 0; i < STOPS && works && met < STOPS_MET; i++) {
+		wait_a_moment();
+		kill(child, SIGSTOP);
+		works = computes(&self.vm) && computes(&self.vm) && !pid_has_ended(child);
+		met += works && !is_stopped(child);
+		kill(child, SIGCONT);
+	}
+	CHECK(works);
+	CHECK_EQUAL(met, STOPS_MET);
+	end_looking(child);
+	end_vm(&self);
+}
+
+/* Held by a debugger it can not go on, no more than in a frozen cgroup; what ends the stop then is its end.
+ */
+TEST(attach_killed, the_vm_goes_on_when_whoever_looks_at_it_is_held)
+{
+	struct looked_at self;
+	bool works = true;
+	int met = 0;
+
+	if (!guest_run_possible())
+		SKIP("/dev/kvm can not be opened");
+	start_vm(&self);
+	for (int i = 0; i < HOLDS && works && met < HOLDS_MET; i++) {
+		pid_t child = start_looking(&self);
+
+		let_it_look(&self);
+		wait_a_moment();
+		CHECK(!ptrace(PTRACE_SEIZE, child, 0, 0));
+		CHECK(!ptrace(PTRACE_INTERRUPT, child, 0, 0));
+		CHECK_EQUAL(waitpid(child, NULL, __WALL), child);
+		works = computes(&self.vm) && computes(&self.vm);
+		met += works && pid_has_ended(child);
+		end_looking(child);
+	}
+	CHECK(works);
+	CHECK_EQUAL(met, HOLDS_MET);
+	end_vm(&self);
+}
+
+static void start_plain_vm(struct program *vm)
+{
+	program_start(vm, "run --no-profile --kernel " GUEST_IMAGE
+			  " --timeout 100 --append program=sums_chunk=200000");
+	REQUIRE(program_wait_for(vm, "right"));
+}
+
+static void end_plain_vm(struct program *vm)
+{
+	kill(vm->pid, SIGTERM);
+	program_wait(vm);
+	CHECK_EQUAL(vm->status, 0);
+}
+
+#define ARGUMENTS 160
+
+static void write_arguments(char arguments[ARGUMENTS], const struct program *vm, char file[64])
+{
+	snprintf(file, 64, "build/test-killed-%d.data", getpid());
+	snprintf(arguments, ARGUMENTS,
+		 "attach --pid %d --backend ptrace -F 10000 --no-buildid-cache --no-disk-names -o %s",
+		 vm->pid, file);
+}
+
+static void start_tool(struct program *tool, const struct program *vm, char file[64])
+{
+	char arguments[ARGUMENTS];
+
+	write_arguments(arguments, vm, file);
+	program_start(tool, arguments);
+	CHECK(program_wait_for(tool, "attached to process"));
 }
 
 /* A core is not written of it, while which a vCPU could stand still: the recording is finished instead. */
 TEST(attach_killed, a_quit_from_the_terminal_ends_it)
 {
 	struct program vm, tool;
-	char file[64], arguments[160];
+	char file[64];
 
 	if (!guest_run_possible())
 		SKIP("/dev/kvm can not be opened");
-	program_start(&vm, "run --no-profile --kernel " GUEST_IMAGE
-			   " --timeout 100 --append program=sums_chunk=200000");
-	REQUIRE(program_wait_for(&vm, "right"));
-	snprintf(file, sizeof(file), "build/test-quit-%d.data", getpid());
-	snprintf(arguments, sizeof(arguments), "attach --pid %d --backend ptrace --no-buildid-cache -o %s",
-		 vm.pid, file);
-	program_start(&tool, arguments);
-	CHECK(program_wait_for(&tool, "attached to process"));
+	start_plain_vm(&vm);
+	start_tool(&tool, &vm, file);
 	kill(tool.pid, SIGQUIT);
 	program_wait(&tool);
 	CHECK_EQUAL(tool.status, 0);
 	CHECK(computes(&vm));
 	unlink(file);
-	kill(vm.pid, SIGTERM);
-	program_wait(&vm);
-	CHECK_EQUAL(vm.status, 0);
+	end_plain_vm(&vm);
+}
+
+static bool terminal_shows(int terminal, const char *text)
+{
+	static char shown[65536];
+	size_t length = 0;
+	ssize_t count;
+
+	while (length < sizeof(shown) - 1 &&
+	       (count = read(terminal, shown + length, sizeof(shown) - 1 - length)) > 0) {
+		length += (size_t)count;
+		shown[length] = '\0';
+		if (strstr(shown, text))
+			return true;
+	}
+	return false;
+}
+
+/* The terminal sends the signal before it shows that it did. */
+TEST(attach_killed, ctrl_z_at_the_terminal_does_not_stop_it)
+{
+	char arguments[ARGUMENTS], file[64];
+	int terminal, other_end, status;
+	struct program vm;
+	pid_t tool;
+
+	if (!guest_run_possible())
+		SKIP("/dev/kvm can not be opened");
+	start_plain_vm(&vm);
+	write_arguments(arguments, &vm, file);
+	REQUIRE_EQUAL(openpty(&terminal, &other_end, NULL, NULL, NULL), 0);
+	fflush(NULL);
+	tool = fork();
+	if (!tool) {
+		login_tty(other_end);
+		program_exec(arguments);
+	}
+	CHECK(terminal_shows(terminal, "attached to process"));
+	CHECK_EQUAL(write(terminal, "\032", 1), 1);
+	CHECK(terminal_shows(terminal, "^Z"));
+	CHECK(!is_stopped(tool));
+	CHECK(computes(&vm));
+	CHECK_EQUAL(write(terminal, "\003", 1), 1);
+	CHECK(terminal_shows(terminal, file)); /* nobody would take what it says */
+	CHECK_EQUAL(waitpid(tool, &status, 0), tool);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	close(terminal);
+	close(other_end);
+	unlink(file);
+	end_plain_vm(&vm);
+}
+
+/* The same of the whole program, which writes its recording in the end. */
+TEST(attach_killed, kvmscope_itself_is_stopped)
+{
+	struct program vm, tool;
+	bool works = true;
+	char file[64];
+
+	if (!guest_run_possible())
+		SKIP("/dev/kvm can not be opened");
+	start_plain_vm(&vm);
+	start_tool(&tool, &vm, file);
+	for (int i = 0; i < 50 && works; i++) {
+		wait_a_moment();
+		kill(tool.pid, SIGSTOP);
+		works = computes(&vm) && computes(&vm);
+		kill(tool.pid, SIGCONT);
+	}
+	CHECK(works);
+	kill(tool.pid, SIGINT);
+	program_wait(&tool);
+	CHECK_EQUAL(tool.status, 0);
+	CHECK(strstr(tool.text, "samples of the guest"));
+	unlink(file);
+	end_plain_vm(&vm);
 }
 
 /* The same of the whole program. */
 TEST(attach_killed, kvmscope_itself_is_killed)
 {
 	struct program vm, tool;
-	char arguments[160];
+	char file[64];
 
 	if (!guest_run_possible())
 		SKIP("/dev/kvm can not be opened");
-	program_start(&vm, "run --no-profile --kernel " GUEST_IMAGE
-			   " --timeout 100 --append program=sums_chunk=200000");
-	REQUIRE(program_wait_for(&vm, "right"));
+	start_plain_vm(&vm);
 	for (int i = 0; i < 5; i++) {
-		snprintf(
-			arguments, sizeof(arguments),
-			"attach --pid %d --backend ptrace -F 10000 --no-buildid-cache -o build/test-killed-%d.data",
-			vm.pid, getpid());
-		program_start(&tool, arguments);
-		CHECK(program_wait_for(&tool, "attached to process"));
+		start_tool(&tool, &vm, file);
 		usleep(200000);
 		kill(tool.pid, SIGKILL);
 		program_wait(&tool);
 		CHECK_EQUAL(tool.status, 128 + SIGKILL);
 		CHECK(computes(&vm));
 	}
-	snprintf(arguments, sizeof(arguments), "build/test-killed-%d.data", getpid());
-	unlink(arguments);
-	kill(vm.pid, SIGTERM);
-	program_wait(&vm);
-	CHECK_EQUAL(vm.status, 0);
+	unlink(file);
+	end_plain_vm(&vm);
 }

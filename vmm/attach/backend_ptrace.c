@@ -13,6 +13,7 @@
 
 #include "shared/error.h"
 #include "vmm/attach/backend.h"
+#include "vmm/attach/stop_guard.h"
 #include "vmm/attach/stop_sampler.h"
 
 struct attach_source {
@@ -140,8 +141,8 @@ static int try_calls(const struct attach_source *source)
 	return error == -EINTR || error == -ESRCH ? 0 : error;
 }
 
-/* Stopped by the terminal at the wrong moment, we would leave a vCPU stopped; and so we would, if we die of
- * SIGABRT or the like, for as long as our core is written. Stays so: others may want it, too. */
+/* Stopped by the terminal at the wrong moment, we would leave a vCPU stopped for 50 ms (stop_guard.h); and if
+ * we die of SIGABRT or the like, for as long as our core is written. Stays so: others may want it, too. */
 static void prevent_standing_still(void)
 {
 	static const int signals[] = { SIGTSTP, SIGTTIN, SIGTTOU };
@@ -149,6 +150,21 @@ static void prevent_standing_still(void)
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		signal(signals[i], SIG_IGN);
+}
+
+static int try_all(const struct attach_source *source)
+{
+	struct stop_guard guard = { 0 };
+	int error = stop_guard_begin(&guard);
+
+	if (error)
+		return error;
+	error = try_stop(source);
+	if (!error)
+		error = try_calls(source);
+	stop_guard_end(&guard);
+	stop_guard_close(&guard);
+	return error;
 }
 
 static int open_all(struct attach_source *source)
@@ -163,9 +179,7 @@ static int open_all(struct attach_source *source)
 	error = remote_code_find(&source->stop.code, target->process);
 	prevent_standing_still();
 	if (!error)
-		error = try_stop(source);
-	if (!error)
-		error = try_calls(source);
+		error = try_all(source);
 	if (error)
 		return error;
 	return stop_sampler_start(&source->sampler, &source->stop, target->frequency);

@@ -16,6 +16,7 @@
 #include "shared/log.h"
 #include "vmm/attach/look_times.h"
 #include "vmm/attach/rights.h"
+#include "vmm/attach/stop_guard.h"
 
 #define NANOSECONDS 1000000000ull
 /* Samples that wait for the taker. */
@@ -59,8 +60,9 @@ struct stopper {
 	struct stop_sampler *sampler;
 	struct stopper *next;
 	pthread_t thread;
-	struct remote remote;    /* the thread's */
-	struct stop_sample seen; /* the thread's */
+	struct stop_guard guard; /* the thread's, as the next two */
+	struct remote remote;
+	struct stop_sample seen;
 
 	/* With the lock. */
 	uint64_t began;            /* ns, CLOCK_MONOTONIC: its look; 0: it does not look */
@@ -187,6 +189,20 @@ static int look_at(struct stopper *stopper, struct sampled_vcpu *vcpu, const str
 	return error;
 }
 
+static int look_guarded(struct stopper *stopper, struct sampled_vcpu *vcpu,
+			const struct thread_status *status, struct attach_stops *stops)
+{
+	int error = stop_guard_begin(&stopper->guard);
+
+	if (error) {
+		tell_refused(vcpu, error, error_message());
+		return error;
+	}
+	error = look_at(stopper, vcpu, status, stops);
+	stop_guard_end(&stopper->guard);
+	return error;
+}
+
 /* Without the lock. A thread that waited for a processor all the time since the last look has done nothing.
  * What one stands for that failed is lost with it: it was not what the next one sees. */
 static void look(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
@@ -201,7 +217,7 @@ static void look(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outc
 		outcome->stops.asleep++;
 		return;
 	}
-	outcome->lost = outcome->full || look_at(stopper, vcpu, &status, &outcome->stops);
+	outcome->lost = outcome->full || look_guarded(stopper, vcpu, &status, &outcome->stops);
 	stopper->seen.period = period_of(stopper->sampler, vcpu, passed);
 	if (outcome->lost)
 		return;
@@ -390,6 +406,7 @@ static void *run(void *context)
 		else
 			stand_by(stopper);
 	pthread_mutex_unlock(&sampler->lock);
+	stop_guard_close(&stopper->guard);
 	return NULL;
 }
 

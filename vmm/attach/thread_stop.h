@@ -9,6 +9,9 @@
  * of a system call's stop something that is no signal, where a plain one would become a SIGTRAP that kills
  * (ptrace_report_syscall() in include/linux/ptrace.h).
  *
+ * Whoever traces may be stopped at any instruction, too: stop_guard_begin() comes before a stop
+ * (stop_guard.h).
+ *
  * It is traced only while it is stopped, so that its signals are nobody else's business at other times.
  * The kernel wants all of a stop on one thread of ours.
  */
