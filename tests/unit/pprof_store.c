@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/unit/pprof_rules.h"
 #include "tests/unit/shim/test.h"
 
 #define WAIT_MS 60000
@@ -90,9 +91,23 @@ static void keep(struct pprof_store *store, struct MHD_Connection *connection, s
 	store->count++;
 }
 
+/* Which has a label twice, or one of those that Pyroscope makes itself, is refused. */
+static bool is_label(const char *text, size_t length, const char *before, size_t before_length)
+{
+	char name[64], there[sizeof(name) + 2];
+
+	if (!length || length >= sizeof(name) || text[length] != '=' || *text == '_')
+		return false;
+	snprintf(name, sizeof(name), "%.*s", (int)length, text);
+	snprintf(there, sizeof(there), "%s=", name);
+	return strcmp(name, "service_name") != 0 && strcmp(name, "pyroscope_spy") != 0 &&
+	       !memmem(before, before_length, there, strlen(there));
+}
+
 /* APPLICATION{KEY=VALUE,...}: nothing in it can be escaped (api/model/labelset/labelset.go). */
 static bool is_label_set(const char *text)
 {
+	const char *begin = text;
 	size_t length = strcspn(text, "{");
 
 	if (!length || text[length] != '{')
@@ -100,7 +115,7 @@ static bool is_label_set(const char *text)
 	do {
 		text += length + 1;
 		length = strspn(text, "abcdefghijklmnopqrstuvwxyz_");
-		if (!length || text[length] != '=')
+		if (!is_label(text, length, begin, (size_t)(text - begin)))
 			return false;
 		text += length + 1;
 		length = strcspn(text, ",{}=");
@@ -163,14 +178,34 @@ static bool has_good_query(struct MHD_Connection *connection)
 	return right == PARAMETERS && strcmp(from, until) < 0;
 }
 
-/* A body that is a form is a pprof by that alone. */
-static bool is_good(struct MHD_Connection *connection, const struct request *request)
+/* A body that is a form is a pprof by that alone; its parts are told apart by the boundary. */
+static bool is_form(struct MHD_Connection *connection)
 {
 	char type[128];
+	const char *boundary;
 
 	copy_value(connection, MHD_HEADER_KIND, "Content-Type", type, sizeof(type));
-	return has_good_query(connection) && !strncmp(type, "multipart/form-data;", 20) && !request->other &&
-	       request->size > 2 && !memcmp(request->profile, "\x1f\x8b", 2);
+	boundary = strstr(type, " boundary=");
+	return !strncmp(type, "multipart/form-data;", 20) && boundary && strlen(boundary) > 10;
+}
+
+static bool is_good_profile(struct MHD_Connection *connection, const struct request *request)
+{
+	char from[32], until[32];
+	const char *broken;
+
+	copy_argument(connection, "from", from, sizeof(from));
+	copy_argument(connection, "until", until, sizeof(until));
+	broken = pprof_rules_broken(request->profile, request->size, atoll(from), atoll(until));
+	if (broken)
+		fprintf(stderr, "the store does not take a profile: %s\n", broken);
+	return !broken;
+}
+
+static bool is_good(struct MHD_Connection *connection, const struct request *request)
+{
+	return has_good_query(connection) && is_form(connection) && !request->other &&
+	       is_good_profile(connection, request);
 }
 
 static enum MHD_Result finish(struct pprof_store *store, struct MHD_Connection *connection,

@@ -2,7 +2,7 @@
 /*
  * A store for profiles to push to: an HTTP server that takes POST /ingest as Grafana Pyroscope does, keeps
  * what comes, and answers as a test wants it. What Pyroscope would pass over in silence, taking a default of
- * its own instead, it answers with 400.
+ * its own instead or leaving it out (pprof_rules.h), it answers with 400.
  */
 #ifndef KVMSCOPE_TESTS_PPROF_STORE_H
 #define KVMSCOPE_TESTS_PPROF_STORE_H

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/unit/pprof_rules.h"
 #include "tests/unit/pprof_text.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/small_recording.h"
@@ -86,7 +87,7 @@ TEST(pprof, says_that_it_can_not_be_written)
 TEST(pprof, of_one_vcpu_has_tasks_as_roots)
 {
 	const struct pprof_options options = {
-		.one_vcpu = true, .vcpu = 1, .tasks_as_roots = true, .from = 5000000000, .until = 7000000000
+		.one_vcpu = true, .vcpu = 1, .for_store = true, .from = 5000000000, .until = 7000000000
 	};
 	char *text = decoded_with(&options), wanted[128];
 	int id;
@@ -104,4 +105,40 @@ TEST(pprof, of_one_vcpu_has_tasks_as_roots)
 	snprintf(wanted, sizeof(wanted), "  location_id: %d\n  value: 1\n", id);
 	CHECK_EQUAL(pprof_text_count(text, wanted), 1);
 	free(text);
+}
+
+/* What Pyroscope would do to the small recording, nobody of which knows names. */
+static const char *broken_unnamed(const struct pprof_options *wanted, size_t missing)
+{
+	struct profile_options options = { .vcpu = -1 };
+	struct small_recording recording;
+	struct profile *profile;
+	const char *broken;
+	char *bytes = NULL;
+	size_t size = 0;
+	FILE *to = open_memstream(&bytes, &size);
+
+	small_recording_make(&recording);
+	options.input = recording.path;
+	CHECK_EQUAL(profile_load(&profile, &options), 0);
+	CHECK_EQUAL(pprof_write(profile, wanted, to), 0);
+	fclose(to);
+	broken = pprof_rules_broken(bytes, size - missing, 5, 7);
+	profile_free(profile);
+	small_recording_free(&recording);
+	free(bytes);
+	return broken;
+}
+
+/* Pyroscope shows no location that has no function: it would charge who called it. */
+TEST(pprof, for_a_store_what_has_no_name_is_its_image_s)
+{
+	const struct pprof_options store = { .for_store = true, .from = 5000000000, .until = 7000000000 };
+	const struct pprof_options other = { .from = 5000000000, .until = 7000000000 };
+
+	CHECK_STRING(broken_unnamed(&store, 0) ?: "", "");
+	CHECK_STRING(broken_unnamed(&other, 0) ?: "",
+		     "a location has no function: its samples are its caller's");
+	CHECK_STRING(broken_unnamed(&store, 1) ?: "", "it is no gzipped pprof, or one of more than 4 MiB");
+	CHECK_STRING(broken_unnamed(NULL, 0) ?: "", "it was not begun when the request says");
 }

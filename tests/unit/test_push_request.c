@@ -14,12 +14,13 @@
 #include "shared/error.h"
 #include "tests/unit/pprof_store.h"
 #include "tests/unit/shim/test.h"
+#include "tests/unit/small_recording.h"
 #include "vmm/daemon/push_headers.h"
 #include "vmm/daemon/push_request.h"
+#include "vmm/profile/pprof.h"
 
 #define PEM_MAX 8192
 
-static const unsigned char profile[] = { 0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
 static const struct push_item item = { 1763808960123, 1763808975456, 99, 3, 0, "a%2Fb" };
 static const atomic_bool never;
 
@@ -27,6 +28,8 @@ struct fixture {
 	char directory[64], authority[96], other_authority[96];
 	char certificate[PEM_MAX], key[PEM_MAX];
 	struct pprof_store store;
+	char *profile;
+	size_t profile_size;
 };
 
 static void run(const struct fixture *fixture, const char *command)
@@ -71,11 +74,32 @@ static void make_certificates(struct fixture *fixture)
 		 fixture->directory);
 }
 
+/* Of the item's time. */
+static void make_profile(struct fixture *fixture)
+{
+	const struct pprof_options options = { .for_store = true,
+					       .from = item.from * 1000000,
+					       .until = item.until * 1000000 };
+	struct profile_options wanted = { .vcpu = -1 };
+	struct small_recording recording;
+	struct profile *profile;
+	FILE *to = open_memstream(&fixture->profile, &fixture->profile_size);
+
+	small_recording_make(&recording);
+	wanted.input = recording.path;
+	REQUIRE_EQUAL(profile_load(&profile, &wanted), 0);
+	REQUIRE(to && !pprof_write(profile, &options, to));
+	fclose(to);
+	profile_free(profile);
+	small_recording_free(&recording);
+}
+
 static void set_up(struct fixture *fixture)
 {
 	*fixture = (struct fixture){ .directory = "/tmp/kvmscope-push-request-XXXXXX" };
 	REQUIRE(mkdtemp(fixture->directory) != NULL);
 	pprof_store_init(&fixture->store);
+	make_profile(fixture);
 }
 
 /* On the port that it has found. */
@@ -92,6 +116,7 @@ static void tear_down(struct fixture *fixture)
 	char command[128];
 
 	pprof_store_free(&fixture->store);
+	free(fixture->profile);
 	snprintf(command, sizeof(command), "rm -rf %s", fixture->directory);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
 }
@@ -103,7 +128,7 @@ static int open_profile(const struct fixture *fixture)
 
 	snprintf(path, sizeof(path), "%s/profile", fixture->directory);
 	fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	CHECK_EQUAL(write(fd, profile, sizeof(profile)), sizeof(profile));
+	CHECK_EQUAL(write(fd, fixture->profile, fixture->profile_size), fixture->profile_size);
 	CHECK_EQUAL(lseek(fd, 0, SEEK_SET), 0);
 	return fd;
 }
@@ -119,7 +144,7 @@ static enum push_outcome send_to(struct fixture *fixture, const char *address, c
 
 	snprintf(url, sizeof(url), "%s:%u", address, fixture->store.port);
 	if (!push_request_open(&request, url, authority, "h1.example", &never)) {
-		outcome = push_request_send(request, &item, fd, sizeof(profile), headers);
+		outcome = push_request_send(request, &item, fd, fixture->profile_size, headers);
 		push_request_close(request);
 	}
 	close(fd);
@@ -154,8 +179,8 @@ TEST(push_request, has_the_parameters_that_pyroscope_reads)
 	CHECK_STRING(received->spy, "kvmscope");
 	CHECK_STRING(received->authorization, "Basic MTIzNDU6Z2xjX3Rva2Vu");
 	CHECK_STRING(received->tenant, "team-7");
-	CHECK_EQUAL(received->size, sizeof(profile));
-	CHECK(!memcmp(received->profile, profile, sizeof(profile)));
+	REQUIRE_EQUAL(received->size, fixture.profile_size);
+	CHECK(!memcmp(received->profile, fixture.profile, fixture.profile_size));
 	tear_down(&fixture);
 }
 
@@ -203,12 +228,12 @@ TEST(push_request, reads_a_ca_file_anew_for_each_connection)
 	snprintf(url, sizeof(url), "https://localhost:%u", fixture.store.port);
 	REQUIRE_EQUAL(push_request_open(&request, url, fixture.authority, "h1", &never), 0);
 	fd = open_profile(&fixture);
-	CHECK_EQUAL(push_request_send(request, &item, fd, sizeof(profile), NULL), PUSH_TAKEN);
+	CHECK_EQUAL(push_request_send(request, &item, fd, fixture.profile_size, NULL), PUSH_TAKEN);
 	pprof_store_stop(&fixture.store);
 	pprof_store_start(&fixture.store);
 	run(&fixture, "cp other.pem one.pem");
 	CHECK_EQUAL(lseek(fd, 0, SEEK_SET), 0);
-	CHECK_EQUAL(push_request_send(request, &item, fd, sizeof(profile), NULL), PUSH_FAILED);
+	CHECK_EQUAL(push_request_send(request, &item, fd, fixture.profile_size, NULL), PUSH_FAILED);
 	check_message("the store's certificate is not trusted");
 	push_request_close(request);
 	close(fd);

@@ -15,7 +15,7 @@ static int spool_vcpu(struct push_spool *spool, const struct push_item *item, co
 {
 	const struct pprof_options options = { .one_vcpu = true,
 					       .vcpu = item->vcpu,
-					       .tasks_as_roots = true,
+					       .for_store = true,
 					       .from = item->from * NS_PER_MS,
 					       .until = item->until * NS_PER_MS };
 	FILE *file = push_spool_begin(spool);

@@ -32,6 +32,6 @@ $(BUILD)/vmm/profile/pprof.pb-c.o: build/pprof/vmm/profile/pprof.pb-c.c
 	@echo "  CC      $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-$(BUILD)/vmm/profile/pprof.o $(BUILD)/tests/unit/test_pprof.o build/fuzz/objects/vmm/profile/pprof.o: \
+$(BUILD)/vmm/profile/pprof.o $(BUILD)/tests/unit/pprof_rules.o build/fuzz/objects/vmm/profile/pprof.o: \
 	build/pprof/vmm/profile/pprof.pb-c.c
 LIBRARY_EXTRA += $(BUILD)/vmm/profile/pprof.pb-c.o

@@ -33,8 +33,16 @@ struct writer {
 	struct pprof_options options;
 	z_stream stream;
 	void *texts, *images, *functions, *locations; /* trees of struct numbered */
+	void *unnamed;                                /* the same: locations by their image alone */
 	int64_t text_count, image_count, function_count, location_count;
+	struct made_name *made;
 	int error; /* the first; the rest is not written */
+};
+
+/* A name that the profile does not have, and the writer keeps. */
+struct made_name {
+	struct made_name *next;
+	char text[];
 };
 
 static int by_text(const void *left, const void *right)
@@ -58,14 +66,19 @@ static int by_frames(const void *left, const void *right)
 	return memcmp(a->key, b->key, a->count * sizeof(void *));
 }
 
-/* Frames differ by lines, too. Those with a count of 0 are names of processes. */
+/* What stands for a function, in the place of a count: a frame, whose lines differ, too, or a name by its
+ * address. */
+enum { NAME_OF_PROCESS, FRAME, NAME_OF_IMAGE };
+
 static int by_function(const void *left, const void *right)
 {
 	const struct numbered *a = left, *b = right;
 	const struct profile_frame *first = a->key, *second = b->key;
 
-	if (a->count != b->count || !a->count)
-		return a->count != b->count ? (a->count < b->count ? -1 : 1) : by_address(left, right);
+	if (a->count != b->count)
+		return a->count < b->count ? -1 : 1;
+	if (a->count != FRAME)
+		return by_address(left, right);
 	if (first->function != second->function)
 		return first->function < second->function ? -1 : 1;
 	if (first->image != second->image)
@@ -167,15 +180,15 @@ static uint64_t mapping(struct writer *writer, const char *image)
 	return mapping.id;
 }
 
-/* KEY and COUNT as by_function() takes them. */
-static uint64_t function(struct writer *writer, const void *key, size_t count, const char *name,
+/* KEY is of KIND, as by_function() takes them. */
+static uint64_t function(struct writer *writer, const void *key, size_t kind, const char *name,
 			 const char *file)
 {
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	Pprof__Function function = PPROF__FUNCTION__INIT, *only = &function;
 	bool is_new;
 
-	function.id = (uint64_t)number_of(writer, &writer->functions, by_function, key, count,
+	function.id = (uint64_t)number_of(writer, &writer->functions, by_function, key, kind,
 					  &writer->function_count, &is_new);
 	if (!is_new)
 		return function.id;
@@ -206,6 +219,55 @@ static void put_location(struct writer *writer, Pprof__Location *location, Pprof
 	free(list);
 }
 
+/* As folded stacks have it, and the flame graph. */
+static const char *bracketed(struct writer *writer, const char *image)
+{
+	size_t size = strlen(image) + sizeof("[]");
+	struct made_name *made;
+
+	if (*image == '[')
+		return image;
+	made = malloc(sizeof(*made) + size);
+	if (!made) {
+		fail(writer, -ENOMEM);
+		return "";
+	}
+	snprintf(made->text, size, "[%s]", image);
+	made->next = writer->made;
+	writer->made = made;
+	return made->text;
+}
+
+static void free_made(struct made_name *made)
+{
+	while (made) {
+		struct made_name *next = made->next;
+
+		free(made);
+		made = next;
+	}
+}
+
+/*
+ * All of IMAGE that has no names. A location without a function is none to Pyroscope, which gives what was
+ * sampled there to its caller (pkg/phlaredb/symdb/resolver_tree.go).
+ */
+static uint64_t unnamed_location(struct writer *writer, const char *image)
+{
+	Pprof__Location location = PPROF__LOCATION__INIT;
+	Pprof__Line line = PPROF__LINE__INIT;
+	bool is_new;
+
+	location.id = (uint64_t)number_of(writer, &writer->unnamed, by_address, image, 1,
+					  &writer->location_count, &is_new);
+	if (!is_new)
+		return location.id;
+	location.mapping_id = mapping(writer, image);
+	line.function_id = function(writer, image, NAME_OF_IMAGE, bracketed(writer, image), NULL);
+	put_location(writer, &location, &line, 1);
+	return location.id;
+}
+
 /* A location has a line for each function that was inlined, and one for the function that it was inlined
  * into. */
 static uint64_t location(struct writer *writer, const struct profile_frame *const *frames, size_t count)
@@ -215,6 +277,8 @@ static uint64_t location(struct writer *writer, const struct profile_frame *cons
 	Pprof__Line *lines;
 	bool is_new;
 
+	if (!last->symbol && writer->options.for_store)
+		return unnamed_location(writer, last->image);
 	location.id = (uint64_t)number_of(writer, &writer->locations, by_frames, frames, count,
 					  &writer->location_count, &is_new);
 	lines = is_new ? calloc(count, sizeof(*lines)) : NULL;
@@ -226,7 +290,8 @@ static uint64_t location(struct writer *writer, const struct profile_frame *cons
 	location.mapping_id = mapping(writer, last->image);
 	for (size_t i = 0; i < count && last->symbol; i++) {
 		pprof__line__init(&lines[i]);
-		lines[i].function_id = function(writer, frames[i], 1, frames[i]->function, frames[i]->file);
+		lines[i].function_id =
+			function(writer, frames[i], FRAME, frames[i]->function, frames[i]->file);
 		lines[i].line = frames[i]->line;
 	}
 	if (!last->symbol)
@@ -247,7 +312,7 @@ static uint64_t root_location(struct writer *writer, const char *const *comm)
 					  &writer->location_count, &is_new);
 	if (!is_new)
 		return location.id;
-	line.function_id = function(writer, *comm, 0, *comm, NULL);
+	line.function_id = function(writer, *comm, NAME_OF_PROCESS, *comm, NULL);
 	put_location(writer, &location, &line, 1);
 	return location.id;
 }
@@ -363,7 +428,7 @@ static void put_stack(struct writer *writer, const struct profile *profile, cons
 	Pprof__Profile part = PPROF__PROFILE__INIT;
 	Pprof__Sample sample = PPROF__SAMPLE__INIT, *only = &sample;
 	Pprof__Label labels[LABELS_MAX], *places[LABELS_MAX];
-	const bool root = writer->options.tasks_as_roots && *stack->comm;
+	const bool root = writer->options.for_store && *stack->comm;
 	uint64_t *locations = calloc(stack->depth + root, sizeof(*locations));
 	size_t first = 0;
 
@@ -379,7 +444,7 @@ static void put_stack(struct writer *writer, const struct profile *profile, cons
 	sample.n_value = count;
 	sample.value = values;
 	sample.label = places;
-	if (!writer->options.tasks_as_roots)
+	if (!writer->options.for_store)
 		add_labels(writer, &sample, stack);
 	sample.location_id = locations;
 	if (locations)
@@ -442,5 +507,7 @@ int pprof_write(const struct profile *profile, const struct pprof_options *optio
 	tdestroy(writer.images, free);
 	tdestroy(writer.functions, free);
 	tdestroy(writer.locations, free);
+	tdestroy(writer.unnamed, free);
+	free_made(writer.made);
 	return writer.error;
 }
