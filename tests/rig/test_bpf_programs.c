@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "tests/rig/debian_recording.h"
+#include "tests/rig/kallsyms_truth.h"
 #include "tests/rig/perf_script.h"
 #include "tests/rig/rig.h"
+#include "tests/rig/without_btf.h"
 #include "vmm/profile/profile.h"
 
 #define DIRECTORY "build/rig/bpf-programs"
@@ -103,29 +105,38 @@ static void check_report(void)
 	check("report", &tally);
 }
 
+/* With OPTIONS of kvmscope's; the guest writes what it says of its symbols to its disk. */
+static bool record(const char *kernel, const char *initrd, const char *options)
+{
+	struct rig_result result;
+	bool ran;
+
+	rig_run(&result, 240,
+		"d=$PWD/" DIRECTORY
+		"; rm -rf $d; mkdir -p $d; truncate -s 32M $d/disk; HOME=$d build/kvmscope "
+		"run --pmu off --timeout 200 --mem 256M --cpus 2 -F 499 -o $d/perf.data --kernel %s "
+		"--initrd %s --disk $d/disk %s "
+		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=cat+/proc/kallsyms+>/dev/vda;bpf+8' "
+		"< /dev/null",
+		kernel, initrd, options);
+	ran = strstr(result.output, "guest-init: status 0") != NULL;
+	if (!ran)
+		FAIL_TEST("%s\n%s", result.output, result.errors);
+	rig_result_free(&result);
+	return ran;
+}
+
 static void check_kernel(const char *version)
 {
 	const char *kernel, *initrd;
-	struct rig_result result;
 
 	RIG_REQUIRED();
 	kernel = rig_kernel(version);
 	initrd = kernel ? debian_recording_initrd(version) : NULL;
-	if (!initrd)
+	if (!initrd || !record(kernel, initrd, ""))
 		return;
-	rig_run(&result, 240,
-		"d=$PWD/" DIRECTORY
-		"; rm -rf $d; mkdir -p $d; HOME=$d build/kvmscope run --pmu off --timeout 200 "
-		"--mem 256M --cpus 2 -F 499 -o $d/perf.data --kernel %s --initrd %s "
-		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=bpf+8' < /dev/null",
-		kernel, initrd);
-	if (!strstr(result.output, "guest-init: status 0")) {
-		FAIL_TEST("%s\n%s", result.output, result.errors);
-	} else {
-		check_perf();
-		check_report();
-	}
-	rig_result_free(&result);
+	check_perf();
+	check_report();
 }
 
 TEST(bpf_programs, of_debian_5_10)
@@ -146,4 +157,18 @@ TEST(bpf_programs, of_debian_6_12)
 TEST(bpf_programs, of_debian_7_2)
 {
 	check_kernel("7.2");
+}
+
+/* And its modules, whose symbols are those that it says it has. */
+TEST(bpf_programs, of_a_kernel_whose_btf_does_not_say_are_told_by_a_file)
+{
+	const char *initrd;
+
+	RIG_REQUIRED();
+	initrd = without_btf_make() ? debian_recording_initrd(WITHOUT_BTF_VERSION) : NULL;
+	if (!initrd || !record(WITHOUT_BTF_NAMES, initrd, "--btf " WITHOUT_BTF_RAW))
+		return;
+	check_perf();
+	check_report();
+	kallsyms_truth_check(DIRECTORY);
 }

@@ -13,6 +13,7 @@
 #include "tests/rig/debian_recording.h"
 #include "tests/rig/remap_truth.h"
 #include "tests/rig/rig.h"
+#include "tests/rig/without_btf.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/perf_data_reader.h"
 #include "vmm/profile/profile.h"
@@ -660,32 +661,9 @@ TEST(tasks, of_debian_7_2_with_isolated_page_tables)
 }
 
 /*
- * The same kernel with its BTF overwritten, four times: without any other, with its own in a file, as objcopy
- * takes it out and in the ELF file, and with another kernel's.
+ * Four times: without any other BTF, with its own in a file, as objcopy takes it out and in the ELF file, and
+ * with another kernel's. Each guest begins when its kernel is known; process $run is kvmscope.
  */
-#define WITHOUT_BTF "build/rig/without-btf"
-
-static bool make_kernels(const char *kernel, const char *another)
-{
-	struct rig_result result;
-	bool made;
-
-	rig_run_here(
-		&result, 60,
-		"d=" WITHOUT_BTF "; rm -rf $d; mkdir -p $d && "
-		"tests/rig/extract-vmlinux %s > $d/elf && tests/rig/extract-vmlinux %s > $d/another && "
-		"objcopy --dump-section .BTF=$d/raw $d/elf $d/copy && rm $d/copy && "
-		"set -- $(readelf -SW $d/elf | sed -n 's/.* \\.BTF *PROGBITS *[0-9a-f]* \\([0-9a-f]*\\) \\([0-9a-f]*\\) .*/0x\\1 0x\\2/p') && "
-		"cp $d/elf $d/kernel && dd if=/dev/zero of=$d/kernel conv=notrunc bs=1 seek=$(($1)) count=$(($2)) status=none",
-		kernel, another);
-	made = !result.status;
-	if (!made)
-		FAIL_TEST("no kernel without BTF was made: %s%s", result.output, result.errors);
-	rig_result_free(&result);
-	return made;
-}
-
-/* Each guest begins when its kernel is known; process $run is kvmscope. */
 #define RECORD_WITHOUT_BTF                                                                                   \
 	"d=$PWD/" WITHOUT_BTF "; for btf in none raw elf another; do o=\"--btf $d/$btf\"; "                  \
 	"[ $btf != none ] || o=; mkdir -p $d/of-$btf; mkfifo /tmp/$btf; "                                    \
@@ -723,14 +701,12 @@ static void check_nothing_told(const char *what, const char *directory)
 
 TEST(tasks, of_a_kernel_without_btf_are_told_by_a_file_of_its_own_alone)
 {
-	const char *kernel, *another, *initrd;
 	struct rig_result result;
+	const char *initrd;
 
 	RIG_REQUIRED();
-	kernel = rig_kernel("6.1");
-	another = rig_kernel("5.10");
-	initrd = kernel && another ? debian_recording_initrd("6.1") : NULL;
-	if (!initrd || !make_kernels(kernel, another) || !record_without_btf(&result, initrd))
+	initrd = without_btf_make() ? debian_recording_initrd(WITHOUT_BTF_VERSION) : NULL;
+	if (!initrd || !record_without_btf(&result, initrd))
 		return;
 	printf("%s\n", result.errors);
 	check_nothing_told("without BTF", WITHOUT_BTF "/of-none");

@@ -8,6 +8,7 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/btf.h"
 #include "vmm/guest/build_id.h"
+#include "vmm/guest/kernel.h"
 #include "vmm/guest/modules.h"
 
 #define GUEST_SIZE      (1u << 20)

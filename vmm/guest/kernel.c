@@ -7,15 +7,13 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "shared/log.h"
-#include "vmm/guest/bpf_programs.h"
 #include "vmm/guest/build_id.h"
 #include "vmm/guest/kallsyms.h"
+#include "vmm/guest/kernel_btf.h"
 #include "vmm/guest/kernel_check.h"
 #include "vmm/guest/kernel_identity.h"
 #include "vmm/guest/kernel_image.h"
 #include "vmm/guest/kernel_told.h"
-#include "vmm/guest/modules.h"
 #include "vmm/guest/page_walk.h"
 #include "vmm/guest/unwinder.h"
 
@@ -25,21 +23,12 @@
 #define CANDIDATES_MAX 16
 #define BTF_MAX        (64ull << 20)
 
-/* What guest_kernel_refresh() needs besides. */
-struct found_kernel {
-	struct guest_kernel kernel;
-	bool has_modules;
-	uint64_t modules_head; /* GVA */
-	struct module_layout layout;
-	struct bpf_program_layout programs;
-};
-
 /* A search: the guest, and a CR3 that is tried. */
 struct search {
 	const struct guest_view *view;
 	const struct guest_registers *registers;
 	struct guest_paging paging;
-	struct found_kernel *found;
+	struct guest_kernel *found;
 };
 
 /* How much around a token index is copied: enough for most kernels, then for any. */
@@ -93,7 +82,7 @@ static int add_all(struct symbols *symbols, struct symbols *per_cpu, const struc
 
 static int build(struct search *search, const struct kallsyms *kallsyms)
 {
-	struct guest_kernel *kernel = &search->found->kernel;
+	struct guest_kernel *kernel = search->found;
 	int error;
 
 	symbols_free(kernel->symbols);
@@ -111,7 +100,7 @@ static int build(struct search *search, const struct kallsyms *kallsyms)
 /* Builds the table of symbols with the addresses as they are read now, and checks it. */
 static int build_and_check(struct search *search, const struct kallsyms *kallsyms)
 {
-	struct guest_kernel *kernel = &search->found->kernel;
+	struct guest_kernel *kernel = search->found;
 	int error = build(search, kallsyms);
 
 	if (error == -EINVAL)
@@ -230,7 +219,7 @@ static int search_kernel(struct search *search)
  */
 static int use_kernel_tables(struct search *search)
 {
-	struct guest_kernel *kernel = &search->found->kernel;
+	struct guest_kernel *kernel = search->found;
 	struct guest_paging own = search->paging;
 	struct guest_translation top, expected, translation;
 	struct symbol symbol;
@@ -252,7 +241,7 @@ static int use_kernel_tables(struct search *search)
 
 static void read_build_id(const struct search *search)
 {
-	struct guest_kernel *kernel = &search->found->kernel;
+	struct guest_kernel *kernel = search->found;
 	struct symbol start, end;
 	uint8_t *notes;
 
@@ -266,51 +255,37 @@ static void read_build_id(const struct search *search)
 	free(notes);
 }
 
-/* What the kernel's BTF tells of its structures. */
+/* What the kernel's own BTF tells of its structures. */
 static void read_layouts(const struct search *search)
 {
-	struct found_kernel *found = search->found;
-	const struct symbols *symbols = found->kernel.symbols;
-	struct symbol start, end, head;
+	struct guest_kernel *kernel = search->found;
+	struct symbol start, end;
 	struct btf btf;
 	uint8_t *data;
 
-	if (!symbols_find_name(symbols, "__start_BTF", &start) ||
-	    !symbols_find_name(symbols, "__stop_BTF", &end) || end.start - start.start > BTF_MAX ||
-	    guest_copy_virtual(search->view, &found->kernel.paging, start.start, end.start - start.start,
-			       &data))
+	if (!symbols_find_name(kernel->symbols, "__start_BTF", &start) ||
+	    !symbols_find_name(kernel->symbols, "__stop_BTF", &end) || end.start - start.start > BTF_MAX ||
+	    guest_copy_virtual(search->view, &kernel->paging, start.start, end.start - start.start, &data))
 		return;
 	if (!btf_open(&btf, span_of(data, end.start - start.start))) {
-		if (symbols_find_name(symbols, "modules", &head)) {
-			found->has_modules = !module_layout_read(&found->layout, &btf);
-			found->modules_head = head.start;
-		}
-		if (guest_task_layout_read(&found->kernel.tasks, symbols, found->kernel.per_cpu, &btf))
-			log_debug("the guest's kernel does not tell where its tasks are");
-		if (!found->kernel.tasks.cgroups.known || guest_cgroups_create(&found->kernel.cgroups))
-			log_debug("the guest's kernel does not tell which cgroups its tasks are in");
-		if (guest_vma_layout_read(&found->kernel.vmas, symbols, &btf) ||
-		    user_images_create(&found->kernel.images))
-			log_debug("the guest's kernel does not tell what is mapped in user space");
-		perf_map_layout_read(&found->kernel.perf_maps, &btf);
-		bpf_program_layout_read(&found->programs, symbols, &btf);
+		guest_kernel_read_layouts(kernel, &btf);
 		btf_close(&btf);
 	}
 	free(data);
 }
 
-static void free_found(struct found_kernel *found)
+void guest_kernel_free(struct guest_kernel *kernel)
 {
-	if (!found)
+	if (!kernel)
 		return;
-	guest_unwinder_free((struct guest_unwinder *)(uintptr_t)found->kernel.unwinder);
-	symbols_free(found->kernel.symbols);
-	symbols_free(found->kernel.per_cpu);
-	module_presence_free(found->kernel.presence);
-	user_images_free(found->kernel.images);
-	guest_cgroups_free(found->kernel.cgroups);
-	free(found->kernel.modules);
-	free(found);
+	guest_unwinder_free((struct guest_unwinder *)(uintptr_t)kernel->unwinder);
+	symbols_free(kernel->symbols);
+	symbols_free(kernel->per_cpu);
+	module_presence_free(kernel->presence);
+	user_images_free(kernel->images);
+	guest_cgroups_free(kernel->cgroups);
+	free(kernel->modules);
+	free(kernel);
 }
 
 static int copy_kernel_symbols(struct symbols *to, const struct symbols *from)
@@ -354,17 +329,16 @@ struct module_presence *guest_kernel_presence(const struct guest_kernel *kernel)
 	return __atomic_load_n(&kernel->presence, __ATOMIC_ACQUIRE);
 }
 
-/* Adds what modules have now to NEWER, whose symbols are the kernel's own and not finished. */
-static int add_modules(struct found_kernel *newer, const struct guest_view *view)
+/* Adds what modules have now to KERNEL, whose symbols are its own and not finished. */
+static int add_modules(struct guest_kernel *kernel, const struct guest_view *view)
 {
-	struct guest_kernel *kernel = &newer->kernel;
 	struct module_list list = { 0 };
 	struct guest_unwinder *unwinder;
 	int error = 0;
 
-	if (newer->has_modules)
-		error = module_list_read(&list, view, &kernel->paging, newer->modules_head, &newer->layout,
-					 kernel->symbols, kernel->per_cpu);
+	if (kernel->module_list)
+		error = module_list_read(&list, view, &kernel->paging, kernel->module_list,
+					 &kernel->module_layout, kernel->symbols, kernel->per_cpu);
 	else if (kernel->told)
 		error = kernel_told_modules(&list, kernel, view, kernel->symbols);
 	/* A list that breaks off gives the modules before the break. */
@@ -388,43 +362,41 @@ static int add_modules(struct found_kernel *newer, const struct guest_view *view
 int guest_kernel_refresh(struct guest_kernel **newer, const struct guest_kernel *kernel,
 			 const struct guest_view *view)
 {
-	const struct found_kernel *found = (const struct found_kernel *)(const void *)kernel;
-	struct found_kernel *copy = malloc(sizeof(*copy));
+	struct guest_kernel *copy = malloc(sizeof(*copy));
 	int error = -ENOMEM;
 
 	if (copy) {
-		*copy = *found;
-		copy->kernel.symbols = symbols_new();
-		copy->kernel.per_cpu = symbols_new();
-		copy->kernel.unwinder = NULL;
-		copy->kernel.modules = NULL;
-		copy->kernel.module_count = 0;
-		copy->kernel.presence = NULL;
-		copy->kernel.images = user_images_share(found->kernel.images);
-		copy->kernel.cgroups = guest_cgroups_share(found->kernel.cgroups);
-		if (copy->kernel.symbols && copy->kernel.per_cpu)
-			error = copy_all_symbols(&copy->kernel, kernel);
+		*copy = *kernel;
+		copy->symbols = symbols_new();
+		copy->per_cpu = symbols_new();
+		copy->unwinder = NULL;
+		copy->modules = NULL;
+		copy->module_count = 0;
+		copy->presence = NULL;
+		copy->images = user_images_share(kernel->images);
+		copy->cgroups = guest_cgroups_share(kernel->cgroups);
+		if (copy->symbols && copy->per_cpu)
+			error = copy_all_symbols(copy, kernel);
 		if (!error)
 			error = add_modules(copy, view);
 	}
 	if (error) {
-		free_found(copy);
+		guest_kernel_free(copy);
 		return error_set(error, "no memory for the guest kernel's symbols");
 	}
-	*newer = &copy->kernel;
+	*newer = copy;
 	return 0;
 }
 
 int guest_kernel_list_modules(const struct guest_kernel *kernel, const struct guest_view *view,
 			      struct guest_module **modules, size_t *count)
 {
-	const struct found_kernel *found = (const struct found_kernel *)(const void *)kernel;
 	struct module_list list = { 0 };
 	int error = 0;
 
-	if (found->has_modules)
-		error = module_list_read(&list, view, &kernel->paging, found->modules_head, &found->layout,
-					 NULL, NULL);
+	if (kernel->module_list)
+		error = module_list_read(&list, view, &kernel->paging, kernel->module_list,
+					 &kernel->module_layout, NULL, NULL);
 	else if (kernel->told)
 		error = kernel_told_modules(&list, kernel, view, NULL);
 	if (!error) {
@@ -439,9 +411,7 @@ int guest_kernel_list_modules(const struct guest_kernel *kernel, const struct gu
 int guest_kernel_list_programs(const struct guest_kernel *kernel, const struct guest_view *view,
 			       struct guest_module **list, size_t *count)
 {
-	const struct found_kernel *found = (const struct found_kernel *)(const void *)kernel;
-
-	return bpf_programs_read(list, count, view, &kernel->paging, &found->programs);
+	return bpf_programs_read(list, count, view, &kernel->paging, &kernel->programs);
 }
 
 bool guest_modules_are_same(const struct guest_module *left, size_t left_count,
@@ -461,24 +431,24 @@ bool guest_modules_are_same(const struct guest_module *left, size_t left_count,
 /* The kernel alone is known: what else there is to know about it. */
 static int complete(struct search *search)
 {
-	struct found_kernel *found = search->found;
+	struct guest_kernel *kernel = search->found;
 	int error = use_kernel_tables(search);
 
 	if (!error)
-		error = guest_kernel_identify(&found->kernel, search->view);
+		error = guest_kernel_identify(kernel, search->view);
 	if (error)
 		return error;
 	read_build_id(search);
 	read_layouts(search);
-	symbols_reopen(found->kernel.symbols);
-	symbols_reopen(found->kernel.per_cpu);
-	error = add_modules(found, search->view);
+	symbols_reopen(kernel->symbols);
+	symbols_reopen(kernel->per_cpu);
+	error = add_modules(kernel, search->view);
 	return error ? error_set(error, "no memory for the guest kernel's symbols") : 0;
 }
 
 bool guest_kernel_lists_modules(const struct guest_kernel *kernel)
 {
-	return ((const struct found_kernel *)(const void *)kernel)->has_modules;
+	return kernel->module_list;
 }
 
 static int check_told(const struct guest_kernel *kernel, const struct told_kernel *told)
@@ -501,7 +471,7 @@ int guest_kernel_tell(struct guest_kernel *kernel, struct told_kernel *told)
 /* Under the CR3s that search_kernel() tries. */
 static int check_kernel(struct search *search)
 {
-	struct guest_kernel *kernel = &search->found->kernel;
+	struct guest_kernel *kernel = search->found;
 	int error;
 
 	search->paging = search->registers->paging;
@@ -517,7 +487,7 @@ static int check_kernel(struct search *search)
 /* The symbols of TOLD in place of those that are decoded, and the same proofs. */
 static int take_told(struct search *search, const struct told_kernel *told)
 {
-	struct guest_kernel *kernel = &search->found->kernel;
+	struct guest_kernel *kernel = search->found;
 	int error;
 
 	kernel->symbols = symbols_new();
@@ -543,7 +513,7 @@ static int find(struct search *search, const struct told_kernel *told)
 
 	if (!error)
 		error = complete(search);
-	return error || !told ? error : check_told(&search->found->kernel, told);
+	return error || !told ? error : check_told(search->found, told);
 }
 
 static int find_by(struct guest_kernel **kernel, const struct guest_view *view,
@@ -561,10 +531,10 @@ static int find_by(struct guest_kernel **kernel, const struct guest_view *view,
 		return error_set(-ENOMEM, "no memory for the guest kernel's symbols");
 	error = find(&search, told);
 	if (error) {
-		free_found(search.found);
+		guest_kernel_free(search.found);
 		return error == -EAGAIN ? -ENOENT : error;
 	}
-	*kernel = &search.found->kernel;
+	*kernel = search.found;
 	return 0;
 }
 
@@ -578,9 +548,4 @@ int guest_kernel_find_told(struct guest_kernel **kernel, const struct guest_view
 			   const struct guest_registers *registers, const struct told_kernel *told)
 {
 	return find_by(kernel, view, registers, told);
-}
-
-void guest_kernel_free(struct guest_kernel *kernel)
-{
-	free_found((struct found_kernel *)(void *)kernel);
 }

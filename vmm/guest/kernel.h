@@ -11,8 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vmm/guest/bpf_programs.h"
 #include "vmm/guest/cgroup.h"
 #include "vmm/guest/module_presence.h"
+#include "vmm/guest/modules.h"
 #include "vmm/guest/perf_map_layout.h"
 #include "vmm/guest/registers.h"
 #include "vmm/guest/symbols.h"
@@ -60,9 +62,13 @@ struct guest_kernel {
 	struct guest_paging paging;       /* a CR3 that maps the whole kernel */
 	struct guest_kernel_identity identity;
 	const struct guest_unwinder *unwinder; /* owned; NULL where only frame pointers can be tried */
-	struct guest_task_layout tasks;        /* where it keeps its current tasks */
-	struct guest_vma_layout vmas;          /* and what they have mapped */
-	struct perf_map_layout perf_maps;      /* and files that they write */
+	/* Where it keeps things, by BTF: see kernel_btf.h. */
+	uint64_t module_list; /* GVA of the head; 0: not known */
+	struct module_layout module_layout;
+	struct bpf_program_layout programs;
+	struct guest_task_layout tasks;   /* its current ones */
+	struct guest_vma_layout vmas;     /* and what they have mapped */
+	struct perf_map_layout perf_maps; /* and files that they write */
 	struct user_images *images;    /* that were seen in use; NULL without VMAS; owned with its copies */
 	struct guest_cgroups *cgroups; /* that its tasks were seen in; NULL without them; owned so, too */
 	struct told_kernel *told;      /* of guest_kernel_tell(); NULL */

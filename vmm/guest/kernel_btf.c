@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/guest/btf.h"
+#include "shared/log.h"
 #include "vmm/guest/kernel_memory.h"
 
 #define FIRST_TASK "swapper" /* init/init_task.c, INIT_TASK_COMM; "/0" is put behind it */
@@ -41,6 +41,33 @@ static bool fits(const struct guest_task_layout *layout, const struct guest_kern
 	       !strncmp(comm, FIRST_TASK, strlen(FIRST_TASK));
 }
 
+static void read_module_layout(struct guest_kernel *kernel, const struct btf *btf)
+{
+	struct symbol head;
+
+	if (symbols_find_name(kernel->symbols, "modules", &head) &&
+	    !module_layout_read(&kernel->module_layout, btf))
+		kernel->module_list = head.start;
+}
+
+void guest_kernel_read_layouts(struct guest_kernel *kernel, const struct btf *btf)
+{
+	read_module_layout(kernel, btf);
+	bpf_program_layout_read(&kernel->programs, kernel->symbols, btf);
+	if (guest_task_layout_read(&kernel->tasks, kernel->symbols, kernel->per_cpu, btf))
+		log_debug("the guest's kernel does not tell where its tasks are");
+	if (!kernel->tasks.cgroups.known || (!kernel->cgroups && guest_cgroups_create(&kernel->cgroups))) {
+		log_debug("the guest's kernel does not tell which cgroups its tasks are in");
+		kernel->tasks.cgroups.known = false;
+	}
+	if (guest_vma_layout_read(&kernel->vmas, kernel->symbols, btf) ||
+	    (!kernel->images && user_images_create(&kernel->images))) {
+		log_debug("the guest's kernel does not tell what is mapped in user space");
+		kernel->vmas.known = false;
+	}
+	perf_map_layout_read(&kernel->perf_maps, btf);
+}
+
 static int take_over(struct guest_kernel *kernel, const struct guest_view *view, const struct btf *btf)
 {
 	struct guest_task_layout tasks;
@@ -49,13 +76,7 @@ static int take_over(struct guest_kernel *kernel, const struct guest_view *view,
 		return error_set(-ENOENT, "it does not tell where tasks are");
 	if (!fits(&tasks, kernel, view))
 		return error_set(-EILSEQ, "it is not of the kernel that the guest runs");
-	kernel->tasks = tasks;
-	if (!guest_vma_layout_read(&kernel->vmas, kernel->symbols, btf) && !kernel->images &&
-	    user_images_create(&kernel->images))
-		kernel->vmas.known = false;
-	perf_map_layout_read(&kernel->perf_maps, btf);
-	if (tasks.cgroups.known && !kernel->cgroups && guest_cgroups_create(&kernel->cgroups))
-		kernel->tasks.cgroups.known = false;
+	guest_kernel_read_layouts(kernel, btf);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include "vmm/guest/build_id.h"
 #include "vmm/guest/kallsyms.h"
+#include "vmm/guest/kernel.h"
 #include "vmm/guest/kernel_image.h"
 #include "vmm/guest/page_walk.h"
 

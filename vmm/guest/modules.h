@@ -11,9 +11,11 @@
 #include <stdint.h>
 
 #include "vmm/guest/btf.h"
-#include "vmm/guest/kernel.h"
+#include "vmm/guest/registers.h"
 #include "vmm/guest/symbols.h"
 #include "vmm/guest/view.h"
+
+struct guest_module;
 
 /* Byte offsets in struct module unless another structure is named. */
 struct module_layout {

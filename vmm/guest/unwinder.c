@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vmm/guest/kernel.h"
 #include "vmm/guest/kernel_image.h"
 #include "vmm/guest/page_walk.h"
 

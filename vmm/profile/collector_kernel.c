@@ -178,14 +178,32 @@ static int introduce(struct collector_kernel *kernel, struct guest_kernel *found
 	return write_known(kernel);
 }
 
-static void use_given_btf(const struct collector_kernel *kernel, struct guest_kernel *found)
+/* The BTF that was given, in *FOUND, and what it tells of modules. */
+static int use_given_btf(const struct collector_kernel *kernel, struct guest_kernel **found)
+{
+	const struct guest_view *view = kernel->options->view;
+	struct guest_kernel *newer;
+	int error = guest_kernel_use_btf(*found, view, span_of(kernel->btf, kernel->btf_size));
+
+	if (!error)
+		error = guest_kernel_refresh(&newer, *found, view);
+	if (error)
+		return error;
+	guest_kernel_free(*found);
+	*found = newer;
+	return 0;
+}
+
+static void complete_by_btf(const struct collector_kernel *kernel, struct guest_kernel **found)
 {
 	const struct collector_options *options = kernel->options;
 	const char *hint = kernel->btf ? NULL : options->btf_hint;
 
-	if (kernel->btf && guest_kernel_use_btf(found, options->view, span_of(kernel->btf, kernel->btf_size)))
+	if ((*found)->tasks.known)
+		return;
+	if (kernel->btf && use_given_btf(kernel, found))
 		log_warning("%s is not used: %s", options->btf, error_message());
-	if (!found->tasks.known)
+	if (!(*found)->tasks.known)
 		log_warning(
 			"the guest's kernel has no BTF that says where its processes are, so they are not read from its memory, "
 			"nor is what they have mapped%s%s",
@@ -307,8 +325,8 @@ static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 		log_debug("no guest kernel yet: %s", error_message());
 		return NULL;
 	}
+	complete_by_btf(kernel, &found);
 	collector_look_end(&kernel->find_look);
-	use_given_btf(kernel, found);
 	return found;
 }
 
