@@ -248,3 +248,71 @@ TEST(collector_looks, guest_that_loads_without_end_has_no_module_known)
 	log_quiet(false);
 	end(&looks);
 }
+
+/* struct bpf_ksym of a program, and the list of it, behind the module. */
+#define PROGRAMS     (MODULE + 0x2000)
+#define PROGRAM      (MODULE + 0x2100)
+#define PROGRAM_TEXT (MODULE_TEXT + 0x10000)
+#define CHANGES      (2 * COLLECTOR_PLACES_MAX)
+
+static const struct bpf_program_layout programs = {
+	.head = DATA + PROGRAMS, .range = 0, .name = 16, .name_size = 64, .list = 80
+};
+
+/* The next program takes the place of the one before. */
+static void replace_program(struct looks *looks, unsigned int number)
+{
+	looks->kernel.found[looks->kernel.found_count - 1].kernel->programs = programs;
+	put(looks, PROGRAMS, DATA + PROGRAM + programs.list);
+	put(looks, PROGRAMS + 8, DATA + PROGRAM + programs.list);
+	put(looks, PROGRAM, PROGRAM_TEXT);
+	put(looks, PROGRAM + 8, PROGRAM_TEXT + 0x800);
+	snprintf((char *)looks->guest.memory + DATA_GPA + PROGRAM + programs.name, programs.name_size,
+		 "bpf_prog_0123456789abcdef_%u", number);
+	put(looks, PROGRAM + programs.list, DATA + PROGRAMS);
+	put(looks, PROGRAM + programs.list + 8, DATA + PROGRAMS);
+}
+
+static const struct collector_place *newest_place(const struct looks *looks)
+{
+	const struct collector_places *places = &looks->kernel.modules.places;
+
+	return &places->places[places->count - 1];
+}
+
+/* And its kernel is read once: the room to check samples is used again as vCPUs go on. */
+TEST(collector_looks, guest_whose_programs_come_and_go_without_end_keeps_its_names)
+{
+	struct looks looks;
+
+	begin(&looks);
+	for (unsigned int i = 1; i < CHANGES; i++) {
+		replace_program(&looks, i);
+		looks.kernel.next_look = 0;
+		turn(&looks, i * SECOND);
+		REQUIRE(!looks.kernel.modules.places.stopped && looks.kernel.as_known);
+		CHECK(newest_place(&looks)->told && !newest_place(&looks)->end);
+		CHECK_EQUAL(strtoul(strrchr(newest_place(&looks)->module.name, '_') + 1, NULL, 10), i);
+		collector_kernel_reclaim(&looks.kernel, UINT64_MAX);
+	}
+	CHECK_EQUAL(looks.published, 1);
+	CHECK_EQUAL(looks.told + looks.unknown, 0);
+	CHECK_EQUAL(looks.kernel.modules.count, 1);
+	end(&looks);
+}
+
+TEST(collector_looks, programs_are_not_read_where_another_reads_memory_for_us)
+{
+	struct looks looks;
+
+	begin(&looks);
+	replace_program(&looks, 1);
+	looks.guest.view.remote = true;
+	turn(&looks, SECOND);
+	CHECK_EQUAL(looks.kernel.modules.places.count, 1);
+	looks.guest.view.remote = false;
+	looks.kernel.next_look = 0;
+	turn(&looks, 100 * SECOND);
+	CHECK_EQUAL(looks.kernel.modules.places.count, 2);
+	end(&looks);
+}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/profile/collector_places.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/shim/test.h"
@@ -192,5 +194,92 @@ TEST(collector_places, of_a_guest_that_loads_without_end_are_not_all_remembered)
 	CHECK(places.count <= COLLECTOR_PLACES_MAX + 2);
 	for (size_t i = 0; i < places.count; i++)
 		CHECK(places.places[i].end || places.places[i].over);
+	collector_places_free(&places);
+}
+
+/* Programs that come and go, one in the place of another, with their names. */
+static struct guest_module program(unsigned int number)
+{
+	struct guest_module program = module("", PLACE + number % 3 * 0x1000ull, 0);
+
+	program.program = 0xffff888000000000ull + number * 64ull;
+	program.size = 0x800;
+	snprintf(program.name, sizeof(program.name), "bpf_prog_0123456789abcdef_%u", number);
+	return program;
+}
+
+#define MANY (4 * COLLECTOR_PLACES_MAX)
+
+TEST(collector_places, programs_without_end_leave_room_and_are_forgotten_but_for_where_they_were)
+{
+	const struct guest_module early = module("early", PLACE + 0x1000, 1);
+	const struct guest_module late = module("late", PLACE + 0x4000, 1);
+	const struct collector_look first = look(MANY), second = look(MANY + 1);
+	struct collector_places places = { .programs_listed = true };
+	size_t told = 0;
+
+	for (unsigned int i = 1; i < MANY; i++) {
+		const struct guest_module seen = program(i);
+
+		REQUIRE(collector_places_have_room_for_programs(&places, &told));
+		see(&places, i, &seen);
+		REQUIRE(places.count <= COLLECTOR_PLACES_MAX - COLLECTOR_PLACES_OF_MODULES + 2);
+		REQUIRE(!places.stopped && told <= places.count);
+		check_place(&places, places.count - 1, seen.name, false, 10ull * i + 1);
+		told = places.count;
+	}
+	CHECK_EQUAL(places.forgotten.count, 1);
+	CHECK(collector_places_is_shared(&places, &early));
+	CHECK(!collector_places_is_shared(&places, &late));
+	CHECK_EQUAL(collector_places_update(&places, &early, 1, &first, &second), 0);
+	check_place(&places, places.count - 1, "early", false, second.ended);
+	see(&places, MANY + 2, &late);
+	check_place(&places, places.count - 1, "late", false, 0);
+	collector_places_free(&places);
+}
+
+/* What is left is in the same order, each beginning with its own end. */
+TEST(collector_places, those_that_are_left_are_as_they_were)
+{
+	const size_t room = COLLECTOR_PLACES_MAX - COLLECTOR_PLACES_OF_MODULES;
+	struct collector_places places = { .programs_listed = true };
+	size_t told = room / 2, before;
+
+	for (unsigned int i = 1; places.count < room; i++) {
+		const struct guest_module seen = program(i);
+
+		see(&places, i, &seen);
+	}
+	before = places.count;
+	CHECK(collector_places_have_room_for_programs(&places, &told));
+	CHECK(places.count < before && places.count >= room / 2 - 2);
+	CHECK_EQUAL(told, room / 2 - (before - places.count));
+	for (size_t i = 1; i < places.count; i++)
+		CHECK(places.places[i].time >= places.places[i - 1].time);
+	for (size_t i = 0; i + 1 < places.count; i++)
+		if (!places.places[i].end)
+			CHECK_EQUAL(places.places[i].over, i + 1 < places.count);
+	collector_places_free(&places);
+}
+
+/* Nothing can be forgotten of those that are there. */
+TEST(collector_places, as_many_programs_as_there_is_room_for_are_no_more)
+{
+	const size_t room = COLLECTOR_PLACES_MAX - COLLECTOR_PLACES_OF_MODULES;
+	struct guest_module *all = calloc(room, sizeof(*all));
+	const struct collector_look now = look(1);
+	struct collector_places places = { 0 };
+	size_t told = 0;
+
+	REQUIRE(all);
+	for (unsigned int i = 0; i < room; i++) {
+		all[i] = program(i);
+		all[i].start = PLACE + i * 0x1000ull;
+	}
+	CHECK_EQUAL(collector_places_update(&places, all, room, &now, &now), 0);
+	CHECK(!places.stopped);
+	CHECK(!collector_places_have_room_for_programs(&places, &told));
+	CHECK_EQUAL(places.count, room);
+	free(all);
 	collector_places_free(&places);
 }

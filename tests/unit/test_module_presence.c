@@ -203,6 +203,40 @@ TEST(module_presence, of_a_guest_that_changes_without_end_is_bounded)
 	symbols_free(kernel.symbols);
 }
 
+static void count_seen(void *context, const struct guest_module *module, uint64_t time)
+{
+	*(uint64_t *)context += time;
+}
+
+/* Those that a vCPU may still use are kept. */
+TEST(module_presence, is_reclaimed_once_every_vcpu_uses_a_newer_one)
+{
+	struct guest_kernel kernel = { .text_start = KERNEL, .text_end = KERNEL + 0x1000 };
+	struct setting setting;
+	uint64_t seen_times = 0;
+
+	make(&setting);
+	kernel.symbols = symbols_new();
+	symbols_finish(kernel.symbols);
+	kernel.presence = setting.presence;
+	check(&setting, 7, FIRST, KERNEL, KERNEL);
+	for (unsigned int i = 1; i < 4 * MODULE_PRESENCE_OLDER_MAX; i++) {
+		struct guest_module module = { .start = SECOND, .size = 0x1000 + i };
+
+		REQUIRE_EQUAL(guest_kernel_expect(&kernel, &module, 1), 0);
+		module_presence_replaces(guest_kernel_presence(&kernel), 100 * i);
+		module_presence_replaces(guest_kernel_presence(&kernel), 100 * i + 50);
+		setting.presence = guest_kernel_presence(&kernel);
+		if (i == 1)
+			module_presence_reclaim(setting.presence, 100, count_seen, &seen_times);
+		CHECK_EQUAL(seen(&setting, FIRST), i == 1 ? 7 : 0);
+		module_presence_reclaim(setting.presence, 100 * i + 1, count_seen, &seen_times);
+	}
+	CHECK_EQUAL(seen_times, 7);
+	symbols_free(kernel.symbols);
+	leave(&setting);
+}
+
 TEST(module_presence, nothing_is_there_where_no_memory_is)
 {
 	struct guest_module module = {

@@ -20,7 +20,7 @@ struct place {
 
 struct module_presence {
 	struct module_presence *older;
-	unsigned int older_count;
+	uint64_t since;            /* who begins to take a sample later uses no older one; 0: not known */
 	uint64_t image, image_end; /* of the kernel itself */
 	size_t count, gone_count;
 	struct place places[]; /* COUNT by address; behind them those that went, and the unwinder has yet */
@@ -61,20 +61,28 @@ static void add_gone(struct module_presence *presence, const struct guest_kernel
 				kernel->modules[i];
 }
 
+static unsigned int count_all(const struct module_presence *presence)
+{
+	unsigned int count = 0;
+
+	for (; presence; presence = presence->older)
+		count++;
+	return count;
+}
+
 int module_presence_create(struct module_presence **result, const struct guest_kernel *kernel,
 			   const struct guest_module *modules, size_t count, struct module_presence *older)
 {
 	struct module_presence *presence;
 	struct symbol end;
 
-	if (older && older->older_count == MODULE_PRESENCE_OLDER_MAX)
+	if (count_all(older) > MODULE_PRESENCE_OLDER_MAX)
 		return -E2BIG;
 	presence =
 		calloc(1, sizeof(*presence) + (count + kernel->module_count) * sizeof(presence->places[0]));
 	if (!presence)
 		return -ENOMEM;
 	presence->older = older;
-	presence->older_count = older ? older->older_count + 1 : 0;
 	presence->image = kernel->text_start;
 	presence->image_end = symbols_find_name(kernel->symbols, "_end", &end) ? end.start : kernel->text_end;
 	for (size_t i = 0; i < count; i++)
@@ -220,4 +228,23 @@ void module_presence_each_seen(struct module_presence *presence,
 			if (seen)
 				each(context, &place->module, seen);
 		}
+}
+
+void module_presence_replaces(struct module_presence *presence, uint64_t time)
+{
+	if (!presence->since)
+		presence->since = time;
+}
+
+void module_presence_reclaim(struct module_presence *presence, uint64_t time,
+			     void (*each)(void *context, const struct guest_module *module, uint64_t time),
+			     void *context)
+{
+	while (presence && (!presence->since || presence->since >= time))
+		presence = presence->older;
+	if (!presence)
+		return;
+	module_presence_each_seen(presence->older, each, context);
+	module_presence_free(presence->older);
+	presence->older = NULL;
 }

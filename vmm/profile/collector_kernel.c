@@ -104,6 +104,7 @@ void collector_kernel_reclaim(struct collector_kernel *kernel, uint64_t time)
 {
 	size_t gone = 0;
 
+	collector_looks_reclaim(kernel, time);
 	while (gone + 1 < kernel->found_count && kernel->found[gone].replaced &&
 	       kernel->found[gone].replaced < time)
 		guest_kernel_free(kernel->found[gone++].kernel);

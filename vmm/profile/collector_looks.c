@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/profile/collector_looks.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -149,11 +150,19 @@ static void set_next_look(struct collector_kernel *kernel, uint64_t now, const s
 	kernel->next_look = now + (pause > LOOK_INTERVAL ? pause : LOOK_INTERVAL);
 }
 
-/* Samples are checked against what was SEEN. Where there is no room, a kernel that is read anew has some. */
+/*
+ * Samples are checked against what was SEEN. Where there is no room, as vCPUs may still use the older ones, a
+ * kernel that is read anew has some. The clock is read when all vCPUs can see it.
+ */
 static void expect(struct collector_kernel *kernel, const struct seen *seen)
 {
-	if (!guest_kernel_expect(kernel->found[kernel->found_count - 1].kernel, seen->code, seen->count))
+	struct guest_kernel *newest = kernel->found[kernel->found_count - 1].kernel;
+
+	if (!guest_kernel_expect(newest, seen->code, seen->count)) {
+		atomic_thread_fence(memory_order_seq_cst);
+		module_presence_replaces(guest_kernel_presence(newest), collector_look_latest());
 		return;
+	}
 	log_debug("no room for the guest's modules: new ones have no names yet");
 	kernel->as_known = false;
 	kernel->changed = true;
@@ -204,16 +213,16 @@ static int give_up(struct collector_kernel *kernel)
 	return tell_modules(kernel);
 }
 
-/*
- * So many changes are remembered of BPF programs: room is left for modules, whose names all go with it. A
- * list that somebody else reads for us takes a request for each entry, for which that one does nothing else.
+/* A list that somebody else reads for us takes a request for each entry, for which that one does nothing
+ * else.
  */
-static bool wants_programs(const struct collector_kernel *kernel)
+static bool wants_programs(struct collector_kernel *kernel)
 {
-	return kernel->modules.places.count < COLLECTOR_PLACES_MAX / 2 && !kernel->options->view->remote;
+	return !kernel->options->view->remote &&
+	       collector_places_have_room_for_programs(&kernel->modules.places, &kernel->places_told);
 }
 
-static int look_at_code(const struct collector_kernel *kernel, struct seen *seen)
+static int look_at_code(struct collector_kernel *kernel, struct seen *seen)
 {
 	const struct guest_kernel *newest = collector_kernel_newest(kernel);
 	int error = guest_kernel_list_modules(newest, kernel->options->view, &seen->code, &seen->modules);
@@ -245,6 +254,14 @@ int collector_looks_turn(struct collector_kernel *kernel, uint64_t now)
 	error = kernel->lost || kernel->doubts ? 0 : take_look(kernel, now, &look, &seen);
 	free(seen.code);
 	return error;
+}
+
+void collector_looks_reclaim(struct collector_kernel *kernel, uint64_t time)
+{
+	const struct guest_kernel *newest = collector_kernel_newest(kernel);
+
+	if (newest)
+		module_presence_reclaim(guest_kernel_presence(newest), time, take_seen, kernel);
 }
 
 int collector_looks_finish(struct collector_kernel *kernel)

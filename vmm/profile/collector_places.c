@@ -7,6 +7,8 @@
 
 #include "vmm/profile/build_id_cache.h"
 
+#define PAGE_SIZE 4096ull /* the kernel has no two kinds of code in one */
+
 static bool overlap(const struct guest_module *left, const struct guest_module *right)
 {
 	return left->start < right->start + right->size && right->start < left->start + left->size;
@@ -65,12 +67,19 @@ static bool name_is_its_own(const struct collector_places *places, const struct 
 	return build_id_cache_name_is_plain(module->name);
 }
 
+static struct address_range pages_of(const struct guest_module *module)
+{
+	return (struct address_range){ .start = module->start & ~(PAGE_SIZE - 1),
+				       .end = (module->start + module->size + PAGE_SIZE - 1) &
+					      ~(PAGE_SIZE - 1) };
+}
+
 static bool is_used_place(const struct collector_places *places, const struct guest_module *module)
 {
 	for (size_t i = 0; i < places->count; i++)
 		if (overlap(&places->places[i].module, module))
 			return true;
-	return false;
+	return address_ranges_overlap(&places->forgotten, pages_of(module));
 }
 
 /* Each has its end in time, so there must be room for as many. */
@@ -190,11 +199,68 @@ bool collector_places_is_shared(const struct collector_places *places, const str
 			return true;
 		first = first ? first : place;
 	}
+	if (address_ranges_overlap(&places->forgotten, pages_of(module)))
+		return true;
 	return places->stopped && !first; /* none was remembered any more */
+}
+
+/* Of a BPF program: the latest of that place and name before its END. */
+static struct collector_place *beginning_of(struct collector_places *places,
+					    const struct collector_place *end)
+{
+	for (size_t i = (size_t)(end - places->places); i-- > 0;)
+		if (places->places[i].over && stayed(&places->places[i].module, &end->module))
+			return &places->places[i];
+	return NULL;
+}
+
+/* Marks the older half, or one, of the programs that are gone: how many. */
+static size_t mark_forgotten(struct collector_places *places)
+{
+	size_t gone = 0, forgotten = 0;
+
+	for (size_t i = 0; i < places->count; i++)
+		gone += places->places[i].end && places->places[i].module.program;
+	for (size_t i = 0; i < places->count && forgotten < (gone + 1) / 2; i++) {
+		struct collector_place *place = &places->places[i], *beginning;
+
+		if (!place->end || !place->module.program)
+			continue;
+		beginning = beginning_of(places, place);
+		if (!beginning || address_ranges_add(&places->forgotten, pages_of(&place->module)))
+			break;
+		place->forgotten = beginning->forgotten = true;
+		forgotten++;
+	}
+	return forgotten;
+}
+
+static void remove_forgotten(struct collector_places *places, size_t *told)
+{
+	size_t kept = 0, kept_told = 0;
+
+	for (size_t i = 0; i < places->count; i++) {
+		if (places->places[i].forgotten)
+			continue;
+		kept_told += i < *told;
+		places->places[kept++] = places->places[i];
+	}
+	places->count = kept;
+	*told = kept_told;
+}
+
+bool collector_places_have_room_for_programs(struct collector_places *places, size_t *told)
+{
+	const size_t room = COLLECTOR_PLACES_MAX - COLLECTOR_PLACES_OF_MODULES;
+
+	while (places->count >= room && mark_forgotten(places))
+		remove_forgotten(places, told);
+	return places->count < room;
 }
 
 void collector_places_free(struct collector_places *places)
 {
 	free(places->places);
+	address_ranges_free(&places->forgotten);
 	*places = (struct collector_places){ 0 };
 }

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "vmm/guest/kernel.h"
+#include "vmm/profile/address_ranges.h"
 
 /* A look at the list lies between two times; ns by the clock of samples. */
 struct collector_look {
@@ -37,13 +38,16 @@ struct collector_place {
 	/* Of a beginning: */
 	bool over;     /* its end is there, too */
 	uint64_t seen; /* the latest sample that found it; 0: none */
+
+	bool forgotten; /* it is about to be removed */
 };
 
 /* Zeroed: none yet. */
 struct collector_places {
 	struct collector_place *places; /* owned; in the order in which they were seen */
 	size_t count, capacity;
-	bool programs_listed; /* a look saw BPF programs, if there are any; set by who looks */
+	struct address_ranges forgotten; /* where BPF programs were that PLACES has no more */
+	bool programs_listed;            /* a look saw BPF programs, if there are any; set by who looks */
 	bool stopped;
 };
 
@@ -56,6 +60,16 @@ struct collector_places {
  */
 int collector_places_update(struct collector_places *places, const struct guest_module *modules, size_t count,
 			    const struct collector_look *latest, const struct collector_look *now);
+
+/* Of these so many are for modules only, whose names all go when there is no more room. */
+#define COLLECTOR_PLACES_OF_MODULES (COLLECTOR_PLACES_MAX / 2)
+
+/*
+ * Is there room for BPF programs? Where it is short those that are gone are forgotten, the oldest first, but
+ * for where they were; *TOLD of the first places, which follows. Names that were not told to a file by
+ * then are lost.
+ */
+bool collector_places_have_room_for_programs(struct collector_places *places, size_t *told);
 
 /* A sample found MODULE, which a look saw, in its place at TIME. */
 void collector_places_seen(struct collector_places *places, const struct guest_module *module, uint64_t time);
