@@ -205,7 +205,6 @@ static const char *state_of(json_t *report, const char *way)
 static void check_ways(json_t *report, const char *rights, pid_t vm)
 {
 	static const char *const ways[] = { "bpf", "perf", "ptrace" };
-	void *library = dlopen("libvirt-qemu.so.0", RTLD_NOW | RTLD_LOCAL);
 
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
 		const char *truth = attaches(rights, ways[i], vm) ? "yes" : "no";
@@ -214,9 +213,40 @@ static void check_ways(json_t *report, const char *rights, pid_t vm)
 			FAIL_TEST("%s doctor: attaching by %s is not %s", rights, ways[i],
 				  state_of(report, ways[i]));
 	}
-	CHECK_STRING(state_of(report, "qmp"), library ? "yes" : "no");
+}
+
+/* Rights make no difference to it. */
+static void check_monitor(json_t *report)
+{
+	void *library = dlopen("libvirt-qemu.so.0", RTLD_NOW | RTLD_LOCAL);
+
+	if (system("qemu-system-x86_64 --version > /dev/null 2>&1"))
+		CHECK_STRING(state_of(report, "qmp"), library ? "partly" : "no");
+	else
+		CHECK_STRING(state_of(report, "qmp"), library ? "yes" : "partly");
 	if (library)
 		dlclose(library);
+}
+
+static void check_monitor_of(const char *qemu, const char *state)
+{
+	char format[400];
+	json_t *report;
+	int status;
+
+	snprintf(format, sizeof(format),
+		 "d=$(mktemp -d) && printf '%s' > $d/qemu-system-x86_64 && chmod 755 $d/* && "
+		 "PATH=$d:/usr/bin:/bin %%s doctor --json; rm -r $d",
+		 qemu);
+	report = run_report(format, &status);
+	CHECK_STRING(state_of(report, "qmp"), state);
+	json_decref(report);
+}
+
+/* The way by a monitor is tried, not only looked for. */
+TEST(doctor, a_qemu_whose_monitor_does_not_work_is_told)
+{
+	check_monitor_of("#!/bin/sh\\nexit 1\\n", "no");
 }
 
 static void check_ways_without_rights(pid_t vm)
@@ -224,10 +254,12 @@ static void check_ways_without_rights(pid_t vm)
 	int status;
 	json_t *report = run_report(NO_RIGHTS " %s doctor --json", &status);
 
-	if (report)
+	if (report) {
 		check_ways(report, NO_RIGHTS, vm);
-	else
+		check_monitor(report);
+	} else {
 		CHECK(system(NO_RIGHTS " true 2> /dev/null")); /* there are none to give up */
+	}
 	json_decref(report);
 }
 
@@ -241,6 +273,7 @@ static void check_ways_to_attach(json_t *report)
 			   " --mem 64M --timeout 250 --append program=shares_rounds=1000000");
 	CHECK(program_wait_for(&vm, "working"));
 	check_ways(report, "", vm.pid);
+	check_monitor(report);
 	check_ways_without_rights(vm.pid);
 	kill(vm.pid, SIGTERM);
 	program_wait(&vm);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/cli/doctor_attach.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "shared/error.h"
 #include "vmm/attach/backend.h"
+#include "vmm/attach/monitor_trial.h"
 
 static const struct {
 	const char *backend, *id, *name, *lost;
@@ -16,23 +18,54 @@ static const struct {
 	  "VMs of others can not be sampled without stopping them." },
 	{ "ptrace", "attach.by_ptrace", "kvmscope attach by ptrace",
 	  "VMs of others can be sampled where BPF or perf works, and else not at all." },
-	{ "qmp", "attach.by_qmp", "kvmscope attach by monitor",
-	  "Domains can not be named by --domain; guests without KVM need a QMP socket of their own." },
 };
+
+static void tell(struct probe_row *row, enum probe_state state, const char *detail)
+{
+	row->state = state;
+	snprintf(row->detail, sizeof(row->detail), "%.*s", (int)sizeof(row->detail) - 1, detail);
+}
+
+/* By a socket of its own QEMU's monitor needs nothing more; domains need libvirt's library. */
+static void try_monitor(struct probe_row *row)
+{
+	int error;
+
+	*row = (struct probe_row){ .id = "attach.by_qmp",
+				   .name = "kvmscope attach by monitor",
+				   .lost = "Guests without KVM can not be sampled." };
+	error = monitor_trial();
+	if (error && error != -ENOENT) {
+		tell(row, PROBE_NO, error_message());
+	} else if (attach_qmp.probe()) {
+		tell(row, error ? PROBE_NO : PROBE_PARTLY, error_message());
+		row->lost =
+			"Domains can not be named by --domain; guests without KVM need a QMP socket of their own.";
+	} else if (error) {
+		tell(row, PROBE_PARTLY,
+		     "libvirt's library is there; no QEMU (qemu-system-x86_64) is installed to try its monitor");
+		row->lost = "Guests without KVM can not be sampled if their QEMU is older than 7.2.";
+	} else {
+		tell(row, PROBE_YES,
+		     "a QEMU was started for it, and its monitor told vCPUs, memory and registers; libvirt's "
+		     "library is there for domains");
+	}
+}
 
 size_t doctor_attach(struct probe_row *rows)
 {
 	size_t count = 0;
 
-	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-		const struct attach_backend *backend = attach_backend_find(ways[i].backend);
-		struct probe_row *row = &rows[count++];
+	for (; count < sizeof(ways) / sizeof(ways[0]); count++) {
+		const struct attach_backend *backend = attach_backend_find(ways[count].backend);
+		struct probe_row *row = &rows[count];
 		int error = backend->probe();
 
-		*row = (struct probe_row){ .id = ways[i].id, .name = ways[i].name, .lost = ways[i].lost };
-		row->state = error ? PROBE_NO : PROBE_YES;
-		snprintf(row->detail, sizeof(row->detail), "%.*s", (int)sizeof(row->detail) - 1,
-			 error ? error_message() : backend->is);
+		*row = (struct probe_row){ .id = ways[count].id,
+					   .name = ways[count].name,
+					   .lost = ways[count].lost };
+		tell(row, error ? PROBE_NO : PROBE_YES, error ? error_message() : backend->is);
 	}
+	try_monitor(&rows[count++]);
 	return count;
 }

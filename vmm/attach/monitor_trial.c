@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/monitor_trial.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "vmm/attach/looker.h"
+#include "vmm/attach/monitor.h"
+
+/* s until it has to answer, and ms between tries. */
+#define ANSWER_MAX 20
+#define TRY_AGAIN  50
+/* Of a child that could not execute anything, as a shell has it. */
+#define NOT_FOUND 127
+
+struct trial {
+	char directory[32], path[48];
+	pid_t pid;
+};
+
+static _Noreturn void be_qemu(const char *path)
+{
+	/* Debian's, and Red Hat's. */
+	static const char *const names[] = { "qemu-system-x86_64", "/usr/libexec/qemu-kvm" };
+	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+	char option[80];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (int fd = 0; fd < 3; fd++)
+		dup2(nothing, fd);
+	snprintf(option, sizeof(option), "unix:%s,server=on,wait=off", path);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		execlp(names[i], names[i], "-S", "-accel", "tcg", "-m", "16", "-nodefaults",
+		       "-no-user-config", "-display", "none", "-qmp", option, NULL);
+	_exit(NOT_FOUND);
+}
+
+static int start(struct trial *trial)
+{
+	strcpy(trial->directory, "/tmp/kvmscope-trial-XXXXXX");
+	if (!mkdtemp(trial->directory))
+		return error_set(-errno, "can not make a directory in /tmp: %s", strerror(errno));
+	snprintf(trial->path, sizeof(trial->path), "%s/qmp", trial->directory);
+	fflush(NULL);
+	trial->pid = fork();
+	if (!trial->pid)
+		be_qemu(trial->path);
+	return trial->pid < 0 ? error_set(-errno, "can not start QEMU: %s", strerror(errno)) : 0;
+}
+
+static void end(struct trial *trial)
+{
+	if (trial->pid > 0) {
+		kill(trial->pid, SIGKILL);
+		waitpid(trial->pid, NULL, 0);
+	}
+	unlink(trial->path);
+	rmdir(trial->directory);
+}
+
+/* 0 as long as it runs. */
+static int check_runs(const struct trial *trial)
+{
+	siginfo_t info = { 0 };
+
+	if (waitid(P_PID, (id_t)trial->pid, &info, WEXITED | WNOHANG | WNOWAIT) || !info.si_pid)
+		return 0;
+	if (info.si_code == CLD_EXITED && info.si_status == NOT_FOUND)
+		return error_set(-ENOENT,
+				 "no QEMU (qemu-system-x86_64) is installed here to try its monitor");
+	return error_set(-ECHILD,
+			 "QEMU (qemu-system-x86_64) was started to try its monitor, and ended at once");
+}
+
+/* Its socket comes some time after it has started, and the greeting later still. */
+static int connect_looker(const struct trial *trial, const struct vmm_process *process,
+			  struct looker **looker)
+{
+	const struct monitor_address address = { .socket = trial->path };
+	const struct timespec moment = { .tv_nsec = TRY_AGAIN * 1000000 };
+	time_t begin = time(NULL);
+	int error, ended;
+
+	while ((error = looker_start(looker, &address, process, 1))) {
+		ended = check_runs(trial);
+		if (ended || error == -ENOTSUP || time(NULL) - begin > ANSWER_MAX)
+			return ended ? ended : error;
+		nanosleep(&moment, NULL);
+	}
+	return 0;
+}
+
+static int check_told(struct looker *looker)
+{
+	struct qmp_vcpu vcpus[VMM_VCPUS_MAX];
+	static struct vmm_slot slots[VMM_SLOTS_MAX];
+
+	if (looker_vcpus(looker, vcpus) && looker_slots(looker, slots))
+		return 0;
+	return error_set(-EPROTO, "the monitor of a QEMU does not tell its vCPU and its memory");
+}
+
+/* Of a vCPU that stands still: the looker would pass it over. */
+static int check_registers(const struct trial *trial, const struct vmm_process *process)
+{
+	const struct monitor_address address = { .socket = trial->path };
+	struct qmp_registers registers;
+	struct monitor *monitor;
+	json_t *result;
+	const char *text;
+	int error = monitor_open(&monitor, &address, process, -1);
+
+	if (error)
+		return error;
+	error = monitor_human(monitor, "info registers -a", &result);
+	if (!error) {
+		text = json_string_value(result);
+		if (!qmp_parse_registers(&text, &registers))
+			error = error_set(-EPROTO, "the monitor of a QEMU does not tell registers");
+		json_decref(result);
+	}
+	monitor_close(monitor);
+	return error;
+}
+
+static int ask(const struct trial *trial)
+{
+	struct vmm_process *process;
+	struct looker *looker;
+	int error = vmm_process_open_monitored(&process, trial->pid);
+
+	if (error)
+		return error;
+	error = connect_looker(trial, process, &looker);
+	if (!error) {
+		error = check_told(looker);
+		looker_stop(looker);
+	}
+	if (!error)
+		error = check_registers(trial, process);
+	vmm_process_close(process);
+	return error;
+}
+
+int monitor_trial(void)
+{
+	struct trial trial = { .pid = -1 };
+	int error = start(&trial);
+
+	if (!error)
+		error = ask(&trial);
+	end(&trial);
+	return error;
+}
