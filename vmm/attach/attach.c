@@ -103,6 +103,13 @@ static void find_memory(struct attach *attach)
 		vmm_memory_set_slots(&attach->memory, slots, (size_t)count);
 		return;
 	}
+	if (attach->process->vms > 1) {
+		log_info(
+			"which memory of process %d is that of its VM %d only BPF tells: the guest's functions "
+			"have no names by %s",
+			attach->process->pid, attach->process->vm_fd, attach->backend->name);
+		return;
+	}
 	attach->layout_guessed = true;
 	if (memory_layout_guess(&attach->memory, attach->process))
 		log_debug("%s", error_message());
@@ -202,8 +209,8 @@ static int open_process(struct attach *attach, const struct attach_options *opti
 
 	if (error)
 		return error;
-	error = vmm_process_open(&attach->process, pid);
-	if ((error != -ENOENT && error != -EACCES) || !may_monitor(options->backend))
+	error = vmm_process_open_vm(&attach->process, pid, options->vm);
+	if ((error != -ENOENT && error != -EACCES) || options->vm || !may_monitor(options->backend))
 		return error;
 	snprintf(message, sizeof(message), "%s", error_message());
 	if (!monitor_known(&options->monitor, pid))

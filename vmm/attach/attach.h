@@ -31,6 +31,7 @@ struct attach;
 
 struct attach_options {
 	pid_t pid; /* 0: the process of the domain, or of the monitor's socket */
+	int vm;    /* its descriptor in the process, where that has several VMs; 0: it has one */
 	/*
 	 * The VM is this process's own: its vCPUs are all there and may not run yet, who starts them says so
 	 * (attach_follow()), and it is sampled by the clock, also where cycles can be counted.

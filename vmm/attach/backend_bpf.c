@@ -355,6 +355,14 @@ static void drain(struct attach_source *source)
 	drain_all(source);
 }
 
+/* What KVM tells of the VM. */
+static int look(const struct vmm_process *process, uint64_t slot_size_min,
+		void (*each)(void *context, const struct bpf_found *found), void *context)
+{
+	return bpf_programs_look(process->pid_fd, process->vms > 1 ? process->vm_fd : 0, slot_size_min, each,
+				 context);
+}
+
 /* Memslots. */
 
 struct slot_list {
@@ -416,7 +424,7 @@ static int look_for_slots(struct attach_source *source, struct slot_list *list)
 
 	for (;;) {
 		list->count = 0;
-		error = bpf_programs_look(source->target->process->pid_fd, size_min, take_slot, list);
+		error = look(source->target->process, size_min, take_slot, list);
 		if ((error != -E2BIG && list->count < VMM_SLOTS_MAX) || size_min >= SLOT_SIZE_LAST)
 			return error;
 		size_min = size_min ? size_min * 4 : SLOT_SIZE_FIRST;
@@ -490,7 +498,7 @@ static void find_threads(struct attach_source *source, struct vmm_process *proce
 {
 	struct thread_list list = { .source = source, .process = process };
 
-	if (bpf_programs_look(process->pid_fd, NO_SLOTS, take_thread, &list))
+	if (look(process, NO_SLOTS, take_thread, &list))
 		log_debug("%s", error_message());
 }
 
@@ -510,7 +518,7 @@ static void take_vcpu(void *context, const struct bpf_found *found)
 static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *vcpu, struct bpf_found *found)
 {
 	struct vcpu_search search = { .wanted = vcpu };
-	int error = bpf_programs_look(source->target->process->pid_fd, NO_SLOTS, take_vcpu, &search);
+	int error = look(source->target->process, NO_SLOTS, take_vcpu, &search);
 
 	if (error)
 		return error;
@@ -690,7 +698,7 @@ static int check_vcpu(struct attach_source *source)
 {
 	const struct vmm_process *process = source->target->process;
 	struct vcpu_search search = { .wanted = &process->vcpus[0] };
-	int error = bpf_programs_look(source->target->process->pid_fd, NO_SLOTS, take_vcpu, &search);
+	int error = look(source->target->process, NO_SLOTS, take_vcpu, &search);
 
 	if (error)
 		return error;
@@ -751,7 +759,7 @@ static int look_at_self(void)
 
 	if (self < 0)
 		return error_set(-errno, "pidfd_open(): %s", strerror(errno));
-	error = bpf_programs_look(self, 0, ignore, NULL);
+	error = bpf_programs_look(self, 0, 0, ignore, NULL);
 	close(self);
 	return error;
 }

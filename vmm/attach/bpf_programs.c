@@ -454,15 +454,45 @@ bool bpf_programs_are_intel(void)
 	return shared.rip_events;
 }
 
-/* One at a time, for slot_size_min: the kernel waits for no VMM meanwhile. */
-int bpf_programs_look(int pid_fd, uint64_t slot_size_min,
+struct vm_search {
+	int fd;
+	uint64_t vm;
+};
+
+static void take_vm(void *context, const struct bpf_found *found)
+{
+	struct vm_search *search = context;
+
+	if (found->type == BPF_FOUND_VM && found->id == (unsigned int)search->fd)
+		search->vm = found->vm;
+}
+
+/* With the lock. */
+static int want_vm(int pid_fd, int vm_fd)
+{
+	struct vm_search search = { .fd = vm_fd };
+	int error = 0;
+
+	shared.programs->bss->vm_wanted = 0;
+	if (vm_fd)
+		error = look(pid_fd, take_vm, &search);
+	if (!error && vm_fd && !search.vm)
+		error = error_set(-ESRCH, "the VM at descriptor %d has ended", vm_fd);
+	shared.programs->bss->vm_wanted = search.vm;
+	return error;
+}
+
+/* One at a time, for what the program is told: the kernel waits for no VMM meanwhile. */
+int bpf_programs_look(int pid_fd, int vm_fd, uint64_t slot_size_min,
 		      void (*each)(void *context, const struct bpf_found *found), void *context)
 {
 	int error;
 
 	pthread_mutex_lock(&shared.lock);
 	shared.programs->bss->slot_size_min = slot_size_min;
-	error = look(pid_fd, each, context);
+	error = want_vm(pid_fd, vm_fd);
+	if (!error)
+		error = look(pid_fd, each, context);
 	pthread_mutex_unlock(&shared.lock);
 	return error;
 }

@@ -70,11 +70,11 @@ int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int
 bool bpf_programs_are_intel(void);
 
 /*
- * EACH gets what the files of the process behind PID_FD tell: vCPUs, and memslots of SLOT_SIZE_MIN bytes at
- * least. While some VM is open. -E2BIG: there is more to tell of one file than fits; -ESRCH: the process has
- * ended; others, all with the message.
+ * EACH gets what the files of the process behind PID_FD tell: VMs, and of the one at its descriptor VM_FD (0:
+ * of all) vCPUs, and memslots of SLOT_SIZE_MIN bytes at least. While some VM is open. -E2BIG: there is more
+ * to tell of one file than fits; -ESRCH: the process or the VM has ended; others, all with the message.
  */
-int bpf_programs_look(int pid_fd, uint64_t slot_size_min,
+int bpf_programs_look(int pid_fd, int vm_fd, uint64_t slot_size_min,
 		      void (*each)(void *context, const struct bpf_found *found), void *context);
 
 #endif

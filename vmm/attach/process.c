@@ -27,13 +27,18 @@
 /* A thread that runs its guest is seldom seen waiting for it: it is looked at so often. */
 #define CALL_LOOKS 20
 
+/* Where KVM tells of VMs, as far as debugfs is mounted. */
+#define KVM_DIRECTORY "/sys/kernel/debug/kvm"
+
 /* What one look finds. */
 struct scan {
 	struct vmm_process *process;
 	struct vmm_vcpu *vcpus;
 	int *fds; /* of the same vCPUs */
 	size_t count;
-	int vm_fd, vms;
+	int vm_fds[VMM_VMS_MAX]; /* the first of each VM */
+	size_t vms;
+	int vm_fd;   /* of the one that is meant */
 	bool hidden; /* what a descriptor is may not be seen */
 };
 
@@ -157,6 +162,33 @@ static bool is_same_file(const struct vmm_process *process, int one, int other)
 	return !syscall(SYS_kcmp, process->pid, process->pid, KCMP_FILE, one, other);
 }
 
+/* Which of the VMs is behind that descriptor? Their number: none. */
+static size_t find_vm(const struct scan *scan, int number)
+{
+	size_t i = 0;
+
+	while (i < scan->vms && scan->vm_fds[i] != number &&
+	       !is_same_file(scan->process, scan->vm_fds[i], number))
+		i++;
+	return i;
+}
+
+static void add_vm(struct scan *scan, int number)
+{
+	if (find_vm(scan, number) == scan->vms && scan->vms < VMM_VMS_MAX)
+		scan->vm_fds[scan->vms++] = number;
+}
+
+static bool take_vm(void *context, int number)
+{
+	struct scan *scan = context;
+	char link[64];
+
+	if (read_link(scan->process->directory, number, link, sizeof(link)) && !strcmp(link, VM_LINK))
+		add_vm(scan, number);
+	return true;
+}
+
 static bool take_descriptor(void *context, int number)
 {
 	struct scan *scan = context;
@@ -168,10 +200,7 @@ static bool take_descriptor(void *context, int number)
 		return true;
 	}
 	if (!strcmp(link, VM_LINK)) {
-		if (scan->vms && is_same_file(scan->process, scan->vm_fd, number))
-			return true;
-		scan->vms++;
-		scan->vm_fd = number;
+		add_vm(scan, number);
 	} else if (vmm_parse_vcpu_link(link, &id) && find_vcpu(scan, id) == scan->count &&
 		   scan->count < VMM_VCPUS_MAX) {
 		scan->fds[scan->count] = number;
@@ -204,14 +233,33 @@ bool vmm_process_has_thread(const struct vmm_process *process, pid_t tid)
 	return !faccessat(process->directory, path, F_OK, 0);
 }
 
+/* KVM names a VM's directory by the thread that made it, which may be any of the process, and the descriptor.
+ */
+static bool find_directory(const struct scan *scan, char *path, size_t size)
+{
+	DIR *directory = opendir(KVM_DIRECTORY);
+	const struct dirent *entry;
+	bool found = false;
+	int tid, fd;
+
+	while (directory && !found && (entry = readdir(directory)))
+		if (sscanf(entry->d_name, "%d-%d", &tid, &fd) == 2 && fd == scan->vm_fd &&
+		    vmm_process_has_thread(scan->process, tid))
+			found = snprintf(path, size, "%s/%d-%d", KVM_DIRECTORY, tid, fd) < (int)size;
+	if (directory)
+		closedir(directory);
+	return found;
+}
+
 /* What KVM itself says, where debugfs is mounted and has it (from Linux 5.19). */
 static void ask_kvm(struct scan *scan)
 {
-	char path[96], text[32];
+	char directory[64], path[96], text[32];
 
+	if (!find_directory(scan, directory, sizeof(directory)))
+		return;
 	for (size_t i = 0; i < scan->count; i++) {
-		snprintf(path, sizeof(path), "/sys/kernel/debug/kvm/%d-%d/vcpu%u/pid", scan->process->pid,
-			 scan->vm_fd, scan->vcpus[i].id);
+		snprintf(path, sizeof(path), "%s/vcpu%u/pid", directory, scan->vcpus[i].id);
 		if (read_file(AT_FDCWD, path, text, sizeof(text)) > 0 &&
 		    vmm_process_has_thread(scan->process, atoi(text)))
 			set_thread(scan, i, atoi(text), "KVM");
@@ -274,6 +322,8 @@ static void find_threads(struct scan *scan)
 	int directory = scan->process->directory;
 
 	ask_kvm(scan);
+	if (scan->vms > 1) /* names and descriptors do not tell whose a vCPU is */
+		return;
 	if (!all_known(scan))
 		each_number(directory, "task", take_name, scan);
 	for (int i = 0; i < CALL_LOOKS && !all_known(scan); i++) {
@@ -315,10 +365,58 @@ static int check(const struct scan *scan, int error)
 	if (!scan->vms || !scan->count)
 		return error_set(-ENOENT, "process %d (%s) runs no VM: it has no %s of KVM open", pid,
 				 scan->process->name, scan->vms ? "vCPU" : "VM");
-	if (scan->vms > 1)
-		return error_set(-E2BIG, "process %d (%s) runs %d VMs: which one is meant can not be said",
-				 pid, scan->process->name, scan->vms);
 	return 0;
+}
+
+static int say_vms(const struct scan *scan, int error, const char *what)
+{
+	char list[128] = "";
+
+	for (size_t i = 0; i < scan->vms; i++) {
+		size_t used = strlen(list);
+
+		snprintf(list + used, sizeof(list) - used, "%s%d", i ? ", " : "", scan->vm_fds[i]);
+	}
+	return error_set(error, "process %d (%s) %s: --vm names one by its descriptor, of %s",
+			 scan->process->pid, scan->process->name, what, list);
+}
+
+static int choose_vm(struct scan *scan)
+{
+	int wanted = scan->process->wanted_vm;
+	size_t vm = wanted ? find_vm(scan, wanted) : 0;
+
+	if (!wanted && scan->vms > 1)
+		return say_vms(scan, -E2BIG, "runs several VMs");
+	if (vm == scan->vms)
+		return say_vms(scan, -ENOENT, "has no such VM");
+	scan->vm_fd = scan->vm_fds[vm];
+	return 0;
+}
+
+/* Of the VM's vCPUs: ids that another one's has, too, are told once. */
+static int keep_own_vcpus(struct scan *scan)
+{
+	char directory[64], path[96];
+	size_t count = 0;
+
+	if (scan->vms == 1)
+		return 0;
+	if (!find_directory(scan, directory, sizeof(directory)))
+		return error_set(
+			-ENOTSUP,
+			"which vCPUs of process %d (%s) are those of its VM %d only KVM tells: mount "
+			"debugfs at /sys/kernel/debug (from Linux 5.19)",
+			scan->process->pid, scan->process->name, scan->vm_fd);
+	for (size_t i = 0; i < scan->count; i++) {
+		snprintf(path, sizeof(path), "%s/vcpu%u", directory, scan->vcpus[i].id);
+		if (!access(path, F_OK))
+			scan->vcpus[count++] = scan->vcpus[i];
+	}
+	scan->count = count;
+	return count ? 0
+		     : error_set(-ENOENT, "VM %d of process %d (%s) has no vCPU", scan->vm_fd,
+				 scan->process->pid, scan->process->name);
 }
 
 static int look(struct scan *scan)
@@ -326,9 +424,14 @@ static int look(struct scan *scan)
 	struct vmm_process *process = scan->process;
 	int error = check(scan, each_number(process->directory, "fd", take_descriptor, scan));
 
+	if (!error)
+		error = choose_vm(scan);
+	if (!error)
+		error = keep_own_vcpus(scan);
 	if (error)
 		return error;
 	process->vm_fd = scan->vm_fd;
+	process->vms = scan->vms;
 	keep_threads(scan);
 	find_threads(scan);
 	qsort(scan->vcpus, scan->count, sizeof(scan->vcpus[0]), by_id);
@@ -481,7 +584,7 @@ static int open_process(struct vmm_process *process)
 	return vmm_process_scan(process);
 }
 
-static int open_as(struct vmm_process **result, pid_t pid, bool monitored)
+static int open_as(struct vmm_process **result, pid_t pid, int vm_fd, bool monitored)
 {
 	struct vmm_process *process = calloc(1, sizeof(*process));
 	int error;
@@ -490,6 +593,7 @@ static int open_as(struct vmm_process **result, pid_t pid, bool monitored)
 		return error_set(-ENOMEM, "no memory to look at process %d", pid);
 	process->pid = pid;
 	process->monitored = monitored;
+	process->wanted_vm = vm_fd;
 	process->pid_fd = process->directory = process->vm_fd = -1;
 	error = open_process(process);
 	if (error)
@@ -501,12 +605,17 @@ static int open_as(struct vmm_process **result, pid_t pid, bool monitored)
 
 int vmm_process_open(struct vmm_process **process, pid_t pid)
 {
-	return open_as(process, pid, false);
+	return open_as(process, pid, 0, false);
+}
+
+int vmm_process_open_vm(struct vmm_process **process, pid_t pid, int vm_fd)
+{
+	return open_as(process, pid, vm_fd, false);
 }
 
 int vmm_process_open_monitored(struct vmm_process **process, pid_t pid)
 {
-	return open_as(process, pid, true);
+	return open_as(process, pid, 0, true);
 }
 
 bool vmm_process_ended(const struct vmm_process *process)
@@ -567,4 +676,20 @@ size_t vmm_process_list(pid_t *pids, size_t max)
 	if (max)
 		each_number(AT_FDCWD, "/proc", look_at_process, &list);
 	return list.count;
+}
+
+size_t vmm_process_list_vms(pid_t pid, int vm_fds[VMM_VMS_MAX])
+{
+	struct vmm_process process = { .pid = pid };
+	struct scan scan = { .process = &process };
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	process.directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (process.directory < 0)
+		return 0;
+	each_number(process.directory, "fd", take_vm, &scan);
+	close(process.directory);
+	memcpy(vm_fds, scan.vm_fds, sizeof(scan.vm_fds));
+	return scan.vms;
 }

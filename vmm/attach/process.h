@@ -12,7 +12,8 @@
  *	name	of the thread: "CPU 0/KVM" of QEMU, "vCPU 0", "fc_vcpu 0", ...
  *	call	it waits in ioctl(KVM_RUN) of the vCPU's descriptor (/proc/PID/task/TID/syscall)
  *
- * A vCPU whose thread nobody tells has none: none is guessed. Any one thread at a time.
+ * A vCPU whose thread nobody tells has none: none is guessed. Of a process with several VMs only KVM tells
+ *which vCPUs are whose; the VM that is meant is named by its descriptor. Any one thread at a time.
  */
 #ifndef KVMSCOPE_ATTACH_PROCESS_H
 #define KVMSCOPE_ATTACH_PROCESS_H
@@ -21,6 +22,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+/* VMs of one process that are told apart. */
+#define VMM_VMS_MAX 64
 
 /* Ids are below (kernel: KVM_MAX_VCPU_IDS is larger; what a recording can hold is not). */
 #define VMM_VCPUS_MAX 1024
@@ -36,7 +40,9 @@ struct vmm_process {
 	int pid_fd;    /* can be polled: readable once the process has ended */
 	int directory; /* /proc/PID, of this process and no later one with its number */
 	char name[64]; /* of its program, safe to print */
+	int wanted_vm; /* see vmm_process_open_vm() */
 	int vm_fd;     /* the number of its VM's first descriptor, in that process */
+	size_t vms;    /* that it has; of several it is that one alone */
 	/* Its vCPUs are those that QEMU's monitor tells: it has no VM of KVM, or it may not be looked at. */
 	bool monitored;
 	struct vmm_vcpu vcpus[VMM_VCPUS_MAX]; /* in order of their ids */
@@ -45,10 +51,20 @@ struct vmm_process {
 
 /*
  * Opens process PID and finds its VM. -ESRCH: there is no such process; -EACCES: it may not be looked at;
- * -ENOENT: it has no VM (any more); -E2BIG: it has several, whose vCPUs would be mixed up; -ENOMEM and the
- * errors of open().
+ * -ENOENT: it has no VM (any more); -E2BIG: it has several, which the message names; -ENOMEM and the errors
+ * of open().
  */
 int vmm_process_open(struct vmm_process **process, pid_t pid);
+
+/*
+ * The same, of its VM at descriptor VM_FD; 0: the only one. -ENOENT: that is none; -ENOTSUP: it has several,
+ * and KVM does not tell their vCPUs apart (debugfs, from Linux 5.19).
+ */
+int vmm_process_open_vm(struct vmm_process **process, pid_t pid, int vm_fd);
+
+/* The first descriptors of the VMs that process PID has, as far as it may be looked at; their number, at most
+ * VMM_VMS_MAX. */
+size_t vmm_process_list_vms(pid_t pid, int vm_fds[VMM_VMS_MAX]);
 
 /*
  * The same for a process whose vCPUs its monitor tells (vmm_process_set_vcpus()); it has none until then.

@@ -41,21 +41,33 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+static void list_vm(pid_t pid, int vm_fd)
+{
+	struct vmm_process *process;
+	char option[16] = "";
+
+	if (vmm_process_open_vm(&process, pid, vm_fd)) {
+		log_warning("%s", error_message());
+		return;
+	}
+	if (process->vms > 1)
+		snprintf(option, sizeof(option), "  --vm %d", vm_fd);
+	printf("%8d  %-16s  %zu vCPU%s%s\n", process->pid, process->name, process->vcpu_count,
+	       process->vcpu_count == 1 ? "" : "s", option);
+	vmm_process_close(process);
+}
+
 static int list_vms(void)
 {
 	pid_t pids[LISTED_MAX];
 	size_t count = vmm_process_list(pids, LISTED_MAX);
 
 	for (size_t i = 0; i < count; i++) {
-		struct vmm_process *process;
+		int vm_fds[VMM_VMS_MAX];
+		size_t vms = vmm_process_list_vms(pids[i], vm_fds);
 
-		if (vmm_process_open(&process, pids[i])) {
-			log_warning("%s", error_message());
-			continue;
-		}
-		printf("%8d  %-16s  %zu vCPU%s\n", process->pid, process->name, process->vcpu_count,
-		       process->vcpu_count == 1 ? "" : "s");
-		vmm_process_close(process);
+		for (size_t vm = 0; vm < vms; vm++)
+			list_vm(pids[i], vm_fds[vm]);
 	}
 	if (!count)
 		log_info("no process that may be looked at runs a VM of KVM");

@@ -20,6 +20,7 @@
 
 enum {
 	KEY_BACKEND = 256,
+	KEY_VM,
 	KEY_DOMAIN,
 	KEY_CONNECT,
 	KEY_QMP,
@@ -39,6 +40,9 @@ enum {
 
 static const struct argp_option option_list[] = {
 	{ "pid", 'p', "PID", 0, "The process that runs the VM: QEMU or any other that uses KVM", 0 },
+	{ "vm", KEY_VM, "N", 0,
+	  "Of a process with several VMs, the one that has descriptor N there, as the list shows it; needs debugfs",
+	  0 },
 	{ "domain", KEY_DOMAIN, "NAME", 0, "The running domain NAME of libvirt, instead of --pid", 0 },
 	{ "connect", KEY_CONNECT, "URI", 0,
 	  "Where libvirt is, as for virsh (LIBVIRT_DEFAULT_URI, or what fits the user)", 0 },
@@ -131,6 +135,8 @@ static void check_vm(struct argp_state *state, const struct attach_command_optio
 
 	if (monitor->domain && (options->attach.pid || monitor->socket))
 		argp_error(state, "--domain names the VM: --pid and --qmp are for those without libvirt");
+	if (options->attach.vm && !options->attach.pid)
+		argp_error(state, "--vm says which VM of --pid is meant");
 	if (monitor->uri && !monitor->domain)
 		argp_error(state, "--connect says where the domain of --domain is");
 	if (options->agent_socket && !options->agent)
@@ -192,6 +198,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 	switch (key) {
 	case 'p':
 		options->attach.pid = (pid_t)number(state, text, INT_MAX);
+		return 0;
+	case KEY_VM:
+		options->attach.vm = (int)number(state, text, INT_MAX);
 		return 0;
 	case KEY_DOMAIN:
 		options->attach.monitor.domain = text;

@@ -18,6 +18,21 @@
  * bpf_seq_read()). */
 __u64 slot_size_min;
 
+/* The struct kvm that is told of; 0: all. */
+__u64 vm_wanted;
+
+static __always_inline int is_wanted(struct kvm *kvm)
+{
+	return !vm_wanted || vm_wanted == (__u64)kvm;
+}
+
+static __always_inline void tell_vm(struct seq_file *seq, struct kvm *kvm, __u32 fd)
+{
+	struct bpf_found found = { .type = BPF_FOUND_VM, .id = fd, .vm = (__u64)kvm };
+
+	bpf_seq_write(seq, &found, sizeof(found));
+}
+
 static __always_inline void tell_slot(struct seq_file *seq, struct kvm_memory_slot *slot)
 {
 	struct bpf_found found = { .type = BPF_FOUND_SLOT };
@@ -65,8 +80,11 @@ static __always_inline __u32 thread_of(struct kvm_vcpu *vcpu, int own)
 
 static __always_inline void tell_vcpu(struct seq_file *seq, struct kvm_vcpu *vcpu)
 {
-	struct bpf_found found = { .type = BPF_FOUND_VCPU, .vcpu = (__u64)vcpu };
+	struct kvm *kvm = BPF_CORE_READ(vcpu, kvm);
+	struct bpf_found found = { .type = BPF_FOUND_VCPU, .vcpu = (__u64)vcpu, .vm = (__u64)kvm };
 
+	if (!is_wanted(kvm))
+		return;
 	found.id = BPF_CORE_READ(vcpu, vcpu_id);
 	found.pid = (__u64)BPF_CORE_READ(vcpu, pid);
 	found.tid = thread_of(vcpu, 0);
@@ -90,7 +108,10 @@ int find(struct bpf_iter__task_file *ctx)
 				  BPF_CORE_READ(file, f_path.dentry, d_name.name));
 	if (name.word == vcpu.word && name.text[8] == ':')
 		tell_vcpu(ctx->meta->seq, file->private_data);
-	else if (name.word == vm.word && bpf_core_field_exists(struct kvm_memslots, id_hash))
+	if (name.word != vm.word)
+		return 0;
+	tell_vm(ctx->meta->seq, file->private_data, ctx->fd);
+	if (is_wanted(file->private_data) && bpf_core_field_exists(struct kvm_memslots, id_hash))
 		tell_slots(ctx->meta->seq, file->private_data);
 	return 0;
 }

@@ -11,15 +11,16 @@
 #define BPF_STACK_MAX 4096
 
 /* The iterator over a VMM's files writes these. */
-enum bpf_found_type { BPF_FOUND_VCPU = 1, BPF_FOUND_SLOT = 2 };
+enum bpf_found_type { BPF_FOUND_VCPU = 1, BPF_FOUND_SLOT = 2, BPF_FOUND_VM = 3 };
 
 struct bpf_found {
 	__u32 type;
-	__u32 id;             /* of the vCPU */
+	__u32 id;             /* of the vCPU; the VM's descriptor */
 	__u32 tid, inner_tid; /* of its thread, in the first PID namespace and in its own; 0: it has not run
 				 yet */
 	__u64 vcpu;           /* kernel address of its struct kvm_vcpu */
 	__u64 pid;            /* of the struct pid of its thread */
+	__u64 vm;             /* of its struct kvm */
 	__u64 gpa, size, hva; /* of the memslot, bytes */
 };
 
