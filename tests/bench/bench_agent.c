@@ -146,7 +146,7 @@ static void measure(pid_t process, struct ring *ring, const char *way)
 
 static void measure_way(bool events, const char *way)
 {
-	struct agent_options options = { .table_memory = 64 << 20 };
+	struct agent_options options = { 0 };
 	struct agent *agent;
 	struct ring *ring;
 	pid_t process;

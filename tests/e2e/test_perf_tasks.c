@@ -75,7 +75,7 @@ static void record(struct fixture *fixture)
 
 	make_kernel(fixture);
 	options.path = fixture->path;
-	REQUIRE_EQUAL(collector_output_open(&output, &options), 0);
+	REQUIRE_EQUAL(collector_output_open(&output, &options, NULL), 0);
 	write_sample(fixture, &output, 1000, 60, 60, 5000000, 1);
 	write_sample(fixture, &output, 1100, 70, 72, 6000000, 17);
 	write_sample(fixture, &output, 1200, 80, 80, 7000000, 99);
@@ -231,10 +231,11 @@ TEST(perf_tasks, the_guest_tells_of_cgroups_that_were_not_seen)
 	perf_home_enter(fixture.home);
 	snprintf(fixture.path, sizeof(fixture.path), "%s/perf.data", fixture.home);
 	make_kernel(&fixture);
-	REQUIRE_EQUAL(collector_output_open(&output, &(struct perf_data_options){ .path = fixture.path,
-										  .frequency = 1000,
-										  .vcpus = 1,
-										  .vmm_pid = 77 }),
+	REQUIRE_EQUAL(collector_output_open(
+			      &output,
+			      &(struct perf_data_options){
+				      .path = fixture.path, .frequency = 1000, .vcpus = 1, .vmm_pid = 77 },
+			      NULL),
 		      0);
 	tell_cgroup(&output, 900, 60, 0, "/docker/old");
 	tell_cgroup(&output, 900, 70, 55, "/told.slice");

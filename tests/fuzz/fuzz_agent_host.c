@@ -69,7 +69,7 @@ static void take_kernel(struct span table)
 {
 	struct told_kernel *told;
 
-	if (told_kernel_create(&told, table))
+	if (told_kernel_create(&told, table, NULL))
 		return;
 	for (size_t i = 0; i < told->module_count; i++) {
 		const struct guest_module *module = &told->modules[i];
@@ -101,11 +101,14 @@ static void take_message(const struct agent_message *message, struct agent_clock
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct agent_image image = { .build_id_size = 20, .path = "" };
-	struct agent_tables *tables = agent_tables_new(4 << 20);
+	struct guest_account account;
+	struct agent_tables *tables;
 	struct agent_clock clock = { 0 };
 	const struct agent_message *message;
 	struct agent_image_table *table;
 
+	guest_account_init(&account, 4 << 20);
+	tables = agent_tables_new(&account);
 	if (!tables)
 		abort();
 	for (int i = 0; i < 4; i++)
@@ -135,12 +138,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	agent_held_clear(&held);
 	while ((table = agent_tables_pop(tables))) {
 		make_file(span_of(table->bytes, table->size));
-		free(table);
+		agent_image_table_free(table);
 	}
 	table = agent_tables_pop_kernel(tables);
 	if (table)
 		take_kernel(span_of(table->bytes, table->size));
-	free(table);
+	agent_image_table_free(table);
 	agent_tables_free(tables);
+	if (account.used)
+		abort();
 	return 0;
 }

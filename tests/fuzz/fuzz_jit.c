@@ -225,7 +225,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct input input = { data, size };
 
 	read_text(span_of(data, size));
-	state = (struct state){ .code = jit_code_new(), .spaces = jit_spaces_new() };
+	state = (struct state){ .code = jit_code_new(NULL), .spaces = jit_spaces_new(NULL) };
 	check(state.code && state.spaces);
 	while (input.size)
 		take_step(&state, &input);

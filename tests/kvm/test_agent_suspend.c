@@ -141,7 +141,7 @@ static bool goes_on(struct guest *guest, uint64_t time)
 
 static bool begin(struct guest *guest)
 {
-	struct agent_options options = { .table_memory = 1 << 20 };
+	struct agent_options options = { 0 };
 
 	*guest = (struct guest){ .monitor = -1 };
 	snprintf(guest->channel_path, sizeof(guest->channel_path), "build/agent-suspend-%d.channel",

@@ -107,7 +107,8 @@ bool agent_fixture_set_up(struct agent_fixture *fixture, enum agent_fixture_end 
 	}
 	options.fd = fds[0];
 	options.ring = fixture->ring;
-	options.table_memory = 64 << 20;
+	guest_account_init(&fixture->account, GUEST_ACCOUNT_DEFAULT);
+	options.account = &fixture->account;
 	options.tsc_known = end != TEST_ITSELF; /* its kernel is ours: the offset is 0 */
 	return !agent_start(&fixture->agent, &options);
 }

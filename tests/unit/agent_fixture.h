@@ -18,6 +18,7 @@
 struct agent_fixture {
 	pid_t process; /* 0: the guest's end is the test's */
 	int guest;     /* that end, or -1 */
+	struct guest_account account;
 	struct ring *ring;
 	struct agent *agent;
 };

@@ -78,10 +78,10 @@ static pid_t run_agent(int fd)
 
 static bool set_up(struct fixture *fixture)
 {
-	struct agent_options options = { .table_memory = 1 << 20, .tsc_known = true };
+	struct agent_options options = { .tsc_known = true };
 	int fds[2];
 
-	*fixture = (struct fixture){ .code = jit_code_new() };
+	*fixture = (struct fixture){ .code = jit_code_new(NULL) };
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) ||
 	    ring_create(&fixture->ring, 16 << 20))
 		return false;

@@ -34,7 +34,7 @@ static void map(struct agent_names *symbols, struct agent *agent, uint32_t from,
 TEST(agent_names, images_that_are_not_asked_for_are_counted_once)
 {
 	struct agent_names_statistics statistics;
-	struct agent_options options = { .table_memory = 1 << 20 };
+	struct agent_options options = { 0 };
 	struct agent_names *symbols;
 	struct agent *agent;
 	int fds[2];

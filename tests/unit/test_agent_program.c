@@ -41,7 +41,7 @@ struct fixture {
 
 static bool begin_session(struct fixture *fixture)
 {
-	struct agent_options options = { .ring = fixture->ring, .table_memory = 1 << 20, .tsc_known = true };
+	struct agent_options options = { .ring = fixture->ring, .tsc_known = true };
 
 	options.fd = fcntl(fixture->kept, F_DUPFD_CLOEXEC, 0);
 	return !agent_start(&fixture->agent, &options);

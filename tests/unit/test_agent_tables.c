@@ -61,9 +61,18 @@ static void answer_with(struct agent_tables *tables, size_t size, size_t part)
 	free(packed);
 }
 
+/* Of 1 MiB. */
+static struct guest_account account;
+
+static struct agent_tables *make_tables(void)
+{
+	guest_account_init(&account, 1 << 20);
+	return agent_tables_new(&account);
+}
+
 TEST(agent_tables, one_is_asked_at_a_time_and_comes_in_parts)
 {
-	struct agent_tables *tables = agent_tables_new(1 << 20);
+	struct agent_tables *tables = make_tables();
 	struct agent_tables_statistics statistics;
 	struct agent_image_table *table;
 	const struct agent_message *message;
@@ -95,18 +104,19 @@ TEST(agent_tables, one_is_asked_at_a_time_and_comes_in_parts)
 	CHECK_EQUAL(table->size, 200000);
 	CHECK_EQUAL(table->build_id_size, 20);
 	CHECK(!memcmp(table->build_id, image.build_id, 20));
-	free(table);
+	agent_image_table_free(table);
 	agent_tables_statistics(tables, &statistics);
 	CHECK_EQUAL(statistics.without, 1);
 	CHECK_EQUAL(statistics.come, 1);
 	CHECK_EQUAL(statistics.waiting, 1);
 	agent_tables_free(tables);
+	CHECK_EQUAL(account.used, 0);
 }
 
 /* Before what waits, apart from images, and not again while it is asked for. */
 TEST(agent_tables, the_kernel_s_comes_first)
 {
-	struct agent_tables *tables = agent_tables_new(1 << 20);
+	struct agent_tables *tables = make_tables();
 	struct agent_tables_statistics statistics;
 	struct agent_image_table *table;
 	const struct agent_ask *ask;
@@ -128,7 +138,7 @@ TEST(agent_tables, the_kernel_s_comes_first)
 	REQUIRE(table != NULL);
 	CHECK_EQUAL(table->size, 6);
 	CHECK_EQUAL(table->build_id_size, 0);
-	free(table);
+	agent_image_table_free(table);
 	/* While an image is asked for: behind that one, and none is lost. */
 	REQUIRE(agent_tables_next(tables, 2) != NULL);
 	CHECK_EQUAL(agent_tables_want_kernel(tables, 0), 0);
@@ -147,11 +157,12 @@ TEST(agent_tables, the_kernel_s_comes_first)
 	CHECK_EQUAL(statistics.waiting, 1);
 	CHECK_EQUAL(agent_tables_want(tables, &image), 0);
 	agent_tables_free(tables);
+	CHECK_EQUAL(account.used, 0);
 }
 
 TEST(agent_tables, the_oldest_go_where_the_memory_is_full)
 {
-	struct agent_tables *tables = agent_tables_new(1 << 20);
+	struct agent_tables *tables = make_tables();
 	struct agent_tables_statistics statistics;
 	struct agent_image_table *table;
 	size_t bytes = 0;
@@ -164,16 +175,17 @@ TEST(agent_tables, the_oldest_go_where_the_memory_is_full)
 	for (size_t i = (size_t)statistics.dropped; (table = agent_tables_pop(tables)); i++) {
 		CHECK_EQUAL(table->size, 100000 + i);
 		bytes += table->size;
-		free(table);
+		agent_image_table_free(table);
 	}
 	CHECK(bytes > 500000 && bytes <= 1 << 20);
 	agent_tables_free(tables);
+	CHECK_EQUAL(account.used, 0);
 }
 
 /* A few KiB that unpack to more than there may be; garbage; an end that is none; answers nobody asked for. */
 TEST(agent_tables, hostile_guest_gets_no_more_than_its_memory)
 {
-	struct agent_tables *tables = agent_tables_new(1 << 20);
+	struct agent_tables *tables = make_tables();
 	struct agent_tables_statistics statistics;
 	static uint8_t zeros[4 << 20], packed[60000];
 	uLongf size = sizeof(packed);
@@ -207,4 +219,5 @@ TEST(agent_tables, hostile_guest_gets_no_more_than_its_memory)
 	CHECK_EQUAL(statistics.come, 0);
 	CHECK(agent_tables_pop(tables) == NULL);
 	agent_tables_free(tables);
+	CHECK_EQUAL(account.used, 0);
 }

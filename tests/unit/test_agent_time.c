@@ -257,7 +257,7 @@ static void read_ring(void)
 
 static bool begin_with(int ppm, size_t ring_size)
 {
-	struct agent_options options = { .table_memory = 1 << 20, .mappings = true };
+	struct agent_options options = { .mappings = true };
 	int fds[2];
 
 	guest = (struct guest){ .ppm = ppm, .behind = 12345 * MS, .version = AGENT_PROTOCOL_VERSION };

@@ -137,7 +137,7 @@ TEST(collector, a_process_id_that_comes_back_has_its_own_name)
 
 	make_path(path);
 	options.path = path;
-	REQUIRE_EQUAL(collector_output_open(&output, &options), 0);
+	REQUIRE_EQUAL(collector_output_open(&output, &options, NULL), 0);
 	CHECK_EQUAL(collector_output_sample(&output, &(struct attributed_sample){ .sample = &sample }, NULL),
 		    0);
 	sample = (struct sample){ .time = 11, .pid = 61, .tid = 61, .cpl = 3, .comm = "parent " };
@@ -181,7 +181,7 @@ TEST(collector, a_child_of_one_whose_name_is_not_believed_has_none)
 
 	make_path(path);
 	options.path = path;
-	REQUIRE_EQUAL(collector_output_open(&output, &options), 0);
+	REQUIRE_EQUAL(collector_output_open(&output, &options, NULL), 0);
 	CHECK_EQUAL(collector_output_sideband(&output, &comm.head), 0);
 	CHECK_EQUAL(collector_output_sideband(&output, &fork.head), 0);
 	for (uint32_t pid = 60; pid <= 61; pid++) {
@@ -377,7 +377,7 @@ TEST(collector, a_mapping_that_only_a_sample_knows_is_told_as_the_guests_own_are
 	user_images_settle(guest.kernel.images, &guest.kernel, &guest.guest.view);
 	make_path(path);
 	options.path = path;
-	REQUIRE_EQUAL(collector_output_open(&output, &options), 0);
+	REQUIRE_EQUAL(collector_output_open(&output, &options, NULL), 0);
 	output.filled = note_filled;
 	output.context = filled;
 	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head), 0);

@@ -256,12 +256,12 @@ TEST(flight_sideband, cgroups_are_bounded)
 	} record = { .cgroup.head = head(SIDEBAND_CGROUP, sizeof(record), PARENT, 1), .path = "/a" };
 
 	for (record.cgroup.id = 1; record.cgroup.id <= 3ull * FLIGHT_CGROUPS_MAX; record.cgroup.id++) {
-		CHECK_EQUAL(flight_cgroups_take(&cgroups, &record.cgroup.head), 0);
+		CHECK_EQUAL(flight_cgroups_take(&cgroups, &record.cgroup.head, NULL), 0);
 		CHECK(cgroups.count <= FLIGHT_CGROUPS_MAX);
 	}
 	REQUIRE(flight_cgroups_of(&cgroups, PARENT));
 	CHECK_EQUAL(flight_cgroups_of(&cgroups, PARENT)->id, 3ull * FLIGHT_CGROUPS_MAX);
-	flight_cgroups_free(&cgroups);
+	flight_cgroups_free(&cgroups, NULL);
 }
 
 static void keep_mapping(struct flight_sideband *sideband, uint32_t pid, uint64_t time)

@@ -66,7 +66,7 @@ TEST(guest_agent, tells_the_symbols_of_a_mapped_file)
 	CHECK_EQUAL(statistics.refused, 0);
 	REQUIRE(table != NULL);
 	symbols = symbols_of(table);
-	free(table);
+	agent_image_table_free(table);
 	REQUIRE(symbols != NULL);
 	REQUIRE(!elf_symbols_load(&own, path, ELF_FILE_OFFSETS, NULL, 0));
 	REQUIRE(symbols_find_name(own, "agent_fixture_run", &expected));
@@ -99,8 +99,8 @@ static struct told_kernel *take_told(struct agent_fixture *fixture)
 	struct told_kernel *told = NULL;
 
 	if (table)
-		CHECK_EQUAL(told_kernel_create(&told, span_of(table->bytes, table->size)), 0);
-	free(table);
+		CHECK_EQUAL(told_kernel_create(&told, span_of(table->bytes, table->size), table->account), 0);
+	agent_image_table_free(table);
 	return told;
 }
 

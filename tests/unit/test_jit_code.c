@@ -80,7 +80,7 @@ static const char *name_at(struct jit_code *code, uint64_t address, uint64_t tim
 /* A map that was made at 10 ms, and looked at each 100 ms from 100 ms on. */
 static struct jit_code *code_with(const char *name)
 {
-	struct jit_code *code = jit_code_new();
+	struct jit_code *code = jit_code_new(NULL);
 
 	map(code, SIDEBAND_JIT_BEGIN, 10 * MS, 100 * MS);
 	line(code, 0x1000, 0x100, name, 10 * MS, 100 * MS);
@@ -358,7 +358,7 @@ TEST(jit_code, a_map_of_before_a_loss_is_not_the_program_s_that_came_since)
  */
 TEST(jit_code, a_process_that_is_new_behind_a_loss_has_its_names)
 {
-	struct jit_code *code = jit_code_new();
+	struct jit_code *code = jit_code_new(NULL);
 
 	lose(code, 50 * MS, 60 * MS);
 	map(code, SIDEBAND_JIT_BEGIN, 10 * MS, 100 * MS);
@@ -428,7 +428,7 @@ TEST(jit_code, of_many_that_come_and_go_none_has_a_wrong_name)
 
 	srand(1);
 	for (unsigned int world = 0; world < 20; world++) {
-		struct jit_code *code = jit_code_new();
+		struct jit_code *code = jit_code_new(NULL);
 		uint64_t time = 2, since = 1;
 		unsigned int told = 0;
 

@@ -384,7 +384,7 @@ static const char *name_at(struct names *names, uint64_t address, uint64_t time)
 
 static void begin_names(struct names *names)
 {
-	*names = (struct names){ .maps = jit_maps_new(), .code = jit_code_new(), .runs = true };
+	*names = (struct names){ .maps = jit_maps_new(), .code = jit_code_new(NULL), .runs = true };
 	REQUIRE(names->maps && names->code);
 	set_up(&names->writer);
 }

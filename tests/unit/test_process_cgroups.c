@@ -69,7 +69,7 @@ TEST(process_cgroups, no_id_of_a_guest_is_none)
 /* It may have been moved before. */
 TEST(process_cgroups, a_new_program_is_in_its_parents_only_if_that_is_told)
 {
-	struct process_cgroups *cgroups = process_cgroups_new();
+	struct process_cgroups *cgroups = process_cgroups_new(NULL);
 
 	enter(cgroups, PARENT, 1, 100);
 	fork_child(cgroups, 2);
@@ -84,7 +84,7 @@ TEST(process_cgroups, a_new_program_is_in_its_parents_only_if_that_is_told)
 
 TEST(process_cgroups, of_a_process_that_ended_none_is_known)
 {
-	struct process_cgroups *cgroups = process_cgroups_new();
+	struct process_cgroups *cgroups = process_cgroups_new(NULL);
 	struct sideband thread = head(SIDEBAND_EXIT, PARENT, 2), process = head(SIDEBAND_EXIT, PARENT, 3);
 
 	thread.tid = PARENT + 1;
@@ -99,7 +99,7 @@ TEST(process_cgroups, of_a_process_that_ended_none_is_known)
 /* It may have run another program since, elsewhere. */
 TEST(process_cgroups, where_something_was_lost_none_is_known_that_was_told_before)
 {
-	struct process_cgroups *cgroups = process_cgroups_new();
+	struct process_cgroups *cgroups = process_cgroups_new(NULL);
 	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, 0, 5), .count = 1, .until = 5 };
 
 	enter(cgroups, PARENT, 5, 100);
@@ -118,7 +118,7 @@ TEST(process_cgroups, where_something_was_lost_none_is_known_that_was_told_befor
 /* What one processor's events tell, another one's that were lost may have ended. */
 TEST(process_cgroups, what_was_told_while_something_was_lost_is_not_known)
 {
-	struct process_cgroups *cgroups = process_cgroups_new();
+	struct process_cgroups *cgroups = process_cgroups_new(NULL);
 	struct sideband_lost lost = { .head = head(SIDEBAND_LOST, 0, 5), .count = 1, .until = 8 };
 
 	process_cgroups_take(cgroups, &lost.head);
@@ -133,7 +133,7 @@ TEST(process_cgroups, what_was_told_while_something_was_lost_is_not_known)
 
 TEST(process_cgroups, what_comes_late_changes_nothing)
 {
-	struct process_cgroups *cgroups = process_cgroups_new();
+	struct process_cgroups *cgroups = process_cgroups_new(NULL);
 
 	enter(cgroups, PARENT, 1, 100);
 	enter(cgroups, CHILD, 5, 200);

@@ -43,16 +43,20 @@ static void note_sideband(void *context, const struct sideband *record)
 	note(context, words[record->type]);
 }
 
+static struct guest_account account;
+
 static void start(struct setting *setting, bool sideband_out)
 {
 	struct resolver_options options = {
 		.rings = 2,
+		.account = &account,
 		.window = WINDOW,
 		.sample = note_sample,
 		.sideband = sideband_out ? note_sideband : NULL,
 		.context = setting,
 	};
 
+	guest_account_init(&account, GUEST_ACCOUNT_DEFAULT);
 	*setting = (struct setting){ 0 };
 	CHECK_EQUAL(resolver_create(&setting->resolver, &options), 0);
 }
@@ -546,7 +550,7 @@ TEST(resolver_stage, memory_has_a_limit)
 	}
 	resolver_statistics(setting.resolver, &statistics);
 	CHECK(loss(&setting, SIDEBAND_REFUSED) > 0);
-	CHECK(statistics.memory <= RESOLVER_STORE_MAX);
-	CHECK(statistics.lives > 100000);
+	CHECK(account.used <= account.limit && statistics.memory <= account.limit);
+	CHECK(statistics.lives > 10000);
 	resolver_free(setting.resolver);
 }

@@ -118,7 +118,7 @@ static void run(uint64_t seed)
 		resolver_image_release(&setting.store, setting.records[i].piece.image);
 	CHECK_EQUAL(setting.store.images.count, 0);
 	CHECK_EQUAL(setting.store.bytes, 0);
-	resolver_table_free(&setting.store.images);
+	resolver_table_free(&setting.store.images, NULL);
 }
 
 TEST(resolver_space, knows_what_was_mapped_when_in_whatever_order_it_was_told)
@@ -142,5 +142,5 @@ TEST(resolver_space, refuses_more_pieces_than_linux_allows)
 	CHECK(resolver_space_find(&setting.space, 0, 0));
 	resolver_space_free(&setting.space, &setting.store);
 	resolver_image_release(&setting.store, piece.image);
-	resolver_table_free(&setting.store.images);
+	resolver_table_free(&setting.store.images, NULL);
 }

@@ -103,7 +103,7 @@ static void write_file(enum perspective perspective)
 	};
 	struct collector_output output;
 
-	REQUIRE_EQUAL(collector_output_open(&output, &options), 0);
+	REQUIRE_EQUAL(collector_output_open(&output, &options, NULL), 0);
 	for (unsigned int i = 0; i < 5; i++) {
 		struct sample sample = {
 			.time = 1000 + i, .host_tid = 4001, .pid = tasks[i].pid, .tid = tasks[i].tid

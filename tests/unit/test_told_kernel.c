@@ -105,7 +105,7 @@ static struct told_kernel *take_apart(int expected)
 {
 	struct told_kernel *told = NULL;
 
-	CHECK_EQUAL(told_kernel_create(&told, span_of(table.bytes, table.size)), expected);
+	CHECK_EQUAL(told_kernel_create(&told, span_of(table.bytes, table.size), NULL), expected);
 	return told;
 }
 
@@ -401,7 +401,7 @@ static struct told_kernel *tell(void *context, uint64_t modules_hash)
 
 	recording->hash = modules_hash;
 	if (modules_hash != atomic_load(&recording->table))
-		told_kernel_create(&told, span_of(table.bytes, table.size));
+		told_kernel_create(&told, span_of(table.bytes, table.size), NULL);
 	atomic_fetch_add(&recording->asked, 1);
 	return told;
 }

@@ -135,7 +135,7 @@ TEST(user_spaces, a_late_sample_takes_nothing_back_from_another_process)
 	const struct user_spaces_teller teller = {
 		.is_named = is_named, .map = note_map, .unmap = note_unmap, .context = &told
 	};
-	struct user_spaces *spaces = user_spaces_new();
+	struct user_spaces *spaces = user_spaces_new(NULL);
 	struct small_sample small = { .sample = { .time = 10, .pid = 5, .cpl = 3, .mappings = 1, .rip = 4 } };
 	bool late;
 
@@ -166,7 +166,7 @@ TEST(user_spaces, a_reader_finds_what_each_sample_says)
 	const struct user_spaces_teller teller = {
 		.is_named = is_named, .map = map, .unmap = unmap, .context = &reader
 	};
-	struct user_spaces *spaces = user_spaces_new();
+	struct user_spaces *spaces = user_spaces_new(NULL);
 	struct small_sample small;
 	unsigned int maps;
 	bool late;

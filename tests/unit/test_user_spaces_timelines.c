@@ -319,7 +319,7 @@ static void prove(struct proof *proof, uint64_t seed)
 	qsort(samples, count, sizeof(samples[0]), by_time);
 	count = drop_equal_times(samples, count);
 	proof->count = 0;
-	proof->spaces = user_spaces_new();
+	proof->spaces = user_spaces_new(NULL);
 	proof->pool = (struct profile_pool){ 0 };
 	proof->read = profile_timeline_new(&proof->pool);
 	REQUIRE_EQUAL(resolver_create(&resolver, &(struct resolver_options){ .rings = 2,

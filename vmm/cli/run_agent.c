@@ -24,6 +24,7 @@ struct run_agent {
 	uint8_t *archive;
 	size_t archive_size;
 	char *command_line;
+	struct guest_account account;
 	struct ring *ring;
 	struct agent *agent;
 	struct agent_names *symbols; /* NULL: names are not asked for */
@@ -47,6 +48,8 @@ static int make(struct run_agent *agent, const struct run_options *options)
 		if (!agent->archive || !agent->command_line)
 			return error_set(-ENOMEM, "no memory for the guest agent");
 	}
+	guest_account_init(&agent->account, (size_t)options->agent_memory);
+	guest_account_take(&agent->account, RING_SIZE);
 	error = ring_create(&agent->ring, RING_SIZE);
 	if (error)
 		return error_set(error, "can not make the ring of the guest agent: %s", strerror(-error));
@@ -87,7 +90,7 @@ int run_agent_start(struct run_agent *agent, struct machine *machine)
 {
 	struct agent_options options = { .fd = agent->our_end,
 					 .ring = agent->ring,
-					 .table_memory = (size_t)agent->options->agent_memory,
+					 .account = &agent->account,
 					 .mappings = agent->symbols };
 
 	/* The machine has its own copy; only so does the end of the guest end the socket. */
@@ -102,6 +105,11 @@ int run_agent_start(struct run_agent *agent, struct machine *machine)
 struct ring *run_agent_ring(struct run_agent *agent)
 {
 	return agent->ring;
+}
+
+struct guest_account *run_agent_account(struct run_agent *agent)
+{
+	return &agent->account;
 }
 
 void run_agent_see_mapping(struct run_agent *agent, const struct sideband_mmap *mapping)

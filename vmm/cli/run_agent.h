@@ -14,6 +14,7 @@
 #include "shared/sideband.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/guest/agent.h"
+#include "vmm/guest/guest_account.h"
 #include "vmm/guest/told_kernel.h"
 #include "vmm/machine/machine.h"
 
@@ -30,6 +31,9 @@ int run_agent_start(struct run_agent *agent, struct machine *machine);
 
 /* The ring of struct sideband, for the collector to drain; the agent's until run_agent_destroy(). */
 struct ring *run_agent_ring(struct run_agent *agent);
+
+/* Of all that is kept of what it tells; the agent's until run_agent_destroy(). */
+struct guest_account *run_agent_account(struct run_agent *agent);
 
 /* Names of what is mapped are asked for. The collector's thread, as the next one. */
 void run_agent_see_mapping(struct run_agent *agent, const struct sideband_mmap *mapping);

@@ -16,10 +16,13 @@
 #include "vmm/cli/command_line.h"
 #include "vmm/cli/run_flight.h"
 #include "vmm/control/runs.h"
+#include "vmm/guest/guest_account.h"
 
 /* ns. Some hundred frames; a guest is to feel a sample no more than an interrupt. */
 #define STACK_TIME     64000ull
 #define STACK_TIME_MAX 1000000000ull
+/* Of its rings, and for what they bring, there is room then. */
+#define AGENT_MEMORY_MIN (16ul << 20)
 
 enum key {
 	KEY_FREQUENCY = 'F',
@@ -98,7 +101,8 @@ static const struct argp_option option_list[] = {
 	  "guest: it is installed there (initrd)",
 	  GROUP_MACHINE },
 	{ "agent-memory", KEY_AGENT_MEMORY, "SIZE", 0,
-	  "Names of the guest's programs that are kept; of more, the oldest are dropped (64M)",
+	  "Memory that the guest's agent can make kvmscope take, in all, and size of the names of its programs in "
+	  "the build-id cache; of more, the oldest names go first, then more is refused, and counted (64M)",
 	  GROUP_MACHINE },
 	{ "agent-socket", KEY_AGENT_SOCKET, "PATH", 0,
 	  "UNIX socket that the virtio port org.kvmscope.agent.0 is reached by", GROUP_MACHINE },
@@ -308,6 +312,8 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 		return 0;
 	case KEY_AGENT_MEMORY:
 		options->agent_memory = parse_size(state, "--agent-memory", text);
+		if (options->agent_memory < AGENT_MEMORY_MIN)
+			argp_error(state, "--agent-memory %s: it must be 16M at least", text);
 		return 0;
 	case KEY_AGENT_SOCKET:
 		options->agent_socket = text;
@@ -578,7 +584,7 @@ int run_options_parse(struct run_options *options, int argc, char **argv)
 		.boot.append = "",
 		.cpus = 1,
 		.memory_size = 512ull << 20,
-		.agent_memory = 64ull << 20,
+		.agent_memory = GUEST_ACCOUNT_DEFAULT,
 		.profile = true,
 		.frequency = 999,
 		.callchains = true,

@@ -34,7 +34,8 @@ struct run_options {
 	unsigned int cpus;
 	enum run_console console;
 	uint64_t memory_size;
-	uint64_t agent_memory; /* bytes of names that the host keeps of one guest */
+	uint64_t agent_memory; /* bytes that one guest's agent can make the host keep; the same of names on
+				  disk */
 	struct machine_disk disks[RUN_DISKS_MAX];
 	size_t disk_count;
 	const char *console_path;

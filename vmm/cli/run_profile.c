@@ -438,8 +438,10 @@ static int start_collector(struct run_profile *profile)
 		.flight = profile->flight ? flight_requests_for(profile->flight) : NULL,
 	};
 
-	if (profile->agent)
+	if (profile->agent) {
 		profile->sideband_ring = run_agent_ring(profile->agent);
+		collector.account = run_agent_account(profile->agent);
+	}
 	collector.output.watches = run_watch_events(profile->watch);
 	describe_cpu(profile->cpu_description);
 	return collector_start(&profile->collector, &collector);

@@ -683,8 +683,19 @@ static void *serve(void *argument)
 	return NULL;
 }
 
+static void drop_tables(void *context, size_t size)
+{
+	struct agent *agent = context;
+
+	pthread_mutex_lock(&agent->lock);
+	agent_tables_drop(agent->tables, size);
+	pthread_mutex_unlock(&agent->lock);
+}
+
 static void destroy(struct agent *agent)
 {
+	guest_account_set_drop(agent->options.account, NULL, NULL);
+	guest_account_give(agent->options.account, AGENT_HELD_MAX);
 	if (agent->stop_fd >= 0)
 		close(agent->stop_fd);
 	if (agent->options.fd >= 0)
@@ -712,18 +723,22 @@ static int start_thread(struct agent *agent)
 int agent_start(struct agent **result, const struct agent_options *options)
 {
 	struct agent *agent = calloc(1, sizeof(*agent));
+	/* At once: without room for what waits nothing could be told at all. */
+	bool held = guest_account_take(options->account, AGENT_HELD_MAX);
 	int error;
 
-	if (agent)
-		agent->tables = agent_tables_new(options->table_memory);
+	if (agent && held)
+		agent->tables = agent_tables_new(options->account);
 	if (!agent || !agent->tables) {
 		free(agent);
+		guest_account_give(options->account, held ? AGENT_HELD_MAX : 0);
 		if (options->fd >= 0)
 			close(options->fd);
 		return error_set(-ENOMEM, "no memory for the guest agent's thread");
 	}
 	agent->options = *options;
 	agent->placer.ring = options->ring;
+	agent->mappings.account = options->account;
 	agent->statistics.connected = options->fd >= 0;
 	agent->tsc_usable = options->tsc_known && tsc_is_clock();
 	pthread_mutex_init(&agent->lock, NULL);
@@ -733,6 +748,7 @@ int agent_start(struct agent **result, const struct agent_options *options)
 		destroy(agent);
 		return error_set(error, "can not start the guest agent's thread: %s", strerror(-error));
 	}
+	guest_account_set_drop(options->account, drop_tables, agent);
 	*result = agent;
 	return 0;
 }
@@ -761,7 +777,7 @@ struct agent_mappings agent_take_mappings(struct agent *agent)
 
 	pthread_mutex_lock(&agent->lock);
 	mappings = agent->mappings;
-	agent->mappings = (struct agent_mappings){ 0 };
+	agent->mappings = (struct agent_mappings){ .account = mappings.account };
 	pthread_mutex_unlock(&agent->lock);
 	return mappings;
 }

@@ -35,8 +35,10 @@ struct agent_options {
 	struct ring *ring; /* written by the agent's thread alone until agent_stop() returns */
 	bool tsc_known;
 	uint64_t tsc_offset; /* the guest's TSC less the host's, on every vCPU; with tsc_known */
-	size_t table_memory; /* bytes of symbol tables that came and were not taken; the oldest go then */
-	bool mappings;       /* agent_take_mappings() will be called */
+	struct guest_account
+		*account; /* of all that is kept; NULL: without a limit. Outlives the agent and its tables
+			   */
+	bool mappings;    /* agent_take_mappings() will be called */
 };
 
 struct agent_statistics {
@@ -61,7 +63,8 @@ struct agent_statistics {
 	struct agent_tables_statistics tables;
 };
 
-/* Starts the thread. -ENOMEM, and the errors of threads and eventfd(). */
+/* Starts the thread. -ENOMEM, also where the account has less than AGENT_HELD_MAX; and the errors of threads
+ * and eventfd(). */
 int agent_start(struct agent **agent, const struct agent_options *options);
 
 /* Any thread. */
@@ -81,7 +84,7 @@ int agent_want_symbols(struct agent *agent, const struct agent_image *image);
  */
 struct agent_mappings agent_take_mappings(struct agent *agent);
 
-/* The oldest table that came, the caller's to free(); NULL: there is none now. */
+/* The oldest table that came, the caller's to agent_image_table_free(); NULL: there is none now. */
 struct agent_image_table *agent_take_symbols(struct agent *agent);
 
 /*

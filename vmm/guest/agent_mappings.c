@@ -17,17 +17,25 @@ static bool is_wanted(const struct sideband *record)
 	return record->type == SIDEBAND_MMAP && mmap->prot & PROT_EXEC && mmap->build_id_size;
 }
 
+/* With what the heap needs for both pieces. */
+static size_t cost_of(const struct sideband *record)
+{
+	return sizeof(struct agent_mapping) + record->size + 32;
+}
+
 void agent_mappings_see(struct agent_mappings *mappings, const struct sideband *record)
 {
 	struct agent_mapping *mapping;
 
-	if (!is_wanted(record) || mappings->bytes + record->size > AGENT_MAPPINGS_MAX)
+	if (!is_wanted(record) || mappings->bytes + record->size > AGENT_MAPPINGS_MAX ||
+	    !guest_account_try(mappings->account, cost_of(record)))
 		return;
 	mapping = calloc(1, sizeof(*mapping));
 	if (mapping)
 		mapping->record = malloc(record->size);
 	if (!mapping || !mapping->record) {
 		free(mapping);
+		guest_account_give(mappings->account, cost_of(record));
 		return;
 	}
 	memcpy(mapping->record, record, record->size);
@@ -49,6 +57,7 @@ struct sideband_mmap *agent_mappings_take(struct agent_mappings *mappings)
 	record = mapping->record;
 	mappings->first = mapping->next;
 	mappings->bytes -= record->head.size;
+	guest_account_give(mappings->account, cost_of(&record->head));
 	free(mapping);
 	return record;
 }

@@ -9,12 +9,15 @@
 #include <stddef.h>
 
 #include "shared/sideband.h"
+#include "vmm/guest/guest_account.h"
 
-/* Bytes that wait, at most. What is more is left out: it comes by the ring, too. */
+/* Bytes that wait, at most. What is more, or not there in the account, is left out: it comes by the ring,
+ * too. */
 #define AGENT_MAPPINGS_MAX (1u << 20)
 
 /* Zeroed: none. */
 struct agent_mappings {
+	struct guest_account *account; /* that what waits is of; the owner's to set */
 	struct agent_mapping *first, *last;
 	size_t bytes;
 };

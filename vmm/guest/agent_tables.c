@@ -19,7 +19,7 @@ struct question {
 };
 
 struct agent_tables {
-	size_t limit;
+	struct guest_account *account;
 	struct question *first, **last; /* the first is asked, while `asking` */
 	size_t waiting;
 	bool asking;
@@ -30,21 +30,28 @@ struct agent_tables {
 	size_t room;                             /* bytes that it has room for */
 	struct agent_image_table *oldest, **end; /* those that came */
 	struct agent_image_table *kernel;        /* that came; NULL */
-	size_t bytes;                            /* of all that came */
 	bool kernel_wanted;                      /* its question is one of those */
 	struct agent_tables_statistics statistics;
 };
 
-struct agent_tables *agent_tables_new(size_t limit)
+struct agent_tables *agent_tables_new(struct guest_account *account)
 {
 	struct agent_tables *tables = calloc(1, sizeof(*tables));
 
 	if (!tables)
 		return NULL;
-	tables->limit = limit;
+	tables->account = account;
 	tables->last = &tables->first;
 	tables->end = &tables->oldest;
 	return tables;
+}
+
+void agent_image_table_free(struct agent_image_table *table)
+{
+	if (!table)
+		return;
+	guest_account_give(table->account, table->taken);
+	free(table);
 }
 
 static void drop_coming(struct agent_tables *tables)
@@ -52,14 +59,37 @@ static void drop_coming(struct agent_tables *tables)
 	if (!tables->coming)
 		return;
 	inflateEnd(&tables->stream);
-	free(tables->coming);
+	agent_image_table_free(tables->coming);
 	tables->coming = NULL;
 	tables->room = 0;
+}
+
+static size_t question_size(const struct question *question)
+{
+	return offsetof(struct question, message) + question->message.size;
 }
 
 static struct agent_ask *ask_of(struct question *question)
 {
 	return (struct agent_ask *)question->message.payload;
+}
+
+/* The oldest ones go until there is room for it. The account's own way to that would come back here. */
+static bool take(struct agent_tables *tables, size_t size)
+{
+	while (!guest_account_try(tables->account, size)) {
+		if (!tables->oldest)
+			return false;
+		agent_image_table_free(agent_tables_pop(tables));
+		tables->statistics.dropped++;
+	}
+	return true;
+}
+
+void agent_tables_drop(struct agent_tables *tables, size_t size)
+{
+	if (take(tables, size))
+		guest_account_give(tables->account, size);
 }
 
 static bool is_of_kernel(struct question *question)
@@ -78,6 +108,7 @@ static void forget_question(struct agent_tables *tables)
 	if (!tables->first)
 		tables->last = &tables->first;
 	tables->waiting--;
+	guest_account_give(tables->account, question_size(question));
 	free(question);
 }
 
@@ -91,13 +122,13 @@ void agent_tables_free(struct agent_tables *tables)
 	while (tables->first)
 		forget_question(tables);
 	while ((table = agent_tables_pop(tables)))
-		free(table);
-	free(tables->kernel);
+		agent_image_table_free(table);
+	agent_image_table_free(tables->kernel);
 	free(tables);
 }
 
 /* With a path of PATH bytes to follow; NULL without memory. */
-static struct question *make_question(enum agent_table_kind kind, size_t path)
+static struct question *make_question(struct agent_tables *tables, enum agent_table_kind kind, size_t path)
 {
 	size_t size = (sizeof(struct agent_message) + sizeof(struct agent_ask) + path + 1 + 7) / 8 * 8;
 	struct question *question = calloc(1, offsetof(struct question, message) + size);
@@ -106,7 +137,10 @@ static struct question *make_question(enum agent_table_kind kind, size_t path)
 		return NULL;
 	question->message = (struct agent_message){ .size = (uint32_t)size, .type = AGENT_ASK };
 	ask_of(question)->kind = kind;
-	return question;
+	if (take(tables, question_size(question)))
+		return question;
+	free(question);
+	return NULL;
 }
 
 int agent_tables_want(struct agent_tables *tables, const struct agent_image *image)
@@ -118,7 +152,7 @@ int agent_tables_want(struct agent_tables *tables, const struct agent_image *ima
 	assert(image->build_id_size && image->build_id_size <= sizeof(ask->build_id));
 	if (tables->waiting >= AGENT_TABLES_WAITING)
 		return -EAGAIN;
-	question = make_question(AGENT_TABLE_SYMBOLS, path);
+	question = make_question(tables, AGENT_TABLE_SYMBOLS, path);
 	if (!question)
 		return -ENOMEM;
 	ask = ask_of(question);
@@ -140,7 +174,7 @@ int agent_tables_want_kernel(struct agent_tables *tables, uint64_t modules_hash)
 
 	if (tables->kernel_wanted)
 		return -EALREADY;
-	question = make_question(AGENT_TABLE_KERNEL, 0);
+	question = make_question(tables, AGENT_TABLE_KERNEL, 0);
 	if (!question)
 		return -ENOMEM;
 	ask_of(question)->start = modules_hash;
@@ -177,26 +211,21 @@ const struct agent_message *agent_tables_next(struct agent_tables *tables, uint6
 	return &tables->first->message;
 }
 
-/* Makes the oldest ones go until SIZE bytes more are within the limit. */
-static bool make_room(struct agent_tables *tables, size_t size)
-{
-	while (tables->oldest && tables->bytes + size > tables->limit) {
-		free(agent_tables_pop(tables));
-		tables->statistics.dropped++;
-	}
-	return tables->bytes + size <= tables->limit;
-}
-
 static bool grow(struct agent_tables *tables)
 {
 	size_t room = tables->room ? 2 * tables->room : ROOM_FIRST;
 	struct agent_image_table *larger;
 
-	if (room > AGENT_TABLE_MAX || !make_room(tables, room))
+	if (room > AGENT_TABLE_MAX || !take(tables, room - tables->room))
 		return false;
 	larger = realloc(tables->coming, sizeof(*larger) + room);
-	if (!larger)
+	if (!larger) {
+		guest_account_give(tables->account, room - tables->room);
 		return false;
+	}
+	if (!tables->coming)
+		*larger = (struct agent_image_table){ .account = tables->account };
+	larger->taken = room;
 	tables->coming = larger;
 	tables->room = room;
 	return true;
@@ -210,12 +239,12 @@ static bool begin(struct agent_tables *tables)
 		return false;
 	tables->stream = (z_stream){ 0 };
 	if (inflateInit(&tables->stream) != Z_OK) {
-		free(tables->coming);
+		agent_image_table_free(tables->coming);
 		tables->coming = NULL;
 		tables->room = 0;
 		return false;
 	}
-	*tables->coming = (struct agent_image_table){ .build_id_size = ask->build_id_size };
+	tables->coming->build_id_size = ask->build_id_size;
 	memcpy(tables->coming->build_id, ask->build_id, sizeof(ask->build_id));
 	return true;
 }
@@ -254,9 +283,10 @@ static void finish(struct agent_tables *tables)
 	tables->coming = NULL;
 	tables->room = 0;
 	table = exact ? exact : table;
-	tables->bytes += table->size;
+	guest_account_give(table->account, table->taken - table->size);
+	table->taken = table->size;
 	if (is_of_kernel(tables->first)) {
-		free(agent_tables_pop_kernel(tables));
+		agent_image_table_free(agent_tables_pop_kernel(tables));
 		tables->kernel = table;
 		tables->statistics.kernels++;
 		tables->statistics.kernel_error = 0;
@@ -319,7 +349,6 @@ struct agent_image_table *agent_tables_pop(struct agent_tables *tables)
 	tables->oldest = table->next;
 	if (!tables->oldest)
 		tables->end = &tables->oldest;
-	tables->bytes -= table->size;
 	table->next = NULL;
 	return table;
 }
@@ -328,8 +357,6 @@ struct agent_image_table *agent_tables_pop_kernel(struct agent_tables *tables)
 {
 	struct agent_image_table *table = tables->kernel;
 
-	if (table)
-		tables->bytes -= table->size;
 	tables->kernel = NULL;
 	return table;
 }

@@ -3,7 +3,7 @@
  * The symbol tables of the guest's programs, libraries and kernel, as the guest's
  * agent sends them on request (docs/agent-protocol.md, "Tables"): what is asked
  * for, one at a time, and what has come. The guest is hostile: what it sends
- * takes no more memory than the limit says. One thread at a time: agent.c holds its lock.
+ * is of its account. One thread at a time: agent.c holds its lock.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_TABLES_H
 #define KVMSCOPE_GUEST_AGENT_TABLES_H
@@ -14,6 +14,7 @@
 
 #include "shared/agent_protocol.h"
 #include "shared/sideband.h"
+#include "vmm/guest/guest_account.h"
 
 /* What waits to be asked for; more is not taken. */
 #define AGENT_TABLES_WAITING 2048u
@@ -31,6 +32,8 @@ struct agent_image {
  * agent_kernel, not checked. */
 struct agent_image_table {
 	struct agent_image_table *next;
+	struct guest_account *account; /* that it is of, */
+	size_t taken;                  /* with so many bytes */
 	uint8_t build_id[SIDEBAND_BUILD_ID_MAX];
 	size_t build_id_size; /* 0: of the kernel */
 	size_t size;          /* bytes */
@@ -51,9 +54,8 @@ struct agent_tables_statistics {
 
 struct agent_tables;
 
-/* Tables that come and are not taken have LIMIT bytes at most, the one that is coming included. NULL without
- * memory. */
-struct agent_tables *agent_tables_new(size_t limit);
+/* NULL without memory. What comes and waits is of ACCOUNT, which outlives it and its tables. */
+struct agent_tables *agent_tables_new(struct guest_account *account);
 void agent_tables_free(struct agent_tables *tables);
 
 /* Wants the table of IMAGE, which is copied. -EAGAIN: too many are waiting; -ENOMEM. */
@@ -79,7 +81,14 @@ bool agent_tables_take(struct agent_tables *tables, const struct agent_message *
 /* The guest forgot what it was asked: it is to be asked again. */
 void agent_tables_session_ended(struct agent_tables *tables);
 
-/* The oldest table of an image that came, the caller's to free(); NULL: none. */
+/* Lets the oldest tables of images that came go until SIZE bytes are there in the account,
+ * or none is left. */
+void agent_tables_drop(struct agent_tables *tables, size_t size);
+
+/* NULL is a no-op. Any thread. */
+void agent_image_table_free(struct agent_image_table *table);
+
+/* The oldest table of an image that came, the caller's to agent_image_table_free(); NULL: none. */
 struct agent_image_table *agent_tables_pop(struct agent_tables *tables);
 
 /* The kernel's that came last, if it was not taken yet. */

@@ -34,7 +34,7 @@ struct reader {
 	uint64_t text_ends[AGENT_KERNEL_MODULES_MAX]; /* of each, behind its last function; 0: it has none */
 	size_t module_count;
 	struct line *lines;
-	size_t count, capacity;
+	size_t count;
 	struct told_kernel *told;
 };
 
@@ -145,22 +145,13 @@ static bool parse(const struct reader *reader, const char *at, const char *end, 
 	return true;
 }
 
-static int add_line(struct reader *reader, const struct line *line)
+static size_t count_lines(struct span table)
 {
-	size_t capacity = reader->capacity ? 2 * reader->capacity : 65536;
-	struct line *larger;
+	size_t count = 0;
 
-	if (reader->count == TOLD_KERNEL_SYMBOLS_MAX)
-		return -EFBIG;
-	if (reader->count == reader->capacity) {
-		larger = reallocarray(reader->lines, capacity, sizeof(*larger));
-		if (!larger)
-			return -ENOMEM;
-		reader->lines = larger;
-		reader->capacity = capacity;
-	}
-	reader->lines[reader->count++] = *line;
-	return 0;
+	for (size_t i = 0; i < table.size; i++)
+		count += table.data[i] == '\n';
+	return count;
 }
 
 static int by_place(const void *left, const void *right)
@@ -172,21 +163,16 @@ static int by_place(const void *left, const void *right)
 	return one->name < other->name ? -1 : one->name > other->name;
 }
 
-static int read_lines(struct reader *reader)
+/* There is room for all. */
+static void read_lines(struct reader *reader)
 {
 	const char *at = (const char *)reader->text.data, *end = at + reader->text.size, *next;
-	int error = 0;
 
 	/* The last line without its end was cut. */
-	for (; !error && at < end && (next = memchr(at, '\n', (size_t)(end - at))); at = next + 1) {
-		struct line line;
-
-		if (parse(reader, at, next, &line))
-			error = add_line(reader, &line);
-	}
-	if (!error && reader->count)
+	for (; at < end && (next = memchr(at, '\n', (size_t)(end - at))); at = next + 1)
+		reader->count += parse(reader, at, next, &reader->lines[reader->count]);
+	if (reader->count)
 		qsort(reader->lines, reader->count, sizeof(reader->lines[0]), by_place);
-	return error;
 }
 
 /*
@@ -298,14 +284,49 @@ static int read_all(struct reader *reader, struct span table)
 {
 	int error = read_head(reader, table);
 
-	if (!error)
-		error = read_lines(reader);
-	if (!error)
-		error = add_symbols(reader);
+	if (error)
+		return error;
+	read_lines(reader);
+	error = add_symbols(reader);
 	return error ? error : add_modules(reader);
 }
 
-int told_kernel_create(struct told_kernel **told, struct span table)
+/*
+ * While it is read each line is one of a list, which is sorted by way of another one; then its name is
+ * copied, and a symbol made of it, which take less than the line does.
+ */
+static size_t cost_of(struct span table, size_t lines)
+{
+	size_t sorted = 2 * lines * sizeof(struct line), named = lines * sizeof(struct line) + table.size;
+
+	return sorted > named ? sorted : named;
+}
+
+/* What stays when TOLD is made. */
+static void keep(struct told_kernel *told, size_t size)
+{
+	guest_account_give(told->account, told->taken - size);
+	told->taken = size;
+}
+
+static int read_within_account(struct reader *reader, struct span table, struct guest_account *account)
+{
+	size_t lines = count_lines(table), cost = cost_of(table, lines);
+	int error;
+
+	if (lines > TOLD_KERNEL_SYMBOLS_MAX)
+		return -EFBIG;
+	if (!guest_account_take(account, cost))
+		return -ENOMEM;
+	reader->told->account = account;
+	reader->told->taken = cost;
+	reader->lines = calloc(lines + 1, sizeof(*reader->lines));
+	error = reader->lines ? read_all(reader, table) : -ENOMEM;
+	keep(reader->told, table.size);
+	return error;
+}
+
+int told_kernel_create(struct told_kernel **told, struct span table, struct guest_account *account)
 {
 	struct reader *reader = calloc(1, sizeof(*reader));
 	int error = -ENOMEM;
@@ -313,7 +334,7 @@ int told_kernel_create(struct told_kernel **told, struct span table)
 	if (reader)
 		reader->told = calloc(1, sizeof(*reader->told));
 	if (reader && reader->told)
-		error = read_all(reader, table);
+		error = read_within_account(reader, table, account);
 	if (error) {
 		if (reader)
 			told_kernel_free(reader->told);
@@ -336,5 +357,6 @@ void told_kernel_free(struct told_kernel *told)
 	symbols_free(told->per_cpu);
 	free(told->modules);
 	free(told->gone);
+	guest_account_give(told->account, told->taken);
 	free(told);
 }

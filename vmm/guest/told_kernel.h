@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "shared/span.h"
+#include "vmm/guest/guest_account.h"
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/symbols.h"
 
@@ -19,7 +20,9 @@
 #define TOLD_KERNEL_SYMBOLS_MAX (1u << 20)
 
 struct told_kernel {
-	uint64_t modules_hash; /* of agent_kernel */
+	struct guest_account *account; /* that it is of, */
+	size_t taken;                  /* with so many bytes */
+	uint64_t modules_hash;         /* of agent_kernel */
 	uint8_t build_id[GUEST_BUILD_ID_MAX];
 	size_t build_id_size;    /* 0: not told */
 	struct symbols *symbols; /* finished; the kernel's, and those of MODULES that lie in them; owned */
@@ -34,8 +37,9 @@ struct told_kernel {
 	size_t module_count;
 };
 
-/* -EINVAL: TABLE is none, or has no symbols; -EFBIG: too many; -ENOMEM. Any thread. */
-int told_kernel_create(struct told_kernel **told, struct span table);
+/* Of ACCOUNT, which outlives it. -EINVAL: TABLE is none, or has no symbols; -EFBIG: too many; -ENOMEM, also
+ * where the guest may take no more. Any thread. */
+int told_kernel_create(struct told_kernel **told, struct span table, struct guest_account *account);
 
 /* NULL is a no-op. */
 void told_kernel_free(struct told_kernel *told);

@@ -149,6 +149,7 @@ static int make_resolver(struct collector *collector)
 		&collector->resolver,
 		&(struct resolver_options){
 			.rings = options->ring_count + options->sideband_ring_count,
+			.account = options->account,
 			.window = (options->sideband_ring_count ? WINDOW_SIDEBAND : WINDOW) + options->delay,
 			.longest = WINDOW_LONGEST,
 			.reach = options->sideband_ring_count ? RESOLVER_REACH + options->delay : 0,
@@ -380,6 +381,7 @@ static struct collector *make(const struct collector_options *options)
 	collector->sideband_lost =
 		calloc(options->sideband_ring_count + 1, sizeof(collector->sideband_lost[0]));
 	collector->tables = user_tables_new(options->symfs);
+	collector->told.base.store.account = options->account;
 	return collector;
 }
 
@@ -419,7 +421,8 @@ static int make_user_symbols(struct collector *collector)
 			    : 0;
 
 	if (!error && collector->options.buildid_cache)
-		error = collector_jit_init(&collector->jit, collector->options.names);
+		error = collector_jit_init(&collector->jit, collector->options.names,
+					   collector->options.account);
 	return error == -ENOMEM ? error : 0;
 }
 

@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "shared/ring.h"
+#include "vmm/guest/guest_account.h"
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/registers.h"
 #include "vmm/guest/view.h"
@@ -63,6 +64,8 @@ struct collector_options {
 	 */
 	struct ring *const *sideband_rings;
 	size_t sideband_ring_count;
+	/* For all that is kept of what the guest tells; NULL: without a limit. Outlives the collector. */
+	struct guest_account *account;
 	const struct guest_view *view; /* readable until collector_stop() returns */
 
 	/*

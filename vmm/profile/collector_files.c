@@ -81,7 +81,7 @@ static int open_output(struct collector *collector)
 		options.room = collector->options.files->room;
 	if (*collector->path)
 		options.path = collector->path;
-	error = collector_output_open(&collector->output, &options);
+	error = collector_output_open(&collector->output, &options, collector->options.account);
 	if (error)
 		return error;
 	if (collector_kernel_is_program(&collector->kernel))

@@ -7,12 +7,14 @@
 #include "shared/log.h"
 #include "vmm/profile/collector_user.h"
 
-int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_place *place)
+int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_place *place,
+		       struct guest_account *account)
 {
 	/* Why there is none is said by others. */
 	if (image_names_open(&jit->names, place, COLLECTOR_JIT_NAMES_MAX))
 		return 0;
-	jit->code = jit_code_new();
+	jit->account = account;
+	jit->code = jit_code_new(account);
 	jit->maps = jit_maps_new();
 	return jit->code && jit->maps ? 0
 				      : error_set(-ENOMEM, "no memory for the functions of the guest's JITs");
@@ -85,7 +87,7 @@ void collector_jit_begin_boot(struct collector_jit *jit)
 	if (jit->maps)
 		jit_maps_end(jit->maps, jit->code);
 	jit_code_free(jit->code);
-	jit->code = jit_code_new();
+	jit->code = jit_code_new(jit->account);
 }
 
 void collector_jit_free(struct collector_jit *jit)

@@ -15,13 +15,16 @@
 
 /* Zeroed: nobody can look names up, so nothing is known. */
 struct collector_jit {
+	struct guest_account *account;
 	struct jit_code *code; /* NULL: so it is */
 	struct jit_maps *maps; /* as guest memory has them; NULL: so it is, or the guest tells of its maps */
 	struct image_names names;
 };
 
-/* With a cache at PLACE (NULL: perf's), which outlives it. -ENOMEM. Without a cache it stays zeroed. */
-int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_place *place);
+/* With a cache at PLACE (NULL: perf's); it outlives JIT, as ACCOUNT, of which what is kept is. -ENOMEM.
+ * Without a cache it stays zeroed. */
+int collector_jit_init(struct collector_jit *jit, const struct build_id_cache_place *place,
+		       struct guest_account *account);
 
 /* True: RECORD is about that alone, and nobody else's. From a guest that tells of itself on, its memory is
  * not looked at any more. */

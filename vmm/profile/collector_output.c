@@ -23,16 +23,17 @@ static void free_output(struct collector_output *output)
 	*output = (struct collector_output){ 0 };
 }
 
-int collector_output_open(struct collector_output *output, const struct perf_data_options *options)
+int collector_output_open(struct collector_output *output, const struct perf_data_options *options,
+			  struct guest_account *account)
 {
 	int error;
 
 	*output = (struct collector_output){ .lives = task_lives_new(),
 					     .names = task_names_new(),
-					     .spaces = user_spaces_new(),
+					     .spaces = user_spaces_new(account),
 					     .cgroups = cgroup_names_new(),
-					     .jit = jit_spaces_new(),
-					     .told_cgroups = process_cgroups_new() };
+					     .jit = jit_spaces_new(account),
+					     .told_cgroups = process_cgroups_new(account) };
 	if (output->lives && output->names && output->spaces && output->cgroups && output->jit &&
 	    output->told_cgroups)
 		error = perf_data_writer_open(&output->writer, options);

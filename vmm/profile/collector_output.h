@@ -48,8 +48,10 @@ struct collector_output {
 	void *context; /* of filled() */
 };
 
-/* Opens the file. The errors of perf_data_writer_open(), and -ENOMEM. */
-int collector_output_open(struct collector_output *output, const struct perf_data_options *options);
+/* Opens the file. What it keeps of what the guest tells is of ACCOUNT. The errors of perf_data_writer_open(),
+ * and -ENOMEM. */
+int collector_output_open(struct collector_output *output, const struct perf_data_options *options,
+			  struct guest_account *account);
 
 /*
  * The guest is no Linux: samples that know CR3 are of a process of its page tables, which has what is mapped

@@ -82,6 +82,7 @@ int flight_create(struct flight **result, const struct collector_options *option
 	if (!flight)
 		return error_set(-ENOMEM, "no memory for the flight recorder");
 	flight->options = options;
+	flight->sideband.base.store.account = options->account;
 	flight->kernel = kernel;
 	flight->jit = jit;
 	*result = flight;

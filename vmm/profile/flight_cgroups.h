@@ -21,12 +21,15 @@ struct flight_cgroups {
 	size_t count;
 };
 
-/* Takes what RECORD says, as process_cgroups_take(). 0 or -ENOMEM. */
-int flight_cgroups_take(struct flight_cgroups *cgroups, const struct sideband *record);
+/* Takes what RECORD says, as process_cgroups_take(), into the memory of ACCOUNT, always the same one. 0 or
+ * -ENOMEM.
+ */
+int flight_cgroups_take(struct flight_cgroups *cgroups, const struct sideband *record,
+			struct guest_account *account);
 
 /* The latest record of the cgroup of process PID, of whatever process; NULL: it is not known. */
 const struct sideband_cgroup *flight_cgroups_of(const struct flight_cgroups *cgroups, uint32_t pid);
 
-void flight_cgroups_free(struct flight_cgroups *cgroups);
+void flight_cgroups_free(struct flight_cgroups *cgroups, struct guest_account *account);
 
 #endif

@@ -232,6 +232,7 @@ static int write_samples(struct dump *dump)
 {
 	struct resolver_options options = {
 		.rings = dump->count + 1, /* the last: all sideband */
+		.account = dump->request->options->account,
 		.reach = RESOLVER_REACH,
 		.sample = write_sample,
 		.tells = sample_tells,
@@ -272,7 +273,7 @@ static int write_file(struct dump *dump)
 	int error, close_error;
 
 	options.path = dump->request->path;
-	error = collector_output_open(&dump->output, &options);
+	error = collector_output_open(&dump->output, &options, dump->request->options->account);
 	if (error)
 		return error;
 	dump->output.jit_code = dump->request->jit_code;

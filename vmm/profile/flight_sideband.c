@@ -12,6 +12,11 @@
 /* Less is not worth to be looked at. */
 #define DUE_MIN (1ul << 20)
 
+static struct guest_account *account_of(const struct flight_sideband *sideband)
+{
+	return sideband->base.store.account;
+}
+
 static bool make_room(struct flight_sideband *sideband)
 {
 	size_t room = sideband->room ? 2 * sideband->room : 1024;
@@ -19,12 +24,19 @@ static bool make_room(struct flight_sideband *sideband)
 
 	if (sideband->count < sideband->room)
 		return true;
-	larger = reallocarray(sideband->entries, room, sizeof(*larger));
+	larger = guest_account_resize(account_of(sideband), sideband->entries, sizeof(*larger),
+				      sideband->room, room);
 	if (!larger)
 		return false;
 	sideband->entries = larger;
 	sideband->room = room;
 	return true;
+}
+
+static void lose(struct flight_sideband *sideband, uint64_t until)
+{
+	if (until > sideband->lost)
+		sideband->lost = until;
 }
 
 /* False: no memory. */
@@ -33,9 +45,11 @@ static bool take_one_into_base(struct flight_sideband *sideband, const struct si
 	const struct sideband_lost *lost = (const void *)record;
 	int error = resolver_processes_take(&sideband->base, record);
 
-	if (record->type == SIDEBAND_LOST && lost->until > sideband->lost)
-		sideband->lost = lost->until;
-	return !error && !flight_cgroups_take(&sideband->cgroups, record);
+	if (record->type == SIDEBAND_LOST)
+		lose(sideband, lost->until);
+	if (error)
+		lose(sideband, record->time);
+	return !error && !flight_cgroups_take(&sideband->cgroups, record, account_of(sideband));
 }
 
 /* A loss that is told of late is one all the same. */
@@ -53,9 +67,10 @@ void flight_sideband_keep(struct flight_sideband *sideband, const struct sideban
 		keep_late(sideband, record);
 		return;
 	}
-	copy = malloc(record->size);
+	copy = guest_account_new(account_of(sideband), record->size);
 	if (!copy || !make_room(sideband)) {
-		free(copy);
+		guest_account_free(account_of(sideband), copy, record->size);
+		lose(sideband, record->time);
 		sideband->missed++;
 		return;
 	}
@@ -94,7 +109,7 @@ static void take_into_base(struct flight_sideband *sideband, uint64_t horizon)
 
 		sideband->missed += !take_one_into_base(sideband, record);
 		sideband->bytes -= record->size;
-		free(record);
+		guest_account_free(account_of(sideband), record, record->size);
 	}
 	sideband->count -= taken;
 	if (taken)
@@ -118,12 +133,14 @@ void flight_sideband_forget(struct flight_sideband *sideband, uint64_t horizon)
 
 void flight_sideband_free(struct flight_sideband *sideband)
 {
+	struct guest_account *account = account_of(sideband);
+
 	for (size_t i = 0; i < sideband->count; i++)
-		free(sideband->entries[i].record);
-	free(sideband->entries);
+		guest_account_free(account, sideband->entries[i].record, sideband->entries[i].record->size);
+	guest_account_free(account, sideband->entries, sideband->room * sizeof(sideband->entries[0]));
 	resolver_processes_free(&sideband->base);
-	flight_cgroups_free(&sideband->cgroups);
-	*sideband = (struct flight_sideband){ 0 };
+	flight_cgroups_free(&sideband->cgroups, account);
+	*sideband = (struct flight_sideband){ .base.store.account = account };
 }
 
 /* The base, told as records. */

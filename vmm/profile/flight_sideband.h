@@ -18,14 +18,15 @@
 #include "vmm/profile/resolver_processes.h"
 
 /* Bytes of records: with more, the base moves on, and samples before it know no mappings. */
-#define FLIGHT_SIDEBAND_MAX (64ul << 20)
+#define FLIGHT_SIDEBAND_MAX (32ul << 20)
 
 struct flight_sideband_entry {
 	struct sideband *record; /* owned */
 	uint64_t number;         /* in the order in which they came */
 };
 
-/* Zeroed: nothing is known. */
+/* Zeroed: nothing is known. All of it is of the memory of base.store.account, the owner's to set before the
+ * first record. */
 struct flight_sideband {
 	struct resolver_processes base;
 	struct flight_cgroups cgroups; /* of the base, too */
@@ -48,6 +49,7 @@ bool flight_sideband_is_due(const struct flight_sideband *sideband);
 /* No sample before HORIZON, ns, is asked for any more. */
 void flight_sideband_forget(struct flight_sideband *sideband, uint64_t horizon);
 
+/* Nothing is known any more. */
 void flight_sideband_free(struct flight_sideband *sideband);
 
 /* All of it in order of time. */

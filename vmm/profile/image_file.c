@@ -8,6 +8,9 @@
 #include "shared/agent_protocol.h"
 #include "vmm/profile/symbol_file.h"
 
+/* Headers, notes and names of sections take less. */
+#define PAGE 4096u
+
 struct image {
 	Elf64_Phdr segments[AGENT_SEGMENTS_MAX];
 	size_t segment_count;
@@ -100,13 +103,25 @@ static const char *find_name(struct span strings, uint32_t offset, uint64_t *cos
 }
 
 /*
- * False: the names take more than all the strings would, each once and escaped. Symbols may share a string,
- * or be the ends of each other's, but of real files their sum is far below that. In a hostile one each of a
- * million has the same string of megabytes.
+ * Bytes that names may take: those of all strings, each once and escaped, and a quarter more. Symbols may
+ * share a string, or be the ends of each other's, but of real files their sum is below that. In a hostile one
+ * each of a million has the same string of megabytes.
  */
+static uint64_t names_limit(struct span strings)
+{
+	uint64_t size = 0;
+
+	for (size_t i = 0; i < strings.size; i++)
+		size += !strings.data[i] || (strings.data[i] >= ' ' && strings.data[i] <= '~')
+				? 1
+				: SYMBOL_FILE_ESCAPED;
+	return size + size / 4;
+}
+
+/* False: the names take more than they may. */
 static bool add_symbols(struct symbol_file *file, const struct image *image)
 {
-	const uint64_t limit = (uint64_t)SYMBOL_FILE_ESCAPED * image->strings.size;
+	const uint64_t limit = names_limit(image->strings);
 	uint64_t cost = 0;
 	Elf64_Sym symbol;
 
@@ -146,4 +161,14 @@ void image_file_make(struct bytes *to, struct span table, const uint8_t *build_i
 	head.text_size = end_of(&image);
 	head.dynamic = image.dynamic;
 	symbol_file_end(&file, &head, to);
+}
+
+/* What is put together, and the file that it is copied into. */
+size_t image_file_cost(struct span table)
+{
+	struct image image;
+
+	if (!take_apart(table, &image))
+		return 0;
+	return 2 * (image.symbols.size + names_limit(image.strings) + PAGE);
 }

@@ -14,9 +14,12 @@
 
 /*
  * TO is empty where TABLE names nothing, or is none, or its symbols share strings so much that their names
- * take more than four times the strings' size: what comes of a table is a few times its size. TO's data is
+ * take more than a quarter more than all strings do, each once and escaped. TO's data is
  * the caller's to free; check TO->failed. BUILD_ID_SIZE is at most 20. Any thread.
  */
 void image_file_make(struct bytes *to, struct span table, const uint8_t *build_id, size_t build_id_size);
+
+/* Bytes of memory that this takes for TABLE at most, with what comes of it. */
+size_t image_file_cost(struct span table);
 
 #endif

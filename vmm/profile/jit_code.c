@@ -44,6 +44,11 @@ struct life {
 	size_t bytes;
 };
 
+/* What the heap needs for a piece of memory, and for a node of a tree, which is one more. */
+#define HEAP_COST 16u
+#define NODE_COST 48u
+#define LIFE_COST (sizeof(struct life) + HEAP_COST)
+
 struct process {
 	struct process *next; /* of the bucket */
 	uint32_t pid;
@@ -54,17 +59,37 @@ struct process {
 	uint64_t dropped;  /* of up to here nothing is known any more */
 	bool given_up;
 	struct jit_image image;
+	size_t image_bytes;
 };
 
 struct jit_code {
+	struct guest_account *account;
 	struct process *buckets[BUCKETS];
 	size_t bytes;
 	struct jit_code_statistics statistics;
 };
 
-struct jit_code *jit_code_new(void)
+struct jit_code *jit_code_new(struct guest_account *account)
 {
-	return calloc(1, sizeof(struct jit_code));
+	struct jit_code *code = calloc(1, sizeof(*code));
+
+	if (code)
+		code->account = account;
+	return code;
+}
+
+static bool take_bytes(struct jit_code *code, size_t size)
+{
+	if (code->bytes + size > JIT_CODE_MEMORY || !guest_account_take(code->account, size))
+		return false;
+	code->bytes += size;
+	return true;
+}
+
+static void give_bytes(struct jit_code *code, size_t size)
+{
+	code->bytes -= size;
+	guest_account_give(code->account, size);
 }
 
 static uint64_t before(uint64_t time, uint64_t distance)
@@ -96,6 +121,11 @@ static int compare(const void *left, const void *right)
 	return a->end <= b->start ? -1 : a->start >= b->end;
 }
 
+static size_t cost_of(const char *name)
+{
+	return sizeof(struct function) + strlen(name) + 1 + HEAP_COST + NODE_COST;
+}
+
 static struct function *find_in(const struct life *life, uint64_t start, uint64_t end)
 {
 	const struct function range = { .start = start, .end = end };
@@ -117,7 +147,7 @@ static void drop_life(struct jit_code *code, struct process *process, struct lif
 		free(function);
 	}
 	tdestroy(life->functions, free);
-	code->bytes -= life->bytes;
+	give_bytes(code, life->bytes);
 	free(life);
 }
 
@@ -157,7 +187,7 @@ static void end_life(struct process *process, uint64_t from, uint64_t to)
 
 static bool begin_life(struct jit_code *code, struct process *process, uint64_t from, uint64_t told)
 {
-	struct life *life = calloc(1, sizeof(*life));
+	struct life *life = take_bytes(code, LIFE_COST) ? calloc(1, sizeof(*life)) : NULL;
 
 	if (!life)
 		return false;
@@ -165,9 +195,8 @@ static bool begin_life(struct jit_code *code, struct process *process, uint64_t 
 	life->from = from;
 	life->told = told;
 	life->to_least = life->to_most = life->forgotten_start = UINT64_MAX;
-	life->bytes = sizeof(*life);
+	life->bytes = LIFE_COST;
 	life->older = process->life;
-	code->bytes += life->bytes;
 	process->life = life;
 	process->open = true;
 	drop_old_lives(code, process);
@@ -216,6 +245,7 @@ static void free_process(struct jit_code *code, struct process *process, void *i
 {
 	(void)ignored;
 	free_lives(code, process);
+	give_bytes(code, process->image_bytes);
 	jit_image_free(&process->image);
 }
 
@@ -256,11 +286,12 @@ static void drop_ended(struct jit_code *code, struct process *process, void *ign
 }
 
 /* Those that ended go first. */
-static bool has_room(struct jit_code *code, size_t size)
+static bool make_room(struct jit_code *code, size_t size)
 {
-	if (code->bytes + size > JIT_CODE_MEMORY)
-		for_each(code, drop_ended, NULL);
-	return code->bytes + size <= JIT_CODE_MEMORY;
+	if (take_bytes(code, size))
+		return true;
+	for_each(code, drop_ended, NULL);
+	return take_bytes(code, size);
 }
 
 /* --- lines -------------------------------------------------------------------- */
@@ -269,7 +300,7 @@ static bool has_room(struct jit_code *code, size_t size)
 static void forget_replaced(struct jit_code *code, struct life *life)
 {
 	struct function *function = life->replaced;
-	size_t size = sizeof(*function) + strlen(function->name) + 1;
+	size_t size = cost_of(function->name);
 
 	if (function->to_most > life->forgotten)
 		life->forgotten = function->to_most;
@@ -280,7 +311,7 @@ static void forget_replaced(struct jit_code *code, struct life *life)
 	life->replaced = function->next;
 	life->replaced_count--;
 	life->bytes -= size;
-	code->bytes -= size;
+	give_bytes(code, size);
 	free(function);
 }
 
@@ -336,10 +367,13 @@ static struct function *make_function(const struct life *life, const struct side
 
 static bool add(struct jit_code *code, struct life *life, const struct sideband_jit_code *line)
 {
-	size_t size = sizeof(struct function) + strlen(line->name) + 1;
-	struct function *function = has_room(code, size) ? make_function(life, line) : NULL;
-	struct function *older;
+	struct function *function, *older;
+	size_t size = cost_of(line->name);
 
+	if (!make_room(code, size))
+		return false;
+	life->bytes += size;
+	function = make_function(life, line);
 	if (!function)
 		return false;
 	while ((older = find_in(life, function->start, function->end)))
@@ -349,8 +383,6 @@ static bool add(struct jit_code *code, struct life *life, const struct sideband_
 		free(function);
 		return false;
 	}
-	life->bytes += size;
-	code->bytes += size;
 	code->statistics.functions++;
 	return true;
 }
@@ -545,16 +577,19 @@ static const struct life *life_at(const struct process *process, uint64_t time)
 
 static bool give_place(struct jit_code *code, struct process *process, struct function *function)
 {
-	size_t size = process->image.symbols.size + process->image.strings.size;
+	size_t size = jit_image_cost(&process->image, function->name);
 
 	if (function->place != NO_PLACE)
 		return true;
+	if (!take_bytes(code, size))
+		return false;
 	if (!jit_image_add(&process->image, function->end - function->start, function->name,
 			   &function->place)) {
 		function->place = NO_PLACE;
+		give_bytes(code, size);
 		return false;
 	}
-	code->bytes += process->image.symbols.size + process->image.strings.size - size;
+	process->image_bytes += size;
 	code->statistics.named++;
 	return true;
 }

@@ -25,6 +25,7 @@
 #include <stdint.h>
 
 #include "shared/sideband.h"
+#include "vmm/guest/guest_account.h"
 #include "vmm/profile/image_names.h"
 
 struct jit_code;
@@ -32,7 +33,7 @@ struct jit_code;
 #define JIT_CODE_LATE 20000000ull /* ns */
 
 /* Of a guest, bytes: a process whose functions do not fit any more has no names. */
-#define JIT_CODE_MEMORY (16u << 20)
+#define JIT_CODE_MEMORY (24u << 20)
 /* Of a run. */
 #define JIT_CODE_PROCESSES_MAX 1024u
 
@@ -43,7 +44,8 @@ struct jit_code_statistics {
 	uint64_t refused;   /* processes whose maps were too large, or too many */
 };
 
-struct jit_code *jit_code_new(void);       /* NULL without memory */
+/* Of ACCOUNT, as what follows says it of a limit. NULL without memory. */
+struct jit_code *jit_code_new(struct guest_account *account);
 void jit_code_free(struct jit_code *code); /* NULL is a no-op */
 
 /*

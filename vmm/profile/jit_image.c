@@ -26,6 +26,12 @@ static bool begin(struct jit_image *image)
 	return true;
 }
 
+/* The first one comes with an empty string. */
+size_t jit_image_cost(const struct jit_image *image, const char *name)
+{
+	return sizeof(Elf64_Sym) + strlen(name) + 1 + !image->end;
+}
+
 bool jit_image_add(struct jit_image *image, uint64_t length, const char *name, uint64_t *place)
 {
 	Elf64_Sym symbol = { .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), .st_shndx = 1 };

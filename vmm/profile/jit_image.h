@@ -26,6 +26,9 @@ struct jit_image {
 	bool changed; /* since it was written */
 };
 
+/* Bytes that a function called NAME adds to SYMBOLS and STRINGS. */
+size_t jit_image_cost(const struct jit_image *image, const char *name);
+
 /* Gives a function of LENGTH bytes a place. False: there is none to be had. */
 bool jit_image_add(struct jit_image *image, uint64_t length, const char *name, uint64_t *place);
 

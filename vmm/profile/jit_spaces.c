@@ -12,6 +12,8 @@
 #define BUCKETS 256u
 /* Ranges that a file says something of; a guest that fills this has no names from there on. */
 #define RANGES_MAX 65536u
+/* A range with its node of the tree, which tsearch(3) allocates: three pointers and what the heap needs. */
+#define RANGE_COST (sizeof(struct range) + 48)
 
 /* The file says that a function of an image is here. */
 struct range {
@@ -26,13 +28,18 @@ struct space {
 };
 
 struct jit_spaces {
+	struct guest_account *account;
 	struct space *buckets[BUCKETS];
 	size_t ranges;
 };
 
-struct jit_spaces *jit_spaces_new(void)
+struct jit_spaces *jit_spaces_new(struct guest_account *account)
 {
-	return calloc(1, sizeof(struct jit_spaces));
+	struct jit_spaces *spaces = calloc(1, sizeof(*spaces));
+
+	if (spaces)
+		spaces->account = account;
+	return spaces;
 }
 
 /* Ranges that overlap are equal. */
@@ -63,7 +70,7 @@ static struct range *find_range(const struct space *space, uint64_t start, uint6
 static void remove_range(struct jit_spaces *spaces, struct space *space, struct range *range)
 {
 	tdelete(range, &space->ranges, compare);
-	free(range);
+	guest_account_free(spaces->account, range, RANGE_COST);
 	spaces->ranges--;
 }
 
@@ -76,7 +83,7 @@ static void remove_space(struct jit_spaces *spaces, uint32_t pid)
 	while (space->ranges)
 		remove_range(spaces, space, *(struct range **)space->ranges);
 	*at = space->next;
-	free(space);
+	guest_account_free(spaces->account, space, sizeof(*space));
 }
 
 void jit_spaces_free(struct jit_spaces *spaces)
@@ -94,7 +101,7 @@ static struct space *need_space(struct jit_spaces *spaces, uint32_t pid)
 	struct space **at = find_space(spaces, pid);
 
 	if (!*at) {
-		*at = calloc(1, sizeof(**at));
+		*at = guest_account_new(spaces->account, sizeof(**at));
 		if (*at)
 			(*at)->pid = pid;
 	}
@@ -103,13 +110,14 @@ static struct space *need_space(struct jit_spaces *spaces, uint32_t pid)
 
 static bool add_range(struct jit_spaces *spaces, struct space *space, const struct range *from)
 {
-	struct range *range = spaces->ranges < RANGES_MAX ? malloc(sizeof(*range)) : NULL;
+	struct range *range =
+		spaces->ranges < RANGES_MAX ? guest_account_new(spaces->account, RANGE_COST) : NULL;
 
 	if (!range)
 		return false;
 	*range = *from;
 	if (!tsearch(range, &space->ranges, compare)) {
-		free(range);
+		guest_account_free(spaces->account, range, RANGE_COST);
 		return false;
 	}
 	spaces->ranges++;
@@ -250,7 +258,7 @@ static void fork_space(struct jit_spaces *spaces, const struct sideband_fork *fo
 		return;
 	remove_space(spaces, fork->head.pid);
 	parent = *find_space(spaces, fork->parent_pid);
-	child = parent ? need_space(spaces, fork->head.pid) : NULL;
+	child = parent && parent->ranges ? need_space(spaces, fork->head.pid) : NULL;
 	if (child)
 		twalk_r(parent->ranges, copy_range, (void *[]){ spaces, child });
 }

@@ -14,11 +14,13 @@
 
 #include "shared/sample.h"
 #include "shared/sideband.h"
+#include "vmm/guest/guest_account.h"
 #include "vmm/profile/jit_code.h"
 
 struct jit_spaces;
 
-struct jit_spaces *jit_spaces_new(void);         /* NULL without memory */
+/* Ranges that ACCOUNT has no memory for are not told of. NULL without memory. */
+struct jit_spaces *jit_spaces_new(struct guest_account *account);
 void jit_spaces_free(struct jit_spaces *spaces); /* NULL is a no-op */
 
 struct jit_spaces_teller {

@@ -12,19 +12,50 @@ struct place {
 	uint64_t time; /* of the latest record about the process */
 };
 
-struct process_cgroups {
-	uint64_t lost; /* what was told of this time or an earlier one may be so no more */
-	struct place places[SAMPLE_TASK_LIMIT];
+/* Ids are given one after the other: those of a page are used together. */
+#define PAGE_PLACES 256u
+
+struct page {
+	struct place places[PAGE_PLACES];
 };
 
-struct process_cgroups *process_cgroups_new(void)
+struct process_cgroups {
+	struct guest_account *account;
+	uint64_t lost; /* what was told of this time or an earlier one may be so no more */
+	struct page *pages[SAMPLE_TASK_LIMIT / PAGE_PLACES];
+};
+
+struct process_cgroups *process_cgroups_new(struct guest_account *account)
 {
-	return calloc(1, sizeof(struct process_cgroups));
+	struct process_cgroups *cgroups = calloc(1, sizeof(*cgroups));
+
+	if (cgroups)
+		cgroups->account = account;
+	return cgroups;
 }
 
 void process_cgroups_free(struct process_cgroups *cgroups)
 {
+	for (uint32_t i = 0; cgroups && i < SAMPLE_TASK_LIMIT / PAGE_PLACES; i++)
+		guest_account_free(cgroups->account, cgroups->pages[i], sizeof(struct page));
 	free(cgroups);
+}
+
+/* NULL: there is none. */
+static struct place *find(const struct process_cgroups *cgroups, uint32_t pid)
+{
+	struct page *page = cgroups->pages[pid / PAGE_PLACES];
+
+	return page ? &page->places[pid % PAGE_PLACES] : NULL;
+}
+
+static struct place *need(struct process_cgroups *cgroups, uint32_t pid)
+{
+	struct page **page = &cgroups->pages[pid / PAGE_PLACES];
+
+	if (!*page)
+		*page = guest_account_new(cgroups->account, sizeof(**page));
+	return find(cgroups, pid);
 }
 
 /* FNV-1a of 64 bits. */
@@ -51,10 +82,10 @@ bool process_cgroups_id_is_made(uint64_t id)
 
 static void put(struct process_cgroups *cgroups, const struct sideband *record, uint64_t id)
 {
-	struct place *place = &cgroups->places[record->pid];
+	struct place *place = id ? need(cgroups, record->pid) : find(cgroups, record->pid);
 
 	/* A record may come late: what is known already is of a later process with the same number. */
-	if (record->time >= place->time)
+	if (place && record->time >= place->time)
 		*place = (struct place){ id, record->time };
 }
 
@@ -84,6 +115,7 @@ void process_cgroups_take(struct process_cgroups *cgroups, const struct sideband
 
 uint64_t process_cgroups_of(const struct process_cgroups *cgroups, uint32_t pid)
 {
-	return pid < SAMPLE_TASK_LIMIT && cgroups->places[pid].time > cgroups->lost ? cgroups->places[pid].id
-										    : 0;
+	const struct place *place = pid < SAMPLE_TASK_LIMIT ? find(cgroups, pid) : NULL;
+
+	return place && place->time > cgroups->lost ? place->id : 0;
 }

@@ -10,11 +10,12 @@
 #include <stdint.h>
 
 #include "shared/sideband.h"
+#include "vmm/guest/guest_account.h"
 
 struct process_cgroups;
 
-/* NULL without memory. Of fixed size; what is not used of it takes none. */
-struct process_cgroups *process_cgroups_new(void);
+/* Of processes that ACCOUNT has no memory for nothing is known. NULL without memory. */
+struct process_cgroups *process_cgroups_new(struct guest_account *account);
 void process_cgroups_free(struct process_cgroups *cgroups); /* NULL is a no-op */
 
 /*

@@ -13,7 +13,7 @@
 
 /* So far behind now may a record's time lie: clocks of guests are converted, and a pass may take its time. */
 #define FUTURE_MAX 10000000000ull
-/* More than this does not wait: the window gets shorter. 10 kHz on 64 vCPUs is some 100 MB/s. */
+/* More than this of samples does not wait: the window gets shorter. 10 kHz on 64 vCPUs is some 100 MB/s. */
 #define WAITING_MAX (128ul << 20)
 #define HIGH_HALF   (1ull << 63)
 
@@ -50,13 +50,15 @@ int resolver_create(struct resolver **result, const struct resolver_options *opt
 	bool *drained = calloc(options->rings, sizeof(*drained));
 	uint64_t *told = calloc(options->rings, sizeof(*told));
 
-	if (!resolver || !drained || !told || resolver_order_init(&resolver->order, options->rings)) {
+	if (!resolver || !drained || !told ||
+	    resolver_order_init(&resolver->order, options->rings, options->account)) {
 		free(resolver);
 		free(drained);
 		free(told);
 		return error_set(-ENOMEM, "no memory for the resolver");
 	}
 	resolver->options = *options;
+	resolver->processes.store.account = options->account;
 	resolver->drained = drained;
 	resolver->told = told;
 	*result = resolver;

@@ -24,6 +24,7 @@
 
 #include "shared/sample.h"
 #include "shared/sideband.h"
+#include "vmm/guest/guest_account.h"
 #include "vmm/profile/losses.h"
 #include "vmm/profile/resolver_image.h"
 
@@ -54,7 +55,8 @@ struct attributed_sample {
 };
 
 struct resolver_options {
-	size_t rings; /* that samples and sideband come from, numbered from 0 */
+	size_t rings;                  /* that samples and sideband come from, numbered from 0 */
+	struct guest_account *account; /* of the guest that sideband is of; outlives the resolver */
 	/*
 	 * ns that a record may come later than one of a later time. A source that
 	 * tells SIDEBAND_ROUND is waited for until it has told of a sample's time, at most LONGEST.

@@ -54,7 +54,7 @@ static struct resolver_image *keep(struct resolver_store *store, const struct re
 	memcpy(image, wanted, sizeof(*image));
 	memcpy(image->name, name, strlen(name) + 1);
 	image->holders = 1;
-	if (resolver_table_add(&store->images, hash, &image->node)) {
+	if (resolver_table_add(&store->images, store->account, hash, &image->node)) {
 		resolver_store_give(store, image, size_of(name));
 		return NULL;
 	}

@@ -36,7 +36,7 @@ static struct resolver_process *need_process(struct resolver_lives *lives, struc
 	if (!process)
 		return NULL;
 	process->pid = pid;
-	if (resolver_table_add(&lives->processes, profile_hash(0, pid), &process->node)) {
+	if (resolver_table_add(&lives->processes, store->account, profile_hash(0, pid), &process->node)) {
 		resolver_store_give(store, process, sizeof(*process));
 		return NULL;
 	}
@@ -123,7 +123,7 @@ static int add_root(struct resolver_lives *lives, struct resolver_store *store, 
 	root->cr3 = cr3;
 	root->from = from;
 	root->life = life;
-	if (resolver_table_add(&lives->roots, profile_hash(0, cr3), &root->node)) {
+	if (resolver_table_add(&lives->roots, store->account, profile_hash(0, cr3), &root->node)) {
 		resolver_store_give(store, root, sizeof(*root));
 		return -ENOMEM;
 	}
@@ -297,6 +297,6 @@ void resolver_lives_free(struct resolver_lives *lives, struct resolver_store *st
 		while (lives->processes.chains[i])
 			free_life(lives, store,
 				  ((struct resolver_process *)lives->processes.chains[i])->newest);
-	resolver_table_free(&lives->processes);
-	resolver_table_free(&lives->roots);
+	resolver_table_free(&lives->processes, store->account);
+	resolver_table_free(&lives->roots, store->account);
 }

@@ -7,12 +7,17 @@
 #include <string.h>
 
 #define BLOCK_SIZE (128ul << 10)
-#define SAMPLE     (1ull << 63) /* in a number */
+/* Items: what a storm needed beyond that is not kept behind it. */
+#define KEPT_MAX 65536u
+#define SAMPLE   (1ull << 63) /* in a number */
+/* What a record takes besides itself: an item in a ring or heap that has room for twice as many. */
+#define ITEM_COST (2 * sizeof(struct resolver_order_item))
 
 /* Records of one source, one behind the other; free again when the last one is dropped. */
 struct resolver_order_block {
 	struct resolver_order_block *next; /* spare */
 	size_t used, waiting;              /* bytes; records */
+	bool of_sideband;                  /* kept by nobody when it is empty: it is the guest's */
 	uint8_t bytes[] __attribute__((aligned(8)));
 };
 
@@ -106,25 +111,32 @@ static int queue_grow(struct resolver_order_queue *queue)
 
 static void give_back(struct resolver_order *order, struct resolver_order_block *block)
 {
+	if (block->of_sideband) {
+		free(block);
+		return;
+	}
 	block->next = order->spare;
 	order->spare = block;
 }
 
-static struct resolver_order_block *take_block(struct resolver_order *order)
+static struct resolver_order_block *take_block(struct resolver_order *order, bool is_sample)
 {
-	struct resolver_order_block *block = order->spare;
+	struct resolver_order_block *block = is_sample ? order->spare : NULL;
 
 	if (block)
 		order->spare = block->next;
 	else
 		block = malloc(sizeof(*block) + BLOCK_SIZE);
-	if (block)
+	if (block) {
 		block->used = block->waiting = 0;
+		block->of_sideband = !is_sample;
+	}
 	return block;
 }
 
 /* Makes room for SIZE bytes in the queue's block. */
-static int need_block(struct resolver_order *order, struct resolver_order_queue *queue, size_t size)
+static int need_block(struct resolver_order *order, struct resolver_order_queue *queue, size_t size,
+		      bool is_sample)
 {
 	struct resolver_order_block *block = queue->block;
 
@@ -136,7 +148,7 @@ static int need_block(struct resolver_order *order, struct resolver_order_queue 
 	queue->block = NULL;
 	if (block && !block->waiting)
 		give_back(order, block);
-	queue->block = take_block(order);
+	queue->block = take_block(order, is_sample);
 	return queue->block ? 0 : -ENOMEM;
 }
 
@@ -150,15 +162,21 @@ static void *copy_record(struct resolver_order_block *block, const void *record,
 	return copy;
 }
 
-int resolver_order_init(struct resolver_order *order, size_t sources)
+int resolver_order_init(struct resolver_order *order, size_t sources, struct guest_account *account)
 {
-	*order = (struct resolver_order){ .sources = sources };
+	*order = (struct resolver_order){ .sources = sources, .account = account };
 	order->queues = calloc(sources, sizeof(*order->queues));
 	if (!order->queues || heap_reserve(&order->heads, sources)) {
 		resolver_order_free(order);
 		return -ENOMEM;
 	}
 	return 0;
+}
+
+static void give(struct resolver_order *order, size_t size)
+{
+	order->taken -= size;
+	guest_account_give(order->account, size);
 }
 
 static void free_waiting(struct resolver_order_block *block)
@@ -192,6 +210,7 @@ void resolver_order_free(struct resolver_order *order)
 		next = block->next;
 		free(block);
 	}
+	give(order, order->taken);
 	free(order->queues);
 	free(order->heads.items);
 	free(order->strays.items);
@@ -206,8 +225,8 @@ static void add_in_order(struct resolver_order *order, struct resolver_order_que
 	*queue_at(queue, queue->count++) = *item;
 }
 
-int resolver_order_add(struct resolver_order *order, size_t source, uint64_t time, bool is_sample,
-		       const void *record, size_t size)
+static int add(struct resolver_order *order, size_t source, uint64_t time, bool is_sample, const void *record,
+	       size_t size)
 {
 	struct resolver_order_queue *queue = &order->queues[source];
 	struct resolver_order_item item = { .time = time, .source = source };
@@ -219,7 +238,7 @@ int resolver_order_add(struct resolver_order *order, size_t source, uint64_t tim
 	if (stray ? heap_reserve(&order->strays, order->strays.count + 1)
 		  : queue->count == queue->capacity && queue_grow(queue))
 		return -ENOMEM;
-	if (need_block(order, queue, size))
+	if (need_block(order, queue, size, is_sample))
 		return -ENOMEM;
 	item.block = queue->block;
 	item.record = copy_record(queue->block, record, size);
@@ -230,6 +249,22 @@ int resolver_order_add(struct resolver_order *order, size_t source, uint64_t tim
 	order->count++;
 	order->bytes += size;
 	return 0;
+}
+
+int resolver_order_add(struct resolver_order *order, size_t source, uint64_t time, bool is_sample,
+		       const void *record, size_t size)
+{
+	int error;
+
+	if (is_sample)
+		return add(order, source, time, true, record, size);
+	if (!guest_account_take(order->account, size + ITEM_COST))
+		return -ENOMEM;
+	order->taken += size + ITEM_COST;
+	error = add(order, source, time, false, record, size);
+	if (error)
+		give(order, size + ITEM_COST);
+	return error;
 }
 
 static bool stray_is_first(const struct resolver_order *order)
@@ -250,16 +285,36 @@ bool resolver_order_is_sample(const struct resolver_order_item *item)
 	return item->number & SAMPLE;
 }
 
+static void drop_stray(struct resolver_order_heap *strays)
+{
+	heap_drop(strays);
+	if (strays->count || strays->capacity <= KEPT_MAX)
+		return;
+	free(strays->items);
+	*strays = (struct resolver_order_heap){ 0 };
+}
+
+static void shrink(struct resolver_order_queue *queue)
+{
+	if (queue->capacity <= KEPT_MAX)
+		return;
+	free(queue->items);
+	queue->items = NULL;
+	queue->first = queue->capacity = 0;
+}
+
 static void drop_head(struct resolver_order *order)
 {
 	struct resolver_order_queue *queue = &order->queues[order->heads.items[0].source];
 
 	queue->first = (queue->first + 1) & (queue->capacity - 1);
 	queue->count--;
-	if (queue->count)
+	if (queue->count) {
 		heap_sink(&order->heads, 0, queue_at(queue, 0));
-	else
-		heap_drop(&order->heads);
+		return;
+	}
+	heap_drop(&order->heads);
+	shrink(queue);
 }
 
 void resolver_order_drop(struct resolver_order *order, size_t size)
@@ -269,8 +324,10 @@ void resolver_order_drop(struct resolver_order *order, size_t size)
 	bool filling = order->queues[item->source].block == block;
 
 	order->bytes -= size;
+	if (!resolver_order_is_sample(item))
+		give(order, size + ITEM_COST);
 	if (stray_is_first(order))
-		heap_drop(&order->strays);
+		drop_stray(&order->strays);
 	else
 		drop_head(order);
 	if (!--block->waiting && !filling)

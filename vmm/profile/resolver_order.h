@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vmm/guest/guest_account.h"
+
 struct resolver_order_item {
 	uint64_t time;   /* ns */
 	uint64_t number; /* in order of arrival; samples behind sideband */
@@ -31,15 +33,19 @@ struct resolver_order {
 	size_t sources;
 	struct resolver_order_heap heads; /* the first of each queue that is not empty */
 	struct resolver_order_heap strays;
-	struct resolver_order_block *spare;
-	uint64_t count; /* of records so far */
-	size_t bytes;   /* of records that wait */
+	struct resolver_order_block *spare; /* of samples */
+	struct guest_account *account;      /* for all that is no sample: */
+	size_t taken;                       /* bytes of it */
+	uint64_t count;                     /* of records so far */
+	size_t bytes;                       /* of records that wait */
 };
 
-int resolver_order_init(struct resolver_order *order, size_t sources); /* 0 or -ENOMEM */
+/* What sideband takes is of ACCOUNT, which outlives it. 0 or -ENOMEM. */
+int resolver_order_init(struct resolver_order *order, size_t sources, struct guest_account *account);
 void resolver_order_free(struct resolver_order *order);
 
-/* Takes a copy of RECORD, SIZE bytes, at most RESOLVER_ORDER_RECORD_MAX. 0 or -ENOMEM. */
+/* Takes a copy of RECORD, SIZE bytes, at most RESOLVER_ORDER_RECORD_MAX. 0; -ENOMEM, also where the guest may
+ * take no more. */
 #define RESOLVER_ORDER_RECORD_MAX (32ul << 10)
 int resolver_order_add(struct resolver_order *order, size_t source, uint64_t time, bool is_sample,
 		       const void *record, size_t size);

@@ -226,7 +226,7 @@ static int take_module(struct resolver_processes *processes, const struct sideba
 	return error;
 }
 
-int resolver_processes_take(struct resolver_processes *processes, const struct sideband *record)
+static int take(struct resolver_processes *processes, const struct sideband *record)
 {
 	struct resolver_piece hole;
 
@@ -253,6 +253,15 @@ int resolver_processes_take(struct resolver_processes *processes, const struct s
 	}
 }
 
+int resolver_processes_take(struct resolver_processes *processes, const struct sideband *record)
+{
+	int error = take(processes, record);
+
+	if (error && record->time > processes->lost)
+		processes->lost = record->time;
+	return error;
+}
+
 void resolver_processes_forget(struct resolver_processes *processes, uint64_t horizon)
 {
 	resolver_space_forget(&processes->kernel, &processes->store, horizon);
@@ -265,5 +274,5 @@ void resolver_processes_free(struct resolver_processes *processes)
 	resolver_lives_free(&processes->lives, &processes->store);
 	resolver_threads_free(&processes->threads, &processes->store);
 	resolver_space_free(&processes->kernel, &processes->store);
-	resolver_table_free(&processes->store.images);
+	resolver_table_free(&processes->store.images, processes->store.account);
 }

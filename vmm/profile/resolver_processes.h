@@ -21,7 +21,7 @@ struct resolver_processes {
 
 /*
  * Takes one record of any type, as of its own time: times may come in any
- * order, none before the horizon. -ENOMEM, -E2BIG: it is not, or only in part, in.
+ * order, none before the horizon. -ENOMEM, -E2BIG: it is not, or only in part, in, and so lost.
  */
 int resolver_processes_take(struct resolver_processes *processes, const struct sideband *record);
 

@@ -2,11 +2,11 @@
 #include "vmm/profile/resolver_store.h"
 
 #include <assert.h>
-#include <stdlib.h>
+#include <errno.h>
 
 void *resolver_store_take(struct resolver_store *store, size_t size)
 {
-	void *bytes = size <= RESOLVER_STORE_MAX - store->bytes ? calloc(1, size) : NULL;
+	void *bytes = guest_account_new(store->account, size);
 
 	if (bytes)
 		store->bytes += size;
@@ -16,15 +16,10 @@ void *resolver_store_take(struct resolver_store *store, size_t size)
 void *resolver_store_resize(struct resolver_store *store, void *items, size_t item_size, size_t count,
 			    size_t larger)
 {
-	size_t more = (larger - count) * item_size;
-	void *grown;
+	void *grown = guest_account_resize(store->account, items, item_size, count, larger);
 
-	assert(larger > count);
-	if (more > RESOLVER_STORE_MAX - store->bytes)
-		return NULL;
-	grown = reallocarray(items, larger, item_size);
 	if (grown)
-		store->bytes += more;
+		store->bytes += (larger - count) * item_size;
 	return grown;
 }
 
@@ -34,5 +29,5 @@ void resolver_store_give(struct resolver_store *store, void *bytes, size_t size)
 		return;
 	assert(size <= store->bytes);
 	store->bytes -= size;
-	free(bytes);
+	guest_account_free(store->account, bytes, size);
 }

@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What all parts of the resolver share: the memory that they take together,
- * which a guest can not drive beyond a limit, and the images. Zeroed: nothing
- * is in it. The resolver's thread.
+ * which is of the guest's account, and the images. Zeroed: nothing is in it, and
+ * the memory is not limited. The resolver's thread.
  */
 #ifndef KVMSCOPE_PROFILE_RESOLVER_STORE_H
 #define KVMSCOPE_PROFILE_RESOLVER_STORE_H
 
 #include <stddef.h>
 
+#include "vmm/guest/guest_account.h"
 #include "vmm/profile/resolver_table.h"
 
-/* Some hundred thousand processes; what a guest tells beyond that is refused, and counted. */
-#define RESOLVER_STORE_MAX (256ul << 20)
-
 struct resolver_store {
-	struct resolver_table images; /* struct resolver_image */
-	size_t bytes;                 /* taken and not given back */
+	struct guest_account *account; /* the guest's; what is more than it allows is refused, and counted */
+	struct resolver_table images;  /* struct resolver_image */
+	size_t bytes;                  /* taken and not given back */
 };
 
-/* Zeroed bytes, or NULL: no memory, or more than the limit. */
+/* Zeroed bytes, or NULL: no memory, or more than the guest may take. */
 void *resolver_store_take(struct resolver_store *store, size_t size);
 /* ITEMS (NULL: none yet), COUNT of ITEM_SIZE bytes, with room for LARGER. NULL as above: they are as they
  * were. */

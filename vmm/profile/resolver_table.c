@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 
 #define SMALLEST 256
 
@@ -38,26 +37,32 @@ static void move_chain(struct resolver_node *node, struct resolver_node **low, s
 	*low = *high = NULL;
 }
 
-static int grow(struct resolver_table *table)
+static void free_chains(struct resolver_table *table, struct guest_account *account)
+{
+	guest_account_free(account, table->chains, table->capacity * sizeof(struct resolver_node *));
+}
+
+static int grow(struct resolver_table *table, struct guest_account *account)
 {
 	size_t capacity = table->capacity ? 2 * table->capacity : SMALLEST;
-	struct resolver_node **chains = calloc(capacity, sizeof(struct resolver_node *));
+	struct resolver_node **chains = guest_account_new(account, capacity * sizeof(*chains));
 
 	if (!chains)
 		return -ENOMEM;
 	for (size_t i = 0; i < table->capacity; i++)
 		move_chain(table->chains[i], &chains[i], &chains[i + table->capacity], table->capacity);
-	free(table->chains);
+	free_chains(table, account);
 	table->chains = chains;
 	table->capacity = capacity;
 	return 0;
 }
 
-int resolver_table_add(struct resolver_table *table, uint64_t hash, struct resolver_node *node)
+int resolver_table_add(struct resolver_table *table, struct guest_account *account, uint64_t hash,
+		       struct resolver_node *node)
 {
 	struct resolver_node **chain;
 
-	if (table->count >= table->capacity && grow(table))
+	if (table->count >= table->capacity && grow(table, account))
 		return -ENOMEM;
 	chain = &table->chains[hash & (table->capacity - 1)];
 	node->hash = hash;
@@ -79,8 +84,8 @@ void resolver_table_remove(struct resolver_table *table, struct resolver_node *n
 	table->count--;
 }
 
-void resolver_table_free(struct resolver_table *table)
+void resolver_table_free(struct resolver_table *table, struct guest_account *account)
 {
-	free(table->chains);
+	free_chains(table, account);
 	*table = (struct resolver_table){ 0 };
 }

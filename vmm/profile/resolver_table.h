@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vmm/guest/guest_account.h"
+
 struct resolver_node {
 	struct resolver_node *next; /* of the same hash's chain, the newest first */
 	uint64_t hash;
@@ -24,9 +26,11 @@ struct resolver_table {
 struct resolver_node *resolver_table_first(const struct resolver_table *table, uint64_t hash);
 struct resolver_node *resolver_table_next(const struct resolver_node *node);
 
-/* 0 or -ENOMEM. */
-int resolver_table_add(struct resolver_table *table, uint64_t hash, struct resolver_node *node);
+/* 0 or -ENOMEM. Chains are of ACCOUNT's memory, always of the same one. */
+int resolver_table_add(struct resolver_table *table, struct guest_account *account, uint64_t hash,
+		       struct resolver_node *node);
 void resolver_table_remove(struct resolver_table *table, struct resolver_node *node);
-void resolver_table_free(struct resolver_table *table); /* not the items */
+/* Not the items. */
+void resolver_table_free(struct resolver_table *table, struct guest_account *account);
 
 #endif

@@ -33,7 +33,7 @@ struct resolver_thread *resolver_threads_need(struct resolver_threads *threads, 
 	if (!thread)
 		return NULL;
 	thread->tid = tid;
-	if (resolver_table_add(&threads->table, profile_hash(0, tid), &thread->node)) {
+	if (resolver_table_add(&threads->table, store->account, profile_hash(0, tid), &thread->node)) {
 		resolver_store_give(store, thread, sizeof(*thread));
 		return NULL;
 	}
@@ -130,5 +130,5 @@ void resolver_threads_free(struct resolver_threads *threads, struct resolver_sto
 	for (size_t i = 0; i < threads->table.capacity; i++)
 		while (threads->table.chains[i])
 			free_thread(threads, store, (struct resolver_thread *)threads->table.chains[i]);
-	resolver_table_free(&threads->table);
+	resolver_table_free(&threads->table, store->account);
 }

@@ -32,6 +32,7 @@ struct space {
 	uint64_t latest;      /* ns: when it was last told of */
 	bool ended;           /* its first thread has */
 	struct piece *pieces; /* by address; owned */
+	size_t taken;         /* bytes of the account */
 };
 
 /* Nothing counts that was written before: what was told besides is not known any more. */
@@ -48,6 +49,7 @@ struct event {
 };
 
 struct user_spaces {
+	struct guest_account *account;
 	struct space *places[PLACES]; /* owned */
 	struct doubt doubts[PLACES];  /* of the processes of each place */
 	struct event events[EVENTS];  /* a ring: those that samples have not come up to */
@@ -55,18 +57,28 @@ struct user_spaces {
 	uint64_t now; /* ns, of the latest sample */
 };
 
-struct user_spaces *user_spaces_new(void)
+struct user_spaces *user_spaces_new(struct guest_account *account)
 {
-	return calloc(1, sizeof(struct user_spaces));
+	struct user_spaces *spaces = calloc(1, sizeof(*spaces));
+
+	if (spaces)
+		spaces->account = account;
+	return spaces;
+}
+
+static void free_space(struct user_spaces *spaces, struct space *space)
+{
+	if (!space)
+		return;
+	guest_account_give(spaces->account, space->taken);
+	free(space->pieces);
+	free(space);
 }
 
 void user_spaces_free(struct user_spaces *spaces)
 {
-	for (uint32_t i = 0; spaces && i < PLACES; i++) {
-		if (spaces->places[i])
-			free(spaces->places[i]->pieces);
-		free(spaces->places[i]);
-	}
+	for (uint32_t i = 0; spaces && i < PLACES; i++)
+		free_space(spaces, spaces->places[i]);
 	free(spaces);
 }
 
@@ -350,6 +362,19 @@ static struct space *space_of(const struct user_spaces *spaces, uint32_t pid)
 	return space && space->pid == pid ? space : NULL;
 }
 
+/* Room for COUNT pieces that no sample told. */
+static bool take_room(struct user_spaces *spaces, struct space *space, uint32_t count)
+{
+	size_t size = count * sizeof(struct piece);
+
+	if (space->taken >= size)
+		return !reserve(space, count);
+	if (!guest_account_take(spaces->account, size - space->taken))
+		return false;
+	space->taken = size;
+	return !reserve(space, count);
+}
+
 /* Readers begin a child with what they know of its parent by then. False: that can not be kept. */
 static bool copy_space(struct user_spaces *spaces, uint32_t pid, const struct space *parent)
 {
@@ -361,7 +386,7 @@ static bool copy_space(struct user_spaces *spaces, uint32_t pid, const struct sp
 	if (!*place)
 		*place = calloc(1, sizeof(**place));
 	child = *place;
-	if (!child || reserve(child, parent->count))
+	if (!child || !take_room(spaces, child, parent->count))
 		return false;
 	memcpy(child->pieces, parent->pieces, parent->count * sizeof(child->pieces[0]));
 	child->pid = pid;

@@ -20,12 +20,13 @@
 #include <stdint.h>
 
 #include "shared/sample.h"
+#include "vmm/guest/guest_account.h"
 
 struct user_spaces;
 
 /* NULL without memory. What a guest can fill is bounded: processes too many, and mappings of one, are
- * forgotten. */
-struct user_spaces *user_spaces_new(void);
+ * forgotten; what is copied as it forks is of ACCOUNT. */
+struct user_spaces *user_spaces_new(struct guest_account *account);
 void user_spaces_free(struct user_spaces *spaces); /* NULL is a no-op */
 
 /* What another writer of the file says of an address. */

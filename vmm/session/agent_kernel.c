@@ -17,9 +17,9 @@ struct told_kernel *agent_kernel_take(struct agent *agent, uint64_t modules_hash
 		agent_want_kernel(agent, modules_hash);
 		return NULL;
 	}
-	if (told_kernel_create(&told, span_of(table->bytes, table->size)))
+	if (told_kernel_create(&told, span_of(table->bytes, table->size), table->account))
 		log_debug("%s", error_message());
-	free(table);
+	agent_image_table_free(table);
 	return told;
 }
 

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "shared/error.h"
+#include "vmm/profile/image_file.h"
 
 /* Images that are asked for in one run, at most: a guest can make any number. There are twice as many slots.
  */
@@ -117,6 +118,19 @@ void agent_names_see(struct agent_names *symbols, struct agent *agent, const str
 	symbols->unasked--;
 }
 
+static void put_names(struct agent_names *symbols, const struct agent_image_table *table)
+{
+	struct span bytes = span_of(table->bytes, table->size);
+	size_t cost = image_file_cost(bytes);
+
+	if (!guest_account_take(table->account, cost)) {
+		symbols->names.statistics.dropped++;
+		return;
+	}
+	image_names_replace(&symbols->names, bytes, table->build_id, table->build_id_size);
+	guest_account_give(table->account, cost);
+}
+
 void agent_names_turn(struct agent_names *symbols, struct agent *agent)
 {
 	struct agent_mappings mappings = agent_take_mappings(agent);
@@ -129,9 +143,8 @@ void agent_names_turn(struct agent_names *symbols, struct agent *agent)
 	}
 
 	while ((table = agent_take_symbols(agent))) {
-		image_names_replace(&symbols->names, span_of(table->bytes, table->size), table->build_id,
-				    table->build_id_size);
-		free(table);
+		put_names(symbols, table);
+		agent_image_table_free(table);
 	}
 }
 

@@ -29,6 +29,7 @@ struct session {
 	struct session_options options;
 	struct attach *attach;
 	struct collector *collector;       /* NULL: not started, or stopped */
+	struct guest_account account;      /* of what the guest's agent tells */
 	struct session_agent *agent;       /* NULL: there is no channel for it */
 	const struct guest_kernel *kernel; /* that is published; the collector's thread */
 	enum session_state state;
@@ -75,6 +76,7 @@ int session_open(struct session **result, const struct session_options *options)
 	if (!session)
 		return error_set(-ENOMEM, "no memory to attach to process %d", options->attach.pid);
 	session->options = *options;
+	guest_account_init(&session->account, GUEST_ACCOUNT_DEFAULT);
 	session->events = session->timer = -1;
 	error = attach_open(&session->attach, &options->attach);
 	if (!error)
@@ -161,6 +163,7 @@ static int start_collector(struct session *session)
 	const struct collector_options collector = {
 		.rings = rings,
 		.ring_count = count,
+		.account = &session->account,
 		.view = attach_view(session->attach),
 		.registers = registers,
 		.publish = publish,
@@ -206,6 +209,7 @@ static int make_agent(struct session *session)
 		.path = options->agent_socket,
 		.names = options->buildid_cache,
 		.place = options->names,
+		.account = &session->account,
 	};
 	int error;
 

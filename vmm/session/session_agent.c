@@ -18,8 +18,8 @@
  * memory. */
 #define RING_SIZE   (2ul << 20)
 #define SPACES_SIZE (512ul << 10)
-/* Bytes of names, of one recording's programs. */
-#define NAMES_MEMORY (64ul << 20)
+/* Bytes of names in the cache, of one recording's programs. */
+#define NAMES_SIZE (64ul << 20)
 
 struct session_agent {
 	struct session_agent_options options;
@@ -37,14 +37,17 @@ struct session_agent {
 /* Without a cache there is nowhere to put them; names are then missing, and nothing else. */
 static void make_names(struct session_agent *agent)
 {
-	if (agent->options.names && agent_names_create(&agent->names, agent->options.place, NAMES_MEMORY))
+	if (agent->options.names && agent_names_create(&agent->names, agent->options.place, NAMES_SIZE))
 		log_warning("functions of the guest's programs will have no names: %s", error_message());
 }
 
 static int make(struct session_agent *agent)
 {
-	int error = ring_create(&agent->rings[0], RING_SIZE);
+	int error;
 
+	if (!guest_account_take(agent->options.account, RING_SIZE))
+		return error_set(-ENOMEM, "no memory for the ring of the guest agent");
+	error = ring_create(&agent->rings[0], RING_SIZE);
 	if (!error)
 		error = ring_create(&agent->rings[1], SPACES_SIZE);
 	if (error)
@@ -105,7 +108,7 @@ int session_agent_start(struct session_agent *agent)
 		.connect = connect_channel,
 		.context = agent,
 		.ring = agent->rings[0],
-		.table_memory = NAMES_MEMORY,
+		.account = agent->options.account,
 		.mappings = agent->names,
 	};
 

@@ -27,6 +27,7 @@ struct session_agent_options {
 	const struct vmm_process *process;
 	const char *path; /* of the socket, or "vsock:CID:PORT"; NULL: as its command line says */
 	bool names;       /* of programs are asked for */
+	struct guest_account *account;            /* of what it tells */
 	const struct build_id_cache_place *place; /* to put them into; NULL: perf's */
 };
 
