@@ -6,9 +6,10 @@
  *	life	as what /dev/vda says: at first with CPU 1 brought up late, taken down and
  *		brought up again, and by processes that can be told apart, and then a reset; after that,
  *		and then a kexec of /bin/vmlinuz with /bin/kexec.cpio
- *	life ask	the same, and the first boot lets the host add and remove watches: it prints
- *		"life: ask: NAME" and goes on at a line from the console
- *	life end	what runs after the kexec
+ *	life ask	the same, but each boot waits until the host has found its kernel, and
+ *		the first lets it add and remove watches: it prints "life: ask: NAME" and goes
+ *		on at a line from the console
+ *	life end [ask]	what runs after the kexec
  *
  * With CPU 1 only where there is one.
  *
@@ -42,6 +43,7 @@
 #define CHOSEN_PID          4321
 
 static const char *boot;
+static bool asks;
 
 static void check(bool ok, const char *what)
 {
@@ -51,11 +53,28 @@ static void check(bool ok, const char *what)
 	exit(1);
 }
 
+/* A process that the host can see at work until it says go on: the system calls make samples of it. */
+static void ask(const char *what)
+{
+	struct pollfd console = { .fd = 0, .events = POLLIN };
+	char line[16];
+
+	printf("life: ask: %s\n", what);
+	fflush(stdout);
+	while (!poll(&console, 1, 0))
+		syscall(SYS_getppid);
+	check(read(0, line, sizeof(line)) > 0, "the console");
+}
+
 /* The host arms its watches when it has found the kernel; for that it needs samples of it. */
 static void be_found(void)
 {
 	struct timespec now, end;
 
+	if (asks) {
+		ask("found");
+		return;
+	}
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_sec += SECONDS_TO_BE_FOUND;
 	do {
@@ -152,19 +171,6 @@ static void run_process(const char *name, pid_t pid, int count)
 		_exit(0);
 	}
 	check(waitpid((pid_t)child, &status, 0) == child && !status, name);
-}
-
-/* A process that the host can see at work until it says go on: the system calls make samples of it. */
-static void ask(const char *what)
-{
-	struct pollfd console = { .fd = 0, .events = POLLIN };
-	char line[16];
-
-	printf("life: ask: %s\n", what);
-	fflush(stdout);
-	while (!poll(&console, 1, 0))
-		syscall(SYS_getppid);
-	check(read(0, line, sizeof(line)) > 0, "the console");
 }
 
 /* One that the host finds by its page tables; what its parent writes is not to count. */
@@ -295,6 +301,8 @@ static void prepare_beginning(struct beginning *beginning, const struct setup_he
 	to->ramdisk_image = INITRD_ADDRESS;
 	to->ramdisk_size = (uint32_t)initrd_size;
 	strcpy(beginning->append, "console=ttyS0 quiet kvmscope.run=life+end");
+	if (asks)
+		strcat(beginning->append, "+ask");
 	write_code(beginning->code, KERNEL_ADDRESS + 0x200);
 }
 
@@ -339,8 +347,9 @@ static bool was_reset(void)
 
 int main(int argc, char **argv)
 {
-	bool end = argc > 1 && !strcmp(argv[1], "end"), asks = argc > 1 && !strcmp(argv[1], "ask");
+	bool end = argc > 1 && !strcmp(argv[1], "end");
 
+	asks = argc > 1 && !strcmp(argv[argc - 1], "ask");
 	boot = end ? "third" : was_reset() ? "second" : "first";
 	tell_text();
 	be_found();
