@@ -94,7 +94,7 @@ static void check_backend(const char *backend)
 	char arguments[256];
 
 	program_start(&vm, "run --no-profile --kernel " GUEST_IMAGE
-			   " --mem 64M --timeout 50 --append program=shares_rounds=1000000");
+			   " --mem 64M --timeout 250 --append program=shares_rounds=1000000");
 	CHECK(program_wait_for(&vm, "working"));
 	snprintf(arguments, sizeof(arguments),
 		 "attach --pid %d --backend %s --verbose --no-buildid-cache -o build/test-attach-rights.data",

@@ -34,7 +34,7 @@ static bool start(struct controlled *run, const char *options)
 	snprintf(run->socket, sizeof(run->socket), "build/test-control-%d", getpid());
 	snprintf(run->output, sizeof(run->output), "build/test-control-%d.data", getpid());
 	snprintf(arguments, sizeof(arguments),
-		 "run --kernel " GUEST_IMAGE " --mem 64M --timeout 50 --append program=spin "
+		 "run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 --append program=spin "
 		 "--control %s -o %s %s",
 		 run->socket, run->output, options);
 	program_start(&run->program, arguments);
@@ -361,7 +361,7 @@ TEST(ctl, runs_are_found_by_name)
 	before = before ? strdup(before) : NULL;
 	REQUIRE(mkdtemp(directory));
 	setenv("XDG_RUNTIME_DIR", directory, 1);
-#define NAMED "run --no-profile --kernel " GUEST_IMAGE " --timeout 50 --append program=spin --name "
+#define NAMED "run --no-profile --kernel " GUEST_IMAGE " --timeout 250 --append program=spin --name "
 	program_start(&one, NAMED "one");
 	CHECK(program_wait_for(&one, "spinning"));
 	program_run(&ctl, "ctl --name one status");
@@ -406,7 +406,7 @@ TEST(ctl, a_run_goes_on_without_the_usual_socket)
 	GUEST_REQUIRED();
 	before = before ? strdup(before) : NULL;
 	setenv("XDG_RUNTIME_DIR", "/none", 1);
-#define HELLO "run --no-profile --kernel " GUEST_IMAGE " --timeout 50 --append program=hello_exit=5 "
+#define HELLO "run --no-profile --kernel " GUEST_IMAGE " --timeout 250 --append program=hello_exit=5 "
 	program_run(&run, HELLO);
 	CHECK_EQUAL(run.status, 5);
 	CHECK(strstr(run.text, "can not make the directory /none/kvmscope"));

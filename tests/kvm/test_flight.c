@@ -39,7 +39,7 @@ static void start(struct setting *setting, const char *options)
 	snprintf(setting->path, sizeof(setting->path), "%s/perf.data", setting->directory);
 	snprintf(setting->socket, sizeof(setting->socket), "%s/socket", setting->directory);
 	snprintf(arguments, sizeof(arguments),
-		 "run --kernel " GUEST_IMAGE " --mem 64M --timeout 50 --no-buildid-cache "
+		 "run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 --no-buildid-cache "
 		 "--append program=spin -o %s --control %s %s",
 		 setting->path, setting->socket, options);
 	program_start(&setting->program, arguments);
@@ -264,7 +264,7 @@ static void check_end(const char *name, int status, const char *kind)
 
 	snprintf(path, sizeof(path), "build/test-flight-%d.data", getpid());
 	snprintf(arguments, sizeof(arguments),
-		 "run --kernel " GUEST_IMAGE " --mem 64M --timeout 50 --no-buildid-cache --flight 10s "
+		 "run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 --no-buildid-cache --flight 10s "
 		 "-o %s --append program=%s",
 		 path, name);
 	unlink(path);

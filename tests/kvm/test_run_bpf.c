@@ -13,7 +13,7 @@
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/perf_data_reader.h"
 
-#define RUN "run --kernel " GUEST_IMAGE " --mem 64M --timeout 50 --no-buildid-cache --console none "
+#define RUN "run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 --no-buildid-cache --console none "
 
 #define GUEST_REQUIRED()                                                                                     \
 	do {                                                                                                 \
@@ -149,7 +149,7 @@ TEST(run_bpf, shares_and_callers_are_the_guest_s)
 	struct seen seen;
 
 	GUEST_REQUIRED();
-	start(&program, "-F 4000 --pmu emulated --append program=shares_rounds=1600");
+	start(&program, "-F 4000 --pmu emulated --append program=shares_rounds=500");
 	program_wait(&program);
 	BPF_REQUIRED(&program);
 	see(output(), &seen);

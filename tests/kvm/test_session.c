@@ -37,7 +37,7 @@ static void begin_as(struct profiled *profiled, int number, const char *backend,
 
 	snprintf(profiled->path, sizeof(profiled->path), "build/test-session-%d-%d.data", getpid(), number);
 	snprintf(arguments, sizeof(arguments),
-		 "run --no-profile --no-control --kernel " GUEST_IMAGE " --timeout 50 --append program=%s",
+		 "run --no-profile --no-control --kernel " GUEST_IMAGE " --timeout 250 --append program=%s",
 		 guest);
 	program_start(&profiled->vm, arguments);
 	CHECK(program_wait_for(&profiled->vm, guest));

@@ -93,7 +93,7 @@ static void run(const char *program, const char *options, const char *text)
 	REQUIRE(mkdtemp(directory));
 	snprintf(arguments, sizeof(arguments),
 		 "run --kernel " GUEST_IMAGE
-		 " --mem 64M --timeout 50 --no-buildid-cache --no-control --flight 500ms "
+		 " --mem 64M --timeout 250 --no-buildid-cache --no-control --flight 500ms "
 		 "-o %s/perf.data --append program=%s %s %s",
 		 directory, program, options, text ? "" : "--duration 3");
 	program_start(&recorder, arguments);
@@ -131,7 +131,7 @@ TEST(watchdog, a_panic_triggers_a_recording)
 
 	GUEST_REQUIRED();
 	run("hello_panic=1_exit=0", "", "before guest panic");
-	program_run(&program, "run --no-profile --kernel " GUEST_IMAGE " --timeout 50 --append "
+	program_run(&program, "run --no-profile --kernel " GUEST_IMAGE " --timeout 250 --append "
 			      "program=hello_panic=2_exit=7");
 	CHECK_EQUAL(program.status, 7);
 	CHECK(strstr(program.text,
