@@ -53,7 +53,8 @@ bool debian_recording_make_disk(void)
 	struct rig_result result;
 	bool made;
 
-	rig_run_here(&result, 60, "tests/rig/perf-disk " USERLAND_DISK " tests/rig/guest-userland " PROGRAMS);
+	rig_run_here(&result, 300,
+		     "tests/rig/perf-disk " USERLAND_DISK " tests/rig/guest-userland " PROGRAMS);
 	made = !result.status;
 	if (!made)
 		FAIL_TEST("tests/rig/perf-disk: %s", result.errors);
@@ -63,18 +64,19 @@ bool debian_recording_make_disk(void)
 
 #define GUEST(pti, disk_size, options, commands)                                                             \
 	"d=$PWD/%s; rm -rf $d; mkdir -p $d; truncate -s " disk_size " $d/disk; "                             \
-	"HOME=$d build/kvmscope run --pmu off --timeout 330 --mem 256M --cpus 2 --stack-time 100ms " options \
-	" -o $d/perf.data --kernel %s --initrd %s "                                                          \
-	"--append 'console=ttyS0 quiet panic=-1 pti=" pti " kvmscope.run=" commands "' < /dev/null"
+	"HOME=$d tests/rig/begin-when-known build/kvmscope run --pmu off --timeout 330 --mem 256M --cpus 2 " \
+	"--stack-time 100ms " options " -o $d/perf.data --kernel %s --initrd %s "                            \
+	"--append 'console=ttyS0 quiet panic=-1 pti=" pti " " commands "'"
 
 #define GUEST_OF_KERNEL                                                                                      \
 	GUEST("on", "32M", "-F 199 %s --disk $d/disk",                                                       \
-	      "cat+/proc/kallsyms+>/dev/vda;tasks+4&&workload+shares+5&&frames+2")
+	      "kvmscope.wait kvmscope.run=cat+/proc/kallsyms+>/dev/vda;tasks+4&&workload+shares+5&&frames+2")
 #define GUEST_OF_USER_LAND                                                                                   \
 	GUEST("off", "64M",                                                                                  \
 	      "-F 999 --from-line 'userland: begin' --agent=guest --symfs " USERLAND_FILES                   \
 	      " --no-disk-names --disk " USERLAND_DISK ",ro --disk $d/disk",                                 \
-	      "mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%s&&tasks+4&&remap+4&&sh+/mnt/script+%s")
+	      "kvmscope.run=mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%s&&tasks+4&&remap+4&&bpf+5&&" \
+	      "sh+/mnt/script+%s")
 
 /* What tasks says of the copies of itself. */
 static bool are_mapped(const char *output)
@@ -97,7 +99,7 @@ static void show_work_of(const char *directory)
 {
 	struct rig_result result;
 
-	rig_run_here(&result, 60,
+	rig_run_here(&result, 300,
 		     "HOME=%s build/kvmscope report -i %s/perf.data --sort comm,sym 2>&1 | head -n 40",
 		     directory, directory);
 	printf("%s: %s%s\n", directory, result.output, result.errors);
@@ -126,11 +128,11 @@ static bool make(struct recording *recording, const char *kernel)
 	for (int tries = 0; tries < 2; tries++) {
 		if (tries)
 			rig_result_free(&result);
-		/* Some 1600 samples of each program, or a fourth of that. */
+		/* Some hundreds of samples of each program, three times as many with perf. */
 		rig_run(&result, 560, GUEST_OF_KERNEL " && " GUEST_OF_USER_LAND, recording->directories[0],
 			watch, kernel, recording->initrd, recording->directories[1], kernel,
-			recording->initrd, with_perf ? "40000+record" : "12000+bare",
-			with_perf ? "40000+agent" : "12000+agent");
+			recording->initrd, with_perf ? "40000+1000+record" : "12000+300+bare",
+			with_perf ? "40000+1000+agent" : "12000+300+agent");
 		if (!stood_still(&result))
 			break;
 		printf("Linux %s: the guest stood still:\n%s\n", recording->version, result.errors);

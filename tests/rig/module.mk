@@ -29,10 +29,11 @@ build/rig/frames: tests/rig/guest/frames.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)gcc $(RIG_CFLAGS) -fomit-frame-pointer -static -Wl,-Ttext-segment=0x28000000 -o $@ $<
 
+# And for one that runs beside those of remap, which are told by their addresses.
 build/rig/bpf: tests/rig/guest/bpf.c tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
-	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
+	$(Q)$(CC) $(RIG_CFLAGS) -static -Wl,-Ttext-segment=0x30000000 -o $@ $<
 
 build/rig/life: tests/rig/guest/life.c tests/rig/module.mk
 	@mkdir -p $(@D)

@@ -95,7 +95,7 @@ static unsigned long perf_count(const char *path, const char *record)
 	struct rig_result result;
 	unsigned long number;
 
-	rig_run_here(&result, 60, "perf report --stats -i %s 2> /dev/null | sed -n 's/^ *%s events: *//p'",
+	rig_run_here(&result, 300, "perf report --stats -i %s 2> /dev/null | sed -n 's/^ *%s events: *//p'",
 		     path, record);
 	number = strtoul(result.output, NULL, 10);
 	rig_result_free(&result);

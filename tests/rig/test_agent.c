@@ -37,7 +37,7 @@ static unsigned long count_function(const char *home, const char *files, const c
 	unsigned long samples;
 
 	rig_run_here(
-		&result, 60,
+		&result, 300,
 		"HOME=$PWD/%s build/kvmscope report -i " DATA " --sort symbol,image --symfs " FILES "/%s | "
 		"awk '$NF == \"%s\" && $(NF - 1) ~ /%s/ { gsub(\",\", \"\", $2); n += $2; names = names \" \" $(NF - 1) } "
 		"END { print n + 0 names }'",
@@ -68,7 +68,7 @@ static void check_report(const struct remap_truth *tally)
 	for (unsigned int image = 1; image < REMAP_IMAGES; image++) {
 		struct rig_result result;
 
-		rig_run_here(&result, 60,
+		rig_run_here(&result, 300,
 			     "HOME=$PWD/" HOME " build/kvmscope report -i " DATA " --sort image | "
 			     "awk '$NF == \"%s\" { gsub(\",\", \"\", $2); print $2 }'",
 			     remap_images[image]);
@@ -91,7 +91,7 @@ static const char *make_initrd(void)
 	struct rig_result result;
 	bool made;
 
-	rig_run_here(&result, 60,
+	rig_run_here(&result, 300,
 		     "mkdir -p " FILES "/right " FILES "/wrong/bin && ln -sfn ../../remap " FILES
 		     "/right/bin && "
 		     "(cd build/rig/remap && cp alpha " FILES_HERE "/beta && cp beta " FILES_HERE "/gamma && "
@@ -197,7 +197,7 @@ TEST(agent_vsock, tells_of_a_guest_of_qemu_s_with_a_vhost_device)
 	kernel = rig_kernel("6.1");
 	if (!kernel)
 		return;
-	rig_run_here(&result, 60,
+	rig_run_here(&result, 300,
 		     "rm -rf " VSOCK "; tests/rig/initrd --output build/initrd/vhost-vsock.cpio "
 		     "--modules 'virtio_pci vmw_vsock_virtio_transport' "
 		     "build/agent/kvmscope-agent build/rig/remap/booted");
@@ -212,7 +212,7 @@ TEST(agent_vsock, tells_of_a_guest_of_qemu_s_with_a_vhost_device)
 	CHECK(json_integer_value(json_object_get(json_object_get(summary, "agent"), "sessions")) >= 1);
 	json_decref(summary);
 	rig_run_here(
-		&result, 60,
+		&result, 300,
 		"HOME=$PWD/" VSOCK " build/kvmscope report -i " VSOCK "/data --sort comm,symbol | "
 		"awk '$(NF - 1) == \"booted\" && $NF == \"spin_booted\" { gsub(\",\", \"\", $2); n += $2 } "
 		"END { print n + 0 }'");

@@ -13,9 +13,7 @@
 #include "tests/rig/without_btf.h"
 #include "vmm/profile/profile.h"
 
-#define DIRECTORY "build/rig/bpf-programs"
-#define FILE_PATH DIRECTORY "/perf.data"
-#define ENOUGH    100
+#define ENOUGH 100
 
 /* Samples of one reader: in code of a BPF program that the process of the sample runs; in another's; and in
  * memory of modules that nobody knows. */
@@ -25,7 +23,7 @@ struct tally {
 
 static bool is_process(const char *comm)
 {
-	return !strcmp(comm, "one") || !strcmp(comm, "two");
+	return !strcmp(comm, "north") || !strcmp(comm, "south");
 }
 
 #define PREFIX "bpf_prog_"
@@ -75,24 +73,26 @@ static void check(const char *what, const struct tally *tally)
 	CHECK(tally->right >= tally->unknown);
 }
 
-static void check_perf(void)
+static void check_perf(const char *directory, const char *file)
 {
 	struct tally tally = { 0 };
+	char environment[128];
 
-	perf_script_read("HOME=$PWD/" DIRECTORY, FILE_PATH, "", see, &tally);
+	snprintf(environment, sizeof(environment), "HOME=$PWD/%s", directory);
+	perf_script_read(environment, file, "", see, &tally);
 	check("perf", &tally);
 }
 
-static void check_report(void)
+static void check_report(const char *directory, const char *file)
 {
-	struct profile_options options = { .input = FILE_PATH,
-					   .buildid_dir = DIRECTORY "/.debug",
-					   .threads = true,
-					   .event = "0",
-					   .vcpu = -1 };
+	char cache[96];
+	struct profile_options options = {
+		.input = file, .buildid_dir = cache, .threads = true, .event = "0", .vcpu = -1
+	};
 	struct tally tally = { 0 };
 	struct profile *profile;
 
+	snprintf(cache, sizeof(cache), "%s/.debug", directory);
 	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
 	for (size_t i = 0; i < profile_stack_count(profile); i++) {
 		const struct profile_stack *stack = profile_stack(profile, i);
@@ -105,38 +105,23 @@ static void check_report(void)
 	check("report", &tally);
 }
 
-/* With OPTIONS of kvmscope's; the guest writes what it says of its symbols to its disk. */
-static bool record(const char *kernel, const char *initrd, const char *options)
+static void check_recording(const char *directory)
 {
-	struct rig_result result;
-	bool ran;
+	char file[96];
 
-	rig_run(&result, 240,
-		"d=$PWD/" DIRECTORY
-		"; rm -rf $d; mkdir -p $d; truncate -s 32M $d/disk; HOME=$d build/kvmscope "
-		"run --pmu off --timeout 200 --mem 256M --cpus 2 -F 499 -o $d/perf.data --kernel %s "
-		"--initrd %s --disk $d/disk %s "
-		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=cat+/proc/kallsyms+>/dev/vda;bpf+8' "
-		"< /dev/null",
-		kernel, initrd, options);
-	ran = strstr(result.output, "guest-init: status 0") != NULL;
-	if (!ran)
-		FAIL_TEST("%s\n%s", result.output, result.errors);
-	rig_result_free(&result);
-	return ran;
+	snprintf(file, sizeof(file), "%s/perf.data", directory);
+	check_perf(directory, file);
+	check_report(directory, file);
 }
 
 static void check_kernel(const char *version)
 {
-	const char *kernel, *initrd;
+	const char *directory;
 
 	RIG_REQUIRED();
-	kernel = rig_kernel(version);
-	initrd = kernel ? debian_recording_initrd(version) : NULL;
-	if (!initrd || !record(kernel, initrd, ""))
-		return;
-	check_perf();
-	check_report();
+	directory = debian_recording(version, "off");
+	if (directory)
+		check_recording(directory);
 }
 
 TEST(bpf_programs, of_debian_5_10)
@@ -159,6 +144,28 @@ TEST(bpf_programs, of_debian_7_2)
 	check_kernel("7.2");
 }
 
+#define DIRECTORY "build/rig/bpf-programs"
+
+/* The guest writes what it says of its symbols to its disk. */
+static bool record_without_btf(const char *initrd)
+{
+	struct rig_result result;
+	bool ran;
+
+	rig_run(&result, 240,
+		"d=$PWD/" DIRECTORY
+		"; rm -rf $d; mkdir -p $d; truncate -s 32M $d/disk; HOME=$d tests/rig/begin-when-known build/kvmscope "
+		"run --pmu off --timeout 200 --mem 256M --cpus 2 -F 499 -o $d/perf.data --kernel " WITHOUT_BTF_NAMES
+		" --initrd %s --disk $d/disk --btf " WITHOUT_BTF_RAW
+		" --append 'console=ttyS0 quiet panic=-1 kvmscope.wait kvmscope.run=cat+/proc/kallsyms+>/dev/vda;bpf+6'",
+		initrd);
+	ran = strstr(result.output, "guest-init: status 0") != NULL;
+	if (!ran)
+		FAIL_TEST("%s\n%s", result.output, result.errors);
+	rig_result_free(&result);
+	return ran;
+}
+
 /* And its modules, whose symbols are those that it says it has. */
 TEST(bpf_programs, of_a_kernel_whose_btf_does_not_say_are_told_by_a_file)
 {
@@ -166,9 +173,8 @@ TEST(bpf_programs, of_a_kernel_whose_btf_does_not_say_are_told_by_a_file)
 
 	RIG_REQUIRED();
 	initrd = without_btf_make() ? debian_recording_initrd(WITHOUT_BTF_VERSION) : NULL;
-	if (!initrd || !record(WITHOUT_BTF_NAMES, initrd, "--btf " WITHOUT_BTF_RAW))
+	if (!initrd || !record_without_btf(initrd))
 		return;
-	check_perf();
-	check_report();
+	check_recording(DIRECTORY);
 	kallsyms_truth_check(DIRECTORY);
 }

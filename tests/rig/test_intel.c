@@ -64,7 +64,7 @@ static void check_profile(void)
 	struct kernel_samples samples;
 	struct rig_result perf;
 
-	rig_run_here(&perf, 60, "HOME=$PWD/" HOME " perf script -i " DATA " -F ip,sym");
+	rig_run_here(&perf, 300, "HOME=$PWD/" HOME " perf script -i " DATA " -F ip,sym");
 	CHECK_EQUAL(perf.status, 0);
 	samples = read_script(perf.output);
 	printf("%u kernel samples, %u of them named; %u in the workload's system calls, %u with a chain to the entry\n",

@@ -117,7 +117,7 @@ static int count_records(const char *file, const char *pattern)
 	struct rig_result result;
 	int count;
 
-	rig_run_here(&result, 60, "perf report -D -i %s 2>/dev/null | grep -cE '%s'", file, pattern);
+	rig_run_here(&result, 300, "perf report -D -i %s 2>/dev/null | grep -cE '%s'", file, pattern);
 	count = atoi(result.output);
 	rig_result_free(&result);
 	return count;
@@ -128,7 +128,7 @@ static void check_names(const struct place *place, const char *file)
 {
 	struct rig_result result;
 
-	rig_run_here(&result, 60, "HOME=$PWD/%s build/kvmscope report -i %s", place->directory, file);
+	rig_run_here(&result, 300, "HOME=$PWD/%s build/kvmscope report -i %s", place->directory, file);
 	CHECK_EQUAL(result.status, 0);
 	if (!strstr(result.output, "getppid"))
 		FAIL_TEST("%s: no getppid in %s%s", file, result.output, result.errors);
@@ -213,7 +213,7 @@ static const char *prepare(void)
 
 	if (!kernel)
 		return NULL;
-	rig_run_here(&result, 60, INITRD, kernel);
+	rig_run_here(&result, 300, INITRD, kernel);
 	CHECK_EQUAL(result.status, 0);
 	rig_result_free(&result);
 	return kernel;

@@ -79,7 +79,7 @@ static const char *make_initrd(void)
 	struct rig_result result;
 	bool made;
 
-	rig_run_here(&result, 60,
+	rig_run_here(&result, 300,
 		     "tests/rig/initrd --kernel 6.1 --output build/initrd/modules.cpio --modules "
 		     "'virtio_mmio virtio_console button algif_hash' build/rig/modules "
 		     "build/cache/kernels/6.1/modules/lib/modules/*/kernel/crypto/{md4,michael_mic}.ko "

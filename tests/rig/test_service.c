@@ -78,7 +78,7 @@ static void check_names(const char *system)
 
 	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
 		rig_run_here(
-			&result, 60,
+			&result, 300,
 			"HOME=$PWD/" DIRECTORY "/%s build/kvmscope report -i " DIRECTORY
 			"/%s/perf.data --sort comm,symbol | "
 			"awk '$(NF - 1) == \"%s\" && $NF ~ /^spin_/ { gsub(\",\", \"\", $2); "
@@ -97,7 +97,7 @@ static void check_system(const char *system)
 {
 	struct rig_result result;
 
-	rig_run_here(&result, 60, "cd " DIRECTORY "/%s && cat output && cat log", system);
+	rig_run_here(&result, 300, "cd " DIRECTORY "/%s && cat output && cat log", system);
 	printf("%s: %s\n", system, result.output);
 	if (!strstr(result.output, "service: end") || strstr(result.output, "service: wrong"))
 		FAIL_TEST("%s: the service was not as it is to be", system);

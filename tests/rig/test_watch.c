@@ -180,11 +180,10 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 }
 
 /*
- * A guest that begins when its console gets a line, which it does when COUNT watches watch: a loaded machine
- * takes its time to find the kernel. Until then the guest does a little, so that there are samples of it.
+ * A guest that waits gets its line when COUNT watches watch: a loaded machine takes its time to find the
+ * kernel.
  */
-#define GUEST_WAITS "while+sleep+0.1;do+:;done&+read+line;kill+$!;"
-#define PREPARE     "mkdir -p build/rig; d=$(mktemp -d); mkfifo $d/in; "
+#define PREPARE "mkdir -p build/rig; d=$(mktemp -d); mkfifo $d/in; "
 #define BEGIN_WHEN_WATCHED(count)                                                                            \
 	" --control $d/socket < $d/in & run=$!; exec 3> $d/in; "                                             \
 	"until [ $(build/kvmscope ctl --socket $d/socket bp list | grep -c ' watching ') = " count " ]; do " \
@@ -196,8 +195,8 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 #define COMMAND                                                                                              \
 	PREPARE "build/kvmscope run %s --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache "   \
 		"--ring-size 8M --watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "          \
-		"--append 'console=ttyS0 quiet mitigations=off kvmscope.run=" GUEST_WAITS                    \
-		"debugger+%d+%d;gdb-watch+%d'" BEGIN_WHEN_WATCHED("2") "wait $run"
+		"--append 'console=ttyS0 quiet mitigations=off kvmscope.wait "                               \
+		"kvmscope.run=debugger+%d+%d;gdb-watch+%d'" BEGIN_WHEN_WATCHED("2") "wait $run"
 
 static void check_debugger(void (*run)(struct rig_result *result, unsigned int timeout, const char *format,
 				       ...),
@@ -208,7 +207,7 @@ static void check_debugger(void (*run)(struct rig_result *result, unsigned int t
 
 	if (!kernel)
 		return;
-	rig_run_here(&initrd, 60,
+	rig_run_here(&initrd, 300,
 		     "tests/rig/initrd --kernel 6.1 --output " INITRD
 		     " build/rig/debugger tests/rig/guest/gdb-watch $(tests/rig/fetch-gdb)");
 	CHECK_EQUAL(initrd.status, 0);
@@ -267,7 +266,7 @@ static void check_loss_is_said(const struct rig_result *result, const char *path
 		 lost);
 	if (!strstr(result->errors, text))
 		FAIL_TEST("the summary does not say '%s'", text);
-	rig_run_here(&report, 60, "build/kvmscope report --json -i %s", path);
+	rig_run_here(&report, 300, "build/kvmscope report --json -i %s", path);
 	snprintf(text, sizeof(text), "\"guest_breakpoint_lost\": %lu", lost);
 	if (!strstr(report.output, text))
 		FAIL_TEST("the report does not say '%s'", text);
@@ -278,7 +277,7 @@ static void check_loss_is_said(const struct rig_result *result, const char *path
 #define COMMAND_OF_LOSS                                                                                      \
 	PREPARE "build/kvmscope run --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 "            \
 		"-o %s --no-buildid-cache --watch panic_timeout:4:w,pinned "                                 \
-		"--append 'console=ttyS0 quiet kvmscope.run=" GUEST_WAITS                                    \
+		"--append 'console=ttyS0 quiet kvmscope.wait kvmscope.run="                                  \
 		"workload+breakpoints+100;read+line'" BEGIN_WHEN_WATCHED(                                    \
 			"1") "while kill -0 $run && ! grep -q '^bp list: [1-9]' $d/list; do sleep 0.2; "     \
 			     "build/kvmscope ctl --socket $d/socket bp list | "                              \

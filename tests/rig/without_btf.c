@@ -22,7 +22,7 @@ static bool make_of(const char *kernel, const char *another)
 	struct rig_result result;
 	bool made;
 
-	rig_run_here(&result, 60, MAKE, kernel, another);
+	rig_run_here(&result, 300, MAKE, kernel, another);
 	made = !result.status;
 	if (!made)
 		FAIL_TEST("no kernel without BTF was made: %s%s", result.output, result.errors);

@@ -4,8 +4,8 @@
  *
  *	bpf SECONDS
  *
- * "one" runs those called one, "two" those called two. Each puts a new one into the place of the old one
- * after a second, so that code comes and goes, and lies where the other's was. Prints "bpf: NAME loaded
+ * "north" runs those called north, "south" those called south. Each puts a new one into the place of the old
+ * one after a second, so that code comes and goes, and lies where the other's was. Prints "bpf: NAME loaded
  * COUNT".
  */
 #include <linux/bpf.h>
@@ -110,7 +110,7 @@ static void switch_compiler_on(void)
 
 int main(int argc, char **argv)
 {
-	static const char *const names[] = { "one", "two" };
+	static const char *const names[] = { "north", "south" };
 	const struct rlimit unlimited = { RLIM_INFINITY, RLIM_INFINITY };
 	double until = now() + (argc > 1 ? atof(argv[1]) : 0);
 	bool failed = false;

@@ -102,10 +102,10 @@ TASK(thread, compute(500); system_call(SYS_getrandom, (long)buffer, 4096, 0))
 TASK(ping, compute(20); system_call(SYS_sched_yield, 0, 0, 0))
 TASK(pong, compute(20); system_call(SYS_sched_yield, 0, 0, 0))
 TASK(program, compute(1000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
-TASK(jailed, compute(1000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
-TASK(layered, compute(1000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
-TASK(deleted, compute(1000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
-TASK(memory, compute(1000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
+TASK(jailed, compute(5000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
+TASK(layered, compute(5000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
+TASK(deleted, compute(5000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
+TASK(memory, compute(5000); system_call(SYS_getrandom, (long)buffer, 4096, 0))
 TASK(brief, compute(100); system_call(SYS_getrandom, (long)buffer, 1024, 0))
 
 static double now(void)
@@ -226,13 +226,13 @@ static void copy_self_to(const char *name, const char *path)
 	close(file);
 }
 
-/* The file of the first mapping of PID that is not ours. */
+/* The file of the first mapping of PID, when that is not ours any more: which may take its time. */
 static void tell_maps(const char *name, pid_t pid, const char *own)
 {
 	char path[64], line[512], file[256];
 	FILE *maps;
 
-	for (int i = 0; i < 100; i++, usleep(20000)) {
+	for (int i = 0; i < 3000; i++, usleep(20000)) {
 		snprintf(path, sizeof(path), "/proc/%d/maps", pid);
 		maps = fopen(path, "r");
 		*file = '\0';

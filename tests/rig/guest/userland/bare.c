@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bare CALLS: C without frame pointers, through frames of several kinds and the C library. */
+/* bare CALLS MILLISECONDS: C without frame pointers, through frames of several kinds and the C library. */
 #include <stdlib.h>
 
 #include "tests/rig/guest/userland/busy.h"

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 static unsigned int calls_of_round(const struct busy *tasks)
@@ -29,18 +30,33 @@ static void print_truth(const char *process, const struct busy *tasks)
 		exit(1);
 }
 
+static long spent_ms(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+	return time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+static void run_round(const struct busy *tasks)
+{
+	for (const struct busy *task = tasks; task->name; task++)
+		for (unsigned int i = 0; i < task->times; i++)
+			task->run();
+}
+
 void busy_run(const char *process, const struct busy *tasks, int argc, char **argv)
 {
-	long calls = argc == 2 ? strtol(argv[1], NULL, 10) : 0;
-	long rounds = calls / (long)calls_of_round(tasks);
+	long calls = argc == 3 ? strtol(argv[1], NULL, 10) : 0, made = 0;
+	long least_ms = argc == 3 ? strtol(argv[2], NULL, 10) : 0;
 
-	if (rounds <= 0) {
-		fprintf(stderr, "usage: %s CALLS\n", process);
+	if (calls <= 0) {
+		fprintf(stderr, "usage: %s CALLS MILLISECONDS\n", process);
 		exit(2);
 	}
-	while (rounds--)
-		for (const struct busy *task = tasks; task->name; task++)
-			for (unsigned int i = 0; i < task->times; i++)
-				task->run();
+	do {
+		run_round(tasks);
+		made += calls_of_round(tasks);
+	} while (made < calls || spent_ms() < least_ms);
 	print_truth(process, tasks);
 }

@@ -31,7 +31,10 @@ struct busy {
 	unsigned int calls; /* of the function in RUN */
 };
 
-/* As many rounds as have the calls that the program's one argument says. TASKS end with one without a name.
+/*
+ * As many rounds as have the calls that the program's first argument says, and take the processor time that
+ * the second does, in ms: a fast machine has the time, one that stands still now and then the calls, and so
+ * either has samples enough. TASKS end with one without a name.
  */
 void busy_run(const char *process, const struct busy *tasks, int argc, char **argv);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linked CALLS: works in a shared library. */
+/* linked CALLS MILLISECONDS: works in a shared library. */
 #include "tests/rig/guest/userland/library.h"
 
 #include <stddef.h>

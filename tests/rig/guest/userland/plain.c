@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plain CALLS: C with frame pointers. */
+/* plain CALLS MILLISECONDS: C with frame pointers. */
 #include <stddef.h>
 
 #include "tests/rig/guest/userland/busy.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugins CALLS: loads a plug-in, works in it, unloads it; the next mostly lies where it was. */
+/* plugins CALLS MILLISECONDS: loads a plug-in, works in it, unloads it; the next mostly lies where it was. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

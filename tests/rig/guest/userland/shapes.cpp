@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shapes CALLS: C++: virtual functions, a template, exceptions. */
+/* shapes CALLS MILLISECONDS: C++: virtual functions, a template, exceptions. */
 #include <algorithm>
 #include <stdexcept>
 #include <vector>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stripped CALLS: a program whose functions nobody can name. */
+/* stripped CALLS MILLISECONDS: a program whose functions nobody can name. */
 #include <stddef.h>
 
 #include "tests/rig/guest/userland/busy.h"
