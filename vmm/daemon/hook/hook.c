@@ -67,6 +67,14 @@ static void arm(long microseconds)
 	setitimer(ITIMER_REAL, &deadline, NULL);
 }
 
+/* When libvirt has waited long enough since START. */
+static void arm_deadline(uint64_t start)
+{
+	uint64_t passed = (now_ms() - start) * 1000;
+
+	arm(passed < DEADLINE_US ? (long)(DEADLINE_US - passed) : 1);
+}
+
 /* Whatever would end it otherwise ends it well. */
 static void prepare_end(void)
 {
@@ -78,7 +86,6 @@ static void prepare_end(void)
 	signal(SIGPIPE, SIG_IGN);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	arm(DEADLINE_US);
 }
 
 /* Nothing runs yet before the others. */
@@ -239,11 +246,9 @@ static void queue(size_t size)
 static size_t take_message(const char *domain, const char *operation, uint64_t start)
 {
 	size_t head = put_word(put_word(put_word(0, HOOK_MAGIC), domain), operation), size;
-	uint64_t passed;
 
 	signal(SIGALRM, close_input);
-	passed = (now_ms() - start) * 1000;
-	arm(passed < DEADLINE_US ? (long)(DEADLINE_US - passed) : 1);
+	arm_deadline(start);
 	size = read_xml(head, start + XML_MS);
 	arm(WORK_US);
 	close_input(0);
@@ -268,7 +273,7 @@ static void close_outputs(void)
 
 /*
  * No signal ends who waits for a disk that does not answer: so another process does what could wait, and is
- * left to itself if it takes too long.
+ * left to itself if it takes too long: from its begin on the message is not lost, however busy the host is.
  */
 int main(int argc, char **argv)
 {
@@ -284,6 +289,7 @@ int main(int argc, char **argv)
 		tell(argv[1], argv[2], start);
 		_exit(0);
 	}
+	arm_deadline(start);
 	if (child > 0)
 		waitpid(child, NULL, 0);
 	_exit(0);
