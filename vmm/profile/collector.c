@@ -22,10 +22,11 @@
  */
 #define LOOK_INTERVAL_LATE_MS 250
 #define LOOKS_BEFORE_LATE     100
-/* There, too, once nothing has come for so long that nothing waits any more: what comes wakes the collector.
+/* There, too, once nothing has come for so long, besides the time that samples wait, that nothing waits any
+ * more: what comes wakes the collector.
  */
 #define LOOK_INTERVAL_QUIET_MS 2000
-#define QUIET_AFTER            (WINDOW_LONGEST + 1000 * MILLISECOND)
+#define QUIET_AFTER            (500 * MILLISECOND)
 
 /*
  * Samples wait so long for what happened before them. A vCPU's own ring is
@@ -141,6 +142,12 @@ static uint64_t time_of_all(const struct collector *collector)
 	return time;
 }
 
+/* A guest that tells of itself is waited for. */
+static uint64_t window_of(const struct collector_options *options)
+{
+	return (options->sideband_ring_count ? WINDOW_SIDEBAND : WINDOW) + options->delay;
+}
+
 static int make_resolver(struct collector *collector)
 {
 	const struct collector_options *options = &collector->options;
@@ -150,7 +157,7 @@ static int make_resolver(struct collector *collector)
 		&(struct resolver_options){
 			.rings = options->ring_count + options->sideband_ring_count,
 			.account = options->account,
-			.window = (options->sideband_ring_count ? WINDOW_SIDEBAND : WINDOW) + options->delay,
+			.window = window_of(options),
 			.longest = WINDOW_LONGEST,
 			.reach = options->sideband_ring_count ? RESOLVER_REACH + options->delay : 0,
 			.tells = sample_tells,
@@ -263,7 +270,10 @@ static int quiet_interval(const struct collector *collector, uint64_t time)
 
 static bool is_quiet(const struct collector *collector, uint64_t time)
 {
-	return time - collector->last_come > QUIET_AFTER &&
+	const struct collector_options *options = &collector->options;
+	uint64_t wait = window_of(options) + (options->sideband_ring_count ? WINDOW_LONGEST : 0);
+
+	return time - collector->last_come > wait + QUIET_AFTER &&
 	       !(collector->flight && flight_waits(collector->flight));
 }
 
