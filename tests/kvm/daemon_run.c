@@ -177,6 +177,21 @@ bool daemon_run_wait_for_domains(const struct daemon_run *daemon, size_t count)
 	return fail_with_log(daemon, "another number of domains");
 }
 
+bool daemon_run_wait_for_log(const struct daemon_run *daemon, const char *text)
+{
+	bool found = false;
+
+	for (int i = 0; i < TRIES && !found; i++) {
+		char *log = daemon_run_log(daemon);
+
+		found = strstr(log, text);
+		free(log);
+		if (!found)
+			usleep(PAUSE_US);
+	}
+	return found || fail_with_log(daemon, text);
+}
+
 static void make_path(char *path, size_t size, const struct daemon_run *daemon, const char *name,
 		      const char *suffix)
 {

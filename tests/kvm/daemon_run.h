@@ -50,6 +50,8 @@ bool daemon_run_wait_for_domains(const struct daemon_run *daemon, size_t count);
 
 /* The log so far, to be freed. */
 char *daemon_run_log(const struct daemon_run *daemon);
+/* Waits until it has TEXT; a failed check with the log after a minute. */
+bool daemon_run_wait_for_log(const struct daemon_run *daemon, const char *text);
 
 /* A VM with the files of a domain NAME, whose metadata is METADATA; it runs until it is killed. */
 void fake_domain_start(struct program *vm, const struct daemon_run *daemon, const char *name,

@@ -4,6 +4,9 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "vmm/daemon/hook_install.h"
+#include "vmm/daemon/hook_message.h"
+
 void libvirt_host_prepare(struct libvirt_host *host, const char *conf)
 {
 	*host = (struct libvirt_host){ 0 };
@@ -12,6 +15,44 @@ void libvirt_host_prepare(struct libvirt_host *host, const char *conf)
 	snprintf(host->daemon.run, sizeof(host->daemon.run), "%s/kvmscope", host->libvirt.directory);
 	snprintf(host->daemon.libvirt, sizeof(host->daemon.libvirt), "%s/run/qemu", host->libvirt.directory);
 	snprintf(host->daemon.uri, sizeof(host->daemon.uri), "%s", host->libvirt.uri);
+}
+
+void libvirt_host_install_hook(const struct libvirt_host *host)
+{
+	char hooks[96];
+
+	snprintf(hooks, sizeof(hooks), "%s/etc/hooks", host->libvirt.directory);
+	CHECK_EQUAL(hook_install(hooks), 0);
+}
+
+/* What find prints of CONDITIONS below DIRECTORY. */
+static void check_no_file(const char *directory, const char *conditions)
+{
+	char command[384], text[1024];
+	FILE *output;
+
+	snprintf(command, sizeof(command), "find %s %s 2>&1", directory, conditions);
+	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	REQUIRE(output != NULL);
+	text[fread(text, 1, sizeof(text) - 1, output)] = '\0';
+	pclose(output);
+	if (*text)
+		FAIL_TEST("there is left:\n%s", text);
+}
+
+void libvirt_host_check_nothing_is_left(const struct libvirt_host *host, const char *names)
+{
+	char path[96], domains[64];
+
+	check_no_file(host->daemon.run,
+		      "-mindepth 1 ! -name kvmscoped.lock ! -name " HOOK_SPOOL " ! -name " HOOK_DROPPED);
+	snprintf(domains, sizeof(domains), "-name '%s*'", names);
+	check_no_file(host->daemon.libvirt, domains);
+	snprintf(path, sizeof(path), "%s/lib", host->libvirt.directory);
+	check_no_file(path, "-type s");
+	snprintf(path, sizeof(path), "%s/recordings", host->daemon.directory);
+	check_no_file(path, "-name names -prune -o -type f ! -name '*.perf.data' ! -name '*.perf.data.new' ! "
+			    "-name domain -print");
 }
 
 void libvirt_host_end(struct libvirt_host *host)

@@ -18,6 +18,15 @@ struct libvirt_host {
 /* Makes the directories, and kvmscope.conf of CONF; neither is started. */
 void libvirt_host_prepare(struct libvirt_host *host, const char *conf);
 
+/* Puts the hook in place, before libvirtd starts: it looks for hooks then. */
+void libvirt_host_install_hook(const struct libvirt_host *host);
+
+/*
+ * When domains whose names begin with NAMES have ended, and kvmscoped has: a failed check with what is left
+ * of them, sockets, messages that wait, and files but those that are meant to stay.
+ */
+void libvirt_host_check_nothing_is_left(const struct libvirt_host *host, const char *names);
+
 /* Ends both, started or not, and all domains, and removes the directories. */
 void libvirt_host_end(struct libvirt_host *host);
 

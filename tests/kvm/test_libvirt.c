@@ -35,22 +35,6 @@ static bool wait_for_kernel(const struct daemon_run *daemon, const char *domain)
 	return false;
 }
 
-/* False after a minute without. */
-static bool wait_for_log(const struct daemon_run *daemon, const char *text)
-{
-	bool found = false;
-
-	for (int i = 0; i < 1200 && !found; i++) {
-		char *log = daemon_run_log(daemon);
-
-		found = strstr(log, text) != NULL;
-		free(log);
-		if (!found)
-			usleep(50000);
-	}
-	return found;
-}
-
 /* What its user does, in the namespace of its libvirtd. */
 
 static void write_file(const struct libvirt_host *host, const char *name, mode_t mode, const char *text)
@@ -246,7 +230,7 @@ TEST(libvirt, a_domain_is_profiled_from_its_start_to_its_end_whoever_dies_meanwh
 	/* As its next start has it, and told by the hook: libvirtd, started again, has found that. */
 	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "start web"));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 1));
-	CHECK(wait_for_log(&host.daemon, "libvirt: domain web: started"));
+	CHECK(daemon_run_wait_for_log(&host.daemon, "libvirt: domain web: started"));
 	CHECK(!libvirt_virsh(&host.libvirt, NULL, 0, "destroy web"));
 	CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
 	uninstall(&host);

@@ -3,6 +3,7 @@
  * What libvirt does to a domain that runs: moves it to another host, each with a kvmscoped of its own;
  * suspends, saves and resets it, while libvirtd is killed. The profile follows.
  */
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,15 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/libvirt_host.h"
 #include "tests/kvm/migrated_guest.h"
+#include "tests/unit/pprof_store.h"
+#include "tests/unit/pprof_text.h"
 
+#define TRIES 600 /* of 0.1 s, a minute */
+
+/* Both tell kvmscoped by the hook. */
 static bool start(struct libvirt_host *host)
 {
+	libvirt_host_install_hook(host);
 	return libvirt_daemon_start(&host->libvirt) && daemon_run_start(&host->daemon);
 }
 
@@ -59,6 +66,22 @@ static void check_logged(const struct libvirt_host *host, const char *name, cons
 		show_log(host);
 }
 
+/* By libvirt's hook, of which the one or the other is enough; after a minute a failed check. */
+static void check_told(const struct libvirt_host *host, const char *name, const char *one, const char *other)
+{
+	char text[2][96];
+
+	snprintf(text[0], sizeof(text[0]), "libvirt: domain %s: %s\n", name, one);
+	snprintf(text[1], sizeof(text[1]), "libvirt: domain %s: %s\n", name, other);
+	for (int tries = 0; tries < TRIES; tries++) {
+		if (has_logged(host, text[0]) || has_logged(host, text[1]))
+			return;
+		usleep(100000);
+	}
+	show_log(host);
+	FAIL_TEST("the hook has not told of %s, nor of %s", one, other);
+}
+
 static void follow(struct libvirt_host *from, struct libvirt_host *to, const char *name)
 {
 	pid_t pid = libvirt_domain_pid(&from->libvirt, name);
@@ -72,6 +95,8 @@ static void follow(struct libvirt_host *from, struct libvirt_host *to, const cha
 	check_logged(from, name, "it has moved to another host");
 	check_logged(to, name, "it arrives from another host");
 	CHECK(!has_logged(from, "can not be profiled"));
+	check_told(to, name, "migrate", "started");
+	check_told(from, name, "stopped", "release");
 }
 
 static void check_virsh(struct libvirt_host *host, const char *arguments)
@@ -121,6 +146,19 @@ static void check_names(const struct libvirt_host *host, const char *name)
 		pclose(list);
 }
 
+/* Each has the domain's directory, and nothing else is left. */
+static void check_end(struct libvirt_host *host, const char *name)
+{
+	char command[256];
+
+	CHECK_EQUAL(daemon_run_stop(&host->daemon, SIGTERM), 0);
+	libvirt_host_check_nothing_is_left(host, name);
+	snprintf(command, sizeof(command),
+		 "cd %s/recordings/%s && test $(cat domain) = %s && ls *.perf.data* > /dev/null",
+		 host->daemon.directory, name, name);
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+}
+
 static void follow_by_kvm(struct libvirt_host *from, struct libvirt_host *to)
 {
 	const struct migrated_guest *guest = migrated_guest();
@@ -137,6 +175,8 @@ static void follow_by_kvm(struct libvirt_host *from, struct libvirt_host *to)
 	follow(from, to, "two");
 	check_virsh(to, "destroy two");
 	CHECK(daemon_run_wait_for_domains(&to->daemon, 0));
+	check_end(from, "two");
+	check_end(to, "two");
 	if (!guest->initrd)
 		return;
 	check_names(from, "two");
@@ -190,19 +230,43 @@ static void fail_to_migrate(struct libvirt_host *from, struct libvirt_host *to)
 	CHECK(!has_logged(from, "moved"));
 }
 
+/* libvirtd is killed while it is suspended; its hook tells of each domain that it finds again. */
 static void disturb(struct libvirt_host *host)
 {
 	pid_t pid = libvirt_domain_pid(&host->libvirt, "one");
-	char arguments[128];
 
 	check_virsh(host, "suspend one");
 	libvirt_daemon_kill(&host->libvirt);
 	CHECK(libvirt_daemon_restart(&host->libvirt));
+	check_told(host, "one", "reconnect", "reconnect");
 	check_virsh(host, "resume one");
 	check_it_goes_on(host, count_samples(host), "it was suspended");
 	check_virsh(host, "reset one");
 	check_it_goes_on(host, count_samples(host), "a reset");
 	CHECK_EQUAL(libvirt_domain_pid(&host->libvirt, "one"), pid);
+}
+
+/* kvmscoped alone is started anew, then it while there is no libvirtd. */
+static void restart(struct libvirt_host *host)
+{
+	pid_t pid = libvirt_domain_pid(&host->libvirt, "one");
+
+	CHECK_EQUAL(daemon_run_stop(&host->daemon, SIGTERM), 0);
+	CHECK(daemon_run_start(&host->daemon));
+	check_it_goes_on(host, 0, "kvmscoped's restart");
+	libvirt_daemon_kill(&host->libvirt);
+	CHECK_EQUAL(daemon_run_stop(&host->daemon, SIGKILL), 128 + SIGKILL);
+	CHECK(daemon_run_start(&host->daemon));
+	CHECK(daemon_run_wait_for_domains(&host->daemon, 1));
+	CHECK(libvirt_daemon_restart(&host->libvirt));
+	check_it_goes_on(host, 0, "a restart of both");
+	CHECK(libvirt_host_runs(host, "one", pid));
+}
+
+/* Into a file, and into libvirt's own. */
+static void save(struct libvirt_host *host)
+{
+	char arguments[192];
 
 	snprintf(arguments, sizeof(arguments), "save one %s/saved", host->libvirt.directory);
 	check_virsh(host, arguments);
@@ -210,26 +274,109 @@ static void disturb(struct libvirt_host *host)
 	snprintf(arguments, sizeof(arguments), "restore %s/saved", host->libvirt.directory);
 	check_virsh(host, arguments);
 	check_it_goes_on(host, 0, "it was saved and restored");
+
+	snprintf(arguments, sizeof(arguments), "dumpxml one > %s/one.xml", host->libvirt.directory);
+	check_virsh(host, arguments);
+	snprintf(arguments, sizeof(arguments), "define %s/one.xml", host->libvirt.directory);
+	check_virsh(host, arguments);
+	check_virsh(host, "managedsave one");
+	CHECK(daemon_run_wait_for_domains(&host->daemon, 0));
+	check_virsh(host, "start one");
+	check_it_goes_on(host, 0, "a managed save");
 }
 
+/* A host that pushes to a store of its own. */
+struct site {
+	struct libvirt_host host;
+	struct pprof_store store;
+	unsigned int seen; /* of what the store got */
+};
+
+static bool start_site(struct site *site)
+{
+	char conf[256];
+
+	site->seen = 0;
+	libvirt_host_prepare(&site->host, "");
+	pprof_store_init(&site->store);
+	pprof_store_start(&site->store);
+	snprintf(conf, sizeof(conf), "[push]\nurl = http://127.0.0.1:%u\nspool = %s/push\ninterval = 2s\n",
+		 site->store.port, site->host.daemon.directory);
+	daemon_run_write_conf(&site->host.daemon, conf);
+	return start(&site->host);
+}
+
+static void end_site(struct site *site)
+{
+	libvirt_host_end(&site->host);
+	pprof_store_free(&site->store);
+}
+
+/* Has it functions of the kernel that has found no root file system, and spins in panic()? */
+static bool has_names(const struct site *site, const struct pprof_received *received)
+{
+	char path[128], *text;
+	bool found;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/received", site->host.daemon.directory);
+	file = fopen(path, "we");
+	CHECK(file && fwrite(received->profile, 1, received->size, file) == received->size);
+	if (file)
+		fclose(file);
+	text = pprof_text(path);
+	found = strstr(text, "\"delay_") || strstr(text, "\"__const_udelay\"") || strstr(text, "\"panic\"");
+	free(text);
+	return found;
+}
+
+/* Of the domain ONE, and with the labels of this host, as before and after. */
+static void check_pushed(struct site *site)
+{
+	char host[HOST_NAME_MAX + 1] = "", name[HOST_NAME_MAX + 64];
+
+	gethostname(host, sizeof(host) - 1);
+	snprintf(name, sizeof(name), "kvmscope{host=%s,domain=one,vcpu=0}", host);
+	for (int tries = 0; tries < TRIES; tries++) {
+		for (; site->seen < site->store.count; site->seen++) {
+			CHECK_STRING(site->store.received[site->seen].name, name);
+			if (has_names(site, &site->store.received[site->seen]))
+				return;
+		}
+		usleep(100000);
+	}
+	show_log(&site->host);
+	FAIL_TEST("of %u profiles none names the kernel's functions", site->seen);
+}
+
+static void follow_site(struct site *one, struct site *other)
+{
+	CHECK(daemon_run_wait_for_samples(&one->host.daemon, "one", 20));
+	check_pushed(one);
+	fail_to_migrate(&one->host, &other->host);
+	follow(&one->host, &other->host, "one");
+	check_pushed(other);
+	disturb(&other->host);
+	save(&other->host);
+	restart(&other->host);
+	check_pushed(other);
+	check_virsh(&other->host, "destroy one");
+	CHECK(daemon_run_wait_for_domains(&other->host.daemon, 0));
+	CHECK(!has_logged(&other->host, "moved"));
+	check_end(&one->host, "one");
+	check_end(&other->host, "one");
+}
+
+/* Debian's kernel, which is emulated. */
 TEST(libvirt_migration, a_profile_follows_what_libvirt_does)
 {
-	struct libvirt_host one, other;
+	static struct site one, other;
 
 	LIBVIRT_REQUIRED();
-	libvirt_host_prepare(&one, "");
-	libvirt_host_prepare(&other, "");
-	if (start(&one) && start(&other) &&
-	    libvirt_domain_start(&one.libvirt, "one",
-				 "<metadata>" FAKE_PROFILE("frequency='50'") "</metadata>")) {
-		CHECK(daemon_run_wait_for_samples(&one.daemon, "one", 20));
-		fail_to_migrate(&one, &other);
-		follow(&one, &other, "one");
-		disturb(&other);
-		CHECK(!libvirt_virsh(&other.libvirt, NULL, 0, "destroy one"));
-		CHECK(daemon_run_wait_for_domains(&other.daemon, 0));
-		CHECK(!has_logged(&other, "moved"));
-	}
-	libvirt_host_end(&one);
-	libvirt_host_end(&other);
+	if (start_site(&one) && start_site(&other) &&
+	    libvirt_domain_start(&one.host.libvirt, "one",
+				 "<metadata>" FAKE_PROFILE("frequency='50'") "</metadata>"))
+		follow_site(&one, &other);
+	end_site(&one);
+	end_site(&other);
 }

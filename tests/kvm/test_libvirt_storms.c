@@ -11,7 +11,6 @@
 
 #include "tests/kvm/libvirt_host.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/daemon/hook_install.h"
 #include "vmm/daemon/hook_message.h"
 
 /* One after the other, and at once; fewer where it is the second time, with sanitizers. KVMSCOPE_STORM is
@@ -212,47 +211,16 @@ static void check_all_is_quiet(const struct libvirt_host *host, const struct hol
 			  now.descriptors, before->threads, before->descriptors);
 }
 
-/* What find prints of CONDITIONS below DIRECTORY. */
-static void check_no_file(const char *directory, const char *conditions)
-{
-	char command[256], text[1024];
-	FILE *output;
-
-	snprintf(command, sizeof(command), "find %s %s 2>&1", directory, conditions);
-	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
-	REQUIRE(output != NULL);
-	text[fread(text, 1, sizeof(text) - 1, output)] = '\0';
-	pclose(output);
-	if (*text)
-		FAIL_TEST("there is left:\n%s", text);
-}
-
-/* Sockets, and files but those that are meant to stay. */
-static void check_no_files_are_left(const struct libvirt_host *host)
-{
-	char path[96];
-
-	check_no_file(host->daemon.run,
-		      "-mindepth 1 ! -name kvmscoped.lock ! -name " HOOK_SPOOL " ! -name " HOOK_DROPPED);
-	check_no_file(host->daemon.libvirt, "-name 'small*'");
-	snprintf(path, sizeof(path), "%s/lib", host->libvirt.directory);
-	check_no_file(path, "-type s");
-	snprintf(path, sizeof(path), "%s/recordings", host->daemon.directory);
-	check_no_file(path, "-type f ! -name '*.perf.data' ! -name domain");
-}
-
 /* Without a daemon the hook has nobody; one that is stopped takes nothing from its socket. */
 TEST(libvirt, storms_of_domains_leave_nothing_behind_whatever_the_daemon_does)
 {
 	const char *rounds = getenv("KVMSCOPE_STORM");
 	struct libvirt_host host;
 	struct holding before;
-	char hooks[96];
 
 	LIBVIRT_REQUIRED();
 	libvirt_host_prepare(&host, "");
-	snprintf(hooks, sizeof(hooks), "%s/etc/hooks", host.libvirt.directory);
-	CHECK_EQUAL(hook_install(hooks), 0); /* before libvirtd looks */
+	libvirt_host_install_hook(&host);
 	if (libvirt_daemon_start(&host.libvirt)) {
 		for (int i = 1; i <= AT_ONCE; i++)
 			write_small_domain(&host, i);
@@ -267,7 +235,7 @@ TEST(libvirt, storms_of_domains_leave_nothing_behind_whatever_the_daemon_does)
 		CHECK(daemon_run_wait_for_domains(&host.daemon, 0));
 		check_all_is_quiet(&host, &before);
 		CHECK_EQUAL(daemon_run_stop(&host.daemon, SIGTERM), 0);
-		check_no_files_are_left(&host);
+		libvirt_host_check_nothing_is_left(&host, "small");
 	}
 	libvirt_host_end(&host);
 }
