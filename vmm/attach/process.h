@@ -13,7 +13,7 @@
  *	call	it waits in ioctl(KVM_RUN) of the vCPU's descriptor (/proc/PID/task/TID/syscall)
  *
  * A vCPU whose thread nobody tells has none: none is guessed. Of a process with several VMs only KVM tells
- *which vCPUs are whose; the VM that is meant is named by its descriptor. Any one thread at a time.
+ * which vCPUs are whose; the VM that is meant is named by its descriptor. Any one thread at a time.
  */
 #ifndef KVMSCOPE_ATTACH_PROCESS_H
 #define KVMSCOPE_ATTACH_PROCESS_H
