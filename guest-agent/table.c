@@ -26,7 +26,7 @@ struct part {
 	bool to_end; /* of the file, which tells no size, and the last part: SIZE is more than is taken */
 };
 
-enum { PARTS = 4 };
+enum { PARTS = 5 };
 
 /* On a slow machine: a part rests so many times what it cost, and nobody else misses more of the CPU. */
 #define REST 4
@@ -145,6 +145,8 @@ static void take_parts_of_file(void)
 					.size = tables->head.segments * sizeof(tables->segments[0]) };
 	table.parts[2] = (struct part){ .offset = tables->symbols, .size = tables->head.symbols };
 	table.parts[3] = (struct part){ .offset = tables->strings, .size = tables->head.strings };
+	table.parts[4] = (struct part){ .bytes = tables->sections,
+					.size = tables->section_count * sizeof(tables->sections[0]) };
 }
 
 static int read_file(void *context, uint64_t offset, void *to, size_t size)
@@ -187,7 +189,7 @@ static int begin_kernel(void)
 	table.parts[1] = (struct part){ .bytes = kernel->modules, .size = modules };
 	table.parts[2] =
 		(struct part){ .size = AGENT_TABLE_MAX - modules - sizeof(kernel->head) + 1, .to_end = true };
-	table.parts[3] = (struct part){ 0 };
+	table.parts[3] = table.parts[4] = (struct part){ 0 };
 	return begin_stream(fd);
 }
 

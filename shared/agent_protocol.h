@@ -191,7 +191,9 @@ enum agent_symbols_section {
 /*
  * What a table of kind AGENT_TABLE_SYMBOLS begins with. Behind it stand, as in
  * the ELF file: SEGMENTS program headers (Elf64_Phdr) of type PT_LOAD, the
- * bytes of the symbol table (Elf64_Sym), the bytes of its strings.
+ * bytes of the symbol table (Elf64_Sym), the bytes of its strings. Then, to
+ * the table's end, struct agent_section of each section with code; an older
+ * agent tells none.
  */
 struct agent_symbols {
 	uint32_t section;  /* enum agent_symbols_section */
@@ -201,6 +203,15 @@ struct agent_symbols {
 };
 
 #define AGENT_SEGMENTS_MAX 16u
+
+/* Of more the last ones are not told. */
+#define AGENT_SECTIONS_MAX 32u
+
+/* A symbol that has no size ends with its section at the latest. */
+struct agent_section {
+	uint64_t start; /* address, as the symbols have it */
+	uint64_t size;  /* bytes */
+};
 
 #define AGENT_KERNEL_MODULES_MAX 512u
 

@@ -96,12 +96,30 @@ static int read_section(const struct elf_file *file, unsigned int number, Elf64_
 	return read_at(file, file->header.e_shoff + number * sizeof(*section), section, sizeof(*section));
 }
 
-/* The first section of TYPE; -ENODATA without one. */
-static int find_section(const struct elf_file *file, uint32_t type, Elf64_Shdr *found)
+/* The first ones with symbols; of type SHT_NULL: there is none. */
+struct symbol_sections {
+	Elf64_Shdr all, dynamic;
+};
+
+static void see_section(const Elf64_Shdr *section, struct symbol_sections *symbols, struct elf_tables *tables)
+{
+	if (section->sh_type == SHT_SYMTAB && symbols->all.sh_type == SHT_NULL)
+		symbols->all = *section;
+	if (section->sh_type == SHT_DYNSYM && symbols->dynamic.sh_type == SHT_NULL)
+		symbols->dynamic = *section;
+	if (section->sh_flags & SHF_ALLOC && section->sh_flags & SHF_EXECINSTR &&
+	    tables->section_count < AGENT_SECTIONS_MAX)
+		tables->sections[tables->section_count++] =
+			(struct agent_section){ section->sh_addr, section->sh_size };
+}
+
+static int see_sections(const struct elf_file *file, struct symbol_sections *symbols,
+			struct elf_tables *tables)
 {
 	const Elf64_Ehdr *header = &file->header;
 	Elf64_Shdr sections[HEADERS_AT_ONCE];
 
+	*symbols = (struct symbol_sections){ 0 };
 	for (unsigned int first = 0; first < header->e_shnum; first += HEADERS_AT_ONCE) {
 		unsigned int count = header->e_shnum - first;
 		int error;
@@ -112,34 +130,34 @@ static int find_section(const struct elf_file *file, uint32_t type, Elf64_Shdr *
 		if (error)
 			return error;
 		for (unsigned int i = 0; i < count; i++)
-			if (sections[i].sh_type == type) {
-				*found = sections[i];
-				return 0;
-			}
+			see_section(&sections[i], symbols, tables);
 	}
-	return -ENODATA;
+	return 0;
 }
 
 static int find_by_sections(const struct elf_file *file, struct elf_tables *tables)
 {
-	enum agent_symbols_section which = AGENT_SYMBOLS_SYMTAB;
-	Elf64_Shdr symbols, strings;
+	struct symbol_sections found;
+	const Elf64_Shdr *symbols;
+	Elf64_Shdr strings;
+	bool all;
 	int error;
 
 	if (file->header.e_shentsize != sizeof(Elf64_Shdr))
 		return -ENODATA;
-	error = find_section(file, SHT_SYMTAB, &symbols);
-	if (error == -ENODATA) {
-		which = AGENT_SYMBOLS_DYNSYM;
-		error = find_section(file, SHT_DYNSYM, &symbols);
-	}
-	if (!error)
-		error = read_section(file, symbols.sh_link, &strings);
+	error = see_sections(file, &found, tables);
 	if (error)
 		return error;
-	if (symbols.sh_entsize != sizeof(Elf64_Sym) || strings.sh_type != SHT_STRTAB)
+	all = found.all.sh_type == SHT_SYMTAB;
+	symbols = all ? &found.all : &found.dynamic;
+	if (symbols->sh_type == SHT_NULL)
+		return -ENODATA;
+	error = read_section(file, symbols->sh_link, &strings);
+	if (error)
+		return error;
+	if (symbols->sh_entsize != sizeof(Elf64_Sym) || strings.sh_type != SHT_STRTAB)
 		return -EINVAL;
-	return use(tables, which, &symbols, &strings);
+	return use(tables, all ? AGENT_SYMBOLS_SYMTAB : AGENT_SYMBOLS_DYNSYM, symbols, &strings);
 }
 
 /* --- by its dynamic section, which has addresses ---------------------------------- */
@@ -301,6 +319,15 @@ int elf_tables_find(const struct elf_source *source, struct elf_tables *tables)
 		return error;
 	error = find_by_sections(&file, tables);
 	return error == -ENODATA ? find_by_dynamic(&file, tables) : error;
+}
+
+int elf_tables_find_segments(const struct elf_source *source, struct elf_tables *tables)
+{
+	struct elf_file file;
+	int error = open_file(&file, source, tables);
+
+	tables->head.section = AGENT_SYMBOLS_DYNSYM;
+	return error;
 }
 
 int elf_tables_find_dynamic(const struct elf_source *source, struct elf_tables *tables)

@@ -17,6 +17,9 @@ struct elf_tables {
 	struct agent_symbols head;
 	Elf64_Phdr segments[AGENT_SEGMENTS_MAX]; /* those to be loaded; head.segments of them */
 	uint64_t symbols, strings;               /* offsets in the file */
+	struct agent_section
+		sections[AGENT_SECTIONS_MAX]; /* those with code, where sections tell the tables, */
+	uint32_t section_count;               /* so many of them */
 };
 
 /*
@@ -30,5 +33,11 @@ int elf_tables_find(const struct elf_source *file, struct elf_tables *tables);
 /* The same, of what the dynamic linker uses only: it stands at the file's begin, and is read by every
  * process. */
 int elf_tables_find_dynamic(const struct elf_source *file, struct elf_tables *tables);
+
+/*
+ * The same, but without symbols: what stands beside the build id, for whoever has those of the build. As of
+ * .dynsym: they are not all.
+ */
+int elf_tables_find_segments(const struct elf_source *file, struct elf_tables *tables);
 
 #endif

@@ -42,6 +42,23 @@ TEST(elf_symbols, finds_a_function_by_its_offset_in_the_file)
 	symbols_free(symbols);
 }
 
+/* Of assembly, without a size, in a section of some bytes; behind it lie the stubs of the PLT. */
+void _init(void);
+
+TEST(elf_symbols, ends_a_symbol_without_a_size_with_its_section)
+{
+	uint64_t start = offset_in_file((const void *)_init);
+	struct symbols *symbols;
+	struct symbol symbol;
+
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, self, ELF_FILE_OFFSETS, NULL, 0), 0);
+	REQUIRE(symbols_find(symbols, start, &symbol));
+	CHECK_STRING(symbol.name, "_init");
+	CHECK(symbol.end - symbol.start < 64);
+	CHECK(!symbols_find(symbols, symbol.end, &symbol) || strcmp(symbol.name, "_init") != 0);
+	symbols_free(symbols);
+}
+
 __asm__(".globl elf_symbols_test_value\n.set elf_symbols_test_value, 0x40\n");
 
 TEST(elf_symbols, leaves_out_values_that_are_no_addresses)

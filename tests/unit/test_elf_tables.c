@@ -84,11 +84,15 @@ TEST(elf_tables, of_a_file_that_is_there_in_part_are_those_of_the_dynamic_sectio
 	CHECK_EQUAL(tables.head.symbols, 2 * sizeof(Elf64_Sym));
 	file.limit = 0x2000;
 	CHECK_EQUAL(elf_tables_find_dynamic(&source, &tables), -EFAULT);
+	CHECK_EQUAL(elf_tables_find_segments(&source, &tables), 0);
+	CHECK(tables.head.segments > 0);
+	CHECK_EQUAL(tables.head.symbols, 0);
 	close(file.fd);
 }
 
 TEST(elf_tables, of_a_static_program_has_no_dynamic_section)
 {
+	Elf64_Ehdr header;
 	struct elf_tables tables;
 	struct file file = { .fd = open("build/rig/remap/one", O_RDONLY | O_CLOEXEC), .limit = UINT64_MAX };
 	const struct elf_source source = { .read = read_file, .context = &file };
@@ -96,6 +100,11 @@ TEST(elf_tables, of_a_static_program_has_no_dynamic_section)
 	REQUIRE(file.fd >= 0);
 	CHECK_EQUAL(elf_tables_find(&source, &tables), 0);
 	CHECK_EQUAL(tables.head.section, AGENT_SYMBOLS_SYMTAB);
+	/* Its entry is in the section that has its code. */
+	REQUIRE_EQUAL(tables.section_count, 1);
+	CHECK_EQUAL(pread(file.fd, &header, sizeof(header), 0), sizeof(header));
+	CHECK(header.e_entry - tables.sections[0].start < tables.sections[0].size);
 	CHECK_EQUAL(elf_tables_find_dynamic(&source, &tables), -ENODATA);
+	CHECK_EQUAL(tables.section_count, 0);
 	close(file.fd);
 }

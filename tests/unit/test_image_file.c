@@ -96,6 +96,92 @@ TEST(image_file, names_functions_by_their_place_in_the_mapped_file)
 	free(file.data);
 }
 
+struct unsized_table {
+	struct table table;
+	struct agent_section sections[2];
+} __attribute__((packed));
+
+/* As of a static program: _init of assembly, stubs behind its section, a function of assembly in .text. */
+static struct unsized_table unsized_table(void)
+{
+	struct unsized_table unsized = { .table = small_table(),
+					 .sections = { { 0x402000, 0x17 }, { 0x402040, 0x100 } } };
+	const Elf64_Sym init = { .st_name = 1, .st_info = STT_FUNC, .st_shndx = 12, .st_value = 0x402000 };
+
+	unsized.table.symbols[1] = unsized.table.symbols[2] = unsized.table.symbols[3] = init;
+	unsized.table.symbols[2].st_value = 0x402040;
+	unsized.table.symbols[3].st_value = 0x402080;
+	unsized.table.symbols[3].st_size = 16;
+	unsized.table.symbols[4] = unsized.table.symbols[5] = (Elf64_Sym){ .st_shndx = SHN_UNDEF };
+	return unsized;
+}
+
+static bool has_name(const struct symbols *symbols, uint64_t offset)
+{
+	struct symbol symbol;
+
+	return symbols_find(symbols, offset, &symbol);
+}
+
+TEST(image_file, ends_a_symbol_without_a_size_with_its_section_and_where_the_next_one_begins)
+{
+	struct unsized_table unsized = unsized_table();
+	struct symbols *symbols;
+	struct bytes file;
+
+	image_file_make(&file, span_of(&unsized, sizeof(unsized)), build_id, sizeof(build_id));
+	symbols = load(&file, build_id);
+	free(file.data);
+	REQUIRE(symbols != NULL);
+	CHECK(has_name(symbols, 0x1000) && has_name(symbols, 0x1016));
+	CHECK(!has_name(symbols, 0x1017) && !has_name(symbols, 0x103f));
+	CHECK(has_name(symbols, 0x1040) && has_name(symbols, 0x107f));
+	CHECK(has_name(symbols, 0x108f) && !has_name(symbols, 0x1090));
+	symbols_free(symbols);
+}
+
+/* Nor of one whose section ends before it, or behind the last address. */
+TEST(image_file, names_nothing_by_a_symbol_without_a_size_where_no_section_is_told)
+{
+	static const struct agent_section wrong[] = {
+		{ 0x402010, 16 }, { 0x401000, 0x1000 }, { 0x402000, UINT64_MAX }, { 0, 0 }
+	};
+	struct unsized_table unsized = unsized_table();
+	struct symbols *symbols;
+	struct bytes file;
+
+	unsized.sections[1].size = 0;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		unsized.sections[0] = wrong[i];
+		image_file_make(&file, span_of(&unsized, i ? sizeof(unsized) : sizeof(unsized.table)),
+				build_id, sizeof(build_id));
+		symbols = load(&file, build_id);
+		free(file.data);
+		REQUIRE(symbols != NULL);
+		CHECK_EQUAL(symbols_count(symbols), 1);
+		CHECK(has_name(symbols, 0x1080));
+		symbols_free(symbols);
+	}
+}
+
+/* Of two names at one address, that is the function whose size is known. */
+TEST(image_file, prefers_the_name_that_has_a_size)
+{
+	struct unsized_table unsized = unsized_table();
+	struct symbols *symbols;
+	struct bytes file;
+
+	unsized.table.symbols[2].st_value = 0x402080;
+	unsized.table.symbols[2].st_name = 7;
+	unsized.table.symbols[2].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
+	image_file_make(&file, span_of(&unsized, sizeof(unsized)), build_id, sizeof(build_id));
+	symbols = load(&file, build_id);
+	free(file.data);
+	REQUIRE(symbols != NULL);
+	CHECK(has_name(symbols, 0x1080) && !has_name(symbols, 0x1090));
+	symbols_free(symbols);
+}
+
 /* Whatever is cut off, and whatever the counts say. */
 TEST(image_file, is_none_where_the_table_is_none)
 {

@@ -50,6 +50,23 @@ static Elf_Scn *find_table(Elf *elf, GElf_Shdr *header)
 	return dynamic && gelf_getshdr(dynamic, header) ? dynamic : NULL;
 }
 
+/* No linker puts code at the address 0, where a program has its header: it stands for all sections. */
+static bool is_of_names_only(const GElf_Shdr *section)
+{
+	return section->sh_type == SHT_NOBITS && section->sh_flags & SHF_EXECINSTR && !section->sh_addr;
+}
+
+static bool has_names_only(Elf *elf)
+{
+	Elf_Scn *section = NULL;
+	GElf_Shdr header;
+
+	while ((section = elf_nextscn(elf, section)))
+		if (gelf_getshdr(section, &header) && is_of_names_only(&header))
+			return true;
+	return false;
+}
+
 bool elf_kind_of(const char *path, struct elf_kind *kind)
 {
 	struct elf_file file;
@@ -59,13 +76,35 @@ bool elf_kind_of(const char *path, struct elf_kind *kind)
 	if (elf_file_open(&file, path))
 		return false;
 	kind->relocatable = gelf_getehdr(file.elf, &header) && header.e_type == ET_REL;
+	kind->names_only = has_names_only(file.elf);
 	kind->all = find_table(file.elf, &section) && section.sh_type == SHT_SYMTAB;
 	elf_file_close(&file);
 	return true;
 }
 
-static int add_symbol(struct symbol_list *list, const GElf_Sym *symbol, const char *name,
-		      enum elf_symbols_addresses addresses, const struct elf_segments *segments)
+/* How many bytes of SYMBOL's section lie behind its start; 0: it is in none that is known. */
+static uint64_t left_of_section(Elf *elf, const GElf_Sym *symbol)
+{
+	Elf_Scn *section = symbol->st_shndx < SHN_LORESERVE ? elf_getscn(elf, symbol->st_shndx) : NULL;
+	GElf_Shdr header;
+	uint64_t into;
+
+	if (!section || !gelf_getshdr(section, &header) || is_of_names_only(&header))
+		return 0;
+	into = symbol->st_value - header.sh_addr;
+	return into < header.sh_size ? header.sh_size - into : 0;
+}
+
+/* A table on its way into LIST. */
+struct reading {
+	const struct elf_file *file;
+	enum elf_symbols_addresses addresses;
+	const struct elf_segments *segments;
+	struct symbol_list *list;
+	bool dynamic; /* what lies between two of its symbols is not known */
+};
+
+static int add_symbol(const struct reading *reading, const GElf_Sym *symbol, const char *name)
 {
 	struct listed_symbol listed = {
 		.start = symbol->st_value,
@@ -73,15 +112,20 @@ static int add_symbol(struct symbol_list *list, const GElf_Sym *symbol, const ch
 		.name = name,
 		.type = symbol_type(symbol),
 	};
+	uint64_t left = symbol->st_size ? 0 : left_of_section(reading->file->elf, symbol);
 
-	if (addresses == ELF_FILE_OFFSETS && !elf_segments_offset(segments, symbol->st_value, &listed.start))
+	if (!symbol->st_size && (!left || reading->dynamic))
 		return 0;
-	return symbol_list_add(list, &listed);
+	if (reading->addresses == ELF_FILE_OFFSETS &&
+	    !elf_segments_offset(reading->segments, symbol->st_value, &listed.start))
+		return 0;
+	listed.limit = listed.start + left;
+	return symbol_list_add(reading->list, &listed);
 }
 
-static int read_table(const struct elf_file *file, enum elf_symbols_addresses addresses,
-		      const struct elf_segments *segments, struct symbol_list *list)
+static int read_table(struct reading *reading)
 {
+	const struct elf_file *file = reading->file;
 	GElf_Shdr header;
 	Elf_Scn *section = find_table(file->elf, &header);
 	Elf_Data *data = section ? elf_getdata(section, NULL) : NULL;
@@ -89,6 +133,7 @@ static int read_table(const struct elf_file *file, enum elf_symbols_addresses ad
 	GElf_Sym symbol;
 	int error = 0;
 
+	reading->dynamic = section && header.sh_type == SHT_DYNSYM;
 	for (size_t i = 0; i < count && !error; i++) {
 		const char *name;
 
@@ -96,9 +141,9 @@ static int read_table(const struct elf_file *file, enum elf_symbols_addresses ad
 			break;
 		name = elf_strptr(file->elf, header.sh_link, symbol.st_name);
 		if (is_wanted(&symbol, name))
-			error = add_symbol(list, &symbol, name, addresses, segments);
+			error = add_symbol(reading, &symbol, name);
 	}
-	if (!error && !list->count)
+	if (!error && !reading->list->count)
 		return error_set(-ENODATA, "%s has no symbols: it is stripped", file->path);
 	return error;
 }
@@ -117,7 +162,10 @@ static int load(struct symbols **symbols, const char *path, enum elf_symbols_add
 	error = elf_file_check(&file, build_id, build_id_size);
 	elf_file_segments(&file, &own);
 	if (!error)
-		error = read_table(&file, addresses, segments ? segments : &own, &list);
+		error = read_table(&(struct reading){ .file = &file,
+						      .addresses = addresses,
+						      .segments = segments ? segments : &own,
+						      .list = &list });
 	if (error)
 		symbol_list_free(&list);
 	else

@@ -17,7 +17,8 @@ enum elf_symbols_addresses {
 };
 
 /*
- * Loads .symtab, or .dynsym where there is none. With BUILD_ID_SIZE not 0 the
+ * Loads .symtab, or .dynsym where there is none. A symbol without a size reaches up to the next one and ends
+ * with its section; in .dynsym, which leaves functions out, it is none. With BUILD_ID_SIZE not 0 the
  * file must carry that build id (perf's cache pads shorter ones with zeroes),
  * else -ESTALE: names of another build would be wrong names. -ENODATA: the
  * file is stripped of all symbols; -EINVAL: it is no ELF file. Any thread.
@@ -35,6 +36,7 @@ int elf_symbols_load_separate(struct symbols **symbols, const char *debug, const
 
 struct elf_kind {
 	bool relocatable; /* ET_REL */
+	bool names_only;  /* it was made of names alone (symbol_file.h), and has no sections of a program */
 	bool all;         /* it has a .symtab: not only functions that others may call */
 };
 

@@ -6,15 +6,18 @@
 #include <string.h>
 
 #include "shared/agent_protocol.h"
+#include "vmm/profile/symbol_ends.h"
 #include "vmm/profile/symbol_file.h"
 
 /* Headers, notes and names of sections take less. */
 #define PAGE 4096u
 
+#define SECTIONS_SIZE_MAX (AGENT_SECTIONS_MAX * sizeof(struct agent_section))
+
 struct image {
 	Elf64_Phdr segments[AGENT_SEGMENTS_MAX];
 	size_t segment_count;
-	struct span symbols, strings;
+	struct span symbols, strings, sections;
 	bool dynamic; /* they are those that others may call: what lies between two is not known */
 };
 
@@ -49,14 +52,18 @@ static bool take_apart(struct span table, struct image *image)
 		offset += sizeof(segment);
 	}
 	image->dynamic = head.section == AGENT_SYMBOLS_DYNSYM;
-	return span_part(table, offset, head.symbols, &image->symbols) &&
-	       span_part(table, offset + head.symbols, head.strings, &image->strings);
+	if (!span_part(table, offset, head.symbols, &image->symbols) ||
+	    !span_part(table, offset + head.symbols, head.strings, &image->strings))
+		return false;
+	offset += (uint64_t)head.symbols + head.strings;
+	image->sections = span_of(table.data + offset, table.size - offset);
+	if (image->sections.size > SECTIONS_SIZE_MAX)
+		image->sections.size = SECTIONS_SIZE_MAX;
+	return true;
 }
 
-/*
- * Functions and labels, as readers of the file itself would take them (elf_symbols.c, and perf): these let
- * one without a size reach up to the next, which needs all of them.
- */
+/* Functions and labels, as readers of the file itself would take them (elf_symbols.c, and perf): one without
+ * a size reaches up to the next, which needs all of them. */
 static bool is_wanted(const struct image *image, const Elf64_Sym *symbol)
 {
 	unsigned int type = ELF64_ST_TYPE(symbol->st_info);
@@ -102,6 +109,20 @@ static const char *find_name(struct span strings, uint32_t offset, uint64_t *cos
 	return NULL;
 }
 
+/* -ENOMEM. */
+static int find_ends(struct symbol_ends *ends, const struct image *image)
+{
+	int error = symbol_ends_begin(ends, image->symbols.size / sizeof(Elf64_Sym), image->sections);
+	Elf64_Sym symbol;
+
+	for (uint64_t offset = 0; !error && span_copy(image->symbols, offset, &symbol, sizeof(symbol));
+	     offset += sizeof(symbol))
+		if (is_wanted(image, &symbol))
+			symbol_ends_add(ends, &symbol);
+	symbol_ends_finish(ends);
+	return error;
+}
+
 /*
  * Bytes that names may take: those of all strings, each once and escaped, and a quarter more. Symbols may
  * share a string, or be the ends of each other's, but of real files their sum is below that. In a hostile one
@@ -119,7 +140,7 @@ static uint64_t names_limit(struct span strings)
 }
 
 /* False: the names take more than they may. */
-static bool add_symbols(struct symbol_file *file, const struct image *image)
+static bool add_symbols(struct symbol_file *file, const struct image *image, const struct symbol_ends *ends)
 {
 	const uint64_t limit = names_limit(image->strings);
 	uint64_t cost = 0;
@@ -127,11 +148,11 @@ static bool add_symbols(struct symbol_file *file, const struct image *image)
 
 	for (uint64_t offset = 0; span_copy(image->symbols, offset, &symbol, sizeof(symbol));
 	     offset += sizeof(symbol)) {
-		const char *name =
-			is_wanted(image, &symbol) ? find_name(image->strings, symbol.st_name, &cost) : NULL;
+		uint64_t size = is_wanted(image, &symbol) ? symbol_ends_size(ends, &symbol) : 0;
+		const char *name = size ? find_name(image->strings, symbol.st_name, &cost) : NULL;
 
 		if (name)
-			symbol_file_add(file, name, symbol.st_info, symbol.st_value, symbol.st_size);
+			symbol_file_add(file, name, symbol.st_info, symbol.st_value, size);
 		if (file->strings.size + cost > limit)
 			return false;
 		if (file->table.failed || file->strings.failed)
@@ -145,14 +166,19 @@ void image_file_make(struct bytes *to, struct span table, const uint8_t *build_i
 	struct symbol_file_head head = { .type = ET_EXEC,
 					 .build_id = build_id,
 					 .build_id_size = build_id_size };
+	struct symbol_ends ends = { 0 };
 	struct symbol_file file;
 	struct image image;
+	bool added;
 
 	*to = (struct bytes){ 0 };
 	if (!take_apart(table, &image))
 		return;
 	symbol_file_begin(&file);
-	if (!add_symbols(&file, &image)) {
+	file.table.failed = file.table.failed || find_ends(&ends, &image);
+	added = file.table.failed || add_symbols(&file, &image, &ends);
+	symbol_ends_free(&ends);
+	if (!added) {
 		symbol_file_drop(&file);
 		return;
 	}
@@ -163,12 +189,12 @@ void image_file_make(struct bytes *to, struct span table, const uint8_t *build_i
 	symbol_file_end(&file, &head, to);
 }
 
-/* What is put together, and the file that it is copied into. */
+/* What is put together, and the file that it is copied into; and before that, where symbols end. */
 size_t image_file_cost(struct span table)
 {
 	struct image image;
 
 	if (!take_apart(table, &image))
 		return 0;
-	return 2 * (image.symbols.size + names_limit(image.strings) + PAGE);
+	return 3 * image.symbols.size + 2 * (names_limit(image.strings) + PAGE);
 }

@@ -288,12 +288,15 @@ static void load_file(struct profile_image *image, const struct profile_options 
 		image->symbols = exported;
 }
 
-/* As we put it there; a program of the guest may have claimed the module's build id. */
+/*
+ * As we put it there; a program of the guest may have claimed the module's build id, and in a module's own
+ * file, which perf puts there, addresses begin anew with each section.
+ */
 static bool is_module_file(const char *path)
 {
 	struct elf_kind kind;
 
-	return elf_kind_of(path, &kind) && kind.relocatable;
+	return elf_kind_of(path, &kind) && kind.relocatable && kind.names_only;
 }
 
 /* A module whose place others had, too, has a file of its own in the cache; its addresses are from START. */

@@ -99,13 +99,13 @@ static const struct listed_symbol *choose(const struct listed_symbol *first, con
 
 static uint64_t size_before(const struct listed_symbol *symbol, const struct listed_symbol *next)
 {
-	uint64_t page_end = (symbol->start + 2 * PAGE - 1) / PAGE * PAGE;
+	uint64_t end = symbol->limit ? symbol->limit : (symbol->start + 2 * PAGE - 1) / PAGE * PAGE;
 
 	if (symbol->size)
 		return symbol->size;
-	if (next && !symbol->module == !next->module)
-		return next->start - symbol->start;
-	return page_end > symbol->start ? page_end - symbol->start : 1;
+	if (next && !symbol->module == !next->module && (!symbol->limit || next->start < end))
+		end = next->start;
+	return end > symbol->start ? end - symbol->start : 1;
 }
 
 static int fill(const struct symbol_list *list, struct symbols *symbols)

@@ -14,7 +14,8 @@
 
 struct listed_symbol {
 	uint64_t start;
-	uint64_t size;      /* 0 where it is not known */
+	uint64_t size;      /* 0 where it is not known: then it reaches up to the next one, */
+	uint64_t limit;     /* and ends here at the latest; 0: with its page, if it is the last */
 	const char *name;   /* not owned: must live until symbol_list_finish() */
 	const char *module; /* not owned, NULL for the main image */
 	size_t order;       /* set by symbol_list_add(): the place in the file */
@@ -32,7 +33,7 @@ int symbol_list_add(struct symbol_list *list, const struct listed_symbol *symbol
 
 /*
  * Puts the list into a new table of the caller's. The last symbol before a
- * change of module ends with its page, as perf has it. Leaves the list empty
+ * change of module ends with its page, as perf has it, where it has no limit. Leaves the list empty
  * and freed, also after an error. 0 or -ENOMEM.
  */
 int symbol_list_finish(struct symbol_list *list, struct symbols **symbols);

@@ -71,17 +71,20 @@ static int read_guest(void *context, uint64_t offset, void *to, size_t size)
 static int read_table(const struct elf_source *file, const struct elf_tables *tables, struct span *table)
 {
 	size_t segments = tables->head.segments * sizeof(tables->segments[0]);
-	size_t before = sizeof(tables->head) + segments;
+	size_t sections = tables->section_count * sizeof(tables->sections[0]);
+	size_t before = sizeof(tables->head) + segments, behind;
 	uint8_t *bytes;
 	int error;
 
 	if (tables->head.symbols + (uint64_t)tables->head.strings > USER_SYMBOLS_TABLE_MAX)
 		return -EFBIG;
-	bytes = malloc(before + tables->head.symbols + tables->head.strings);
+	behind = before + tables->head.symbols + tables->head.strings;
+	bytes = malloc(behind + sections);
 	if (!bytes)
 		return -ENOMEM;
 	memcpy(bytes, &tables->head, sizeof(tables->head));
 	memcpy(bytes + sizeof(tables->head), tables->segments, segments);
+	memcpy(bytes + behind, tables->sections, sections);
 	error = file->read(file->context, tables->symbols, bytes + before, tables->head.symbols);
 	if (!error)
 		error = file->read(file->context, tables->strings, bytes + before + tables->head.symbols,
@@ -90,7 +93,7 @@ static int read_table(const struct elf_source *file, const struct elf_tables *ta
 		free(bytes);
 		return error;
 	}
-	*table = span_of(bytes, before + tables->head.symbols + tables->head.strings);
+	*table = span_of(bytes, behind + sections);
 	return 0;
 }
 
