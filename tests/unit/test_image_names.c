@@ -8,8 +8,11 @@
 
 #include "shared/agent_protocol.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/image_file.h"
+#include "vmm/profile/profile_files.h"
 
-static const uint8_t build_id[20] = { 0xab, 0xcd };
+static const uint8_t build_id[20] = { 0xab, 0xcd, [19] = 1 };
 
 struct table {
 	struct agent_symbols head;
@@ -82,7 +85,7 @@ static void agent_tells(struct setting *setting, struct table table)
 	image_names_replace(&setting->agent, span_of(&table, sizeof(table)), build_id, sizeof(build_id));
 }
 
-static bool has(const struct setting *setting)
+static bool has(struct setting *setting)
 {
 	return image_names_has(&setting->agent, build_id, sizeof(build_id));
 }
@@ -118,6 +121,101 @@ TEST(image_names, that_are_all_of_them_stay)
 	CHECK(has_all(&setting));
 	CHECK_EQUAL(setting.memory.statistics.added, 0);
 	CHECK_EQUAL(setting.agent.statistics.added, 1);
+	leave(&setting);
+}
+
+/* A file below ROOT of the setting's directory, with all functions of BUILD: another place of the file has
+ * the code there. */
+static void install_separate(const struct setting *setting, const uint8_t *build, struct table table)
+{
+	char path[256], command[512];
+	struct bytes file;
+	FILE *to;
+
+	table.segment.p_offset = 0x7000;
+	image_file_make(&file, span_of(&table, sizeof(table)), build, sizeof(build_id));
+	REQUIRE(file.size);
+	REQUIRE(profile_files_installed_debug(path, setting->directory, build_id, sizeof(build_id)));
+	snprintf(command, sizeof(command), "mkdir -p $(dirname %s)", path);
+	CHECK_EQUAL(system(command), 0);
+	to = fopen(path, "we");
+	REQUIRE(to);
+	CHECK_EQUAL(fwrite(file.data, file.size, 1, to), 1);
+	fclose(to);
+	free(file.data);
+}
+
+TEST(image_names, of_a_stripped_file_are_those_of_an_installed_separate_one)
+{
+	struct symbols *symbols;
+	struct setting setting;
+	struct symbol symbol;
+	char path[4096];
+
+	enter(&setting, 1 << 20);
+	setting.memory.installed = setting.directory;
+	install_separate(&setting, build_id, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK(has_all(&setting));
+	REQUIRE(profile_files_cached(path, setting.directory, build_id, sizeof(build_id), "elf"));
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, NULL, 0), 0);
+	REQUIRE(symbols_find(symbols, 0x20, &symbol));
+	CHECK_STRING(symbol.name, "own");
+	symbols_free(symbols);
+	leave(&setting);
+}
+
+/* They were put there before it was installed. */
+TEST(image_names, of_a_stripped_file_make_room_for_those_of_an_installed_separate_one)
+{
+	struct setting setting;
+
+	enter(&setting, 1 << 20);
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	setting.memory.installed = setting.agent.installed = setting.directory;
+	CHECK(has(&setting));
+	install_separate(&setting, build_id, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	CHECK(!has(&setting));
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK(has(&setting));
+	CHECK(has_all(&setting));
+	CHECK_EQUAL(setting.agent.statistics.misread, 0);
+	leave(&setting);
+}
+
+/* What perf itself put into the cache is not touched: it is said that perf gets it wrong. */
+TEST(image_names, of_a_file_that_perf_kept_are_told_to_be_wrong_beside_an_installed_separate_one)
+{
+	struct setting setting;
+	char command[512];
+
+	enter(&setting, 1 << 20);
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	snprintf(command, sizeof(command),
+		 "cd %s && mv '[guest.user]' libc.so.6 && link=$(echo .build-id/*/*) && "
+		 "ln -sfn ../../libc.so.6/$(ls libc.so.6) $link",
+		 setting.directory);
+	CHECK_EQUAL(system(command), 0);
+	install_separate(&setting, build_id, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	CHECK(has(&setting));
+	CHECK_EQUAL(setting.agent.statistics.misread, 0);
+	setting.agent.installed = setting.directory;
+	CHECK(has(&setting));
+	CHECK_EQUAL(setting.agent.statistics.misread, 1);
+	leave(&setting);
+}
+
+TEST(image_names, of_a_stripped_file_are_not_those_of_another_build)
+{
+	static const uint8_t other[sizeof(build_id)] = { 0xab, 0xce, [19] = 1 };
+	struct setting setting;
+
+	enter(&setting, 1 << 20);
+	setting.memory.installed = setting.directory;
+	install_separate(&setting, other, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK(has(&setting));
+	CHECK(!has_all(&setting));
 	leave(&setting);
 }
 

@@ -136,6 +136,11 @@ bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, si
  */
 bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_id, size_t build_id_size);
 
+/* Is there a file of that build that has no .symtab? Then *OURS says whether this or another run put it
+ * there. */
+bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *build_id, size_t build_id_size,
+				      bool *ours);
+
 /* Somebody uses what is known of that build: its time is now, by which it can be told from what nobody does.
  */
 void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t build_id_size);

@@ -85,6 +85,20 @@ static bool is_ours(const struct place *place)
 	       own.st_ino == linked.st_ino;
 }
 
+bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *build_id, size_t build_id_size,
+				      bool *ours)
+{
+	struct place place;
+	struct elf_kind kind;
+	char path[PATH_MAX];
+
+	if (find_place(directory, build_id, build_id_size, &place) ||
+	    cache_path(path, place.link, "/elf", NULL) || !elf_kind_of(path, &kind) || kind.all)
+		return false;
+	*ours = is_ours(&place);
+	return true;
+}
+
 static size_t count_symbols(const char *path)
 {
 	struct symbols *symbols;

@@ -9,6 +9,8 @@
 #include "shared/log.h"
 #include "vmm/profile/build_id_cache.h"
 #include "vmm/profile/image_file.h"
+#include "vmm/profile/installed_symbols.h"
+#include "vmm/profile/profile_files.h"
 
 /* What was put into the cache, the oldest first. */
 struct added_image {
@@ -20,14 +22,47 @@ struct added_image {
 
 int image_names_open(struct image_names *names, const struct build_id_cache_place *place, size_t limit)
 {
-	*names = (struct image_names){ .place = place, .limit = limit };
+	*names = (struct image_names){ .place = place, .limit = limit, .installed = "" };
 	names->last = &names->oldest;
 	return build_id_cache_open(place, names->directory, sizeof(names->directory));
 }
 
-bool image_names_has(const struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+bool image_names_are_installed(const struct image_names *names, const uint8_t *build_id, size_t build_id_size)
 {
-	if (!build_id_cache_has_image(names->directory, build_id, build_id_size))
+	return installed_symbols_exist(names->installed, build_id, build_id_size);
+}
+
+static void warn_of_perf(struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+{
+	char path[PROFILE_PATH_MAX];
+
+	if (names->statistics.misread++ ||
+	    !profile_files_installed_debug(path, names->installed, build_id, build_id_size))
+		return;
+	log_warning(
+		"perf (seen with 6.1) takes the addresses in %s for others than they are, and shows wrong names "
+		"of that file of the guest: use kvmscope report, or perf report --symfs DIRECTORY with an "
+		"empty directory",
+		path);
+}
+
+/* A stripped file in the cache, of which this machine has all names: perf puts them together wrongly. */
+static bool is_outdone(struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+{
+	bool ours;
+
+	if (!build_id_cache_image_is_stripped(names->directory, build_id, build_id_size, &ours) ||
+	    !image_names_are_installed(names, build_id, build_id_size))
+		return false;
+	if (!ours)
+		warn_of_perf(names, build_id, build_id_size);
+	return ours;
+}
+
+bool image_names_has(struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+{
+	if (!build_id_cache_has_image(names->directory, build_id, build_id_size) ||
+	    is_outdone(names, build_id, build_id_size))
 		return false;
 	build_id_cache_touch(names->directory, build_id, build_id_size);
 	return true;
@@ -126,12 +161,18 @@ static int put_file(struct image_names *names, image_put *put, const struct byte
 static void put_table(struct image_names *names, image_put *put, struct span table, const uint8_t *build_id,
 		      size_t build_id_size)
 {
-	struct bytes file;
+	struct bytes file, all;
 
+	if (installed_symbols_add(&all, table, names->installed, build_id, build_id_size)) {
+		table = span_of(all.data, all.size);
+		put = build_id_cache_replace_image;
+	}
 	image_file_make(&file, table, build_id, build_id_size);
 	if (put_file(names, put, &file, build_id, build_id_size) && !names->statistics.failed++)
 		log_warning("names of the guest's programs can not be kept: %s", error_message());
 	free(file.data);
+	if (table.data == all.data)
+		free(all.data);
 }
 
 void image_names_add(struct image_names *names, struct span table, const uint8_t *build_id,

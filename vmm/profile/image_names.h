@@ -21,6 +21,7 @@ struct image_names_statistics {
 	uint64_t dropped;  /* that were, and went for others */
 	uint64_t failed;   /* that could not be written; told when it happened first */
 	uint64_t written;  /* bytes of files, of those that went, too */
+	uint64_t misread;  /* that perf takes for others; told when it happened first */
 };
 
 struct added_image;
@@ -28,6 +29,7 @@ struct added_image;
 struct image_names {
 	char directory[PATH_MAX];
 	const struct build_id_cache_place *place;
+	const char *installed; /* directory with separate files (installed_symbols.h); "" after opening */
 	size_t limit;
 	struct added_image *oldest, **last;
 	size_t bytes;
@@ -38,14 +40,22 @@ struct image_names {
  * build-id cache. NAMES must stay where it is. */
 int image_names_open(struct image_names *names, const struct build_id_cache_place *place, size_t limit);
 
-/* Are there names of that build, whoever put them there? */
-bool image_names_has(const struct image_names *names, const uint8_t *build_id, size_t build_id_size);
+/* Has this machine a separate file of that build with its symbols? */
+bool image_names_are_installed(const struct image_names *names, const uint8_t *build_id,
+			       size_t build_id_size);
+
+/* Are there names of that build, whoever put them there? Fewer than are installed are none, if they can be
+ * replaced. */
+bool image_names_has(struct image_names *names, const uint8_t *build_id, size_t build_id_size);
 
 /* The same, but of all of its functions, as far as there can be more. */
 bool image_names_has_all(const struct image_names *names, const uint8_t *build_id, size_t build_id_size);
 
-/* TABLE as image_file_make() wants it, of an image with that build id, whose size is 1 to 20; nothing is done
- * where there are names of it. */
+/*
+ * TABLE as image_file_make() wants it, of an image with that build id, whose size is 1 to 20; nothing is done
+ * where there are names of it. Of a stripped image with all functions, where this machine has them: perf
+ * looks for such files beside the cache, too, and up to 6.1 takes their addresses for others than they are.
+ */
 void image_names_add(struct image_names *names, struct span table, const uint8_t *build_id,
 		     size_t build_id_size);
 

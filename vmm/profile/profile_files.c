@@ -61,8 +61,8 @@ bool profile_files_cached(char *path, const char *directory, const uint8_t *buil
 	return cache_path(path, directory, build_id, build_id_size, kind) && !access(path, R_OK);
 }
 
-/* As distributions install them, below ROOT. */
-static bool installed_debug(char *path, const char *root, const uint8_t *build_id, size_t build_id_size)
+bool profile_files_installed_debug(char *path, const char *root, const uint8_t *build_id,
+				   size_t build_id_size)
 {
 	char hex[PROFILE_HEX_MAX];
 
@@ -78,9 +78,9 @@ bool profile_files_debug(size_t index, char *path, const struct profile_options 
 		index++;
 	switch (index) {
 	case 0:
-		return installed_debug(path, options->symfs, build_id, build_id_size);
+		return profile_files_installed_debug(path, options->symfs, build_id, build_id_size);
 	case 1:
-		return installed_debug(path, "", build_id, build_id_size);
+		return profile_files_installed_debug(path, "", build_id, build_id_size);
 	case 2:
 		return cache_path(path, options->buildid_dir, build_id, build_id_size, "debug");
 	default:
@@ -135,7 +135,7 @@ bool profile_files_vmlinux(size_t index, char *path, const struct profile_option
 	if (index == 0)
 		return cache_path(path, options->buildid_dir, kernel->build_id, kernel->build_id_size, "elf");
 	if (index == 1)
-		return installed_debug(path, "", kernel->build_id, kernel->build_id_size);
+		return profile_files_installed_debug(path, "", kernel->build_id, kernel->build_id_size);
 	if (index - 2 >= sizeof(forms) / sizeof(forms[0]) || uname(&name))
 		return false;
 	snprintf(path, PROFILE_PATH_MAX, forms[index - 2], name.release);

@@ -48,6 +48,11 @@ bool profile_files_symfs(char *path, const char *symfs, const char *recorded);
 bool profile_files_debug(size_t index, char *path, const struct profile_options *options,
 			 const uint8_t *build_id, size_t build_id_size);
 
+/* The separate file of a build as distributions install it, below the directory ROOT ("": of this machine).
+ * It need not exist. */
+bool profile_files_installed_debug(char *path, const char *root, const uint8_t *build_id,
+				   size_t build_id_size);
+
 /* Is it this machine's kernel, as running now? */
 bool profile_files_is_running_kernel(const uint8_t *build_id, size_t build_id_size);
 

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/elf_tables.h"
 #include "shared/error.h"
 #include "vmm/guest/image_identity.h"
 #include "vmm/profile/image_names.h"
+#include "vmm/profile/image_table.h"
 #include "vmm/profile/user_waiting.h"
 
 /* What was seen of a build; */
@@ -67,44 +67,22 @@ static int read_guest(void *context, uint64_t offset, void *to, size_t size)
 	return user_image_read(file->image, file->kernel, file->view, offset, to, size);
 }
 
-/* The table as the guest's agent would send it, which is the caller's to free. */
-static int read_table(const struct elf_source *file, const struct elf_tables *tables, struct span *table)
-{
-	size_t segments = tables->head.segments * sizeof(tables->segments[0]);
-	size_t sections = tables->section_count * sizeof(tables->sections[0]);
-	size_t before = sizeof(tables->head) + segments, behind;
-	uint8_t *bytes;
-	int error;
-
-	if (tables->head.symbols + (uint64_t)tables->head.strings > USER_SYMBOLS_TABLE_MAX)
-		return -EFBIG;
-	behind = before + tables->head.symbols + tables->head.strings;
-	bytes = malloc(behind + sections);
-	if (!bytes)
-		return -ENOMEM;
-	memcpy(bytes, &tables->head, sizeof(tables->head));
-	memcpy(bytes + sizeof(tables->head), tables->segments, segments);
-	memcpy(bytes + behind, tables->sections, sections);
-	error = file->read(file->context, tables->symbols, bytes + before, tables->head.symbols);
-	if (!error)
-		error = file->read(file->context, tables->strings, bytes + before + tables->head.symbols,
-				   tables->head.strings);
-	if (error) {
-		free(bytes);
-		return error;
-	}
-	*table = span_of(bytes, behind + sections);
-	return 0;
-}
-
 typedef int find_tables(const struct elf_source *file, struct elf_tables *tables);
 
+/* The table is the caller's to free. */
 static int read_symbols(const struct elf_source *file, find_tables *find, struct span *table)
 {
 	struct elf_tables tables;
+	struct bytes bytes;
 	int error = find(file, &tables);
 
-	return error ? error : read_table(file, &tables, table);
+	if (!error && tables.head.symbols + (uint64_t)tables.head.strings > USER_SYMBOLS_TABLE_MAX)
+		error = -EFBIG;
+	if (!error)
+		error = image_table_read(&bytes, file, &tables);
+	if (!error)
+		*table = span_of(bytes.data, bytes.size);
+	return error;
 }
 
 /* NULL: no memory. The block grows each time that its number is a power of two. */
@@ -182,6 +160,9 @@ static int provide(struct user_symbols *symbols, struct guest_file *guest_file, 
 	error = read_symbols(&file, elf_tables_find, table);
 	if (error == -EFAULT)
 		error = read_symbols(&file, elf_tables_find_dynamic, table);
+	if (error == -EFAULT &&
+	    image_names_are_installed(&symbols->names, identity->build_id, identity->build_id_size))
+		error = read_symbols(&file, elf_tables_find_segments, table);
 	if (!error && !is_still(&file, identity)) {
 		free((void *)(uintptr_t)table->data);
 		*table = span_of(NULL, 0);

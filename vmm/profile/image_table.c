@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/image_table.h"
+
+#include <errno.h>
+
+static int add_part(struct bytes *table, const struct elf_source *file, uint64_t offset, size_t size)
+{
+	size_t before = table->size;
+
+	bytes_add_zeros(table, size);
+	if (table->failed)
+		return -ENOMEM;
+	return size ? file->read(file->context, offset, table->data + before, size) : 0;
+}
+
+int image_table_read(struct bytes *table, const struct elf_source *file, const struct elf_tables *tables)
+{
+	int error;
+
+	*table = (struct bytes){ 0 };
+	bytes_add(table, &tables->head, sizeof(tables->head));
+	bytes_add(table, tables->segments, tables->head.segments * sizeof(tables->segments[0]));
+	error = add_part(table, file, tables->symbols, tables->head.symbols);
+	if (!error)
+		error = add_part(table, file, tables->strings, tables->head.strings);
+	bytes_add(table, tables->sections, tables->section_count * sizeof(tables->sections[0]));
+	if (!error && table->failed)
+		error = -ENOMEM;
+	if (error) {
+		free(table->data);
+		*table = (struct bytes){ 0 };
+	}
+	return error;
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/installed_symbols.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/image_table.h"
+#include "vmm/profile/profile_files.h"
+
+static int read_file(void *context, uint64_t offset, void *to, size_t size)
+{
+	return offset <= INT64_MAX && pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
+		       ? 0
+		       : -EFAULT;
+}
+
+static bool is_build(const char *path, const uint8_t *build_id, size_t build_id_size)
+{
+	uint8_t found[ELF_BUILD_ID_MAX];
+
+	return elf_build_id(path, found) == (int)build_id_size && !memcmp(found, build_id, build_id_size);
+}
+
+/* -1: there is none of that build. */
+static int open_separate(const char *root, const uint8_t *build_id, size_t build_id_size)
+{
+	char path[PROFILE_PATH_MAX];
+
+	if (!profile_files_installed_debug(path, root, build_id, build_id_size) ||
+	    !is_build(path, build_id, build_id_size))
+		return -1;
+	return open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+}
+
+/* Where in the other file addresses lie a separate one does not know: TABLE does. */
+static bool take_segments(struct elf_tables *tables, struct span table)
+{
+	struct agent_symbols head;
+
+	if (!span_copy(table, 0, &head, sizeof(head)) || head.segments > AGENT_SEGMENTS_MAX)
+		return false;
+	tables->head.segments = head.segments;
+	return span_copy(table, sizeof(head), tables->segments, head.segments * sizeof(tables->segments[0]));
+}
+
+static bool is_stripped(struct span table)
+{
+	struct agent_symbols head;
+
+	return span_copy(table, 0, &head, sizeof(head)) && head.section == AGENT_SYMBOLS_DYNSYM;
+}
+
+bool installed_symbols_exist(const char *root, const uint8_t *build_id, size_t build_id_size)
+{
+	char path[PROFILE_PATH_MAX];
+	struct elf_kind kind;
+
+	return profile_files_installed_debug(path, root, build_id, build_id_size) &&
+	       is_build(path, build_id, build_id_size) && elf_kind_of(path, &kind) && kind.all;
+}
+
+bool installed_symbols_add(struct bytes *all, struct span table, const char *root, const uint8_t *build_id,
+			   size_t build_id_size)
+{
+	struct elf_tables tables;
+	bool added;
+	int fd = is_stripped(table) ? open_separate(root, build_id, build_id_size) : -1;
+	const struct elf_source file = { .read = read_file, .context = &fd };
+
+	if (fd < 0)
+		return false;
+	added = !elf_tables_find(&file, &tables) && tables.head.section == AGENT_SYMBOLS_SYMTAB &&
+		take_segments(&tables, table) && !image_table_read(all, &file, &tables);
+	close(fd);
+	return added;
+}
