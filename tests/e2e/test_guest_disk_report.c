@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A program that is on the guest's disk alone, named by report, and by perf afterwards; and at once when a
  * recording ends. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/e2e/command.h"
 #include "tests/e2e/perf_home.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/attach/rights.h"
 #include "vmm/profile/disk_names.h"
+#include "vmm/profile/guest_disk.h"
+#include "vmm/profile/sandbox_broker.h"
 
 #define NEED_READER                                                                                          \
 	do {                                                                                                 \
@@ -125,5 +130,52 @@ TEST(guest_disk_report, disks_are_looked_at_when_a_recording_ends)
 
 	search.recording = disk;
 	CHECK(disk_names_fetch(&search, &result) < 0);
+	perf_home_leave(home);
+}
+
+/* As root that attached to a VM: rights are a thread's. */
+static void *search_without_rights(void *context)
+{
+	struct disk_names_search search = *(const struct disk_names_search *)context;
+	struct disk_names_result result;
+	struct sandbox_broker *broker;
+
+	CHECK_EQUAL(sandbox_broker_start(&broker, guest_disk_reader(), search.disks, search.disk_count), 0);
+	CHECK_EQUAL(rights_keep_only(NULL, 0), 0);
+	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK_EQUAL(result.disks, 0);
+	CHECK(result.wanted && result.refused == search.disks[0]);
+	search.broker = broker;
+	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK_EQUAL(result.disks, 1);
+	CHECK_EQUAL(result.found, 1);
+	sandbox_broker_end(broker);
+	return NULL;
+}
+
+TEST(guest_disk_report, a_disk_of_another_user_is_looked_at_by_who_opened_it_before)
+{
+	char home[64], recording[96], disk[96];
+	const char *const disks[] = { disk };
+	struct disk_names_search search = {
+		.recording = recording, .files = 1, .disks = disks, .disk_count = 1, .seconds = 20
+	};
+	pthread_t thread;
+	char *text;
+
+	NEED_PERF;
+	NEED_READER;
+	if (geteuid())
+		SKIP("only root has a right to other users' files that it can give up");
+	perf_home_enter(home);
+	record_gone(home, "--buildid-mmap");
+	snprintf(recording, sizeof(recording), "%s/perf.data", home);
+	snprintf(disk, sizeof(disk), "%s/disk", home);
+	CHECK(!chown(disk, 12345, 12345) && !chmod(disk, 0600) && !chmod(home, 0711));
+	REQUIRE_EQUAL(pthread_create(&thread, NULL, search_without_rights, &search), 0);
+	pthread_join(thread, NULL);
+	text = command_output(NULL, "build/kvmscope report -i %s/perf.data", home);
+	CHECK(strstr(text, "hash_block"));
+	free(text);
 	perf_home_leave(home);
 }

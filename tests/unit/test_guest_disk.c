@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -10,10 +11,12 @@
 
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/attach/rights.h"
 #include "vmm/profile/disk_names.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/guest_disk.h"
 #include "vmm/profile/guest_disk_volumes.h"
+#include "vmm/profile/sandbox_broker.h"
 
 #define PROGRAM "build/inlines/stripped"
 #define PLACE   "/usr/bin/program"
@@ -316,4 +319,81 @@ TEST(guest_disk, that_is_broken_gives_a_file_of_the_build_or_nothing)
 	close(fd);
 	printf("%u could be opened, %u files found\n", opened, found);
 	drop_disk(&made);
+}
+
+/* Rights are a thread's: this one gives up all of them, as root that may not read another user's file then.
+ */
+static void *read_without_rights(void *context)
+{
+	const struct made *made = context;
+	const char *const disks[] = { made->disk, "/nowhere/disk" };
+	struct guest_disk_limits limits = { .file_max = GUEST_DISK_FILE_MAX };
+	struct guest_disk *disk;
+	struct bytes file;
+
+	CHECK_EQUAL(sandbox_broker_start(&limits.broker, guest_disk_reader(), disks, 2), 0);
+	CHECK_EQUAL(rights_keep_only(NULL, 0), 0);
+	CHECK_EQUAL(guest_disk_open(&disk, made->disk, NULL), -EACCES);
+	CHECK_EQUAL(guest_disk_open(&disk, "/nowhere/disk", &limits), -ENOENT);
+	CHECK_EQUAL(guest_disk_open(&disk, "/etc/passwd", &limits), -EINVAL);
+	if (guest_disk_open(&disk, made->disk, &limits)) {
+		FAIL_TEST("%s", error_message());
+	} else {
+		CHECK_EQUAL(guest_disk_read(disk, PLACE, made->build_id, made->build_id_size, &file), 0);
+		CHECK(is_program(&file));
+		free(file.data);
+		CHECK_EQUAL(
+			guest_disk_read(disk, "/usr/bin/other", made->build_id, made->build_id_size, &file),
+			-ENOENT);
+		guest_disk_close(disk);
+	}
+	sandbox_broker_end(limits.broker);
+	return NULL;
+}
+
+TEST(guest_disk, of_another_user_is_read_by_who_has_given_up_the_right_to)
+{
+	struct made made;
+	pthread_t thread;
+
+	NEED_READER;
+	if (geteuid())
+		SKIP("only root has a right to other users' files that it can give up");
+	REQUIRE(make_disk(
+		&made,
+		EXT4("$d/disk", 64) " && chown 12345:12345 $d/disk && chmod 600 $d/disk && chmod 711 $d"));
+	REQUIRE_EQUAL(pthread_create(&thread, NULL, read_without_rights, &made), 0);
+	pthread_join(thread, NULL);
+	drop_disk(&made);
+}
+
+static bool at_once(void *context)
+{
+	(void)context;
+	return true;
+}
+
+/* An answer that comes later is nobody's. */
+TEST(guest_disk, a_broker_that_was_left_runs_nothing_more)
+{
+	static const char *const end[] = { "--", NULL };
+	static const char *const files[] = { "/etc/passwd" };
+	const struct sandbox patient = { .seconds = 20, .output_max = 1 << 20 };
+	struct sandbox hasty = patient, small = patient;
+	struct sandbox_broker *broker;
+	struct bytes output;
+
+	hasty.is_over = at_once;
+	small.output_max = 1;
+	REQUIRE_EQUAL(sandbox_broker_start(&broker, "/bin/cat", files, 1), 0);
+	CHECK_EQUAL(sandbox_broker_run(broker, &patient, files[0], end, &output), 0);
+	CHECK(output.size);
+	free(output.data);
+	CHECK_EQUAL(sandbox_broker_run(broker, &small, files[0], end, &output), -EFBIG);
+	free(output.data);
+	CHECK_EQUAL(sandbox_broker_run(broker, &patient, "/etc/group", end, &output), -EINVAL);
+	CHECK_EQUAL(sandbox_broker_run(broker, &hasty, files[0], end, &output), -ECANCELED);
+	free(output.data);
+	CHECK_EQUAL(sandbox_broker_run(broker, &patient, files[0], end, &output), -ECANCELED);
+	sandbox_broker_end(broker);
 }

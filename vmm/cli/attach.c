@@ -20,6 +20,8 @@
 #include "vmm/cli/attach_summary.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/recording_disks.h"
+#include "vmm/profile/guest_disk.h"
+#include "vmm/profile/sandbox_broker.h"
 #include "vmm/session/session.h"
 
 #define LISTED_MAX 256
@@ -28,7 +30,8 @@ struct attachment {
 	struct attach_command_options options;
 	struct session *session;
 	int signal_fd;
-	struct open_disks disks; /* the VM's */
+	struct open_disks disks;       /* the VM's */
+	struct sandbox_broker *broker; /* that reads them; NULL */
 	bool sampling;
 	uint64_t started; /* ms, see now_ms(): when sampling did */
 };
@@ -169,22 +172,48 @@ static bool is_in_a_hurry(const struct attachment *self)
 	return read(self->signal_fd, &signal, sizeof(signal)) == sizeof(signal) && signal.ssi_signo != SIGINT;
 }
 
-/* Those of another user are not ours to read any more, and of the host's perspective nothing is to be found.
- */
-static void search_disks(const struct attachment *self, unsigned int files)
+/* Of the host's perspective nothing is to be found. */
+static bool wants_disk_names(const struct attachment *self)
 {
 	const struct attach_command_options *options = &self->options;
+
+	return options->disk_names && options->buildid_cache && options->perspective == PERSPECTIVE_GUEST &&
+	       strcmp(options->output, "-") != 0;
+}
+
+static size_t disk_paths(const struct attachment *self, const char *paths[OPEN_DISKS_MAX])
+{
+	for (size_t i = 0; i < self->disks.count; i++)
+		paths[i] = self->disks.paths[i];
+	return self->disks.count;
+}
+
+/* While we may still read those of another user. */
+static void find_disks(struct attachment *self)
+{
 	const char *disks[OPEN_DISKS_MAX];
-	const struct recording_disks recording = { .output = options->output,
+	size_t count;
+
+	if (!wants_disk_names(self))
+		return;
+	open_disks_find(&self->disks, attach_process(session_attach(self->session))->directory);
+	count = disk_paths(self, disks);
+	if (count && guest_disk_reader() &&
+	    sandbox_broker_start(&self->broker, guest_disk_reader(), disks, count))
+		log_debug("%s", error_message());
+}
+
+static void search_disks(const struct attachment *self, unsigned int files)
+{
+	const char *disks[OPEN_DISKS_MAX];
+	const struct recording_disks recording = { .output = self->options.output,
 						   .files = files,
 						   .disks = disks,
-						   .count = self->disks.count,
+						   .count = disk_paths(self, disks),
+						   .broker = self->broker,
 						   .signal_fd = self->signal_fd };
 
-	for (size_t i = 0; i < self->disks.count; i++)
-		disks[i] = self->disks.paths[i];
-	if (options->disk_names && options->buildid_cache && options->perspective == PERSPECTIVE_GUEST &&
-	    !is_in_a_hurry(self))
+	if (wants_disk_names(self) && !is_in_a_hurry(self))
 		recording_disks_search(&recording);
 }
 
@@ -270,7 +299,7 @@ static int record(struct attachment *self)
 	if (error)
 		return error;
 	tell_backend(self);
-	open_disks_find(&self->disks, attach_process(session_attach(self->session))->directory);
+	find_disks(self);
 	error = give_up_rights(self);
 	if (!error)
 		error = session_start(self->session);
@@ -303,6 +332,7 @@ int command_attach(int argc, char **argv)
 			status = EXIT_UNSUPPORTED;
 	}
 	session_close(self.session);
+	sandbox_broker_end(self.broker);
 	if (self.signal_fd >= 0)
 		close(self.signal_fd);
 	attach_options_free(&self.options);

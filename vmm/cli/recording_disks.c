@@ -66,6 +66,7 @@ void recording_disks_search(const struct recording_disks *recording)
 						  .files = recording->files,
 						  .disks = recording->disks,
 						  .disk_count = recording->count,
+						  .broker = recording->broker,
 						  .seconds = SECONDS,
 						  .is_enough = has_signal,
 						  .context = &signal_fd };

@@ -5,12 +5,16 @@
 
 #include <stddef.h>
 
+struct sandbox_broker;
+
 struct recording_disks {
 	const char *output;       /* the recording's first file; one that is no regular file has no names */
 	unsigned int files;       /* that it has: output, output.1, ... */
 	const char *const *disks; /* paths */
 	size_t count;             /* of them */
-	int signal_fd;            /* readable: it is enough, at once */
+	struct sandbox_broker
+		*broker; /* that was started for them by whoever may not read them any more; NULL */
+	int signal_fd;   /* readable: it is enough, at once */
 };
 
 /*

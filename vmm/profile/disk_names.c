@@ -193,7 +193,7 @@ static int open_disks(struct hunt *hunt, const struct guest_disk_limits *limits)
 {
 	const struct disk_names_search *search = hunt->search;
 
-	if (!guest_disk_readable())
+	if (!guest_disk_reader())
 		return error_set(-ENOENT, "grub-fstest is missing (Debian package grub-common)");
 	for (size_t i = 0; i < search->disk_count && hunt->disk_count < DISKS_MAX; i++) {
 		int error = guest_disk_open(&hunt->disks[hunt->disk_count], search->disks[i], limits);
@@ -280,7 +280,8 @@ static int look(struct hunt *hunt)
 {
 	const struct guest_disk_limits limits = { .file_max = DISK_NAMES_FILE_MAX,
 						  .is_over = is_over,
-						  .context = hunt };
+						  .context = hunt,
+						  .broker = hunt->search->broker };
 	int error = open_disks(hunt, &limits);
 
 	if (!error && hunt->disk_count)

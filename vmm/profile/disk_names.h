@@ -26,7 +26,8 @@ struct disk_names_search {
 	const char *directory;    /* of the build-id cache; NULL: perf's */
 	const char *const *disks; /* raw images or block devices; others are passed over */
 	size_t disk_count;
-	unsigned int seconds; /* all of it takes no longer, by CLOCK_MONOTONIC */
+	struct sandbox_broker *broker; /* as of guest_disk.h; NULL */
+	unsigned int seconds;          /* all of it takes no longer, by CLOCK_MONOTONIC */
 	/* Asked some times a second, in the calling thread: is it to end? NULL: nobody asks. */
 	bool (*is_enough)(void *context);
 	void *context;

@@ -18,6 +18,7 @@
 #include "vmm/profile/elf_file.h"
 #include "vmm/profile/guest_disk_volumes.h"
 #include "vmm/profile/sandbox.h"
+#include "vmm/profile/sandbox_broker.h"
 
 /* As distributions call it. */
 static const char *const readers[] = { "/usr/bin/grub-fstest", "/usr/bin/grub2-fstest" };
@@ -35,6 +36,7 @@ struct place {
 struct guest_disk {
 	char path[PATH_MAX];
 	struct sandbox sandbox;
+	struct sandbox_broker *broker; /* the caller's; NULL: none is needed */
 	struct guest_disk_volumes volumes;
 	const char *reader;
 	size_t file_max;
@@ -56,6 +58,14 @@ static const struct {
 
 #define ROOTS (sizeof(roots) / sizeof(roots[0]))
 
+/* ARGUMENTS begin with the reader and the disk. */
+static int run_reader(const struct guest_disk *disk, const char *const *arguments, struct bytes *output)
+{
+	return disk->broker
+		       ? sandbox_broker_run(disk->broker, &disk->sandbox, disk->path, arguments + 2, output)
+		       : sandbox_run(&disk->sandbox, arguments, output);
+}
+
 static int find_volumes(struct guest_disk *disk)
 {
 	const char *const arguments[] = { disk->reader, disk->path, "ls", "--", "-l", NULL };
@@ -63,7 +73,7 @@ static int find_volumes(struct guest_disk *disk)
 	int error;
 
 	disk->sandbox.output_max = LISTING_MAX;
-	error = sandbox_run(&disk->sandbox, arguments, &output);
+	error = run_reader(disk, arguments, &output);
 	if (output.size)
 		guest_disk_volumes_read(&disk->volumes, (const char *)output.data, output.size);
 	free(output.data);
@@ -112,7 +122,7 @@ static int check_image(struct guest_disk *disk, int fd)
 		disk->path, format);
 }
 
-static const char *find_reader(void)
+const char *guest_disk_reader(void)
 {
 	for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
 		if (!access(readers[i], X_OK))
@@ -120,22 +130,29 @@ static const char *find_reader(void)
 	return NULL;
 }
 
-bool guest_disk_readable(void)
+/* A descriptor that is the caller's; of what the broker has open, another one. */
+static int open_to_read(struct guest_disk *disk, const char *path)
 {
-	return find_reader();
+	int fd;
+
+	if (!disk->broker) {
+		fd = realpath(path, disk->path) ? open(disk->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+		return fd < 0 ? -errno : fd;
+	}
+	snprintf(disk->path, sizeof(disk->path), "%s", path);
+	fd = sandbox_broker_file(disk->broker, path);
+	return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 0);
 }
 
 static int open_image(struct guest_disk *disk, const char *path)
 {
-	int fd, error;
+	int fd = open_to_read(disk, path), error;
 
-	if (!realpath(path, disk->path) || (fd = open(disk->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0) {
-		error = -errno;
-		return error_set(error, "cannot read the guest's disk %s: %s", path, strerror(-error));
-	}
+	if (fd < 0)
+		return error_set(fd, "cannot read the guest's disk %s: %s", path, strerror(-fd));
 	error = check_image(disk, fd);
 	close(fd);
-	disk->reader = find_reader();
+	disk->reader = guest_disk_reader();
 	if (!error && !disk->reader)
 		error = error_set(
 			-ENOENT,
@@ -166,6 +183,7 @@ int guest_disk_open(struct guest_disk **opened, const char *path, const struct g
 	if (limits) {
 		disk->sandbox.is_over = limits->is_over;
 		disk->sandbox.context = limits->context;
+		disk->broker = limits->broker;
 		disk->file_max = limits->file_max;
 	}
 	error = open_image(disk, path);
@@ -248,7 +266,7 @@ static bool read_at(struct guest_disk *disk, struct place place, const char *pat
 			      roots[place.root].before, rest) >= (int)sizeof(name))
 		return false;
 	disk->sandbox.output_max = disk->file_max;
-	error = sandbox_run(&disk->sandbox, arguments, file);
+	error = run_reader(disk, arguments, file);
 	if (!error && is_build(file, build_id, build_id_size))
 		return true;
 	waste(disk, now_ms() - begun, error);

@@ -17,6 +17,7 @@
 #include "vmm/profile/perf_data_bytes.h"
 
 struct guest_disk;
+struct sandbox_broker;
 
 /* A larger file is not taken. */
 #define GUEST_DISK_FILE_MAX (512ull << 20)
@@ -32,6 +33,9 @@ struct guest_disk_limits {
 	 * more behind that. */
 	bool (*is_over)(void *context);
 	void *context;
+	/* Who may still read the disk, where the caller may not any more (sandbox_broker.h); NULL: nobody
+	 * else. It was started for guest_disk_reader(), and outlives the disk. */
+	struct sandbox_broker *broker;
 };
 
 /*
@@ -42,8 +46,8 @@ struct guest_disk_limits {
 int guest_disk_open(struct guest_disk **disk, const char *path, const struct guest_disk_limits *limits);
 void guest_disk_close(struct guest_disk *disk); /* NULL is a no-op */
 
-/* Is the program there that reads disks? */
-bool guest_disk_readable(void);
+/* The program that reads disks; NULL: it is not there. */
+const char *guest_disk_reader(void);
 
 /*
  * The file that the guest calls PATH into FILE, whose data is the caller's to free. -ENOENT: there is none of
