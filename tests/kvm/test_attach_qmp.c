@@ -117,29 +117,58 @@ static void end(struct emulated *vm)
 	rmdir(vm->directory);
 }
 
-/* As near as SAMPLES of them can be: five standard deviations. */
-static void check_share(int function, double share, double samples, const char *said)
+/* At moments of chance 3 points are three standard deviations of 60 % then. */
+#define SAMPLES_FOR_3_POINTS 2400
+/* 4 s each. */
+#define TRIES 5
+
+/* 3 points, or where there is no time for so many samples five standard deviations. */
+static bool is_near(int function, double share, double samples)
 {
 	double wanted = truth[function];
+	double deviation = sqrt(wanted * (1 - wanted) / samples);
 
-	if (fabs(share - wanted) > 5 * sqrt(wanted * (1 - wanted) / samples))
-		FAIL_TEST("%s has %.1f %%, not %.0f %%, of %.0f samples\n%s", functions[function],
-			  100 * share, 100 * wanted, samples, said);
+	return fabs(share - wanted) <= (samples >= SAMPLES_FOR_3_POINTS ? 0.03 : fmax(0.03, 5 * deviation));
 }
 
-/*
- * Nothing of the guest decides when it is looked at, so counts are as true as weights. Weights are of as few
- * samples as they are uneven: where others want the CPUs, they are.
- */
+/* So many samples of equal weight would tell as much (Kish): where others want the processors weights are
+ * uneven. */
+static double effective(const struct shares *shares)
+{
+	return shares->squares > 0 ? shares->weight * shares->weight / shares->squares : 0;
+}
+
+/* Nothing of the guest decides when it is looked at, so counts are as true as weights. */
+static bool are_near(const struct shares *shares)
+{
+	for (int i = 0; i < 3; i++)
+		if (!is_near(i, shares->counts[i] / shares->samples, shares->samples) ||
+		    !is_near(i, shares->of[i] / shares->weight, effective(shares)))
+			return false;
+	return true;
+}
+
 static void check_shares(const struct shares *shares, const char *said)
 {
 	CHECK_EQUAL(shares->other, 0);
-	if (shares->samples < 30)
-		FAIL_TEST("only %.0f samples:\n%s", shares->samples, said);
-	for (int i = 0; i < 3; i++) {
-		check_share(i, shares->counts[i] / shares->samples, shares->samples, said);
-		check_share(i, shares->of[i] / shares->weight,
-			    shares->weight * shares->weight / shares->squares, said);
+	if (shares->samples < 30 || !are_near(shares))
+		FAIL_TEST("%.0f, %.0f and %.0f of %.0f samples, %.0f of equal weight:\n%s", shares->counts[0],
+			  shares->counts[1], shares->counts[2], shares->samples, effective(shares), said);
+}
+
+/* A share may be off by chance: with more samples it is not any more. */
+static void gather_shares(const struct emulated *vm, const char *path, struct shares *shares,
+			  struct program *tool)
+{
+	char arguments[512];
+
+	snprintf(arguments, sizeof(arguments), "attach --qmp %s --time 4 --no-buildid-cache -o %s",
+		 vm->socket, path);
+	for (int i = 0; i < TRIES && (effective(shares) < SAMPLES_FOR_3_POINTS || !are_near(shares)); i++) {
+		program_run(tool, arguments);
+		CHECK_EQUAL(tool->status, 0);
+		CHECK(strstr(tool->text, "by qmp: ") && strstr(tool->text, "times a second"));
+		read_shares(path, shares);
 	}
 }
 
@@ -154,12 +183,7 @@ TEST(attach_qmp, shares_of_an_emulated_guest)
 	start(&vm, "program=shares rounds=100000000");
 	CHECK(wait_until_it_works(&vm));
 	snprintf(path, sizeof(path), "build/test-attach-qmp-%d.data", getpid());
-	snprintf(arguments, sizeof(arguments), "attach --qmp %s --time 4 --no-buildid-cache -o %s", vm.socket,
-		 path);
-	program_run(&tool, arguments);
-	CHECK_EQUAL(tool.status, 0);
-	CHECK(strstr(tool.text, "by qmp: ") && strstr(tool.text, "times a second"));
-	read_shares(path, &shares);
+	gather_shares(&vm, path, &shares, &tool);
 	check_shares(&shares, tool.text);
 	snprintf(arguments, sizeof(arguments), "attach --pid %d --time 1 --no-buildid-cache -o %s", vm.pid,
 		 path);
