@@ -9,15 +9,20 @@
 
 #define LOG_SIZE 16
 
-void debug_code(uint64_t count);
+void debug_code(uint64_t count, const volatile void *read);
 extern const uint8_t debug_code_here[], debug_data_written[], debug_stepped[], debug_detected[];
 volatile uint64_t debug_data, other_data;
 
 /* shared=1: the guest watches debug_data as well. QEMU tells of one watchpoint per access only. */
 static volatile uint64_t *watched;
 
+/* Canonical, and in no page table of ours. */
+#define UNMAPPED ((const void *)0x7e0000000000)
+
 static struct {
 	unsigned int count, undefined;
+	unsigned int faults, stepped_faults; /* the latter with TF in what the processor pushed */
+	bool skip_fault;
 	unsigned int steps; /* TF is taken away behind so many */
 	bool keep_dr6;
 	struct {
@@ -61,6 +66,21 @@ static void on_undefined(struct frame *frame)
 {
 	seen.undefined++;
 	frame->rip += 3;
+}
+
+#define FAULT_SPINS 10000000
+
+/* Of debug_code_here. It takes its time, so that the host can come in between. */
+static void on_page_fault(struct frame *frame)
+{
+	seen.faults++;
+	seen.stepped_faults += (frame->rflags & RFLAGS_TF) != 0;
+	for (volatile unsigned int i = 0; i < FAULT_SPINS; i++)
+		;
+	if (seen.skip_fault)
+		frame->rip += 2;
+	else
+		frame->rsi = (uint64_t)&other_data;
 }
 
 static void print_place(uint64_t rip)
@@ -122,7 +142,7 @@ static void end_case(const char *name)
 __asm__(".globl debug_code\n"
 	"debug_code:\n"
 	".globl debug_code_here\n"
-	"debug_code_here: nop\n"
+	"debug_code_here: movb (%rsi), %al\n"
 	"	decq %rdi\n"
 	"	jnz debug_code\n"
 	"	ret\n");
@@ -130,7 +150,7 @@ __asm__(".globl debug_code\n"
 static void run_code(uint64_t count)
 {
 	host_code += count;
-	debug_code(count);
+	debug_code(count, (const void *)&other_data);
 }
 
 __attribute__((noinline)) static void write_data(void)
@@ -178,6 +198,7 @@ __asm__(".globl debug_step\n"
 	"	pushfq\n"
 	"	orq $0x100, (%rsp)\n"
 	"	movl $1, %edi\n"
+	"	movl $other_data, %esi\n"
 	"	popfq\n"
 	".globl debug_stepped\n"
 	"debug_stepped:\n"
@@ -250,12 +271,29 @@ static void resumes(void)
 			 "pushq %%rax\n\t"
 			 "pushq $debug_code\n\t"
 			 "movl $1, %%edi\n\t"
+			 "movl $other_data, %%esi\n\t"
 			 "iretq\n"
 			 "1:"
 			 :
 			 :
-			 : "rax", "rdx", "rdi", "memory", "cc");
+			 : "rax", "rdx", "rdi", "rsi", "memory", "cc");
 	end_case("RF of the guest's own");
+}
+
+/* The instruction faults: once it is tried again, once it is given up. The guest never asked for TF. */
+static void faults(void)
+{
+	for (unsigned int i = 0; i < 2; i++) {
+		host_code++;
+		seen.skip_fault = i;
+		debug_code(1, UNMAPPED);
+	}
+	print("faults: ");
+	print_number(seen.faults);
+	print(", single-stepped ");
+	print_number(seen.stepped_faults);
+	print("\n");
+	end_case("faults");
 }
 
 static void reads_back(void)
@@ -315,7 +353,7 @@ static void uses_four(void)
 	write_dr2((uint64_t)debug_code_here);
 	write_dr3((uint64_t)&debug_data);
 	write_dr7(DR7_FIXED | 0x55 | DR7_WRITE_8(0) | DR7_WRITE_8(1) | DR7_WRITE_8(3));
-	debug_code(1);
+	debug_code(1, (const void *)&other_data);
 	write_data();
 	host_data--;
 	end_case("four registers");
@@ -328,6 +366,7 @@ uint32_t program_debug(void)
 	watched = option_number("shared", 0) ? &debug_data : &other_data;
 	trap_set(VECTOR_DB, on_debug);
 	trap_set(VECTOR_UD, on_undefined);
+	trap_set(VECTOR_PF, on_page_fault);
 	write_dr6(DR6_NOTHING);
 	executes();
 	writes();
@@ -337,6 +376,7 @@ uint32_t program_debug(void)
 	detects();
 	keeps_dr6();
 	resumes();
+	faults();
 	reads_back();
 	uses_aliases();
 	uses_four();

@@ -43,10 +43,11 @@ static void check_cases(const char *text)
 	static const char *const cases[] = {
 		"case breakpoint at the same instruction: 3\n  code+0 dr6=ffff0ff1 dr7=401 rflags=0\n",
 		"case single steps over the host's: 8\n  code+0 dr6=ffff4ff0 dr7=400 rflags=100\n",
-		"  code+1 dr6=ffff4ff0 dr7=400 rflags=100\n",
+		"  code+2 dr6=ffff4ff0 dr7=400 rflags=100\n",
 		"case general detect: 1\n  detected+0 dr6=ffff2ff0 dr7=400 rflags=0\n  dr0=123456789a\n",
 		"case DR6 is not cleared: 1\n  code+0 dr6=ffff4ff1 dr7=401 rflags=0\n",
 		"case RF of the guest's own: 0\n",
+		"faults: 2, single-stepped 0\ncase faults: 0\n",
 		"own: 1000 2000 3000 4000 ffff0ff0 700\n",
 		"aliases: ffff0ff0 400, undefined with DE: 1\n",
 		"case four registers: 2\n  code+0 dr6=ffff0ff4",

@@ -179,9 +179,12 @@ static bool is_right(const struct owners *owners, const struct debug_exit *exit)
 	bool later = wanted.guest_traps && !wanted.guest_executes;
 	uint8_t hits = wanted.host_writes | (later ? 0 : wanted.host_executes);
 
+	bool step = !guest && !unnamed && (wanted.executed || wanted.own_detect);
+
 	return verdict.host_hits == hits && verdict.guest_dr6 == guest &&
-	       verdict.guest == (guest || unnamed) &&
-	       verdict.step == (!guest && !unnamed && (wanted.executed || wanted.own_detect)) &&
+	       verdict.guest == (guest || unnamed) && verdict.step == step &&
+	       /* 18.3.1.1: RF takes the guest over breakpoints, not over general detect; once it is tried. */
+	       verdict.resume == (step && !wanted.own_detect && !(exit->rflags & RFLAGS_RF)) &&
 	       verdict.step_done == (exit->stepping && exit->dr6 & DR6_BS);
 }
 

@@ -138,6 +138,7 @@ struct debug_verdict debug_classify(const struct debug_plan *plan, const struct 
 	if (!again && (!trap || executed & plan->guest))
 		verdict.host_hits |= executed & plan->host;
 	verdict.step = !verdict.guest && (executed || host_detect);
+	verdict.resume = verdict.step && !host_detect && !again;
 	return verdict;
 }
 

@@ -79,10 +79,12 @@ struct debug_verdict {
 	bool guest;         /* the guest is to get a #DB */
 	bool step_done;     /* the host's single step is */
 	/*
-	 * One instruction is to be run with debug_plan_for_step(): else the same
-	 * host breakpoint would come again, or the guest's use of a debug register.
+	 * One instruction has to get done: else the same host breakpoint would come again, or the guest's
+	 * use of a debug register.
 	 */
 	bool step;
+	/* Of these, one that RFLAGS.RF does it for. The others are run with debug_plan_for_step(). */
+	bool resume;
 };
 
 /* Can the processor do it? SDM vol. 3B 18.2.5: lengths, and addresses aligned to them. */

@@ -4,9 +4,10 @@
  * guest's own breakpoints into its registers, takes each #DB apart, and gives
  * the guest its share.
  *
- * An instruction under a breakpoint of ours is stepped over: without the
- * breakpoint, interrupts held back. If it faults instead, the guest's handler
- * runs first, and our trap comes when the instruction is tried again: STEPPING
+ * An instruction under a breakpoint of ours is run with RFLAGS.RF, as a debugger in
+ * the guest would do it. Where KVM's emulator runs it that does not help: it is stepped,
+ * without the breakpoint, interrupts held back. If it faults instead, the guest's
+ * handler runs first, and our trap comes when the instruction is tried again: STEPPING
  * stays set until then, so that the trap is not taken for the guest's.
  */
 #include <assert.h>
@@ -330,6 +331,24 @@ static void finish_late_step(struct vcpu_watches *self, struct vcpu *vcpu)
 	vcpu_set_registers(vcpu, &registers);
 }
 
+/*
+ * With RFLAGS.RF the instruction is run in spite of its breakpoints (SDM vol. 3B 18.3.1.1). A
+ * step would leave RFLAGS.TF in the frame of a fault, and in what PUSHF or SYSCALL save: the guest
+ * would meet a trap that it never asked for, on whichever vCPU it goes on. False where RF does not help.
+ */
+static bool resume(struct vcpu_watches *self, struct vcpu *vcpu, const struct debug_exit *exit,
+		   const struct debug_verdict *verdict)
+{
+	struct kvm_regs registers = *vcpu_registers(vcpu);
+
+	if (exit->rflags & RFLAGS_RF && !(exit->dr6 & DR6_BD))
+		self->emulated_rip = exit->rip;
+	if (!verdict->resume || exit->rip == self->emulated_rip)
+		return false;
+	registers.rflags |= RFLAGS_RF;
+	return !vcpu_set_registers(vcpu, &registers);
+}
+
 static void move_or_step(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
 {
 	if (!move(watches, vcpu, exit))
@@ -479,7 +498,7 @@ void watch_debug(struct watches *watches, struct vcpu *vcpu)
 	}
 	if (verdict.guest)
 		give_to_guest(watches, vcpu, &verdict);
-	else if (verdict.step)
+	else if (verdict.step && !resume(self, vcpu, &exit, &verdict))
 		move_or_step(watches, vcpu, &exit);
 	else if (verdict.step_done || changed || is_due(watches, self))
 		update(watches, vcpu);

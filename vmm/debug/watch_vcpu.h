@@ -45,7 +45,8 @@ struct vcpu_watches {
 	bool stepping_now;            /* KVM has been told to step */
 	bool guest_steps;             /* RFLAGS.TF was the guest's own when the step began */
 	uint64_t step_rip;
-	timer_t timer; /* kicks when the schedule ends */
+	uint64_t emulated_rip; /* of the last breakpoint that came in spite of RFLAGS.RF */
+	timer_t timer;         /* kicks when the schedule ends */
 	bool has_timer;
 	struct watch_counts counts[WATCHES_MAX];
 };
