@@ -18,8 +18,8 @@ enum {
 	RECORD_LOST = 12,       /* struct sample_lost */
 };
 
-/* The longest callchain, both parts together, as perf's default max stack. */
-#define SAMPLE_CALLCHAIN_MAX 127
+/* The longest callchain, both parts together. perf shows the first 127 of them unless told --max-stack. */
+#define SAMPLE_CALLCHAIN_MAX 128
 
 /* The guest's task is not known: it could not be proven, or the guest is no Linux. 0 is the idle task. */
 #define SAMPLE_TASK_UNKNOWN UINT32_MAX

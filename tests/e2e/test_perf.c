@@ -95,6 +95,52 @@ TEST(perf_data, perf_script_shows_every_sample)
 	perf_home_leave(home);
 }
 
+/* One sample, half of its callers in the kernel, as deep as there are. */
+static void write_deepest(const struct recording *recording)
+{
+	struct sample *sample = calloc(1, sample_size(SAMPLE_CALLCHAIN_MAX));
+	struct perf_data_writer *writer;
+
+	REQUIRE_EQUAL(recording_open(&writer, recording), 0);
+	recording_name_vcpus(writer);
+	sample->time = 1000000000;
+	sample->period = 1000000;
+	sample->pid = VMM_PID;
+	sample->tid = sample->host_tid = FIRST_TID;
+	sample->kernel_depth = SAMPLE_CALLCHAIN_MAX / 2;
+	sample->user_depth = SAMPLE_CALLCHAIN_MAX - sample->kernel_depth;
+	for (unsigned int i = 0; i < SAMPLE_CALLCHAIN_MAX; i++)
+		sample->callchain[i] = (i < sample->kernel_depth ? FAKE_TEXT : 0x400000) + i;
+	sample->rip = sample->callchain[0];
+	CHECK_EQUAL(perf_data_writer_sample(writer, sample), 0);
+	CHECK_EQUAL(perf_data_writer_close(writer), 0);
+	free(sample);
+}
+
+static unsigned int frames_in_script(const char *path, const char *options)
+{
+	char *text = perf_output("perf script -i %s -F ip --kallsyms /dev/null %s 2>/dev/null | grep -c .",
+				 path, options);
+	unsigned int count = (unsigned int)atoi(text);
+
+	free(text);
+	return count;
+}
+
+/* docs/sampling.md: perf's own limit is for the frames, not for the markers between them. */
+TEST(perf_data, perf_script_shows_the_deepest_chain)
+{
+	char home[64], path[128];
+
+	NEED_PERF;
+	perf_home_enter(home);
+	snprintf(path, sizeof(path), "%s/perf.data", home);
+	write_deepest(&(struct recording){ .path = path, .text = FAKE_TEXT });
+	CHECK_EQUAL(frames_in_script(path, "--max-stack 128"), SAMPLE_CALLCHAIN_MAX);
+	CHECK_EQUAL(frames_in_script(path, ""), 127);
+	perf_home_leave(home);
+}
+
 TEST(perf_data, perf_script_shows_every_compressed_sample)
 {
 	char home[64], path[128];
