@@ -42,7 +42,7 @@ enum sample_flags {
 	SAMPLE_OTHER_KERNEL = 1 << 4,
 	/* Taken outside of the guest, by a source that sees the vCPU's thread: RIP and CPL are the host's. */
 	SAMPLE_HOST = 1 << 5,
-	SAMPLE_LOOK_CUT = 1 << 6, /* there was no time for all that was to be looked at: cgroup or mappings */
+	SAMPLE_LOOK_CUT = 1 << 6, /* not all that was to be looked at was: cgroup or mappings */
 };
 
 /*
@@ -77,7 +77,7 @@ struct sample {
 	 */
 	uint32_t pid, tid;
 	uint16_t mappings; /* entries of struct sample_mapping behind the callchain */
-	uint16_t reserved;
+	uint16_t unlooked; /* 1: a struct sample_unlooked is the last of the sample; 0: it is not */
 	char comm[SAMPLE_COMM_SIZE];
 	/* That of the process's first thread; where STARTED is known. */
 	char process_comm[SAMPLE_COMM_SIZE];
@@ -144,12 +144,26 @@ struct sample_hit {
 	uint64_t registers[SAMPLE_REGISTERS];
 };
 
+/*
+ * What of a sample with SAMPLE_LOOK_CUT can be looked up later, and what has to be as it was then:
+ * vmm/guest/late_look.h.
+ */
+struct sample_unlooked {
+	uint64_t task, set; /* GVAs of the task and of its css_set; 0: not its cgroup */
+	uint64_t mm, space,
+		changes;          /* GVA of its address space, its number, its changes; 0: not its mappings */
+	uint32_t cgroups, images; /* the tables that these are of */
+	uint32_t parts;           /* enum late_look_part: all that there was no time for */
+	uint32_t reserved;
+};
+
 /* Bytes of the whole sample, with what stands behind its callchain. */
 static inline size_t sample_length(const struct sample *sample)
 {
 	return sample_size((size_t)sample->kernel_depth + sample->user_depth) +
 	       sample->mappings * sizeof(struct sample_mapping) +
-	       (sample->event ? sizeof(struct sample_hit) : 0);
+	       (sample->event ? sizeof(struct sample_hit) : 0) +
+	       (sample->unlooked ? sizeof(struct sample_unlooked) : 0);
 }
 
 static inline struct sample_mapping *sample_mappings(struct sample *sample)
@@ -161,6 +175,13 @@ static inline struct sample_mapping *sample_mappings(struct sample *sample)
 static inline struct sample_hit *sample_hit(struct sample *sample)
 {
 	return sample->event ? (struct sample_hit *)(sample_mappings(sample) + sample->mappings) : NULL;
+}
+
+/* NULL: there is none. */
+static inline struct sample_unlooked *sample_unlooked(struct sample *sample)
+{
+	return sample->unlooked ? (struct sample_unlooked *)((char *)sample + sample_length(sample)) - 1
+				: NULL;
 }
 
 /* The source lost samples before it could put them into the ring. */

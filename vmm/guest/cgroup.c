@@ -48,6 +48,12 @@ int guest_cgroup_layout_read(struct guest_cgroup_layout *layout, const struct bt
 	return 0;
 }
 
+bool guest_cgroup_set_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			 uint64_t task, uint64_t *set)
+{
+	return layout->known && task && kernel_memory_read_u64(memory, task + layout->task_set, set) && *set;
+}
+
 /* A task that is moved meanwhile does not hold what was read any more. */
 bool guest_cgroup_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout, uint64_t task,
 		     struct guest_cgroup *cgroup)

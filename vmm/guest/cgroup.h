@@ -54,6 +54,10 @@ struct guest_cgroup {
 bool guest_cgroup_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout, uint64_t task,
 		     struct guest_cgroup *cgroup);
 
+/* GVA of the css_set that the task_struct at TASK holds: it has another one in another cgroup. One read. */
+bool guest_cgroup_set_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			 uint64_t task, uint64_t *set);
+
 struct guest_cgroups;
 
 int guest_cgroups_create(struct guest_cgroups **cgroups); /* 0 or -ENOMEM */

@@ -123,6 +123,17 @@ static bool find_red_black(struct guest_vma_layout *layout, struct source *sourc
 	return FIND_ALL(source, wanted);
 }
 
+/* What is looked up behind a stop needs them, nothing else. */
+static void find_changes(struct guest_vma_layout *layout, struct source *source)
+{
+	const struct wanted wanted[] = {
+		{ "mm_struct", "context.ctx_id", 8, &layout->mm_space },
+		{ "mm_struct", "context.tlb_gen", 8, &layout->mm_changes },
+	};
+
+	layout->has_changes = FIND_ALL(source, wanted);
+}
+
 static bool find_vma(struct guest_vma_layout *layout, struct source *source)
 {
 	const struct wanted wanted[] = {
@@ -142,6 +153,7 @@ static bool find_vma(struct guest_vma_layout *layout, struct source *source)
 		{ "vdso_image", "size", 8, &layout->vdso_size },
 	};
 
+	find_changes(layout, source);
 	layout->vma_size = btf_size(source->btf, find_type(source, "vm_area_struct"));
 	return layout->vma_size <= VMA_SIZE_MAX && FIND_ALL(source, wanted);
 }

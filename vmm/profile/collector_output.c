@@ -342,7 +342,7 @@ static int write_late(struct collector_output *output, const struct sample *samp
 		return error_set(-ENOMEM, "no memory for a sample");
 	memcpy(copy, sample, sizeof(*copy) + sample->kernel_depth * sizeof(copy->callchain[0]));
 	hit = sample_hit((struct sample *)(uintptr_t)sample);
-	copy->user_depth = copy->mappings = 0;
+	copy->user_depth = copy->mappings = copy->unlooked = 0;
 	copy->flags |= SAMPLE_USER_TRUNCATED | (sample->cpl ? SAMPLE_UNSURE : 0);
 	if (hit)
 		*sample_hit(copy) = *hit;

@@ -18,9 +18,11 @@ static void take_sample(struct collector *collector, size_t ring, const struct r
 	const struct sample *sample =
 		collector_sample(record, collector->options.output.vcpus,
 				 perf_data_watches_count(collector->options.output.watches));
+	_Alignas(struct sample) uint8_t room[LATE_LOOK_SIZE];
 
 	if (!sample)
 		return;
+	sample = collector_user_complete(&collector->kernel, sample, (struct sample *)room);
 	collector->last_time[sample->vcpu] = sample->time;
 	count_sample(counts, sample);
 	collector_jit_sample(&collector->jit, collector_user_kernel(&collector->kernel), sample);

@@ -13,6 +13,15 @@ const struct guest_kernel *collector_user_kernel(const struct collector_kernel *
 	return kernel->found_count ? kernel->found[kernel->found_count - 1].kernel : NULL;
 }
 
+const struct sample *collector_user_complete(const struct collector_kernel *kernel,
+					     const struct sample *sample, struct sample *room)
+{
+	if (!sample->unlooked)
+		return sample;
+	late_look(kernel->lost ? NULL : collector_user_kernel(kernel), kernel->options->view, sample, room);
+	return room;
+}
+
 void collector_user_settle(const struct collector_kernel *kernel)
 {
 	const struct guest_kernel *running = collector_user_kernel(kernel);

@@ -3,6 +3,7 @@
 #ifndef KVMSCOPE_PROFILE_COLLECTOR_USER_H
 #define KVMSCOPE_PROFILE_COLLECTOR_USER_H
 
+#include "vmm/guest/late_look.h"
 #include "vmm/guest/user_image.h"
 #include "vmm/profile/collector_kernel.h"
 #include "vmm/profile/user_symbols.h"
@@ -10,6 +11,13 @@
 
 /* The kernel that is known now, whose images and cgroups samples name; NULL: none is. */
 const struct guest_kernel *collector_user_kernel(const struct collector_kernel *kernel);
+
+/*
+ * SAMPLE, or with what its stop had no time to look at, as far as that can be found now: see late_look.h.
+ * ROOM, of LATE_LOOK_SIZE bytes, is the caller's. Guest memory must still be there.
+ */
+const struct sample *collector_user_complete(const struct collector_kernel *kernel,
+					     const struct sample *sample, struct sample *room);
 
 /*
  * Reads the names of those, and of cgroups, that are new: after rings were drained, and before what came out

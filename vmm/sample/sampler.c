@@ -15,6 +15,7 @@
 #include "shared/log.h"
 #include "vmm/guest/deadline.h"
 #include "vmm/guest/kernel_identity.h"
+#include "vmm/guest/late_look.h"
 #include "vmm/guest/page_walk.h"
 #include "vmm/guest/user_map.h"
 #include "vmm/kvm/vm.h"
@@ -277,7 +278,7 @@ static void fill_sample(struct sample *sample, const struct guest_registers *reg
 	sample->event = 0;
 	sample->pid = task->pid;
 	sample->tid = task->tid;
-	sample->mappings = sample->reserved = 0;
+	sample->mappings = sample->unlooked = 0;
 	memcpy(sample->comm, task->comm, sizeof(sample->comm));
 	memcpy(sample->process_comm, task->process_comm, sizeof(sample->process_comm));
 	sample->parent = task->parent;
@@ -313,9 +314,11 @@ struct state {
 	struct guest_registers registers;
 	struct guest_task task;
 	uint64_t look_deadline; /* ns; 0: none */
-	bool cgroup_cut;        /* there was no time for it */
-	uint32_t cgroups;       /* the table that has its cgroup; 0: none */
-	struct user_map map;    /* of the task */
+	unsigned int cut;       /* enum late_look_part: there was no time for it */
+	struct sample_unlooked unlooked;
+	bool is_noted;       /* UNLOOKED is for whoever looks later */
+	uint32_t cgroups;    /* the table that has its cgroup; 0: none */
+	struct user_map map; /* of the task */
 	struct guest_callchain chain;
 };
 
@@ -360,11 +363,23 @@ static void find_cgroup(const struct sampler *sampler, const struct guest_kernel
 {
 	if (!kernel || !kernel->tasks.cgroups.known || !state->task.at)
 		return;
-	state->cgroup_cut = deadline_passed(state->look_deadline);
-	if (state->cgroup_cut)
+	if (deadline_passed(state->look_deadline)) {
+		state->cut |= LATE_LOOK_CGROUP;
 		return;
+	}
 	guest_task_find_cgroup(&kernel->tasks, sampler->options.view, &kernel->paging, &state->task);
 	state->cgroups = enter_cgroup(kernel, &state->task);
+}
+
+/* What there was no time for is looked at by the collector. */
+static void note_cut(const struct sampler *sampler, const struct guest_kernel *kernel, struct state *state)
+{
+	state->cut |= state->map.cut ? LATE_LOOK_MAPPINGS : 0;
+	if (!state->cut)
+		return;
+	state->chain.flags |= SAMPLE_LOOK_CUT;
+	state->is_noted =
+		late_look_note(kernel, sampler->options.view, &state->task, state->cut, &state->unlooked);
 }
 
 static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_sampler *self,
@@ -393,14 +408,21 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 				      state->begin, &state->chain);
 	drop_foreign(kernel, &state->task, &state->chain);
 	find_mappings(&state->map, &state->chain);
-	if (state->map.cut || state->cgroup_cut)
-		state->chain.flags |= SAMPLE_LOOK_CUT;
+	note_cut(sampler, kernel, state);
 }
 
 static size_t size_of(const struct state *state)
 {
 	return sample_size(state->chain.kernel_depth + state->chain.user_depth) +
-	       state->map.count * sizeof(struct sample_mapping);
+	       state->map.count * sizeof(struct sample_mapping) +
+	       (state->is_noted ? sizeof(state->unlooked) : 0);
+}
+
+/* The last of SAMPLE, behind what depends on its event. */
+static void tell_unlooked(const struct state *state, struct sample *sample)
+{
+	if (state->is_noted)
+		*sample_unlooked(sample) = state->unlooked;
 }
 
 /* Fills SAMPLE, unless there was no room for it; what it cost so far. */
@@ -414,6 +436,7 @@ static uint64_t finish_sample(const struct vcpu_sampler *self, const struct vcpu
 		/* Of an image that could not be told nothing is said. */
 		sample->mappings = (uint16_t)user_map_tell(&state->map, sample_mappings(sample));
 		sample->cgroups = state->cgroups;
+		sample->unlooked = state->is_noted;
 		sample->time = state->begin;
 		sample->period = period;
 		sample->vcpu = vcpu->index;
@@ -444,6 +467,8 @@ void sampler_take(struct sampler *sampler, struct vcpu *vcpu)
 	sample = ring_reserve(self->ring, RECORD_SAMPLE, size_of(&state));
 	cost = finish_sample(self, vcpu, &state, period, sample);
 	end_use(self);
+	if (sample)
+		tell_unlooked(&state, sample);
 	hand_over(self->ring, sample, state.begin);
 	count(self, period / sampling_clock_period(self->clock), cost);
 }
@@ -500,6 +525,7 @@ void sampler_take_hit(struct sampler *sampler, struct vcpu *vcpu, const struct s
 		sample->event = hit->event;
 		take_registers(vcpu_registers(vcpu), values.registers);
 		*sample_hit(sample) = values;
+		tell_unlooked(&state, sample);
 	}
 	hand_over(self->ring, sample, state.begin);
 	local_add(&self->statistics.cost, cost);
