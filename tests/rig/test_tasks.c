@@ -662,6 +662,35 @@ TEST(tasks, of_debian_7_2_with_isolated_page_tables)
 	names_tasks("7.2", "on");
 }
 
+#define LATE "build/rig/late-look"
+
+/* Each look ends behind the first address: the rest is looked up by the collector. */
+TEST(tasks, have_their_cgroups_where_the_stop_had_no_time)
+{
+	const char *kernel, *initrd;
+	struct rig_result result, report;
+
+	RIG_REQUIRED();
+	kernel = rig_kernel("6.1");
+	initrd = kernel ? debian_recording_initrd("6.1") : NULL;
+	if (!initrd)
+		return;
+	rig_run(&result, 200,
+		"d=$PWD/" LATE "; rm -rf $d; mkdir -p $d; HOME=$d build/kvmscope run --pmu off --timeout 150 "
+		"--mem 256M -F 999 --stack-time 1us --from-line 'tasks: begin' -o $d/perf.data --kernel %s "
+		"--initrd %s --append 'console=ttyS0 quiet panic=-1 kvmscope.run=echo+tasks:+begin;sleep+4;tasks+4' "
+		"< /dev/null",
+		kernel, initrd);
+	if (result.status)
+		FAIL_TEST("%s\n%s", result.output, result.errors);
+	check_cgroups("behind the stop", LATE);
+	rig_run_here(&report, 60,
+		     "build/kvmscope report --json -i " LATE "/perf.data | grep -o '\"look_cut.*,'");
+	printf("%s", report.output);
+	rig_result_free(&report);
+	rig_result_free(&result);
+}
+
 /*
  * Four times: without any other BTF, with its own in a file, as objcopy takes it out and in the ELF file, and
  * with another kernel's. Each guest begins when its kernel is known; process $run is kvmscope.
