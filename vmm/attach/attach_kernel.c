@@ -30,6 +30,12 @@ static uint64_t wanted_rip(struct attach *attach)
 	return rip;
 }
 
+/* Where the guest's memory lies: of several VMs nobody would know whose it is. */
+static bool may_guess(struct attach *attach)
+{
+	return attach->layout_guessed && attach->process->vms < 2 && !vmm_memory_is_known(&attach->memory);
+}
+
 /* The guest may only be starting, or run no Linux: it is looked for again and again, but seldom. */
 static void search(struct attach *attach, uint64_t rip)
 {
@@ -41,7 +47,7 @@ static void search(struct attach *attach, uint64_t rip)
 	if (attach->next_search && !attach->has_tables && run - attach->search_run < SEARCH_RUN)
 		return;
 	attach->search_run = run;
-	if (attach->layout_guessed && !vmm_memory_is_known(&attach->memory))
+	if (may_guess(attach))
 		memory_layout_guess(&attach->memory, attach->process);
 	attach->has_tables = vmm_memory_is_known(&attach->memory) &&
 			     !kernel_tables_find(&attach->memory, attach->skip, rip, &attach->tables);
@@ -98,8 +104,7 @@ bool attach_registers(struct attach *attach, struct guest_registers *registers)
 	look_at_pulse(attach, &stands_still, &rip);
 	/* Without memory they lead nowhere; where it lies can be seen only when the guest's kernel has
 	 * started. Firmware, behind a reset, has only the old kernel's tables to be found. */
-	if ((!attach->has_kernel || (stands_still && wanted)) &&
-	    (!has || (attach->layout_guessed && !vmm_memory_is_known(&attach->memory))))
+	if ((!attach->has_kernel || (stands_still && wanted)) && (!has || may_guess(attach)))
 		search(attach, wanted);
 	if (has)
 		return true;

@@ -381,9 +381,18 @@ static int say_vms(const struct scan *scan, int error, const char *what)
 			 scan->process->pid, scan->process->name, what, list);
 }
 
+/* The one that is followed is so when others come, too. 0: any. */
+static int wanted_vm(const struct scan *scan)
+{
+	const struct vmm_process *process = scan->process;
+
+	return process->wanted_vm || scan->vms < 2 || !process->vcpu_count ? process->wanted_vm
+									   : process->vm_fd;
+}
+
 static int choose_vm(struct scan *scan)
 {
-	int wanted = scan->process->wanted_vm;
+	int wanted = wanted_vm(scan);
 	size_t vm = wanted ? find_vm(scan, wanted) : 0;
 
 	if (!wanted && scan->vms > 1)
@@ -394,25 +403,42 @@ static int choose_vm(struct scan *scan)
 	return 0;
 }
 
+static bool had_vcpu(const struct vmm_process *process, unsigned int id)
+{
+	for (size_t i = 0; i < process->vcpu_count; i++)
+		if (process->vcpus[i].id == id)
+			return true;
+	return false;
+}
+
+/* Without KVM's DIRECTORY (empty) those that it had when it was alone. */
+static bool is_own(const struct scan *scan, const char *directory, unsigned int id)
+{
+	char path[96];
+
+	if (!*directory)
+		return had_vcpu(scan->process, id);
+	snprintf(path, sizeof(path), "%s/vcpu%u", directory, id);
+	return !access(path, F_OK);
+}
+
 /* Of the VM's vCPUs: ids that another one's has, too, are told once. */
 static int keep_own_vcpus(struct scan *scan)
 {
-	char directory[64], path[96];
+	char directory[64] = "";
 	size_t count = 0;
 
 	if (scan->vms == 1)
 		return 0;
-	if (!find_directory(scan, directory, sizeof(directory)))
+	if (!find_directory(scan, directory, sizeof(directory)) && !scan->process->vcpu_count)
 		return error_set(
 			-ENOTSUP,
 			"which vCPUs of process %d (%s) are those of its VM %d only KVM tells: mount "
 			"debugfs at /sys/kernel/debug (from Linux 5.19)",
 			scan->process->pid, scan->process->name, scan->vm_fd);
-	for (size_t i = 0; i < scan->count; i++) {
-		snprintf(path, sizeof(path), "%s/vcpu%u", directory, scan->vcpus[i].id);
-		if (!access(path, F_OK))
+	for (size_t i = 0; i < scan->count; i++)
+		if (is_own(scan, directory, scan->vcpus[i].id))
 			scan->vcpus[count++] = scan->vcpus[i];
-	}
 	scan->count = count;
 	return count ? 0
 		     : error_set(-ENOENT, "VM %d of process %d (%s) has no vCPU", scan->vm_fd,
@@ -432,6 +458,8 @@ static int look(struct scan *scan)
 		return error;
 	process->vm_fd = scan->vm_fd;
 	process->vms = scan->vms;
+	if (scan->vms > 1)
+		process->wanted_vm = scan->vm_fd;
 	keep_threads(scan);
 	find_threads(scan);
 	qsort(scan->vcpus, scan->count, sizeof(scan->vcpus[0]), by_id);

@@ -73,8 +73,8 @@ size_t vmm_process_list_vms(pid_t pid, int vm_fds[VMM_VMS_MAX]);
 int vmm_process_open_monitored(struct vmm_process **process, pid_t pid);
 
 /*
- * Looks again: vCPUs come and go (hot-plug), and threads that were not known may be by now. 0, or as above;
- * then it is as it was.
+ * Looks again: vCPUs come and go (hot-plug), and threads that were not known may be by now; so may VMs beside
+ * its own, which it stays with. 0, or as above; then it is as it was.
  */
 int vmm_process_scan(struct vmm_process *process);
 
