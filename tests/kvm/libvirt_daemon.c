@@ -7,7 +7,6 @@
 #include <pwd.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
@@ -16,6 +15,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "tests/kvm/text_file.h"
 
 #define DRIVERS "/usr/lib/x86_64-linux-gnu/libvirt/connection-driver"
 #define DRIVER  "libvirt_driver_qemu.so"
@@ -53,24 +54,6 @@ static int wait_for(pid_t child)
 		if (errno != EINTR)
 			return -1;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void write_file(const struct libvirt_daemon *daemon, const char *name, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static void write_file(const struct libvirt_daemon *daemon, const char *name, const char *format, ...)
-{
-	char path[128];
-	va_list arguments;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s", daemon->directory, name);
-	file = fopen(path, "we");
-	REQUIRE(file != NULL);
-	va_start(arguments, format);
-	vfprintf(file, format, arguments);
-	va_end(arguments);
-	fclose(file);
 }
 
 /* A mount namespace can be had by root only, and not in every container. */
@@ -123,12 +106,12 @@ void libvirt_daemon_prepare(struct libvirt_daemon *daemon)
 	snprintf(path, sizeof(path), "%s/drivers/%s", daemon->directory, DRIVER);
 	CHECK(!symlink(DRIVERS "/" DRIVER, path));
 	make_uuid(uuid, sizeof(uuid));
-	write_file(daemon, "etc/qemu.conf", "%s", qemu_conf);
-	write_file(daemon, "etc/libvirtd.conf",
-		   "unix_sock_dir = \"%s/run\"\nunix_sock_rw_perms = \"0700\"\nauth_unix_rw = \"none\"\n"
-		   "auth_unix_ro = \"none\"\nlog_outputs = \"2:file:%s/log/libvirtd.log\"\n"
-		   "host_uuid = \"%s\"\n",
-		   daemon->directory, daemon->directory, uuid);
+	text_file_write(daemon->directory, "etc/qemu.conf", "%s", qemu_conf);
+	text_file_write(daemon->directory, "etc/libvirtd.conf",
+			"unix_sock_dir = \"%s/run\"\nunix_sock_rw_perms = \"0700\"\nauth_unix_rw = \"none\"\n"
+			"auth_unix_ro = \"none\"\nlog_outputs = \"2:file:%s/log/libvirtd.log\"\n"
+			"host_uuid = \"%s\"\n",
+			daemon->directory, daemon->directory, uuid);
 }
 
 /* The keeper's part. */
@@ -360,8 +343,8 @@ bool libvirt_domain_start_with(struct libvirt_daemon *daemon, const char *name,
 	if (domain->initrd)
 		snprintf(initrd, sizeof(initrd), "<initrd>%s/%s</initrd>", here, domain->initrd);
 	snprintf(file, sizeof(file), "domain-%.40s.xml", name);
-	write_file(
-		daemon, file,
+	text_file_write(
+		daemon->directory, file,
 		"<domain type='%s'>\n<name>%s</name><memory unit='MiB'>256</memory><vcpu current='1'>%u</vcpu>\n"
 		"<os><type arch='x86_64' machine='q35'>hvm</type><kernel>%s/%s</kernel>%s\n"
 		"<cmdline>console=ttyS0 quiet panic=0 mitigations=off " FAST_BOOT " %s</cmdline></os>\n"

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "tests/kvm/text_file.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/daemon/hook_inbox.h"
 #include "vmm/daemon/hook_install.h"
@@ -368,18 +369,6 @@ TEST(hook, a_disk_that_does_not_answer_is_not_waited_for)
 
 /* Where it is put, beside what others have. */
 
-static void write_text(const char *directory, const char *name, const char *text)
-{
-	char path[128];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s", directory, name);
-	file = fopen(path, "we");
-	REQUIRE(file != NULL);
-	fputs(text, file);
-	fclose(file);
-}
-
 TEST(hook_install, is_idempotent_and_removes_its_own_alone)
 {
 	char directory[] = "/tmp/kvmscope-hooks-XXXXXX", path[PATH_MAX], qemu_d[64];
@@ -400,8 +389,8 @@ TEST(hook_install, is_idempotent_and_removes_its_own_alone)
 	CHECK(access(qemu_d, F_OK)); /* it was empty */
 	/* Another version's is brought up to date; another's folder stays. */
 	CHECK(!mkdir(qemu_d, 0755));
-	write_text(qemu_d, "others", "#!/bin/sh\n");
-	write_text(qemu_d, "kvmscope", "old " HOOK_MARK);
+	text_file_write(qemu_d, "others", "#!/bin/sh\n");
+	text_file_write(qemu_d, "kvmscope", "%s", "old " HOOK_MARK);
 	CHECK(hook_has_company(directory));
 	CHECK_EQUAL(hook_find(directory, &state, path), 0);
 	CHECK_EQUAL(state, HOOK_OTHER);
@@ -411,7 +400,7 @@ TEST(hook_install, is_idempotent_and_removes_its_own_alone)
 	CHECK_EQUAL(hook_uninstall(directory), 0);
 	CHECK(!access(qemu_d, F_OK));
 	/* Somebody else's of our name is left alone. */
-	write_text(qemu_d, "kvmscope", "#!/bin/sh\n");
+	text_file_write(qemu_d, "kvmscope", "#!/bin/sh\n");
 	CHECK_EQUAL(hook_install(directory), -EEXIST);
 	CHECK_EQUAL(hook_uninstall(directory), -EEXIST);
 	CHECK(!unlink(path));

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "tests/kvm/libvirt_host.h"
+#include "tests/kvm/text_file.h"
 #include "tests/unit/shim/test.h"
 
 /* The guest's kernel, found by kvmscoped; a failed check after a minute. */
@@ -37,19 +38,6 @@ static bool wait_for_kernel(const struct daemon_run *daemon, const char *domain)
 
 /* What its user does, in the namespace of its libvirtd. */
 
-static void write_file(const struct libvirt_host *host, const char *name, mode_t mode, const char *text)
-{
-	char path[128];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s", host->daemon.directory, name);
-	file = fopen(path, "we");
-	REQUIRE(file != NULL);
-	fprintf(file, "%s\n", text);
-	CHECK(!fchmod(fileno(file), mode));
-	fclose(file);
-}
-
 /* LINE by a shell whose PATH has the programs that were built with these tests; its exit status, and in TEXT
  * what it wrote. */
 static int type_line(const struct libvirt_host *host, const char *line, char text[4096])
@@ -60,7 +48,7 @@ static int type_line(const struct libvirt_host *host, const char *line, char tex
 
 	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
 		return -1;
-	write_file(host, "line", 0600, line);
+	text_file_write(host->daemon.directory, "line", "%s\n", line);
 	snprintf(command, sizeof(command),
 		 "exec 2>&1 < /dev/null timeout 120 nsenter --target %d --mount --wd=%s "
 		 "env -u XDG_RUNTIME_DIR HOME=%s PATH=%s/bin:%s:$PATH sh -e line",
@@ -119,7 +107,8 @@ static void install_systemctl(const struct libvirt_host *host)
 
 	snprintf(directory, sizeof(directory), "%s/bin", host->daemon.directory);
 	CHECK(!mkdir(directory, 0755));
-	write_file(host, "bin/systemctl", 0755, "#!/bin/sh\necho \"$@\" >> systemctl");
+	text_file_write(directory, "systemctl", "#!/bin/sh\necho \"$@\" >> systemctl\n");
+	type_well(host, "chmod 755 bin/systemctl", text);
 	type_well(host, "mkdir -p /run/systemd; mount -t tmpfs none /run/systemd; mkdir /run/systemd/system",
 		  text);
 }

@@ -16,6 +16,7 @@
 
 #include "tests/kvm/daemon_run.h"
 #include "tests/kvm/guest_run.h"
+#include "tests/kvm/text_file.h"
 #include "tests/unit/shim/test.h"
 
 #define SYSTEMD "/lib/systemd/systemd"
@@ -28,24 +29,6 @@ struct system {
 	char directory[512]; /* absolute, below build: /tmp is the unit's own */
 	pid_t unshare, init; /* in our PID namespace; 0: not known */
 };
-
-static void write_text(const struct system *system, const char *name, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static void write_text(const struct system *system, const char *name, const char *format, ...)
-{
-	char path[640];
-	va_list arguments;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s", system->directory, name);
-	file = fopen(path, "we");
-	REQUIRE(file != NULL);
-	va_start(arguments, format);
-	vfprintf(file, format, arguments);
-	va_end(arguments);
-	fclose(file);
-}
 
 static int shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -73,14 +56,14 @@ static void write_units(const struct system *system)
 			  "vmm/daemon/kvmscoped.service.in > %s/units/kvmscoped.service",
 			  system->directory, system->directory),
 		    0);
-	write_text(system, "units/test.target", "[Unit]\nDefaultDependencies=no\n");
-	write_text(system, "units/kvmscoped.service.d/test.conf",
-		   "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=\n"
-		   "ExecStart=%s/build/kvmscoped --verbose --config %s/kvmscope.conf\n"
-		   "StandardError=append:%s/log\nBindReadOnlyPaths=%s/build\n",
-		   here, system->directory, system->directory, here);
-	write_text(system, "kvmscope.conf",
-		   "[recordings]\nrotate = 1s\nreserve = 0\n[metrics]\nlisten = off\n");
+	text_file_write(system->directory, "units/test.target", "[Unit]\nDefaultDependencies=no\n");
+	text_file_write(system->directory, "units/kvmscoped.service.d/test.conf",
+			"[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=\n"
+			"ExecStart=%s/build/kvmscoped --verbose --config %s/kvmscope.conf\n"
+			"StandardError=append:%s/log\nBindReadOnlyPaths=%s/build\n",
+			here, system->directory, system->directory, here);
+	text_file_write(system->directory, "kvmscope.conf",
+			"[recordings]\nrotate = 1s\nreserve = 0\n[metrics]\nlisten = off\n");
 }
 
 static pid_t first_child(pid_t pid)
