@@ -65,6 +65,14 @@ static inline void bench_print_ratio(const char *what, double value, const char 
 	fflush(stdout);
 }
 
+/* A figure that is to be below BOUND. */
+static inline void bench_print_bound(const char *what, double value, const char *unit, double bound)
+{
+	printf("{\"what\": \"%s\", \"value\": %.4g, \"unit\": \"%s\", \"bound\": %.4g, \"kept\": %s}\n", what,
+	       value, unit, bound, value < bound ? "true" : "false");
+	fflush(stdout);
+}
+
 /* What can not be measured here, and why. */
 static inline void bench_skip(const char *what, const char *reason)
 {

@@ -20,10 +20,13 @@
 /* Until it is seen that all idle, which takes kvmscoped some seconds. */
 #define SETTLE_S  15
 #define MEASURE_S 30
-#define DIRECTORY "build/bench/scale"
-#define LIBVIRT   DIRECTORY "/libvirt"
-#define LOG       DIRECTORY "/log"
-#define CONF      DIRECTORY "/conf"
+/* % of a core, and MiB, that it may take. */
+#define CPU_MAX    2
+#define MEMORY_MAX 64
+#define DIRECTORY  "build/bench/scale"
+#define LIBVIRT    DIRECTORY "/libvirt"
+#define LOG        DIRECTORY "/log"
+#define CONF       DIRECTORY "/conf"
 
 static pid_t vms[VMS];
 
@@ -149,9 +152,10 @@ static void measure(pid_t daemon, const char *backend)
 	cpu = bench_time(clock) - cpu;
 	snprintf(what, sizeof(what), "scale: CPU time of kvmscoped for %d idle VMs at 99 Hz, by %s", VMS,
 		 backend);
-	bench_print(what, 100.0 * (double)cpu / (double)(bench_time(CLOCK_MONOTONIC) - begun), "% of a core");
+	bench_print_bound(what, 100.0 * (double)cpu / (double)(bench_time(CLOCK_MONOTONIC) - begun),
+			  "% of a core", CPU_MAX);
 	snprintf(what, sizeof(what), "scale: memory of kvmscoped for %d idle VMs, by %s", VMS, backend);
-	bench_print(what, memory(daemon), "MiB");
+	bench_print_bound(what, memory(daemon), "MiB", MEMORY_MAX);
 }
 
 static void run(const char *backend)
