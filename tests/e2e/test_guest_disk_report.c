@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A program that is on the guest's disk alone, named by report, and by perf afterwards; and at once when a
  * recording ends. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/e2e/command.h"
 #include "tests/e2e/perf_home.h"
+#include "tests/kvm/daemon_run.h"
+#include "tests/kvm/guest_run.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/rights.h"
 #include "vmm/profile/disk_names.h"
@@ -177,5 +181,63 @@ TEST(guest_disk_report, a_disk_of_another_user_is_looked_at_by_who_opened_it_bef
 	text = command_output(NULL, "build/kvmscope report -i %s/perf.data", home);
 	CHECK(strstr(text, "hash_block"));
 	free(text);
+	perf_home_leave(home);
+}
+
+/* What is dumped is the domain's latest recording; the domain has HOME/disk open. */
+static void dump_domain(const char *home, const struct daemon_run *daemon)
+{
+	char *text, *path;
+	int status;
+
+	free(command_output(&status, "cp %s/perf.data %s/recordings/web/99991231T235959.000Z.perf.data", home,
+			    daemon->directory));
+	CHECK_EQUAL(status, 0);
+	free(command_output(&status, "build/kvmscope ctl --socket %s/kvmscoped.sock --no-disk-names dump web",
+			    daemon->run));
+	CHECK_EQUAL(status, 0);
+	text = command_output(NULL,
+			      "build/kvmscope report -i %s/recordings/web/99991231T235959.000Z.perf.data",
+			      daemon->directory);
+	CHECK(strstr(text, " gone") && !strstr(text, "hash_block"));
+	free(text);
+
+	path = command_output(&status, "build/kvmscope ctl --socket %s/kvmscoped.sock dump web", daemon->run);
+	CHECK_EQUAL(status, 0);
+	path[strcspn(path, "\n")] = '\0';
+	CHECK(strstr(path, "/99991231T235959.000Z.perf.data"));
+	text = command_output(NULL, "build/kvmscope report -i %s", path);
+	CHECK(strstr(text, "hash_block"));
+	free(text);
+	free(path);
+	/* They are the domain's own. */
+	free(command_output(&status, "test ! -e %s/.debug", home));
+	CHECK_EQUAL(status, 0);
+}
+
+TEST(guest_disk_report, what_is_dumped_of_a_domain_has_names_of_its_disks)
+{
+	char home[64], disk[96];
+	struct daemon_run daemon;
+	struct program vm;
+	int fd;
+
+	NEED_PERF;
+	NEED_READER;
+	if (!guest_run_possible())
+		SKIP("/dev/kvm can not be opened");
+	perf_home_enter(home);
+	record_gone(home, "--buildid-mmap");
+	snprintf(disk, sizeof(disk), "%s/disk", home);
+	daemon_run_prepare(&daemon, "[domains]\nbackend = perf\n[recordings]\nrotate = 1h\n");
+	if (daemon_run_start(&daemon)) {
+		fd = open(disk, O_RDONLY); /* NOLINT(android-cloexec-open): the VM is to have it */
+		fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE("frequency='999'"));
+		close(fd);
+		CHECK(daemon_run_wait_for_samples(&daemon, "web", 20));
+		dump_domain(home, &daemon);
+		CHECK(fake_domain_kill(&vm));
+	}
+	daemon_run_end(&daemon);
 	perf_home_leave(home);
 }

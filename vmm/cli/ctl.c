@@ -25,13 +25,15 @@ struct arguments {
 	unsigned int frequency; /* Hz, with freq */
 	const char *watch;      /* with bp add and bp remove */
 	const char *domain;     /* of kvmscoped: with status and dump */
-	bool json;
+	bool json, disk_names;
 };
 
-enum key { KEY_JSON = 256 };
+enum key { KEY_JSON = 256, KEY_NO_DISK_NAMES };
 
 static const struct argp_option options[] = {
 	{ "json", KEY_JSON, NULL, 0, "What the run answered, as JSON", 0 },
+	{ "no-disk-names", KEY_NO_DISK_NAMES, NULL, 0,
+	  "dump: do not look for the names of the guest's programs on the domain's disks", 0 },
 	{ 0 },
 };
 
@@ -45,7 +47,8 @@ static const char summary[] =
 	"  dump DOMAIN\n"
 	"             has the flight recorder of a domain write what it holds, and prints\n"
 	"             the file's name; where all is recorded, that of the file that is\n"
-	"             written now\n"
+	"             written now. Names that its programs lack are looked for on the\n"
+	"             domain's disks\n"
 	"  pause      take no more samples; the guest runs on\n"
 	"  resume     take them again, as often as before\n"
 	"  freq HZ    take HZ samples per second of the clock and vCPU from now on,\n"
@@ -169,6 +172,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	case KEY_JSON:
 		arguments->json = true;
 		return 0;
+	case KEY_NO_DISK_NAMES:
+		arguments->disk_names = false;
+		return 0;
 	case ARGP_KEY_ARG:
 		take_word(state, arguments, value);
 		return 0;
@@ -284,9 +290,10 @@ static int control(const struct arguments *arguments)
 static int control_domain(const struct arguments *arguments)
 {
 	const char *socket = arguments->run.socket;
-	int error = strcmp(arguments->command, "dump")
-			    ? ctl_domain_status(socket, arguments->domain, arguments->json)
-			    : ctl_domain_dump(socket, arguments->domain, arguments->json);
+	int error =
+		strcmp(arguments->command, "dump")
+			? ctl_domain_status(socket, arguments->domain, arguments->json)
+			: ctl_domain_dump(socket, arguments->domain, arguments->json, arguments->disk_names);
 
 	return error ? command_failed() : EXIT_OK;
 }
@@ -354,7 +361,7 @@ int command_ctl(int argc, char **argv)
 						  "COMMAND [DOMAIN|HZ|list|add WATCH|remove NUMBER|WATCH]",
 					  .doc = summary,
 					  .children = children };
-	struct arguments arguments = { 0 };
+	struct arguments arguments = { .disk_names = true };
 	char name[] = "kvmscope ctl";
 
 	argv[0] = name;

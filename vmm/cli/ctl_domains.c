@@ -7,6 +7,7 @@
 
 #include "shared/error.h"
 #include "vmm/cli/answer.h"
+#include "vmm/cli/recording_disks.h"
 #include "vmm/control/client.h"
 #include "vmm/daemon/daemon.h"
 
@@ -138,7 +139,26 @@ static int wait_for_file(int daemon, const char *domain, json_t **answer)
 	return error;
 }
 
-int ctl_domain_dump(const char *socket, const char *domain, bool json)
+static int ask_status(int daemon, const char *domain, json_t **status)
+{
+	json_t *asked = json_pack("{s:s}", "domain", domain);
+	int error = control_call(daemon, "domain-status", asked, status);
+
+	json_decref(asked);
+	return error;
+}
+
+/* Is not there any more, or may not be looked at: then there are no names of it. */
+static void find_names(int daemon, const char *domain, const char *file)
+{
+	json_t *status = NULL;
+
+	if (!ask_status(daemon, domain, &status))
+		recording_disks_search_domain(file, (pid_t)answer_number(status, "pid"));
+	json_decref(status);
+}
+
+int ctl_domain_dump(const char *socket, const char *domain, bool json, bool disk_names)
 {
 	json_t *asked = json_pack("{s:s}", "domain", domain), *answer = NULL;
 	int daemon = connect_daemon(socket);
@@ -146,6 +166,8 @@ int ctl_domain_dump(const char *socket, const char *domain, bool json)
 
 	if (!error)
 		error = wait_for_file(daemon, domain, &answer);
+	if (!error && disk_names)
+		find_names(daemon, domain, answer_text(answer, "file"));
 	if (daemon >= 0)
 		close(daemon);
 	if (!error && json)

@@ -18,8 +18,11 @@ int ctl_list_domains(const struct control_run *daemon, json_t *all, bool json);
  * -ENOENT. */
 int ctl_domain_status(const char *socket, const char *domain, bool json);
 
-/* Has its flight recorder write what it holds, or names the file that is written now: prints the file's name.
+/*
+ * Has its flight recorder write what it holds, or names
+ * the file that is written now: prints the file's name. DISK_NAMES: what in it has no names is looked for on
+ * the domain's disks before, for some seconds.
  */
-int ctl_domain_dump(const char *socket, const char *domain, bool json);
+int ctl_domain_dump(const char *socket, const char *domain, bool json, bool disk_names);
 
 #endif

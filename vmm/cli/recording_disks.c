@@ -2,16 +2,24 @@
 #include "vmm/cli/recording_disks.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/attach/open_disks.h"
+#include "vmm/daemon/recording_file.h"
 #include "vmm/profile/disk_names.h"
 
 /* A user waits for it; some 50 ms each, they are some hundred programs. */
 #define SECONDS 10
+/* Of what a domain's recordings may take with their names, 1 GiB where nobody says, this is not the most. */
+#define DOMAIN_TOTAL_MAX (256ull << 20)
 
 static bool has_signal(void *context)
 {
@@ -64,6 +72,8 @@ void recording_disks_search(const struct recording_disks *recording)
 	int signal_fd = recording->signal_fd;
 	const struct disk_names_search search = { .recording = recording->output,
 						  .files = recording->files,
+						  .directory = recording->directory,
+						  .total_max = recording->total_max,
 						  .disks = recording->disks,
 						  .disk_count = recording->count,
 						  .broker = recording->broker,
@@ -77,4 +87,40 @@ void recording_disks_search(const struct recording_disks *recording)
 		return;
 	error = disk_names_fetch(&search, &result);
 	say(&result, error);
+}
+
+/* Of the folder that RECORDING lies in. */
+static bool find_beside(const char *recording, const char *name, char path[PATH_MAX])
+{
+	const char *end = strrchr(recording, '/');
+	int folder = end ? (int)(end + 1 - recording) : 0;
+
+	return snprintf(path, PATH_MAX, "%.*s%s", folder, recording, name) < PATH_MAX;
+}
+
+void recording_disks_search_domain(const char *recording, pid_t pid)
+{
+	char domain[PATH_MAX], names[PATH_MAX], process[32];
+	const char *paths[OPEN_DISKS_MAX];
+	struct open_disks disks;
+	int directory;
+
+	if (!find_beside(recording, RECORDING_DOMAIN, domain) || !is_file(domain) ||
+	    !find_beside(recording, RECORDING_NAMES, names))
+		return;
+	snprintf(process, sizeof(process), "/proc/%d", pid);
+	directory = open(process, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (directory < 0)
+		return;
+	open_disks_find(&disks, directory);
+	close(directory);
+	for (size_t i = 0; i < disks.count; i++)
+		paths[i] = disks.paths[i];
+	recording_disks_search(&(struct recording_disks){ .output = recording,
+							  .files = 1,
+							  .directory = names,
+							  .total_max = DOMAIN_TOTAL_MAX,
+							  .disks = paths,
+							  .count = disks.count,
+							  .signal_fd = -1 });
 }

@@ -4,23 +4,33 @@
 #define KVMSCOPE_CLI_RECORDING_DISKS_H
 
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 struct sandbox_broker;
 
 struct recording_disks {
 	const char *output;       /* the recording's first file; one that is no regular file has no names */
 	unsigned int files;       /* that it has: output, output.1, ... */
+	const char *directory;    /* of the build-id cache that the names go into; NULL: perf's */
+	uint64_t total_max;       /* as in disk_names.h; 0 */
 	const char *const *disks; /* paths */
 	size_t count;             /* of them */
 	struct sandbox_broker
 		*broker; /* that was started for them by whoever may not read them any more; NULL */
-	int signal_fd;   /* readable: it is enough, at once */
+	int signal_fd;   /* readable: it is enough, at once; -1 */
 };
 
 /*
- * Looks on the disks for what the recording wants of them, for some seconds, into perf's build-id cache, and
- * says what it found, or how to find it. Once nobody writes to the recording.
+ * Looks on the disks for what the recording wants of them, for some seconds, and says what it found, or how
+ * to find it. Of a recording that is being written it is what is there by now.
  */
 void recording_disks_search(const struct recording_disks *recording);
+
+/*
+ * The same of RECORDING, which kvmscoped has made: on the disks that the domain's process PID has open, into
+ * the names that lie beside it. Nothing is looked for where none do.
+ */
+void recording_disks_search_domain(const char *recording, pid_t pid);
 
 #endif

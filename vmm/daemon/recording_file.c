@@ -13,7 +13,6 @@
 #include "shared/error.h"
 #include "shared/log.h"
 
-#define NAME_FILE "domain"
 /* Of directories below names: those that we make there are fewer. */
 #define NAMES_DEPTH 16
 
@@ -95,15 +94,15 @@ int recording_directory_open(int directory, const char *path)
 /* Whole, or not at all: the directory is none of a domain's without it. */
 static int write_name(int fd, const char *name)
 {
-	int file =
-		openat(fd, NAME_FILE ".partial", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int file = openat(fd, RECORDING_DOMAIN ".partial",
+			  O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	size_t length = strlen(name);
 	bool written;
 
 	if (file < 0)
 		return error_set(-errno, "can't write a domain's name: %s", strerror(errno));
 	written = write(file, name, length) == (ssize_t)length;
-	if (close(file) || !written || renameat(fd, NAME_FILE ".partial", fd, NAME_FILE))
+	if (close(file) || !written || renameat(fd, RECORDING_DOMAIN ".partial", fd, RECORDING_DOMAIN))
 		return error_set(errno ? -errno : -EIO, "can't write a domain's name: %s", strerror(errno));
 	return 0;
 }
@@ -124,7 +123,7 @@ int recording_directory_make(int directory, const char *file, const char *name)
 
 static int read_name(int fd, char *name)
 {
-	int file = openat(fd, NAME_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	int file = openat(fd, RECORDING_DOMAIN, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	ssize_t length = file < 0 ? -1 : read(file, name, RECORDING_DOMAIN_MAX + 1);
 
 	if (file >= 0)
@@ -206,7 +205,7 @@ static bool has_names_alone(int directory, const char *file)
 	bool alone = opened;
 
 	while (alone && (entry = readdir(opened)))
-		alone = is_dots(entry->d_name) || !strcmp(entry->d_name, NAME_FILE) ||
+		alone = is_dots(entry->d_name) || !strcmp(entry->d_name, RECORDING_DOMAIN) ||
 			!strcmp(entry->d_name, RECORDING_NAMES);
 	if (opened)
 		closedir(opened);
@@ -224,11 +223,11 @@ static void remove_names(int directory, const char *file)
 
 void recording_directory_remove(int directory, const char *file, const char *name)
 {
-	char path[DOMAIN_FILE_SIZE + sizeof(NAME_FILE)];
+	char path[DOMAIN_FILE_SIZE + sizeof(RECORDING_DOMAIN)];
 
 	if (has_names_alone(directory, file))
 		remove_names(directory, file);
-	snprintf(path, sizeof(path), "%s/%s", file, NAME_FILE);
+	snprintf(path, sizeof(path), "%s/%s", file, RECORDING_DOMAIN);
 	unlinkat(directory, path, 0);
 	if (!unlinkat(directory, file, AT_REMOVEDIR) || errno == ENOENT)
 		return;

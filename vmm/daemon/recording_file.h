@@ -38,8 +38,9 @@ int recording_directory_make(int directory, const char *file, const char *name);
  * -EINVAL: of none. */
 int recording_directory_domain(int fd, const char *file, char *name);
 
-/* Of a domain's directory: what its kernel and programs call their functions. */
-#define RECORDING_NAMES "names"
+/* Of a domain's directory: its name, byte by byte, and what its kernel and programs call their functions. */
+#define RECORDING_DOMAIN "domain"
+#define RECORDING_NAMES  "names"
 
 /* Bytes of all files in that directory of the domain FILE; 0 without one. */
 uint64_t recording_names_size(int directory, const char *file);

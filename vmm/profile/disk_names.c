@@ -225,9 +225,10 @@ bool disk_names_has_room(uint64_t size, uint64_t free_bytes)
 /* The guest is not to fill the host's disk. */
 static void check_room(struct hunt *hunt)
 {
+	uint64_t total = hunt->search->total_max ? hunt->search->total_max : DISK_NAMES_TOTAL_MAX;
 	struct statvfs status;
 
-	if (hunt->taken > DISK_NAMES_TOTAL_MAX - DISK_NAMES_FILE_MAX) {
+	if (hunt->taken + DISK_NAMES_FILE_MAX > total) {
 		end_full(hunt, "they are too large; kvmscope report --guest-disk takes more");
 		return;
 	}

@@ -15,7 +15,7 @@
 
 /* The guest says what its files are, and this is the host's disk: a larger one is not taken, */
 #define DISK_NAMES_FILE_MAX (128ull << 20)
-/* nor more in all, */
+/* nor more in all, unless less is wanted, */
 #define DISK_NAMES_TOTAL_MAX (512ull << 20)
 /* nor where less than this, or than a tenth if that is less, were left of the cache's file system. */
 #define DISK_NAMES_FREE_MIN (1ull << 30)
@@ -27,6 +27,7 @@ struct disk_names_search {
 	const char *const *disks; /* raw images or block devices; others are passed over */
 	size_t disk_count;
 	struct sandbox_broker *broker; /* as of guest_disk.h; NULL */
+	uint64_t total_max;            /* bytes of files that are taken; 0: DISK_NAMES_TOTAL_MAX */
 	unsigned int seconds;          /* all of it takes no longer, by CLOCK_MONOTONIC */
 	/* Asked some times a second, in the calling thread: is it to end? NULL: nobody asks. */
 	bool (*is_enough)(void *context);
