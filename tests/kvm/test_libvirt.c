@@ -192,6 +192,7 @@ TEST(libvirt, a_domain_is_profiled_from_its_start_to_its_end_whoever_dies_meanwh
 	}
 	pid = libvirt_domain_pid(&host.libvirt, "web");
 	CHECK(type_line_of_readme(&host, 1, text));
+	CHECK(type_line_of_readme(&host, 2, text)); /* at once */
 	CHECK(daemon_run_wait_for_samples(&host.daemon, "web", 20));
 	CHECK(wait_for_kernel(&host.daemon, "web"));
 	check_flame_graph(&host);

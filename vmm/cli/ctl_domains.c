@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/cli/ctl_domains.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/log.h"
 #include "vmm/cli/answer.h"
 #include "vmm/cli/recording_disks.h"
 #include "vmm/control/client.h"
@@ -13,6 +15,13 @@
 
 #define MIB             (1024.0 * 1024.0)
 #define ASK_INTERVAL_US 20000
+
+/* ms that kvmscoped has to hear of a domain that is profiled from just now on, */
+#define KNOWN_MS 3000
+/* and to have samples of it: for 20 s a guest's kernel is looked for. One that idles has none. */
+#define SAMPLES_MS 30000
+/* After so long a user is told what he waits for. */
+#define PATIENCE_MS 1000
 
 bool ctl_is_daemon(const json_t *status)
 {
@@ -158,12 +167,42 @@ static void find_names(int daemon, const char *domain, const char *file)
 	json_decref(status);
 }
 
+/* -EAGAIN: not yet. */
+static int has_samples(int daemon, const char *domain)
+{
+	json_t *status = NULL;
+	int error = ask_status(daemon, domain, &status);
+
+	if (!error && !(answer_number(status, "samples") > 0))
+		error = -EAGAIN;
+	json_decref(status);
+	return error;
+}
+
+/* A user who has just asked for the domain's profile need not know when it begins. */
+static int wait_for_samples(int daemon, const char *domain)
+{
+	for (unsigned int waited = 0;; waited += ASK_INTERVAL_US / 1000) {
+		int error = has_samples(daemon, domain);
+
+		if (error == -EAGAIN && waited >= SAMPLES_MS)
+			return 0; /* whether there is a file is told next */
+		if (error != -EAGAIN && (error != -ENOENT || waited >= KNOWN_MS))
+			return error;
+		if (waited == PATIENCE_MS)
+			log_info("waiting for the first samples of %s", domain);
+		usleep(ASK_INTERVAL_US);
+	}
+}
+
 int ctl_domain_dump(const char *socket, const char *domain, bool json, bool disk_names)
 {
 	json_t *asked = json_pack("{s:s}", "domain", domain), *answer = NULL;
 	int daemon = connect_daemon(socket);
-	int error = daemon < 0 ? daemon : control_call(daemon, "domain-dump", asked, &answer);
+	int error = daemon < 0 ? daemon : wait_for_samples(daemon, domain);
 
+	if (!error)
+		error = control_call(daemon, "domain-dump", asked, &answer);
 	if (!error)
 		error = wait_for_file(daemon, domain, &answer);
 	if (!error && disk_names)

@@ -19,7 +19,7 @@ int ctl_list_domains(const struct control_run *daemon, json_t *all, bool json);
 int ctl_domain_status(const char *socket, const char *domain, bool json);
 
 /*
- * Has its flight recorder write what it holds, or names
+ * Waits for its first samples, half a minute at most. Has its flight recorder write what it holds, or names
  * the file that is written now: prints the file's name. DISK_NAMES: what in it has no names is looked for on
  * the domain's disks before, for some seconds.
  */
