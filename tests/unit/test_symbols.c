@@ -98,6 +98,28 @@ TEST(symbols, a_reopened_table_takes_more)
 	symbols_free(symbols);
 }
 
+/* However long, and whatever they begin with. */
+TEST(symbols, are_found_by_their_whole_names)
+{
+	static const char *const names[] = { "",         "b",         "begin",      "beginni",
+					     "beginnin", "beginning", "beginnings", "beginnind" };
+	struct symbols *symbols = symbols_new();
+	struct symbol symbol;
+
+	REQUIRE(symbols);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		CHECK_EQUAL(symbols_add(symbols, 0x1000 + i, 1, 'T', names[i], NULL), 0);
+	CHECK_EQUAL(symbols_finish(symbols), 0);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		REQUIRE(symbols_find_name(symbols, names[i], &symbol));
+		CHECK_EQUAL(symbol.start, 0x1000 + i);
+	}
+	CHECK(!symbols_find_name(symbols, "be", &symbol));
+	CHECK(!symbols_find_name(symbols, "beginninx", &symbol));
+	CHECK(!symbols_find_name(symbols, "beginningsx", &symbol));
+	symbols_free(symbols);
+}
+
 TEST(symbols, empty_table)
 {
 	struct symbols *symbols = symbols_new();

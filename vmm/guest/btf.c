@@ -76,6 +76,15 @@ static uint64_t trailing(const struct btf *btf, uint32_t id)
 	return btf->offsets[id] + sizeof(struct type);
 }
 
+/* The first bytes of a name, up to its end: what nearly every other name has not. */
+static uint64_t name_key(const char *name, uint64_t size)
+{
+	uint64_t key = 0;
+
+	memcpy(&key, name, strnlen(name, size < sizeof(key) ? size : sizeof(key)));
+	return key;
+}
+
 static bool name_is(const struct btf *btf, uint32_t name, const char *wanted)
 {
 	size_t size = strlen(wanted) + 1;
@@ -98,9 +107,29 @@ static int add_offset(struct btf *btf, uint32_t *capacity, uint32_t offset)
 	return 0;
 }
 
+/* A struct that has a name, of the type that was indexed last. */
+static int add_struct(struct btf *btf, uint32_t *capacity, uint32_t name)
+{
+	const char *text = (const char *)btf->strings.data + name;
+
+	if (btf->struct_count == *capacity) {
+		uint32_t larger = *capacity ? *capacity * 2 : 1024;
+		struct btf_struct *moved = realloc(btf->structs, (size_t)larger * sizeof(*moved));
+
+		if (!moved)
+			return -ENOMEM;
+		btf->structs = moved;
+		*capacity = larger;
+	}
+	btf->structs[btf->struct_count++] = (struct btf_struct){
+		.name_key = name_key(text, btf->strings.size - name), .name = name, .id = btf->count - 1
+	};
+	return 0;
+}
+
 static int index_types(struct btf *btf)
 {
-	uint32_t capacity = 0;
+	uint32_t capacity = 0, struct_capacity = 0;
 	uint64_t at = 0;
 	int error = add_offset(btf, &capacity, 0); /* id 0 is void */
 
@@ -112,6 +141,8 @@ static int index_types(struct btf *btf)
 		    !span_contains(btf->types, at + sizeof(type), size))
 			return -EINVAL;
 		error = add_offset(btf, &capacity, (uint32_t)at);
+		if (!error && type_kind(&type) == KIND_STRUCT && type.name < btf->strings.size)
+			error = add_struct(btf, &struct_capacity, type.name);
 		at += sizeof(type) + size;
 	}
 	return error;
@@ -137,17 +168,17 @@ int btf_open(struct btf *btf, struct span data)
 void btf_close(struct btf *btf)
 {
 	free(btf->offsets);
+	free(btf->structs);
 	memset(btf, 0, sizeof(*btf));
 }
 
 uint32_t btf_find_struct(const struct btf *btf, const char *name)
 {
-	struct type type;
+	uint64_t key = name_key(name, UINT64_MAX);
 
-	for (uint32_t id = 1; id < btf->count; id++)
-		if (read_type(btf, id, &type) && type_kind(&type) == KIND_STRUCT &&
-		    name_is(btf, type.name, name))
-			return id;
+	for (uint32_t i = 0; i < btf->struct_count; i++)
+		if (btf->structs[i].name_key == key && name_is(btf, btf->structs[i].name, name))
+			return btf->structs[i].id;
 	return 0;
 }
 

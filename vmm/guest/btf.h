@@ -12,10 +12,18 @@
 
 #include "shared/span.h"
 
+/* A struct with a name. */
+struct btf_struct {
+	uint64_t name_key; /* by which it is looked for */
+	uint32_t name, id;
+};
+
 struct btf {
 	struct span types, strings; /* of the data given to btf_open() */
 	uint32_t *offsets;          /* of each type in types, by id; owned */
 	uint32_t count;             /* of types; ids are 1 to count - 1 */
+	struct btf_struct *structs; /* by id; owned */
+	uint32_t struct_count;
 };
 
 struct btf_member {

@@ -7,6 +7,7 @@
 
 #define TOKENS          256
 #define TOKEN_MAX       64  /* bytes of one token, its NUL included */
+#define PART            8   /* of a token */
 #define BLOCK           256 /* symbols per marker */
 #define COUNT_MIN       (2 * BLOCK)
 #define COUNT_MAX       (8u << 20)
@@ -82,10 +83,11 @@ bool kallsyms_find_token_index(struct span bytes, uint64_t from, uint64_t *token
 	uint64_t tokens;
 
 	for (uint64_t at = from; span_contains(bytes, at, KALLSYMS_TOKEN_INDEX_SIZE); at += 4) {
-		const uint8_t *index = bytes.data + at;
+		uint32_t two;
 
-		/* What nearly every other place fails first. */
-		if (index[0] || index[1] || !index[2] || index[3])
+		/* 0, then a small number: nearly every other place fails this. */
+		memcpy(&two, bytes.data + at, sizeof(two));
+		if ((two << 16 | two >> 16) - 1 >= TOKEN_MAX)
 			continue;
 		if (is_token_index(bytes, at) && find_tokens(bytes, at, &tokens)) {
 			*token_index = at;
@@ -214,6 +216,7 @@ static void set_token_lengths(struct kallsyms *kallsyms)
 	for (unsigned int token = 0; token < TOKENS; token++) {
 		uint64_t at = kallsyms->tokens + token_offset(kallsyms->window, kallsyms->token_index, token);
 
+		kallsyms->token_at[token] = at;
 		kallsyms->token_length[token] = (uint8_t)strlen((const char *)kallsyms->window.data + at);
 	}
 }
@@ -325,7 +328,10 @@ int kallsyms_try_addresses(struct kallsyms *kallsyms, unsigned int number)
 	return set_form(kallsyms, number) && addresses_ascend(kallsyms) ? 0 : -ENOENT;
 }
 
-/* Expands the SIZE bytes at AT to TEXT, which has room for CAPACITY; the length, 0 if it does not fit. */
+/*
+ * Expands the SIZE bytes at AT to TEXT, which has room for CAPACITY and PART more; the length, 0 if it does
+ * not fit. Tokens are mostly shorter than PART, which is copied at once: behind them stands their index.
+ */
 static size_t expand(const struct kallsyms *kallsyms, uint64_t at, uint32_t size, char *text, size_t capacity)
 {
 	const uint8_t *data = kallsyms->window.data;
@@ -333,12 +339,14 @@ static size_t expand(const struct kallsyms *kallsyms, uint64_t at, uint32_t size
 
 	for (uint64_t end = at + size; at < end; at++) {
 		uint8_t token = data[at], token_length = kallsyms->token_length[token];
-		uint64_t token_at =
-			kallsyms->tokens + token_offset(kallsyms->window, kallsyms->token_index, token);
+		const uint8_t *from = data + kallsyms->token_at[token];
 
 		if (token_length > capacity - length)
 			return 0;
-		memcpy(text + length, data + token_at, token_length);
+		if (token_length <= PART)
+			memcpy(text + length, from, PART);
+		else
+			memcpy(text + length, from, token_length);
 		length += token_length;
 	}
 	return length;
@@ -347,14 +355,14 @@ static size_t expand(const struct kallsyms *kallsyms, uint64_t at, uint32_t size
 int kallsyms_next_name(const struct kallsyms *kallsyms, uint64_t *position, char *type, char *name)
 {
 	uint64_t at = kallsyms->names + *position;
-	char text[KALLSYMS_NAME_MAX]; /* the type, then the name */
+	char text[KALLSYMS_NAME_MAX + PART]; /* the type, then the name */
 	uint32_t compressed, bytes;
 	size_t length;
 
 	if (!name_length(kallsyms, at, &compressed, &bytes) ||
 	    !span_contains(kallsyms->window, at + bytes, compressed))
 		return -EINVAL;
-	length = expand(kallsyms, at + bytes, compressed, text, sizeof(text));
+	length = expand(kallsyms, at + bytes, compressed, text, KALLSYMS_NAME_MAX);
 	if (length < 2 || !isalpha((unsigned char)text[0]))
 		return -EINVAL;
 	*position += bytes + compressed;

@@ -36,6 +36,7 @@ struct kallsyms {
 	bool long_lengths;  /* a name's length is ULEB128 (from 6.1), else one byte */
 	/* Offsets in the window. */
 	uint64_t count_at, names, markers, tokens, token_index, addresses;
+	uint64_t token_at[256];
 	uint8_t token_length[256];
 	enum kallsyms_encoding encoding;
 	uint64_t base;

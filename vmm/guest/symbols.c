@@ -10,6 +10,8 @@
 #define NO_MODULE     UINT16_MAX
 #define RECORD_HEADER 3 /* type, module index (2 bytes), then the name */
 
+#define PREFIX_SIZE 8 /* so many bytes behind the last name can be read, too */
+
 /* A kernel has some 200 000 of them: 16 bytes each, and each name once in the arena. */
 struct entry {
 	uint64_t start;
@@ -98,7 +100,7 @@ int symbols_add(struct symbols *symbols, uint64_t start, uint64_t size, char typ
 
 	assert(!symbols->finished);
 	if (needed > UINT32_MAX || module_index(symbols, module, &index) ||
-	    reserve((void **)&symbols->arena, &symbols->arena_capacity, needed, 1) ||
+	    reserve((void **)&symbols->arena, &symbols->arena_capacity, needed + PREFIX_SIZE, 1) ||
 	    reserve((void **)&symbols->entries, &symbols->capacity, symbols->count + 1, sizeof(struct entry)))
 		return -ENOMEM;
 	record = symbols->arena + symbols->arena_size;
@@ -191,7 +193,7 @@ int symbols_finish(struct symbols *symbols)
 
 	assert(!symbols->finished);
 	shrink((void **)&symbols->entries, symbols->count * sizeof(struct entry));
-	shrink((void **)&symbols->arena, symbols->arena_size);
+	shrink((void **)&symbols->arena, symbols->arena_size + PREFIX_SIZE);
 	if (symbols->count) {
 		sorted = sort_ascending_part(symbols);
 		sort(symbols, sorted, symbols->count - sorted);
@@ -207,7 +209,7 @@ void symbols_reopen(struct symbols *symbols)
 {
 	assert(symbols->finished);
 	symbols->capacity = symbols->count;
-	symbols->arena_capacity = symbols->arena_size;
+	symbols->arena_capacity = symbols->arena_size + PREFIX_SIZE;
 	symbols->finished = false;
 }
 
@@ -278,15 +280,45 @@ bool symbols_find(const struct symbols *symbols, uint64_t address, struct symbol
 	return false;
 }
 
+/* The first bytes of a name, its end included. */
+struct prefix {
+	uint64_t bytes, mask;
+};
+
+static struct prefix prefix_of(const char *name)
+{
+	size_t size = strlen(name) + 1;
+	struct prefix prefix = { 0 };
+
+	if (size > PREFIX_SIZE)
+		size = PREFIX_SIZE;
+	memcpy(&prefix.bytes, name, size);
+	memset(&prefix.mask, 0xff, size);
+	return prefix;
+}
+
+/* What nearly every other name fails at once. */
+static bool has_prefix(const char *name, const struct prefix *prefix)
+{
+	uint64_t bytes;
+
+	memcpy(&bytes, name, PREFIX_SIZE);
+	return (bytes & prefix->mask) == prefix->bytes;
+}
+
 static bool find_name(const struct symbols *symbols, const char *name, bool in_modules, struct symbol *symbol)
 {
+	const struct prefix prefix = prefix_of(name);
+
 	assert(symbols->finished);
 	for (size_t i = 0; i < symbols->count; i++) {
 		const char *record = symbols->arena + symbols->entries[i].record;
 		uint16_t module;
 
+		if (!has_prefix(record + RECORD_HEADER, &prefix) || strcmp(record + RECORD_HEADER, name) != 0)
+			continue;
 		memcpy(&module, record + 1, sizeof(module));
-		if ((module != NO_MODULE) == in_modules && !strcmp(record + RECORD_HEADER, name)) {
+		if ((module != NO_MODULE) == in_modules) {
 			symbols_at(symbols, i, symbol);
 			return true;
 		}
