@@ -4,6 +4,7 @@
 
 #include "vmm/guest/btf.h"
 #include "vmm/guest/build_id.h"
+#include "vmm/guest/kernel.h"
 #include "vmm/guest/modules.h"
 #include "vmm/guest/task.h"
 

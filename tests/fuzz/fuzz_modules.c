@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "vmm/guest/bpf_programs.h"
+#include "vmm/guest/kernel.h"
 #include "vmm/guest/modules.h"
 #include "vmm/guest/unwinder.h"
 

@@ -6,11 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fuzz/mapped_pages.h"
 #include "vmm/guest/task.h"
 
-#define PAGE   4096u
-#define PAGES  8u
-#define TABLES 4u
 #define MEMBER 0x1fffu /* offsets of members, as a kernel's BTF would say them */
 
 struct header {
@@ -22,20 +20,6 @@ struct header {
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static _Alignas(4096) uint8_t memory[(PAGES + TABLES) * PAGE];
-
-/* Each entry of each table leads to the same next one, and those of the last to the pages in turn. */
-static void map_all(void)
-{
-	for (unsigned int table = 0; table < TABLES; table++)
-		for (unsigned int i = 0; i < 512; i++) {
-			uint64_t to = table + 1 < TABLES ? PAGES + table + 1 : i % PAGES;
-			uint64_t entry = to * PAGE | 3;
-
-			memcpy(memory + (PAGES + table) * (size_t)PAGE + i * 8ul, &entry, sizeof(entry));
-		}
-}
 
 static struct guest_task_layout layout_of(const struct header *header)
 {
@@ -94,9 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct guest_region region = { .size = sizeof(memory), .hva = memory };
 	struct guest_view view = { .regions = &region, .region_count = 1 };
-	struct guest_registers registers = {
-		.paging = { .cr0 = 1ull << 31, .cr3 = PAGES * PAGE, .cr4 = 1 << 5, .efer = 1 << 10 }
-	};
+	struct guest_registers registers = { .paging = mapped_pages_paging };
 	struct guest_paging kernel = registers.paging;
 	struct guest_task_layout layout;
 	struct guest_task task;
@@ -107,9 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memcpy(&header, data, sizeof(header));
 	size -= sizeof(header);
-	memset(memory, 0, sizeof(memory));
-	memcpy(memory, data + sizeof(header), size < PAGES * PAGE ? size : PAGES * PAGE);
-	map_all();
+	mapped_pages_fill(data + sizeof(header), size);
 	registers.paging.cr3 = header.cr3;
 	registers.gdt_base = header.gdt_base;
 	registers.rsp = header.rsp;

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A guest whose whole address space is a few pages of the input, one behind the other over and over. */
+#ifndef KVMSCOPE_TESTS_FUZZ_MAPPED_PAGES_H
+#define KVMSCOPE_TESTS_FUZZ_MAPPED_PAGES_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "vmm/guest/registers.h"
+
+#define PAGE   4096u
+#define PAGES  8u
+#define TABLES 4u
+
+/* The pages, and behind them the tables. */
+static _Alignas(4096) uint8_t memory[(PAGES + TABLES) * PAGE];
+
+static const struct guest_paging mapped_pages_paging = {
+	.cr0 = 1ull << 31, .cr3 = PAGES * PAGE, .cr4 = 1 << 5, .efer = 1 << 10
+};
+
+/* Each entry of each table leads to the same next one, and those of the last to the pages in turn. */
+static inline void mapped_pages_fill(const uint8_t *data, size_t size)
+{
+	memset(memory, 0, sizeof(memory));
+	memcpy(memory, data, size < PAGES * PAGE ? size : PAGES * PAGE);
+	for (unsigned int table = 0; table < TABLES; table++)
+		for (unsigned int i = 0; i < 512; i++) {
+			uint64_t to = table + 1 < TABLES ? PAGES + table + 1 : i % PAGES;
+			uint64_t entry = to * PAGE | 3;
+
+			memcpy(memory + (PAGES + table) * (size_t)PAGE + i * 8ul, &entry, sizeof(entry));
+		}
+}
+
+#endif
