@@ -11,7 +11,7 @@ GUEST_CFLAGS  := -std=gnu11 -O2 -g -m64 -Wall -Wextra -Wshadow -Wno-unused-param
 GUEST_LDFLAGS := -nostdlib -static -no-pie -Wl,--build-id=sha1 -Wl,-z,max-page-size=4096 -Wl,--no-warn-rwx-segments \
 	-Wl,-T,tests/guests/guest.ld
 
-build/guests/objects/%.o: tests/guests/% tests/guests/guest.h tests/guests/module.mk
+build/guests/objects/%.o: tests/guests/% tests/guests/guest.h tests/guests/spin_loop.h tests/guests/module.mk
 	@mkdir -p $(@D)
 	@echo "  GUESTCC $<"
 	$(Q)gcc $(GUEST_CFLAGS) -c -o $@ $<

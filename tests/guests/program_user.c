@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs about CPL3: faults and interrupts from it, address spaces, and known shares of its time. */
 #include "tests/guests/guest.h"
+#include "tests/guests/spin_loop.h"
 
 /* Where nothing is mapped until a fault asks for it; each address space has its own page there. */
 #define WINDOW       0x8000000000ull
@@ -106,29 +107,9 @@ uint32_t program_spin(void)
 		__asm__ volatile("");
 }
 
-/*
- * The same loop three times: its time is its count. Own sections and alignment
- * keep them equal; the frame is made by hand, since the compiler leaves it out
- * of so small a function.
- */
-#define WORK(name)                                                                                           \
-	__attribute__((section(".user.text"), noinline, used, aligned(64))) void name(uint64_t count);       \
-	void name(uint64_t count)                                                                            \
-	{                                                                                                    \
-		__asm__ volatile("pushq %%rbp\n\t"                                                           \
-				 "movq %%rsp, %%rbp\n\t"                                                     \
-				 ".balign 32\n"                                                              \
-				 "1:	subq $1, %0\n\t"                                                        \
-				 "jnz 1b\n\t"                                                                \
-				 "popq %%rbp"                                                                \
-				 : "+r"(count)                                                               \
-				 :                                                                           \
-				 : "cc", "memory");                                                          \
-	}
-
-WORK(share_sixty)
-WORK(share_thirty)
-WORK(share_ten)
+SPIN_LOOP(share_sixty, section(".user.text"))
+SPIN_LOOP(share_thirty, section(".user.text"))
+SPIN_LOOP(share_ten, section(".user.text"))
 
 USER_TEXT static void user_works(void)
 {

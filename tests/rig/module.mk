@@ -7,7 +7,7 @@ build/rig/debug-shim.so: tests/rig/qemu/debug-shim.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -shared -fPIC -o $@ $< -ldl
 
-build/rig/workload: tests/rig/guest/workload.c tests/rig/module.mk
+build/rig/workload: tests/rig/guest/workload.c tests/guests/spin_loop.h tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -fno-omit-frame-pointer -static -o $@ $<

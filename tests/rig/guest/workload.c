@@ -49,6 +49,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/guests/spin_loop.h"
+
 /* Long enough for the clock to cost little, short enough for many slices a second in an emulator. */
 enum {
 	BLOCK_SIZE = 256 << 10,
@@ -252,28 +254,9 @@ static void run_tasks(const char *name, struct task *tasks, double seconds)
 	print_truth(name, tasks, now() - start);
 }
 
-/*
- * The same loop three times: its time is its count, wherever the machine below stands still. Own alignment
- * keeps them equal; the frame is made by hand, since the compiler leaves it out of so small a function.
- */
-#define WORK(name)                                                                                           \
-	__attribute__((noinline, aligned(64))) void name(uint64_t count);                                    \
-	void name(uint64_t count)                                                                            \
-	{                                                                                                    \
-		__asm__ volatile("pushq %%rbp\n\t"                                                           \
-				 "movq %%rsp, %%rbp\n\t"                                                     \
-				 ".balign 32\n"                                                              \
-				 "1:	subq $1, %0\n\t"                                                        \
-				 "jnz 1b\n\t"                                                                \
-				 "popq %%rbp"                                                                \
-				 : "+r"(count)                                                               \
-				 :                                                                           \
-				 : "cc", "memory");                                                          \
-	}
-
-WORK(share_sixty)
-WORK(share_thirty)
-WORK(share_ten)
+SPIN_LOOP(share_sixty, section(".text"))
+SPIN_LOOP(share_thirty, section(".text"))
+SPIN_LOOP(share_ten, section(".text"))
 
 __attribute__((noinline)) void user_works(double seconds);
 void user_works(double seconds)
