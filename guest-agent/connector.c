@@ -26,7 +26,7 @@
 #define FORKED_MS 5
 
 /* The dynamic linker maps libraries in the first ms; programs load others as they start. */
-static const unsigned int looks[] = { 0, 50, 500 };
+static const unsigned int looks[] = { 0, 500 };
 #define LOOKS (sizeof(looks) / sizeof(looks[0]))
 
 struct message {
@@ -244,7 +244,7 @@ static enum connector_result take(struct connector *connector, const struct proc
 		return begin(connector, *pid, time / 1000000 + FORKED_MS, to, size, time);
 	case PROC_EVENT_EXEC:
 		*pid = event->event_data.exec.process_tgid;
-		return begin(connector, *pid, 0, to, size, time);
+		return begin(connector, *pid, time / 1000000, to, size, time);
 	case PROC_EVENT_COMM:
 		*pid = event->event_data.comm.process_tgid;
 		*size = add_comm(to, *pid, event->event_data.comm.process_pid, event->event_data.comm.comm,
@@ -273,19 +273,30 @@ enum connector_result connector_next(struct connector *connector, uint8_t *to, s
 	return received ? take(connector, &event, to, size, pid) : CONNECTOR_OTHER;
 }
 
+/* That has waited longest; DUE_COUNT: none is. */
+static unsigned int find_next(const struct connector *connector, uint64_t now)
+{
+	unsigned int next = connector->due_count;
+
+	for (unsigned int i = 0; i < connector->due_count; i++)
+		if (connector->due[i].time <= now &&
+		    (next == connector->due_count || connector->due[i].time < connector->due[next].time))
+			next = i;
+	return next;
+}
+
 pid_t connector_due(struct connector *connector, uint64_t now)
 {
-	for (unsigned int i = 0; i < connector->due_count; i++) {
-		struct connector_due *due = &connector->due[i];
-		pid_t pid = due->pid;
+	unsigned int next = find_next(connector, now);
+	struct connector_due *due = &connector->due[next];
+	pid_t pid;
 
-		if (due->time > now)
-			continue;
-		if (++due->looks == LOOKS)
-			remove_due(connector, i);
-		else
-			due->time = now + looks[due->looks];
-		return pid;
-	}
-	return 0;
+	if (next == connector->due_count)
+		return 0;
+	pid = due->pid;
+	if (++due->looks == LOOKS)
+		remove_due(connector, next);
+	else
+		due->time = now + looks[due->looks];
+	return pid;
 }

@@ -17,8 +17,12 @@
 #include "guest-agent/table.h"
 #include "guest-agent/wait.h"
 
-/* Events wait so long for others, so that a busy guest wakes the agent a hundred times a second at most. */
-#define GATHER_MS 10
+/*
+ * Events wait so long for others, so that a busy guest wakes the agent a hundred times a second at most;
+ * those of the process connector, which come with a wake-up each, forty times.
+ */
+#define GATHER_MS           10
+#define GATHER_CONNECTOR_MS 25
 /* A port whose host is away says so at once and always: that is how often it is asked. */
 #define AWAY_MS 250
 /*
@@ -29,11 +33,22 @@
 #define SNAPSHOT_TURN_BYTES 16384
 /* Behind the end of a snapshot: so long what was lost meanwhile, and later, waits for the next one. */
 #define SNAPSHOT_MS 1000
-/* Where the kernel does not tell of mappings, all are looked up again so long behind the last time. */
-#define LOOK_AROUND_MS 10000
-/* Processes are looked at so many at once, and so soon again. */
-#define LOOKS_AT_ONCE 16
-#define LOOK_AGAIN_MS 50
+/*
+ * Where the kernel does not tell of mappings, all are looked up again so long behind the last time; or
+ * longer, so that it takes a 1500th of a CPU.
+ */
+#define LOOK_AROUND_MS   10000
+#define LOOK_AROUND_REST 1500
+/*
+ * Processes are looked at so many at once, and so soon again; and no more of them than take a 600th of a CPU
+ * over some seconds, or ten a second where each takes long: of a guest that begins processes faster the
+ * others are looked at later.
+ */
+#define LOOKS_AT_ONCE     16
+#define LOOK_AGAIN_MS     50
+#define LOOKS_REST        600
+#define LOOKS_REST_MAX_MS 100
+#define LOOKS_AHEAD_MS    4000
 /*
  * A record gets its time a moment before it can be seen in its ring: so much
  * before a drain began is what is sure to have been in it.
@@ -52,6 +67,8 @@ struct session {
 	bool told;              /* the first snapshot is */
 	uint64_t next_snapshot; /* ms: not before, whatever is lost */
 	uint64_t next_step;     /* ms: of a snapshot that is not the first */
+	uint64_t snapshot_cost; /* ns of a CPU, of the latest */
+	uint64_t looks_paid;    /* ms: with what looks cost this moves on */
 	bool round_due;         /* the host is to know up to when all is told, with the next drain */
 	bool asked;             /* and what time it is */
 	uint64_t asked_by;      /* agent_ping.host_time of that */
@@ -140,16 +157,24 @@ static void begin_telling(void)
 		snapshot_begin(&session.snapshot, events_by_connector(&session.events));
 }
 
+static uint64_t look_around_interval(void)
+{
+	uint64_t rest = LOOK_AROUND_REST * session.snapshot_cost / 1000000;
+
+	return rest > LOOK_AROUND_MS ? rest : LOOK_AROUND_MS;
+}
+
 /* What the kernel could not tell, /proc does. */
 static void fill_gap(void)
 {
 	bool around = events_by_connector(&session.events) &&
-		      clock_ms() >= session.next_snapshot - SNAPSHOT_MS + LOOK_AROUND_MS;
+		      clock_ms() >= session.next_snapshot - SNAPSHOT_MS + look_around_interval();
 
 	if (session.snapshot.directory || clock_ms() < session.next_snapshot ||
 	    !(session.events.gap || around))
 		return;
 	session.events.gap = false;
+	session.snapshot_cost = 0;
 	snapshot_begin(&session.snapshot, true);
 }
 
@@ -167,6 +192,26 @@ static void send_round(uint64_t time)
 	round->flags = session.told ? AGENT_ROUND_SNAPSHOT_DONE : 0;
 }
 
+/* ms, until looks may be taken again. */
+static uint64_t time_to_look(void)
+{
+	uint64_t now = clock_ms();
+
+	return session.looks_paid > now + LOOKS_AHEAD_MS ? session.looks_paid - now - LOOKS_AHEAD_MS : 0;
+}
+
+static bool look_at(pid_t pid)
+{
+	uint64_t begun = clock_cpu(), now = clock_ms(), rest;
+	bool told = snapshot_look(&session.snapshot, pid, &session.events, &session.output);
+
+	rest = LOOKS_REST * (clock_cpu() - begun) / 1000000;
+	if (session.looks_paid < now)
+		session.looks_paid = now;
+	session.looks_paid += rest < LOOKS_REST_MAX_MS ? rest : LOOKS_REST_MAX_MS;
+	return told;
+}
+
 /* At processes of which the kernel tells no more than that they began. */
 static void look_at_new(void)
 {
@@ -175,13 +220,14 @@ static void look_at_new(void)
 
 	if (!events_by_connector(&session.events))
 		return;
-	for (int i = 0; i < LOOKS_AT_ONCE && (pid = connector_due(connector, clock_ms())); i++)
-		if (!snapshot_look(&session.snapshot, pid, &session.events, &session.output)) {
+	for (int i = 0; i < LOOKS_AT_ONCE && !time_to_look() && (pid = connector_due(connector, clock_ms()));
+	     i++)
+		if (!look_at(pid)) {
 			session.events.gap = true; /* the next snapshot tells of it */
 			break;
 		}
 	if (connector->due_count)
-		plan_drain(LOOK_AGAIN_MS);
+		plan_drain(time_to_look() > LOOK_AGAIN_MS ? time_to_look() : LOOK_AGAIN_MS);
 }
 
 /*
@@ -324,6 +370,7 @@ static bool go_on_with_snapshot(void)
 		session.round_due = true; /* it says that this is done */
 		plan_drain(0);
 	}
+	session.snapshot_cost += clock_cpu() - begun;
 	rest_from_snapshot(clock_cpu() - begun);
 	return true;
 }
@@ -362,7 +409,7 @@ static int wait_for_something(struct pollfd *port, int timeout)
 	*port = fds[0];
 	for (nfds_t i = 1; i < count; i++)
 		if (fds[i].revents & POLLIN)
-			plan_drain(GATHER_MS);
+			plan_drain(events_by_connector(&session.events) ? GATHER_CONNECTOR_MS : GATHER_MS);
 	return 0;
 }
 

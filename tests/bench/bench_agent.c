@@ -26,6 +26,9 @@
 #define AGENT   "build/agent/kvmscope-agent"
 #define SECONDS 10
 #define FORKS   100 /* a second */
+/* What it is to take at most. */
+#define SHARE_MAX    0.5  /* % of a CPU */
+#define RESIDENT_MAX 2048 /* KiB */
 
 /* From here on. */
 static void forbid_events(void)
@@ -98,6 +101,20 @@ static void run_program(void)
 	waitpid(child, NULL, 0);
 }
 
+/* Processes that this machine has forked since it runs. */
+static double forks(void)
+{
+	FILE *file = fopen("/proc/stat", "re");
+	char line[256];
+	double count = 0;
+
+	while (file && !count && fgets(line, sizeof(line), file))
+		sscanf(line, "processes %lf", &count);
+	if (file)
+		fclose(file);
+	return count;
+}
+
 /* Percent of a CPU over SECONDS, in which FORKS_A_SECOND run a program. */
 static double share(pid_t process, unsigned int forks_a_second, struct ring *ring)
 {
@@ -135,13 +152,17 @@ static bool wait_for_snapshot(struct agent *agent)
 static void measure(pid_t process, struct ring *ring, const char *way)
 {
 	char what[128];
+	double begun;
 
 	snprintf(what, sizeof(what), "agent, %s: CPU while nothing more than usual happens", way);
 	bench_print(what, share(process, 0, ring), "%");
+	begun = forks();
 	snprintf(what, sizeof(what), "agent, %s: CPU with 100 forks and execs a second more", way);
-	bench_print(what, share(process, FORKS, ring), "%");
+	bench_print_bound(what, share(process, FORKS, ring), "%", SHARE_MAX);
+	snprintf(what, sizeof(what), "agent, %s: forks on this machine meanwhile", way);
+	bench_print(what, (forks() - begun) / SECONDS, "/s");
 	snprintf(what, sizeof(what), "agent, %s: resident, at most", way);
-	bench_print(what, resident_kib(process), "KiB");
+	bench_print_bound(what, resident_kib(process), "KiB", RESIDENT_MAX);
 }
 
 static void measure_way(bool events, const char *way)

@@ -40,6 +40,7 @@ struct guest {
 	 * it tells all. */
 	unsigned int breaks;
 	unsigned int answers; /* to pings */
+	bool runs_back;       /* with each of them */
 	struct {
 		bool open; /* what is said waits here, to be sent at once */
 		size_t size;
@@ -176,6 +177,7 @@ static void answer_ping(const struct agent_ping *ping)
 	struct agent_round round = { 0 };
 
 	rest();
+	guest.behind += guest.runs_back ? 3000 * MS : 0;
 	pong.received = guest_time(now());
 	if (guest.breaks == 1) {
 		guest.parcel.open = true;
@@ -577,6 +579,26 @@ TEST(agent_time, guest_whose_answers_take_long_is_known_by_the_best_of_them)
 	end(&statistics);
 	CHECK(statistics.vague >= 1000 * MS);
 	CHECK(statistics.vague <= now() - since);
+}
+
+/*
+ * Each begins a new session, which would begin with several. No more come than the host says it sends: 16 at
+ * once, and ten a second.
+ */
+TEST(agent_time, pings_are_rare_whatever_is_answered)
+{
+	struct agent_statistics statistics;
+	uint64_t since = now();
+
+	srand(21);
+	REQUIRE(begin(0));
+	guest.runs_back = true;
+	while (now() < since + 3000 * MS)
+		listen_to_host();
+	end(&statistics);
+	CHECK(statistics.sessions > 1);
+	if (guest.answers > 17 + (now() - since) / (100 * MS))
+		FAIL_TEST("%u pings in %.1f s", guest.answers, (double)(now() - since) / 1e9);
 }
 
 /* Code of a file with a build id is mapped now. */

@@ -29,10 +29,24 @@
 #define RAN_BACK (1000 * MS)
 /* The agent may start at any time, and be started again. */
 #define START_INTERVAL (500 * MS)
-/* The first ones quickly, so that the first events have a good time; then often enough against the drift. */
-#define PING_INTERVAL       (100 * MS)
+/*
+ * The first ones quickly, so that the first events have a good time; then often enough against the drift
+ * while the guest tells events, and for its JIT maps. One that has none of both has nothing to be placed, and
+ * is asked only so often that samples need not wait for its rounds (collector.c).
+ */
+#define PING_INTERVAL      (100 * MS)
+#define IDLE_PING_INTERVAL (250 * MS)
+/* A guest whose answers take long has little time for itself: it is asked so many times as long as the latest
+ * took behind that, and at most so long. */
+#define ANSWERS_APART       3
+#define PING_INTERVAL_MAX   (500 * MS)
 #define FIRST_PINGS         8
 #define FIRST_PING_INTERVAL (10 * MS)
+/* Each one costs the guest: whatever it answers, and however often it begins anew, there are no more than
+ * these and one for each PING_INTERVAL. */
+#define PINGS_AT_ONCE (2 * FIRST_PINGS)
+/* Bytes that came since the latest, for which there is one beyond that: they need their time. */
+#define PING_BYTES (AGENT_HELD_MAX / 8)
 /* Where there is no way to the guest, one is looked for so often. */
 #define CONNECT_INTERVAL (1000 * MS)
 /* A guest may stand still for a while; after this its agent is held for gone. */
@@ -61,6 +75,10 @@ struct agent {
 	uint64_t told;              /* the latest that told the time */
 	uint64_t received;          /* the latest message that was no answer */
 	unsigned int pings;         /* sent in this session */
+	uint64_t answer_took;       /* ns, the latest one of this session */
+	uint64_t pings_paid;        /* ns: with each this moves on by PING_INTERVAL, of all sessions */
+	size_t came;                /* bytes, since the latest */
+	bool tells;                 /* an event came since the latest */
 	bool ping_open;             /* one is not answered yet */
 	struct tsc_mark ping;       /* taken when it was sent */
 	uint64_t session_lost;      /* as in agent_round, told so far */
@@ -121,13 +139,40 @@ static void send_start(struct agent *agent, uint64_t time)
 	agent->next_send = time + START_INTERVAL;
 }
 
+/* Not before that, for the sake of the guest. */
+static uint64_t ping_allowed(const struct agent *agent)
+{
+	uint64_t ahead = PINGS_AT_ONCE * PING_INTERVAL;
+
+	return agent->pings_paid > ahead ? agent->pings_paid - ahead : 0;
+}
+
+static uint64_t wanted_interval(const struct agent *agent)
+{
+	if (agent->pings < FIRST_PINGS)
+		return FIRST_PING_INTERVAL;
+	return agent->tells || agent_jit_follows(&agent->jit) ? PING_INTERVAL : IDLE_PING_INTERVAL;
+}
+
+static uint64_t ping_interval(const struct agent *agent)
+{
+	uint64_t wanted = wanted_interval(agent), apart = ANSWERS_APART * agent->answer_took;
+
+	if (apart > PING_INTERVAL_MAX)
+		apart = PING_INTERVAL_MAX;
+	return apart > wanted ? apart : wanted;
+}
+
 static void send_ping(struct agent *agent, uint64_t time)
 {
 	struct agent_ping ping;
 
-	agent->next_send = time + (agent->pings < FIRST_PINGS ? FIRST_PING_INTERVAL : PING_INTERVAL);
+	agent->next_send = time + ping_interval(agent);
 	if (agent->ping_open)
 		return; /* what has no answer yet would have a bad one */
+	agent->pings_paid = (agent->pings_paid > time ? agent->pings_paid : time) + PING_INTERVAL;
+	agent->came = 0;
+	agent->tells = false;
 	agent->ping = tsc_mark_now();
 	ping.host_time = agent->ping.time;
 	agent->ping_open = send_message(agent, AGENT_PING, &ping, sizeof(ping));
@@ -170,6 +215,7 @@ static void begin_session(struct agent *agent, uint64_t time)
 	agent->session = time;
 	agent->pings = 0;
 	agent->ping_open = agent->answered = false;
+	agent->answer_took = 0;
 	agent->session_lost = 0;
 	agent->next_send = time;
 	agent->vague = (struct agent_clock_exchange){ 0 };
@@ -322,7 +368,6 @@ static void take_vague(struct agent *agent, const struct agent_clock_exchange *e
 {
 	struct agent_clock_exchange *best = &agent->vague, taken;
 
-	agent->next_send = time;
 	if (time < agent->told + PATIENCE)
 		agent->heard = time;
 	if (agent_clock_serves(&agent->placer.clock, exchange) &&
@@ -347,6 +392,9 @@ static void take_pong(struct agent *agent, const struct agent_message *message, 
 		return refuse(agent);
 	agent->ping_open = false;
 	agent->answered = true;
+	agent->answer_took = time - agent->ping.time;
+	if (agent->next_send < agent->ping.time + ping_interval(agent))
+		agent->next_send = agent->ping.time + ping_interval(agent);
 	use_tsc(agent, pong, &exchange);
 	use_receipt(agent, message, &exchange);
 	switch (agent_clock_take(&agent->placer.clock, &exchange)) {
@@ -406,6 +454,7 @@ static void take_record(struct agent *agent, uint32_t cpu, struct agent_record *
 	/* A snapshot's may be as old as what it is told for. */
 	agent->placer.broken |= cpu != AGENT_CPU_SNAPSHOT && record->guest_time < agent->round &&
 				agent->round - record->guest_time > RAN_BACK;
+	agent->tells = true;
 	agent_jit_see(&agent->jit, sideband, record->guest_time);
 	if (sideband->type == SIDEBAND_MMAP)
 		note_mapping(agent, sideband);
@@ -533,6 +582,7 @@ static bool take_input(struct agent *agent)
 		if (size <= 0)
 			break;
 		taken += (size_t)size;
+		agent->came += (size_t)size;
 		agent_stream_received(&agent->stream, (size_t)size);
 		take_messages(agent);
 	}
@@ -614,7 +664,17 @@ static void ask_for_jit_maps(struct agent *agent, uint64_t time)
 /* A snapshot, say: it is to have its time before there is no room for more. */
 static bool holds_much(const struct agent *agent)
 {
-	return !agent->ping_open && agent_placer_holds_much(&agent->placer);
+	return !agent->ping_open && agent->came >= PING_BYTES && agent_placer_holds_much(&agent->placer);
+}
+
+/* What was told behind silence has its time as soon as what is told again and again. */
+static void hasten_ping(struct agent *agent)
+{
+	uint64_t due = agent->ping.time + PING_INTERVAL;
+
+	if (agent->tells && agent->pings >= FIRST_PINGS && ping_interval(agent) == PING_INTERVAL &&
+	    due < agent->next_send)
+		agent->next_send = due;
 }
 
 static void send_what_is_due(struct agent *agent)
@@ -631,12 +691,15 @@ static void send_what_is_due(struct agent *agent)
 		begin_session(agent, time);
 	ask_for_table(agent, time);
 	ask_for_jit_maps(agent, time);
+	hasten_ping(agent);
 	if (time < agent->next_send && !holds_much(agent))
 		return;
-	if (agent->statistics.open)
+	if (!agent->statistics.open)
+		send_start(agent, time);
+	else if (time >= ping_allowed(agent) || holds_much(agent))
 		send_ping(agent, time);
 	else
-		send_start(agent, time);
+		agent->next_send = ping_allowed(agent);
 }
 
 /* ms; -1: nothing will be sent. */

@@ -79,6 +79,14 @@ uint32_t agent_jit_next(struct agent_jit *jit)
 	return 0;
 }
 
+bool agent_jit_follows(const struct agent_jit *jit)
+{
+	for (uint32_t i = 0; i < AGENT_JIT_PROCESSES_MAX; i++)
+		if (jit->processes[i].pid)
+			return true;
+	return false;
+}
+
 void agent_jit_forget(struct agent_jit *jit)
 {
 	*jit = (struct agent_jit){ 0 };

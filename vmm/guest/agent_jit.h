@@ -36,6 +36,9 @@ void agent_jit_see(struct agent_jit *jit, const struct sideband *record, uint64_
 /* The process to be asked for next, which then counts as asked for; 0: none. */
 uint32_t agent_jit_next(struct agent_jit *jit);
 
+/* Is any asked for? Its map is looked at with each ping. */
+bool agent_jit_follows(const struct agent_jit *jit);
+
 /* The guest forgot what it was asked. */
 void agent_jit_forget(struct agent_jit *jit);
 
