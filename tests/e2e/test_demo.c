@@ -16,7 +16,7 @@ static void check_perf_names_functions(const char *data)
 {
 	struct rig_result perf;
 
-	rig_run_here(&perf, 60, "perf script -i build/demo/%s", data);
+	rig_run_here(&perf, 300, "perf script -i build/demo/%s", data);
 	CHECK_EQUAL(perf.status, 0);
 	check_contains(perf.output, "chacha_block_generic+0x");
 	check_contains(perf.output, "do_syscall_64+0x");
@@ -67,7 +67,7 @@ static void check_page(const char *name)
 	struct flame_page *page;
 	struct rig_result text;
 
-	rig_run_here(&text, 10, "cat build/demo/%s", name);
+	rig_run_here(&text, 100, "cat build/demo/%s", name);
 	check_contains(text.output, "<html");
 	page = flame_page_read(text.output);
 	rig_result_free(&text);
@@ -102,7 +102,7 @@ TEST(demo, says_what_is_missing_and_how_to_get_it)
 	struct rig_result demo;
 
 	rig_run_here(
-		&demo, 20,
+		&demo, 100,
 		"here=$PWD; cd \"$(mktemp -d)\" && \"$here/build/kvmscope\" demo; status=$?; rmdir \"$PWD\"; exit $status");
 	CHECK_EQUAL(demo.status, 1);
 	check_contains(demo.errors, "run make demo");

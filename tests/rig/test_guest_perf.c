@@ -96,11 +96,11 @@ static double truth_of_record(const char *output)
 	return counted ? number_behind(counted, "hash_block=") : NAN;
 }
 
-/* How far the share of one of two is off in COUNT samples that are taken at random: three standard
+/* How far the share of one of two is off in COUNT samples that are taken at random: four standard
  * deviations. */
 static double share_bound(double share, double count)
 {
-	return 3 * sqrt(share * (1 - share) / count);
+	return 4 * sqrt(share * (1 - share) / count);
 }
 
 /* EXACT: no load of this machine makes the emulator's time pass between two samples. */

@@ -153,9 +153,9 @@ static inline double now(void)
 /* SIGTRAP after each instruction until a handler clears the flag in what it returns to, or trap_off(). */
 #define TRAP_FLAG 0x100
 
-/* AddressSanitizer makes several instructions of one, and each costs a trap: there every ninth. */
+/* AddressSanitizer makes many instructions of one, and each costs a trap: there one of so many. */
 #ifdef __SANITIZE_ADDRESS__
-#define RING_STEP_STRIDE 9
+#define RING_STEP_STRIDE 37
 #else
 #define RING_STEP_STRIDE 1
 #endif

@@ -246,7 +246,7 @@ static bool reader_interrupted_at(uint64_t stop, int records, int interference)
 	return end_step();
 }
 
-/* Every ninth instruction, and each one where RING_STRESS_SECONDS allows for the time. */
+/* Some of the instructions, a ninth at most, and each one where RING_STRESS_SECONDS allows for the time. */
 typedef bool interrupted(uint64_t stop, int records, int interference);
 
 static void interrupt_everywhere(interrupted *run, const int *records, size_t count, int first, int last)
