@@ -249,6 +249,15 @@ static long long count_samples(const struct program *program)
 	return count;
 }
 
+/* Until some more have come, which takes a busy machine long. */
+static void wait_for_samples(const struct program *program)
+{
+	long long before = count_samples(program);
+
+	for (int i = 0; i < 200 && count_samples(program) < before + 10; i++)
+		usleep(100000);
+}
+
 /* Until no more come; -1: they come on and on. */
 static long long wait_for_last_sample(const struct program *program)
 {
@@ -278,9 +287,9 @@ TEST(run_bpf, frequency_and_pauses_are_followed)
 		program_wait(&program);
 		BPF_REQUIRED(&program);
 	}
-	usleep(500000);
+	wait_for_samples(&program);
 	control(&program, "freq 100");
-	usleep(500000);
+	wait_for_samples(&program);
 	control(&program, "pause");
 	at_pause = wait_for_last_sample(&program);
 	control(&program, "freq 3000");
@@ -307,7 +316,7 @@ TEST(run_bpf, the_flight_recorder_holds_its_samples)
 		program_wait(&program);
 		BPF_REQUIRED(&program);
 	}
-	usleep(500000);
+	wait_for_samples(&program);
 	kill(program.pid, SIGUSR2);
 	CHECK(program_wait_for(&program, "flight recording"));
 	usleep(200000);

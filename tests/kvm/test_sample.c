@@ -280,7 +280,7 @@ TEST(sample, an_idle_guest_gives_idle_samples_by_wall_time)
 		SKIP("no /dev/kvm");
 	begin = wall_time();
 	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
-	usleep(300 * 1000);
+	usleep(1000 * 1000);
 	sampled_guest_stop(&guest);
 	found = read_rings(&guest);
 	CHECK(found.period <= wall_time() - begin);

@@ -150,7 +150,7 @@ TEST(attach_remote, code_that_never_comes_is_not_waited_for)
 	CHECK_EQUAL(read(ends[0], &made, sizeof(made)), sizeof(made));
 	snprintf(path, sizeof(path), "/proc/%d", process.pid);
 	process.directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	alarm(60); /* who waits is ended */
+	alarm(250); /* who waits is ended */
 	if (made)
 		CHECK_EQUAL(remote_code_find(&code, &process), 0);
 	alarm(0);

@@ -44,7 +44,7 @@ static void serve(struct server *server, void (*talk)(int client))
 	server->pid = fork();
 	if (!server->pid) {
 		signal(SIGPIPE, SIG_IGN);
-		alarm(60);
+		alarm(250);
 		talk(accept4(server->listener, NULL, NULL, SOCK_CLOEXEC));
 		_exit(0);
 	}

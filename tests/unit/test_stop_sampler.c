@@ -172,6 +172,28 @@ static void wait_until_stuck(pid_t pid)
 	REQUIRE_EQUAL(status.state, 'D');
 }
 
+static int tracer_of(pid_t pid)
+{
+	char path[32], line[128];
+	int tracer = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		sscanf(line, "TracerPid: %d", &tracer);
+	if (file)
+		fclose(file);
+	return tracer;
+}
+
+/* Until somebody has begun to. */
+static void wait_until_it_is_being_stopped(pid_t pid)
+{
+	while (!tracer_of(pid))
+		usleep(1000);
+}
+
 /* A thread that does not come out of the kernel holds up neither the others nor the end. */
 TEST(stop_sampler, a_thread_that_can_not_be_stopped_is_left_at_the_end)
 {
@@ -190,7 +212,7 @@ TEST(stop_sampler, a_thread_that_can_not_be_stopped_is_left_at_the_end)
 	open_running(&process, vcpu.tid, directory);
 	REQUIRE_EQUAL(stop_sampler_start(&sampler, &target, 1000000), 0);
 	CHECK_EQUAL(stop_sampler_add(sampler, &vcpu), 0);
-	usleep(10000);
+	wait_until_it_is_being_stopped(vcpu.tid);
 	stop_sampler_count(sampler, &stops);
 	CHECK_EQUAL(stops.count, 0);
 	stop_sampler_lost(sampler, lost_some, &lost);
@@ -278,9 +300,9 @@ TEST(stop_sampler, a_thread_that_can_not_be_stopped_holds_up_no_other)
 		REQUIRE_EQUAL(stop_sampler_start(&sampler, &target, 1000), 0);
 	}
 	CHECK_EQUAL(stop_sampler_add(sampler, &stuck), 0);
-	usleep(20000);
+	wait_until_it_is_being_stopped(stuck.tid);
 	CHECK_EQUAL(stop_sampler_add(sampler, &other), 0);
-	alarm(60); /* ends a test that waits in vain */
+	alarm(250); /* ends a test that waits in vain */
 	while (samples < 100)
 		samples += take_all(sampler, other.id, &periods);
 	CHECK_EQUAL(take_all(sampler, stuck.id, &periods), 0);
