@@ -197,7 +197,7 @@ static bool is_writer(const struct jit_map *map, int descriptors, const char *na
 	if (!leads_to(descriptors, name, &map->seen))
 		return false;
 	snprintf(path, sizeof(path), "fdinfo/%s", name);
-	if (!read_about(map, path, text, sizeof(text)) || strncmp(text, "pos:", 4) ||
+	if (!read_about(map, path, text, sizeof(text)) || strncmp(text, "pos:", 4) != 0 ||
 	    !(flags = strstr(text, "\nflags:")))
 		return false;
 	mode = strtol(flags + strlen("\nflags:"), NULL, 8);

@@ -62,7 +62,7 @@ static bool is_agent(const struct sockaddr_vm *peer, const struct agent_vsock_ad
 
 int agent_vsock_accept(int listener, const struct agent_vsock_address *address)
 {
-	struct sockaddr_vm guest;
+	struct sockaddr_vm guest = { 0 };
 
 	errno = EAGAIN;
 	for (int i = 0; i < ACCEPTS_MAX; i++) {

@@ -5,9 +5,9 @@
 
 #define SECOND 1000 /* ms */
 /* ms: with few samples per second less often. */
-#define LEAST     20
-#define MOST      200
-#define FREQUENCY 1000 /* Hz, up from which it is done most often */
+#define LEAST     20ul
+#define MOST      200ul
+#define FREQUENCY 1000ul /* Hz, up from which it is done most often */
 
 static uint64_t by_frequency(uint64_t frequency)
 {
