@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -101,15 +102,14 @@ static bool has_build_id(int fd)
 	return size && size == table.ask.build_id_size && !memcmp(build_id, table.ask.build_id, size);
 }
 
-/* Whatever way leads to it: a file of that build is the one. */
-static int open_file(void)
+/* Whatever way from WAY on leads to it: a file of that build is the one. */
+static int open_file(const char *path, unsigned int way)
 {
-	const struct mapped_file mapping = { .pid = (pid_t)table.ask.pid,
-					     .start = table.ask.start,
-					     .end = table.ask.end,
-					     .path = table.path };
+	const struct mapped_file mapping = {
+		.pid = (pid_t)table.ask.pid, .start = table.ask.start, .end = table.ask.end, .path = path
+	};
 
-	for (unsigned int way = 0; way < MAPPED_FILE_WAYS; way++) {
+	for (; way < MAPPED_FILE_WAYS; way++) {
 		int found = mapped_file_name(&mapping, way, &table.status);
 		int fd = found < 0 ? found : mapped_file_read(found);
 
@@ -156,9 +156,46 @@ static int read_file(void *context, uint64_t offset, void *to, size_t size)
 		       : -EFAULT;
 }
 
+/* Where distributions install what they strip programs of, where they do (gdb's manual, "Separate Debug
+ * Files"). */
+static int open_separate_file(void)
+{
+	static const char directory[] = "/usr/lib/debug/.build-id/";
+	char path[sizeof(directory) + 2 * BUILD_ID_MAX + sizeof("/.debug")];
+	size_t length = (size_t)snprintf(path, sizeof(path), "%s", directory);
+
+	for (uint32_t i = 0; i < table.ask.build_id_size; i++)
+		length += (size_t)snprintf(path + length, sizeof(path) - length, i ? "%02x" : "%02x/",
+					   table.ask.build_id[i]);
+	snprintf(path + length, sizeof(path) - length, ".debug");
+	return open_file(path, 1);
+}
+
+/* In place of FD, of which nothing else is asked: it is stripped, and TABLES has what others may call. */
+static int use_separate_file(int fd, struct elf_tables *tables)
+{
+	struct stat status = table.status;
+	int separate = open_separate_file();
+	const struct elf_source source = { .read = read_file, .context = &separate };
+	struct elf_tables all;
+
+	if (separate < 0 || elf_tables_find(&source, &all) || all.head.section != AGENT_SYMBOLS_SYMTAB) {
+		if (separate >= 0)
+			close(separate);
+		table.status = status;
+		return fd;
+	}
+	/* Where in the file that is mapped an address lies it does not know. */
+	all.head.segments = tables->head.segments;
+	memcpy(all.segments, tables->segments, sizeof(all.segments));
+	*tables = all;
+	close(fd);
+	return separate;
+}
+
 static int begin_file(void)
 {
-	int fd = open_file(), error;
+	int fd = open_file(table.path, 0), error;
 	const struct elf_source source = { .read = read_file, .context = &fd };
 
 	if (fd < 0)
@@ -168,6 +205,8 @@ static int begin_file(void)
 		close(fd);
 		return error;
 	}
+	if (table.tables.head.section == AGENT_SYMBOLS_DYNSYM)
+		fd = use_separate_file(fd, &table.tables);
 	take_parts_of_file();
 	return begin_stream(fd);
 }

@@ -21,7 +21,7 @@ static int read_file(void *context, uint64_t offset, void *to, size_t size)
 static void check(int error, const struct elf_tables *tables)
 {
 	if (!error && (tables->head.segments > AGENT_SEGMENTS_MAX || tables->head.symbols > AGENT_TABLE_MAX ||
-		       tables->head.strings > AGENT_TABLE_MAX))
+		       tables->head.strings > AGENT_TABLE_MAX || tables->section_count > AGENT_SECTIONS_MAX))
 		abort();
 }
 
@@ -38,6 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	check(elf_tables_find(&source, &tables), &tables);
 	check(elf_tables_find_dynamic(&source, &tables), &tables);
+	check(elf_tables_find_segments(&source, &tables), &tables);
 	close(fd);
 	return 0;
 }

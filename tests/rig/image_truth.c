@@ -15,9 +15,25 @@ char *__cxa_demangle(const char *mangled, char *output, size_t *length, int *sta
 
 static struct image {
 	char name[128];
-	struct symbols *symbols; /* NULL: it has none */
+	struct symbols *own, *all; /* of the file, of a separate one of its build; NULL: it has none */
 	unsigned long counts[IMAGE_TRUTHS];
 } images[IMAGES_MAX];
+
+/* Of a file at PATH below FILES that is stripped. */
+static struct symbols *load_separate(const char *files, const char *path)
+{
+	char debug[512], hex[2 * ELF_BUILD_ID_MAX + 1];
+	uint8_t build_id[ELF_BUILD_ID_MAX];
+	int size = elf_build_id(path, build_id);
+	struct symbols *symbols;
+
+	for (int i = 0; i < size; i++)
+		snprintf(hex + 2 * i, 3, "%02x", build_id[i]);
+	if (size <= 1)
+		return NULL;
+	snprintf(debug, sizeof(debug), "%s/mnt/debug/.build-id/%.2s/%s.debug", files, hex, hex + 2);
+	return elf_symbols_load_separate(&symbols, debug, path, build_id, (size_t)size) ? NULL : symbols;
+}
 
 static struct image *image_of(const char *files, const char *name)
 {
@@ -34,8 +50,9 @@ static struct image *image_of(const char *files, const char *name)
 	}
 	snprintf(image->name, sizeof(image->name), "%s", name);
 	snprintf(path, sizeof(path), "%s%s", files, name);
-	if (elf_symbols_load(&image->symbols, path, ELF_FILE_OFFSETS, NULL, 0))
-		image->symbols = NULL;
+	if (elf_symbols_load(&image->own, path, ELF_FILE_OFFSETS, NULL, 0))
+		image->own = NULL;
+	image->all = load_separate(files, path);
 	return image;
 }
 
@@ -58,31 +75,37 @@ static bool is_called(const struct symbols *symbols, const struct symbol *symbol
 	       (symbols_find_name(symbols, name, &called) && called.start == symbol->start);
 }
 
-/* Code behind a function of assembly, which has no size: perf lets it reach up to the next one. */
-static bool is_behind(const struct symbols *symbols, unsigned long long address, const char *name)
+static bool is_right(const struct symbols *symbols, const struct script_frame *frame, bool by_perf)
 {
-	struct symbol called;
-
-	return symbols_find_name(symbols, name, &called) && called.start <= address;
-}
-
-static enum image_truth of_file(const struct symbols *symbols, const struct script_frame *frame)
-{
-	bool known = strcmp(frame->symbol, "[unknown]") != 0;
 	struct symbol symbol;
 
+	if (!symbols)
+		return false;
+	if (symbols_find(symbols, frame->address, &symbol))
+		return is_called(symbols, &symbol, frame->symbol);
+	return by_perf && symbols_find_name(symbols, frame->symbol, &symbol) &&
+	       symbol.start <= frame->address;
+}
+
+static bool has_name(const struct symbols *symbols, const struct script_frame *frame)
+{
+	struct symbol symbol;
+
+	return symbols && symbols_find(symbols, frame->address, &symbol);
+}
+
+static enum image_truth of_file(const struct image *image, const struct script_frame *frame, bool by_perf)
+{
 	/* perf makes the names of entries of the PLT, of those of the functions that they lead to. */
-	if (known && strstr(frame->symbol, "@plt"))
+	if (strstr(frame->symbol, "@plt"))
 		return IMAGE_TRUTH_RIGHT;
-	if (!symbols || !symbols_find(symbols, frame->address, &symbol)) {
-		if (!known)
-			return IMAGE_TRUTH_NONE;
-		return symbols && is_behind(symbols, frame->address, frame->symbol) ? IMAGE_TRUTH_RIGHT
-										    : IMAGE_TRUTH_WRONG;
-	}
-	if (!known)
+	if (strcmp(frame->symbol, "[unknown]") != 0)
+		return is_right(image->own, frame, by_perf) || is_right(image->all, frame, by_perf)
+			       ? IMAGE_TRUTH_RIGHT
+			       : IMAGE_TRUTH_WRONG;
+	if (has_name(image->own, frame))
 		return IMAGE_TRUTH_MISSING;
-	return is_called(symbols, &symbol, frame->symbol) ? IMAGE_TRUTH_RIGHT : IMAGE_TRUTH_WRONG;
+	return has_name(image->all, frame) ? IMAGE_TRUTH_STRIPPED : IMAGE_TRUTH_NONE;
 }
 
 /* All that the vDSO of any kernel exports (arch/x86/entry/vdso/vdso.lds.S). */
@@ -102,23 +125,29 @@ static enum image_truth of_vdso(const struct script_frame *frame)
 	return IMAGE_TRUTH_WRONG;
 }
 
-enum image_truth image_truth_of(const char *files, const struct script_frame *frame)
+enum image_truth image_truth_of(const char *files, const struct script_frame *frame, bool by_perf)
 {
 	struct image *image = image_of(files, frame->image);
 	enum image_truth truth =
-		strcmp(frame->image, "[vdso]") ? of_file(image->symbols, frame) : of_vdso(frame);
+		strcmp(frame->image, "[vdso]") ? of_file(image, frame, by_perf) : of_vdso(frame);
 
 	image->counts[truth]++;
 	return truth;
 }
 
+bool image_truth_has_name(const char *files, const struct script_frame *frame)
+{
+	return has_name(image_of(files, frame->image)->own, frame);
+}
+
 void image_truth_print(const char *what)
 {
 	for (struct image *image = images; *image->name; image++) {
-		printf("%s: in %s %lu named, %lu not named though its table does, %lu in code without names, %lu wrong\n",
+		printf("%s: in %s %lu named, %lu not named though its table does, %lu though that of a separate "
+		       "file does, %lu in code without names, %lu wrong\n",
 		       what, image->name, image->counts[IMAGE_TRUTH_RIGHT],
-		       image->counts[IMAGE_TRUTH_MISSING], image->counts[IMAGE_TRUTH_NONE],
-		       image->counts[IMAGE_TRUTH_WRONG]);
+		       image->counts[IMAGE_TRUTH_MISSING], image->counts[IMAGE_TRUTH_STRIPPED],
+		       image->counts[IMAGE_TRUTH_NONE], image->counts[IMAGE_TRUTH_WRONG]);
 		memset(image->counts, 0, sizeof(image->counts));
 	}
 }

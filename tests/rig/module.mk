@@ -124,7 +124,9 @@ $(USERLAND)/linked: $(USERLAND)/liblibrary.so
 	$(USERLAND_CC) -o $@ $(addprefix $(USERLAND_SOURCES)/,linked.c busy.c) $< -Wl,-rpath,'$$ORIGIN'
 
 $(USERLAND)/stripped:
-	$(USERLAND_CC) -s -o $@ $(addprefix $(USERLAND_SOURCES)/,stripped.c busy.c)
+	$(USERLAND_CC) -o $@.whole $(addprefix $(USERLAND_SOURCES)/,stripped.c busy.c)
+	$(Q)objcopy --only-keep-debug $@.whole $@.debug
+	$(Q)strip -o $@ $@.whole
 
 $(USERLAND)/hashed:
 	$(USERLAND_CC) -o $@ $(addprefix $(USERLAND_SOURCES)/,hashed.c busy.c)
