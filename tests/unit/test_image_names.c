@@ -219,6 +219,24 @@ TEST(image_names, of_a_stripped_file_are_not_those_of_another_build)
 	leave(&setting);
 }
 
+/* Memory told of it before the agent did, and goes past its limit after that. */
+TEST(image_names, of_the_agent_stay_when_those_of_memory_are_too_many)
+{
+	static const uint8_t other[sizeof(build_id)] = { 0xef, 0x01, [19] = 1 };
+	struct table table = table_of(AGENT_SYMBOLS_SYMTAB, 2);
+	struct setting setting;
+
+	enter(&setting, 1000);
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK_EQUAL(setting.memory.statistics.added, 1);
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	image_names_add(&setting.memory, span_of(&table, sizeof(table)), other, sizeof(other));
+	CHECK_EQUAL(setting.memory.statistics.dropped, 1);
+	CHECK(has_all(&setting));
+	CHECK(image_names_has_all(&setting.memory, other, sizeof(other)));
+	leave(&setting);
+}
+
 TEST(image_names, that_come_twice_are_counted_once)
 {
 	struct setting setting;

@@ -141,6 +141,10 @@ bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_
 bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *build_id, size_t build_id_size,
 				      bool *ours);
 
+/* Of the file that was added or put in place of another, which another one of that build does not have; 0:
+ * there is none. */
+uint64_t build_id_cache_image_stamp(const char *directory, const uint8_t *build_id, size_t build_id_size);
+
 /* Somebody uses what is known of that build: its time is now, by which it can be told from what nobody does.
  */
 void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t build_id_size);

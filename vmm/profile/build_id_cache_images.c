@@ -99,6 +99,20 @@ bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *buil
 	return true;
 }
 
+/* One that takes the inode of another that is gone was made later. */
+uint64_t build_id_cache_image_stamp(const char *directory, const uint8_t *build_id, size_t build_id_size)
+{
+	struct place place;
+	struct stat status;
+	char path[PATH_MAX];
+
+	if (find_place(directory, build_id, build_id_size, &place) ||
+	    cache_path(path, place.directory, "/elf", NULL) || stat(path, &status))
+		return 0;
+	return (uint64_t)status.st_ino ^
+	       ((uint64_t)status.st_mtim.tv_sec * 1000000000 + (uint64_t)status.st_mtim.tv_nsec) << 8;
+}
+
 static size_t count_symbols(const char *path)
 {
 	struct symbols *symbols;

@@ -17,7 +17,8 @@ struct added_image {
 	struct added_image *next;
 	uint8_t build_id[20];
 	size_t build_id_size;
-	size_t size; /* bytes of the file */
+	size_t size;    /* bytes of the file */
+	uint64_t stamp; /* of the file */
 };
 
 int image_names_open(struct image_names *names, const struct build_id_cache_place *place, size_t limit)
@@ -89,9 +90,17 @@ static void forget(struct image_names *names, struct added_image **at)
 	free(added);
 }
 
+/* Another one in its place is somebody else's, who knew more: the agent of memory's. */
+static bool is_still_there(const struct image_names *names, const struct added_image *added)
+{
+	return build_id_cache_image_stamp(names->directory, added->build_id, added->build_id_size) ==
+	       added->stamp;
+}
+
 static void drop(struct image_names *names, struct added_image **at)
 {
-	build_id_cache_remove_image(names->directory, (*at)->build_id, (*at)->build_id_size);
+	if (is_still_there(names, *at))
+		build_id_cache_remove_image(names->directory, (*at)->build_id, (*at)->build_id_size);
 	forget(names, at);
 	names->statistics.dropped++;
 }
@@ -128,6 +137,7 @@ static int remember(struct image_names *names, const uint8_t *build_id, size_t b
 	added->build_id_size = build_id_size;
 	memcpy(added->build_id, build_id, build_id_size);
 	added->size = size;
+	added->stamp = build_id_cache_image_stamp(names->directory, build_id, build_id_size);
 	*names->last = added;
 	names->last = &added->next;
 	names->bytes += size;
