@@ -261,8 +261,10 @@ static struct walk with_task(uint64_t mm)
 
 	map(KERNEL, DIRECT, 0, 21, 4);
 	*cpu = (struct bpf_cpu){ .cr3 = KERNEL, .levels = 4, .tasks = { CURRENT }, .generation = 7 };
-	for (__u32 word = BPF_TASK_STACK; word < BPF_TASK_WORDS; word++)
+	for (__u32 word = BPF_TASK_AT; word < BPF_TASK_WORDS; word++) {
 		cpu->offsets[word] = word * 8;
+		cpu->sizes[word] = 8;
+	}
 	write_word(CURRENT - DIRECT, TASK);
 	write_word(TASK - DIRECT + BPF_TASK_MM * 8, mm);
 	write_word(MM - DIRECT + BPF_TASK_PAGE_TABLE * 8, DIRECT + PROCESS);

@@ -201,6 +201,12 @@ static uint32_t half_word(const __u64 *task, enum bpf_task_word word, uint32_t o
 	return (uint32_t)(task[word] >> (offset & 7) * 8);
 }
 
+/* One word can hold both ids, and is read once then. */
+static enum bpf_task_word tgid_word(const struct guest_task_layout *layout)
+{
+	return layout->tgid / 8 == layout->pid / 8 ? BPF_TASK_PID : BPF_TASK_TGID;
+}
+
 static void fill_task(const struct guest_task_layout *layout, const __u64 *task, struct guest_task_seen *seen)
 {
 	const uint8_t *comm = (const uint8_t *)&task[BPF_TASK_COMM] + (layout->comm & 7);
@@ -211,7 +217,7 @@ static void fill_task(const struct guest_task_layout *layout, const __u64 *task,
 		.mm = task[BPF_TASK_MM],
 		.page_table = task[BPF_TASK_MM] ? task[BPF_TASK_PAGE_TABLE] : 0,
 		.pid = half_word(task, BPF_TASK_PID, layout->pid),
-		.tgid = half_word(task, BPF_TASK_TGID, layout->tgid),
+		.tgid = half_word(task, tgid_word(layout), layout->tgid),
 	};
 	memcpy(seen->comm, comm, sizeof(seen->comm));
 }
@@ -532,6 +538,23 @@ static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *
 
 /* Tasks. */
 
+/* Each read takes as long as the next: what lies in a row in the task is read at once. */
+static void join_words(struct bpf_cpu *cpu)
+{
+	size_t run = BPF_TASK_STACK;
+
+	for (size_t i = 0; i < BPF_TASK_WORDS; i++)
+		cpu->sizes[i] = 8;
+	for (size_t i = BPF_TASK_STACK + 1; i < BPF_TASK_PAGE_TABLE; i++) {
+		if (cpu->offsets[i] == cpu->offsets[run] + (i - run) * 8)
+			cpu->sizes[run] = (uint32_t)(i - run + 1) * 8;
+		else if (cpu->offsets[i] != cpu->offsets[i - 1]) /* another word */
+			run = i;
+		if (run != i)
+			cpu->sizes[i] = 0;
+	}
+}
+
 static void choose_words(struct bpf_cpu *cpu, const struct guest_task_layout *layout)
 {
 	const uint32_t offsets[BPF_TASK_ROOM] = {
@@ -547,6 +570,7 @@ static void choose_words(struct bpf_cpu *cpu, const struct guest_task_layout *la
 
 	for (size_t i = 0; i < BPF_TASK_WORDS; i++)
 		cpu->offsets[i] = offsets[i] & ~7u;
+	join_words(cpu);
 }
 
 /*

@@ -41,6 +41,8 @@ struct space {
 	__u64 page, page_hva; /* the GVA's page number; 0: there is none */
 	__u32 levels;
 	__u32 turn; /* a space of now; never the same again for a long time */
+	/* Of each level the entry that was read last in this turn: regions next to each other share them. */
+	__u64 hva[LEVELS - 1], word[LEVELS - 1];
 	struct region regions[REGIONS];
 };
 
@@ -93,6 +95,8 @@ static __always_inline void open_space(struct space *space, __u64 cr3, __u32 lev
 	space->levels = levels;
 	space->page_hva = 0;
 	space->turn++;
+	for (__u32 level = 0; level < LEVELS - 1; level++)
+		space->hva[level] = 0;
 }
 
 /* Down to the last but one table, by the slots of GENERATION, if they are still those; 0: nothing is there.
@@ -134,19 +138,30 @@ static __noinline int walk_to_region(struct space *space, const struct bpf_slots
 	return 1;
 }
 
-/* All that it was found by is there still. */
-static __always_inline int is_true(const struct space *space, const struct region *region)
+/* What the entry of LEVEL at HVA is in this turn. */
+static __always_inline __u64 word_at(struct space *space, __u32 level, __u64 hva)
 {
-	__u64 word, changed = 0;
+	__u64 word = 0;
+
+	if (space->hva[level] == hva)
+		return space->word[level];
+	bpf_probe_read_user(&word, sizeof(word), (void *)hva);
+	space->hva[level] = hva;
+	space->word[level] = word;
+	return word;
+}
+
+/* All that it was found by is there still. */
+static __always_inline int is_true(struct space *space, const struct region *region)
+{
+	__u64 changed = 0;
 
 	if (region->cr3 != space->cr3 || region->levels != space->levels)
 		return 0;
 	for (__u32 level = 0; level < LEVELS - 1; level++) {
 		if (level + space->levels < LEVELS || level >= region->count)
 			continue;
-		word = 0;
-		bpf_probe_read_user(&word, sizeof(word), (void *)region->hva[level]);
-		changed |= word ^ region->word[level];
+		changed |= word_at(space, level, region->hva[level]) ^ region->word[level];
 	}
 	return !changed;
 }
@@ -155,7 +170,7 @@ static __always_inline int is_true(const struct space *space, const struct regio
  * The GPA of the page that GVA is in; BPF_NO_PAGE: none, or the slots change meanwhile. SDM vol. 3A 4.5.
  * While a sample is taken the vCPU stands still, so what the upper levels say is true for all of it.
  */
-static __noinline __u64 gpa_of(struct space *space, const struct bpf_slots *all, __u64 gva)
+static __always_inline __u64 gpa_of(struct space *space, const struct bpf_slots *all, __u64 gva)
 {
 	struct region *region;
 	__u32 bits, generation;
@@ -188,7 +203,7 @@ static __noinline __u64 gpa_of(struct space *space, const struct bpf_slots *all,
 }
 
 /* SIZE bytes that are in one page. */
-static __always_inline int read_space(struct space *space, const struct bpf_slots *all, __u64 gva, void *to,
+static __noinline int read_space(struct space *space, const struct bpf_slots *all, __u64 gva, void *to,
 				      __u32 size)
 {
 	if (!space->page_hva || space->page != gva >> PAGE_SHIFT) {

@@ -44,6 +44,7 @@ enum bpf_task_word {
 	BPF_TASK_PAGE_TABLE = BPF_TASK_COMM + 3,
 	BPF_TASK_WORDS,
 	BPF_TASK_ROOM = 16, /* a power of two, which bounds are easily proven by */
+	BPF_TASK_RUN = 64,  /* so is this; bytes of words in a row are less */
 };
 
 /* The current task, and the one that is current next, which is that one but for a moment. */
@@ -54,6 +55,7 @@ struct bpf_cpu {
 	__u64 cr3; /* page tables that map the kernel, of so many levels; 0: it is not known */
 	__u32 levels;
 	__u32 offsets[BPF_TASK_ROOM]; /* bytes, multiples of 8; of BPF_TASK_AT none */
+	__u32 sizes[BPF_TASK_ROOM];   /* bytes that are read there; 0: none, they came with a word before */
 	__u64 tasks[BPF_TASKS];       /* GVAs of pointers to them; 0: there is no such pointer */
 	__u32 generation;             /* of all that; 0 while it changes */
 };

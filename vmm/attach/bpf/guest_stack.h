@@ -10,7 +10,7 @@
 	(16u << 10) /* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
 
 /* The window from the frame on, which has both its words though a page ends between them. */
-static __noinline int move_window(struct space *space, const struct bpf_slots *all, struct chain *chain)
+static __always_inline int move_window(struct space *space, const struct bpf_slots *all, struct chain *chain)
 {
 	__u64 size;
 
@@ -49,44 +49,55 @@ static __always_inline __u64 code_page(const struct walk *walk, __u64 gva)
 	return code->page;
 }
 
+enum frame { FRAME_TAKEN, FRAME_IS_LAST, FRAME_IS_NONE, FRAME_IS_OUTSIDE };
+
 /*
  * A frame: the caller's RBP, and above it where it goes on. The outermost has RBP 0. Stacks grow down: the
  * caller's frame lies higher, within reach; else RBP is no frame pointer but any number. So it is where the
  * two words are those of 32-bit code, read as one: its stack is below 4 GiB, where the frames of 64-bit code
  * lead no higher. kvm_intel has CS in the VMCS alone.
  */
-static long step(__u32 index, void *context)
+static __always_inline enum frame take_frame(const struct walk *walk)
 {
-	const struct walk *walk = context;
-	struct scratch *scratch = walk->scratch;
-	struct chain *chain = &scratch->chain;
+	struct chain *chain = &walk->scratch->chain;
 	struct bpf_whole_sample *sample = walk->sample;
 	__u64 frame = chain->frame, place = (frame - chain->window) / 8, next, caller;
+	__u32 index = sample->head.addresses;
 
-	if (!frame || index >= BPF_CHAIN_MAX)
-		return 1;
+	if (!frame || index > BPF_CHAIN_MAX)
+		return FRAME_IS_LAST;
 	if (frame & 7 || frame >= chain->end || frame - chain->below > USER_FRAME_MAX)
-		goto cut;
-	if (place + 2 > chain->words) {
-		if (!move_window(&scratch->space, &scratch->vcpu.slots, chain))
-			goto cut;
-		place = 0;
-	}
+		return FRAME_IS_NONE;
+	if (place + 2 > chain->words)
+		return FRAME_IS_OUTSIDE;
 	BOUND(place, WINDOW / 8 - 1);
 	next = chain->stack[place];
 	caller = chain->stack[place + 1];
 	if (!caller || caller >= chain->end || (next >> 32 && !(frame >> 32)))
-		goto cut;
-	index++;
+		return FRAME_IS_NONE;
 	BOUND(index, BPF_CHAIN_MAX);
 	sample->addresses[index].gva = caller;
 	sample->addresses[index].page = code_page(walk, caller);
 	sample->head.addresses = index + 1;
 	chain->below = frame + 16;
 	chain->frame = next;
-	return 0;
-cut:
-	sample->head.flags |= BPF_CHAIN_CUT;
+	return FRAME_TAKEN;
+}
+
+/* Those of the window, and a new one for the next, if there is one. */
+static long take_frames(__u32 turn, void *context)
+{
+	const struct walk *walk = context;
+	struct scratch *scratch = walk->scratch;
+	enum frame frame = FRAME_TAKEN;
+
+	for (__u32 i = 0; i < WINDOW / 16 && frame == FRAME_TAKEN; i++)
+		frame = take_frame(walk);
+	if (frame == FRAME_TAKEN || frame == FRAME_IS_LAST)
+		return frame == FRAME_IS_LAST;
+	if (frame == FRAME_IS_OUTSIDE && move_window(&scratch->space, &scratch->vcpu.slots, &scratch->chain))
+		return 0;
+	walk->sample->head.flags |= BPF_CHAIN_CUT;
 	return 1;
 }
 
@@ -104,7 +115,7 @@ static __always_inline void take_chain(struct walk *walk)
 	chain->below = sample->flags & BPF_RSP_KNOWN ? sample->rsp : sample->rbp;
 	chain->end = 1ull << (walk->scratch->space.levels == 5 ? 56 : 47);
 	chain->window = chain->words = 0;
-	bpf_loop(BPF_CHAIN_MAX, step, walk, 0);
+	bpf_loop(2 * BPF_CHAIN_MAX, take_frames, walk, 0);
 	if (sample->addresses == BPF_ADDRESSES_MAX && chain->frame)
 		sample->flags |= BPF_CHAIN_CUT;
 }

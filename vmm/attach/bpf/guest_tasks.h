@@ -13,29 +13,47 @@ static __always_inline __u64 task_word_at(const struct bpf_cpu *cpu, const __u64
 	return base ? (base & ~7ull) + cpu->offsets[word] : 0;
 }
 
-/* A word of the one task, then of the other, if that is another one. */
-static long take_task_word(__u32 index, void *context)
+/* SIZE bytes, a multiple of 8, which may be in two pages. */
+static __always_inline int read_words(struct scratch *scratch, __u64 at, __u64 *to, __u32 size)
+{
+	__u32 first = 4096 - (at & 4095), second = 0;
+
+	if (first < size)
+		second = size - first;
+	first = size - second;
+	BOUND(first, BPF_TASK_RUN - 1);
+	BOUND(second, BPF_TASK_RUN - 1);
+	if (!read_space(&scratch->space, &scratch->vcpu.slots, at, to, first))
+		return 0;
+	return !second ||
+	       read_space(&scratch->space, &scratch->vcpu.slots, at + first, (__u8 *)to + first, second);
+}
+
+/* Words of the one task that lie in a row, then of the other, if that is another one. */
+static long take_task_words(__u32 index, void *context)
 {
 	const struct walk *walk = context;
 	const struct bpf_cpu *cpu = &walk->scratch->vcpu.cpu;
 	struct bpf_sample *sample = &walk->sample->head;
-	__u32 which = index >= BPF_TASK_ROOM, word = index;
-	__u64 *task = sample->tasks.words[which], at, value = 0;
+	__u32 which = index >= BPF_TASK_ROOM, word = index, size;
+	__u64 *task = sample->tasks.words[which], at;
 
 	BOUND(word, BPF_TASK_ROOM - 1);
-	if (word >= BPF_TASK_WORDS)
-		return 0;
-	at = word ? task_word_at(cpu, task, word) : cpu->tasks[which];
-	if (at && !read_space(&walk->scratch->space, &walk->scratch->vcpu.slots, at, &value, sizeof(value)))
-		return 1;
-	/* The kernel's own threads have no memory; all else has an address. */
-	if (!at && word != BPF_TASK_PAGE_TABLE && !which)
-		return 1;
-	if (which && !word && (!value || value == sample->tasks.words[0][BPF_TASK_AT])) {
+	size = cpu->sizes[word];
+	if (word < BPF_TASK_WORDS && size) {
+		at = word ? task_word_at(cpu, task, word) : cpu->tasks[which];
+		task[word] = 0;
+		if (at && !read_words(walk->scratch, at, &task[word], size))
+			return 1;
+		/* The kernel's own threads have no memory; all else has an address. */
+		if (!at && word != BPF_TASK_PAGE_TABLE && !which)
+			return 1;
+	}
+	if (which && !word && (!task[0] || task[0] == sample->tasks.words[0][BPF_TASK_AT])) {
+		task[0] = 0;
 		sample->flags |= BPF_TASKS_KNOWN;
 		return 1;
 	}
-	task[word] = value;
 	if (which && word == BPF_TASK_WORDS - 1)
 		sample->flags |= BPF_TASKS_KNOWN;
 	return 0;
@@ -52,7 +70,7 @@ static __always_inline void take_tasks(struct walk *walk)
 	__asm__ volatile("" ::: "memory");
 	open_space(&walk->scratch->space, cpu->cr3, cpu->levels);
 	walk->sample->head.tasks.words[1][BPF_TASK_AT] = 0;
-	bpf_loop(BPF_TASKS * BPF_TASK_ROOM, take_task_word, walk, 0);
+	bpf_loop(BPF_TASKS * BPF_TASK_ROOM, take_task_words, walk, 0);
 }
 
 /*
