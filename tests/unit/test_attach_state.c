@@ -21,7 +21,7 @@ static struct {
 	struct user_guest guest;
 	struct guest_tasks_seen tasks;
 	struct attach_stack stack;
-	uint64_t rip;
+	uint64_t rip, later;          /* ns, from the first sample on */
 	uint32_t while_told, drained; /* process of the last sample of each */
 	struct guest_callchain chain;
 	uint64_t addresses[CHAIN];
@@ -31,7 +31,9 @@ static struct {
 
 static uint32_t give(void)
 {
-	struct sample sample = { .time = SECOND, .rip = bench.rip, .cpl = bench.rip >> 63 ? 0 : 3 };
+	struct sample sample = { .time = SECOND + bench.later,
+				 .rip = bench.rip,
+				 .cpl = bench.rip >> 63 ? 0 : 3 };
 	uint16_t user_depth = bench.rip >> 63 ? 0 : CHAIN;
 
 	bench.chain = (struct guest_callchain){ .addresses = bench.addresses,
@@ -156,6 +158,21 @@ TEST(attach_state, tasks_are_told_when_the_backend_knows_of_the_kernel_that_runs
 	attach_drain(&bench.attach);
 	CHECK_EQUAL(bench.while_told, SAMPLE_TASK_UNKNOWN);
 	CHECK_EQUAL(bench.drained, TGID);
+	unmake();
+}
+
+TEST(attach_state, page_tables_of_a_while_ago_may_be_nobody_s)
+{
+	make();
+	attach_drain(&bench.attach);
+	CHECK(bench.attach.has_latest);
+	bench.stack.cr3_of_task = true;
+	bench.later = SECOND;
+	attach_drain(&bench.attach);
+	CHECK(bench.attach.has_latest);
+	bench.later = SECOND + 1;
+	attach_drain(&bench.attach);
+	CHECK(!bench.attach.has_latest);
 	unmake();
 }
 

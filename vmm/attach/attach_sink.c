@@ -11,6 +11,9 @@
 
 /* ns: registers are of the same kernel if they are not further apart. */
 #define RECENT (100 * MILLISECOND)
+/* ns after which the page tables that a sample had may be nobody's any more: kvm_intel seldom has a later
+ * CR3. */
+#define LATEST_LIFE SECOND
 /* How long a CR3 is taken to map the kernel that it mapped before. */
 #define CHECK_INTERVAL (200 * MILLISECOND)
 
@@ -185,6 +188,13 @@ static void keep_registers(struct attach *attach, const struct sample *sample,
 	attach->has_latest = true;
 }
 
+/* Samples without a CR3 go on behind it. */
+static void age_registers(struct attach *attach, const struct sample *sample)
+{
+	if (attach->has_latest && (int64_t)(sample->time - attach->latest_time) > (int64_t)LATEST_LIFE)
+		attach->has_latest = false;
+}
+
 static void take_guest(struct attach *attach, struct sample *sample, struct guest_callchain *chain,
 		       const struct attach_stack *stack)
 {
@@ -194,6 +204,8 @@ static void take_guest(struct attach *attach, struct sample *sample, struct gues
 	correct_level(attach, sample, chain);
 	if (has_cr3(stack))
 		keep_registers(attach, sample, stack);
+	else
+		age_registers(attach, sample);
 	if (sample->rip >= LINUX_IMAGES_GVA)
 		attach->image_rip = sample->rip;
 	if (attach->kernel)
