@@ -169,6 +169,10 @@ static __always_inline int is_true(struct space *space, const struct region *reg
 /*
  * The GPA of the page that GVA is in; BPF_NO_PAGE: none, or the slots change meanwhile. SDM vol. 3A 4.5.
  * While a sample is taken the vCPU stands still, so what the upper levels say is true for all of it.
+ *
+ * Whether user code may go there (U/S, and NX for callers) is not asked. Only addresses of the lower half are
+ * looked for as user space, where Linux maps nothing that is the kernel's alone; and of kernels that do run
+ * there the level is not always known, and their callers are wanted, too.
  */
 static __always_inline __u64 gpa_of(struct space *space, const struct bpf_slots *all, __u64 gva)
 {
@@ -204,7 +208,7 @@ static __always_inline __u64 gpa_of(struct space *space, const struct bpf_slots 
 
 /* SIZE bytes that are in one page. */
 static __noinline int read_space(struct space *space, const struct bpf_slots *all, __u64 gva, void *to,
-				      __u32 size)
+				 __u32 size)
 {
 	if (!space->page_hva || space->page != gva >> PAGE_SHIFT) {
 		__u32 generation = generation_of(all);
