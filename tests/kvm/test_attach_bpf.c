@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -453,6 +454,128 @@ TEST(attach_bpf, a_vcpu_that_there_is_no_descriptor_for_is_sampled_later)
 		CHECK_EQUAL(attach_error(attach), 0);
 		attach_close(attach);
 	}
+	sampled_guest_stop(&guest);
+	sampled_guest_free(&guest);
+	if (error == -ENOTSUP || error == -EACCES)
+		SKIP("BPF can not be used here: %s", error_message());
+	CHECK_EQUAL(error, 0);
+}
+
+#define FULL_HERTZ 10000
+#define FULL_TIME  1000000000ull /* ns of CPU time for a ring to be full by; more each time that it is not */
+#define FULL_TRIES 6
+
+/* Of samples that nobody took in time. */
+struct full {
+	unsigned int guests, chains, unordered;
+	uint64_t last; /* ns, the time of the last sample */
+	uint64_t lost;
+};
+
+static void take_late_sample(void *context, struct sample *sample, struct guest_callchain *chain,
+			     const struct attach_stack *stack)
+{
+	struct full *full = context;
+
+	full->unordered += sample->time < full->last;
+	full->last = sample->time;
+	if (sample->flags & SAMPLE_HOST || sample->rip != BARE_GUEST_CODE + sizeof(code) - 2)
+		return;
+	full->guests++;
+	full->chains += chain_is_right(chain);
+}
+
+static void count_what_is_lost(void *context, unsigned int id, uint64_t count)
+{
+	struct full *full = context;
+
+	full->lost += count;
+}
+
+static void check_full(const struct full *full)
+{
+	CHECK(full->lost > 0);
+	CHECK(full->guests >= SAMPLES);
+	CHECK_EQUAL(full->chains, full->guests);
+	CHECK_EQUAL(full->unordered, 0);
+}
+
+static uint64_t time_of(struct sampled_guest *guest)
+{
+	struct timespec time;
+	clockid_t clock;
+
+	pthread_getcpuclockid(guest->cpus[0].thread, &clock);
+	clock_gettime(clock, &time);
+	return (uint64_t)time.tv_sec * 1000000000ull + (uint64_t)time.tv_nsec;
+}
+
+static void fill_ring(struct sampled_guest *guest, struct attach_source *source, struct full *full)
+{
+	uint64_t time = FULL_TIME;
+
+	attach_bpf.drain(source);
+	for (int i = 0; i < FULL_TRIES && !full->lost; i++, time *= 2) {
+		*full = (struct full){ 0 };
+		sampled_guest_use(guest, time_of(guest) + time);
+		attach_bpf.drain(source);
+	}
+	check_full(full);
+	/* What comes behind the loss has room again. */
+	full->guests = full->chains = 0;
+	for (int i = 0; i < TRIES && full->guests < SAMPLES; i++) {
+		usleep(10000);
+		attach_bpf.drain(source);
+	}
+	check_full(full);
+}
+
+/* The ring is that of a frequency at which it is never full, and grows with it. */
+static void check_growth(struct attach_source *source, struct attach_target *target)
+{
+	size_t room = attach_bpf.room(source);
+
+	target->frequency = FULL_HERTZ;
+	CHECK_EQUAL(attach_bpf.set_frequency(source, FULL_HERTZ), 0);
+	CHECK(attach_bpf.room(source) > room);
+	room = attach_bpf.room(source);
+	target->frequency = 100;
+	CHECK_EQUAL(attach_bpf.set_frequency(source, 100), 0);
+	CHECK_EQUAL(attach_bpf.room(source), room);
+	target->frequency = FULL_HERTZ;
+	CHECK_EQUAL(attach_bpf.set_frequency(source, FULL_HERTZ), 0);
+}
+
+TEST(attach_bpf, a_ring_that_is_full_tells_what_it_lost_and_nothing_wrong)
+{
+	const struct sampled_guest_options options = {
+		.code = code, .size = sizeof(code), .cpl = 3, .cpus = 1, .clock = SAMPLING_CLOCK_CPU
+	};
+	struct full full = { 0 };
+	struct attach_target target = { .frequency = 100,
+					.vcpus_max = 1,
+					.callchains = true,
+					.sink = { take_late_sample, count_what_is_lost, &full } };
+	struct attach_source *source = NULL;
+	struct vmm_process *process = NULL;
+	struct sampled_guest guest;
+	int error;
+
+	if (!bare_guest_possible())
+		SKIP("no /dev/kvm");
+	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
+	put_frames(&guest);
+	sampled_guest_use(&guest, 20000000);
+	REQUIRE_EQUAL(vmm_process_open(&process, getpid()), 0);
+	target.process = process;
+	error = attach_bpf.open(&source, &target);
+	if (!error) {
+		CHECK_EQUAL(sample_guest(&guest, source), 0);
+		check_growth(source, &target);
+		fill_ring(&guest, source, &full);
+		attach_bpf.close(source);
+	}
+	vmm_process_close(process);
 	sampled_guest_stop(&guest);
 	sampled_guest_free(&guest);
 	if (error == -ENOTSUP || error == -EACCES)

@@ -18,9 +18,7 @@
 #include "shared/log.h"
 #include "vmm/attach/backend.h"
 #include "vmm/attach/bpf_programs.h"
-#include "vmm/attach/kernel_tables.h"
-#include "vmm/attach/perf_event.h"
-#include "vmm/guest/call_site.h"
+#include "vmm/attach/bpf_source.h"
 
 #define NANOSECONDS 1000000000ull
 #define CLOCK_TRIES 5
@@ -33,35 +31,7 @@
 #define SLOT_SIZE_FIRST (64ull << 10)
 #define SLOT_SIZE_LAST  (1ull << 40)
 #define NO_SLOTS        UINT64_MAX
-#define CR0_PG          (1ull << 31)
 #define CR4_LA57        (1ull << 12) /* SDM vol. 3A 2.5 */
-/* A callchain is in few pages of code. */
-#define PAGES_MAX 32
-
-struct bpf_thread {
-	struct vmm_vcpu vcpu;
-	int event_fd;
-	struct bpf_link *link;     /* owns event_fd */
-	struct bpf_vm_vcpu memory; /* shared with the program */
-	/* Of the kernel whose tasks are seen, and of what the program was told of them. */
-	struct guest_task_layout layout;
-	__u32 generation;
-	struct bpf_thread *next;
-};
-
-struct attach_source {
-	const struct attach_target *target;
-	struct perf_event_choice choice;
-	struct bpf_vm *vm;
-	struct ring_buffer *bell;   /* the VM's */
-	struct bpf_thread *threads; /* owned */
-	struct bpf_slots slots;
-	bool paused;        /* vCPUs are known, and have no events */
-	uint32_t chunks;    /* of a vCPU's ring */
-	uint32_t expected;  /* vCPUs that share a map: for so many CHUNKS are not too many */
-	uint64_t given;     /* samples */
-	uint64_t raw_ahead; /* ns: CLOCK_MONOTONIC_RAW less CLOCK_MONOTONIC, modulo 2^64 */
-};
 
 static uint64_t time_by(clockid_t clock)
 {
@@ -121,218 +91,10 @@ static size_t room(const struct attach_source *source)
 	return least * SAMPLES_OF_CHUNK * count;
 }
 
-/* The sink's side. */
-
-static bool is_behind_call(const struct attach_source *source, const struct bpf_address *address)
-{
-	uint64_t offset = address->gva & 0xfff;
-	size_t size = offset < CALL_SITE_SIZE ? (size_t)offset : CALL_SITE_SIZE;
-	uint8_t code[CALL_SITE_SIZE];
-
-	return address->page != BPF_NO_PAGE &&
-	       !guest_read_physical(&source->target->memory->view, address->page + offset - size, code,
-				    size) &&
-	       call_site_ends(code, size);
-}
-
-/* Frames that lead up from RSP are the stack's. Where that is not known RBP may be any number, so a caller is
- * who calls. Page tables of a task that is nobody's lead nowhere. */
-static uint32_t count_addresses(const struct attach_source *source, const struct bpf_whole_sample *from,
-				bool has_task)
-{
-	uint32_t count = 1;
-
-	if (from->head.flags & BPF_RSP_KNOWN && from->head.flags & BPF_CR3_KNOWN)
-		return from->head.addresses;
-	if (!has_task)
-		return count;
-	while (count < from->head.addresses && is_behind_call(source, &from->addresses[count]))
-		count++;
-	return count;
-}
-
-static void fill_chain(const struct attach_source *source, const struct bpf_whole_sample *from,
-		       struct guest_callchain *chain, bool kernel, bool has_task)
-{
-	uint32_t known = count_addresses(source, from, has_task);
-	uint16_t depth = 0;
-
-	chain->addresses[depth++] = from->head.rip;
-	for (uint32_t i = 1; i < known && depth < chain->capacity; i++)
-		chain->addresses[depth++] = from->addresses[i].gva;
-	chain->kernel_depth = kernel ? depth : 0;
-	chain->user_depth = kernel ? 0 : depth;
-	if (!kernel && (from->head.flags & BPF_CHAIN_CUT || depth < from->head.addresses))
-		chain->flags |= SAMPLE_USER_TRUNCATED;
-}
-
-/* Where KVM keeps the level in registers of the processor alone, the address tells it, as Linux has it; what
- * has no page tables is firmware. */
-static uint8_t level_of(const struct bpf_sample *from)
-{
-	if (!(from->flags & BPF_IN_GUEST) || from->flags & BPF_CPL_KNOWN)
-		return (uint8_t)(from->cpl & 3);
-	if (!(from->cr0 & CR0_PG))
-		return 0;
-	return from->rip >> 63 ? 0 : 3;
-}
-
-static void fill_registers(const struct bpf_sample *from, uint8_t level, struct guest_registers *registers)
-{
-	const struct guest_paging paging = {
-		.cr3 = from->cr3, .cr4 = from->cr4, .efer = from->efer, .cr0 = from->cr0
-	};
-
-	kernel_tables_registers(&paging, registers);
-	registers->rip = from->rip;
-	registers->rsp = from->flags & BPF_RSP_KNOWN ? from->rsp : 0;
-	registers->rbp = from->rbp;
-	if (from->rip >> 63) {
-		registers->rdx = from->rdx;
-		registers->rdi = from->rdi;
-		registers->r10 = from->r10;
-		registers->r13 = from->r13;
-	}
-	registers->cpl = level;
-}
-
-static uint32_t half_word(const __u64 *task, enum bpf_task_word word, uint32_t offset)
-{
-	return (uint32_t)(task[word] >> (offset & 7) * 8);
-}
-
-/* One word can hold both ids, and is read once then. */
-static enum bpf_task_word tgid_word(const struct guest_task_layout *layout)
-{
-	return layout->tgid / 8 == layout->pid / 8 ? BPF_TASK_PID : BPF_TASK_TGID;
-}
-
-static void fill_task(const struct guest_task_layout *layout, const __u64 *task, struct guest_task_seen *seen)
-{
-	const uint8_t *comm = (const uint8_t *)&task[BPF_TASK_COMM] + (layout->comm & 7);
-
-	*seen = (struct guest_task_seen){
-		.at = task[BPF_TASK_AT],
-		.stack = task[BPF_TASK_STACK],
-		.mm = task[BPF_TASK_MM],
-		.page_table = task[BPF_TASK_MM] ? task[BPF_TASK_PAGE_TABLE] : 0,
-		.pid = half_word(task, BPF_TASK_PID, layout->pid),
-		.tgid = half_word(task, tgid_word(layout), layout->tgid),
-	};
-	memcpy(seen->comm, comm, sizeof(seen->comm));
-}
-
-static bool fill_tasks(const struct bpf_thread *thread, const struct bpf_sample *from,
-		       struct guest_tasks_seen *seen)
-{
-	const struct bpf_tasks *tasks = &from->tasks;
-
-	if (!thread->layout.known || from->generation != thread->generation ||
-	    !(from->flags & BPF_TASKS_KNOWN))
-		return false;
-	fill_task(&thread->layout, tasks->words[0], &seen->current);
-	seen->scheduled.at = 0;
-	if (!tasks->words[1][BPF_TASK_AT])
-		return true;
-	/* One gives way to the other: the stack in use tells which of them it is. */
-	if (from->rip >> 63 && !(from->flags & BPF_RSP_KNOWN))
-		return false;
-	fill_task(&thread->layout, tasks->words[1], &seen->scheduled);
-	return true;
-}
-
-/* Each once; how many. */
-static uint32_t fill_pages(const struct bpf_whole_sample *from, struct attach_page *pages)
-{
-	uint32_t count = 0;
-
-	for (uint32_t i = 0; i < from->head.addresses && count < PAGES_MAX; i++) {
-		const struct attach_page page = { from->addresses[i].gva & ~0xfffull,
-						  from->addresses[i].page };
-		uint32_t at = 0;
-
-		if (page.gpa == BPF_NO_PAGE)
-			continue;
-		while (at < count && pages[at].gva != page.gva)
-			at++;
-		pages[at] = page;
-		count += at == count;
-	}
-	return count;
-}
-
-static void give(const struct attach_source *source, const struct bpf_thread *thread,
-		 const struct bpf_whole_sample *from)
-{
-	const struct attach_sink *sink = &source->target->sink;
-	const struct bpf_sample *head = &from->head;
-	uint64_t addresses[SAMPLE_CALLCHAIN_MAX];
-	struct guest_callchain chain = { .capacity = SAMPLE_CALLCHAIN_MAX, .addresses = addresses };
-	bool guest = head->flags & BPF_IN_GUEST, nested = head->flags & BPF_NESTED;
-	bool known = guest && head->flags & BPF_CR3_KNOWN;
-	uint8_t other = nested ? SAMPLE_OTHER_KERNEL : 0;
-	struct attach_page pages[PAGES_MAX];
-	struct guest_tasks_seen tasks;
-	struct attach_stack stack = { .cr3_of_task = !known,
-				      .bytes = head->stack_size ? from->stack : NULL,
-				      .size = head->stack_size,
-				      .tasks = fill_tasks(thread, head, &tasks) ? &tasks : NULL,
-				      .pages = pages,
-				      .page_count = fill_pages(from, pages) };
-	struct sample sample = {
-		.time = head->time + source->raw_ahead,
-		.period = head->period,
-		.rip = head->rip,
-		.rsp = guest && head->flags & BPF_RSP_KNOWN ? head->rsp : 0,
-		.rbp = guest ? head->rbp : 0,
-		.cr3 = known ? head->cr3 : 0,
-		.vcpu = thread->vcpu.id,
-		.host_tid = head->tid,
-		.cost = head->cost,
-		.cpl = level_of(head),
-		.flags = guest ? other : SAMPLE_HOST,
-	};
-
-	fill_chain(source, from, &chain, !sample.cpl, stack.tasks);
-	if (guest && !nested)
-		fill_registers(head, sample.cpl, &stack.registers);
-	sink->sample(sink->context, &sample, &chain, guest && !nested ? &stack : NULL);
-}
-
-/* A guest's RIP that KVM had not read would be an old one. */
-static void take_record(struct attach_source *source, const struct bpf_thread *thread,
-			const struct bpf_whole_sample *record)
-{
-	const struct attach_sink *sink = &source->target->sink;
-	const struct bpf_sample *head = &record->head;
-
-	if (head->flags & BPF_IN_GUEST && !(head->flags & BPF_RIP_KNOWN)) {
-		sink->lost(sink->context, thread->vcpu.id, 1);
-	} else {
-		give(source, thread, record);
-		source->given++;
-	}
-}
-
-static void drain_vcpu(struct attach_source *source, struct bpf_thread *thread)
-{
-	const struct attach_sink *sink = &source->target->sink;
-	struct bpf_ring *ring = &thread->memory.ring;
-	const struct bpf_whole_sample *record;
-	uint64_t lost = bpf_ring_take_lost(ring), end = bpf_ring_end(ring);
-
-	while ((record = bpf_ring_first(ring, end))) {
-		take_record(source, thread, record);
-		bpf_ring_release(ring, record);
-	}
-	if (lost)
-		sink->lost(sink->context, thread->vcpu.id, lost);
-}
-
 static void drain_all(struct attach_source *source)
 {
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
-		drain_vcpu(source, thread);
+		bpf_source_drain(source, thread);
 }
 
 /* That it rang is all it says. */
@@ -673,19 +435,62 @@ static void remove_vcpu(struct attach_source *source, unsigned int id)
 		/* It writes no more, so nothing is left behind. */
 		bpf_link__destroy(gone->link);
 		gone->link = NULL;
-		drain_vcpu(source, gone);
+		bpf_source_drain(source, gone);
 		*link = gone->next;
 		forget(source, gone);
 	}
 }
 
+/* Into another ring, as it runs no program: what the program was told stays true. */
+static int move_ring(struct attach_source *source, struct bpf_thread *thread, uint32_t chunks)
+{
+	struct bpf_vcpu *old = thread->memory.ring.vcpu, *new;
+	struct bpf_vm_vcpu memory;
+	int error = bpf_vcpu_open(source->vm, &memory, chunks);
+
+	if (error)
+		return error;
+	bpf_source_drain(source, thread);
+	new = memory.ring.vcpu;
+	new->pid = old->pid;
+	new->id = old->id;
+	new->tid = old->tid;
+	new->inner_tid = old->inner_tid;
+	new->want_chains = old->want_chains;
+	new->by_nmi = old->by_nmi;
+	new->cpu = old->cpu;
+	new->slots = old->slots;
+	new->vcpu = old->vcpu;
+	bpf_vcpu_close(source->vm, &thread->memory);
+	thread->memory = memory;
+	bpf_ring_wait(&thread->memory.ring);
+	return 0;
+}
+
+/* For the frequency that the target has now: rings grow, and stay what they are where that can not be. */
+static void fit_rings(struct attach_source *source)
+{
+	uint32_t chunks = ring_chunks(source->target), count = 0;
+
+	for (const struct bpf_thread *thread = source->threads; thread; thread = thread->next)
+		count++;
+	while (chunks > source->chunks && chunks * count > CHUNKS_MOST)
+		chunks /= 2;
+	if (chunks <= source->chunks)
+		return;
+	source->chunks = chunks;
+	bpf_vm_expect(source->vm, count);
+	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
+		if (thread->memory.chunks < chunks && move_ring(source, thread, chunks))
+			log_debug("vCPU %u keeps its ring: %s", thread->vcpu.id, error_message());
+}
+
 /* An event anew: of one whose period is changed while it is open, samples have the old one (kernel:
  * perf_event_period() and last_period). */
-static int sample_anew(struct attach_source *source, struct bpf_thread *thread)
+static void end_samples(struct bpf_thread *thread)
 {
 	bpf_link__destroy(thread->link);
 	thread->link = NULL;
-	return source->paused ? 0 : sample_thread(source, thread);
 }
 
 /* A vCPU whose thread has ended is removed when they are looked for the next time. */
@@ -695,10 +500,14 @@ static int set_frequency(struct attach_source *source, unsigned int frequency)
 	int first = 0;
 
 	source->paused = !frequency;
-	if (frequency)
-		perf_event_set_frequency(&source->choice, frequency);
+	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
+		end_samples(thread);
+	if (!frequency)
+		return 0;
+	perf_event_set_frequency(&source->choice, frequency);
+	fit_rings(source);
 	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next) {
-		int error = sample_anew(source, thread);
+		int error = sample_thread(source, thread);
 
 		if (!error || error == -ESRCH || first)
 			continue;
@@ -814,7 +623,7 @@ static enum attach_event event_of(const struct attach_source *source)
 const struct attach_backend attach_bpf = {
 	.name = "bpf",
 	.is = "a BPF program in the kernel: where the guest was and its callers (on kvm_intel those in user "
-	      "space), nothing is stopped",
+	      "space: the stack pointer is in the VMCS), nothing is stopped",
 	.gives_callers = true,
 	.probe = probe,
 	.open = open_bpf,
