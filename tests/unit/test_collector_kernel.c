@@ -44,6 +44,8 @@ static uint64_t look_once(bool remote)
 	struct waiting waiting = { .reads = 0 };
 
 	flat_guest_create(&waiting.guest, 1 << 20);
+	waiting.guest.registers.paging.cr4 |= 1ull
+					      << 32; /* FRED: there is no IDT that could not be one yet */
 	waiting.region = (struct guest_region){ .gpa = 0, .size = 1 << 20 };
 	waiting.view = (struct guest_view){ .regions = &waiting.region,
 					    .region_count = 1,

@@ -120,6 +120,21 @@ TEST(kernel, that_handles_no_exceptions_yet_is_tried_later)
 	flat_guest_destroy(&guest);
 }
 
+/* There is no kernel, which nobody finds out as long as none could be confirmed. */
+TEST(kernel, that_handles_no_exceptions_yet_is_not_looked_for)
+{
+	struct guest_kernel *kernel;
+	struct flat_guest guest;
+
+	make_guest(&guest, KALLSYMS_6_12);
+	memset(guest.memory + TEXT_GPA, 0, KERNEL_GUEST_PAGE);
+	memset(guest.memory + DATA_GPA, 0, KERNEL_GUEST_PAGE);
+	kernel_guest_write_gate(&guest, 14, 0x100000);
+	CHECK_EQUAL(find(&guest, &kernel), -ENOENT);
+	CHECK(strstr(error_message(), "starting"));
+	flat_guest_destroy(&guest);
+}
+
 /* The stubs of a starting kernel, where the symbols have them. */
 TEST(kernel, that_is_starting_is_found_by_its_early_handlers)
 {

@@ -200,6 +200,11 @@ static int search_kernel(struct search *search)
 {
 	int error;
 
+	/* While a guest starts it is looked at again and again: that is to cost next to nothing. */
+	if (!kernel_check_handles_exceptions(search->view, search->registers))
+		return error_set(-EAGAIN,
+				 "no Linux kernel runs in the guest, or it is still starting: it handles no "
+				 "exceptions yet");
 	search->paging = search->registers->paging;
 	search->paging.cr3 &= ~CR3_PTI_USER;
 	error = search_paging(search);

@@ -55,6 +55,15 @@ static enum evidence check_gate(const struct symbols *symbols, unsigned int vect
 	return EVIDENCE_FOR;
 }
 
+bool kernel_check_handles_exceptions(const struct guest_view *view, const struct guest_registers *registers)
+{
+	uint64_t handler;
+
+	return registers->paging.cr4 & CR4_FRED ||
+	       (!read_gate(view, &registers->paging, registers, PAGE_FAULT, &handler) &&
+		handler >= KERNEL_IMAGE_START);
+}
+
 static enum evidence check_idt(const struct symbols *symbols, const struct guest_view *view,
 			       const struct guest_paging *paging, const struct guest_registers *registers)
 {

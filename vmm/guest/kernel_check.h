@@ -9,6 +9,12 @@
 #include "vmm/guest/kernel.h"
 
 /*
+ * Are page faults handled by code that may be a Linux kernel's? As long as they are not no symbols can be
+ * confirmed, so none need be looked for. REGISTERS are any vCPU's.
+ */
+bool kernel_check_handles_exceptions(const struct guest_view *view, const struct guest_registers *registers);
+
+/*
  * Checks KERNEL's symbols (finished) against guest memory, and fills in
  * text_start, text_end, version_banner and release. 0; -EAGAIN if the kernel
  * is only starting, -EINVAL if the symbols are not its own, with the message;
