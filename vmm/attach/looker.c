@@ -590,9 +590,11 @@ static int start_thread(struct looker *looker)
 
 	pthread_attr_init(&detached);
 	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+	looker->ended = false; /* the thread may say at once that it has */
 	error = -pthread_create(&thread, &detached, run, looker);
 	pthread_attr_destroy(&detached);
-	looker->ended = error;
+	if (error)
+		looker->ended = true;
 	return error ? error_set(error, "can not start the thread of QEMU's monitor: %s", strerror(-error))
 		     : 0;
 }
