@@ -86,7 +86,7 @@ static int connect_looker(const struct trial *trial, const struct vmm_process *p
 			  struct looker **looker)
 {
 	const struct monitor_address address = { .socket = trial->path };
-	const struct timespec moment = { .tv_nsec = TRY_AGAIN * 1000000 };
+	const struct timespec moment = { .tv_nsec = TRY_AGAIN * 1000000l };
 	time_t begin = time(NULL);
 	int error, ended;
 

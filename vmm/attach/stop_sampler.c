@@ -57,16 +57,17 @@ struct outcome {
  * look take.
  */
 struct stopper {
+	struct remote remote; /* the thread's, as the guard and what it saw */
 	struct stop_sampler *sampler;
 	struct stopper *next;
 	pthread_t thread;
-	struct stop_guard guard; /* the thread's, as the next two */
-	struct remote remote;
-	struct stop_sample seen;
 
 	/* With the lock. */
 	uint64_t began;            /* ns, CLOCK_MONOTONIC: its look; 0: it does not look */
 	struct sampled_vcpu *vcpu; /* it looks at; whoever removes that sets NULL, and the thread frees it */
+
+	struct stop_guard guard;
+	struct stop_sample seen;
 };
 
 struct stop_sampler {

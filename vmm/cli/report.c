@@ -171,7 +171,7 @@ static int print(const struct arguments *arguments, const struct profile *profil
 	}
 	if (!error)
 		error = print_all(arguments, reports, count);
-	while (count)
+	while (reports && count)
 		report_free(reports[--count]);
 	free(reports);
 	return error;

@@ -387,9 +387,9 @@ static size_t collect_rings(struct run_profile *profile)
 
 	if (profile->attach) {
 		rings = attach_rings(profile->attach, &count);
-		memcpy(profile->collected, rings, count * sizeof(rings[0]));
+		memcpy(profile->collected, rings, count * sizeof(struct ring *));
 	}
-	memcpy(&profile->collected[count], profile->rings, profile->ring_count * sizeof(rings[0]));
+	memcpy(&profile->collected[count], profile->rings, profile->ring_count * sizeof(struct ring *));
 	return count + profile->ring_count;
 }
 
