@@ -285,7 +285,8 @@ static void print_losses(const struct profile *profile, FILE *to)
 		fprintf(to, "# Left out %s record%s of kinds that are not understood\n",
 			grouped(text, summary->skipped), summary->skipped == 1 ? "" : "s");
 	if (summary->cut_off)
-		fprintf(to, "# Cut off: the recorder did not close the file; this is what it had written\n");
+		fprintf(to,
+			"# Not closed: the recorder writes on, or was cut off; this is what it had written\n");
 	print_unknown_inlines(profile, to);
 	if (*profile_note(profile))
 		fprintf(to, "# No kernel names: %s\n", profile_note(profile));

@@ -56,7 +56,7 @@ function showNotes(about) {
 	const text = [];
 
 	if (about.cutOff)
-		text.push("The recording was cut off before its end: this is what had been written.");
+		text.push("The recording goes on, or was cut off: this is what had been written.");
 	if (about.skipped)
 		text.push(`Left out: ${several(about.skipped, "record")} of kinds that are not understood.`);
 	if (about.omitted)
