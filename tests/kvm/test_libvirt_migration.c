@@ -19,6 +19,9 @@
 
 #define TRIES 600 /* of 0.1 s, a minute */
 
+/* All that a host has of the domain is in one file. */
+#define WHOLE "[recordings]\nrotate = 1h\n"
+
 /* Both tell kvmscoped by the hook. */
 static bool start(struct libvirt_host *host)
 {
@@ -192,8 +195,8 @@ TEST(libvirt_migration, a_guest_of_kvm_is_followed_out_and_in)
 		SKIP("/dev/kvm can not be opened");
 	if (!qemu_runs_guest_with_kvm())
 		SKIP("qemu-system-x86_64 does not run the test guest with KVM here");
-	libvirt_host_prepare(&one, "");
-	libvirt_host_prepare(&other, "");
+	libvirt_host_prepare(&one, WHOLE);
+	libvirt_host_prepare(&other, WHOLE);
 	if (start(&one) && start(&other))
 		follow_by_kvm(&one, &other);
 	libvirt_host_end(&one);

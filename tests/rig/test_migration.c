@@ -1,32 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Live migration of Debian's kernel on a standard KVM (kvm_amd): the test of migration (tests/kvm), which
- * moves a guest of our own where it runs by itself, in the rig. libvirt's is too slow there.
+ * Live migration of Debian's kernel on a standard KVM (kvm_amd): the tests of migration (tests/kvm), which
+ * move a guest of our own where they run by themselves, in the rig.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/rig/rig.h"
 
-#define TESTS "attach_migration.*"
-
-TEST(migration, debian_is_followed_out_and_in)
+/* By the test TEST. */
+static void move_debian(const char *test)
 {
-	const char *kernel, *initrd;
+	const char *kernel = rig_kernel("6.1"), *initrd;
 	struct rig_result result;
 
-	RIG_REQUIRED();
-	kernel = rig_kernel("6.1");
 	if (!kernel)
 		return;
 	initrd = rig_initrd("6.1");
 	rig_run(&result, 600,
 		"KVMSCOPE_MIGRATION_KERNEL=%s KVMSCOPE_MIGRATION_INITRD=%s build/kvmscope-tests "
-		"--gtest_filter=" TESTS,
-		kernel, initrd);
+		"--gtest_filter=%s",
+		kernel, initrd, test);
 	printf("%s", result.output);
 	CHECK_EQUAL(result.status, 0);
 	if (!strstr(result.output, "[  PASSED  ] 1 test."))
 		FAIL_TEST("it was not run: %.4000s", result.errors);
 	rig_result_free(&result);
+}
+
+TEST(migration, debian_is_followed_out_and_in)
+{
+	RIG_REQUIRED();
+	move_debian("attach_migration.a_guest_of_kvm_is_followed_out_and_in");
+}
+
+/* Two libvirtds, their hooks and two kvmscopeds. */
+TEST(migration, debian_in_a_domain_of_libvirt_is_followed_out_and_in)
+{
+	RIG_REQUIRED();
+	if (!getenv("KVMSCOPE_MIGRATION_BY_LIBVIRT"))
+		SKIP("it takes minutes: it is run where KVMSCOPE_MIGRATION_BY_LIBVIRT is set");
+	move_debian("libvirt_migration.a_guest_of_kvm_is_followed_out_and_in");
 }
