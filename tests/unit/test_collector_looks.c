@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What is told of a guest's modules that come and go between two looks, and of those that nobody can look at.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "shared/log.h"
 #include "tests/unit/kernel_guest.h"
@@ -253,7 +255,7 @@ TEST(collector_looks, guest_that_loads_without_end_has_no_module_known)
 #define PROGRAMS     (MODULE + 0x2000)
 #define PROGRAM      (MODULE + 0x2100)
 #define PROGRAM_TEXT (MODULE_TEXT + 0x10000)
-#define CHANGES      (2 * COLLECTOR_PLACES_MAX)
+#define CHANGES      (COLLECTOR_PLACES_MAX / 2 + 1000)
 
 static const struct bpf_program_layout programs = {
 	.head = DATA + PROGRAMS, .range = 0, .name = 16, .name_size = 64, .list = 80
@@ -315,4 +317,46 @@ TEST(collector_looks, programs_are_not_read_where_another_reads_memory_for_us)
 	turn(&looks, 100 * SECOND);
 	CHECK_EQUAL(looks.kernel.modules.places.count, 2);
 	end(&looks);
+}
+
+#define WAIT (20 * MILLISECOND)
+
+/* Who looks at the list of modules waits for its head. */
+static int wait_and_read(const struct guest_view *view, uint64_t gpa, void *to, size_t size)
+{
+	struct looks *looks = view->context;
+	struct timespec left = { .tv_nsec = (long)WAIT };
+
+	if (gpa == DATA_GPA + KERNEL_GUEST_MODULES)
+		while (nanosleep(&left, &left) && errno == EINTR)
+			;
+	if (gpa > looks->guest.size || size > looks->guest.size - gpa)
+		return -EFAULT;
+	memcpy(to, looks->guest.memory + gpa, size);
+	return 0;
+}
+
+/* ns to the next look behind one that waited for memory, which others read for us or not. */
+static uint64_t pause_behind_wait(bool remote)
+{
+	struct looks looks;
+	uint64_t pause;
+
+	begin(&looks);
+	looks.guest.region.hva = NULL;
+	looks.guest.view.read = wait_and_read;
+	looks.guest.view.context = &looks;
+	looks.guest.view.remote = remote;
+	turn(&looks, SECOND);
+	CHECK(looks.kernel.looked);
+	pause = looks.kernel.next_look - SECOND;
+	end(&looks);
+	return pause;
+}
+
+/* Who waits takes no processor's time; who has others wait is told by the clock what that takes of them. */
+TEST(collector_looks, list_that_others_read_for_us_is_asked_for_a_tenth_of_the_time)
+{
+	CHECK(pause_behind_wait(true) >= 9 * WAIT);
+	CHECK(pause_behind_wait(false) >= 50 * MILLISECOND);
 }

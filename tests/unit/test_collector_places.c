@@ -208,7 +208,7 @@ static struct guest_module program(unsigned int number)
 	return program;
 }
 
-#define MANY (4 * COLLECTOR_PLACES_MAX)
+#define MANY COLLECTOR_PLACES_MAX
 
 TEST(collector_places, programs_without_end_leave_room_and_are_forgotten_but_for_where_they_were)
 {
