@@ -71,12 +71,12 @@ bool debian_recording_make_disk(void)
 #define GUEST_OF_KERNEL                                                                                      \
 	GUEST("on", "32M", "-F 199 %s --disk $d/disk",                                                       \
 	      "kvmscope.wait kvmscope.run=cat+/proc/kallsyms+>/dev/vda;tasks+4&&workload+shares+5&&frames+2")
-#define GUEST_OF_USER_LAND                                                                                   \
-	GUEST("off", "64M",                                                                                  \
-	      "-F 999 --from-line 'userland: begin' --agent=guest --symfs " USERLAND_FILES                   \
-	      " --no-disk-names --disk " USERLAND_DISK ",ro --disk $d/disk",                                 \
-	      "kvmscope.run=mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%s&&tasks+4&&remap+4&&bpf+5&&" \
-	      "sh+/mnt/script+%s")
+#define GUEST_OF_USER_LAND                                                                                          \
+	GUEST("off", "64M",                                                                                         \
+	      "-F 999 --from-line 'userland: begin' --agent=guest --symfs " USERLAND_FILES                          \
+	      " --no-disk-names --disk " USERLAND_DISK ",ro --disk $d/disk",                                        \
+	      "kvmscope.run=mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%s+record&&tasks+4&&remap+4&&bpf+5&&" \
+	      "sh+/mnt/script+%s+agent")
 
 /* What tasks says of the copies of itself. */
 static bool are_mapped(const char *output)
@@ -118,7 +118,7 @@ static bool stood_still(const struct rig_result *result)
 static bool make(struct recording *recording, const char *kernel)
 {
 	const char *watch = rig_debug_registers_unavailable_reason() ? "" : "--watch " DEBIAN_WATCHED;
-	bool with_perf = !strcmp(recording->version, DEBIAN_WITH_PERF);
+	const char *calls = !strcmp(recording->version, DEBIAN_LONGER) ? "40000+1000" : "12000+300";
 	struct rig_result result;
 	bool made;
 
@@ -128,11 +128,10 @@ static bool make(struct recording *recording, const char *kernel)
 	for (int tries = 0; tries < 2; tries++) {
 		if (tries)
 			rig_result_free(&result);
-		/* Some hundreds of samples of each program, three times as many with perf. */
+		/* Some hundreds of samples of each program, three times as many of DEBIAN_LONGER. */
 		rig_run(&result, 560, GUEST_OF_KERNEL " && " GUEST_OF_USER_LAND, recording->directories[0],
 			watch, kernel, recording->initrd, recording->directories[1], kernel,
-			recording->initrd, with_perf ? "40000+1000+record" : "12000+300+bare",
-			with_perf ? "40000+1000+agent" : "12000+300+agent");
+			recording->initrd, calls, calls);
 		if (!stood_still(&result))
 			break;
 		printf("Linux %s: the guest stood still:\n%s\n", recording->version, result.errors);

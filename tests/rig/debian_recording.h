@@ -15,7 +15,7 @@
  * With "on" it before writes its /proc/kallsyms to its disk, then runs "workload shares 5" and "frames 2",
  * and where debug registers work each write of DEBIAN_WATCHED is a hit; 199 times a second. With "off" it is
  * sampled 999 times a second from the begin of the user land on: tests/rig/guest-userland (the guest's
- * perf.data is at the begin of disk, on DEBIAN_WITH_PERF), then tasks, "remap 4" and "bpf 5", and, with an
+ * perf.data is at the begin of disk), then tasks, "remap 4" and "bpf 5", and, with an
  * agent that comes then, the user land again. That is too long for isolated page tables: in about every
  * second such run on 6.1 the kernel died in its entry code, with those of user mode in use, a fault of the
  * emulated processor.
@@ -29,9 +29,8 @@ const char *debian_recording(const char *version, const char *pti);
 /* What VERSION's guests and kvmscope said, when both recordings were made. */
 const char *debian_recording_output(const char *version);
 
-/* The kernel whose user land runs longer, for shares within 3 points, and is recorded by the guest's own
- * perf, too. */
-#define DEBIAN_WITH_PERF "6.1"
+/* The kernel whose user land runs longer, for shares within 3 points and distributions of stacks. */
+#define DEBIAN_LONGER "6.1"
 
 /* A disk with the user land, and its files, for --symfs. */
 #define USERLAND_DISK  "build/rig/userland.ext4"

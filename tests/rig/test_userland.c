@@ -684,7 +684,7 @@ TEST(userland, chains_are_those_of_the_guest_s_own_perf)
 				   .count = sizeof(chains) / sizeof(chains[0]) };
 
 	RIG_REQUIRED();
-	if (!open_run(&run, DEBIAN_WITH_PERF, false))
+	if (!open_run(&run, DEBIAN_LONGER, false))
 		return;
 	for (size_t i = 0; i < reading.count; i++)
 		for (size_t k = 0; k < PROCESSES; k++)
