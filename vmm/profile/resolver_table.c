@@ -45,7 +45,7 @@ static void free_chains(struct resolver_table *table, struct guest_account *acco
 static int grow(struct resolver_table *table, struct guest_account *account)
 {
 	size_t capacity = table->capacity ? 2 * table->capacity : SMALLEST;
-	struct resolver_node **chains = guest_account_new(account, capacity * sizeof(*chains));
+	struct resolver_node **chains = guest_account_new(account, capacity * sizeof(struct resolver_node *));
 
 	if (!chains)
 		return -ENOMEM;
