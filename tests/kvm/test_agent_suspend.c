@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A guest that stands still for seconds and goes on: by its VMM, so that its clock stands still, too (QMP's
- * stop and cont), and as a stopped process, where it does not. Nothing happens in it meanwhile, so nothing
- * that it told may lie there for sure: that is the truth, whatever its clock says.
+ * stop and cont), and as a stopped process, where it does not; and a guest that suspends itself (ACPI's S3).
+ * Nothing happens in it meanwhile, so nothing that it told may lie there for sure: that is the truth,
+ * whatever its clock says.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -23,10 +24,12 @@
 
 #define KERNEL "build/cache/kernels/6.1/vmlinuz"
 #define INITRD "build/initrd/attach-agent.cpio"
-/* A process every tenth of a second. */
+/* It runs every tenth of a second; a line on the second serial port suspends it. */
+#define PROGRAM "kvmscope-agent"
 #define COMMAND_LINE                                                                                         \
 	"console=ttyS0 quiet panic=-1 mitigations=off "                                                      \
-	"kvmscope.run=kvmscope-agent+&+while+sleep+0.1;do+:;done"
+	"kvmscope.run=kvmscope-agent+&+(while+read+x</dev/ttyS1;do+echo+mem>/sys/power/state;done)+&+"       \
+	"while+sleep+0.1;do+" PROGRAM "+--version;done"
 
 #define SECOND 1000000000ull
 
@@ -36,13 +39,14 @@ struct pause {
 
 struct guest {
 	pid_t vmm;
-	char channel_path[64], monitor_path[64];
-	int monitor;
+	char channel_path[64], monitor_path[64], line_path[64];
+	int monitor, line;
 	struct ring *ring;
 	struct agent *agent;
 	struct pause pause;
 	unsigned long events, inside; /* told; and those that were in the pause for sure */
 	uint64_t latest;              /* ns: the time of the latest one */
+	unsigned long named;          /* programs that began behind the latest pause, by their name */
 	unsigned long losses;
 };
 
@@ -56,7 +60,7 @@ static uint64_t now(void)
 
 static pid_t run_vmm(const struct guest *guest)
 {
-	char channel[128], monitor[128];
+	char channel[128], monitor[128], line[128];
 	pid_t child = fork();
 
 	if (child)
@@ -66,11 +70,12 @@ static pid_t run_vmm(const struct guest *guest)
 		_exit(126);
 	snprintf(channel, sizeof(channel), "socket,id=agent,server=on,wait=off,path=%s", guest->channel_path);
 	snprintf(monitor, sizeof(monitor), "unix:%s,server=on,wait=off", guest->monitor_path);
+	snprintf(line, sizeof(line), "socket,id=line,server=on,wait=off,path=%s", guest->line_path);
 	execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "tcg", "-m", "256", "-nodefaults",
 	       "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot", "-kernel", KERNEL,
 	       "-initrd", INITRD, "-append", COMMAND_LINE, "-chardev", channel, "-device",
 	       "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=org.kvmscope.agent.0",
-	       "-qmp", monitor, NULL);
+	       "-chardev", line, "-device", "isa-serial,chardev=line", "-qmp", monitor, NULL);
 	_exit(127);
 }
 
@@ -107,11 +112,19 @@ static bool tell_monitor(int fd, const char *command, const char *word)
 	return false;
 }
 
+static void note_program(struct guest *guest, const struct sideband_comm *program)
+{
+	if (guest->pause.end && program->head.time > guest->pause.end)
+		guest->named += !strcmp(program->comm, PROGRAM);
+}
+
 static void take_record(struct guest *guest, const struct sideband *record)
 {
 	guest->losses += record->type == SIDEBAND_LOST;
 	if (record->type != SIDEBAND_COMM && record->type != SIDEBAND_FORK && record->type != SIDEBAND_EXIT)
 		return;
+	if (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC)
+		note_program(guest, (const struct sideband_comm *)record);
 	guest->events++;
 	guest->latest = record->time;
 	if (guest->pause.begin && record->time - record->time_error > guest->pause.begin &&
@@ -143,11 +156,12 @@ static bool begin(struct guest *guest)
 {
 	struct agent_options options = { 0 };
 
-	*guest = (struct guest){ .monitor = -1 };
+	*guest = (struct guest){ .monitor = -1, .line = -1 };
 	snprintf(guest->channel_path, sizeof(guest->channel_path), "build/agent-suspend-%d.channel",
 		 getpid());
 	snprintf(guest->monitor_path, sizeof(guest->monitor_path), "build/agent-suspend-%d.monitor",
 		 getpid());
+	snprintf(guest->line_path, sizeof(guest->line_path), "build/agent-suspend-%d.line", getpid());
 	/* NOLINTNEXTLINE(cert-env33-c): a test's own words */
 	if (system("tests/rig/fetch-kernels 6.1 > /dev/null && flock build tests/rig/initrd --modules 'virtio_pci virtio_console' "
 		   "--output " INITRD " build/rig/workload build/agent/kvmscope-agent > /dev/null") ||
@@ -156,9 +170,10 @@ static bool begin(struct guest *guest)
 	guest->vmm = run_vmm(guest);
 	options.fd = connect_to(guest->channel_path);
 	guest->monitor = connect_to(guest->monitor_path);
+	guest->line = connect_to(guest->line_path);
 	options.ring = guest->ring;
-	return options.fd >= 0 && guest->monitor >= 0 && !agent_start(&guest->agent, &options) &&
-	       tell_monitor(guest->monitor, "", "\"QMP\"") &&
+	return options.fd >= 0 && guest->monitor >= 0 && guest->line >= 0 &&
+	       !agent_start(&guest->agent, &options) && tell_monitor(guest->monitor, "", "\"QMP\"") &&
 	       tell_monitor(guest->monitor, "{\"execute\":\"qmp_capabilities\"}\n", "\"return\"");
 }
 
@@ -168,9 +183,11 @@ static void end(struct guest *guest, struct agent_statistics *statistics)
 	kill(guest->vmm, SIGKILL);
 	waitpid(guest->vmm, NULL, 0);
 	close(guest->monitor);
+	close(guest->line);
 	ring_destroy(guest->ring);
 	unlink(guest->channel_path);
 	unlink(guest->monitor_path);
+	unlink(guest->line_path);
 }
 
 static void stop_and_go_on(struct guest *guest, bool clock_stops)
@@ -203,6 +220,35 @@ static void stop_and_go_on(struct guest *guest, bool clock_stops)
 		CHECK(statistics.sessions > 1 && guest->losses > 0);
 }
 
+/* The guest's clock stands still, its devices are reset, and its kernel goes on where it was. */
+static void suspend_and_wake(struct guest *guest)
+{
+	struct agent_statistics before, statistics;
+
+	agent_statistics(guest->agent, &before);
+	read_ring(guest);
+	guest->pause = (struct pause){ 0 };
+	CHECK_EQUAL(write(guest->line, "x\n", 2), 2);
+	if (!tell_monitor(guest->monitor, "", "\"SUSPEND\"")) {
+		FAIL_TEST("the guest does not suspend");
+		return;
+	}
+	guest->pause = (struct pause){ .begin = now() };
+	usleep(1500000);
+	guest->pause.end = now();
+	CHECK(tell_monitor(guest->monitor, "{\"execute\":\"system_wakeup\"}\n", "\"WAKEUP\""));
+	CHECK(goes_on(guest, guest->pause.end + SECOND));
+	CHECK_EQUAL(guest->inside, 0);
+	agent_statistics(guest->agent, &statistics);
+	printf("guest suspended: %lu events, %lu of them named, %lu sessions, %lu jumps, %lu of the events lost, error "
+	       "now %.1f ms\n",
+	       guest->events, guest->named, (unsigned long)statistics.sessions,
+	       (unsigned long)statistics.clock_jumps, (unsigned long)statistics.lost,
+	       (double)statistics.clock_error / 1e6);
+	CHECK(statistics.sessions > before.sessions);
+	CHECK(statistics.open);
+}
+
 TEST(agent_suspend, nothing_is_placed_where_the_guest_stood_still)
 {
 	struct agent_statistics statistics;
@@ -212,6 +258,9 @@ TEST(agent_suspend, nothing_is_placed_where_the_guest_stood_still)
 	if (goes_on(&guest, now() + SECOND)) {
 		stop_and_go_on(&guest, false);
 		stop_and_go_on(&guest, true);
+		guest.named = 0;
+		suspend_and_wake(&guest);
+		CHECK(guest.named > 0);
 	} else {
 		FAIL_TEST("the guest's agent tells nothing");
 	}
