@@ -66,32 +66,32 @@
 struct agent {
 	struct agent_options options;
 	pthread_t thread;
-	bool ended;  /* there is no thread any more; of the one that calls agent_end() */
-	int stop_fd; /* eventfd: stop */
+	bool ended;         /* there is no thread any more; of the one that calls agent_end() */
+	int stop_fd;        /* eventfd: stop */
+	unsigned int pings; /* sent in this session */
 	struct agent_stream stream;
 	uint64_t session;           /* number of the present one */
 	uint64_t next_send;         /* AGENT_START or AGENT_PING; or, without a socket, a try to have one */
 	uint64_t heard;             /* the latest answer */
 	uint64_t told;              /* the latest that told the time */
 	uint64_t received;          /* the latest message that was no answer */
-	unsigned int pings;         /* sent in this session */
 	uint64_t answer_took;       /* ns, the latest one of this session */
 	uint64_t pings_paid;        /* ns: with each this moves on by PING_INTERVAL, of all sessions */
 	size_t came;                /* bytes, since the latest */
-	bool tells;                 /* an event came since the latest */
-	bool ping_open;             /* one is not answered yet */
 	struct tsc_mark ping;       /* taken when it was sent */
 	uint64_t session_lost;      /* as in agent_round, told so far */
 	uint64_t round;             /* guest time of the latest, or of the session's begin */
 	uint64_t written[CPUS_MAX]; /* for each of the guest's: guest time of its latest record; 0: none */
 	bool emptied[CPUS_MAX];     /* that was the word that its ring, which was full, is empty */
 	bool tsc_usable;
+	bool tells;     /* an event came since the latest ping */
+	bool ping_open; /* one is not answered yet */
+	bool answered;  /* a ping of this session: it tells now, and may be asked */
 	struct agent_placer placer;
 	/* Of this session. The best since the latest that was taken, of those that tell the time badly; AFTER
 	 * is 0: none */
 	struct agent_clock_exchange vague;
 	uint64_t vague_until;   /* ns: up to here that is counted */
-	bool answered;          /* a ping of this session: it tells now, and may be asked */
 	struct agent_jit jit;   /* of this session */
 	pthread_mutex_t lock;   /* of the next four */
 	bool kernel_thought_of; /* agent_want_kernel() was called in this session */
@@ -142,7 +142,7 @@ static void send_start(struct agent *agent, uint64_t time)
 /* Not before that, for the sake of the guest. */
 static uint64_t ping_allowed(const struct agent *agent)
 {
-	uint64_t ahead = PINGS_AT_ONCE * PING_INTERVAL;
+	uint64_t ahead = (uint64_t)PINGS_AT_ONCE * PING_INTERVAL;
 
 	return agent->pings_paid > ahead ? agent->pings_paid - ahead : 0;
 }

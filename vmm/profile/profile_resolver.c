@@ -479,7 +479,8 @@ static int keep_inlined(struct profile_resolver *resolver, const struct profile_
 			const struct frame *into, const struct dwarf_function *functions, size_t count,
 			struct profile_frame_cache_entry *entry)
 {
-	const struct profile_frame **frames = profile_pool_alloc(&resolver->pool, count * sizeof(*frames));
+	const struct profile_frame **frames =
+		profile_pool_alloc(&resolver->pool, count * sizeof(struct profile_frame *));
 
 	if (!frames)
 		return -ENOMEM;
