@@ -330,6 +330,38 @@ TEST(jit_code, the_same_program_has_names_again_behind_a_loss)
 	jit_code_free(code);
 }
 
+/* When that began is told to the ms, and clocks are known less well: up to the loss no other program began.
+ */
+TEST(jit_code, the_same_program_is_known_by_any_time_before_the_loss)
+{
+	struct jit_code *code = code_with("one");
+
+	lose(code, 150 * MS, 190 * MS);
+	exec_at(code, 250 * MS);
+	tell_again(code, 10 * MS, 110 * MS, 300 * MS, "one");
+	CHECK_STRING(name_at(code, 0x1000, 350 * MS), "one");
+	/* Another processor lost something earlier, and says so later. */
+	lose(code, 450 * MS, 490 * MS);
+	lose(code, 430 * MS, 480 * MS);
+	tell_again(code, 10 * MS, 440 * MS, 500 * MS, "old");
+	CHECK_STRING(name_at(code, 0x1000, 550 * MS), "");
+	jit_code_free(code);
+}
+
+TEST(jit_code, a_loss_that_is_told_late_does_not_end_what_began_since)
+{
+	struct jit_code *code = code_with("one");
+
+	lose(code, 150 * MS, 190 * MS);
+	exec_at(code, 250 * MS);
+	tell_again(code, 10 * MS, 90 * MS, 300 * MS, "one");
+	lose(code, 180 * MS, 190 * MS);
+	round_at(code, 500 * MS);
+	CHECK_STRING(name_at(code, 0x1000, 350 * MS), "one");
+	CHECK_STRING(name_at(code, 0x1000, 450 * MS), "one");
+	jit_code_free(code);
+}
+
 /* It may be the earlier program's, whose end was lost; so may be what it is called by others who do not know.
  */
 TEST(jit_code, a_map_of_before_a_loss_is_not_the_program_s_that_came_since)
@@ -337,7 +369,7 @@ TEST(jit_code, a_map_of_before_a_loss_is_not_the_program_s_that_came_since)
 	struct jit_code *code = code_with("one");
 
 	lose(code, 150 * MS, 190 * MS);
-	tell_again(code, 10 * MS, 110 * MS, 300 * MS, "old");
+	tell_again(code, 10 * MS, 160 * MS, 300 * MS, "old");
 	CHECK_STRING(name_at(code, 0x1000, 350 * MS), "");
 	tell_again(code, 10 * MS, 0, 500 * MS, "old");
 	CHECK_STRING(name_at(code, 0x1000, 550 * MS), "");

@@ -40,6 +40,7 @@ struct life {
 	bool behind;                             /* that will not move on with rounds */
 	uint64_t from;                           /* it did not begin before */
 	uint64_t told;                           /* its map was looked at then, and was the program's */
+	uint64_t ran;                            /* behind its end: up to then that program ran, surely */
 	uint64_t to_least, to_most;              /* as a function's */
 	size_t bytes;
 };
@@ -181,6 +182,7 @@ static void end_life(struct process *process, uint64_t from, uint64_t to)
 	if (process->open) {
 		process->life->to_least = before(from, JIT_CODE_LATE);
 		process->life->to_most = to;
+		process->life->ran = from;
 	}
 	process->open = false;
 }
@@ -413,7 +415,7 @@ static uint64_t program_began(const struct process *process, const struct sideba
 
 	if (!map->program || map->program >= process->ended)
 		return process->ended;
-	return life && map->program <= life->told ? life->from : map->program;
+	return life && (map->program <= life->told || map->program <= life->ran) ? life->from : map->program;
 }
 
 /* A file that was made before the program began may have another one's lines. */
@@ -488,16 +490,22 @@ static void end_program(struct jit_code *code, const struct sideband *record)
 		process->ended = least(record);
 }
 
-/* Or may begin: which process's is not known. */
+/*
+ * Or may begin: which process's is not known. A processor that has nothing to tell says late what it lost: a
+ * map that was told since is the program's all the same.
+ */
 static void doubt_program(struct jit_code *code, struct process *process, void *context)
 {
 	const struct sideband_lost *lost = context;
 	uint64_t until = behind(lost->until, lost->head.time_error);
 
 	(void)code;
+	if (!process->open && process->life && process->life->ran > least(&lost->head))
+		process->life->ran = least(&lost->head);
+	if (until <= process->ended)
+		return;
 	end_life(process, least(&lost->head), until);
-	if (until > process->ended)
-		process->ended = until;
+	process->ended = until;
 }
 
 void jit_code_take(struct jit_code *code, const struct sideband *record)
