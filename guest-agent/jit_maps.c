@@ -185,14 +185,14 @@ static void tell_new(struct followed *followed, struct look *look, uint64_t time
 	look->more |= more;
 }
 
-/* It may come to be the process's again. */
+/* It may come to be the process's again. Until what stands in it is told, what the map says is not known. */
 static void replace_file(struct followed *followed, struct look *look)
 {
 	jit_map_close(&followed->map);
 	followed->wait = FIRST_WAIT;
 	followed->next = 0;
 	look_for_file(followed);
-	if (followed->map.fd < 0 && !followed->behind)
+	if (!followed->behind)
 		tell(followed, look, AGENT_JIT_MAP_BEHIND, span_of(NULL, 0));
 }
 
