@@ -127,8 +127,10 @@ void build_ids_add(uint8_t *record)
 	size_t size;
 
 	memcpy(&header, record, sizeof(header));
-	if (header.type != PERF_RECORD_MMAP2 || header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID)
+	if (header.type != PERF_RECORD_MMAP2)
 		return;
+	header.misc &= (uint16_t)~PERF_RECORD_MISC_MMAP_BUILD_ID;
+	memcpy(record, &header, sizeof(header));
 	memcpy(&mapping, record + sizeof(header), sizeof(mapping));
 	if (!(mapping.prot & PROT_EXEC) || !mapping.inode)
 		return;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The build ids of what processes map, where the kernel does not tell them: those before 5.12, and later ones
- * when the page with the note is not in memory. Read from the files, and remembered as long as a file does
- * not change.
+ * The build ids of what processes map: the kernel is not asked for them (events.c). Read from the files, and
+ * remembered as long as a file does not change.
  */
 #ifndef KVMSCOPE_AGENT_BUILD_IDS_H
 #define KVMSCOPE_AGENT_BUILD_IDS_H
@@ -21,7 +20,8 @@
  */
 size_t build_ids_find(const struct mapped_file *mapping, uint8_t build_id[BUILD_ID_MAX]);
 
-/* Puts it into RECORD, a whole record of the kernel, if that is a mapping of code without one. */
+/* Puts it into RECORD, a whole record of the kernel, if that is a mapping of code, and takes out of a mapping
+ * the bit that says so where somebody else has asked for build ids (events.c). */
 void build_ids_add(uint8_t *record);
 
 #endif

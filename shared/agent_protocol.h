@@ -61,7 +61,7 @@ struct agent_ping {
 
 enum agent_features {
 	AGENT_FEATURE_EVENTS = 1 << 0,    /* the guest's kernel tells of exec, fork, exit and mmap */
-	AGENT_FEATURE_BUILD_IDS = 1 << 1, /* its mappings carry build ids (Linux 5.12) */
+	AGENT_FEATURE_BUILD_IDS = 1 << 1, /* its mappings carry build ids; of older agents */
 	AGENT_FEATURE_KSYMBOLS = 1 << 2,  /* it tells of BPF programs and trampolines (Linux 5.0) */
 	AGENT_FEATURE_TABLES = 1 << 3,    /* the agent answers AGENT_ASK of AGENT_TABLE_SYMBOLS */
 	/* Without AGENT_FEATURE_EVENTS: it tells of fork, exec and exit; what is mapped is read in /proc. */

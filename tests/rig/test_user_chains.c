@@ -438,8 +438,8 @@ static void check_chains(const char *version)
 	CHECK(comparison.samples >= ENOUGH);
 	CHECK(comparison.untold * 20 <= comparison.samples);
 	CHECK(comparison.frames >= 4 * comparison.samples);
-	/* The others are of each program's begin and end, the same number however long it runs. */
-	CHECK(comparison.samples - comparison.same <= 20 + comparison.samples * 15 / 1000);
+	/* The others are of each program's begin and end: they are more of a machine that is slow there. */
+	CHECK(comparison.same * 1000 >= comparison.samples * 985);
 	free_recording(recording);
 }
 
