@@ -53,7 +53,7 @@ static struct collector_place *live_place(const struct collector_places *places,
 					  const struct guest_module *module)
 {
 	for (size_t i = places->count; i-- > 0;)
-		if (is_live(&places->places[i]) && stayed(&places->places[i].module, module))
+		if (stayed(&places->places[i].module, module) && is_live(&places->places[i]))
 			return &places->places[i];
 	return NULL;
 }
@@ -140,7 +140,7 @@ static void end_others(struct collector_places *places, const struct guest_modul
  */
 static bool is_since_ever(const struct collector_places *places, const struct guest_module *module)
 {
-	return !is_used_place(places, module) && !(module->program && places->programs_listed);
+	return !(module->program && places->programs_listed) && !is_used_place(places, module);
 }
 
 static void begin(struct collector_places *places, const struct guest_module *module,
