@@ -102,7 +102,8 @@ static const struct argp_option option_list[] = {
 	  GROUP_MACHINE },
 	{ "agent-memory", KEY_AGENT_MEMORY, "SIZE", 0,
 	  "Memory that the guest's agent can make kvmscope take, in all, and size of the names of its programs in "
-	  "the build-id cache; of more, the oldest names go first, then more is refused, and counted (64M)",
+	  "the build-id cache; of more, the oldest names go first, then more is refused, and counted (64M; 16M at "
+	  "least)",
 	  GROUP_MACHINE },
 	{ "agent-socket", KEY_AGENT_SOCKET, "PATH", 0,
 	  "UNIX socket that the virtio port org.kvmscope.agent.0 is reached by", GROUP_MACHINE },
