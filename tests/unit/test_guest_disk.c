@@ -373,6 +373,30 @@ static bool at_once(void *context)
 	return true;
 }
 
+/* Its size is known then, and nothing of it has come. */
+static bool once_output_begins(void *context)
+{
+	return ((const struct bytes *)context)->data;
+}
+
+TEST(guest_disk, output_that_did_not_come_is_none)
+{
+	static const char *const end[] = { "--", NULL };
+	static const char *const files[] = { "/etc/passwd" };
+	struct bytes output;
+	const struct sandbox sandbox = {
+		.seconds = 20, .output_max = 1 << 20, .is_over = once_output_begins, .context = &output
+	};
+	struct sandbox_broker *broker;
+
+	REQUIRE_EQUAL(sandbox_broker_start(&broker, "/bin/cat", files, 1), 0);
+	CHECK_EQUAL(sandbox_broker_run(broker, &sandbox, files[0], end, &output), -ECANCELED);
+	CHECK(output.data);
+	CHECK_EQUAL(output.size, 0);
+	free(output.data);
+	sandbox_broker_end(broker);
+}
+
 /* An answer that comes later is nobody's. */
 TEST(guest_disk, a_broker_that_was_left_runs_nothing_more)
 {

@@ -298,8 +298,10 @@ static int take(const struct sandbox_broker *broker, const struct sandbox *sandb
 	output->data = malloc(reply->size);
 	if (!output->data)
 		return -ENOMEM;
-	output->size = reply->size;
-	return receive(broker, sandbox, output->data, output->size);
+	error = receive(broker, sandbox, output->data, reply->size);
+	if (!error)
+		output->size = reply->size;
+	return error;
 }
 
 /* An answer that was not waited for would be the next one's. */
