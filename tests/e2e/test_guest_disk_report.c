@@ -142,9 +142,10 @@ static void *search_without_rights(void *context)
 {
 	struct disk_names_search search = *(const struct disk_names_search *)context;
 	struct disk_names_result result;
+	const struct disk_place place = { .path = search.disks[0] };
 	struct sandbox_broker *broker;
 
-	CHECK_EQUAL(sandbox_broker_start(&broker, guest_disk_reader(), search.disks, search.disk_count), 0);
+	CHECK_EQUAL(sandbox_broker_start(&broker, guest_disk_reader(), &place, 1), 0);
 	CHECK_EQUAL(rights_keep_only(NULL, 0), 0);
 	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
 	CHECK_EQUAL(result.disks, 0);

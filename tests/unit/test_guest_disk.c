@@ -326,12 +326,12 @@ TEST(guest_disk, that_is_broken_gives_a_file_of_the_build_or_nothing)
 static void *read_without_rights(void *context)
 {
 	const struct made *made = context;
-	const char *const disks[] = { made->disk, "/nowhere/disk" };
+	const struct disk_place places[] = { { .path = made->disk }, { .path = "/nowhere/disk" } };
 	struct guest_disk_limits limits = { .file_max = GUEST_DISK_FILE_MAX };
 	struct guest_disk *disk;
 	struct bytes file;
 
-	CHECK_EQUAL(sandbox_broker_start(&limits.broker, guest_disk_reader(), disks, 2), 0);
+	CHECK_EQUAL(sandbox_broker_start(&limits.broker, guest_disk_reader(), places, 2), 0);
 	CHECK_EQUAL(rights_keep_only(NULL, 0), 0);
 	CHECK_EQUAL(guest_disk_open(&disk, made->disk, NULL), -EACCES);
 	CHECK_EQUAL(guest_disk_open(&disk, "/nowhere/disk", &limits), -ENOENT);
@@ -382,7 +382,7 @@ static bool once_output_begins(void *context)
 TEST(guest_disk, output_that_did_not_come_is_none)
 {
 	static const char *const end[] = { "--", NULL };
-	static const char *const files[] = { "/etc/passwd" };
+	static const struct disk_place files[] = { { .path = "/etc/passwd" } };
 	struct bytes output;
 	const struct sandbox sandbox = {
 		.seconds = 20, .output_max = 1 << 20, .is_over = once_output_begins, .context = &output
@@ -390,7 +390,7 @@ TEST(guest_disk, output_that_did_not_come_is_none)
 	struct sandbox_broker *broker;
 
 	REQUIRE_EQUAL(sandbox_broker_start(&broker, "/bin/cat", files, 1), 0);
-	CHECK_EQUAL(sandbox_broker_run(broker, &sandbox, files[0], end, &output), -ECANCELED);
+	CHECK_EQUAL(sandbox_broker_run(broker, &sandbox, files[0].path, end, &output), -ECANCELED);
 	CHECK(output.data);
 	CHECK_EQUAL(output.size, 0);
 	free(output.data);
@@ -401,7 +401,7 @@ TEST(guest_disk, output_that_did_not_come_is_none)
 TEST(guest_disk, a_broker_that_was_left_runs_nothing_more)
 {
 	static const char *const end[] = { "--", NULL };
-	static const char *const files[] = { "/etc/passwd" };
+	static const struct disk_place files[] = { { .path = "/etc/passwd" } };
 	const struct sandbox patient = { .seconds = 20, .output_max = 1 << 20 };
 	struct sandbox hasty = patient, small = patient;
 	struct sandbox_broker *broker;
@@ -410,14 +410,14 @@ TEST(guest_disk, a_broker_that_was_left_runs_nothing_more)
 	hasty.is_over = at_once;
 	small.output_max = 1;
 	REQUIRE_EQUAL(sandbox_broker_start(&broker, "/bin/cat", files, 1), 0);
-	CHECK_EQUAL(sandbox_broker_run(broker, &patient, files[0], end, &output), 0);
+	CHECK_EQUAL(sandbox_broker_run(broker, &patient, files[0].path, end, &output), 0);
 	CHECK(output.size);
 	free(output.data);
-	CHECK_EQUAL(sandbox_broker_run(broker, &small, files[0], end, &output), -EFBIG);
+	CHECK_EQUAL(sandbox_broker_run(broker, &small, files[0].path, end, &output), -EFBIG);
 	free(output.data);
 	CHECK_EQUAL(sandbox_broker_run(broker, &patient, "/etc/group", end, &output), -EINVAL);
-	CHECK_EQUAL(sandbox_broker_run(broker, &hasty, files[0], end, &output), -ECANCELED);
+	CHECK_EQUAL(sandbox_broker_run(broker, &hasty, files[0].path, end, &output), -ECANCELED);
 	free(output.data);
-	CHECK_EQUAL(sandbox_broker_run(broker, &patient, files[0], end, &output), -ECANCELED);
+	CHECK_EQUAL(sandbox_broker_run(broker, &patient, files[0].path, end, &output), -ECANCELED);
 	sandbox_broker_end(broker);
 }

@@ -22,16 +22,16 @@ static bool may_be_disk(const struct stat *status)
 }
 
 /* It may see other files by its paths than we do, and memory has no path. */
-static bool find_path(int descriptors, const char *number, char path[PATH_MAX])
+static bool find_path(int descriptors, const char *number, char path[PATH_MAX], struct stat *theirs)
 {
-	struct stat theirs, ours;
+	struct stat ours;
 	ssize_t length = readlinkat(descriptors, number, path, PATH_MAX - 1);
 
 	if (length <= 0 || *path != '/')
 		return false;
 	path[length] = '\0';
-	return !fstatat(descriptors, number, &theirs, 0) && may_be_disk(&theirs) && !stat(path, &ours) &&
-	       is_same(&theirs, &ours);
+	return !fstatat(descriptors, number, theirs, 0) && may_be_disk(theirs) && !stat(path, &ours) &&
+	       is_same(theirs, &ours);
 }
 
 /* QEMU opens a disk more than once. */
@@ -57,10 +57,13 @@ void open_disks_find(struct open_disks *disks, int directory)
 	}
 	while (disks->count < OPEN_DISKS_MAX && (entry = readdir(list))) {
 		char *path = disks->paths[disks->count];
+		struct stat file;
 
-		if (*entry->d_name != '.' && find_path(dirfd(list), entry->d_name, path) &&
-		    !is_known(disks, path))
-			disks->count++;
+		if (*entry->d_name == '.' || !find_path(dirfd(list), entry->d_name, path, &file) ||
+		    is_known(disks, path))
+			continue;
+		disks->files[disks->count].device = file.st_dev;
+		disks->files[disks->count++].inode = file.st_ino;
 	}
 	closedir(list);
 }

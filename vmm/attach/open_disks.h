@@ -5,11 +5,16 @@
 
 #include <limits.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #define OPEN_DISKS_MAX 8
 
 struct open_disks {
 	char paths[OPEN_DISKS_MAX][PATH_MAX];
+	struct {
+		dev_t device;
+		ino_t inode;
+	} files[OPEN_DISKS_MAX]; /* that it has open; another one may come to the path */
 	size_t count;
 };
 

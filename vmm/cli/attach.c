@@ -191,15 +191,14 @@ static size_t disk_paths(const struct attachment *self, const char *paths[OPEN_D
 /* While we may still read those of another user. */
 static void find_disks(struct attachment *self)
 {
-	const char *disks[OPEN_DISKS_MAX];
-	size_t count;
+	struct disk_place places[OPEN_DISKS_MAX];
 
 	if (!wants_disk_names(self))
 		return;
 	open_disks_find(&self->disks, attach_process(session_attach(self->session))->directory);
-	count = disk_paths(self, disks);
-	if (count && guest_disk_reader() &&
-	    sandbox_broker_start(&self->broker, guest_disk_reader(), disks, count))
+	recording_disks_places(&self->disks, places);
+	if (self->disks.count && guest_disk_reader() &&
+	    sandbox_broker_start(&self->broker, guest_disk_reader(), places, self->disks.count))
 		log_debug("%s", error_message());
 }
 

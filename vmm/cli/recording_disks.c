@@ -15,6 +15,8 @@
 #include "vmm/attach/open_disks.h"
 #include "vmm/daemon/recording_file.h"
 #include "vmm/profile/disk_names.h"
+#include "vmm/profile/guest_disk.h"
+#include "vmm/profile/sandbox_broker.h"
 
 /* A user waits for it; some 50 ms each, they are some hundred programs. */
 #define SECONDS 10
@@ -98,10 +100,37 @@ static bool find_beside(const char *recording, const char *name, char path[PATH_
 	return snprintf(path, PATH_MAX, "%.*s%s", folder, recording, name) < PATH_MAX;
 }
 
+void recording_disks_places(const struct open_disks *disks, struct disk_place *places)
+{
+	for (size_t i = 0; i < disks->count; i++)
+		places[i] = (struct disk_place){ .path = disks->paths[i],
+						 .device = disks->files[i].device,
+						 .inode = disks->files[i].inode };
+}
+
+/* The VM's paths are its owner's: a broker takes nothing else by them than the VM has open. */
+static void search_open(const struct open_disks *disks, struct recording_disks *recording)
+{
+	struct disk_place places[OPEN_DISKS_MAX];
+	const char *paths[OPEN_DISKS_MAX];
+
+	recording_disks_places(disks, places);
+	for (size_t i = 0; i < disks->count; i++)
+		paths[i] = disks->paths[i];
+	recording->disks = paths;
+	recording->count = disks->count;
+	if (guest_disk_reader() &&
+	    sandbox_broker_start(&recording->broker, guest_disk_reader(), places, disks->count)) {
+		log_debug("%s", error_message());
+		return;
+	}
+	recording_disks_search(recording);
+	sandbox_broker_end(recording->broker);
+}
+
 void recording_disks_search_domain(const char *recording, pid_t pid)
 {
 	char domain[PATH_MAX], names[PATH_MAX], process[32];
-	const char *paths[OPEN_DISKS_MAX];
 	struct open_disks disks;
 	int directory;
 
@@ -114,13 +143,9 @@ void recording_disks_search_domain(const char *recording, pid_t pid)
 		return;
 	open_disks_find(&disks, directory);
 	close(directory);
-	for (size_t i = 0; i < disks.count; i++)
-		paths[i] = disks.paths[i];
-	recording_disks_search(&(struct recording_disks){ .output = recording,
-							  .files = 1,
-							  .directory = names,
-							  .total_max = DOMAIN_TOTAL_MAX,
-							  .disks = paths,
-							  .count = disks.count,
-							  .signal_fd = -1 });
+	search_open(&disks, &(struct recording_disks){ .output = recording,
+						       .files = 1,
+						       .directory = names,
+						       .total_max = DOMAIN_TOTAL_MAX,
+						       .signal_fd = -1 });
 }

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct disk_place;
+struct open_disks;
 struct sandbox_broker;
 
 struct recording_disks {
@@ -26,6 +28,9 @@ struct recording_disks {
  * to find it. Of a recording that is being written it is what is there by now.
  */
 void recording_disks_search(const struct recording_disks *recording);
+
+/* The same files as a broker wants them, DISKS' count; the paths are DISKS'. */
+void recording_disks_places(const struct open_disks *disks, struct disk_place *places);
 
 /*
  * The same of RECORDING, which kvmscoped has made: on the disks that the domain's process PID has open, into

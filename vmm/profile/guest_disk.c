@@ -2,19 +2,18 @@
 #include "vmm/profile/guest_disk.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/profile/bytes_file.h"
+#include "vmm/profile/disk_look.h"
 #include "vmm/profile/elf_file.h"
 #include "vmm/profile/guest_disk_volumes.h"
 #include "vmm/profile/sandbox.h"
@@ -100,19 +99,12 @@ static const char *format_of(const char *start, size_t size)
 	return NULL;
 }
 
-static int check_image(struct guest_disk *disk, int fd)
+static int check_image(struct guest_disk *disk, const struct disk_look *look)
 {
-	struct stat status;
-	const char *format;
-	char start[8];
-	ssize_t size;
+	const char *format = format_of(look->start, look->size);
 
-	if (fstat(fd, &status) || (!S_ISREG(status.st_mode) && !S_ISBLK(status.st_mode)))
-		return error_set(-EINVAL, "%s is neither a file nor a block device", disk->path);
-	disk->sandbox.uid = status.st_uid;
-	disk->sandbox.gid = status.st_gid;
-	size = pread(fd, start, sizeof(start), 0);
-	format = format_of(start, size > 0 ? (size_t)size : 0);
+	disk->sandbox.uid = look->uid;
+	disk->sandbox.gid = look->gid;
 	if (!format)
 		return 0;
 	return error_set(
@@ -130,28 +122,26 @@ const char *guest_disk_reader(void)
 	return NULL;
 }
 
-/* A descriptor that is the caller's; of what the broker has open, another one. */
-static int open_to_read(struct guest_disk *disk, const char *path)
+static int look_at(struct guest_disk *disk, const char *path, struct disk_look *look)
 {
-	int fd;
-
-	if (!disk->broker) {
-		fd = realpath(path, disk->path) ? open(disk->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-		return fd < 0 ? -errno : fd;
-	}
+	if (!disk->broker)
+		return realpath(path, disk->path)
+			       ? disk_look(&(struct disk_place){ .path = disk->path }, look)
+			       : -errno;
 	snprintf(disk->path, sizeof(disk->path), "%s", path);
-	fd = sandbox_broker_file(disk->broker, path);
-	return fd < 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	return sandbox_broker_look(disk->broker, path, look);
 }
 
 static int open_image(struct guest_disk *disk, const char *path)
 {
-	int fd = open_to_read(disk, path), error;
+	struct disk_look look;
+	int error = look_at(disk, path, &look);
 
-	if (fd < 0)
-		return error_set(fd, "cannot read the guest's disk %s: %s", path, strerror(-fd));
-	error = check_image(disk, fd);
-	close(fd);
+	if (error == -ENOTBLK)
+		return error_set(-EINVAL, "%s is neither a file nor a block device", path);
+	if (error)
+		return error_set(error, "cannot read the guest's disk %s: %s", path, strerror(-error));
+	error = check_image(disk, &look);
 	disk->reader = guest_disk_reader();
 	if (!error && !disk->reader)
 		error = error_set(

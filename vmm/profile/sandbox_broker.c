@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,9 +27,8 @@
 
 struct file {
 	char path[PATH_MAX];
-	int fd; /* or a negative errno */
-	uid_t uid;
-	gid_t gid;
+	int error; /* of looking at it */
+	struct disk_look look;
 };
 
 struct sandbox_broker {
@@ -118,13 +116,13 @@ static bool serve(const struct sandbox_broker *broker)
 	int error;
 
 	if (!receive_all(BROKER_FD, &request, sizeof(request)) || request.file >= broker->count ||
-	    request.size > sizeof(text) || !receive_all(BROKER_FD, text, request.size) ||
-	    !split(text, request.size, arguments + 2))
+	    broker->files[request.file].error || request.size > sizeof(text) ||
+	    !receive_all(BROKER_FD, text, request.size) || !split(text, request.size, arguments + 2))
 		return false;
 	arguments[1] = broker->files[request.file].path;
 	error = sandbox_run(&(struct sandbox){ .readable = arguments[1],
-					       .uid = broker->files[request.file].uid,
-					       .gid = broker->files[request.file].gid,
+					       .uid = broker->files[request.file].look.uid,
+					       .gid = broker->files[request.file].look.gid,
 					       .seconds = request.seconds,
 					       .output_max = request.output_max,
 					       .is_over = is_alone },
@@ -175,16 +173,10 @@ static _Noreturn void be_broker(const struct sandbox_broker *broker, int fd, pid
 
 /* The caller. */
 
-static void open_file(struct file *file, const char *path)
+static void look_at(struct file *file, const struct disk_place *place)
 {
-	struct stat status = { 0 };
-
-	snprintf(file->path, sizeof(file->path), "%s", path);
-	file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (file->fd < 0 || fstat(file->fd, &status))
-		file->fd = -errno;
-	file->uid = status.st_uid;
-	file->gid = status.st_gid;
+	snprintf(file->path, sizeof(file->path), "%s", place->path);
+	file->error = disk_look(place, &file->look);
 }
 
 static int start(struct sandbox_broker *broker)
@@ -205,7 +197,7 @@ static int start(struct sandbox_broker *broker)
 	return error;
 }
 
-int sandbox_broker_start(struct sandbox_broker **result, const char *program, const char *const *files,
+int sandbox_broker_start(struct sandbox_broker **result, const char *program, const struct disk_place *files,
 			 size_t count)
 {
 	struct sandbox_broker *broker = calloc(1, sizeof(*broker));
@@ -216,7 +208,7 @@ int sandbox_broker_start(struct sandbox_broker **result, const char *program, co
 	broker->program = program;
 	broker->pid = broker->fd = -1;
 	for (; broker->count < count && broker->count < SANDBOX_BROKER_FILES_MAX; broker->count++)
-		open_file(&broker->files[broker->count], files[broker->count]);
+		look_at(&broker->files[broker->count], &files[broker->count]);
 	error = start(broker);
 	if (error)
 		sandbox_broker_end(broker);
@@ -234,11 +226,14 @@ static size_t find(const struct sandbox_broker *broker, const char *path)
 	return i;
 }
 
-int sandbox_broker_file(const struct sandbox_broker *broker, const char *path)
+int sandbox_broker_look(const struct sandbox_broker *broker, const char *path, struct disk_look *look)
 {
 	size_t file = find(broker, path);
 
-	return file < broker->count ? broker->files[file].fd : -EINVAL;
+	if (file == broker->count)
+		return -EINVAL;
+	*look = broker->files[file].look;
+	return broker->files[file].error;
 }
 
 static int ask(const struct sandbox_broker *broker, const struct sandbox *sandbox, size_t file,
@@ -321,6 +316,9 @@ int sandbox_broker_run(struct sandbox_broker *broker, const struct sandbox *sand
 	*output = (struct bytes){ 0 };
 	if (file == broker->count)
 		return error_set(-EINVAL, "%s is no disk of the VM", path);
+	if (broker->files[file].error)
+		return error_set(broker->files[file].error, "%s: %s", path,
+				 strerror(-broker->files[file].error));
 	if (broker->fd < 0)
 		return error_set(-ECANCELED, "%s: it is over", path);
 	error = ask(broker, sandbox, file, arguments);
@@ -344,8 +342,5 @@ void sandbox_broker_end(struct sandbox_broker *broker)
 		kill(broker->pid, SIGKILL);
 		waitpid(broker->pid, NULL, 0);
 	}
-	for (size_t i = 0; i < broker->count; i++)
-		if (broker->files[i].fd >= 0)
-			close(broker->files[i].fd);
 	free(broker);
 }

@@ -15,6 +15,7 @@
 
 #include <stddef.h>
 
+#include "vmm/profile/disk_look.h"
 #include "vmm/profile/sandbox.h"
 
 #define SANDBOX_BROKER_FILES_MAX 8
@@ -22,15 +23,15 @@
 struct sandbox_broker;
 
 /*
- * Opens those of FILES, COUNT of them, absolute paths, that may be read now, and starts the process that runs
- * PROGRAM on them. PROGRAM is not copied. The errors of socketpair() and fork(), with the message; -ENOMEM.
+ * Looks at FILES, COUNT of them, absolute paths, and starts the process that runs PROGRAM on those that may
+ * be read now. Nothing of them stays open. PROGRAM is not copied. The errors of socketpair() and fork(), with
+ * the message; -ENOMEM.
  */
-int sandbox_broker_start(struct sandbox_broker **broker, const char *program, const char *const *files,
+int sandbox_broker_start(struct sandbox_broker **broker, const char *program, const struct disk_place *files,
 			 size_t count);
 
-/* FILE's descriptor, open to read, the broker's. -EINVAL: it was not started for that; the error of opening
- * it. */
-int sandbox_broker_file(const struct sandbox_broker *broker, const char *file);
+/* What FILE was when it started. -EINVAL: it was not started for that; the error of disk_look(). */
+int sandbox_broker_look(const struct sandbox_broker *broker, const char *file, struct disk_look *look);
 
 /*
  * As sandbox_run() of PROGRAM, FILE and ARGUMENTS (behind those two, the last NULL); of SANDBOX its limits
