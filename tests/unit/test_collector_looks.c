@@ -10,6 +10,7 @@
 #include "shared/log.h"
 #include "tests/unit/kernel_guest.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/guest/module_presence.h"
 #include "vmm/profile/collector_kernel.h"
 
 #define TEXT        0xffffffff9c200000ull
@@ -300,6 +301,65 @@ TEST(collector_looks, guest_whose_programs_come_and_go_without_end_keeps_its_nam
 	CHECK_EQUAL(looks.published, 1);
 	CHECK_EQUAL(looks.told + looks.unknown, 0);
 	CHECK_EQUAL(looks.kernel.modules.count, 1);
+	end(&looks);
+}
+
+#define FOUND (1000 * SECOND)
+
+/* Who takes a sample has the presence that was there when it began, until settle() comes back. */
+static struct {
+	struct module_presence *used;
+	unsigned int settled;
+} user;
+
+static void note_latest(void *context, const struct guest_module *module, uint64_t time)
+{
+	uint64_t *latest = context;
+
+	*latest = time > *latest ? time : *latest;
+}
+
+/* By the presence that is there, and those that it keeps. */
+static uint64_t latest_found(const struct looks *looks)
+{
+	uint64_t latest = 0;
+
+	module_presence_each_seen(guest_kernel_presence(collector_kernel_newest(&looks->kernel)), note_latest,
+				  &latest);
+	return latest;
+}
+
+static void settle(void *context)
+{
+	struct looks *looks = context;
+	uint64_t address = PROGRAM_TEXT;
+	struct guest_callchain chain = { .addresses = &address, .capacity = 1, .kernel_depth = 1 };
+
+	user.settled++;
+	replace_program(looks, 1); /* the sample was taken before its place was */
+	module_presence_check(user.used, &looks->guest.view, &collector_kernel_newest(&looks->kernel)->paging,
+			      FOUND, &chain);
+	replace_program(looks, 2);
+	CHECK_EQUAL(latest_found(looks), FOUND);
+}
+
+TEST(collector_looks, modules_that_a_sample_is_checked_against_stay_until_it_is_done)
+{
+	struct looks looks;
+
+	begin(&looks);
+	looks.options.settle = settle;
+	replace_program(&looks, 1);
+	turn(&looks, SECOND);
+	user.used = guest_kernel_presence(collector_kernel_newest(&looks.kernel));
+	user.settled = 0;
+	replace_program(&looks, 2);
+	looks.kernel.next_look = 0;
+	turn(&looks, 100 * SECOND);
+	CHECK(guest_kernel_presence(collector_kernel_newest(&looks.kernel)) != user.used);
+	collector_kernel_reclaim(&looks.kernel, UINT64_MAX);
+	CHECK_EQUAL(user.settled, 1);
+	CHECK_EQUAL(latest_found(&looks), 0); /* what it used is gone */
 	end(&looks);
 }
 

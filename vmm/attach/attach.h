@@ -110,6 +110,12 @@ bool attach_registers(struct attach *attach, struct guest_registers *registers);
 void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel);
 
 /*
+ * Comes back when no sample that was begun before uses the kernel, or what was replaced in it, any more: as
+ * long as a sample takes. Any thread.
+ */
+void attach_wait_for_users(struct attach *attach);
+
+/*
  * Callers in the kernel are wanted, which only a known kernel can give: samples are unwound once, as they
  * come. No longer true when the kernel is known, or all of memory was searched and there is none. Any thread.
  */

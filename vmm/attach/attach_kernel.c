@@ -137,6 +137,13 @@ void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
 	pthread_mutex_unlock(&attach->kernel_lock);
 }
 
+/* Whoever uses it has the lock. */
+void attach_wait_for_users(struct attach *attach)
+{
+	pthread_mutex_lock(&attach->kernel_lock);
+	pthread_mutex_unlock(&attach->kernel_lock);
+}
+
 static bool knows_kernel(struct attach *attach)
 {
 	bool knows;

@@ -291,6 +291,15 @@ static void take_kernel(void *context, const struct guest_kernel *kernel)
 		sampler_forget_registers(profile->sampler);
 }
 
+/* Watches take samples on the vCPU threads beside attach's. */
+static void settle(void *context)
+{
+	struct run_profile *profile = context;
+
+	attach_wait_for_users(profile->attach);
+	sampler_wait_for_users(profile->sampler);
+}
+
 static void take_modules(void *context, const struct guest_module *list, size_t count)
 {
 	run_watch_modules(((struct run_profile *)context)->watch, list, count);
@@ -405,6 +414,7 @@ static int start_collector(struct run_profile *profile)
 		.view = &profile->view.view,
 		.registers = latest_registers,
 		.publish = take_kernel,
+		.settle = profile->attach ? settle : NULL,
 		.lost = lose_kernel,
 		.modules = take_modules,
 		.turn = turn,
@@ -413,7 +423,6 @@ static int start_collector(struct run_profile *profile)
 		.told = profile->agent ? hear_of_kernel : NULL,
 		.context = profile,
 		.delay = profile->attach ? SESSION_DELAY : 0,
-		.publish_waits = profile->attach,
 		.output = { .path = options->output,
 			    .host_samples = profile->attach,
 			    .perspective = options->perspective,

@@ -134,8 +134,6 @@ static uint64_t time_of_all(const struct collector *collector)
 {
 	uint64_t time = UINT64_MAX;
 
-	if (collector->options.publish_waits)
-		return time;
 	for (size_t i = 0; i < collector->options.output.vcpus; i++)
 		if (collector->last_time[i] < time)
 			time = collector->last_time[i];

@@ -120,7 +120,12 @@ struct collector_options {
 	 * and that what sideband tells of it may be later than it; 0 where that takes them itself.
 	 */
 	uint64_t delay;
-	bool publish_waits; /* when publish() comes back, nobody uses a kernel that was published before */
+	/*
+	 * Comes back when no sample that was begun before the call is worked on any more: nobody uses what
+	 * was replaced by then, of kernels and of the modules of one. Called on the collector's thread; NULL:
+	 * the times of samples tell, as publish() has it.
+	 */
+	void (*settle)(void *context);
 
 	struct perf_data_options output;
 	const struct collector_files *files; /* outlives the collector; NULL: one file, output.path */

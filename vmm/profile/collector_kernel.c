@@ -102,8 +102,13 @@ static void note_replaced(struct collector_kernel *kernel)
 
 void collector_kernel_reclaim(struct collector_kernel *kernel, uint64_t time)
 {
+	const struct collector_options *options = kernel->options;
 	size_t gone = 0;
 
+	if (options->settle) {
+		options->settle(options->context);
+		time = UINT64_MAX;
+	}
 	collector_looks_reclaim(kernel, time);
 	while (gone + 1 < kernel->found_count && kernel->found[gone].replaced &&
 	       kernel->found[gone].replaced < time)

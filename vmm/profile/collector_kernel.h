@@ -101,7 +101,9 @@ void collector_kernel_end_boot(struct collector_kernel *kernel);
  */
 int collector_kernel_begin_boot(struct collector_kernel *kernel);
 
-/* Every vCPU has taken a sample later than TIME (ns, the clock of samples): frees what was replaced before.
+/*
+ * Every vCPU has taken a sample later than TIME (ns, the clock of samples): frees what was replaced before.
+ * With collector_options.settle, which is called, all that was replaced.
  */
 void collector_kernel_reclaim(struct collector_kernel *kernel, uint64_t time);
 

@@ -106,6 +106,11 @@ static void publish(void *context, const struct guest_kernel *kernel)
 	attach_set_kernel(session->attach, kernel);
 }
 
+static void settle(void *context)
+{
+	attach_wait_for_users(((struct session *)context)->attach);
+}
+
 static void lose(void *context)
 {
 	struct session *session = context;
@@ -167,6 +172,7 @@ static int start_collector(struct session *session)
 		.view = attach_view(session->attach),
 		.registers = registers,
 		.publish = publish,
+		.settle = settle,
 		.lost = lose,
 		.mapped = session->agent ? see_mapping : NULL,
 		.turn = session->agent ? turn : NULL,
@@ -175,7 +181,6 @@ static int start_collector(struct session *session)
 		.sideband_rings = session->agent ? session_agent_rings(session->agent) : NULL,
 		.sideband_ring_count = session->agent ? SESSION_AGENT_RINGS : 0,
 		.delay = SESSION_DELAY,
-		.publish_waits = true,
 		.output = output_options(session, count),
 		.files = options->files,
 		.flight = options->flight,
