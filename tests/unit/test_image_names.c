@@ -10,6 +10,7 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/image_file.h"
+#include "vmm/profile/installed_symbols.h"
 #include "vmm/profile/profile_files.h"
 
 static const uint8_t build_id[20] = { 0xab, 0xcd, [19] = 1 };
@@ -163,6 +164,15 @@ TEST(image_names, of_a_stripped_file_are_those_of_an_installed_separate_one)
 	CHECK_STRING(symbol.name, "own");
 	symbols_free(symbols);
 	leave(&setting);
+}
+
+TEST(image_names, that_are_all_of_them_ask_for_no_separate_one)
+{
+	struct table table = table_of(AGENT_SYMBOLS_SYMTAB, 2);
+	struct bytes all = { .data = (uint8_t *)&table, .size = sizeof(table) };
+
+	CHECK(!installed_symbols_add(&all, span_of(&table, sizeof(table)), "", build_id, sizeof(build_id)));
+	CHECK(!all.data && !all.size); /* nothing that anybody would free */
 }
 
 /* They were put there before it was installed. */

@@ -181,8 +181,7 @@ static void put_table(struct image_names *names, image_put *put, struct span tab
 	if (put_file(names, put, &file, build_id, build_id_size) && !names->statistics.failed++)
 		log_warning("names of the guest's programs can not be kept: %s", error_message());
 	free(file.data);
-	if (table.data == all.data)
-		free(all.data);
+	free(all.data);
 }
 
 void image_names_add(struct image_names *names, struct span table, const uint8_t *build_id,

@@ -69,6 +69,7 @@ bool installed_symbols_add(struct bytes *all, struct span table, const char *roo
 	int fd = is_stripped(table) ? open_separate(root, build_id, build_id_size) : -1;
 	const struct elf_source file = { .read = read_file, .context = &fd };
 
+	*all = (struct bytes){ 0 };
 	if (fd < 0)
 		return false;
 	added = !elf_tables_find(&file, &tables) && tables.head.section == AGENT_SYMBOLS_SYMTAB &&

@@ -16,8 +16,8 @@ bool installed_symbols_exist(const char *root, const uint8_t *build_id, size_t b
 
 /*
  * TABLE, of what a stripped file exports (struct agent_symbols, shared/agent_protocol.h), with all functions
- * instead, into *ALL, whose data is the caller's to free. False: TABLE has all already, or is none, or there
- * is no such file, or its table is too large.
+ * instead, into *ALL, whose data is the caller's to free. False, and *ALL is
+ * empty: TABLE has all already, or is none, or there is no such file, or its table is too large.
  */
 bool installed_symbols_add(struct bytes *all, struct span table, const char *root, const uint8_t *build_id,
 			   size_t build_id_size);
