@@ -166,6 +166,12 @@ static inline size_t sample_length(const struct sample *sample)
 	       (sample->unlooked ? sizeof(struct sample_unlooked) : 0);
 }
 
+/* Of the longest one that there can be. */
+#define SAMPLE_LENGTH_MAX                                                                                    \
+	(sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t) +                                   \
+	 SAMPLE_MAPPINGS_MAX * sizeof(struct sample_mapping) + sizeof(struct sample_hit) +                   \
+	 sizeof(struct sample_unlooked))
+
 static inline struct sample_mapping *sample_mappings(struct sample *sample)
 {
 	return (struct sample_mapping *)(sample->callchain + sample->kernel_depth + sample->user_depth);

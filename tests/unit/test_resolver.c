@@ -373,14 +373,16 @@ TEST(resolver_stage, the_largest_sample_may_be_late)
 {
 	union {
 		struct sample sample;
-		uint8_t bytes[sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t) +
-			      sizeof(struct sample_hit)];
+		uint8_t bytes[SAMPLE_LENGTH_MAX];
 	} record = { .sample = user_sample(MILLISECOND, 7) };
 	struct setting setting;
 
 	start(&setting, false);
 	record.sample.event = 1;
 	record.sample.user_depth = SAMPLE_CALLCHAIN_MAX;
+	record.sample.mappings = SAMPLE_MAPPINGS_MAX;
+	record.sample.unlooked = 1;
+	REQUIRE_EQUAL(sample_length(&record.sample), sizeof(record));
 	pass(&setting, 100 * MILLISECOND);
 	resolver_sample(setting.resolver, 0, &record.sample);
 	CHECK_STRING(setting.out, "7::-:-");

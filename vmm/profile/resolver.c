@@ -420,11 +420,10 @@ static void give_late_sample(struct resolver *resolver, const struct sample *sam
 {
 	union {
 		struct sample sample;
-		uint8_t bytes[sizeof(struct sample) + SAMPLE_CALLCHAIN_MAX * sizeof(uint64_t) +
-			      SAMPLE_MAPPINGS_MAX * sizeof(struct sample_mapping) +
-			      sizeof(struct sample_hit)];
+		uint8_t bytes[SAMPLE_LENGTH_MAX];
 	} copy;
 
+	assert(sample_length(sample) <= sizeof(copy));
 	memcpy(&copy, sample, sample_length(sample));
 	resolver->losses.counts[SAMPLE_OUT_OF_ORDER]++;
 	give_sample(resolver, &copy.sample);
