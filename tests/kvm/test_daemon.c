@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* kvmscoped with VMs of our own in the place of libvirt's domains. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <signal.h>
@@ -18,6 +19,7 @@
 #include "tests/kvm/daemon_run.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/control/client.h"
 #include "vmm/profile/perf_data_reader.h"
 
 #define GUEST_REQUIRED()                                                                                     \
@@ -373,6 +375,37 @@ TEST(daemon, a_flight_recorder_is_dumped_by_kvmscope_ctl)
 		program_run(&tool, arguments);
 		CHECK_EQUAL(tool.status, 1);
 		CHECK(strstr(tool.text, "no domain of that name is profiled"));
+	}
+	CHECK(fake_domain_kill(&vm));
+	daemon_run_end(&daemon);
+}
+
+/* The profile of the one may come yet, and is waited for. */
+TEST(daemon, a_domain_that_is_not_profiled_is_told_from_one_that_does_not_run)
+{
+	static const struct {
+		const char *domain;
+		int error;
+	} asked[] = { { "quiet", -ENODATA }, { "cow", -ENOENT }, { "../cow", -ENOENT } };
+	struct daemon_run daemon;
+	struct program vm;
+	char path[256];
+
+	GUEST_REQUIRED();
+	daemon_run_prepare(&daemon, BY_PERF);
+	fake_domain_start(&vm, &daemon, "quiet", "");
+	if (daemon_run_start(&daemon)) {
+		snprintf(path, sizeof(path), "%s/kvmscoped.sock", daemon.run);
+		for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
+			json_t *arguments = json_pack("{s:s}", "domain", asked[i].domain), *answer = NULL;
+			int fd = control_connect(path);
+
+			CHECK(fd >= 0);
+			CHECK_EQUAL(control_call(fd, "domain-status", arguments, &answer), asked[i].error);
+			json_decref(answer);
+			json_decref(arguments);
+			close(fd);
+		}
 	}
 	CHECK(fake_domain_kill(&vm));
 	daemon_run_end(&daemon);

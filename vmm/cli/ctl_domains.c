@@ -16,7 +16,7 @@
 #define MIB             (1024.0 * 1024.0)
 #define ASK_INTERVAL_US 20000
 
-/* ms that kvmscoped has to hear of a domain that is profiled from just now on, */
+/* ms that kvmscoped has to hear of a domain that runs and is profiled from just now on, */
 #define KNOWN_MS 3000
 /* and to have samples of it: for 20 s a guest's kernel is looked for. One that idles has none. */
 #define SAMPLES_MS 30000
@@ -187,7 +187,7 @@ static int wait_for_samples(int daemon, const char *domain)
 
 		if (error == -EAGAIN && waited >= SAMPLES_MS)
 			return 0; /* whether there is a file is told next */
-		if (error != -EAGAIN && (error != -ENOENT || waited >= KNOWN_MS))
+		if (error != -EAGAIN && (error != -ENODATA || waited >= KNOWN_MS))
 			return error;
 		if (waited == PATIENCE_MS)
 			log_info("waiting for the first samples of %s", domain);

@@ -325,6 +325,20 @@ static struct domain_profile *find_any(struct domains *domains, const char *name
 	return index < domains->live_count ? domains->live[index] : NULL;
 }
 
+/* Nobody waits for the profile of a domain that does not run. */
+static int not_profiled(const struct domains *domains, const char *name)
+{
+	struct libvirt_process process;
+	int error = libvirt_directory_process(domains->options.directory, name, &process);
+
+	if (!error)
+		close(process.fd);
+	return error == -ENOENT ? error_set(-ENOENT, "no domain of that name is profiled, and none runs; "
+						     "kvmscope ctl list shows those that are profiled")
+				: error_set(-ENODATA, "no domain of that name is profiled; kvmscope ctl list "
+						      "shows those that are");
+}
+
 int domains_find(struct domains *domains, const char *name,
 		 int (*use)(void *context, struct domain_profile *domain), void *context)
 {
@@ -333,10 +347,7 @@ int domains_find(struct domains *domains, const char *name,
 
 	pthread_mutex_lock(&domains->lock);
 	domain = find_any(domains, name);
-	result = domain ? use(context, domain)
-			: error_set(-ENOENT,
-				    "no domain of that name is profiled; kvmscope ctl list shows those that "
-				    "are");
+	result = domain ? use(context, domain) : not_profiled(domains, name);
 	pthread_mutex_unlock(&domains->lock);
 	return result;
 }

@@ -45,7 +45,8 @@ void domains_reap(struct domains *domains);
 void domains_set_conf(struct domains *domains, const struct conf *conf);
 
 /* USE gets each, or the one of NAME or its shown name, and may not keep it. -ENOENT: there is none of that
- * name, with the message. Else what USE gives back, for the one. */
+ * name; -ENODATA: one runs, but is not profiled, or not yet; both with the message. Else what USE gives back,
+ * for the one. */
 void domains_each(struct domains *domains, void (*use)(void *context, struct domain_profile *domain),
 		  void *context);
 int domains_find(struct domains *domains, const char *name,
