@@ -79,7 +79,7 @@ static bool is_over(void *context)
 
 TEST(guest_disk_report, disks_are_looked_at_when_a_recording_ends)
 {
-	char home[64], recording[96], second[112], disk[96];
+	char home[64], recording[96], second[112], disk[96], others[96];
 	const char *const disks[] = { "Makefile", disk };
 	struct disk_names_search search = {
 		.recording = recording, .files = 1, .disks = disks, .disk_count = 2, .seconds = 20
@@ -119,6 +119,15 @@ TEST(guest_disk_report, disks_are_looked_at_when_a_recording_ends)
 	CHECK(wanted > 0);
 	search.disk_count = 2;
 	search.files = 2;
+
+	/* Not where others have taken the room. */
+	snprintf(others, sizeof(others), "%s/.debug/others", home);
+	search.total_max = 1ull << 30;
+	free(command_output(NULL, "mkdir -p %s/.debug; truncate -s 1G %s", home, others));
+	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
+	CHECK_EQUAL(result.disks, 1);
+	CHECK_EQUAL(result.found, 0);
+	CHECK(!unlink(others));
 	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
 	CHECK(!result.cut_short);
 	CHECK_EQUAL(result.wanted, wanted);

@@ -20,8 +20,8 @@
 
 /* A user waits for it; some 50 ms each, they are some hundred programs. */
 #define SECONDS 10
-/* Of what a domain's recordings may take with their names, 1 GiB where nobody says, this is not the most. */
-#define DOMAIN_TOTAL_MAX (256ull << 20)
+/* All names of a domain. With its recordings they may take 1 GiB where nobody says: this is not the most. */
+#define DOMAIN_TOTAL_MAX (512ull << 20)
 
 static bool has_signal(void *context)
 {

@@ -2,12 +2,14 @@
 #include "vmm/profile/disk_names.h"
 
 #include <errno.h>
+#include <fts.h>
 #include <limits.h>
 #include <linux/perf_event.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
 
@@ -45,7 +47,7 @@ struct hunt {
 	uint64_t records;
 	struct guest_disk *disks[DISKS_MAX];
 	size_t disk_count;
-	uint64_t taken; /* bytes */
+	uint64_t taken; /* bytes, of total_max */
 	bool full;      /* no more is taken, which was said */
 };
 
@@ -277,6 +279,22 @@ static int take_all(struct hunt *hunt)
 	return 0;
 }
 
+/* Else each search would add as much as it may to what those before took. */
+static uint64_t bytes_below(const char *directory)
+{
+	char *const roots[] = { (char *)directory, NULL };
+	FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+	const FTSENT *entry;
+	uint64_t bytes = 0;
+
+	while (tree && (entry = fts_read(tree)))
+		if (entry->fts_info == FTS_F)
+			bytes += (uint64_t)entry->fts_statp->st_size;
+	if (tree)
+		fts_close(tree);
+	return bytes;
+}
+
 static int look(struct hunt *hunt)
 {
 	const struct guest_disk_limits limits = { .file_max = DISK_NAMES_FILE_MAX,
@@ -287,6 +305,8 @@ static int look(struct hunt *hunt)
 
 	if (!error && hunt->disk_count)
 		error = cache_make_directory(hunt->directory);
+	if (!error && hunt->search->total_max)
+		hunt->taken = bytes_below(hunt->directory);
 	if (!error)
 		error = take_all(hunt);
 	log_progress("%s", "");

@@ -27,8 +27,10 @@ struct disk_names_search {
 	const char *const *disks; /* raw images or block devices; others are passed over */
 	size_t disk_count;
 	struct sandbox_broker *broker; /* as of guest_disk.h; NULL */
-	uint64_t total_max;            /* bytes of files that are taken; 0: DISK_NAMES_TOTAL_MAX */
-	unsigned int seconds;          /* all of it takes no longer, by CLOCK_MONOTONIC */
+	/* Bytes that all in the directory may have behind it, what lies there by now too; 0:
+	 * DISK_NAMES_TOTAL_MAX of what is taken. */
+	uint64_t total_max;
+	unsigned int seconds; /* all of it takes no longer, by CLOCK_MONOTONIC */
 	/* Asked some times a second, in the calling thread: is it to end? NULL: nobody asks. */
 	bool (*is_enough)(void *context);
 	void *context;
