@@ -63,7 +63,7 @@ static void find_offsets(struct guest_task_layout *layout, const struct symbols 
 	struct symbol symbol;
 
 	layout->offsets = symbols_find_name(symbols, "__per_cpu_offset", &symbol) ? symbol.start : 0;
-	if (layout->offsets && symbol.end - symbol.start <= CPUS_MAX * 8)
+	if (layout->offsets && symbol.end - symbol.start <= CPUS_MAX * 8ul)
 		layout->cpus = (uint32_t)(symbol.end - symbol.start) / 8;
 }
 

@@ -21,7 +21,7 @@ static const uint8_t regs_word[DWARF_RIP] = {
 	[12] = 3,         [DWARF_R13] = 2,  [14] = 1,         [15] = 0,
 };
 
-#define REGS_IP (16 * 8)
+#define REGS_IP (16 * 8ull)
 
 void stack_reader_start(struct stack_reader *reader, const struct guest_view *view,
 			const struct guest_paging *paging)

@@ -66,27 +66,31 @@ static bool choose_servers(const char *urls)
 	return set && *set;
 }
 
+static int begin(struct debuginfod *debuginfod)
+{
+	if (!load(debuginfod))
+		return error_set(-ENOENT, "cannot ask debuginfod: " DEBUGINFOD_SONAME
+					  " is missing (Debian package libdebuginfod1)");
+	debuginfod->client = debuginfod->debuginfod_begin();
+	if (!debuginfod->client)
+		return error_set(-ENOMEM, "no memory for debuginfod");
+	debuginfod->debuginfod_set_progressfn(debuginfod->client, show_progress);
+	return 0;
+}
+
 int debuginfod_open(struct debuginfod **opened, const char *urls)
 {
-	struct debuginfod *debuginfod = calloc(1, sizeof(*debuginfod));
-	int error = 0;
+	struct debuginfod *debuginfod;
+	int error;
 
-	if (!debuginfod)
-		return error_set(-ENOMEM, "no memory for debuginfod");
 	if (!choose_servers(urls))
-		error = error_set(
+		return error_set(
 			-EINVAL,
 			"no debuginfod server is named: set DEBUGINFOD_URLS, or give --debuginfod=URL");
-	else if (!load(debuginfod))
-		error = error_set(-ENOENT, "cannot ask debuginfod: " DEBUGINFOD_SONAME
-					   " is missing (Debian package libdebuginfod1)");
-	if (!error) {
-		debuginfod->client = debuginfod->debuginfod_begin();
-		if (!debuginfod->client)
-			error = error_set(-ENOMEM, "no memory for debuginfod");
-		else
-			debuginfod->debuginfod_set_progressfn(debuginfod->client, show_progress);
-	}
+	debuginfod = calloc(1, sizeof(*debuginfod));
+	if (!debuginfod)
+		return error_set(-ENOMEM, "no memory for debuginfod");
+	error = begin(debuginfod);
 	if (error)
 		debuginfod_close(debuginfod);
 	else
