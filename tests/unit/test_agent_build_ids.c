@@ -4,44 +4,41 @@
  * mapping for all who listen once one of them has asked for build ids (perf_event_mmap_output() in
  * kernel/events/core.c): what it is marked for may be an inode then.
  */
-#include <fcntl.h>
+#include "guest-agent/build_id.c"
+#include "guest-agent/build_ids.c"
+#include "guest-agent/mapped_file.c"
+
+#include <limits.h>
 #include <linux/perf_event.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <sys/sysmacros.h>
 
 #include "tests/unit/agent_fixture.h"
 #include "tests/unit/shim/test.h"
 
-#define CPUS_MAX  1024
 #define RING_SIZE 4096u /* bytes of data, behind a page */
-/* Where this machine is busy and events are lost, or others ask its kernel for build ids for a moment. */
+/* Where others ask this machine's kernel for build ids for a moment. */
 #define TRIES 50
 
 struct listener {
-	int fd; /* -1: there is no such CPU */
+	int fd;
 	struct perf_event_mmap_page *page;
 };
 
-/* Without a ring it would not be told, nor mark anything. */
-static struct listener listen_to(pid_t pid, int cpu, bool build_ids)
+static struct listener listen_to_self(void)
 {
 	struct listener listener = { 0 };
-
 	struct perf_event_attr attribute = {
 		.type = PERF_TYPE_SOFTWARE,
 		.config = PERF_COUNT_SW_DUMMY,
 		.size = sizeof(attribute),
 		.mmap = 1,
 		.mmap2 = 1,
-		.build_id = build_ids,
 	};
 
-	listener.fd = (int)syscall(SYS_perf_event_open, &attribute, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+	listener.fd = (int)syscall(SYS_perf_event_open, &attribute, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	if (listener.fd < 0)
 		return listener;
 	listener.page = mmap(NULL, 4096 + RING_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, listener.fd, 0);
@@ -78,7 +75,7 @@ static bool is_marked(const struct perf_event_mmap_page *page)
 /* perf record PROGRAM listens so. */
 static bool is_told_of_one(void)
 {
-	struct listener listener = listen_to(0, -1, false);
+	struct listener listener = listen_to_self();
 	bool marked;
 
 	CHECK(listener.fd >= 0);
@@ -107,72 +104,45 @@ TEST(agent_build_ids, who_records_a_program_beside_it_is_told_of_none)
 	agent_fixture_tear_down(&fixture, NULL);
 }
 
-struct program {
-	uint32_t pid;
-	uint8_t build_id[sizeof(((struct sideband_mmap *)NULL)->build_id)];
-	size_t size; /* of that */
-	bool lost;   /* something is, which may have been about it */
+struct mapping_record {
+	struct perf_event_header header;
+	struct mmap2 mapping;
+	char path[PATH_MAX];
 };
 
-static bool is_program(const struct sideband *record, void *context)
+/* A record of a mapping of this process's code, as the kernel tells it; where INODE is none of its file's,
+ * that is not to be found. */
+static struct mapping_record mapping_of(const struct stat *file, uint64_t inode, uint16_t misc)
 {
-	const struct sideband_mmap *mapping = (const void *)record;
-	struct program *program = context;
+	struct mapping_record record = {
+		.header = { PERF_RECORD_MMAP2, PERF_RECORD_MISC_USER | misc, sizeof(record) },
+		.mapping = { .pid = (uint32_t)getpid(),
+			     .size = 4096,
+			     .major = major(file->st_dev),
+			     .minor = minor(file->st_dev),
+			     .inode = inode,
+			     .prot = PROT_READ | PROT_EXEC },
+	};
 
-	program->lost |= record->type == SIDEBAND_LOST;
-	if (program->lost)
-		return true;
-	if (record->type != SIDEBAND_MMAP || record->pid != program->pid ||
-	    !strstr(mapping->name, "/kvmscope-agent"))
-		return false;
-	program->size = mapping->build_id_size;
-	memcpy(program->build_id, mapping->build_id, sizeof(program->build_id));
-	return true;
+	if (!realpath(AGENT, record.path))
+		FAIL_TEST("%s is not there", AGENT);
+	build_ids_add((uint8_t *)&record);
+	return record;
 }
 
-/* False: that is not known, as events were lost. */
-static bool try_program(struct agent_fixture *fixture, struct program *program)
+/* What stands there under the mark is an inode: nobody has put a build id into records of the agent's. */
+TEST(agent_build_ids, a_mark_that_was_meant_for_somebody_else_is_none)
 {
-	*program = (struct program){ .pid = (uint32_t)fork() };
-	if (!program->pid) {
-		execl(AGENT, AGENT, "--port", "org.kvmscope.none", NULL);
-		_exit(127);
-	}
-	CHECK(agent_fixture_find(fixture, is_program, program));
-	kill((pid_t)program->pid, SIGKILL);
-	waitpid((pid_t)program->pid, NULL, 0);
-	return !program->lost;
-}
+	struct mapping_record plain, marked, unknown;
+	struct stat file;
 
-static void see_program(struct agent_fixture *fixture, struct program *program)
-{
-	bool seen = false;
-
-	for (int i = 0; i < TRIES && !seen; i++)
-		seen = try_program(fixture, program);
-	CHECK(seen);
-	CHECK(program->size > 0);
-}
-
-/* Who came behind it is told before it: perf record -a --buildid-mmap. */
-TEST(agent_build_ids, are_right_beside_somebody_who_asks_the_kernel_for_them)
-{
-	struct program alone, beside;
-	struct agent_fixture fixture;
-	struct listener listeners[CPUS_MAX];
-	int cpus = 0;
-
-	if (!agent_fixture_allows_events())
-		SKIP("perf_event_open(2) is not allowed here");
-	REQUIRE(agent_fixture_set_up(&fixture, AGENT_WITH_EVENTS));
-	CHECK(agent_fixture_wait(&fixture, agent_fixture_snapshot_is_done));
-	see_program(&fixture, &alone);
-	while (cpus < CPUS_MAX && (listeners[cpus] = listen_to(-1, cpus, true)).fd >= 0)
-		cpus++;
-	see_program(&fixture, &beside);
-	CHECK_EQUAL(beside.size, alone.size);
-	CHECK(!memcmp(beside.build_id, alone.build_id, alone.size));
-	while (cpus)
-		close_listener(&listeners[--cpus]);
-	agent_fixture_tear_down(&fixture, NULL);
+	REQUIRE(!stat(AGENT, &file));
+	plain = mapping_of(&file, file.st_ino, 0);
+	marked = mapping_of(&file, file.st_ino, PERF_RECORD_MISC_MMAP_BUILD_ID);
+	CHECK(plain.header.misc & PERF_RECORD_MISC_MMAP_BUILD_ID);
+	CHECK_EQUAL(plain.mapping.build_id_size, 20);
+	CHECK(!memcmp(&plain, &marked, sizeof(plain)));
+	unknown = mapping_of(&file, file.st_ino + 1, PERF_RECORD_MISC_MMAP_BUILD_ID);
+	CHECK_EQUAL(unknown.header.misc, PERF_RECORD_MISC_USER);
+	CHECK_EQUAL(unknown.mapping.inode, file.st_ino + 1);
 }
