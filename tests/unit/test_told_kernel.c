@@ -199,6 +199,33 @@ TEST(told_kernel, a_module_has_not_what_lies_between_its_pieces)
 }
 
 /* Lines that are none are passed over; a module that could be another's or nobody's is none. */
+/* Behind a head, so many empty lines and COUNT that tell of a symbol. */
+static void take_many(size_t empty, size_t count, int expected)
+{
+	static const char line[] = "ffffffff9c200000 T some\n";
+	struct agent_kernel head = { .build_id_size = 20 };
+	size_t length = sizeof(line) - 1, size = sizeof(head) + empty + count * length;
+	uint8_t *bytes = malloc(size), *at = bytes;
+	struct told_kernel *told = NULL;
+
+	REQUIRE(bytes != NULL);
+	memcpy(at, &head, sizeof(head));
+	at += sizeof(head);
+	memset(at, '\n', empty);
+	at += empty;
+	for (size_t i = 0; i < count; i++, at += length)
+		memcpy(at, line, length);
+	CHECK_EQUAL(told_kernel_create(&told, span_of(bytes, size), NULL), expected);
+	told_kernel_free(told);
+	free(bytes);
+}
+
+TEST(told_kernel, only_lines_of_symbols_can_be_too_many)
+{
+	take_many(TOLD_KERNEL_SYMBOLS_MAX, 1, 0);
+	take_many(0, TOLD_KERNEL_SYMBOLS_MAX + 1, -EFBIG);
+}
+
 TEST(told_kernel, believes_nothing_that_can_not_be)
 {
 	struct agent_module modules[] = { module_at("one", MODULE), module_at("other", MODULE + 0x1000),

@@ -34,7 +34,7 @@ struct reader {
 	uint64_t text_ends[AGENT_KERNEL_MODULES_MAX]; /* of each, behind its last function; 0: it has none */
 	size_t module_count;
 	struct line *lines;
-	size_t count;
+	size_t count, room;
 	struct told_kernel *told;
 };
 
@@ -163,16 +163,23 @@ static int by_place(const void *left, const void *right)
 	return one->name < other->name ? -1 : one->name > other->name;
 }
 
-/* There is room for all. */
-static void read_lines(struct reader *reader)
+static int read_lines(struct reader *reader)
 {
 	const char *at = (const char *)reader->text.data, *end = at + reader->text.size, *next;
 
 	/* The last line without its end was cut. */
-	for (; at < end && (next = memchr(at, '\n', (size_t)(end - at))); at = next + 1)
-		reader->count += parse(reader, at, next, &reader->lines[reader->count]);
+	for (; at < end && (next = memchr(at, '\n', (size_t)(end - at))); at = next + 1) {
+		struct line line;
+
+		if (!parse(reader, at, next, &line))
+			continue;
+		if (reader->count == reader->room)
+			return -EFBIG;
+		reader->lines[reader->count++] = line;
+	}
 	if (reader->count)
 		qsort(reader->lines, reader->count, sizeof(reader->lines[0]), by_place);
+	return 0;
 }
 
 /*
@@ -284,10 +291,10 @@ static int read_all(struct reader *reader, struct span table)
 {
 	int error = read_head(reader, table);
 
-	if (error)
-		return error;
-	read_lines(reader);
-	error = add_symbols(reader);
+	if (!error)
+		error = read_lines(reader);
+	if (!error)
+		error = add_symbols(reader);
 	return error ? error : add_modules(reader);
 }
 
@@ -311,16 +318,17 @@ static void keep(struct told_kernel *told, size_t size)
 
 static int read_within_account(struct reader *reader, struct span table, struct guest_account *account)
 {
-	size_t lines = count_lines(table), cost = cost_of(table, lines);
+	size_t lines = count_lines(table),
+	       room = lines < TOLD_KERNEL_SYMBOLS_MAX ? lines : TOLD_KERNEL_SYMBOLS_MAX,
+	       cost = cost_of(table, room);
 	int error;
 
-	if (lines > TOLD_KERNEL_SYMBOLS_MAX)
-		return -EFBIG;
 	if (!guest_account_take(account, cost))
 		return -ENOMEM;
 	reader->told->account = account;
 	reader->told->taken = cost;
-	reader->lines = calloc(lines + 1, sizeof(*reader->lines));
+	reader->room = room;
+	reader->lines = calloc(room + 1, sizeof(*reader->lines));
 	error = reader->lines ? read_all(reader, table) : -ENOMEM;
 	keep(reader->told, table.size);
 	return error;
