@@ -143,7 +143,7 @@ static int remember(struct image_names *names, const uint8_t *build_id, size_t b
 	names->bytes += size;
 	names->statistics.added++;
 	names->statistics.written += size;
-	while (names->bytes > names->limit)
+	while (names->oldest && names->bytes > names->limit)
 		drop(names, &names->oldest);
 	return 0;
 }
