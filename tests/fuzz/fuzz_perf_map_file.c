@@ -56,7 +56,7 @@ static void take_layout(struct guest_kernel *kernel, const struct header *header
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct guest_region region = { .size = sizeof(memory), .hva = memory };
+	struct guest_region region = { .size = sizeof(guest_memory), .hva = guest_memory };
 	struct guest_view view = { .regions = &region, .region_count = 1 };
 	struct guest_kernel kernel = { .paging = mapped_pages_paging };
 	static uint8_t text[3 * PAGE];
@@ -81,7 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (got > sizeof(text) || (got && text[got - 1] != '\n') || map.mark_size > PERF_MAP_MARK ||
 		    (got && found != PERF_MAP_MORE && found != PERF_MAP_READ))
 			abort();
-		memory[header.change * (size_t)PAGES * PAGE / 256] ^= 1;
+		guest_memory[header.change * (size_t)PAGES * PAGE / 256] ^= 1;
 	}
 	return 0;
 }

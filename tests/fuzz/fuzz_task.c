@@ -76,7 +76,7 @@ static void check(bool found, const struct guest_task *task)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct guest_region region = { .size = sizeof(memory), .hva = memory };
+	struct guest_region region = { .size = sizeof(guest_memory), .hva = guest_memory };
 	struct guest_view view = { .regions = &region, .region_count = 1 };
 	struct guest_registers registers = { .paging = mapped_pages_paging };
 	struct guest_paging kernel = registers.paging;

@@ -105,7 +105,7 @@ static void check_image(struct user_image *image, const struct guest_kernel *ker
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct guest_region region = { .size = sizeof(memory), .hva = memory };
+	struct guest_region region = { .size = sizeof(guest_memory), .hva = guest_memory };
 	struct guest_view view = { .regions = &region, .region_count = 1 };
 	struct guest_kernel kernel = { .paging = mapped_pages_paging };
 	struct user_map map;

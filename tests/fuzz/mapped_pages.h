@@ -14,7 +14,7 @@
 #define TABLES 4u
 
 /* The pages, and behind them the tables. */
-static _Alignas(4096) uint8_t memory[(PAGES + TABLES) * PAGE];
+static _Alignas(4096) uint8_t guest_memory[(PAGES + TABLES) * PAGE];
 
 static const struct guest_paging mapped_pages_paging = {
 	.cr0 = 1ull << 31, .cr3 = PAGES * PAGE, .cr4 = 1 << 5, .efer = 1 << 10
@@ -23,14 +23,15 @@ static const struct guest_paging mapped_pages_paging = {
 /* Each entry of each table leads to the same next one, and those of the last to the pages in turn. */
 static inline void mapped_pages_fill(const uint8_t *data, size_t size)
 {
-	memset(memory, 0, sizeof(memory));
-	memcpy(memory, data, size < PAGES * PAGE ? size : PAGES * PAGE);
+	memset(guest_memory, 0, sizeof(guest_memory));
+	memcpy(guest_memory, data, size < PAGES * PAGE ? size : PAGES * PAGE);
 	for (unsigned int table = 0; table < TABLES; table++)
 		for (unsigned int i = 0; i < 512; i++) {
 			uint64_t to = table + 1 < TABLES ? PAGES + table + 1 : i % PAGES;
 			uint64_t entry = to * PAGE | 3;
 
-			memcpy(memory + (PAGES + table) * (size_t)PAGE + i * 8ul, &entry, sizeof(entry));
+			memcpy(guest_memory + (PAGES + table) * (size_t)PAGE + i * 8ul, &entry,
+			       sizeof(entry));
 		}
 }
 
