@@ -123,7 +123,7 @@ static int count_records(const char *file, const char *pattern)
 	return count;
 }
 
-/* The function that the guest spends its time in until it is found has its name in each boot. */
+/* The function that the guest spends a second in has its name in each boot. */
 static void check_names(const struct place *place, const char *file)
 {
 	struct rig_result result;
