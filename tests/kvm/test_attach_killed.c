@@ -146,17 +146,12 @@ static pid_t start_looking(const struct looked_at *self)
 	return child;
 }
 
-static uint64_t looks(const struct counts *counts)
-{
-	return counts->guest + counts->host + counts->errors;
-}
-
-/* Until it has looked. */
+/* Until it has seen the guest. */
 static void let_it_look(const struct looked_at *self)
 {
-	uint64_t before = looks(self->counts);
+	uint64_t before = self->counts->guest;
 
-	while (looks(self->counts) == before)
+	while (self->counts->guest == before && !has_ended(&self->vm))
 		usleep(100);
 }
 
