@@ -13,20 +13,57 @@ static atomic_bool progress_shown;
 static atomic_bool levels_shown;
 
 #define CLEAR_LINE "\r\033[K"
+/* Bytes that the begin of another line of a message takes at most, and the end of the last. */
+#define CONTINUATION_MAX 8
+
+/* The first byte of a control character beyond ASCII. */
+#define C1_IN_UTF8 '\xc2'
+
+/* Does a terminal, or the journal, take it for more than text? */
+static bool is_control(const char *at)
+{
+	unsigned char byte = (unsigned char)at[0], next = (unsigned char)at[1];
+
+	return (byte < 0x20 && byte != '\t') || byte == 0x7f ||
+	       (*at == C1_IN_UTF8 && next >= 0x80 && next < 0xa0);
+}
+
+/*
+ * Names of domains, of files and of a guest's programs are in TEXT, and whoever chose them may wish us ill:
+ * so no line looks like one of ours but the first, and nothing but text reaches a terminal.
+ */
+static size_t put_text(char *to, size_t size, const char *level, const char *text)
+{
+	size_t length = 0;
+
+	for (; *text && length + CONTINUATION_MAX < size; text++) {
+		if (*text == '\n') {
+			length += (size_t)snprintf(to + length, size - length, "\n%s  ", level);
+		} else if (is_control(text)) {
+			to[length++] = '?';
+			text += *text == C1_IN_UTF8;
+		} else {
+			to[length++] = *text;
+		}
+	}
+	to[length] = '\0';
+	return length;
+}
 
 /* One write() a line, so that lines of several threads do not mix. */
 static void write_line(const char *level, const char *prefix, const char *end, const char *format,
 		       va_list arguments)
 {
-	char line[2048];
+	char text[2048], line[2 * sizeof(text)];
+	const char *shown = atomic_load(&levels_shown) ? level : "";
 	size_t length = 0;
 
+	vsnprintf(text, sizeof(text), format, arguments);
 	if (atomic_exchange(&progress_shown, false))
 		length = (size_t)snprintf(line, sizeof(line), CLEAR_LINE);
-	length += (size_t)snprintf(line + length, sizeof(line) - length, "%s%s",
-				   atomic_load(&levels_shown) ? level : "", prefix);
-	vsnprintf(line + length, sizeof(line) - length - 1, format, arguments);
-	strncat(line, end, sizeof(line) - strlen(line) - 1);
+	length += (size_t)snprintf(line + length, sizeof(line) - length, "%s%s", shown, prefix);
+	length += put_text(line + length, sizeof(line) - length, shown, text);
+	strcpy(line + length, end);
 	if (write(STDERR_FILENO, line, strlen(line)) < 0)
 		return; /* nowhere left to say it */
 }

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages for the user on standard error, one line each, prefixed with
- * "kvmscope: ". May be called on any thread; a line is written whole.
- * Never on the sample path.
+ * "kvmscope: ". Further lines of a message are indented, and control
+ * characters are shown as '?': what others chose, as names of domains and
+ * files, can neither pass for another message nor do things to a terminal.
+ * May be called on any thread; a line is written whole. Never on the sample
+ * path.
  */
 #ifndef KVMSCOPE_SHARED_LOG_H
 #define KVMSCOPE_SHARED_LOG_H
