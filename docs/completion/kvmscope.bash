@@ -10,28 +10,32 @@ _kvmscope_options() {
 	kvmscope "$1" --help 2> /dev/null | grep -oE -- '(^|[ ,])--?[a-zA-Z][a-z-]*' | tr -d ' ,'
 }
 
+_kvmscope_words() {
+	printf '%s\n' "$@"
+}
+
 _kvmscope_values() {
 	case $1 in
-	--backend) echo auto bpf perf ptrace qmp ;;
+	--backend) _kvmscope_words auto bpf perf ptrace qmp ;;
 	--domain) virsh -q list --name 2> /dev/null ;;
-	--connect) echo qemu:///system qemu:///session ;;
-	--pmu) echo auto kernel emulated off ;;
-	--protocol) echo auto bzimage pvh elf64 multiboot ;;
-	--agent) [ "${COMP_WORDS[1]}" = attach ] && return 1; echo initrd guest ;;
-	--clock) echo cpu wall ;;
-	--sampler) echo auto kick bpf ;;
-	--color) echo auto always never ;;
-	--perspective) echo guest host ;;
-	--bp-priority) echo guest host ;;
-	--watch) echo jiffies_64:8:w schedule:x ;;
-	--format) echo folded html pprof script ;;
-	--by) echo cgroup container ;;
-	--event | -e) [ "${COMP_WORDS[1]}" = run ] && echo cpu-clock ;;
+	--connect) _kvmscope_words qemu:///system qemu:///session ;;
+	--pmu) _kvmscope_words auto kernel emulated off ;;
+	--protocol) _kvmscope_words auto bzimage pvh elf64 multiboot ;;
+	--agent) [ "${COMP_WORDS[1]}" = attach ] && return 1; _kvmscope_words initrd guest ;;
+	--clock) _kvmscope_words cpu wall ;;
+	--sampler) _kvmscope_words auto kick bpf ;;
+	--color) _kvmscope_words auto always never ;;
+	--perspective) _kvmscope_words guest host ;;
+	--bp-priority) _kvmscope_words guest host ;;
+	--watch) _kvmscope_words jiffies_64:8:w schedule:x ;;
+	--format) _kvmscope_words folded html pprof script ;;
+	--by) _kvmscope_words cgroup container ;;
+	--event | -e) [ "${COMP_WORDS[1]}" = run ] && _kvmscope_words cpu-clock ;;
 	--sort) _kvmscope_keys symbol image vcpu app comm pid tid cgroup container ;;
 	--pid | -p) [ "${COMP_WORDS[1]}" = attach ] && _kvmscope_vms || _kvmscope_runs 1 ;;
-	--stack-time) echo 64us 200us 1ms 0us ;;
-	--flight) echo 10s 30s 5min 64M 256M ;;
-	--after) echo 500ms 1s 5s ;;
+	--stack-time) _kvmscope_words 64us 200us 1ms 0us ;;
+	--flight) _kvmscope_words 10s 30s 5min 64M 256M ;;
+	--after) _kvmscope_words 500ms 1s 5s ;;
 	*) return 1 ;;
 	esac
 }
@@ -40,7 +44,7 @@ _kvmscope_values() {
 _kvmscope_keys() {
 	local first=
 	[[ $word != *,* ]] || first=${word%,*},
-	printf "$first%s\n" "$@"
+	_kvmscope_words "${@/#/$first}"
 }
 
 _kvmscope_runs() {
@@ -61,6 +65,15 @@ _kvmscope_watches() {
 	kvmscope ctl bp list 2> /dev/null | awk '/^$/ { exit } NR > 1 && $2 != "removed" { print $1 }'
 }
 
+# Those of the lines that begin with the word. Whoever may define a domain chooses its name, and compgen -W would
+# run what stands in it as $(...).
+_kvmscope_offer() {
+	local line
+	while IFS= read -r line; do
+		[[ -z $line || $line != "$word"* ]] || COMPREPLY+=("$line")
+	done <<< "$1"
+}
+
 _kvmscope() {
 	local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} values
 	COMPREPLY=()
@@ -71,21 +84,21 @@ _kvmscope() {
 		before=${COMP_WORDS[COMP_CWORD - 2]}
 	fi
 	if [ "$COMP_CWORD" = 1 ]; then
-		mapfile -t COMPREPLY < <(compgen -W "$(_kvmscope_commands)" -- "$word")
+		_kvmscope_offer "$(_kvmscope_commands)"
 	elif values=$(_kvmscope_values "$before"); then
-		mapfile -t COMPREPLY < <(compgen -W "$values" -- "$word")
+		_kvmscope_offer "$values"
 	elif [[ $word == -* ]]; then
-		mapfile -t COMPREPLY < <(compgen -W "$(_kvmscope_options "${COMP_WORDS[1]}")" -- "$word")
+		_kvmscope_offer "$(_kvmscope_options "${COMP_WORDS[1]}")"
 	elif [ "${COMP_WORDS[1]}" = ctl ] && [ "$before" = bp ]; then
-		mapfile -t COMPREPLY < <(compgen -W "list add remove" -- "$word")
+		_kvmscope_offer "$(_kvmscope_words list add remove)"
 	elif [ "${COMP_WORDS[1]}" = ctl ] && [ "$before" = remove ]; then
-		mapfile -t COMPREPLY < <(compgen -W "$(_kvmscope_watches)" -- "$word")
+		_kvmscope_offer "$(_kvmscope_watches)"
 	elif [ "${COMP_WORDS[1]}" = ctl ] && { [ "$before" = dump ] || [ "$before" = status ]; }; then
-		mapfile -t COMPREPLY < <(compgen -W "$(_kvmscope_domains)" -- "$word")
+		_kvmscope_offer "$(_kvmscope_domains)"
 	elif [ "${COMP_WORDS[1]}" = libvirt ]; then
-		mapfile -t COMPREPLY < <(compgen -W "install uninstall status" -- "$word")
+		_kvmscope_offer "$(_kvmscope_words install uninstall status)"
 	elif [ "${COMP_WORDS[1]}" = ctl ]; then
-		mapfile -t COMPREPLY < <(compgen -W "list status dump pause resume freq bp" -- "$word")
+		_kvmscope_offer "$(_kvmscope_words list status dump pause resume freq bp)"
 	else
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 	fi
