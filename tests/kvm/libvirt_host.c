@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/kvm/libvirt_host.h"
 
+#include <libgen.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "tests/kvm/text_file.h"
 #include "vmm/daemon/hook_install.h"
 #include "vmm/daemon/hook_message.h"
 
@@ -23,6 +28,28 @@ void libvirt_host_install_hook(const struct libvirt_host *host)
 
 	snprintf(hooks, sizeof(hooks), "%s/etc/hooks", host->libvirt.directory);
 	CHECK_EQUAL(hook_install(hooks), 0);
+}
+
+int libvirt_host_type(const struct libvirt_host *host, const char *line, char *text, size_t size)
+{
+	char self[PATH_MAX] = "", command[2 * PATH_MAX];
+	FILE *output;
+	int status;
+
+	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
+		return -1;
+	text_file_write(host->daemon.directory, "line", "%s\n", line);
+	snprintf(command, sizeof(command),
+		 "exec 2>&1 < /dev/null timeout 120 nsenter --target %d --mount --wd=%s "
+		 "env -u XDG_RUNTIME_DIR HOME=%s LIBVIRT_DEFAULT_URI='%s' PATH=%s/bin:%s:$PATH bash -e line",
+		 host->libvirt.keeper, host->daemon.directory, host->daemon.directory, host->libvirt.uri,
+		 host->daemon.directory, dirname(self));
+	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	if (!output)
+		return -1;
+	text[fread(text, 1, size - 1, output)] = '\0';
+	status = pclose(output);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 /* What find prints of CONDITIONS below DIRECTORY. */

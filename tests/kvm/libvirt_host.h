@@ -27,6 +27,13 @@ void libvirt_host_install_hook(const struct libvirt_host *host);
  */
 void libvirt_host_check_nothing_is_left(const struct libvirt_host *host, const char *names);
 
+/*
+ * What a user of that host types: LINE by bash, in the namespace of its libvirtd and in daemon.directory,
+ * whose bin, and the folder of the programs that were built with these tests, are in PATH. Its exit status,
+ * and in TEXT what it wrote, as much as fits into SIZE bytes.
+ */
+int libvirt_host_type(const struct libvirt_host *host, const char *line, char *text, size_t size);
+
 /* Ends both, started or not, and all domains, and removes the directories. */
 void libvirt_host_end(struct libvirt_host *host);
 

@@ -36,35 +36,11 @@ static bool wait_for_kernel(const struct daemon_run *daemon, const char *domain)
 	return false;
 }
 
-/* What its user does, in the namespace of its libvirtd. */
-
-/* LINE by a shell whose PATH has the programs that were built with these tests; its exit status, and in TEXT
- * what it wrote. */
-static int type_line(const struct libvirt_host *host, const char *line, char text[4096])
-{
-	char self[PATH_MAX] = "", command[2 * PATH_MAX];
-	FILE *output;
-	int status;
-
-	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
-		return -1;
-	text_file_write(host->daemon.directory, "line", "%s\n", line);
-	snprintf(command, sizeof(command),
-		 "exec 2>&1 < /dev/null timeout 120 nsenter --target %d --mount --wd=%s "
-		 "env -u XDG_RUNTIME_DIR HOME=%s PATH=%s/bin:%s:$PATH sh -e line",
-		 host->libvirt.keeper, host->daemon.directory, host->daemon.directory, host->daemon.directory,
-		 dirname(self));
-	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
-	if (!output)
-		return -1;
-	text[fread(text, 1, 4095, output)] = '\0';
-	status = pclose(output);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
+/* What its user does. */
 
 static bool type_well(const struct libvirt_host *host, const char *line, char text[4096])
 {
-	int status = type_line(host, line, text);
+	int status = libvirt_host_type(host, line, text, 4096);
 
 	if (status)
 		FAIL_TEST("%s: status %d, %s", line, status, text);
@@ -118,7 +94,7 @@ static void check_status(const struct libvirt_host *host, int status, const char
 {
 	char text[4096];
 
-	CHECK_EQUAL(type_line(host, "kvmscope libvirt status", text), status);
+	CHECK_EQUAL(libvirt_host_type(host, "kvmscope libvirt status", text, 4096), status);
 	if (!strstr(text, hook) || !strstr(text, daemon) || !strstr(text, "\nlibvirt:  "))
 		FAIL_TEST("no '%s' or '%s' in:\n%s", hook, daemon, text);
 }
@@ -144,7 +120,7 @@ static void uninstall(const struct libvirt_host *host)
 	check_status(host, 0, "qemu.d/kvmscope: in place", "kvmscoped ");
 	type_well(host, "kvmscope libvirt uninstall", text);
 	check_status(host, 1, "not in place", "kvmscoped ");
-	CHECK_EQUAL(type_line(host, "kvmscope libvirt uninstall", text), 1);
+	CHECK_EQUAL(libvirt_host_type(host, "kvmscope libvirt uninstall", text, 4096), 1);
 	CHECK(strstr(text, "there is no "));
 	type_well(host, "ls /etc/libvirt/hooks", text);
 	CHECK_STRING(text, "");
@@ -159,9 +135,9 @@ static void check_flame_graph(const struct libvirt_host *host)
 	for (int tries = 0; tries < 60; tries++) {
 		if (!type_line_of_readme(host, 2, text))
 			return;
-		if (!type_line(host,
-			       "grep -qE '^\\[\"[a-z_][a-z0-9_.]+\",\"\\[kernel.kallsyms\\]\"' flame.html",
-			       text))
+		if (!libvirt_host_type(
+			    host, "grep -qE '^\\[\"[a-z_][a-z0-9_.]+\",\"\\[kernel.kallsyms\\]\"' flame.html",
+			    text, 4096))
 			return;
 		sleep(1);
 	}

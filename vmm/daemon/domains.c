@@ -102,15 +102,14 @@ static void drop(struct domains *domains, const char *name)
 }
 
 /* Read also when its process has just ended: libvirt removes its status after that. */
-static bool read_status(struct domains *domains, const char *name, struct domain_xml *status)
+static int read_status(struct domains *domains, const char *name, struct domain_xml *status)
 {
 	size_t index = find(domains, name);
+	int error = libvirt_directory_domain(domains->options.directory, name, status);
 
-	if (libvirt_directory_domain(domains->options.directory, name, status))
-		return false;
-	if (index < domains->live_count)
+	if (!error && index < domains->live_count)
 		domain_profile_set_leaving(domains->live[index], status->migration == DOMAIN_LEAVES);
-	return true;
+	return error;
 }
 
 static void begin(struct domains *domains, const char *name, const struct libvirt_process *process,
@@ -202,6 +201,18 @@ static int find_process(struct domains *domains, const char *name, struct libvir
 	return error;
 }
 
+/* libvirt writes it whole, so what can not be read stays so; that it is not there yet is no news. */
+static void tell_unknown(struct domains *domains, const char *name, int error)
+{
+	char shown[DOMAIN_FILE_SIZE];
+
+	domain_name_escape(name, shown);
+	if (error == -ENOENT)
+		log_debug("domain %s: %s", shown, error_message());
+	else if (is_news(domains, shown, error_message()))
+		log_warning("what domain %s asks for is not known: %s", shown, error_message());
+}
+
 /* Once for each process. What it is to be profiled by is looked at when it is here. */
 static void tell_arrival(struct domains *domains, const char *name, pid_t pid)
 {
@@ -218,24 +229,24 @@ void domains_look(struct domains *domains, const char *name, const struct domain
 	struct domain_settings settings;
 	struct libvirt_process process;
 	struct domain_xml status;
-	bool known = read_status(domains, name, &status);
+	int unknown = read_status(domains, name, &status);
 	int error = find_process(domains, name, &process);
 
 	if (error == -ENOENT)
 		drop(domains, name);
 	if (error)
 		return;
-	if (known && status.migration == DOMAIN_ARRIVES) {
+	if (!unknown && status.migration == DOMAIN_ARRIVES) {
 		tell_arrival(domains, name, process.pid);
 		close(process.fd);
 		return;
 	}
-	if (!xml && known)
+	if (!xml && !unknown)
 		xml = &status;
 	if (xml)
 		settings_of(domains, xml, &settings);
 	else
-		log_debug("%s", error_message());
+		tell_unknown(domains, name, unknown);
 	if (xml && settings.profile) {
 		want(domains, name, &process, &settings);
 		return;

@@ -20,22 +20,53 @@
 /* What is not there any more, or never was, is told from what can not be found out now. */
 static int gone_or(int error)
 {
-	return error == ENOENT || error == ENOTDIR || error == ELOOP || error == ESRCH ? -ENOENT : -error;
+	return error == ENOENT || error == ENOTDIR || error == ENAMETOOLONG || error == ELOOP ||
+			       error == ESRCH
+		       ? -ENOENT
+		       : -error;
 }
 
-/* A name of one file in the directory itself; the descriptor. */
-static int open_file(const char *directory, const char *name, const char *suffix)
+/* The descriptor of FILE with SUFFIX, in the directory itself. */
+static int open_file(const char *directory, const char *file, const char *suffix)
 {
 	char path[PATH_MAX];
 	int fd;
 
-	if (!*name || *name == '.' || strchr(name, '/') ||
-	    snprintf(path, sizeof(path), "%s/%s%s", directory, name, suffix) >= (int)sizeof(path))
+	if (!*file || strchr(file, '/') ||
+	    snprintf(path, sizeof(path), "%s/%s%s", directory, file, suffix) >= (int)sizeof(path))
 		return error_set(-ENOENT, "libvirt can not have a domain of such a name");
 	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	return fd < 0 ? error_set(gone_or(errno), "a file of the domain in %s can not be opened: %s",
 				  directory, strerror(errno))
 		      : fd;
+}
+
+/* What stands for BYTE in the name of a pid file; NULL: itself. */
+static const char *entity_of(char byte)
+{
+	static const char *const entities[] = {
+		['"'] = "&quot;", ['&'] = "&amp;", ['\''] = "&apos;", ['<'] = "&lt;", ['>'] = "&gt;"
+	};
+	size_t index = (unsigned char)byte;
+
+	return index < sizeof(entities) / sizeof(entities[0]) ? entities[index] : NULL;
+}
+
+/* libvirt writes it as it writes XML, virBufferEscapeString(): only this file of a domain is called so. */
+static int open_pid_file(const char *directory, const char *name)
+{
+	char file[DOMAIN_NAME_SIZE * sizeof("&quot;")], *end = file;
+
+	for (; *name && end + sizeof("&quot;") < file + sizeof(file); name++) {
+		const char *entity = entity_of(*name);
+
+		if (entity)
+			end = stpcpy(end, entity);
+		else
+			*end++ = *name;
+	}
+	*end = '\0';
+	return open_file(directory, *name ? "" : file, ".pid");
 }
 
 static int no_process(void)
@@ -101,7 +132,7 @@ static int find_process(int fd, struct libvirt_process *process)
 
 int libvirt_directory_process(const char *directory, const char *name, struct libvirt_process *process)
 {
-	int fd = open_file(directory, name, ".pid"), error;
+	int fd = open_pid_file(directory, name), error;
 
 	if (fd < 0)
 		return fd;

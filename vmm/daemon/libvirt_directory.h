@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The domains that run, as libvirt keeps them for itself: RUNSTATEDIR/libvirt/qemu has NAME.xml, their
- * status, and NAME.pid, which the domain's process holds a lock on for as long as it lives (libvirt:
- * src/util/vircommand.c, virExec(); src/util/virpidfile.c). So they are found also when libvirt does not run,
- * and what a crash left behind is told from what lives. Any thread.
+ * status, and NAME.pid, NAME as XML has it, which the domain's process holds a lock on for as long as it
+ * lives (libvirt: src/util/vircommand.c, virExec(); src/util/virpidfile.c). So they are found also when
+ * libvirt does not run, and what a crash left behind is told from what lives. Any thread.
  */
 #ifndef KVMSCOPE_DAEMON_LIBVIRT_DIRECTORY_H
 #define KVMSCOPE_DAEMON_LIBVIRT_DIRECTORY_H
