@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The guest's own perf record --call-graph dwarf keeps the registers of user space and a copy of the stack
- * with each sample, and perf unwinds them where it reads the file. Here we do so, too: both have the same
- * bytes and the same files, and a sample's chain is to be the same in every frame.
- *
- * Here we have less than in a guest: the code itself is not in memory. What no table describes
- * (__do_global_dtors_aux) is the end of our chain, as its caller can not be seen to be behind a call.
+ * with each sample, and perf unwinds them where it reads the file. Here we do so, too, in a guest that has
+ * the stack and the code in its memory: both have the same bytes and the same files, and a sample's chain is
+ * to be the same in every frame.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/rig/debian_recording.h"
@@ -26,10 +25,17 @@
 #define MAPPINGS_MAX 16384
 #define SAMPLES_MAX  65536
 
+/* Of the guest: the stack, behind it the files, and the page tables at its end. */
+#define PAGE        4096ull
+#define STACK_SIZE  (64u << 10)
+#define TABLES_SIZE (1u << 20)
+#define MEMORY_SIZE (128u << 20)
+
 struct image {
 	char name[128];
 	struct user_image *image;
 	struct cfi_table *table;
+	uint64_t gpa, size; /* where the file is in the guest's memory */
 };
 
 /* Code of a process. */
@@ -55,6 +61,8 @@ struct recording {
 	struct image images[IMAGES_MAX];
 	unsigned int image_count;
 	struct user_images *known;
+	struct flat_guest guest;
+	uint64_t free;                         /* GPA behind the last file */
 	struct mapping mappings[MAPPINGS_MAX]; /* in the order they were made */
 	unsigned int mapping_count;
 	struct chain *chains; /* of all samples */
@@ -69,8 +77,20 @@ static int read_file(void *context, uint64_t offset, void *to, size_t size)
 	return pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size ? 0 : -EFAULT;
 }
 
-/* Without a table where there is no such file: [vdso], and what only the guest has. */
-static void make_table(struct image *image)
+static void load_code(struct recording *recording, struct image *image, int file)
+{
+	struct stat status;
+
+	REQUIRE_EQUAL(fstat(file, &status), 0);
+	image->size = (uint64_t)status.st_size;
+	image->gpa = recording->free;
+	recording->free += (image->size + PAGE - 1) & ~(PAGE - 1);
+	REQUIRE(recording->free <= MEMORY_SIZE - TABLES_SIZE);
+	REQUIRE_EQUAL(read_file(&file, 0, recording->guest.memory + image->gpa, image->size), 0);
+}
+
+/* Nothing of it where there is no such file: [vdso], and what only the guest has. */
+static void load_image(struct recording *recording, struct image *image)
 {
 	char path[256];
 	int file;
@@ -82,6 +102,7 @@ static void make_table(struct image *image)
 	REQUIRE_EQUAL(
 		cfi_image_compile(&image->table, &(struct elf_source){ .read = read_file, .context = &file }),
 		0);
+	load_code(recording, image, file);
 	close(file);
 	user_image_set_cfi(image->image, image->table);
 }
@@ -99,7 +120,7 @@ static const struct image *find_image(struct recording *recording, const char *n
 	key.inode = ++recording->image_count;
 	snprintf(image->name, sizeof(image->name), "%s", name);
 	image->image = user_images_find(recording->known, &key);
-	make_table(image);
+	load_image(recording, image);
 	return image;
 }
 
@@ -204,15 +225,38 @@ static void set_registers(struct guest_registers *registers, const uint64_t *of)
 					       .long_mode = true };
 }
 
-/* SIZE bytes at the stack pointer are all the memory that there is. */
+/* SIZE bytes at the stack pointer are all that is there of it. */
 static void set_stack(struct flat_guest *guest, const void *stack, uint64_t size)
 {
-	uint64_t sp = guest->registers.rsp, first = sp & ~0xfffull;
+	uint64_t sp = guest->registers.rsp, first = sp & ~(PAGE - 1);
 
-	REQUIRE(sp - first + size <= guest->size / 2);
-	for (uint64_t page = first; page < sp + size; page += 4096)
-		flat_guest_map(guest, guest->registers.paging.cr3, page, page - first, 4096, 4);
+	REQUIRE(sp - first + size <= STACK_SIZE);
+	for (uint64_t page = first; page < sp + size; page += PAGE)
+		flat_guest_map(guest, guest->registers.paging.cr3, page, page - first, PAGE, 4);
+	memset(guest->memory, 0, STACK_SIZE);
 	memcpy(guest->memory + (sp - first), stack, size);
+}
+
+static void map_code(struct flat_guest *guest, const struct mapping *mapping)
+{
+	const struct image *image = mapping->image;
+
+	for (uint64_t page = mapping->start; page < mapping->end; page += PAGE) {
+		uint64_t offset = page - mapping->start + mapping->offset;
+
+		if (offset < image->size)
+			flat_guest_map(guest, guest->registers.paging.cr3, page, image->gpa + offset, PAGE,
+				       4);
+	}
+}
+
+/* What PID has in its memory, but for its stack. */
+static void set_code(struct recording *recording, uint32_t pid)
+{
+	flat_guest_unmap_all(&recording->guest);
+	for (unsigned int i = 0; i < recording->mapping_count; i++)
+		if (recording->mappings[i].pid == pid)
+			map_code(&recording->guest, &recording->mappings[i]);
 }
 
 static struct user_map map_of(const struct recording *recording, uint32_t pid)
@@ -252,16 +296,15 @@ static void unwind(struct recording *recording, struct chain *chain, uint32_t pi
 	uint64_t addresses[SCRIPT_DEPTH_MAX];
 	struct guest_callchain found = { .addresses = addresses, .capacity = SCRIPT_DEPTH_MAX };
 	struct user_map map = map_of(recording, pid);
-	struct flat_guest guest;
+	struct flat_guest *guest = &recording->guest;
 
-	flat_guest_create(&guest, 128u << 10);
-	set_registers(&guest.registers, registers);
+	set_code(recording, pid);
+	set_registers(&guest->registers, registers);
 	if (stack[0])
-		set_stack(&guest, stack + 1, stack[1 + stack[0] / 8]);
-	guest_unwind(NULL, &guest.view, &guest.registers, &map, &found);
-	flat_guest_destroy(&guest);
+		set_stack(guest, stack + 1, stack[1 + stack[0] / 8]);
+	guest_unwind(NULL, &guest->view, &guest->registers, &map, &found);
 	/* Else it is the program before, while the kernel loads this one. */
-	if (user_map_find(&map, guest.registers.rip))
+	if (user_map_find(&map, guest->registers.rip))
 		chain->depth = found.user_depth;
 	for (unsigned int i = 0; i < chain->depth; i++)
 		chain->frames[i] = frame_of(recording, pid, addresses[i] - (i > 0));
@@ -304,6 +347,8 @@ static void read_recording(struct recording *recording, const char *file)
 	struct perf_data_reader *reader;
 
 	REQUIRE_EQUAL(user_images_create(&recording->known), 0);
+	flat_guest_create(&recording->guest, MEMORY_SIZE);
+	recording->free = STACK_SIZE;
 	recording->chains = calloc(SAMPLES_MAX, sizeof(recording->chains[0]));
 	REQUIRE(recording->chains);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, file), 0);
@@ -318,6 +363,7 @@ static void free_recording(struct recording *recording)
 	user_images_free(recording->known);
 	for (unsigned int i = 0; i < recording->image_count; i++)
 		cfi_table_free(recording->images[i].table);
+	flat_guest_destroy(&recording->guest);
 	free(recording->chains);
 	free(recording);
 }
@@ -332,7 +378,8 @@ struct comparison {
 };
 
 /*
- * What perf says of user space. Where the copy of the stack has no more it adds the call of nothing, at -1.
+ * What perf says of user space. Where the copy of the stack has no more it adds the call of nothing, at -1;
+ * where it has lost its way, what it took for an address, at which nothing is mapped.
  */
 static struct chain chain_of(const struct script_sample *sample)
 {
@@ -345,6 +392,8 @@ static struct chain chain_of(const struct script_sample *sample)
 			chain.frames[chain.depth++] =
 				(struct frame){ frame->address, frame->image, frame->symbol };
 	}
+	if (chain.depth > 1 && !strcmp(chain.frames[chain.depth - 1].image, "[unknown]"))
+		chain.depth--;
 	return chain;
 }
 
@@ -438,8 +487,8 @@ static void check_chains(const char *version)
 	CHECK(comparison.samples >= ENOUGH);
 	CHECK(comparison.untold * 20 <= comparison.samples);
 	CHECK(comparison.frames >= 4 * comparison.samples);
-	/* The others are of each program's begin and end: they are more of a machine that is slow there. */
-	CHECK(comparison.same * 1000 >= comparison.samples * 985);
+	/* Nearly all others are of _fini, of which perf takes the caller's caller for its caller. */
+	CHECK(comparison.same * 100 >= comparison.samples * 99);
 	free_recording(recording);
 }
 

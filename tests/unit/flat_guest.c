@@ -29,6 +29,15 @@ void flat_guest_destroy(struct flat_guest *guest)
 	free(guest->memory);
 }
 
+void flat_guest_unmap_all(struct flat_guest *guest)
+{
+	uint64_t end = guest->size & ~(PAGE - 1);
+
+	memset(guest->memory + guest->tables_end, 0, end - guest->tables_end);
+	guest->tables_end = end;
+	guest->registers.paging.cr3 = flat_guest_table(guest);
+}
+
 uint64_t flat_guest_table(struct flat_guest *guest)
 {
 	if (guest->tables_end < PAGE)

@@ -25,6 +25,9 @@ struct flat_guest {
 void flat_guest_create(struct flat_guest *guest, size_t size);
 void flat_guest_destroy(struct flat_guest *guest);
 
+/* Nothing is mapped any more: an empty top table in CR3 again, and no other. */
+void flat_guest_unmap_all(struct flat_guest *guest);
+
 /* A zeroed page for a table, its GPA. Aborts when there is none. */
 uint64_t flat_guest_table(struct flat_guest *guest);
 

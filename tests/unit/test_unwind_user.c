@@ -385,6 +385,23 @@ TEST(unwind_user, code_made_at_run_time_has_no_frame_at_its_begin_and_end)
 	check_caller(&fixture, code(2));
 }
 
+/* bp is _dl_fini's there, whose caller would be taken for its own. */
+TEST(unwind_user, what_ends_programs_and_libraries_has_no_frame)
+{
+	static const char fini[] = "\xf3\x0f\x1e\xfa\x48\x83\xec\x08\x48\x83\xc4\x08\xc3";
+	static const unsigned int none[] = { 0, 4, 12 };
+	struct fixture fixture;
+
+	for (size_t i = 0; i < 3; i++) {
+		make_jit(&fixture, fini, sizeof(fini) - 1, none[i]);
+		push(&fixture, 0, code(2));
+		check_caller(&fixture, code(2));
+	}
+	make_jit(&fixture, fini, sizeof(fini) - 1, 8);
+	push(&fixture, 8, code(2));
+	check_caller(&fixture, code(2));
+}
+
 /* V8 first looks whether its code is still good. Where that is how it may be, no caller is named. */
 TEST(unwind_user, code_before_a_frame_is_made_has_no_caller_that_is_known)
 {

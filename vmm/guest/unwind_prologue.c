@@ -26,6 +26,11 @@
 #define ENDBR64    "\xf3\x0f\x1e\xfa"
 #define REP_RETURN "\xf3\xc3"
 
+/* All that is in _fini, which every program and library has and no table describes: sub $8, %rsp; add $8,
+ * %rsp; ret (glibc, sysdeps/x86_64/crti.S, crtn.S). */
+#define FINI      "\x48\x83\xec\x08" FINI_REST
+#define FINI_REST "\x48\x83\xc4\x08\xc3"
+
 /* Zeroes where it can not be read. */
 struct code {
 	uint8_t before[EPILOGUE]; /* ip */
@@ -169,6 +174,20 @@ static bool is_behind_frame(const struct code *code)
 	return false;
 }
 
+/* Not made yet, or given up again: nothing but the return address is on the stack. */
+static bool has_no_frame(const struct code *code)
+{
+	return is_return(code->at) || is_begin(code->at) || is_marked_begin(code->at) ||
+	       !memcmp(code->at, FINI, sizeof(FINI) - 1) ||
+	       !memcmp(code->at, ENDBR64 FINI, sizeof(ENDBR64 FINI) - 1);
+}
+
+static bool has_pushed(const struct code *code)
+{
+	return (is_move(code->at) && code->before[EPILOGUE - 1] == PUSH_BP) ||
+	       !memcmp(code->at, FINI_REST, sizeof(FINI_REST) - 1);
+}
+
 enum unwind_frame unwind_frame_of(const struct unwind_state *state)
 {
 	struct code code;
@@ -177,9 +196,9 @@ enum unwind_frame unwind_frame_of(const struct unwind_state *state)
 	if (!read_code(state, &code))
 		return state->map || state->ip >= KERNEL_TEXT_START ? UNWIND_FRAME_UNKNOWN
 								    : UNWIND_FRAME_MADE;
-	if (is_return(code.at) || is_begin(code.at) || is_marked_begin(code.at))
+	if (has_no_frame(&code))
 		return UNWIND_FRAME_NONE;
-	if (is_move(code.at) && code.before[EPILOGUE - 1] == PUSH_BP)
+	if (has_pushed(&code))
 		return UNWIND_FRAME_PUSHED;
 	if (!code.whole || is_before_begin(&code) || is_behind_frame(&code))
 		return UNWIND_FRAME_UNKNOWN;

@@ -69,7 +69,7 @@ enum unwind_result unwind_step_user_frame_pointer(struct unwind_state *state, un
 enum unwind_frame {
 	UNWIND_FRAME_MADE,   /* bp is its own */
 	UNWIND_FRAME_NONE,   /* not yet, or no more: the return address is at sp, and bp is the caller's */
-	UNWIND_FRAME_PUSHED, /* the caller's bp is at sp, and in bp; the return address behind it */
+	UNWIND_FRAME_PUSHED, /* bp is the caller's; 8 bytes are at sp, the return address behind them */
 	UNWIND_FRAME_UNKNOWN,
 };
 
