@@ -24,15 +24,9 @@
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/kallsyms_file.h"
 
-#define MILLISECOND       1000000ull
-#define FIND_INTERVAL_MIN (20 * MILLISECOND)
+#define MILLISECOND 1000000ull
 /* Stops of vCPUs that make it certain that a kernel runs no more. */
-#define DOUBTS            3
-#define FIND_INTERVAL_MAX (200 * MILLISECOND)
-/* Looking for one that is not there is to take no more than such a part of a processor, wherever that is. */
-#define FIND_SHARE 20
-/* Where the vCPUs are where they were when there was none, the guest has done next to nothing since. */
-#define FIND_INTERVAL_IDLE (5000 * MILLISECOND)
+#define DOUBTS 3
 /* The guest's agent is asked for the kernel so often, and taking its word is to take no more than such a
  * part. */
 #define TOLD_INTERVAL (2000 * MILLISECOND)
@@ -61,10 +55,7 @@ static int load_given(struct collector_kernel *kernel)
 
 int collector_kernel_init(struct collector_kernel *kernel, const struct collector_options *options)
 {
-	*kernel = (struct collector_kernel){
-		.options = options,
-		.find_interval = FIND_INTERVAL_MIN,
-	};
+	*kernel = (struct collector_kernel){ .options = options };
 	collector_cache_open(kernel);
 	if (options->btf) {
 		int error = btf_file_load(options->btf, &kernel->btf, &kernel->btf_size);
@@ -229,29 +220,10 @@ static uint64_t processor_time(void)
 	return (uint64_t)time.tv_sec * 1000 * MILLISECOND + (uint64_t)time.tv_nsec;
 }
 
-/*
- * ns behind a look that LASTED so long and took so much CPU time of ours (PROCESSED). Much longer than that
- * is what others do for it: the disk with what was swapped out, or whoever reads a remote guest's memory.
- */
-static uint64_t rest_of_find(const struct collector_kernel *kernel, uint64_t lasted, uint64_t processed)
+/* Whoever reads a remote guest's memory works for it all the time. */
+static uint64_t work_of_search(const struct collector_kernel *kernel, uint64_t lasted, uint64_t processed)
 {
-	if (kernel->options->view->remote)
-		return FIND_SHARE * lasted;
-	return lasted > FIND_SHARE * processed ? lasted : FIND_SHARE * processed;
-}
-
-/* There is none where vCPUs stand at REGISTERS; ns until the next look, which is REST from now at least. */
-static uint64_t pause_of_find(struct collector_kernel *kernel, const struct guest_registers *registers,
-			      uint64_t rest)
-{
-	bool idle = kernel->find_interval == FIND_INTERVAL_MAX && is_same_stop(registers, &kernel->missed);
-	uint64_t pause = idle ? FIND_INTERVAL_IDLE : kernel->find_interval;
-
-	kernel->missed = *registers;
-	kernel->find_interval += kernel->find_interval / 2;
-	if (kernel->find_interval > FIND_INTERVAL_MAX)
-		kernel->find_interval = FIND_INTERVAL_MAX;
-	return pause > rest ? pause : rest;
+	return kernel->options->view->remote ? lasted : work_share_of(lasted, processed);
 }
 
 /* Asks the guest's agent, if it is time to. True: there is something new. */
@@ -296,15 +268,26 @@ static void hear_of_modules(struct collector_kernel *kernel, uint64_t now)
 		log_debug("%s", error_message());
 }
 
-/* By what the guest's agent tells, once memory alone was tried for a while. */
-static int find_told(struct collector_kernel *kernel, const struct guest_registers *registers, uint64_t now,
-		     struct guest_kernel **found)
+/* By memory alone, else by what the guest's agent tells. ns of our CPU time in *PROCESSED. */
+static int search(struct collector_kernel *kernel, const struct guest_registers *registers,
+		  struct guest_kernel **found, uint64_t *processed)
 {
-	const struct collector_options *options = kernel->options;
+	const struct guest_view *view = kernel->options->view;
+	uint64_t begun = processor_time();
+	int error = guest_kernel_find(found, view, registers);
 
-	if (kernel->find_interval == FIND_INTERVAL_MAX)
-		ask_for_told(kernel, now);
-	return kernel->told ? guest_kernel_find_told(found, options->view, registers, kernel->told) : -ENOENT;
+	if (error && kernel->told)
+		error = guest_kernel_find_told(found, view, registers, kernel->told);
+	*processed = processor_time() - begun;
+	return error;
+}
+
+/* Once memory alone was tried for a while the agent is asked, too. */
+static bool is_due(struct collector_kernel *kernel, const struct guest_registers *registers, uint64_t now)
+{
+	if (search_pace_is_slow(&kernel->pace) && ask_for_told(kernel, now))
+		return true;
+	return search_pace_is_due(&kernel->pace, registers, now);
 }
 
 /* The kernel that runs now, looked for with longer and longer pauses; NULL: none was found. */
@@ -312,21 +295,18 @@ static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
 {
 	const struct collector_options *options = kernel->options;
 	struct guest_registers registers;
+	uint64_t lasted, processed;
 	struct guest_kernel *found;
-	uint64_t begun, lasted, rest;
 	int error;
 
-	if (now < kernel->next_find || !options->registers ||
-	    !options->registers(options->context, &registers))
+	if (!search_pace_allows(&kernel->pace, now) || !options->registers ||
+	    !options->registers(options->context, &registers) || !is_due(kernel, &registers, now))
 		return NULL;
 	kernel->find_look = collector_look_begin();
-	begun = processor_time();
-	error = guest_kernel_find(&found, options->view, &registers);
-	if (error)
-		error = find_told(kernel, &registers, now, &found);
+	error = search(kernel, &registers, &found, &processed);
 	lasted = collector_look_begin().begun - kernel->find_look.begun;
-	rest = rest_of_find(kernel, lasted, processor_time() - begun);
-	kernel->next_find = now + lasted + pause_of_find(kernel, &registers, rest);
+	search_pace_searched(&kernel->pace, &registers, now + lasted,
+			     work_of_search(kernel, lasted, processed));
 	if (error) {
 		log_debug("no guest kernel yet: %s", error_message());
 		return NULL;
@@ -360,8 +340,7 @@ static void lose(struct collector_kernel *kernel)
 
 	kernel->lost = true;
 	kernel->doubts = 0;
-	kernel->next_find = 0;
-	kernel->find_interval = FIND_INTERVAL_MIN;
+	kernel->pace = (struct search_pace){ 0 };
 	log_debug("the guest's kernel %s runs no more", collector_kernel_newest(kernel)->release);
 	if (options->lost)
 		options->lost(options->context);
@@ -528,8 +507,8 @@ void collector_kernel_end_boot(struct collector_kernel *kernel)
 	kernel->boot = (struct build_id_cache_boot){ 0 };
 	kernel->places_told = 0;
 	kernel->mapped = kernel->restarted = kernel->looked = kernel->changed = false;
-	kernel->ticks = kernel->next_find = kernel->next_look = kernel->next_refresh = kernel->next_told = 0;
-	kernel->find_interval = FIND_INTERVAL_MIN;
+	kernel->ticks = kernel->next_look = kernel->next_refresh = kernel->next_told = 0;
+	kernel->pace = (struct search_pace){ 0 };
 }
 
 int collector_kernel_begin_boot(struct collector_kernel *kernel)
@@ -569,7 +548,7 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 	if (collector_kernel_newest(kernel)) {
 		error = kernel->lost ? 0 : collector_looks_finish(kernel);
 	} else if (!kernel->mapped) {
-		kernel->next_find = 0;
+		kernel->pace = (struct search_pace){ 0 };
 		error = find_first(kernel, 0);
 	}
 	if (!error && !kernel->mapped && kernel->given) {

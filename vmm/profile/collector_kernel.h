@@ -15,6 +15,7 @@
 #include "vmm/profile/collector.h"
 #include "vmm/profile/collector_modules.h"
 #include "vmm/profile/perf_data_writer.h"
+#include "vmm/profile/search_pace.h"
 
 /* A kernel whose unwinder was published. */
 struct collector_published {
@@ -44,14 +45,13 @@ struct collector_kernel {
 	struct guest_paging paging;       /* that maps the image; cr3 0: not known */
 	bool mapped; /* the image is known, and the file, if one is open, has its mapping */
 
-	uint64_t next_find, find_interval; /* ns, by the collector's clock */
-	struct guest_registers missed;     /* with which none was found last */
-	struct collector_look find_look;   /* during which the kernel that was found last was read */
-	uint64_t next_look, next_refresh;  /* ns */
-	struct collector_look look;        /* the latest that saw the list of modules whole */
-	bool looked;                       /* it was in this turn */
-	bool as_known;                     /* it saw the modules of the newest kernel */
-	bool changed;                      /* the cache has not all names, or too many */
+	struct search_pace pace;          /* by the collector's clock */
+	struct collector_look find_look;  /* during which the kernel that was found last was read */
+	uint64_t next_look, next_refresh; /* ns */
+	struct collector_look look;       /* the latest that saw the list of modules whole */
+	bool looked;                      /* it was in this turn */
+	bool as_known;                    /* it saw the modules of the newest kernel */
+	bool changed;                     /* the cache has not all names, or too many */
 
 	bool lost;                      /* the newest does not run (any more): what does is looked for */
 	bool restarted;                 /* its clock went back: it was started anew where it is */
