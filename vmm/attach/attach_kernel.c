@@ -11,12 +11,10 @@
 #include "vmm/guest/kernel_identity.h"
 
 /*
- * Between two searches of all of the guest's memory; and so many times the CPU time that one takes, and no
- * less than one lasts, as it may wait for what was swapped out. Where there was none, a VM that used less CPU
- * time than this since has started none.
+ * Between two searches of all of the guest's memory. Where there was none, a VM that used less CPU time than
+ * this since has started none.
  */
 #define SEARCH_INTERVAL SECOND
-#define SEARCH_SHARE    20
 #define SEARCH_RUN      (50 * MILLISECOND)
 
 /* An address at which a kernel ran that is to be found. 0: not known, or there is none yet. */
@@ -41,7 +39,7 @@ static void search(struct attach *attach, uint64_t rip)
 {
 	uint64_t begun = attach_now(), processed = attach_time_by(CLOCK_THREAD_CPUTIME_ID), run, lasted;
 
-	if (begun < attach->next_search)
+	if (begun < attach->next_search || !work_share_allows(&attach->searches, begun))
 		return;
 	run = vmm_process_cpu_time(attach->process);
 	if (attach->next_search && !attach->has_tables && run - attach->search_run < SEARCH_RUN)
@@ -60,8 +58,8 @@ static void search(struct attach *attach, uint64_t rip)
 	log_debug("the guest's memory was searched for page tables of a kernel, for %llu ms: %s",
 		  (unsigned long long)(processed / MILLISECOND),
 		  attach->has_tables ? "found" : "there are none");
-	attach->next_search = begun + lasted + SEARCH_INTERVAL +
-			      (lasted > SEARCH_SHARE * processed ? lasted : SEARCH_SHARE * processed);
+	work_share_add(&attach->searches, begun + lasted, work_share_of(lasted, processed));
+	attach->next_search = begun + lasted + SEARCH_INTERVAL;
 }
 
 static bool latest_registers(struct attach *attach, struct guest_registers *registers)
@@ -123,6 +121,7 @@ void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
 		attach->tables = kernel->paging; /* a process's go with it */
 		attach->has_kernel = true;
 		attach->skip = 0;
+		attach->searches = (struct work_share){ 0 }; /* the next one is behind a reset */
 	}
 	pthread_mutex_lock(&attach->kernel_lock);
 	if (!kernel || !attach->kernel || !guest_kernel_same(kernel, attach->kernel)) {

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "shared/error.h"
+#include "shared/work_share.h"
 #include "vmm/attach/attach.h"
 #include "vmm/attach/kernel_pulse.h"
 #include "vmm/attach/request.h"
@@ -87,7 +88,8 @@ struct attach {
 	bool has_tables, has_kernel;
 	size_t skip;          /* candidates that were none */
 	uint64_t next_search; /* ns */
-	uint64_t search_run;  /* ns of the VM's CPU time at the last search */
+	struct work_share searches;
+	uint64_t search_run; /* ns of the VM's CPU time at the last search */
 
 	atomic_uint_least64_t guest, host, lost;
 	atomic_uint vcpus;
