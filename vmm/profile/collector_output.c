@@ -63,11 +63,22 @@ struct telling {
 	const struct user_images *images; /* NULL: their images are not known */
 };
 
+static int tell_jit(void *context, const struct sideband *record)
+{
+	const struct telling *telling = context;
+
+	return perf_data_writer_sideband(telling->output->writer, record);
+}
+
 /* To the file; those who write beside each other know of it. */
 static int tell(struct collector_output *output, const struct sideband *record)
 {
-	jit_spaces_told(output->jit, record);
-	return perf_data_writer_sideband(output->writer, record);
+	struct telling telling = { .output = output };
+	int error = perf_data_writer_sideband(output->writer, record);
+
+	return error ? error
+		     : jit_spaces_told(output->jit, record,
+				       &(struct jit_spaces_teller){ .tell = tell_jit, .context = &telling });
 }
 
 /* The idle tasks are one to perf, which calls it so; the guest calls each "swapper/" and the number of its
@@ -375,13 +386,6 @@ static bool is_anonymous(void *context, uint64_t address)
 	place = resolver_place_of(telling->attributed, address);
 	return place.image && !place.unsure &&
 	       sideband_is_anonymous(place.image->name, place.image->build_id_size);
-}
-
-static int tell_jit(void *context, const struct sideband *record)
-{
-	const struct telling *telling = context;
-
-	return perf_data_writer_sideband(telling->output->writer, record);
 }
 
 static int name_jit(struct telling *telling)

@@ -128,23 +128,22 @@ static bool add_range(struct jit_spaces *spaces, struct space *space, const stru
 
 struct telling {
 	struct jit_spaces *spaces;
-	struct jit_code *code;
-	const struct sample *sample;
 	const struct jit_spaces_teller *teller;
+	uint64_t time; /* ns, of what is told */
+	uint32_t pid;
 };
 
 static int tell_mapping(const struct telling *telling, const struct sideband_mmap *what, const char *name)
 {
 	uint64_t bytes[(sizeof(*what) + 64) / 8];
 	struct sideband_mmap *record = (struct sideband_mmap *)bytes;
-	uint32_t pid = telling->sample->pid;
 
 	*record = *what;
 	record->head = (struct sideband){ .size = sideband_size(sizeof(*record), name),
 					  .type = SIDEBAND_MMAP,
-					  .time = telling->sample->time,
-					  .pid = pid,
-					  .tid = pid };
+					  .time = telling->time,
+					  .pid = telling->pid,
+					  .tid = telling->pid };
 	record->prot = PROT_READ | PROT_EXEC;
 	record->map_flags = MAP_PRIVATE;
 	memcpy(record->name, name, strlen(name) + 1);
@@ -159,7 +158,7 @@ static int tell_function(const struct telling *telling, const struct jit_functio
 				      .build_id_size = SIDEBAND_BUILD_ID_MAX };
 	char name[32];
 
-	snprintf(name, sizeof(name), JIT_IMAGE_NAME "%u.so", telling->sample->pid);
+	snprintf(name, sizeof(name), JIT_IMAGE_NAME "%u.so", telling->pid);
 	memcpy(mmap.build_id, function->build_id, sizeof(mmap.build_id));
 	return tell_mapping(telling, &mmap, name);
 }
@@ -186,19 +185,21 @@ static int take_back(const struct telling *telling, struct space *space, uint64_
 	return error;
 }
 
-static bool find_function(const struct telling *telling, uint64_t address, struct jit_function *function)
+static bool find_function(const struct telling *telling, struct jit_code *code, uint64_t address,
+			  struct jit_function *function)
 {
 	return telling->teller->is_anonymous(telling->teller->context, address) &&
-	       jit_code_find(telling->code, telling->sample->pid, address, telling->sample->time, function);
+	       jit_code_find(code, telling->pid, address, telling->time, function);
 }
 
-static int tell_address(const struct telling *telling, struct space *space, uint64_t address)
+static int tell_address(const struct telling *telling, struct jit_code *code, struct space *space,
+			uint64_t address)
 {
 	const struct range *range = find_range(space, address, address + 1);
 	struct jit_function function;
 	int error;
 
-	if (!find_function(telling, address, &function))
+	if (!find_function(telling, code, address, &function))
 		return range ? take_back(telling, space, address, address + 1) : 0;
 	if (range && range->start == function.start && range->end == function.end &&
 	    range->place == function.place)
@@ -212,17 +213,18 @@ static int tell_address(const struct telling *telling, struct space *space, uint
 }
 
 /* Readers look a caller up at its return address, or at the call before that. */
-static int tell_caller(const struct telling *telling, struct space *space, uint64_t address)
+static int tell_caller(const struct telling *telling, struct jit_code *code, struct space *space,
+		       uint64_t address)
 {
-	int error = tell_address(telling, space, address - 1);
+	int error = tell_address(telling, code, space, address - 1);
 
-	return error ? error : tell_address(telling, space, address);
+	return error ? error : tell_address(telling, code, space, address);
 }
 
 int jit_spaces_sample(struct jit_spaces *spaces, struct jit_code *code, const struct sample *sample,
 		      const struct jit_spaces_teller *teller)
 {
-	const struct telling telling = { spaces, code, sample, teller };
+	const struct telling telling = { spaces, teller, sample->time, sample->pid };
 	const uint64_t *user = sample->callchain + sample->kernel_depth;
 	struct space *space = *find_space(spaces, sample->pid);
 	int error = 0;
@@ -233,69 +235,94 @@ int jit_spaces_sample(struct jit_spaces *spaces, struct jit_code *code, const st
 	if (!space)
 		return 0;
 	if (sample->cpl)
-		error = tell_address(&telling, space, sample->rip);
+		error = tell_address(&telling, code, space, sample->rip);
 	for (uint16_t i = 0; i < sample->user_depth && !error; i++)
-		error = tell_caller(&telling, space, user[i]);
+		error = tell_caller(&telling, code, space, user[i]);
 	return error;
 }
 
 /* --- what others told --------------------------------------------------------- */
 
+/* The file says that RANGE is in SPACE (NULL: it could not be made); where that can't be remembered, that is
+ * taken back. */
+static int remember(const struct telling *telling, struct space *space, const struct range *range)
+{
+	if (range->start >= range->end || (space && add_range(telling->spaces, space, range)))
+		return 0;
+	return tell_anonymous(telling, range);
+}
+
 /* A child has what its parent had. */
+struct inheritance {
+	const struct telling *telling;
+	struct space *child;
+	int error;
+};
+
 static void copy_range(const void *node, VISIT visit, void *context)
 {
-	void **to = context;
+	struct inheritance *inheritance = context;
 
-	if (visit == postorder || visit == leaf)
-		add_range(to[0], to[1], *(const struct range *const *)node);
+	if (!inheritance->error && (visit == postorder || visit == leaf))
+		inheritance->error = remember(inheritance->telling, inheritance->child,
+					      *(const struct range *const *)node);
 }
 
-static void fork_space(struct jit_spaces *spaces, const struct sideband_fork *fork)
+static int fork_space(const struct telling *telling, uint32_t parent_pid)
 {
-	struct space *parent, *child;
+	struct inheritance inheritance = { .telling = telling };
+	struct space *parent;
 
-	if (fork->parent_pid == fork->head.pid)
-		return;
-	remove_space(spaces, fork->head.pid);
-	parent = *find_space(spaces, fork->parent_pid);
-	child = parent && parent->ranges ? need_space(spaces, fork->head.pid) : NULL;
-	if (child)
-		twalk_r(parent->ranges, copy_range, (void *[]){ spaces, child });
+	if (parent_pid == telling->pid)
+		return 0;
+	remove_space(telling->spaces, telling->pid);
+	parent = *find_space(telling->spaces, parent_pid);
+	if (!parent || !parent->ranges)
+		return 0;
+	inheritance.child = need_space(telling->spaces, telling->pid);
+	twalk_r(parent->ranges, copy_range, &inheritance);
+	return inheritance.error;
 }
 
-static void keep(struct jit_spaces *spaces, struct space *space, const struct range *range, uint64_t start,
-		 uint64_t end)
+/* What is left of RANGE from START to END. */
+static int keep(const struct telling *telling, struct space *space, const struct range *range, uint64_t start,
+		uint64_t end)
 {
-	if (start < end)
-		add_range(spaces, space,
-			  &(struct range){ start, end, range->place + (start - range->start) });
+	return remember(telling, space, &(struct range){ start, end, range->place + (start - range->start) });
 }
 
 /* Something else is at [START, END). */
-static void mapped(struct jit_spaces *spaces, uint32_t pid, uint64_t start, uint64_t end)
+static int mapped(const struct telling *telling, uint64_t start, uint64_t end)
 {
-	struct space *space = *find_space(spaces, pid);
+	struct space *space = *find_space(telling->spaces, telling->pid);
 	struct range *range, copy;
+	int error = 0;
 
-	while (space && (range = find_range(space, start, end))) {
+	while (!error && space && (range = find_range(space, start, end))) {
 		copy = *range;
-		remove_range(spaces, space, range);
-		keep(spaces, space, &copy, copy.start, start);
-		keep(spaces, space, &copy, end, copy.end);
+		remove_range(telling->spaces, space, range);
+		error = keep(telling, space, &copy, copy.start, start);
+		if (!error)
+			error = keep(telling, space, &copy, end, copy.end);
 	}
+	return error;
 }
 
-void jit_spaces_told(struct jit_spaces *spaces, const struct sideband *record)
+int jit_spaces_told(struct jit_spaces *spaces, const struct sideband *record,
+		    const struct jit_spaces_teller *teller)
 {
+	const struct telling telling = { spaces, teller, record->time, record->pid };
 	const struct sideband_mmap *mmap = (const void *)record;
 	const struct sideband_munmap *munmap = (const void *)record;
+	const struct sideband_fork *fork = (const void *)record;
 
 	if (record->type == SIDEBAND_MMAP)
-		mapped(spaces, record->pid, mmap->start, mmap->start + mmap->length);
-	else if (record->type == SIDEBAND_MUNMAP)
-		mapped(spaces, record->pid, munmap->start, munmap->start + munmap->length);
-	else if (record->type == SIDEBAND_FORK)
-		fork_space(spaces, (const void *)record);
-	else if (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC)
+		return mapped(&telling, mmap->start, mmap->start + mmap->length);
+	if (record->type == SIDEBAND_MUNMAP)
+		return mapped(&telling, munmap->start, munmap->start + munmap->length);
+	if (record->type == SIDEBAND_FORK)
+		return fork_space(&telling, fork->parent_pid);
+	if (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC)
 		remove_space(spaces, record->pid);
+	return 0;
 }

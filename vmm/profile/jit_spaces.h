@@ -26,7 +26,7 @@ void jit_spaces_free(struct jit_spaces *spaces); /* NULL is a no-op */
 struct jit_spaces_teller {
 	/* Is ADDRESS of the sample in memory that is no file's, for sure? */
 	bool (*is_anonymous)(void *context, uint64_t address);
-	/* To be written before the sample. Errors end the call that they come from, as its own. */
+	/* To be written at once. Errors end the call that they come from, as its own. */
 	int (*tell)(void *context, const struct sideband *record);
 	void *context;
 };
@@ -35,7 +35,9 @@ struct jit_spaces_teller {
 int jit_spaces_sample(struct jit_spaces *spaces, struct jit_code *code, const struct sample *sample,
 		      const struct jit_spaces_teller *teller);
 
-/* The file was told RECORD by others. */
-void jit_spaces_told(struct jit_spaces *spaces, const struct sideband *record);
+/* The file was told RECORD by others. TELLER, of which tell() is used, tells behind it what can not be
+ * remembered of it. */
+int jit_spaces_told(struct jit_spaces *spaces, const struct sideband *record,
+		    const struct jit_spaces_teller *teller);
 
 #endif
