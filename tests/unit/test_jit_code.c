@@ -309,6 +309,19 @@ TEST(jit_code, events_that_the_guest_lost_end_all_names)
 	jit_code_free(code);
 }
 
+TEST(jit_code, names_end_with_the_earliest_loss_whichever_is_told_first)
+{
+	struct jit_code *code = code_with("one");
+
+	round_at(code, 300 * MS);
+	lose(code, 250 * MS, 290 * MS);
+	CHECK_STRING(name_at(code, 0x1000, 225 * MS), "one");
+	lose(code, 230 * MS, 280 * MS);
+	CHECK_STRING(name_at(code, 0x1000, 205 * MS), "one");
+	CHECK_STRING(name_at(code, 0x1000, 225 * MS), "");
+	jit_code_free(code);
+}
+
 /* The guest tells all processes anew, as if they had just run their programs. */
 TEST(jit_code, the_same_program_has_names_again_behind_a_loss)
 {

@@ -490,6 +490,16 @@ static void end_program(struct jit_code *code, const struct sideband *record)
 		process->ended = least(record);
 }
 
+/* Another processor lost something earlier, and says so later. A map that was looked at since has its own
+ * end. */
+static void doubt_end(struct life *life, uint64_t from, uint64_t until)
+{
+	if (life->ran > from)
+		life->ran = from;
+	if (life->told <= until && life->to_least > before(from, JIT_CODE_LATE))
+		life->to_least = before(from, JIT_CODE_LATE);
+}
+
 /*
  * Or may begin: which process's is not known. A processor that has nothing to tell says late what it lost: a
  * map that was told since is the program's all the same.
@@ -500,8 +510,9 @@ static void doubt_program(struct jit_code *code, struct process *process, void *
 	uint64_t until = behind(lost->until, lost->head.time_error);
 
 	(void)code;
-	if (!process->open && process->life && process->life->ran > least(&lost->head))
-		process->life->ran = least(&lost->head);
+	for (struct life *life = process->life; life; life = life->older)
+		if (life != process->life || !process->open)
+			doubt_end(life, least(&lost->head), until);
 	if (until <= process->ended)
 		return;
 	end_life(process, least(&lost->head), until);
