@@ -31,6 +31,15 @@ static void put_program_into_time(const struct agent_placer *placer, struct side
 	map->program = error < UINT64_MAX - time ? time + error : 0;
 }
 
+/* Long ago, and told late: up to when at the latest. */
+static void put_loss_into_time(struct sideband *record, uint64_t error)
+{
+	struct sideband_lost *lost = (struct sideband_lost *)record;
+
+	lost->until = error < UINT64_MAX - lost->until ? lost->until + error : UINT64_MAX;
+	record->time_error = 0;
+}
+
 /* RECORD is of GUEST_TIME. False: when that was is not known well enough for anybody to use it. */
 static bool put_into_time(struct agent_placer *placer, struct sideband *record, uint64_t guest_time)
 {
@@ -38,8 +47,10 @@ static bool put_into_time(struct agent_placer *placer, struct sideband *record, 
 
 	*time_of(record) = agent_clock_host_time(&placer->clock, guest_time, &error);
 	record->time_error = error < UINT32_MAX ? (uint32_t)error : UINT32_MAX;
-	if (error > AGENT_CLOCK_ERROR_MAX)
+	if (error > AGENT_CLOCK_ERROR_MAX && record->type != SIDEBAND_LOST)
 		return false;
+	if (error > AGENT_CLOCK_ERROR_MAX)
+		put_loss_into_time(record, error);
 	/* It is told of all before that for sure. */
 	if (record->type == SIDEBAND_ROUND)
 		record->time -= error < record->time ? error : record->time;
