@@ -127,9 +127,10 @@ TEST(guest_disk_report, disks_are_looked_at_when_a_recording_ends)
 	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
 	CHECK_EQUAL(result.disks, 1);
 	CHECK_EQUAL(result.found, 0);
+	CHECK(result.full);
 	CHECK(!unlink(others));
 	CHECK_EQUAL(disk_names_fetch(&search, &result), 0);
-	CHECK(!result.cut_short);
+	CHECK(!result.cut_short && !result.full);
 	CHECK_EQUAL(result.wanted, wanted);
 	CHECK_EQUAL(result.disks, 1);
 	CHECK_EQUAL(result.found, 1);
@@ -220,6 +221,13 @@ static void dump_domain(const char *home, const struct daemon_run *daemon)
 	CHECK(strstr(text, "hash_block"));
 	free(text);
 	free(path);
+	/* What else was sampled is not on that disk. */
+	text = command_output(&status, "build/kvmscope ctl --socket %s/kvmscoped.sock dump web 2>&1",
+			      daemon->run);
+	CHECK(strstr(
+		text,
+		" programs and libraries without all their names has more of them on the guest's disks\n"));
+	free(text);
 	/* They are the domain's own. */
 	free(command_output(&status, "test ! -e %s/.debug", home));
 	CHECK_EQUAL(status, 0);

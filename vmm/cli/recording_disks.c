@@ -67,6 +67,10 @@ static void say(const struct disk_names_result *result, int error)
 					   : "");
 	else if (result->wanted && !result->disks)
 		say_no_disk(result);
+	else if (result->wanted && !result->full)
+		log_info("none of %u programs and libraries without all their names has more of them on the "
+			 "guest's disks",
+			 result->wanted);
 }
 
 void recording_disks_search(const struct recording_disks *recording)

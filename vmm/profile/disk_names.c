@@ -48,7 +48,6 @@ struct hunt {
 	struct guest_disk *disks[DISKS_MAX];
 	size_t disk_count;
 	uint64_t taken; /* bytes, of total_max */
-	bool full;      /* no more is taken, which was said */
 };
 
 static int64_t now_ms(void)
@@ -214,7 +213,19 @@ static int open_disks(struct hunt *hunt, const struct guest_disk_limits *limits)
 static void end_full(struct hunt *hunt, const char *why)
 {
 	log_warning("no more of the guest's programs and libraries are kept in %s: %s", hunt->directory, why);
-	hunt->full = true;
+	hunt->result->full = true;
+}
+
+static void end_too_large(struct hunt *hunt, uint64_t total)
+{
+	char why[160];
+
+	snprintf(why, sizeof(why),
+		 "with one more, of %llu MiB at most, they could have more than %llu MiB, and have %llu; "
+		 "kvmscope report --guest-disk takes more",
+		 (unsigned long long)DISK_NAMES_FILE_MAX >> 20, (unsigned long long)total >> 20,
+		 (unsigned long long)hunt->taken >> 20);
+	end_full(hunt, why);
 }
 
 bool disk_names_has_room(uint64_t size, uint64_t free_bytes)
@@ -231,7 +242,7 @@ static void check_room(struct hunt *hunt)
 	struct statvfs status;
 
 	if (hunt->taken + DISK_NAMES_FILE_MAX > total) {
-		end_full(hunt, "they are too large; kvmscope report --guest-disk takes more");
+		end_too_large(hunt, total);
 		return;
 	}
 	/* A tmpfs may have no size. */
@@ -259,7 +270,7 @@ static bool take_from(struct hunt *hunt, struct guest_disk *disk, const struct i
 static bool take(struct hunt *hunt, const struct image *image)
 {
 	log_progress("reading %s of the guest's disk", image->path);
-	for (size_t i = 0; i < hunt->disk_count && !hunt->full; i++)
+	for (size_t i = 0; i < hunt->disk_count && !hunt->result->full; i++)
 		if (take_from(hunt, hunt->disks[i], image))
 			return true;
 	return false;
@@ -269,7 +280,7 @@ static int take_all(struct hunt *hunt)
 {
 	for (size_t i = 0; i < hunt->images.count && hunt->disk_count; i++) {
 		check_room(hunt);
-		if (hunt->full)
+		if (hunt->result->full)
 			return 0;
 		if (take(hunt, &hunt->images.images[i]))
 			hunt->result->found++;

@@ -42,6 +42,7 @@ struct disk_names_result {
 	unsigned int found;           /* of these, on the disks */
 	unsigned int disks;           /* that could be looked into, if there was anything to look for */
 	bool cut_short;               /* there was no time for all */
+	bool full;                    /* no more could be kept, which was said */
 	const char *refused;          /* the first of the search's disks that may not be read; NULL */
 	char why[ERROR_MESSAGE_SIZE]; /* that one could not be looked into, else the first that could not */
 };
