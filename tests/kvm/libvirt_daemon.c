@@ -332,6 +332,11 @@ static const char *or_nothing(const char *text)
 	return text ? text : "";
 }
 
+static const char *kernel_of(const struct libvirt_domain *domain)
+{
+	return domain->kvm_kernel ? domain->kvm_kernel : domain->kernel ? domain->kernel : KERNEL;
+}
+
 bool libvirt_domain_start_with(struct libvirt_daemon *daemon, const char *name,
 			       const struct libvirt_domain *domain)
 {
@@ -353,7 +358,7 @@ bool libvirt_domain_start_with(struct libvirt_daemon *daemon, const char *name,
 		"<memballoon model='none'/><serial type='file'><source path='%s/log/%s.console'/></serial>%s</devices>\n"
 		"%s\n</domain>\n",
 		domain->kvm_kernel ? "kvm" : "qemu", name, domain->vcpus_max ? domain->vcpus_max : 1, here,
-		domain->kvm_kernel ? domain->kvm_kernel : KERNEL, initrd, or_nothing(domain->command_line),
+		kernel_of(domain), initrd, or_nothing(domain->command_line),
 		domain->kvm_kernel ? KVM_CPU : "", daemon->directory, name, or_nothing(domain->devices),
 		or_nothing(domain->extra));
 	snprintf(arguments, sizeof(arguments), "create %s/%s", daemon->directory, file);

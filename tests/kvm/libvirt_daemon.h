@@ -73,6 +73,7 @@ bool libvirt_domain_start(struct libvirt_daemon *daemon, const char *name, const
 struct libvirt_domain {
 	const char *kvm_kernel;   /* runs by this machine's KVM, with this kernel in place of Debian's: path
 				     from here */
+	const char *kernel;       /* in place of Debian's: path from here */
 	unsigned int vcpus_max;   /* one, and as many more as can be plugged in */
 	const char *initrd;       /* path from here */
 	const char *command_line; /* of the kernel, more */

@@ -32,7 +32,8 @@ struct recording {
 	struct recorded_domain *domain;
 	struct collector_files files;
 	struct perf_data_room room;
-	uint64_t time; /* of the file that is open */
+	uint64_t time;  /* of the file that is open */
+	bool was_short; /* of room when it was begun */
 	char directory[PATH_MAX], names_directory[PATH_MAX];
 	struct build_id_cache_place names;
 	uint64_t names_counted; /* ms, when they were; 0: never */
@@ -79,12 +80,22 @@ static int make_room_for_block(void *context, uint64_t size, bool full)
 	return error;
 }
 
-/* Once, until there is room again. */
-static void say_short(struct recordings *all, const struct recorded_domain *domain)
+/* Once, until there is room again; it is that of all domains. */
+static void say_short(struct recordings *all)
 {
 	if (!all->is_short)
-		log_error("%s is not recorded until there is room: %s", domain->file, error_message());
+		log_error("no domain is recorded until there is room: %s", error_message());
 	all->is_short = true;
+}
+
+/* What was begun before tells nothing of the room that there is. */
+static void note_room(struct recordings *all, const struct recording *recording)
+{
+	if (!recording->was_short)
+		return;
+	if (all->is_short)
+		log_info("%s has room again: domains are recorded", all->directory);
+	all->is_short = false;
 }
 
 /* Somebody may have removed it. */
@@ -106,8 +117,9 @@ static int begin_file(void *context, char *path, size_t size)
 
 	pthread_mutex_lock(&all->lock);
 	error = recordings_make_room(all, ROOM_TO_BEGIN, false);
+	recording->was_short = all->is_short;
 	if (error)
-		say_short(all, domain);
+		say_short(all);
 	else
 		error = need_directory(all, domain);
 	recording->time = now > domain->latest ? now : domain->latest + 1;
@@ -118,15 +130,14 @@ static int begin_file(void *context, char *path, size_t size)
 	return error;
 }
 
-static void drop(struct recordings *all, const struct recorded_domain *domain, const char *partial,
-		 const struct collector_file *file)
+static void drop(struct recordings *all, const char *partial, const struct collector_file *file)
 {
 	if (unlinkat(all->fd, partial, 0) && errno != ENOENT)
 		log_warning("can't remove %s/%s: %s", all->directory, partial, strerror(errno));
 	if (!file->error)
 		return; /* it has no samples */
 	all->statistics.dropped++;
-	say_short(all, domain);
+	say_short(all);
 }
 
 /* The partial file of TIME is complete. */
@@ -158,11 +169,11 @@ static void end_file(void *context, const struct collector_file *file)
 	recorded_file_path(recording->domain, recording->time, RECORDING_PARTIAL, partial);
 	pthread_mutex_lock(&all->lock);
 	if (file->error || !file->samples) {
-		drop(all, recording->domain, partial, file);
+		drop(all, partial, file);
 	} else if (complete(all, recording->domain, recording->time)) {
 		log_warning("%s", error_message());
 	} else {
-		all->is_short = false;
+		note_room(all, recording);
 		recordings_keep_limits(all, recording->domain);
 	}
 	pthread_mutex_unlock(&all->lock);
@@ -249,6 +260,8 @@ static int make_domain(struct recordings *all, const char *name, struct recorded
 	if (*domain && (*domain)->recorded)
 		return error_set(-EBUSY, "%s is recorded already", (*domain)->file);
 	domain_name_escape(name, file);
+	if (recordings_make_room(all, ROOM_TO_BEGIN, false))
+		log_debug("%s", error_message()); /* a name may find room where a file does not */
 	error = recording_directory_make(all->fd, file, name);
 	if (error || *domain)
 		return error;
