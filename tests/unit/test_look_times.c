@@ -6,7 +6,7 @@
 #include "vmm/attach/look_times.h"
 
 #define INTERVAL 1000000ull
-#define LOOKS    200000
+#define LOOKS    1000000
 #define SEED     0x9e3779b97f4a7c15ull
 
 /* Runs for so long, then sleeps; of each burst the first part is one function's. ns. */
@@ -24,9 +24,8 @@ static bool run_until(const struct bursts *bursts, uint64_t time, uint64_t *ran,
 	return *inside < bursts->runs;
 }
 
-/* Of its CPU time that the looks stand for, the part that is the first function's. Each lets it alone for
- * REST. */
-static double share_of_first(const struct bursts *bursts, uint64_t rest)
+/* Of its CPU time that the looks stand for, the part that is the first function's. Each takes so long. */
+static double share_of_first(const struct bursts *bursts, uint64_t stopped)
 {
 	struct look_times times = { .interval = INTERVAL, .random = SEED };
 	uint64_t time = 0, last = 0, first = 0, all = 0;
@@ -41,7 +40,7 @@ static double share_of_first(const struct bursts *bursts, uint64_t rest)
 			all += period;
 			first += inside < bursts->first ? period : 0;
 		}
-		time = look_times_next(&times, time, runs ? time + rest : time);
+		time = look_times_next(&times, time, runs ? time + look_times_rest(&times, stopped) : time);
 	}
 	return (double)first / (double)all;
 }
@@ -52,12 +51,44 @@ TEST(look_times, shares_are_of_cpu_time_however_long_bursts_are)
 		const struct bursts bursts = { .runs = INTERVAL * percent / 100,
 					       .sleeps = 3 * INTERVAL + 12347,
 					       .first = INTERVAL * percent / 100 / 4 };
-		double share = share_of_first(&bursts, INTERVAL / 100);
+		double share = share_of_first(&bursts, INTERVAL / 400);
 
 		if (share < 0.24 || share > 0.26)
 			FAIL_TEST("bursts of %llu %% of an interval: the first quarter has %.2f %%",
 				  (unsigned long long)percent, 100 * share);
 	}
+}
+
+/* What such looks are apart on average is a multiple of what the guest's work takes. */
+TEST(look_times, long_rests_do_not_keep_the_guest_s_step)
+{
+	const uint64_t stopped = 25 * INTERVAL;
+
+	for (uint64_t part = 1; part <= 4; part++) {
+		const struct bursts bursts = { .runs = (4 * stopped + INTERVAL) / part,
+					       .first = stopped / part };
+		double truth = (double)bursts.first / (double)bursts.runs;
+		double share = share_of_first(&bursts, stopped);
+
+		if (share < truth - 0.005 || share > truth + 0.005)
+			FAIL_TEST("a part of %.2f %% in work of a %lluth of the looks' distance has %.2f %%",
+				  100 * truth, (unsigned long long)part, 100 * share);
+	}
+}
+
+TEST(look_times, a_rest_is_as_long_as_the_stop_at_least_and_four_times_on_average)
+{
+	struct look_times times = { .interval = INTERVAL, .random = SEED };
+	uint64_t sum = 0;
+
+	for (int i = 0; i < LOOKS; i++) {
+		uint64_t rest = look_times_rest(&times, 1000);
+
+		REQUIRE(rest >= 1000 && rest <= 25000);
+		sum += rest;
+	}
+	CHECK(sum / LOOKS > 3960 && sum / LOOKS < 4040);
+	CHECK_EQUAL(look_times_rest(&times, 0), 0);
 }
 
 TEST(look_times, are_as_many_as_were_asked_for_and_never_far_apart)

@@ -25,6 +25,13 @@ struct look_times {
 uint64_t look_times_next(struct look_times *times, uint64_t planned, uint64_t earliest);
 
 /*
+ * ns that a thread is let alone for that a look stopped for STOPPED: as long at least, four times as long on
+ * average, and 25 times at most. At random, too: rests that are all alike, where they are longer than an
+ * interval, would take looks into the step of a guest whose work comes round as often.
+ */
+uint64_t look_times_rest(struct look_times *times, uint64_t stopped);
+
+/*
  * ns that a look stands for after RAN ns of CPU time: at most 10 intervals, or 100 ms where that is more.
  * After a longer time nobody knows what was in it.
  */

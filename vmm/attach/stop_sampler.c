@@ -21,8 +21,6 @@
 #define NANOSECONDS 1000000000ull
 /* Samples that wait for the taker. */
 #define QUEUE 256
-/* A thread is let alone for so many times as long as it was stopped: the guest has to get somewhere. */
-#define REST 4
 /* ns after which a look hangs, and how often that is looked for. */
 #define HANGS 100000000ull
 #define WATCH 200000000ull
@@ -252,7 +250,7 @@ static void rest_until(struct stop_sampler *sampler, uint64_t time)
 static void settle(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
 {
 	struct stop_sampler *sampler = stopper->sampler;
-	uint64_t ended = now(), rested = ended + REST * outcome->stops.total;
+	uint64_t ended = now(), rested = ended + look_times_rest(&sampler->times, outcome->stops.total);
 
 	if (outcome->seen)
 		put(sampler, &stopper->seen, outcome);
