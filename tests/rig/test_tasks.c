@@ -664,30 +664,44 @@ TEST(tasks, of_debian_7_2_with_isolated_page_tables)
 
 #define LATE "build/rig/late-look"
 
-/* Each look ends behind the first address: the rest is looked up by the collector. */
+#define LATE_GUEST "console=ttyS0 quiet panic=-1 kvmscope.run=echo+tasks:+begin;sleep+4;tasks+4"
+
+static void check_late(const char *what, const char *directory)
+{
+	struct rig_result report;
+
+	check_cgroups(what, directory);
+	rig_run_here(&report, 60, "build/kvmscope report --json -i %s/perf.data | grep -o '\"look_cut.*,'",
+		     directory);
+	printf("%s", report.output);
+	rig_result_free(&report);
+}
+
+/*
+ * Each look ends behind the first address: the rest is looked up by the collector. A flight recorder's too,
+ * whose file is written when the guest panics.
+ */
 TEST(tasks, have_their_cgroups_where_the_stop_had_no_time)
 {
 	const char *kernel, *initrd;
-	struct rig_result result, report;
+	struct rig_result result;
 
 	RIG_REQUIRED();
 	kernel = rig_kernel("6.1");
 	initrd = kernel ? debian_recording_initrd("6.1") : NULL;
 	if (!initrd)
 		return;
-	rig_run(&result, 200,
-		"d=$PWD/" LATE "; rm -rf $d; mkdir -p $d; HOME=$d build/kvmscope run --pmu off --timeout 150 "
-		"--mem 256M -F 999 --stack-time 1us --from-line 'tasks: begin' -o $d/perf.data --kernel %s "
-		"--initrd %s --append 'console=ttyS0 quiet panic=-1 kvmscope.run=echo+tasks:+begin;sleep+4;tasks+4' "
-		"< /dev/null",
+	rig_run(&result, 300,
+		"rm -rf " LATE "; late() { d=$PWD/" LATE
+		"/$1 end=$2; shift 2; mkdir -p $d; HOME=$d build/kvmscope "
+		"run --pmu off --timeout 120 --mem 256M -F 999 --stack-time 1us -o $d/perf.data --kernel %s "
+		"--initrd %s --append \"" LATE_GUEST " $end\" \"$@\" < /dev/null; }; "
+		"late run '' --from-line 'tasks: begin' && late flight kvmscope.end=panic --flight 60s",
 		kernel, initrd);
 	if (result.status)
 		FAIL_TEST("%s\n%s", result.output, result.errors);
-	check_cgroups("behind the stop", LATE);
-	rig_run_here(&report, 60,
-		     "build/kvmscope report --json -i " LATE "/perf.data | grep -o '\"look_cut.*,'");
-	printf("%s", report.output);
-	rig_result_free(&report);
+	check_late("behind the stop", LATE "/run");
+	check_late("behind the stop, of a flight recorder", LATE "/flight");
 	rig_result_free(&result);
 }
 

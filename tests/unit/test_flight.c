@@ -173,6 +173,51 @@ static void push(struct setting *setting, unsigned int vcpu, uint64_t time)
 	ring_flush(setting->rings[vcpu]);
 }
 
+/* One whose stop had no time for its cgroup. */
+static void push_cut(struct setting *setting, unsigned int vcpu, uint64_t time)
+{
+	struct sample *sample = ring_reserve(setting->rings[vcpu], RECORD_SAMPLE,
+					     sample_size(1) + sizeof(struct sample_unlooked));
+
+	REQUIRE(sample);
+	*sample = (struct sample){
+		.time = time,
+		.period = 1000,
+		.vcpu = vcpu,
+		.host_tid = 100 + vcpu,
+		.pid = 5,
+		.tid = 5,
+		.kernel_depth = 1,
+		.flags = SAMPLE_LOOK_CUT,
+		.unlooked = 1,
+		.rip = FAKE_TEXT,
+	};
+	sample->callchain[0] = FAKE_TEXT;
+	*sample_unlooked(sample) = (struct sample_unlooked){ .parts = 1 };
+	ring_commit(setting->rings[vcpu], sample);
+	ring_flush(setting->rings[vcpu]);
+}
+
+/* What was found of it later; as the same thread by another number, which the file then says. */
+static void complete(struct setting *setting, unsigned int vcpu, uint64_t time)
+{
+	uint64_t room[sizeof(struct sample) / sizeof(uint64_t) + 1];
+	struct sample *sample = (struct sample *)room;
+
+	*sample = (struct sample){
+		.time = time,
+		.period = 1000,
+		.vcpu = vcpu,
+		.host_tid = 100 + vcpu,
+		.pid = 6,
+		.tid = 6,
+		.kernel_depth = 1,
+		.rip = FAKE_TEXT,
+	};
+	sample->callchain[0] = FAKE_TEXT;
+	flight_complete(setting->flight, vcpu, sample);
+}
+
 /* The user's; the caller may change it before flight_turn(). */
 static struct flight_trigger *trigger(struct setting *setting, uint64_t time, const char *kind)
 {
@@ -184,7 +229,7 @@ static struct flight_trigger *trigger(struct setting *setting, uint64_t time, co
 }
 
 struct counts {
-	uint64_t samples, lost, comms, maps, modules, first, last;
+	uint64_t samples, completed, lost, comms, maps, modules, first, last;
 	bool disorder;
 	struct perf_data_flight flight;
 	struct losses losses;
@@ -197,6 +242,7 @@ static int count_sample(void *context, const struct perf_data_sample *sample)
 	counts->disorder |= sample->time < counts->last;
 	if (!counts->samples++)
 		counts->first = sample->time;
+	counts->completed += sample->pid == 6;
 	counts->last = sample->time;
 	return 0;
 }
@@ -291,6 +337,58 @@ TEST(flight, writes_the_window_before_a_trigger_in_order_of_time)
 	CHECK_EQUAL(counts.flight.from, 1500);
 	CHECK_EQUAL(counts.flight.to, 2000);
 	CHECK_EQUAL(counts.flight.complete, 0);
+	clean_up(&setting);
+}
+
+TEST(flight, has_samples_as_they_were_completed_behind_their_stops)
+{
+	struct setting setting;
+	struct counts counts;
+
+	prepare(&setting, 0);
+	for (uint64_t time = 1000; time < 1100; time += 4) {
+		push(&setting, 0, time);
+		push_cut(&setting, 0, time + 1);
+		push_cut(&setting, 0, time + 2);
+		push_cut(&setting, 1, time + 3);
+	}
+	for (uint64_t time = 1000; time < 1100; time += 4) {
+		complete(&setting, 0, time + 2);
+		complete(&setting, 1, time + 3);
+	}
+	for (int i = 0; i < 2; i++) { /* they stay, for the next file */
+		trigger(&setting, 2000, "SIGUSR2");
+		flight_turn(setting.flight);
+		REQUIRE_EQUAL(setting.result_count, i + 1);
+		CHECK_EQUAL(setting.results[i].error, 0);
+		read_counts(setting.results[i].path, &counts);
+		CHECK_EQUAL(counts.samples, 100);
+		CHECK_EQUAL(counts.completed, 50);
+		CHECK_EQUAL(counts.losses.counts[LOOK_CUT], 25);
+		CHECK(!counts.disorder);
+	}
+	clean_up(&setting);
+}
+
+/* What came last is kept, where there is no room for all. */
+TEST(flight, keeps_of_what_was_completed_as_much_as_there_is_room_for)
+{
+	struct setting setting;
+	struct counts counts;
+
+	prepare(&setting, 0);
+	push_cut(&setting, 0, 1000);
+	complete(&setting, 0, 1000);
+	for (uint64_t time = 1001; time < 21000; time++)
+		complete(&setting, 0, time);
+	push_cut(&setting, 0, 20999);
+	trigger(&setting, 30000, "SIGUSR2");
+	flight_turn(setting.flight);
+	REQUIRE_EQUAL(setting.result_count, 1);
+	read_counts(setting.path, &counts);
+	CHECK_EQUAL(counts.samples, 2);
+	CHECK_EQUAL(counts.completed, 1);
+	CHECK_EQUAL(counts.losses.counts[LOOK_CUT], 1);
 	clean_up(&setting);
 }
 

@@ -15,14 +15,17 @@ static void count_sample(struct collector_statistics *statistics, const struct s
 static void take_sample(struct collector *collector, size_t ring, const struct ring_record *record,
 			struct collector_statistics *counts)
 {
-	const struct sample *sample =
+	const struct sample *taken =
 		collector_sample(record, collector->options.output.vcpus,
 				 perf_data_watches_count(collector->options.output.watches));
 	_Alignas(struct sample) uint8_t room[LATE_LOOK_SIZE];
+	const struct sample *sample;
 
-	if (!sample)
+	if (!taken)
 		return;
-	sample = collector_user_complete(&collector->kernel, sample, (struct sample *)room);
+	sample = collector_user_complete(&collector->kernel, taken, (struct sample *)room);
+	if (sample != taken && collector->flight)
+		flight_complete(collector->flight, ring, sample);
 	collector->last_time[sample->vcpu] = sample->time;
 	count_sample(counts, sample);
 	collector_jit_sample(&collector->jit, collector_user_kernel(&collector->kernel), sample);

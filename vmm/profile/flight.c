@@ -16,6 +16,7 @@
 #include "vmm/profile/collector.h"
 #include "vmm/profile/collector_jit.h"
 #include "vmm/profile/flight_dump.h"
+#include "vmm/profile/flight_late.h"
 
 /* The guest tells what happened through its own scheduler: so long after a moment it is known. */
 #define SIDEBAND_DELAY 500000000ull
@@ -36,6 +37,7 @@ struct flight {
 	struct collector_kernel *kernel;
 	const struct collector_jit *jit;
 	struct flight_sideband sideband;
+	struct flight_late late;
 	struct window window;       /* open if its flight has triggers */
 	struct flight_trigger next; /* taken, but of another window than this one */
 	bool next_taken;
@@ -85,8 +87,12 @@ int flight_create(struct flight **result, const struct collector_options *option
 	flight->sideband.base.store.account = options->account;
 	flight->kernel = kernel;
 	flight->jit = jit;
-	*result = flight;
-	return 0;
+	error = flight_late_init(&flight->late, options->ring_count);
+	if (error)
+		flight_destroy(flight);
+	else
+		*result = flight;
+	return error;
 }
 
 void flight_destroy(struct flight *flight)
@@ -94,6 +100,7 @@ void flight_destroy(struct flight *flight)
 	if (!flight)
 		return;
 	flight_sideband_free(&flight->sideband);
+	flight_late_free(&flight->late);
 	free(flight);
 }
 
@@ -228,6 +235,7 @@ static void write_window(struct flight *flight, struct flight_result *result)
 		.options = flight->options,
 		.kernel = flight->kernel,
 		.sideband = &flight->sideband,
+		.late = &flight->late,
 		.jit_code = flight->jit ? flight->jit->code : NULL,
 		.path = result->path,
 		.flight = &flight->window.flight,
@@ -283,6 +291,11 @@ void flight_sideband(struct flight *flight, const struct sideband *record)
 		flight_sideband_keep(&flight->sideband, record);
 	else /* no time that can be: it would keep records of others from being believed */
 		flight->sideband.missed++;
+}
+
+void flight_complete(struct flight *flight, size_t ring, const struct sample *sample)
+{
+	flight_late_keep(&flight->late, ring, sample);
 }
 
 /* No file will have samples of a time before this. */

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shared/sample.h"
 #include "shared/sideband.h"
 #include "vmm/profile/perf_data_flight.h"
 
@@ -81,6 +82,9 @@ bool flight_waits(const struct flight *flight);
 
 /* What happened in the guest, in whatever order it comes: goes into the files that it matters for. Copied. */
 void flight_sideband(struct flight *flight, const struct sideband *record);
+
+/* SAMPLE of ring number RING has what could be looked up behind its stop: files have it so. Copied. */
+void flight_complete(struct flight *flight, size_t ring, const struct sample *sample);
 
 /* Takes what was triggered, and writes a file if one is due. */
 void flight_turn(struct flight *flight);

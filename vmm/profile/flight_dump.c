@@ -20,6 +20,7 @@
 /* One ring's copy, and how far it was written. */
 struct source {
 	struct ring_snapshot snapshot;
+	struct flight_late_reader late;
 	const struct ring_record *record; /* the one that NEXT is in; NULL: the first is yet to come */
 	const struct sample *next;        /* in the window; NULL: there is none left */
 	uint64_t time;                    /* of the latest sample that was looked at */
@@ -42,8 +43,10 @@ static int copy_rings(struct dump *dump)
 {
 	int error = 0;
 
-	for (size_t i = 0; i < dump->count && !error; i++)
+	for (size_t i = 0; i < dump->count && !error; i++) {
 		error = ring_snapshot(dump->request->options->rings[i], &dump->sources[i].snapshot);
+		flight_late_begin(&dump->sources[i].late, dump->request->late, i);
+	}
 	return error;
 }
 
@@ -137,7 +140,7 @@ static int advance(struct dump *dump, struct source *source)
 			continue;
 		source->time = sample->time;
 		if (sample->time >= flight->from && sample->time <= flight->to)
-			source->next = sample;
+			source->next = flight_late_find(&source->late, sample);
 	}
 	return error;
 }
@@ -289,6 +292,12 @@ static int write_file(struct dump *dump)
 	return error ? error : close_error;
 }
 
+static void free_source(struct source *source)
+{
+	ring_snapshot_free(&source->snapshot);
+	flight_late_end(&source->late);
+}
+
 /* The rings first: what they hold now is gone soon, and reading the kernel takes time. */
 int flight_dump(struct flight_dump *request)
 {
@@ -306,7 +315,7 @@ int flight_dump(struct flight_dump *request)
 		error = write_file(&dump);
 	}
 	for (size_t i = 0; i < dump.count; i++)
-		ring_snapshot_free(&dump.sources[i].snapshot);
+		free_source(&dump.sources[i]);
 	flight_sideband_list_free(&dump.sideband);
 	free(dump.sources);
 	return error;

@@ -6,6 +6,7 @@
 
 #include "vmm/profile/collector.h"
 #include "vmm/profile/collector_kernel.h"
+#include "vmm/profile/flight_late.h"
 #include "vmm/profile/flight_sideband.h"
 #include "vmm/profile/jit_code.h"
 #include "vmm/profile/perf_data_flight.h"
@@ -14,6 +15,7 @@ struct flight_dump {
 	const struct collector_options *options; /* output.path apart */
 	struct collector_kernel *kernel;         /* no file is open */
 	struct flight_sideband *sideband;
+	const struct flight_late *late;
 	struct jit_code *jit_code; /* NULL: nothing is known of functions made at run time */
 	const char *path;
 	struct perf_data_flight *flight; /* complete is filled in */

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/profile/flight_late.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+
+/* Bytes of one ring: some hundred samples with all that they can have, some thousand as most are. */
+#define SIZE (1ul << 20)
+
+int flight_late_init(struct flight_late *late, size_t count)
+{
+	late->rings = calloc(count, sizeof(late->rings[0]));
+	late->count = late->rings ? count : 0;
+	return late->rings || !count ? 0 : error_set(-ENOMEM, "no memory for %zu rings", count);
+}
+
+void flight_late_free(struct flight_late *late)
+{
+	while (late->count)
+		ring_destroy(late->rings[--late->count]);
+	free(late->rings);
+	late->rings = NULL;
+}
+
+static struct ring *ring_of(struct flight_late *late, size_t index)
+{
+	const struct ring_options options = { .size = SIZE, .mode = RING_MODE_OVERWRITE };
+
+	if (!late->rings[index] && ring_create_with(&late->rings[index], &options))
+		late->rings[index] = NULL;
+	return late->rings[index];
+}
+
+void flight_late_keep(struct flight_late *late, size_t index, const struct sample *sample)
+{
+	struct ring *ring = ring_of(late, index);
+	size_t size = sample_length(sample);
+	void *place = ring ? ring_reserve(ring, RECORD_SAMPLE, size) : NULL;
+
+	if (!place)
+		return;
+	memcpy(place, sample, size);
+	ring_commit(ring, place);
+	ring_publish(ring);
+}
+
+void flight_late_begin(struct flight_late_reader *reader, const struct flight_late *late, size_t ring)
+{
+	*reader = (struct flight_late_reader){ 0 };
+	if (ring < late->count && late->rings[ring] && !ring_snapshot(late->rings[ring], &reader->snapshot))
+		reader->next = ring_snapshot_next(&reader->snapshot, NULL);
+}
+
+static const struct sample *sample_of(const struct ring_record *record)
+{
+	return (const void *)record->payload;
+}
+
+const struct sample *flight_late_find(struct flight_late_reader *reader, const struct sample *sample)
+{
+	if (!sample->unlooked)
+		return sample;
+	while (reader->next &&
+	       (reader->next->type != RECORD_SAMPLE || sample_of(reader->next)->time < sample->time))
+		reader->next = ring_snapshot_next(&reader->snapshot, reader->next);
+	return reader->next && sample_of(reader->next)->time == sample->time &&
+			       sample_of(reader->next)->event == sample->event
+		       ? sample_of(reader->next)
+		       : sample;
+}
+
+void flight_late_end(struct flight_late_reader *reader)
+{
+	ring_snapshot_free(&reader->snapshot);
+}
