@@ -5,7 +5,8 @@
  * over a reset, with a vCPU that comes later and with the guest's agent. One start of the rig, one VM of ours
  * and one domain for all of it.
  *
- * KVMSCOPE_ATTACH_SECONDS is how long each way samples (3): for a table with more samples.
+ * Each way samples until its shares can be told to 3 points. KVMSCOPE_ATTACH_SAMPLES is how many samples of
+ * user space that is (3000): for a table with more.
  */
 #include <jansson.h>
 #include <linux/perf_event.h>
@@ -139,13 +140,18 @@ static void show_shares(const char *vm, enum way way, const struct shares *share
 /* Of the loops, by their count in any while. */
 static const double truth[] = { 60, 30, 10 };
 
+/* Of so many 3 points are more than three standard deviations of the largest share. */
+#define ENOUGH 2500
+
 /*
- * Points that a share may be off: 3, or where there are not samples enough to tell five standard deviations.
- * Where the machine has other work they are fewer.
+ * Points that a share may be off: 3; five standard deviations where there are not samples enough for that, as
+ * by qmp, or on a machine with so much other work that they did not come in 90 s.
  */
 static double bound_for(const struct shares *shares, double is)
 {
-	return fmax(3, 5 * sqrt(is * (100 - is) / effective(shares)));
+	double worth = effective(shares);
+
+	return worth < ENOUGH ? fmax(3, 5 * sqrt(is * (100 - is) / worth)) : 3;
 }
 
 static void check_shares(const char *vm, enum way way, const struct shares *shares)
@@ -165,7 +171,7 @@ static void check_shares(const char *vm, enum way way, const struct shares *shar
 /* Once, for all tests; false: it failed, which is theirs. */
 static bool run_in_rig(void)
 {
-	const char *seconds = getenv("KVMSCOPE_ATTACH_SECONDS");
+	const char *samples = getenv("KVMSCOPE_ATTACH_SAMPLES");
 	static struct rig_result result;
 	const char *kernel;
 
@@ -174,8 +180,8 @@ static bool run_in_rig(void)
 		if (!kernel)
 			return false;
 		CHECK(!system(MAKE_INITRD)); /* NOLINT(cert-env33-c): a test's own words */
-		rig_run(&result, 900, "tests/rig/attach-host " DIRECTORY " %s %s " INITRD,
-			seconds ? seconds : "3", kernel);
+		rig_run(&result, 1200, "tests/rig/attach-host " DIRECTORY " %s %s " INITRD,
+			samples ? samples : "3000", kernel);
 		printf("%s", result.output);
 	}
 	if (result.status)
@@ -304,7 +310,7 @@ TEST(attach_rig, system_calls_of_debian_in_a_domain)
 	for (enum way way = PERF; way < WAYS; way++) {
 		REQUIRE(read_shares(&shares, "domain", way, leaf_of));
 		show_shares("domain", way, &shares);
-		CHECK(shares.samples > 0);
+		CHECK(shares.samples > 0 || way == QMP); /* a tenth of its few */
 	}
 	show_asking();
 }

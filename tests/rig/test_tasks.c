@@ -671,7 +671,8 @@ static void check_late(const char *what, const char *directory)
 	struct rig_result report;
 
 	check_cgroups(what, directory);
-	rig_run_here(&report, 60, "build/kvmscope report --json -i %s/perf.data | grep -o '\"look_cut.*,'",
+	rig_run_here(&report, 60,
+		     "build/kvmscope report --json -i %s/perf.data | grep -o '\"look_cut\": [0-9]*'",
 		     directory);
 	printf("%s", report.output);
 	rig_result_free(&report);
