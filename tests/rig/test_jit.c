@@ -18,13 +18,13 @@
 
 #define GUEST                                                                                                \
 	"d=$PWD/" DIRECTORY "; rm -rf $d; mkdir -p $d; "                                                     \
-	"HOME=$d build/kvmscope run --agent=guest --pmu off --timeout 400 --mem 384M --cpus 2 -F 199 "       \
+	"HOME=$d build/kvmscope run --agent=guest --pmu off --timeout 400 --mem 384M --cpus 2 -F 499 "       \
 	"--stack-time 100ms --from-line 'guest-init: up' --symfs " FILES " -o $d/perf.data --disk " DISK     \
 	",ro --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 "                                \
 	"kvmscope.run=mount+-t+ext4+-o+ro+/dev/vda+/mnt+&&+sh+/mnt/script+250' < /dev/null"
 
-/* Of some 350 in code that stays, however fast or busy the machine is: the programs run for it. */
-#define ENOUGH 100
+/* Of some 1000 in code that stays, however fast or busy the machine is: the programs run for it. */
+#define ENOUGH 200
 
 /* Bytes of a function of jit's: images have their functions at multiples of that. */
 #define JIT_FUNCTION 128u
@@ -32,15 +32,14 @@
 #define RUNS 2
 
 static const char *const hot[] = { "hot_60", "hot_30", "hot_10" };
+static const double truth[] = { 0.6, 0.3, 0.1 };
 
 /* Of tests/rig/guest/userland/hot.js, however V8 has compiled them ("JS:*hot60 /mnt/bin/hot.js:5:15"). */
 static const char *const node_hot[] = { "hot60 ", "hot30 ", "hot10 " };
-static const double node_truth[] = { 0.6, 0.3, 0.1 };
 
 /* One of both runs of the program. */
 struct tally {
 	unsigned int pid;
-	double truth[3]; /* of the hot ones' time */
 	unsigned long jit, jit_named, hot[3], turns;
 	unsigned long staying, staying_named; /* of all but those that take turns */
 	unsigned long wrong_function;
@@ -51,6 +50,7 @@ struct tally {
 /* One of both runs of node. */
 struct node_tally {
 	unsigned int pid;
+	double truth[3]; /* of the hot ones' time, as it says */
 	unsigned long jit, named, hot[3];
 	unsigned long behind; /* the first that has a name, with that */
 };
@@ -182,9 +182,13 @@ static void count(void *context, const struct script_sample *sample)
 	tallies->wrong += is_in(leaf, "jitted-");
 }
 
-/* LEAST: 3 points for a program that says what is true. */
-static void check_shares(const char *const names[3], const unsigned long counts[3], const double truth[3],
-			 double least)
+/* 3 points, or five standard deviations where there are not samples enough to tell them. */
+static double bound_for(double share, unsigned long samples)
+{
+	return fmax(0.03, 5 * sqrt(share * (1 - share) / (double)samples));
+}
+
+static void check_shares(const char *const names[3], const unsigned long counts[3], const double shares[3])
 {
 	unsigned long total = counts[0] + counts[1] + counts[2];
 
@@ -193,33 +197,32 @@ static void check_shares(const char *const names[3], const unsigned long counts[
 		double share = (double)counts[i] / (double)total;
 
 		printf("%s: %.1f %%, in truth %.1f %%, of %lu samples\n", names[i], 100 * share,
-		       100 * truth[i], total);
-		CHECK(fabs(share - truth[i]) < fmax(least, 2.5 / sqrt((double)total)));
+		       100 * shares[i], total);
+		CHECK(fabs(share - shares[i]) < bound_for(shares[i], total));
 	}
 }
 
-/* "jit: PID TIME TIME TIME TIME": of hot_60, hot_30, hot_10 and those that take turns. Moves *OUTPUT behind
- * it. */
-static bool read_truth(const char **output, struct tally *tally)
+/* "jit: PID". Moves *OUTPUT behind it. */
+static bool read_jit(const char **output, struct tally *tally)
 {
 	const char *line = strstr(*output, "\njit: ");
-	double times[3];
 
-	if (!line || sscanf(line, "\njit: %u %lf %lf %lf", &tally->pid, &times[0], &times[1], &times[2]) != 4)
+	if (!line || sscanf(line, "\njit: %u", &tally->pid) != 1)
 		return false;
-	for (int i = 0; i < 3; i++)
-		tally->truth[i] = times[i] / (times[0] + times[1] + times[2]);
 	*output = line + 1;
 	return true;
 }
 
-/* "node: PID did SUM". Moves *OUTPUT behind it. */
+/* "node: PID TIME TIME TIME": of its hot60, hot30 and hot10. Moves *OUTPUT behind it. */
 static bool read_node(const char **output, struct node_tally *node)
 {
 	const char *line = strstr(*output, "\nnode: ");
+	double times[3];
 
-	if (!line || sscanf(line, "\nnode: %u did", &node->pid) != 1)
+	if (!line || sscanf(line, "\nnode: %u %lf %lf %lf", &node->pid, &times[0], &times[1], &times[2]) != 4)
 		return false;
+	for (int i = 0; i < 3; i++)
+		node->truth[i] = times[i] / (times[0] + times[1] + times[2]);
 	*output = line + 1;
 	return true;
 }
@@ -253,11 +256,9 @@ static void check_run(const struct tally *tally, const char *what, bool agent)
 	CHECK(tally->staying_named * 100 >= tally->staying * (agent ? 98 : 95));
 	CHECK(tally->turns > 0);
 	CHECK(tally->whole > 0);
-	check_shares(hot, tally->hot, tally->truth, 0.03);
+	check_shares(hot, tally->hot, truth);
 }
 
-/* V8 interprets functions before it compiles them, each for as long as it likes, and the emulator is not as
- * fast in each: 10 points were seen. */
 static void check_node(const struct node_tally *node, const char *what, bool agent)
 {
 	printf("node, %s: %lu samples in its code, %lu of them named, of %lu behind the first that is\n",
@@ -266,7 +267,7 @@ static void check_node(const struct node_tally *node, const char *what, bool age
 	/* The agent has the map open to the end; from outside the last look comes before it. */
 	if (agent)
 		CHECK(node->named * 100 >= node->behind * 98);
-	check_shares(node_hot, node->hot, node_truth, 0.2);
+	check_shares(node_hot, node->hot, node->truth);
 }
 
 static void check_recording(const char *output, bool has_node)
@@ -276,7 +277,7 @@ static void check_recording(const char *output, bool has_node)
 	const char *rest = output;
 
 	for (int i = 0; i < RUNS; i++) {
-		REQUIRE(read_truth(&rest, &tallies.of[i]));
+		REQUIRE(read_jit(&rest, &tallies.of[i]));
 		REQUIRE(!has_node || read_node(&rest, &tallies.node[i]));
 	}
 	perf_script_read("HOME=$PWD/" DIRECTORY, DIRECTORY "/perf.data", "", count, &tallies);
