@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * A guest that stands still for seconds and goes on: by its VMM, so that its clock stands still, too (QMP's
- * stop and cont), and as a stopped process, where it does not; and a guest that suspends itself (ACPI's S3).
- * Nothing happens in it meanwhile, so nothing that it told may lie there for sure: that is the truth,
- * whatever its clock says.
+ * stop and cont), and as a stopped process, where it does not; and a guest that suspends itself (ACPI's S3,
+ * and to idle). Nothing happens in it meanwhile, so nothing that it told may lie there for sure: that is the
+ * truth, whatever its clock says.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -24,11 +24,12 @@
 
 #define KERNEL "build/cache/kernels/6.1/vmlinuz"
 #define INITRD "build/initrd/attach-agent.cpio"
-/* It runs every tenth of a second; a line on the second serial port suspends it. */
+/* It runs every tenth of a second. A line on the second serial port says how the guest is to suspend, and its
+ * kernel then says on the first one what it does. */
 #define PROGRAM "kvmscope-agent"
-#define COMMAND_LINE                                                                                         \
-	"console=ttyS0 quiet panic=-1 mitigations=off "                                                      \
-	"kvmscope.run=kvmscope-agent+&+(while+read+x</dev/ttyS1;do+echo+mem>/sys/power/state;done)+&+"       \
+#define COMMAND_LINE                                                                                                                    \
+	"console=ttyS0 quiet panic=-1 mitigations=off "                                                                                 \
+	"kvmscope.run=kvmscope-agent+&+(while+read+x;do+echo+7+>/proc/sys/kernel/printk;echo+$x+>/sys/power/state;done)+</dev/ttyS1+&+" \
 	"while+sleep+0.1;do+" PROGRAM "+--version;done"
 
 #define SECOND 1000000000ull
@@ -39,7 +40,7 @@ struct pause {
 
 struct guest {
 	pid_t vmm;
-	char channel_path[64], monitor_path[64], line_path[64];
+	char channel_path[64], monitor_path[64], console_path[64], line_path[64];
 	int monitor, line;
 	struct ring *ring;
 	struct agent *agent;
@@ -60,22 +61,23 @@ static uint64_t now(void)
 
 static pid_t run_vmm(const struct guest *guest)
 {
-	char channel[128], monitor[128], line[128];
+	char channel[128], monitor[128], console[128], line[128];
 	pid_t child = fork();
 
 	if (child)
 		return child;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (!freopen("/dev/null", "r", stdin) || !freopen("/dev/null", "w", stdout))
-		_exit(126);
 	snprintf(channel, sizeof(channel), "socket,id=agent,server=on,wait=off,path=%s", guest->channel_path);
 	snprintf(monitor, sizeof(monitor), "unix:%s,server=on,wait=off", guest->monitor_path);
+	snprintf(console, sizeof(console), "socket,id=console,server=on,wait=off,path=%s",
+		 guest->console_path);
 	snprintf(line, sizeof(line), "socket,id=line,server=on,wait=off,path=%s", guest->line_path);
 	execlp("qemu-system-x86_64", "qemu-system-x86_64", "-accel", "tcg", "-m", "256", "-nodefaults",
-	       "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot", "-kernel", KERNEL,
-	       "-initrd", INITRD, "-append", COMMAND_LINE, "-chardev", channel, "-device",
-	       "virtio-serial-pci", "-device", "virtserialport,chardev=agent,name=org.kvmscope.agent.0",
-	       "-chardev", line, "-device", "isa-serial,chardev=line", "-qmp", monitor, NULL);
+	       "-no-user-config", "-display", "none", "-no-reboot", "-kernel", KERNEL, "-initrd", INITRD,
+	       "-append", COMMAND_LINE, "-chardev", channel, "-device", "virtio-serial-pci", "-device",
+	       "virtserialport,chardev=agent,name=org.kvmscope.agent.0", "-chardev", console, "-device",
+	       "isa-serial,chardev=console", "-chardev", line, "-device", "isa-serial,chardev=line", "-qmp",
+	       monitor, NULL);
 	_exit(127);
 }
 
@@ -83,7 +85,9 @@ static int connect_to(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct timeval patience = { .tv_sec = 100 };
 
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	strcpy(address.sun_path, path);
 	for (int i = 0; i < 1000; i++) { /* until QEMU has made it, 10 s */
 		if (!connect(fd, (const struct sockaddr *)&address, sizeof(address)))
@@ -94,8 +98,8 @@ static int connect_to(const char *path)
 	return -1;
 }
 
-/* Says COMMAND to the monitor, and reads until it says what begins with WORD. */
-static bool tell_monitor(int fd, const char *command, const char *word)
+/* Says COMMAND to who is behind the socket, and reads until he says what begins with WORD. */
+static bool tell(int fd, const char *command, const char *word)
 {
 	char text[8192];
 	size_t size = 0;
@@ -161,9 +165,11 @@ static bool begin(struct guest *guest)
 		 getpid());
 	snprintf(guest->monitor_path, sizeof(guest->monitor_path), "build/agent-suspend-%d.monitor",
 		 getpid());
+	snprintf(guest->console_path, sizeof(guest->console_path), "build/agent-suspend-%d.console",
+		 getpid());
 	snprintf(guest->line_path, sizeof(guest->line_path), "build/agent-suspend-%d.line", getpid());
 	/* NOLINTNEXTLINE(cert-env33-c): a test's own words */
-	if (system("tests/rig/fetch-kernels 6.1 > /dev/null && flock build tests/rig/initrd --modules 'virtio_pci virtio_console' "
+	if (system("tests/rig/fetch-kernels 6.1 > /dev/null && flock build tests/rig/initrd --modules 'virtio_pci virtio_console button' "
 		   "--output " INITRD " build/rig/workload build/agent/kvmscope-agent > /dev/null") ||
 	    ring_create(&guest->ring, 4 << 20))
 		return false;
@@ -173,8 +179,8 @@ static bool begin(struct guest *guest)
 	guest->line = connect_to(guest->line_path);
 	options.ring = guest->ring;
 	return options.fd >= 0 && guest->monitor >= 0 && guest->line >= 0 &&
-	       !agent_start(&guest->agent, &options) && tell_monitor(guest->monitor, "", "\"QMP\"") &&
-	       tell_monitor(guest->monitor, "{\"execute\":\"qmp_capabilities\"}\n", "\"return\"");
+	       !agent_start(&guest->agent, &options) && tell(guest->monitor, "", "\"QMP\"") &&
+	       tell(guest->monitor, "{\"execute\":\"qmp_capabilities\"}\n", "\"return\"");
 }
 
 static void end(struct guest *guest, struct agent_statistics *statistics)
@@ -187,6 +193,7 @@ static void end(struct guest *guest, struct agent_statistics *statistics)
 	ring_destroy(guest->ring);
 	unlink(guest->channel_path);
 	unlink(guest->monitor_path);
+	unlink(guest->console_path);
 	unlink(guest->line_path);
 }
 
@@ -197,7 +204,7 @@ static void stop_and_go_on(struct guest *guest, bool clock_stops)
 
 	read_ring(guest);
 	if (clock_stops) {
-		CHECK(tell_monitor(guest->monitor, "{\"execute\":\"stop\"}\n", "\"return\""));
+		CHECK(tell(guest->monitor, "{\"execute\":\"stop\"}\n", "\"return\""));
 	} else {
 		kill(guest->vmm, SIGSTOP);
 		waitpid(guest->vmm, &status, WUNTRACED);
@@ -206,7 +213,7 @@ static void stop_and_go_on(struct guest *guest, bool clock_stops)
 	usleep(1500000);
 	guest->pause.end = now();
 	if (clock_stops)
-		CHECK(tell_monitor(guest->monitor, "{\"execute\":\"cont\"}\n", "\"return\""));
+		CHECK(tell(guest->monitor, "{\"execute\":\"cont\"}\n", "\"return\""));
 	else
 		kill(guest->vmm, SIGCONT);
 	CHECK(goes_on(guest, guest->pause.end + SECOND));
@@ -220,33 +227,66 @@ static void stop_and_go_on(struct guest *guest, bool clock_stops)
 		CHECK(statistics.sessions > 1 && guest->losses > 0);
 }
 
-/* The guest's clock stands still, its devices are reset, and its kernel goes on where it was. */
-static void suspend_and_wake(struct guest *guest)
+/*
+ * How a guest suspends, as /sys/power/state takes it; who says so, in which words, behind its programs' last
+ * moment (kernel/power/process.c, freeze_kernel_threads()); and what wakes it.
+ */
+struct suspend {
+	const char *state, *wake;
+	bool by_monitor, clock_stops;
+	const char *said;
+};
+
+static const struct suspend to_memory = {
+	.state = "mem\n",
+	.by_monitor = true,
+	.clock_stops = true,
+	.said = "\"SUSPEND\"",
+	.wake = "{\"execute\":\"system_wakeup\"}\n",
+};
+static const struct suspend to_idle = {
+	.state = "freeze\n",
+	/* Its processors only idle: without states of ACPI (drivers/cpuidle) its clock goes on. */
+	.clock_stops = false,
+	.said = "Freezing remaining freezable tasks",
+	.wake = "{\"execute\":\"system_powerdown\"}\n", /* a button that nobody in the guest listens to */
+};
+
+/* The guest's programs stand still, its devices are suspended, and its kernel goes on where it was. */
+static void suspend_and_wake(struct guest *guest, const struct suspend *suspend)
 {
 	struct agent_statistics before, statistics;
+	/* What it said before goes nowhere. */
+	int console = connect_to(guest->console_path);
+	bool suspended;
 
 	agent_statistics(guest->agent, &before);
 	read_ring(guest);
 	guest->pause = (struct pause){ 0 };
-	CHECK_EQUAL(write(guest->line, "x\n", 2), 2);
-	if (!tell_monitor(guest->monitor, "", "\"SUSPEND\"")) {
+	guest->named = 0;
+	CHECK_EQUAL(write(guest->line, suspend->state, strlen(suspend->state)),
+		    (ssize_t)strlen(suspend->state));
+	suspended = tell(suspend->by_monitor ? guest->monitor : console, "", suspend->said);
+	close(console);
+	if (!suspended) {
 		FAIL_TEST("the guest does not suspend");
 		return;
 	}
 	guest->pause = (struct pause){ .begin = now() };
 	usleep(1500000);
 	guest->pause.end = now();
-	CHECK(tell_monitor(guest->monitor, "{\"execute\":\"system_wakeup\"}\n", "\"WAKEUP\""));
+	CHECK(tell(guest->monitor, suspend->wake, "\"return\""));
 	CHECK(goes_on(guest, guest->pause.end + SECOND));
 	CHECK_EQUAL(guest->inside, 0);
 	agent_statistics(guest->agent, &statistics);
-	printf("guest suspended: %lu events, %lu of them named, %lu sessions, %lu jumps, %lu of the events lost, error "
-	       "now %.1f ms\n",
-	       guest->events, guest->named, (unsigned long)statistics.sessions,
-	       (unsigned long)statistics.clock_jumps, (unsigned long)statistics.lost,
-	       (double)statistics.clock_error / 1e6);
-	CHECK(statistics.sessions > before.sessions);
+	printf("guest suspended to %.*s: %lu events, %lu of them named, %lu sessions, %lu jumps, %lu of the events lost, "
+	       "error now %.1f ms\n",
+	       (int)strcspn(suspend->state, "\n"), suspend->state, guest->events, guest->named,
+	       (unsigned long)statistics.sessions, (unsigned long)statistics.clock_jumps,
+	       (unsigned long)statistics.lost, (double)statistics.clock_error / 1e6);
+	CHECK(!suspend->clock_stops || statistics.sessions > before.sessions);
 	CHECK(statistics.open);
+	CHECK(guest->named > 0);
 }
 
 TEST(agent_suspend, nothing_is_placed_where_the_guest_stood_still)
@@ -258,9 +298,8 @@ TEST(agent_suspend, nothing_is_placed_where_the_guest_stood_still)
 	if (goes_on(&guest, now() + SECOND)) {
 		stop_and_go_on(&guest, false);
 		stop_and_go_on(&guest, true);
-		guest.named = 0;
-		suspend_and_wake(&guest);
-		CHECK(guest.named > 0);
+		suspend_and_wake(&guest, &to_memory);
+		suspend_and_wake(&guest, &to_idle);
 	} else {
 		FAIL_TEST("the guest's agent tells nothing");
 	}
