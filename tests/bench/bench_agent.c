@@ -5,60 +5,22 @@
  * and while 100 processes a second are forked and run a program. By perf events, and by the process connector
  * and /proc, which take their place where the guest's kernel does not allow them.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-
 #include "tests/bench/bench.h"
+#include "tests/unit/agent_process.h"
 #include "vmm/guest/agent.h"
 
-#define AGENT   "build/agent/kvmscope-agent"
 #define SECONDS 10
 #define FORKS   100 /* a second */
 /* What it is to take at most. */
 #define SHARE_MAX    0.5  /* % of a CPU */
 #define RESIDENT_MAX 2048 /* KiB */
-
-/* From here on. */
-static void forbid_events(void)
-{
-	struct sock_filter program[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_perf_event_open, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog filter = { sizeof(program) / sizeof(program[0]), program };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
-		_exit(126);
-}
-
-static pid_t run_agent(int fd, bool events)
-{
-	char number[16];
-	pid_t child = fork();
-
-	if (child)
-		return child;
-	if (!events)
-		forbid_events();
-	snprintf(number, sizeof(number), "%d", fd);
-	fcntl(fd, F_SETFD, 0);
-	execl(AGENT, AGENT, "--fd", number, NULL);
-	_exit(127);
-}
 
 /* Of the process, in ns (proc(5), schedstat: the first number). */
 static double cpu_time(pid_t process)
@@ -176,7 +138,7 @@ static void measure_way(bool events, const char *way)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) ||
 	    ring_create(&ring, 16 << 20))
 		exit(1);
-	process = run_agent(fds[1], events);
+	process = agent_process_run(fds[1], events);
 	close(fds[1]);
 	options.fd = fds[0];
 	options.ring = ring;

@@ -6,6 +6,8 @@ $(GUEST_BENCHES): $(BUILD)/tests/kvm/bare_guest.o $(BUILD)/tests/kvm/sampled_gue
 $(GUEST_BENCHES): BENCH_LIBS := $(BUILD)/libkvmscope.a $(LIBRARY_LIBS)
 $(BUILD)/bench/bench_attach $(BUILD)/bench/bench_samplers: $(BUILD)/tests/bench/gap_guest.o
 
+$(BUILD)/bench/bench_agent: $(BUILD)/tests/unit/agent_process.o | build/agent/kvmscope-agent
+
 # What the ring is measured beside; a bench says which of them is missing.
 $(BUILD)/bench/bench_ring: $(BUILD)/tests/bench/lttng_session.o
 $(BUILD)/bench/bench_ring: BENCH_LIBS := $(foreach library,lttng-ust liburcu-cds,$(shell pkg-config --libs $(library) 2>/dev/null))

@@ -1,19 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/agent_fixture.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/perf_event.h>
-#include <linux/seccomp.h>
-#include <sched.h>
 #include <signal.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,67 +18,6 @@ uint64_t agent_fixture_now(void)
 	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-bool agent_fixture_allows_events(void)
-{
-	struct perf_event_attr attribute = { .type = PERF_TYPE_SOFTWARE,
-					     .config = PERF_COUNT_SW_DUMMY,
-					     .size = sizeof(attribute) };
-	int fd = (int)syscall(SYS_perf_event_open, &attribute, -1, 0, -1, 0);
-
-	if (fd >= 0)
-		close(fd);
-	return fd >= 0;
-}
-
-/* From here on, as in a container or under kernel.perf_event_paranoid=4 of some. */
-static void forbid_events(void)
-{
-	struct sock_filter program[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_perf_event_open, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog filter = { sizeof(program) / sizeof(program[0]), program };
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
-		_exit(126);
-}
-
-const char *agent_fixture_kernel_files;
-
-static bool see(const char *name, const char *place)
-{
-	char path[128];
-
-	snprintf(path, sizeof(path), "%s/%s", agent_fixture_kernel_files, name);
-	return !mount(path, place, NULL, MS_BIND, NULL);
-}
-
-/* From here on. */
-static bool see_kernel_files(void)
-{
-	return !unshare(CLONE_NEWNS) && !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
-	       see("proc", "/proc") && see("module", "/sys/module");
-}
-
-pid_t agent_fixture_run(int fd, bool events)
-{
-	char number[16];
-	pid_t child = fork();
-
-	if (child)
-		return child;
-	if (agent_fixture_kernel_files && !see_kernel_files())
-		_exit(126);
-	if (!events)
-		forbid_events();
-	snprintf(number, sizeof(number), "%d", fd);
-	fcntl(fd, F_SETFD, 0);
-	execl(AGENT, AGENT, "--fd", number, NULL);
-	_exit(127);
-}
-
 bool agent_fixture_set_up(struct agent_fixture *fixture, enum agent_fixture_end end)
 {
 	struct agent_options options = { 0 };
@@ -100,7 +28,7 @@ bool agent_fixture_set_up(struct agent_fixture *fixture, enum agent_fixture_end 
 	    ring_create(&fixture->ring, 4 << 20))
 		return false;
 	if (end != TEST_ITSELF) {
-		fixture->process = agent_fixture_run(fds[1], end == AGENT_WITH_EVENTS);
+		fixture->process = agent_process_run(fds[1], end == AGENT_WITH_EVENTS);
 		close(fds[1]);
 	} else {
 		fixture->guest = fds[1];

@@ -11,9 +11,8 @@
 #include <sys/types.h>
 
 #include "shared/sideband.h"
+#include "tests/unit/agent_process.h"
 #include "vmm/guest/agent.h"
-
-#define AGENT "build/agent/kvmscope-agent"
 
 struct agent_fixture {
 	pid_t process; /* 0: the guest's end is the test's */
@@ -26,16 +25,7 @@ struct agent_fixture {
 /* Who is at the guest's end. */
 enum agent_fixture_end { TEST_ITSELF, AGENT_WITH_EVENTS, AGENT_WITHOUT_EVENTS };
 
-/* A directory: what the next agent has as /proc and as /sys/module; NULL: the kernel's own. */
-extern const char *agent_fixture_kernel_files;
-
 uint64_t agent_fixture_now(void); /* ns, CLOCK_MONOTONIC_RAW */
-
-/* As the agent's own: perf_event_open(2) may be forbidden here. */
-bool agent_fixture_allows_events(void);
-
-/* Runs the agent on FD; EVENTS: with perf_event_open(2). Its process, which the caller ends. */
-pid_t agent_fixture_run(int fd, bool events);
 
 bool agent_fixture_set_up(struct agent_fixture *fixture, enum agent_fixture_end end);
 /* STATISTICS, which may be NULL, gets the final ones. */

@@ -92,7 +92,7 @@ TEST(agent_build_ids, who_records_a_program_beside_it_is_told_of_none)
 	struct agent_fixture fixture;
 	bool told = true;
 
-	if (!agent_fixture_allows_events())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(agent_fixture_set_up(&fixture, AGENT_WITH_EVENTS));
 	CHECK(agent_fixture_wait(&fixture, agent_fixture_snapshot_is_done));

@@ -6,7 +6,6 @@
  */
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/perf_event.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,19 +15,17 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "shared/sideband.h"
+#include "tests/unit/agent_fixture.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/guest/agent.h"
 #include "vmm/guest/agent_jit.h"
 #include "vmm/guest/perf_map.h"
 #include "vmm/profile/jit_code.h"
 
-#define AGENT   "build/agent/kvmscope-agent"
 #define PROGRAM "build/rig/userland/jit"
 #define HOT_JS  "tests/rig/guest/userland/hot.js"
 
@@ -43,39 +40,6 @@ struct fixture {
 	int channel;    /* the host's end of it, so that the agent's program outlives the session */
 };
 
-static uint64_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
-	return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
-}
-
-static bool events_allowed(void)
-{
-	struct perf_event_attr attribute = { .type = PERF_TYPE_SOFTWARE,
-					     .config = PERF_COUNT_SW_DUMMY,
-					     .size = sizeof(attribute) };
-	int fd = (int)syscall(SYS_perf_event_open, &attribute, -1, 0, -1, 0);
-
-	if (fd >= 0)
-		close(fd);
-	return fd >= 0;
-}
-
-static pid_t run_agent(int fd)
-{
-	char number[16];
-	pid_t child = fork();
-
-	if (child)
-		return child;
-	snprintf(number, sizeof(number), "%d", fd);
-	fcntl(fd, F_SETFD, 0);
-	execl(AGENT, AGENT, "--fd", number, NULL);
-	_exit(127);
-}
-
 static bool set_up(struct fixture *fixture)
 {
 	struct agent_options options = { .tsc_known = true };
@@ -85,7 +49,7 @@ static bool set_up(struct fixture *fixture)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) ||
 	    ring_create(&fixture->ring, 16 << 20))
 		return false;
-	fixture->process = run_agent(fds[1]);
+	fixture->process = agent_process_run(fds[1], true);
 	close(fds[1]);
 	fixture->channel = fcntl(fds[0], F_DUPFD_CLOEXEC, 0);
 	options.fd = fds[0];
@@ -167,14 +131,14 @@ static bool is_disturbed(const struct fixture *fixture)
  */
 static const char *wait_for_name(struct fixture *fixture, pid_t pid, uint64_t address)
 {
-	uint64_t end = now() + 60 * SECOND, time;
+	uint64_t end = agent_fixture_now() + 60 * SECOND, time;
 	const char *name;
 
 	do {
-		time = now();
+		time = agent_fixture_now();
 		wait_until_known(fixture, time + SECOND / 5);
 		name = name_at(fixture, pid, address, time);
-	} while (!*name && now() < end);
+	} while (!*name && agent_fixture_now() < end);
 	return name;
 }
 
@@ -211,7 +175,7 @@ TEST(agent_jit, functions_have_their_names_while_the_process_runs_and_behind_its
 	pid_t program;
 	uint64_t middle;
 
-	if (!events_allowed())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(set_up(&fixture));
 	REQUIRE(wait_until_known(&fixture, 1));
@@ -221,9 +185,9 @@ TEST(agent_jit, functions_have_their_names_while_the_process_runs_and_behind_its
 		_exit(127);
 	}
 	REQUIRE(wait_for_process(&fixture, (uint32_t)program));
-	middle = now();
+	middle = agent_fixture_now();
 	waitpid(program, NULL, 0);
-	CHECK(wait_until_known(&fixture, now() + SECOND / 2));
+	CHECK(wait_until_known(&fixture, agent_fixture_now() + SECOND / 2));
 	map = rest = read_map(program);
 	while (perf_map_next(&rest, &line)) {
 		if (!strncmp(line.name, "hot", 3)) {
@@ -262,7 +226,7 @@ TEST(agent_jit, functions_of_node_have_their_names)
 	pid_t program;
 	uint64_t end;
 
-	if (!events_allowed())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	if (system("node --version > /dev/null 2>&1"))
 		SKIP("node (package nodejs) does not run here");
@@ -279,7 +243,7 @@ TEST(agent_jit, functions_of_node_have_their_names)
 	}
 	REQUIRE(wait_for_process(&fixture, (uint32_t)program));
 	waitpid(program, NULL, 0);
-	end = now();
+	end = agent_fixture_now();
 	CHECK(wait_until_known(&fixture, end + SECOND / 2));
 	snprintf(command, sizeof(command), "rm -r %s", directory);
 	CHECK_EQUAL(system(command), 0);
@@ -329,7 +293,7 @@ TEST(agent_jit, a_map_that_loses_its_beginning_is_told_anew)
 	pid_t child;
 	int fd;
 
-	if (!events_allowed())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(set_up(&fixture));
 	REQUIRE(wait_until_known(&fixture, 1));
@@ -380,7 +344,7 @@ TEST(agent_jit, a_map_is_told_anew_behind_a_loss)
 	pid_t child;
 	int status;
 
-	if (!events_allowed())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(set_up(&fixture));
 	REQUIRE(wait_until_known(&fixture, 1));
@@ -390,7 +354,8 @@ TEST(agent_jit, a_map_is_told_anew_behind_a_loss)
 	waitpid(fixture.process, &status, WUNTRACED);
 	fill_rings(10000); /* more than they hold */
 	kill(fixture.process, SIGCONT);
-	for (uint64_t end = now() + 60 * SECOND; !loses(&fixture) && now() < end;) {
+	for (uint64_t end = agent_fixture_now() + 60 * SECOND;
+	     !loses(&fixture) && agent_fixture_now() < end;) {
 		fill_rings(1); /* its kernel tells of a loss before the next event */
 		take_records(&fixture);
 		usleep(10000);
@@ -409,7 +374,7 @@ TEST(agent_jit, only_the_processes_own_map_is_taken)
 	pid_t children[2];
 	int fd;
 
-	if (!events_allowed())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	if (getuid())
 		SKIP("files of other users need root");
@@ -424,7 +389,7 @@ TEST(agent_jit, only_the_processes_own_map_is_taken)
 	CHECK(!fchown(fd, 65534, 65534));
 	close(fd);
 	CHECK(!symlink("/etc/passwd", paths[1]));
-	CHECK(wait_until_known(&fixture, now() + SECOND));
+	CHECK(wait_until_known(&fixture, agent_fixture_now() + SECOND));
 	for (int i = 0; i < 2; i++) {
 		CHECK(!jit_code_has(fixture.code, (uint32_t)children[i]));
 		end_process(children[i]);
@@ -465,7 +430,7 @@ TEST(agent_jit, no_file_system_is_held_while_nobody_asks)
 	struct fixture fixture;
 	pid_t child;
 
-	if (!events_allowed())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(set_up(&fixture));
 	REQUIRE(wait_until_known(&fixture, 1));
@@ -488,7 +453,7 @@ TEST(agent_jit, a_process_whose_map_is_gone_is_followed_to_its_end)
 	char path[64];
 	pid_t child;
 
-	if (!events_allowed())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(set_up(&fixture));
 	REQUIRE(wait_until_known(&fixture, 1));
@@ -497,7 +462,7 @@ TEST(agent_jit, a_process_whose_map_is_gone_is_followed_to_its_end)
 	CHECK(holds(&fixture, child));
 	snprintf(path, sizeof(path), "/tmp/perf-%d.map", child);
 	CHECK(!unlink(path) && !symlink("/etc/passwd", path));
-	CHECK(wait_until_known(&fixture, now() + SECOND / 5));
+	CHECK(wait_until_known(&fixture, agent_fixture_now() + SECOND / 5));
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
 	for (int i = 0; i < 1500 && holds(&fixture, child); i++) {

@@ -257,7 +257,7 @@ static void check_kernel(const struct old_kernel *kernel)
 
 TEST(agent_old_kernels, each_tells_what_it_can)
 {
-	if (!agent_fixture_allows_events())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++)
 		check_kernel(&kernels[i]);

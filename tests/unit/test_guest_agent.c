@@ -45,14 +45,14 @@ static bool is_our_mapping(const struct sideband *record, void *context)
 
 TEST(guest_agent, tells_what_ran_before_and_what_happens_with_its_time)
 {
-	struct wanted own = { .start = (uintptr_t)agent_fixture_run }, new = { 0 };
+	struct wanted own = { .start = (uintptr_t)agent_process_run }, new = { 0 };
 	struct agent_statistics statistics;
 	uint64_t begin = agent_fixture_now(), before, after;
 	struct agent_fixture fixture;
 	void *mapping;
 	int file;
 
-	if (!agent_fixture_allows_events())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(agent_fixture_set_up(&fixture, AGENT_WITH_EVENTS));
 	CHECK(agent_fixture_find(&fixture, is_our_mapping, &own));
@@ -159,7 +159,7 @@ static void check_forked(struct agent_fixture *fixture)
 /* By netlink and /proc: later, with what was mapped by then, and nothing of what was before. */
 TEST(guest_agent, tells_processes_where_its_kernel_allows_no_events)
 {
-	struct wanted own = { .start = (uintptr_t)agent_fixture_run };
+	struct wanted own = { .start = (uintptr_t)agent_process_run };
 	struct agent_statistics statistics;
 	struct brief brief = { .before = 0 };
 	struct agent_fixture fixture;
@@ -239,7 +239,7 @@ TEST(guest_agent, tells_anew_what_its_kernel_lost)
 	uint64_t before;
 	void *mapping;
 
-	if (!agent_fixture_allows_events())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	reserved = mmap(NULL, RESERVED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	REQUIRE(agent_fixture_set_up(&fixture, AGENT_WITH_EVENTS));
@@ -336,7 +336,7 @@ TEST(guest_agent, tells_which_file_is_at_a_path_of_each_process)
 	struct told_processes told = { .path = path };
 	struct agent_fixture fixture;
 
-	if (!agent_fixture_allows_events())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	/* A system's programs may all be one file. */
 	REQUIRE(realpath(AGENT, path) && realpath("/proc/self/exe", other));
@@ -407,7 +407,7 @@ TEST(guest_agent, reads_only_whole_lines_of_mappings)
 	struct agent_fixture fixture;
 	pid_t mapper;
 
-	if (!agent_fixture_allows_events())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(mkdtemp(directory));
 	CHECK(make_program_of_long_name(directory, path));
@@ -450,7 +450,7 @@ TEST(guest_agent, tells_the_cgroup_of_a_process)
 	struct agent_fixture fixture;
 	FILE *file;
 
-	if (!agent_fixture_allows_events())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	file = fopen("/proc/self/cgroup", "re");
 	REQUIRE(file && fread(lines, 1, sizeof(lines) - 1, file));
@@ -489,7 +489,7 @@ TEST(guest_agent, tells_the_cgroup_of_a_new_program_from_its_beginning)
 	struct agent_fixture fixture;
 	pid_t child;
 
-	if (!agent_fixture_allows_events())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(agent_fixture_set_up(&fixture, AGENT_WITH_EVENTS));
 	CHECK(agent_fixture_wait(&fixture, agent_fixture_snapshot_is_done));

@@ -50,7 +50,7 @@ TEST(guest_agent, tells_the_symbols_of_a_mapped_file)
 	struct agent_fixture fixture;
 	struct symbol symbol, expected;
 
-	if (!agent_fixture_allows_events())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0);
 	image.build_id_size = (size_t)elf_build_id(path, image.build_id);
@@ -69,9 +69,9 @@ TEST(guest_agent, tells_the_symbols_of_a_mapped_file)
 	agent_image_table_free(table);
 	REQUIRE(symbols != NULL);
 	REQUIRE(!elf_symbols_load(&own, path, ELF_FILE_OFFSETS, NULL, 0));
-	REQUIRE(symbols_find_name(own, "agent_fixture_run", &expected));
+	REQUIRE(symbols_find_name(own, "agent_process_run", &expected));
 	REQUIRE(symbols_find(symbols, expected.start, &symbol));
-	CHECK_STRING(symbol.name, "agent_fixture_run");
+	CHECK_STRING(symbol.name, "agent_process_run");
 	CHECK_EQUAL(symbol.start, expected.start);
 	CHECK_EQUAL(symbol.end, expected.end);
 	symbols_free(symbols);
@@ -145,7 +145,7 @@ TEST(guest_agent, tells_the_symbols_of_its_kernel)
 	uint8_t notes[4096];
 	int fd;
 
-	if (!agent_fixture_allows_events())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(agent_fixture_set_up(&fixture, AGENT_WITH_EVENTS));
 	CHECK(agent_fixture_wait(&fixture, agent_fixture_is_answered));
@@ -184,7 +184,7 @@ static void write_kernel_file(const char *name, const char *text)
 	char path[128];
 	FILE *file;
 
-	snprintf(path, sizeof(path), "%s/%s", agent_fixture_kernel_files, name);
+	snprintf(path, sizeof(path), "%s/%s", agent_process_kernel_files, name);
 	file = fopen(path, "we");
 	REQUIRE(file && fputs(text, file) >= 0);
 	fclose(file);
@@ -195,8 +195,8 @@ static void make_directory(const char *name)
 {
 	char path[128], made[128];
 
-	snprintf(path, sizeof(path), "%s/%s", agent_fixture_kernel_files, name);
-	snprintf(made, sizeof(made), "%s/made", agent_fixture_kernel_files);
+	snprintf(path, sizeof(path), "%s/%s", agent_process_kernel_files, name);
+	snprintf(made, sizeof(made), "%s/made", agent_process_kernel_files);
 	REQUIRE(!mkdir(made, 0755) && !rename(made, path));
 }
 
@@ -207,10 +207,10 @@ static void remove_kernel_files(void)
 	char path[128];
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		snprintf(path, sizeof(path), "%s/%s", agent_fixture_kernel_files, names[i]);
+		snprintf(path, sizeof(path), "%s/%s", agent_process_kernel_files, names[i]);
 		CHECK(!remove(path));
 	}
-	agent_fixture_kernel_files = NULL;
+	agent_process_kernel_files = NULL;
 }
 
 /* Another build of it may well have as many pages and find its old place. */
@@ -220,12 +220,12 @@ TEST(guest_agent, tells_the_kernel_anew_when_a_module_is_loaded_again)
 	struct told_kernel *told, *again;
 	struct agent_fixture fixture;
 
-	if (!agent_fixture_allows_events())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	if (geteuid())
 		SKIP("mounting other files in place of the kernel's takes root");
-	agent_fixture_kernel_files = mkdtemp(directory);
-	REQUIRE(agent_fixture_kernel_files != NULL);
+	agent_process_kernel_files = mkdtemp(directory);
+	REQUIRE(agent_process_kernel_files != NULL);
 	make_directory("proc");
 	make_directory("module");
 	write_kernel_file("proc/modules", "alpha 20480 0 - Live 0xffffffffc0400000\n");

@@ -33,18 +33,18 @@ TEST(guest_agent, is_asked_anew_when_it_was_killed)
 	struct agent_fixture fixture = { .guest = -1 };
 	int fds[2];
 
-	if (!agent_fixture_allows_events())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds));
 	REQUIRE(!ring_create(&fixture.ring, 4 << 20));
 	options.fd = fds[0];
 	options.ring = fixture.ring;
-	fixture.process = agent_fixture_run(fds[1], true);
+	fixture.process = agent_process_run(fds[1], true);
 	REQUIRE(!agent_start(&fixture.agent, &options));
 	CHECK(agent_fixture_wait(&fixture, agent_fixture_snapshot_is_done));
 	kill(fixture.process, SIGKILL);
 	waitpid(fixture.process, NULL, 0);
-	fixture.process = agent_fixture_run(fds[1], true);
+	fixture.process = agent_process_run(fds[1], true);
 	close(fds[1]);
 	CHECK(agent_fixture_wait(&fixture, is_second_session));
 	agent_fixture_tear_down(&fixture, &statistics);
@@ -99,7 +99,7 @@ TEST(guest_agent, reaches_the_host_by_vsock)
 
 	if (listener < 0)
 		SKIP("no vsock connects this machine with itself (Linux module vsock_loopback)");
-	if (!agent_fixture_allows_events())
+	if (!agent_process_allows_events())
 		SKIP("perf_event_open(2) is not allowed here");
 	REQUIRE(!ring_create(&fixture.ring, 4 << 20));
 	fixture.process = run_agent_by_vsock(port);
@@ -142,7 +142,7 @@ TEST(guest_agent, lets_go_of_a_connection_that_has_an_error_alone)
 	error = (struct pollfd){ .fd = fds[1], .events = POLLIN };
 	CHECK_EQUAL(poll(&error, 1, 0), 1);
 	CHECK_EQUAL(error.revents, POLLERR);
-	process = agent_fixture_run(fds[1], true);
+	process = agent_process_run(fds[1], true);
 	close(fds[1]);
 	CHECK(ends_by_itself(process));
 }
@@ -406,7 +406,7 @@ TEST(guest_agent, answers_a_ping_that_there_was_no_room_for)
 	int fds[2];
 
 	REQUIRE(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds));
-	process = agent_fixture_run(fds[1], false);
+	process = agent_process_run(fds[1], false);
 	close(fds[1]);
 	say(fds[0], &start, sizeof(start));
 	/* Each has an answer and a round, of 100 bytes together: more than a socket and the buffer hold. */
@@ -452,7 +452,7 @@ TEST(guest_agent, hostile_host_does_not_stop_the_agent)
 
 	srand(10);
 	REQUIRE(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds));
-	process = agent_fixture_run(fds[1], true);
+	process = agent_process_run(fds[1], true);
 	close(fds[1]);
 	for (size_t i = 0; i < sizeof(garbage); i++)
 		garbage[i] = (uint8_t)rand();
