@@ -88,7 +88,7 @@ static int probe(void)
 {
 	struct perf_event_choice choice;
 
-	return perf_event_choose(&choice, getppid(), 1000, false);
+	return perf_event_choose(&choice, getppid(), 1, false);
 }
 
 static enum attach_event event_of(const struct attach_source *source)

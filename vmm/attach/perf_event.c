@@ -2,12 +2,14 @@
 #include "vmm/attach/perf_event.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/log.h"
 
 #define NANOSECONDS 1000000000ull
 
@@ -55,6 +57,30 @@ int perf_event_explain(int error, pid_t pid)
 	return error_set(error, "perf can not sample process %d: %s", pid, strerror(-error));
 }
 
+/* Hz; 0: the kernel does not tell. */
+static unsigned int frequency_max(void)
+{
+	FILE *file = fopen("/proc/sys/kernel/perf_event_max_sample_rate", "re");
+	unsigned int max = 0;
+
+	if (file && fscanf(file, "%u", &max) != 1)
+		max = 0;
+	if (file)
+		fclose(file);
+	return max;
+}
+
+/* Only events by a frequency have a limit, which is that kernel's of today: it lowers it by itself. */
+static void tell_limit(unsigned int frequency)
+{
+	unsigned int max = frequency_max();
+
+	if (max && frequency > max)
+		log_warning("cycles can be sampled at %u Hz at most here now, not at %u (see "
+			    "/proc/sys/kernel/perf_event_max_sample_rate): CPU time is sampled instead",
+			    max, frequency);
+}
+
 int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int frequency, bool clock_only)
 {
 	int fd = -ENOENT;
@@ -62,6 +88,8 @@ int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int 
 	if (!clock_only) {
 		describe(choice, ATTACH_CYCLES, frequency);
 		fd = perf_event_open_thread(&choice->attribute, pid);
+		if (fd == -EINVAL)
+			tell_limit(frequency);
 	}
 	if (fd < 0 && fd != -EACCES && fd != -EPERM) {
 		describe(choice, ATTACH_CLOCK, frequency);
