@@ -59,6 +59,20 @@ TEST(cpuid, no_pmu_and_no_nesting)
 	free(table);
 }
 
+TEST(cpuid, nesting_where_it_is_wanted)
+{
+	struct cpuid_table *table = host_table();
+
+	CHECK(cpuid_can_nest(table));
+	cpuid_filter(table, &(struct cpuid_options){ .cpus = 1, .nested = true });
+	CHECK(cpuid_find(table, 1, 0)->ecx & 1 << 5);
+	CHECK(cpuid_find(table, 0x80000001, 0)->ecx & 1 << 2);
+	CHECK(cpuid_can_nest(table));
+	cpuid_filter(table, &(struct cpuid_options){ .cpus = 1 });
+	CHECK(!cpuid_can_nest(table));
+	free(table);
+}
+
 TEST(cpuid, hypervisor_and_x2apic_are_shown)
 {
 	struct cpuid_table *table = calloc(1, sizeof(*table));

@@ -106,6 +106,7 @@ static int make_machine(struct run *run)
 		.cpus = run->options.cpus,
 		.memory_size = run->options.memory_size,
 		.resets = run->options.reboot,
+		.nested = run->options.nested,
 		.disks = run->options.disks,
 		.disk_count = run->options.disk_count,
 		.agent_socket = run->options.agent_socket,

@@ -45,6 +45,7 @@ enum key {
 	KEY_AGENT_SOCKET,
 	KEY_AGENT_MEMORY,
 	KEY_PMU,
+	KEY_NESTED,
 	KEY_TIMEOUT,
 	KEY_DURATION,
 	KEY_NO_PROFILE,
@@ -92,6 +93,10 @@ static const struct argp_option option_list[] = {
 	{ "reboot", KEY_REBOOT, NULL, 0,
 	  "A reset starts the guest anew; without it, it ends the run. Each boot has a file of its own: perf.data, "
 	  "perf.data.1, ...",
+	  GROUP_MACHINE },
+	{ "nested", KEY_NESTED, NULL, 0,
+	  "The guest may run guests of its own, by its own KVM: it is shown VMX or SVM. A sample in one of those is "
+	  "counted, and has neither names nor callers",
 	  GROUP_MACHINE },
 	{ "console", KEY_CONSOLE, "WHERE", 0,
 	  "The serial port ttyS0: stdio (Ctrl-A x quits on a terminal), none, or a file for its output (stdio)",
@@ -300,6 +305,9 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 		return 0;
 	case KEY_REBOOT:
 		options->reboot = true;
+		return 0;
+	case KEY_NESTED:
+		options->nested = true;
 		return 0;
 	case KEY_DISK:
 		add_disk(state, options, text);

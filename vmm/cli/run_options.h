@@ -42,6 +42,7 @@ struct run_options {
 	const char *agent_socket;
 	enum run_agent_source agent;
 	enum run_pmu pmu;
+	bool nested;        /* the guest may run guests of its own */
 	char *module_text;  /* owned: read from a file; boot.module_text may point to it */
 	char *command_line; /* owned: all words as the user gave them, for the profile */
 

@@ -25,6 +25,7 @@ struct guest_registers {
 	uint16_t idt_limit; /* bytes - 1 */
 	uint8_t cpl;        /* SS.DPL */
 	bool long_mode;     /* CS.L */
+	bool nested;        /* of a guest that the guest runs: the page tables are in that one's memory */
 };
 
 #endif

@@ -15,6 +15,9 @@
 
 #define BIT(n) (1u << (n))
 
+#define FEATURE_VMX BIT(5) /* leaf 1, ECX */
+#define FEATURE_SVM BIT(2) /* leaf 0x80000001, ECX */
+
 int cpuid_supported(int kvm_fd, struct cpuid_table *table)
 {
 	memset(table, 0, sizeof(*table));
@@ -45,6 +48,14 @@ struct kvm_cpuid_entry2 *cpuid_add(struct cpuid_table *table, uint32_t function,
 	entry = &table->entries[table->header.nent++];
 	*entry = (struct kvm_cpuid_entry2){ .function = function, .index = index };
 	return entry;
+}
+
+bool cpuid_can_nest(struct cpuid_table *table)
+{
+	const struct kvm_cpuid_entry2 *intel = cpuid_find(table, 1, 0);
+	const struct kvm_cpuid_entry2 *amd = cpuid_find(table, 0x80000001, 0);
+
+	return (intel && intel->ecx & FEATURE_VMX) || (amd && amd->ecx & FEATURE_SVM);
 }
 
 static void remove_leaf(struct cpuid_table *table, uint32_t function)
@@ -92,8 +103,8 @@ static void filter_features(struct kvm_cpuid_entry2 *leaf, const struct cpuid_op
 		leaf->ecx |= BIT(24);
 	/* MONITOR/MWAIT would be a NOP here: an idle guest would spin, and be sampled doing so. */
 	leaf->ecx &= ~BIT(3);
-	/* No VMX: what a sample taken inside a nested guest means is not defined. */
-	leaf->ecx &= ~BIT(5);
+	if (!options->nested)
+		leaf->ecx &= ~FEATURE_VMX;
 	/* No debug store (PEBS, BTS); without a PMU no PERF_CAPABILITIES. */
 	leaf->ecx &= ~(BIT(2) | BIT(4));
 	leaf->edx &= ~BIT(21);
@@ -163,8 +174,8 @@ static void filter_kvm_features(struct kvm_cpuid_entry2 *leaf)
 
 static void filter_amd_features(struct kvm_cpuid_entry2 *leaf, const struct cpuid_options *options)
 {
-	/* No SVM: as VMX above. */
-	leaf->ecx &= ~BIT(2);
+	if (!options->nested)
+		leaf->ecx &= ~FEATURE_SVM;
 	/* No IBS, no counters of northbridge and last level cache; without a PMU none of the core. */
 	leaf->ecx &= ~(BIT(10) | BIT(24) | BIT(28));
 	if (!options->kernel_pmu)

@@ -21,6 +21,7 @@ struct cpuid_options {
 	unsigned int apic_id; /* of this vCPU */
 	bool tsc_deadline;    /* KVM_CAP_TSC_DEADLINE_TIMER */
 	bool kernel_pmu;      /* the PMU is KVM's, so what KVM says of it stays */
+	bool nested;          /* the guest may run guests of its own: VMX and SVM stay */
 };
 
 /* Reads KVM_GET_SUPPORTED_CPUID of /dev/kvm (KVM_FD) into TABLE. */
@@ -31,6 +32,9 @@ int cpuid_supported(int kvm_fd, struct cpuid_table *table);
  * machine shows. Pure; cpuid.c gives the reason for each changed leaf.
  */
 void cpuid_filter(struct cpuid_table *table, const struct cpuid_options *options);
+
+/* Does TABLE show VMX or SVM? */
+bool cpuid_can_nest(struct cpuid_table *table);
 
 /* The entry of FUNCTION and INDEX, or NULL. */
 struct kvm_cpuid_entry2 *cpuid_find(struct cpuid_table *table, uint32_t function, uint32_t index);

@@ -31,6 +31,21 @@ static bool has_kernel_pmu(const struct vcpu *vcpu)
 	return vcpu->handlers->pmu && vcpu->handlers->pmu->by_kvm;
 }
 
+static int check_nested(struct cpuid_table *table, const struct vm *vm)
+{
+	if (!vm->nested)
+		return 0;
+	if (!cpuid_can_nest(table))
+		return error_set(
+			-ENOTSUP,
+			"this host's KVM does not let a guest run guests of its own: load kvm_intel or "
+			"kvm_amd with nested=1");
+	if (!vm_capability(vm, KVM_CAP_NESTED_STATE))
+		return error_set(-ENOTSUP, "this host's KVM does not tell when a guest of the guest runs "
+					   "(KVM_CAP_NESTED_STATE); it came with Linux 4.20");
+	return 0;
+}
+
 static int set_cpuid(struct vcpu *vcpu, const struct vm *vm)
 {
 	struct cpuid_options options = {
@@ -38,6 +53,7 @@ static int set_cpuid(struct vcpu *vcpu, const struct vm *vm)
 		.apic_id = vcpu->index,
 		.tsc_deadline = vm_capability(vm, KVM_CAP_TSC_DEADLINE_TIMER),
 		.kernel_pmu = has_kernel_pmu(vcpu),
+		.nested = vm->nested,
 	};
 	struct cpuid_table *table = malloc(sizeof(*table));
 	int error;
@@ -45,6 +61,8 @@ static int set_cpuid(struct vcpu *vcpu, const struct vm *vm)
 	if (!table)
 		return error_set(-ENOMEM, "no memory for the CPUID table");
 	error = cpuid_supported(vm->kvm_fd, table);
+	if (!error)
+		error = check_nested(table, vm);
 	if (!error) {
 		cpuid_filter(table, &options);
 		if (vcpu->handlers->pmu && vcpu->handlers->pmu->create)
@@ -151,6 +169,22 @@ bool vcpu_is_halted(const struct vcpu *vcpu)
 
 	assert(vcpu_on_thread(vcpu));
 	return !ioctl(vcpu->fd, KVM_GET_MP_STATE, &state) && state.mp_state == KVM_MP_STATE_HALTED;
+}
+
+/* KVM gives all of the state or, on kvm_intel, nothing (kernel: vmx_get_nested_state()). */
+bool vcpu_runs_nested(const struct vcpu *vcpu)
+{
+	union {
+		struct kvm_nested_state head;
+		uint8_t room[sizeof(struct kvm_nested_state) + sizeof(struct kvm_vmx_nested_state_data)];
+	} state;
+
+	assert(vcpu_on_thread(vcpu));
+	if (!vcpu->vm->nested)
+		return false;
+	state.head.size = sizeof(state);
+	return !ioctl(vcpu->fd, KVM_GET_NESTED_STATE, &state) &&
+	       state.head.flags & KVM_STATE_NESTED_GUEST_MODE;
 }
 
 const struct kvm_regs *vcpu_registers(struct vcpu *vcpu)

@@ -150,6 +150,12 @@ const struct kvm_sregs *vcpu_special_registers(struct vcpu *vcpu);
 /* Does it wait in HLT? Asks KVM: a system call. On the vCPU's thread. */
 bool vcpu_is_halted(const struct vcpu *vcpu);
 
+/*
+ * Is it in a guest that its guest runs, whose registers are then those of the vCPU? Asks KVM, a system call,
+ * if the VM is one that may (struct vm, nested). On the vCPU's thread.
+ */
+bool vcpu_runs_nested(const struct vcpu *vcpu);
+
 /* Set both before the first vcpu_run(), or on the vCPU's thread. */
 int vcpu_set_registers(struct vcpu *vcpu, const struct kvm_regs *registers);
 int vcpu_set_special_registers(struct vcpu *vcpu, const struct kvm_sregs *registers);

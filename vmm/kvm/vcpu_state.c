@@ -108,7 +108,9 @@ static int take_msrs(struct vcpu_state *state, const struct vcpu *vcpu, const st
 int vcpu_state_take(struct vcpu_state *state, struct vcpu *vcpu, const struct msr_list *list)
 {
 	assert(!atomic_load(&vcpu->thread_id));
-	*state = (struct vcpu_state){ 0 };
+	*state = (struct vcpu_state){ .nested.size = sizeof(state->nested) };
+	if (vcpu->vm->nested && ioctl(vcpu->fd, KVM_GET_NESTED_STATE, &state->nested))
+		return refused(vcpu, "GET_NESTED_STATE");
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		if (has_part(vcpu, &parts[i]) &&
 		    ioctl(vcpu->fd, parts[i].get, (uint8_t *)state + parts[i].offset))
@@ -133,6 +135,9 @@ static int put_parts(const struct vcpu_state *state, struct vcpu *vcpu)
 {
 	struct kvm_mp_state before;
 
+	/* Registers are the guest's own only when it has left its guest. */
+	if (vcpu->vm->nested && ioctl(vcpu->fd, KVM_SET_NESTED_STATE, &state->nested))
+		return refused(vcpu, "SET_NESTED_STATE");
 	ioctl(vcpu->fd, KVM_GET_MP_STATE, &before);
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		if (has_part(vcpu, &parts[i]) &&

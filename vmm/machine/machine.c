@@ -183,6 +183,7 @@ static int build(struct machine *machine, const struct machine_options *options)
 	if (machine->end_fd < 0)
 		return error_set(-errno, "can not make an eventfd: %s", strerror(errno));
 	error = vm_create(&machine->vm, options->memory_size);
+	machine->vm.nested = options->nested;
 	if (!error)
 		error = create_vcpus(machine, options->cpus);
 	if (!error && options->resets)

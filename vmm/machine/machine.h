@@ -46,6 +46,7 @@ struct machine_options {
 	unsigned int cpus;        /* 1 to VM_CPUS_MAX */
 	uint64_t memory_size;     /* bytes */
 	bool resets;              /* machine_reset() will be possible */
+	bool nested;              /* the guest may run guests of its own, as far as KVM lets it */
 
 	const struct machine_disk *disks;
 	size_t disk_count;

@@ -24,8 +24,9 @@
 #define CPUID_PERF_CTR_EXT_LLC  (1u << 28)
 
 /*
- * Bits 63:36, 21 and 19 are reserved; 41:40, HostOnly and GuestOnly, are so without SVM. Writes of them
- * are ignored (Linux, arch/x86/kvm/svm/pmu.c: reserved_bits, amd_pmu_set_msr()).
+ * Bits 63:36, 21 and 19 are reserved; 41:40, HostOnly and GuestOnly, are so without SVM, and with it the
+ * time does not tell what they ask for. Writes of them are ignored (Linux, arch/x86/kvm/svm/pmu.c:
+ * reserved_bits, amd_pmu_set_msr()).
  */
 #define SELECT_WRITABLE UINT64_C(0xfffd7ffff)
 

@@ -304,7 +304,7 @@ static bool is_shown(struct vcpu *vcpu)
 
 /*
  * The trap that the vCPU has run into, if it is one: another kernel may have an INT3 of its own there before
- * it first touches its PMU and is looked at.
+ * it first touches its PMU and is looked at, and a guest of the guest can look like its host's kernel.
  */
 static bool find_trap(struct rdpmc_traps *traps, struct vcpu *vcpu, struct trap *trap)
 {
@@ -313,6 +313,8 @@ static bool find_trap(struct rdpmc_traps *traps, struct vcpu *vcpu, struct trap 
 	bool found = false;
 
 	traps->options.registers(vcpu, &registers);
+	if (registers.nested)
+		return false;
 	pthread_mutex_lock(&traps->lock);
 	for (size_t i = 0; i < traps->count && !found; i++) {
 		*trap = traps->traps[i];

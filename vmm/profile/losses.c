@@ -23,7 +23,8 @@ static const struct {
 	[SAMPLE_UNCERTAIN] = { "sample_uncertain",
 			       "samples so close to an event of the guest that it is not sure which came first" },
 	[SAMPLE_OTHER_KERNEL_RAN] = { "sample_other_kernel",
-				      "samples without names, as the guest ran another kernel (reset, kexec)" },
+				      "samples without names, as the guest ran another kernel (reset, kexec, "
+				      "a guest of its own)" },
 	[GUEST_BREAKPOINT_LOST] = { "guest_breakpoint_lost",
 				    "times a breakpoint of the guest's own did not work for it, as a watch had "
 				    "its register" },

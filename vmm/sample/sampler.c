@@ -324,6 +324,8 @@ struct state {
 
 static void show_registers(struct vcpu_sampler *self, const struct guest_registers *registers, uint64_t time)
 {
+	if (registers->nested)
+		return;
 	snapshot_write(&self->latest, registers);
 	__atomic_store_n(&self->latest_time, time, __ATOMIC_RELEASE);
 }
@@ -334,8 +336,8 @@ static const struct guest_kernel *running_kernel(const struct sampler *sampler,
 {
 	const struct guest_kernel *kernel = atomic_load_explicit(&sampler->kernel, memory_order_acquire);
 
-	*other = false;
-	if (!kernel || !guest_kernel_can_run(registers))
+	*other = registers->nested;
+	if (registers->nested || !kernel || !guest_kernel_can_run(registers))
 		return NULL;
 	*other = !guest_kernel_runs(kernel, sampler->options.view, registers);
 	return *other ? NULL : kernel;

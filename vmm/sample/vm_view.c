@@ -52,9 +52,11 @@ void vm_view_copy_registers(const struct kvm_regs *general, const struct kvm_sre
 {
 	copy_general(general, registers);
 	copy_special(special, registers);
+	registers->nested = false;
 }
 
 void vm_view_registers(struct vcpu *vcpu, struct guest_registers *registers)
 {
 	vm_view_copy_registers(vcpu_registers(vcpu), vcpu_special_registers(vcpu), registers);
+	registers->nested = vcpu_runs_nested(vcpu);
 }
