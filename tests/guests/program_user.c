@@ -121,17 +121,36 @@ USER_TEXT static void user_works(void)
 	user_exit();
 }
 
-/* 60, 30 and 10 % of CPL3's time in three functions; rounds=N of 10 chunk=N loops; timer=HZ. Ends with 0. */
+SPIN_LOOP(share_kernel, section(".text"))
+
+/* A round at CPL3, then KERNEL chunks at CPL0, in turn. */
+static void work_at_both_levels(uint64_t rounds, uint64_t kernel, bool interrupts)
+{
+	user_rounds = 1;
+	for (uint64_t round = 0; round < rounds; round++) {
+		user_call(user_works, interrupts);
+		share_kernel(kernel * user_chunk);
+	}
+}
+
+/*
+ * 60, 30 and 10 % of CPL3's time in three functions; rounds=N of 10 chunk=N loops; timer=HZ. With kernel=N
+ * there are N at CPL0, in share_kernel(), for each 10 of them. Ends with 0.
+ */
 uint32_t program_shares(void)
 {
 	uint32_t hz = (uint32_t)option_number("timer", 0);
+	uint64_t kernel = option_number("kernel", 0);
 
 	user_rounds = option_number("rounds", 100);
 	user_chunk = option_number("chunk", 1000000);
 	if (hz)
 		start_timer(hz);
 	print("working\n");
-	user_call(user_works, hz != 0);
+	if (kernel)
+		work_at_both_levels(user_rounds, kernel, hz != 0);
+	else
+		user_call(user_works, hz != 0);
 	return 0;
 }
 

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kvmscope attach on a host that has counters, and so samples by cycles, whose interrupts are NMIs. No
+ * machine of tests has any; so the host is a guest of ours on a standard KVM (kvm_amd), with the counters
+ * that kvmscope run emulates and a KVM of its own (--nested), and the VM attached to is a guest of that one.
+ *
+ * Meanwhile kvmscope run samples the host from outside, and has to tell that guest's guest from it.
+ */
+#include <linux/perf_event.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/rig/rig.h"
+#include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/perf_data_reader.h"
+
+/* KVM of Linux 5.17 to 6.6 tells perf the level at which the vCPU was last preempted (kernel: 547c91929f43).
+ */
+#define KERNEL "6.12"
+
+#define DIRECTORY "build/rig/cycles"
+#define IMAGE     "build/guests/guest.elf"
+#define INITRD    "build/initrd/cycles.cpio"
+
+#define MAKE_INITRD                                                                                          \
+	"flock build tests/rig/initrd --kernel " KERNEL                                                      \
+	" --modules 'virtio_mmio virtio_blk kvm-amd' --output " INITRD " build/kvmscope " IMAGE              \
+	" tests/rig/guest-cycles > /dev/null"
+
+/* What the guest's kernel does of its own at a start is of no use here. */
+#define COMMAND                                                                                              \
+	"rm -rf " DIRECTORY "; mkdir -p " DIRECTORY "; truncate -s 16M " DIRECTORY "/results.tar; "          \
+	"build/kvmscope run --nested --timeout %u --mem 320M -F 19 -o " DIRECTORY "/outside.data "           \
+	"--no-buildid-cache --kernel %s --initrd " INITRD " --disk " DIRECTORY "/results.tar "               \
+	"--append 'console=ttyS0 quiet panic=-1 mitigations=off cryptomgr.notests "                          \
+	"initcall_blacklist=load_system_certificate_list,digsig_init,init_encrypted "                        \
+	"kvmscope.run=sh+/bin/guest-cycles+%s' < /dev/null && tar xf " DIRECTORY                             \
+	"/results.tar -C " DIRECTORY
+
+#define PARTS 4
+
+/* By count of loops, which are the same everywhere: in percent. */
+static const struct part {
+	const char *function;
+	bool kernel;
+	double share;
+} parts[PARTS] = {
+	{ "share_sixty", false, 30 },
+	{ "share_thirty", false, 15 },
+	{ "share_ten", false, 5 },
+	{ "share_kernel", true, 50 },
+};
+
+struct modes {
+	uint16_t guest_user, guest_kernel, host_user, host_kernel;
+};
+
+static const struct modes guests_view = { PERF_RECORD_MISC_USER, PERF_RECORD_MISC_KERNEL,
+					  PERF_RECORD_MISC_HYPERVISOR, PERF_RECORD_MISC_HYPERVISOR };
+static const struct modes hosts_view = { PERF_RECORD_MISC_GUEST_USER, PERF_RECORD_MISC_GUEST_KERNEL,
+					 PERF_RECORD_MISC_USER, PERF_RECORD_MISC_KERNEL };
+
+struct seen {
+	const struct modes *modes;
+	struct symbols *image;
+	double of[PARTS], all, squares; /* cycles of the parts; sum of the squares of the samples' */
+	double host;                    /* cycles */
+	uint64_t samples, called;       /* of the parts; of those at CPL3, by user_works() */
+	uint64_t user_samples, host_samples;
+	uint64_t wrong_level, wrong_side; /* where the image or the address says otherwise */
+};
+
+static int part_of(const struct seen *seen, uint64_t address)
+{
+	struct symbol symbol;
+
+	if (symbols_find(seen->image, address, &symbol))
+		for (int i = 0; i < PARTS; i++)
+			if (!strcmp(symbol.name, parts[i].function))
+				return i;
+	return -1;
+}
+
+/* In the chain: a marker of the space, the address itself, the return address. */
+static bool is_called(const struct seen *seen, const struct perf_data_sample *sample)
+{
+	struct symbol symbol;
+
+	return sample->callchain_size >= 3 && symbols_find(seen->image, sample->callchain[2] - 1, &symbol) &&
+	       !strcmp(symbol.name, "user_works");
+}
+
+static void add_guest_sample(struct seen *seen, const struct perf_data_sample *sample, bool kernel)
+{
+	const int part = part_of(seen, sample->ip);
+	const double weight = (double)sample->period;
+
+	seen->wrong_side += sample->ip >> 63;
+	if (part < 0)
+		return;
+	seen->wrong_level += parts[part].kernel != kernel;
+	seen->of[part] += weight;
+	seen->all += weight;
+	seen->squares += weight * weight;
+	seen->samples++;
+	if (!kernel) {
+		seen->user_samples++;
+		seen->called += is_called(seen, sample);
+	}
+}
+
+static int add_sample(void *context, const struct perf_data_sample *sample)
+{
+	struct seen *seen = context;
+	const struct modes *modes = seen->modes;
+
+	if (sample->misc == modes->guest_user || sample->misc == modes->guest_kernel) {
+		add_guest_sample(seen, sample, sample->misc == modes->guest_kernel);
+		return 0;
+	}
+	CHECK(sample->misc == modes->host_user || sample->misc == modes->host_kernel);
+	seen->host_samples++;
+	seen->host += (double)sample->period;
+	if (modes->host_user != modes->host_kernel)
+		seen->wrong_side += (sample->ip >> 63) != (sample->misc == modes->host_kernel);
+	return 0;
+}
+
+/* Such that so many samples of equal weight would tell as much (Kish). */
+static double effective(const struct seen *seen)
+{
+	return seen->squares > 0 ? seen->all * seen->all / seen->squares : 0;
+}
+
+static double share_of(const struct seen *seen, int part)
+{
+	return seen->all > 0 ? 100 * seen->of[part] / seen->all : 0;
+}
+
+static bool read_file(struct seen *seen, const char *name, uint32_t type, const char *event)
+{
+	const struct perf_data_events events = { .sample = add_sample, .context = seen };
+	struct perf_data_reader *reader;
+	char path[64];
+
+	snprintf(path, sizeof(path), DIRECTORY "/%s.data", name);
+	if (perf_data_reader_open(&reader, path)) {
+		FAIL_TEST("%s can not be read", path);
+		return false;
+	}
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	CHECK_STRING(perf_data_reader_summary(reader)->event_name, event);
+	CHECK_EQUAL(perf_data_reader_event(reader, 0)->type, type);
+	perf_data_reader_close(reader);
+	return true;
+}
+
+static void show(const char *name, const struct seen *seen)
+{
+	printf("%-5s", name);
+	for (int i = 0; i < PARTS; i++)
+		printf(" %5.1f %%", share_of(seen, i));
+	printf(" of %llu samples, worth %.0f; outside of the guest %.1f %%, %llu samples; "
+	       "%llu callers of %llu at CPL3\n",
+	       (unsigned long long)seen->samples, effective(seen),
+	       100 * seen->host / (seen->host + seen->all), (unsigned long long)seen->host_samples,
+	       (unsigned long long)seen->called, (unsigned long long)seen->user_samples);
+}
+
+/* Fewer tell nothing. */
+#define SAMPLES_MIN 50
+
+static void check_seen(const char *name, const struct seen *seen)
+{
+	CHECK(seen->samples >= SAMPLES_MIN);
+	CHECK(seen->host_samples > 0);
+	CHECK_EQUAL(seen->wrong_level, 0);
+	CHECK_EQUAL(seen->wrong_side, 0);
+	for (int i = 0; i < PARTS && effective(seen) > 0; i++) {
+		const double share = parts[i].share;
+		const double bound = 5 * sqrt(share * (100 - share) / effective(seen));
+
+		if (fabs(share_of(seen, i) - share) > bound)
+			FAIL_TEST("%s: %s has %.1f %%, %.1f is true and %.1f of chance", name,
+				  parts[i].function, share_of(seen, i), share, bound);
+	}
+}
+
+/* What kvmscope attach said as NAME; until the next call. */
+static const char *log_of(const char *name)
+{
+	static char text[8192];
+	char path[64];
+	FILE *file;
+	size_t size = 0;
+
+	snprintf(path, sizeof(path), DIRECTORY "/%s.log", name);
+	file = fopen(path, "re");
+	if (file) {
+		size = fread(text, 1, sizeof(text) - 1, file);
+		fclose(file);
+	}
+	text[size] = '\0';
+	return text;
+}
+
+static void check_said(const char *name, const char *text)
+{
+	if (!strstr(log_of(name), text))
+		FAIL_TEST("attach as %s did not say '%s': %s", name, text, log_of(name));
+}
+
+static void check_way(const char *name, const struct modes *modes, uint32_t type, const char *event,
+		      struct seen *seen)
+{
+	*seen = (struct seen){ .modes = modes };
+	REQUIRE_EQUAL(elf_symbols_load(&seen->image, IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	if (read_file(seen, name, type, event))
+		show(name, seen);
+	symbols_free(seen->image);
+}
+
+static void check_perf(void)
+{
+	struct seen seen;
+
+	check_way("perf", &hosts_view, PERF_TYPE_HARDWARE, "cycles", &seen);
+	check_seen("perf", &seen);
+	check_said("perf", "by perf: ");
+	check_said("perf", "sampled by cycles");
+}
+
+/* A function's first instruction and its last have no frame. */
+static void check_auto(void)
+{
+	struct seen seen;
+
+	check_way("auto", &guests_view, PERF_TYPE_HARDWARE, "cycles", &seen);
+	check_seen("auto", &seen);
+	CHECK(seen.called >= seen.user_samples * 95 / 100);
+	check_said("auto", "by bpf: ");
+	check_said("auto", "sampled by cycles");
+}
+
+/* Cycles are sampled by a frequency, which the kernel limits; the clock has a period. */
+static void check_slow(void)
+{
+	struct seen seen;
+
+	check_way("slow", &guests_view, PERF_TYPE_SOFTWARE, "cpu-clock", &seen);
+	CHECK(seen.samples > 0);
+	CHECK_EQUAL(seen.wrong_level, 0);
+	check_said("slow", "cycles can be sampled at 100 Hz at most here now, not at 499");
+	check_said("slow", "sampled by cpu-clock");
+}
+
+/* Samples of the host by kvmscope run, and those of them in the loops of the guest that it runs. */
+struct outside {
+	struct symbols *image;
+	uint64_t samples, nested;
+};
+
+static int add_outside_sample(void *context, const struct perf_data_sample *sample)
+{
+	struct outside *outside = context;
+	struct symbol symbol;
+
+	outside->samples++;
+	outside->nested += symbols_find(outside->image, sample->ip, &symbol) &&
+			   !strncmp(symbol.name, "share_", strlen("share_"));
+	return 0;
+}
+
+static void check_outside(void)
+{
+	struct outside outside = { 0 };
+	const struct perf_data_events events = { .sample = add_outside_sample, .context = &outside };
+	struct perf_data_reader *reader;
+	uint64_t marked;
+
+	REQUIRE_EQUAL(elf_symbols_load(&outside.image, IMAGE, ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, DIRECTORY "/outside.data"), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	marked = perf_data_reader_summary(reader)->losses.counts[SAMPLE_OTHER_KERNEL_RAN];
+	printf("from outside: %llu samples, %llu in the loops of the guest's guest; %llu are marked as another "
+	       "kernel's\n",
+	       (unsigned long long)outside.samples, (unsigned long long)outside.nested,
+	       (unsigned long long)marked);
+	CHECK(outside.nested > 0);
+	CHECK(marked >= outside.nested);
+	perf_data_reader_close(reader);
+	symbols_free(outside.image);
+}
+
+TEST(attach_cycles, on_a_host_with_counters)
+{
+	const char *seconds = getenv("KVMSCOPE_ATTACH_SECONDS");
+	const char *kernel;
+	struct rig_result result;
+
+	RIG_DEBUG_REGISTERS_REQUIRED();
+	kernel = rig_kernel(KERNEL);
+	if (!kernel)
+		return;
+	REQUIRE(!system(MAKE_INITRD)); /* NOLINT(cert-env33-c): a test's own words */
+	rig_run(&result, 600, COMMAND, 560u, kernel, seconds ? seconds : "8");
+	printf("%s", result.output);
+	if (result.status || !strstr(result.output, "guest-cycles: end")) {
+		FAIL_TEST("the host did not come to its end: %.4000s", result.errors);
+	} else {
+		CHECK(!strstr(result.output, "guest-cycles: bad"));
+		check_perf();
+		check_auto();
+		check_slow();
+		check_outside();
+	}
+	rig_result_free(&result);
+}
