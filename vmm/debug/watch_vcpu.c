@@ -20,6 +20,7 @@
 #include "shared/local_atomic.h"
 #include "shared/log.h"
 #include "vmm/debug/debug_move.h"
+#include "vmm/debug/debug_skipped.h"
 #include "vmm/debug/watch_vcpu.h"
 #include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vcpu_debug.h"
@@ -331,6 +332,29 @@ static void finish_late_step(struct vcpu_watches *self, struct vcpu *vcpu)
 	vcpu_set_registers(vcpu, &registers);
 }
 
+/* A breakpoint is at ADDRESS, the host's or the guest's. */
+static bool is_breakpoint(const struct debug_plan *plan, uint64_t address)
+{
+	uint8_t slots = dr7_slots(plan->dr7);
+
+	for (unsigned int slot = 0; slot < DEBUG_SLOTS; slot++)
+		if (slots & BIT(slot) && plan->address[slot] == address &&
+		    dr7_breakpoint(plan->dr7, slot, address).kind == BREAKPOINT_EXECUTE)
+			return true;
+	return false;
+}
+
+/* RFLAGS.RF would still be set at the next breakpoint, and keep it from being hit. */
+static bool keeps_resume_flag(const struct vcpu_watches *self, struct vcpu *vcpu,
+			      const struct debug_exit *exit)
+{
+	uint8_t code[DEBUG_SKIPPED_SIZE_MAX];
+	size_t size = vcpu_read_virtual(vcpu, exit->rip, code, sizeof(code));
+	size_t length = debug_skipped_length(code, size, vcpu_special_registers(vcpu)->cs.l);
+
+	return length && is_breakpoint(&self->armed, exit->rip + length);
+}
+
 /*
  * With RFLAGS.RF the instruction is run in spite of its breakpoints (SDM vol. 3B 18.3.1.1). A
  * step would leave RFLAGS.TF in the frame of a fault, and in what PUSHF or SYSCALL save: the guest
@@ -343,7 +367,7 @@ static bool resume(struct vcpu_watches *self, struct vcpu *vcpu, const struct de
 
 	if (exit->rflags & RFLAGS_RF && !(exit->dr6 & DR6_BD))
 		self->emulated_rip = exit->rip;
-	if (!verdict->resume || exit->rip == self->emulated_rip)
+	if (!verdict->resume || exit->rip == self->emulated_rip || keeps_resume_flag(self, vcpu, exit))
 		return false;
 	registers.rflags |= RFLAGS_RF;
 	return !vcpu_set_registers(vcpu, &registers);
