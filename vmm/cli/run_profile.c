@@ -291,12 +291,14 @@ static void take_kernel(void *context, const struct guest_kernel *kernel)
 		sampler_forget_registers(profile->sampler);
 }
 
-/* Watches take samples on the vCPU threads beside attach's. */
+/* Samples of kicks and watches are taken on the vCPU threads, attach's beside them. A vCPU that the guest has
+ * not started takes none: there is no waiting for its next one. */
 static void settle(void *context)
 {
 	struct run_profile *profile = context;
 
-	attach_wait_for_users(profile->attach);
+	if (profile->attach)
+		attach_wait_for_users(profile->attach);
 	sampler_wait_for_users(profile->sampler);
 }
 
@@ -414,7 +416,7 @@ static int start_collector(struct run_profile *profile)
 		.view = &profile->view.view,
 		.registers = latest_registers,
 		.publish = take_kernel,
-		.settle = profile->attach ? settle : NULL,
+		.settle = settle,
 		.lost = lose_kernel,
 		.modules = take_modules,
 		.turn = turn,
