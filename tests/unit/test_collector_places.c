@@ -25,6 +25,17 @@ static struct guest_module module(const char *name, uint64_t start, uint8_t buil
 	return module;
 }
 
+static bool is_shared(const struct collector_places *places, const struct guest_module *module)
+{
+	struct module_spans spans;
+	bool shared;
+
+	CHECK_EQUAL(collector_places_spans(places, &spans), 0);
+	shared = collector_places_is_shared(places, &spans, module);
+	module_spans_close(&spans);
+	return shared;
+}
+
 /* One module is loaded, or none: NULL. */
 static void see(struct collector_places *places, unsigned int number, const struct guest_module *loaded)
 {
@@ -53,8 +64,8 @@ TEST(collector_places, modules_that_stay_are_there_since_ever)
 	CHECK_EQUAL(places.count, 2);
 	check_place(&places, 0, "a", false, 0);
 	check_place(&places, 1, "b", false, 0);
-	CHECK(!collector_places_is_shared(&places, &both[0]));
-	CHECK(!collector_places_is_shared(&places, &both[1]));
+	CHECK(!is_shared(&places, &both[0]));
+	CHECK(!is_shared(&places, &both[1]));
 	collector_places_free(&places);
 }
 
@@ -86,8 +97,8 @@ TEST(collector_places, nothing_is_said_between_a_module_and_the_next_in_its_plac
 	CHECK_EQUAL(places.count, 3);
 	check_place(&places, 1, "a", true, 10);
 	check_place(&places, 2, "b", false, 21);
-	CHECK(collector_places_is_shared(&places, &a));
-	CHECK(collector_places_is_shared(&places, &b));
+	CHECK(is_shared(&places, &a));
+	CHECK(is_shared(&places, &b));
 	collector_places_free(&places);
 }
 
@@ -146,11 +157,11 @@ TEST(collector_places, the_same_build_in_the_same_place_keeps_its_names)
 	see(&places, 3, &a);
 	CHECK_EQUAL(places.count, 3);
 	CHECK(places.places[2].told);
-	CHECK(!collector_places_is_shared(&places, &a));
+	CHECK(!is_shared(&places, &a));
 	see(&places, 4, &other);
 	CHECK_EQUAL(places.count, 5);
 	CHECK(!places.places[4].told); /* it has the name of another one */
-	CHECK(collector_places_is_shared(&places, &a));
+	CHECK(is_shared(&places, &a));
 	collector_places_free(&places);
 }
 
@@ -163,7 +174,7 @@ TEST(collector_places, without_a_build_id_nobody_knows_whether_it_is_the_same)
 	see(&places, 2, NULL);
 	see(&places, 3, &a);
 	CHECK(!places.places[2].told);
-	CHECK(collector_places_is_shared(&places, &a));
+	CHECK(is_shared(&places, &a));
 	collector_places_free(&places);
 }
 
@@ -229,8 +240,8 @@ TEST(collector_places, programs_without_end_leave_room_and_are_forgotten_but_for
 		told = places.count;
 	}
 	CHECK_EQUAL(places.forgotten.count, 1);
-	CHECK(collector_places_is_shared(&places, &early));
-	CHECK(!collector_places_is_shared(&places, &late));
+	CHECK(is_shared(&places, &early));
+	CHECK(!is_shared(&places, &late));
 	CHECK_EQUAL(collector_places_update(&places, &early, 1, &first, &second), 0);
 	check_place(&places, places.count - 1, "early", false, second.ended);
 	see(&places, MANY + 2, &late);
@@ -282,4 +293,49 @@ TEST(collector_places, as_many_programs_as_there_is_room_for_are_no_more)
 	CHECK_EQUAL(places.count, room);
 	free(all);
 	collector_places_free(&places);
+}
+
+/* As who looks at each of them finds it. */
+static bool is_in_place_of_any(const struct guest_module *modules, size_t count,
+			       const struct guest_module *module)
+{
+	for (size_t i = 0; i < count; i++)
+		if (modules[i].start < module->start + module->size &&
+		    module->start < modules[i].start + modules[i].size)
+			return true;
+	return false;
+}
+
+TEST(collector_places, modules_in_a_place_are_found_among_many)
+{
+	struct guest_module modules[200];
+	struct module_spans spans;
+
+	srand(71);
+	for (int round = 0; round < 200; round++) {
+		size_t count = (size_t)rand() % 200;
+
+		REQUIRE_EQUAL(module_spans_open(&spans, count), 0);
+		for (size_t i = 0; i < count; i++) {
+			modules[i] = module("m", PLACE + (uint64_t)rand() % 2000, 0);
+			modules[i].size = (uint64_t)rand() % (round % 3 ? 10 : 300);
+			module_spans_add(&spans, &modules[i]);
+		}
+		module_spans_finish(&spans);
+		for (int i = 0; i < 100; i++) {
+			struct guest_module any = module("any", PLACE + (uint64_t)rand() % 2000, 0);
+			const struct guest_module *one;
+			size_t at = 0, found = 0, there = 0;
+
+			any.size = 1 + (uint64_t)rand() % 20;
+			while ((one = module_spans_next(&spans, &any, &at))) {
+				CHECK(is_in_place_of_any(one, 1, &any));
+				found++;
+			}
+			for (size_t j = 0; j < count; j++)
+				there += is_in_place_of_any(&modules[j], 1, &any);
+			CHECK_EQUAL(found, there);
+		}
+		module_spans_close(&spans);
+	}
 }

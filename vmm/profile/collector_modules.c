@@ -7,20 +7,42 @@
 
 #include "shared/error.h"
 #include "vmm/profile/build_id_cache.h"
+#include "vmm/profile/module_index.h"
 
-static struct guest_module *find(const struct collector_modules *modules, const char *name)
+/* By name: no two have one. */
+static struct guest_module *find(const struct collector_modules *modules, const struct module_index *names,
+				 const char *name)
 {
-	for (size_t i = 0; i < modules->count; i++)
-		if (!strcmp(modules->modules[i].name, name))
-			return &modules->modules[i];
-	return NULL;
+	size_t i = module_index_first(names, module_index_name(name));
+
+	while (i != MODULE_INDEX_END && strcmp(modules->modules[i].name, name) != 0)
+		i = module_index_next(names, i);
+	return i == MODULE_INDEX_END ? NULL : &modules->modules[i];
 }
 
-static bool is_loaded(const struct guest_kernel *kernel, const struct guest_module *module)
+/* The modules of a kernel, by start. */
+struct loaded {
+	const struct guest_kernel *kernel;
+	struct module_index index;
+};
+
+static int open_loaded(struct loaded *loaded, const struct guest_kernel *kernel)
 {
+	loaded->kernel = kernel;
+	if (module_index_open(&loaded->index, kernel->module_count))
+		return -ENOMEM;
 	for (size_t i = 0; i < kernel->module_count; i++)
-		if (kernel->modules[i].start == module->start &&
-		    !strcmp(kernel->modules[i].name, module->name))
+		module_index_add(&loaded->index, kernel->modules[i].start, i);
+	return 0;
+}
+
+static bool is_loaded(const struct loaded *loaded, const struct guest_module *module)
+{
+	size_t i = module_index_first(&loaded->index, module->start);
+
+	for (; i != MODULE_INDEX_END; i = module_index_next(&loaded->index, i))
+		if (loaded->kernel->modules[i].start == module->start &&
+		    !strcmp(loaded->kernel->modules[i].name, module->name))
 			return true;
 	return false;
 }
@@ -45,16 +67,19 @@ static int make_room(struct collector_modules *modules, size_t more)
 	return 0;
 }
 
-static void add(struct collector_modules *modules, const struct guest_module *module)
+static void add(struct collector_modules *modules, struct module_index *names,
+		const struct guest_module *module)
 {
-	struct guest_module *known = module->program ? NULL : find(modules, module->name);
+	struct guest_module *known = module->program ? NULL : find(modules, names, module->name);
 
 	if (module->program)
 		return;
 	if (known && known->start == module->start) {
 		*known = *module;
 	} else if (!known && build_id_cache_name_is_plain(module->name)) {
+		module_index_add(names, module_index_name(module->name), modules->count);
 		modules->gone[modules->count] = false;
+		modules->shared[modules->count] = true; /* until that is known */
 		modules->modules[modules->count++] = *module;
 	}
 }
@@ -77,7 +102,7 @@ static int copy_symbols(struct symbols *to, const struct symbols *from, const ch
 
 /* The symbols of those that were loaded before and are not now join the others. */
 static int keep_symbols(struct collector_modules *modules, const struct guest_kernel *older,
-			const struct guest_kernel *newer)
+			const struct loaded *newer)
 {
 	struct symbols *all = symbols_new();
 	int error = all ? 0 : -ENOMEM;
@@ -98,12 +123,39 @@ static int keep_symbols(struct collector_modules *modules, const struct guest_ke
 	return 0;
 }
 
-static bool some_went(const struct collector_modules *modules, const struct guest_kernel *newer)
+static bool some_went(const struct collector_modules *modules, const struct loaded *newer)
 {
 	for (size_t i = 0; i < modules->count; i++)
 		if (!modules->gone[i] && !is_loaded(newer, &modules->modules[i]))
 			return true;
 	return false;
+}
+
+static int add_all(struct collector_modules *modules, const struct guest_module *list, size_t count)
+{
+	struct module_index names;
+
+	if (module_index_open(&names, modules->count + count))
+		return -ENOMEM;
+	for (size_t i = 0; i < modules->count; i++)
+		module_index_add(&names, module_index_name(modules->modules[i].name), i);
+	for (size_t i = 0; i < count; i++)
+		add(modules, &names, &list[i]);
+	module_index_close(&names);
+	return 0;
+}
+
+static int find_shared(struct collector_modules *modules)
+{
+	struct module_spans spans;
+
+	if (collector_places_spans(&modules->places, &spans))
+		return -ENOMEM;
+	for (size_t i = 0; i < modules->count; i++)
+		modules->shared[i] =
+			collector_places_is_shared(&modules->places, &spans, &modules->modules[i]);
+	module_spans_close(&spans);
+	return 0;
 }
 
 int collector_modules_see(struct collector_modules *modules, const struct guest_module *list, size_t count,
@@ -113,25 +165,25 @@ int collector_modules_see(struct collector_modules *modules, const struct guest_
 
 	if (!error)
 		error = collector_places_update(&modules->places, list, count, latest, now);
-	if (error)
-		return error_set(error, "no memory for the guest's modules");
-	for (size_t i = 0; i < count; i++)
-		add(modules, &list[i]);
-	for (size_t i = 0; i < modules->count; i++)
-		modules->shared[i] = collector_places_is_shared(&modules->places, &modules->modules[i]);
-	return 0;
+	if (!error)
+		error = add_all(modules, list, count);
+	if (!error)
+		error = find_shared(modules);
+	return error ? error_set(error, "no memory for the guest's modules") : 0;
 }
 
 int collector_modules_update(struct collector_modules *modules, const struct guest_kernel *older,
 			     const struct guest_kernel *newer)
 {
-	int error = older && some_went(modules, newer) ? keep_symbols(modules, older, newer) : 0;
+	struct loaded loaded;
+	int error = open_loaded(&loaded, newer);
 
-	if (error)
-		return error_set(error, "no memory for the guest's modules");
-	for (size_t i = 0; i < modules->count; i++)
-		modules->gone[i] = !is_loaded(newer, &modules->modules[i]);
-	return 0;
+	if (!error && older && some_went(modules, &loaded))
+		error = keep_symbols(modules, older, &loaded);
+	for (size_t i = 0; !error && i < modules->count; i++)
+		modules->gone[i] = !is_loaded(&loaded, &modules->modules[i]);
+	module_index_close(&loaded.index);
+	return error ? error_set(error, "no memory for the guest's modules") : 0;
 }
 
 void collector_modules_free(struct collector_modules *modules)

@@ -26,7 +26,7 @@ struct collector_modules {
 
 /*
  * The look NOW saw the COUNT modules of LIST; LATEST was the look before. One that comes back at another
- * address is left out: perf knows a module by its name. 0 or -ENOMEM, with what was known before.
+ * address is left out: perf knows a module by its name. 0 or -ENOMEM: of new ones less is known then.
  */
 int collector_modules_see(struct collector_modules *modules, const struct guest_module *list, size_t count,
 			  const struct collector_look *latest, const struct collector_look *now);

@@ -23,6 +23,7 @@
 
 #include "vmm/guest/kernel.h"
 #include "vmm/profile/address_ranges.h"
+#include "vmm/profile/module_spans.h"
 
 /* A look at the list lies between two times; ns by the clock of samples. */
 struct collector_look {
@@ -77,8 +78,12 @@ void collector_places_seen(struct collector_places *places, const struct guest_m
 /* The list can't be read any more: all modules end, LATEST being the last look, for good. 0 or -ENOMEM. */
 int collector_places_stop(struct collector_places *places, const struct collector_look *latest);
 
-/* Was another one than MODULE, or another build of it, seen in its place? */
-bool collector_places_is_shared(const struct collector_places *places, const struct guest_module *module);
+/* Where all began that PLACES remembers: valid until those change. To be closed. -ENOMEM. */
+int collector_places_spans(const struct collector_places *places, struct module_spans *spans);
+
+/* Was another one than MODULE, or another build of it, seen in its place? SPANS is of PLACES as they are. */
+bool collector_places_is_shared(const struct collector_places *places, const struct module_spans *spans,
+				const struct guest_module *module);
 
 void collector_places_free(struct collector_places *places);
 
