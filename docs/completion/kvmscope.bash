@@ -93,12 +93,12 @@ _kvmscope() {
 		_kvmscope_offer "$(_kvmscope_words list add remove)"
 	elif [ "${COMP_WORDS[1]}" = ctl ] && [ "$before" = remove ]; then
 		_kvmscope_offer "$(_kvmscope_watches)"
-	elif [ "${COMP_WORDS[1]}" = ctl ] && { [ "$before" = dump ] || [ "$before" = status ]; }; then
+	elif [ "${COMP_WORDS[1]}" = ctl ] && [[ $before == @(dump|names|status) ]]; then
 		_kvmscope_offer "$(_kvmscope_domains)"
 	elif [ "${COMP_WORDS[1]}" = libvirt ]; then
 		_kvmscope_offer "$(_kvmscope_words install uninstall status)"
 	elif [ "${COMP_WORDS[1]}" = ctl ]; then
-		_kvmscope_offer "$(_kvmscope_words list status dump pause resume freq bp)"
+		_kvmscope_offer "$(_kvmscope_words list status dump names pause resume freq bp)"
 	else
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 	fi

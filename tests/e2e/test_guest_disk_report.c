@@ -3,6 +3,7 @@
  * recording ends. */
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,8 +196,63 @@ TEST(guest_disk_report, a_disk_of_another_user_is_looked_at_by_who_opened_it_bef
 	perf_home_leave(home);
 }
 
-/* What is dumped is the domain's latest recording; the domain has HOME/disk open. */
-static void dump_domain(const char *home, const struct daemon_run *daemon)
+/* The latest recording of a domain, which has HOME/disk open. */
+#define LATEST "recordings/web/99991231T235959.000Z.perf.data"
+
+/* As a timer would, from time to time. */
+static void find_names(const char *home, const struct daemon_run *daemon)
+{
+	char *text;
+	int status;
+
+	text = command_output(&status,
+			      "cp %s/perf.data %s/" LATEST
+			      " && build/kvmscope ctl --socket %s/kvmscoped.sock names 2>&1",
+			      home, daemon->directory, daemon->run);
+	CHECK_EQUAL(status, 0);
+	CHECK(strstr(text, "kvmscope: web: 1 of "));
+	free(text);
+	text = command_output(NULL, "build/kvmscope report -i %s/" LATEST, daemon->directory);
+	CHECK(strstr(text, "hash_block"));
+	free(text);
+	/* The others are not on it, and not looked for again. */
+	text = command_output(&status, "build/kvmscope ctl --socket %s/kvmscoped.sock names web 2>&1",
+			      daemon->run);
+	CHECK_EQUAL(status, 0);
+	CHECK_STRING(text, "");
+	free(text);
+	text = command_output(&status, "build/kvmscope ctl --socket %s/kvmscoped.sock names cow 2>&1",
+			      daemon->run);
+	CHECK_EQUAL(status, 1);
+	free(text);
+}
+
+/* What was recorded, and waits, is made a profile with them; it is no guest's, so that stores would refuse
+ * it. */
+static void push_with_names(struct daemon_run *daemon)
+{
+	char conf[256];
+	int status;
+
+	snprintf(conf, sizeof(conf),
+		 "[recordings]\nrotate = 1h\n[push]\nurl = http://127.0.0.1:1\nspool = %s/push\n",
+		 daemon->directory);
+	CHECK_EQUAL(daemon_run_stop(daemon, SIGTERM), 0);
+	daemon_run_write_conf(daemon, conf);
+	free(command_output(NULL, "mv %s/" LATEST " %s/" LATEST ".new", daemon->directory,
+			    daemon->directory));
+	CHECK(daemon_run_start(daemon));
+	free(command_output(
+		&status,
+		"timeout 60 sh -c 'until zcat %s/push/*.pb.gz 2> /dev/null | grep -aq hash_block; do "
+		"sleep 0.1; done'",
+		daemon->directory));
+	CHECK_EQUAL(status, 0);
+	CHECK_EQUAL(daemon_run_stop(daemon, SIGTERM), 0);
+}
+
+/* What is dumped is the domain's latest recording. */
+static void dump_domain(const char *home, struct daemon_run *daemon)
 {
 	char *text, *path;
 	int status;
@@ -233,7 +289,8 @@ static void dump_domain(const char *home, const struct daemon_run *daemon)
 	CHECK_EQUAL(status, 0);
 }
 
-TEST(guest_disk_report, what_is_dumped_of_a_domain_has_names_of_its_disks)
+/* With a domain that has HOME/disk open. */
+static void with_domain(void (*use)(const char *home, struct daemon_run *daemon))
 {
 	char home[64], disk[96];
 	struct daemon_run daemon;
@@ -253,9 +310,25 @@ TEST(guest_disk_report, what_is_dumped_of_a_domain_has_names_of_its_disks)
 		fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE("frequency='999'"));
 		close(fd);
 		CHECK(daemon_run_wait_for_samples(&daemon, "web", 20));
-		dump_domain(home, &daemon);
+		use(home, &daemon);
 		CHECK(fake_domain_kill(&vm));
 	}
 	daemon_run_end(&daemon);
 	perf_home_leave(home);
+}
+
+TEST(guest_disk_report, what_is_dumped_of_a_domain_has_names_of_its_disks)
+{
+	with_domain(dump_domain);
+}
+
+static void find_and_push(const char *home, struct daemon_run *daemon)
+{
+	find_names(home, daemon);
+	push_with_names(daemon);
+}
+
+TEST(guest_disk_report, what_is_pushed_of_a_domain_has_names_of_its_disks)
+{
+	with_domain(find_and_push);
 }

@@ -24,7 +24,7 @@ struct arguments {
 	const char *command;
 	unsigned int frequency; /* Hz, with freq */
 	const char *watch;      /* with bp add and bp remove */
-	const char *domain;     /* of kvmscoped: with status and dump */
+	const char *domain;     /* of kvmscoped: with status, dump and names */
 	bool json, disk_names;
 };
 
@@ -49,6 +49,10 @@ static const char summary[] =
 	"             the file's name; where all is recorded, that of the file that is\n"
 	"             written now. Names that its programs lack are looked for on the\n"
 	"             domain's disks\n"
+	"  names [DOMAIN]\n"
+	"             looks for such names of the latest recordings of all domains, or of\n"
+	"             that one: what kvmscoped pushes has them from then on. What their\n"
+	"             disks have not is looked for once a day: it can be run regularly\n"
 	"  pause      take no more samples; the guest runs on\n"
 	"  resume     take them again, as often as before\n"
 	"  freq HZ    take HZ samples per second of the clock and vCPU from now on,\n"
@@ -89,7 +93,8 @@ static unsigned int parse_frequency(struct argp_state *state, const char *text)
 
 static bool is_command(const char *text)
 {
-	static const char *const commands[] = { "list", "status", "dump", "pause", "resume", "freq", "bp" };
+	static const char *const commands[] = { "list",  "status", "dump", "names",
+						"pause", "resume", "freq", "bp" };
 
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		if (!strcmp(text, commands[i]))
@@ -115,7 +120,8 @@ static bool takes_watch(const struct arguments *arguments)
 
 static bool takes_domain(const struct arguments *arguments)
 {
-	return !strcmp(arguments->command, "status") || !strcmp(arguments->command, "dump");
+	return !strcmp(arguments->command, "status") || !strcmp(arguments->command, "dump") ||
+	       !strcmp(arguments->command, "names");
 }
 
 static void take_word(struct argp_state *state, struct arguments *arguments, const char *text)
@@ -144,7 +150,7 @@ static void check(struct argp_state *state, const struct arguments *arguments)
 	if (!arguments->command)
 		argp_error(
 			state,
-			"say what to do: list, status, dump DOMAIN, pause, resume, freq HZ, bp list, bp add or bp remove");
+			"say what to do: list, status, dump DOMAIN, names, pause, resume, freq HZ, bp list, bp add or bp remove");
 	else if (!strcmp(arguments->command, "bp"))
 		argp_error(state, "bp: list, add or remove?");
 	else if (takes_watch(arguments) && !arguments->watch)
@@ -157,6 +163,8 @@ static void check(struct argp_state *state, const struct arguments *arguments)
 	else if (arguments->domain && (run->pid || run->name))
 		argp_error(state, "%s is a domain of kvmscoped: it takes no --pid and no --name",
 			   arguments->domain);
+	else if (!strcmp(arguments->command, "names") && (run->pid || run->name))
+		argp_error(state, "names are those of kvmscoped's domains: it takes no --pid and no --name");
 	else if (!strcmp(arguments->command, "list") && (run->pid || run->name || run->socket))
 		argp_error(state, "list shows all runs: it takes no --pid, --name or --socket");
 }
@@ -287,6 +295,11 @@ static int control(const struct arguments *arguments)
 	return EXIT_OK;
 }
 
+static int find_names(const struct arguments *arguments)
+{
+	return ctl_domain_names(arguments->run.socket, arguments->domain) ? command_failed() : EXIT_OK;
+}
+
 static int control_domain(const struct arguments *arguments)
 {
 	const char *socket = arguments->run.socket;
@@ -369,5 +382,7 @@ int command_ctl(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
 	if (!strcmp(arguments.command, "list"))
 		return list(&arguments);
+	if (!strcmp(arguments.command, "names"))
+		return find_names(&arguments);
 	return arguments.domain ? control_domain(&arguments) : control(&arguments);
 }

@@ -163,7 +163,7 @@ static void find_names(int daemon, const char *domain, const char *file)
 	json_t *status = NULL;
 
 	if (!ask_status(daemon, domain, &status))
-		recording_disks_search_domain(file, (pid_t)answer_number(status, "pid"));
+		recording_disks_search_domain(file, (pid_t)answer_number(status, "pid"), NULL);
 	json_decref(status);
 }
 
@@ -215,5 +215,45 @@ int ctl_domain_dump(const char *socket, const char *domain, bool json, bool disk
 		printf("%s\n", answer_text(answer, "file"));
 	json_decref(asked);
 	json_decref(answer);
+	return error;
+}
+
+static int find_names_again(int daemon, const char *domain)
+{
+	json_t *status = NULL;
+	int error = ask_status(daemon, domain, &status);
+	char whose[512];
+
+	snprintf(whose, sizeof(whose), "%s: ", answer_text(status, "domain"));
+	if (!error && *answer_text(status, "file"))
+		recording_disks_search_domain(answer_text(status, "file"),
+					      (pid_t)answer_number(status, "pid"), whose);
+	json_decref(status);
+	return error;
+}
+
+/* One that has ended meanwhile is no error. */
+static int find_names_of_all(int daemon)
+{
+	json_t *all = NULL, *domain;
+	size_t i;
+	int error = control_call(daemon, "domains", NULL, &all);
+
+	json_array_foreach(json_object_get(all, "domains"), i,
+			   domain) if (find_names_again(daemon, answer_text(domain, "domain")))
+		log_debug("%s", error_message());
+	json_decref(all);
+	return error;
+}
+
+int ctl_domain_names(const char *socket, const char *domain)
+{
+	int daemon = connect_daemon(socket);
+	int error = daemon;
+
+	if (daemon >= 0)
+		error = domain ? find_names_again(daemon, domain) : find_names_of_all(daemon);
+	if (daemon >= 0)
+		close(daemon);
 	return error;
 }

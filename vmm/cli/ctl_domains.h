@@ -25,4 +25,10 @@ int ctl_domain_status(const char *socket, const char *domain, bool json);
  */
 int ctl_domain_dump(const char *socket, const char *domain, bool json, bool disk_names);
 
+/*
+ * Looks for names that the latest recording of DOMAIN, or of each (NULL), lacks on the domain's disks, some
+ * seconds each; what these had not is looked for once a day. The errors of asking kvmscoped.
+ */
+int ctl_domain_names(const char *socket, const char *domain);
+
 #endif

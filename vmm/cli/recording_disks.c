@@ -38,39 +38,44 @@ static bool is_file(const char *path)
 }
 
 /* Nothing could be looked into. */
-static void say_no_disk(const struct disk_names_result *result)
+static void say_no_disk(const char *whose, const struct disk_names_result *result)
 {
 	log_info(
-		"%u of the guest's programs and libraries have not all their names, and its disks could not be "
+		"%s%u of the guest's programs and libraries have not all their names, and its disks could not be "
 		"looked into: %s%s%s",
-		result->wanted, result->why, result->refused ? "; try kvmscope report --guest-disk " : "",
+		whose, result->wanted, result->why,
+		result->refused ? "; try kvmscope report --guest-disk " : "",
 		result->refused ? result->refused : "");
 }
 
-static void say(const struct disk_names_result *result, int error)
+/* WHOSE begins each line. */
+static void say(const char *whose, const struct disk_names_result *result, int error)
 {
 	if (error == -ENOENT && result->wanted)
-		log_info("the names of %u of the guest's programs and libraries are not looked for on its "
+		log_info("%sthe names of %u of the guest's programs and libraries are not looked for on its "
 			 "disks: %s",
-			 result->wanted, error_message());
+			 whose, result->wanted, error_message());
 	else if (error)
-		log_debug("no names are looked for on the guest's disks: %s", error_message());
+		log_debug("%sno names are looked for on the guest's disks: %s", whose, error_message());
 	else if (result->cut_short && !result->wanted)
-		log_info("there was no time to look for names on the guest's disks: see kvmscope report "
-			 "--guest-disk");
+		log_info("%sthere was no time to look for names on the guest's disks: see kvmscope report "
+			 "--guest-disk",
+			 whose);
 	else if (result->found || result->cut_short)
-		log_info("%u of %u programs and libraries without all their names were found on the guest's "
-			 "disks%s",
-			 result->found, result->wanted,
-			 result->cut_short ? "; for the others there was no time: see kvmscope report "
-					     "--guest-disk"
-					   : "");
+		log_info(
+			"%s%u of %u programs and libraries without all their names were found on the guest's "
+			"disks%s",
+			whose, result->found, result->wanted,
+			result->cut_short ? "; for the others there was no time: see kvmscope report "
+					    "--guest-disk"
+					  : "");
 	else if (result->wanted && !result->disks)
-		say_no_disk(result);
+		say_no_disk(whose, result);
 	else if (result->wanted && !result->full)
-		log_info("none of %u programs and libraries without all their names has more of them on the "
-			 "guest's disks",
-			 result->wanted);
+		log_info(
+			"%snone of %u programs and libraries without all their names has more of them on the "
+			"guest's disks",
+			whose, result->wanted);
 }
 
 void recording_disks_search(const struct recording_disks *recording)
@@ -80,6 +85,7 @@ void recording_disks_search(const struct recording_disks *recording)
 						  .files = recording->files,
 						  .directory = recording->directory,
 						  .total_max = recording->total_max,
+						  .once = recording->once,
 						  .disks = recording->disks,
 						  .disk_count = recording->count,
 						  .broker = recording->broker,
@@ -92,7 +98,7 @@ void recording_disks_search(const struct recording_disks *recording)
 	if (!recording->count || !is_file(recording->output))
 		return;
 	error = disk_names_fetch(&search, &result);
-	say(&result, error);
+	say(recording->whose ? recording->whose : "", &result, error);
 }
 
 /* Of the folder that RECORDING lies in. */
@@ -132,7 +138,7 @@ static void search_open(const struct open_disks *disks, struct recording_disks *
 	sandbox_broker_end(recording->broker);
 }
 
-void recording_disks_search_domain(const char *recording, pid_t pid)
+void recording_disks_search_domain(const char *recording, pid_t pid, const char *whose)
 {
 	char domain[PATH_MAX], names[PATH_MAX], process[32];
 	struct open_disks disks;
@@ -151,5 +157,7 @@ void recording_disks_search_domain(const char *recording, pid_t pid)
 						       .files = 1,
 						       .directory = names,
 						       .total_max = DOMAIN_TOTAL_MAX,
+						       .once = whose != NULL,
+						       .whose = whose,
 						       .signal_fd = -1 });
 }

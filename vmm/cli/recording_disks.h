@@ -3,6 +3,7 @@
 #ifndef KVMSCOPE_CLI_RECORDING_DISKS_H
 #define KVMSCOPE_CLI_RECORDING_DISKS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -16,6 +17,8 @@ struct recording_disks {
 	unsigned int files;       /* that it has: output, output.1, ... */
 	const char *directory;    /* of the build-id cache that the names go into; NULL: perf's */
 	uint64_t total_max;       /* as in disk_names.h; 0 */
+	bool once;                /* as in disk_names.h */
+	const char *whose;        /* begins each line of what is said; NULL */
 	const char *const *disks; /* paths */
 	size_t count;             /* of them */
 	struct sandbox_broker
@@ -34,8 +37,9 @@ void recording_disks_places(const struct open_disks *disks, struct disk_place *p
 
 /*
  * The same of RECORDING, which kvmscoped has made: on the disks that the domain's process PID has open, into
- * the names that lie beside it. Nothing is looked for where none do.
+ * the names that lie beside it. Nothing is looked for where none do. WHOSE, where it is asked for again
+ * and again: begins what is said, and what these disks had not is not looked for again (disk_names.h); NULL.
  */
-void recording_disks_search_domain(const char *recording, pid_t pid);
+void recording_disks_search_domain(const char *recording, pid_t pid, const char *whose);
 
 #endif

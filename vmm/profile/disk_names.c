@@ -17,6 +17,7 @@
 #include "shared/log.h"
 #include "vmm/profile/build_id_cache.h"
 #include "vmm/profile/build_id_cache_files.h"
+#include "vmm/profile/disk_misses.h"
 #include "vmm/profile/elf_file.h"
 #include "vmm/profile/guest_disk.h"
 #include "vmm/profile/perf_data_reader.h"
@@ -44,6 +45,7 @@ struct hunt {
 	const char *directory; /* of the cache */
 	int64_t deadline;      /* ms of CLOCK_MONOTONIC */
 	struct images images;
+	struct disk_misses misses;
 	uint64_t records;
 	struct guest_disk *disks[DISKS_MAX];
 	size_t disk_count;
@@ -149,6 +151,12 @@ static int read_images(struct hunt *hunt)
 	return error;
 }
 
+static bool is_wanted(const struct hunt *hunt, const struct image *image)
+{
+	return !build_id_cache_has_whole_image(hunt->directory, image->build_id, image->build_id_size) &&
+	       !disk_misses_has(&hunt->misses, image->build_id, image->build_id_size);
+}
+
 static void free_images(struct images *images)
 {
 	for (size_t i = 0; i < images->count; i++)
@@ -165,13 +173,12 @@ static int keep_wanted(struct hunt *hunt)
 	while (i < images->count) {
 		if (is_over(hunt))
 			return -ECANCELED;
-		if (build_id_cache_has_whole_image(hunt->directory, images->images[i].build_id,
-						   images->images[i].build_id_size)) {
-			free(images->images[i].path);
-			images->images[i] = images->images[--images->count];
-		} else {
+		if (is_wanted(hunt, &images->images[i])) {
 			i++;
+			continue;
 		}
+		free(images->images[i].path);
+		images->images[i] = images->images[--images->count];
 	}
 	return 0;
 }
@@ -279,13 +286,17 @@ static bool take(struct hunt *hunt, const struct image *image)
 static int take_all(struct hunt *hunt)
 {
 	for (size_t i = 0; i < hunt->images.count && hunt->disk_count; i++) {
+		const struct image *image = &hunt->images.images[i];
+
 		check_room(hunt);
 		if (hunt->result->full)
 			return 0;
-		if (take(hunt, &hunt->images.images[i]))
+		if (take(hunt, image))
 			hunt->result->found++;
 		else if (is_over(hunt))
 			return -ECANCELED;
+		else if (hunt->search->once && !hunt->result->full)
+			disk_misses_add(&hunt->misses, image->build_id, image->build_id_size);
 	}
 	return 0;
 }
@@ -328,8 +339,11 @@ static int look(struct hunt *hunt)
 
 static int search_disks(struct hunt *hunt)
 {
+	const struct disk_names_search *search = hunt->search;
 	int error = read_images(hunt);
 
+	if (!error && search->once)
+		disk_misses_read(&hunt->misses, hunt->directory, search->disks, search->disk_count);
 	if (!error)
 		error = keep_wanted(hunt);
 	if (error)
@@ -354,6 +368,9 @@ int disk_names_fetch(const struct disk_names_search *search, struct disk_names_r
 	}
 	if (!error)
 		error = search_disks(&hunt);
+	hunt.misses.changed &= !error || error == -ECANCELED;
+	if (disk_misses_write(&hunt.misses, hunt.directory))
+		log_debug("%s", error_message());
 	free_images(&hunt.images);
 	result->cut_short = error == -ECANCELED;
 	return result->cut_short ? 0 : error;

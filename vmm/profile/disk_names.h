@@ -30,6 +30,9 @@ struct disk_names_search {
 	/* Bytes that all in the directory may have behind it, what lies there by now too; 0:
 	 * DISK_NAMES_TOTAL_MAX of what is taken. */
 	uint64_t total_max;
+	/* What these disks had not within the last day is not looked for again (disk_misses.h): for who asks
+	 * again and again. */
+	bool once;
 	unsigned int seconds; /* all of it takes no longer, by CLOCK_MONOTONIC */
 	/* Asked some times a second, in the calling thread: is it to end? NULL: nobody asks. */
 	bool (*is_enough)(void *context);
