@@ -2,7 +2,7 @@
 /*
  * The functions and maps of BPF, for its program's own source (vmm/attach/bpf) built for the host: include
  * this before it. A map is an array of elements of BPF_CHUNK bytes. User space is what lies in one range of
- * this process. Main thread only.
+ * this process, and memory that the kernel has mapped in another. Main thread only.
  */
 #ifndef KVMSCOPE_TESTS_BPF_ON_HOST_H
 #define KVMSCOPE_TESTS_BPF_ON_HOST_H
@@ -32,6 +32,24 @@ static struct {
 	size_t size;
 	unsigned int reads;
 } host_user;
+
+/* But for the page at HOLE, which can not be read. */
+static struct {
+	const uint8_t *start, *hole;
+	size_t size;
+} host_kernel;
+
+static inline __u64 kernel_word(__u64 at)
+{
+	uintptr_t offset = at - (uintptr_t)host_kernel.start;
+	__u64 word;
+
+	if (!host_kernel.start || offset > host_kernel.size - sizeof(word) ||
+	    (at & ~0xfffull) == (uintptr_t)host_kernel.hole)
+		return 0;
+	memcpy(&word, host_kernel.start + offset, sizeof(word));
+	return word;
+}
 
 static inline void *bpf_map_lookup_elem(void *map, const __u32 *key)
 {

@@ -250,6 +250,190 @@ TEST(bpf_guest, a_kernel_s_stack_is_read_by_page_tables_that_are_known_alone)
 	unmake();
 }
 
+/* What else the kernel has mapped: memory with its page tables of this process, before that of the guest. */
+#define HOST_MEMORY 0x100000ull
+#define HOST_PGD    0x1000ull
+#define HOST_TABLES 0x2000ull
+
+static uint8_t *host;
+
+/* The VMM's page at HVA lies in that one of the host's. */
+static void map_host(uint64_t hva, uint64_t physical, unsigned int shift, unsigned int levels, uint64_t flags)
+{
+	static uint64_t next;
+	uint64_t table = HOST_PGD, entry, word;
+
+	if (!kernel_word((uintptr_t)host + HOST_PGD + (hva >> (3 + 9 * levels) & 511) * 8))
+		next = HOST_TABLES;
+	for (unsigned int level = 12 + 9 * (levels - 1); level > shift; level -= 9) {
+		entry = table + (hva >> level & 511) * 8;
+		memcpy(&word, host + entry, sizeof(word));
+		if (!word) {
+			word = next | HOST_PRESENT;
+			memcpy(host + entry, &word, sizeof(word));
+			next += 4096;
+		}
+		table = word & HOST_ADDRESS;
+	}
+	word = physical | HOST_PRESENT | flags | (shift > 12 ? HOST_LARGE : 0);
+	memcpy(host + table + (hva >> shift & 511) * 8, &word, sizeof(word));
+}
+
+static void make_host(unsigned int levels)
+{
+	host = aligned_alloc(4096, HOST_MEMORY + RAM);
+	if (!host)
+		abort();
+	memset(host, 0, HOST_MEMORY + RAM);
+	host_kernel.start = host;
+	host_kernel.size = HOST_MEMORY + RAM;
+	host_kernel.hole = NULL;
+	direct_map = (struct direct_map){ (uintptr_t)host, HOST_MEMORY + RAM, levels };
+}
+
+static void unmake_host(void)
+{
+	free(host);
+	memset(&host_kernel, 0, sizeof(host_kernel));
+	memset(&direct_map, 0, sizeof(direct_map));
+}
+
+static uint64_t host_page_of(uint64_t hva)
+{
+	uint64_t page = host_page((uintptr_t)host + HOST_PGD, hva);
+
+	return page ? page - (uintptr_t)host : 0;
+}
+
+TEST(bpf_guest, a_page_of_the_vmm_is_found_in_the_host_s_memory)
+{
+	for (unsigned int levels = 4; levels <= 5; levels++) {
+		make_host(levels);
+		map_host(0x7f1234567000, 0x30000, 12, levels, 0);
+		map_host(0x7f1234569000, 0x31000, 12, levels, HOST_SPECIAL);
+		map_host(0x7f123456a000, HOST_MEMORY + RAM, 12, levels, 0);
+		map_host(0x7f1234600000, 0, 21, levels, 1ull << 12 | 1ull << 63);
+		map_host(0x7f1280000000, 0, 30, levels, 0);
+		CHECK_EQUAL(host_page_of(0x7f1234567890), 0x30000);
+		CHECK_EQUAL(host_page_of(0x7f1234568000), 0);
+		CHECK_EQUAL(host_page_of(0x7f1234569000), 0);
+		CHECK_EQUAL(host_page_of(0x7f123456a000), 0);
+		CHECK_EQUAL(host_page_of(0x7f1234645678), 0x45000);
+		CHECK_EQUAL(host_page_of(0x7f1280123456), 0x123000);
+		CHECK_EQUAL(host_page_of(0x7f1280223456), 0);
+		CHECK_EQUAL(host_page_of(0x7f0000000000), 0);
+		unmake_host();
+	}
+}
+
+/* The guest's memory, as the VMM has it, is the host's, too: in one state of it. */
+static void share_memory(void)
+{
+	make_host(4);
+	memcpy(host + HOST_MEMORY, ram, RAM);
+	free(ram);
+	ram = host + HOST_MEMORY;
+	host_user.start = ram;
+	scratch->vcpu.slots.slot[0].hva = (uintptr_t)ram;
+	for (uint64_t gpa = 0; gpa < RAM; gpa += 4096)
+		map_host((uintptr_t)ram + gpa, HOST_MEMORY + gpa, 12, 4, 0);
+	scratch->space.mappings.pgd = (uintptr_t)host + HOST_PGD;
+	scratch->space.state = 1;
+}
+
+static void unshare_memory(void)
+{
+	ram = NULL;
+	unmake();
+	unmake_host();
+}
+
+/* As a sample of the process ROOT does; how often the VMM's address space was read. */
+static unsigned int take_callers_of(struct walk *walk, uint64_t root)
+{
+	unsigned int reads = host_user.reads;
+
+	sample->head.addresses = 0;
+	sample->head.flags = BPF_TASKS_KNOWN | BPF_RSP_KNOWN;
+	sample->head.rsp = USER_GVA + 0xe00;
+	open_space(&scratch->space, root, 4);
+	take_addresses(walk, 1);
+	return host_user.reads - reads;
+}
+
+static unsigned int take_callers(struct walk *walk)
+{
+	return take_callers_of(walk, PROCESS);
+}
+
+TEST(bpf_guest, what_the_kernel_has_mapped_is_read_there)
+{
+	struct walk walk;
+
+	make();
+	walk = at_frame(USER_GVA + 0xf00);
+	share_memory();
+	CHECK(take_callers(&walk) > 6);
+	check_callers();
+	take_callers(&walk);
+	check_callers();
+	/* But for the frame that lies in two pages. */
+	CHECK(take_callers(&walk) <= 3);
+	check_callers();
+	/* Another process with its stack there, of one page. */
+	map(KERNEL, USER_GVA, 0xa0000, 12, 4);
+	map(KERNEL, CODE_GVA, 0x40000, 12, 4);
+	put_frame(0xa0f00, 0, CODE_GVA + 0x10);
+	for (int i = 0; i < 3; i++) {
+		take_callers(&walk);
+		check_callers();
+		take_callers_of(&walk, KERNEL);
+		CHECK_EQUAL(sample->head.addresses, 2);
+		CHECK(!(sample->head.flags & BPF_CHAIN_CUT));
+	}
+	/* The guest changes its page tables, and its stack. */
+	map(PROCESS, USER_GVA + 0x1000, 0x80000, 12, 4);
+	write_word(0x80000, CODE_GVA + 0x20);
+	put_frame(0x80800, 0, CODE_GVA + 0x30);
+	memset(ram + 0x70000, 0, 4096);
+	take_callers(&walk);
+	check_callers();
+	/* A page of the VMM lies elsewhere, and KVM was told. */
+	memcpy(ram + 0x90000, ram + 0x60000, 4096);
+	map_host((uintptr_t)ram + 0x60000, HOST_MEMORY + 0x90000, 12, 4, 0);
+	scratch->space.state = 2;
+	take_callers(&walk);
+	put_frame(0x60f00, 0, 0);
+	take_callers(&walk);
+	check_callers();
+	put_frame(0x90f00, 0, 0);
+	take_callers(&walk);
+	CHECK_EQUAL(sample->head.addresses, 1);
+	unshare_memory();
+}
+
+/* Not the end of a chain, though it reads as 0. */
+TEST(bpf_guest, a_stack_that_the_kernel_can_not_read_any_more_cuts_the_chain)
+{
+	struct walk walk;
+
+	make();
+	walk = at_frame(USER_GVA + 0xf00);
+	share_memory();
+	take_callers(&walk);
+	take_callers(&walk);
+	check_callers();
+	host_kernel.hole = ram + 0x70000;
+	take_callers(&walk);
+	CHECK(sample->head.addresses < 4);
+	CHECK(sample->head.flags & BPF_CHAIN_CUT);
+	/* Page tables are read elsewhere then. */
+	host_kernel.hole = ram + PROCESS;
+	take_callers(&walk);
+	check_callers();
+	unshare_memory();
+}
+
 #define CURRENT (DIRECT + 0x80000)
 #define TASK    (DIRECT + 0x81000)
 #define MM      (DIRECT + 0x82000)

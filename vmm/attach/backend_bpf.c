@@ -136,12 +136,20 @@ static int look(const struct vmm_process *process, uint64_t slot_size_min,
 struct slot_list {
 	struct vmm_slot *slots;
 	int count;
+	uint64_t generation; /* of KVM's, of all of them; BPF_NO_GENERATION: they changed meanwhile */
+	uint64_t begun;      /* that of the VM that was told of last */
 };
 
 static void take_slot(void *context, const struct bpf_found *found)
 {
 	struct slot_list *list = context;
 
+	if (found->type == BPF_FOUND_VM)
+		list->begun = found->generation;
+	if (found->type == BPF_FOUND_SLOT && !list->count)
+		list->generation = list->begun;
+	if (found->type == BPF_FOUND_SLOT && found->generation != list->generation)
+		list->generation = BPF_NO_GENERATION;
 	if (found->type == BPF_FOUND_SLOT && found->size && list->count < VMM_SLOTS_MAX)
 		list->slots[list->count++] = (struct vmm_slot){ found->gpa, found->size, found->hva };
 }
@@ -162,6 +170,7 @@ static void tell_slots(struct bpf_thread *thread, const struct bpf_slots *slots)
 	__atomic_store_n(&told->generation, generation + 1, __ATOMIC_RELAXED);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
 	told->count = slots->count;
+	told->generation_of_kvm = slots->generation_of_kvm;
 	memcpy(told->slot, slots->slot, sizeof(told->slot));
 	__atomic_store_n(&told->generation, generation + 2, __ATOMIC_RELEASE);
 }
@@ -169,7 +178,7 @@ static void tell_slots(struct bpf_thread *thread, const struct bpf_slots *slots)
 /* The program looks through a few: stacks and page tables lie in the large ones. */
 static void give_slots(struct attach_source *source, const struct slot_list *list)
 {
-	struct bpf_slots given = { 0 };
+	struct bpf_slots given = { .generation_of_kvm = list->generation };
 
 	for (int i = 0; i < list->count && i < BPF_SLOTS_MAX; i++) {
 		given.slot[i].gpa = list->slots[i].gpa;
@@ -192,6 +201,7 @@ static int look_for_slots(struct attach_source *source, struct slot_list *list)
 
 	for (;;) {
 		list->count = 0;
+		list->generation = BPF_NO_GENERATION;
 		error = look(source->target->process, size_min, take_slot, list);
 		if ((error != -E2BIG && list->count < VMM_SLOTS_MAX) || size_min >= SLOT_SIZE_LAST)
 			return error;

@@ -17,6 +17,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/attach/direct_map.h"
 #include "vmm/attach/rip_events.h"
 
 #include "guest_sample.skel.h"
@@ -93,6 +94,7 @@ static int load(struct guest_sample *programs, const struct btf *kernel)
 	programs->rodata->is_amd = is_amd();
 	programs->rodata->can_cast =
 		!shared.avoid_cast && btf__find_by_name_kind(kernel, "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
+	bpf_program__set_autoload(programs->progs.try_direct_map, programs->rodata->can_cast);
 	error = guest_sample__load(programs);
 	if (error == -EPERM) /* EACCES is the verifier's */
 		return error_set(
@@ -105,6 +107,8 @@ static int load(struct guest_sample *programs, const struct btf *kernel)
 			"this kernel does not load the BPF program (%s): it needs Linux 6.1 and BTF, see "
 			"--verbose",
 			strerror(-error));
+	if (programs->rodata->can_cast && direct_map_find(bpf_program__fd(programs->progs.try_direct_map)))
+		log_debug("%s: guest memory is read through the VMM's address space alone", error_message());
 	return is_intel() ? rip_events_open(&shared.rip_events, bpf_map__fd(programs->maps.rip_events)) : 0;
 }
 

@@ -26,20 +26,32 @@ static __always_inline int is_wanted(struct kvm *kvm)
 	return !vm_wanted || vm_wanted == (__u64)kvm;
 }
 
+/* The number of the memslots, which changes with them: while they do it is one of its own (kernel:
+ * KVM_MEMSLOT_GEN_UPDATE_IN_PROGRESS), and another one behind it. */
+static __always_inline __u64 generation_of_slots(struct kvm *kvm)
+{
+	struct kvm_memslots *all = BPF_CORE_READ(kvm, memslots[0]);
+
+	return bpf_core_field_exists(struct kvm_memslots, generation) ? BPF_CORE_READ(all, generation)
+								      : BPF_NO_GENERATION;
+}
+
 static __always_inline void tell_vm(struct seq_file *seq, struct kvm *kvm, __u32 fd)
 {
 	struct bpf_found found = { .type = BPF_FOUND_VM, .id = fd, .vm = (__u64)kvm };
 
+	found.generation = generation_of_slots(kvm);
 	bpf_seq_write(seq, &found, sizeof(found));
 }
 
-static __always_inline void tell_slot(struct seq_file *seq, struct kvm_memory_slot *slot)
+static __always_inline void tell_slot(struct seq_file *seq, struct kvm *kvm, struct kvm_memory_slot *slot)
 {
 	struct bpf_found found = { .type = BPF_FOUND_SLOT };
 
 	found.gpa = BPF_CORE_READ(slot, base_gfn) << GFN_SHIFT;
 	found.size = (__u64)BPF_CORE_READ(slot, npages) << GFN_SHIFT;
 	found.hva = BPF_CORE_READ(slot, userspace_addr);
+	found.generation = generation_of_slots(kvm);
 	if (found.size >= slot_size_min)
 		bpf_seq_write(seq, &found, sizeof(found));
 }
@@ -57,7 +69,7 @@ static __always_inline void tell_slots(struct seq_file *seq, struct kvm *kvm)
 
 		bpf_probe_read_kernel(&node, sizeof(node), (void *)(heads + bucket * sizeof(node)));
 		for (int i = 0; i < BUCKET_LONGEST && node; i++) {
-			tell_slot(seq, (void *)((__u64)node - offset));
+			tell_slot(seq, kvm, (void *)((__u64)node - offset));
 			node = BPF_CORE_READ(node, next);
 		}
 	}

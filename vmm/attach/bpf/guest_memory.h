@@ -2,18 +2,25 @@
 /*
  * BPF: guest memory, through the guest's page tables and the VMM's address space, which is the current one.
  *
+ * A read of the VMM's memory by BPF's helper takes as long as a hundred instructions. So once a word was read
+ * by it, and the kernel has the same one where the VMM's page tables say (host_page.h), it is read there, as
+ * long as KVM says that nothing has moved (mappings.h). What can not be read there is 0, which is believed
+ * nowhere by itself.
+ *
  * The functions of BPF are whoever's that includes this.
  */
 #ifndef KVMSCOPE_ATTACH_BPF_GUEST_MEMORY_H
 #define KVMSCOPE_ATTACH_BPF_GUEST_MEMORY_H
 
 #include "vmm/attach/bpf/guest_sample.h"
+#include "vmm/attach/bpf/host_page.h"
 
 #define PAGE_SHIFT 12
 /* What an entry of the last but one table maps, and how many of them are remembered: of code that is called
  * from one image to another and back, of a stack, and of the kernel's tasks. */
 #define REGION_BITS 21
 #define REGIONS     8
+#define PAGES       8 /* of data that are remembered */
 #define NO_REGION   (~0ull)
 #define LEVELS      5
 
@@ -26,23 +33,45 @@
 struct region {
 	__u64 number; /* GVA / 2 MiB; NO_REGION: none */
 	__u64 entry;
-	__u32 bits;            /* of the page that ENTRY maps; 0: it is a table's */
-	__u32 turn;            /* of the space that it was found or read again in */
-	__u64 cr3;             /* of that space */
-	__u32 slots;           /* generation of those by which it was found */
-	__u32 levels, count;   /* of that space, and of entries */
-	__u64 hva[LEVELS - 1]; /* of the entries */
+	__u64 cr3;            /* of the space */
+	__u32 bits;           /* of the page that ENTRY maps; 0: it is a table's */
+	__u32 turn;           /* of the space that it was found or read again in */
+	__u32 slots;          /* generation of those by which it was found */
+	__u32 levels;         /* of that space */
+	__u64 mapped;         /* the state of the VMM's memory in which AT is true; 0: none */
+	__u64 table_mapped;   /* so of TABLE */
+	__u64 table;          /* where the kernel has the table of ENTRY */
+	__u64 at[LEVELS - 1]; /* where the kernel has the entries; 0, with a WORD of 0: there is none */
 	__u64 word[LEVELS - 1];
+	__u64 hva[LEVELS - 1];
+};
+
+/* A page of the guest, and where the kernel has it in the state MAPPED of the VMM's memory. */
+struct page {
+	__u64 gpa, hva, at, mapped;
+};
+
+/* Of the VMM's memory: what tells whether it is where it was. */
+struct mappings {
+	__u64 kvm;           /* kernel address of the struct kvm */
+	__u64 invalidations; /* as KVM counts them */
+	__u64 slots;         /* generation of KVM's memslots */
+	__u64 pgd;           /* kernel address of the page tables */
+	__u64 state;         /* another one whenever that changes */
 };
 
 /* An address space of the guest, and the page of it that was read last. */
 struct space {
 	__u64 cr3;
 	__u64 page, page_hva; /* the GVA's page number; 0: there is none */
+	__u64 page_at;        /* where the kernel has it; 0: that is not known */
+	__u64 state;          /* of the VMM's memory, in which what is known of it is true; 0: nothing is */
 	__u32 levels;
 	__u32 turn; /* a space of now; never the same again for a long time */
+	struct mappings mappings;
 	/* Of each level the entry that was read last in this turn: regions next to each other share them. */
 	__u64 hva[LEVELS - 1], word[LEVELS - 1];
+	struct page pages[PAGES];
 	struct region regions[REGIONS];
 };
 
@@ -93,7 +122,7 @@ static __always_inline void open_space(struct space *space, __u64 cr3, __u32 lev
 {
 	space->cr3 = cr3;
 	space->levels = levels;
-	space->page_hva = 0;
+	space->page_hva = space->page_at = 0;
 	space->turn++;
 	for (__u32 level = 0; level < LEVELS - 1; level++)
 		space->hva[level] = 0;
@@ -104,14 +133,17 @@ static __always_inline void open_space(struct space *space, __u64 cr3, __u32 lev
 static __noinline int walk_to_region(struct space *space, const struct bpf_slots *all, __u64 gva,
 				     struct region *region, __u32 generation)
 {
-	__u32 shift, count = 0;
 	__u64 entry, hva;
+	__u32 shift;
 
 	if (!space || !all || !region)
 		return 0;
 	entry = space->cr3;
 	region->number = NO_REGION;
 	region->bits = 0;
+	region->mapped = region->table_mapped = 0;
+	for (__u32 level = 0; level < LEVELS - 1; level++)
+		region->hva[level] = region->word[level] = 0;
 	for (__u32 level = 0; level < LEVELS - 1; level++) {
 		if (level + space->levels < LEVELS)
 			continue;
@@ -122,7 +154,6 @@ static __noinline int walk_to_region(struct space *space, const struct bpf_slots
 			return 0;
 		region->hva[level] = hva;
 		region->word[level] = entry;
-		count = level + 1;
 		if (shift <= 30 && entry & PTE_LARGE) {
 			region->bits = shift;
 			break;
@@ -130,7 +161,6 @@ static __noinline int walk_to_region(struct space *space, const struct bpf_slots
 	}
 	region->entry = entry;
 	region->levels = space->levels;
-	region->count = count;
 	region->cr3 = space->cr3;
 	region->slots = generation;
 	region->turn = space->turn;
@@ -151,19 +181,83 @@ static __always_inline __u64 word_at(struct space *space, __u32 level, __u64 hva
 	return word;
 }
 
+/* Where the kernel has WORD, which was just read at HVA; 0: that is not known. */
+static __always_inline __u64 kernel_address(const struct space *space, __u64 hva, __u64 word)
+{
+	__u64 page = space->state && word ? host_page(space->mappings.pgd, hva) : 0;
+	__u64 at = page + (hva & 0xfff);
+
+	return page && kernel_word(at) == word ? at : 0;
+}
+
+static __always_inline void remember_region(const struct space *space, struct region *region)
+{
+	for (__u32 level = 0; level < LEVELS - 1; level++) {
+		region->at[level] = 0;
+		if (!region->hva[level])
+			continue;
+		region->at[level] = kernel_address(space, region->hva[level], region->word[level]);
+		if (!region->at[level])
+			return;
+	}
+	region->mapped = space->state;
+}
+
+/* As is_true(), of a region that the kernel's addresses are not known of. */
+static __noinline int is_true_by_hva(struct space *space, struct region *region)
+{
+	__u64 changed = 0;
+
+	if (!space || !region)
+		return 0;
+	for (__u32 level = 0; level < LEVELS - 1; level++)
+		if (region->hva[level])
+			changed |= word_at(space, level, region->hva[level]) ^ region->word[level];
+	if (!changed)
+		remember_region(space, region);
+	return !changed;
+}
+
 /* All that it was found by is there still. */
-static __always_inline int is_true(struct space *space, const struct region *region)
+static __always_inline int is_true(struct space *space, struct region *region)
 {
 	__u64 changed = 0;
 
 	if (region->cr3 != space->cr3 || region->levels != space->levels)
 		return 0;
-	for (__u32 level = 0; level < LEVELS - 1; level++) {
-		if (level + space->levels < LEVELS || level >= region->count)
-			continue;
-		changed |= word_at(space, level, region->hva[level]) ^ region->word[level];
-	}
+	if (!space->state || region->mapped != space->state)
+		return is_true_by_hva(space, region);
+	for (__u32 level = 0; level < LEVELS - 1; level++)
+		changed |= kernel_word(region->at[level]) ^ region->word[level];
 	return !changed;
+}
+
+static __noinline __u64 read_leaf(struct space *space, const struct bpf_slots *all, struct region *region,
+				  __u64 gva)
+{
+	__u64 hva, entry, at;
+
+	if (!space || !all || !region)
+		return 0;
+	hva = entry_hva(all, region->entry, gva, PAGE_SHIFT);
+	entry = read_entry(hva);
+	at = kernel_address(space, hva, entry);
+	if (at) {
+		region->table = at & ~0xfffull;
+		region->table_mapped = space->state;
+	}
+	return entry;
+}
+
+/* The entry of the last table; 0: none is present. */
+static __always_inline __u64 leaf_of(struct space *space, const struct bpf_slots *all, struct region *region,
+				     __u64 gva)
+{
+	__u64 entry = 0;
+
+	if (space->state && region->table_mapped == space->state)
+		entry = kernel_word(region->table + ((gva >> PAGE_SHIFT) & 511) * 8);
+	return entry & PTE_PRESENT ? entry : read_leaf(space, all, region, gva);
 }
 
 /*
@@ -196,7 +290,7 @@ static __always_inline __u64 gpa_of(struct space *space, const struct bpf_slots 
 	bits = region->bits;
 	if (!bits) {
 		bits = PAGE_SHIFT;
-		entry = read_entry(entry_hva(all, entry, gva, PAGE_SHIFT));
+		entry = leaf_of(space, all, region, gva);
 		if (!entry)
 			return BPF_NO_PAGE;
 	}
@@ -206,18 +300,64 @@ static __always_inline __u64 gpa_of(struct space *space, const struct bpf_slots 
 	return ((entry & PTE_ADDRESS & ~mask) | (gva & mask)) & ~0xfffull;
 }
 
+static __always_inline struct page *page_for(struct space *space, __u64 gva)
+{
+	return &space->pages[(gva >> PAGE_SHIFT) & (PAGES - 1)];
+}
+
+/* Makes the page of GVA the one that is read. */
+static __always_inline int open_page(struct space *space, const struct bpf_slots *all, __u64 gva)
+{
+	__u32 generation;
+	struct page *page;
+	__u64 gpa;
+
+	if (space->page_hva && space->page == gva >> PAGE_SHIFT)
+		return 1;
+	generation = generation_of(all);
+	gpa = gpa_of(space, all, gva);
+	page = page_for(space, gva);
+	space->page = gva >> PAGE_SHIFT;
+	space->page_hva = space->page_at = 0;
+	if (space->state && page->mapped == space->state && page->gpa == gpa) {
+		space->page_hva = page->hva;
+		space->page_at = page->at;
+	} else if (gpa != BPF_NO_PAGE) {
+		__u64 hva = hva_of(all, gpa);
+
+		space->page_hva = generation_of(all) == generation ? hva : 0;
+	}
+	return !!space->page_hva;
+}
+
+/* The page that is read, in which WORD was just read at GVA. */
+static __always_inline void remember_page(struct space *space, const struct bpf_slots *all, __u64 gva,
+					  __u64 word)
+{
+	__u64 at = kernel_address(space, space->page_hva + (gva & 0xfff), word);
+	struct page *page;
+	__u64 gpa;
+
+	if (!at)
+		return;
+	gpa = gpa_of(space, all, gva);
+	page = page_for(space, gva);
+	page->gpa = gpa;
+	page->hva = space->page_hva;
+	page->at = space->page_at = at & ~0xfffull;
+	page->mapped = space->state;
+}
+
 /* SIZE bytes that are in one page. */
 static __noinline int read_space(struct space *space, const struct bpf_slots *all, __u64 gva, void *to,
 				 __u32 size)
 {
-	if (!space->page_hva || space->page != gva >> PAGE_SHIFT) {
-		__u32 generation = generation_of(all);
-		__u64 hva = hva_of(all, gpa_of(space, all, gva));
-
-		space->page = gva >> PAGE_SHIFT;
-		space->page_hva = generation_of(all) == generation ? hva : 0;
-	}
-	return space->page_hva && !bpf_probe_read_user(to, size, (void *)(space->page_hva + (gva & 0xfff)));
+	if (!space || !all || !to || !open_page(space, all, gva) ||
+	    bpf_probe_read_user(to, size, (void *)(space->page_hva + (gva & 0xfff))))
+		return 0;
+	if (space->state && !space->page_at && !(gva & 7) && size >= sizeof(__u64))
+		remember_page(space, all, gva, *(const __u64 *)to);
+	return 1;
 }
 
 #endif

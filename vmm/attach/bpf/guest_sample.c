@@ -10,24 +10,24 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
+#include "vmm/attach/bpf/kernel_word.h"
+/* Those that read by it. */
 #include "vmm/attach/bpf/find.h"
 #include "vmm/attach/bpf/guest_sample.h"
 #include "vmm/attach/bpf/guest_stack.h"
 #include "vmm/attach/bpf/guest_tasks.h"
 #include "vmm/attach/bpf/kernel_types.h"
+#include "vmm/attach/bpf/mappings.h"
 #include "vmm/attach/bpf/ring_maps.h"
 #include "vmm/attach/bpf/ring_writer.h"
+#include "vmm/attach/bpf/try_direct_map.h"
 
 char LICENSE[] SEC("license") = "GPL";
-
-/* Since Linux 6.2. */
-extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __ksym __weak;
 
 #define VMCB_CODE_64 (1u << 9) /* CS.L: APM vol. 2, 4.8.1 and 15.5.1 */
 
 /* The loader's. */
-const volatile __u32 is_amd;   /* vCPUs are of kvm_amd */
-const volatile __u32 can_cast; /* the kernel has bpf_rdonly_cast() */
+const volatile __u32 is_amd; /* vCPUs are of kvm_amd */
 
 /* An event on each CPU, which nobody reads. */
 struct {
@@ -37,8 +37,10 @@ struct {
 	__uint(value_size, sizeof(__u32));
 } rip_events SEC(".maps");
 
+#define VCPU_OFFSET(field) bpf_core_field_offset(struct kvm_vcpu, field)
+
 /* What else of the guest's memory tells where it was. */
-static __always_inline void look_around(struct scratch *scratch, struct bpf_whole_sample *whole)
+static __always_inline void look_through(struct scratch *scratch, struct bpf_whole_sample *whole)
 {
 	struct bpf_sample *sample = &whole->head;
 	struct walk walk = { .scratch = scratch, .sample = whole };
@@ -56,22 +58,30 @@ static __always_inline void look_around(struct scratch *scratch, struct bpf_whol
 		sample->flags |= BPF_CHAIN_CUT;
 }
 
-/*
- * A word of kernel memory, whose type may be a module's. Through a pointer that the verifier knows the type
- * of it is one instruction, which gives 0 where nothing is mapped: any type that begins with a number will
- * do.
- */
-static __always_inline __u64 kernel_word(__u64 at)
+/* What was read may be of pages that were the VMM's no more. */
+static __noinline int forget_memory(struct bpf_whole_sample *whole)
 {
-	__u64 word = 0;
+	struct bpf_sample *sample = &whole->head;
 
-	if (can_cast)
-		return *(const __u64 *)bpf_rdonly_cast((void *)at, bpf_core_type_id_kernel(struct pt_regs));
-	bpf_probe_read_kernel(&word, sizeof(word), (void *)at);
-	return word;
+	if (sample->flags & BPF_CR3_OF_TASK)
+		sample->cr3 = 0;
+	sample->flags &= ~(BPF_TASKS_KNOWN | BPF_CR3_OF_TASK);
+	sample->flags |= BPF_CHAIN_CUT;
+	sample->stack_size = 0;
+	if (sample->addresses)
+		sample->addresses = 1;
+	whole->addresses[0].page = BPF_NO_PAGE;
+	return 0;
 }
 
-#define VCPU_OFFSET(field) bpf_core_field_offset(struct kvm_vcpu, field)
+static __always_inline void look_around(struct kvm_vcpu *vcpu, struct scratch *scratch,
+					struct bpf_whole_sample *whole)
+{
+	open_mappings(scratch, kernel_word((__u64)vcpu + VCPU_OFFSET(kvm)));
+	look_through(scratch, whole);
+	if (!were_mapped(scratch))
+		forget_memory(whole);
+}
 
 /* As is_guest_mode() of KVM, whose flag has had several values. */
 static __always_inline int is_nested(struct kvm_vcpu *vcpu)
@@ -199,7 +209,7 @@ static __always_inline void take_sample(struct bpf_perf_event_data *ctx, struct 
 		have_rip_read(ctx, vcpu);
 		take_guest(scratch, vcpu, sample);
 		if (sample->flags & BPF_RIP_KNOWN && !(sample->flags & BPF_NESTED))
-			look_around(scratch, whole);
+			look_around(vcpu, scratch, whole);
 		else if (known->want_chains)
 			sample->flags |= BPF_CHAIN_CUT;
 	} else {

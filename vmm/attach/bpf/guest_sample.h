@@ -22,6 +22,26 @@ struct bpf_found {
 	__u64 pid;            /* of the struct pid of its thread */
 	__u64 vm;             /* of its struct kvm */
 	__u64 gpa, size, hva; /* of the memslot, bytes */
+	/* Of all memslots: of a VM, before they are told; of a memslot, when it had been read. */
+	__u64 generation;
+};
+
+/* All physical memory below LIMIT, from BASE on in the kernel's address space; page tables have so many
+ * levels. LIMIT 0: it is not known. */
+struct direct_map {
+	__u64 base, limit;
+	__u32 levels;
+};
+
+/* Where it might be, for a program that tries that: is a page of the process at HVA, which begins with
+ * WORDS that nobody else has, found by it? */
+#define DIRECT_MAP_WORDS 4
+struct direct_map_trial {
+	struct direct_map map;
+	__u32 found;
+	__u64 pgd; /* out: of the process, a kernel address */
+	__u64 hva;
+	__u64 words[DIRECT_MAP_WORDS];
 };
 
 /* VMs that one process samples at the same time, and maps with vCPUs of them: those that are there at the
@@ -60,10 +80,13 @@ struct bpf_cpu {
 	__u32 generation;             /* of all that; 0 while it changes */
 };
 
+#define BPF_NO_GENERATION (~0ull)
+
 /* Where guest memory is in the VMM's address space; in order of size, the largest first. */
 struct bpf_slots {
 	__u32 count;
-	__u32 generation; /* of all that; odd while it changes */
+	__u32 generation;        /* of all that; odd while it changes */
+	__u64 generation_of_kvm; /* of its memslots, when they were these; BPF_NO_GENERATION: not known */
 	struct {
 		__u64 gpa, size, hva;
 	} slot[BPF_SLOTS_MAX];

@@ -9,7 +9,14 @@
 #define KERNEL_STACK_SIZE                                                                                    \
 	(16u << 10) /* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
 
-/* The window from the frame on, which has both its words though a page ends between them. */
+/* Both words are in the page that is read, and the kernel has that. */
+static __always_inline int is_mapped(const struct space *space, __u64 frame)
+{
+	return space->page_at && space->page == frame >> PAGE_SHIFT && (frame & 0xfff) <= 4096 - 16;
+}
+
+/* The window from the frame on, which has both its words though a page ends between them; or the frame is
+ * where the kernel has it. */
 static __always_inline int move_window(struct space *space, const struct bpf_slots *all, struct chain *chain)
 {
 	__u64 size;
@@ -18,6 +25,10 @@ static __always_inline int move_window(struct space *space, const struct bpf_slo
 		return 0;
 	size = 4096 - (chain->frame & 0xfff);
 	chain->words = 0;
+	if (!open_page(space, all, chain->frame))
+		return 0;
+	if (is_mapped(space, chain->frame))
+		return 1;
 	if (size > WINDOW)
 		size = WINDOW;
 	if (!read_space(space, all, chain->frame, chain->stack, size))
@@ -59,6 +70,7 @@ enum frame { FRAME_TAKEN, FRAME_IS_LAST, FRAME_IS_NONE, FRAME_IS_OUTSIDE };
  */
 static __always_inline enum frame take_frame(const struct walk *walk)
 {
+	const struct space *space = &walk->scratch->space;
 	struct chain *chain = &walk->scratch->chain;
 	struct bpf_whole_sample *sample = walk->sample;
 	__u64 frame = chain->frame, place = (frame - chain->window) / 8, next, caller;
@@ -68,11 +80,18 @@ static __always_inline enum frame take_frame(const struct walk *walk)
 		return FRAME_IS_LAST;
 	if (frame & 7 || frame >= chain->end || frame - chain->below > USER_FRAME_MAX)
 		return FRAME_IS_NONE;
-	if (place + 2 > chain->words)
+	if (is_mapped(space, frame)) {
+		__u64 at = space->page_at + (frame & 0xfff);
+
+		next = kernel_word(at);
+		caller = kernel_word(at + 8); /* where it can not be read 0, and the chain is cut */
+	} else if (place + 2 <= chain->words) {
+		BOUND(place, WINDOW / 8 - 1);
+		next = chain->stack[place];
+		caller = chain->stack[place + 1];
+	} else {
 		return FRAME_IS_OUTSIDE;
-	BOUND(place, WINDOW / 8 - 1);
-	next = chain->stack[place];
-	caller = chain->stack[place + 1];
+	}
 	if (!caller || caller >= chain->end || (next >> 32 && !(frame >> 32)))
 		return FRAME_IS_NONE;
 	BOUND(index, BPF_CHAIN_MAX);

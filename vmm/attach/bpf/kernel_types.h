@@ -62,12 +62,21 @@ struct kvm_memory_slot {
 
 /* From Linux 5.17 on. */
 struct kvm_memslots {
+	__u64 generation;
 	struct hlist_head id_hash[128];
 	int node_idx;
 } KERNEL_TYPE;
 
+struct mm_struct {
+	void *pgd;
+} KERNEL_TYPE;
+
+/* With the names that its words of invalidations have from Linux 6.1 on. */
 struct kvm {
+	struct mm_struct *mm;
 	struct kvm_memslots *memslots[1];
+	unsigned long mmu_invalidate_seq;
+	long mmu_invalidate_in_progress;
 } KERNEL_TYPE;
 
 /* The order of the registers: arch/x86/include/asm/kvm_host.h. */
@@ -145,7 +154,9 @@ struct bpf_iter_meta {
 	struct seq_file *seq;
 } KERNEL_TYPE;
 
-struct task_struct;
+struct task_struct {
+	struct mm_struct *mm;
+} KERNEL_TYPE;
 
 struct bpf_iter__task_file {
 	struct bpf_iter_meta *meta;
