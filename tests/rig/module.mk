@@ -124,7 +124,7 @@ $(USERLAND)/linked: $(USERLAND)/liblibrary.so
 	$(USERLAND_CC) -o $@ $(addprefix $(USERLAND_SOURCES)/,linked.c busy.c) $< -Wl,-rpath,'$$ORIGIN'
 
 $(USERLAND)/stripped:
-	$(USERLAND_CC) -o $@.whole $(addprefix $(USERLAND_SOURCES)/,stripped.c busy.c)
+	$(USERLAND_CC) -g -o $@.whole $(addprefix $(USERLAND_SOURCES)/,stripped.c busy.c)
 	$(Q)objcopy --only-keep-debug $@.whole $@.debug
 	$(Q)strip -o $@ $@.whole
 
