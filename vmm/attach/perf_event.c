@@ -36,25 +36,12 @@ static void describe(struct perf_event_choice *choice, enum attach_event event, 
 	perf_event_set_frequency(choice, frequency);
 }
 
-int perf_event_open_thread(const struct perf_event_attr *attribute, pid_t tid)
+static int try_open(const struct perf_event_attr *attribute, pid_t tid)
 {
 	struct perf_event_attr copy = *attribute;
 	int fd = (int)syscall(SYS_perf_event_open, &copy, tid, -1, -1, PERF_FLAG_FD_CLOEXEC);
 
 	return fd < 0 ? -errno : fd;
-}
-
-int perf_event_explain(int error, pid_t pid)
-{
-	if (error == -EACCES || error == -EPERM)
-		return error_set(
-			-EACCES,
-			"perf may not sample process %d, the guest and the kernel included: be root, or "
-			"have CAP_PERFMON (see /proc/sys/kernel/perf_event_paranoid)",
-			pid);
-	if (error == -ENOSYS)
-		return error_set(-ENOTSUP, "this kernel has no perf events");
-	return error_set(error, "perf can not sample process %d: %s", pid, strerror(-error));
 }
 
 /* Hz; 0: the kernel does not tell. */
@@ -68,6 +55,30 @@ static unsigned int frequency_max(void)
 	if (file)
 		fclose(file);
 	return max;
+}
+
+int perf_event_open_thread(const struct perf_event_attr *attribute, pid_t tid)
+{
+	struct perf_event_attr lower = *attribute;
+	int fd = try_open(attribute, tid);
+
+	if (fd != -EINVAL || !attribute->freq)
+		return fd;
+	lower.sample_freq = frequency_max();
+	return lower.sample_freq && lower.sample_freq < attribute->sample_freq ? try_open(&lower, tid) : fd;
+}
+
+int perf_event_explain(int error, pid_t pid)
+{
+	if (error == -EACCES || error == -EPERM)
+		return error_set(
+			-EACCES,
+			"perf may not sample process %d, the guest and the kernel included: be root, or "
+			"have CAP_PERFMON (see /proc/sys/kernel/perf_event_paranoid)",
+			pid);
+	if (error == -ENOSYS)
+		return error_set(-ENOTSUP, "this kernel has no perf events");
+	return error_set(error, "perf can not sample process %d: %s", pid, strerror(-error));
 }
 
 /* Only events by a frequency have a limit, which is that kernel's of today: it lowers it by itself. */
@@ -87,13 +98,13 @@ int perf_event_choose(struct perf_event_choice *choice, pid_t pid, unsigned int 
 
 	if (!clock_only) {
 		describe(choice, ATTACH_CYCLES, frequency);
-		fd = perf_event_open_thread(&choice->attribute, pid);
+		fd = try_open(&choice->attribute, pid);
 		if (fd == -EINVAL)
 			tell_limit(frequency);
 	}
 	if (fd < 0 && fd != -EACCES && fd != -EPERM) {
 		describe(choice, ATTACH_CLOCK, frequency);
-		fd = perf_event_open_thread(&choice->attribute, pid);
+		fd = try_open(&choice->attribute, pid);
 	}
 	if (fd < 0)
 		return perf_event_explain(fd, pid);
