@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/kvm/sampled_guest.h"
 
+#include <asm/kvm_para.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "vmm/kvm/msr.h"
 
 #define RING_SIZE (8ul << 20)
 
@@ -110,6 +112,8 @@ static int make(struct sampled_guest *guest, const struct sampled_guest_options 
 	guest->vm.cpus = options->cpus;
 	for (unsigned int i = 1; i < options->cpus && !error; i++)
 		error = add_cpu(guest, i);
+	if (!error && options->clock_place)
+		error = msr_set(guest->vm.vcpus[0]->fd, MSR_KVM_SYSTEM_TIME_NEW, options->clock_place);
 	return error ? error : make_sampler(guest, options);
 }
 

@@ -30,6 +30,7 @@
 #define PAGING_CR3   0x1000ull /* tests/kvm/bare_guest.c */
 #define PAGING_CR4   0x620ull
 #define STACK_BOTTOM 0x8fe00ull
+#define CLOCK_PLACE  0xb0001ull
 /* The entry of the page directory that 0x812000 is mapped by: tests/kvm/bare_guest.c, too. */
 #define LAST_REGION 0x800000ull
 #define LAST_ENTRY  0x3020ull
@@ -99,6 +100,7 @@ static void put_tasks(struct sampled_guest *guest)
  */
 struct outcome {
 	unsigned int guests, chains, pages;
+	unsigned int clocks;
 	unsigned int seen, tasks;
 	unsigned int all; /* samples, wherever they are of */
 	uint64_t moved;   /* bytes by which the page that 0x812000 is in lies elsewhere by now */
@@ -147,6 +149,7 @@ static void take_sample(void *context, struct sample *sample, struct guest_callc
 		return;
 	outcome->guests++;
 	outcome->chains += chain_is_right(chain);
+	outcome->clocks += stack->clock_known && stack->clock == CLOCK_PLACE;
 	if (!stack->tasks)
 		return;
 	outcome->seen++;
@@ -183,6 +186,7 @@ static void check_outcome(const struct outcome *outcome)
 {
 	CHECK(outcome->seen >= SAMPLES);
 	CHECK_EQUAL(outcome->chains, outcome->guests);
+	CHECK_EQUAL(outcome->clocks, access("/sys/module/kvm_amd", F_OK) ? outcome->guests : 0);
 	CHECK_EQUAL(outcome->pages, outcome->seen);
 	CHECK_EQUAL(outcome->tasks, outcome->seen);
 }
@@ -266,7 +270,12 @@ static int run(struct sampled_guest *guest, struct outcome *outcome)
 static void check_samples(void)
 {
 	const struct sampled_guest_options options = {
-		.code = code, .size = sizeof(code), .cpl = 3, .cpus = 1, .clock = SAMPLING_CLOCK_CPU
+		.code = code,
+		.size = sizeof(code),
+		.cpl = 3,
+		.cpus = 1,
+		.clock = SAMPLING_CLOCK_CPU,
+		.clock_place = CLOCK_PLACE,
 	};
 	struct outcome outcome = { 0 };
 	struct sampled_guest guest;

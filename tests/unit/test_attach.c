@@ -10,6 +10,7 @@
 
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/attach/kernel_clock.h"
 #include "vmm/attach/kernel_pulse.h"
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/memory_layout.h"
@@ -346,6 +347,46 @@ TEST(attach, what_is_written_where_a_kernel_had_its_time_is_no_tick)
 		CHECK(kernel_pulse_take(&pulse, time, others[i] + 1, false, 0x400000));
 		CHECK(kernel_pulse_is_felt(&pulse, time));
 	}
+}
+
+#define PLACE 0x1e02001ull
+
+TEST(attach, a_kernel_ends_when_its_clock_is_taken_away)
+{
+	struct kernel_clock clock = { 0 };
+	uint64_t time = 1000;
+
+	CHECK(kernel_clock_take(&clock, 0x77001, time, 0)); /* whose that is nobody knows yet */
+	CHECK(kernel_clock_take(&clock, PLACE, time, time));
+	CHECK(kernel_clock_take(&clock, PLACE, time + 1, time));
+	CHECK(!kernel_clock_take(&clock, 0, time + 2, time));
+	CHECK(!kernel_clock_take(&clock, 0, time + 10 * KERNEL_CLOCK_MOVED, time));
+	CHECK(!kernel_clock_take(&clock, PLACE + 4096, time + 10 * KERNEL_CLOCK_MOVED, time));
+	/* The next one may have it there as well. */
+	CHECK(!kernel_clock_take(&clock, PLACE, time + 10 * KERNEL_CLOCK_MOVED, time + 2));
+}
+
+TEST(attach, a_kernel_goes_on_where_its_time_does)
+{
+	struct kernel_clock clock = { 0 };
+	uint64_t time = 1000, later = time + 1 + KERNEL_CLOCK_MOVED;
+
+	CHECK(kernel_clock_take(&clock, PLACE, time, time));
+	CHECK(!kernel_clock_take(&clock, 0, time + 1, time + 2)); /* a CPU that is off has none */
+	CHECK(kernel_clock_take(&clock, PLACE, time + 3, time + 2));
+	/* Another place could be another kernel's for as long as the time of this one may have been late. */
+	CHECK(!kernel_clock_take(&clock, PLACE + 4096, time + 4, later));
+	CHECK(!kernel_clock_take(&clock, PLACE + 4096, later + 3, later + 3));
+	CHECK(kernel_clock_take(&clock, PLACE + 4096, later + 4, later + 4));
+	CHECK(!kernel_clock_take(&clock, PLACE, later + 5, later + 4));
+}
+
+TEST(attach, a_kernel_without_a_clock_of_kvm_s_is_not_told_by_it)
+{
+	struct kernel_clock clock = { 0 };
+
+	for (uint64_t time = 1; time < 10; time++)
+		CHECK(kernel_clock_take(&clock, 0, time, time));
 }
 
 /* A guest that idles is woken by something else than its tick; that it missed it makes up for. */

@@ -23,6 +23,7 @@ static struct {
 	struct attach_stack stack;
 	uint64_t rip, later;          /* ns, from the first sample on */
 	uint32_t while_told, drained; /* process of the last sample of each */
+	uint8_t flags;                /* of the last sample */
 	struct guest_callchain chain;
 	uint64_t addresses[CHAIN];
 	int set_error, add_error; /* that it answers; the latter for all vCPUs but the first */
@@ -42,7 +43,9 @@ static uint32_t give(void)
 						.user_depth = user_depth };
 	for (uint64_t i = 0; i < CHAIN; i++)
 		bench.addresses[i] = bench.rip + i * 16;
+	sample.time += bench.attach.known_since;
 	attach_take_sample(&bench.attach, &sample, &bench.chain, &bench.stack);
+	bench.flags = sample.flags;
 	return sample.pid;
 }
 
@@ -100,6 +103,7 @@ static void make(void)
 	static const struct ring_options ring = { .size = 1 << 16, .mode = RING_MODE_OVERWRITE };
 	static struct vmm_vcpu sampled[2];
 	static struct user_space_cpu cpus[2];
+	static struct kernel_clock clocks[2];
 	static struct ring *rings[2];
 	struct attach *attach = &bench.attach;
 	const struct vmm_vcpu vcpus[] = { { 0, gettid(), "test" }, { 1, gettid(), "test" } };
@@ -110,6 +114,7 @@ static void make(void)
 	attach->backend = &backend;
 	attach->sampled = sampled;
 	attach->cpus = cpus;
+	attach->clocks = clocks;
 	attach->rings = rings;
 	attach->ring_count = 2;
 	REQUIRE_EQUAL(ring_create_with(&rings[0], &ring), 0);
@@ -187,6 +192,60 @@ TEST(attach_state, callers_by_the_tables_of_a_task_are_nobody_s_while_no_kernel_
 	attach_drain(&bench.attach);
 	CHECK_EQUAL(bench.chain.user_depth, 1);
 	CHECK(bench.chain.flags & SAMPLE_USER_TRUNCATED);
+	unmake();
+}
+
+/* Its names stand in the file, and another kernel runs by now: it may be anywhere. */
+TEST(attach_state, what_runs_when_the_kernel_is_lost_is_not_of_it)
+{
+	make();
+	set_kernel(&bench.guest.kernel);
+	attach_drain(&bench.attach);
+	CHECK(!(bench.flags & SAMPLE_OTHER_KERNEL));
+	attach_lose_kernel(&bench.attach);
+	attach_drain(&bench.attach);
+	CHECK(bench.flags & SAMPLE_OTHER_KERNEL);
+	CHECK_EQUAL(bench.chain.kernel_depth, 0);
+	/* A boot begins, whose kernel is to be found: it may be that of these samples. */
+	set_kernel(NULL);
+	attach_drain(&bench.attach);
+	CHECK(!(bench.flags & SAMPLE_OTHER_KERNEL));
+	unmake();
+}
+
+#define TICKS 0x6000ull
+#define PLACE 0x1e02001ull
+
+static uint8_t flags_with_clock(uint64_t place)
+{
+	bench.stack.clock = place;
+	bench.later += 10 * MILLISECOND;
+	attach_drain(&bench.attach);
+	return bench.flags;
+}
+
+static void tick(uint64_t ticks)
+{
+	flat_guest_write_u64(&bench.guest.guest, TICKS, ticks);
+}
+
+/* By kvm_intel CR3 is not known: that memory is mapped still says nothing. */
+TEST(attach_state, names_end_when_the_kernel_s_clock_is_taken_away)
+{
+	make();
+	bench.guest.kernel.identity.ticks_gpa = TICKS;
+	bench.stack.cr3_of_task = bench.stack.clock_known = true;
+	set_kernel(&bench.guest.kernel);
+	for (uint64_t ticks = 100; ticks < 110; ticks++) {
+		tick(ticks);
+		CHECK(!(flags_with_clock(PLACE) & SAMPLE_OTHER_KERNEL));
+	}
+	CHECK(flags_with_clock(0) & SAMPLE_OTHER_KERNEL);
+	CHECK(flags_with_clock(PLACE + 0x1000) & SAMPLE_OTHER_KERNEL);
+	CHECK(flags_with_clock(PLACE) & SAMPLE_OTHER_KERNEL);
+	/* It was suspended. */
+	tick(110);
+	CHECK(!(flags_with_clock(PLACE) & SAMPLE_OTHER_KERNEL));
 	unmake();
 }
 

@@ -130,7 +130,8 @@ static int make_rings(struct attach *attach, const struct attach_options *option
 	attach->rings = calloc(count, sizeof(struct ring *));
 	attach->sampled = calloc(VMM_VCPUS_MAX, sizeof(attach->sampled[0]));
 	attach->cpus = calloc(count, sizeof(attach->cpus[0]));
-	if (!attach->rings || !attach->sampled || !attach->cpus)
+	attach->clocks = calloc(count, sizeof(attach->clocks[0]));
+	if (!attach->rings || !attach->sampled || !attach->cpus || !attach->clocks)
 		return error_set(-ENOMEM, "no memory for the vCPUs");
 	for (; attach->ring_count < count; attach->ring_count++) {
 		int error = ring_create_with(&attach->rings[attach->ring_count], &ring);
@@ -416,6 +417,7 @@ void attach_close(struct attach *attach)
 	free(attach->rings);
 	free(attach->sampled);
 	free(attach->cpus);
+	free(attach->clocks);
 	if (attach->memory.memory_fd >= 0 || attach->memory.pagemap_fd >= 0)
 		vmm_memory_close(&attach->memory);
 	vmm_process_close(attach->process);

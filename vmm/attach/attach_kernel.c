@@ -113,7 +113,7 @@ bool attach_registers(struct attach *attach, struct guest_registers *registers)
 	return !maps_old_kernel(attach, registers);
 }
 
-void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
+static void set_kernel(struct attach *attach, const struct guest_kernel *kernel, bool lost)
 {
 	if (kernel && attach->layout_guessed)
 		memory_layout_correct(&attach->memory, kernel);
@@ -127,13 +127,21 @@ void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
 	if (!kernel || !attach->kernel || !guest_kernel_same(kernel, attach->kernel)) {
 		attach->cpus_known = false;
 		attach->pulse = (struct kernel_pulse){ 0 };
+		memset(attach->clocks, 0, attach->ring_count * sizeof(attach->clocks[0]));
+		attach->known_since = attach_time_by(CLOCK_MONOTONIC_RAW);
 	}
 	memset(attach->checked, 0, sizeof(attach->checked)); /* a later kernel may be at the same address */
 	attach->kernel = kernel;
+	attach->lost_kernel = lost;
 	attach->stands_still = false;
 	if (kernel)
 		attach->image_rip = 0;
 	pthread_mutex_unlock(&attach->kernel_lock);
+}
+
+void attach_set_kernel(struct attach *attach, const struct guest_kernel *kernel)
+{
+	set_kernel(attach, kernel, false);
 }
 
 /* Whoever uses it has the lock. */
@@ -163,5 +171,5 @@ void attach_lose_kernel(struct attach *attach)
 	attach->has_kernel = attach->has_tables = false;
 	attach->skip = 0; /* the candidate that showed it is the one that is wanted */
 	attach->next_search = 0;
-	attach_set_kernel(attach, NULL);
+	set_kernel(attach, NULL, true);
 }

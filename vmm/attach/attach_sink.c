@@ -88,6 +88,18 @@ static bool has_cr3(const struct attach_stack *stack)
 	return stack && !stack->cr3_of_task;
 }
 
+/* By where the guest has KVM write the time. What was sampled before this kernel was found may be another's.
+ */
+static bool clock_is_its_own(struct attach *attach, const struct sample *sample,
+			     const struct attach_stack *stack)
+{
+	const struct kernel_pulse *pulse = &attach->pulse;
+
+	return !stack || !stack->clock_known || sample->time < attach->known_since ||
+	       kernel_clock_take(&attach->clocks[sample->vcpu], stack->clock, sample->time,
+				 pulse->beats ? pulse->time : 0);
+}
+
 /* Does the kernel that is known run, as far as this sample can tell? MODE is what the processor had. */
 static bool seems_to_run(struct attach *attach, const struct sample *sample, const struct attach_stack *stack,
 			 uint8_t mode)
@@ -101,6 +113,7 @@ static bool seems_to_run(struct attach *attach, const struct sample *sample, con
 	if (guest_kernel_ticks(attach->kernel, &attach->memory.view, &ticks))
 		attach->stands_still =
 			!kernel_pulse_take(&attach->pulse, sample->time, ticks, !mode, sample->rip);
+	attach->stands_still |= !clock_is_its_own(attach, sample, stack);
 	if (attach->stands_still != stood_still)
 		attach->image_rip = 0; /* that was the other kernel's */
 	return !attach->stands_still;
@@ -164,10 +177,17 @@ static void use_kernel(struct attach *attach, struct sample *sample, struct gues
 	tell_user_space(attach, kernel, sample, chain, stack);
 }
 
-/* With kernel_lock, while no kernel is known: the tasks of the one before are there still. */
-static void use_none(struct attach *attach, const struct sample *sample, struct guest_callchain *chain,
+/*
+ * With kernel_lock, while no kernel is known: the tasks of the one before are there still. Where there was
+ * one, its names stand in the file, and this is not it.
+ */
+static void use_none(struct attach *attach, struct sample *sample, struct guest_callchain *chain,
 		     const struct attach_stack *stack)
 {
+	if (attach->lost_kernel) {
+		take_nothing(sample, chain);
+		return;
+	}
 	user_space_leave_out(stack, chain);
 	if (attach_wants_callers(attach) && !sample->cpl)
 		miss_callers(chain, &attach->callers.without_kernel);

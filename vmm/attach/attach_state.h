@@ -13,6 +13,7 @@
 #include "shared/error.h"
 #include "shared/work_share.h"
 #include "vmm/attach/attach.h"
+#include "vmm/attach/kernel_clock.h"
 #include "vmm/attach/kernel_pulse.h"
 #include "vmm/attach/request.h"
 #include "vmm/attach/user_space.h"
@@ -74,11 +75,14 @@ struct attach {
 	/* The attach thread's: by the ids of vCPUs; and what a sample's addresses were in. */
 	struct user_space_cpu *cpus;
 	struct user_map map;
-	struct attach_stops stops; /* with kernel_lock */
-	struct kernel_pulse pulse; /* with kernel_lock, as the three that follow */
-	uint64_t latest_rip;       /* of a sample */
+	struct attach_stops stops;   /* with kernel_lock */
+	struct kernel_pulse pulse;   /* with kernel_lock, as the five that follow */
+	struct kernel_clock *clocks; /* with kernel_lock; by the ids of vCPUs */
+	uint64_t known_since;        /* ns, the clock of samples: the kernel is */
+	uint64_t latest_rip;         /* of a sample */
 	uint64_t image_rip;  /* in a kernel's image or module, of one that is to be found; 0: not known */
 	bool stands_still;   /* the kernel that is known runs no more */
+	bool lost_kernel;    /* there was one, and none is known since: with kernel_lock */
 	bool has_latest;     /* with kernel_lock */
 	bool cpus_known;     /* of the kernel, as far as it had them; with kernel_lock */
 	bool layout_guessed; /* the memslots were; to be corrected by the guest's own map */

@@ -34,6 +34,8 @@ struct attach_stack {
 	/* Their CR3 is not the processor's, which is not known: it is that of the page tables that the task
 	 * has, by a kernel that was known to run; 0: of none. */
 	bool cr3_of_task;
+	bool clock_known;
+	uint64_t clock;       /* MSR_KVM_SYSTEM_TIME of the vCPU, if that is known */
 	const uint8_t *bytes; /* of the kernel's stack, from RSP on; NULL: it was not taken */
 	size_t size;
 	const struct guest_tasks_seen *tasks; /* of the vCPU; NULL: they were not seen */

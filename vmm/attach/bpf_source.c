@@ -162,6 +162,8 @@ static void give(const struct attach_source *source, const struct bpf_thread *th
 	struct attach_page pages[PAGES_MAX];
 	struct guest_tasks_seen tasks;
 	struct attach_stack stack = { .cr3_of_task = !known,
+				      .clock_known = head->flags & BPF_CLOCK_KNOWN,
+				      .clock = head->clock,
 				      .bytes = head->stack_size ? from->stack : NULL,
 				      .size = head->stack_size,
 				      .tasks = fill_tasks(thread, head, &tasks) ? &tasks : NULL,

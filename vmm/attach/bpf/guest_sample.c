@@ -170,6 +170,20 @@ static __always_inline void take_guest(struct scratch *scratch, struct kvm_vcpu 
 }
 
 /*
+ * Where CR3 seldom tells which kernel runs, this does: each has KVM write the time into memory of its own.
+ * Nobody else needs it.
+ */
+static __always_inline void take_clock(struct scratch *scratch, struct kvm_vcpu *vcpu,
+				       struct bpf_sample *sample)
+{
+	sample->clock = 0;
+	if (is_amd || !bpf_core_field_exists(struct kvm_vcpu_arch, time))
+		return;
+	sample->clock = ARCH_WORD(time);
+	sample->flags |= BPF_CLOCK_KNOWN;
+}
+
+/*
  * As KVM tells perf (kvm_arch_pmi_in_guest()): an NMI while KVM handles an interrupt that the guest was left
  * for is of the host. What the clock finds in a softirq of that time can not be told apart.
  */
@@ -208,6 +222,7 @@ static __always_inline void take_sample(struct bpf_perf_event_data *ctx, struct 
 		sample->flags = BPF_IN_GUEST;
 		have_rip_read(ctx, vcpu);
 		take_guest(scratch, vcpu, sample);
+		take_clock(scratch, vcpu, sample);
 		if (sample->flags & BPF_RIP_KNOWN && !(sample->flags & BPF_NESTED))
 			look_around(vcpu, scratch, whole);
 		else if (known->want_chains)

@@ -130,6 +130,7 @@ enum bpf_sample_flags {
 	BPF_TASKS_KNOWN = 1 << 7,
 	BPF_RSP_KNOWN = 1 << 8,
 	BPF_CR3_OF_TASK = 1 << 9, /* CR3 is that of the task, in user space; the processor's is not known */
+	BPF_CLOCK_KNOWN = 1 << 10,
 };
 
 /* Where the guest was in user space, and where the page of that code lay. */
@@ -166,6 +167,7 @@ struct bpf_sample {
 	__u64 rip;        /* of the guest or, without BPF_IN_GUEST, of the host; all others of the guest */
 	__u64 rsp, rbp;
 	__u64 cr0, cr3, cr4, efer;
+	__u64 clock; /* MSR_KVM_SYSTEM_TIME: where KVM writes the time for the guest; 0: nowhere */
 	__u64 rdx, rdi, r10, r13; /* in the kernel: ORC finds frames by them, too (kernel: unwind_orc.c) */
 	struct bpf_tasks tasks;   /* with BPF_TASKS_KNOWN */
 };

@@ -98,6 +98,7 @@ struct kvm_vcpu_arch {
 	unsigned long cr0, cr3, cr4;
 	__u64 efer;
 	__u8 handling_intr_from_guest; /* from Linux 5.17 on */
+	__u64 time;                    /* what the guest wrote to MSR_KVM_SYSTEM_TIME(_NEW) last */
 } KERNEL_TYPE;
 
 /* What handling_intr_from_guest says that KVM left the guest for. */
