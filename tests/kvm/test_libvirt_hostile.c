@@ -383,9 +383,10 @@ static void prepare(struct libvirt_host *host, const struct pprof_store *store, 
 	char conf[512];
 
 	libvirt_host_prepare(host, "");
-	snprintf(conf, sizeof(conf),
-		 "listen = 127.0.0.1:%u\n[push]\nurl = http://127.0.0.1:%u\nspool = %s/push\ninterval = 2s\n",
-		 port, store->port, host->daemon.directory);
+	snprintf(
+		conf, sizeof(conf),
+		"listen = 127.0.0.1:%u\n[recordings]\nrotate = 5s\n[push]\nurl = http://127.0.0.1:%u\nspool = %s/push\ninterval = 5s\n",
+		port, store->port, host->daemon.directory);
 	daemon_run_write_conf(&host->daemon, conf);
 	libvirt_host_install_hook(host);
 }
