@@ -87,7 +87,7 @@ int flight_create(struct flight **result, const struct collector_options *option
 	flight->sideband.base.store.account = options->account;
 	flight->kernel = kernel;
 	flight->jit = jit;
-	error = flight_late_init(&flight->late, options->ring_count);
+	error = flight_late_init(&flight->late, options->rings, options->ring_count);
 	if (error)
 		flight_destroy(flight);
 	else

@@ -7,11 +7,9 @@
 
 #include "shared/error.h"
 
-/* Bytes of one ring: some hundred samples with all that they can have, some thousand as most are. */
-#define SIZE (1ul << 20)
-
-int flight_late_init(struct flight_late *late, size_t count)
+int flight_late_init(struct flight_late *late, struct ring *const *of, size_t count)
 {
+	late->of = of;
 	late->rings = calloc(count, sizeof(late->rings[0]));
 	late->count = late->rings ? count : 0;
 	return late->rings || !count ? 0 : error_set(-ENOMEM, "no memory for %zu rings", count);
@@ -25,9 +23,18 @@ void flight_late_free(struct flight_late *late)
 	late->rings = NULL;
 }
 
+static size_t size_of(const struct ring *ring)
+{
+	size_t size = RING_SIZE_MIN;
+
+	while (size / 2 < ring_payload_max(ring))
+		size *= 2;
+	return size;
+}
+
 static struct ring *ring_of(struct flight_late *late, size_t index)
 {
-	const struct ring_options options = { .size = SIZE, .mode = RING_MODE_OVERWRITE };
+	const struct ring_options options = { .size = size_of(late->of[index]), .mode = RING_MODE_OVERWRITE };
 
 	if (!late->rings[index] && ring_create_with(&late->rings[index], &options))
 		late->rings[index] = NULL;

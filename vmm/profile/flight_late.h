@@ -3,8 +3,8 @@
  * What was looked up behind the stops of a flight recorder's samples (vmm/guest/late_look.h): the rings have
  * these as their stops left them, so they are kept once more, as they became.
  *
- * Of each ring in another one, made when it has the first such sample. It overwrites its oldest: a sample
- * that is gone there stays as its stop left it.
+ * Of each ring in another one as large, made when it has the first such sample. It overwrites its oldest: a
+ * sample that is gone there stays as its stop left it.
  *
  * The collector's thread.
  */
@@ -17,12 +17,13 @@
 #include "shared/sample.h"
 
 struct flight_late {
-	struct ring **rings; /* owned; NULL: it has none */
+	struct ring *const *of;
+	struct ring **rings; /* owned; NULL: that one has no such sample */
 	size_t count;
 };
 
-/* For samples of COUNT rings. -ENOMEM. */
-int flight_late_init(struct flight_late *late, size_t count);
+/* For samples of the COUNT rings OF, which outlive it. -ENOMEM. */
+int flight_late_init(struct flight_late *late, struct ring *const *of, size_t count);
 /* What was never made may be freed, if it is zero. */
 void flight_late_free(struct flight_late *late);
 
