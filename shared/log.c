@@ -63,7 +63,7 @@ static void write_line(const char *level, const char *prefix, const char *end, c
 		length = (size_t)snprintf(line, sizeof(line), CLEAR_LINE);
 	length += (size_t)snprintf(line + length, sizeof(line) - length, "%s%s", shown, prefix);
 	length += put_text(line + length, sizeof(line) - length, shown, text);
-	strcpy(line + length, end);
+	snprintf(line + length, sizeof(line) - length, "%s", end);
 	if (write(STDERR_FILENO, line, strlen(line)) < 0)
 		return; /* nowhere left to say it */
 }
