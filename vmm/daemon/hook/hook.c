@@ -32,6 +32,7 @@ __attribute__((used)) static const char mark[] = HOOK_MARK;
 
 #define XML_MS      8       /* from the start on, that libvirt may take to write the XML */
 #define DEADLINE_US 16000   /* that libvirt waits: then it ends wherever it is */
+#define LEAST_US    1000    /* that is waited in any case: enough to read what is there */
 #define WORK_US     5000000 /* that handing over may take, of which libvirt knows nothing */
 
 static char message[HOOK_SIZE_MAX + 1]; /* a byte more, to see that there is more */
@@ -72,7 +73,7 @@ static void arm_deadline(uint64_t start)
 {
 	uint64_t passed = (now_ms() - start) * 1000;
 
-	arm(passed < DEADLINE_US ? (long)(DEADLINE_US - passed) : 1);
+	arm(passed + LEAST_US < DEADLINE_US ? (long)(DEADLINE_US - passed) : LEAST_US);
 }
 
 /* Whatever would end it otherwise ends it well. */
@@ -104,17 +105,20 @@ static size_t put_word(size_t at, const char *word)
 	return at + size;
 }
 
-/* The message's size with what comes by DEADLINE, in ms; without XML if that is too much, or takes too long.
- */
+/* The message's size with what comes by DEADLINE, in ms, or is there if that has passed; without XML if that
+ * is too much, or takes too long. */
 static size_t read_xml(size_t start, uint64_t deadline)
 {
 	struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
-	uint64_t time;
 	size_t size = start;
 
-	while ((time = now_ms()) < deadline && poll(&input, 1, (int)(deadline - time)) > 0) {
-		ssize_t got = read(STDIN_FILENO, message + size, sizeof(message) - size);
+	for (;;) {
+		uint64_t time = now_ms();
+		ssize_t got;
 
+		if (poll(&input, 1, time < deadline ? (int)(deadline - time) : 0) <= 0)
+			break;
+		got = read(STDIN_FILENO, message + size, sizeof(message) - size);
 		if (!got)
 			return size;
 		if (got < 0)
