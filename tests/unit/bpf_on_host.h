@@ -39,6 +39,8 @@ static struct {
 	size_t size;
 } host_kernel;
 
+static const __u32 can_cast = 1;
+
 static inline __u64 kernel_word(__u64 at)
 {
 	uintptr_t offset = at - (uintptr_t)host_kernel.start;

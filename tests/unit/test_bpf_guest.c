@@ -471,6 +471,39 @@ TEST(bpf_guest, page_tables_of_the_current_task_are_those_of_user_code)
 	unmake();
 }
 
+TEST(bpf_guest, tasks_are_read_where_the_kernel_has_them)
+{
+	struct walk walk;
+	unsigned int first;
+
+	make();
+	walk = with_task(MM);
+	share_memory();
+	for (__u32 word = BPF_TASK_AT + 1; word < BPF_TASK_PAGE_TABLE; word++)
+		if (word != BPF_TASK_MM)
+			write_word(TASK - DIRECT + word * 8, 1000 + word);
+	take_tasks(&walk);
+	first = host_user.reads;
+	for (int i = 0; i < 3; i++) {
+		memset(&sample->head.tasks, 0xff, sizeof(sample->head.tasks));
+		take_tasks(&walk);
+		CHECK(sample->head.flags & BPF_TASKS_KNOWN);
+		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_AT], TASK);
+		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_MM], MM);
+		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_PID], 1000 + BPF_TASK_PID);
+		CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_PAGE_TABLE], DIRECT + PROCESS);
+		first = i ? first : host_user.reads;
+	}
+	CHECK_EQUAL(host_user.reads, first);
+	/* What reads as 0 is looked at by the VMM's address space: a thread of the kernel has no memory. */
+	write_word(TASK - DIRECT + BPF_TASK_MM * 8, 0);
+	take_tasks(&walk);
+	CHECK_EQUAL(sample->head.tasks.words[0][BPF_TASK_MM], 0);
+	CHECK(host_user.reads > first);
+	CHECK(sample->head.flags & BPF_TASKS_KNOWN);
+	unshare_memory();
+}
+
 TEST(bpf_guest, a_task_without_memory_or_that_can_not_be_read_has_none)
 {
 	struct walk walk;

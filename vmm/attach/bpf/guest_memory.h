@@ -7,7 +7,7 @@
  * long as KVM says that nothing has moved (mappings.h). What can not be read there is 0, which is believed
  * nowhere by itself.
  *
- * The functions of BPF are whoever's that includes this.
+ * The functions of BPF, and can_cast, are whoever's that includes this.
  */
 #ifndef KVMSCOPE_ATTACH_BPF_GUEST_MEMORY_H
 #define KVMSCOPE_ATTACH_BPF_GUEST_MEMORY_H
@@ -20,7 +20,8 @@
  * from one image to another and back, of a stack, and of the kernel's tasks. */
 #define REGION_BITS 21
 #define REGIONS     8
-#define PAGES       8 /* of data that are remembered */
+#define PAGES       8  /* of data that are remembered */
+#define MAPPED_MAX  64 /* bytes that are read word by word */
 #define NO_REGION   (~0ull)
 #define LEVELS      5
 
@@ -181,10 +182,16 @@ static __always_inline __u64 word_at(struct space *space, __u32 level, __u64 hva
 	return word;
 }
 
+/* Of the VMM's memory. The verifier does not follow what a kernel without casts has no use for. */
+static __always_inline __u64 state_of(const struct space *space)
+{
+	return can_cast ? space->state : 0;
+}
+
 /* Where the kernel has WORD, which was just read at HVA; 0: that is not known. */
 static __always_inline __u64 kernel_address(const struct space *space, __u64 hva, __u64 word)
 {
-	__u64 page = space->state && word ? host_page(space->mappings.pgd, hva) : 0;
+	__u64 page = state_of(space) && word ? host_page(space->mappings.pgd, hva) : 0;
 	__u64 at = page + (hva & 0xfff);
 
 	return page && kernel_word(at) == word ? at : 0;
@@ -225,7 +232,7 @@ static __always_inline int is_true(struct space *space, struct region *region)
 
 	if (region->cr3 != space->cr3 || region->levels != space->levels)
 		return 0;
-	if (!space->state || region->mapped != space->state)
+	if (!state_of(space) || region->mapped != space->state)
 		return is_true_by_hva(space, region);
 	for (__u32 level = 0; level < LEVELS - 1; level++)
 		changed |= kernel_word(region->at[level]) ^ region->word[level];
@@ -255,7 +262,7 @@ static __always_inline __u64 leaf_of(struct space *space, const struct bpf_slots
 {
 	__u64 entry = 0;
 
-	if (space->state && region->table_mapped == space->state)
+	if (state_of(space) && region->table_mapped == space->state)
 		entry = kernel_word(region->table + ((gva >> PAGE_SHIFT) & 511) * 8);
 	return entry & PTE_PRESENT ? entry : read_leaf(space, all, region, gva);
 }
@@ -319,7 +326,7 @@ static __always_inline int open_page(struct space *space, const struct bpf_slots
 	page = page_for(space, gva);
 	space->page = gva >> PAGE_SHIFT;
 	space->page_hva = space->page_at = 0;
-	if (space->state && page->mapped == space->state && page->gpa == gpa) {
+	if (state_of(space) && page->mapped == space->state && page->gpa == gpa) {
 		space->page_hva = page->hva;
 		space->page_at = page->at;
 	} else if (gpa != BPF_NO_PAGE) {
@@ -348,14 +355,31 @@ static __always_inline void remember_page(struct space *space, const struct bpf_
 	page->mapped = space->state;
 }
 
+/* Some whole words where the kernel has the page. True: one is not 0, so the page can be read there. */
+static __always_inline int read_mapped(const struct space *space, __u64 gva, __u64 *to, __u32 size)
+{
+	__u64 at = space->page_at + (gva & 0xfff), any = 0;
+
+	if (!state_of(space) || !space->page_at || size > MAPPED_MAX || (gva | size) & 7)
+		return 0;
+	for (__u32 i = 0; i < MAPPED_MAX / sizeof(__u64) && i * sizeof(__u64) < size; i++) {
+		to[i] = kernel_word(at + i * sizeof(__u64));
+		any |= to[i];
+	}
+	return !!any;
+}
+
 /* SIZE bytes that are in one page. */
 static __noinline int read_space(struct space *space, const struct bpf_slots *all, __u64 gva, void *to,
 				 __u32 size)
 {
-	if (!space || !all || !to || !open_page(space, all, gva) ||
-	    bpf_probe_read_user(to, size, (void *)(space->page_hva + (gva & 0xfff))))
+	if (!space || !all || !to || !open_page(space, all, gva))
 		return 0;
-	if (space->state && !space->page_at && !(gva & 7) && size >= sizeof(__u64))
+	if (read_mapped(space, gva, to, size))
+		return 1;
+	if (bpf_probe_read_user(to, size, (void *)(space->page_hva + (gva & 0xfff))))
+		return 0;
+	if (state_of(space) && !space->page_at && !(gva & 7) && size >= sizeof(__u64))
 		remember_page(space, all, gva, *(const __u64 *)to);
 	return 1;
 }

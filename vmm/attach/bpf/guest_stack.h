@@ -12,7 +12,8 @@
 /* Both words are in the page that is read, and the kernel has that. */
 static __always_inline int is_mapped(const struct space *space, __u64 frame)
 {
-	return space->page_at && space->page == frame >> PAGE_SHIFT && (frame & 0xfff) <= 4096 - 16;
+	return state_of(space) && space->page_at && space->page == frame >> PAGE_SHIFT &&
+	       (frame & 0xfff) <= 4096 - 16;
 }
 
 /* The window from the frame on, which has both its words though a page ends between them; or the frame is
