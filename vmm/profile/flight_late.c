@@ -10,7 +10,7 @@
 int flight_late_init(struct flight_late *late, struct ring *const *of, size_t count)
 {
 	late->of = of;
-	late->rings = calloc(count, sizeof(late->rings[0]));
+	late->rings = calloc(count, sizeof(struct ring *));
 	late->count = late->rings ? count : 0;
 	return late->rings || !count ? 0 : error_set(-ENOMEM, "no memory for %zu rings", count);
 }

@@ -179,10 +179,12 @@ static void drop_old_lives(struct jit_code *code, struct process *process)
 /* The one that goes on ends in (FROM, TO], if there is one. */
 static void end_life(struct process *process, uint64_t from, uint64_t to)
 {
-	if (process->open) {
-		process->life->to_least = before(from, JIT_CODE_LATE);
-		process->life->to_most = to;
-		process->life->ran = from;
+	struct life *life = process->open ? process->life : NULL;
+
+	if (life) {
+		life->to_least = before(from, JIT_CODE_LATE);
+		life->to_most = to;
+		life->ran = from;
 	}
 	process->open = false;
 }
