@@ -117,7 +117,7 @@ static bool profile(const char *kernel, const char *initrd)
 	rig_run(&result, 240,
 		"rm -rf " HOME " && mkdir -p " HOME " && HOME=$PWD/" HOME
 		" build/kvmscope run --pmu off --agent --kernel %s --initrd %s --mem 256M --from-line 'remap: begin' -F 999 "
-		"-o " DATA " --append 'console=ttyS0 quiet kvmscope.run=remap+12;sleep+4'",
+		"-o " DATA " --append 'console=ttyS0 quiet " RIG_QUICK_BOOT " kvmscope.run=remap+12;sleep+4'",
 		kernel, initrd);
 	made = !result.status && strstr(result.output, "remap: mapped");
 	if (!made)

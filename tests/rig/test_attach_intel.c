@@ -95,11 +95,12 @@ static void check_shares(const char *way, const struct shares *shares)
 	"/own.out; do sleep 0.2; kill -0 $own || exit 1; done; " ATTACH("perf") ATTACH("bpf")                                                          \
 		ATTACH("ptrace") "kill $own; wait $own; "
 /* Its kernel's memory, for annotation, is large to bring back. */
-#define DEBIAN                                                                                                                                                                       \
-	"build/kvmscope run --no-profile --kernel %s --initrd %s --mem 192M --append 'console=ttyS0 quiet panic=-1 cryptomgr.notests kvmscope.run=workload+mixed+1000' > " DIRECTORY \
-	"/debian.out 2>&1 & own=$!; until grep -qs guest-init " DIRECTORY                                                                                                            \
-	"/debian.out; do sleep 0.2; kill -0 $own || exit 1; done; sleep 2; timeout 200 build/kvmscope attach -v --pid $own --backend bpf --time 6 -F 499 -o " DIRECTORY              \
-	"/debian.data 2> " DIRECTORY "/debian.log || { cat " DIRECTORY                                                                                                               \
+#define DEBIAN                                                                                                                                                          \
+	"build/kvmscope run --no-profile --kernel %s --initrd %s --mem 192M --append 'console=ttyS0 quiet panic=-1 " RIG_QUICK_BOOT                                     \
+	" kvmscope.run=workload+mixed+1000' > " DIRECTORY                                                                                                               \
+	"/debian.out 2>&1 & own=$!; until grep -qs guest-init " DIRECTORY                                                                                               \
+	"/debian.out; do sleep 0.2; kill -0 $own || exit 1; done; sleep 2; timeout 200 build/kvmscope attach -v --pid $own --backend bpf --time 6 -F 499 -o " DIRECTORY \
+	"/debian.data 2> " DIRECTORY "/debian.log || { cat " DIRECTORY                                                                                                  \
 	"/debian.log >&2; exit 1; }; kill $own; wait $own; rm -rf $HOME/.debug/*kcore*"
 
 /* Once, for all tests; false: it failed, which is theirs. */

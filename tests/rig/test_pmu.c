@@ -14,7 +14,8 @@
 
 #define LINUX                                                                                                \
 	"build/kvmscope run --no-control --no-profile --pmu off --timeout 250 --mem 256M --kernel %s "       \
-	"--initrd %s --append 'console=ttyS0 quiet kvmscope.run=dmesg+|+grep+-A1+Performance.Events'"
+	"--initrd %s --append 'console=ttyS0 quiet " RIG_QUICK_BOOT                                          \
+	" kvmscope.run=dmesg+|+grep+-A1+Performance.Events'"
 
 /*
  * AMD's registers have no bit in CPUID that says that they are there: Linux has
