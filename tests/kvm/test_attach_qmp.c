@@ -119,8 +119,12 @@ static void end(struct emulated *vm)
 
 /* At moments of chance 3 points are three standard deviations of 60 % then. */
 #define SAMPLES_FOR_3_POINTS 2400
-/* 4 s each. */
+/* 4 s each; fewer where it is the second time, with sanitizers. */
+#ifdef __SANITIZE_ADDRESS__
+#define TRIES 2
+#else
 #define TRIES 5
+#endif
 
 /* 3 points, or where there is no time for so many samples five standard deviations. */
 static bool is_near(int function, double share, double samples)
