@@ -18,16 +18,13 @@
 #include <unistd.h>
 
 #include "tests/kvm/text_file.h"
+#include "tests/unit/quick_boot.h"
 
 #define DRIVERS "/usr/lib/x86_64-linux-gnu/libvirt/connection-driver"
 #define DRIVER  "libvirt_driver_qemu.so"
 #define KERNEL  "build/cache/kernels/6.1/vmlinuz"
 /* KVM tells of an MSR of the host's (0x10a) that it does not let be set where it is nested itself. */
 #define KVM_CPU "<cpu mode='host-passthrough'><feature policy='disable' name='arch-capabilities'/></cpu>"
-/* Leaves out what takes a quarter of the time that it takes to boot. */
-#define FAST_BOOT                                                                                            \
-	"cryptomgr.notests initcall_blacklist=load_system_certificate_list,digsig_init,init_encrypted "      \
-	"i8042.noaux i8042.nokbd"
 /* What Debian's libvirt wants to exist, though our configuration has QEMU run as root. */
 #define USER "libvirt-qemu"
 
@@ -387,7 +384,7 @@ bool libvirt_domain_start_with(struct libvirt_daemon *daemon, const char *name,
 		daemon->directory, file,
 		"<domain type='%s'>\n<name>%s</name><memory unit='MiB'>256</memory><vcpu current='1'>%u</vcpu>\n"
 		"<os><type arch='x86_64' machine='q35'>hvm</type><kernel>%s/%s</kernel>%s\n"
-		"<cmdline>console=ttyS0 quiet panic=0 mitigations=off " FAST_BOOT " %s</cmdline></os>\n"
+		"<cmdline>console=ttyS0 quiet panic=0 mitigations=off " QUICK_BOOT " %s</cmdline></os>\n"
 		"<features><acpi/><apic/></features>%s\n"
 		"<devices><emulator>/usr/bin/qemu-system-x86_64</emulator><controller type='usb' model='none'/>\n"
 		"<memballoon model='none'/><serial type='file'><source path='%s/log/%s.console'/></serial>%s</devices>\n"

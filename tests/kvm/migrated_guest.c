@@ -9,6 +9,7 @@
 #include "shared/error.h"
 #include "shared/sample.h"
 #include "tests/kvm/guest_run.h"
+#include "tests/unit/quick_boot.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/profile/profile.h"
 
@@ -18,13 +19,11 @@ static const struct migrated_guest test_guest = {
 	.says = "working",
 };
 
-/* Shorter by a quarter of the time that Debian's kernel takes to boot. */
-#define FAST_BOOT "mitigations=off cryptomgr.notests i8042.noaux i8042.nokbd "
-
 const struct migrated_guest *migrated_guest(void)
 {
 	static struct migrated_guest debian = {
-		.command_line = "console=ttyS0 quiet " FAST_BOOT "kvmscope.run=workload+shares+10000",
+		.command_line = "console=ttyS0 quiet mitigations=off " QUICK_BOOT
+				" kvmscope.run=workload+shares+10000",
 		.says = "guest-init: up",
 	};
 

@@ -19,6 +19,7 @@
 #include "shared/ring.h"
 #include "shared/sample.h"
 #include "shared/sideband.h"
+#include "tests/unit/quick_boot.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/agent.h"
 
@@ -28,7 +29,7 @@
  * kernel then says on the first one what it does. */
 #define PROGRAM "kvmscope-agent"
 #define COMMAND_LINE                                                                                                                    \
-	"console=ttyS0 quiet panic=-1 mitigations=off "                                                                                 \
+	"console=ttyS0 quiet panic=-1 mitigations=off " QUICK_BOOT " "                                                                  \
 	"kvmscope.run=kvmscope-agent+&+(while+read+x;do+echo+7+>/proc/sys/kernel/printk;echo+$x+>/sys/power/state;done)+</dev/ttyS1+&+" \
 	"while+sleep+0.1;do+" PROGRAM "+--version;done"
 

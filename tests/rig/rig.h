@@ -29,6 +29,7 @@
 
 #include <stddef.h>
 
+#include "tests/unit/quick_boot.h"
 #include "tests/unit/shim/test.h"
 
 struct rig_result {
@@ -72,15 +73,6 @@ const char *rig_kernel(const char *version);
 
 /* The initrd of tests/rig/guest-init and the workloads with VERSION's modules: its path, made if need be. */
 const char *rig_initrd(const char *version);
-
-/*
- * For the command line of a guest whose boot is not what is tested: leaves out
- * tests of ciphers, certificates and keyboards, half a second in the rig and
- * more on kvm_intel.
- */
-#define RIG_QUICK_BOOT                                                                                       \
-	"cryptomgr.notests initcall_blacklist=load_system_certificate_list,init_encrypted,digsig_init "      \
-	"i8042.noaux i8042.nokbd"
 
 /* Ends the test as skipped where the rig (or debug registers in it) is not to be had. */
 #define RIG_REQUIRED()                                                                                       \

@@ -117,7 +117,7 @@ static bool profile(const char *kernel, const char *initrd)
 	rig_run(&result, 240,
 		"rm -rf " HOME " && mkdir -p " HOME " && HOME=$PWD/" HOME
 		" build/kvmscope run --pmu off --agent --kernel %s --initrd %s --mem 256M --from-line 'remap: begin' -F 999 "
-		"-o " DATA " --append 'console=ttyS0 quiet " RIG_QUICK_BOOT " kvmscope.run=remap+12;sleep+4'",
+		"-o " DATA " --append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.run=remap+12;sleep+4'",
 		kernel, initrd);
 	made = !result.status && strstr(result.output, "remap: mapped");
 	if (!made)
@@ -176,7 +176,7 @@ TEST(agent_vsock, connects_to_the_host_and_again_when_that_comes_back)
 		"build/agent/kvmscope-agent && "
 		"qemu-system-x86_64 -accel tcg -m 512 -nodefaults -no-user-config -display none -serial stdio "
 		"-no-reboot -kernel %s -initrd build/initrd/vsock.cpio "
-		"-append 'console=ttyS0 quiet panic=-1 mitigations=off' < /dev/null",
+		"-append 'console=ttyS0 quiet panic=-1 mitigations=off " QUICK_BOOT "' < /dev/null",
 		kernel);
 	if (result.status || !strstr(result.output, "[  PASSED  ] 2 tests.") ||
 	    strstr(result.output, "SKIPPED"))

@@ -96,7 +96,7 @@ static void check_shares(const char *way, const struct shares *shares)
 		ATTACH("ptrace") "kill $own; wait $own; "
 /* Its kernel's memory, for annotation, is large to bring back. */
 #define DEBIAN                                                                                                                                                          \
-	"build/kvmscope run --no-profile --kernel %s --initrd %s --mem 192M --append 'console=ttyS0 quiet panic=-1 " RIG_QUICK_BOOT                                     \
+	"build/kvmscope run --no-profile --kernel %s --initrd %s --mem 192M --append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT                                         \
 	" kvmscope.run=workload+mixed+1000' > " DIRECTORY                                                                                                               \
 	"/debian.out 2>&1 & own=$!; until grep -qs guest-init " DIRECTORY                                                                                               \
 	"/debian.out; do sleep 0.2; kill -0 $own || exit 1; done; sleep 2; timeout 200 build/kvmscope attach -v --pid $own --backend bpf --time 6 -F 499 -o " DIRECTORY \

@@ -157,7 +157,7 @@ static bool record_without_btf(const char *initrd)
 		"; rm -rf $d; mkdir -p $d; truncate -s 32M $d/disk; HOME=$d tests/rig/begin-when-known build/kvmscope "
 		"run --pmu off --timeout 200 --mem 256M --cpus 2 -F 499 -o $d/perf.data --kernel " WITHOUT_BTF_NAMES
 		" --initrd %s --disk $d/disk --btf " WITHOUT_BTF_RAW
-		" --append 'console=ttyS0 quiet panic=-1 " RIG_QUICK_BOOT
+		" --append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT
 		" kvmscope.wait kvmscope.run=cat+/proc/kallsyms+>/dev/vda;bpf+6'",
 		initrd);
 	ran = strstr(result.output, "guest-init: status 0") != NULL;

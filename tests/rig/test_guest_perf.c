@@ -24,7 +24,7 @@
 	"mkdir -p build/rig; build/kvmscope-tests --gtest_filter=vcpu_debug.*:rdpmc_traps.*; "               \
 	"build/kvmscope run --timeout %d --mem 256M -F 9 -o %s --no-buildid-cache "                          \
 	"--kernel %s --initrd %s --disk %s "                                                                 \
-	"--append 'console=ttyS0 quiet panic=-1 " RIG_QUICK_BOOT " kvmscope.run=" SCRIPT "' < /dev/null"
+	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.run=" SCRIPT "' < /dev/null"
 
 /* As few as a busy machine gets. */
 #define SAMPLES_MIN 30

@@ -101,7 +101,7 @@ TEST(intel, rig_has_ept_and_debian_kernel_is_booted_profiled_and_named)
 		"export HOME=$PWD/" HOME "; mkdir -p $HOME; "
 		"build/kvmscope run --pmu off --timeout 300 --mem 256M -F 499 --stack-time 100ms -o " DATA
 		" --kernel %s --initrd %s "
-		"--append 'console=ttyS0 quiet panic=-1 " RIG_QUICK_BOOT " kvmscope.run=workload+shares+8'; "
+		"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.run=workload+shares+8'; "
 		"status=$?; rm -rf $HOME/.debug/*kcore*; [ $status != 0 ] || status=%d; exit $status",
 		kernel, initrd, STATUS);
 	check_rig(&result);

@@ -257,7 +257,7 @@ TEST(life_rig, watches_survive_reset_and_kexec_on_kvm_intel)
 	kernel = prepare();
 	if (!kernel)
 		return;
-	rig_run_intel(&result, 800, BEGIN RUN("") "mitigations=off " RIG_QUICK_BOOT " kvmscope.run=life'",
+	rig_run_intel(&result, 800, BEGIN RUN("") "mitigations=off " QUICK_BOOT " kvmscope.run=life'",
 		      RUN_IN(place, kernel));
 	check_run(&place, &result, seen);
 	rig_result_free(&result);

@@ -117,7 +117,7 @@ static const struct rig_result *profile(void)
 			"set -o pipefail; rm -rf " HOME "; mkdir -p " HOME "; in=$(mktemp -u); mkfifo $in; "
 			"{ HOME=$PWD/" HOME
 			" build/kvmscope run --pmu off --kernel %s --initrd %s --mem 256M -F 999 -o " DATA
-			" %s --append 'console=ttyS0 quiet " RIG_QUICK_BOOT " kvmscope.run="
+			" %s --append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.run="
 			"modules+1+md4+michael_mic+md4+michael_mic%s' <> $in 2>&1 >&3 | " TELL_GUEST
 			" > $in; } 3>&1",
 			kernel, initrd, watched ? "--watch " WATCHED ":4:w" : "", again);

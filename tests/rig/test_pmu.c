@@ -14,7 +14,7 @@
 
 #define LINUX                                                                                                \
 	"build/kvmscope run --no-control --no-profile --pmu off --timeout 250 --mem 256M --kernel %s "       \
-	"--initrd %s --append 'console=ttyS0 quiet " RIG_QUICK_BOOT                                          \
+	"--initrd %s --append 'console=ttyS0 quiet " QUICK_BOOT                                              \
 	" kvmscope.run=dmesg+|+grep+-A1+Performance.Events'"
 
 /*

@@ -251,7 +251,7 @@ static void check_perf_agrees(const char *data, unsigned int cpus)
  */
 #define RUN                                                                                                                        \
 	"build/kvmscope run --pmu off --name sample --sampler %s --stack-time 100ms --kernel %s --initrd %s --mem 256M --cpus %u " \
-	"-F 49 -o %s --append 'console=ttyS0 quiet " RIG_QUICK_BOOT                                                                \
+	"-F 49 -o %s --append 'console=ttyS0 quiet " QUICK_BOOT                                                                    \
 	" kvmscope.run=sleep+1;workload+shares+%u+%u' "                                                                            \
 	"< /dev/null > /tmp/console"
 #define WHEN_IT_IS_UP                                                                                        \

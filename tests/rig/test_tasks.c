@@ -518,7 +518,7 @@ static bool record_with_agent(const char *directory, unsigned long long *hits)
 		"d=$PWD/%s; rm -rf $d; mkdir -p $d; mkfifo /tmp/console; "
 		"HOME=$d build/kvmscope run --pmu off --timeout 200 --mem 256M --cpus 2 "
 		"-F 499 --agent=initrd -o $d/perf.data --kernel %s --initrd %s --name tasks "
-		"--append 'console=ttyS0 quiet panic=-1 " RIG_QUICK_BOOT
+		"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT
 		" kvmscope.run=read+line;tasks+10;read+line' "
 		"< /tmp/console & run=$!; exec 3> /tmp/console; %s; echo >&3; wait $run",
 		directory, kernel, initrd,
@@ -666,7 +666,7 @@ TEST(tasks, of_debian_7_2_with_isolated_page_tables)
 #define LATE "build/rig/late-look"
 
 #define LATE_GUEST                                                                                           \
-	"console=ttyS0 quiet panic=-1 " RIG_QUICK_BOOT " kvmscope.run=echo+tasks:+begin;sleep+4;tasks+4"
+	"console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.run=echo+tasks:+begin;sleep+4;tasks+4"
 
 static void check_late(const char *what, const char *directory)
 {
@@ -717,7 +717,7 @@ TEST(tasks, have_their_cgroups_where_the_stop_had_no_time)
 	"[ $btf != none ] || o=; mkdir -p $d/of-$btf; mkfifo /tmp/$btf; "                                    \
 	"HOME=$d/of-$btf build/kvmscope run --pmu off --timeout 90 --mem 256M -F 999 --stack-time 100ms $o " \
 	"--from-line 'guest-init: up' -o $d/of-$btf/perf.data --kernel $d/kernel --initrd %s --name $btf "   \
-	"--append 'console=ttyS0 quiet panic=-1 " RIG_QUICK_BOOT                                             \
+	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT                                                 \
 	" kvmscope.run=read+line;tasks+2' < /tmp/$btf & run=$!; "                                            \
 	"exec 3> /tmp/$btf; until build/kvmscope ctl --name $btf status 2>&1 | grep -q Linux; do "           \
 	"kill -0 $run || break; sleep 0.5; done; echo >&3; wait $run || exit; done"

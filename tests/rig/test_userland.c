@@ -716,7 +716,7 @@ TEST(userland, files_come_from_the_disk_when_a_run_ends)
 		"d=$PWD/build/rig/disk-names; rm -rf $d; mkdir -p $d; "
 		"HOME=$d tests/rig/begin-when-known build/kvmscope run --pmu off --timeout 200 --mem 256M -F 499 "
 		"--no-call-graph -o $d/perf.data --disk " USERLAND_DISK ",ro --kernel %s --initrd %s "
-		"--append 'console=ttyS0 quiet panic=-1 " RIG_QUICK_BOOT " kvmscope.wait kvmscope.run="
+		"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.wait kvmscope.run="
 		"mount+-t+ext4+-o+ro+/dev/vda+/mnt;ln+-s+/mnt/lib+/mnt/lib64+/;/mnt/bin/shapes+400+3000'; "
 		"for file in $d/.debug/.build-id/*/*/elf; do "
 		"cmp $file " USERLAND_FILES "/mnt/lib/libstdc++.so.6 > /dev/null && echo it is there; done",

@@ -195,7 +195,7 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 #define COMMAND                                                                                              \
 	PREPARE "build/kvmscope run %s --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache "   \
 		"--ring-size 8M --watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "          \
-		"--append 'console=ttyS0 quiet mitigations=off " RIG_QUICK_BOOT " kvmscope.wait "            \
+		"--append 'console=ttyS0 quiet mitigations=off " QUICK_BOOT " kvmscope.wait "                \
 		"kvmscope.run=debugger+%d+%d;gdb-watch+%d'" BEGIN_WHEN_WATCHED("2") "wait $run"
 
 static void check_debugger(void (*run)(struct rig_result *result, unsigned int timeout, const char *format,
@@ -277,7 +277,7 @@ static void check_loss_is_said(const struct rig_result *result, const char *path
 #define COMMAND_OF_LOSS                                                                                      \
 	PREPARE "build/kvmscope run --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 "            \
 		"-o %s --no-buildid-cache --watch panic_timeout:4:w,pinned "                                 \
-		"--append 'console=ttyS0 quiet " RIG_QUICK_BOOT " kvmscope.wait kvmscope.run="               \
+		"--append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.wait kvmscope.run="                   \
 		"workload+breakpoints+100;read+line'" BEGIN_WHEN_WATCHED(                                    \
 			"1") "while kill -0 $run && ! grep -q '^bp list: [1-9]' $d/list; do sleep 0.2; "     \
 			     "build/kvmscope ctl --socket $d/socket bp list | "                              \

@@ -17,7 +17,7 @@ TEST(watchdog_rig, a_kernel_that_spins_is_stuck_and_linux_is_not)
 		RUN "--trigger stuck=500 --kernel build/guests/guest.elf --mem 64M --duration 4 "
 		    "--append 'program=spin cpl=0' < /dev/null; echo first $?;" RUN
 		    "--trigger stuck=2000 --cpus 2 --kernel %s --initrd %s --timeout 200 "
-		    "--append 'console=ttyS0 quiet panic=-1 " RIG_QUICK_BOOT
+		    "--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT
 		    " kvmscope.run=sleep+2;timeout+4+yes>/dev/null' "
 		    "< /dev/null; echo second $?",
 		kernel, initrd);
