@@ -170,7 +170,7 @@ static void show(const char *name, const struct seen *seen)
 }
 
 /* Fewer tell nothing. */
-#define SAMPLES_MIN 50
+#define SAMPLES_MIN 30
 
 static void check_seen(const char *name, const struct seen *seen)
 {
