@@ -26,11 +26,11 @@
 #define KERNEL "build/cache/kernels/6.1/vmlinuz"
 #define INITRD "build/initrd/attach-agent.cpio"
 /* It runs every tenth of a second. A line on the second serial port says how the guest is to suspend, and its
- * kernel then says on the first one what it does. */
+ * kernel then says on the first one what it does; what wakes it too early makes it try again. */
 #define PROGRAM "kvmscope-agent"
-#define COMMAND_LINE                                                                                                                    \
-	"console=ttyS0 quiet panic=-1 mitigations=off " QUICK_BOOT " "                                                                  \
-	"kvmscope.run=kvmscope-agent+&+(while+read+x;do+echo+7+>/proc/sys/kernel/printk;echo+$x+>/sys/power/state;done)+</dev/ttyS1+&+" \
+#define COMMAND_LINE                                                                                                                                          \
+	"console=ttyS0 quiet panic=-1 mitigations=off " QUICK_BOOT " "                                                                                        \
+	"kvmscope.run=kvmscope-agent+&+(while+read+x;do+echo+7+>/proc/sys/kernel/printk;until+echo+$x+>/sys/power/state;do+sleep+1;done;done)+</dev/ttyS1+&+" \
 	"while+sleep+0.1;do+" PROGRAM "+--version;done"
 
 #define SECOND 1000000000ull
