@@ -76,6 +76,7 @@ static struct guest_vma_layout layout_of(const struct header *header)
 	for (size_t i = 0; i < OFFSETS; i++)
 		*offsets[i] = (header->offsets[i] & MEMBER) % (VMA_SIZE_MAX - 7);
 	layout.page_flags = layout.page_mapping;
+	layout.mount_namespace = layout.mount_parent;
 	return layout;
 }
 

@@ -342,6 +342,28 @@ TEST(dentry_path, of_what_was_deleted_says_so)
 	user_guest_free(&guest);
 }
 
+/* As umount_tree() leaves it where the last process of a mount namespace has ended. */
+TEST(dentry_path, of_a_mount_that_was_taken_away_is_none)
+{
+	uint64_t dentry, point, root, mount, own;
+	char path[DENTRY_PATH_MAX];
+	struct user_guest guest;
+
+	user_guest_make(&guest, true);
+	point = user_guest_dentry(&guest, guest.root, "merged");
+	mount = user_guest_mount(&guest, guest.root_mount, point, &root);
+	own = mount - guest.kernel.vmas.mount_embedded;
+	dentry = user_guest_dentry(&guest, root, "layered");
+	CHECK_EQUAL(path_of(&guest, mount, dentry, path), 0);
+	CHECK_STRING(path, "/merged/layered");
+	user_guest_put(&guest, own + guest.kernel.vmas.mount_namespace, 0);
+	CHECK_EQUAL(path_of(&guest, mount, dentry, path), -EFAULT);
+	user_guest_put(&guest, own + guest.kernel.vmas.mount_parent, own);
+	user_guest_put(&guest, own + guest.kernel.vmas.mount_point, root);
+	CHECK_EQUAL(path_of(&guest, mount, dentry, path), -EFAULT);
+	user_guest_free(&guest);
+}
+
 TEST(dentry_path, that_does_not_end_is_none)
 {
 	char path[DENTRY_PATH_MAX], name[200];

@@ -8,6 +8,7 @@
 #define PAGES      0x100000ull /* GPA of the array of all struct page */
 #define PAGES_BASE 0x1000ull   /* GPA of the variable that has its address */
 #define FREE       0x200000ull
+#define NAMESPACE  (USER_GUEST_DIRECT + 0x2000) /* of mounts; where it is does not matter */
 #define LEAF       1u
 #define RANGE      2u
 #define ARANGE     3u
@@ -57,6 +58,7 @@ static const struct guest_vma_layout layout = {
 	.mount_embedded = 32,
 	.mount_parent = 16,
 	.mount_point = 24,
+	.mount_namespace = 48,
 	.vfsmount_root = 0,
 	.inode_number = 64,
 	.inode_generation = 72,
@@ -118,6 +120,7 @@ static uint64_t make_mount(struct user_guest *made, uint64_t *root)
 
 	*root = user_guest_dentry(made, 0, "/");
 	user_guest_put(made, mount + layout.mount_embedded + layout.vfsmount_root, *root);
+	user_guest_put(made, mount + layout.mount_namespace, NAMESPACE);
 	return mount;
 }
 

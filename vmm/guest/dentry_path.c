@@ -24,14 +24,19 @@ static bool prepend_name(struct kernel_memory *memory, const struct guest_vma_la
 	       path_tail_prepend(path, "/", 1);
 }
 
-/* From the root of a mount to where that is mounted; *IS_TOP: it is nowhere, as the first of a namespace. */
+/*
+ * From the root of a mount to where that is mounted; *IS_TOP: it is nowhere, as the first of a namespace.
+ * What was unmounted since, as all is of a namespace whose last process has ended, leads nowhere, too: that
+ * it is in no namespace is written first (kernel: fs/namespace.c, umount_tree()).
+ */
 static bool leave_mount(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t *mount,
 			uint64_t *dentry, bool *is_top)
 {
-	uint64_t own = *mount - layout->mount_embedded, parent;
+	uint64_t own = *mount - layout->mount_embedded, parent, space;
 
 	if (!kernel_memory_read_u64(memory, own + layout->mount_parent, &parent) ||
-	    !kernel_memory_read_u64(memory, own + layout->mount_point, dentry))
+	    !kernel_memory_read_u64(memory, own + layout->mount_point, dentry) ||
+	    !kernel_memory_read_u64(memory, own + layout->mount_namespace, &space) || !space)
 		return false;
 	*is_top = parent == own;
 	*mount = parent + layout->mount_embedded;

@@ -15,8 +15,8 @@
 
 /*
  * The path of the file at DENTRY below the vfsmount MOUNT (GVAs), into PATH of DENTRY_PATH_MAX bytes.
- * -EFAULT: it can not be read, does not end, or changes. The bytes are the guest's, none of them a slash but
- * between names. No vCPU thread.
+ * -EFAULT: it can not be read, does not end, changes, or is of a mount that was taken away. The bytes are the
+ * guest's, none of them a slash but between names. No vCPU thread.
  */
 int dentry_path(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mount,
 		uint64_t dentry, char *path);

@@ -190,6 +190,7 @@ static bool find_file(struct guest_vma_layout *layout, struct source *source)
 		{ "mount", "mnt", 8, &layout->mount_embedded },
 		{ "mount", "mnt_parent", 8, &layout->mount_parent },
 		{ "mount", "mnt_mountpoint", 8, &layout->mount_point },
+		{ "mount", "mnt_ns", 8, &layout->mount_namespace },
 		{ "vfsmount", "mnt_root", 8, &layout->vfsmount_root },
 		{ "inode", "i_ino", 8, &layout->inode_number },
 		{ "inode", "i_generation", 4, &layout->inode_generation },

@@ -46,7 +46,7 @@ struct guest_vma_layout {
 	   later; the paths above were that before). backing_mount 0: there is no such thing. */
 	uint32_t file_mode, backing_mount, backing_dentry, dentry_super, vfsmount_super;
 	uint32_t dentry_parent, dentry_hash, dentry_name, dentry_unhashed; /* the last: of d_hash.pprev */
-	uint32_t mount_embedded, mount_parent, mount_point, vfsmount_root;
+	uint32_t mount_embedded, mount_parent, mount_point, mount_namespace, vfsmount_root;
 	uint32_t inode_number, inode_generation, inode_seconds, inode_nanoseconds, inode_super;
 	uint32_t super_device;
 
