@@ -223,7 +223,7 @@ static bool make_file(char *const arguments[])
 	return made;
 }
 
-/* Paths handed out; there are four kernels and their initrds. */
+/* Paths handed out; there are five kernels and their initrds. */
 static const char *keep_path(const char *format, const char *version)
 {
 	static char *paths[16];

@@ -65,8 +65,8 @@ const char *rig_debug_registers_unavailable_reason(void);
 const char *rig_intel_unavailable_reason(void);
 
 /*
- * Debian's cloud kernel VERSION ("5.10", "6.1", "6.12", "7.2"): the path of its
- * bzImage, fetched if need be. NULL where it can not be had: the test is then
+ * Debian's cloud kernel VERSION ("5.10", "6.1", "6.12", "7.2"), or Ubuntu's "5.4": the path of its
+ * bzImage, of 5.4 of its vmlinux, fetched if need be. NULL where it can not be had: the test is then
  * skipped with the reason if the mirror has it not, else failed; return at once.
  */
 const char *rig_kernel(const char *version);
