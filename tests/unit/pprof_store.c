@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -268,21 +269,42 @@ static struct MHD_Daemon *start(struct pprof_store *store)
 				store->certificate ? secured : secured + 2, MHD_OPTION_END);
 }
 
+/* Without it there is nothing that could be looked at. */
+static void end_without(const char *what)
+{
+	fprintf(stderr, "the store for profiles has no %s: %s\n", what, strerror(errno));
+	abort();
+}
+
+/* Which the server may have, too: SO_REUSEPORT is for sockets of one user. */
+static void take_port(struct pprof_store *store)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	socklen_t size = sizeof(address);
+	const int yes = 1;
+
+	store->port_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (setsockopt(store->port_fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) ||
+	    setsockopt(store->port_fd, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof(yes)) ||
+	    bind(store->port_fd, (const struct sockaddr *)&address, sizeof(address)) ||
+	    getsockname(store->port_fd, (struct sockaddr *)&address, &size))
+		end_without("port");
+	store->port = ntohs(address.sin_port);
+}
+
 void pprof_store_init(struct pprof_store *store)
 {
 	memset(store, 0, sizeof(*store));
 	store->status = 200;
 	pthread_mutex_init(&store->lock, NULL);
-	pprof_store_start(store);
-	store->port = MHD_get_daemon_info(store->daemon, MHD_DAEMON_INFO_BIND_PORT)->port;
-	pprof_store_stop(store);
+	take_port(store);
 }
 
 void pprof_store_start(struct pprof_store *store)
 {
 	store->daemon = start(store);
-	if (!store->daemon) /* without it there is nothing that could be looked at */
-		abort();
+	if (!store->daemon)
+		end_without("server");
 }
 
 void pprof_store_stop(struct pprof_store *store)
@@ -299,6 +321,7 @@ void pprof_store_free(struct pprof_store *store)
 	for (unsigned int i = 0; i < store->count; i++)
 		free(store->received[i].profile);
 	pthread_mutex_destroy(&store->lock);
+	close(store->port_fd);
 }
 
 void pprof_store_wait(struct pprof_store *store, unsigned int count)

@@ -25,6 +25,7 @@ struct pprof_received {
 struct pprof_store {
 	struct MHD_Daemon *daemon; /* NULL: it is down */
 	uint16_t port;
+	int port_fd;                   /* bound to it, so that it is nobody else's while it is down */
 	const char *certificate, *key; /* PEM: it speaks TLS from the next start on; NULL: it does not */
 	atomic_uint status;            /* that it answers with */
 	const char *refuses;           /* 422 for what has this in its name; NULL */
