@@ -412,6 +412,31 @@ TEST(bpf_guest, what_the_kernel_has_mapped_is_read_there)
 	unshare_memory();
 }
 
+static uint64_t word_of_stack(void)
+{
+	uint64_t word = 0;
+
+	CHECK(read_space(&scratch->space, &scratch->vcpu.slots, USER_GVA, &word, sizeof(word)));
+	return word;
+}
+
+/* By another vCPU, between the page that is opened and what is read there. */
+TEST(bpf_guest, a_page_that_is_mapped_meanwhile_is_not_taken_for_the_one_before)
+{
+	make();
+	map(PROCESS, USER_GVA, 0x60000, 12, 4);
+	write_word(0x60000, 6);
+	write_word(0x70000, 7);
+	share_memory();
+	open_space(&scratch->space, PROCESS, 4);
+	CHECK(open_page(&scratch->space, &scratch->vcpu.slots, USER_GVA));
+	map(PROCESS, USER_GVA, 0x70000, 12, 4);
+	CHECK_EQUAL(word_of_stack(), 6);
+	open_space(&scratch->space, PROCESS, 4);
+	CHECK_EQUAL(word_of_stack(), 7);
+	unshare_memory();
+}
+
 /* Not the end of a chain, though it reads as 0. */
 TEST(bpf_guest, a_stack_that_the_kernel_can_not_read_any_more_cuts_the_chain)
 {

@@ -65,6 +65,7 @@ struct mappings {
 struct space {
 	__u64 cr3;
 	__u64 page, page_hva; /* the GVA's page number; 0: there is none */
+	__u64 page_gpa;       /* with a page_hva */
 	__u64 page_at;        /* where the kernel has it; 0: that is not known */
 	__u64 state;          /* of the VMM's memory, in which what is known of it is true; 0: nothing is */
 	__u32 levels;
@@ -325,6 +326,7 @@ static __always_inline int open_page(struct space *space, const struct bpf_slots
 	gpa = gpa_of(space, all, gva);
 	page = page_for(space, gva);
 	space->page = gva >> PAGE_SHIFT;
+	space->page_gpa = gpa;
 	space->page_hva = space->page_at = 0;
 	if (state_of(space) && page->mapped == space->state && page->gpa == gpa) {
 		space->page_hva = page->hva;
@@ -337,19 +339,18 @@ static __always_inline int open_page(struct space *space, const struct bpf_slots
 	return !!space->page_hva;
 }
 
-/* The page that is read, in which WORD was just read at GVA. */
-static __always_inline void remember_page(struct space *space, const struct bpf_slots *all, __u64 gva,
-					  __u64 word)
+/*
+ * The page that is read, in which WORD was just read at GVA: by the GPA that it was opened by, as another
+ * vCPU may have mapped another page since.
+ */
+static __always_inline void remember_page(struct space *space, __u64 gva, __u64 word)
 {
 	__u64 at = kernel_address(space, space->page_hva + (gva & 0xfff), word);
-	struct page *page;
-	__u64 gpa;
+	struct page *page = page_for(space, gva);
 
 	if (!at)
 		return;
-	gpa = gpa_of(space, all, gva);
-	page = page_for(space, gva);
-	page->gpa = gpa;
+	page->gpa = space->page_gpa;
 	page->hva = space->page_hva;
 	page->at = space->page_at = at & ~0xfffull;
 	page->mapped = space->state;
@@ -380,7 +381,7 @@ static __noinline int read_space(struct space *space, const struct bpf_slots *al
 	if (bpf_probe_read_user(to, size, (void *)(space->page_hva + (gva & 0xfff))))
 		return 0;
 	if (state_of(space) && !space->page_at && !(gva & 7) && size >= sizeof(__u64))
-		remember_page(space, all, gva, *(const __u64 *)to);
+		remember_page(space, gva, *(const __u64 *)to);
 	return 1;
 }
 
