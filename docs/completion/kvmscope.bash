@@ -65,11 +65,12 @@ _kvmscope_watches() {
 	kvmscope ctl bp list 2> /dev/null | awk '/^$/ { exit } NR > 1 && $2 != "removed" { print $1 }'
 }
 
-# Those of the lines that begin with the word. Whoever may define a domain chooses its name, and compgen -W would
-# run what stands in it as $(...).
+# Those of the lines that begin with the word. Whoever may define a domain chooses its name: compgen -W would run
+# what stands in it as $(...), and so would the command line, if it was not quoted there.
 _kvmscope_offer() {
 	local line
 	while IFS= read -r line; do
+		[[ $line != *[^[:alnum:]_.,:=/@+%-]* ]] || printf -v line %q "$line"
 		[[ -z $line || $line != "$word"* ]] || COMPREPLY+=("$line")
 	done <<< "$1"
 }

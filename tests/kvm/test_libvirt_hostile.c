@@ -257,13 +257,14 @@ static void check_directories(const struct libvirt_host *host)
 /* What TAB offers. */
 static void check_completion(const struct libvirt_host *host)
 {
-	char *text = run(host, ". $HERE/docs/completion/kvmscope.bash\n"
-			       "COMP_WORDS=(kvmscope attach --domain ''); COMP_CWORD=3; _kvmscope\n"
-			       "printf '%s\\n' \"${COMPREPLY[@]}\"\n"
-			       "COMP_WORDS=(kvmscope ctl dump ''); _kvmscope\n"
-			       "printf 'shown: %s\\n' \"${COMPREPLY[@]}\"");
+	char *text =
+		run(host, ". $HERE/docs/completion/kvmscope.bash\n"
+			  "COMP_WORDS=(kvmscope attach --domain ''); COMP_CWORD=3; _kvmscope\n"
+			  "for reply in \"${COMPREPLY[@]}\"; do eval \"printf 'typed: %s\\n' $reply\"; done\n"
+			  "COMP_WORDS=(kvmscope ctl dump ''); _kvmscope\n"
+			  "printf 'shown: %s\\n' \"${COMPREPLY[@]}\"");
 
-	CHECK(strstr(text, "-rf $(touch " TRAP ")`touch " TRAP "`\n"));
+	CHECK(strstr(text, "typed: -rf $(touch " TRAP ")`touch " TRAP "`\n"));
 	CHECK(strstr(text, "\nshown: -rf%20%24%28touch%20" TRAP "%29%60touch%20" TRAP "%60\n"));
 	free(text);
 }
