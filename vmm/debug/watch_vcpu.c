@@ -405,6 +405,8 @@ static bool is_wanted(const struct watches *watches, struct vcpu *vcpu, unsigned
 	const struct watch_request *request = &watches->list[number].request;
 	uint64_t cr3 = vcpu_special_registers(vcpu)->cr3;
 
+	if (vcpu_runs_nested(vcpu)) /* the address is another guest's */
+		return false;
 	if (request->cr3 && (request->cr3 ^ cr3) & CR3_ADDRESS)
 		return false;
 	return !watches->options.wanted || watches->options.wanted(watches->options.context, vcpu, number);
