@@ -283,6 +283,12 @@ static bool take(struct hunt *hunt, const struct image *image)
 	return false;
 }
 
+/* What was not found could be on a disk that can not be read just now, or could not be kept. */
+static bool has_seen_all(const struct hunt *hunt)
+{
+	return !hunt->result->full && hunt->disk_count == hunt->search->disk_count;
+}
+
 static int take_all(struct hunt *hunt)
 {
 	for (size_t i = 0; i < hunt->images.count && hunt->disk_count; i++) {
@@ -295,7 +301,7 @@ static int take_all(struct hunt *hunt)
 			hunt->result->found++;
 		else if (is_over(hunt))
 			return -ECANCELED;
-		else if (hunt->search->once && !hunt->result->full)
+		else if (hunt->search->once && has_seen_all(hunt))
 			disk_misses_add(&hunt->misses, image->build_id, image->build_id_size);
 	}
 	return 0;
