@@ -14,9 +14,11 @@
 #include "shared/error.h"
 #include "vmm/attach/bpf/guest_sample.h"
 
-#define PAGE_SIZE   4096ull
-#define BASE_ALIGN  (1ull << 30) /* kernel: PUD_SIZE */
-#define LIMIT_MAX   (1ull << 46) /* bytes of memory: so many places are tried that it might be at */
+#define PAGE_SIZE  4096ull
+#define BASE_ALIGN (1ull << 30) /* kernel: PUD_SIZE */
+/* Bytes of memory. Places that it is not at are tried, too, up to as much above it, where the kernel keeps 10
+ * TiB free (kernel: CONFIG_RANDOMIZE_MEMORY_PHYSICAL_PADDING) below what may be a device's. */
+#define LIMIT_MAX   (1ull << 43)
 #define KERNEL_HALF (1ull << 63)
 /* A page may be moved just when it is looked at. */
 #define TRIES 2
