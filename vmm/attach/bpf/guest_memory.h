@@ -57,6 +57,7 @@ struct mappings {
 	__u64 kvm;           /* kernel address of the struct kvm */
 	__u64 invalidations; /* as KVM counts them */
 	__u64 slots;         /* generation of KVM's memslots */
+	__u64 exits;         /* of the vCPU, when it was looked at last */
 	__u64 pgd;           /* kernel address of the page tables */
 	__u64 state;         /* another one whenever that changes */
 };

@@ -77,7 +77,7 @@ static __noinline int forget_memory(struct bpf_whole_sample *whole)
 static __always_inline void look_around(struct kvm_vcpu *vcpu, struct scratch *scratch,
 					struct bpf_whole_sample *whole)
 {
-	open_mappings(scratch, kernel_word((__u64)vcpu + VCPU_OFFSET(kvm)));
+	open_mappings(scratch, vcpu);
 	look_through(scratch, whole);
 	if (!were_mapped(scratch))
 		forget_memory(whole);

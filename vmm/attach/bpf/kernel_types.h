@@ -104,11 +104,16 @@ struct kvm_vcpu_arch {
 /* What handling_intr_from_guest says that KVM left the guest for. */
 enum kvm_intr_type { KVM_HANDLING_IRQ = 1, KVM_HANDLING_NMI };
 
+struct kvm_vcpu_stat {
+	__u64 exits;
+} KERNEL_TYPE;
+
 struct kvm_vcpu {
 	struct kvm *kvm;
 	int vcpu_id;
 	struct pid *pid;
 	struct kvm_vcpu_arch arch;
+	struct kvm_vcpu_stat stat;
 } KERNEL_TYPE;
 
 /* kvm_amd's; what KVM has not copied out of the VMCB is read there. */

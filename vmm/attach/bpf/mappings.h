@@ -44,16 +44,26 @@ static __noinline int renew_mappings(struct mappings *known, const struct bpf_sl
 	return 0;
 }
 
-/* Of the vCPU's VM; from now on until were_mapped() tells whether it was so all the time. */
-static __always_inline void open_mappings(struct scratch *scratch, __u64 kvm)
+/*
+ * Of the vCPU's VM; from now on until were_mapped() tells whether it was so all the time. A VM that was made
+ * where another one has been has the same numbers to begin with, but a vCPU that has left its guest less
+ * often.
+ */
+static __always_inline void open_mappings(struct scratch *scratch, struct kvm_vcpu *vcpu)
 {
+	__u64 kvm = kernel_word((__u64)vcpu + bpf_core_field_offset(struct kvm_vcpu, kvm)), exits = 0;
 	struct mappings *known = &scratch->space.mappings;
 	const struct bpf_slots *slots = &scratch->vcpu.slots;
+	int is_new;
 
 	scratch->space.state = 0;
 	if (!can_know_mappings())
 		return;
-	if (known->kvm != kvm || known->slots != slots->generation_of_kvm || !are_mapped(known, slots))
+	if (bpf_core_field_exists(struct kvm_vcpu, stat.exits))
+		exits = kernel_word((__u64)vcpu + bpf_core_field_offset(struct kvm_vcpu, stat.exits));
+	is_new = known->kvm != kvm || exits < known->exits;
+	known->exits = exits;
+	if (is_new || known->slots != slots->generation_of_kvm || !are_mapped(known, slots))
 		renew_mappings(known, slots, kvm);
 	else
 		scratch->space.state = known->state;
