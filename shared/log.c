@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shared/control_character.h"
+
 static atomic_bool quiet_mode;
 static atomic_bool verbose_mode;
 static atomic_bool progress_shown;
@@ -15,18 +17,6 @@ static atomic_bool levels_shown;
 #define CLEAR_LINE "\r\033[K"
 /* Bytes that the begin of another line of a message takes at most, and the end of the last. */
 #define CONTINUATION_MAX 8
-
-/* The first byte of a control character beyond ASCII. */
-#define C1_IN_UTF8 '\xc2'
-
-/* Does a terminal, or the journal, take it for more than text? */
-static bool is_control(const char *at)
-{
-	unsigned char byte = (unsigned char)at[0], next = (unsigned char)at[1];
-
-	return (byte < 0x20 && byte != '\t') || byte == 0x7f ||
-	       (*at == C1_IN_UTF8 && next >= 0x80 && next < 0xa0);
-}
 
 /*
  * Names of domains, of files and of a guest's programs are in TEXT, and whoever chose them may wish us ill:
@@ -37,11 +27,13 @@ static size_t put_text(char *to, size_t size, const char *level, const char *tex
 	size_t length = 0;
 
 	for (; *text && length + CONTINUATION_MAX < size; text++) {
+		size_t control = *text == '\t' ? 0 : control_character(text);
+
 		if (*text == '\n') {
 			length += (size_t)snprintf(to + length, size - length, "\n%s  ", level);
-		} else if (is_control(text)) {
+		} else if (control) {
 			to[length++] = '?';
-			text += *text == C1_IN_UTF8;
+			text += control - 1;
 		} else {
 			to[length++] = *text;
 		}

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "shared/control_character.h"
+
 const char *answer_text(const json_t *object, const char *key)
 {
 	const char *text = json_string_value(json_object_get(object, key));
@@ -17,6 +19,10 @@ double answer_number(const json_t *object, const char *key)
 
 void answer_print(const char *text)
 {
-	for (; *text; text++)
-		putchar((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+	for (; *text; text++) {
+		size_t control = control_character(text);
+
+		putchar(control ? '?' : *text);
+		text += control ? control - 1 : 0;
+	}
 }
