@@ -7,6 +7,9 @@
 
 #define MAGIC     0xeb9f
 #define DEPTH_MAX 16 /* typedefs and anonymous members in a row */
+/* Members that one is looked for among, with those of anonymous ones, which can be in each other over and
+ * over: no struct of a kernel has a tenth of it. */
+#define MEMBERS_MAX 16384
 
 enum kind {
 	KIND_INT = 1,
@@ -201,26 +204,28 @@ static uint32_t resolve(const struct btf *btf, uint32_t id, struct type *type)
 	return 0;
 }
 
+/* LEFT: so many members may still be looked at. */
 static bool find_member(const struct btf *btf, uint32_t id, const char *name, struct btf_member *member,
-			int depth)
+			int depth, uint32_t *left)
 {
 	struct type type;
 
 	id = resolve(btf, id, &type);
 	if (!id || depth > DEPTH_MAX || (type_kind(&type) != KIND_STRUCT && type_kind(&type) != KIND_UNION))
 		return false;
-	for (uint32_t i = 0; i < type_length(&type); i++) {
+	for (uint32_t i = 0; i < type_length(&type) && *left; i++) {
 		struct {
 			uint32_t name, type, offset;
 		} raw;
 		uint32_t bits;
 
+		--*left;
 		if (!span_copy(btf->types, trailing(btf, id) + i * sizeof(raw), &raw, sizeof(raw)))
 			return false;
 		bits = type.info >> 31 ? raw.offset & 0xffffff
 				       : raw.offset; /* with the flag, bit-field sizes stand above */
 		if (raw.name ? name_is(btf, raw.name, name)
-			     : find_member(btf, raw.type, name, member, depth + 1)) {
+			     : find_member(btf, raw.type, name, member, depth + 1, left)) {
 			member->offset = bits / 8 + (raw.name ? 0 : member->offset);
 			member->type = raw.name ? raw.type : member->type;
 			return true;
@@ -231,9 +236,10 @@ static bool find_member(const struct btf *btf, uint32_t id, const char *name, st
 
 bool btf_find_member(const struct btf *btf, uint32_t id, const char *name, struct btf_member *member)
 {
+	uint32_t left = MEMBERS_MAX;
 	struct btf_member found;
 
-	if (!find_member(btf, id, name, &found, 0))
+	if (!find_member(btf, id, name, &found, 0, &left))
 		return false;
 	*member = found;
 	return true;
