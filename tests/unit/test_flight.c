@@ -153,11 +153,13 @@ static void clean_up(struct setting *setting)
 	CHECK_EQUAL(system(command), 0);
 }
 
-static void push(struct setting *setting, unsigned int vcpu, uint64_t time)
+/* In the kernel, with room for MORE bytes behind it; NULL: the ring has none. */
+static struct sample *begin_sample(struct setting *setting, unsigned int vcpu, uint64_t time, size_t more)
 {
-	struct sample *sample = ring_reserve(setting->rings[vcpu], RECORD_SAMPLE, sample_size(1));
+	struct sample *sample = ring_reserve(setting->rings[vcpu], RECORD_SAMPLE, sample_size(1) + more);
 
-	REQUIRE(sample);
+	if (!sample)
+		return NULL;
 	*sample = (struct sample){
 		.time = time,
 		.period = 1000,
@@ -169,33 +171,34 @@ static void push(struct setting *setting, unsigned int vcpu, uint64_t time)
 		.rip = FAKE_TEXT,
 	};
 	sample->callchain[0] = FAKE_TEXT;
+	return sample;
+}
+
+static void end_sample(struct setting *setting, unsigned int vcpu, struct sample *sample)
+{
 	ring_commit(setting->rings[vcpu], sample);
 	ring_flush(setting->rings[vcpu]);
+}
+
+static void push(struct setting *setting, unsigned int vcpu, uint64_t time)
+{
+	struct sample *sample = begin_sample(setting, vcpu, time, 0);
+
+	REQUIRE(sample);
+	end_sample(setting, vcpu, sample);
 }
 
 /* One whose stop had no time for its cgroup. */
 static void push_cut(struct setting *setting, unsigned int vcpu, uint64_t time)
 {
-	struct sample *sample = ring_reserve(setting->rings[vcpu], RECORD_SAMPLE,
-					     sample_size(1) + sizeof(struct sample_unlooked));
+	struct sample *sample = begin_sample(setting, vcpu, time, sizeof(struct sample_unlooked));
 
 	REQUIRE(sample);
-	*sample = (struct sample){
-		.time = time,
-		.period = 1000,
-		.vcpu = vcpu,
-		.host_tid = 100 + vcpu,
-		.pid = 5,
-		.tid = 5,
-		.kernel_depth = 1,
-		.flags = SAMPLE_LOOK_CUT,
-		.unlooked = 1,
-		.rip = FAKE_TEXT,
-	};
-	sample->callchain[0] = FAKE_TEXT;
+	sample->pid = sample->tid = 5;
+	sample->flags = SAMPLE_LOOK_CUT;
+	sample->unlooked = 1;
 	*sample_unlooked(sample) = (struct sample_unlooked){ .parts = 1 };
-	ring_commit(setting->rings[vcpu], sample);
-	ring_flush(setting->rings[vcpu]);
+	end_sample(setting, vcpu, sample);
 }
 
 /* What was found of it later; as the same thread by another number, which the file then says. */
