@@ -125,6 +125,55 @@ TEST(image_names, that_are_all_of_them_stay)
 	leave(&setting);
 }
 
+/* What is in the cache says no longer in which form it is, as those of the first builds. */
+static void make_earlier(const struct setting *setting)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "LC_ALL=C sed -i s/kvmscope/nobodys_/g '%s/%s'/*/elf",
+		 setting->directory, BUILD_ID_CACHE_IMAGES);
+	CHECK_EQUAL(system(command), 0);
+}
+
+/* Those may have names in them that are wrong: of symbols without a size, up to the next one. */
+TEST(image_names, of_an_earlier_version_make_room_even_for_fewer)
+{
+	struct setting setting;
+
+	enter(&setting, 1 << 20);
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	make_earlier(&setting);
+	CHECK(!has(&setting));
+	CHECK(!has_all(&setting));
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK_EQUAL(setting.memory.statistics.added, 1);
+	CHECK(has(&setting));
+	make_earlier(&setting);
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 1));
+	CHECK(has_all(&setting));
+	leave(&setting);
+}
+
+/* What another program put there is left alone, whatever it says. */
+TEST(image_names, of_somebody_else_stay)
+{
+	struct setting setting;
+	char command[512];
+
+	enter(&setting, 1 << 20);
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	make_earlier(&setting);
+	snprintf(
+		command, sizeof(command),
+		"cd '%s' && mkdir other && mv '%s'/* other && ln -sfn ../../other/$(ls other) .build-id/ab/*",
+		setting.directory, BUILD_ID_CACHE_IMAGES);
+	CHECK_EQUAL(system(command), 0);
+	CHECK(has_all(&setting));
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	CHECK_EQUAL(setting.agent.statistics.added, 1);
+	leave(&setting);
+}
+
 /* A file below ROOT of the setting's directory, with all functions of BUILD: another place of the file has
  * the code there. */
 static void install_separate(const struct setting *setting, const uint8_t *build, struct table table)

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/symbol_file.h"
 
 int cache_path(char path[PATH_MAX], const char *first, ...)
 {
@@ -123,6 +125,15 @@ bool cache_file_exists(const char *directory, const char *name)
 	struct stat status;
 
 	return !cache_path(path, directory, "/", name, NULL) && !stat(path, &status) && status.st_size;
+}
+
+bool cache_file_is_outdated(const char *directory, const char *name)
+{
+	struct elf_kind kind;
+	char path[PATH_MAX];
+
+	return !cache_path(path, directory, "/", name, NULL) && elf_kind_of(path, &kind) && kind.names_only &&
+	       kind.form < SYMBOL_FILE_FORM;
 }
 
 int cache_link_build(const char *directory, const char *entry, const char *id)

@@ -45,6 +45,9 @@ int cache_write_file(const char *directory, const char *name, mode_t mode, const
 bool cache_file_is(const char *directory, const char *name, const struct bytes *content);
 bool cache_file_exists(const char *directory, const char *name);
 
+/* Does DIRECTORY/NAME hold names alone, in a form that an earlier version wrote (SYMBOL_FILE_FORM)? */
+bool cache_file_is_outdated(const char *directory, const char *name);
+
 /* Is there a module in whose place others lay? */
 bool cache_shares_places(const struct kernel_image *image);
 

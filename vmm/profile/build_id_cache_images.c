@@ -30,12 +30,27 @@ static int find_place(const char *directory, const uint8_t *build_id, size_t bui
 		     : cache_path(place->link, directory, "/.build-id/", prefix, "/", place->id + 2, NULL);
 }
 
+/* Does the link lead to the place's own directory? */
+static bool is_ours(const struct place *place)
+{
+	struct stat own, linked;
+
+	return !stat(place->directory, &own) && !stat(place->link, &linked) && own.st_dev == linked.st_dev &&
+	       own.st_ino == linked.st_ino;
+}
+
+/* Is what is there of our own, and of an earlier version, which may have written wrong names? */
+static bool is_outdated(const struct place *place)
+{
+	return is_ours(place) && cache_file_is_outdated(place->directory, "elf");
+}
+
 bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, size_t build_id_size)
 {
 	struct place place;
 
 	return !find_place(directory, build_id, build_id_size, &place) &&
-	       cache_file_exists(place.link, "elf");
+	       cache_file_exists(place.link, "elf") && !is_outdated(&place);
 }
 
 /* Is it the file itself, and not names alone that were made a file? Then nobody has more. */
@@ -64,7 +79,7 @@ bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_
 	char path[PATH_MAX];
 
 	return !find_place(directory, build_id, build_id_size, &place) &&
-	       !cache_path(path, place.link, "/elf", NULL) &&
+	       !cache_path(path, place.link, "/elf", NULL) && !is_outdated(&place) &&
 	       ((elf_kind_of(path, &kind) && kind.all) || has_its_bytes(path));
 }
 
@@ -74,15 +89,6 @@ void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t
 
 	if (!find_place(directory, build_id, build_id_size, &place))
 		utimensat(AT_FDCWD, place.link, NULL, 0);
-}
-
-/* Does the link lead to the place's own directory? */
-static bool is_ours(const struct place *place)
-{
-	struct stat own, linked;
-
-	return !stat(place->directory, &own) && !stat(place->link, &linked) && own.st_dev == linked.st_dev &&
-	       own.st_ino == linked.st_ino;
 }
 
 bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *build_id, size_t build_id_size,
@@ -155,7 +161,9 @@ int build_id_cache_add_image(const char *directory, const uint8_t *build_id, siz
 	struct place place;
 	int error = find_place(directory, build_id, build_id_size, &place);
 
-	return error || cache_file_exists(place.link, "elf") ? error : put(directory, &place, file);
+	if (error || (cache_file_exists(place.link, "elf") && !is_outdated(&place)))
+		return error;
+	return put(directory, &place, file);
 }
 
 int build_id_cache_replace_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
@@ -164,8 +172,8 @@ int build_id_cache_replace_image(const char *directory, const uint8_t *build_id,
 	struct place place;
 	int error = find_place(directory, build_id, build_id_size, &place);
 
-	if (error ||
-	    (cache_file_exists(place.link, "elf") && (!is_ours(&place) || has_fewer_symbols(file, &place))))
+	if (error || (cache_file_exists(place.link, "elf") && !is_outdated(&place) &&
+		      (!is_ours(&place) || has_fewer_symbols(file, &place))))
 		return error;
 	return put(directory, &place, file);
 }

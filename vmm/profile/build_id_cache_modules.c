@@ -34,7 +34,7 @@ static int add_module(const char *directory, const struct guest_module *module, 
 	error = cache_path(place, directory, "/", entry, "/", id, NULL);
 	if (!error)
 		error = cache_make_directory(place);
-	if (!error && !cache_file_exists(place, "elf"))
+	if (!error && (!cache_file_exists(place, "elf") || cache_file_is_outdated(place, "elf")))
 		error = cache_write_file(place, "elf", CACHE_MODE_PUBLIC, file);
 	if (!error)
 		error = link_table(place);

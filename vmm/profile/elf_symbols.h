@@ -38,6 +38,7 @@ struct elf_kind {
 	bool relocatable; /* ET_REL */
 	bool names_only;  /* it was made of names alone (symbol_file.h), and has no sections of a program */
 	bool all;         /* it has a .symtab: not only functions that others may call */
+	uint32_t form;    /* that it says it was made in (SYMBOL_FILE_FORM); 0: none */
 };
 
 /* What the file at PATH is; false: it is no ELF file, or can not be read. Any thread. */

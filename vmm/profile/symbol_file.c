@@ -11,12 +11,14 @@ enum {
 	SECTION_SYMBOLS,
 	SECTION_STRINGS,
 	SECTION_NAMES,
+	SECTION_FORM,
 	SECTIONS,
 };
 
-static const char names[] = "\0.text\0.note.gnu.build-id\0.symtab\0.strtab\0.shstrtab\0.dynsym\0.dynstr";
-static const uint32_t name_of[SECTIONS] = { 0, 1, 7, 26, 34, 42 };
-static const uint32_t dynamic_name_of[SECTIONS] = { 0, 1, 7, 52, 60, 42 };
+static const char names[] =
+	"\0.text\0.note.gnu.build-id\0.symtab\0.strtab\0.shstrtab\0.dynsym\0.dynstr\0.note.kvmscope";
+static const uint32_t name_of[SECTIONS] = { 0, 1, 7, 26, 34, 42, 68 };
+static const uint32_t dynamic_name_of[SECTIONS] = { 0, 1, 7, 52, 60, 42, 68 };
 
 void symbol_file_begin(struct symbol_file *file)
 {
@@ -57,15 +59,16 @@ void symbol_file_add(struct symbol_file *file, const char *name, unsigned char i
 	add_name(&file->strings, name);
 }
 
-static void make_note(struct bytes *note, const struct symbol_file_head *head)
+static void make_note(struct bytes *note, const char *owner, uint32_t type, const void *content, size_t size)
 {
-	const Elf64_Nhdr header = { .n_namesz = 4,
-				    .n_descsz = (uint32_t)head->build_id_size,
-				    .n_type = NT_GNU_BUILD_ID };
+	const Elf64_Nhdr header = { .n_namesz = (uint32_t)strlen(owner) + 1,
+				    .n_descsz = (uint32_t)size,
+				    .n_type = type };
 
 	bytes_add(note, &header, sizeof(header));
-	bytes_add(note, "GNU", 4);
-	bytes_add(note, head->build_id, head->build_id_size);
+	bytes_add(note, owner, header.n_namesz);
+	bytes_pad(note, 4);
+	bytes_add(note, content, size);
 	bytes_pad(note, 4);
 }
 
@@ -79,7 +82,7 @@ static void add_section(struct bytes *to, Elf64_Shdr *section, const struct byte
 }
 
 static void add_file(struct bytes *to, const struct symbol_file_head *head, const struct symbol_file *file,
-		     const struct bytes *note)
+		     const struct bytes *build_id, const struct bytes *form)
 {
 	const struct bytes section_names = { .data = (uint8_t *)names, .size = sizeof(names) };
 	/* The text's offset is 0, as that of its mapping: readers take one for the other. */
@@ -95,6 +98,7 @@ static void add_file(struct bytes *to, const struct symbol_file_head *head, cons
 				      .sh_entsize = sizeof(Elf64_Sym) },
 		[SECTION_STRINGS] = { .sh_type = SHT_STRTAB },
 		[SECTION_NAMES] = { .sh_type = SHT_STRTAB },
+		[SECTION_FORM] = { .sh_type = SHT_NOTE, .sh_addralign = 4 },
 	};
 	Elf64_Ehdr header = {
 		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB, EV_CURRENT },
@@ -114,10 +118,11 @@ static void add_file(struct bytes *to, const struct symbol_file_head *head, cons
 		sections[i].sh_name = head->dynamic ? dynamic_name_of[i] : name_of[i];
 	bytes_add(to, &header, sizeof(header));
 	bytes_add(to, head->segments, head->segment_count * sizeof(*head->segments));
-	add_section(to, &sections[SECTION_NOTE], note);
+	add_section(to, &sections[SECTION_NOTE], build_id);
 	add_section(to, &sections[SECTION_SYMBOLS], &file->table);
 	add_section(to, &sections[SECTION_STRINGS], &file->strings);
 	add_section(to, &sections[SECTION_NAMES], &section_names);
+	add_section(to, &sections[SECTION_FORM], form);
 	header.e_shoff = to->size;
 	bytes_add(to, sections, sizeof(sections));
 	if (!to->failed)
@@ -133,13 +138,16 @@ void symbol_file_drop(struct symbol_file *file)
 
 void symbol_file_end(struct symbol_file *file, const struct symbol_file_head *head, struct bytes *to)
 {
-	struct bytes note = { 0 };
+	const uint32_t form_number = SYMBOL_FILE_FORM;
+	struct bytes build_id = { 0 }, form = { 0 };
 
 	*to = (struct bytes){ 0 };
-	make_note(&note, head);
-	to->failed = file->table.failed || file->strings.failed || note.failed;
+	make_note(&build_id, "GNU", NT_GNU_BUILD_ID, head->build_id, head->build_id_size);
+	make_note(&form, SYMBOL_FILE_NOTE, SYMBOL_FILE_NOTE_TYPE, &form_number, sizeof(form_number));
+	to->failed = file->table.failed || file->strings.failed || build_id.failed || form.failed;
 	if (!to->failed && head->build_id_size && file->table.size > sizeof(Elf64_Sym))
-		add_file(to, head, file, &note);
-	free(note.data);
+		add_file(to, head, file, &build_id, &form);
+	free(build_id.data);
+	free(form.data);
 	symbol_file_drop(file);
 }

@@ -14,6 +14,14 @@
 
 #include "vmm/profile/perf_data_bytes.h"
 
+/*
+ * What such a file says of itself, as a note: a file of an earlier form, or that says none, may have what is
+ * wrong by now, and makes room for a newer one. One more whenever names change for the same guest.
+ */
+#define SYMBOL_FILE_FORM      1u
+#define SYMBOL_FILE_NOTE      "kvmscope" /* its owner; the form is four bytes of it */
+#define SYMBOL_FILE_NOTE_TYPE 1u
+
 /* What is put together. Zeroed: not begun. */
 struct symbol_file {
 	struct bytes table, strings;
