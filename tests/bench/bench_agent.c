@@ -19,8 +19,8 @@
 #define SECONDS 10
 #define FORKS   100 /* a second */
 /* What it is to take at most. */
-#define SHARE_MAX    0.5  /* % of a CPU */
-#define RESIDENT_MAX 2048 /* KiB */
+static const struct bench_bound share_bound = { BENCH_MOST, 0.5 };     /* % of a CPU */
+static const struct bench_bound resident_bound = { BENCH_MOST, 2048 }; /* KiB */
 
 /* Of the process, in ns (proc(5), schedstat: the first number). */
 static double cpu_time(pid_t process)
@@ -120,11 +120,11 @@ static void measure(pid_t process, struct ring *ring, const char *way)
 	bench_print(what, share(process, 0, ring), "%");
 	begun = forks();
 	snprintf(what, sizeof(what), "agent, %s: CPU with 100 forks and execs a second more", way);
-	bench_print_bound(what, share(process, FORKS, ring), "%", SHARE_MAX);
+	bench_print_bound(what, share(process, FORKS, ring), "%", share_bound);
 	snprintf(what, sizeof(what), "agent, %s: forks on this machine meanwhile", way);
 	bench_print(what, (forks() - begun) / SECONDS, "/s");
 	snprintf(what, sizeof(what), "agent, %s: resident, at most", way);
-	bench_print_bound(what, resident_kib(process), "KiB", RESIDENT_MAX);
+	bench_print_bound(what, resident_kib(process), "KiB", resident_bound);
 }
 
 static void measure_way(bool events, const char *way)
@@ -158,5 +158,5 @@ int main(void)
 {
 	measure_way(true, "perf events");
 	measure_way(false, "process connector");
-	return 0;
+	return bench_status();
 }

@@ -40,6 +40,9 @@
 #define WAIT_S         20
 #define SAMPLES_MIN    30 /* of a window */
 
+/* Times what perf takes. */
+static const struct bench_bound perfs_bound = { BENCH_MOST, 1 };
+
 extern char **environ;
 
 /* A process with a VM, which measures itself when it is asked. */
@@ -470,8 +473,9 @@ static void measure_group(struct figures figures[WAYS], int run, const struct gr
 
 /* What comes out. */
 
-/* OURS beside PERFS, with the smallest and the largest ratio that one run had; OURS' median. */
-static double print_beside(const char *what, const char *unit, const double *ours, const double *perfs)
+/* OURS beside PERFS, with the smallest and the largest ratio that one run had, within BOUND; OURS' median. */
+static double print_beside(const char *what, const char *unit, const double *ours, const double *perfs,
+			   struct bench_bound bound)
 {
 	double one[RUNS], other[RUNS], ratios[RUNS], median;
 
@@ -480,12 +484,15 @@ static double print_beside(const char *what, const char *unit, const double *our
 	memcpy(one, ours, sizeof(one));
 	memcpy(other, perfs, sizeof(other));
 	median = bench_median(one, RUNS);
-	bench_print_ratio(what, median, unit, "perf kvm record", bench_median(other, RUNS), ratios, RUNS);
+	bench_print_ratio_bound(what, median, unit, "perf kvm record", bench_median(other, RUNS), ratios,
+				RUNS, bound);
 	return median;
 }
 
 static void print(const char *way, unsigned int frequency, const struct figures *figures)
 {
+	/* What stops the guest takes longer than any interrupt. */
+	bool stops = figures->longest_stop;
 	char what[96];
 	double cost;
 
@@ -494,12 +501,13 @@ static void print(const char *way, unsigned int frequency, const struct figures 
 		bench_skip(what, figures->reason);
 		return;
 	}
-	cost = print_beside(what, "us", figures->ours, figures->perfs);
+	cost = print_beside(what, "us", figures->ours, figures->perfs,
+			    stops ? (struct bench_bound){ 0 } : perfs_bound);
 	snprintf(what, sizeof(what), "attach by %s at %u Hz: of the guest's time", way, frequency);
 	bench_print(what, cost * frequency / 1e4, "%");
 	snprintf(what, sizeof(what), "attach by %s at %u Hz: CPU time of the tool", way, frequency);
-	print_beside(what, "% of a core", figures->our_cpu, figures->perfs_cpu);
-	if (!figures->longest_stop)
+	print_beside(what, "% of a core", figures->our_cpu, figures->perfs_cpu, (struct bench_bound){ 0 });
+	if (!stops)
 		return;
 	snprintf(what, sizeof(what), "attach by %s at %u Hz: a stop, on average", way, frequency);
 	bench_print(what, figures->mean_stop, "us");
@@ -545,5 +553,5 @@ int main(void)
 	unlink(PERFS_MESSAGES);
 	unlink(CONTROL);
 	unlink(ANSWER);
-	return 0;
+	return bench_status();
 }

@@ -22,10 +22,11 @@
 #define RUN     "/run/kvmscope"
 #define SOCKET  RUN "/hook.socket"
 
-#define RUNS     200
-#define XML_SIZE 6000 /* bytes, as of a domain of some devices; a pipe has room for it */
-#define LIMIT_MS 20
-#define TRIES    200 /* of 50 ms */
+#define RUNS      200
+#define XML_SIZE  6000 /* bytes, as of a domain of some devices; a pipe has room for it */
+#define LIMIT_MS  20
+#define LATE_MORE 3   /* runs that may be longer, beside as many as are with what does nothing */
+#define TRIES     200 /* of 50 ms */
 
 /* Each of this process's namespace: gone with it. */
 static int make_place(void)
@@ -90,15 +91,26 @@ static void print_part(const char *state, const char *part, double hook, double 
 	bench_print_beside(what, hook, "ms", NOTHING, nothing);
 }
 
-static void print_late(const char *state, const char *program, const double times[RUNS])
+static unsigned int count_late(const double times[RUNS])
 {
 	unsigned int late = 0;
-	char what[96];
 
 	while (late < RUNS && times[RUNS - 1 - late] > LIMIT_MS)
 		late++;
-	snprintf(what, sizeof(what), "%s, %s: longer than %d ms of %d runs", program, state, LIMIT_MS, RUNS);
-	bench_print(what, late, "runs");
+	return late;
+}
+
+/* On a busy machine what does nothing is late, too, as it has to wait for a processor. */
+static void print_late(const char *state, unsigned int hook, unsigned int nothing)
+{
+	const struct bench_bound bound = { BENCH_MOST, nothing + LATE_MORE };
+	char what[96];
+
+	snprintf(what, sizeof(what), NOTHING ", %s: longer than %d ms of %d runs", state, LIMIT_MS, RUNS);
+	bench_print(what, nothing, "runs");
+	snprintf(what, sizeof(what), "libvirt's hook, %s: longer than %d ms of %d runs", state, LIMIT_MS,
+		 RUNS);
+	bench_print_bound(what, hook, "runs", bound);
 }
 
 static void measure(const char *state)
@@ -113,8 +125,7 @@ static void measure(const char *state)
 	print_part(state, "90 %", hook[RUNS * 9 / 10], nothing[RUNS * 9 / 10]);
 	print_part(state, "99 %", hook[RUNS * 99 / 100], nothing[RUNS * 99 / 100]);
 	print_part(state, "longest", hook[RUNS - 1], nothing[RUNS - 1]);
-	print_late(state, "libvirt's hook", hook);
-	print_late(state, NOTHING, nothing);
+	print_late(state, count_late(hook), count_late(nothing));
 }
 
 /* The child's part. It looks for domains where none are. */
@@ -160,5 +171,5 @@ int main(void)
 	measure("with kvmscoped");
 	kill(daemon, SIGTERM);
 	waitpid(daemon, NULL, 0);
-	return 0;
+	return bench_status();
 }

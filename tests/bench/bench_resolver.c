@@ -168,9 +168,10 @@ static int report_speed(void)
 		uint16_t depth;
 		uint32_t time_error;
 		const char *what;
-	} kinds[] = { { 1, 0, "resolver: samples without callers" },
-		      { DEPTH, 0, "resolver: samples with 7 callers in 3 images, all looked up" },
-		      { DEPTH, 20000, "resolver: the same, times of events known within 20 us" } };
+		struct bench_bound bound; /* M/s */
+	} kinds[] = { { 1, 0, "resolver: samples without callers", { BENCH_LEAST, 3 } },
+		      { DEPTH, 0, "resolver: samples with 7 callers in 3 images, all looked up", { 0 } },
+		      { DEPTH, 20000, "resolver: the same, times of events known within 20 us", { 0 } } };
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		double speeds[5];
@@ -180,7 +181,7 @@ static int report_speed(void)
 			speeds[run] = samples_per_second(kinds[i].depth) / 1e6;
 		if (speeds[0] == 0)
 			return -1;
-		bench_print(kinds[i].what, bench_median(speeds, 5), "M/s");
+		bench_print_bound(kinds[i].what, bench_median(speeds, 5), "M/s", kinds[i].bound);
 	}
 	return 0;
 }
@@ -269,7 +270,7 @@ static double perf_bytes(void)
 	char line[256];
 	FILE *pipe;
 
-	if (system("perf record -a -g -e cpu-clock -F 500 -o " PERF_DATA
+	if (system("perf record -a -g --all-cgroups -e cpu-clock -F 500 -o " PERF_DATA
 		   " -- timeout 1 sh -c 'while :; do :; done' > /dev/null 2>&1") < 0 ||
 	    read_content(PERF_DATA, &content) || !content.samples)
 		return 0;
@@ -292,8 +293,9 @@ static int report_bytes(void)
 	if (own <= 0)
 		return -1;
 	if (perf > 0)
-		bench_print_beside("file: a sample without its callchain's entries", own, "bytes",
-				   "perf record -a -g -e cpu-clock", perf);
+		bench_print_beside_bound("file: a sample without its callchain's entries", own, "bytes",
+					 "perf record -a -g --all-cgroups -e cpu-clock", perf,
+					 (struct bench_bound){ BENCH_MOST, perf });
 	else
 		bench_skip("file: a sample beside perf's own",
 			   "perf (package linux-perf) can not record here");
@@ -306,5 +308,5 @@ int main(void)
 		fprintf(stderr, "bench_resolver: %s\n", error_message());
 		return 1;
 	}
-	return 0;
+	return bench_status();
 }

@@ -20,13 +20,14 @@
 /* Until it is seen that all idle, which takes kvmscoped some seconds. */
 #define SETTLE_S  15
 #define MEASURE_S 30
-/* % of a core, and MiB, that it may take. */
-#define CPU_MAX    2
-#define MEMORY_MAX 64
-#define DIRECTORY  "build/bench/scale"
-#define LIBVIRT    DIRECTORY "/libvirt"
-#define LOG        DIRECTORY "/log"
-#define CONF       DIRECTORY "/conf"
+#define DIRECTORY "build/bench/scale"
+#define LIBVIRT   DIRECTORY "/libvirt"
+#define LOG       DIRECTORY "/log"
+#define CONF      DIRECTORY "/conf"
+
+/* What it may take. */
+static const struct bench_bound cpu_bound = { BENCH_MOST, 2 };     /* % of a core */
+static const struct bench_bound memory_bound = { BENCH_MOST, 64 }; /* MiB */
 
 static pid_t vms[VMS];
 
@@ -153,9 +154,9 @@ static void measure(pid_t daemon, const char *backend)
 	snprintf(what, sizeof(what), "scale: CPU time of kvmscoped for %d idle VMs at 99 Hz, by %s", VMS,
 		 backend);
 	bench_print_bound(what, 100.0 * (double)cpu / (double)(bench_time(CLOCK_MONOTONIC) - begun),
-			  "% of a core", CPU_MAX);
+			  "% of a core", cpu_bound);
 	snprintf(what, sizeof(what), "scale: memory of kvmscoped for %d idle VMs, by %s", VMS, backend);
-	bench_print_bound(what, memory(daemon), "MiB", MEMORY_MAX);
+	bench_print_bound(what, memory(daemon), "MiB", memory_bound);
 }
 
 static void run(const char *backend)
@@ -202,5 +203,5 @@ int main(int argc, char **argv)
 	sleep(IDLE_S);
 	run(argc > 1 ? argv[1] : "auto");
 	end_vms();
-	return 0;
+	return bench_status();
 }

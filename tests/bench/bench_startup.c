@@ -22,6 +22,8 @@
 #define RUNS      15
 #define GUEST_MIB 128
 
+static const struct bench_bound memory_bound = { BENCH_MOST, 8 }; /* MiB */
+
 /* mov dx,0x3f8; mov al,'!'; out dx,al; 1: hlt; jmp 1b */
 static const uint8_t code[] = { 0x66, 0xba, 0xf8, 0x03, 0xb0, '!', 0xee, 0xf4, 0xeb, 0xfd };
 
@@ -146,12 +148,12 @@ static double measure_memory(const char *profile)
 	return up ? resident / 1024 : -1;
 }
 
-static void report_memory(const char *what, double mib)
+static void report_memory(const char *what, double mib, struct bench_bound bound)
 {
 	if (mib < 0)
 		bench_skip(what, "the guest does not come up");
 	else
-		bench_print(what, mib, "MiB");
+		bench_print_bound(what, mib, "MiB", bound);
 }
 
 int main(void)
@@ -174,8 +176,8 @@ int main(void)
 	bench_print("startup: exec of kvmscope to the guest's first instructions", bench_median(times, RUNS),
 		    "ms");
 	report_memory("memory: resident beside the guest's, 1 vCPU, 128 MiB, no profile",
-		      measure_memory("--no-profile"));
+		      measure_memory("--no-profile"), memory_bound);
 	report_memory("memory: resident beside the guest's, 1 vCPU, 128 MiB, profiling",
-		      measure_memory("--output=build/bench/memory.data"));
-	return 0;
+		      measure_memory("--output=build/bench/memory.data"), (struct bench_bound){ 0 });
+	return bench_status();
 }
