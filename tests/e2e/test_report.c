@@ -287,15 +287,21 @@ TEST(report, reads_what_perf_writes_to_a_pipe)
 	recorded_guest_free(&fixture);
 }
 
-static void check_failure(const char *arguments, int status, const char *message)
+/* OUTPUT is where standard output goes, as the shell has it. */
+static void check_failure_into(const char *output, const char *arguments, int status, const char *message)
 {
 	int ended;
-	char *text = command_output(&ended, "build/kvmscope %s 2>&1", arguments);
+	char *text = command_output(&ended, "build/kvmscope %s 2>&1 %s", arguments, output);
 
 	CHECK_EQUAL(ended, status);
 	if (!strstr(text, message))
 		FAIL_TEST("kvmscope %s says \"%s\", which lacks \"%s\"", arguments, text, message);
 	free(text);
+}
+
+static void check_failure(const char *arguments, int status, const char *message)
+{
+	check_failure_into("", arguments, status, message);
 }
 
 TEST(report, says_what_is_wrong)
@@ -312,6 +318,41 @@ TEST(report, says_what_is_wrong)
 	CHECK(access("build/never.html", F_OK) && access("build/never.html.partial", F_OK));
 	check_failure("report --help", 0, "Examples:");
 	check_failure("export --help", 0, "Examples:");
+}
+
+/* Who is root must not lose /dev/null to it, nor anybody a link. */
+TEST(report, writes_to_a_pipe_and_behind_a_link)
+{
+	struct recorded_guest fixture;
+	char *text;
+
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	text = command_output(
+		NULL,
+		"cd %s && kvmscope=$OLDPWD/build/kvmscope && $kvmscope export -f folded -i %s -o whole && "
+		"mkfifo pipe && { cat pipe > piped & } && $kvmscope export -f folded -i %s -o pipe && "
+		"wait && test -p pipe && cmp whole piped && "
+		"echo old > target && ln -s target link && $kvmscope export -f folded -i %s -o link && "
+		"test -h link && cmp whole target && test ! -e link.partial && echo well",
+		fixture.home, fixture.path, fixture.path, fixture.path);
+	CHECK_STRING(text, "well\n");
+	free(text);
+	recorded_guest_free(&fixture);
+}
+
+TEST(report, output_that_can_not_be_written_is_a_failure)
+{
+	struct recorded_guest fixture;
+	char command[512];
+
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	snprintf(command, sizeof(command), "export -f folded -i %s -o /dev/full", fixture.path);
+	check_failure(command, 1, "No space left");
+	snprintf(command, sizeof(command), "report -i %s", fixture.path);
+	check_failure_into("> /dev/full", command, 1, "No space left");
+	check_failure_into("> /dev/full", "ctl list", 1, "standard output: No space left");
+	check_failure_into("> /dev/full", "--help", 1, "standard output: No space left");
+	recorded_guest_free(&fixture);
 }
 
 TEST(report, folds_stacks_for_flame_graph_tools)

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <argp.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -169,33 +172,53 @@ static int export_profile(const struct arguments *arguments, FILE *to)
 	return error;
 }
 
-/* Writes beside the output and renames: a file that is there already is replaced by a whole one or not at
- * all. */
-static int export_to_file(const struct arguments *arguments)
+static int cannot_write(const struct arguments *arguments, int error)
 {
-	char partial[4096];
-	FILE *to = NULL;
-	int error = 0;
+	return error_set(-error, "cannot write %s: %s", arguments->output, strerror(error));
+}
 
-	if (snprintf(partial, sizeof(partial), "%s.partial", arguments->output) >= (int)sizeof(partial))
-		return error_set(-ENAMETOOLONG, "cannot write %s: its name is too long", arguments->output);
-	to = fopen(partial, "we");
-	if (!to) {
-		error = -errno;
-		return error_set(error, "cannot write %s: %s", arguments->output, strerror(-error));
-	}
+static int write_file(const struct arguments *arguments, const char *path)
+{
+	FILE *to = fopen(path, "we");
+	int error;
+
+	if (!to)
+		return cannot_write(arguments, errno);
 	error = export_profile(arguments, to);
-	if (fclose(to) && !error) {
-		error = -errno;
-		error_set(error, "cannot write %s: %s", arguments->output, strerror(-error));
-	}
-	if (!error && rename(partial, arguments->output)) {
-		error = -errno;
-		error_set(error, "cannot write %s: %s", arguments->output, strerror(-error));
-	}
+	if (fclose(to) && !error)
+		error = cannot_write(arguments, errno);
+	return error;
+}
+
+/* Writes beside the file and renames: one that is there already is replaced by a whole one or not at all. */
+static int replace_file(const struct arguments *arguments, const char *path)
+{
+	char partial[PATH_MAX];
+	int error;
+
+	if (snprintf(partial, sizeof(partial), "%s.partial", path) >= (int)sizeof(partial))
+		return cannot_write(arguments, ENAMETOOLONG);
+	error = write_file(arguments, partial);
+	if (!error && rename(partial, path))
+		error = cannot_write(arguments, errno);
 	if (error)
 		unlink(partial);
 	return error;
+}
+
+/* A pipe or a device is written to, not replaced; of a link that which it leads to is replaced. */
+static int export_to_file(const struct arguments *arguments)
+{
+	char target[PATH_MAX];
+	struct stat status;
+
+	if (stat(arguments->output, &status))
+		return replace_file(arguments, arguments->output);
+	if (!S_ISREG(status.st_mode))
+		return write_file(arguments, arguments->output);
+	if (!realpath(arguments->output, target))
+		return cannot_write(arguments, errno);
+	return replace_file(arguments, target);
 }
 
 int command_export(int argc, char **argv)

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,18 @@ static command *find_command(const char *name)
 	return NULL;
 }
 
+/* What stands in stdio's buffer would be lost without a word. Who reads no more has seen enough; a command
+ * that has failed has said why. */
+static int finish(int status)
+{
+	int error = fflush(stdout) ? errno : ferror(stdout) ? EIO : 0;
+
+	if (!error || error == EPIPE || status == EXIT_FAILED)
+		return status;
+	log_error("cannot write to standard output: %s", strerror(error));
+	return EXIT_FAILED;
+}
+
 int main(int argc, char **argv)
 {
 	command *run;
@@ -60,16 +73,16 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help")) {
 		print_help(stdout);
-		return EXIT_OK;
+		return finish(EXIT_OK);
 	}
 	if (!strcmp(argv[1], "--version")) {
 		printf("kvmscope %s\n", KVMSCOPE_VERSION);
-		return EXIT_OK;
+		return finish(EXIT_OK);
 	}
 	run = find_command(argv[1]);
 	if (!run) {
 		log_error("no command named '%s'; kvmscope --help lists them", argv[1]);
 		return EXIT_USAGE;
 	}
-	return run(argc - 1, argv + 1);
+	return finish(run(argc - 1, argv + 1));
 }
