@@ -15,9 +15,13 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -369,6 +373,145 @@ TEST(hook, a_disk_that_does_not_answer_is_not_waited_for)
 		 "for i in 1 2 3 4 5 6 7 8 9; do umount %s && break; sleep 1; done; rm %s.disk",
 		 place.directory, place.directory);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+	remove_place(&place);
+}
+
+/*
+ * How long it lets libvirt wait, whatever the machine is busy with: by what it asks the kernel for. libvirt
+ * waits for two things, the end of the process that it started, and that nobody can read any more what it
+ * writes. So that process may wait for nothing but its child, and that for nothing but its input as long as
+ * that is open; each with a timer that ends it.
+ */
+
+#define DEADLINE_US 20000
+
+/* A process of the hook's. */
+struct traced {
+	pid_t pid; /* 0: it is not there yet */
+	const char *name;
+	long timer_us; /* that it has set; 0: none */
+	int waits_in;  /* the system call that it may wait in */
+	unsigned int waits;
+	bool done; /* libvirt does not wait for it any more */
+};
+
+/* Those that end at once, with what the hook gives them. */
+static bool ends_at_once(uint64_t call)
+{
+	static const uint16_t calls[] = { SYS_rt_sigaction, SYS_rt_sigprocmask,  SYS_clock_gettime,
+					  SYS_arch_prctl,   SYS_set_tid_address, SYS_fork,
+					  SYS_clone,        SYS_close,           SYS_exit_group,
+					  SYS_getpid,       SYS_gettid,          SYS_rt_sigreturn,
+					  SYS_setitimer };
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		if (call == calls[i])
+			return true;
+	return false;
+}
+
+static void note_timer(struct traced *process, uint64_t address)
+{
+	struct itimerval timer = { 0 };
+	struct iovec to = { &timer, sizeof(timer) }, from = { (void *)(uintptr_t)address, sizeof(timer) };
+
+	CHECK_EQUAL(process_vm_readv(process->pid, &to, 1, &from, 1, 0), (ssize_t)sizeof(timer));
+	process->timer_us = timer.it_value.tv_sec * 1000000 + timer.it_value.tv_usec;
+}
+
+static void note_wait(struct traced *process, const uint64_t arguments[6])
+{
+	process->waits++;
+	if (process->timer_us < 1 || process->timer_us > DEADLINE_US)
+		FAIL_TEST("%s waits with a timer of %ld us", process->name, process->timer_us);
+	if (process->waits_in == SYS_poll && arguments[2] > DEADLINE_US / 1000)
+		FAIL_TEST("%s waits %d ms for its input", process->name, (int)arguments[2]);
+}
+
+static void note_call(struct traced *process, uint64_t call, const uint64_t arguments[6])
+{
+	if (process->done)
+		return;
+	if (call == SYS_setitimer && arguments[0] == ITIMER_REAL)
+		note_timer(process, arguments[1]);
+	else if (call == (uint64_t)process->waits_in)
+		note_wait(process, arguments);
+	else if (call == SYS_close && arguments[0] == STDIN_FILENO)
+		process->done = process->waits_in == SYS_poll;
+	else if (!ends_at_once(call) && !(call == SYS_read && process->waits))
+		FAIL_TEST("%s could wait in system call %d", process->name, (int)call);
+}
+
+/* What it stopped for; the signal that it is to get. */
+static int note_stop(struct traced *process, int status)
+{
+	struct __ptrace_syscall_info call;
+
+	if (status >> 16 || WSTOPSIG(status) == SIGSTOP || WSTOPSIG(status) == SIGTRAP)
+		return 0; /* the child's begin */
+	if (WSTOPSIG(status) != (SIGTRAP | 0x80))
+		return WSTOPSIG(status);
+	if (ptrace(PTRACE_GET_SYSCALL_INFO, process->pid, sizeof(call), &call) > 0 &&
+	    call.op == PTRACE_SYSCALL_INFO_ENTRY)
+		note_call(process, call.entry.nr, (const uint64_t *)call.entry.args);
+	return 0;
+}
+
+static struct traced *find_traced(struct traced processes[2], pid_t pid)
+{
+	if (processes[0].pid == pid)
+		return &processes[0];
+	processes[1].pid = pid;
+	return &processes[1];
+}
+
+/* Until both have ended; the first one's status. */
+static int trace_all(struct traced processes[2])
+{
+	int status, result = -1;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, __WALL)) > 0) {
+		struct traced *process = find_traced(processes, pid);
+
+		if (WIFSTOPPED(status))
+			ptrace(PTRACE_SYSCALL, pid, NULL, (long)note_stop(process, status));
+		else if (process == &processes[0])
+			result = status;
+	}
+	return result;
+}
+
+/* With a pipe that stays open and has nothing in it. */
+TEST(hook, waits_for_nothing_without_a_deadline)
+{
+	struct traced processes[2] = { { .name = "the hook", .waits_in = SYS_wait4 },
+				       { .name = "its child", .waits_in = SYS_poll } };
+	int input[2], output, status;
+	struct place place;
+	pid_t child;
+
+	PLACE_REQUIRED(&place);
+	output = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	REQUIRE(!pipe2(input, O_CLOEXEC));
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+		become_hook(&place, "web", "started", input[0], output);
+	}
+	processes[0].pid = child;
+	REQUIRE(waitpid(child, &status, 0) == child && WIFSTOPPED(status));
+	REQUIRE(!ptrace(PTRACE_SETOPTIONS, child, NULL,
+			PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACECLONE |
+				PTRACE_O_EXITKILL));
+	ptrace(PTRACE_SYSCALL, child, NULL, NULL);
+	CHECK_EQUAL(trace_all(processes), 0);
+	CHECK(processes[0].waits && processes[1].waits);
+	CHECK(processes[1].done); /* and the input is closed */
+	close(input[0]);
+	close(input[1]);
+	close(output);
 	remove_place(&place);
 }
 
