@@ -102,12 +102,15 @@ static const char help[] =
 	"  kvmscope attach --domain web --connect qemu:///system --time 10\n"
 	"      the domain 'web' of libvirt\n"
 	"  kvmscope attach --qmp /run/vm.qmp\n"
-	"      a QEMU without KVM, started with -qmp unix:/run/vm.qmp,server=on,wait=off\n"
+	"      a QEMU without KVM that was started with\n"
+	"      -qmp unix:/run/vm.qmp,server=on,wait=off\n"
 	"\n"
-	"It needs the right to use perf on the process, kernel and guest included (root, or CAP_PERFMON), and\n"
-	"to read its memory (root, or its user with CAP_SYS_PTRACE). kvmscope doctor tells what works here.\n"
+	"It needs the right to use perf on the process, kernel and guest included\n"
+	"(root, or CAP_PERFMON), and to read its memory (root, or its user with\n"
+	"CAP_SYS_PTRACE). kvmscope doctor tells what works here.\n"
 	"\n"
-	"Exit status: 0; 1 something failed; 2 wrong usage; 4 no way to attach works here.\n";
+	"Exit status: 0; 1 something failed; 2 wrong usage; 4 no way to attach works\n"
+	"here.\n";
 
 static unsigned int number(struct argp_state *state, const char *text, unsigned int most)
 {

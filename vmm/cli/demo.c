@@ -214,8 +214,11 @@ int command_demo(int argc, char **argv)
 {
 	struct demo demo = { .output = "build/demo", .cpus = "1", .frequency = "999", .seconds = 8 };
 	struct take plain = { .what = "nothing in it" }, agent = { .what = "the guest agent", .agent = true };
+	static char name[] = "kvmscope demo";
 	int status;
 
+	argv[0] = name; /* what argp's messages start with */
+	argp_err_exit_status = EXIT_USAGE;
 	if (argp_parse(&argp, argc, argv, 0, NULL, &demo))
 		return EXIT_USAGE;
 	if (prepare(&demo))
@@ -225,7 +228,8 @@ int command_demo(int argc, char **argv)
 		status = show(&demo, &agent, "agent.data", "flame-agent.html");
 	if (!status)
 		log_info(
-			"demo: look closer with kvmscope report or perf report -i %s, and open %s and %s in a browser",
-			plain.data, plain.page, agent.page);
+			"demo: look closer with kvmscope report -i %s or perf report -i %s, and open %s and %s in a "
+			"browser",
+			plain.data, plain.data, plain.page, agent.page);
 	return status;
 }

@@ -46,13 +46,14 @@ static const char help[] =
 	"Profile a domain that runs, and from its next start on:\n"
 	"  kvmscope libvirt install --now\n"
 	"  virsh metadata web " DOMAIN_XML_NAMESPACE " --key kvmscope \\\n"
-	"      --set '<profile/>' --live --config\n"
+	"    --set '<profile/>' --live --config\n"
 	"  kvmscope export -i \"$(kvmscope ctl dump web)\" --format html > flame.html\n"
 	"\n"
-	"The hook hands on what it is told and is gone, whatever happens, 20 ms after it has got a processor\n"
-	"at the latest; it never fails a domain.\n"
+	"The hook hands on what it is told and is gone, whatever happens, 20 ms after\n"
+	"it has got a processor at the latest; it never fails a domain.\n"
 	"\n"
-	"Exit status: 0; 1 it failed, or with status: it is not in place; 2 wrong usage.\n";
+	"Exit status: 0; 1 it failed, or with status: it is not in place; 2 wrong\n"
+	"usage.\n";
 
 static bool is_command(const char *word)
 {

@@ -65,13 +65,19 @@ static int finish(int status)
 
 int main(int argc, char **argv)
 {
+	static char help[] = "--help";
 	command *run;
 
 	if (argc < 2) {
 		print_help(stderr);
 		return EXIT_USAGE;
 	}
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help")) {
+	/* help COMMAND is COMMAND --help. */
+	if (!strcmp(argv[1], "help") && argc > 2) {
+		argv[1] = argv[2];
+		argv[2] = help;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
 		print_help(stdout);
 		return finish(EXIT_OK);
 	}

@@ -54,11 +54,12 @@ static const char help[] =
 	"writes what happens to standard error; systemd starts it as kvmscoped.service.\v"
 	"A domain asks for it in its own XML:\n"
 	"  virsh metadata web " DOMAIN_XML_NAMESPACE " --key kvmscope \\\n"
-	"      --set '<profile frequency=\"99\"/>' --live --config\n"
+	"    --set '<profile frequency=\"99\"/>' --live --config\n"
 	"or is asked for in " CONF_PATH ": see kvmscope.conf(5).\n"
 	"\n"
-	"kvmscope libvirt install puts the hook in place by which libvirt tells of domains at once; kvmscope ctl list\n"
-	"shows what is profiled. SIGHUP reads the configuration anew.\n"
+	"kvmscope libvirt install puts the hook in place by which libvirt tells of\n"
+	"domains at once; kvmscope ctl list shows what is profiled. SIGHUP reads the\n"
+	"configuration anew.\n"
 	"\n"
 	"Exit status: 0; 1 it could not start; 2 wrong usage.\n";
 

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the programs say of themselves: --help as it is shown, and beside the man pages. */
+#include <stdlib.h>
+
+#include "tests/e2e/command.h"
+#include "tests/unit/shim/test.h"
+
+static const struct {
+	const char *program, *page;
+} programs[] = {
+	{ "kvmscope run", "kvmscope-run.1" },           { "kvmscope attach", "kvmscope-attach.1" },
+	{ "kvmscope ctl", "kvmscope-ctl.1" },           { "kvmscope libvirt", "kvmscope-libvirt.1" },
+	{ "kvmscope dump", "kvmscope-dump.1" },         { "kvmscope report", "kvmscope-report.1" },
+	{ "kvmscope export", "kvmscope-export.1" },     { "kvmscope doctor", "kvmscope-doctor.1" },
+	{ "kvmscope demo", "kvmscope-demo.1" },         { "kvmscoped", "kvmscoped.8" },
+	{ "agent/kvmscope-agent", "kvmscope-agent.1" },
+};
+
+/* Of an option list, each as --name; those that argp adds are of every program. */
+#define OPTIONS                                                                                              \
+	"grep -oE -- '^(  (-., )?|      )--[a-z-]+' | grep -oE -- '--[a-z-]+' | grep -vE -- '--(help|usage)$'"
+/* roff's hyphens, and mdoc's options. */
+#define PLAIN "sed -E 's/\\\\-/-/g; s/Fl -/--/g'"
+/* What stands at the head of a paragraph of the page. */
+#define TAGS "awk '/^\\.It/ || tag; { tag = /^\\.TP/ }' | grep -oE -- '--[a-z][a-z-]+'"
+
+static void check_none(const char *what, char *words)
+{
+	if (*words)
+		FAIL_TEST("%s: %s", what, words);
+	free(words);
+}
+
+TEST(help, man_pages_have_each_option_and_no_other)
+{
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+		const char *program = programs[i].program, *page = programs[i].page;
+
+		check_none(page,
+			   command_output(NULL,
+					  "build/%s --help | " OPTIONS " | while read -r option; do " PLAIN
+					  " docs/man/%s | grep -qE -- \"$option([^a-z-]|$)\" || "
+					  "echo it lacks $option; done",
+					  program, page));
+		check_none(page,
+			   command_output(NULL,
+					  PLAIN " docs/man/%s | " TAGS " | while read -r option; do "
+						"build/%s --help | grep -qE -- \"$option([^a-z-]|$)\" || "
+						"echo there is no $option; done",
+					  page, program));
+	}
+}
+
+/* argp breaks what is longer than 78 columns: a paragraph that is one line may be, a line of an example not.
+ */
+TEST(help, lines_are_shown_as_they_were_written)
+{
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++)
+		check_none(programs[i].program,
+			   command_output(NULL,
+					  "ARGP_HELP_FMT=rmargin=2000 build/%s --help | "
+					  "awk 'text && length > 78 && (before != \"\" || /^ /); "
+					  "/--usage/ { text = 1 } { before = $0 }'",
+					  programs[i].program));
+}
+
+TEST(help, is_asked_for_in_either_order)
+{
+	check_none(
+		"help run",
+		command_output(
+			NULL, "bash -c 'diff <(build/kvmscope run --help) <(build/kvmscope help run) 2>&1'"));
+}
