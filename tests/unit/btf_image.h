@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* BTF made by hand: structures with members of one word each. For tests. */
+/* BTF made by hand: structures, arrays and enums. For tests. */
 #ifndef KVMSCOPE_TESTS_BTF_IMAGE_H
 #define KVMSCOPE_TESTS_BTF_IMAGE_H
 
@@ -9,9 +9,13 @@
 
 #define BTF_IMAGE_SIZE 4096
 
+/* The id of the type that is there from the start: an integer of 8 bytes. */
+#define BTF_IMAGE_WORD 1u
+
 struct btf_image {
 	uint8_t types[BTF_IMAGE_SIZE / 2 - 24], strings[BTF_IMAGE_SIZE / 2];
 	uint32_t types_size, strings_size;
+	uint32_t count; /* of types */
 	uint8_t bytes[BTF_IMAGE_SIZE];
 };
 
@@ -20,12 +24,28 @@ struct btf_image_member {
 	uint32_t offset; /* bytes */
 };
 
-/* Empty but for type 1, an integer of 8 bytes, which all members are of. */
+/* A member of any type; "": it is anonymous. */
+struct btf_image_part {
+	const char *name;
+	uint32_t offset; /* bytes */
+	uint32_t type;   /* its id */
+};
+
+/* Empty but for BTF_IMAGE_WORD. */
 void btf_image_start(struct btf_image *image);
 
-/* Adds struct NAME of SIZE bytes; MEMBERS end with one without a name. Aborts where it does not fit. */
+/* What follows adds a type, and aborts where it does not fit. */
+/* Struct NAME of SIZE bytes; MEMBERS, all of BTF_IMAGE_WORD, end with one without a name. */
 void btf_image_add_struct(struct btf_image *image, const char *name, uint32_t size,
 			  const struct btf_image_member *members);
+
+/* Struct NAME ("": it has none) of SIZE bytes with COUNT parts; its id. */
+uint32_t btf_image_add_parts(struct btf_image *image, const char *name, uint32_t size,
+			     const struct btf_image_part *parts, uint32_t count);
+/* An array of LENGTH words; its id. */
+uint32_t btf_image_add_array(struct btf_image *image, uint32_t length);
+/* An enum without a name; NAMES, which end with NULL, have the values from 0 on. */
+void btf_image_add_enum(struct btf_image *image, const char *const *names);
 
 /* The bytes, in IMAGE, as they are now. */
 struct span btf_image_finish(struct btf_image *image);

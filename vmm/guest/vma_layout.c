@@ -88,8 +88,9 @@ static bool find_node(struct maple_node_layout *layout, struct source *source, c
 	};
 	struct btf_member slots, pivots;
 
-	if (!FIND_ALL(source, wanted) || !find_path(source, type, "slot", &slots) ||
-	    !find_path(source, type, "pivot", &pivots))
+	/* With all offsets below that no sum of them runs over. */
+	if (btf_size(source->btf, find_type(source, type)) > MAPLE_NODE_SIZE || !FIND_ALL(source, wanted) ||
+	    !find_path(source, type, "slot", &slots) || !find_path(source, type, "pivot", &pivots))
 		return false;
 	layout->count = btf_array_length(source->btf, slots.type);
 	return layout->count > 1 && layout->count <= SLOTS_MAX &&
