@@ -161,7 +161,7 @@ static int read_file(void *context, uint64_t offset, void *to, size_t size)
 static int open_separate_file(void)
 {
 	static const char directory[] = "/usr/lib/debug/.build-id/";
-	char path[sizeof(directory) + 2 * BUILD_ID_MAX + sizeof("/.debug")];
+	char path[sizeof(directory) + 2ul * BUILD_ID_MAX + sizeof("/.debug")];
 	size_t length = (size_t)snprintf(path, sizeof(path), "%s", directory);
 
 	for (uint32_t i = 0; i < table.ask.build_id_size; i++)

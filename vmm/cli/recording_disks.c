@@ -119,7 +119,7 @@ void recording_disks_places(const struct open_disks *disks, struct disk_place *p
 }
 
 /* The VM's paths are its owner's: a broker takes nothing else by them than the VM has open. */
-static void search_open(const struct open_disks *disks, struct recording_disks *recording)
+static void search_open(const struct open_disks *disks, struct recording_disks recording)
 {
 	struct disk_place places[OPEN_DISKS_MAX];
 	const char *paths[OPEN_DISKS_MAX];
@@ -127,20 +127,27 @@ static void search_open(const struct open_disks *disks, struct recording_disks *
 	recording_disks_places(disks, places);
 	for (size_t i = 0; i < disks->count; i++)
 		paths[i] = disks->paths[i];
-	recording->disks = paths;
-	recording->count = disks->count;
+	recording.disks = paths;
+	recording.count = disks->count;
 	if (guest_disk_reader() &&
-	    sandbox_broker_start(&recording->broker, guest_disk_reader(), places, disks->count)) {
+	    sandbox_broker_start(&recording.broker, guest_disk_reader(), places, disks->count)) {
 		log_debug("%s", error_message());
 		return;
 	}
-	recording_disks_search(recording);
-	sandbox_broker_end(recording->broker);
+	recording_disks_search(&recording);
+	sandbox_broker_end(recording.broker);
 }
 
 void recording_disks_search_domain(const char *recording, pid_t pid, const char *whose)
 {
 	char domain[PATH_MAX], names[PATH_MAX], process[32];
+	struct recording_disks search = { .output = recording,
+					  .files = 1,
+					  .directory = names,
+					  .total_max = DOMAIN_TOTAL_MAX,
+					  .once = whose != NULL,
+					  .whose = whose,
+					  .signal_fd = -1 };
 	struct open_disks disks;
 	int directory;
 
@@ -153,11 +160,5 @@ void recording_disks_search_domain(const char *recording, pid_t pid, const char 
 		return;
 	open_disks_find(&disks, directory);
 	close(directory);
-	search_open(&disks, &(struct recording_disks){ .output = recording,
-						       .files = 1,
-						       .directory = names,
-						       .total_max = DOMAIN_TOTAL_MAX,
-						       .once = whose != NULL,
-						       .whose = whose,
-						       .signal_fd = -1 });
+	search_open(&disks, search);
 }

@@ -42,15 +42,13 @@ struct run_options {
 	const char *agent_socket;
 	enum run_agent_source agent;
 	enum run_pmu pmu;
-	bool nested;        /* the guest may run guests of its own */
 	char *module_text;  /* owned: read from a file; boot.module_text may point to it */
 	char *command_line; /* owned: all words as the user gave them, for the profile */
+	bool nested;        /* the guest may run guests of its own */
 
-	bool profile;
+	bool profile, wall_clock, callchains;
 	unsigned int frequency; /* Hz */
-	bool wall_clock;
 	enum run_sampler sampler;
-	bool callchains;
 	uint64_t stack_time;   /* ns that a callchain may take; 0: as long as it does */
 	const char *symfs;     /* directory with the guest's files; NULL */
 	const char *from_line; /* sampling starts at the first console line that holds it; NULL: at once */

@@ -134,7 +134,7 @@ static int look_at(struct guest_disk *disk, const char *path, struct disk_look *
 
 static int open_image(struct guest_disk *disk, const char *path)
 {
-	struct disk_look look;
+	struct disk_look look = { 0 };
 	int error = look_at(disk, path, &look);
 
 	if (error == -ENOTBLK)
