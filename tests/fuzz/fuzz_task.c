@@ -40,6 +40,7 @@ static struct guest_task_layout layout_of(const struct header *header)
 					   .leader = (header->pid ^ 0x20) & MEMBER,
 					   .started = (header->pid ^ 0x40) & MEMBER,
 					   .cgroups = { .known = true,
+							.task_users = (header->mm ^ 0x20) & MEMBER,
 							.task_set = (header->mm ^ 0x10) & MEMBER,
 							.set_cgroup = header->comm & MEMBER,
 							.cgroup_node = (header->comm ^ 0x10) & MEMBER,

@@ -26,6 +26,7 @@
 #define OTHER_TASK   0xa2ff0ull /* its words are in two pages */
 #define MM           0xa4000ull
 #define STACK        0xa8000ull
+#define SET          0xaa000ull /* of the cgroup of a task, which has its own */
 #define PAGE_TABLE   0xa9000ull
 #define PAGING_CR3   0x1000ull /* tests/kvm/bare_guest.c */
 #define PAGING_CR4   0x620ull
@@ -56,6 +57,7 @@ static const struct guest_task_layout layout = {
 	.tgid = 0x20,
 	.comm = 0x2b,
 	.page_table = 0x48,
+	.cgroups = { .known = true, .task_set = 0x60 },
 };
 
 static void put(struct sampled_guest *guest, uint64_t gpa, const void *bytes, size_t size)
@@ -82,6 +84,7 @@ static void put_task(struct sampled_guest *guest, uint64_t at, uint32_t pid, uin
 
 	put_word(guest, at + layout.stack, STACK);
 	put_word(guest, at + layout.mm, mm);
+	put_word(guest, at + layout.cgroups.task_set, SET + pid);
 	put(guest, at + layout.pid, ids, sizeof(ids));
 	put(guest, at + layout.comm, comm, strlen(comm) + 1);
 }
@@ -134,7 +137,7 @@ static bool task_is_right(const struct guest_task_seen *seen, uint64_t at, uint3
 			  const char *comm)
 {
 	return seen->at == at && seen->pid == pid && seen->tgid == pid + 1 && seen->stack == STACK &&
-	       seen->mm == mm && seen->page_table == (mm ? PAGE_TABLE : 0) &&
+	       seen->mm == mm && seen->page_table == (mm ? PAGE_TABLE : 0) && seen->set == SET + pid &&
 	       !strncmp(seen->comm, comm, sizeof(seen->comm));
 }
 

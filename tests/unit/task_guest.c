@@ -23,6 +23,7 @@ const struct guest_task_layout task_guest_layout = {
 	.leader = 0x9d0,
 	.started = 0xa80,
 	.cgroups = { .known = true,
+		     .task_users = 0x28,
 		     .task_set = 0xc00,
 		     .set_cgroup = 0x88,
 		     .cgroup_node = 0xf0,
@@ -42,6 +43,7 @@ void task_guest_put_task(struct task_guest *made, unsigned int n, uint32_t pid, 
 {
 	task_guest_put(made, TASK(n) + task_guest_layout.pid,
 		       (uint64_t)pid << 32 | tid); /* tgid stands behind pid */
+	task_guest_put(made, TASK(n) + task_guest_layout.cgroups.task_users, 1);
 	task_guest_put(made, TASK(n) + task_guest_layout.stack, DIRECT + TASK_STACK(n));
 	task_guest_put(made, TASK(n) + task_guest_layout.mm, DIRECT + MM(n));
 	task_guest_put(made, MM(n) + task_guest_layout.page_table, DIRECT + TABLES(n));

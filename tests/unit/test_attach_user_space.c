@@ -12,6 +12,10 @@
 #define PLUGIN  0x600000ull
 #define CODE    (VMA_READ | VMA_EXEC)
 #define PGD     0x1f0 /* in struct mm_struct, behind what user_guest puts there */
+#define AT      (USER_GUEST_DIRECT + 0x5000)
+#define SET     0x100 /* in struct task_struct, as the two that follow */
+#define USERS   0x108
+#define TID     0x110
 /* GPAs of their code */
 #define PROGRAM_PAGE 0x201000ull
 #define LIBRARY_PAGE 0x202000ull
@@ -25,6 +29,7 @@ struct moment {
 	struct user_guest guest;
 	uint64_t plugin_vma;
 	struct guest_tasks_seen tasks;
+	struct user_space space;
 	struct attach_page pages[3];
 	struct attach_stack stack;
 	struct sample sample;
@@ -60,7 +65,7 @@ static void see(struct moment *moment)
 {
 	uint64_t cr3 = moment->guest.kernel.paging.cr3 & ~4095ull;
 
-	moment->tasks.current = (struct guest_task_seen){ .at = USER_GUEST_DIRECT + 0x5000,
+	moment->tasks.current = (struct guest_task_seen){ .at = AT,
 							  .stack = USER_GUEST_DIRECT + 0x8000,
 							  .mm = moment->guest.mm,
 							  .page_table = USER_GUEST_DIRECT + cr3,
@@ -98,15 +103,15 @@ static void make(struct moment *moment)
 static void tell(struct moment *moment)
 {
 	user_space_tell(&cpu, &moment->guest.kernel, &moment->guest.guest.view, &moment->stack,
-			&moment->sample, &moment->chain, &moment->guest.map);
+			&moment->sample, &moment->chain, &moment->space);
 	user_images_settle(moment->guest.kernel.images, &moment->guest.kernel, &moment->guest.guest.view);
 }
 
 static const char *name_of(const struct moment *moment, unsigned int index)
 {
-	const struct user_mapping *mapping = &moment->guest.map.mappings[index];
+	const struct user_mapping *mapping = &moment->space.map.mappings[index];
 
-	return index < moment->guest.map.count && mapping->image ? user_image_name(mapping->image) : "";
+	return index < moment->space.map.count && mapping->image ? user_image_name(mapping->image) : "";
 }
 
 TEST(attach_user_space, a_sample_has_its_task_and_its_images)
@@ -120,7 +125,7 @@ TEST(attach_user_space, a_sample_has_its_task_and_its_images)
 	CHECK_STRING(moment.sample.comm, "worker");
 	CHECK_EQUAL(moment.chain.user_depth, 4);
 	CHECK_EQUAL(moment.chain.flags, 0);
-	CHECK_EQUAL(moment.guest.map.count, 3);
+	CHECK_EQUAL(moment.space.map.count, 3);
 	CHECK_STRING(name_of(&moment, 0), "/program");
 	CHECK_STRING(name_of(&moment, 1), "/plugin");
 	CHECK_STRING(name_of(&moment, 2), "/library");
@@ -140,7 +145,7 @@ TEST(attach_user_space, what_was_mapped_meanwhile_gives_no_name)
 	CHECK_EQUAL(moment.sample.pid, 70);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
 	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
-	CHECK_EQUAL(moment.guest.map.count, 1);
+	CHECK_EQUAL(moment.space.map.count, 1);
 	CHECK_STRING(name_of(&moment, 0), "/program");
 	user_guest_free(&moment.guest);
 }
@@ -156,7 +161,7 @@ TEST(attach_user_space, of_memory_that_is_another_process_s_nothing_is_taken)
 	CHECK_EQUAL(moment.sample.pid, 70);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
 	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
-	CHECK_EQUAL(moment.guest.map.count, 0);
+	CHECK_EQUAL(moment.space.map.count, 0);
 	user_guest_free(&moment.guest);
 }
 
@@ -169,7 +174,7 @@ TEST(attach_user_space, an_address_whose_page_was_not_seen_stays_without_a_name)
 	tell(&moment);
 	CHECK_EQUAL(moment.sample.tid, 71);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
-	CHECK_EQUAL(moment.guest.map.count, 0);
+	CHECK_EQUAL(moment.space.map.count, 0);
 	user_guest_free(&moment.guest);
 }
 
@@ -182,7 +187,7 @@ TEST(attach_user_space, of_page_tables_that_have_gone_nothing_is_taken)
 	moment.stack.registers.paging.cr3 = moment.guest.kernel.paging.cr3 + 0x5000;
 	tell(&moment);
 	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
-	CHECK_EQUAL(moment.guest.map.count, 0);
+	CHECK_EQUAL(moment.space.map.count, 0);
 	CHECK_EQUAL(moment.chain.user_depth, 4);
 	user_guest_free(&moment.guest);
 }
@@ -194,12 +199,12 @@ TEST(attach_user_space, without_a_cpu_or_tasks_nothing_is_said)
 
 	make(&moment);
 	user_space_tell(&unknown, &moment.guest.kernel, &moment.guest.guest.view, &moment.stack,
-			&moment.sample, &moment.chain, &moment.guest.map);
+			&moment.sample, &moment.chain, &moment.space);
 	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
 	moment.stack.tasks = NULL;
 	tell(&moment);
 	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
-	CHECK_EQUAL(moment.guest.map.count, 0);
+	CHECK_EQUAL(moment.space.map.count, 0);
 	user_guest_free(&moment.guest);
 }
 
@@ -233,6 +238,128 @@ TEST(attach_user_space, code_that_the_task_s_page_tables_do_not_map_is_not_the_t
 	tell(&moment);
 	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
-	CHECK_EQUAL(moment.guest.map.count, 0);
+	CHECK_EQUAL(moment.space.map.count, 0);
 	user_guest_free(&moment.guest);
+}
+
+static const struct guest_cgroup_layout cgroups = { .known = true,
+						    .task_users = USERS,
+						    .task_set = SET,
+						    .set_cgroup = 0x8,
+						    .cgroup_node = 0x10,
+						    .node_count = 0,
+						    .node_parent = 0x8,
+						    .node_name = 0x10,
+						    .node_id = 0x18 };
+
+/* A css_set of a new cgroup ID below PARENT, whose node is *NODE. */
+static uint64_t make_set(struct moment *moment, uint64_t id, const char *name, uint64_t parent,
+			 uint64_t *node)
+{
+	struct user_guest *guest = &moment->guest;
+	uint64_t set = user_guest_allocate(guest, 0x40, 64), group = user_guest_allocate(guest, 0x40, 64);
+	uint64_t text = 0;
+
+	*node = user_guest_allocate(guest, 0x40, 64);
+	strncpy((char *)&text, name, sizeof(text) - 1);
+	user_guest_put(guest, set + cgroups.set_cgroup, group);
+	user_guest_put(guest, group + cgroups.cgroup_node, *node);
+	user_guest_put(guest, *node + cgroups.node_count, 1);
+	user_guest_put(guest, *node + cgroups.node_parent, parent);
+	user_guest_put(guest, *node + cgroups.node_name, *node + 0x20);
+	user_guest_put(guest, *node + cgroups.node_id, id);
+	user_guest_put(guest, *node + 0x20, text);
+	return set;
+}
+
+/* The sample's task is in the cgroup of SET, and was seen so. */
+static void enter(struct moment *moment, uint64_t set)
+{
+	user_guest_put(&moment->guest, AT + SET, set);
+	moment->tasks.current.set = set;
+}
+
+static void make_cgroups(struct moment *moment, uint64_t sets[2])
+{
+	uint64_t root, node;
+
+	make(moment);
+	moment->guest.kernel.tasks.pid = TID;
+	moment->guest.kernel.tasks.cgroups = cgroups;
+	REQUIRE_EQUAL(guest_cgroups_create(&moment->guest.kernel.cgroups), 0);
+	make_set(moment, 1, "", 0, &root);
+	sets[0] = make_set(moment, 17, "system", root, &node);
+	sets[1] = make_set(moment, 18, "user", root, &node);
+	user_guest_put(&moment->guest, AT + USERS, 1);
+	user_guest_put(&moment->guest, AT + TID, 71);
+	enter(moment, sets[0]);
+}
+
+static void free_cgroups(struct moment *moment)
+{
+	guest_cgroups_free(moment->guest.kernel.cgroups);
+	user_guest_free(&moment->guest);
+}
+
+/* Of a sample at TIME, ns. */
+static uint64_t cgroup_at(struct moment *moment, uint64_t time)
+{
+	moment->sample = (struct sample){ .time = time };
+	tell(moment);
+	return moment->sample.cgroup;
+}
+
+TEST(attach_user_space, a_sample_has_the_cgroup_of_its_task)
+{
+	struct kernel_memory memory;
+	struct moment moment;
+	uint64_t sets[2];
+
+	make_cgroups(&moment, sets);
+	CHECK_EQUAL(cgroup_at(&moment, 1), 17);
+	CHECK_EQUAL(moment.sample.cgroups, guest_cgroups_generation(moment.guest.kernel.cgroups));
+	memory = (struct kernel_memory){ .view = &moment.guest.guest.view,
+					 .paging = &moment.guest.kernel.paging };
+	guest_cgroups_settle(moment.guest.kernel.cgroups, &memory, &cgroups);
+	CHECK_STRING(guest_cgroups_name(moment.guest.kernel.cgroups, 17), "/system");
+	/* It was moved, and then sampled. */
+	enter(&moment, sets[1]);
+	CHECK_EQUAL(cgroup_at(&moment, 2), 18);
+	free_cgroups(&moment);
+}
+
+TEST(attach_user_space, a_task_that_was_moved_or_has_ended_since_has_no_cgroup)
+{
+	struct moment moment;
+	uint64_t sets[2];
+
+	make_cgroups(&moment, sets);
+	user_guest_put(&moment.guest, AT + SET, sets[1]);
+	CHECK_EQUAL(cgroup_at(&moment, 1), 0);
+	CHECK_EQUAL(moment.sample.cgroups, 0);
+	CHECK_EQUAL(moment.sample.pid, 70);
+	free_cgroups(&moment);
+	make_cgroups(&moment, sets);
+	user_guest_put(&moment.guest, AT + USERS, 0);
+	CHECK_EQUAL(cgroup_at(&moment, 1), 0);
+	free_cgroups(&moment);
+	/* Another task has its memory, and its css_set. */
+	make_cgroups(&moment, sets);
+	user_guest_put(&moment.guest, AT + TID, 99);
+	CHECK_EQUAL(cgroup_at(&moment, 1), 0);
+	free_cgroups(&moment);
+}
+
+/* Once a second: what was found then holds for a task that is seen with the same css_set. */
+TEST(attach_user_space, a_cgroup_is_not_looked_up_for_each_sample)
+{
+	struct moment moment;
+	uint64_t sets[2];
+
+	make_cgroups(&moment, sets);
+	CHECK_EQUAL(cgroup_at(&moment, 1000), 17);
+	user_guest_put(&moment.guest, AT + USERS, 0);
+	CHECK_EQUAL(cgroup_at(&moment, 999999999), 17);
+	CHECK_EQUAL(cgroup_at(&moment, 1000001000), 0);
+	free_cgroups(&moment);
 }

@@ -173,8 +173,9 @@ TEST(cgroup, paths_are_read_some_at_a_time)
 static void add_types(struct btf_image *image, const char *parent)
 {
 	btf_image_start(image);
-	btf_image_add_struct(image, "task_struct", 0x1000,
-			     (struct btf_image_member[]){ { "cgroups", 0xb00 }, { NULL, 0 } });
+	btf_image_add_struct(
+		image, "task_struct", 0x1000,
+		(struct btf_image_member[]){ { "usage", 0x28 }, { "cgroups", 0xb00 }, { NULL, 0 } });
 	btf_image_add_struct(image, "css_set", 0x200,
 			     (struct btf_image_member[]){ { "dfl_cgrp", 0x88 }, { NULL, 0 } });
 	btf_image_add_struct(image, "cgroup", 0x800,
@@ -197,6 +198,7 @@ TEST(cgroup, layouts_of_older_and_newer_kernels_are_read)
 		REQUIRE_EQUAL(btf_open(&btf, btf_image_finish(&image)), 0);
 		CHECK_EQUAL(guest_cgroup_layout_read(&read, &btf), 0);
 		CHECK(read.known);
+		CHECK_EQUAL(read.task_users, 0x28);
 		CHECK_EQUAL(read.task_set, 0xb00);
 		CHECK_EQUAL(read.node_parent, 8);
 		CHECK_EQUAL(read.node_id, 0x60);

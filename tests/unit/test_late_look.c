@@ -191,7 +191,7 @@ static void make_moved(struct moved *moved)
 	moved->kernel.tasks = task_guest_layout;
 	REQUIRE_EQUAL(guest_cgroups_create(&moved->kernel.cgroups), 0);
 	REQUIRE(late_look_note(&moved->kernel, &moved->guest.guest.view, &task, LATE_LOOK_CGROUP, &noted));
-	moved->taken[0] = (struct sample){ .flags = SAMPLE_LOOK_CUT, .unlooked = 1 };
+	moved->taken[0] = (struct sample){ .flags = SAMPLE_LOOK_CUT, .unlooked = 1, .tid = 702 };
 	*sample_unlooked(moved->taken) = noted;
 }
 
@@ -228,5 +228,24 @@ TEST(late_look, drops_the_cgroup_of_a_task_that_was_moved)
 	late_look(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
 	CHECK_EQUAL(whole->cgroup, 0);
 	CHECK_EQUAL(whole->flags, SAMPLE_LOOK_CUT);
+	free_moved(&moved);
+}
+
+/* Its memory, and its css_set's, may be another's. */
+TEST(late_look, drops_the_cgroup_of_a_task_that_has_ended)
+{
+	struct sample whole[16];
+	struct moved moved;
+
+	make_moved(&moved);
+	task_guest_put(&moved.guest, TASK(1) + task_guest_layout.cgroups.task_users, 0);
+	late_look(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
+	CHECK_EQUAL(whole->cgroup, 0);
+	task_guest_put_task(&moved.guest, 1, 700, 703, "another");
+	late_look(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
+	CHECK_EQUAL(whole->cgroup, 0);
+	task_guest_put_task(&moved.guest, 1, 700, 702, "the same");
+	late_look(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
+	CHECK_EQUAL(whole->cgroup, 17);
 	free_moved(&moved);
 }

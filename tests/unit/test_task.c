@@ -257,11 +257,14 @@ TEST(task, that_was_seen_is_told_later_as_it_was)
 	struct task_guest fixture;
 
 	task_guest_make(&fixture);
+	task_guest_enter_cgroup(&fixture, 1, 2);
 	CHECK(guest_tasks_see(&task_guest_layout, &fixture.guest.view, &fixture.kernel, fixture.registers,
 			      DIRECT + AREA(0), &seen));
 	task_guest_put(&fixture, AREA(0) + CURRENT, DIRECT + TASK(2));
 	task_guest_put_task(&fixture, 1, 900, 900, "another");
+	task_guest_enter_cgroup(&fixture, 1, 1);
 	CHECK(tell(&fixture, &seen));
+	CHECK_EQUAL(fixture.task.set, DIRECT + CSS_SET(2));
 	CHECK_EQUAL(fixture.task.pid, 700);
 	CHECK_EQUAL(fixture.task.tid, 702);
 	CHECK_STRING(fixture.task.comm, "worker");

@@ -147,7 +147,7 @@ static void tell_user_space(struct attach *attach, const struct guest_kernel *ke
 	const struct user_space_cpu *cpu = &attach->cpus[sample->vcpu];
 
 	if (attach->cpus_known && cpu->seen && may_be_told(attach, sample, stack))
-		user_space_tell(cpu, kernel, &attach->memory.view, stack, sample, chain, &attach->map);
+		user_space_tell(cpu, kernel, &attach->memory.view, stack, sample, chain, &attach->space);
 	else
 		user_space_leave_out(stack, chain);
 }
@@ -261,7 +261,7 @@ void attach_take_sample(void *context, struct sample *sample, struct guest_callc
 	assert(sample->vcpu < attach->ring_count);
 	attach->taken++;
 	sample->pid = sample->tid = SAMPLE_TASK_UNKNOWN;
-	attach->map.count = 0;
+	attach->space.map.count = 0;
 	if (sample->flags & SAMPLE_HOST) {
 		chain->kernel_depth = chain->user_depth = 0;
 		atomic_fetch_add(&attach->host, 1);
@@ -272,7 +272,7 @@ void attach_take_sample(void *context, struct sample *sample, struct guest_callc
 			take_guest(attach, sample, chain, stack);
 		atomic_fetch_add(&attach->guest, 1);
 	}
-	put(attach->rings[sample->vcpu], sample, chain, &attach->map);
+	put(attach->rings[sample->vcpu], sample, chain, &attach->space.map);
 }
 
 void attach_take_lost(void *context, unsigned int id, uint64_t count)

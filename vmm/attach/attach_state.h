@@ -72,9 +72,9 @@ struct attach {
 	uint64_t latest_time;              /* ns, the clock of samples */
 	struct checked checked[CHECKED];   /* with kernel_lock */
 	struct kernel_callers callers;
-	/* The attach thread's: by the ids of vCPUs; and what a sample's addresses were in. */
+	/* The attach thread's: by the ids of vCPUs; and whose the sample is that is told. */
 	struct user_space_cpu *cpus;
-	struct user_map map;
+	struct user_space space;
 	struct attach_stops stops;   /* with kernel_lock */
 	struct kernel_pulse pulse;   /* with kernel_lock, as the five that follow */
 	struct kernel_clock *clocks; /* with kernel_lock; by the ids of vCPUs */

@@ -104,6 +104,7 @@ static void fill_task(const struct guest_task_layout *layout, const __u64 *task,
 		.stack = task[BPF_TASK_STACK],
 		.mm = task[BPF_TASK_MM],
 		.page_table = task[BPF_TASK_MM] ? task[BPF_TASK_PAGE_TABLE] : 0,
+		.set = layout->cgroups.known ? task[BPF_TASK_SET] : 0,
 		.pid = half_word(task, BPF_TASK_PID, layout->pid),
 		.tgid = half_word(task, tgid_word(layout), layout->tgid),
 	};

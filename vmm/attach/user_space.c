@@ -3,9 +3,13 @@
 
 #include <string.h>
 
+#include "vmm/guest/late_look.h"
 #include "vmm/guest/page_walk.h"
 
 #define PAGE 4096ull
+/* So long a task that is seen with the same css_set again is taken to have been in its cgroup all the time:
+ * the memory of one that it left is given to another only behind its last user. */
+#define SAME_SET 1000000000ull
 
 void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *kernel,
 			 const struct guest_view *view, unsigned int id)
@@ -103,10 +107,50 @@ void user_space_leave_out(const struct attach_stack *stack, struct guest_callcha
 		cut(chain, 0);
 }
 
+static bool is_known(const struct user_space_task *known, const struct guest_task *task, uint64_t time,
+		     uint32_t cgroups)
+{
+	return known->at == task->at && known->set == task->set && known->tid == task->tid &&
+	       known->cgroups == cgroups && time - known->time < SAME_SET;
+}
+
+static uint64_t look_up_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
+			       const struct guest_task *task)
+{
+	struct guest_cgroup cgroup;
+
+	if (!late_look_cgroup(kernel, view, task, &cgroup))
+		return 0;
+	guest_cgroups_enter(kernel->cgroups, &cgroup);
+	return cgroup.id;
+}
+
+/* A look-up takes some ten reads. */
+static void tell_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
+			const struct guest_task *task, struct sample *sample, struct user_space_task *tasks)
+{
+	struct user_space_task *known = &tasks[(task->at >> 6) % USER_SPACE_TASKS];
+	uint32_t cgroups;
+
+	if (!kernel->cgroups || !task->set)
+		return;
+	cgroups = guest_cgroups_generation(kernel->cgroups);
+	if (!is_known(known, task, sample->time, cgroups))
+		*known = (struct user_space_task){ .at = task->at,
+						   .set = task->set,
+						   .time = sample->time,
+						   .tid = task->tid,
+						   .cgroups = cgroups,
+						   .cgroup = look_up_cgroup(kernel, view, task) };
+	sample->cgroup = known->cgroup;
+	sample->cgroups = known->cgroup ? cgroups : 0;
+}
+
 void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
 		     const struct guest_view *view, const struct attach_stack *stack, struct sample *sample,
-		     struct guest_callchain *chain, struct user_map *map)
+		     struct guest_callchain *chain, struct user_space *space)
 {
+	struct user_map *map = &space->map;
 	struct guest_task task;
 
 	map->count = 0;
@@ -119,6 +163,7 @@ void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel
 	sample->pid = task.pid;
 	sample->tid = task.tid;
 	memcpy(sample->comm, task.comm, sizeof(sample->comm));
+	tell_cgroup(kernel, view, &task, sample, space->tasks);
 	user_map_begin(map, kernel, view, task.mm);
 	if (map->mm && chain->user_depth)
 		find_mappings(kernel, view, stack, &task, chain, map);

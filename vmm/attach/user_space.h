@@ -18,6 +18,23 @@
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/user_map.h"
 
+#define USER_SPACE_TASKS 64
+
+/* A task and the cgroup that it was found in. */
+struct user_space_task {
+	uint64_t at, set, time; /* as in struct guest_task; ns, of the sample that it was looked up for */
+	uint32_t tid;
+	uint32_t cgroups; /* generation of the table that has it; 0: nothing was looked up */
+	uint64_t cgroup;  /* 0: it could not be told */
+};
+
+/* What is known of the sample that is told just now, and of tasks that samples had a moment ago. All 0 at
+ * first. */
+struct user_space {
+	struct user_map map; /* what its addresses were in */
+	struct user_space_task tasks[USER_SPACE_TASKS];
+};
+
 /* A vCPU, as the kernel that is known knows it. */
 struct user_space_cpu {
 	bool known;
@@ -30,12 +47,13 @@ void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *
 			 const struct guest_view *view, unsigned int id);
 
 /*
- * SAMPLE gets its task, and MAP what its addresses were in; where an address can not be told, CHAIN ends.
+ * SAMPLE gets its task and its cgroup, and SPACE what its addresses were in; where an address can not be
+ * told, CHAIN ends.
  * SAMPLE has no task (SAMPLE_TASK_UNKNOWN) if nothing is said. STACK is what a backend saw then.
  */
 void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel *kernel,
 		     const struct guest_view *view, const struct attach_stack *stack, struct sample *sample,
-		     struct guest_callchain *chain, struct user_map *map);
+		     struct guest_callchain *chain, struct user_space *space);
 
 /* Of a sample whose task is not told: callers that were found by the page tables of a task are nobody's. */
 void user_space_leave_out(const struct attach_stack *stack, struct guest_callchain *chain);

@@ -34,7 +34,8 @@ struct guest_cgroups {
 int guest_cgroup_layout_read(struct guest_cgroup_layout *layout, const struct btf *btf)
 {
 	*layout = (struct guest_cgroup_layout){ 0 };
-	if (!btf_find_offset(btf, "task_struct", "cgroups", 8, &layout->task_set) ||
+	if (!btf_find_offset(btf, "task_struct", "usage", 4, &layout->task_users) ||
+	    !btf_find_offset(btf, "task_struct", "cgroups", 8, &layout->task_set) ||
 	    !btf_find_offset(btf, "css_set", "dfl_cgrp", 8, &layout->set_cgroup) ||
 	    !btf_find_offset(btf, "cgroup", "kn", 8, &layout->cgroup_node) ||
 	    !btf_find_offset(btf, "kernfs_node", "count", 4, &layout->node_count) ||
@@ -52,6 +53,17 @@ bool guest_cgroup_set_of(struct kernel_memory *memory, const struct guest_cgroup
 			 uint64_t task, uint64_t *set)
 {
 	return layout->known && task && kernel_memory_read_u64(memory, task + layout->task_set, set) && *set;
+}
+
+/* The last who lets go of a task lets go of its css_set (kernel: __put_task_struct()). */
+bool guest_cgroup_is_held(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			  uint64_t task, uint64_t set)
+{
+	uint64_t held;
+	int32_t users;
+
+	return guest_cgroup_set_of(memory, layout, task, &held) && held == set &&
+	       kernel_memory_read(memory, task + layout->task_users, &users, sizeof(users)) && users > 0;
 }
 
 /* A task that is moved meanwhile does not hold what was read any more. */

@@ -36,7 +36,7 @@ struct btf;
 /* Byte offsets in the structure that a member's name begins with. Immutable once read. */
 struct guest_cgroup_layout {
 	bool known; /* else nothing below holds */
-	uint32_t task_set, set_cgroup, cgroup_node;
+	uint32_t task_users, task_set, set_cgroup, cgroup_node;
 	uint32_t node_count, node_id, node_name, node_parent;
 };
 
@@ -57,6 +57,10 @@ bool guest_cgroup_of(struct kernel_memory *memory, const struct guest_cgroup_lay
 /* GVA of the css_set that the task_struct at TASK holds: it has another one in another cgroup. One read. */
 bool guest_cgroup_set_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 			 uint64_t task, uint64_t *set);
+
+/* Does the task_struct at TASK exist, and hold SET? What does not is memory that can be anybody's. */
+bool guest_cgroup_is_held(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			  uint64_t task, uint64_t set);
 
 struct guest_cgroups;
 

@@ -39,17 +39,33 @@ bool late_look_note(const struct guest_kernel *kernel, const struct guest_view *
 	return noted->task || noted->mm;
 }
 
+/* Behind the look: memory of a task that has ended, and what it leads to, may be another's. */
+static bool is_same_task(struct kernel_memory *memory, const struct guest_task_layout *layout,
+			 const struct guest_task *task)
+{
+	uint32_t tid;
+
+	return guest_cgroup_is_held(memory, &layout->cgroups, task->at, task->set) &&
+	       kernel_memory_read(memory, task->at + layout->pid, &tid, sizeof(tid)) && tid == task->tid;
+}
+
+bool late_look_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
+		      const struct guest_task *task, struct guest_cgroup *cgroup)
+{
+	struct kernel_memory memory = memory_of(kernel, view);
+
+	return guest_cgroup_of(&memory, &kernel->tasks.cgroups, task->at, cgroup) &&
+	       is_same_task(&memory, &kernel->tasks, task);
+}
+
 static bool find_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
 			const struct sample_unlooked *noted, struct sample *to)
 {
-	const struct guest_cgroup_layout *layout = &kernel->tasks.cgroups;
-	struct kernel_memory memory = memory_of(kernel, view);
+	const struct guest_task task = { .at = noted->task, .set = noted->set, .tid = to->tid };
 	struct guest_cgroup cgroup;
-	uint64_t set;
 
 	if (!noted->task || !kernel->cgroups || noted->cgroups != guest_cgroups_generation(kernel->cgroups) ||
-	    !guest_cgroup_of(&memory, layout, noted->task, &cgroup) ||
-	    !guest_cgroup_set_of(&memory, layout, noted->task, &set) || set != noted->set)
+	    !late_look_cgroup(kernel, view, &task, &cgroup))
 		return false;
 	guest_cgroups_enter(kernel->cgroups, &cgroup);
 	to->cgroup = cgroup.id;

@@ -5,7 +5,7 @@
  * notes what has to be as it was then, at a read or two for each; what is not is
  * dropped.
  *
- *	cgroup		the task's css_set: a task that is moved gets another one
+ *	cgroup		the task, while it exists, and its css_set: a task that is moved gets another one
  *	mappings	the number of the address space, which no other one ever has, and how often
  *			translations were taken out of it (mm_context_t: ctx_id, tlb_gen; Linux 4.14)
  *
@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "shared/sample.h"
+#include "vmm/guest/cgroup.h"
 #include "vmm/guest/view.h"
 
 struct guest_kernel;
@@ -33,6 +34,13 @@ enum late_look_part { LATE_LOOK_CGROUP = 1 << 0, LATE_LOOK_MAPPINGS = 1 << 1 };
  */
 bool late_look_note(const struct guest_kernel *kernel, const struct guest_view *view,
 		    const struct guest_task *task, unsigned int parts, struct sample_unlooked *noted);
+
+/*
+ * The cgroup that TASK was in when it was seen with its tid and css_set. False: that can not be told, as the
+ * task has ended or was moved. Not on a vCPU thread; VIEW is readable.
+ */
+bool late_look_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
+		      const struct guest_task *task, struct guest_cgroup *cgroup);
 
 /* Room for each sample that late_look() makes. */
 #define LATE_LOOK_SIZE                                                                                       \

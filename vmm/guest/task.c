@@ -165,6 +165,7 @@ static bool tell(struct kernel_memory *memory, const struct guest_task_layout *l
 	if (!chosen || !name(chosen, task))
 		return false;
 	task->at = chosen->at;
+	task->set = chosen->set;
 	/* The kernel's own threads have no memory and run in whatever was there before. */
 	task->foreign = chosen->mm && !runs_in(memory, chosen, registers->paging.cr3);
 	task->mm = task->foreign ? 0 : chosen->mm;
@@ -221,13 +222,25 @@ void guest_task_find_cgroup(const struct guest_task_layout *layout, const struct
 	guest_cgroup_of(&memory, &layout->cgroups, task->at, &task->cgroup);
 }
 
+/* Tells later whether a task is in another cgroup by then. */
+static void see_set(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+		    struct guest_task_seen *seen)
+{
+	if (!guest_cgroup_set_of(memory, layout, seen->at, &seen->set))
+		seen->set = 0;
+}
+
 bool guest_tasks_see(const struct guest_task_layout *layout, const struct guest_view *view,
 		     const struct guest_paging *kernel_paging, const struct guest_registers *registers,
 		     uint64_t offset, struct guest_tasks_seen *seen)
 {
 	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
 
-	return layout->known && see(&memory, layout, offset, stack_in_use(registers), seen);
+	if (!layout->known || !see(&memory, layout, offset, stack_in_use(registers), seen))
+		return false;
+	see_set(&memory, &layout->cgroups, &seen->current);
+	see_set(&memory, &layout->cgroups, &seen->scheduled);
+	return true;
 }
 
 bool guest_task_tell(const struct guest_task_layout *layout, const struct guest_view *view,

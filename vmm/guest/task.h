@@ -71,6 +71,7 @@ struct guest_task_seen {
 	uint64_t at;         /* GVA of its struct task_struct; 0: it was not looked at */
 	uint64_t stack, mm;  /* GVAs */
 	uint64_t page_table; /* GVA of that of MM; 0 without one */
+	uint64_t set;        /* GVA of its css_set (cgroup.h); 0: it was not looked at */
 	uint32_t pid, tgid;
 	char comm[SAMPLE_COMM_SIZE];
 };
@@ -91,6 +92,7 @@ struct guest_task {
 	bool foreign;        /* CR3 has another task's page tables: its user memory can not be read by them */
 	uint64_t mm;         /* GVA of its struct mm_struct, whose page tables are in CR3; 0: none */
 	uint64_t page_table; /* GVA of MM's; 0 without one */
+	uint64_t set;        /* GVA of its css_set, by guest_task_tell() alone; else 0 */
 	/*
 	 * Of its process, by guest_task_current() alone, else 0: when it began, ns of the guest's
 	 * CLOCK_MONOTONIC, which tells it from others that had its id, 0 for the idle task; and whose child
@@ -120,7 +122,7 @@ void guest_task_find_cgroup(const struct guest_task_layout *layout, const struct
 /*
  * The two parts of it, for who can read a vCPU's tasks while it stands still and has to judge them later.
  * OFFSET is what makes per-CPU addresses those of the vCPU. guest_tasks_see() needs the vCPU stopped, and
- * makes at most 16 reads; false: not all could be read. guest_task_tell() reads only what does not change
+ * makes at most 18 reads; false: not all could be read. guest_task_tell() reads only what does not change
  * while the kernel runs; false as guest_task_current(). No lock, allocation or system call.
  */
 bool guest_tasks_see(const struct guest_task_layout *layout, const struct guest_view *view,

@@ -60,8 +60,9 @@ enum bpf_task_word {
 	BPF_TASK_MM,
 	BPF_TASK_PID,
 	BPF_TASK_TGID,
-	BPF_TASK_COMM, /* three of them: it may begin anywhere in the first */
-	BPF_TASK_PAGE_TABLE = BPF_TASK_COMM + 3,
+	BPF_TASK_COMM,                    /* three of them: it may begin anywhere in the first */
+	BPF_TASK_SET = BPF_TASK_COMM + 3, /* struct css_set, which says in which cgroup it is */
+	BPF_TASK_PAGE_TABLE,
 	BPF_TASK_WORDS,
 	BPF_TASK_ROOM = 16, /* a power of two, which bounds are easily proven by */
 	BPF_TASK_RUN = 64,  /* so is this; bytes of words in a row are less */
