@@ -321,6 +321,8 @@ struct places {
 	uint64_t in_user,
 		in_program; /* in user space, by a process of that name; in its program, with a function */
 	uint64_t wrong;     /* under another name than can be */
+	uint64_t in_cgroup; /* of its calls and loops, in the cgroup that makes them */
+	uint64_t of_cgroups;
 };
 
 /* It is linked statically, and calls nothing else in user space but the vDSO. */
@@ -341,12 +343,27 @@ static bool may_call(const struct profile_stack *stack)
 	return false;
 }
 
+/* The cgroup of the processes that are the workload's in CALL or in LOOP, -1 where it is in none. */
+static void add_cgroup(struct places *places, const struct profile_stack *stack, int call, int loop)
+{
+	const char *expected = call >= 0 ? "/calls" : "/loops";
+
+	if (call < 0 && loop < 0)
+		return;
+	places->of_cgroups += stack->samples;
+	places->in_cgroup += !strcmp(stack->cgroup, expected) ? stack->samples : 0;
+	places->wrong += *stack->cgroup && strcmp(stack->cgroup, expected) != 0 ? stack->samples : 0;
+}
+
 static void add_place(struct places *places, const struct profile_stack *stack)
 {
 	const struct profile_frame *leaf = stack->frames[0];
 	bool of_workload = !strcmp(stack->comm, "workload"), ends_there;
+	int call = call_of(stack, &ends_there);
 
-	if (call_of(stack, &ends_there) >= 0 && !may_call(stack)) {
+	if (of_workload)
+		add_cgroup(places, stack, call, loop_of(stack, &ends_there));
+	if (call >= 0 && !may_call(stack)) {
 		places->calls += stack->samples;
 		places->of_workload += of_workload ? stack->samples : 0;
 		places->wrong += stack->pid != SAMPLE_TASK_LIMIT && !of_workload ? stack->samples : 0;
@@ -367,15 +384,21 @@ static bool read_places(struct places *places, const char *path)
 	struct profile *profile;
 
 	*places = (struct places){ 0 };
-	if (profile_load(&profile, &options))
+	if (elf_symbols_load(&program, "build/rig/workload", ELF_VIRTUAL_ADDRESSES, NULL, 0))
 		return false;
+	if (profile_load(&profile, &options)) {
+		symbols_free(program);
+		return false;
+	}
 	for (size_t i = 0; i < profile_stack_count(profile); i++)
 		add_place(places, profile_stack(profile, i));
 	profile_free(profile);
+	symbols_free(program);
 	printf("%s: %llu of %llu samples in system calls of its process, %llu of %llu in user space of its program, "
-	       "%llu wrong\n",
+	       "%llu of %llu in its cgroup, %llu wrong\n",
 	       path, (unsigned long long)places->of_workload, (unsigned long long)places->calls,
 	       (unsigned long long)places->in_program, (unsigned long long)places->in_user,
+	       (unsigned long long)places->in_cgroup, (unsigned long long)places->of_cgroups,
 	       (unsigned long long)places->wrong);
 	return true;
 }
@@ -390,6 +413,8 @@ static void check_places(const char *path)
 		CHECK(places.of_workload >= places.calls * 95 / 100);
 	if (places.in_user > FEW)
 		CHECK(places.in_program >= places.in_user * 95 / 100);
+	if (places.of_cgroups > FEW)
+		CHECK(places.in_cgroup >= places.of_cgroups * 95 / 100);
 }
 
 /* Nothing of ours runs in that guest, and nobody else tells. */
@@ -423,6 +448,7 @@ TEST(attach_rig, the_agent_of_a_domain_tells_by_bpf_and_by_ptrace)
 	check_agent("life", BPF);
 	check_agent("agent", PTRACE);
 	check_places(DIRECTORY "/life-bpf.data.1");
+	check_places(DIRECTORY "/life-ptrace.data.1");
 	check_places(DIRECTORY "/agent-ptrace.data");
 }
 
@@ -534,4 +560,6 @@ TEST(attach_rig, a_reset_and_a_vcpu_that_comes_later_are_followed)
 	check_life(DIRECTORY "/life-bpf.data.1", text[1], true);
 	check_life(DIRECTORY "/life-perf.data", text[0], false);
 	check_life(DIRECTORY "/life-perf.data.1", text[1], true);
+	check_life(DIRECTORY "/life-ptrace.data", text[0], false);
+	check_life(DIRECTORY "/life-ptrace.data.1", text[1], true);
 }
