@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -93,22 +94,28 @@ static bool close_ptrace(struct attach_source *source)
 {
 	bool ended = stop_sampler_end(source->sampler);
 
+	if (ended)
+		filter_reader_close(source->stop.filters);
 	free(source);
 	return ended;
 }
 
-/* The thread of a vCPU, if one is known, else the first: it is stopped once, whatever it does. */
+/* That of a vCPU, if one is known, else the first. */
+static pid_t some_thread(const struct vmm_process *process)
+{
+	for (size_t i = 0; i < process->vcpu_count; i++)
+		if (process->vcpus[i].tid)
+			return process->vcpus[i].tid;
+	return process->pid;
+}
+
+/* It is stopped once, whatever it does. */
 static int try_stop(const struct attach_source *source)
 {
 	const struct vmm_process *process = source->target->process;
 	struct thread_stop stop;
-	pid_t tid = process->pid;
-	int error;
+	int error = thread_stop(&stop, some_thread(process));
 
-	for (size_t i = 0; i < process->vcpu_count; i++)
-		if (process->vcpus[i].tid)
-			tid = process->vcpus[i].tid;
-	error = thread_stop(&stop, tid);
 	if (!error)
 		thread_go_on(&stop);
 	if (error == -EPERM || error == -EACCES)
@@ -120,24 +127,25 @@ static int try_stop(const struct attach_source *source)
 	return 0;
 }
 
-/* All vCPUs of a VMM have the same filters, as far as it is known; each is looked at by itself later on. */
+/*
+ * All vCPUs of a VMM have the same filters, as far as it is known; each is looked at by itself later on.
+ * Those of the first thread may be others, but can be read as theirs can.
+ */
 static int try_calls(const struct attach_source *source)
 {
 	const struct vmm_process *process = source->target->process;
-	struct vcpu_thread thread = { .fd = -1 };
+	struct vcpu_thread thread = { .vcpu.tid = some_thread(process), .fd = -1 };
 	struct thread_status status;
 	uint64_t stopped;
 	int fd, error = 0;
 
-	for (size_t i = 0; i < process->vcpu_count && !thread.vcpu.tid; i++)
-		thread.vcpu = process->vcpus[i];
-	if (!thread.vcpu.tid)
-		return 0;
 	fd = thread_file_open(process, thread.vcpu.tid, "status");
 	if (thread_status_read(fd, &status))
 		error = vcpu_stop_check(&source->stop, &thread, &status, &stopped);
 	if (fd >= 0)
 		close(fd);
+	if (error == -EACCES && thread.vcpu.tid == process->pid)
+		return 0;
 	return error == -EINTR || error == -ESRCH ? 0 : error;
 }
 
@@ -167,6 +175,18 @@ static int try_all(const struct attach_source *source)
 	return error;
 }
 
+/* By ptrace(2) the kernel does not show a thread's filters to us: by BPF it may. */
+static int try_with_reader(struct attach_source *source)
+{
+	char refusal[ERROR_MESSAGE_SIZE], why[ERROR_MESSAGE_SIZE];
+
+	snprintf(refusal, sizeof(refusal), "%s", error_message());
+	if (!filter_reader_open(&source->stop.filters))
+		return try_all(source);
+	snprintf(why, sizeof(why), "%s", error_message());
+	return error_set(-EPERM, "%s; nor does BPF: %s", refusal, why);
+}
+
 static int open_all(struct attach_source *source)
 {
 	const struct attach_target *target = source->target;
@@ -180,6 +200,8 @@ static int open_all(struct attach_source *source)
 	prevent_standing_still();
 	if (!error)
 		error = try_all(source);
+	if (error == -EPERM)
+		error = try_with_reader(source);
 	if (error)
 		return error;
 	return stop_sampler_start(&source->sampler, &source->stop, target->frequency);

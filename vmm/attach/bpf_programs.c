@@ -5,11 +5,8 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
-#include <malloc.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,6 +14,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
+#include "vmm/attach/bpf_library.h"
 #include "vmm/attach/direct_map.h"
 #include "vmm/attach/rip_events.h"
 
@@ -51,19 +49,6 @@ struct bpf_place {
 
 /* Loading. */
 
-/* What libbpf says of its own accord. */
-static int print(enum libbpf_print_level level, const char *format, va_list arguments)
-{
-	char text[512];
-
-	if (level != LIBBPF_WARN)
-		return 0;
-	vsnprintf(text, sizeof(text), format, arguments);
-	text[strcspn(text, "\n")] = '\0';
-	log_debug("%s", text);
-	return 0;
-}
-
 static bool is_amd(void)
 {
 	return !access("/sys/module/kvm_amd", F_OK) && access("/sys/module/kvm_intel", F_OK);
@@ -72,18 +57,6 @@ static bool is_amd(void)
 static bool is_intel(void)
 {
 	return !access("/sys/module/kvm_intel", F_OK);
-}
-
-/* Before Linux 6.1, which has the type, an iterator takes no notice of the process that it is given, and
- * tells of all. */
-static int check_iterator(const struct btf *kernel)
-{
-	bool of_one = kernel && btf__find_by_name_kind(kernel, "bpf_iter_task_type", BTF_KIND_ENUM) > 0;
-
-	return of_one ? 0
-		      : error_set(
-				-ENOTSUP,
-				"this kernel's BPF can not look at the files of one process: it needs Linux 6.1 and BTF");
 }
 
 static int load(struct guest_sample *programs, const struct btf *kernel)
@@ -122,11 +95,10 @@ static void unload(void)
 
 static int open_programs(const struct btf *kernel)
 {
-	int error = check_iterator(kernel);
+	int error = bpf_library_check_iterators(kernel);
 
 	if (error)
 		return error;
-	libbpf_set_print(print);
 	shared.programs = guest_sample__open();
 	if (!shared.programs)
 		return error_set(-ENOTSUP, "libbpf can not open its program: %s", strerror(errno));
@@ -136,14 +108,12 @@ static int open_programs(const struct btf *kernel)
 	return error;
 }
 
-/* The types of the whole kernel were in memory for a moment. */
 static int load_programs(void)
 {
-	struct btf *kernel = btf__load_vmlinux_btf();
+	struct btf *kernel = bpf_library_types();
 	int error = open_programs(kernel);
 
-	btf__free(kernel);
-	malloc_trim(0);
+	bpf_library_free_types(kernel);
 	return error;
 }
 

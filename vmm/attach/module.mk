@@ -3,17 +3,19 @@
 BPFTOOL ?= $(shell command -v bpftool || echo /usr/sbin/bpftool)
 BPF_FLAGS := -target bpf -D__TARGET_ARCH_x86 -O2 -g -Wall -Werror -I. -I/usr/include/$(shell uname -m)-linux-gnu
 
-build/bpf/guest_sample.o: vmm/attach/bpf/guest_sample.c $(wildcard vmm/attach/bpf/*.h) vmm/attach/module.mk
+build/bpf/%.o: vmm/attach/bpf/%.c $(wildcard vmm/attach/bpf/*.h) vmm/attach/module.mk
 	@mkdir -p $(@D)
 	@echo "  BPFCC   $<"
 	$(Q)$(CLANG) $(BPF_FLAGS) -c -o $@ $<
 
-build/bpf/guest_sample.skel.h: build/bpf/guest_sample.o
+build/bpf/%.skel.h: build/bpf/%.o
 	@echo "  SKEL    $@"
-	$(Q)(echo "/* NOLINTBEGIN: it is generated */" && $(BPFTOOL) gen skeleton $< name guest_sample && echo "/* NOLINTEND */") > $@.new && mv $@.new $@
+	$(Q)(echo "/* NOLINTBEGIN: it is generated */" && $(BPFTOOL) gen skeleton $< name $* && echo "/* NOLINTEND */") > $@.new && mv $@.new $@
+.PRECIOUS: build/bpf/%.o
 
-$(BUILD)/vmm/attach/bpf_programs.o build/fuzz/objects/vmm/attach/bpf_programs.o: build/bpf/guest_sample.skel.h
-$(BUILD)/vmm/attach/bpf_programs.o build/fuzz/objects/vmm/attach/bpf_programs.o: LIBRARY_CFLAGS += -isystem build/bpf
+BPF_LOADERS := $(foreach objects,$(BUILD) build/fuzz/objects,$(addprefix $(objects)/vmm/attach/,bpf_programs.o filter_reader.o))
+$(BPF_LOADERS): build/bpf/guest_sample.skel.h build/bpf/thread_filters.skel.h
+$(BPF_LOADERS): LIBRARY_CFLAGS += -isystem build/bpf
 
 # look_times.c's logarithms.
 LIBRARY_LIBS += -lm

@@ -159,8 +159,8 @@ static bool passes(__u32 result)
 	return action == SECCOMP_RET_ALLOW || action == SECCOMP_RET_LOG;
 }
 
-static bool pass(const struct sock_filter *filter, size_t length, const struct seccomp_data *calls,
-		 size_t count)
+bool seccomp_filter_passes(const struct sock_filter *filter, size_t length, const struct seccomp_data *calls,
+			   size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		if (!passes(seccomp_filter_run(filter, length, &calls[i])))
@@ -181,7 +181,7 @@ int seccomp_filters_check(pid_t tid, const struct seccomp_data *calls, size_t co
 		if (length < 0 || length > BPF_MAXINSNS ||
 		    ptrace((enum __ptrace_request)PTRACE_SECCOMP_GET_FILTER, tid, i, filter) != length)
 			return -EPERM;
-		if (!pass(filter, (size_t)length, calls, count))
+		if (!seccomp_filter_passes(filter, (size_t)length, calls, count))
 			return -EACCES;
 	}
 	return -EPERM;

@@ -17,9 +17,14 @@
  * have, to kill. */
 __u32 seccomp_filter_run(const struct sock_filter *filter, size_t count, const struct seccomp_data *call);
 
+/* Does FILTER let all of CALLS pass? */
+bool seccomp_filter_passes(const struct sock_filter *filter, size_t length, const struct seccomp_data *calls,
+			   size_t count);
+
 /*
  * Do all filters of the stopped thread TID, which we trace, let all of CALLS pass? 0; -EACCES: they do not;
- * -EPERM: they may not be looked at, which needs CAP_SYS_ADMIN. No messages.
+ * -EPERM: ptrace(2) does not show them, which takes CAP_SYS_ADMIN, and no filters of our own (see
+ * filter_reader.h). No messages.
  */
 int seccomp_filters_check(pid_t tid, const struct seccomp_data *calls, size_t count);
 

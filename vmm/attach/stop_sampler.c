@@ -342,6 +342,7 @@ static bool has_filters(const struct vmm_process *process)
 
 static void prepare(const struct stopper *stopper)
 {
+	const struct vcpu_stop_target *target = &stopper->sampler->target;
 	sigset_t all;
 
 	sigfillset(&all);
@@ -350,7 +351,7 @@ static void prepare(const struct stopper *stopper)
 	raise_priority();
 	/* Without that priority: the thread that made this one may have slept less exactly. */
 	prctl(PR_SET_TIMERSLACK, 1);
-	if (rights_keep(NULL, 0, has_filters(stopper->sampler->target.process)))
+	if (rights_keep(NULL, 0, !target->filters && has_filters(target->process)))
 		log_warning("%s", error_message());
 }
 

@@ -74,19 +74,22 @@ static bool is_in_guest(const struct vcpu_stop_target *target, struct vcpu_threa
 
 /* Rights. */
 
-static int check_filters(const struct vcpu_stop_target *target, const struct thread_stop *stop, int fd)
+#define CALLS 4
+
+/* That a thread is to make, of its vCPU FD. */
+static void list_calls(const struct vcpu_stop_target *target, int fd, struct seccomp_data *calls)
 {
 	const struct seccomp_data ioctl = { .nr = SYS_ioctl,
 					    .arch = AUDIT_ARCH_X86_64,
 					    .instruction_pointer = target->code.call + 2,
 					    .args = { (unsigned int)fd } };
 	static const unsigned long requests[] = { KVM_GET_REGS, KVM_GET_SREGS, KVM_GET_MP_STATE };
-	struct seccomp_data calls[4] = { ioctl, ioctl, ioctl, ioctl };
 
-	for (size_t i = 0; i < 3; i++)
+	for (size_t i = 0; i < CALLS; i++)
+		calls[i] = ioctl;
+	for (size_t i = 0; i < CALLS - 1; i++)
 		calls[i].args[1] = requests[i];
-	calls[3].nr = SYS_rt_sigreturn;
-	return seccomp_filters_check(stop->tid, calls, 4);
+	calls[CALLS - 1].nr = SYS_rt_sigreturn;
 }
 
 static int explain_filters(int error, pid_t tid)
@@ -98,14 +101,16 @@ static int explain_filters(int error, pid_t tid)
 				   tid)
 		       : error_set(
 				 -EPERM,
-				 "what the seccomp filters of thread %d let pass can not be read: that needs "
-				 "CAP_SYS_ADMIN, and kvmscope not to have such filters itself",
+				 "what the seccomp filters of thread %d let pass can not be read: ptrace(2) "
+				 "shows them to who has CAP_SYS_ADMIN and no such filters itself, as the "
+				 "sandbox of a service sets them",
 				 tid);
 }
 
 static int look_at_filters(const struct vcpu_stop_target *target, struct vcpu_thread *thread,
 			   unsigned int filters, uint64_t *stopped)
 {
+	struct seccomp_data calls[CALLS];
 	struct thread_stop stop;
 	int error = thread_stop(&stop, thread->vcpu.tid);
 
@@ -115,9 +120,12 @@ static int look_at_filters(const struct vcpu_stop_target *target, struct vcpu_th
 				 thread->vcpu.tid);
 	if (error)
 		return error;
-	error = check_filters(target, &stop, is_call(&stop.registers) ? (int)stop.registers.rdi : thread->fd);
+	list_calls(target, is_call(&stop.registers) ? (int)stop.registers.rdi : thread->fd, calls);
+	error = seccomp_filters_check(stop.tid, calls, CALLS);
 	thread_go_on(&stop);
 	*stopped = stopped_for(&stop);
+	if (error == -EPERM && target->filters)
+		error = filter_reader_check(target->filters, stop.tid, filters, calls, CALLS);
 	if (!error) {
 		thread->filters = filters;
 		return 0;

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "vmm/attach/backend.h"
+#include "vmm/attach/filter_reader.h"
 #include "vmm/attach/remote_call.h"
 #include "vmm/attach/thread_stack.h"
 #include "vmm/attach/thread_status.h"
@@ -30,7 +31,8 @@ struct vcpu_stop_target {
 	const struct vmm_process *process;
 	struct vmm_memory *memory;
 	struct remote_code code;
-	uint64_t limit; /* ns that a thread is stopped for at most */
+	struct filter_reader *filters; /* for those that ptrace(2) does not show; NULL: there is none */
+	uint64_t limit;                /* ns that a thread is stopped for at most */
 	bool callchains;
 };
 
