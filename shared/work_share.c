@@ -10,7 +10,12 @@ static uint64_t done_at(const struct work_share *share, uint64_t now)
 
 bool work_share_allows(const struct work_share *share, uint64_t now)
 {
-	return done_at(share, now) <= WORK_START;
+	return done_at(share, now) <= WORK_START + share->more;
+}
+
+void work_share_begin_anew(struct work_share *share)
+{
+	share->more = share->done < WORK_AHEAD - WORK_START ? share->done : WORK_AHEAD - WORK_START;
 }
 
 void work_share_add(struct work_share *share, uint64_t now, uint64_t work)

@@ -38,7 +38,7 @@ static bool get_registers(void *context, struct guest_registers *registers)
 	return true;
 }
 
-/* ns of a processor that a search for a kernel is taken to have cost. */
+/* ns of a processor that a search for a kernel is taken to have cost, also when the next boot has begun. */
 static uint64_t search_once(bool remote)
 {
 	struct waiting waiting = { .reads = 0 };
@@ -59,6 +59,7 @@ static uint64_t search_once(bool remote)
 	CHECK_EQUAL(collector_kernel_turn(&waiting.kernel, NOW), 0);
 	CHECK(waiting.reads);
 	CHECK(!collector_kernel_newest(&waiting.kernel));
+	collector_kernel_end_boot(&waiting.kernel);
 	collector_kernel_free(&waiting.kernel);
 	flat_guest_destroy(&waiting.guest);
 	return waiting.kernel.pace.work.done;

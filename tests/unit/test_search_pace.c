@@ -74,6 +74,39 @@ TEST(search_pace, code_of_other_modes_is_all_the_same)
 	CHECK(!search_pace_is_due(&pace, &other, now + SEARCH_PAUSE_CHANGED));
 }
 
+/* Its kernel is found and lost without end: all of it takes its part and no more. */
+TEST(search_pace, one_that_loses_its_kernel_again_and_again_takes_no_more_either)
+{
+	const struct guest_registers registers = stop(0x1000, KERNEL_CODE);
+	const uint64_t work = 100 * MILLISECOND, hour = 3600 * SECOND;
+	struct search_pace pace = { 0 };
+	uint64_t now = 7, worked = 0;
+
+	for (uint64_t end = now + hour; now < end; now += 10 * MILLISECOND)
+		if (search_pace_is_due(&pace, &registers, now)) {
+			search_pace_searched(&pace, &registers, now, work);
+			search_pace_begin_anew(&pace);
+			worked += work;
+		}
+	CHECK(worked <= WORK_AHEAD + hour / WORK_SHARE + work);
+	CHECK(worked >= hour / WORK_SHARE / 2);
+}
+
+/* As where the guest does a kexec soon behind its boot, on a host where a search takes long. */
+TEST(search_pace, one_that_loses_its_kernel_is_searched_at_once_even_where_much_was_done)
+{
+	const struct guest_registers registers = stop(0x1000, KERNEL_CODE);
+	struct search_pace pace = { 0 };
+	uint64_t now = 7;
+
+	CHECK_EQUAL(search(&pace, &registers, &now, 5 * SECOND, 1500 * MILLISECOND), 1);
+	CHECK(!search_pace_allows(&pace, now));
+	search_pace_begin_anew(&pace);
+	CHECK(!search_pace_is_slow(&pace));
+	CHECK(search_pace_is_due(&pace, &registers, now));
+	CHECK(search(&pace, &registers, &now, SECOND, 200 * MILLISECOND) >= 5);
+}
+
 /* As of a system with processes that is no Linux, whose every search takes long. */
 TEST(search_pace, it_takes_no_more_than_its_part_of_a_processor_behind_the_start)
 {

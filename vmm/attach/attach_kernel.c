@@ -121,7 +121,7 @@ static void set_kernel(struct attach *attach, const struct guest_kernel *kernel,
 		attach->tables = kernel->paging; /* a process's go with it */
 		attach->has_kernel = true;
 		attach->skip = 0;
-		attach->searches = (struct work_share){ 0 }; /* the next one is behind a reset */
+		work_share_begin_anew(&attach->searches); /* the next one is behind a reset */
 	}
 	pthread_mutex_lock(&attach->kernel_lock);
 	if (!kernel || !attach->kernel || !guest_kernel_same(kernel, attach->kernel)) {

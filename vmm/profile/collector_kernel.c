@@ -159,8 +159,16 @@ void collector_kernel_end_file(struct collector_kernel *kernel)
 	kernel->path = NULL;
 }
 
+static uint64_t processor_time(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return (uint64_t)time.tv_sec * 1000 * MILLISECOND + (uint64_t)time.tv_nsec;
+}
+
 /* The unwinder goes out first: until it does, samples have no callers, and writing the cache takes time. */
-static int introduce(struct collector_kernel *kernel, struct guest_kernel *found)
+static int make_known(struct collector_kernel *kernel, struct guest_kernel *found)
 {
 	int error = keep(kernel, found);
 
@@ -173,6 +181,16 @@ static int introduce(struct collector_kernel *kernel, struct guest_kernel *found
 	if (error) /* the guest's fault or memory's: the recording goes on without names */
 		return 0;
 	return write_known(kernel);
+}
+
+/* That is work for what was found, too: a guest may change its kernel without end. */
+static int introduce(struct collector_kernel *kernel, struct guest_kernel *found)
+{
+	uint64_t begun = processor_time();
+	int error = make_known(kernel, found);
+
+	work_share_add(&kernel->pace.work, kernel->pace.work.time, processor_time() - begun);
+	return error;
 }
 
 /* The BTF that was given, in *FOUND, and what it tells of modules. */
@@ -210,14 +228,6 @@ static void complete_by_btf(const struct collector_kernel *kernel, struct guest_
 static bool is_same_stop(const struct guest_registers *one, const struct guest_registers *other)
 {
 	return one->rip == other->rip && one->rsp == other->rsp && one->paging.cr3 == other->paging.cr3;
-}
-
-static uint64_t processor_time(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-	return (uint64_t)time.tv_sec * 1000 * MILLISECOND + (uint64_t)time.tv_nsec;
 }
 
 /* Whoever reads a remote guest's memory works for it all the time. */
@@ -340,7 +350,7 @@ static void lose(struct collector_kernel *kernel)
 
 	kernel->lost = true;
 	kernel->doubts = 0;
-	kernel->pace = (struct search_pace){ 0 };
+	search_pace_begin_anew(&kernel->pace);
 	log_debug("the guest's kernel %s runs no more", collector_kernel_newest(kernel)->release);
 	if (options->lost)
 		options->lost(options->context);
@@ -508,7 +518,7 @@ void collector_kernel_end_boot(struct collector_kernel *kernel)
 	kernel->places_told = 0;
 	kernel->mapped = kernel->restarted = kernel->looked = kernel->changed = false;
 	kernel->ticks = kernel->next_look = kernel->next_refresh = kernel->next_told = 0;
-	kernel->pace = (struct search_pace){ 0 };
+	search_pace_begin_anew(&kernel->pace);
 }
 
 int collector_kernel_begin_boot(struct collector_kernel *kernel)

@@ -63,6 +63,12 @@ void search_pace_searched(struct search_pace *pace, const struct guest_registers
 		pace->places[pace->count++ % SEARCH_PLACES] = place;
 }
 
+void search_pace_begin_anew(struct search_pace *pace)
+{
+	*pace = (struct search_pace){ .work = pace->work };
+	work_share_begin_anew(&pace->work);
+}
+
 bool search_pace_is_slow(const struct search_pace *pace)
 {
 	return pace->pause >= SEARCH_PAUSE_CHANGED;

@@ -2,7 +2,7 @@
 /*
  * When a guest's memory is searched for a kernel again, after it had none. A guest that has just begun, or
  * has changed since, is searched at once; one that stays as it was more and more seldom; and all of it takes
- * no more than a part of a processor, but for a start.
+ * no more than a part of a processor, but for a start (work_share.h).
  *
  * Zeroed: the guest has just begun. All on one thread; times are ns of one clock.
  */
@@ -47,6 +47,9 @@ bool search_pace_is_due(const struct search_pace *pace, const struct guest_regis
 /* It was, by REGISTERS; the search ended at NOW and took WORK ns of a processor. */
 void search_pace_searched(struct search_pace *pace, const struct guest_registers *registers, uint64_t now,
 			  uint64_t work);
+
+/* It has lost the kernel that it had: nothing is known of it, but for what was done already. */
+void search_pace_begin_anew(struct search_pace *pace);
 
 /* Was it searched for a while? */
 bool search_pace_is_slow(const struct search_pace *pace);
