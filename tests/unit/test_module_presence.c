@@ -2,6 +2,8 @@
 #include "vmm/guest/module_presence.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shared/sample.h"
@@ -286,5 +288,54 @@ TEST(module_presence, is_not_proven_by_a_sample_in_a_module_without_a_build_id)
 	CHECK_EQUAL(setting.addresses[0], NAMELESS);
 	CHECK_EQUAL(setting.chain.kernel_depth, 3);
 	CHECK_EQUAL(seen(&setting, NAMELESS), 0);
+	leave(&setting);
+}
+
+#define MANY 8191 /* a prime */
+
+static struct guest_module nth_module(unsigned int number)
+{
+	struct guest_module module = { .start = FIRST + 0x2000ull * number, .size = 0x1000 };
+
+	snprintf(module.name, sizeof(module.name), "module_%u", number);
+	return module;
+}
+
+/* Is a chain whose second address is in that module, or where it was, whole? */
+static bool is_whole_in(struct setting *setting, unsigned int number)
+{
+	check(setting, 100, KERNEL, nth_module(number).start + 8, KERNEL);
+	return setting->chain.kernel_depth == 3;
+}
+
+/* Of three modules one went, one came, and one stays, in lists that have another order each. */
+TEST(module_presence, of_many_modules_each_is_told_from_those_that_came_and_went)
+{
+	struct guest_module *known = calloc(MANY, sizeof(*known)), *now = calloc(MANY, sizeof(*now));
+	struct guest_kernel kernel = { .text_start = KERNEL, .text_end = KERNEL + 0x1000, .modules = known };
+	struct setting setting;
+	size_t count = 0;
+
+	make(&setting);
+	for (unsigned int i = 0; i < MANY; i++) {
+		unsigned int number = (i * 4099u) % MANY;
+
+		if (number % 3 != 1)
+			known[kernel.module_count++] = nth_module(number);
+		if (number % 3 != 0)
+			now[count++] = nth_module(MANY - 1 - number);
+	}
+	kernel.symbols = symbols_new();
+	symbols_finish(kernel.symbols);
+	REQUIRE_EQUAL(module_presence_create(&setting.presence, &kernel, now, count, setting.presence), 0);
+	CHECK(module_presence_is_of(setting.presence, now, count));
+	for (unsigned int i = 0; i < MANY; i++)
+		if (is_whole_in(&setting, i) != (i % 3 == 2)) {
+			FAIL_TEST("module %u of a kind %u", i, i % 3);
+			break;
+		}
+	symbols_free(kernel.symbols);
+	free(known);
+	free(now);
 	leave(&setting);
 }

@@ -33,32 +33,54 @@ static int compare_places(const void *left, const void *right)
 	return a->module.start < b->module.start ? -1 : a->module.start > b->module.start;
 }
 
-static bool is_listed(const struct guest_module *module, const struct guest_module *modules, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (guest_modules_are_same(module, 1, &modules[i], 1))
-			return true;
-	return false;
-}
-
-static void add(struct module_presence *presence, const struct guest_kernel *kernel,
-		const struct guest_module *module)
+static void add(struct module_presence *presence, const struct guest_module *module)
 {
 	struct place *place = &presence->places[presence->count++];
 
 	place->module = *module;
 	/* Code of BPF programs has no table, and is known to keep frame pointers. */
-	place->is_unwound_wrongly =
-		!module->program && !is_listed(module, kernel->modules, kernel->module_count);
+	place->is_unwound_wrongly = !module->program;
 }
 
-static void add_gone(struct module_presence *presence, const struct guest_kernel *kernel,
-		     const struct guest_module *modules, size_t count)
+static struct place *find(struct module_presence *presence, uint64_t address)
 {
-	for (size_t i = 0; i < kernel->module_count; i++)
-		if (!is_listed(&kernel->modules[i], modules, count))
+	size_t low = 0, high = presence->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		struct place *place = &presence->places[middle];
+
+		if (address < place->module.start)
+			high = middle;
+		else if (address >= place->module.start + place->module.size)
+			low = middle + 1;
+		else
+			return place;
+	}
+	return NULL;
+}
+
+/* NULL: it is not there. */
+static struct place *find_module(struct module_presence *presence, const struct guest_module *module)
+{
+	struct place *place = find(presence, module->start);
+
+	return place && guest_modules_are_same(&place->module, 1, module, 1) ? place : NULL;
+}
+
+/* The unwinder has the tables of the kernel's own modules: of those that are there, and of those that went.
+ */
+static void add_tables(struct module_presence *presence, const struct guest_kernel *kernel)
+{
+	for (size_t i = 0; i < kernel->module_count; i++) {
+		struct place *place = find_module(presence, &kernel->modules[i]);
+
+		if (place)
+			place->is_unwound_wrongly = false;
+		else
 			presence->places[presence->count + presence->gone_count++].module =
 				kernel->modules[i];
+	}
 }
 
 static unsigned int count_all(const struct module_presence *presence)
@@ -86,9 +108,9 @@ int module_presence_create(struct module_presence **result, const struct guest_k
 	presence->image = kernel->text_start;
 	presence->image_end = symbols_find_name(kernel->symbols, "_end", &end) ? end.start : kernel->text_end;
 	for (size_t i = 0; i < count; i++)
-		add(presence, kernel, &modules[i]);
-	add_gone(presence, kernel, modules, count);
+		add(presence, &modules[i]);
 	qsort(presence->places, presence->count, sizeof(presence->places[0]), compare_places);
+	add_tables(presence, kernel);
 	*result = presence;
 	return 0;
 }
@@ -103,34 +125,13 @@ void module_presence_free(struct module_presence *presence)
 	}
 }
 
-static struct place *find(struct module_presence *presence, uint64_t address)
-{
-	size_t low = 0, high = presence->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		struct place *place = &presence->places[middle];
-
-		if (address < place->module.start)
-			high = middle;
-		else if (address >= place->module.start + place->module.size)
-			low = middle + 1;
-		else
-			return place;
-	}
-	return NULL;
-}
-
 bool module_presence_is_of(struct module_presence *presence, const struct guest_module *modules, size_t count)
 {
 	if (presence->count != count)
 		return false;
-	for (size_t i = 0; i < count; i++) {
-		const struct place *place = find(presence, modules[i].start);
-
-		if (!place || !guest_modules_are_same(&place->module, 1, &modules[i], 1))
+	for (size_t i = 0; i < count; i++)
+		if (!find_module(presence, &modules[i]))
 			return false;
-	}
 	return true;
 }
 
