@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "shared/log.h"
 
 int flight_late_init(struct flight_late *late, struct ring *const *of, size_t count)
 {
@@ -32,18 +33,30 @@ static size_t size_of(const struct ring *ring)
 	return size;
 }
 
-static struct ring *ring_of(struct flight_late *late, size_t index)
+static void make_ring(struct flight_late *late, size_t index, uint64_t now)
 {
 	const struct ring_options options = { .size = size_of(late->of[index]), .mode = RING_MODE_OVERWRITE };
 
-	if (!late->rings[index] && ring_create_with(&late->rings[index], &options))
-		late->rings[index] = NULL;
+	if (now < late->next_try || !ring_create_with(&late->rings[index], &options))
+		return;
+	late->rings[index] = NULL;
+	late->next_try = now + FLIGHT_LATE_PAUSE;
+	if (!late->failed++)
+		log_warning(
+			"samples of the flight recorder are without what is looked up behind their stops: %s",
+			error_message());
+}
+
+static struct ring *ring_of(struct flight_late *late, size_t index, uint64_t now)
+{
+	if (!late->rings[index])
+		make_ring(late, index, now);
 	return late->rings[index];
 }
 
 void flight_late_keep(struct flight_late *late, size_t index, const struct sample *sample)
 {
-	struct ring *ring = ring_of(late, index);
+	struct ring *ring = ring_of(late, index, sample->time);
 	size_t size = sample_length(sample);
 	void *place = ring ? ring_reserve(ring, RECORD_SAMPLE, size) : NULL;
 

@@ -12,6 +12,7 @@
 #define KVMSCOPE_PROFILE_FLIGHT_LATE_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "shared/ring.h"
 #include "shared/sample.h"
@@ -20,15 +21,20 @@ struct flight_late {
 	struct ring *const *of;
 	struct ring **rings; /* owned; NULL: that one has no such sample */
 	size_t count;
+	uint64_t failed;   /* rings that could not be made; told when it happened first */
+	uint64_t next_try; /* behind that none is made for samples before, ns by their clock */
 };
+
+/* ns until a ring is tried again. */
+#define FLIGHT_LATE_PAUSE 10000000000ull
 
 /* For samples of the COUNT rings OF, which outlive it. -ENOMEM. */
 int flight_late_init(struct flight_late *late, struct ring *const *of, size_t count);
 /* What was never made may be freed, if it is zero. */
 void flight_late_free(struct flight_late *late);
 
-/* SAMPLE is of ring number RING; they come in the order that they have there. Without memory it is not kept.
- */
+/* SAMPLE is of ring number RING; they come in the order that they have there. Where no ring can be made it is
+ * not kept. */
 void flight_late_keep(struct flight_late *late, size_t ring, const struct sample *sample);
 
 /* Those of one ring, as they are looked for in the order that they have there. */
