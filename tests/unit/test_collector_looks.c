@@ -265,7 +265,7 @@ static const struct bpf_program_layout programs = {
 /* The next program takes the place of the one before. */
 static void replace_program(struct looks *looks, unsigned int number)
 {
-	looks->kernel.found[looks->kernel.found_count - 1].kernel->programs = programs;
+	looks->kernel.found[looks->kernel.found_count - 1]->programs = programs;
 	put(looks, PROGRAMS, DATA + PROGRAM + programs.list);
 	put(looks, PROGRAMS + 8, DATA + PROGRAM + programs.list);
 	put(looks, PROGRAM, PROGRAM_TEXT);
@@ -296,7 +296,7 @@ TEST(collector_looks, guest_whose_programs_come_and_go_without_end_keeps_its_nam
 		REQUIRE(!looks.kernel.modules.places.stopped && looks.kernel.as_known);
 		CHECK(newest_place(&looks)->told && !newest_place(&looks)->end);
 		CHECK_EQUAL(strtoul(strrchr(newest_place(&looks)->module.name, '_') + 1, NULL, 10), i);
-		collector_kernel_reclaim(&looks.kernel, UINT64_MAX);
+		collector_kernel_reclaim(&looks.kernel);
 	}
 	CHECK_EQUAL(looks.published, 1);
 	CHECK_EQUAL(looks.told + looks.unknown, 0);
@@ -357,7 +357,7 @@ TEST(collector_looks, modules_that_a_sample_is_checked_against_stay_until_it_is_
 	looks.kernel.next_look = 0;
 	turn(&looks, 100 * SECOND);
 	CHECK(guest_kernel_presence(collector_kernel_newest(&looks.kernel)) != user.used);
-	collector_kernel_reclaim(&looks.kernel, UINT64_MAX);
+	collector_kernel_reclaim(&looks.kernel);
 	CHECK_EQUAL(user.settled, 1);
 	CHECK_EQUAL(latest_found(&looks), 0); /* what it used is gone */
 	end(&looks);

@@ -20,7 +20,6 @@ struct place {
 
 struct module_presence {
 	struct module_presence *older;
-	uint64_t since;            /* who begins to take a sample later uses no older one; 0: not known */
 	uint64_t image, image_end; /* of the kernel itself */
 	size_t count, gone_count;
 	struct place places[]; /* COUNT by address; behind them those that went, and the unwinder has yet */
@@ -231,18 +230,10 @@ void module_presence_each_seen(struct module_presence *presence,
 		}
 }
 
-void module_presence_replaces(struct module_presence *presence, uint64_t time)
-{
-	if (!presence->since)
-		presence->since = time;
-}
-
-void module_presence_reclaim(struct module_presence *presence, uint64_t time,
+void module_presence_reclaim(struct module_presence *presence,
 			     void (*each)(void *context, const struct guest_module *module, uint64_t time),
 			     void *context)
 {
-	while (presence && (!presence->since || presence->since >= time))
-		presence = presence->older;
 	if (!presence)
 		return;
 	module_presence_each_seen(presence->older, each, context);

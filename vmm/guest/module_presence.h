@@ -8,7 +8,7 @@
  *
  *	check	vCPU threads, any number at once
  *	each_seen	any thread
- *	create, replaces, reclaim	one thread; vCPU threads may check
+ *	create, reclaim	one thread; vCPU threads may check
  *	free	nobody else uses it
  */
 #ifndef KVMSCOPE_GUEST_MODULE_PRESENCE_H
@@ -53,16 +53,10 @@ void module_presence_check(struct module_presence *presence, const struct guest_
 			   const struct guest_paging *paging, uint64_t time, struct guest_callchain *chain);
 
 /*
- * Who begins to take a sample at TIME (ns, the clock of samples) or later uses PRESENCE or a newer one. A
- * no-op if that was said before.
+ * Nobody uses those before PRESENCE any more, which may be NULL: they are freed, after EACH as
+ * module_presence_each_seen() has it.
  */
-void module_presence_replaces(struct module_presence *presence, uint64_t time);
-
-/*
- * Every vCPU has taken a sample later than TIME: those before one that was there by then are used no more.
- * They are freed, after EACH as module_presence_each_seen() has it.
- */
-void module_presence_reclaim(struct module_presence *presence, uint64_t time,
+void module_presence_reclaim(struct module_presence *presence,
 			     void (*each)(void *context, const struct guest_module *module, uint64_t time),
 			     void *context);
 

@@ -129,17 +129,6 @@ static void update_statistics(struct collector *collector, const struct collecto
 	pthread_mutex_unlock(&collector->lock);
 }
 
-/* The time up to which every vCPU has taken samples; 0 while one has taken none. */
-static uint64_t time_of_all(const struct collector *collector)
-{
-	uint64_t time = UINT64_MAX;
-
-	for (size_t i = 0; i < collector->options.output.vcpus; i++)
-		if (collector->last_time[i] < time)
-			time = collector->last_time[i];
-	return time;
-}
-
 /* A guest that tells of itself is waited for. */
 static uint64_t window_of(const struct collector_options *options)
 {
@@ -249,7 +238,7 @@ static void drain(struct collector *collector)
 		collector_note_error(collector, collector_kernel_turn(&collector->kernel, time));
 	if (collector_kernel_replaced(&collector->kernel))
 		begin_boot(collector);
-	collector_kernel_reclaim(&collector->kernel, time_of_all(collector));
+	collector_kernel_reclaim(&collector->kernel);
 	if (collector->options.turn)
 		collector->options.turn(collector->options.context);
 	collector_files_write_out(collector, time);

@@ -76,10 +76,9 @@ struct collector_options {
 	/*
 	 * Takes the kernel that was found, for the samples from now on: its
 	 * unwinder, and where its tasks are. One that a newer one replaces stays
-	 * valid until every vCPU has taken a sample whose time is later than that:
-	 * so a vCPU is to look which one to use after it took the time, for each
-	 * sample anew. The last stays valid until collector_stop(). Called on the
-	 * collector's thread; may be NULL.
+	 * valid until settle() has come back: so a vCPU is to look which one to
+	 * use for each sample anew. The last stays valid until collector_stop().
+	 * Called on the collector's thread; may be NULL.
 	 */
 	void (*publish)(void *context, const struct guest_kernel *kernel);
 	/*
@@ -123,7 +122,7 @@ struct collector_options {
 	/*
 	 * Comes back when no sample that was begun before the call is worked on any more: nobody uses what
 	 * was replaced by then, of kernels and of the modules of one. Called on the collector's thread; NULL:
-	 * the times of samples tell, as publish() has it.
+	 * publish() gives them to nobody else.
 	 */
 	void (*settle)(void *context);
 

@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,15 +30,9 @@
  * part. */
 #define TOLD_INTERVAL (2000 * MILLISECOND)
 #define TOLD_SHARE    20
-/*
- * So many kernels, with all their symbols each, wait for vCPUs that took no sample since they were replaced.
- * One that never starts is waited for for ever: new modules have no names then.
- */
-#define PUBLISHED_MAX 32
-
 const struct guest_kernel *collector_kernel_newest(const struct collector_kernel *kernel)
 {
-	return kernel->found_count ? kernel->found[kernel->found_count - 1].kernel : NULL;
+	return kernel->found_count ? kernel->found[kernel->found_count - 1] : NULL;
 }
 
 static int load_given(struct collector_kernel *kernel)
@@ -68,8 +61,7 @@ int collector_kernel_init(struct collector_kernel *kernel, const struct collecto
 
 static int keep(struct collector_kernel *kernel, struct guest_kernel *found)
 {
-	struct collector_published *larger =
-		reallocarray(kernel->found, kernel->found_count + 1, sizeof(*larger));
+	struct guest_kernel **larger = reallocarray(kernel->found, kernel->found_count + 1, sizeof(*larger));
 
 	if (!larger) {
 		guest_kernel_free(found);
@@ -77,37 +69,25 @@ static int keep(struct collector_kernel *kernel, struct guest_kernel *found)
 	}
 	kernel->found = larger;
 	kernel->told_is_known = false;
-	kernel->found[kernel->found_count++] = (struct collector_published){ .kernel = found };
+	kernel->found[kernel->found_count++] = found;
 	kernel->paging = found->paging;
 	return 0;
 }
 
-/* The clock is read only when all vCPUs can see what was published. */
-static void note_replaced(struct collector_kernel *kernel)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-	for (size_t i = 0; i + 1 < kernel->found_count; i++)
-		if (!kernel->found[i].replaced)
-			kernel->found[i].replaced = collector_look_latest();
-}
-
-void collector_kernel_reclaim(struct collector_kernel *kernel, uint64_t time)
+void collector_kernel_reclaim(struct collector_kernel *kernel)
 {
 	const struct collector_options *options = kernel->options;
-	size_t gone = 0;
+	size_t gone = kernel->found_count ? kernel->found_count - 1 : 0;
 
-	if (options->settle) {
+	if (options->settle)
 		options->settle(options->context);
-		time = UINT64_MAX;
-	}
-	collector_looks_reclaim(kernel, time);
-	while (gone + 1 < kernel->found_count && kernel->found[gone].replaced &&
-	       kernel->found[gone].replaced < time)
-		guest_kernel_free(kernel->found[gone++].kernel);
+	collector_looks_reclaim(kernel);
 	if (!gone)
 		return;
-	kernel->found_count -= gone;
-	memmove(kernel->found, kernel->found + gone, kernel->found_count * sizeof(kernel->found[0]));
+	for (size_t i = 0; i < gone; i++)
+		guest_kernel_free(kernel->found[i]);
+	kernel->found[0] = kernel->found[gone];
+	kernel->found_count = 1;
 }
 
 static void publish(struct collector_kernel *kernel, const struct guest_kernel *found)
@@ -116,7 +96,6 @@ static void publish(struct collector_kernel *kernel, const struct guest_kernel *
 
 	if (options->publish)
 		options->publish(options->context, found);
-	note_replaced(kernel);
 }
 
 bool collector_kernel_is_program(const struct collector_kernel *kernel)
@@ -251,7 +230,7 @@ static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 		return false;
 	/* Nobody but the newest kernel is asked for its modules, and that below. */
 	if (kernel->found_count) {
-		struct guest_kernel *newest = kernel->found[kernel->found_count - 1].kernel;
+		struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
 
 		assert(newest);
 		newest->told = NULL;
@@ -265,7 +244,7 @@ static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
 /* Where the kernel's memory does not say which modules there are. */
 static void hear_of_modules(struct collector_kernel *kernel, uint64_t now)
 {
-	struct guest_kernel *newest = kernel->found[kernel->found_count - 1].kernel;
+	struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
 
 	if (guest_kernel_lists_modules(newest))
 		return;
@@ -434,11 +413,6 @@ int collector_kernel_take(struct collector_kernel *kernel, struct guest_kernel *
 	return collector_image_set_modules(kernel, older, newer);
 }
 
-bool collector_kernel_has_room(const struct collector_kernel *kernel)
-{
-	return kernel->found_count < PUBLISHED_MAX;
-}
-
 /* It is set some time after the kernel has started. */
 int collector_kernel_tell_hostname(struct collector_kernel *kernel)
 {
@@ -465,7 +439,7 @@ int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 	if (!collector_kernel_newest(kernel))
 		return kernel->mapped ? 0 : find_first(kernel, now);
 	collector_kernel_check_runs(kernel);
-	if (kernel->lost && collector_kernel_has_room(kernel))
+	if (kernel->lost)
 		find_other(kernel, now);
 	if (!kernel->lost)
 		hear_of_modules(kernel, now);
@@ -491,7 +465,7 @@ static void drop_given(struct collector_kernel *kernel, const struct guest_kerne
 static void free_found(struct collector_kernel *kernel)
 {
 	for (size_t i = 0; i < kernel->found_count; i++)
-		guest_kernel_free(kernel->found[i].kernel);
+		guest_kernel_free(kernel->found[i]);
 	free(kernel->found);
 	kernel->found = NULL;
 	kernel->found_count = 0;

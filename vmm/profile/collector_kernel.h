@@ -17,19 +17,13 @@
 #include "vmm/profile/perf_data_writer.h"
 #include "vmm/profile/search_pace.h"
 
-/* A kernel whose unwinder was published. */
-struct collector_published {
-	struct guest_kernel *kernel; /* owned */
-	uint64_t replaced; /* when a newer one was published: ns by the clock of samples; 0: not yet */
-};
-
 struct collector_kernel {
 	const struct collector_options *options;
 	struct perf_data_writer
 		*writer;  /* of the file that is open; NULL: none is, and nothing is written anywhere */
 	const char *path; /* of that file */
 
-	struct collector_published *found; /* the newest last; owned */
+	struct guest_kernel **found; /* that were published, the newest last; owned */
 	size_t found_count;
 	struct symbols *given;    /* of --kallsyms or --vmlinux; owned */
 	struct told_kernel *told; /* by the guest's agent; owned; NULL */
@@ -101,11 +95,8 @@ void collector_kernel_end_boot(struct collector_kernel *kernel);
  */
 int collector_kernel_begin_boot(struct collector_kernel *kernel);
 
-/*
- * Every vCPU has taken a sample later than TIME (ns, the clock of samples): frees what was replaced before.
- * With collector_options.settle, which is called, all that was replaced.
- */
-void collector_kernel_reclaim(struct collector_kernel *kernel, uint64_t time);
+/* Frees what was replaced, after collector_options.settle. */
+void collector_kernel_reclaim(struct collector_kernel *kernel);
 
 /*
  * May readers show the samples so far? Only if the turn before this looked at the modules: what
@@ -123,8 +114,6 @@ void collector_kernel_free(struct collector_kernel *kernel);
 const struct guest_kernel *collector_kernel_newest(const struct collector_kernel *kernel);
 /* Does it still run (kernel->lost, kernel->doubts)? Where no vCPU was stopped, that is as it was. */
 void collector_kernel_check_runs(struct collector_kernel *kernel);
-/* Is there room for one more, while vCPUs may still use those before it? */
-bool collector_kernel_has_room(const struct collector_kernel *kernel);
 /* The same kernel with other modules, published and taken over. -ENOMEM. */
 int collector_kernel_take(struct collector_kernel *kernel, struct guest_kernel *newer);
 /* The newest one, whose modules were others for a while, or which could not be seen. */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/profile/collector_looks.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -55,8 +54,6 @@ static void refresh(struct collector_kernel *kernel, const struct guest_module *
 {
 	struct guest_kernel *newer;
 
-	if (!collector_kernel_has_room(kernel))
-		return;
 	if (guest_kernel_refresh(&newer, collector_kernel_newest(kernel), kernel->options->view)) {
 		log_debug("the guest's modules can't be read: %s", error_message());
 		return;
@@ -80,7 +77,7 @@ static void take_seen(void *context, const struct guest_module *module, uint64_t
 static void take_presence(struct collector_kernel *kernel)
 {
 	for (size_t i = 0; i < kernel->found_count; i++)
-		module_presence_each_seen(guest_kernel_presence(kernel->found[i].kernel), take_seen, kernel);
+		module_presence_each_seen(guest_kernel_presence(kernel->found[i]), take_seen, kernel);
 }
 
 /* To the file, if one is open. */
@@ -150,19 +147,14 @@ static void set_next_look(struct collector_kernel *kernel, uint64_t now, const s
 	kernel->next_look = now + (pause > LOOK_INTERVAL ? pause : LOOK_INTERVAL);
 }
 
-/*
- * Samples are checked against what was SEEN. Where there is no room, as vCPUs may still use the older ones, a
- * kernel that is read anew has some. The clock is read when all vCPUs can see it.
- */
+/* Samples are checked against what was SEEN. Where there is no room for it, a kernel that is read anew has
+ * some. */
 static void expect(struct collector_kernel *kernel, const struct seen *seen)
 {
-	struct guest_kernel *newest = kernel->found[kernel->found_count - 1].kernel;
+	struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
 
-	if (!guest_kernel_expect(newest, seen->code, seen->count)) {
-		atomic_thread_fence(memory_order_seq_cst);
-		module_presence_replaces(guest_kernel_presence(newest), collector_look_latest());
+	if (!guest_kernel_expect(newest, seen->code, seen->count))
 		return;
-	}
 	log_debug("no room for the guest's modules: new ones have no names yet");
 	kernel->as_known = false;
 	kernel->changed = true;
@@ -256,12 +248,14 @@ int collector_looks_turn(struct collector_kernel *kernel, uint64_t now)
 	return error;
 }
 
-void collector_looks_reclaim(struct collector_kernel *kernel, uint64_t time)
+void collector_looks_reclaim(struct collector_kernel *kernel)
 {
 	const struct guest_kernel *newest = collector_kernel_newest(kernel);
 
+	for (size_t i = 0; i + 1 < kernel->found_count; i++)
+		module_presence_each_seen(guest_kernel_presence(kernel->found[i]), take_seen, kernel);
 	if (newest)
-		module_presence_reclaim(guest_kernel_presence(newest), time, take_seen, kernel);
+		module_presence_reclaim(guest_kernel_presence(newest), take_seen, kernel);
 }
 
 int collector_looks_finish(struct collector_kernel *kernel)

@@ -18,7 +18,8 @@ uint64_t collector_look_latest(void);
 int collector_looks_turn(struct collector_kernel *kernel, uint64_t now);
 /* The last one: what it does not see ended at the one before. Errors of writing. */
 int collector_looks_finish(struct collector_kernel *kernel);
-/* Every vCPU has taken a sample later than TIME: frees what samples were checked against before. */
-void collector_looks_reclaim(struct collector_kernel *kernel, uint64_t time);
+/* Nobody uses what was replaced any more: takes over what it found, and frees what samples of the newest were
+ * checked against before. */
+void collector_looks_reclaim(struct collector_kernel *kernel);
 
 #endif

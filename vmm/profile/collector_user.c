@@ -10,7 +10,7 @@
 
 const struct guest_kernel *collector_user_kernel(const struct collector_kernel *kernel)
 {
-	return kernel->found_count ? kernel->found[kernel->found_count - 1].kernel : NULL;
+	return kernel->found_count ? kernel->found[kernel->found_count - 1] : NULL;
 }
 
 const struct sample *collector_user_complete(const struct collector_kernel *kernel,
