@@ -304,6 +304,7 @@ TEST(doctor, host_without_kvm_gets_a_report_and_status_4)
 {
 	int status;
 	json_t *report, *row;
+	size_t i;
 
 	if (system("unshare -m true 2>/dev/null") || access("/dev/kvm", F_OK))
 		SKIP("another /dev/kvm can not be put in place without root");
@@ -315,7 +316,25 @@ TEST(doctor, host_without_kvm_gets_a_report_and_status_4)
 	CHECK(strstr(json_string_value(json_object_get(report, "verdict")), "No guest can be run"));
 	row = json_array_get(json_object_get(report, "rows"), 0);
 	CHECK_STRING(json_string_value(json_object_get(row, "state")), "no");
+	json_array_foreach(json_object_get(report, "rows"), i, row)
+	{
+		if (!strcmp(json_string_value(json_object_get(row, "id")), "kvm.kernel_speed"))
+			CHECK(strstr(json_string_value(json_object_get(row, "detail")), "not tried"));
+	}
 	json_decref(report);
+	/* Of a VM that can not be made nothing is said, neither that it is slow nor what it can not do. */
+	CHECK_EQUAL(run_program("unshare -m sh -c 'mount --bind /dev/null /dev/kvm && "
+				"%s doctor | grep -qE \"interpreted|guest debug|not tried\"'"),
+		    1);
+}
+
+TEST(doctor, table_fits_a_terminal)
+{
+	CHECK_EQUAL(run_program("TERM=dumb script -qec 'stty cols 80; %s doctor' /dev/null | tr -d '\\r' > "
+				"build/doctor.text; grep -q 'KVM device$' build/doctor.text"),
+		    0);
+	CHECK_EQUAL(run_program(": %s; grep -qE '.{81}' build/doctor.text"), 1);
+	CHECK_EQUAL(run_program(": %s; rm build/doctor.text"), 0);
 }
 
 TEST(doctor, table_is_plain_text_where_it_is_no_terminal)

@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "shared/error.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/doctor_attach.h"
+#include "vmm/cli/screen.h"
 #include "vmm/machine/probe.h"
 
 struct doctor_options {
@@ -62,11 +62,26 @@ static bool has_kvm(const struct probe_row *rows, size_t count)
 static const char *verdict(const struct probe_row *rows, size_t count)
 {
 	if (!has_kvm(rows, count))
-		return "No guest can be run on this host: it has no KVM that answers.";
+		return "No guest can be run here; the first row says why.";
 	if (!probe_can_boot_linux(rows, count))
 		return "This host's KVM can not boot Linux. Guests of your own that stay in user mode can be "
 		       "profiled; for Linux use a machine with VT-x or AMD-V passed through.";
 	return "Linux guests can be booted and profiled on this host.";
+}
+
+/* Of VMs that run already; the way by QEMU's monitor is the last. */
+static const char *attach_verdict(const struct probe_row *attach, size_t count)
+{
+	size_t works = 0;
+
+	while (works < count && attach[works].state != PROBE_YES)
+		works++;
+	if (works == count)
+		return "VMs that run already can not be profiled with the rights that you have here.";
+	if (works == count - 1)
+		return "Of VMs that run already those can be profiled that QEMU's monitor or libvirt tells you of: "
+		       "kvmscope attach --domain or --qmp.";
+	return "VMs that run already can be profiled: kvmscope attach lists them.";
 }
 
 static json_t *row_json(const struct probe_row *row)
@@ -107,31 +122,64 @@ static const char *colour(enum probe_state state)
 	return colours[state];
 }
 
-static bool wants_colours(void)
+/* From column INDENT on, whole words up to the end of a line of COLUMNS; 0: the line has no end. */
+static void print_words(const char *text, unsigned int indent, unsigned int columns)
 {
-	const char *term = getenv("TERM");
+	unsigned int column = indent;
 
-	return isatty(STDOUT_FILENO) && !getenv("NO_COLOR") && term && strcmp(term, "dumb") != 0;
+	while (*text) {
+		size_t length = strcspn(text, " ");
+
+		if (columns && column > indent && column + 1 + length > columns)
+			column = (unsigned int)printf("\n%*s", (int)indent, "") - 1;
+		column += (unsigned int)printf("%s%.*s", column > indent ? " " : "", (int)length, text);
+		text += length + (text[length] == ' ');
+	}
+	putchar('\n');
 }
+
+/* What was found stands beside the name, or below it where there is no room for it. */
+enum { NAME_WIDTH = 36, BESIDE = 8 + NAME_WIDTH + 2, BELOW = 8, NARROW = 110 };
 
 static void print_row(const struct probe_row *row, bool colours)
 {
-	printf("%s%-6s%s  %-36s  %s\n", colours ? colour(row->state) : "", state_words[row->state],
-	       colours ? "\033[0m" : "", row->name, row->detail);
-	if (row->state != PROBE_YES)
-		printf("%44s  lost: %s\n", "", row->lost);
+	unsigned int columns = screen_columns();
+	bool below = columns && columns < NARROW;
+	unsigned int indent = below ? BELOW : BESIDE;
+	char lost[256];
+
+	printf("%s%-6s%s  %-*s", colours ? colour(row->state) : "", state_words[row->state],
+	       colours ? "\033[0m" : "", below ? 0 : NAME_WIDTH + 2, row->name);
+	if (below)
+		printf("\n%*s", BELOW, "");
+	print_words(row->detail, indent, columns);
+	if (row->state == PROBE_YES)
+		return;
+	snprintf(lost, sizeof(lost), "lost: %s", row->lost);
+	printf("%*s", (int)indent, "");
+	print_words(lost, indent, columns);
+}
+
+static void print_verdict(const char *text, bool colours)
+{
+	printf("%s", colours ? "\033[1m" : "");
+	print_words(text, 0, screen_columns());
+	printf("%s", colours ? "\033[0m" : "");
 }
 
 static void print_table(const struct probe_row *rows, size_t count, const struct probe_row *attach,
 			size_t attach_count)
 {
-	bool colours = wants_colours();
+	bool colours = screen_has_color();
 
 	for (size_t i = 0; i < count; i++)
-		print_row(&rows[i], colours);
+		if (!rows[i].untried)
+			print_row(&rows[i], colours);
 	for (size_t i = 0; i < attach_count; i++)
 		print_row(&attach[i], colours);
-	printf("\n%s%s%s\n", colours ? "\033[1m" : "", verdict(rows, count), colours ? "\033[0m" : "");
+	putchar('\n');
+	print_verdict(verdict(rows, count), colours);
+	print_verdict(attach_verdict(attach, attach_count), colours);
 }
 
 int command_doctor(int argc, char **argv)

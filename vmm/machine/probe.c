@@ -21,59 +21,62 @@
 /* A probe takes milliseconds, some tenths of a second where guest code is interpreted. */
 #define PROBE_TIMEOUT_MS 5000
 
+enum place { ON_HOST, IN_VM };
+
 static const struct {
 	const char *id;
 	const char *name;
 	probe *run;
 	bool for_linux;
+	enum place place;
 	const char *lost;
 } probes[] = {
-	{ "kvm.device", "KVM device", probe_kvm_device, true,
+	{ "kvm.device", "KVM device", probe_kvm_device, true, ON_HOST,
 	  "Nothing can be run here; kvmscope run needs /dev/kvm." },
-	{ "kvm.flavour", "KVM flavour", probe_kvm_flavour, false,
+	{ "kvm.flavour", "KVM flavour", probe_kvm_flavour, false, ON_HOST,
 	  "Which KVM this is stays unknown; nothing else is lost." },
-	{ "kvm.kernel_speed", "guest kernel code runs natively", probe_kernel_speed, true,
+	{ "kvm.kernel_speed", "guest kernel code runs natively", probe_kernel_speed, true, IN_VM,
 	  "Guest kernels are interpreted, one instruction at a time: Linux does not boot; only guest code at CPL3 "
 	  "runs at full speed." },
-	{ "kvm.instructions", "instructions of guest kernels", probe_kernel_instructions, true,
+	{ "kvm.instructions", "instructions of guest kernels", probe_kernel_instructions, true, IN_VM,
 	  "Linux stops at the first instruction that this KVM does not know, with KVM_EXIT_INTERNAL_ERROR." },
-	{ "kvm.system_call", "system calls of guest programs", probe_system_call, true,
+	{ "kvm.system_call", "system calls of guest programs", probe_system_call, true, IN_VM,
 	  "Programs in the guest can not call its kernel: Linux reaches its first process at most." },
-	{ "kvm.irqchip", "interrupt controllers and timer", probe_kvm_irqchip, true,
+	{ "kvm.irqchip", "interrupt controllers and timer", probe_kvm_irqchip, true, IN_VM,
 	  "Guests get no interrupts: no timer, no devices, no second CPU." },
-	{ "kvm.sync_regs", "registers shared with KVM", probe_kvm_sync_regs, false,
+	{ "kvm.sync_regs", "registers shared with KVM", probe_kvm_sync_regs, false, IN_VM,
 	  "Each sample costs system calls to read the registers: some microseconds more." },
-	{ "kvm.kick", "stopping a running vCPU", probe_kvm_kick, true,
+	{ "kvm.kick", "stopping a running vCPU", probe_kvm_kick, true, IN_VM,
 	  "vCPUs can be neither sampled nor stopped while they run." },
-	{ "debug.breakpoint", "guest debug: execution breakpoint", probe_breakpoint, false,
+	{ "debug.breakpoint", "guest debug: execution breakpoint", probe_breakpoint, false, IN_VM,
 	  "No breakpoints in the guest at places that do not fire." },
-	{ "debug.watchpoint", "guest debug: data watchpoint", probe_watchpoint, false,
+	{ "debug.watchpoint", "guest debug: data watchpoint", probe_watchpoint, false, IN_VM,
 	  "No profile of who accesses a variable." },
-	{ "debug.single_step", "guest debug: single-step", probe_single_step, false,
+	{ "debug.single_step", "guest debug: single-step", probe_single_step, false, IN_VM,
 	  "No stepping over breakpoints; they fire once and are gone." },
-	{ "debug.int3", "guest debug: int3", probe_int3, false,
+	{ "debug.int3", "guest debug: int3", probe_int3, false, IN_VM,
 	  "No software breakpoints; only the four of the debug registers, where they work." },
-	{ "kvm.msr_filter", "MSR accesses to user space", probe_msr_filter, false,
+	{ "kvm.msr_filter", "MSR accesses to user space", probe_msr_filter, false, IN_VM,
 	  "No emulated performance counters for guests." },
-	{ "pmu.host", "hardware counters on the host", probe_host_pmu, false,
+	{ "pmu.host", "hardware counters on the host", probe_host_pmu, false, ON_HOST,
 	  "No sampling by cycles, instructions or cache misses; the clock remains." },
-	{ "pmu.guest", "hardware counters in guests", probe_guest_pmu, false,
+	{ "pmu.guest", "hardware counters in guests", probe_guest_pmu, false, IN_VM,
 	  "perf inside a guest sees no hardware events." },
-	{ "pmu.emulated", "emulated counters in guests", probe_emulated_pmu, false,
+	{ "pmu.emulated", "emulated counters in guests", probe_emulated_pmu, false, IN_VM,
 	  "run gives a guest no counters; with --pmu emulated none, or none that Linux can read." },
-	{ "perf.cpu_clock", "perf's cpu-clock with signals", probe_cpu_clock, false,
+	{ "perf.cpu_clock", "perf's cpu-clock with signals", probe_cpu_clock, false, ON_HOST,
 	  "No sampling by perf's clock; other people's VMs can not be sampled without stopping them." },
-	{ "perf.system_wide", "perf for all processes", probe_perf_permission, false,
+	{ "perf.system_wide", "perf for all processes", probe_perf_permission, false, ON_HOST,
 	  "Only your own processes can be profiled; as root, or with CAP_PERFMON, all." },
-	{ "attach.bpf", "BPF programs", probe_bpf, false,
+	{ "attach.bpf", "BPF programs", probe_bpf, false, ON_HOST,
 	  "VMs of others can not be sampled inside the kernel; each sample stops the vCPU." },
-	{ "attach.btf", "types of the running kernel (BTF)", probe_btf, false,
+	{ "attach.btf", "types of the running kernel (BTF)", probe_btf, false, ON_HOST,
 	  "BPF programs can not find the vCPU's registers in this kernel." },
-	{ "attach.process_memory", "memory of other processes", probe_process_memory, false,
+	{ "attach.process_memory", "memory of other processes", probe_process_memory, false, ON_HOST,
 	  "Guests of other VMMs can not be symbolized: their memory can not be read." },
-	{ "libvirt.daemon", "libvirt daemon", probe_libvirt, false,
+	{ "libvirt.daemon", "libvirt daemon", probe_libvirt, false, ON_HOST,
 	  "VMs of libvirt can not be found by name." },
-	{ "libvirt.hooks", "libvirt hooks", probe_libvirt_hooks, false,
+	{ "libvirt.hooks", "libvirt hooks", probe_libvirt_hooks, false, ON_HOST,
 	  "VMs of libvirt are not profiled from their start." },
 };
 
@@ -149,13 +152,20 @@ static struct probe_row *shared_rows(size_t count)
 	return NULL;
 }
 
-static void run_probe(size_t number, struct probe_row *row)
+static void describe(size_t number, struct probe_row *row)
 {
 	*row = (struct probe_row){ .id = probes[number].id,
 				   .name = probes[number].name,
 				   .lost = probes[number].lost,
 				   .for_linux = probes[number].for_linux };
-	probe_run(probes[number].run, row, PROBE_TIMEOUT_MS);
+}
+
+/* What its own row says is lost would be said of a VM. */
+static void leave_out(struct probe_row *row)
+{
+	row->untried = true;
+	row->lost = probes[0].lost;
+	probe_tell(row, PROBE_NO, "not tried, as no VM can be made");
 }
 
 int probe_all(struct probe_row **rows, size_t *count)
@@ -164,8 +174,13 @@ int probe_all(struct probe_row **rows, size_t *count)
 
 	if (!made)
 		return -ENOMEM;
-	for (size_t i = 0; i < PROBES; i++)
-		run_probe(i, &made[i]);
+	for (size_t i = 0; i < PROBES; i++) {
+		describe(i, &made[i]);
+		if (probes[i].place == IN_VM && made[0].state == PROBE_NO)
+			leave_out(&made[i]);
+		else
+			probe_run(probes[i].run, &made[i], PROBE_TIMEOUT_MS);
+	}
 	*rows = made;
 	*count = PROBES;
 	return 0;
@@ -181,7 +196,8 @@ int probe_one(const char *id, struct probe_row *row)
 	while (number < PROBES && strcmp(probes[number].id, id) != 0)
 		number++;
 	assert(number < PROBES);
-	run_probe(number, shared);
+	describe(number, shared);
+	probe_run(probes[number].run, shared, PROBE_TIMEOUT_MS);
 	*row = *shared;
 	probe_free(shared, 1);
 	return 0;

@@ -27,14 +27,16 @@ struct probe_row {
 	const char *name; /* for people */
 	const char *lost; /* what can not be had where the row is not PROBE_YES; a sentence */
 	bool for_linux;   /* without it no Linux guest runs */
+	bool untried;     /* it needs a VM, and none can be made: PROBE_NO, and the first row says why */
 	enum probe_state state;
 	char detail[PROBE_DETAIL_SIZE]; /* what was measured or why it failed */
 	unsigned int works;             /* of the debug probes: PROBE_IN_KERNEL, PROBE_IN_USER */
 };
 
 /*
- * Runs all probes, one after the other; takes about a second where nothing
- * hangs. *ROWS has *COUNT rows in the order of a report; the caller frees it
+ * Runs all probes, one after the other, but those in a VM where the first has
+ * found that none can be made; takes about a second where nothing hangs. *ROWS
+ * has *COUNT rows in the order of a report; the caller frees it
  * with probe_free(). -ENOMEM. Forks: not from a process with other threads.
  */
 int probe_all(struct probe_row **rows, size_t *count);

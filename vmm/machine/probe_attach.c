@@ -104,7 +104,8 @@ void probe_libvirt(struct probe_row *row)
 	probe_tell(row, PROBE_NO, "%s: %s", sockets[1], strerror(-error));
 }
 
-#define HOOKS "/etc/libvirt/hooks"
+#define LIBVIRT "/etc/libvirt"
+#define HOOKS   LIBVIRT "/hooks"
 
 void probe_libvirt_hooks(struct probe_row *row)
 {
@@ -113,8 +114,10 @@ void probe_libvirt_hooks(struct probe_row *row)
 	/* file systems without O_TMPFILE say so only if the directory is there */
 	if (fd >= 0 || (errno == EOPNOTSUPP && !access(HOOKS, W_OK)))
 		probe_tell(row, PROBE_YES, HOOKS " is there and can be written");
+	else if (errno == ENOENT && !access(LIBVIRT, W_OK))
+		probe_tell(row, PROBE_YES, "there is no " HOOKS " yet; kvmscope libvirt install makes it");
 	else if (errno == ENOENT)
 		probe_tell(row, PROBE_NO, "there is no " HOOKS "; libvirt is not installed");
 	else
-		probe_tell(row, PROBE_NO, HOOKS ": %m");
+		probe_tell(row, PROBE_NO, HOOKS ": %m%s", errno == EACCES ? "; be root" : "");
 }

@@ -166,6 +166,9 @@ static const char *advice(int error)
 {
 	if (error == EACCES || error == EPERM)
 		return "; add yourself to the group kvm, or run as root";
+	if (error == ENOENT)
+		return "; load kvm_intel or kvm_amd, switch virtualization on in the firmware, or give the container "
+		       "/dev/kvm";
 	return "; load kvm_intel or kvm_amd, or switch virtualization on in the firmware";
 }
 
