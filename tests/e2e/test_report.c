@@ -320,6 +320,38 @@ TEST(report, says_what_is_wrong)
 	check_failure("export --help", 0, "Examples:");
 }
 
+static void check_rows(const struct recorded_guest *fixture, const char *format, int rows, const char *more)
+{
+	char command[512], *text;
+
+	snprintf(command, sizeof(command), format, fixture->path);
+	text = command_output(NULL,
+			      "%s > %s/text; grep -c %% %s/text; sed -nE 's/^# (.*more row.*)/\\1/p' %s/text",
+			      command, fixture->home, fixture->home, fixture->home);
+	snprintf(command, sizeof(command), "%d\n%s", rows, more);
+	CHECK_STRING(text, command);
+	free(text);
+}
+
+/* Of 48 rows. */
+TEST(report, shows_a_terminal_what_fits_on_it)
+{
+#define REPORT            "build/kvmscope report -i %s -s symbol,tid,vcpu"
+#define TERMINAL(command) "TERM=dumb script -qec 'stty rows 24; " command "' /dev/null | tr -d '\\r'"
+	struct recorded_guest fixture;
+
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	check_rows(&fixture, REPORT, 48, "");
+	check_rows(&fixture, REPORT " -n 5", 5, "43 more rows below the limit\n");
+	check_rows(&fixture, TERMINAL(REPORT), 12,
+		   "36 more rows than fit here: -n 48 shows them, so does a pipe\n");
+	check_rows(&fixture, TERMINAL(REPORT " -n 48"), 48, "");
+	check_rows(&fixture, TERMINAL(REPORT " --percent-limit 0.01"), 48, "");
+	recorded_guest_free(&fixture);
+#undef TERMINAL
+#undef REPORT
+}
+
 /* Who is root must not lose /dev/null to it, nor anybody a link. */
 TEST(report, writes_to_a_pipe_and_behind_a_link)
 {

@@ -3,12 +3,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/profile_arguments.h"
+#include "vmm/cli/screen.h"
 #include "vmm/profile/report.h"
 
 struct arguments {
@@ -26,7 +26,7 @@ static const struct argp_option options[] = {
 	{ "sort", 's', "KEY[,KEY...]", 0,
 	  "What makes one row: symbol, image, vcpu, app (the program that a process runs, else its comm), comm, pid, tid, cgroup, container (default symbol,image; sym, dso and cpu mean the same as for perf)",
 	  0 },
-	{ "limit", 'n', "ROWS", 0, "Show the first ROWS rows only", 0 },
+	{ "limit", 'n', "ROWS", 0, "Show the first ROWS rows only (on a terminal those that fit)", 0 },
 	{ "percent-limit", KEY_PERCENT_LIMIT, "PERCENT", 0, "Show no rows below PERCENT", 0 },
 	{ "json", KEY_JSON, NULL, 0, "Write one JSON object instead of a table", 0 },
 	{ "color", KEY_COLOR, "WHEN", 0, "auto (on a terminal, unless NO_COLOR is set), always or never", 0 },
@@ -138,11 +138,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 static bool wants_color(const struct arguments *arguments)
 {
-	const char *terminal = getenv("TERM"), *refused = getenv("NO_COLOR");
-
-	if (arguments->color != COLOR_AUTO)
-		return arguments->color == COLOR_ALWAYS;
-	return isatty(STDOUT_FILENO) && !(refused && *refused) && terminal && strcmp(terminal, "dumb") != 0;
+	return arguments->color == COLOR_AUTO ? screen_has_color() : arguments->color == COLOR_ALWAYS;
 }
 
 /* As perf, none that has no samples; but that a watch was not hit is worth a line. */
@@ -184,6 +180,18 @@ static int print(const struct arguments *arguments, const struct profile *profil
 	return error;
 }
 
+/* A terminal is given what fits on it, less the lines above and below the rows. */
+static void limit_to_screen(struct report_options *report)
+{
+	enum { OTHER_LINES = 12, FEWEST = 10 };
+	unsigned int lines = screen_lines();
+
+	if (!lines || report->limit || report->percent_limit > 0)
+		return;
+	report->screen = true;
+	report->limit = lines > OTHER_LINES + FEWEST ? lines - OTHER_LINES : FEWEST;
+}
+
 int command_report(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &profile_argp, 0, "Input:", 1 }, { 0 } };
@@ -201,6 +209,8 @@ int command_report(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &arguments);
 	arguments.input.options.threads = arguments.report.keys & REPORT_TID;
 	arguments.input.options.leaves_only = !arguments.report.children;
+	if (!arguments.json)
+		limit_to_screen(&arguments.report);
 	if (profile_load(&profile, &arguments.input.options))
 		return command_failed();
 	if (!profile_samples(profile) && !arguments.json)

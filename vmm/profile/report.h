@@ -30,6 +30,7 @@ struct report_options {
 	unsigned int keys; /* at least one enum report_key: samples that agree in all of them make one row */
 	bool children;     /* also count a function for what it called; order by that */
 	size_t limit;      /* show at most so many rows; 0 all */
+	bool screen;       /* the limit is that of a terminal, not what somebody asked for */
 	double percent_limit; /* show no row below it */
 };
 

@@ -245,8 +245,13 @@ static void print_table(const struct report *report, FILE *to, bool color)
 	for (size_t i = 0; i < report->count; i++)
 		print_row(&table, report->rows[i]);
 	if (report->hidden)
-		fprintf(to, "# %s more row%s below the limit\n", grouped(text, report->hidden),
+		fprintf(to, "# %s more row%s ", grouped(text, report->hidden),
 			report->hidden == 1 ? "" : "s");
+	if (report->hidden && report->options.screen)
+		fprintf(to, "than fit here: -n %zu shows them, so does a pipe\n",
+			report->count + report->hidden);
+	else if (report->hidden)
+		fputs("below the limit\n", to);
 }
 
 /* The samples that were lost have a line of their own, which also files of perf's have. */
@@ -304,6 +309,7 @@ int report_print_text(struct report *const *reports, size_t count, FILE *to, boo
 	}
 	print_losses(profile, to);
 	if (fflush(to) || ferror(to))
-		return error_set(-EIO, "cannot write the report: %s", strerror(errno));
+		return error_set(errno == EPIPE ? -EPIPE : -EIO, "cannot write the report: %s",
+				 strerror(errno));
 	return 0;
 }
