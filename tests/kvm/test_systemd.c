@@ -18,17 +18,22 @@
 
 #include "tests/kvm/daemon_run.h"
 #include "tests/kvm/guest_run.h"
+#include "tests/kvm/libvirt_daemon.h"
 #include "tests/kvm/text_file.h"
 #include "tests/unit/shim/test.h"
 
 #define SYSTEMD "/lib/systemd/systemd"
 #define TRIES   600 /* half a minute */
+/* Two minutes: an emulated guest has to boot. */
+#define STATUS_TRIES 2400
 #define KEPT                                                                                                 \
 	(1ull << CAP_PERFMON | 1ull << CAP_BPF | 1ull << CAP_SYS_PTRACE | 1ull << CAP_DAC_OVERRIDE |         \
 	 1ull << CAP_SYS_RESOURCE | 1ull << CAP_SYS_ADMIN)
 
 struct system {
 	char directory[512]; /* absolute, below build: /tmp is the unit's own */
+	const char *options; /* of kvmscoped, more */
+	const char *bound;   /* a directory that the unit has to see, too */
 	pid_t unshare, init; /* in our PID namespace; 0: not known */
 };
 
@@ -61,9 +66,10 @@ static void write_units(const struct system *system)
 	text_file_write(system->directory, "units/test.target", "[Unit]\nDefaultDependencies=no\n");
 	text_file_write(system->directory, "units/kvmscoped.service.d/test.conf",
 			"[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=\n"
-			"ExecStart=%s/build/kvmscoped --verbose --config %s/kvmscope.conf\n"
-			"StandardError=append:%s/log\nBindReadOnlyPaths=%s/build\n",
-			here, system->directory, system->directory, here);
+			"ExecStart=%s/build/kvmscoped --verbose --config %s/kvmscope.conf %s\n"
+			"StandardError=append:%s/log\nBindReadOnlyPaths=%s/build %s\n",
+			here, system->directory, system->options ? system->options : "", system->directory,
+			here, system->bound ? system->bound : "");
 	text_file_write(system->directory, "kvmscope.conf",
 			"[recordings]\nrotate = 1s\nreserve = 0\n[metrics]\nlisten = off\n");
 }
@@ -165,6 +171,26 @@ static uint64_t status_of(const struct system *system, const char *what)
 	return value;
 }
 
+/* The next process of the calling one is in the namespaces. */
+static void enter(const struct system *system)
+{
+	const char *const names[] = { "pid", "mnt" };
+	char path[64], here[512];
+
+	if (!getcwd(here, sizeof(here)))
+		_exit(1);
+	for (size_t i = 0; i < 2; i++) {
+		int fd;
+
+		snprintf(path, sizeof(path), "/proc/%d/ns/%s", system->init, names[i]);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0 || setns(fd, 0))
+			_exit(1);
+	}
+	if (chdir(here))
+		_exit(1);
+}
+
 /* As libvirt's QEMU has: one that lets all pass. */
 static void take_filter(void)
 {
@@ -181,41 +207,42 @@ struct domain {
 	const char *sampled; /* what the log says of it */
 };
 
-/* A VM there, which libvirt seems to have started. The child's part: the next process of it is in the
- * namespace. */
+/* A VM there, which libvirt seems to have started. The child's part. */
 static _Noreturn void run_domain(const struct system *system, const struct domain *domain)
 {
 	struct daemon_run daemon = { .libvirt = "/run/libvirt/qemu" };
-	const char *const names[] = { "pid", "mnt" };
 	struct program vm;
-	char path[64], here[512];
 
-	if (!getcwd(here, sizeof(here)))
-		_exit(1);
-	for (size_t i = 0; i < 2; i++) {
-		int fd;
-
-		snprintf(path, sizeof(path), "/proc/%d/ns/%s", system->init, names[i]);
-		fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (fd < 0 || setns(fd, 0))
-			_exit(1);
-	}
-	if (chdir(here))
-		_exit(1);
+	enter(system);
 	if (domain->has_filter)
 		take_filter();
 	fake_domain_start(&vm, &daemon, domain->name, domain->profile);
 	_exit(0);
 }
 
-static bool is_sampled(const struct system *system, const struct domain *domain)
+/* PATTERN as grep has it, of JSON. */
+static bool status_has(const struct system *system, const char *domain, const char *pattern)
 {
 	return !shell(
 		INSIDE
 		"build/kvmscope ctl --socket /run/kvmscope/kvmscoped.sock status %s --json 2> /dev/null | "
-		"grep -qE '\"samples\": [1-9][0-9]'",
-		system->init, domain->name);
+		"grep -qE '%s'",
+		system->init, domain, pattern);
 }
+
+static bool wait_for_status(const struct system *system, const char *domain, const char *pattern)
+{
+	for (int tries = 0; tries < STATUS_TRIES; tries++) {
+		if (status_has(system, domain, pattern))
+			return true;
+		usleep(50000);
+	}
+	FAIL_TEST("the status of %s does not have %s under the unit's sandbox", domain, pattern);
+	shell("cat %s/log >&2", system->directory);
+	return false;
+}
+
+#define SAMPLED "\"samples\": [1-9][0-9]"
 
 static void check_domain(const struct system *system, const struct domain *domain)
 {
@@ -227,12 +254,7 @@ static void check_domain(const struct system *system, const struct domain *domai
 	if (!child)
 		run_domain(system, domain);
 	CHECK(waitpid(child, &status, 0) == child && !status);
-	for (int tries = 0; tries < TRIES && !is_sampled(system, domain); tries++)
-		usleep(50000);
-	if (!is_sampled(system, domain)) {
-		shell("cat %s/log >&2", system->directory);
-		FAIL_TEST("no samples of %s under the unit's sandbox", domain->name);
-	}
+	wait_for_status(system, domain->name, SAMPLED);
 	CHECK(!shell("grep -qE \"domain %s: .*%s\" %s/log", domain->name, domain->sampled,
 		     system->directory));
 }
@@ -249,16 +271,29 @@ static void check_domains(const struct system *system)
 		check_domain(system, &domains[i]);
 }
 
+/* Why there can be none here; NULL: there can. */
+static const char *systemd_unavailable_reason(void)
+{
+	if (access(SYSTEMD, X_OK) || shell("command -v nsenter systemctl unshare > /dev/null"))
+		return "systemd is not installed";
+	if (shell("unshare --pid --fork --mount --mount-proc --net --cgroup true 2> /dev/null"))
+		return "systemd needs namespaces of its own, which take root";
+	return NULL;
+}
+
+#define SYSTEMD_REQUIRED()                                                                                   \
+	do {                                                                                                 \
+		if (systemd_unavailable_reason())                                                            \
+			SKIP("%s", systemd_unavailable_reason());                                            \
+	} while (0)
+
 TEST(systemd, the_unit_starts_under_its_sandbox_and_profiles)
 {
 	struct system system = { 0 };
 
-	if (access(SYSTEMD, X_OK) || shell("command -v nsenter systemctl unshare > /dev/null"))
-		SKIP("systemd is not installed");
+	SYSTEMD_REQUIRED();
 	if (!guest_run_possible())
 		SKIP("/dev/kvm can not be opened");
-	if (shell("unshare --pid --fork --mount --mount-proc --net --cgroup true 2> /dev/null"))
-		SKIP("systemd needs namespaces of its own, which take root");
 	boot(&system);
 	if (install(&system)) {
 		CHECK_EQUAL(status_of(&system, "CapBnd") & ~KEPT, 0);
@@ -272,6 +307,98 @@ TEST(systemd, the_unit_starts_under_its_sandbox_and_profiles)
 		FAIL_TEST("the unit does not start");
 	}
 	shut_down(&system);
+}
+
+/* --- a domain without KVM, by libvirt ------------------------------------------------ */
+
+struct libvirt {
+	struct libvirt_daemon daemon;
+	pid_t child;
+	int hold; /* libvirtd runs until it is closed */
+};
+
+/* The part of a process in the namespaces. */
+static _Noreturn void keep_libvirt(struct libvirt_daemon *daemon, int ready, int hold)
+{
+	const char *const metadata = "<metadata>" FAKE_PROFILE("") "</metadata>";
+	char byte;
+
+	if (libvirt_daemon_start(daemon) && libvirt_domain_start(daemon, "emulated", metadata) &&
+	    write(ready, "", 1) == 1)
+		while (read(hold, &byte, 1) > 0)
+			;
+	libvirt_daemon_stop(daemon);
+	_exit(0);
+}
+
+/* False: it does not start, as standard error says. */
+static bool start_libvirt(const struct system *system, struct libvirt *libvirt)
+{
+	int ready[2], hold[2];
+	bool starts;
+	char byte;
+
+	if (pipe2(ready, O_CLOEXEC) || pipe2(hold, O_CLOEXEC))
+		return false;
+	fflush(NULL);
+	libvirt->child = fork();
+	if (!libvirt->child) {
+		pid_t keeper;
+
+		close(hold[1]);
+		close(ready[0]);
+		enter(system);
+		keeper = fork();
+		if (!keeper)
+			keep_libvirt(&libvirt->daemon, ready[1], hold[0]);
+		close(ready[1]);
+		waitpid(keeper, NULL, 0);
+		_exit(0);
+	}
+	close(ready[1]);
+	close(hold[0]);
+	libvirt->hold = hold[1];
+	starts = read(ready[0], &byte, 1) == 1;
+	close(ready[0]);
+	return starts;
+}
+
+static void stop_libvirt(struct libvirt *libvirt)
+{
+	close(libvirt->hold);
+	waitpid(libvirt->child, NULL, 0);
+}
+
+/* Where the guest is, and which kernel runs there. */
+static void check_emulated(const struct system *system)
+{
+	CHECK(wait_for_status(system, "emulated", "\"backend\": \"qmp\""));
+	CHECK(wait_for_status(system, "emulated", SAMPLED));
+	CHECK(wait_for_status(system, "emulated", "\"guest_release\": \"6\\.1\\."));
+}
+
+/* Nothing but libvirt tells of it: its socket is what the sandbox has to leave. */
+TEST(systemd, the_unit_profiles_a_domain_without_KVM_by_libvirt)
+{
+	struct libvirt libvirt = { 0 };
+	char options[384];
+	struct system system = { .options = options, .bound = libvirt.daemon.directory };
+
+	SYSTEMD_REQUIRED();
+	LIBVIRT_REQUIRED();
+	libvirt_daemon_prepare(&libvirt.daemon);
+	snprintf(options, sizeof(options), "--libvirt-directory %s/run/qemu --connect %s",
+		 libvirt.daemon.directory, libvirt.daemon.uri);
+	boot(&system);
+	if (install(&system) && start_libvirt(&system, &libvirt)) {
+		check_emulated(&system);
+		stop_libvirt(&libvirt);
+		CHECK(!shell(INSIDE "systemctl stop kvmscoped.service", system.init));
+	} else {
+		FAIL_TEST("the unit, or libvirt, does not start");
+	}
+	shut_down(&system);
+	libvirt_daemon_stop(&libvirt.daemon);
 }
 
 /* Its words are ones that systemd knows. */
