@@ -202,3 +202,25 @@ TEST(kallsyms, other_data_holds_no_token_index)
 	CHECK(!kallsyms_find_token_index(span_of(bytes, CAPACITY), 0, &found));
 	free(bytes);
 }
+
+/* Each pair of words may be the markers of two blocks: for each of them the count would be looked for. */
+TEST(kallsyms, a_search_among_what_may_be_markers_has_an_end)
+{
+	const size_t before = 16u << 20;
+	struct fixture fixture;
+	uint8_t *bytes = calloc(1, before + CAPACITY);
+	uint32_t marker = 600;
+
+	REQUIRE(bytes);
+	make(&fixture, KALLSYMS_6_12);
+	REQUIRE_EQUAL(locate(&fixture), 0);
+	for (size_t at = 4; at < before; at += 8)
+		memcpy(bytes + at, &marker, sizeof(marker));
+	memcpy(bytes + before, fixture.bytes + fixture.kallsyms.tokens,
+	       fixture.size - fixture.kallsyms.tokens);
+	CHECK_EQUAL(kallsyms_locate(&fixture.kallsyms, span_of(bytes, before + CAPACITY), TEXT,
+				    before + fixture.kallsyms.token_index - fixture.kallsyms.tokens),
+		    -ENOENT);
+	free(bytes);
+	destroy(&fixture);
+}

@@ -324,6 +324,41 @@ TEST(modules, a_list_in_a_circle_ends)
 	flat_guest_destroy(&guest);
 }
 
+/* A guest may say so many: what they cost is not to grow by the square of it. */
+TEST(modules, a_million_symbols_without_size_at_one_address)
+{
+	const uint64_t table = BASE + (4u << 20);
+	const uint32_t count = 1u << 20;
+	struct module_list list;
+	struct symbols *symbols;
+	struct flat_guest guest;
+
+	make_guest(&guest);
+	for (uint64_t at = 0; at < count * sizeof(Elf64_Sym); at += 4096)
+		flat_guest_map(&guest, guest.registers.paging.cr3, table + at, SYMTAB - BASE + at % 12288,
+			       4096, 0);
+	for (unsigned int i = 0; i < 12288 / sizeof(Elf64_Sym); i++)
+		put(&guest, SYMTAB + i * sizeof(Elf64_Sym),
+		    &(Elf64_Sym){ .st_name = 1, .st_value = MODULE_TEXT + 0x100 }, sizeof(Elf64_Sym));
+	put(&guest, NOTE, "\0name", 6);
+	put(&guest, MODULE_TEXT, "t", 1);
+	for (uint64_t at = 0; at < count; at += 4096)
+		flat_guest_map(&guest, guest.registers.paging.cr3, table + (32u << 20) + at,
+			       MODULE_TEXT - BASE, 4096, 0);
+	memset(guest.memory + (MODULE_TEXT - BASE), 't', 4096);
+	put_u64(&guest, MODULE_KALLSYMS, table);
+	put_u64(&guest, MODULE_KALLSYMS + 8, count);
+	put_u64(&guest, MODULE_KALLSYMS + 16, NOTE);
+	put_u64(&guest, MODULE_KALLSYMS + 24, table + (32u << 20));
+	put_u64(&guest, MODULE + layout.notes_attrs, 0);
+	CHECK_EQUAL(read_list(&guest, &list, &symbols), 0);
+	CHECK_EQUAL(symbols_count(symbols), count);
+	check_symbol(symbols, MODULE_TEXT + 0x100, "name", 0xf00);
+	module_list_free(&list);
+	symbols_free(symbols);
+	flat_guest_destroy(&guest);
+}
+
 TEST(modules, build_id_among_other_notes)
 {
 	uint32_t words[16] = { 6, 2, 1, 0x756e694c, 0x78, 0x3131, 4, 8, 3, 0x554e47, 0x04030201, 0x08070605 };

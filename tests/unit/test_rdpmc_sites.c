@@ -160,6 +160,32 @@ TEST(rdpmc_sites, more_than_there_is_room_for_is_an_error)
 	fixture_close(&fixture);
 }
 
+/* Symbols of modules may be of any size, and over each other: each of them would be read to its end. */
+TEST(rdpmc_sites, functions_that_are_larger_than_a_kernel_are_an_error)
+{
+	const uint64_t size = 60u << 20;
+	struct fixture fixture;
+
+	fixture_open(&fixture);
+	for (uint64_t at = LARGE_PAGE; at < size + LARGE_PAGE; at += LARGE_PAGE)
+		flat_guest_map(&fixture.guest, fixture.guest.registers.paging.cr3, MODULE + at, MODULE_GPA,
+			       LARGE_PAGE, 0);
+	fixture.kernel.module_count = 1;
+	for (uint64_t i = 0; i < 2; i++)
+		PUT(&fixture, "function", MODULE + i * 0x10, RDPMC, RET);
+	symbols_cut(fixture.kernel.symbols, 1);
+	for (uint64_t i = 0; i < 2; i++)
+		symbols_add(fixture.kernel.symbols, MODULE + i * 0x10, size, 't', "large", "module");
+	CHECK_EQUAL(find(&fixture), 0);
+	CHECK_EQUAL(fixture.sites.count, 2);
+	symbols_reopen(fixture.kernel.symbols);
+	PUT(&fixture, "function", MODULE + 0x20, RDPMC, RET);
+	symbols_cut(fixture.kernel.symbols, 3);
+	symbols_add(fixture.kernel.symbols, MODULE + 0x20, size, 't', "large", "module");
+	CHECK_EQUAL(find(&fixture), -EFBIG);
+	fixture_close(&fixture);
+}
+
 TEST(rdpmc_sites, text_that_is_not_there_is_an_error)
 {
 	struct fixture fixture;

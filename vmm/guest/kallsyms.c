@@ -14,7 +14,7 @@
 #define BLOCK_BYTES_MAX (BLOCK * 130ull) /* a block of compressed names */
 #define KERNEL_START    0xffffffff80000000ull
 #define PER_CPU_END     0x10000000ull /* absolute symbols lie below */
-#define WORK_MAX        (16u << 20)   /* names looked at before the search gives up */
+#define WORK_MAX        (16u << 20)   /* names and places looked at before the search gives up */
 
 static uint16_t token_offset(struct span bytes, uint64_t index_at, unsigned int token)
 {
@@ -167,7 +167,7 @@ static bool find_count(struct kallsyms *kallsyms, uint32_t marker_count, uint32_
 	    kallsyms->markers < last_block + 8ull)
 		return false;
 	highest = (kallsyms->markers - last_block - 4) & ~3ull;
-	for (uint64_t back = 0; back < BLOCK_BYTES_MAX && back <= highest; back += 4)
+	for (uint64_t back = 0; back < BLOCK_BYTES_MAX && back <= highest && ++*work < WORK_MAX; back += 4)
 		if (try_count(kallsyms, highest - back, marker_count, work))
 			return true;
 	return false;

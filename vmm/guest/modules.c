@@ -137,10 +137,10 @@ static int compare_symbols(const void *left, const void *right)
 }
 
 /*
- * Symbols of assembly have no size: they reach up to the next one, in text;
- * outside of it only their first byte is surely theirs.
+ * Symbols of assembly have no size: they reach up to the next higher one, which *NEXT is moved to, in
+ * text; outside of it only their first byte is surely theirs.
  */
-static uint64_t symbol_size(const Elf64_Sym *symbols, uint32_t count, uint32_t index,
+static uint64_t symbol_size(const Elf64_Sym *symbols, uint32_t count, uint32_t index, uint32_t *next,
 			    const struct guest_module *module)
 {
 	uint64_t start = symbols[index].st_value;
@@ -150,10 +150,9 @@ static uint64_t symbol_size(const Elf64_Sym *symbols, uint32_t count, uint32_t i
 		return symbols[index].st_size;
 	if (start - module->start >= module->size)
 		return 1;
-	for (uint32_t next = index + 1; next < count; next++)
-		if (symbols[next].st_value > start)
-			return (symbols[next].st_value < end ? symbols[next].st_value : end) - start;
-	return end - start;
+	while (*next < count && symbols[*next].st_value <= start)
+		++*next;
+	return (*next < count && symbols[*next].st_value < end ? symbols[*next].st_value : end) - start;
 }
 
 /* The symbol table's own order is kept in st_other and st_shndx, for the table of types. */
@@ -195,6 +194,7 @@ static int add_symbols(const struct reader *reader, const struct guest_module *m
 {
 	struct symbols *symbols;
 	char name[KALLSYMS_NAME_MAX];
+	uint32_t next = 0;
 	int error = 0;
 
 	for (uint32_t i = 0; i < count; i++)
@@ -209,7 +209,7 @@ static int add_symbols(const struct reader *reader, const struct guest_module *m
 				      sizeof(name)) ||
 		    !is_module_name(name))
 			continue;
-		error = symbols_add(symbols, table[i].st_value, symbol_size(table, count, i, module),
+		error = symbols_add(symbols, table[i].st_value, symbol_size(table, count, i, &next, module),
 				    (char)tolower(type), name, module->name);
 	}
 	return error;

@@ -22,24 +22,36 @@
 /* The opcode's bytes are searched in parts of the text, each with the last byte of the one before. */
 #define PART 65536
 
-/* Of kernel and modules together; more is no Linux, and not worth the time. */
+/* Of kernel and modules together, and of the functions that are disassembled; more is no Linux, and not worth
+ * the time. */
 #define TEXT_MAX (128ull << 20)
 
 struct search {
 	const struct guest_view *view;
 	const struct guest_kernel *kernel;
 	struct rdpmc_sites *sites;
-	uint64_t left; /* of TEXT_MAX */
+	uint64_t text_left, functions_left; /* of TEXT_MAX */
 	/* The function that is being disassembled, and how far it is. */
 	struct symbol function;
 	uint8_t *code; /* of it; owned */
 	uint64_t next; /* GVA of the next instruction */
 };
 
+static int take_from(uint64_t *left, uint64_t size)
+{
+	if (size > *left)
+		return error_set(-EFBIG, "the guest's kernel says that it has more than %llu MiB of code",
+				 TEXT_MAX >> 20);
+	*left -= size;
+	return 0;
+}
+
 static int begin_function(struct search *search, const struct symbol *function)
 {
-	int error;
+	int error = take_from(&search->functions_left, function->end - function->start);
 
+	if (error)
+		return error;
 	free(search->code);
 	search->code = NULL;
 	search->function = *function;
@@ -118,12 +130,8 @@ static int search_range(struct search *search, uint64_t start, uint64_t size)
 {
 	uint64_t end = start + size;
 	uint8_t bytes[PART];
-	int error = 0;
+	int error = take_from(&search->text_left, size);
 
-	if (size > search->left)
-		return error_set(-EFBIG, "the guest's kernel says that it has more than %llu MiB of code",
-				 TEXT_MAX >> 20);
-	search->left -= size;
 	for (uint64_t at = start; at + 1 < end && !error; at += PART - 1) {
 		size_t part = end - at < PART ? (size_t)(end - at) : PART;
 
@@ -138,7 +146,11 @@ static int search_range(struct search *search, uint64_t start, uint64_t size)
 int rdpmc_sites_find(struct rdpmc_sites *sites, const struct guest_view *view,
 		     const struct guest_kernel *kernel)
 {
-	struct search search = { .view = view, .kernel = kernel, .sites = sites, .left = TEXT_MAX };
+	struct search search = { .view = view,
+				 .kernel = kernel,
+				 .sites = sites,
+				 .text_left = TEXT_MAX,
+				 .functions_left = TEXT_MAX };
 	int error;
 
 	sites->count = 0;

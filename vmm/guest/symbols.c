@@ -231,9 +231,9 @@ static size_t upper_bound(const struct symbols *symbols, uint64_t address)
 
 static size_t first_of_same_start(const struct symbols *symbols, size_t index)
 {
-	while (index && symbols->entries[index - 1].start == symbols->entries[index].start)
-		index--;
-	return index;
+	uint64_t start = symbols->entries[index].start;
+
+	return start ? upper_bound(symbols, start - 1) : 0;
 }
 
 /* Where the symbol at INDEX ends: by its size, else at the next start, else nowhere. */
