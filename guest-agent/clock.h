@@ -7,21 +7,17 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "shared/clock.h"
+
 static inline uint64_t clock_raw(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC_RAW);
 }
 
 /* CPU time of this thread, ns: for work that is to rest in proportion to what it cost. */
 static inline uint64_t clock_cpu(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* For waiting: milliseconds. */

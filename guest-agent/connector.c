@@ -15,6 +15,7 @@
 
 #include "guest-agent/clock.h"
 #include "shared/agent_protocol.h"
+#include "shared/clock.h"
 
 /* Some thousand events of some 100 bytes, with what the kernel counts besides. */
 #define RECEIVE_BUFFER (1 << 20)
@@ -120,11 +121,8 @@ void connector_close(struct connector *connector)
  */
 static uint64_t raw_time(struct connector *connector, uint64_t monotonic)
 {
-	struct timespec time;
-	uint64_t now, raw = clock_raw();
+	uint64_t raw = clock_raw(), now = clock_ns(CLOCK_MONOTONIC);
 
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	now = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 	if (now > monotonic)
 		raw -= now - monotonic;
 	if (raw > connector->latest)

@@ -17,6 +17,7 @@
 #include "guest-agent/clock.h"
 #include "guest-agent/file_birth.h"
 #include "guest-agent/mapped_file.h"
+#include "shared/clock.h"
 
 /* A file's times are those of the kernel's last tick, and so is the start of a process. */
 #define TICK 10000000ull /* ns, at 100 Hz */
@@ -28,14 +29,6 @@
 /* Fields of /proc/PID/stat. */
 #define STAT_STARTTIME  22
 #define STAT_STARTSTACK 28
-
-static uint64_t time_by(clockid_t clock)
-{
-	struct timespec time;
-
-	clock_gettime(clock, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 /* A small file below DIRECTORY, NUL-terminated. */
 static bool read_small(int directory, const char *name, char *to, size_t size)
@@ -160,13 +153,13 @@ static bool read_start(const struct jit_map *map, uint64_t *time)
 /* Was the file made since the process began? *BORN gets when. */
 static bool is_younger(const struct jit_map *map, uint64_t *born)
 {
-	uint64_t birth, start, real = time_by(CLOCK_REALTIME), age;
+	uint64_t birth, start, real = clock_ns(CLOCK_REALTIME), age;
 
 	if (!file_birth(map->fd, &birth) || birth > real || !read_start(map, &start))
 		return false;
 	age = real - birth;
-	if (age >= clock_raw() || age > time_by(CLOCK_BOOTTIME) ||
-	    time_by(CLOCK_BOOTTIME) - age + TICK < start)
+	if (age >= clock_raw() || age > clock_ns(CLOCK_BOOTTIME) ||
+	    clock_ns(CLOCK_BOOTTIME) - age + TICK < start)
 		return false;
 	*born = clock_raw() - age;
 	return true;

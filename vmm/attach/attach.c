@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/log.h"
 #include "vmm/attach/domain.h"
 #include "vmm/attach/memory_layout.h"
@@ -17,17 +18,9 @@
 /* vCPUs that may come besides those that are there. */
 #define VCPUS_TO_COME 8
 
-uint64_t attach_time_by(clockid_t clock)
-{
-	struct timespec time;
-
-	clock_gettime(clock, &time);
-	return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
-}
-
 uint64_t attach_now(void)
 {
-	return attach_time_by(CLOCK_MONOTONIC);
+	return clock_ns(CLOCK_MONOTONIC);
 }
 
 /* Opening. */

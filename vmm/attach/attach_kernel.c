@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "shared/clock.h"
 #include "shared/log.h"
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/memory_layout.h"
@@ -37,7 +38,7 @@ static bool may_guess(struct attach *attach)
 /* The guest may only be starting, or run no Linux: it is looked for again and again, but seldom. */
 static void search(struct attach *attach, uint64_t rip)
 {
-	uint64_t begun = attach_now(), processed = attach_time_by(CLOCK_THREAD_CPUTIME_ID), run, lasted;
+	uint64_t begun = attach_now(), processed = clock_ns(CLOCK_THREAD_CPUTIME_ID), run, lasted;
 
 	if (begun < attach->next_search || !work_share_allows(&attach->searches, begun))
 		return;
@@ -54,7 +55,7 @@ static void search(struct attach *attach, uint64_t rip)
 	if (!attach->has_tables)
 		atomic_store(&attach->searched, true);
 	lasted = attach_now() - begun;
-	processed = attach_time_by(CLOCK_THREAD_CPUTIME_ID) - processed;
+	processed = clock_ns(CLOCK_THREAD_CPUTIME_ID) - processed;
 	log_debug("the guest's memory was searched for page tables of a kernel, for %llu ms: %s",
 		  (unsigned long long)(processed / MILLISECOND),
 		  attach->has_tables ? "found" : "there are none");
@@ -128,7 +129,7 @@ static void set_kernel(struct attach *attach, const struct guest_kernel *kernel,
 		attach->cpus_known = false;
 		attach->pulse = (struct kernel_pulse){ 0 };
 		memset(attach->clocks, 0, attach->ring_count * sizeof(attach->clocks[0]));
-		attach->known_since = attach_time_by(CLOCK_MONOTONIC_RAW);
+		attach->known_since = clock_ns(CLOCK_MONOTONIC_RAW);
 	}
 	memset(attach->checked, 0, sizeof(attach->checked)); /* a later kernel may be at the same address */
 	attach->kernel = kernel;

@@ -106,9 +106,6 @@ struct attach {
 	char error_text[ERROR_MESSAGE_SIZE];
 };
 
-/* ns by CLOCK. */
-uint64_t attach_time_by(clockid_t clock);
-
 /* ns, CLOCK_MONOTONIC. */
 uint64_t attach_now(void);
 

@@ -14,13 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/backend.h"
 #include "vmm/attach/bpf_programs.h"
 #include "vmm/attach/bpf_source.h"
 
-#define NANOSECONDS 1000000000ull
 #define CLOCK_TRIES 5
 /* Samples with a stack each that a chunk has at the least. */
 #define SAMPLES_OF_CHUNK                                                                                     \
@@ -33,14 +33,6 @@
 #define NO_SLOTS        UINT64_MAX
 #define CR4_LA57        (1ull << 12) /* SDM vol. 3A 2.5 */
 
-static uint64_t time_by(clockid_t clock)
-{
-	struct timespec time;
-
-	clock_gettime(clock, &time);
-	return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
-}
-
 /* BPF has no raw clock; the two drift by what adjusts the one, 500 ppm at the most. */
 static void compare_clocks(struct attach_source *source)
 {
@@ -48,8 +40,8 @@ static void compare_clocks(struct attach_source *source)
 
 	/* Of a try that was interrupted, nobody knows when in it. */
 	for (int i = 0; i < CLOCK_TRIES; i++) {
-		uint64_t before = time_by(CLOCK_MONOTONIC), raw = time_by(CLOCK_MONOTONIC_RAW);
-		uint64_t took = time_by(CLOCK_MONOTONIC) - before;
+		uint64_t before = clock_ns(CLOCK_MONOTONIC), raw = clock_ns(CLOCK_MONOTONIC_RAW);
+		uint64_t took = clock_ns(CLOCK_MONOTONIC) - before;
 
 		if (took >= shortest)
 			continue;

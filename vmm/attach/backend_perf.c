@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/backend.h"
@@ -116,10 +117,7 @@ static int add_vcpu(struct attach_source *source, const struct vmm_vcpu *vcpu)
 
 static void look_behind(struct attach_source *source)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
-	source->after_time = (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+	source->after_time = clock_ns(CLOCK_MONOTONIC_RAW);
 	source->after = nested_runs_look(&source->nested);
 }
 

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/qmp_memory.h"
@@ -81,14 +82,6 @@ struct looker {
 	uint64_t next_try, next_ask, next_ask_slots, next_look; /* ns */
 	bool complained;
 };
-
-static uint64_t clock_ns(clockid_t clock)
-{
-	struct timespec time;
-
-	clock_gettime(clock, &time);
-	return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
-}
 
 static uint64_t now(void)
 {

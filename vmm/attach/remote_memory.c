@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/attach/domain.h"
 
@@ -45,19 +46,11 @@ int remote_memory_open(struct remote_memory **result, const char *name, const ch
 	return 0;
 }
 
-static uint64_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 /* With the lock. NULL: it can not be had. */
 static const struct block *get(struct remote_memory *memory, uint64_t gpa)
 {
 	struct block *block = &memory->blocks[gpa / BLOCK % BLOCKS];
-	uint64_t time = now();
+	uint64_t time = clock_ns(CLOCK_MONOTONIC);
 
 	if (!block->time || block->gpa != gpa || time - block->time > AGE) {
 		block->gpa = gpa;

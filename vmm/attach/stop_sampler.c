@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/look_times.h"
@@ -88,10 +89,7 @@ struct stop_sampler {
 
 static uint64_t now(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC);
 }
 
 /* The threads that stop others. */

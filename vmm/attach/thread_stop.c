@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
+
 #ifndef PTRACE_EVENT_STOP
 #define PTRACE_EVENT_STOP 128 /* of linux/ptrace.h, which can not be included beside the other */
 #endif
@@ -17,14 +19,6 @@
 #define SYSCALL_STOP (SIGTRAP | 0x80)
 /* A millisecond apart. */
 #define REAP_TRIES 1000
-
-static uint64_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
 
 static int wait_for(pid_t tid, siginfo_t *info, int how)
 {
@@ -105,7 +99,7 @@ int thread_stop(struct thread_stop *stop, pid_t tid)
 	status = wait_for_stop(tid);
 	if (status < 0)
 		return status;
-	stop->since = now();
+	stop->since = clock_ns(CLOCK_MONOTONIC);
 	stop->signal = signal_of(status);
 	if (status == EVENT_STOP && !ptrace(PTRACE_GETREGS, tid, 0, &stop->registers))
 		return 0;

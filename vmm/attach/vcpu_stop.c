@@ -9,14 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/attach/seccomp_filter.h"
 #include "vmm/guest/page_walk.h"
 #include "vmm/guest/unwind.h"
 #include "vmm/sample/vm_view.h"
 
-#define NANOSECONDS 1000000000ull
-#define PAGE        4096u
+#define PAGE 4096u
 /* arch/x86/include/asm/page_64_types.h, THREAD_SIZE and IRQ_STACK_SIZE */
 #define KERNEL_STACK (16u << 10)
 #define HLT          0xf4
@@ -27,17 +27,9 @@
 #define CR0_PG   (1ull << 31)
 #define EFER_LMA (1ull << 10)
 
-static uint64_t time_by(clockid_t clock)
-{
-	struct timespec time;
-
-	clock_gettime(clock, &time);
-	return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
-}
-
 static uint64_t stopped_for(const struct thread_stop *stop)
 {
-	return time_by(CLOCK_MONOTONIC) - stop->since;
+	return clock_ns(CLOCK_MONOTONIC) - stop->since;
 }
 
 static bool is_call(const struct user_regs_struct *registers)
@@ -243,7 +235,7 @@ static void take_callers(struct looking *looking)
 	struct guest_callchain chain = { .addresses = look->addresses,
 					 .capacity = SAMPLE_CALLCHAIN_MAX,
 					 .slow_memory = true,
-					 .deadline = time_by(CLOCK_MONOTONIC_RAW) +
+					 .deadline = clock_ns(CLOCK_MONOTONIC_RAW) +
 						     (until > passed ? until - passed : 0) };
 
 	guest_unwind(NULL, &looking->target->memory->view, &look->registers, NULL, &chain);
@@ -363,7 +355,7 @@ static int look_once(struct looking *looking)
 	look->has_tasks = false;
 	if (error)
 		return error;
-	look->time = time_by(CLOCK_MONOTONIC_RAW);
+	look->time = clock_ns(CLOCK_MONOTONIC_RAW);
 	if (is_in_guest(looking->target, looking->thread, &looking->stop.registers))
 		error = look_at_guest(looking);
 	else

@@ -7,15 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/debug/watch_vcpu.h"
 
 uint64_t watch_now(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC);
 }
 
 int watches_create(struct watches **result, const struct watches_options *options)

@@ -9,9 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/log.h"
-
-#define NS_PER_S 1000000000ull
 
 void cpu_clock_open(struct cpu_clock *clock)
 {
@@ -35,21 +34,13 @@ void cpu_clock_close(struct cpu_clock *clock)
 		close(clock->event);
 }
 
-static uint64_t thread_time(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-	return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
-}
-
 uint64_t cpu_clock_now(const struct cpu_clock *clock)
 {
 	uint64_t count = 0;
 	ssize_t size;
 
 	if (clock->event < 0)
-		return thread_time();
+		return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	size = read(clock->event, &count, sizeof(count));
 	assert(size == sizeof(count)); /* of an event of the thread's own, that is open */
 	(void)size;

@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/profile/collector_state.h"
@@ -40,17 +41,9 @@
 /* The guest's agent has sent the symbols of what it tells of long before. */
 #define AGENT_TIME (10000 * MILLISECOND)
 
-uint64_t collector_time(clockid_t clock)
-{
-	struct timespec time;
-
-	clock_gettime(clock, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 uint64_t collector_now(void)
 {
-	return collector_time(CLOCK_MONOTONIC);
+	return clock_ns(CLOCK_MONOTONIC);
 }
 
 void collector_note_error(struct collector *collector, int error)
@@ -222,7 +215,7 @@ static void drain(struct collector *collector)
 	uint64_t time;
 
 	collector->come = false;
-	resolver_begin_pass(collector->resolver, collector_time(CLOCK_MONOTONIC_RAW));
+	resolver_begin_pass(collector->resolver, clock_ns(CLOCK_MONOTONIC_RAW));
 	collector_rings_take(collector, &counts);
 	collector_user_settle(&collector->kernel);
 	collector_jit_look(&collector->jit, &collector->kernel);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/profile/collector_state.h"
@@ -38,7 +39,7 @@ static void tell_losses(struct collector *collector)
 static void tell_counts(struct collector *collector)
 {
 	collector_note_error(collector, collector_output_counts(&collector->output, &collector->options,
-								collector_time(CLOCK_MONOTONIC_RAW)));
+								clock_ns(CLOCK_MONOTONIC_RAW)));
 }
 
 void collector_files_tell_counts(struct collector *collector)

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/guest/kernel_btf.h"
@@ -262,12 +263,12 @@ static int search(struct collector_kernel *kernel, const struct guest_registers 
 		  struct guest_kernel **found, uint64_t *processed)
 {
 	const struct guest_view *view = kernel->options->view;
-	uint64_t begun = processor_time();
+	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	int error = guest_kernel_find(found, view, registers);
 
 	if (error && kernel->told)
 		error = guest_kernel_find_told(found, view, registers, kernel->told);
-	*processed = processor_time() - begun;
+	*processed = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 	return error;
 }
 

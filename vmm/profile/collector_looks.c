@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/guest/module_presence.h"
@@ -25,10 +26,7 @@
 
 static uint64_t sample_clock(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC_RAW);
 }
 
 uint64_t collector_look_latest(void)
@@ -133,10 +131,7 @@ struct seen {
 /* ns by which the cost of a look is told: guest_view.remote. */
 static uint64_t cost_clock(const struct collector_kernel *kernel)
 {
-	struct timespec time;
-
-	clock_gettime(kernel->options->view->remote ? CLOCK_MONOTONIC_RAW : CLOCK_THREAD_CPUTIME_ID, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	return clock_ns(kernel->options->view->remote ? CLOCK_MONOTONIC_RAW : CLOCK_THREAD_CPUTIME_ID);
 }
 
 /* The next look, by what this one has cost so far. */

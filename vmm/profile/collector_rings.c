@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/profile/collector_state.h"
 
+#include "shared/clock.h"
+
 static void count_sample(struct collector_statistics *statistics, const struct sample *sample)
 {
 	if (sample->event)
@@ -140,7 +142,7 @@ static void tell_sideband_lost(struct collector *collector, size_t ring, uint64_
 			  .type = SIDEBAND_LOST,
 			  .time = resolver_settled(collector->resolver) },
 		.count = count,
-		.until = collector_time(CLOCK_MONOTONIC_RAW),
+		.until = clock_ns(CLOCK_MONOTONIC_RAW),
 	};
 
 	give_sideband(collector, ring, &lost.head);

@@ -76,8 +76,7 @@ struct collector {
 	struct collector_statistics statistics;
 };
 
-/* ns of CLOCK, and of CLOCK_MONOTONIC. */
-uint64_t collector_time(clockid_t clock);
+/* ns of CLOCK_MONOTONIC. */
 uint64_t collector_now(void);
 
 /* ERROR, if it is one, with its message: the first is told by who stops the collector. */

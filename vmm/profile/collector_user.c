@@ -3,6 +3,8 @@
 
 #include <time.h>
 
+#include "shared/clock.h"
+
 /* ns. The rings hold some hundred times as much. */
 #define TABLES_TIME  10000000ull
 #define SYMBOLS_TIME 10000000ull
@@ -36,14 +38,6 @@ void collector_user_settle(const struct collector_kernel *kernel)
 		guest_cgroups_settle(running->cgroups, &memory, &running->tasks.cgroups);
 }
 
-static uint64_t time_now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 void collector_user_make_tables(const struct collector_kernel *kernel, struct user_tables *tables,
 				uint64_t now)
 {
@@ -52,7 +46,7 @@ void collector_user_make_tables(const struct collector_kernel *kernel, struct us
 	if (!running || !running->images || kernel->lost)
 		return;
 	while (user_tables_turn(tables, running->images, running, kernel->options->view, now) &&
-	       time_now() - now < TABLES_TIME)
+	       clock_ns(CLOCK_MONOTONIC) - now < TABLES_TIME)
 		;
 }
 
@@ -68,7 +62,7 @@ static void find_symbols(struct collector_kernel *kernel, struct user_symbols *s
 	       user_symbols_turn(symbols, running->images, running, kernel->options->view, now)) {
 		collector_kernel_check_runs(kernel);
 		user_symbols_take(symbols, !kernel->lost && !kernel->doubts, now);
-		if (time_now() - now >= limit)
+		if (clock_ns(CLOCK_MONOTONIC) - now >= limit)
 			return;
 	}
 }
@@ -82,5 +76,5 @@ void collector_user_last_symbols(struct collector_kernel *kernel, struct user_sy
 {
 	if (symbols)
 		user_symbols_hurry(symbols);
-	find_symbols(kernel, symbols, time_now(), LAST_TIME);
+	find_symbols(kernel, symbols, clock_ns(CLOCK_MONOTONIC), LAST_TIME);
 }

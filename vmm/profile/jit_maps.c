@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "shared/clock.h"
 #include "vmm/guest/perf_map.h"
 #include "vmm/guest/perf_map_file.h"
 #include "vmm/profile/collector_looks.h"
@@ -256,14 +257,6 @@ static void take_look(struct followed *followed, struct jit_code *code, const st
 	}
 }
 
-static uint64_t processor_time(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-	return (uint64_t)time.tv_sec * 1000 * MILLISECOND + (uint64_t)time.tv_nsec;
-}
-
 /* The program that was read to be in the process was there when that was done, and perhaps not before. */
 static void begin(struct followed *followed, const struct guest_kernel *kernel, const struct guest_view *view,
 		  uint64_t now)
@@ -298,14 +291,14 @@ static struct followed *next_wanted(struct jit_maps *maps, uint64_t now)
 static void search(struct jit_maps *maps, const struct guest_kernel *kernel, const struct guest_view *view,
 		   uint64_t now)
 {
-	uint64_t begun = processor_time(), took = 0;
+	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), took = 0;
 	struct followed *followed;
 
 	if (now < maps->next_search)
 		return;
 	while (took < SEARCH_ENOUGH && (followed = next_wanted(maps, now))) {
 		begin(followed, kernel, view, now);
-		took = processor_time() - begun;
+		took = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
 	}
 	maps->next_search = now + SEARCH_SHARE * took;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/profile/perf_data_features.h"
 #include "vmm/profile/perf_data_flight.h"
@@ -29,14 +30,6 @@ struct perf_data_writer {
 	uint64_t round_latest;                 /* LATEST at the end of the last round */
 	struct bytes record;                   /* the one that is being put together */
 };
-
-static uint64_t now(clockid_t clock)
-{
-	struct timespec time;
-
-	clock_gettime(clock, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 static int no_memory(void)
 {
@@ -64,8 +57,8 @@ static int collect_facts(struct perf_data_facts *facts, const struct perf_data_o
 	facts->ids = options->vcpus;
 	facts->compression = options->compression;
 	facts->ratio = 1;
-	facts->wall_time = now(CLOCK_REALTIME);
-	facts->clock_time = now(CLOCK_MONOTONIC_RAW);
+	facts->wall_time = clock_ns(CLOCK_REALTIME);
+	facts->clock_time = clock_ns(CLOCK_MONOTONIC_RAW);
 	perf_data_describe_event(&facts->attribute, options);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/local_atomic.h"
 #include "shared/log.h"
@@ -22,8 +23,7 @@
 #include "vmm/sample/snapshot.h"
 #include "vmm/sample/vm_view.h"
 
-#define NANOSECONDS 1000000000ull
-#define HLT         0xf4
+#define HLT 0xf4
 
 /* The value at the latest hit of an event, on whatever vCPU. */
 struct last_value {
@@ -97,10 +97,7 @@ static void end_use(struct vcpu_sampler *self)
 
 static uint64_t now(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &time); /* no system call: the vDSO has it */
-	return (uint64_t)time.tv_sec * NANOSECONDS + (uint64_t)time.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC_RAW); /* no system call */
 }
 
 static void warn_of_timer(struct sampler *sampler)

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 
 struct slot {
@@ -74,10 +75,7 @@ static struct slot *claim(struct trigger *trigger, uint64_t *position)
 
 static void fill(struct trigger_event *event, enum trigger_kind kind, const char *detail)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
-	event->time = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	event->time = clock_ns(CLOCK_MONOTONIC_RAW);
 	event->kind = kind;
 	if (!memccpy(event->detail, detail, '\0', sizeof(event->detail)))
 		event->detail[sizeof(event->detail) - 1] = '\0';

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 
 /* An exit is counted before it is known to be for an interrupt: that is seen as a change between two looks.
@@ -96,14 +97,6 @@ static uint64_t count_exits(const struct vcpu_load *load)
 	return exits - interrupts;
 }
 
-static uint64_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
-
 /* Another look where we were kept from the CPU in between: its time would not be that of what was read. */
 bool vcpu_load_read(struct vcpu_load *load, struct vcpu_reading *reading)
 {
@@ -111,9 +104,9 @@ bool vcpu_load_read(struct vcpu_load *load, struct vcpu_reading *reading)
 
 	*reading = (struct vcpu_reading){ .exits = count_exits(load) };
 	for (int i = 0; i < LOOKS && read; i++) {
-		reading->time = now();
+		reading->time = clock_ns(CLOCK_MONOTONIC);
 		read = read_scheduler(load, reading);
-		if (now() - reading->time < LOOK_TIME_MAX)
+		if (clock_ns(CLOCK_MONOTONIC) - reading->time < LOOK_TIME_MAX)
 			break;
 	}
 	return read;

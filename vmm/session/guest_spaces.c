@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/sample.h"
 #include "shared/sideband.h"
@@ -34,14 +35,6 @@ struct guest_spaces {
 	uint64_t told_all;   /* ns */
 };
 
-static uint64_t now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
-	return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
-}
-
 int guest_spaces_create(struct guest_spaces **result, struct ring *ring)
 {
 	struct guest_spaces *spaces = calloc(1, sizeof(*spaces));
@@ -64,9 +57,9 @@ static bool look(struct look *look, const struct guest_kernel *kernel, const str
 {
 	int count;
 
-	look->begin = now();
+	look->begin = clock_ns(CLOCK_MONOTONIC_RAW);
 	count = guest_task_list(&kernel->tasks, view, &kernel->paging, look->processes, PROCESSES_MAX);
-	look->end = now();
+	look->end = clock_ns(CLOCK_MONOTONIC_RAW);
 	look->count = count < 0 ? 0 : (size_t)count;
 	look->kernel = kernel->identity.gva;
 	qsort(look->processes, look->count, sizeof(look->processes[0]), compare);
@@ -128,7 +121,7 @@ void guest_spaces_turn(struct guest_spaces *spaces, const struct guest_kernel *k
 	struct look *earlier = &spaces->looks[spaces->latest], *later = &spaces->looks[!spaces->latest];
 	bool all;
 
-	if (!kernel || now() < earlier->end + GUEST_SPACES_INTERVAL)
+	if (!kernel || clock_ns(CLOCK_MONOTONIC_RAW) < earlier->end + GUEST_SPACES_INTERVAL)
 		return;
 	spaces->latest = !spaces->latest;
 	memset(later->told, 0, sizeof(later->told));

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/agent_channel.h"
@@ -40,10 +41,7 @@ struct session {
 
 static uint64_t now(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC);
 }
 
 static int watch(const struct session *session, int fd)
