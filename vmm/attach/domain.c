@@ -98,18 +98,30 @@ static int fail(int error, const char *what, const char *name)
 static int open_connection(struct domain *domain, const char *uri)
 {
 	virConnectAuth auth = { 0 };
+	int error;
 
 	domain->connection = libvirt.virConnectOpenAuth(uri, &auth, 0);
-	return domain->connection
-		       ? 0
-		       : fail(-ECONNREFUSED, "can not connect to libvirt at", uri ? uri : "its usual place");
+	if (domain->connection)
+		return 0;
+	error = fail(-ECONNREFUSED, "can not connect to libvirt at", uri ? uri : "its default URI");
+	return error_set(error, "%s; does it run here? --connect says where it is", error_message());
 }
 
-static int look_up(struct domain *domain)
+/* virsh looks there too, and surprises with it. */
+static int not_found(const struct domain *domain, const char *uri)
+{
+	int error = fail(-EREMOTEIO, "can not find the domain", domain->name);
+
+	if (uri || !geteuid() || error != -ENOENT)
+		return error;
+	return error_set(error, "%s; those of the host are at --connect qemu:///system", error_message());
+}
+
+static int look_up(struct domain *domain, const char *uri)
 {
 	domain->domain = libvirt.virDomainLookupByName(domain->connection, domain->name);
 	if (!domain->domain)
-		return fail(-EREMOTEIO, "can not find the domain", domain->name);
+		return not_found(domain, uri);
 	if (libvirt.virDomainGetUUIDString(domain->domain, domain->uuid))
 		return fail(-EREMOTEIO, "can not look at the domain", domain->name);
 	if (libvirt.virDomainIsActive(domain->domain) != 1)
@@ -131,7 +143,7 @@ int domain_open(struct domain **result, const char *name, const char *uri)
 	}
 	error = open_connection(domain, uri);
 	if (!error)
-		error = look_up(domain);
+		error = look_up(domain, uri);
 	if (error)
 		domain_close(domain);
 	else

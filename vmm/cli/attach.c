@@ -73,7 +73,8 @@ static int list_vms(void)
 			list_vm(pids[i], vm_fds[vm]);
 	}
 	if (!count)
-		log_info("no process that may be looked at runs a VM of KVM");
+		log_info("no process that may be looked at runs a VM of KVM%s",
+			 geteuid() ? "; root may look at all" : "");
 	else
 		log_info("kvmscope attach --pid PID profiles one of them");
 	return EXIT_OK;

@@ -164,7 +164,8 @@ static bool print_daemon(void)
 	if (daemon >= 0)
 		close(daemon);
 	if (error) {
-		printf("daemon:   does not run, or not for us: %s\n", error_message());
+		printf("daemon:   does not run%s: %s\n", geteuid() ? ", or is not ours to ask" : "",
+		       error == -ENOENT ? "systemctl start kvmscoped" : error_message());
 		return false;
 	}
 	printf("daemon:   process %.0f, kvmscoped ", answer_number(status, "pid"));

@@ -14,9 +14,9 @@ static const char *why_kicks(const struct run_options *options)
 	if (options->wall_clock)
 		return "a vCPU that is halted takes no interrupt of the clock";
 	if (options->callchains)
-		return "it has callers in programs by frame pointers only; see --sampler";
+		return "that has callers in programs by frame pointers only";
 	if (!options->agent)
-		return "it does not see control groups, which only --agent would tell then";
+		return "that does not see control groups, which only --agent would tell then";
 	return NULL;
 }
 
@@ -56,7 +56,7 @@ static int start_where_it_is_as_good(struct attach **attach, const struct run_op
 	*attach = NULL;
 	return error_set(
 		-ENOTSUP,
-		"on kvm_intel it has no callers in a guest's kernel, and no task of a guest that is no Linux");
+		"on kvm_intel that has no callers in a guest's kernel, and no task of a guest that is no Linux");
 }
 
 int run_bpf_start(struct attach **attach, const struct run_options *options)
@@ -74,8 +74,10 @@ int run_bpf_start(struct attach **attach, const struct run_options *options)
 		why = error_message();
 	if (*attach)
 		log_info("sampled by bpf: the guest is not left for a sample");
+	else if (error)
+		log_info("sampled by kicks, not by bpf: %s; see --sampler", why);
 	else if (automatic)
-		log_info("sampled by kicks, not by bpf: %s", why);
+		log_debug("sampled by kicks, not by bpf: %s", why);
 	return 0;
 }
 

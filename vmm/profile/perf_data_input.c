@@ -17,7 +17,9 @@ static int examine(struct perf_data_input *input, const char *path)
 	struct stat status;
 
 	if (input->fd < 0 || fstat(input->fd, &status))
-		return error_set(-errno, "can't open %s: %s", path, strerror(errno));
+		return error_set(-errno, "can't open %s: %s%s", path, strerror(errno),
+				 errno == ENOENT ? "; kvmscope run and attach write one, -i names another"
+						 : "");
 	if (S_ISDIR(status.st_mode))
 		return error_set(-EISDIR,
 				 "%s is a directory: perf.data directories are not read; record to one file",
