@@ -1,43 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What others chose, in the log. */
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "shared/log.h"
+#include "tests/unit/captured_log.h"
 #include "tests/unit/shim/test.h"
-
-/* What is written to standard error between the two. */
-static int begin_capture(int *file)
-{
-	int before = dup(STDERR_FILENO);
-
-	fflush(stderr);
-	*file = memfd_create("log", MFD_CLOEXEC);
-	CHECK(before >= 0 && *file >= 0 && dup2(*file, STDERR_FILENO) >= 0);
-	return before;
-}
-
-static void end_capture(int before, int file, char *text, size_t size)
-{
-	ssize_t got = pread(file, text, size - 1, 0);
-
-	text[got > 0 ? got : 0] = '\0';
-	dup2(before, STDERR_FILENO);
-	close(before);
-	close(file);
-}
 
 static void check_line(const char *chosen, const char *expected)
 {
-	char text[8192];
-	int file, before = begin_capture(&file);
+	struct captured_log log;
 
+	captured_log_begin(&log);
 	log_warning("%s ends", chosen);
-	end_capture(before, file, text, sizeof(text));
-	CHECK_STRING(text, expected);
+	captured_log_end(&log);
+	CHECK_STRING(log.text, expected);
 }
 
 TEST(log, what_others_chose_is_text)
@@ -61,17 +37,17 @@ TEST(log, another_line_of_a_message_is_no_other_message)
 
 TEST(log, a_line_that_is_too_long_is_cut)
 {
-	char chosen[5000], text[8192];
-	int file, before;
+	char chosen[5000];
+	struct captured_log log;
 
 	memset(chosen, '\n', sizeof(chosen) - 1);
 	chosen[sizeof(chosen) - 1] = '\0';
-	before = begin_capture(&file);
+	captured_log_begin(&log);
 	log_levels(true);
 	log_warning("%s", chosen);
 	log_levels(false);
-	end_capture(before, file, text, sizeof(text));
-	CHECK(strlen(text) > 2000 && strlen(text) < sizeof(chosen));
-	CHECK_EQUAL(text[strlen(text) - 1], '\n');
-	CHECK(strstr(text, "warning: \n<4>  \n<4>  "));
+	captured_log_end(&log);
+	CHECK(strlen(log.text) > 2000 && strlen(log.text) < sizeof(chosen));
+	CHECK_EQUAL(log.text[strlen(log.text) - 1], '\n');
+	CHECK(strstr(log.text, "warning: \n<4>  \n<4>  "));
 }

@@ -9,6 +9,7 @@
 #include "shared/log.h"
 #include "vmm/session/agent_clock_warn.h"
 #include "vmm/session/agent_kernel.h"
+#include "vmm/session/agent_way_warn.h"
 #include "vmm/session/session.h"
 
 /* us */
@@ -57,6 +58,9 @@ void attach_summary_tell(const struct collector_statistics *statistics,
 
 static void tell_told(const struct agent_statistics *agent)
 {
+	agent_way_warn(agent);
+	if (!(agent->features & (AGENT_FEATURE_EVENTS | AGENT_FEATURE_CONNECTOR)))
+		return;
 	log_info("the guest agent told of the guest's processes; its clock is known to %.0f us",
 		 (double)agent->clock_error / 1e3);
 	if (agent->lost)
@@ -72,11 +76,7 @@ static void tell_told(const struct agent_statistics *agent)
 
 void attach_summary_tell_agent(const struct agent_statistics *agent)
 {
-	if (agent->error == -EPROTONOSUPPORT)
-		log_warning("the guest agent speaks another version of the protocol, %u", agent->version);
-	else if (agent->sessions && !(agent->features & (AGENT_FEATURE_EVENTS | AGENT_FEATURE_CONNECTOR)))
-		log_warning("the guest agent can not see processes: %s", strerror(-agent->error));
-	else if (agent->sessions)
+	if (agent->sessions)
 		tell_told(agent);
 	else if (agent->unconnected == -EBUSY)
 		log_warning(

@@ -14,6 +14,7 @@
 #include "vmm/session/agent_clock_warn.h"
 #include "vmm/session/agent_kernel.h"
 #include "vmm/session/agent_names.h"
+#include "vmm/session/agent_way_warn.h"
 
 /* A snapshot of a busy guest, thousands of mappings, must fit while the collector does something else. */
 #define RING_SIZE (4ul << 20)
@@ -86,7 +87,7 @@ void run_agent_join(struct run_agent *agent, struct machine_options *machine)
 	machine->boot.append = agent->command_line;
 }
 
-int run_agent_start(struct run_agent *agent, struct machine *machine)
+int run_agent_start(struct run_agent *agent, const struct vm *vm)
 {
 	struct agent_options options = { .fd = agent->our_end,
 					 .ring = agent->ring,
@@ -96,7 +97,7 @@ int run_agent_start(struct run_agent *agent, struct machine *machine)
 	/* The machine has its own copy; only so does the end of the guest end the socket. */
 	close(agent->machine_end);
 	agent->machine_end = agent->our_end = -1;
-	options.tsc_known = !vm_tsc_offset(machine_vm(machine), &options.tsc_offset);
+	options.tsc_known = !vm_tsc_offset(vm, &options.tsc_offset);
 	if (!options.tsc_known)
 		log_debug("the guest's clock is known by messages alone: %s", error_message());
 	return agent_start(&agent->agent, &options);
@@ -195,14 +196,7 @@ static void tell(const struct run_agent *agent, const struct agent_statistics *s
 		tell_silence(agent);
 		return;
 	}
-	if (statistics->features & AGENT_FEATURE_CONNECTOR)
-		log_warning(
-			"the guest's kernel allows its agent no perf events (%s): what processes have mapped is "
-			"known by netlink and /proc, some ms after they began and as of the last look",
-			strerror(-statistics->error));
-	else if (!(statistics->features & AGENT_FEATURE_EVENTS))
-		log_warning("the guest agent (protocol %u, Linux %s) can not see processes: %s",
-			    statistics->version, statistics->release, strerror(-statistics->error));
+	agent_way_warn(statistics);
 	tell_omissions(statistics);
 	agent_clock_warn(statistics);
 	agent_kernel_warn(statistics);

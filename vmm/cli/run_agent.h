@@ -26,8 +26,8 @@ int run_agent_create(struct run_agent **agent, const struct run_options *options
 /* Sets the machine's port, and what starts the agent in the guest; valid until run_agent_destroy(). */
 void run_agent_join(struct run_agent *agent, struct machine_options *machine);
 
-/* Before machine_start(). The errors of agent_start(). */
-int run_agent_start(struct run_agent *agent, struct machine *machine);
+/* Of the machine's VM, before machine_start(). The errors of agent_start(). */
+int run_agent_start(struct run_agent *agent, const struct vm *vm);
 
 /* The ring of struct sideband, for the collector to drain; the agent's until run_agent_destroy(). */
 struct ring *run_agent_ring(struct run_agent *agent);

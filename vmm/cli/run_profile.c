@@ -475,7 +475,7 @@ int run_profile_start(struct run_profile *profile, struct machine *machine)
 		error = make_sampler(profile);
 	run_watch_join(profile->watch, profile->sampler, &profile->view.view, machine_vm(machine));
 	if (!error && profile->agent)
-		error = run_agent_start(profile->agent, machine);
+		error = run_agent_start(profile->agent, machine_vm(machine));
 	return error ? error : start_collector(profile);
 }
 
