@@ -7,6 +7,7 @@
 
 #include "vmm/attach/memory_layout.h"
 #include "vmm/attach/process.h"
+#include "vmm/attach/qemu_vcpus.h"
 #include "vmm/attach/remote_call.h"
 #include "vmm/attach/seccomp_filter.h"
 #include "vmm/attach/thread_status.h"
@@ -59,6 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (vmm_parse_run_call(text, &fd) && fd < 0)
 		abort();
 	if (memory_layout_parse(text, &hva, &bytes) && hva + bytes < hva)
+		abort();
+	if (qemu_vcpu_ids_parse(text, size + 1) > VMM_VCPUS_MAX)
 		abort();
 	check_states(text);
 	check_code(data, size);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,9 +15,12 @@
 #include "shared/log.h"
 #include "vmm/attach/domain.h"
 #include "vmm/attach/memory_layout.h"
+#include "vmm/attach/qemu_vcpus.h"
 
-/* vCPUs that may come besides those that are there. */
+/* vCPUs that may come besides those that are there, where nobody says how many. */
 #define VCPUS_TO_COME 8
+/* As many as one in so many of our descriptors, at most. */
+#define DESCRIPTORS_SHARE 16
 
 uint64_t attach_now(void)
 {
@@ -36,13 +40,35 @@ static int check_process(const struct attach *attach, const struct attach_backen
 			 process->name);
 }
 
-/* Those that are there, with some that may come. */
+static unsigned int smaller(unsigned int a, unsigned int b)
+{
+	return a < b ? a : b;
+}
+
+static unsigned int larger(unsigned int a, unsigned int b)
+{
+	return a > b ? a : b;
+}
+
+/* Each vCPU that is not there yet has a ring all the same: a page of memory, and two descriptors. */
+static unsigned int affordable(void)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / DESCRIPTORS_SHARE > VMM_VCPUS_MAX
+		       ? VMM_VCPUS_MAX
+		       : (unsigned int)limit.rlim_cur / DESCRIPTORS_SHARE;
+}
+
+/* Those that are there, with those that may come. */
 static unsigned int vcpus_max(const struct vmm_process *process, bool own)
 {
 	unsigned int last = process->vcpu_count ? process->vcpus[process->vcpu_count - 1].id : 0;
-	unsigned int max = last + 1 + (own ? 0 : VCPUS_TO_COME);
+	unsigned int to_come = smaller(qemu_vcpu_ids(process->pid), affordable());
 
-	return max < VMM_VCPUS_MAX ? max : VMM_VCPUS_MAX;
+	if (own)
+		return last + 1;
+	return smaller(larger(last + 1 + VCPUS_TO_COME, to_come), VMM_VCPUS_MAX);
 }
 
 static int try_backend(struct attach *attach, const struct attach_backend *backend)
