@@ -111,6 +111,29 @@ TEST(image_names, of_memory_make_room_for_all_of_them)
 	leave(&setting);
 }
 
+/* A guest is not made to tell of its libraries in each recording; but somebody may install their names. */
+TEST(image_names, of_who_has_no_more_are_all_for_a_day)
+{
+	char command[256];
+	struct setting setting;
+
+	enter(&setting, 1 << 20);
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK(has_all(&setting));
+	snprintf(command, sizeof(command), "touch -d '23 hours ago' '%s/%s'/*/elf", setting.directory,
+		 BUILD_ID_CACHE_IMAGES);
+	CHECK_EQUAL(system(command), 0);
+	CHECK(has_all(&setting));
+	snprintf(command, sizeof(command), "touch -d '25 hours ago' '%s/%s'/*/elf", setting.directory,
+		 BUILD_ID_CACHE_IMAGES);
+	CHECK_EQUAL(system(command), 0);
+	CHECK(!has_all(&setting));
+	CHECK(has(&setting));
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK(has_all(&setting));
+	leave(&setting);
+}
+
 TEST(image_names, that_are_all_of_them_stay)
 {
 	struct setting setting;

@@ -25,6 +25,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/registers.h"
@@ -140,6 +141,11 @@ bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_
  * there. */
 bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *build_id, size_t build_id_size,
 				      bool *ours);
+
+/* Does the file of that build say that who told its names has no more of them, and is not older than SECONDS?
+ */
+bool build_id_cache_image_is_exhausted(const char *directory, const uint8_t *build_id, size_t build_id_size,
+				       time_t seconds);
 
 /* Of the file that was added or put in place of another, which another one of that build does not have; 0:
  * there is none. */

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "vmm/profile/build_id_cache.h"
@@ -103,6 +104,20 @@ bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *buil
 		return false;
 	*ours = is_ours(&place);
 	return true;
+}
+
+bool build_id_cache_image_is_exhausted(const char *directory, const uint8_t *build_id, size_t build_id_size,
+				       time_t seconds)
+{
+	struct place place;
+	struct stat status;
+	struct elf_kind kind;
+	char path[PATH_MAX];
+
+	return !find_place(directory, build_id, build_id_size, &place) &&
+	       !cache_path(path, place.link, "/elf", NULL) && !is_outdated(&place) &&
+	       elf_kind_of(path, &kind) && kind.note.exhausted && !stat(path, &status) &&
+	       time(NULL) - status.st_mtim.tv_sec < seconds;
 }
 
 /* One that takes the inode of another that is gone was made later. */

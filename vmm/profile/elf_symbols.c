@@ -9,7 +9,6 @@
 #include "shared/error.h"
 #include "vmm/profile/elf_file.h"
 #include "vmm/profile/profile_symbol_list.h"
-#include "vmm/profile/symbol_file.h"
 
 /* Functions, objects and labels, as perf takes them (elf_sym__is_function, _is_object, _is_label). */
 static bool is_wanted(const GElf_Sym *symbol, const char *name)
@@ -68,34 +67,34 @@ static bool has_names_only(Elf *elf)
 	return false;
 }
 
-/* Of the notes in DATA; 0: none says it. */
-static uint32_t form_in(Elf_Data *data)
+/* False: there is none in DATA. */
+static bool take_note(Elf_Data *data, struct symbol_file_note *note)
 {
 	size_t offset = 0, owner, content;
 	GElf_Nhdr header;
-	uint32_t form;
 
 	while (data && (offset = gelf_getnote(data, offset, &header, &owner, &content)) > 0) {
 		if (header.n_type != SYMBOL_FILE_NOTE_TYPE || header.n_namesz != sizeof(SYMBOL_FILE_NOTE) ||
-		    header.n_descsz != sizeof(form) ||
+		    header.n_descsz != sizeof(*note) ||
 		    memcmp((char *)data->d_buf + owner, SYMBOL_FILE_NOTE, header.n_namesz) != 0)
 			continue;
-		memcpy(&form, (char *)data->d_buf + content, sizeof(form));
-		return form;
+		memcpy(note, (char *)data->d_buf + content, sizeof(*note));
+		return true;
 	}
-	return 0;
+	return false;
 }
 
-static uint32_t form_of(Elf *elf)
+static struct symbol_file_note note_of(Elf *elf)
 {
+	struct symbol_file_note note = { 0 };
 	Elf_Scn *section = NULL;
 	GElf_Shdr header;
-	uint32_t form = 0;
+	bool found = false;
 
-	while (!form && (section = elf_nextscn(elf, section)))
+	while (!found && (section = elf_nextscn(elf, section)))
 		if (gelf_getshdr(section, &header) && header.sh_type == SHT_NOTE)
-			form = form_in(elf_getdata(section, NULL));
-	return form;
+			found = take_note(elf_getdata(section, NULL), &note);
+	return note;
 }
 
 bool elf_kind_of(const char *path, struct elf_kind *kind)
@@ -109,7 +108,7 @@ bool elf_kind_of(const char *path, struct elf_kind *kind)
 	kind->relocatable = gelf_getehdr(file.elf, &header) && header.e_type == ET_REL;
 	kind->names_only = has_names_only(file.elf);
 	kind->all = find_table(file.elf, &section) && section.sh_type == SHT_SYMTAB;
-	kind->form = form_of(file.elf);
+	kind->note = note_of(file.elf);
 	elf_file_close(&file);
 	return true;
 }

@@ -10,6 +10,7 @@
 
 #include "vmm/guest/symbols.h"
 #include "vmm/profile/elf_file.h"
+#include "vmm/profile/symbol_file.h"
 
 enum elf_symbols_addresses {
 	ELF_FILE_OFFSETS,      /* of programs and libraries, as mappings of files have them */
@@ -38,7 +39,7 @@ struct elf_kind {
 	bool relocatable; /* ET_REL */
 	bool names_only;  /* it was made of names alone (symbol_file.h), and has no sections of a program */
 	bool all;         /* it has a .symtab: not only functions that others may call */
-	uint32_t form;    /* that it says it was made in (SYMBOL_FILE_FORM); 0: none */
+	struct symbol_file_note note; /* what it says of itself; zero: nothing */
 };
 
 /* What the file at PATH is; false: it is no ELF file, or can not be read. Any thread. */

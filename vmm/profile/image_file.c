@@ -161,11 +161,9 @@ static bool add_symbols(struct symbol_file *file, const struct image *image, con
 	return true;
 }
 
-void image_file_make(struct bytes *to, struct span table, const uint8_t *build_id, size_t build_id_size)
+/* HEAD is without what TABLE tells. */
+static void make(struct bytes *to, struct span table, struct symbol_file_head head)
 {
-	struct symbol_file_head head = { .type = ET_EXEC,
-					 .build_id = build_id,
-					 .build_id_size = build_id_size };
 	struct symbol_ends ends = { 0 };
 	struct symbol_file file;
 	struct image image;
@@ -187,6 +185,23 @@ void image_file_make(struct bytes *to, struct span table, const uint8_t *build_i
 	head.text_size = end_of(&image);
 	head.dynamic = image.dynamic;
 	symbol_file_end(&file, &head, to);
+}
+
+void image_file_make(struct bytes *to, struct span table, const uint8_t *build_id, size_t build_id_size)
+{
+	make(to, table,
+	     (struct symbol_file_head){
+		     .type = ET_EXEC, .build_id = build_id, .build_id_size = build_id_size });
+}
+
+void image_file_make_exhausted(struct bytes *to, struct span table, const uint8_t *build_id,
+			       size_t build_id_size)
+{
+	make(to, table,
+	     (struct symbol_file_head){ .type = ET_EXEC,
+					.build_id = build_id,
+					.build_id_size = build_id_size,
+					.exhausted = true });
 }
 
 /* What is put together, and the file that it is copied into; and before that, where symbols end. */

@@ -19,6 +19,10 @@
  */
 void image_file_make(struct bytes *to, struct span table, const uint8_t *build_id, size_t build_id_size);
 
+/* The same, where who told TABLE has no more names of that build: the file says so (symbol_file.h). */
+void image_file_make_exhausted(struct bytes *to, struct span table, const uint8_t *build_id,
+			       size_t build_id_size);
+
 /* Bytes of memory that this takes for TABLE at most, with what comes of it. */
 size_t image_file_cost(struct span table);
 

@@ -69,9 +69,18 @@ bool image_names_has(struct image_names *names, const uint8_t *build_id, size_t 
 	return true;
 }
 
+/* A while ago, by who has no more of them; and there is nobody else who has. */
+static bool was_told(const struct image_names *names, const uint8_t *build_id, size_t build_id_size)
+{
+	return build_id_cache_image_is_exhausted(names->directory, build_id, build_id_size,
+						 IMAGE_NAMES_REMEMBERED) &&
+	       !image_names_are_installed(names, build_id, build_id_size);
+}
+
 bool image_names_has_all(const struct image_names *names, const uint8_t *build_id, size_t build_id_size)
 {
-	if (!build_id_cache_has_whole_image(names->directory, build_id, build_id_size))
+	if (!build_id_cache_has_whole_image(names->directory, build_id, build_id_size) &&
+	    !was_told(names, build_id, build_id_size))
 		return false;
 	build_id_cache_touch(names->directory, build_id, build_id_size);
 	return true;
@@ -150,6 +159,7 @@ static int remember(struct image_names *names, const uint8_t *build_id, size_t b
 
 typedef int image_put(const char *directory, const uint8_t *build_id, size_t build_id_size,
 		      const struct bytes *file);
+typedef void image_make(struct bytes *to, struct span table, const uint8_t *build_id, size_t build_id_size);
 
 static int put_file(struct image_names *names, image_put *put, const struct bytes *file,
 		    const uint8_t *build_id, size_t build_id_size)
@@ -168,8 +178,8 @@ static int put_file(struct image_names *names, image_put *put, const struct byte
 	return result > 0 ? remember(names, build_id, build_id_size, file->size) : result;
 }
 
-static void put_table(struct image_names *names, image_put *put, struct span table, const uint8_t *build_id,
-		      size_t build_id_size)
+static void put_table(struct image_names *names, image_make *make, image_put *put, struct span table,
+		      const uint8_t *build_id, size_t build_id_size)
 {
 	struct bytes file, all;
 
@@ -177,7 +187,7 @@ static void put_table(struct image_names *names, image_put *put, struct span tab
 		table = span_of(all.data, all.size);
 		put = build_id_cache_replace_image;
 	}
-	image_file_make(&file, table, build_id, build_id_size);
+	make(&file, table, build_id, build_id_size);
 	if (put_file(names, put, &file, build_id, build_id_size) && !names->statistics.failed++)
 		log_warning("names of the guest's programs can not be kept: %s", error_message());
 	free(file.data);
@@ -187,13 +197,14 @@ static void put_table(struct image_names *names, image_put *put, struct span tab
 void image_names_add(struct image_names *names, struct span table, const uint8_t *build_id,
 		     size_t build_id_size)
 {
-	put_table(names, build_id_cache_add_image, table, build_id, build_id_size);
+	put_table(names, image_file_make, build_id_cache_add_image, table, build_id, build_id_size);
 }
 
 void image_names_replace(struct image_names *names, struct span table, const uint8_t *build_id,
 			 size_t build_id_size)
 {
-	put_table(names, build_id_cache_replace_image, table, build_id, build_id_size);
+	put_table(names, image_file_make_exhausted, build_id_cache_replace_image, table, build_id,
+		  build_id_size);
 }
 
 void image_names_close(struct image_names *names)

@@ -48,7 +48,11 @@ bool image_names_are_installed(const struct image_names *names, const uint8_t *b
  * replaced. */
 bool image_names_has(struct image_names *names, const uint8_t *build_id, size_t build_id_size);
 
-/* The same, but of all of its functions, as far as there can be more. */
+/*
+ * The same, but of all of its functions, as far as there can be more: those that a guest's agent told and had
+ * no more of are all for IMAGE_NAMES_REMEMBERED seconds, as somebody may install them there.
+ */
+#define IMAGE_NAMES_REMEMBERED (24 * 3600)
 bool image_names_has_all(const struct image_names *names, const uint8_t *build_id, size_t build_id_size);
 
 /*
@@ -59,7 +63,8 @@ bool image_names_has_all(const struct image_names *names, const uint8_t *build_i
 void image_names_add(struct image_names *names, struct span table, const uint8_t *build_id,
 		     size_t build_id_size);
 
-/* The same, but in place of fewer names that this or another run put there, as from a guest's memory. */
+/* The same, but in place of fewer names that this or another run put there, as from a guest's memory; of who
+ * has no more. */
 void image_names_replace(struct image_names *names, struct span table, const uint8_t *build_id,
 			 size_t build_id_size);
 

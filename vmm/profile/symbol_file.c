@@ -138,12 +138,12 @@ void symbol_file_drop(struct symbol_file *file)
 
 void symbol_file_end(struct symbol_file *file, const struct symbol_file_head *head, struct bytes *to)
 {
-	const uint32_t form_number = SYMBOL_FILE_FORM;
+	const struct symbol_file_note own = { SYMBOL_FILE_FORM, head->exhausted };
 	struct bytes build_id = { 0 }, form = { 0 };
 
 	*to = (struct bytes){ 0 };
 	make_note(&build_id, "GNU", NT_GNU_BUILD_ID, head->build_id, head->build_id_size);
-	make_note(&form, SYMBOL_FILE_NOTE, SYMBOL_FILE_NOTE_TYPE, &form_number, sizeof(form_number));
+	make_note(&form, SYMBOL_FILE_NOTE, SYMBOL_FILE_NOTE_TYPE, &own, sizeof(own));
 	to->failed = file->table.failed || file->strings.failed || build_id.failed || form.failed;
 	if (!to->failed && head->build_id_size && file->table.size > sizeof(Elf64_Sym))
 		add_file(to, head, file, &build_id, &form);

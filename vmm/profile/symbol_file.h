@@ -19,8 +19,14 @@
  * wrong by now, and makes room for a newer one. One more whenever names change for the same guest.
  */
 #define SYMBOL_FILE_FORM      1u
-#define SYMBOL_FILE_NOTE      "kvmscope" /* its owner; the form is four bytes of it */
+#define SYMBOL_FILE_NOTE      "kvmscope" /* its owner */
 #define SYMBOL_FILE_NOTE_TYPE 1u
+
+/* The note's content. */
+struct symbol_file_note {
+	uint32_t form;
+	uint32_t exhausted; /* 1: who has the file in the guest has no more names of it; 0: not known */
+};
 
 /* What is put together. Zeroed: not begun. */
 struct symbol_file {
@@ -35,6 +41,7 @@ struct symbol_file_head {
 	uint64_t text_size;         /* bytes that all addresses are in */
 	const Elf64_Phdr *segments; /* where in the file that is mapped they lie; NULL with 0 */
 	size_t segment_count;
+	bool exhausted; /* the note's */
 	bool dynamic; /* a .dynsym: readers take a .symtab of the same build before it, wherever they find one
 		       */
 };
