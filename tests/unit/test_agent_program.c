@@ -30,6 +30,7 @@
 /* Else there is no snapshot. */
 #define PROCESSES_TOLD (AGENT_FEATURE_EVENTS | AGENT_FEATURE_CONNECTOR)
 #define WAIT_MS        20000
+#define PROGRAMS_MAX   4000 /* that are loaded until the agent has told of one */
 
 /* The agent on one end of a socket, of which the test keeps the other beside the host's side. */
 struct fixture {
@@ -244,32 +245,26 @@ TEST(agent_program, needs_less_than_2_MiB_while_programs_come_and_go)
 	tear_down(&fixture);
 }
 
-/* Code that the kernel made at run time. */
+/* Code that the kernel made at run time, of the latest program of that name; told: and that it went. */
 struct code {
-	const char *name;
+	char name[BPF_OBJ_NAME_LEN];
 	uint64_t start, length;
+	bool told;
 };
 
-static bool is_code_made(const struct sideband *record, void *context)
+static void look_at_code(const struct sideband *record, struct code *code)
 {
-	const struct sideband_module *module = (const void *)record;
-	struct code *code = context;
-
-	if (record->type != SIDEBAND_MODULE_LOAD || !strstr(module->name, code->name))
-		return false;
-	CHECK_EQUAL(record->flags, SIDEBAND_MODULE_CODE);
-	code->start = module->start;
-	code->length = module->length;
-	return true;
-}
-
-static bool is_code_gone(const struct sideband *record, void *context)
-{
+	const struct sideband_module *made = (const void *)record;
 	const struct sideband_munmap *gone = (const void *)record;
-	const struct code *code = context;
 
-	return record->type == SIDEBAND_MODULE_UNLOAD && gone->start == code->start &&
-	       gone->length == code->length;
+	if (record->type == SIDEBAND_MODULE_LOAD && strstr(made->name, code->name)) {
+		CHECK_EQUAL(record->flags, SIDEBAND_MODULE_CODE);
+		CHECK(made->start >> 63 && made->length);
+		code->start = made->start;
+		code->length = made->length;
+	} else if (record->type == SIDEBAND_MODULE_UNLOAD && code->length) {
+		code->told |= gone->start == code->start && gone->length == code->length;
+	}
 }
 
 /* A BPF program that does nothing; -1 where there may be none. */
@@ -303,37 +298,45 @@ static bool makes_code(void)
 	return enabled;
 }
 
-/* That it comes and goes. *LOADED: it could be. */
-static bool is_told_of(struct fixture *fixture, struct code *code, bool *loaded)
+/* Comes and goes at once. */
+static bool run_program(const struct code *code)
 {
 	int program = load_program(code->name);
-	bool told;
 
-	*loaded = program >= 0;
-	if (!*loaded)
-		return false;
-	told = find(fixture, is_code_made, code);
-	close(program);
-	return told && code->start >> 63 && code->length && find(fixture, is_code_gone, code);
+	if (program >= 0)
+		close(program);
+	return program >= 0;
 }
 
-/* As the kernel's KSYMBOL events say; where the machine is busy it loses some. */
+static void read_code(struct fixture *fixture, struct code *code)
+{
+	const struct ring_record *record;
+
+	while ((record = ring_read(fixture->ring)))
+		if (record->type == RECORD_SIDEBAND)
+			look_at_code((const struct sideband *)record->payload, code);
+	ring_read_done(fixture->ring);
+}
+
+/* As the kernel's KSYMBOL events say. Where the machine is busy it loses any number of them: but not all. */
 TEST(agent_program, tells_of_the_code_of_a_BPF_program)
 {
-	struct code code = { .name = "kvmscope_code" };
-	bool loaded = false, told = false;
+	struct code code = { .told = false };
 	struct fixture fixture;
+	bool loaded;
 
 	if (!makes_code())
 		SKIP("this kernel makes no code of BPF programs");
+	snprintf(code.name, sizeof(code.name), "kvmscope%d", getpid()); /* other tests may run beside */
 	REQUIRE(set_up(&fixture, NULL));
 	CHECK(wait_for_session(&fixture));
-	if (features_of(&fixture) & AGENT_FEATURE_KSYMBOLS) {
-		told = is_told_of(&fixture, &code, &loaded);
-		for (int i = 0; i < 4 && loaded && !told; i++)
-			told = is_told_of(&fixture, &code, &loaded);
+	loaded = features_of(&fixture) & AGENT_FEATURE_KSYMBOLS;
+	for (int i = 0; i < PROGRAMS_MAX && loaded && !code.told; i++) {
+		loaded = run_program(&code);
+		usleep(50000);
+		read_code(&fixture, &code);
 	}
-	CHECK(told || !loaded);
+	CHECK(code.told || !loaded);
 	tear_down(&fixture);
 	if (!loaded)
 		SKIP("perf events of BPF programs, or bpf(2), are not allowed here");
