@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "guest-agent/build_id.h"
+#include "shared/hash.h"
 
 #define NOTES_MAX 4096
 
@@ -38,21 +39,12 @@ static bool parse_line(const char *line, struct agent_module *module)
 		      &module->start) == 3;
 }
 
-/* FNV-1a. */
-static uint64_t hash_more(uint64_t hash, const void *bytes, size_t size)
-{
-	for (size_t i = 0; i < size; i++)
-		hash = (hash ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3ull;
-	return hash;
-}
-
 /* Another boot puts the kernel elsewhere, perhaps with the same modules, or none. */
 static uint64_t hash_boot(void)
 {
 	char id[64];
 
-	return hash_more(0xcbf29ce484222325ull, id,
-			 read_start("/proc/sys/kernel/random/boot_id", id, sizeof(id)));
+	return hash_add_bytes(HASH_START, id, read_start("/proc/sys/kernel/random/boot_id", id, sizeof(id)));
 }
 
 /* Loaded again it has another directory, if it is another build in the same place, too; 0: it has none. */
@@ -78,9 +70,9 @@ static uint64_t list_modules(struct kernel_table *table)
 		if (!parse_line(line, &module))
 			continue;
 		/* Its name, where it is, and its size. */
-		hash = hash_more(hash, &module, offsetof(struct agent_module, text));
+		hash = hash_add_bytes(hash, &module, offsetof(struct agent_module, text));
 		directory = directory_of(&module);
-		hash = hash_more(hash, &directory, sizeof(directory));
+		hash = hash_add_bytes(hash, &directory, sizeof(directory));
 		if (table && table->head.modules < AGENT_KERNEL_MODULES_MAX)
 			table->modules[table->head.modules++] = module;
 	}

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/hash.h"
 #include "shared/log.h"
 #include "vmm/daemon/domain_name.h"
 #include "vmm/daemon/libvirt_directory.h"
@@ -156,18 +157,10 @@ static void want(struct domains *domains, const char *name, const struct libvirt
 	begin(domains, name, process, settings);
 }
 
-/* FNV-1a (datatracker.ietf.org/doc/html/draft-eastlake-fnv). */
-static uint64_t hash(uint64_t hash, const char *text)
-{
-	for (; *text; text++)
-		hash = (hash ^ (uint8_t)*text) * 0x100000001b3u;
-	return hash;
-}
-
 /* The same is said once, however often it is looked at. */
 static bool is_news(struct domains *domains, const char *name, const char *message)
 {
-	uint64_t value = hash(hash(0xcbf29ce484222325u, name), message);
+	uint64_t value = hash_add_text(hash_add_text(HASH_START, name), message);
 	bool news = domains->said[value % SAID] != value;
 
 	domains->said[value % SAID] = value;

@@ -4,20 +4,11 @@
 #include <elf.h>
 #include <string.h>
 
+#include "shared/hash.h"
 #include "vmm/guest/build_id.h"
 
 #define NOTES_MAX   4096u
 #define HEADERS_MAX 64u
-
-/* FNV-1a. */
-static uint64_t hash(uint64_t sum, const Elf64_Phdr *header)
-{
-	const uint8_t *bytes = (const uint8_t *)header;
-
-	for (size_t i = 0; i < sizeof(*header); i++)
-		sum = (sum ^ bytes[i]) * 1099511628211ull;
-	return sum;
-}
 
 static void read_notes(struct image_identity *identity, const struct elf_source *source,
 		       const Elf64_Phdr *header)
@@ -36,7 +27,7 @@ void image_identity_read(struct image_identity *identity, const struct elf_sourc
 	Elf64_Phdr header;
 	Elf64_Ehdr elf;
 
-	*identity = (struct image_identity){ .layout = 14695981039346656037ull };
+	*identity = (struct image_identity){ .layout = HASH_START };
 	if (source->read(source->context, 0, &elf, sizeof(elf)) ||
 	    memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0 || elf.e_ident[EI_CLASS] != ELFCLASS64 ||
 	    elf.e_phentsize != sizeof(header))
@@ -47,7 +38,7 @@ void image_identity_read(struct image_identity *identity, const struct elf_sourc
 			identity->build_id_size = 0;
 			return;
 		}
-		identity->layout = hash(identity->layout, &header);
+		identity->layout = hash_add_bytes(identity->layout, &header, sizeof(header));
 		read_notes(identity, source, &header);
 	}
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/hash.h"
 #include "vmm/guest/dentry_path.h"
 #include "vmm/guest/image_identity.h"
 #include "vmm/guest/kernel.h"
@@ -90,15 +91,15 @@ uint32_t user_images_generation(const struct user_images *images)
 	return images->generation;
 }
 
-/* FNV-1a by words, mixed at the end: most keys differ in a few bits of some addresses. */
+/* By words, mixed at the end: most keys differ in a few bits of some addresses. */
 static uint32_t hash(const struct user_image_key *key)
 {
 	const uint64_t words[] = { key->kind,   key->mount,   key->dentry,     key->inode,
 				   key->number, key->seconds, key->nanoseconds };
-	uint64_t sum = 14695981039346656037ull;
+	uint64_t sum = HASH_START;
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		sum = (sum ^ words[i]) * 1099511628211ull;
+		sum = hash_add(sum, words[i]);
 	return (uint32_t)(sum ^ sum >> 32);
 }
 

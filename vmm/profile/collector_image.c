@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "shared/error.h"
+#include "shared/hash.h"
 #include "vmm/profile/elf_symbols.h"
 
 #define PAGE_MASK 0xfffull
@@ -31,7 +32,7 @@ static uint64_t image_end(const struct symbols *symbols, uint64_t start, uint64_
  */
 static void invent_build_id(struct collector_kernel *kernel)
 {
-	uint64_t hash[2] = { 0xcbf29ce484222325ull, 0x84222325cbf29ce4ull }; /* FNV-1a, from two starts */
+	uint64_t hash[2] = { HASH_START, 0x84222325cbf29ce4ull };
 	size_t count = symbols_count(kernel->image.symbols);
 
 	for (size_t i = 0; i < count; i++) {
@@ -40,11 +41,8 @@ static void invent_build_id(struct collector_kernel *kernel)
 
 		symbols_at(kernel->image.symbols, i, &symbol);
 		offset = symbol.start - kernel->image.start;
-		for (size_t half = 0; half < 2; half++) {
-			for (const char *byte = symbol.name; *byte; byte++)
-				hash[half] = (hash[half] ^ (uint8_t)*byte) * 0x100000001b3ull;
-			hash[half] = (hash[half] ^ offset) * 0x100000001b3ull;
-		}
+		for (size_t half = 0; half < 2; half++)
+			hash[half] = hash_add(hash_add_text(hash[half], symbol.name), offset);
 	}
 	/* No zeroes at the end: they are taken for padding, and the cache is then looked in under another
 	 * name. */

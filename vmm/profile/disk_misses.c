@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/hash.h"
 #include "vmm/profile/build_id_cache_files.h"
 #include "vmm/profile/elf_file.h"
 
@@ -19,17 +20,13 @@
 /* Of as many builds as one recording may want, some times over. */
 #define TEXT_MAX ((size_t)1 << 20)
 
-/* FNV-1a (datatracker.ietf.org/doc/html/draft-eastlake-fnv), of the paths with their ends. */
+/* Of the paths with their ends. */
 static uint64_t hash_disks(const char *const *disks, size_t count)
 {
-	uint64_t hash = 0xcbf29ce484222325u;
+	uint64_t hash = HASH_START;
 
 	for (size_t i = 0; i < count; i++)
-		for (const char *at = disks[i];; at++) {
-			hash = (hash ^ (uint8_t)*at) * 0x100000001b3u;
-			if (!*at)
-				break;
-		}
+		hash = hash_add_bytes(hash, disks[i], strlen(disks[i]) + 1);
 	return hash;
 }
 

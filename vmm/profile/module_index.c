@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "shared/hash.h"
+
 /* Knuth, The Art of Computer Programming, vol. 3, 6.4: the fraction of the golden ratio. */
 #define MULTIPLIER 0x9e3779b97f4a7c15ull
 
@@ -50,12 +52,7 @@ size_t module_index_next(const struct module_index *index, size_t member)
 	return (size_t)index->next[member] - 1;
 }
 
-/* FNV-1a */
 uint64_t module_index_name(const char *name)
 {
-	uint64_t hash = 0xcbf29ce484222325ull;
-
-	for (; *name; name++)
-		hash = (hash ^ (uint8_t)*name) * 0x100000001b3ull;
-	return hash;
+	return hash_add_text(HASH_START, name);
 }

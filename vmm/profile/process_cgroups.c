@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "shared/hash.h"
 #include "shared/sample.h"
 
 #define MADE (1ull << 63) /* inode numbers of kernfs are far below */
@@ -58,21 +59,11 @@ static struct place *need(struct process_cgroups *cgroups, uint32_t pid)
 	return find(cgroups, pid);
 }
 
-/* FNV-1a of 64 bits. */
-static uint64_t hash(const char *text)
-{
-	uint64_t sum = 14695981039346656037ull;
-
-	for (; *text; text++)
-		sum = (sum ^ (uint8_t)*text) * 1099511628211ull;
-	return sum;
-}
-
 uint64_t process_cgroups_id(const struct sideband_cgroup *record)
 {
 	uint64_t id = record->id & ~MADE;
 
-	return id ? id : hash(record->path) | MADE;
+	return id ? id : hash_add_text(HASH_START, record->path) | MADE;
 }
 
 bool process_cgroups_id_is_made(uint64_t id)

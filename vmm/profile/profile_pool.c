@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/hash.h"
+
 #define BLOCK_SIZE (256UL << 10)
 
 struct profile_pool_block {
@@ -139,15 +141,6 @@ static bool same_text(const void *item, const void *key)
 	return !strcmp(item, key);
 }
 
-static uint64_t hash_text(const char *text)
-{
-	uint64_t hash = 0xcbf29ce484222325ull;
-
-	for (; *text; text++)
-		hash = (hash ^ (uint8_t)*text) * 0x100000001b3ull;
-	return profile_hash(hash, 0);
-}
-
 const char *profile_pool_string(struct profile_pool *pool, const char *text)
 {
 	size_t size = strlen(text) + 1;
@@ -158,7 +151,7 @@ const char *profile_pool_string(struct profile_pool *pool, const char *text)
 		return NULL;
 	memcpy(copy, text, size);
 	profile_make_showable(copy);
-	hash = hash_text(copy);
+	hash = profile_hash(hash_add_text(HASH_START, copy), 0);
 	stored = profile_table_find(&pool->strings, hash, same_text, copy);
 	if (!stored) {
 		stored = profile_pool_alloc(pool, strlen(copy) + 1);
