@@ -218,6 +218,17 @@ TEST(eh_frame, offsets_of_all_kinds)
 	cfi_table_free(image.table);
 }
 
+/* 2^60 times -8 is the number that has no negative. */
+TEST(eh_frame, a_negative_offset_that_is_none)
+{
+	struct image image;
+
+	COMPILE(&image, 0x41, 0x2f, 6, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10);
+	check_rule(&image, 0, on_stack(8));
+	check_rule(&image, 1, with_bp(DWARF_RSP, 8, CFI_UNDEFINED, 0));
+	cfi_table_free(image.table);
+}
+
 TEST(eh_frame, rbx_is_followed_as_rbp_is)
 {
 	struct image image;

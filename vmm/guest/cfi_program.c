@@ -325,7 +325,7 @@ static bool execute_long(struct machine *machine, uint8_t instruction)
 		return set_offset(machine, AT_OFFSET, true);
 	case CFA_GNU_NEGATIVE_OFFSET_EXTENDED:
 		reg = dwarf_uleb128(code);
-		return set(machine, reg, AT_OFFSET, -factored(machine, (int64_t)dwarf_uleb128(code)));
+		return set(machine, reg, AT_OFFSET, factored(machine, (int64_t)-dwarf_uleb128(code)));
 	case CFA_VAL_OFFSET:
 		return set_offset(machine, AS_VALUE, false);
 	case CFA_VAL_OFFSET_SF:
