@@ -10,9 +10,8 @@
 #define TABLES   0x1000ull
 #define MEMORY   0x600000u
 
-#define PRESENT  3ull
-#define LARGE    0x80ull
-#define EFER_LMA (1ull << 10)
+#define PRESENT 3ull
+#define LARGE   0x80ull
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -31,7 +31,6 @@
 #define SLOT_SIZE_FIRST (64ull << 10)
 #define SLOT_SIZE_LAST  (1ull << 40)
 #define NO_SLOTS        UINT64_MAX
-#define CR4_LA57        (1ull << 12) /* SDM vol. 3A 2.5 */
 
 /* BPF has no raw clock; the two drift by what adjusts the one, 500 ppm at the most. */
 static void compare_clocks(struct attach_source *source)

@@ -7,7 +7,6 @@
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/guest/call_site.h"
 
-#define CR0_PG (1ull << 31)
 /* A callchain is in few pages of code. */
 #define PAGES_MAX 32
 

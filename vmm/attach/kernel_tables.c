@@ -21,13 +21,6 @@
 /* An image of less than that is none of a kernel. */
 #define LARGE_PAGES_MIN 2
 
-#define CR0_PE   1ull
-#define CR0_PG   (1ull << 31)
-#define CR4_PAE  (1ull << 5)
-#define CR4_LA57 (1ull << 12)
-#define EFER_LME (1ull << 8)
-#define EFER_LMA (1ull << 10)
-
 #define SKIP_MAX 16
 
 struct search {

@@ -24,8 +24,6 @@
  * 200 us. What its structures lead to further is looked at when the thread goes on (user_space.h). */
 #define WALK_SHARE 4
 /* SDM vol. 3, 2.5 and 2.2.1 */
-#define CR0_PG   (1ull << 31)
-#define EFER_LMA (1ull << 10)
 
 static uint64_t stopped_for(const struct thread_stop *stop)
 {

@@ -6,9 +6,7 @@
 
 #include "shared/error.h"
 #include "vmm/cli/run_watch_find.h"
-
-/* SDM vol. 3A 4.5: of CR3, where the page tables are; the rest is the PCID and how they are cached. */
-#define CR3_ADDRESS 0x000ffffffffff000ull
+#include "vmm/guest/registers.h"
 
 static const char *kind_name(enum breakpoint_kind kind)
 {

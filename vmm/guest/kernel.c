@@ -17,8 +17,6 @@
 #include "vmm/guest/page_walk.h"
 #include "vmm/guest/unwinder.h"
 
-#define EFER_LMA       (1ull << 10)
-#define CR3_PTI_USER   (1ull << 12) /* arch/x86/mm/pti.c: the user half of a pair of top tables */
 #define NOTES_MAX      65536
 #define CANDIDATES_MAX 16
 #define BTF_MAX        (64ull << 20)

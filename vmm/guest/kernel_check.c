@@ -12,7 +12,6 @@
 
 #define GATE_SIZE  16 /* SDM vol. 3A 6.14.1 */
 #define PAGE_FAULT 14
-#define CR4_FRED   (1ull << 32)
 
 enum evidence { EVIDENCE_NONE, EVIDENCE_FOR, EVIDENCE_EARLY, EVIDENCE_AGAINST };
 

@@ -7,9 +7,6 @@
 #include "shared/error.h"
 #include "vmm/guest/page_walk.h"
 
-#define EFER_LMA     (1ull << 10)
-#define CR3_PTI_USER (1ull << 12) /* arch/x86/mm/pti.c: the user half of a pair of top tables */
-
 /* The GPA of GVA in the kernel's own tables; 0: it is not mapped. */
 static uint64_t place_of(const struct guest_kernel *kernel, const struct guest_view *view, uint64_t gva)
 {

@@ -5,11 +5,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define CR0_PG    (1ull << 31)
-#define CR4_PSE   (1ull << 4)
-#define CR4_PAE   (1ull << 5)
-#define CR4_LA57  (1ull << 12)
-#define EFER_LMA  (1ull << 10)
 #define PRESENT   (1ull << 0)
 #define LARGE     (1ull << 7)
 #define ADDRESS   0x000ffffffffff000ull /* bits 51:12 of an 8-byte entry */

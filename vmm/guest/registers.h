@@ -6,6 +6,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Bits of control registers and EFER: SDM vol. 3A 2.5 and 2.2.1. */
+#define CR0_PE      (1ull << 0)
+#define CR0_PG      (1ull << 31)
+#define CR3_ADDRESS 0x000ffffffffff000ull /* of the top table; without PCID and flags (4.5) */
+#define CR4_PSE     (1ull << 4)
+#define CR4_PAE     (1ull << 5)
+#define CR4_LA57    (1ull << 12)
+#define CR4_FRED    (1ull << 32)
+#define EFER_LME    (1ull << 8)
+#define EFER_LMA    (1ull << 10)
+
+/* Linux with KPTI has a pair of top tables, at an even and the next odd page: this is set in the address of
+ * the user half (arch/x86/mm/pti.c). */
+#define CR3_PTI_USER (1ull << 12)
+
 /* What decides how a GVA is translated. SDM vol. 3A ch. 4. */
 struct guest_paging {
 	uint64_t cr0;

@@ -5,11 +5,9 @@
 
 #include "vmm/guest/kernel_memory.h"
 
-#define CR3_ADDRESS    0x000ffffffffff000ull
-#define CR3_PTI_USER   (1ull << 12) /* arch/x86/mm/pti.c: the user half of a pair of top tables */
-#define GDT_CPU_NUMBER 15ull        /* GDT_ENTRY_CPUNODE */
-#define APIC_ID_NONE   0xffffu      /* BAD_APICID, of CPUs that are not there */
-#define CPU_NUMBER     0xfffu       /* VDSO_CPUNODE_MASK; the node is above it */
+#define GDT_CPU_NUMBER 15ull   /* GDT_ENTRY_CPUNODE */
+#define APIC_ID_NONE   0xffffu /* BAD_APICID, of CPUs that are not there */
+#define CPU_NUMBER     0xfffu  /* VDSO_CPUNODE_MASK; the node is above it */
 /* Where each CPU's entry and exception stacks are (arch/x86/include/asm/pgtable_areas.h,
  * CPU_ENTRY_AREA_BASE). */
 #define ENTRY_AREA      0xfffffe0000000000ull

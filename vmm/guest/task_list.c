@@ -6,8 +6,7 @@
 #include "vmm/guest/kernel_memory.h"
 
 #define LINKS_MAX   (1u << 20) /* kernel threads are in the list, too */
-#define PAIR        0x1000ull
-#define USER_HALF   256 /* entries of a top table; SDM vol. 3A 4.5 */
+#define USER_HALF   256        /* entries of a top table; SDM vol. 3A 4.5 */
 #define PRESENT     1ull
 #define PTE_ADDRESS 0x000ffffffffff000ull
 
@@ -63,8 +62,8 @@ bool guest_task_has_pair(const struct guest_view *view, uint64_t root)
 	uint64_t own[USER_HALF], other[USER_HALF];
 	bool mapped = false;
 
-	if (root & PAIR || guest_read_physical(view, root, own, sizeof(own)) ||
-	    guest_read_physical(view, root | PAIR, other, sizeof(other)))
+	if (root & CR3_PTI_USER || guest_read_physical(view, root, own, sizeof(own)) ||
+	    guest_read_physical(view, root | CR3_PTI_USER, other, sizeof(other)))
 		return false;
 	for (int i = 0; i < USER_HALF; i++) {
 		bool present = own[i] & PRESENT;

@@ -3,10 +3,8 @@
 
 #include <errno.h>
 
+#include "vmm/guest/registers.h"
 #include "vmm/profile/profile_pool.h"
-
-#define CR3_ADDRESS 0x000ffffffffff000ull /* SDM vol. 3A, 4.5: without PCID and flags */
-#define CR3_PAIR    0x1000ull
 
 /* Where page tables begin, and whose they are. */
 struct resolver_root {
@@ -138,7 +136,7 @@ static int add_roots(struct resolver_lives *lives, struct resolver_store *store,
 	int error = add_root(lives, store, life, cr3, from);
 
 	if (!error && record->flags & SIDEBAND_CR3_PAIR)
-		error = add_root(lives, store, life, cr3 | CR3_PAIR, from);
+		error = add_root(lives, store, life, cr3 | CR3_PTI_USER, from);
 	return error;
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/profile/search_pace.h"
 
-#define EFER_LMA (1ull << 10) /* SDM vol. 3A 2.2.1 */
-
 static struct search_place place_of(const struct guest_registers *registers)
 {
 	if (!(registers->paging.efer & EFER_LMA)) /* no kernel is found there, whatever else it is */
