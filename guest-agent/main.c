@@ -171,5 +171,6 @@ int main(int argc, char **argv)
 	sigaction(SIGINT, &action, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
+	signal(SIGCHLD, SIG_IGN); /* known_tasks.h */
 	return settings.fd >= 0 ? run_on_descriptor(&settings) : run(&settings);
 }

@@ -12,6 +12,7 @@
 #include "guest-agent/clock.h"
 #include "guest-agent/events.h"
 #include "guest-agent/jit_maps.h"
+#include "guest-agent/known_tasks.h"
 #include "guest-agent/output.h"
 #include "guest-agent/snapshot.h"
 #include "guest-agent/table.h"
@@ -110,6 +111,7 @@ static void close_session(void)
 	session.drain_planned = session.round_due = session.asked = false;
 	table_end();
 	jit_maps_end();
+	known_tasks_end();
 	cgroup_forget();
 	snapshot_end(&session.snapshot);
 	events_close(&session.events);
@@ -136,7 +138,8 @@ static void open_session(const struct agent_start *start)
 		.session = start->session,
 		.version = AGENT_PROTOCOL_VERSION,
 		.features = session.events.cpus ? session.events.features | AGENT_FEATURE_TABLES |
-							  AGENT_FEATURE_JIT_MAPS | AGENT_FEATURE_KERNEL
+							  AGENT_FEATURE_JIT_MAPS | AGENT_FEATURE_KERNEL |
+							  AGENT_FEATURE_TASKS
 						: 0,
 		.guest_time = clock_raw(),
 		.cpus = session.events.cpus,
@@ -266,6 +269,8 @@ static void drain(void)
 	if (drained && session.round_due)
 		maps = jit_maps_look(&session.output);
 	answer_ping();
+	if (!known_tasks_tell(&session.output))
+		plan_drain(GATHER_MS);
 	if (!drained || maps == JIT_MAPS_NO_ROOM) {
 		plan_drain(GATHER_MS);
 	} else if (session.round_due) {
@@ -289,12 +294,20 @@ static void take_ping(const struct agent_ping *ping)
 	drain();
 }
 
+static void ask_for_tasks(void)
+{
+	known_tasks_ask();
+	plan_drain(0);
+}
+
 static void take_ask(const struct agent_message *message)
 {
 	const struct agent_ask *ask = agent_payload(message, sizeof(*ask));
 
 	if (ask && ask->kind == AGENT_TABLE_JIT_MAP)
 		jit_maps_ask(ask->pid);
+	else if (ask && ask->kind == AGENT_TABLE_TASKS)
+		ask_for_tasks();
 	else
 		table_ask(message, &session.output);
 }

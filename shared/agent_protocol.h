@@ -30,7 +30,8 @@ enum agent_message_type {
 	AGENT_PING = 2,  /* what time is it? The first one also asks for events and snapshot */
 	AGENT_STOP = 3,  /* ends the session; no payload */
 	/* for a table, only of an agent with AGENT_FEATURE_TABLES; for a JIT map, with
-	   AGENT_FEATURE_JIT_MAPS; or for the kernel, with AGENT_FEATURE_KERNEL */
+	   AGENT_FEATURE_JIT_MAPS; for the kernel, with AGENT_FEATURE_KERNEL; or for tasks, with
+	   AGENT_FEATURE_TASKS */
 	AGENT_ASK = 4,
 	/* from the guest */
 	AGENT_HELLO = 16, /* the answer to AGENT_START, and the first message of a session */
@@ -39,6 +40,7 @@ enum agent_message_type {
 	AGENT_ROUND = 19,   /* everything before a time has been sent */
 	AGENT_TABLE = 20,   /* a part of what was asked for */
 	AGENT_JIT_MAP = 21, /* what is new in a JIT map that was asked for */
+	AGENT_TASKS = 22,   /* tasks of the agent's own, which were asked for */
 };
 
 struct agent_message {
@@ -67,7 +69,8 @@ enum agent_features {
 	/* Without AGENT_FEATURE_EVENTS: it tells of fork, exec and exit; what is mapped is read in /proc. */
 	AGENT_FEATURE_CONNECTOR = 1 << 4,
 	AGENT_FEATURE_JIT_MAPS = 1 << 5, /* the agent answers AGENT_ASK of AGENT_TABLE_JIT_MAP */
-	AGENT_FEATURE_KERNEL = 1 << 6,   /* and of AGENT_TABLE_KERNEL */
+	AGENT_FEATURE_KERNEL = 1 << 6,   /* and of AGENT_TABLE_KERNEL, */
+	AGENT_FEATURE_TASKS = 1 << 7,    /* and of AGENT_TABLE_TASKS */
 };
 
 struct agent_hello {
@@ -153,10 +156,16 @@ enum agent_table_kind {
 	 * same modules as then the answer is the error -EALREADY.
 	 */
 	AGENT_TABLE_KERNEL = 3,
+	/*
+	 * Tasks of the agent's own, begun for it, that do nothing for AGENT_TASKS_LIFE_MS. By them the host
+	 * finds out where the kernel keeps what a task is. The answer is AGENT_TASKS; of the ask nothing
+	 * counts.
+	 */
+	AGENT_TABLE_TASKS = 4,
 };
 
 /* One table at a time: who asks for another one before the end of the last is answered with -EBUSY. JIT maps
- * are not among those. */
+ * and tasks are not among those. */
 struct agent_ask {
 	uint64_t request;       /* a number that the answer carries */
 	uint32_t kind;          /* enum agent_table_kind */
@@ -240,6 +249,24 @@ struct agent_module {
 	uint64_t note; /* .note.gnu.build-id */
 	uint32_t build_id_size;
 	uint8_t build_id[20];
+};
+
+#define AGENT_TASKS_MAX     16u
+#define AGENT_TASKS_LIFE_MS 4000u
+#define AGENT_TASK_MARK     16u
+
+struct agent_task {
+	uint32_t pid;                  /* of the thread, and */
+	uint32_t tgid;                 /* of its process: in the agent's pid namespace */
+	char comm[16];                 /* in part drawn by chance, another one for each; NUL-terminated */
+	uint64_t marked;               /* here, in its process's memory, */
+	uint8_t mark[AGENT_TASK_MARK]; /* stands this, drawn by chance, another one in each process */
+};
+
+struct agent_tasks {
+	int32_t error;  /* negative errno: there are none; 0 */
+	uint32_t count; /* at most AGENT_TASKS_MAX */
+	struct agent_task tasks[];
 };
 
 enum agent_jit_map_flags {

@@ -3,7 +3,7 @@
  * The host's end of the agent's protocol. Input: what a guest sends. It is
  * taken apart as the host does it; every record of an EVENTS message is
  * decoded and given a time; of tables that come whole files of names are made. What is no message at all is
- * taken for such a table, too, and for the kernel's.
+ * taken for such a table, too, and for the kernel's, and for tasks.
  */
 #include <stdlib.h>
 
@@ -13,6 +13,7 @@
 #include "vmm/guest/agent_records.h"
 #include "vmm/guest/agent_tables.h"
 #include "vmm/guest/told_kernel.h"
+#include "vmm/guest/told_tasks.h"
 #include "vmm/profile/image_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -82,6 +83,19 @@ static void take_kernel(struct span table)
 	told_kernel_free(told);
 }
 
+/* Whoever looks for them relies on names that end, and differ. */
+static void take_tasks(struct span payload)
+{
+	struct told_tasks told;
+
+	if (told_tasks_read(&told, payload))
+		return;
+	for (size_t i = 0; i < told.count; i++)
+		for (size_t j = 0; j < i; j++)
+			if (!strncmp(told.tasks[i].comm, told.tasks[j].comm, sizeof(told.tasks[i].comm)))
+				abort();
+}
+
 static void take_message(const struct agent_message *message, struct agent_clock *clock,
 			 struct agent_tables *tables)
 {
@@ -92,6 +106,8 @@ static void take_message(const struct agent_message *message, struct agent_clock
 		take_records(span_of(events->records, agent_payload_size(message) - sizeof(*events)), clock);
 	if (message->type == AGENT_PONG && pong)
 		take_pong(pong, clock);
+	if (message->type == AGENT_TASKS)
+		take_tasks(span_of(message->payload, agent_payload_size(message)));
 	if (message->type == AGENT_TABLE) {
 		agent_tables_next(tables, 1);
 		agent_tables_take(tables, message, 1);
@@ -116,6 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	agent_tables_want_kernel(tables, 0);
 	make_file(span_of(data, size));
 	take_kernel(span_of(data, size));
+	take_tasks(span_of(data, size));
 	agent_clock_take(&clock, &(struct agent_clock_exchange){ 1000, 2000, 500 });
 	host = 2000;
 	agent_stream_reset(&stream);

@@ -415,6 +415,7 @@ static void check_host_with_agent(enum age age)
 		answer_host(&fixture);
 		told += count_told(fixture.ring);
 		CHECK(agent_want_kernel(fixture.agent, 0));
+		CHECK(agent_want_tasks(fixture.agent));
 	}
 	agent_fixture_tear_down(&fixture, &statistics);
 	CHECK(told >= 5);

@@ -124,6 +124,11 @@ struct told_kernel *run_agent_kernel(struct run_agent *agent, uint64_t modules_h
 	return agent_kernel_take(agent->agent, modules_hash);
 }
 
+int run_agent_tasks(struct run_agent *agent, bool ask, struct told_tasks *told)
+{
+	return agent_kernel_take_tasks(agent->agent, ask, told);
+}
+
 void run_agent_turn(struct run_agent *agent)
 {
 	if (agent->symbols)

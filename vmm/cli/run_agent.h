@@ -16,6 +16,7 @@
 #include "vmm/guest/agent.h"
 #include "vmm/guest/guest_account.h"
 #include "vmm/guest/told_kernel.h"
+#include "vmm/guest/told_tasks.h"
 #include "vmm/machine/machine.h"
 
 struct run_agent;
@@ -38,8 +39,9 @@ struct guest_account *run_agent_account(struct run_agent *agent);
 /* Names of what is mapped are asked for. The collector's thread, as the next one. */
 void run_agent_see_mapping(struct run_agent *agent, const struct sideband_mmap *mapping);
 
-/* As collector_options.told. */
+/* As collector_options.told and .tasks. */
 struct told_kernel *run_agent_kernel(struct run_agent *agent, uint64_t modules_hash);
+int run_agent_tasks(struct run_agent *agent, bool ask, struct told_tasks *told);
 
 /* Puts names that came to where they are looked for. */
 void run_agent_turn(struct run_agent *agent);

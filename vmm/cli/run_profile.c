@@ -350,6 +350,11 @@ static struct told_kernel *hear_of_kernel(void *context, uint64_t modules_hash)
 	return run_agent_kernel(profile->agent, modules_hash);
 }
 
+static int hear_of_tasks(void *context, bool ask, struct told_tasks *told)
+{
+	return run_agent_tasks(((struct run_profile *)context)->agent, ask, told);
+}
+
 /* The processor's brand string, which the guest sees too (SDM vol. 2A, CPUID 0x80000002 to 4). */
 static void describe_cpu(char *text)
 {
@@ -423,6 +428,7 @@ static int start_collector(struct run_profile *profile)
 		.count = count_watch,
 		.mapped = profile->agent ? see_mapping : NULL,
 		.told = profile->agent ? hear_of_kernel : NULL,
+		.tasks = profile->agent ? hear_of_tasks : NULL,
 		.context = profile,
 		.delay = profile->attach ? SESSION_DELAY : 0,
 		.output = { .path = options->output,

@@ -59,22 +59,54 @@ static void ask_for_table(struct agent *agent, uint64_t time)
 		agent_begin_session(agent, time);
 }
 
+/* With the path "". */
+struct question {
+	_Alignas(8) uint8_t bytes[(sizeof(struct agent_message) + sizeof(struct agent_ask)) / 8 * 8 + 8];
+};
+
+static const struct agent_message *make_question(struct question *question, enum agent_table_kind kind,
+						 uint32_t pid)
+{
+	struct agent_message *message = (struct agent_message *)question->bytes;
+
+	*question = (struct question){ 0 };
+	*message = (struct agent_message){ .size = sizeof(question->bytes), .type = AGENT_ASK };
+	*(struct agent_ask *)message->payload = (struct agent_ask){ .kind = kind, .pid = pid };
+	return message;
+}
+
 static void ask_for_jit_maps(struct agent *agent, uint64_t time)
 {
-	/* With the path "". */
-	uint64_t bytes[(sizeof(struct agent_message) + sizeof(struct agent_ask)) / 8 + 1] = { 0 };
-	struct agent_message *question = (struct agent_message *)bytes;
-	struct agent_ask *ask = (struct agent_ask *)question->payload;
+	struct question question;
+	uint32_t pid;
 
 	if (!agent->answered || !(agent->statistics.features & AGENT_FEATURE_JIT_MAPS))
 		return;
-	*question = (struct agent_message){ .size = sizeof(bytes), .type = AGENT_ASK };
-	ask->kind = AGENT_TABLE_JIT_MAP;
-	while ((ask->pid = agent_jit_next(&agent->jit)))
-		if (!agent_send_whole(agent, question)) {
+	while ((pid = agent_jit_next(&agent->jit)))
+		if (!agent_send_whole(agent, make_question(&question, AGENT_TABLE_JIT_MAP, pid))) {
 			agent_begin_session(agent, time);
 			return;
 		}
+}
+
+static bool is_to_ask_for_tasks(struct agent *agent)
+{
+	bool is;
+
+	pthread_mutex_lock(&agent->lock);
+	is = agent->answered && agent->tasks_wanted && !agent->tasks_asked;
+	agent->tasks_asked |= is;
+	pthread_mutex_unlock(&agent->lock);
+	return is;
+}
+
+static void ask_for_tasks(struct agent *agent, uint64_t time)
+{
+	struct question question;
+
+	if (is_to_ask_for_tasks(agent) &&
+	    !agent_send_whole(agent, make_question(&question, AGENT_TABLE_TASKS, 0)))
+		agent_begin_session(agent, time);
 }
 
 static void note_connection(struct agent *agent, int error)
@@ -127,6 +159,7 @@ static void send_what_is_due(struct agent *agent)
 		agent_begin_session(agent, time);
 	ask_for_table(agent, time);
 	ask_for_jit_maps(agent, time);
+	ask_for_tasks(agent, time);
 	agent_hasten_ping(agent);
 	if (time < agent->next_send && !agent_holds_much(agent))
 		return;
@@ -311,6 +344,28 @@ struct agent_image_table *agent_take_kernel(struct agent *agent)
 	table = agent_tables_pop_kernel(agent->tables);
 	pthread_mutex_unlock(&agent->lock);
 	return table;
+}
+
+int agent_want_tasks(struct agent *agent)
+{
+	int error = -EOPNOTSUPP;
+
+	pthread_mutex_lock(&agent->lock);
+	if (agent->statistics.open && agent->statistics.features & AGENT_FEATURE_TASKS) {
+		agent->tasks_wanted = true;
+		error = 0;
+	}
+	pthread_mutex_unlock(&agent->lock);
+	return error;
+}
+
+bool agent_take_tasks(struct agent *agent, struct told_tasks *told)
+{
+	pthread_mutex_lock(&agent->lock);
+	*told = agent->tasks;
+	agent->tasks.count = 0;
+	pthread_mutex_unlock(&agent->lock);
+	return told->count;
 }
 
 void agent_end(struct agent *agent, struct agent_statistics *statistics)

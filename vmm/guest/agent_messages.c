@@ -131,6 +131,19 @@ static void take_jit_map(struct agent *agent, const struct agent_message *messag
 	agent_refuse(agent);
 }
 
+static void take_tasks(struct agent *agent, const struct agent_message *message)
+{
+	struct told_tasks told;
+	int error = told_tasks_read(&told, span_of(message->payload, agent_payload_size(message)));
+
+	pthread_mutex_lock(&agent->lock);
+	agent->tasks_wanted = agent->tasks_asked = false;
+	agent->statistics.tasks_error = error;
+	if (!error)
+		agent->tasks = told;
+	pthread_mutex_unlock(&agent->lock);
+}
+
 static void take_session_message(struct agent *agent, const struct agent_message *message, uint64_t time)
 {
 	const struct agent_pong *pong = agent_payload(message, AGENT_PONG_MIN);
@@ -147,6 +160,8 @@ static void take_session_message(struct agent *agent, const struct agent_message
 		take_table(agent, message, time);
 	else if (message->type == AGENT_JIT_MAP)
 		take_jit_map(agent, message);
+	else if (message->type == AGENT_TASKS)
+		take_tasks(agent, message);
 }
 
 static void take_message(struct agent *agent, const struct agent_message *message)

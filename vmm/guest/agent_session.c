@@ -81,7 +81,7 @@ void agent_begin_session(struct agent *agent, uint64_t time)
 	agent_stream_reset(&agent->stream);
 	pthread_mutex_lock(&agent->lock);
 	agent->statistics.open = false;
-	agent->kernel_thought_of = false;
+	agent->kernel_thought_of = agent->tasks_wanted = agent->tasks_asked = false;
 	agent_tables_session_ended(agent->tables);
 	pthread_mutex_unlock(&agent->lock);
 }

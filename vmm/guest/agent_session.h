@@ -56,10 +56,13 @@ struct agent {
 	/* Of this session. The best since the latest that was taken, of those that tell the time badly; AFTER
 	 * is 0: none */
 	struct agent_clock_exchange vague;
-	uint64_t vague_until;   /* ns: up to here that is counted */
-	struct agent_jit jit;   /* of this session */
-	pthread_mutex_t lock;   /* of the next four */
-	bool kernel_thought_of; /* agent_want_kernel() was called in this session */
+	uint64_t vague_until;    /* ns: up to here that is counted */
+	struct agent_jit jit;    /* of this session */
+	pthread_mutex_t lock;    /* of the next seven */
+	bool kernel_thought_of;  /* agent_want_kernel() was called in this session */
+	bool tasks_wanted;       /* agent_want_tasks() was called in this session, and not answered, */
+	bool tasks_asked;        /* but asked */
+	struct told_tasks tasks; /* of the latest answer; count 0: none */
 	struct agent_tables *tables;
 	struct agent_mappings mappings; /* that were told; with options.mappings */
 	struct agent_statistics statistics;

@@ -7,19 +7,9 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/guest/kernel_memory.h"
+#include "vmm/guest/task_layout.h"
 
 #define FIRST_TASK "swapper" /* init/init_task.c, INIT_TASK_COMM; "/0" is put behind it */
-
-static bool is_first_stack(const struct guest_kernel *kernel, uint64_t stack)
-{
-	static const char *const names[] = { "__start_init_stack", "__start_init_task", "init_stack" };
-	struct symbol symbol;
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (symbols_find_name(kernel->symbols, names[i], &symbol) && symbol.start == stack)
-			return true;
-	return false;
-}
 
 /* Of the task that every kernel begins with it is known what its members hold. */
 static bool fits(const struct guest_task_layout *layout, const struct guest_kernel *kernel,
@@ -28,7 +18,7 @@ static bool fits(const struct guest_task_layout *layout, const struct guest_kern
 	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
 	char comm[SAMPLE_COMM_SIZE];
 	struct symbol task;
-	uint64_t mm, stack;
+	uint64_t mm, stack, first;
 	uint32_t pid, tgid;
 
 	return symbols_find_name(kernel->symbols, "init_task", &task) &&
@@ -36,7 +26,7 @@ static bool fits(const struct guest_task_layout *layout, const struct guest_kern
 	       kernel_memory_read(&memory, task.start + layout->tgid, &tgid, sizeof(tgid)) && !tgid &&
 	       kernel_memory_read_u64(&memory, task.start + layout->mm, &mm) && !mm &&
 	       kernel_memory_read_u64(&memory, task.start + layout->stack, &stack) &&
-	       is_first_stack(kernel, stack) &&
+	       guest_task_first_stack(kernel->symbols, &first) && stack == first &&
 	       kernel_memory_read(&memory, task.start + layout->comm, comm, sizeof(comm)) &&
 	       !strncmp(comm, FIRST_TASK, strlen(FIRST_TASK));
 }

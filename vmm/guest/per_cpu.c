@@ -59,8 +59,7 @@ bool guest_variable_find(const struct guest_kernel *kernel, const char *name, st
 	return find_of_kernel(kernel, name, variable) || find_of_module(kernel, name, variable);
 }
 
-/* All CPUs have this one until each gets memory of its own (BOOT_PERCPU_OFFSET). */
-static uint64_t boot_offset(const struct guest_kernel *kernel)
+uint64_t guest_per_cpu_boot_offset(const struct guest_kernel *kernel)
 {
 	uint64_t start, load;
 
@@ -80,5 +79,5 @@ bool guest_per_cpu_offset(const struct guest_kernel *kernel, const struct guest_
 				       sizeof(*offset)))
 			return false;
 	}
-	return *offset != boot_offset(kernel);
+	return *offset != guest_per_cpu_boot_offset(kernel);
 }

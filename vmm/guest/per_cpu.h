@@ -28,6 +28,9 @@ struct guest_variable {
 bool guest_variable_find(const struct guest_kernel *kernel, const char *name,
 			 struct guest_variable *variable);
 
+/* That of CPUs which have no memory of their own (yet): they share this one (BOOT_PERCPU_OFFSET). */
+uint64_t guest_per_cpu_boot_offset(const struct guest_kernel *kernel);
+
 /*
  * What makes a per-CPU address that of the vCPU with REGISTERS: told by the
  * GDT that it uses, which lies in its CPU's own memory. Where that can not be told (REGISTERS

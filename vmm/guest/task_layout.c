@@ -4,6 +4,7 @@
 
 #include "vmm/guest/btf.h"
 #include "vmm/guest/task.h"
+#include "vmm/guest/task_layout.h"
 
 #define STACK_MIN 4096u
 #define STACK_MAX (1u << 20)
@@ -89,13 +90,16 @@ static void find_process(struct guest_task_layout *layout, const struct btf *btf
 	guest_cgroup_layout_read(&layout->cgroups, btf);
 }
 
-/* fs/exec.c: all ways into it, from begin_new_exec() to start_thread(), go through this one (5.8 and later).
+/*
+ * fs/exec.c: all ways into it, from flush_old_exec() or begin_new_exec() to start_thread(), go through this
+ * one (5.9 and later), or through what every kernel before offers its modules.
  */
 static void find_execve(struct guest_task_layout *layout, const struct symbols *symbols)
 {
 	struct symbol symbol;
 
-	if (!symbols_find_name(symbols, "bprm_execve", &symbol))
+	if (!symbols_find_name(symbols, "bprm_execve", &symbol) &&
+	    !symbols_find_name(symbols, "search_binary_handler", &symbol))
 		return;
 	layout->execve_start = symbol.start;
 	layout->execve_end = symbol.end;
@@ -110,27 +114,60 @@ static void find_list(struct guest_task_layout *layout, const struct symbols *sy
 		layout->first = symbol.start;
 }
 
+bool guest_task_first_stack(const struct symbols *symbols, uint64_t *stack)
+{
+	static const char *const names[] = { "__start_init_stack", "__start_init_task", "init_stack" };
+	struct symbol symbol;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (symbols_find_name(symbols, names[i], &symbol)) {
+			*stack = symbol.start;
+			return true;
+		}
+	return false;
+}
+
+bool guest_task_layout_by_symbols(struct guest_task_layout *layout, const struct symbols *symbols,
+				  const struct symbols *per_cpu)
+{
+	if (!find_per_cpu(symbols, per_cpu, "gdt_page", &layout->gdt_page) ||
+	    !find_stack_size(symbols, &layout->stack_size))
+		return false;
+	if (!find_per_cpu(symbols, per_cpu, "current_task", &layout->current))
+		layout->current = 0;
+	if (!find_per_cpu(symbols, per_cpu, "hardirq_stack_ptr", &layout->irq_stack) &&
+	    !find_per_cpu(symbols, per_cpu, "irq_stack_ptr", &layout->irq_stack)) /* before 5.2 */
+		layout->irq_stack = 0;
+	if (!find_per_cpu(symbols, per_cpu, "x86_cpu_to_apicid", &layout->apic_id))
+		layout->apic_id = 0;
+	find_offsets(layout, symbols);
+	find_execve(layout, symbols);
+	return true;
+}
+
+/* Members of pcpu_hot, where they are no variables of their own. */
+static bool find_hot_members(struct guest_task_layout *layout, const struct symbols *symbols,
+			     const struct symbols *per_cpu, const struct btf *btf)
+{
+	if (!layout->irq_stack && !find_hot(symbols, per_cpu, btf, "hardirq_stack_ptr", &layout->irq_stack))
+		layout->irq_stack = 0;
+	return layout->current || find_hot(symbols, per_cpu, btf, "current_task", &layout->current);
+}
+
 int guest_task_layout_read(struct guest_task_layout *layout, const struct symbols *symbols,
 			   const struct symbols *per_cpu, const struct btf *btf)
 {
 	memset(layout, 0, sizeof(*layout));
-	if (!find_hot(symbols, per_cpu, btf, "current_task", &layout->current) ||
-	    !find_per_cpu(symbols, per_cpu, "gdt_page", &layout->gdt_page) ||
+	if (!guest_task_layout_by_symbols(layout, symbols, per_cpu) ||
+	    !find_hot_members(layout, symbols, per_cpu, btf) ||
 	    !btf_find_offset(btf, "task_struct", "pid", 4, &layout->pid) ||
 	    !btf_find_offset(btf, "task_struct", "tgid", 4, &layout->tgid) ||
 	    !btf_find_offset(btf, "task_struct", "comm", SAMPLE_COMM_SIZE, &layout->comm) ||
 	    !btf_find_offset(btf, "task_struct", "mm", 8, &layout->mm) ||
 	    !btf_find_offset(btf, "task_struct", "stack", 8, &layout->stack) ||
-	    !find_stack_size(symbols, &layout->stack_size) ||
 	    !btf_find_offset(btf, "mm_struct", "pgd", 8, &layout->page_table))
 		return -ENOENT;
-	if (!find_hot(symbols, per_cpu, btf, "hardirq_stack_ptr", &layout->irq_stack))
-		layout->irq_stack = 0;
-	if (!find_per_cpu(symbols, per_cpu, "x86_cpu_to_apicid", &layout->apic_id))
-		layout->apic_id = 0;
 	find_scheduled(layout, symbols, per_cpu, btf);
-	find_offsets(layout, symbols);
-	find_execve(layout, symbols);
 	find_list(layout, symbols, btf);
 	find_process(layout, btf);
 	layout->known = true;

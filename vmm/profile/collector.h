@@ -19,6 +19,7 @@
 #include "vmm/guest/guest_account.h"
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/registers.h"
+#include "vmm/guest/told_tasks.h"
 #include "vmm/guest/view.h"
 #include "vmm/profile/flight.h"
 #include "vmm/profile/losses.h"
@@ -107,6 +108,13 @@ struct collector_options {
 	 * Called where guest memory does not tell it all, on the collector's thread; may be NULL.
 	 */
 	struct told_kernel *(*told)(void *context, uint64_t modules_hash);
+	/*
+	 * Tasks of the guest whose values are known, of which its agent has told since (told_tasks.h).
+	 * -EAGAIN: nothing yet; with ASK it is asked for some, if it has not been: -EOPNOTSUPP, none is there
+	 * now that could tell any. Called where the kernel has no BTF, on the collector's thread; may be
+	 * NULL.
+	 */
+	int (*tasks)(void *context, bool ask, struct told_tasks *told);
 	/*
 	 * What a watch counted on a vCPU so far; false: nothing yet. Called on the collector's thread, at
 	 * each round's end; may be NULL.

@@ -21,6 +21,7 @@
 #include "vmm/profile/collector_image.h"
 #include "vmm/profile/collector_looks.h"
 #include "vmm/profile/collector_program.h"
+#include "vmm/profile/collector_tasks.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/kallsyms_file.h"
 
@@ -152,6 +153,7 @@ static int make_known(struct collector_kernel *kernel, struct guest_kernel *foun
 {
 	int error = keep(kernel, found);
 
+	kernel->tasks = (struct collector_tasks){ 0 };
 	kernel->look = kernel->find_look;
 	kernel->looked = kernel->as_known = true;
 	if (!error) {
@@ -192,17 +194,14 @@ static int use_given_btf(const struct collector_kernel *kernel, struct guest_ker
 static void complete_by_btf(const struct collector_kernel *kernel, struct guest_kernel **found)
 {
 	const struct collector_options *options = kernel->options;
-	const char *hint = kernel->btf ? NULL : options->btf_hint;
 
 	if ((*found)->tasks.known)
 		return;
 	if (kernel->btf && use_given_btf(kernel, found))
 		log_warning("%s is not used: %s", options->btf, error_message());
-	if (!(*found)->tasks.known)
-		log_warning(
-			"the guest's kernel has no BTF that says where its processes are, so they are not read from its memory, "
-			"nor is what they have mapped%s%s",
-			hint ? "; " : "", hint ? hint : "");
+	/* Else its agent may still tell. */
+	if (!options->tasks)
+		collector_tasks_warn(kernel, *found);
 }
 
 static bool is_same_stop(const struct guest_registers *one, const struct guest_registers *other)
@@ -444,6 +443,8 @@ int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 		find_other(kernel, now);
 	if (!kernel->lost)
 		hear_of_modules(kernel, now);
+	if (!kernel->lost)
+		collector_tasks_turn(kernel, now);
 	return kernel->lost ? 0 : collector_looks_turn(kernel, now);
 }
 
@@ -531,6 +532,8 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 	int error = 0;
 
 	if (collector_kernel_newest(kernel)) {
+		if (kernel->options->tasks)
+			collector_tasks_warn(kernel, collector_kernel_newest(kernel));
 		error = kernel->lost ? 0 : collector_looks_finish(kernel);
 	} else if (!kernel->mapped) {
 		kernel->pace = (struct search_pace){ 0 };

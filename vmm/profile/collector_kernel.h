@@ -17,6 +17,14 @@
 #include "vmm/profile/perf_data_writer.h"
 #include "vmm/profile/search_pace.h"
 
+/* Of collector_tasks.c: how far it is with the newest kernel. */
+struct collector_tasks {
+	struct told_tasks told;
+	uint64_t told_until; /* ns: until then those of TOLD are looked for */
+	uint64_t next_ask, interval;
+	char reason[256]; /* why they were not found; "" */
+};
+
 struct collector_kernel {
 	const struct collector_options *options;
 	struct perf_data_writer
@@ -29,7 +37,8 @@ struct collector_kernel {
 	struct told_kernel *told; /* by the guest's agent; owned; NULL */
 	bool told_is_known;       /* to the newest kernel, if it is of that one */
 	uint64_t next_told;       /* ns: it is not asked before */
-	uint8_t *btf;             /* of --btf; owned; NULL without it */
+	struct collector_tasks tasks;
+	uint8_t *btf; /* of --btf; owned; NULL without it */
 	size_t btf_size;
 	uint8_t build_id[20];
 	size_t build_id_size;

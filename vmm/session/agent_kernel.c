@@ -23,6 +23,13 @@ struct told_kernel *agent_kernel_take(struct agent *agent, uint64_t modules_hash
 	return told;
 }
 
+int agent_kernel_take_tasks(struct agent *agent, bool ask, struct told_tasks *told)
+{
+	if (agent_take_tasks(agent, told))
+		return 0;
+	return ask && agent_want_tasks(agent) ? -EOPNOTSUPP : -EAGAIN;
+}
+
 void agent_kernel_warn(const struct agent_statistics *statistics)
 {
 	/* Once it was told, the latest question may fail for what passes: a module that is loaded meanwhile.
@@ -34,4 +41,7 @@ void agent_kernel_warn(const struct agent_statistics *statistics)
 			    "sysctl kernel.kptr_restrict=1 in the guest lets it");
 	else if (error)
 		log_warning("the guest's agent can not tell the kernel's symbols: %s", strerror(-error));
+	if (statistics->tasks_error)
+		log_warning("the guest's agent can not begin tasks by which others would be found: %s",
+			    strerror(-statistics->tasks_error));
 }

@@ -134,6 +134,11 @@ static struct told_kernel *hear_of_kernel(void *context, uint64_t modules_hash)
 	return session_agent_kernel(((struct session *)context)->agent, modules_hash);
 }
 
+static int hear_of_tasks(void *context, bool ask, struct told_tasks *told)
+{
+	return session_agent_tasks(((struct session *)context)->agent, ask, told);
+}
+
 static struct perf_data_options output_options(const struct session *session, size_t vcpus)
 {
 	const struct session_options *options = &session->options;
@@ -175,6 +180,7 @@ static int start_collector(struct session *session)
 		.mapped = session->agent ? see_mapping : NULL,
 		.turn = session->agent ? turn : NULL,
 		.told = session->agent ? hear_of_kernel : NULL,
+		.tasks = session->agent ? hear_of_tasks : NULL,
 		.context = session,
 		.sideband_rings = session->agent ? session_agent_rings(session->agent) : NULL,
 		.sideband_ring_count = session->agent ? SESSION_AGENT_RINGS : 0,

@@ -145,6 +145,11 @@ struct told_kernel *session_agent_kernel(struct session_agent *agent, uint64_t m
 	return agent_kernel_take(agent->agent, modules_hash);
 }
 
+int session_agent_tasks(struct session_agent *agent, bool ask, struct told_tasks *told)
+{
+	return agent_kernel_take_tasks(agent->agent, ask, told);
+}
+
 void session_agent_statistics(struct session_agent *agent, struct agent_statistics *statistics)
 {
 	agent_statistics(agent->agent, statistics);

@@ -17,6 +17,7 @@
 #include "vmm/guest/agent.h"
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/told_kernel.h"
+#include "vmm/guest/told_tasks.h"
 #include "vmm/profile/build_id_cache.h"
 
 #define SESSION_AGENT_RINGS 2
@@ -45,8 +46,9 @@ void session_agent_see(struct session_agent *agent, const struct sideband_mmap *
 /* the rings were looked at, KERNEL runs now in the guest that VIEW shows (NULL: it is not known). */
 void session_agent_turn(struct session_agent *agent, const struct guest_kernel *kernel,
 			const struct guest_view *view);
-/* As collector_options.told. */
+/* As collector_options.told and .tasks. */
 struct told_kernel *session_agent_kernel(struct session_agent *agent, uint64_t modules_hash);
+int session_agent_tasks(struct session_agent *agent, bool ask, struct told_tasks *told);
 
 /* Any thread, from start to destroy. */
 void session_agent_statistics(struct session_agent *agent, struct agent_statistics *statistics);

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "guest-agent/known_tasks.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "guest-agent/clock.h"
+
+/* What pthread_create(3) shares, but for what libc needs. */
+#define THREAD      (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM)
+#define STACK_SIZE  4096
+#define PATIENCE_MS 1000
+#define NAME        "kvmscope-%02x%02x%02x"
+
+enum { PROCESSES = 4, THREADS = 2, TASKS = PROCESSES + THREADS };
+
+static struct agent_task tasks[TASKS];
+static bool asked;
+static int error_of_begin;
+static uint8_t mark[AGENT_TASK_MARK]; /* each process has it as it was when that one began */
+static uint8_t stacks[THREADS][STACK_SIZE] __attribute__((aligned(16)));
+/* Numbers of the first process's threads, in memory that it shares with us. Negative errno; 0: not yet. */
+static _Atomic int *threads;
+static uint64_t begun; /* ms */
+
+/* Also before the kernel has chance enough for getrandom(2). */
+static int draw(void *to, size_t size)
+{
+	int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC), error;
+
+	if (fd < 0)
+		return -errno;
+	error = read(fd, to, size) == (ssize_t)size ? 0 : -EIO;
+	close(fd);
+	return error;
+}
+
+static int draw_task(struct agent_task *task)
+{
+	uint8_t chance[3];
+	int error = draw(chance, sizeof(chance));
+
+	if (!error)
+		error = draw(task->mark, sizeof(task->mark));
+	snprintf(task->comm, sizeof(task->comm), NAME, chance[0], chance[1], chance[2]);
+	task->marked = (uintptr_t)mark;
+	return error;
+}
+
+static int sleep_for_life(void *unused)
+{
+	nanosleep(&(struct timespec){ .tv_sec = AGENT_TASKS_LIFE_MS / 1000 }, NULL);
+	return 0;
+}
+
+/* A thread is called as who begins it. */
+static void begin_threads(void)
+{
+	int ids[THREADS];
+
+	for (int i = 0; i < THREADS; i++) {
+		prctl(PR_SET_NAME, tasks[1 + i].comm);
+		ids[i] = clone(sleep_for_life, stacks[i] + STACK_SIZE, THREAD, NULL);
+		ids[i] = ids[i] < 0 ? -errno : ids[i];
+	}
+	prctl(PR_SET_NAME, tasks[0].comm);
+	for (int i = 0; i < THREADS; i++)
+		atomic_store(&threads[i], ids[i]);
+}
+
+/*
+ * The process of TASK: with our descriptors, not copies of them, which would keep the port open when we close
+ * it; and it ends with us.
+ */
+static int begin_process(struct agent_task *task)
+{
+	long pid;
+
+	memcpy(mark, task->mark, sizeof(mark));
+	prctl(PR_SET_NAME, task->comm);
+	pid = syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (task == &tasks[0])
+			begin_threads();
+		_exit(sleep_for_life(NULL));
+	}
+	task->pid = task->tgid = (uint32_t)pid;
+	return pid < 0 ? -errno : 0;
+}
+
+/* The threads' process is the first, and they are behind it. */
+static int begin_processes(void)
+{
+	int error = begin_process(&tasks[0]);
+
+	for (int i = 1 + THREADS; !error && i < TASKS; i++)
+		error = begin_process(&tasks[i]);
+	return error;
+}
+
+static int share_threads(void)
+{
+	void *shared;
+
+	if (!threads) {
+		shared = mmap(NULL, THREADS * sizeof(*threads), PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		if (shared == MAP_FAILED)
+			return -errno;
+		threads = shared;
+	}
+	for (int i = 0; i < THREADS; i++)
+		atomic_store(&threads[i], 0);
+	return 0;
+}
+
+static int begin(void)
+{
+	char name[sizeof(tasks[0].comm)];
+	int error;
+
+	if (begun && clock_ms() < begun + PATIENCE_MS)
+		return -EBUSY;
+	begun = clock_ms();
+	error = share_threads();
+	for (int i = 0; !error && i < TASKS; i++)
+		error = draw_task(&tasks[i]);
+	if (error)
+		return error;
+	prctl(PR_GET_NAME, name);
+	error = begin_processes();
+	prctl(PR_SET_NAME, name);
+	return error;
+}
+
+/* -EINPROGRESS: they are not there yet; -ECHILD: they do not come. */
+static int take_threads(void)
+{
+	for (int i = 0; i < THREADS; i++) {
+		struct agent_task *task = &tasks[1 + i];
+		int id = atomic_load(&threads[i]);
+
+		if (id <= 0)
+			return id ? id : clock_ms() < begun + PATIENCE_MS ? -EINPROGRESS : -ECHILD;
+		task->pid = (uint32_t)id;
+		task->tgid = tasks[0].tgid;
+		memcpy(task->mark, tasks[0].mark, sizeof(task->mark));
+	}
+	return 0;
+}
+
+void known_tasks_ask(void)
+{
+	error_of_begin = begin();
+	asked = true;
+}
+
+bool known_tasks_tell(struct output *output)
+{
+	struct agent_tasks *message;
+	int error;
+
+	if (!asked)
+		return true;
+	error = error_of_begin ? error_of_begin : take_threads();
+	if (error == -EINPROGRESS)
+		return false;
+	message = output_message(output, AGENT_TASKS, sizeof(*message) + (error ? 0 : sizeof(tasks)));
+	if (!message)
+		return false;
+	asked = false;
+	message->error = error;
+	message->count = error ? 0 : TASKS;
+	memcpy(message->tasks, tasks, message->count * sizeof(tasks[0]));
+	return true;
+}
+
+void known_tasks_end(void)
+{
+	asked = false;
+}

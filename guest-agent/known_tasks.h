@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Processes and threads of the agent's own that do nothing, and end by
+ * themselves: AGENT_TASKS. Their names and marks are drawn before they
+ * begin, so that they have them from their first moment on.
+ */
+#ifndef KVMSCOPE_AGENT_KNOWN_TASKS_H
+#define KVMSCOPE_AGENT_KNOWN_TASKS_H
+
+#include <stdbool.h>
+
+#include "guest-agent/output.h"
+
+/*
+ * Begins them: SIGCHLD is ignored, as their ends are nobody's to wait for. Where the last ones are not a
+ * second old, or it fails, that is what will be told.
+ */
+void known_tasks_ask(void);
+
+/* Tells them, if they are asked for and all there. False: to be called again soon. */
+bool known_tasks_tell(struct output *output);
+
+/* Nobody wants them any more. */
+void known_tasks_end(void);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tasks that a guest's agent tells of, looked for in its memory. Input: KNOWN times struct agent_task, then
+ * the pages that the whole address space maps to, one behind the other over and over. Where the kernel's
+ * symbols lie is given.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/fuzz/mapped_pages.h"
+#include "vmm/guest/task_find.h"
+
+#define KNOWN 6u
+#define IMAGE 0xffffffff80000000ull
+#define TASK  0x200u /* bytes */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct {
+	const char *name;
+	uint64_t address, size;
+} symbols[] = { { "init_task", IMAGE, TASK },
+		{ "init_mm", IMAGE + 0x2f00, 0x100 },
+		{ "init_top_pgt", IMAGE + 0x4000, 0x1000 },
+		{ "current_task", IMAGE + 0x6000, 8 },
+		{ "gdt_page", IMAGE + 0x6008, 8 },
+		{ "__start_init_task", IMAGE + 0x7000, 0x4000 },
+		{ "__end_init_task", IMAGE + 0xb000, 8 } };
+
+static struct guest_kernel make_kernel(void)
+{
+	struct guest_kernel kernel = { .paging = mapped_pages_paging,
+				       .symbols = symbols_new(),
+				       .per_cpu = symbols_new() };
+
+	for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++)
+		if (symbols_add(kernel.symbols, symbols[i].address, symbols[i].size, 'D', symbols[i].name,
+				NULL))
+			abort();
+	if (symbols_finish(kernel.symbols) || symbols_finish(kernel.per_cpu))
+		abort();
+	return kernel;
+}
+
+static void check(const struct guest_task_layout *layout)
+{
+	if (layout->pid > TASK - 4 || layout->tgid > TASK - 4 || layout->pid == layout->tgid ||
+	    layout->comm > TASK - SAMPLE_COMM_SIZE || layout->mm > TASK - 8 || layout->stack > TASK - 8 ||
+	    layout->list > TASK - 16 || layout->page_table > 0x100 - 8)
+		abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct guest_region region = { .size = sizeof(guest_memory), .hva = guest_memory };
+	struct guest_view view = { .regions = &region, .region_count = 1 };
+	struct {
+		struct agent_tasks head;
+		struct agent_task tasks[KNOWN];
+	} message = { .head.count = KNOWN };
+	struct guest_task_layout layout;
+	struct guest_kernel kernel;
+	struct told_tasks told;
+
+	if (size < sizeof(message.tasks))
+		return 0;
+	memcpy(message.tasks, data, sizeof(message.tasks));
+	if (told_tasks_read(&told, span_of(&message, sizeof(message))))
+		return 0;
+	mapped_pages_fill(data + sizeof(message.tasks), size - sizeof(message.tasks));
+	kernel = make_kernel();
+	if (!guest_task_layout_find(&layout, &kernel, &view, &told))
+		check(&layout);
+	symbols_free(kernel.symbols);
+	symbols_free(kernel.per_cpu);
+	return 0;
+}
