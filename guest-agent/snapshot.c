@@ -29,6 +29,7 @@ struct records {
 	char program[PATH_MAX]; /* as /proc/PID/maps has it; "" where it is not known */
 	bool anew;              /* the first COMM is as of an exec */
 	size_t mappings;        /* bytes before the first mapping */
+	size_t program_at;      /* before that of the program that it runs; 0: there is none */
 	size_t size;
 	uint8_t bytes[AGENT_MESSAGE_MAX - sizeof(struct agent_message) - sizeof(struct agent_events) - 16];
 };
@@ -163,6 +164,7 @@ static void add_mapping(struct records *records, char *text)
 	const struct mapped_file *file = &line.file;
 	uint8_t build_id[BUILD_ID_MAX];
 	size_t build_id_size = file->inode ? build_ids_find(file, build_id) : 0;
+	size_t at = records->size;
 
 	mapping.start = file->start;
 	mapping.size = file->end - file->start;
@@ -179,10 +181,11 @@ static void add_mapping(struct records *records, char *text)
 		mapping.minor = file->minor;
 		mapping.inode = file->inode;
 	}
-	if (*file->path && !strcmp(file->path, records->program))
-		header.misc |= AGENT_MISC_PROGRAM;
 	add_record(records, header, &mapping, sizeof(mapping), *file->path ? file->path : "//anon",
 		   records->pid);
+	if (records->size > at && !records->program_at && *file->path &&
+	    !strcmp(file->path, records->program))
+		records->program_at = at;
 }
 
 struct process {
@@ -313,17 +316,15 @@ static void put_program_first(struct records *records)
 {
 	static uint8_t program[sizeof(records->bytes)];
 	struct perf_event_header header;
+	size_t at = records->program_at;
 
-	for (size_t at = records->mappings; at < records->size; at += header.size) {
-		memcpy(&header, records->bytes + at, sizeof(header));
-		if (!(header.misc & AGENT_MISC_PROGRAM))
-			continue;
-		memcpy(program, records->bytes + at, header.size);
-		memmove(records->bytes + records->mappings + header.size, records->bytes + records->mappings,
-			at - records->mappings);
-		memcpy(records->bytes + records->mappings, program, header.size);
+	if (!at)
 		return;
-	}
+	memcpy(&header, records->bytes + at, sizeof(header));
+	memcpy(program, records->bytes + at, header.size);
+	memmove(records->bytes + records->mappings + header.size, records->bytes + records->mappings,
+		at - records->mappings);
+	memcpy(records->bytes + records->mappings, program, header.size);
 }
 
 static void read_process(struct records *records, pid_t pid, bool anew)
@@ -334,7 +335,7 @@ static void read_process(struct records *records, pid_t pid, bool anew)
 	records->pid = pid;
 	records->time = clock_raw();
 	records->anew = anew;
-	records->size = records->cut = 0;
+	records->size = records->cut = records->program_at = 0;
 	if (!read_stat(pid, &process))
 		return;
 	/* The first thread's name, before what an exec ends. */

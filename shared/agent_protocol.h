@@ -115,10 +115,6 @@ struct agent_events {
 	uint8_t records[];
 };
 
-/* In `misc` of a snapshot's MMAP2, where perf has no bit: of the program that the process runs
- * (/proc/PID/exe). */
-#define AGENT_MISC_PROGRAM 0x800u
-
 #define AGENT_SAMPLE_TYPE 0x6u /* PERF_SAMPLE_TID | PERF_SAMPLE_TIME */
 
 struct agent_record_end {

@@ -4,8 +4,8 @@
 #include "shared/sample.h"
 
 #define SIDEBAND_ALL_FLAGS                                                                                   \
-	(SIDEBAND_COMM_EXEC | SIDEBAND_CR3_PAIR | SIDEBAND_MODULE_CODE | SIDEBAND_MMAP_PROGRAM |             \
-	 SIDEBAND_JIT_BEGIN | SIDEBAND_JIT_BEHIND | SIDEBAND_JIT_END)
+	(SIDEBAND_COMM_EXEC | SIDEBAND_CR3_PAIR | SIDEBAND_MODULE_CODE | SIDEBAND_JIT_BEGIN |                \
+	 SIDEBAND_JIT_BEHIND | SIDEBAND_JIT_END)
 
 /* Bytes of the fixed part of each type; 0: there is no such type. */
 static const size_t fixed_sizes[] = {

@@ -75,11 +75,6 @@ enum sideband_flags {
 	SIDEBAND_CR3_PAIR = 1 << 1,
 	/* MODULE_LOAD: no module of the kernel's list, but code made at run time (BPF, trampolines). */
 	SIDEBAND_MODULE_CODE = 1 << 2,
-	/*
-	 * MMAP: of the program that the process runs (/proc/PID/exe). Not needed
-	 * behind a SIDEBAND_COMM_EXEC: the first executable mapping of a file is then it.
-	 */
-	SIDEBAND_MMAP_PROGRAM = 1 << 3,
 	/* JIT_MAP: the lines behind it are the map's first; those told before count no more. */
 	SIDEBAND_JIT_BEGIN = 1 << 4,
 	/* JIT_MAP: it has lines that are not told yet: a SIDEBAND_ROUND says nothing of it until a JIT_MAP

@@ -58,7 +58,6 @@ static void take_sample(void *context, const struct attributed_sample *attribute
 
 	state->samples_out++;
 	check(memchr(sample->comm, '\0', sizeof(sample->comm)));
-	check(!attributed->program || strlen(attributed->program->name) < SIDEBAND_NAME_MAX + 128);
 	for (uint16_t i = 0; i < sample->user_depth; i++)
 		resolver_place_of(attributed, sample->callchain[i]);
 	if (late == state->late && !state->errors) {

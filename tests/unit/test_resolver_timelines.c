@@ -103,18 +103,15 @@ static void check_sample(void *context, const struct attributed_sample *sample)
 	if (!can_be(proof, &right))
 		return;
 	if (is_right_task(proof, raw, pid) && is_right(proof, number_of(raw->comm), right.comm) &&
-	    is_right(proof, number_of_image(sample->program), right.program) &&
 	    is_right_place(proof, &sample->place, &right))
 		return;
 	if (!proof->wrong++)
-		FAIL_TEST(
-			"seed %llu: at %llu, pid %u, address %#llx: image %u + %#llx of program %u, comm %u; "
-			"expected image %u + %#llx of program %u, comm %u",
-			(unsigned long long)proof->seed, (unsigned long long)raw->time, pid,
-			(unsigned long long)raw->rip, number_of_image(sample->place.image),
-			(unsigned long long)sample->place.offset, number_of_image(sample->program),
-			number_of(raw->comm), right.image, (unsigned long long)right.offset, right.program,
-			right.comm);
+		FAIL_TEST("seed %llu: at %llu, pid %u, address %#llx: image %u + %#llx, comm %u; "
+			  "expected image %u + %#llx, comm %u",
+			  (unsigned long long)proof->seed, (unsigned long long)raw->time, pid,
+			  (unsigned long long)raw->rip, number_of_image(sample->place.image),
+			  (unsigned long long)sample->place.offset, number_of(raw->comm), right.image,
+			  (unsigned long long)right.offset, right.comm);
 }
 
 /* Mostly of processes that live then, and some just behind their end; now and then at the very time of an

@@ -31,9 +31,7 @@ static bool is_wrong(const struct attributed_sample *sample, const struct timeli
 {
 	const struct resolver_image *image = sample->place.image;
 
-	if (image && (number_of_image(image) != right->image || sample->place.offset != right->offset))
-		return true;
-	return sample->program && number_of_image(sample->program) != right->program;
+	return image && (number_of_image(image) != right->image || sample->place.offset != right->offset);
 }
 
 static void check_sample(void *context, const struct attributed_sample *sample)

@@ -164,10 +164,8 @@ static void find_process(struct world *world)
 	event->begins = true;
 	set_comm(world, event);
 	begin_life(world, &world->processes[pid], event);
-	if (pick(world, 2)) {
-		event = add_mmap(world, &world->processes[pid], true);
-		event->record.head.flags |= SIDEBAND_MMAP_PROGRAM;
-	}
+	if (pick(world, 2))
+		add_mmap(world, &world->processes[pid], true);
 }
 
 static void fork_process(struct world *world, const struct process *parent)
@@ -366,34 +364,6 @@ static void ask_image(const struct timeline *timeline, size_t count, uint32_t pi
 	}
 }
 
-/* The first executable file mapped after an exec, the flagged mapping of a process that was found. */
-static uint32_t ask_program(const struct timeline *timeline, size_t count, uint32_t pid)
-{
-	uint32_t first = 0;
-
-	while (count--) {
-		const struct timeline_event *event = &timeline->events[count];
-		const struct sideband *head = &event->record.head;
-
-		if (head->pid != pid)
-			continue;
-		if (head->type == SIDEBAND_MMAP && head->flags & SIDEBAND_MMAP_PROGRAM)
-			return event->number;
-		if (head->type == SIDEBAND_MMAP && event->record.mmap.prot & PROT_EXEC &&
-		    *event->record.name == '/')
-			first = event->number;
-		if (is_exec(event, pid))
-			return first;
-		if (event->begins)
-			return 0;
-		if (is_child(event, pid)) {
-			pid = event->record.fork.parent_pid;
-			first = 0;
-		}
-	}
-	return 0;
-}
-
 static uint32_t ask_comm(const struct timeline *timeline, size_t count, uint32_t tid)
 {
 	while (count--) {
@@ -417,10 +387,8 @@ struct timeline_answer timeline_ask(const struct timeline *timeline, uint32_t pi
 	struct timeline_answer answer = { .pid = find_pid(timeline, pid, cr3, time) };
 	size_t count = events_until(timeline, time);
 
-	if (answer.pid) {
-		answer.program = ask_program(timeline, count, answer.pid);
+	if (answer.pid)
 		ask_image(timeline, count, answer.pid, address, &answer);
-	}
 	if (pid || answer.pid)
 		answer.comm = ask_comm(timeline, count, pid ? tid : answer.pid);
 	return answer;

@@ -51,7 +51,7 @@ struct timeline {
 /* Who ran, and what was mapped; numbers are 0 where nothing was. */
 struct timeline_answer {
 	uint32_t pid; /* 0: no process that is known */
-	uint32_t comm, program, image;
+	uint32_t comm, image;
 	uint64_t offset;
 };
 

@@ -79,9 +79,8 @@ static void decode_mmap(const struct source *source, struct agent_record *record
 
 	if (!name || !span_copy(source->payload, 0, &from, sizeof(from)) || !from.pid)
 		return;
-	mapping = (void *)begin(record, SIDEBAND_MMAP,
-				source->header.misc & AGENT_MISC_PROGRAM ? SIDEBAND_MMAP_PROGRAM : 0,
-				from.pid, from.tid, sideband_size(sizeof(*mapping), name));
+	mapping = (void *)begin(record, SIDEBAND_MMAP, 0, from.pid, from.tid,
+				sideband_size(sizeof(*mapping), name));
 	mapping->start = from.start;
 	mapping->length = from.size;
 	mapping->offset = from.offset;

@@ -234,8 +234,6 @@ static void tell_mapping(struct telling *telling, const struct resolver_life *li
 		return;
 	set_life(telling, &mmap->head, life, tid);
 	set_told(telling, &mmap->head, piece->from);
-	if (image == life->program && life->program_heard > telling->sideband->lost)
-		mmap->head.flags |= SIDEBAND_MMAP_PROGRAM;
 	mmap->start = piece->start;
 	mmap->length = piece->end - piece->start;
 	mmap->offset = piece->offset;

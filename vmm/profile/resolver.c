@@ -331,15 +331,6 @@ static void name_task(const struct resolver *resolver, const struct resolver_lif
 		snprintf(sample->comm, sizeof(sample->comm), "%s", name.comm);
 }
 
-static const struct resolver_image *program_of(const struct resolver *resolver,
-					       const struct resolver_life *life, uint64_t time)
-{
-	if (!life || life->program_time + life->program_error > time)
-		return NULL;
-	return !resolver->processes.lost || life->program_heard > resolver->processes.lost ? life->program
-											   : NULL;
-}
-
 static void give_sample(struct resolver *resolver, struct sample *sample)
 {
 	struct attributed_sample attributed = {
@@ -349,7 +340,6 @@ static void give_sample(struct resolver *resolver, struct sample *sample)
 	};
 
 	name_task(resolver, attributed.life, sample);
-	attributed.program = program_of(resolver, attributed.life, sample->time);
 	attributed.place = place_at(resolver, attributed.life, sample->rip, sample->time);
 	if (sample->cpl && attributed.place.unsure && !tells(resolver, sample, sample->rip))
 		sample->flags |= SAMPLE_UNSURE;

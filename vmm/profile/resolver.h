@@ -46,9 +46,8 @@ struct resolver_place {
 
 /* Everything in it is valid during the call only. */
 struct attributed_sample {
-	const struct sample *sample;          /* its task is filled in as far as it is known */
-	const struct resolver_image *program; /* that the process runs, NULL where it is not known */
-	struct resolver_place place;          /* of the sample's RIP */
+	const struct sample *sample; /* its task is filled in as far as it is known */
+	struct resolver_place place; /* of the sample's RIP */
 	/* of resolver_place_of() */
 	const struct resolver *resolver;
 	const struct resolver_life *life;

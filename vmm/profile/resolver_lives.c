@@ -248,7 +248,6 @@ static void free_life(struct resolver_lives *lives, struct resolver_store *store
 {
 	unlink_life(lives, store, life);
 	free_roots(lives, store, life);
-	resolver_image_release(store, life->program);
 	resolver_space_free(&life->space, store);
 	resolver_store_give(store, life, sizeof(*life));
 	lives->kept--;

@@ -21,12 +21,6 @@ struct resolver_life {
 	struct resolver_process *process;
 	struct resolver_life *newer, *older; /* of the same process id */
 	struct resolver_space space;
-	struct resolver_image *program; /* held; NULL where it is not known */
-	uint64_t program_time;          /* ns: since when it is known */
-	uint32_t program_error;         /* ns: so much before or after PROGRAM_TIME */
-	uint64_t program_heard;         /* ns: told then; a loss of that time or later makes it stale */
-	bool program_told;              /* by the source; not by its place behind an execve */
-	bool by_exec;
 	uint32_t threads; /* that are known to live in it */
 	struct resolver_root *roots[2];
 	struct resolver_life *next_dead, *next_past; /* in the lists of struct resolver_lives */

@@ -90,13 +90,6 @@ static int take_fork(struct resolver_processes *processes, const struct sideband
 	error = inherit_name(processes, fork);
 	if (error || !parent)
 		return error;
-	if (parent->program_time <= head->time) {
-		child->program = resolver_image_hold(parent->program);
-		child->program_time = head->time;
-		child->program_error = head->time_error;
-		child->program_heard = parent->program_heard;
-		child->program_told = child->program;
-	}
 	return resolver_space_inherit(&child->space, &parent->space, &processes->store, head->time);
 }
 
@@ -106,11 +99,8 @@ static int take_comm(struct resolver_processes *processes, const struct sideband
 	const struct resolver_name name = { comm->comm, head->time };
 	struct resolver_life *life;
 
-	if (head->flags & SIDEBAND_COMM_EXEC) {
-		life = begin_life(processes, head);
-		if (life)
-			life->by_exec = true;
-	}
+	if (head->flags & SIDEBAND_COMM_EXEC)
+		begin_life(processes, head);
 	life = need_life(processes, head);
 	if (!life)
 		return -ENOMEM;
@@ -143,28 +133,6 @@ static int take_space(struct resolver_processes *processes, const struct sideban
 		    : 0;
 }
 
-static bool is_program(const struct resolver_life *life, const struct sideband_mmap *mmap)
-{
-	if (mmap->head.flags & SIDEBAND_MMAP_PROGRAM)
-		return !life->program_told;
-	return life->by_exec && !life->program_told && mmap->prot & PROT_EXEC && *mmap->name == '/' &&
-	       (!life->program || mmap->head.time < life->program_time);
-}
-
-static void note_program(struct resolver_processes *processes, struct resolver_life *life,
-			 struct resolver_image *image, const struct sideband_mmap *mmap)
-{
-	if (!is_program(life, mmap))
-		return;
-	resolver_image_release(&processes->store, life->program);
-	life->program = resolver_image_hold(image);
-	life->program_time = mmap->head.time;
-	life->program_error = mmap->head.time_error;
-	/* By its place it is the program only if nothing was lost behind the execve. */
-	life->program_heard = mmap->head.flags & SIDEBAND_MMAP_PROGRAM ? mmap->head.time : life->born;
-	life->program_told = mmap->head.flags & SIDEBAND_MMAP_PROGRAM;
-}
-
 static int take_mmap(struct resolver_processes *processes, const struct sideband_mmap *mmap)
 {
 	struct resolver_life *life = need_life(processes, &mmap->head);
@@ -180,8 +148,6 @@ static int take_mmap(struct resolver_processes *processes, const struct sideband
 							     .from_error = mmap->head.time_error,
 							     .offset = mmap->offset,
 							     .image = image });
-	if (!error)
-		note_program(processes, life, image, mmap);
 	processes->mappings_known = true;
 	resolver_lives_changed(&processes->lives, life);
 	resolver_image_release(&processes->store, image);
