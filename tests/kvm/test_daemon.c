@@ -347,6 +347,28 @@ TEST(daemon, names_and_xml_of_domains_are_hostile)
 	daemon_run_end(&daemon);
 }
 
+/* Samples are counted some time before they are in the file: a reader would be told that there are none. */
+TEST(daemon, the_first_dump_of_a_domain_has_samples)
+{
+	struct program vm, tool;
+	struct daemon_run daemon;
+	char arguments[256];
+
+	GUEST_REQUIRED();
+	daemon_run_prepare(&daemon, BY_PERF);
+	if (daemon_run_start(&daemon)) {
+		fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE(""));
+		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web", daemon.run);
+		program_run(&tool, arguments);
+		CHECK_EQUAL(tool.status, 0);
+		REQUIRE(strrchr(tool.text, '/'));
+		tool.text[strlen(tool.text) - 1] = '\0';
+		CHECK(count_samples(strchr(tool.text, '/')) > 0);
+		CHECK(fake_domain_kill(&vm));
+	}
+	daemon_run_end(&daemon);
+}
+
 TEST(daemon, a_flight_recorder_is_dumped_by_kvmscope_ctl)
 {
 	struct program vm, tool;

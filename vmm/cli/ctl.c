@@ -239,6 +239,11 @@ static void print_profile(const json_t *profile)
 
 static void print_status(const json_t *status)
 {
+	if (ctl_is_daemon(status)) {
+		printf("daemon:   process %.0f, kvmscoped %s; ctl list shows its domains, ctl status DOMAIN one\n",
+		       answer_number(status, "pid"), answer_text(status, "kvmscope"));
+		return;
+	}
 	printf("run:      process %.0f", answer_number(status, "pid"));
 	if (*answer_text(status, "name"))
 		printf(", named %s", answer_text(status, "name"));

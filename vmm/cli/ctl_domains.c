@@ -167,13 +167,15 @@ static void find_names(int daemon, const char *domain, const char *file)
 	json_decref(status);
 }
 
-/* -EAGAIN: not yet. */
+/* -EAGAIN: not yet. Those that a flight recorder has taken it writes; of a recording those count that are in
+ * it. */
 static int has_samples(int daemon, const char *domain)
 {
 	json_t *status = NULL;
 	int error = ask_status(daemon, domain, &status);
+	bool flight = !error && json_is_integer(json_object_get(status, "flight_files"));
 
-	if (!error && !(answer_number(status, "samples") > 0))
+	if (!error && !(answer_number(status, flight ? "samples" : "readable_samples") > 0))
 		error = -EAGAIN;
 	json_decref(status);
 	return error;

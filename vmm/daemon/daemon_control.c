@@ -48,6 +48,7 @@ static void describe(struct domain_profile *domain, json_t *to)
 	json_object_set_new(to, "flight_files",
 			    settings->flight ? json_integer(status.flight_files) : json_null());
 	set_count(to, "samples", status.statistics.samples);
+	set_count(to, "readable_samples", status.statistics.readable);
 	set_count(to, "host_samples", status.statistics.host);
 	set_count(to, "lost", status.statistics.lost);
 	set_count(to, "bytes", status.statistics.bytes);

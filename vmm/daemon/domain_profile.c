@@ -255,6 +255,7 @@ static int follow_session(struct domain_profile *domain, struct session *session
 static void add_statistics(struct collector_statistics *sum, const struct collector_statistics *one)
 {
 	sum->samples += one->samples;
+	sum->readable += one->readable;
 	sum->host += one->host;
 	sum->kernel += one->kernel;
 	sum->lost += one->lost;

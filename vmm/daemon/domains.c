@@ -337,10 +337,12 @@ static int not_profiled(const struct domains *domains, const char *name)
 
 	if (!error)
 		close(process.fd);
-	return error == -ENOENT ? error_set(-ENOENT, "no domain of that name is profiled, and none runs; "
-						     "kvmscope ctl list shows those that are profiled")
-				: error_set(-ENODATA, "no domain of that name is profiled; kvmscope ctl list "
-						      "shows those that are");
+	return error == -ENOENT
+		       ? error_set(-ENOENT, "no domain of that name is profiled, and none runs; "
+					    "kvmscope ctl list shows those that are profiled")
+		       : error_set(
+				 -ENODATA,
+				 "no domain of that name is profiled; kvmscope ctl list shows those that are, kvmscope libvirt --help how one gets to be");
 }
 
 int domains_find(struct domains *domains, const char *name,

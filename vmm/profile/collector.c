@@ -109,6 +109,7 @@ static void update_statistics(struct collector *collector, const struct collecto
 
 	pthread_mutex_lock(&collector->lock);
 	all->samples += counts->samples;
+	all->readable = collector->readable;
 	all->host += counts->host;
 	all->kernel += counts->kernel;
 	all->lost += counts->lost;
@@ -322,6 +323,8 @@ static void *collect(void *argument)
 	collector_user_last_symbols(&collector->kernel, collector->user_symbols);
 	resolver_finish(collector->resolver);
 	collector_rings_take_last_losses(collector, &counts);
+	collector->readable =
+		collector->closed_samples + collector->file_samples; /* before anybody is told */
 	update_statistics(collector, &counts);
 	if (collector_is_writing(collector))
 		collector_files_tell_counts(collector);

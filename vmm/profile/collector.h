@@ -152,6 +152,8 @@ struct collector_options {
 
 struct collector_statistics {
 	uint64_t samples;   /* written to the file, or seen by the flight recorder; those of the host, too */
+	uint64_t readable;  /* of them that a reader of the file, or files, finds by now; not of a flight
+			       recorder */
 	uint64_t host;      /* of them taken outside of the guest */
 	uint64_t kernel;    /* of them taken at CPL 0 */
 	uint64_t lost;      /* dropped because a ring was full, or by their source */

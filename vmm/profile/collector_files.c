@@ -64,6 +64,7 @@ void collector_files_write_out(struct collector *collector, uint64_t time)
 	} else {
 		collector_note_error(collector, perf_data_writer_write_out(collector->output.writer));
 	}
+	collector->readable = collector->closed_samples + collector->file_samples;
 }
 
 static bool is_regular_file(const char *path)
@@ -104,6 +105,7 @@ static void give_file(struct collector *collector, int error)
 	const struct collector_file file = { collector->path, collector->file_samples, error };
 
 	files->end(files->context, &file);
+	collector->closed_samples += collector->file_samples;
 	collector->file_samples = 0;
 }
 

@@ -59,6 +59,8 @@ struct collector {
 	uint64_t next_file;          /* ns; with options.files */
 	struct flight_sideband told; /* what the guest told, for files to begin with; with options.files */
 	uint64_t file_samples;       /* in the file that is open */
+	uint64_t closed_samples;     /* in the files before it */
+	uint64_t readable;           /* of all these, behind which the output was flushed */
 	unsigned int files;          /* that were begun */
 	bool one_file;               /* it is none that another one could follow */
 	uint64_t closed_bytes;       /* of those that are complete */
