@@ -56,23 +56,37 @@ static __always_inline void tell_slot(struct seq_file *seq, struct kvm *kvm, str
 		bpf_seq_write(seq, &found, sizeof(found));
 }
 
+/* A walk through the slots by bpf_loop(): the verifier follows one round of it, not all of them. */
+struct slots {
+	struct seq_file *seq;
+	struct kvm *kvm;
+	__u64 heads;  /* where the buckets are */
+	__u64 offset; /* of a slot's node in it */
+};
+
+static long tell_bucket(__u32 bucket, void *context)
+{
+	const struct slots *slots = context;
+	struct hlist_node *node = 0;
+
+	bpf_probe_read_kernel(&node, sizeof(node), (void *)(slots->heads + bucket * sizeof(node)));
+	for (int i = 0; i < BUCKET_LONGEST && node; i++) {
+		tell_slot(slots->seq, slots->kvm, (void *)((__u64)node - slots->offset));
+		node = BPF_CORE_READ(node, next);
+	}
+	return 0;
+}
+
 /* Each slot stands in one of two lists of its kind: which one is in use, the slots tell. */
 static __always_inline void tell_slots(struct seq_file *seq, struct kvm *kvm)
 {
 	struct kvm_memslots *all = BPF_CORE_READ(kvm, memslots[0]);
-	__u64 heads = (__u64)all + bpf_core_field_offset(struct kvm_memslots, id_hash);
-	__u64 offset = bpf_core_field_offset(struct kvm_memory_slot, id_node) +
+	struct slots slots = { .seq = seq, .kvm = kvm };
+
+	slots.heads = (__u64)all + bpf_core_field_offset(struct kvm_memslots, id_hash);
+	slots.offset = bpf_core_field_offset(struct kvm_memory_slot, id_node) +
 		       (BPF_CORE_READ(all, node_idx) & 1) * 2 * sizeof(void *);
-
-	for (int bucket = 0; bucket < BUCKETS; bucket++) {
-		struct hlist_node *node = 0;
-
-		bpf_probe_read_kernel(&node, sizeof(node), (void *)(heads + bucket * sizeof(node)));
-		for (int i = 0; i < BUCKET_LONGEST && node; i++) {
-			tell_slot(seq, kvm, (void *)((__u64)node - offset));
-			node = BPF_CORE_READ(node, next);
-		}
-	}
+	bpf_loop(BUCKETS, tell_bucket, &slots, 0);
 }
 
 /* The thread that runs VCPU, in the first PID namespace or, with OWN, in its own; 0: it has not run yet. */

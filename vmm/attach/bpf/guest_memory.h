@@ -14,6 +14,7 @@
 
 #include "vmm/attach/bpf/guest_sample.h"
 #include "vmm/attach/bpf/host_page.h"
+#include "vmm/attach/bpf/verified_once.h"
 
 #define PAGE_SHIFT 12
 /* What an entry of the last but one table maps, and how many of them are remembered: of code that is called
@@ -133,8 +134,8 @@ static __always_inline void open_space(struct space *space, __u64 cr3, __u32 lev
 
 /* Down to the last but one table, by the slots of GENERATION, if they are still those; 0: nothing is there.
  */
-static __noinline int walk_to_region(struct space *space, const struct bpf_slots *all, __u64 gva,
-				     struct region *region, __u32 generation)
+VERIFIED_ONCE int walk_to_region(struct space *space, const struct bpf_slots *all, __u64 gva,
+				 struct region *region, __u32 generation)
 {
 	__u64 entry, hva;
 	__u32 shift;
@@ -213,7 +214,7 @@ static __always_inline void remember_region(const struct space *space, struct re
 }
 
 /* As is_true(), of a region that the kernel's addresses are not known of. */
-static __noinline int is_true_by_hva(struct space *space, struct region *region)
+VERIFIED_ONCE int is_true_by_hva(struct space *space, struct region *region)
 {
 	__u64 changed = 0;
 
@@ -241,8 +242,8 @@ static __always_inline int is_true(struct space *space, struct region *region)
 	return !changed;
 }
 
-static __noinline __u64 read_leaf(struct space *space, const struct bpf_slots *all, struct region *region,
-				  __u64 gva)
+VERIFIED_ONCE __u64 read_leaf(struct space *space, const struct bpf_slots *all, struct region *region,
+			      __u64 gva)
 {
 	__u64 hva, entry, at;
 

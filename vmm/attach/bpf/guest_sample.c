@@ -59,10 +59,12 @@ static __always_inline void look_through(struct scratch *scratch, struct bpf_who
 }
 
 /* What was read may be of pages that were the VMM's no more. */
-static __noinline int forget_memory(struct bpf_whole_sample *whole)
+VERIFIED_ONCE int forget_memory(struct bpf_whole_sample *whole)
 {
 	struct bpf_sample *sample = &whole->head;
 
+	if (!whole)
+		return 0;
 	if (sample->flags & BPF_CR3_OF_TASK)
 		sample->cr3 = 0;
 	sample->flags &= ~(BPF_TASKS_KNOWN | BPF_CR3_OF_TASK);

@@ -9,6 +9,7 @@
 #define KVMSCOPE_ATTACH_BPF_HOST_PAGE_H
 
 #include "vmm/attach/bpf/guest_sample.h"
+#include "vmm/attach/bpf/verified_once.h"
 
 #define HOST_PRESENT 1ull
 #define HOST_LARGE   (1ull << 7)
@@ -27,7 +28,7 @@ static __always_inline __u64 direct_address(__u64 physical)
  * The page that HVA is in; 0: none that is known to be memory. Nobody may take the tables or the page away
  * meanwhile.
  */
-static __noinline __u64 host_page(__u64 pgd, __u64 hva)
+VERIFIED_ONCE __u64 host_page(__u64 pgd, __u64 hva)
 {
 	__u64 table = pgd, entry, mask;
 

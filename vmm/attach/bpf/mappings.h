@@ -11,6 +11,7 @@
 #include "vmm/attach/bpf/kernel_types.h"
 #include "vmm/attach/bpf/kernel_word.h"
 #include "vmm/attach/bpf/scratch.h"
+#include "vmm/attach/bpf/verified_once.h"
 
 #define KVM_WORD(at, field) kernel_word((at) + bpf_core_field_offset(struct kvm, field))
 
@@ -32,7 +33,7 @@ static __always_inline int are_mapped(const struct mappings *known, const struct
 		       slots->generation_of_kvm;
 }
 
-static __noinline int renew_mappings(struct mappings *known, const struct bpf_slots *slots, __u64 kvm)
+VERIFIED_ONCE int renew_mappings(struct mappings *known, const struct bpf_slots *slots, __u64 kvm)
 {
 	if (!known || !slots)
 		return 0;

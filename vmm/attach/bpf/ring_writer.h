@@ -8,6 +8,7 @@
 #define KVMSCOPE_ATTACH_BPF_RING_WRITER_H
 
 #include "vmm/attach/bpf/guest_sample.h"
+#include "vmm/attach/bpf/verified_once.h"
 
 /* Where the next sample of VCPU, which is the element FIRST of MAP, goes to, and how far that is from the
  * head; 0: there is no room. */
@@ -33,7 +34,7 @@ static __always_inline struct bpf_whole_sample *find_room(void *map, __u32 first
 }
 
 /* Wakes the reader, who has read all there was before, and waits. */
-static __noinline int ring_bell(struct bpf_vcpu *vcpu)
+VERIFIED_ONCE int ring_bell(struct bpf_vcpu *vcpu)
 {
 	__u32 vm, rung = 0;
 	void *bell;

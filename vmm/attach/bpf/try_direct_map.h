@@ -17,7 +17,8 @@ int try_direct_map(struct direct_map_trial *trial)
 	trial->pgd = (__u64)task->mm->pgd;
 	trial->found = 0;
 	direct_map = trial->map;
-	page = host_page(trial->pgd, trial->hva);
+	/* Read again: as what was written it is a pointer to the verifier, and no number. */
+	page = host_page(*(const volatile __u64 *)&trial->pgd, trial->hva);
 	if (!page)
 		return 0;
 	for (__u32 i = 0; i < DIRECT_MAP_WORDS; i++)
