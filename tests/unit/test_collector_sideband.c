@@ -117,87 +117,86 @@ TEST(collector, the_hosts_perspective_has_no_processes_of_the_guest)
 
 static int note_comm(void *context, const struct resolved_sample *sample)
 {
-	strcat(context, sample->comm);
-	return 0;
-}
-
-/* Readers call a new process what its parent was called: a name that was true before it is said again. */
-TEST(collector, a_process_id_that_comes_back_has_its_own_name)
-{
-	struct perf_data_options options = { .frequency = 1000, .vcpus = 1, .vmm_pid = 77 };
-	struct sample sample = { .time = 10, .pid = 60, .tid = 60, .cpl = 3, .comm = "own " };
-	struct sideband_fork fork = {
-		.head = { .size = sizeof(fork), .type = SIDEBAND_FORK, .time = 20, .pid = 60, .tid = 60 },
-		.parent_pid = 61,
-		.parent_tid = 61,
-	};
-	struct profile_resolver *resolver;
-	struct collector_output output;
-	char path[64], comms[64] = "";
-
-	make_path(path);
-	options.path = path;
-	REQUIRE_EQUAL(collector_output_open(&output, &options, NULL), 0);
-	CHECK_EQUAL(collector_output_sample(&output, &(struct attributed_sample){ .sample = &sample }, NULL),
-		    0);
-	sample = (struct sample){ .time = 11, .pid = 61, .tid = 61, .cpl = 3, .comm = "parent " };
-	CHECK_EQUAL(collector_output_sample(&output, &(struct attributed_sample){ .sample = &sample }, NULL),
-		    0);
-	CHECK_EQUAL(collector_output_sideband(&output, &fork.head), 0);
-	sample = (struct sample){ .time = 30, .pid = 60, .tid = 60, .cpl = 3, .comm = "own " };
-	CHECK_EQUAL(collector_output_sample(&output, &(struct attributed_sample){ .sample = &sample }, NULL),
-		    0);
-	CHECK_EQUAL(collector_output_close(&output), 0);
-	REQUIRE_EQUAL(
-		profile_resolver_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }), 0);
-	CHECK_EQUAL(profile_resolver_run(resolver, note_comm, comms), 0);
-	CHECK_STRING(comms, "own parent own ");
-	profile_resolver_close(resolver);
-	unlink(path);
-}
-
-static int note_comm_or_none(void *context, const struct resolved_sample *sample)
-{
 	strcat(context, *sample->comm ? sample->comm : "none ");
 	return 0;
 }
 
-/* The file calls it what its parent was called, whose name was told before something was lost. */
-TEST(collector, a_child_of_one_whose_name_is_not_believed_has_none)
+static void open_output(struct collector_output *output, char path[64])
 {
-	struct perf_data_options options = { .frequency = 1000, .vcpus = 1, .vmm_pid = 77 };
-	const struct sideband_comm comm = {
-		.head = { .size = sizeof(comm), .type = SIDEBAND_COMM, .time = 10, .pid = 61, .tid = 61 },
-		.comm = "parent ",
-	};
+	make_path(path);
+	REQUIRE_EQUAL(
+		collector_output_open(output,
+				      &(struct perf_data_options){
+					      .path = path, .frequency = 1000, .vcpus = 1, .vmm_pid = 77 },
+				      NULL),
+		0);
+}
+
+static void put_sample(struct collector_output *output, uint64_t time, uint32_t pid, const char *comm)
+{
+	struct sample sample = { .time = time, .pid = pid, .tid = pid, .cpl = 3 };
+
+	strcpy(sample.comm, comm);
+	CHECK_EQUAL(collector_output_sample(output, &(struct attributed_sample){ .sample = &sample }, NULL),
+		    0);
+}
+
+/* 60 is a child of 61. */
+static void put_fork(struct collector_output *output)
+{
 	const struct sideband_fork fork = {
 		.head = { .size = sizeof(fork), .type = SIDEBAND_FORK, .time = 20, .pid = 60, .tid = 60 },
 		.parent_pid = 61,
 		.parent_tid = 61,
 	};
+
+	CHECK_EQUAL(collector_output_sideband(output, &fork.head), 0);
+}
+
+static void check_comms(struct collector_output *output, const char *path, const char *expected)
+{
 	struct profile_resolver *resolver;
-	struct collector_output output;
-	char path[64], comms[64] = "";
+	char comms[64] = "";
 
-	make_path(path);
-	options.path = path;
-	REQUIRE_EQUAL(collector_output_open(&output, &options, NULL), 0);
-	CHECK_EQUAL(collector_output_sideband(&output, &comm.head), 0);
-	CHECK_EQUAL(collector_output_sideband(&output, &fork.head), 0);
-	for (uint32_t pid = 60; pid <= 61; pid++) {
-		const struct sample sample = { .time = 30 + pid, .pid = pid, .tid = pid, .cpl = 3 };
-
-		CHECK_EQUAL(collector_output_sample(&output, &(struct attributed_sample){ .sample = &sample },
-						    NULL),
-			    0);
-	}
-	CHECK_EQUAL(collector_output_close(&output), 0);
+	CHECK_EQUAL(collector_output_close(output), 0);
 	REQUIRE_EQUAL(
 		profile_resolver_open(&resolver, &(struct profile_options){ .input = path, .vcpu = -1 }), 0);
-	CHECK_EQUAL(profile_resolver_run(resolver, note_comm_or_none, comms), 0);
-	CHECK_STRING(comms, "none none ");
+	CHECK_EQUAL(profile_resolver_run(resolver, note_comm, comms), 0);
+	CHECK_STRING(comms, expected);
 	profile_resolver_close(resolver);
 	unlink(path);
+}
+
+/* Readers call a new process what its parent was called: a name that was true before it is said again. */
+TEST(collector, a_process_id_that_comes_back_has_its_own_name)
+{
+	struct collector_output output;
+	char path[64];
+
+	open_output(&output, path);
+	put_sample(&output, 10, 60, "own ");
+	put_sample(&output, 11, 61, "parent ");
+	put_fork(&output);
+	put_sample(&output, 30, 60, "own ");
+	check_comms(&output, path, "own parent own ");
+}
+
+/* The file calls it what its parent was called, whose name was told before something was lost. */
+TEST(collector, a_child_of_one_whose_name_is_not_believed_has_none)
+{
+	const struct sideband_comm comm = {
+		.head = { .size = sizeof(comm), .type = SIDEBAND_COMM, .time = 10, .pid = 61, .tid = 61 },
+		.comm = "parent ",
+	};
+	struct collector_output output;
+	char path[64];
+
+	open_output(&output, path);
+	CHECK_EQUAL(collector_output_sideband(&output, &comm.head), 0);
+	put_fork(&output);
+	put_sample(&output, 90, 60, "");
+	put_sample(&output, 91, 61, "");
+	check_comms(&output, path, "none none ");
 }
 
 /* A file whose writer was killed, and one that went through a pipe, have no sections: rounds have the counts.
