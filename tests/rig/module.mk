@@ -7,6 +7,11 @@ build/rig/debug-shim.so: tests/rig/qemu/debug-shim.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -shared -fPIC -o $@ $< -ldl
 
+build/rig/tsc-rate: tests/rig/qemu/tsc-rate.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(RIG_CFLAGS) -o $@ $<
+
 build/rig/workload: tests/rig/guest/workload.c tests/guests/spin_loop.h tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
@@ -45,7 +50,7 @@ build/rig/rdpmc: tests/rig/guest/rdpmc.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
 
-TEST_NEEDS += build/rig/life build/rig/debug-shim.so build/rig/workload build/rig/debugger build/rig/tasks build/rig/frames build/rig/bpf build/rig/rdpmc
+TEST_NEEDS += build/rig/life build/rig/debug-shim.so build/rig/tsc-rate build/rig/workload build/rig/debugger build/rig/tasks build/rig/frames build/rig/bpf build/rig/rdpmc
 
 build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 	@mkdir -p $(@D)

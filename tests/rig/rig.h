@@ -46,6 +46,9 @@ struct rig_result {
  */
 void rig_run(struct rig_result *result, unsigned int timeout, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+/* On a host that does not use its TSC as a clock. */
+void rig_run_unstable_tsc(struct rig_result *result, unsigned int timeout, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 void rig_run_intel(struct rig_result *result, unsigned int timeout, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

@@ -116,13 +116,14 @@ static bool profile(const char *kernel, const char *initrd)
 
 	rig_run(&result, 240,
 		"rm -rf " HOME " && mkdir -p " HOME " && HOME=$PWD/" HOME
-		" build/kvmscope run --pmu off --agent --kernel %s --initrd %s --mem 256M --from-line 'remap: begin' -F 999 "
+		" build/kvmscope run -v --pmu off --agent --kernel %s --initrd %s --mem 256M --from-line 'remap: begin' -F 999 "
 		"-o " DATA " --append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.run=remap+12;sleep+4'",
 		kernel, initrd);
 	made = !result.status && strstr(result.output, "remap: mapped");
 	if (!made)
 		FAIL_TEST("no profile was made: %.2000s%.2000s", result.output, result.errors);
 	CHECK(!strstr(result.errors, "agent did not answer"));
+	CHECK(strstr(result.errors, " by the TSC") != NULL);
 	rig_result_free(&result);
 	return made;
 }
