@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 
+#include "tests/unit/clock_files.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/agent_clock.h"
 #include "vmm/guest/agent_held.h"
@@ -175,6 +176,105 @@ TEST(agent_clock, truth_lies_within_the_error_where_the_clock_is_set)
 	truth_lies_within_the_error((struct guest_clock){ .steps = 333 * MS + 1, .ppm = 2000 });
 }
 
+/*
+ * A guest's clock that KVM sets at each load of its vCPU, INTERVAL apart, and that is PPM fast in between; at
+ * each AHEAD_EVERYth the readings for it were AHEAD apart. It never shows less than it did (pvclock's
+ * last_value).
+ */
+struct loaded_clock {
+	uint64_t interval;
+	int ppm;
+	uint64_t ahead;
+};
+
+#define AHEAD_EVERY 37u
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static uint64_t in_load(const struct loaded_clock *clock, uint64_t number, uint64_t in)
+{
+	uint64_t ahead = number % AHEAD_EVERY ? 0 : clock->ahead;
+
+	return number * clock->interval + in + (uint64_t)((int64_t)in * clock->ppm / 1000000) + ahead;
+}
+
+static uint64_t show_loaded(const struct loaded_clock *clock, uint64_t host)
+{
+	uint64_t number = host / clock->interval;
+	uint64_t last_ahead = (number - 1) / AHEAD_EVERY * AHEAD_EVERY;
+
+	return larger(in_load(clock, number, host % clock->interval),
+		      larger(in_load(clock, number - 1, clock->interval),
+			     in_load(clock, last_ahead, clock->interval))) -
+	       77777 * MS;
+}
+
+/*
+ * Messages come when the guest was loaded just now. How many events are farther from the truth than is said?
+ */
+static unsigned int count_wrong(const struct loaded_clock *loaded, uint64_t unseen)
+{
+	struct agent_clock clock = { .unseen = unseen };
+	uint64_t from = 100000 * loaded->interval, error;
+	unsigned int wrong = 0;
+
+	take(&clock, from, from, show_loaded(loaded, from));
+	for (int i = 0; i < 3000; i++) {
+		uint64_t loads = (50 * MS + random_below(100 * MS)) / loaded->interval;
+		uint64_t to = (from / loaded->interval + 1 + loads) * loaded->interval + random_below(20000);
+		uint64_t width = random_below(100000);
+
+		/* Kept clear of the loads that are ahead: an exchange there tells of that. */
+		if (to / loaded->interval % AHEAD_EVERY < AHEAD_EVERY / 2)
+			to += AHEAD_EVERY / 2 * loaded->interval;
+		CHECK_EQUAL(take(&clock, to - width / 2, to + width / 2, show_loaded(loaded, to)),
+			    AGENT_CLOCK_TAKEN);
+		for (unsigned int event = 0; event < 20; event++) {
+			uint64_t host = from + random_below(to - from);
+			uint64_t at = agent_clock_host_time(&clock, show_loaded(loaded, host), &error);
+
+			wrong += (at > host ? at - host : host - at) > error;
+			CHECK(error <= AGENT_CLOCK_ERROR_MAX);
+		}
+		from = to + width / 2;
+	}
+	return wrong;
+}
+
+/* The TSC's rate as Linux found it in an emulator beside much other work, was a third of the true one, and
+ * the other way round. */
+TEST(agent_clock, clock_that_is_set_anew_again_and_again_has_events_within_a_larger_error)
+{
+	const struct loaded_clock clocks[] = {
+		{ .interval = MS, .ppm = -500000 },     { .interval = MS, .ppm = 2000000 },
+		{ .interval = 18 * MS, .ppm = -20000 }, { .interval = 18 * MS, .ppm = -500000 },
+		{ .interval = 9 * MS, .ppm = 2000000 }, { .interval = MS, .ahead = 9 * MS },
+		{ .interval = MS, .ahead = 18 * MS },
+	};
+
+	srand(13);
+	for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++) {
+		CHECK(count_wrong(&clocks[i], 0) > 0);
+		CHECK_EQUAL(count_wrong(&clocks[i], AGENT_CLOCK_UNSEEN), 0);
+	}
+}
+
+TEST(agent_clock, what_is_unseen_is_taken_off_what_an_exchange_may_take)
+{
+	struct agent_clock clock = { .unseen = AGENT_CLOCK_UNSEEN };
+	uint64_t error;
+
+	CHECK_EQUAL(take(&clock, 1000 * MS, 1021 * MS, 5 * MS), AGENT_CLOCK_VAGUE);
+	CHECK(!agent_clock_serves(&clock, &(struct agent_clock_exchange){ 1000 * MS, 1062 * MS, 5 * MS }));
+	CHECK(agent_clock_serves(&clock, &(struct agent_clock_exchange){ 1000 * MS, 1060 * MS, 5 * MS }));
+	CHECK_EQUAL(take(&clock, 1000 * MS, 1020 * MS, 5 * MS), AGENT_CLOCK_TAKEN);
+	agent_clock_host_time(&clock, 5 * MS, &error);
+	CHECK(error >= 30 * MS);
+}
+
 /* Messages that take up to 80 ms to either side: not each exchange serves, and behind one that does not a new
  * session begins. */
 static void what_serves_gives_all_a_place(struct guest_clock guest_clock)
@@ -325,12 +425,29 @@ TEST(agent_tsc, line_through_two_marks)
 	CHECK(!tsc_time(&last, &first, 10000, &low, &high));
 }
 
+TEST(agent_tsc, kernel_says_what_it_holds_for_a_clock)
+{
+	char directory[] = "/tmp/kvmscope-clocks.XXXXXX";
+
+	REQUIRE(mkdtemp(directory));
+	CHECK(!tsc_is_clock(directory) && !tsc_tells_time(directory));
+	clock_files_write(directory, "tsc hpet acpi_pm ", "hpet");
+	CHECK(tsc_is_clock(directory) && !tsc_tells_time(directory));
+	clock_files_write(directory, "kvm-clock tsc", "tsc");
+	CHECK(tsc_is_clock(directory) && tsc_tells_time(directory));
+	clock_files_write(directory, "tsc-early hpet ", "tsc-early");
+	CHECK(!tsc_is_clock(directory) && tsc_tells_time(directory));
+	clock_files_write(directory, "hyperv_clocksource_tsc_page tsc ", "hyperv_clocksource_tsc_page");
+	CHECK(tsc_tells_time(directory));
+	clock_files_remove(directory);
+}
+
 TEST(agent_tsc, mark_tells_the_time_of_what_is_between)
 {
 	struct tsc_mark first = tsc_mark_now(), middle = tsc_mark_now(), last;
 	uint64_t low, high;
 
-	if (!tsc_is_clock())
+	if (!tsc_is_clock(TSC_CLOCKSOURCES))
 		SKIP("this host's kernel does not hold its TSC for a clock");
 	for (volatile int i = 0; i < 1000000; i++)
 		;

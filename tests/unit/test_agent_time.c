@@ -19,8 +19,11 @@
 #include "shared/ring_layout.h"
 #include "shared/sample.h"
 #include "shared/sideband.h"
+#include "tests/unit/clock_files.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/agent.h"
+#include "vmm/guest/agent_clock.h"
+#include "vmm/guest/agent_tsc.h"
 
 #define MS         1000000ull
 #define EVENTS_MAX 100000u
@@ -184,7 +187,9 @@ static void answer_ping(const struct agent_ping *ping)
 		run_back_behind_a_loss();
 	}
 	rest();
+	pong.tsc_before = tsc_mark_now().tsc;
 	pong.guest_time = guest_time(now());
+	pong.tsc_after = tsc_mark_now().tsc;
 	rest();
 	/* an older agent's, every other time */
 	say(AGENT_PONG, &pong, guest.answers++ % 2 ? sizeof(pong) : AGENT_PONG_MIN);
@@ -257,11 +262,11 @@ static void read_ring(void)
 	ring_read_done(guest.ring);
 }
 
-static bool begin_with(int ppm, size_t ring_size)
+static bool begin_with(int ppm, size_t ring_size, struct agent_options options)
 {
-	struct agent_options options = { .mappings = true };
 	int fds[2];
 
+	options.mappings = true;
 	guest = (struct guest){ .ppm = ppm, .behind = 12345 * MS, .version = AGENT_PROTOCOL_VERSION };
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) ||
 	    ring_create(&guest.ring, ring_size))
@@ -274,7 +279,7 @@ static bool begin_with(int ppm, size_t ring_size)
 
 static bool begin(int ppm)
 {
-	return begin_with(ppm, 4 << 20);
+	return begin_with(ppm, 4 << 20, (struct agent_options){ 0 });
 }
 
 /* Events happen, and are told, until COUNT more of them have a place in the host's time; 20 s at most. */
@@ -329,6 +334,32 @@ TEST(agent_time, clock_that_drifts_places_no_event_wrongly)
 {
 	events_are_placed_within_their_errors(6000);
 	events_are_placed_within_their_errors(-6000);
+}
+
+/* Whose kernel finds out later that its TSC is no clock, and tells the time by another one. */
+TEST(agent_time, host_that_ceases_to_trust_its_tsc_knows_the_guest_s_time_less_well)
+{
+	char clocks[] = "/tmp/kvmscope-clocks.XXXXXX";
+	struct agent_statistics statistics;
+
+	if (!tsc_is_clock(TSC_CLOCKSOURCES))
+		SKIP("this host's kernel does not hold its TSC for a clock");
+	srand(18);
+	REQUIRE(mkdtemp(clocks));
+	clock_files_write(clocks, "tsc hpet", "tsc");
+	REQUIRE(begin_with(0, 4 << 20, (struct agent_options){ .tsc_known = true, .clocksources = clocks }));
+	run_until_placed(200);
+	agent_statistics(guest.agent, &statistics);
+	CHECK(statistics.tsc_used);
+	CHECK_EQUAL(statistics.clock_unseen, 0);
+	clock_files_write(clocks, "hpet", "hpet");
+	run_until_placed(200);
+	end(&statistics);
+	CHECK(!statistics.tsc_used);
+	CHECK_EQUAL(statistics.clock_unseen, AGENT_CLOCK_UNSEEN);
+	CHECK(statistics.clock_error >= AGENT_CLOCK_UNSEEN);
+	CHECK(guest.largest_error >= AGENT_CLOCK_UNSEEN);
+	clock_files_remove(clocks);
 }
 
 /* Its clock and all else stood still, as when its virtual machine was stopped. */
@@ -525,7 +556,7 @@ TEST(agent_time, what_a_full_ring_has_no_room_for_waits)
 	struct ring_statistics ring;
 
 	srand(19);
-	REQUIRE(begin_with(0, RING_SIZE_MIN));
+	REQUIRE(begin_with(0, RING_SIZE_MIN, (struct agent_options){ 0 }));
 	run_until_placed(50);
 	run_until_full(many);
 	run_until_placed(many);
@@ -543,7 +574,7 @@ TEST(agent_time, loss_that_a_full_ring_has_no_room_for_is_told_when_it_has)
 	uint64_t before;
 
 	srand(21);
-	REQUIRE(begin_with(0, RING_SIZE_MIN));
+	REQUIRE(begin_with(0, RING_SIZE_MIN, (struct agent_options){ 0 }));
 	run_until_placed(50);
 	run_until_full(many);
 	close(guest.fd);

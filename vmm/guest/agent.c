@@ -270,7 +270,9 @@ int agent_start(struct agent **result, const struct agent_options *options)
 	agent->placer.ring = options->ring;
 	agent->mappings.account = options->account;
 	agent->statistics.connected = options->fd >= 0;
-	agent->tsc_usable = options->tsc_known && tsc_is_clock();
+	if (!options->clocksources)
+		agent->options.clocksources = TSC_CLOCKSOURCES;
+	agent->tsc_usable = options->tsc_known;
 	pthread_mutex_init(&agent->lock, NULL);
 	agent->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	error = agent->stop_fd < 0 ? -errno : start_thread(agent);

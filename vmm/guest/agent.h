@@ -35,7 +35,8 @@ struct agent_options {
 	void *context;
 	struct ring *ring; /* written by the agent's thread alone until agent_stop() returns */
 	bool tsc_known;
-	uint64_t tsc_offset; /* the guest's TSC less the host's, on every vCPU; with tsc_known */
+	uint64_t tsc_offset;      /* the guest's TSC less the host's, on every vCPU; with tsc_known */
+	const char *clocksources; /* the host's, as TSC_CLOCKSOURCES, which NULL stands for */
 	struct guest_account
 		*account; /* of all that is kept; NULL: without a limit. Outlives the agent and its tables
 			   */
@@ -55,9 +56,10 @@ struct agent_statistics {
 	uint64_t refused; /* records and messages that could not be */
 	/* That the guest's kernel dropped, or whose time is not known, of all sessions. */
 	uint64_t lost;
-	uint64_t unsteady;    /* processes that the snapshot left out, */
-	uint64_t cut;         /* and mappings or threads: as in struct agent_round */
-	uint64_t clock_error; /* ns: the guest's time is known within so much now */
+	uint64_t unsteady;     /* processes that the snapshot left out, */
+	uint64_t cut;          /* and mappings or threads: as in struct agent_round */
+	uint64_t clock_error;  /* ns: the guest's time is known within so much now, */
+	uint64_t clock_unseen; /* that much of it as the host's clock is not its TSC (agent_clock.h) */
 	uint64_t vague; /* ns, all together: no answer told the time well, for a second and longer each */
 	uint64_t clock_jumps; /* times that its clock contradicted itself */
 	bool tsc_used;        /* the clock is known by the TSC */

@@ -13,9 +13,12 @@
 
 /* An exchange's middle may be wrong by half its width; from there the other's far end is a step and its width
  * away. */
-_Static_assert(AGENT_CLOCK_WIDTH_MAX / 2 + AGENT_CLOCK_STEP_MAX + AGENT_CLOCK_WIDTH_MAX +
-			       2000000000u / (MILLION / AGENT_CLOCK_DRIFT_PPM) <=
-		       AGENT_CLOCK_ERROR_MAX,
+#define WORST(width, unseen)                                                                                 \
+	((width) / 2 + AGENT_CLOCK_STEP_MAX + (width) + 2000000000u / (MILLION / AGENT_CLOCK_DRIFT_PPM) +    \
+	 (unseen))
+_Static_assert(WORST(AGENT_CLOCK_WIDTH_MAX, 0) <= AGENT_CLOCK_ERROR_MAX &&
+		       WORST(AGENT_CLOCK_WIDTH_MAX - AGENT_CLOCK_UNSEEN, AGENT_CLOCK_UNSEEN) <=
+			       AGENT_CLOCK_ERROR_MAX,
 	       "an event between two exchanges has a place");
 
 static uint64_t less(uint64_t a, uint64_t b)
@@ -69,6 +72,11 @@ static bool contradicts(const struct agent_clock *clock, const struct agent_cloc
 				step(latest(clock), exchange) > AGENT_CLOCK_STEP_MAX);
 }
 
+uint64_t agent_clock_width_max(const struct agent_clock *clock)
+{
+	return AGENT_CLOCK_WIDTH_MAX - clock->unseen;
+}
+
 enum agent_clock_result agent_clock_take(struct agent_clock *clock,
 					 const struct agent_clock_exchange *exchange)
 {
@@ -76,7 +84,7 @@ enum agent_clock_result agent_clock_take(struct agent_clock *clock,
 	assert(!clock->count || latest(clock)->after <= exchange->before);
 	if (contradicts(clock, exchange))
 		return AGENT_CLOCK_JUMPED;
-	if (exchange->after - exchange->before > AGENT_CLOCK_WIDTH_MAX)
+	if (exchange->after - exchange->before > agent_clock_width_max(clock))
 		return AGENT_CLOCK_VAGUE;
 	append(clock, exchange);
 	return AGENT_CLOCK_TAKEN;
@@ -128,26 +136,26 @@ struct bounds {
 
 /*
  * How far may the truth be from it? The difference of the clocks was what the one exchange allows and its
- * drift since, or what the other allows and its drift until then, or between those.
+ * drift since, or what the other allows and its drift until then, or between those; and UNSEEN away from
+ * that.
  */
 static struct bounds bounds_between(const struct agent_clock_exchange *from,
-				    const struct agent_clock_exchange *to, uint64_t guest)
+				    const struct agent_clock_exchange *to, uint64_t guest, uint64_t unseen)
 {
 	uint64_t passed = guest - from->guest, left = to->guest - guest;
+	uint64_t low = smaller(less(more(from->before, passed), drift_in(passed)),
+			       less(to->before, more(left, drift_in(left))));
+	uint64_t high = larger(more(more(from->after, passed), drift_in(passed)),
+			       more(less(to->after, left), drift_in(left)));
 
-	return (struct bounds){
-		.low = smaller(less(more(from->before, passed), drift_in(passed)),
-			       less(to->before, more(left, drift_in(left)))),
-		.high = larger(more(more(from->after, passed), drift_in(passed)),
-			       more(less(to->after, left), drift_in(left))),
-	};
+	return (struct bounds){ .low = less(low, unseen), .high = more(high, unseen) };
 }
 
 /* And no clock ran back. */
 static uint64_t time_between(const struct agent_clock_exchange *from, const struct agent_clock_exchange *to,
-			     uint64_t guest, uint64_t *error)
+			     uint64_t guest, uint64_t unseen, uint64_t *error)
 {
-	struct bounds bounds = bounds_between(from, to, guest);
+	struct bounds bounds = bounds_between(from, to, guest, unseen);
 	uint64_t line = line_between(from, to, guest);
 
 	*error = larger(less(line, larger(bounds.low, from->before)),
@@ -159,19 +167,22 @@ uint64_t agent_clock_host_time(const struct agent_clock *clock, uint64_t guest, 
 {
 	const struct agent_clock_exchange *exchanges = clock->exchanges;
 	size_t i = clock->count;
+	uint64_t time;
 
 	assert(clock->count);
 	while (i && guest <= exchanges[i - 1].guest)
 		i--;
-	if (!i || i == clock->count)
-		return time_by(&exchanges[i ? i - 1 : 0], guest, error);
-	return time_between(&exchanges[i - 1], &exchanges[i], guest, error);
+	if (i && i < clock->count)
+		return time_between(&exchanges[i - 1], &exchanges[i], guest, clock->unseen, error);
+	time = time_by(&exchanges[i ? i - 1 : 0], guest, error);
+	*error += clock->unseen;
+	return time;
 }
 
 static uint64_t error_at(const struct agent_clock_exchange *from, const struct agent_clock_exchange *to,
 			 uint64_t guest)
 {
-	struct bounds bounds = bounds_between(from, to, guest);
+	struct bounds bounds = bounds_between(from, to, guest, 0);
 	uint64_t line = line_between(from, to, guest);
 
 	return larger(less(line, bounds.low), less(bounds.high, line));
@@ -186,9 +197,9 @@ static uint64_t error_between(const struct agent_clock_exchange *from, const str
 bool agent_clock_serves(const struct agent_clock *clock, const struct agent_clock_exchange *exchange)
 {
 	if (!clock->count)
-		return (exchange->after - exchange->before) / 2 <= FIRST_ERROR_MAX;
+		return (exchange->after - exchange->before) / 2 + clock->unseen <= FIRST_ERROR_MAX;
 	return !contradicts(clock, exchange) &&
-	       error_between(latest(clock), exchange) <= AGENT_CLOCK_ERROR_MAX;
+	       error_between(latest(clock), exchange) + clock->unseen <= AGENT_CLOCK_ERROR_MAX;
 }
 
 void agent_clock_take_vague(struct agent_clock *clock, const struct agent_clock_exchange *exchange)

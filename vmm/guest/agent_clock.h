@@ -12,6 +12,12 @@
  * again. The error is thus a bound, and as wide as the clocks were really seen to move. Times keep the order
  * of the guest's.
  *
+ * That holds where the guest's clock is the host's TSC. Where the host's kernel tells the time by another
+ * one, KVM sets its guest's anew each time that it lets a vCPU run (arch/x86/kvm/x86.c,
+ * kvm_guest_time_update), by two readings that may be apart, and in between it runs at the rate that the TSC
+ * had when the host booted, which may be wrong by a multiple. Messages come when it was set just now, so
+ * exchanges see nothing of it.
+ *
  * Both clocks are CLOCK_MONOTONIC_RAW in ns. One thread at a time.
  */
 #ifndef KVMSCOPE_GUEST_AGENT_CLOCK_H
@@ -28,7 +34,7 @@
  */
 #define AGENT_CLOCK_DRIFT_PPM 10000u
 
-/* ns: an exchange that took longer tells little, and a better one is waited for; */
+/* ns: an exchange that took longer, less what is unseen, tells little, and a better one is waited for; */
 #define AGENT_CLOCK_WIDTH_MAX 40000000u
 /* and clocks that moved by more against each other between two of them say nothing of what was between. */
 #define AGENT_CLOCK_STEP_MAX 20000000u
@@ -36,12 +42,19 @@
    than two seconds apart all has one. */
 #define AGENT_CLOCK_ERROR_MAX 100000000u
 
+/*
+ * ns: so far a guest's clock may be away between two exchanges and back at the next where KVM sets it anew
+ * again and again. No bound: so long as a vCPU runs, at half its rate, is seldom.
+ */
+#define AGENT_CLOCK_UNSEEN 20000000u
+
 /* Exchanges that are kept: those of some seconds. */
 #define AGENT_CLOCK_EXCHANGES 64u
 
-/* All zero: nothing is known. */
+/* All zero: nothing is known, of a clock that is the host's TSC. */
 struct agent_clock {
-	size_t count; /* of exchanges, the latest last */
+	uint64_t unseen; /* ns, 0 or AGENT_CLOCK_UNSEEN: see there */
+	size_t count;    /* of exchanges, the latest last */
 	struct agent_clock_exchange {
 		uint64_t before, after; /* of the host's clock */
 		uint64_t guest;         /* what the guest's showed at some moment between them */
@@ -55,6 +68,9 @@ enum agent_clock_result {
 	   has no place in the host's time. Not taken. */
 	AGENT_CLOCK_JUMPED,
 };
+
+/* ns: an exchange that took longer is vague. */
+uint64_t agent_clock_width_max(const struct agent_clock *clock);
 
 /* EXCHANGE comes behind those before it: its BEFORE is not less than their AFTER. */
 enum agent_clock_result agent_clock_take(struct agent_clock *clock,

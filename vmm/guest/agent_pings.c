@@ -82,19 +82,30 @@ void agent_hasten_ping(struct agent *agent)
 }
 
 /*
+ * The host's kernel may cease to trust its TSC at any time. Asked behind all readings of an exchange, so that
+ * it trusted it until then.
+ */
+static void see_host_clock(struct agent *agent)
+{
+	agent->tsc_usable = agent->tsc_usable && tsc_is_clock(agent->options.clocksources);
+	if (!tsc_tells_time(agent->options.clocksources))
+		agent->placer.clock.unseen = AGENT_CLOCK_UNSEEN;
+}
+
+/*
  * The guest read its clock between two readings of its TSC. What comes of
  * that must lie where the messages say, else the offset is not what we think,
  * and it is not asked again.
  */
-static void use_tsc(struct agent *agent, const struct agent_pong *pong, struct agent_clock_exchange *exchange)
+static void use_tsc(struct agent *agent, const struct agent_pong *pong, const struct tsc_mark *mark,
+		    struct agent_clock_exchange *exchange)
 {
 	uint64_t offset = agent->options.tsc_offset, before, after, ignored;
-	struct tsc_mark mark = tsc_mark_now();
 
 	if (!agent->tsc_usable)
 		return;
-	agent->tsc_usable = tsc_time(&agent->ping, &mark, pong->tsc_before - offset, &before, &ignored) &&
-			    tsc_time(&agent->ping, &mark, pong->tsc_after - offset, &ignored, &after) &&
+	agent->tsc_usable = tsc_time(&agent->ping, mark, pong->tsc_before - offset, &before, &ignored) &&
+			    tsc_time(&agent->ping, mark, pong->tsc_after - offset, &ignored, &after) &&
 			    before <= after && before <= exchange->after && after >= exchange->before;
 	if (!agent->tsc_usable)
 		return;
@@ -117,15 +128,17 @@ static void begin_after_jump(struct agent *agent, uint64_t time)
 static void note_clock(struct agent *agent, const struct agent_clock_exchange *exchange)
 {
 	pthread_mutex_lock(&agent->lock);
-	agent->statistics.clock_error = (exchange->after - exchange->before) / 2 + 1;
+	agent->statistics.clock_unseen = agent->placer.clock.unseen;
+	agent->statistics.clock_error =
+		(exchange->after - exchange->before) / 2 + 1 + agent->placer.clock.unseen;
 	agent->statistics.tsc_used = agent->tsc_usable;
 	pthread_mutex_unlock(&agent->lock);
 }
 
 /*
- * The agent had the ping for some time before it read its clock: by a clock that may be fast. What can not be
- * is not believed. Not seen is a clock that was set forth in that very time: what happened between that and
- * the reading is then placed too late, by as much at most.
+ * The agent had the ping for some time before it read its clock: by a clock that may be fast, but not by any
+ * multiple. What can not be is not believed. Not seen is a clock that was set forth in that very time: what
+ * happened between that and the reading is then placed too late, by as much at most.
  */
 static void use_receipt(struct agent *agent, const struct agent_message *message,
 			struct agent_clock_exchange *exchange)
@@ -133,7 +146,7 @@ static void use_receipt(struct agent *agent, const struct agent_message *message
 	const struct agent_pong *pong = agent_payload(message, sizeof(*pong));
 	uint64_t time = pong ? pong->guest_time - pong->received : 0, before;
 
-	if (time > exchange->after - agent->ping.time)
+	if (time > exchange->after - agent->ping.time || agent->placer.clock.unseen)
 		return;
 	before = agent->ping.time + time - time / (1000000 / AGENT_CLOCK_DRIFT_PPM);
 	if (before > exchange->before && before <= exchange->after)
@@ -188,6 +201,7 @@ void agent_take_pong(struct agent *agent, const struct agent_message *message, u
 {
 	const struct agent_pong *pong = agent_payload(message, AGENT_PONG_MIN);
 	struct agent_clock_exchange exchange = { agent->ping.time, time, pong->guest_time };
+	struct tsc_mark mark = tsc_mark_now();
 
 	if (!agent->ping_open || pong->host_time != agent->ping.time)
 		return agent_refuse(agent);
@@ -196,7 +210,8 @@ void agent_take_pong(struct agent *agent, const struct agent_message *message, u
 	agent->answer_took = time - agent->ping.time;
 	if (agent->next_send < agent->ping.time + ping_interval(agent))
 		agent->next_send = agent->ping.time + ping_interval(agent);
-	use_tsc(agent, pong, &exchange);
+	see_host_clock(agent);
+	use_tsc(agent, pong, &mark, &exchange);
 	use_receipt(agent, message, &exchange);
 	switch (agent_clock_take(&agent->placer.clock, &exchange)) {
 	case AGENT_CLOCK_VAGUE:

@@ -48,10 +48,10 @@ struct agent {
 	 * that its ring, which was full, is empty. */
 	uint64_t written[AGENT_CPUS_MAX];
 	bool emptied[AGENT_CPUS_MAX];
-	bool tsc_usable;
-	bool tells;     /* an event came since the latest ping */
-	bool ping_open; /* one is not answered yet */
-	bool answered;  /* a ping of this session: it tells now, and may be asked */
+	bool tsc_usable; /* it was so far */
+	bool tells;      /* an event came since the latest ping */
+	bool ping_open;  /* one is not answered yet */
+	bool answered;   /* a ping of this session: it tells now, and may be asked */
 	struct agent_placer placer;
 	/* Of this session. The best since the latest that was taken, of those that tell the time badly; AFTER
 	 * is 0: none */

@@ -1,24 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/guest/agent_tsc.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include <x86intrin.h>
+
+/* Is NAME among the words of FILE? */
+static bool lists(const char *clocksources, const char *file, const char *name)
+{
+	char path[PATH_MAX], text[256], *rest = NULL;
+	ssize_t size = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", clocksources, file);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		size = read(fd, text, sizeof(text) - 1);
+		close(fd);
+	}
+	text[size > 0 ? size : 0] = '\0';
+	for (char *word = strtok_r(text, " \n", &rest); word; word = strtok_r(NULL, " \n", &rest))
+		if (!strcmp(word, name))
+			return true;
+	return false;
+}
 
 /* A TSC that Linux found unstable is not among them (kernel/time/clocksource.c, available_clocksource_show).
  */
-bool tsc_is_clock(void)
+bool tsc_is_clock(const char *clocksources)
 {
-	FILE *file = fopen("/sys/devices/system/clocksource/clocksource0/available_clocksource", "re");
-	char name[64];
-	bool found = false;
+	return lists(clocksources, "available_clocksource", "tsc");
+}
 
-	while (file && !found && fscanf(file, "%63s", name) == 1)
-		found = !strcmp(name, "tsc");
-	if (file)
-		fclose(file);
-	return found;
+/* Those by which KVM has a master clock (arch/x86/kvm/x86.c, gtod_is_based_on_tsc). */
+bool tsc_tells_time(const char *clocksources)
+{
+	return lists(clocksources, "current_clocksource", "tsc") ||
+	       lists(clocksources, "current_clocksource", "tsc-early") ||
+	       lists(clocksources, "current_clocksource", "hyperv_clocksource_tsc_page");
 }
 
 static uint64_t read_tsc(void)

@@ -16,8 +16,14 @@ struct tsc_mark {
 	uint64_t tsc, width; /* it was read in the WIDTH cycles from TSC on */
 };
 
-/* Does this host's kernel hold the TSC for a clock, the same on all processors? */
-bool tsc_is_clock(void);
+/* Of this host's kernel (Documentation/ABI/testing/sysfs-devices-system-clocksource), for the next two. */
+#define TSC_CLOCKSOURCES "/sys/devices/system/clocksource/clocksource0"
+
+/* Does it hold the TSC for a clock, the same on all processors? It may find out any time that it is none. */
+bool tsc_is_clock(const char *clocksources);
+
+/* Does it tell the time by the TSC? Then so do the clocks that KVM gives its guests. */
+bool tsc_tells_time(const char *clocksources);
 
 struct tsc_mark tsc_mark_now(void);
 
