@@ -113,7 +113,7 @@ static const struct host {
 	const char *data;
 	int seconds;
 	const char *said; /* of its clock */
-} host = { rig_run, DATA, 12, " by the TSC" },
+} host = { rig_run, DATA, 10, " by the TSC" },
   unstable_host = { rig_run_unstable_tsc, DATA_UNSTABLE, 8, "does not tell the time by its TSC" };
 
 /* False if no profile came about; the failure is recorded. */
