@@ -21,13 +21,16 @@
 #include "shared/log.h"
 #include "vmm/attach/qmp_memory.h"
 #include "vmm/attach/rights.h"
+#include "vmm/attach/thread_status.h"
 
 #define MILLISECOND 1000000ull
 #define SECOND      (1000 * MILLISECOND)
 
 /* A look takes QEMU's main loop, and its big lock: at most one part in so many. */
 #define LOOK_SHARE 10
-/* libvirt keeps others from the domain until it is answered: at most one part in so many. */
+/* Until it is answered libvirt keeps others from the domain; and QEMU's main loop waits, without wanting a
+ * processor, for vCPUs of KVM to come out of the guest (QEMU: do_run_on_cpu()): at most one part in so many.
+ */
 #define WAIT_SHARE 2
 /* Between two tries of a monitor that went away, and two questions which vCPUs there are. */
 #define TRY_INTERVAL SECOND
@@ -36,19 +39,6 @@
 #define SLOTS_INTERVAL (30 * SECOND)
 #define OPEN_TIME      10 /* s */
 #define CLOSE_TIME     1  /* s */
-/* The kernel tells a running thread's time once in a tick: so many looks share what it tells then. */
-#define UNTIMED_MAX 8
-#define QUEUE_MAX   4096
-
-struct looked_at {
-	struct vmm_vcpu vcpu;
-	int time_fd;   /* schedstat of its thread */
-	uint64_t used; /* ns of the thread's CPU time that looks stand for */
-	struct look untimed[UNTIMED_MAX];
-	size_t untimed_count;
-	bool runs; /* in the latest look */
-};
-
 enum looker_state { LOOKER_OPENS, LOOKER_WORKS, LOOKER_FAILED };
 
 struct looker {
@@ -69,11 +59,7 @@ struct looker {
 	size_t vcpu_count;
 	struct vmm_slot slots[VMM_SLOTS_MAX];
 	size_t slot_count;
-	struct looked_at *looked_at[VMM_VCPUS_MAX]; /* owned */
-	size_t looked_at_count;
-	struct look queue[QUEUE_MAX]; /* a ring */
-	size_t first, queued;
-	uint64_t lost, missed; /* MISSED: ns of CPU time while the monitor did not answer */
+	struct looks looks;
 	struct looker_statistics statistics;
 	uint64_t first_look; /* ns */
 
@@ -90,128 +76,20 @@ static uint64_t now(void)
 
 /* CPU time. */
 
-/* "ns on a CPU, ns waiting for one, turns" (kernel: proc_pid_schedstat()) */
-static bool read_times(int fd, uint64_t *used, uint64_t *waited)
-{
-	char text[96];
-	ssize_t length = pread(fd, text, sizeof(text) - 1, 0);
-
-	text[length > 0 ? length : 0] = '\0';
-	return sscanf(text, "%" SCNu64 " %" SCNu64, used, waited) == 2;
-}
-
-/* ns, or 0. */
-static uint64_t read_used(int fd)
-{
-	uint64_t used, waited;
-
-	return read_times(fd, &used, &waited) ? used : 0;
-}
-
 /* ns for which it wanted a processor, whether it had one or not; or 0. */
 static uint64_t read_wanted(int fd)
 {
-	uint64_t used, waited;
+	struct thread_times times;
 
-	return read_times(fd, &used, &waited) ? used + waited : 0;
-}
-
-static void queue_look(struct looker *looker, const struct look *look)
-{
-	if (looker->queued == QUEUE_MAX) {
-		looker->lost++;
-		return;
-	}
-	looker->queue[(looker->first + looker->queued++) % QUEUE_MAX] = *look;
-}
-
-/* PERIOD is what all looks that wait for it stand for together. */
-static void settle(struct looker *looker, struct looked_at *at, uint64_t period)
-{
-	size_t count = at->untimed_count;
-
-	for (size_t i = 0; i < count; i++) {
-		at->untimed[i].period = period / count;
-		queue_look(looker, &at->untimed[i]);
-	}
-	at->untimed_count = 0;
-}
-
-/* The vCPUs that the thread of the one at FIRST runs: of those that run now, each had as much of its time. */
-static void settle_thread(struct looker *looker, size_t first)
-{
-	pid_t tid = looker->looked_at[first]->vcpu.tid;
-	uint64_t used = read_used(looker->looked_at[first]->time_fd), period, running = 0;
-
-	for (size_t i = first; i < looker->looked_at_count; i++)
-		running += looker->looked_at[i]->vcpu.tid == tid && looker->looked_at[i]->runs;
-	if (!running || used <= looker->looked_at[first]->used)
-		return;
-	period = (used - looker->looked_at[first]->used) / running;
-	for (size_t i = first; i < looker->looked_at_count; i++) {
-		struct looked_at *at = looker->looked_at[i];
-
-		if (at->vcpu.tid != tid)
-			continue;
-		at->used = used;
-		if (at->runs)
-			settle(looker, at, period);
-	}
-}
-
-static bool is_first_of_thread(const struct looker *looker, size_t index)
-{
-	for (size_t i = 0; i < index; i++)
-		if (looker->looked_at[i]->vcpu.tid == looker->looked_at[index]->vcpu.tid)
-			return false;
-	return true;
-}
-
-static void settle_all(struct looker *looker)
-{
-	for (size_t i = 0; i < looker->looked_at_count; i++)
-		if (is_first_of_thread(looker, i))
-			settle_thread(looker, i);
+	return thread_times_read(fd, &times) ? times.ran + times.waited : 0;
 }
 
 /* Looks. */
 
-static struct looked_at *find(const struct looker *looker, unsigned int id)
-{
-	for (size_t i = 0; i < looker->looked_at_count; i++)
-		if (looker->looked_at[i]->vcpu.id == id)
-			return looker->looked_at[i];
-	return NULL;
-}
-
-static void take_vcpu(struct looker *looker, const struct qmp_registers *seen, uint64_t time)
-{
-	struct looked_at *at = find(looker, seen->id);
-
-	if (!at || at->runs || seen->halted)
-		return;
-	at->runs = true;
-	if (at->untimed_count == UNTIMED_MAX)
-		memmove(at->untimed, at->untimed + 1, --at->untimed_count * sizeof(at->untimed[0]));
-	at->untimed[at->untimed_count++] = (struct look){
-		.id = seen->id,
-		.tid = at->vcpu.tid,
-		.time = time,
-		.registers = seen->registers,
-		.smm = seen->smm,
-	};
-}
-
 static void take_look(struct looker *looker, const char *text, uint64_t time)
 {
-	struct qmp_registers seen;
-
 	pthread_mutex_lock(&looker->lock);
-	for (size_t i = 0; i < looker->looked_at_count; i++)
-		looker->looked_at[i]->runs = false;
-	while (qmp_parse_registers(&text, &seen))
-		take_vcpu(looker, &seen, time);
-	settle_all(looker);
+	looks_see(&looker->looks, text, time);
 	pthread_mutex_unlock(&looker->lock);
 }
 
@@ -409,21 +287,10 @@ static void set_state(struct looker *looker, int error)
 	pthread_mutex_unlock(&looker->lock);
 }
 
-/* What the vCPUs do while nobody looks is in no sample: so many looks are lost. */
 static void count_missed(struct looker *looker)
 {
 	pthread_mutex_lock(&looker->lock);
-	for (size_t i = 0; i < looker->looked_at_count; i++) {
-		struct looked_at *at = looker->looked_at[i];
-		uint64_t used = read_used(at->time_fd);
-
-		if (used > at->used)
-			looker->missed += used - at->used;
-		at->used = used > at->used ? used : at->used;
-		at->untimed_count = 0;
-	}
-	looker->lost += looker->missed / looker->interval;
-	looker->missed %= looker->interval;
+	looks_miss(&looker->looks, looker->interval);
 	pthread_mutex_unlock(&looker->lock);
 }
 
@@ -480,12 +347,6 @@ static void wait_for_turn(const struct looker *looker)
 	ppoll(&stop, 1, &wait, NULL);
 }
 
-static void free_looked_at(struct looked_at *at)
-{
-	close(at->time_fd);
-	free(at);
-}
-
 static void close_fd(int fd)
 {
 	if (fd >= 0)
@@ -494,8 +355,7 @@ static void close_fd(int fd)
 
 static void free_looker(struct looker *looker)
 {
-	while (looker->looked_at_count)
-		free_looked_at(looker->looked_at[--looker->looked_at_count]);
+	looks_free(&looker->looks);
 	monitor_close(looker->monitor);
 	close_fd(looker->main_fd);
 	close_fd(looker->stop_fd);
@@ -678,35 +538,18 @@ size_t looker_slots(struct looker *looker, struct vmm_slot *slots)
 
 int looker_add(struct looker *looker, const struct vmm_vcpu *vcpu)
 {
-	struct looked_at *at = calloc(1, sizeof(*at));
-	char path[48];
+	int error;
 
-	if (!at)
-		return error_set(-ENOMEM, "no memory for a vCPU");
-	snprintf(path, sizeof(path), "task/%d/schedstat", vcpu->tid);
-	*at = (struct looked_at){ .vcpu = *vcpu };
-	at->time_fd = openat(looker->process.directory, path, O_RDONLY | O_CLOEXEC);
-	if (at->time_fd < 0) {
-		free(at);
-		return error_set(-ESRCH, "thread %d of process %d has ended", vcpu->tid, looker->process.pid);
-	}
-	at->used = read_used(at->time_fd);
 	pthread_mutex_lock(&looker->lock);
-	assert(looker->looked_at_count < VMM_VCPUS_MAX);
-	looker->looked_at[looker->looked_at_count++] = at;
+	error = looks_add(&looker->looks, &looker->process, vcpu);
 	pthread_mutex_unlock(&looker->lock);
-	return 0;
+	return error;
 }
 
 void looker_remove(struct looker *looker, unsigned int id)
 {
 	pthread_mutex_lock(&looker->lock);
-	for (size_t i = 0; i < looker->looked_at_count; i++)
-		if (looker->looked_at[i]->vcpu.id == id) {
-			free_looked_at(looker->looked_at[i]);
-			looker->looked_at[i] = looker->looked_at[--looker->looked_at_count];
-			break;
-		}
+	looks_remove(&looker->looks, id);
 	pthread_mutex_unlock(&looker->lock);
 }
 
@@ -715,12 +558,7 @@ size_t looker_take(struct looker *looker, struct look *looks, size_t max, uint64
 	size_t count;
 
 	pthread_mutex_lock(&looker->lock);
-	for (count = 0; count < max && looker->queued; count++, looker->queued--) {
-		looks[count] = looker->queue[looker->first];
-		looker->first = (looker->first + 1) % QUEUE_MAX;
-	}
-	*lost = looker->lost;
-	looker->lost = 0;
+	count = looks_take(&looker->looks, looks, max, lost);
 	pthread_mutex_unlock(&looker->lock);
 	return count;
 }

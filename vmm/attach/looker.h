@@ -9,10 +9,6 @@
  * gen_jmp_rel(): TARGET_TB_PCREL, later CF_PCREL), so it is the start of the block that ran at that moment;
  * older ones leave it for as long as blocks jump to each other, and are refused. All else is of moments
  * around that one.
- *
- * A look stands for the CPU time that the vCPU's thread used since the look before. A halted vCPU is passed
- * over: its time goes to the next look that finds it running. Where one thread runs several vCPUs in turn
- * (TCG with thread=single) those that run share it alike, as QEMU has them do.
  */
 #ifndef KVMSCOPE_ATTACH_LOOKER_H
 #define KVMSCOPE_ATTACH_LOOKER_H
@@ -20,25 +16,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "vmm/attach/looks.h"
 #include "vmm/attach/memory.h"
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/process.h"
 #include "vmm/attach/qmp_registers.h"
-#include "vmm/guest/registers.h"
 
 /* Hz. Each look takes QEMU's main loop and its big lock for some time. */
 #define LOOKER_FREQUENCY_MAX 200
 
 struct looker;
-
-struct look {
-	unsigned int id; /* of the vCPU */
-	pid_t tid;
-	uint64_t time;   /* ns, CLOCK_MONOTONIC_RAW */
-	uint64_t period; /* ns of the thread's CPU time */
-	struct guest_registers registers;
-	bool smm; /* in system management mode: firmware ran, beside the kernel */
-};
 
 /*
  * Connects to the monitor at ADDRESS (copied) of PROCESS and waits until it has told its vCPUs, for 10 s at
