@@ -15,45 +15,31 @@
  * 2^RUNS, 97 % of six. The CPU time of the tools is told besides.
  */
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "tests/bench/attach_tools.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/gap_guest.h"
 #include "vmm/profile/perf_data_reader.h"
 
-#define TRIES          3 /* of a run */
-#define RUNS           6
-#define PERFS          "build/bench/attach.perf.data"
-#define PERFS_MESSAGES "build/bench/attach.perf.log"
-#define CONTROL        "build/bench/attach.control"
-#define ANSWER         "build/bench/attach.answer"
-#define WAIT_S         20
-#define SAMPLES_MIN    30 /* of a window */
+#define TRIES       3 /* of a run */
+#define RUNS        6
+#define SAMPLES_MIN 30 /* of a window */
 
 /* Times what perf takes. */
 static const struct bench_bound perfs_bound = { BENCH_MOST, 1 };
-
-extern char **environ;
 
 /* A process with a VM, which measures itself when it is asked. */
 static struct {
 	pid_t pid;
 	int ask, answer;
 } vm;
-
-struct way {
-	const char *name, *output, *messages;
-};
 
 /* In turn, those of a group at the same time. */
 static const struct way ways[] = {
@@ -142,136 +128,11 @@ static void measure_window(struct gap_window *window)
 		exit(1);
 }
 
-/* The tools. */
-
-static void read_messages(const struct way *way, char messages[16384])
-{
-	FILE *file = fopen(way->messages, "r");
-
-	*messages = '\0';
-	if (file) {
-		messages[fread(messages, 1, 16383, file)] = '\0';
-		fclose(file);
-	}
-}
-
-static bool has_said(const struct way *way, const char *text)
-{
-	char messages[16384];
-
-	read_messages(way, messages);
-	return strstr(messages, text);
-}
-
-/* Of ARGUMENTS, that says what it says in the file MESSAGES; 0: it can not be started. */
-static pid_t spawn(const char *const *arguments, const char *messages)
-{
-	posix_spawn_file_actions_t actions;
-	pid_t tool = 0;
-
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_addopen(&actions, 1, messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	posix_spawn_file_actions_adddup2(&actions, 1, 2);
-	if (posix_spawnp(&tool, arguments[0], &actions, NULL, (char **)arguments, environ))
-		tool = 0;
-	posix_spawn_file_actions_destroy(&actions);
-	return tool;
-}
-
-static pid_t spawn_ours(const struct way *way, unsigned int frequency)
-{
-	char pid[16], hz[16];
-	const char *const arguments[] = { "build/kvmscope",
-					  "attach",
-					  "--pid",
-					  pid,
-					  "--backend",
-					  way->name,
-					  "-F",
-					  hz,
-					  "-o",
-					  way->output,
-					  "--no-buildid-cache",
-					  "-v",
-					  "--json",
-					  NULL };
-
-	snprintf(pid, sizeof(pid), "%d", vm.pid);
-	snprintf(hz, sizeof(hz), "%u", frequency);
-	return spawn(arguments, way->messages);
-}
-
-/* It begins when it is told to, and says so: until then it looks for much else. */
-static pid_t spawn_perf(unsigned int frequency)
-{
-	char pid[16], hz[16];
-	const char *const arguments[] = { "perf",   "kvm", "--guest",
-					  "record", "-e",  "cpu-clock",
-					  "-F",     hz,    "-p",
-					  pid,      "-k",  "CLOCK_MONOTONIC_RAW",
-					  "-D",     "-1",  "--control=fifo:" CONTROL "," ANSWER,
-					  "-o",     PERFS, NULL };
-
-	snprintf(pid, sizeof(pid), "%d", vm.pid);
-	snprintf(hz, sizeof(hz), "%u", frequency - 1);
-	return spawn(arguments, PERFS_MESSAGES);
-}
-
-/* perf's FIFOs. */
-static int control_fd = -1, answer_fd = -1;
-
-static bool open_control(void)
-{
-	unlink(CONTROL);
-	unlink(ANSWER);
-	if (mkfifo(CONTROL, 0600) || mkfifo(ANSWER, 0600))
-		return false;
-	control_fd = open(CONTROL, O_RDWR | O_CLOEXEC);
-	answer_fd = open(ANSWER, O_RDWR | O_CLOEXEC);
-	return control_fd >= 0 && answer_fd >= 0;
-}
-
-static bool enable_perf(void)
-{
-	struct pollfd answer = { .fd = answer_fd, .events = POLLIN };
-	char ignored[64];
-
-	return write(control_fd, "enable\n", 7) == 7 && poll(&answer, 1, WAIT_S * 1000) == 1 &&
-	       read(answer_fd, ignored, sizeof(ignored)) > 0;
-}
-
-static bool wait_until_said(pid_t tool, const struct way *way, const char *text)
-{
-	for (unsigned int i = 0; i < WAIT_S * 100; i++) {
-		if (has_said(way, text))
-			return true;
-		if (waitpid(tool, NULL, WNOHANG))
-			return false;
-		usleep(10000);
-	}
-	return false;
-}
-
 /* One that samples. */
 struct tool {
 	pid_t pid;
 	uint64_t used; /* ns of CPU time, at the window's beginning */
 };
-
-static uint64_t cpu_time(pid_t pid)
-{
-	clockid_t clock;
-
-	return clock_getcpuclockid(pid, &clock) ? 0 : bench_time(clock);
-}
-
-static void end(pid_t pid)
-{
-	if (!pid)
-		return;
-	kill(pid, SIGINT);
-	waitpid(pid, NULL, 0);
-}
 
 struct figures {
 	double ours[RUNS], perfs[RUNS];        /* us of the guest's time, of a sample */
@@ -281,38 +142,13 @@ struct figures {
 	char reason[200]; /* why it does not */
 };
 
-static double said_number(const struct way *way, const char *name)
-{
-	char messages[16384];
-	const char *at;
-
-	read_messages(way, messages);
-	at = strstr(messages, name);
-	return at ? atof(at + strlen(name)) : 0;
-}
-
 static void note_stops(struct figures *figures, const struct way *way)
 {
-	double longest = said_number(way, "\"max_us\": ");
+	double longest = tools_said_number(way, "\"max_us\": ");
 
 	if (longest)
-		figures->mean_stop = said_number(way, "\"mean_us\": ");
+		figures->mean_stop = tools_said_number(way, "\"mean_us\": ");
 	figures->longest_stop = longest > figures->longest_stop ? longest : figures->longest_stop;
-}
-
-/* The last of what it said, without what JSON would need escapes for. */
-static void note_reason(const struct way *way, char line[200])
-{
-	FILE *file = fopen(way->messages, "r");
-
-	strcpy(line, "it has ended");
-	while (file && fgets(line, 200, file))
-		line[strcspn(line, "\n")] = '\0';
-	if (file)
-		fclose(file);
-	for (char *byte = line; *byte; byte++)
-		if (*byte == '"' || *byte == '\\')
-			*byte = '\'';
 }
 
 /* What samples cost. */
@@ -393,15 +229,17 @@ static void measure_all(struct figures figures[WAYS], int run, struct tools *too
 	double elapsed;
 
 	for (size_t way = group->first; way < group->first + group->count; way++)
-		tools->ours[way].used = cpu_time(tools->ours[way].pid);
-	tools->perfs.used = cpu_time(tools->perfs.pid);
+		tools->ours[way].used = tools_cpu_time(tools->ours[way].pid);
+	tools->perfs.used = tools_cpu_time(tools->perfs.pid);
 	measure_window(&seen.window);
 	elapsed = (double)(bench_time(CLOCK_MONOTONIC) - begun);
 	for (size_t way = group->first; way < group->first + group->count; way++) {
 		const struct tool *ours = &tools->ours[way], *perfs = &tools->perfs;
 
-		figures[way].our_cpu[run] = 100.0 * (double)(cpu_time(ours->pid) - ours->used) / elapsed;
-		figures[way].perfs_cpu[run] = 100.0 * (double)(cpu_time(perfs->pid) - perfs->used) / elapsed;
+		figures[way].our_cpu[run] =
+			100.0 * (double)(tools_cpu_time(ours->pid) - ours->used) / elapsed;
+		figures[way].perfs_cpu[run] =
+			100.0 * (double)(tools_cpu_time(perfs->pid) - perfs->used) / elapsed;
 	}
 }
 
@@ -412,16 +250,17 @@ static bool start_ours(struct figures figures[WAYS], struct tools *tools, unsign
 	bool any = false;
 
 	for (size_t way = group->first; way < group->first + group->count; way++)
-		tools->ours[way].pid = figures[way].works ? spawn_ours(&ways[way], frequency) : 0;
+		tools->ours[way].pid =
+			figures[way].works ? tools_start_ours(vm.pid, &ways[way], frequency) : 0;
 	for (size_t way = group->first; way < group->first + group->count; way++) {
 		pid_t pid = tools->ours[way].pid;
 
 		if (!figures[way].works)
 			continue;
-		figures[way].works = pid && wait_until_said(pid, &ways[way], "ms for the guest's kernel");
+		figures[way].works = pid && tools_wait_for_ours(pid, &ways[way]);
 		any = any || figures[way].works;
 		if (!figures[way].works)
-			note_reason(&ways[way], figures[way].reason);
+			tools_said_last(&ways[way], figures[way].reason);
 	}
 	return any;
 }
@@ -430,11 +269,11 @@ static void end_tools(struct figures figures[WAYS], struct tools *tools)
 {
 	const struct group *group = tools->group;
 
-	end(tools->perfs.pid);
+	tools_end(tools->perfs.pid);
 	for (size_t way = group->first; way < group->first + group->count; way++) {
 		if (!tools->ours[way].pid)
 			continue;
-		end(tools->ours[way].pid);
+		tools_end(tools->ours[way].pid);
 		note_stops(&figures[way], &ways[way]);
 	}
 }
@@ -447,8 +286,8 @@ static bool measure_tools(struct figures figures[WAYS], int run, const struct gr
 
 	works = start_ours(figures, &tools, frequency);
 	if (works)
-		tools.perfs.pid = spawn_perf(frequency);
-	works = works && tools.perfs.pid && enable_perf();
+		tools.perfs.pid = tools_start_perf(vm.pid, frequency - 1);
+	works = works && tools.perfs.pid && tools_enable_perf();
 	if (works) {
 		usleep(100000);
 		measure_all(figures, run, &tools);
@@ -535,8 +374,8 @@ int main(void)
 		bench_skip("attach: guest's time for a sample, local KVM", "no /dev/kvm");
 		return 0;
 	}
-	if (!open_control()) {
-		perror(CONTROL);
+	if (!tools_open()) {
+		perror("perf's FIFOs");
 		return 1;
 	}
 	start_vm();
@@ -549,9 +388,6 @@ int main(void)
 		unlink(ways[way].output);
 		unlink(ways[way].messages);
 	}
-	unlink(PERFS);
-	unlink(PERFS_MESSAGES);
-	unlink(CONTROL);
-	unlink(ANSWER);
+	tools_close();
 	return bench_status();
 }

@@ -5,6 +5,8 @@ GUEST_BENCHES := $(BUILD)/bench/bench_sampling $(BUILD)/bench/bench_flight $(BUI
 $(GUEST_BENCHES): $(BUILD)/tests/kvm/bare_guest.o $(BUILD)/tests/kvm/sampled_guest.o
 $(GUEST_BENCHES): BENCH_LIBS := $(BUILD)/libkvmscope.a $(LIBRARY_LIBS)
 $(BUILD)/bench/bench_attach $(BUILD)/bench/bench_samplers: $(BUILD)/tests/bench/gap_guest.o
+$(BUILD)/bench/bench_attach $(BUILD)/bench/bench_attach_qmp: $(BUILD)/tests/bench/attach_tools.o
+$(BUILD)/bench/bench_attach_qmp: | build/guests/guest-multiboot.elf
 
 $(BUILD)/bench/bench_agent: $(BUILD)/tests/unit/agent_process.o | build/agent/kvmscope-agent
 

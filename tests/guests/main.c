@@ -17,7 +17,7 @@ static const struct {
 	{ "crash", program_crash },     { "reset", program_reset },     { "power_off", program_power_off },
 	{ "poke", program_poke },       { "pmu", program_pmu },         { "debug", program_debug },
 	{ "hostile", program_hostile }, { "resets", program_resets },   { "sums", program_sums },
-	{ "idle", program_idle },       { "skipped", program_skipped },
+	{ "idle", program_idle },       { "skipped", program_skipped }, { "gaps", program_gaps },
 };
 
 void print(const char *text)

@@ -154,6 +154,43 @@ uint32_t program_shares(void)
 	return 0;
 }
 
+/* In turns of the TSC: for how long it did not run, and now. */
+USER_DATA static volatile struct {
+	uint64_t lost, now;
+} gap_record;
+USER_DATA static volatile uint64_t gap_longest;
+
+#define GAP_LEAST 2048 /* the loop takes some ten */
+
+static inline uint64_t read_tsc(void)
+{
+	uint32_t low, high;
+
+	__asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+	return (uint64_t)high << 32 | low;
+}
+
+USER_TEXT static void user_adds_up_gaps(void)
+{
+	for (uint64_t before = read_tsc(), now;; before = now) {
+		now = read_tsc();
+		if (now - before >= GAP_LEAST && now - before < gap_longest)
+			gap_record.lost += now - before;
+		gap_record.now = now;
+	}
+}
+
+/* Adds up the gaps of less than longest=TURNS in which CPL3 did not run; says where. Never ends. */
+uint32_t program_gaps(void)
+{
+	gap_longest = option_number("longest", 1000000);
+	print("gaps at ");
+	print_hex((uint64_t)&gap_record);
+	print("\n");
+	user_call(user_adds_up_gaps, false);
+	return 0;
+}
+
 USER_TEXT static void user_works_in_space(void)
 {
 	share_ten(*(volatile uint64_t *)WINDOW);
