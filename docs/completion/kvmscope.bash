@@ -6,8 +6,9 @@ _kvmscope_commands() {
 	kvmscope --help 2> /dev/null | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }'
 }
 
+# Of the list, not of what its text speaks of.
 _kvmscope_options() {
-	kvmscope "$1" --help 2> /dev/null | grep -oE -- '(^|[ ,])--?[a-zA-Z][a-z-]*' | tr -d ' ,'
+	kvmscope "$1" --help 2> /dev/null | sed -nE 's/^(  |      )(-[^ ]+( --?[a-z][^ ]*)?).*/\2/p' | grep -oE -- '--?[a-zA-Z][a-z-]*'
 }
 
 _kvmscope_words() {
@@ -28,10 +29,10 @@ _kvmscope_values() {
 	--perspective) _kvmscope_words guest host ;;
 	--bp-priority) _kvmscope_words guest host ;;
 	--watch) _kvmscope_words jiffies_64:8:w schedule:x ;;
-	--format) _kvmscope_words folded html pprof script ;;
+	--format | -f) _kvmscope_words folded html pprof script ;;
 	--by) _kvmscope_words cgroup container ;;
 	--event | -e) [ "${COMP_WORDS[1]}" = run ] && _kvmscope_words cpu-clock ;;
-	--sort) _kvmscope_keys symbol image vcpu app comm pid tid cgroup container ;;
+	--sort | -s) _kvmscope_keys symbol image vcpu app comm pid tid cgroup container ;;
 	--pid | -p) [ "${COMP_WORDS[1]}" = attach ] && _kvmscope_vms || _kvmscope_runs 1 ;;
 	--stack-time) _kvmscope_words 64us 200us 1ms 0us ;;
 	--flight) _kvmscope_words 10s 30s 5min 64M 256M ;;
@@ -84,7 +85,7 @@ _kvmscope() {
 	elif [ "$before" = = ]; then
 		before=${COMP_WORDS[COMP_CWORD - 2]}
 	fi
-	if [ "$COMP_CWORD" = 1 ]; then
+	if [ "$COMP_CWORD" = 1 ] || [ "${COMP_WORDS[1]}" = help ]; then
 		_kvmscope_offer "$(_kvmscope_commands)"
 	elif values=$(_kvmscope_values "$before"); then
 		_kvmscope_offer "$values"

@@ -71,3 +71,16 @@ TEST(help, is_asked_for_in_either_order)
 		command_output(
 			NULL, "bash -c 'diff <(build/kvmscope run --help) <(build/kvmscope help run) 2>&1'"));
 }
+
+/* The options of the command, none that their text speaks of. */
+TEST(help, completion_offers_what_there_is)
+{
+	char *offered = command_output(NULL, "bash -c 'kvmscope() { build/kvmscope \"$@\"; }; "
+					     ". docs/completion/kvmscope.bash; complete() { "
+					     "COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _kvmscope; "
+					     "echo \"${COMPREPLY[*]}\"; }; complete kvmscope dump --; "
+					     "complete kvmscope export -f h; complete kvmscope help rep'");
+
+	CHECK_STRING(offered, "--after --json --output --name --pid --socket --help --usage\nhtml\nreport\n");
+	free(offered);
+}
