@@ -102,6 +102,19 @@ TEST(run, lateness_of_the_guest_s_overflows_is_said)
 		  "the guest's PMU: 20 overflows were told, ");
 }
 
+/* Also of a guest that ends in the middle of a line. */
+TEST(run, summary_stands_behind_what_the_guest_has_printed)
+{
+	struct program program;
+	char *summary;
+
+	GUEST_REQUIRED();
+	program_run(&program, GUEST "--no-buildid-cache -o /dev/null --append program=none");
+	summary = strstr(program.text, "samples in ");
+	REQUIRE(summary);
+	CHECK(!strstr(summary, "program="));
+}
+
 TEST(run, what_can_not_be_opened_is_named)
 {
 	GUEST_REQUIRED();

@@ -334,21 +334,16 @@ static void summarize(const struct run *run, const struct collector_statistics *
 	else if (statistics->kernel && !statistics->kernel_found)
 		log_info("the guest's kernel was not found in its memory: its functions have no names; "
 			 "give --kallsyms or --vmlinux");
-	run_profile_summarize_watches(run->profile);
 }
 
-/* *FILES: that it has. */
-static int finish_profile(struct run *run, unsigned int *files)
+static int finish_profile(struct run *run, struct collector_statistics *statistics)
 {
-	struct collector_statistics statistics;
-
-	*files = 0;
+	*statistics = (struct collector_statistics){ 0 };
 	if (!run->profile)
 		return EXIT_OK;
-	if (run_profile_stop(run->profile, &statistics))
+	if (run_profile_stop(run->profile, statistics))
 		return command_failed();
-	summarize(run, &statistics);
-	*files = statistics.files;
+	run_profile_summarize_watches(run->profile);
 	return EXIT_OK;
 }
 
@@ -412,9 +407,9 @@ static void search_disks(const struct run *run, unsigned int files)
 
 static int run_machine(struct run *run)
 {
+	struct collector_statistics statistics;
 	struct machine_result result;
 	int status, profile_status;
-	unsigned int files;
 
 	vcpu_statistic_open(&run->interpreted, machine_vm(run->machine)->vcpus[0], "insn_emulation");
 	run->started = now_ms();
@@ -426,14 +421,16 @@ static int run_machine(struct run *run)
 	if (flight_of(run))
 		run_flight_guest_ended(flight_of(run), &result, run->timed_out);
 	/* The profile reads guest memory to its end, so the machine goes after it. */
-	profile_status = finish_profile(run, &files);
+	profile_status = finish_profile(run, &statistics);
 	if (run->control && flight_of(run))
 		flight_requests_wait_for_users(flight_of(run));
 	close_control(run);
 	destroy_machine(run);
+	if (run->profile && !profile_status)
+		summarize(run, &statistics);
 	status = report_end(run, &result);
-	if (files)
-		search_disks(run, files);
+	if (!profile_status && statistics.files)
+		search_disks(run, statistics.files);
 	return profile_status ? profile_status : status;
 }
 
