@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
+#include <errno.h>
 #include <jansson.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -261,6 +267,36 @@ static void check_ways_without_rights(pid_t vm)
 		CHECK(system(NO_RIGHTS " true 2> /dev/null")); /* there are none to give up */
 	}
 	json_decref(report);
+}
+
+static void forbid_ptrace(void)
+{
+	struct sock_filter program[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { sizeof(program) / sizeof(program[0]), program };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+		_exit(2);
+}
+
+/* As some containers have it: memory of other processes may be read, and nothing be stopped. */
+TEST(doctor, a_sandbox_in_which_nothing_can_be_stopped_is_told)
+{
+	int status = -1;
+	pid_t child;
+
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		forbid_ptrace();
+		_exit(strcmp(state_of(run_report("%s doctor --json", &status), "ptrace"), "no") ? 1 : 0);
+	}
+	CHECK_EQUAL(waitpid(child, &status, 0), child);
+	CHECK_EQUAL(status, 0);
 }
 
 /* With the rights that the tests have, and without any. */

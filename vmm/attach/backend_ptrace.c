@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -223,8 +224,51 @@ static int open_ptrace(struct attach_source **result, const struct attach_target
 	return error;
 }
 
-/* Of the parent, which is not a child of ours, so that what limits attaching to strangers (Yama) applies:
- * reading its memory takes the same right as tracing it (ptrace(2), PTRACE_MODE_ATTACH_REALCREDS). */
+static int stop_once(pid_t pid)
+{
+	struct stop_guard guard = { 0 };
+	struct thread_stop stop;
+	int error = stop_guard_begin(&guard);
+
+	if (error)
+		return error;
+	error = thread_stop(&stop, pid);
+	if (!error)
+		thread_go_on(&stop);
+	stop_guard_end(&guard);
+	stop_guard_close(&guard);
+	if (!error)
+		return 0;
+	return error_set(error,
+			 "a child process can not be stopped (%s): does a seccomp filter, as of a container, "
+			 "forbid ptrace(2)?",
+			 strerror(-error));
+}
+
+/* Not every sandbox that lets memory be read lets threads be stopped. */
+static int try_on_child(void)
+{
+	pid_t child = fork();
+	int error;
+
+	if (child < 0)
+		return error_set(-errno, "can not make a process to stop: %s", strerror(errno));
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	error = stop_once(child);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	return error;
+}
+
+/*
+ * On the parent, which is not a child of ours, so that what limits attaching to strangers (Yama) applies:
+ * reading its memory takes the same right as tracing it (ptrace(2), PTRACE_MODE_ATTACH_REALCREDS). It is not
+ * stopped: it may wait for us. A child is.
+ */
 static int probe(void)
 {
 	static const char here[] = "";
@@ -236,7 +280,7 @@ static int probe(void)
 				 "other processes may not be traced (%s): be root, or have CAP_SYS_PTRACE; "
 				 "kernel.yama.ptrace_scope 0 lets a user trace all of its own",
 				 strerror(errno));
-	return 0;
+	return try_on_child();
 }
 
 static enum attach_event event_of(const struct attach_source *source)
