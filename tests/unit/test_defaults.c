@@ -8,13 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/agent_protocol.h"
 #include "shared/error.h"
 #include "shared/sample.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/cli/attach_options.h"
 #include "vmm/cli/run_options.h"
+#include "vmm/control/runs.h"
 #include "vmm/daemon/conf.h"
+#include "vmm/daemon/hook_message.h"
+#include "vmm/debug/watch.h"
+#include "vmm/guest/agent_held.h"
+#include "vmm/guest/agent_session.h"
 #include "vmm/guest/guest_account.h"
 
 #define TEXT_MAX (128u << 10)
@@ -168,6 +174,27 @@ TEST(defaults, of_attach_are_those_that_it_tells)
 	check_document("docs/how-to-attach.md", "", ATTACH_STOP_LIMIT, " us (--stop-limit)");
 	check_document("docs/man/kvmscope-attach.1", "keep is ", GUEST_ACCOUNT_DEFAULT >> 20, " MiB at most");
 	attach_options_free(&options);
+}
+
+TEST(defaults, limits_are_those_that_are_told)
+{
+	const uint64_t storm = WATCH_STORM_LIMIT * (1000000000 / WATCH_STORM_PERIOD);
+
+	check_document("docs/man/kvmscope-run.1", "Up to ", RUN_WATCHES_MAX, " times");
+	check_document("docs/man/kvmscope-run.1", "of the clock and vCPU, up to ", RUN_FREQUENCY_MAX, ".");
+	check_document("docs/man/kvmscope-run.1", "hits per second on a vCPU are a storm (", storm, ")");
+	check_document("docs/man/kvmscope-run.1", "up to ", CONTROL_NAME_MAX, " letters");
+	check_document("docs/man/kvmscope.conf.5", "CPU time, 1 to ", SETTINGS_FREQUENCY_MAX, ".");
+	check_document("docs/how-to-libvirt.md", "the oldest go when there are ", HOOK_SPOOL_MAX, ".");
+	check_document("docs/agent-protocol.md", "a multiple of 8, from 8 to ", AGENT_MESSAGE_MAX, " |");
+	check_document("docs/agent-protocol.md", "segments: 0 to ", AGENT_SEGMENTS_MAX, " |");
+	check_document("docs/agent-protocol.md", "section with code, 0 to ", AGENT_SECTIONS_MAX, ":");
+	check_document("docs/agent-protocol.md", "modules: 0 to ", AGENT_KERNEL_MODULES_MAX, " |");
+	check_document("docs/agent-protocol.md", "-EFBIG more than ", AGENT_TABLE_MAX >> 20, " MiB");
+	check_document("docs/agent-protocol.md", "records that wait for the guest's time to be known | ",
+		       AGENT_HELD_MAX >> 20, " MiB");
+	check_document("docs/agent-protocol.md", "A guest that answers no ping for ",
+		       AGENT_SILENCE / 1000000000, " s");
 }
 
 /* What a configuration with TEXT makes of a domain that says nothing. */
