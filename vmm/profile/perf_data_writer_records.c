@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What becomes of samples and events: records, as perf_event_open(2) has them. */
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/perf_event.h>
 #include <string.h>
 
@@ -123,8 +124,8 @@ static int check_sample(struct perf_data_writer *writer, uint32_t vcpu, uint16_t
 	if (error)
 		return error;
 	if (vcpu >= writer->facts.ids)
-		return error_set(-EINVAL, "a sample of vCPU %u in a recording of %u", vcpu,
-				 writer->facts.cpus);
+		return error_set(-EINVAL, "a sample of vCPU %u in a recording with room for %" PRIu64, vcpu,
+				 writer->facts.ids);
 	if (event > writer->facts.more_count)
 		return error_set(-EINVAL, "a sample of event %u in a recording of %zu", event,
 				 1 + writer->facts.more_count);
