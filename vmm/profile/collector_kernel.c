@@ -63,7 +63,8 @@ int collector_kernel_init(struct collector_kernel *kernel, const struct collecto
 
 static int keep(struct collector_kernel *kernel, struct guest_kernel *found)
 {
-	struct guest_kernel **larger = reallocarray(kernel->found, kernel->found_count + 1, sizeof(*larger));
+	struct guest_kernel **larger =
+		reallocarray(kernel->found, kernel->found_count + 1, sizeof(struct guest_kernel *));
 
 	if (!larger) {
 		guest_kernel_free(found);

@@ -52,7 +52,7 @@ bool image_names_has(struct image_names *names, const uint8_t *build_id, size_t 
  * The same, but of all of its functions, as far as there can be more: those that a guest's agent told and had
  * no more of are all for IMAGE_NAMES_REMEMBERED seconds, as somebody may install them there.
  */
-#define IMAGE_NAMES_REMEMBERED (24 * 3600)
+#define IMAGE_NAMES_REMEMBERED (24 * 3600L)
 bool image_names_has_all(const struct image_names *names, const uint8_t *build_id, size_t build_id_size);
 
 /*
