@@ -35,7 +35,8 @@ static void run_to(const struct end *end, struct rig_result *result)
 		"HOME=$PWD/" FOLDER
 		"/%s build/kvmscope run --pmu off --timeout 250 --mem 256M --flight 5s %s "
 		"-o " FOLDER
-		"/%s/perf.data --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 %s' "
+		"/%s/perf.data --kernel %s --initrd %s --append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT
+		" %s' "
 		"< /dev/null",
 		end->name, end->options, end->name, rig_kernel("6.1"), rig_initrd("6.1"), end->append);
 }

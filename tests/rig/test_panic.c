@@ -12,7 +12,8 @@ static void check_panic(const char *version)
 		return;
 	rig_run(&result, 280,
 		"build/kvmscope run --pmu off --no-profile --timeout 250 --kernel %s --initrd %s "
-		"--append 'console=ttyS0 quiet panic=-1 kvmscope.run=ls+/sys/bus/acpi/devices kvmscope.end=panic' "
+		"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT
+		" kvmscope.run=ls+/sys/bus/acpi/devices kvmscope.end=panic' "
 		"< /dev/null",
 		kernel, initrd);
 	/* panic=-1 reboots at once. */
