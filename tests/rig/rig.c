@@ -112,6 +112,15 @@ void rig_run(struct rig_result *result, unsigned int timeout, const char *format
 	va_end(arguments);
 }
 
+void rig_run_trusted_tsc(struct rig_result *result, unsigned int timeout, const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	run_in(result, "--trusted-tsc", timeout, format, arguments);
+	va_end(arguments);
+}
+
 void rig_run_unstable_tsc(struct rig_result *result, unsigned int timeout, const char *format, ...)
 {
 	va_list arguments;

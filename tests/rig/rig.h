@@ -46,7 +46,10 @@ struct rig_result {
  */
 void rig_run(struct rig_result *result, unsigned int timeout, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* On a host that does not use its TSC as a clock. */
+/* On a host that uses its TSC as a clock, for tests with the guest agent; and on one that does not, and has
+ * its rate wrong. */
+void rig_run_trusted_tsc(struct rig_result *result, unsigned int timeout, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
 void rig_run_unstable_tsc(struct rig_result *result, unsigned int timeout, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 void rig_run_intel(struct rig_result *result, unsigned int timeout, const char *format, ...)

@@ -113,7 +113,7 @@ static const struct host {
 	const char *data;
 	int seconds;
 	const char *said; /* of its clock */
-} host = { rig_run, DATA, 10, " by the TSC" },
+} host = { rig_run_trusted_tsc, DATA, 10, " by the TSC" },
   unstable_host = { rig_run_unstable_tsc, DATA_UNSTABLE, 8, "does not tell the time by its TSC" };
 
 /* False if no profile came about; the failure is recorded. */
@@ -231,7 +231,8 @@ TEST(agent_vsock, tells_of_a_guest_of_qemu_s_with_a_vhost_device)
 		     "build/agent/kvmscope-agent build/rig/remap/booted");
 	CHECK_EQUAL(result.status, 0);
 	rig_result_free(&result);
-	rig_run(&result, 200, "tests/rig/vsock-host " VSOCK " %s build/initrd/vhost-vsock.cpio", kernel);
+	rig_run_trusted_tsc(&result, 200, "tests/rig/vsock-host " VSOCK " %s build/initrd/vhost-vsock.cpio",
+			    kernel);
 	if (result.status)
 		FAIL_TEST("%s%s", result.output, result.errors);
 	rig_result_free(&result);

@@ -58,14 +58,14 @@ TEST(old_kernel, of_ubuntu_5_4_has_its_functions_and_callers)
 	kernel = rig_kernel("5.4");
 	if (!kernel || !make_initrd())
 		return;
-	rig_run(&result, 280,
-		"d=$PWD/" DIRECTORY "; rm -rf $d; mkdir -p $d; "
-		"HOME=$d build/kvmscope run --pmu off --agent --timeout 250 --mem 256M --cpus 2 "
-		"--stack-time 100ms -F 499 -o $d/perf.data --kernel %s --initrd " INITRD
-		" --append 'console=ttyS0 quiet panic=-1 pti=off "
-		"kvmscope.run=grep+" FUNCTION
-		"+/proc/kallsyms|sort+-u|md5sum;workload+shares+4;remap+3' < /dev/null",
-		kernel);
+	rig_run_trusted_tsc(&result, 280,
+			    "d=$PWD/" DIRECTORY "; rm -rf $d; mkdir -p $d; "
+			    "HOME=$d build/kvmscope run --pmu off --agent --timeout 250 --mem 256M --cpus 2 "
+			    "--stack-time 100ms -F 499 -o $d/perf.data --kernel %s --initrd " INITRD
+			    " --append 'console=ttyS0 quiet panic=-1 pti=off "
+			    "kvmscope.run=grep+" FUNCTION
+			    "+/proc/kallsyms|sort+-u|md5sum;workload+shares+4;remap+3' < /dev/null",
+			    kernel);
 	printf("%s\n", result.errors);
 	if (result.status || !strstr(result.output, "remap: mapped")) {
 		FAIL_TEST("%s%s", result.output, result.errors);
