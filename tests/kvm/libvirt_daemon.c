@@ -344,7 +344,7 @@ int libvirt_virsh(struct libvirt_daemon *daemon, char *text, size_t size, const 
 	FILE *output;
 	int status;
 
-	snprintf(command, sizeof(command), "exec timeout 60 virsh -q -c '%s' %s 2>&1 < /dev/null",
+	snprintf(command, sizeof(command), "exec timeout -k 10 60 virsh -q -c '%s' %s 2>&1 < /dev/null",
 		 daemon->uri, arguments);
 	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
 	if (!output)

@@ -39,8 +39,9 @@ int libvirt_host_type(const struct libvirt_host *host, const char *line, char *t
 	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
 		return -1;
 	text_file_write(host->daemon.directory, "line", "%s\n", line);
+	/* At last by SIGKILL, with all that it started: whoever is left keeps the pipe open. */
 	snprintf(command, sizeof(command),
-		 "exec 2>&1 < /dev/null timeout 120 nsenter --target %d --mount --wd=%s "
+		 "exec 2>&1 < /dev/null timeout -k 10 120 nsenter --target %d --mount --wd=%s "
 		 "env -u XDG_RUNTIME_DIR HOME=%s LIBVIRT_DEFAULT_URI='%s' PATH=%s/bin:%s:$PATH bash -e line",
 		 host->libvirt.keeper, host->daemon.directory, host->daemon.directory, host->libvirt.uri,
 		 host->daemon.directory, dirname(self));
