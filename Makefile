@@ -83,14 +83,14 @@ $(BUILD)/%.o: %.cc
 .PHONY: program-objects
 program-objects: $(TEST_OBJECTS) $(BUILD)/vmm/cli/main.o $(BUILD)/vmm/daemon/main.o
 
-# Fuzz targets link the whole library again, built by clang with coverage.
+# Fuzz targets link the whole library again, built by clang with coverage; their reports need lines, and no types.
 FUZZ_FLAGS := -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
 FUZZ_OBJECTS := $(LIBRARY_SOURCES:%.c=build/fuzz/objects/%.o)
 
 build/fuzz/objects/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  FUZZCC  $<"
-	$(Q)$(CLANG) $(ALL_CFLAGS) -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -MMD -MP -c -o $@ $<
+	$(Q)$(CLANG) $(ALL_CFLAGS) -O1 -g1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -MMD -MP -c -o $@ $<
 
 build/fuzz/libkvmscope.a: $(FUZZ_OBJECTS) $(LIBRARY_EXTRA)
 	$(Q)rm -f $@ && ar rcs $@ $^
