@@ -64,8 +64,10 @@ static void start(struct process *process, void (*first)(void), void (*second)(v
 	int ready[2];
 	char byte;
 
+	process->pid = -1;
 	REQUIRE_EQUAL(pipe(ready), 0);
 	process->pid = fork();
+	REQUIRE(process->pid >= 0);
 	if (!process->pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		first();
@@ -83,6 +85,8 @@ static void start(struct process *process, void (*first)(void), void (*second)(v
 
 static void end(const struct process *process)
 {
+	if (process->pid <= 0)
+		return;
 	kill(process->pid, SIGKILL);
 	waitpid(process->pid, NULL, 0);
 }

@@ -5,7 +5,7 @@
 
 #include "vmm/guest/kernel_memory.h"
 
-#define LINKS_MAX   (1u << 20) /* kernel threads are in the list, too */
+#define LINKS_MAX   (1u << 16) /* kernel threads are in the list, too */
 #define USER_HALF   256        /* entries of a top table; SDM vol. 3A 4.5 */
 #define PRESENT     1ull
 #define PTE_ADDRESS 0x000ffffffffff000ull

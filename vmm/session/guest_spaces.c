@@ -11,6 +11,7 @@
 #include "shared/error.h"
 #include "shared/sample.h"
 #include "shared/sideband.h"
+#include "shared/work_share.h"
 #include "vmm/guest/task_list.h"
 
 #define SECOND 1000000000ull
@@ -33,6 +34,7 @@ struct guest_spaces {
 	struct look looks[2];
 	unsigned int latest; /* of looks */
 	uint64_t told_all;   /* ns */
+	struct work_share work;
 };
 
 int guest_spaces_create(struct guest_spaces **result, struct ring *ring)
@@ -51,6 +53,20 @@ static int compare(const void *left, const void *right)
 	const struct guest_process *a = left, *b = right;
 
 	return a->pid < b->pid ? -1 : a->pid > b->pid;
+}
+
+/* Behind a monitor it is the other side that works. */
+static uint64_t work_time(const struct guest_view *view)
+{
+	return clock_ns(view->remote ? CLOCK_MONOTONIC_RAW : CLOCK_THREAD_CPUTIME_ID);
+}
+
+static bool may_look(const struct guest_spaces *spaces)
+{
+	uint64_t now = clock_ns(CLOCK_MONOTONIC_RAW);
+
+	return now >= spaces->looks[spaces->latest].end + GUEST_SPACES_INTERVAL &&
+	       work_share_allows(&spaces->work, now);
 }
 
 static bool look(struct look *look, const struct guest_kernel *kernel, const struct guest_view *view)
@@ -119,13 +135,17 @@ void guest_spaces_turn(struct guest_spaces *spaces, const struct guest_kernel *k
 		       const struct guest_view *view)
 {
 	struct look *earlier = &spaces->looks[spaces->latest], *later = &spaces->looks[!spaces->latest];
-	bool all;
+	uint64_t begun;
+	bool looked, all;
 
-	if (!kernel || clock_ns(CLOCK_MONOTONIC_RAW) < earlier->end + GUEST_SPACES_INTERVAL)
+	if (!kernel || !may_look(spaces))
 		return;
 	spaces->latest = !spaces->latest;
 	memset(later->told, 0, sizeof(later->told));
-	if (!look(later, kernel, view) || earlier->kernel != later->kernel)
+	begun = work_time(view);
+	looked = look(later, kernel, view);
+	work_share_add(&spaces->work, later->end, work_time(view) - begun);
+	if (!looked || earlier->kernel != later->kernel)
 		return;
 	all = later->end >= spaces->told_all + TELL_INTERVAL;
 	tell_what_stayed(spaces, earlier, later, view, all);
