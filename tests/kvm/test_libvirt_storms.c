@@ -18,7 +18,7 @@
 #ifdef __SANITIZE_ADDRESS__
 #define IN_A_ROW 4
 #else
-#define IN_A_ROW 20
+#define IN_A_ROW 50
 #endif
 #define AT_ONCE 8
 
