@@ -7,8 +7,8 @@
 #include "vmm/guest/page_walk.h"
 
 #define PAGE 4096ull
-/* So long a task that is seen with the same css_set again is taken to have been in its cgroup all the time:
- * the memory of one that it left is given to another only behind its last user. */
+/* So long a task that is seen with the same css_set of the same struct cgroup is taken to be in the cgroup
+ * that it was found in. */
 #define SAME_SET 1000000000ull
 
 void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *kernel,
@@ -107,11 +107,12 @@ void user_space_leave_out(const struct attach_stack *stack, struct guest_callcha
 		cut(chain, 0);
 }
 
-static bool is_known(const struct user_space_task *known, const struct guest_task *task, uint64_t time,
-		     uint32_t cgroups)
+static bool is_known(const struct user_space_task *known, const struct guest_task *task, uint64_t group,
+		     uint64_t time, uint32_t cgroups)
 {
 	return known->at == task->at && known->set == task->set && known->tid == task->tid &&
-	       known->cgroups == cgroups && time - known->time < SAME_SET;
+	       known->group == group && known->cgroup && known->cgroups == cgroups &&
+	       time - known->time < SAME_SET;
 }
 
 static uint64_t look_up_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
@@ -130,14 +131,18 @@ static void tell_cgroup(const struct guest_kernel *kernel, const struct guest_vi
 			const struct guest_task *task, struct sample *sample, struct user_space_task *tasks)
 {
 	struct user_space_task *known = &tasks[(task->at >> 6) % USER_SPACE_TASKS];
+	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
+	uint64_t group;
 	uint32_t cgroups;
 
-	if (!kernel->cgroups || !task->set)
+	if (!kernel->cgroups || !task->set ||
+	    !guest_cgroup_group_of(&memory, &kernel->tasks.cgroups, task->set, &group))
 		return;
 	cgroups = guest_cgroups_generation(kernel->cgroups);
-	if (!is_known(known, task, sample->time, cgroups))
+	if (!is_known(known, task, group, sample->time, cgroups))
 		*known = (struct user_space_task){ .at = task->at,
 						   .set = task->set,
+						   .group = group,
 						   .time = sample->time,
 						   .tid = task->tid,
 						   .cgroups = cgroups,

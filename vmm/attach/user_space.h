@@ -22,7 +22,9 @@
 
 /* A task and the cgroup that it was found in. */
 struct user_space_task {
-	uint64_t at, set, time; /* as in struct guest_task; ns, of the sample that it was looked up for */
+	uint64_t at, set; /* as in struct guest_task */
+	uint64_t group;   /* GVA of the struct cgroup that SET was of */
+	uint64_t time;    /* ns, of the sample that it was looked up for */
 	uint32_t tid;
 	uint32_t cgroups; /* generation of the table that has it; 0: nothing was looked up */
 	uint64_t cgroup;  /* 0: it could not be told */

@@ -66,6 +66,12 @@ bool guest_cgroup_is_held(struct kernel_memory *memory, const struct guest_cgrou
 	       kernel_memory_read(memory, task + layout->task_users, &users, sizeof(users)) && users > 0;
 }
 
+bool guest_cgroup_group_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			   uint64_t set, uint64_t *group)
+{
+	return kernel_memory_read_u64(memory, set + layout->set_cgroup, group);
+}
+
 /* A task that is moved meanwhile does not hold what was read any more. */
 bool guest_cgroup_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout, uint64_t task,
 		     struct guest_cgroup *cgroup)
@@ -73,7 +79,7 @@ bool guest_cgroup_of(struct kernel_memory *memory, const struct guest_cgroup_lay
 	uint64_t set, again, group;
 
 	if (layout->known && kernel_memory_read_u64(memory, task + layout->task_set, &set) &&
-	    kernel_memory_read_u64(memory, set + layout->set_cgroup, &group) &&
+	    guest_cgroup_group_of(memory, layout, set, &group) &&
 	    kernel_memory_read_u64(memory, group + layout->cgroup_node, &cgroup->node) &&
 	    kernel_memory_read_u64(memory, cgroup->node + layout->node_id, &cgroup->id) &&
 	    kernel_memory_read_u64(memory, task + layout->task_set, &again) && again == set)

@@ -58,6 +58,10 @@ bool guest_cgroup_of(struct kernel_memory *memory, const struct guest_cgroup_lay
 bool guest_cgroup_set_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 			 uint64_t task, uint64_t *set);
 
+/* GVA of the struct cgroup that the css_set at SET is of, for as long as anybody holds it. One read. */
+bool guest_cgroup_group_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			   uint64_t set, uint64_t *group);
+
 /* Does the task_struct at TASK exist, and hold SET? What does not is memory that can be anybody's. */
 bool guest_cgroup_is_held(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
 			  uint64_t task, uint64_t set);
