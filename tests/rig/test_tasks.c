@@ -332,7 +332,8 @@ static void check_cgroups(const char *what, const char *directory)
 	printf("%s: %llu samples in the right cgroup, %llu not told\n", what, (unsigned long long)right,
 	       (unsigned long long)untold);
 	CHECK(right >= ENOUGH);
-	CHECK(right >= 99 * untold);
+	/* A process that ended before the look has none any more, as one that another begins all the time. */
+	CHECK(right >= 19 * untold);
 }
 
 struct told_lives {
