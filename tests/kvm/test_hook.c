@@ -448,7 +448,9 @@ static int note_stop(struct traced *process, int status)
 	struct __ptrace_syscall_info call;
 
 	if (status >> 16 || WSTOPSIG(status) == SIGSTOP || WSTOPSIG(status) == SIGTRAP)
-		return 0; /* the child's begin */
+		return 0;                /* the child's begin */
+	if (WSTOPSIG(status) == SIGALRM) /* the deadline, which stops take the time of */
+		return 0;
 	if (WSTOPSIG(status) != (SIGTRAP | 0x80))
 		return WSTOPSIG(status);
 	if (ptrace(PTRACE_GET_SYSCALL_INFO, process->pid, sizeof(call), &call) > 0 &&
