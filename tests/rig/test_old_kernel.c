@@ -13,7 +13,7 @@
 
 #define DIRECTORY "build/rig/old-kernel"
 #define INITRD    "build/initrd/old-kernel.cpio"
-#define ENOUGH    500ul
+#define ENOUGH    100ul
 /* Functions in the lines of /proc/kallsyms, which are in the image; there are no modules, and no KASLR. */
 #define FUNCTION "^ffffffff8[0-2][0-9a-f]*.[tTwW].[^.]"
 
