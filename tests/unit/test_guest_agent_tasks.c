@@ -48,7 +48,7 @@ static bool take(struct agent_fixture *fixture, struct told_tasks *told)
 
 	for (int i = 0; !taken && i < 2000; i++, usleep(10000)) {
 		agent_want_tasks(fixture->agent);
-		taken = agent_take_tasks(fixture->agent, told);
+		taken = !agent_take_tasks(fixture->agent, told);
 	}
 	return taken;
 }

@@ -477,3 +477,28 @@ TEST(guest_agent, hostile_host_does_not_stop_the_agent)
 	CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
 	close(fds[0]);
 }
+
+static bool has_told_tasks(const struct agent_statistics *statistics)
+{
+	return statistics->refused || statistics->tasks_error;
+}
+
+/* To look for them takes time: nobody else decides how often. */
+TEST(guest_agent, tasks_that_nobody_asked_for_are_refused)
+{
+	struct {
+		struct agent_message header;
+		struct agent_tasks tasks;
+	} __attribute__((packed, aligned(8)))
+	told = { .header = { .size = sizeof(told), .type = AGENT_TASKS }, .tasks.error = -EPERM };
+	struct agent_statistics statistics;
+	struct agent_fixture fixture;
+
+	REQUIRE(agent_fixture_set_up(&fixture, TEST_ITSELF));
+	say_hello(fixture.guest);
+	say(fixture.guest, &told, sizeof(told));
+	CHECK(agent_fixture_wait(&fixture, has_told_tasks));
+	agent_fixture_tear_down(&fixture, &statistics);
+	CHECK_EQUAL(statistics.refused, 1);
+	CHECK_EQUAL(statistics.tasks_error, 0);
+}

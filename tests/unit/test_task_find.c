@@ -20,6 +20,7 @@
 #define MEMORY(n)    (0x640000ull + (n)*0x400ull)
 #define CGROUP_TASKS 0x650000ull
 #define TASKS        6u
+#define LONG         0x8000u /* tasks on a list; twice that is too many */
 
 /* Byte offsets; mm and active_mm are told apart by what runs alone. */
 static const struct guest_task_layout truth = { .pid = 0x510,
@@ -174,6 +175,7 @@ TEST(task_find, finds_where_tasks_are_by_those_that_are_known)
 	struct known known;
 
 	make(&known);
+	CHECK_EQUAL(guest_task_layout_check(&known.kernel), 0);
 	check(&known, 0);
 }
 
@@ -257,6 +259,25 @@ TEST(task_find, follows_no_list_that_does_not_come_back)
 	check(&known, -ENOENT);
 }
 
+/* What lies behind the links that are followed might be a second place. */
+TEST(task_find, takes_no_list_where_others_were_too_long_to_be_looked_at)
+{
+	static uint64_t tasks[1 + 2 * LONG];
+	struct known known;
+
+	make(&known);
+	tasks[0] = FIRST;
+	for (size_t i = 0; i < LONG; i++) {
+		tasks[1 + i] = 0x210000 + i * 16;
+		tasks[1 + LONG + i] = 0x310000 + i * 16;
+	}
+	put_list(&known, ANOTHER, tasks, 1 + 2 * LONG);
+	check(&known, -E2BIG);
+	make(&known);
+	put_list(&known, ANOTHER, tasks, 1 + LONG);
+	check(&known, 0);
+}
+
 TEST(task_find, needs_the_symbol_of_what_a_CPU_runs)
 {
 	struct known known;
@@ -266,6 +287,7 @@ TEST(task_find, needs_the_symbol_of_what_a_CPU_runs)
 	known.kernel.per_cpu = symbols_new();
 	symbols_add(known.kernel.per_cpu, GDT_PAGE, 8, 'D', "gdt_page", NULL);
 	symbols_finish(known.kernel.per_cpu);
+	CHECK_EQUAL(guest_task_layout_check(&known.kernel), -ENOENT);
 	check(&known, -ENOENT);
 }
 
@@ -329,6 +351,8 @@ TEST(told_tasks, that_are_none_say_why)
 
 	CHECK_EQUAL(read_message(&message), -EPERM);
 	message.head.error = EPERM;
+	CHECK_EQUAL(read_message(&message), -EINVAL);
+	message.head.error = INT32_MIN;
 	CHECK_EQUAL(read_message(&message), -EINVAL);
 	message = message_of(TASKS);
 	CHECK_EQUAL(told_tasks_read(&told, span_of(&message, sizeof(message.head) + 40)), -EINVAL);

@@ -361,13 +361,17 @@ int agent_want_tasks(struct agent *agent)
 	return error;
 }
 
-bool agent_take_tasks(struct agent *agent, struct told_tasks *told)
+int agent_take_tasks(struct agent *agent, struct told_tasks *told)
 {
+	int error;
+
 	pthread_mutex_lock(&agent->lock);
 	*told = agent->tasks;
+	error = agent->tasks_failed;
 	agent->tasks.count = 0;
+	agent->tasks_failed = 0;
 	pthread_mutex_unlock(&agent->lock);
-	return told->count;
+	return !error && !told->count ? -EAGAIN : error;
 }
 
 void agent_end(struct agent *agent, struct agent_statistics *statistics)

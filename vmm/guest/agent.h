@@ -64,7 +64,8 @@ struct agent_statistics {
 	uint64_t clock_jumps; /* times that its clock contradicted itself */
 	bool tsc_used;        /* the clock is known by the TSC */
 	struct agent_tables_statistics tables;
-	int32_t tasks_error; /* negative errno of the guest's latest answer to agent_want_tasks(); 0 */
+	int32_t tasks_error; /* negative errno of the guest's latest answer to agent_want_tasks(), but for
+				-EBUSY; 0 */
 };
 
 /* Starts the thread. -ENOMEM, also where the account has less than AGENT_HELD_MAX; and the errors of threads
@@ -102,11 +103,11 @@ struct agent_image_table *agent_take_kernel(struct agent *agent);
 /*
  * Asks the guest for tasks whose values are known (told_tasks.h), unless that has not been answered yet.
  * -EOPNOTSUPP: there is no agent now that can tell any. agent_take_tasks() has those that came last, once:
- * they live for AGENT_TASKS_LIFE_MS from a moment between the two calls on; false: there are none. Any
- * thread.
+ * they live for AGENT_TASKS_LIFE_MS from a moment between the two calls on. -EAGAIN: no answer has come
+ * since; another error: the guest's answer, once, or -EINVAL: it can not be one. Any thread.
  */
 int agent_want_tasks(struct agent *agent);
-bool agent_take_tasks(struct agent *agent, struct told_tasks *told);
+int agent_take_tasks(struct agent *agent, struct told_tasks *told);
 
 /*
  * Takes what has been received, ends the session and the thread. STATISTICS, which may be NULL, gets the

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+
 #include "vmm/guest/agent_records.h"
 #include "vmm/guest/agent_session.h"
 
@@ -131,17 +133,24 @@ static void take_jit_map(struct agent *agent, const struct agent_message *messag
 	agent_refuse(agent);
 }
 
+/* One answer to each question: to look for them takes time. -EBUSY passes by itself. */
 static void take_tasks(struct agent *agent, const struct agent_message *message)
 {
 	struct told_tasks told;
 	int error = told_tasks_read(&told, span_of(message->payload, agent_payload_size(message)));
+	bool asked;
 
 	pthread_mutex_lock(&agent->lock);
-	agent->tasks_wanted = agent->tasks_asked = false;
-	agent->statistics.tasks_error = error;
-	if (!error)
-		agent->tasks = told;
+	asked = agent->tasks_asked;
+	if (asked) {
+		agent->tasks_wanted = agent->tasks_asked = false;
+		agent->tasks_failed = error;
+		agent->statistics.tasks_error = error == -EBUSY ? 0 : error;
+		agent->tasks = error ? (struct told_tasks){ 0 } : told;
+	}
 	pthread_mutex_unlock(&agent->lock);
+	if (!asked)
+		agent_refuse(agent);
 }
 
 static void take_session_message(struct agent *agent, const struct agent_message *message, uint64_t time)

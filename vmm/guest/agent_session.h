@@ -58,11 +58,12 @@ struct agent {
 	struct agent_clock_exchange vague;
 	uint64_t vague_until;    /* ns: up to here that is counted */
 	struct agent_jit jit;    /* of this session */
-	pthread_mutex_t lock;    /* of the next seven */
+	pthread_mutex_t lock;    /* of the next eight */
 	bool kernel_thought_of;  /* agent_want_kernel() was called in this session */
 	bool tasks_wanted;       /* agent_want_tasks() was called in this session, and not answered, */
 	bool tasks_asked;        /* but asked */
 	struct told_tasks tasks; /* of the latest answer; count 0: none */
+	int tasks_failed;        /* negative errno of the latest answer, if nobody took it yet; 0 */
 	struct agent_tables *tables;
 	struct agent_mappings mappings; /* that were told; with options.mappings */
 	struct agent_statistics statistics;

@@ -15,7 +15,8 @@
 #define TASK_MAX 16384u
 /* Of struct mm_struct its beginning: behind it stands what depends on the number of CPUs. */
 #define MEMORY_MAX 4096u
-/* Links of all lists that are followed: a guest with 10 000 processes has less than half of that. */
+/* Links of all lists that are followed, and of tasks to their neighbours: a guest with 10 000 processes has
+ * less than half of that. */
 #define LINKS_MAX 65536u
 /* So often the CPUs are looked at for one that runs a task without memory. */
 #define RUNNING_LOOKS 1024u
@@ -165,6 +166,13 @@ static bool lists_processes(struct search *search, uint32_t offset, uint64_t *fo
 	return true;
 }
 
+/* Behind the last link nothing was looked at: a second place may be there. */
+static int check_links(const struct search *search)
+{
+	return search->links ? 0
+			     : error_set(-E2BIG, "its tasks are on more or longer lists than are followed");
+}
+
 static int find_list(struct search *search)
 {
 	uint64_t found[AGENT_TASKS_MAX], last[AGENT_TASKS_MAX];
@@ -177,7 +185,10 @@ static int find_list(struct search *search)
 		memcpy(last, found, sizeof(last));
 		add_place(&places, at);
 	}
-	error = check_single(&places, "the list of processes with those of the agent", &search->layout->list);
+	error = check_links(search);
+	if (!error)
+		error = check_single(&places, "the list of processes with those of the agent",
+				     &search->layout->list);
 	if (error)
 		return error;
 	search->layout->first = search->first.at;
@@ -193,6 +204,15 @@ static bool read_task(struct search *search, size_t number)
 	return kernel_memory_read(&search->memory, task->at, task->bytes, search->size);
 }
 
+/* The number of the told task to whose OFFSET a task's WORD there may be a link; negative: none. */
+static int number_of_neighbour(struct search *search, uint64_t word, uint32_t offset)
+{
+	if (!is_pointer(word) || !search->links)
+		return -1;
+	search->links--;
+	return number_of(search, word - offset);
+}
+
 /* Those of the told threads that are next to told task NUMBER on some list through both. */
 static bool find_neighbours(struct search *search, size_t number)
 {
@@ -200,7 +220,7 @@ static bool find_neighbours(struct search *search, size_t number)
 
 	for (uint32_t at = 0; at + 8 <= search->size; at += 8) {
 		uint64_t word = word_at(task, at);
-		int neighbour = is_pointer(word) ? number_of(search, word - at) : -1;
+		int neighbour = number_of_neighbour(search, word, at);
 		struct task_bytes *thread;
 
 		if (neighbour < 0 || search->told->tasks[neighbour].tgid != search->told->tasks[number].tgid)
@@ -230,6 +250,8 @@ static int find_threads(struct search *search)
 			if (search->tasks[i].at && has_more(search, i) &&
 			    (!read_task(search, i) || !find_neighbours(search, i)))
 				return error_set(-EAGAIN, "its tasks changed while they were read");
+	if (check_links(search))
+		return -E2BIG;
 	for (size_t i = 0; i < search->told->count; i++)
 		if (!search->tasks[i].at || !read_task(search, i))
 			return error_set(-ENOENT, "threads of the agent were not found");
@@ -410,6 +432,22 @@ static int find(struct search *search)
 	return error ? error : find_memory(search);
 }
 
+/* Where `current` is a member of pcpu_hot (6.2 to 6.14), only BTF says which one. */
+static int find_by_symbols(struct guest_task_layout *layout, const struct guest_kernel *kernel)
+{
+	*layout = (struct guest_task_layout){ 0 };
+	if (guest_task_layout_by_symbols(layout, kernel->symbols, kernel->per_cpu) && layout->current)
+		return 0;
+	return error_set(-ENOENT, "its symbols do not tell which task a CPU runs");
+}
+
+int guest_task_layout_check(const struct guest_kernel *kernel)
+{
+	struct guest_task_layout layout;
+
+	return find_by_symbols(&layout, kernel);
+}
+
 int guest_task_layout_find(struct guest_task_layout *layout, const struct guest_kernel *kernel,
 			   const struct guest_view *view, const struct told_tasks *told)
 {
@@ -424,10 +462,9 @@ int guest_task_layout_find(struct guest_task_layout *layout, const struct guest_
 	search->told = told;
 	search->layout = layout;
 	search->links = LINKS_MAX;
-	if (guest_task_layout_by_symbols(layout, kernel->symbols, kernel->per_cpu) && layout->current)
+	error = find_by_symbols(layout, kernel);
+	if (!error)
 		error = find(search);
-	else
-		error = error_set(-ENOENT, "its symbols do not tell which task a CPU runs");
 	free(search);
 	layout->known = !error;
 	return error;

@@ -7,6 +7,8 @@
 
 #include "shared/sample.h"
 
+#define ERROR_MAX 4095 /* include/linux/err.h, MAX_ERRNO */
+
 static bool is_leader(const struct agent_task *task)
 {
 	return task->pid == task->tgid;
@@ -53,7 +55,7 @@ int told_tasks_read(struct told_tasks *told, struct span payload)
 	    !span_copy(payload, sizeof(head), told->tasks, head.count * sizeof(told->tasks[0])))
 		return -EINVAL;
 	if (head.error)
-		return head.error < 0 ? head.error : -EINVAL;
+		return head.error < 0 && head.error >= -ERROR_MAX ? head.error : -EINVAL;
 	told->count = head.count;
 	for (size_t i = 0; i < told->count; i++) {
 		if (!fits(told, i))

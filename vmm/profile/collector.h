@@ -111,8 +111,8 @@ struct collector_options {
 	/*
 	 * Tasks of the guest whose values are known, of which its agent has told since (told_tasks.h).
 	 * -EAGAIN: nothing yet; with ASK it is asked for some, if it has not been: -EOPNOTSUPP, none is there
-	 * now that could tell any. Called where the kernel has no BTF, on the collector's thread; may be
-	 * NULL.
+	 * now that could tell any. Other errors: the agent's answer, once. Called where the kernel has no
+	 * BTF, on the collector's thread; may be NULL.
 	 */
 	int (*tasks)(void *context, bool ask, struct told_tasks *told);
 	/*

@@ -154,7 +154,7 @@ static int make_known(struct collector_kernel *kernel, struct guest_kernel *foun
 {
 	int error = keep(kernel, found);
 
-	kernel->tasks = (struct collector_tasks){ 0 };
+	collector_tasks_begin_anew(kernel);
 	kernel->look = kernel->find_look;
 	kernel->looked = kernel->as_known = true;
 	if (!error) {
@@ -200,9 +200,7 @@ static void complete_by_btf(const struct collector_kernel *kernel, struct guest_
 		return;
 	if (kernel->btf && use_given_btf(kernel, found))
 		log_warning("%s is not used: %s", options->btf, error_message());
-	/* Else its agent may still tell. */
-	if (!options->tasks)
-		collector_tasks_warn(kernel, *found);
+	collector_tasks_warn_first(kernel, *found);
 }
 
 static bool is_same_stop(const struct guest_registers *one, const struct guest_registers *other)
@@ -435,6 +433,8 @@ static int introduce_given(struct collector_kernel *kernel)
 
 int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 {
+	int error = 0;
+
 	if (!kernel->mapped && kernel->given && !collector_image_given_is_linux(kernel))
 		return introduce_given(kernel);
 	if (!collector_kernel_newest(kernel))
@@ -445,8 +445,8 @@ int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
 	if (!kernel->lost)
 		hear_of_modules(kernel, now);
 	if (!kernel->lost)
-		collector_tasks_turn(kernel, now);
-	return kernel->lost ? 0 : collector_looks_turn(kernel, now);
+		error = collector_tasks_turn(kernel, now);
+	return error || kernel->lost ? error : collector_looks_turn(kernel, now);
 }
 
 bool collector_kernel_replaced(const struct collector_kernel *kernel)
@@ -533,8 +533,7 @@ int collector_kernel_finish(struct collector_kernel *kernel)
 	int error = 0;
 
 	if (collector_kernel_newest(kernel)) {
-		if (kernel->options->tasks)
-			collector_tasks_warn(kernel, collector_kernel_newest(kernel));
+		collector_tasks_warn_last(kernel);
 		error = kernel->lost ? 0 : collector_looks_finish(kernel);
 	} else if (!kernel->mapped) {
 		kernel->pace = (struct search_pace){ 0 };

@@ -22,6 +22,9 @@ struct collector_tasks {
 	struct told_tasks told;
 	uint64_t told_until; /* ns: until then those of TOLD are looked for */
 	uint64_t next_ask, interval;
+	struct work_share work; /* looking for them, in whichever kernel */
+	bool checked, hopeless; /* its symbols do not tell enough */
+	bool warned;
 	char reason[256]; /* why they were not found; "" */
 };
 

@@ -10,12 +10,19 @@
 
 #include "vmm/profile/collector_kernel.h"
 
-/* Looks for them, if it is time to, in the newest kernel, which then is another one. NOW as in
- * collector_kernel_turn(). */
-void collector_tasks_turn(struct collector_kernel *kernel, uint64_t now);
+/* The newest kernel is another one: nothing is known of its tasks but how long others were looked for. */
+void collector_tasks_begin_anew(struct collector_kernel *kernel);
 
-/* Says what is missing, and why, if the tasks of FOUND, the newest kernel or what becomes that, are not
- * known. */
-void collector_tasks_warn(const struct collector_kernel *kernel, const struct guest_kernel *found);
+/* Looks for them, if it is time to, in the newest kernel, which then is another one. NOW and errors as in
+ * collector_kernel_turn(). */
+int collector_tasks_turn(struct collector_kernel *kernel, uint64_t now);
+
+/* Says what is missing if the tasks of FOUND, which becomes the newest kernel, are not known and no agent may
+ * tell any. */
+void collector_tasks_warn_first(const struct collector_kernel *kernel, const struct guest_kernel *found);
+
+/* Says what is missing in the newest kernel, and why, if an agent might have told but they were not found.
+ * Once for each kernel. */
+void collector_tasks_warn_last(struct collector_kernel *kernel);
 
 #endif

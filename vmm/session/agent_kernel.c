@@ -25,8 +25,10 @@ struct told_kernel *agent_kernel_take(struct agent *agent, uint64_t modules_hash
 
 int agent_kernel_take_tasks(struct agent *agent, bool ask, struct told_tasks *told)
 {
-	if (agent_take_tasks(agent, told))
-		return 0;
+	int error = agent_take_tasks(agent, told);
+
+	if (error != -EAGAIN)
+		return error;
 	return ask && agent_want_tasks(agent) ? -EOPNOTSUPP : -EAGAIN;
 }
 
