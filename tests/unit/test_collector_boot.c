@@ -108,10 +108,34 @@ static void end(struct boot *boot)
 static void wait_for(struct boot *boot, uint64_t text, unsigned int published)
 {
 	for (int i = 0; atomic_load(&boot->text) != text || atomic_load(&boot->published) < published; i++) {
-		if (i == WAIT_MS) /* nothing that could be looked at after it */
+		if (i == WAIT_MS) { /* nothing that could be looked at after it */
+			fprintf(stderr,
+				"waited in vain for kernel %u, at %#llx: there were %u, the latest at %#llx\n",
+				published, (unsigned long long)text, atomic_load(&boot->published),
+				(unsigned long long)atomic_load(&boot->text));
 			abort();
+		}
 		usleep(1000);
 	}
+}
+
+static uint64_t count_stops(struct boot *boot)
+{
+	uint64_t stops;
+
+	pthread_mutex_lock(&boot->lock);
+	stops = boot->stops;
+	pthread_mutex_unlock(&boot->lock);
+	return stops;
+}
+
+/* The collector has looked at the kernel that it published: it asks for the registers first, each time. */
+static void wait_for_look(struct boot *boot)
+{
+	uint64_t before = count_stops(boot);
+
+	while (count_stops(boot) < before + 2)
+		usleep(1000);
 }
 
 static void run_kernel(struct boot *boot, const struct kernel_guest_place *place)
@@ -325,7 +349,7 @@ TEST(collector_boot, kernel_that_starts_anew_in_its_place_is_noticed_by_its_cloc
 	flat_guest_write_u64(&boot.guest, ticks, 5000);
 	REQUIRE_EQUAL(collector_start(&boot.collector, &boot.options), 0);
 	wait_for(&boot, TEXT, 1);
-	usleep(120000); /* it is looked at every 50 ms; too few looks would fail the next wait, not pass it */
+	wait_for_look(&boot);
 	pthread_mutex_lock(&boot.lock);
 	flat_guest_write_u64(&boot.guest, ticks, 100);
 	pthread_mutex_unlock(&boot.lock);
