@@ -3,11 +3,13 @@
  * Linux 5.4 as Ubuntu built it: the oldest kernel to be had. It has no BTF and no ORC tables, and its
  * functions keep frame pointers. Its symbols are those that it says it has, chains reach the entry, and the
  * agent answers. Which process a sample is of is found by tasks of the agent's own: processes have
- * their names, and none a wrong one.
+ * their names, and none a wrong one; so have images, once the agent had the time to tell of them: the guest
+ * rests before its end.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/rig/remap_truth.h"
 #include "tests/rig/rig.h"
 #include "tests/rig/system_call_chains.h"
 
@@ -68,13 +70,18 @@ static void check_tasks(void)
 
 /*
  * The code of each of four programs tells by its address which one it is (tests/rig/guest/remap.c), so the
- * process that runs it has to be called so. Which image it is of is for the agent's events, and other tests.
+ * process that runs it has to be called so, and the image be its own.
  */
 static void check_names(void)
 {
 	struct rig_result result;
+	struct remap_truth truth = remap_truth_read(DIRECTORY "/perf.data", DIRECTORY);
 	unsigned long right, wrong;
 
+	printf("5.4: %lu samples in their image, %lu in another, %lu not told\n", truth.right, truth.wrong,
+	       truth.untold);
+	CHECK(truth.right > 0);
+	CHECK_EQUAL(truth.wrong, 0);
 	rig_run_here(
 		&result, 60,
 		"perf script -G -i " DIRECTORY "/perf.data -F comm,ip 2> /dev/null | awk 'BEGIN { "
@@ -105,7 +112,8 @@ TEST(old_kernel, of_ubuntu_5_4_has_its_functions_and_callers)
 		"--pmu off --agent --timeout 250 --mem 256M --cpus 2 "
 		"--stack-time 100ms -F 499 -o $d/perf.data --kernel %s --initrd " INITRD
 		" --append 'console=ttyS0 quiet panic=-1 pti=off kvmscope.wait "
-		"kvmscope.run=grep+" FUNCTION "+/proc/kallsyms|sort+-u|md5sum;workload+shares+4;remap+6'",
+		"kvmscope.run=grep+" FUNCTION
+		"+/proc/kallsyms|sort+-u|md5sum;workload+shares+4;remap+6;sleep+3'",
 		kernel);
 	printf("%s\n", result.errors);
 	if (result.status || !strstr(result.output, "remap: mapped")) {
