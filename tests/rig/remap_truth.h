@@ -22,7 +22,7 @@ struct remap_truth {
 /* "alpha" and so on; NULL for 0. */
 extern const char *const remap_images[REMAP_IMAGES];
 
-/* By perf script of FILE, with the build-id cache in HOME. A wrong one fails the test that asks. */
+/* By perf script of FILE, with the build-id cache in HOME. The first wrong one is shown. */
 struct remap_truth remap_truth_read(const char *file, const char *home);
 
 #endif
