@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "tests/unit/shim/test.h"
 #include "tests/unit/timeline.h"
@@ -229,6 +230,59 @@ TEST(resolver_uncertain, samples_wait_for_the_round_behind_them)
 	end_pass(resolver);
 	resolver_statistics(resolver, &statistics);
 	CHECK_EQUAL(statistics.samples, 2);
+	resolver_free(resolver);
+}
+
+struct places {
+	struct resolver_place places[2];
+	size_t count;
+};
+
+static void keep_place(void *context, const struct attributed_sample *sample)
+{
+	struct places *places = context;
+
+	if (places->count < 2)
+		places->places[places->count] = sample->place;
+	places->count++;
+}
+
+/* As where a guest ends, or its agent: behind its last word anything may have come in the place of what was
+ * there. */
+TEST(resolver_uncertain, behind_the_last_round_nothing_is_known)
+{
+	struct places places = { .count = 0 };
+	const struct resolver_options options = {
+		.rings = 2, .window = WINDOW, .sample = keep_place, .context = &places
+	};
+	struct sideband_mmap mmap = {
+		.head = { .size = sideband_size(sizeof(mmap), ""),
+			  .type = SIDEBAND_MMAP,
+			  .time = WINDOW,
+			  .pid = 1,
+			  .tid = 1 },
+		.start = 4096,
+		.length = 4096,
+		.prot = PROT_READ | PROT_EXEC,
+	};
+	union {
+		struct sideband_mmap mmap;
+		uint8_t bytes[sizeof(mmap) + 8];
+	} record = { .mmap = mmap };
+	const struct sideband round = { .size = sizeof(round), .type = SIDEBAND_ROUND, .time = 3 * WINDOW };
+	struct sample sample = { .rip = 4096, .cpl = 3, .pid = 1 };
+	struct resolver *resolver;
+
+	REQUIRE_EQUAL(resolver_create(&resolver, &options), 0);
+	resolver_begin_pass(resolver, 5 * WINDOW);
+	resolver_sideband(resolver, 1, sideband_check(span_of(&record, record.mmap.head.size)));
+	resolver_sideband(resolver, 1, sideband_check(span_of(&round, sizeof(round))));
+	for (sample.time = 2 * WINDOW; sample.time <= 4 * WINDOW; sample.time += 2 * WINDOW)
+		resolver_sample(resolver, 0, &sample);
+	resolver_finish(resolver);
+	REQUIRE_EQUAL(places.count, 2);
+	CHECK(places.places[0].image && !places.places[0].unsure);
+	CHECK(!places.places[1].image && places.places[1].unsure);
 	resolver_free(resolver);
 }
 

@@ -40,6 +40,7 @@ struct resolver {
 	size_t drained_count;
 	struct uncertainty uncertainty;
 	uint64_t *told; /* for each ring: its source has told of all before this; 0: it tells no rounds */
+	uint64_t told_by_all;       /* of those sources; UINT64_MAX: there is none */
 	uint64_t before_last, last; /* PLAYED at the end of the pass before the last one, and of that */
 	struct resolver_statistics statistics;
 };
@@ -61,6 +62,7 @@ int resolver_create(struct resolver **result, const struct resolver_options *opt
 	resolver->processes.store.account = options->account;
 	resolver->drained = drained;
 	resolver->told = told;
+	resolver->told_by_all = UINT64_MAX;
 	*result = resolver;
 	return 0;
 }
@@ -104,6 +106,12 @@ static void note_uncertainty(struct resolver *resolver, uint64_t error)
 }
 
 /* Attribution. */
+
+/* Else a source may still have told of something before TIME, but is not waited for any longer. */
+static bool is_told_of(const struct resolver *resolver, uint64_t time)
+{
+	return time + uncertainty_of(resolver) < resolver->told_by_all;
+}
 
 /*
  * In the kernel CR3 does not tell the task: a kernel thread runs on the page
@@ -199,6 +207,8 @@ static struct resolver_place place_in_user_space(const struct resolver *resolver
 {
 	struct resolver_place place = { 0 };
 
+	if (life && !is_told_of(resolver, time))
+		return (struct resolver_place){ .unsure = true };
 	if (uncertainty_of(resolver))
 		place = place_about(life, address, time);
 	else if (life)
@@ -439,6 +449,10 @@ static void note_round(struct resolver *resolver, size_t ring, uint64_t time)
 {
 	if (time > resolver->told[ring])
 		resolver->told[ring] = time;
+	resolver->told_by_all = UINT64_MAX;
+	for (size_t i = 0; i < resolver->options.rings; i++)
+		if (resolver->told[i] && resolver->told[i] < resolver->told_by_all)
+			resolver->told_by_all = resolver->told[i];
 }
 
 /* Told behind all that came before: what waits for its time may be wrong already. */
@@ -462,17 +476,6 @@ static struct sideband_lost limited(const struct resolver *resolver, const struc
 		.count = lost->count,
 		.until = lost->until < latest ? lost->until : latest,
 	};
-}
-
-/* What every source that says so has told of. */
-static uint64_t told_by_all(const struct resolver *resolver)
-{
-	uint64_t time = UINT64_MAX;
-
-	for (size_t i = 0; i < resolver->options.rings; i++)
-		if (resolver->told[i] && resolver->told[i] < time)
-			time = resolver->told[i];
-	return time;
 }
 
 void resolver_sideband(struct resolver *resolver, size_t ring, const struct sideband *record)
@@ -511,7 +514,7 @@ void resolver_play(struct resolver *resolver)
 	uint64_t window = resolver->options.window, longest = window + resolver->options.longest;
 	uint64_t until = resolver->now > window ? resolver->now - window : 0;
 	uint64_t oldest = resolver->now > longest ? resolver->now - longest : 0;
-	uint64_t told = told_by_all(resolver);
+	uint64_t told = resolver->told_by_all;
 
 	if (told < until)
 		until = told > oldest ? told : oldest;

@@ -37,7 +37,7 @@ struct resolver;
 struct resolver_place {
 	const struct resolver_image *image;
 	uint64_t offset; /* in the image's file, bytes */
-	bool unsure;     /* the sample's time is too close to that of a change */
+	bool unsure;     /* the sample's time is too close to that of a change, or behind all that was told */
 	bool stale;      /* its source has lost events since it told so */
 	bool displaced;  /* by the times that were told, as they are, it was not there then */
 	uint64_t since;  /* ns: by those times nothing else was told of it from then on */
