@@ -34,6 +34,7 @@ struct line_sample {
 	int call;      /* index into calls, -1 for none */
 	enum root root;
 	bool kernel, named; /* of the innermost frame */
+	bool interrupt;     /* the outermost frame is the begin of one's own stack */
 	unsigned int depth;
 };
 
@@ -81,6 +82,7 @@ static void take_frame(struct line_sample *sample, unsigned long long address, c
 	}
 	if (call_of(symbol) >= 0)
 		sample->call = call_of(symbol);
+	sample->interrupt = !strncmp(symbol, "sysvec_", 7) || !strcmp(symbol, "common_interrupt");
 	if (!strncmp(symbol, "entry_SYSCALL_64", 16))
 		sample->root = ROOT_SYSCALL;
 	else if (is_other_root(symbol) && sample->root != ROOT_SYSCALL)
@@ -153,7 +155,8 @@ struct tally {
 	unsigned long kernel, named, reached, lost_way;
 };
 
-static struct tally tally_window(const struct profile_text *text, double begin, double end)
+/* ON_ONE_STACK: chains go no further than the stack that the sample was on. */
+static struct tally tally_window(const struct profile_text *text, double begin, double end, bool on_one_stack)
 {
 	struct tally tally = { 0 };
 
@@ -166,7 +169,7 @@ static struct tally tally_window(const struct profile_text *text, double begin, 
 		tally.kernel++;
 		tally.named += sample->named;
 		tally.reached += sample->root == ROOT_SYSCALL;
-		tally.lost_way += sample->root == ROOT_NONE;
+		tally.lost_way += sample->root == ROOT_NONE && !(on_one_stack && sample->interrupt);
 		if (sample->call >= 0) {
 			tally.by_call[sample->call] += weight;
 			tally.calls += weight;
@@ -284,7 +287,8 @@ static bool profile_debian(const char *sampler, unsigned int cpus, unsigned int 
 	text = read_script(data, cpus);
 	made = find_window(&text, &begin, &end);
 	if (made) {
-		*tally = tally_window(&text, begin, end);
+		/* BPF copies one stack; how much of the time is interrupts' depends on the machine. */
+		*tally = tally_window(&text, begin, end, !strcmp(sampler, "bpf"));
 		check_names_and_chains(tally, cpus);
 		check_perf_agrees(data, cpus);
 	} else {
