@@ -112,8 +112,7 @@ TEST(old_kernel, of_ubuntu_5_4_has_its_functions_and_callers)
 		"--pmu off --agent --timeout 250 --mem 256M --cpus 2 "
 		"--stack-time 100ms -F 499 -o $d/perf.data --kernel %s --initrd " INITRD
 		" --append 'console=ttyS0 quiet panic=-1 pti=off kvmscope.wait "
-		"kvmscope.run=grep+" FUNCTION
-		"+/proc/kallsyms|sort+-u|md5sum;workload+shares+4;remap+6'",
+		"kvmscope.run=grep+" FUNCTION "+/proc/kallsyms|sort+-u|md5sum;workload+shares+4;remap+6'",
 		kernel);
 	printf("%s\n", result.errors);
 	if (result.status || !strstr(result.output, "remap: mapped")) {
