@@ -363,3 +363,17 @@ TEST(attach_user_space, a_cgroup_is_not_looked_up_for_each_sample)
 	CHECK_EQUAL(cgroup_at(&moment, 1000001000), 0);
 	free_cgroups(&moment);
 }
+
+/* It was moved away and into a new cgroup, whose css_set got the memory of the one that it had. */
+TEST(attach_user_space, a_css_set_in_the_memory_of_another_is_not_taken_for_it)
+{
+	struct moment moment;
+	uint64_t sets[2], group;
+
+	make_cgroups(&moment, sets);
+	CHECK_EQUAL(cgroup_at(&moment, 1000), 17);
+	group = user_guest_get(&moment.guest, sets[1] + cgroups.set_cgroup);
+	user_guest_put(&moment.guest, sets[0] + cgroups.set_cgroup, group);
+	CHECK_EQUAL(cgroup_at(&moment, 2000), 18);
+	free_cgroups(&moment);
+}
