@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "shared/control_character.h"
@@ -77,16 +78,43 @@ LOG_FUNCTION(log_warning, true, "<4>", "kvmscope: warning: ")
 LOG_FUNCTION(log_info, !atomic_load(&quiet_mode), "<6>", "kvmscope: ")
 LOG_FUNCTION(log_debug, atomic_load(&verbose_mode), "<7>", "kvmscope: debug: ")
 
+static void show_progress(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	write_line("", CLEAR_LINE, "", format, arguments);
+	va_end(arguments);
+}
+
+/* The terminal would break a line as long as it is wide, and then clear the last part of it alone. Behind
+ * what is left a comma stood: a part of a number would be another number. */
+static void cut_to_terminal(char *text)
+{
+	struct winsize terminal = { 0 };
+	char *comma;
+
+	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &terminal) || !terminal.ws_col)
+		return;
+	while (strlen(text) >= terminal.ws_col) {
+		comma = strrchr(text, ',');
+		*(comma ? comma : text) = '\0';
+	}
+}
+
 void log_progress(const char *format, ...)
 {
 	va_list arguments;
+	char text[512];
 
 	if (atomic_load(&quiet_mode) || !isatty(STDERR_FILENO))
 		return;
 	va_start(arguments, format);
-	write_line("", CLEAR_LINE, "", format, arguments);
+	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
-	atomic_store(&progress_shown, *format != '\0');
+	cut_to_terminal(text);
+	show_progress("%s", text);
+	atomic_store(&progress_shown, *text != '\0');
 }
 
 void log_quiet(bool quiet)

@@ -26,8 +26,9 @@ void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /*
  * One line of progress that replaces itself, only where standard error is a
- * terminal and log_quiet() is off; an empty FORMAT clears it. Any other
- * message clears the line first.
+ * terminal and log_quiet() is off; an empty text clears it. Any other
+ * message clears the line first. Where the terminal is too narrow the last
+ * parts that a comma stands before are left out: what matters stands first.
  */
 void log_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

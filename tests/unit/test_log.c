@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What others chose, in the log. */
+#include <fcntl.h>
+#include <pty.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "shared/log.h"
 #include "tests/unit/captured_log.h"
@@ -50,4 +54,49 @@ TEST(log, a_line_that_is_too_long_is_cut)
 	CHECK(strlen(log.text) > 2000 && strlen(log.text) < sizeof(chosen));
 	CHECK_EQUAL(log.text[strlen(log.text) - 1], '\n');
 	CHECK(strstr(log.text, "warning: \n<4>  \n<4>  "));
+}
+
+/* A terminal of COLUMNS as standard error meanwhile; TEXT gets what is sent to it. */
+static void show_progress(unsigned short columns, char text[256])
+{
+	const struct winsize size = { .ws_row = 24, .ws_col = columns };
+	int before = dup(STDERR_FILENO), user, terminal;
+	ssize_t length;
+
+	REQUIRE_EQUAL(openpty(&user, &terminal, NULL, NULL, &size), 0);
+	dup2(terminal, STDERR_FILENO);
+	log_progress("1:02: %d samples, %d lost, Linux %s", 12345, 678, "6.1");
+	log_progress("%s", "");
+	dup2(before, STDERR_FILENO);
+	length = read(user, text, 255);
+	REQUIRE(length >= 0);
+	text[length] = '\0';
+	close(before);
+	close(terminal);
+	close(user);
+}
+
+/* Else each second leaves a line on the terminal. */
+TEST(log, progress_is_cut_to_the_terminal_and_no_number_is)
+{
+	static const struct {
+		unsigned short columns;
+		const char *shown;
+	} terminals[] = {
+		{ 80, "1:02: 12345 samples, 678 lost, Linux 6.1" },
+		{ 41, "1:02: 12345 samples, 678 lost, Linux 6.1" },
+		{ 40, "1:02: 12345 samples, 678 lost" },
+		{ 27, "1:02: 12345 samples" },
+		{ 10, "" },
+		{ 0, "1:02: 12345 samples, 678 lost, Linux 6.1" },
+	};
+
+	for (size_t i = 0; i < sizeof(terminals) / sizeof(terminals[0]); i++) {
+		char text[256], expected[256];
+
+		show_progress(terminals[i].columns, text);
+		snprintf(expected, sizeof(expected), "\r\033[K%s%s\r\033[K", terminals[i].shown,
+			 *terminals[i].shown ? "\r\033[K" : "");
+		CHECK_STRING(text, expected);
+	}
 }
