@@ -373,6 +373,31 @@ TEST(report, writes_to_a_pipe_and_behind_a_link)
 	recorded_guest_free(&fixture);
 }
 
+/* Its input is a pipe that nobody writes to: it is ended in the middle. */
+static void check_ended_by(const char *home, const char *signal, const char *expected)
+{
+	char *text = command_output(
+		NULL,
+		"cd %s && kvmscope=$OLDPWD/build/kvmscope && mkfifo silent && echo old > cut && "
+		"{ env --default-signal=%s $kvmscope export -f folded -i silent -o cut & } && "
+		"until [ -e cut.partial ] || ! kill -0 $!; do sleep 0.01; done; "
+		"kill -%s $!; wait $! 2>/dev/null; echo $?; cat cut; rm silent; ls cut*",
+		home, signal, signal);
+
+	CHECK_STRING(text, expected);
+	free(text);
+}
+
+TEST(report, export_that_is_ended_leaves_nothing_behind)
+{
+	struct recorded_guest fixture;
+
+	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	check_ended_by(fixture.home, "INT", "130\nold\ncut\n");
+	check_ended_by(fixture.home, "TERM", "143\nold\ncut\n");
+	recorded_guest_free(&fixture);
+}
+
 TEST(report, output_that_can_not_be_written_is_a_failure)
 {
 	struct recorded_guest fixture;

@@ -2,6 +2,7 @@
 #include <argp.h>
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,14 +193,36 @@ static int write_file(const struct arguments *arguments, const char *path)
 	return error;
 }
 
+/* Beside the file, while it is written. */
+static char partial[PATH_MAX];
+
+/* What the signal then does is its default (SA_RESETHAND). */
+static void end_by_signal(int signal)
+{
+	unlink(partial);
+	raise(signal);
+}
+
+/* One that is ignored, as by nohup, stays so. */
+static void remove_partial_on_signals(void)
+{
+	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP };
+	const struct sigaction end = { .sa_handler = end_by_signal, .sa_flags = SA_RESETHAND };
+	struct sigaction before;
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		if (!sigaction(signals[i], NULL, &before) && before.sa_handler == SIG_DFL)
+			sigaction(signals[i], &end, NULL);
+}
+
 /* Writes beside the file and renames: one that is there already is replaced by a whole one or not at all. */
 static int replace_file(const struct arguments *arguments, const char *path)
 {
-	char partial[PATH_MAX];
 	int error;
 
 	if (snprintf(partial, sizeof(partial), "%s.partial", path) >= (int)sizeof(partial))
 		return cannot_write(arguments, ENAMETOOLONG);
+	remove_partial_on_signals();
 	error = write_file(arguments, partial);
 	if (!error && rename(partial, path))
 		error = cannot_write(arguments, errno);
