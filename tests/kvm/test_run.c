@@ -125,6 +125,16 @@ TEST(run, what_can_not_be_opened_is_named)
 	check_run(PLAIN "--module-text @none --append program=hello", 1, "none");
 }
 
+/* Of a run that can not be nothing else is said: a host without a PMU is not why. */
+TEST(run, what_can_not_be_opened_is_all_that_is_said)
+{
+	struct program program;
+
+	GUEST_REQUIRED();
+	program_run(&program, "run --no-profile --kernel none");
+	CHECK_STRING(program.text, "kvmscope: can not open none: No such file or directory\n");
+}
+
 TEST(run, timeout_ends_a_guest_that_spins)
 {
 	GUEST_REQUIRED();

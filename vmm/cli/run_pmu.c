@@ -2,6 +2,7 @@
 #include "vmm/cli/run_pmu.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "shared/error.h"
@@ -15,7 +16,8 @@
 struct run_pmu_traps {
 	bool int3; /* this KVM leaves the guest for it */
 	struct vm_view view;
-	struct rdpmc_traps *traps; /* NULL until it is started */
+	struct rdpmc_traps *traps; /* NULL until it is started, and where there is no PMU */
+	char none[320];            /* "", or why there is none, for the user */
 };
 
 /* In ROW's detail, why not. */
@@ -24,11 +26,18 @@ static bool kernel_counts(struct probe_row *row)
 	return !probe_one("pmu.guest", row) && row->state == PROBE_YES;
 }
 
-static int emulate(struct run_pmu_traps **traps, struct machine_options *machine, bool int3)
+static int make(struct run_pmu_traps **traps)
 {
 	*traps = calloc(1, sizeof(**traps));
-	if (!*traps)
-		return error_set(-ENOMEM, "no memory for the guest's PMU");
+	return *traps ? 0 : error_set(-ENOMEM, "no memory for the guest's PMU");
+}
+
+static int emulate(struct run_pmu_traps **traps, struct machine_options *machine, bool int3)
+{
+	int error = make(traps);
+
+	if (error)
+		return error;
 	(*traps)->int3 = int3;
 	machine->pmu = &rdpmc_traps_pmu;
 	return 0;
@@ -47,14 +56,21 @@ static bool can_emulate_all(struct probe_row *row)
 	return !probe_one("pmu.emulated", row) && row->state == PROBE_YES;
 }
 
-static void tell_none(const struct probe_row *row)
+/* Said once there is a guest: what can not be run at all is said first. */
+static int give_none(struct run_pmu_traps **traps, const struct probe_row *row)
 {
+	static const char no_int3[] =
+		"Linux could not read one, as this host's KVM does not leave a guest for "
+		"INT3; a guest that reads it by RDMSR can have --pmu emulated";
+	int error = make(traps);
+
+	if (error)
+		return error;
 	if (row->state == PROBE_PARTLY)
-		log_info(
-			"the guest has no PMU: Linux could not read one, as this host's KVM does not leave a guest "
-			"for INT3; a guest that reads it by RDMSR can have --pmu emulated");
+		snprintf((*traps)->none, sizeof((*traps)->none), "%s", no_int3);
 	else
-		log_info("the guest has no PMU: %s; see kvmscope doctor", row->detail);
+		snprintf((*traps)->none, sizeof((*traps)->none), "%s; see kvmscope doctor", row->detail);
+	return 0;
 }
 
 static int join_best(struct run_pmu_traps **traps, struct machine_options *machine, struct probe_row *row)
@@ -65,8 +81,7 @@ static int join_best(struct run_pmu_traps **traps, struct machine_options *machi
 	}
 	if (can_emulate_all(row))
 		return emulate(traps, machine, true);
-	tell_none(row);
-	return 0;
+	return give_none(traps, row);
 }
 
 static int join_kernel(struct machine_options *machine, struct probe_row *row)
@@ -102,6 +117,10 @@ int run_pmu_start(struct run_pmu_traps *traps, struct machine *machine)
 
 	if (!traps)
 		return 0;
+	if (*traps->none) {
+		log_info("the guest has no PMU: %s", traps->none);
+		return 0;
+	}
 	vm_view_init(&traps->view, &options.vm->memory);
 	options.view = &traps->view.view;
 	options.int3 = traps->int3;
@@ -140,7 +159,7 @@ static void summarize_rdpmc(const struct run_pmu_traps *traps)
 
 void run_pmu_summarize(const struct run_pmu_traps *traps, struct machine *machine)
 {
-	if (!traps)
+	if (!traps || !traps->traps)
 		return;
 	summarize_interrupts(machine_vm(machine));
 	if (traps->int3)
