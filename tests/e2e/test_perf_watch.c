@@ -142,7 +142,8 @@ static void check_in_ours(const char *path)
 		"build/kvmscope report -i %s --sort vcpu -n 1 2>&1 | grep -E '^# (Ev|Sa|Wa)'", path);
 
 	CHECK_STRING(text,
-		     "# Event    cpu-clock, 1000 Hz at first, then others\n# Samples  32, 0.032 s, 4 vCPUs\n"
+		     "# Event    cpu-clock, 1000 Hz asked for at first, 999.5 had on average\n"
+		     "# Samples  32, 0.032 s, 4 vCPUs\n"
 		     "# Event    mem:0xffffffff82a05980:w\n# Samples  30, 30 hits, 4 vCPUs\n"
 		     "# Watched  25.0 % of the time, 2.000 s of 8.000 s on all vCPUs: about 120 hits in "
 		     "all of it\n"

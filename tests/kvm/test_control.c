@@ -144,6 +144,7 @@ static void check_part(const struct part *part)
 
 static void check_report(const struct controlled *run)
 {
+	static const char wanted[] = "# Event    cpu-clock, 1000 Hz asked for at first, ";
 	char command[256], line[256];
 	FILE *report;
 	bool told = false;
@@ -151,7 +152,7 @@ static void check_report(const struct controlled *run)
 	snprintf(command, sizeof(command), "build/kvmscope report -i %s", run->output);
 	report = popen(command, "r");
 	while (report && fgets(line, sizeof(line), report))
-		told |= !strcmp(line, "# Event    cpu-clock, 1000 Hz at first, then others\n");
+		told |= !strncmp(line, wanted, strlen(wanted));
 	CHECK(report && !pclose(report));
 	CHECK(told);
 }

@@ -212,6 +212,18 @@ static void print_count(const struct table *table, const struct profile_event *e
 		(double)count->enabled / 1e9, grouped(scaled, report_scaled_hits(event)));
 }
 
+/* Who looks seldom, as at QEMU's monitor, can have fewer than were asked for; kvmscope ctl asks for others.
+ */
+static void print_frequency(const struct profile_event *event, FILE *to)
+{
+	if (!event->frequency)
+		return;
+	fprintf(to, ", %llu Hz", (unsigned long long)event->frequency);
+	if (event->frequency_changed && event->weight)
+		fprintf(to, " asked for at first, %.1f had on average",
+			(double)event->samples * 1e9 / (double)event->weight);
+}
+
 static void print_event(const struct table *table)
 {
 	const struct profile_event *event = report_event(table->report);
@@ -219,9 +231,7 @@ static void print_event(const struct table *table)
 	char text[32];
 
 	fprintf(table->to, "# Event    %s", event->name);
-	if (event->frequency)
-		fprintf(table->to, ", %llu Hz%s", (unsigned long long)event->frequency,
-			event->frequency_changed ? " at first, then others" : "");
+	print_frequency(event, table->to);
 	fprintf(table->to, "\n# Samples  %s", grouped(text, event->samples));
 	if (event->unit == PROFILE_NANOSECONDS)
 		fprintf(table->to, ", %.3f s", (double)event->weight / 1e9);
