@@ -7,6 +7,7 @@
 
 #include "vmm/attach/memory_layout.h"
 #include "vmm/attach/process.h"
+#include "vmm/attach/qemu_name.h"
 #include "vmm/attach/qemu_vcpus.h"
 #include "vmm/attach/remote_call.h"
 #include "vmm/attach/seccomp_filter.h"
@@ -49,6 +50,7 @@ static void check_filter(const uint8_t *bytes, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = malloc(size + 1);
+	char name[QEMU_NAME_SIZE];
 	uint64_t hva, bytes;
 	unsigned int id;
 	int fd;
@@ -62,6 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (memory_layout_parse(text, &hva, &bytes) && hva + bytes < hva)
 		abort();
 	if (qemu_vcpu_ids_parse(text, size + 1) > VMM_VCPUS_MAX)
+		abort();
+	if (qemu_name_parse(text, size + 1, name) && !memchr(name, '\0', sizeof(name)))
 		abort();
 	check_states(text);
 	check_code(data, size);

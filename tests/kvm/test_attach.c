@@ -413,6 +413,28 @@ TEST(attach_vm, it_ends_with_the_vm)
 	unlink("build/test-attach-end.data");
 }
 
+/* This guest has no kernel that could be found, which is waited for where its callers are taken. */
+TEST(attach_vm, ended_before_it_samples_it_does_not_speak_of_the_guest)
+{
+	struct program vm, tool;
+	char arguments[160];
+
+	GUEST_REQUIRED();
+	program_start(&vm, SHARES);
+	CHECK(program_wait_for(&vm, "working"));
+	snprintf(arguments, sizeof(arguments),
+		 "attach --pid %d --backend ptrace --no-buildid-cache -o build/test-attach-early.data",
+		 vm.pid);
+	program_start(&tool, arguments);
+	CHECK(program_wait_for(&tool, "attached to process"));
+	kill(tool.pid, SIGINT);
+	program_wait(&tool);
+	end(&vm);
+	CHECK_EQUAL(tool.status, 0);
+	CHECK(strstr(tool.text, "no samples: it was ended while the guest's kernel was looked for"));
+	unlink("build/test-attach-early.data");
+}
+
 TEST(attach_vm, vms_are_listed)
 {
 	struct program vm, tool;

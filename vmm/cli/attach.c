@@ -15,7 +15,9 @@
 #include "vmm/attach/agent_channel.h"
 #include "vmm/attach/agent_vsock.h"
 #include "vmm/attach/open_disks.h"
+#include "vmm/attach/qemu_name.h"
 #include "vmm/attach/rights.h"
+#include "vmm/cli/answer.h"
 #include "vmm/cli/attach_options.h"
 #include "vmm/cli/attach_summary.h"
 #include "vmm/cli/command.h"
@@ -44,6 +46,18 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+/* Behind all that is not chosen by whoever started the VM. */
+static void print_guest(pid_t pid)
+{
+	char name[QEMU_NAME_SIZE];
+
+	if (qemu_name(pid, name)) {
+		printf("  ");
+		answer_print(name);
+	}
+	putchar('\n');
+}
+
 static void list_vm(pid_t pid, int vm_fd)
 {
 	struct vmm_process *process;
@@ -55,8 +69,9 @@ static void list_vm(pid_t pid, int vm_fd)
 	}
 	if (process->vms > 1)
 		snprintf(option, sizeof(option), "  --vm %d", vm_fd);
-	printf("%8d  %-16s  %zu vCPU%s%s\n", process->pid, process->name, process->vcpu_count,
+	printf("%8d  %-16s  %zu vCPU%s%s", process->pid, process->name, process->vcpu_count,
 	       process->vcpu_count == 1 ? "" : "s", option);
+	print_guest(process->pid);
 	vmm_process_close(process);
 }
 
@@ -73,8 +88,10 @@ static int list_vms(void)
 			list_vm(pids[i], vm_fds[vm]);
 	}
 	if (!count)
-		log_info("no process that may be looked at runs a VM of KVM%s",
-			 geteuid() ? "; root may look at all" : "");
+		log_info(
+			"no process that may be looked at runs a VM of KVM%s; one that QEMU runs without KVM is "
+			"attached to by its monitor: --qmp, --domain",
+			geteuid() ? " (root may look at all)" : "");
 	else
 		log_info("kvmscope attach --pid PID profiles one of them");
 	return EXIT_OK;
@@ -144,6 +161,8 @@ static int turn(struct attachment *self)
 	}
 	if (self->sampling)
 		show_progress(self);
+	else
+		log_progress("looking for the guest's kernel, sampling has not begun");
 	return state;
 }
 

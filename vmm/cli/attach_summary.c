@@ -49,8 +49,10 @@ void attach_summary_tell(const struct collector_statistics *statistics,
 		tell_stops(&counts->stops);
 	else if (statistics->cost && statistics->weight)
 		tell_cost(statistics);
-	if (!statistics->samples)
-		log_info("there are no samples: the VM used no CPU time");
+	if (!statistics->samples && !statistics->lost)
+		log_info("there are no samples: %s",
+			 seconds > 0 ? "the VM used no CPU time"
+				     : "it was ended while the guest's kernel was looked for");
 	else if (statistics->kernel && !statistics->kernel_found)
 		log_info("the guest's kernel was not found in its memory: its functions have no names; "
 			 "give --kallsyms or --vmlinux");

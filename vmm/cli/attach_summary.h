@@ -7,7 +7,8 @@
 #include "vmm/guest/agent.h"
 #include "vmm/profile/collector.h"
 
-/* In words, to standard error; OUTPUT is where the recording is. */
+/* In words, to standard error; SECONDS were sampled, 0: that had not begun. OUTPUT is where the recording is.
+ */
 void attach_summary_tell(const struct collector_statistics *statistics,
 			 const struct attach_statistics *counts, double seconds, const char *output);
 
