@@ -145,12 +145,15 @@ install: all ## install the programs, man pages, the systemd unit and completion
 	$(Q)install -D -m 644 docs/kvmscope.conf $(DESTDIR)$(PREFIX)/share/doc/kvmscope/kvmscope.conf
 	$(Q)for page in docs/man/*.[1-8]; do install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man$${page##*.} $$page; done
 	$(Q)install -D -m 644 docs/completion/kvmscope.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/kvmscope
+	$(Q)install -D -m 644 docs/completion/kvmscope.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_kvmscope
+	$(Q)install -D -m 644 docs/completion/kvmscope.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/kvmscope.fish
 
 uninstall: ## remove what install put there
 	$(Q)rm -f $(DESTDIR)$(PREFIX)/bin/kvmscope $(DESTDIR)$(PREFIX)/bin/kvmscope-agent $(DESTDIR)$(PREFIX)/sbin/kvmscoped \
 		$(DESTDIR)$(PREFIX)/share/man/man[158]/kvmscope*.[158] $(DESTDIR)$(PREFIX)/lib/systemd/system/kvmscoped.service \
 		$(DESTDIR)$(PREFIX)/share/doc/kvmscope/kvmscope.conf \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/kvmscope
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/kvmscope $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_kvmscope \
+		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/kvmscope.fish
 
 clean: ## remove build/
 	$(Q)rm -rf build

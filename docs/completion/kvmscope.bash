@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Bash completion for kvmscope. Commands and options come from the program's
-# own --help, so that they can not differ from it.
+# own --help, so that they can not differ from it. Completion for Zsh and Fish
+# runs this file and offers what it prints: see _kvmscope_print.
 
 _kvmscope_commands() {
 	kvmscope --help 2> /dev/null | awk '/^Commands:/ { on = 1; next } /^$/ { on = 0 } on { print $1 }'
@@ -67,11 +68,11 @@ _kvmscope_watches() {
 }
 
 # Those of the lines that begin with the word. Whoever may define a domain chooses its name: compgen -W would run
-# what stands in it as $(...), and so would the command line, if it was not quoted there.
+# what stands in it as $(...), and so would the command line, if it was not quoted there. Zsh and Fish quote by themselves.
 _kvmscope_offer() {
 	local line
 	while IFS= read -r line; do
-		[[ $line != *[^[:alnum:]_.,:=/@+%-]* ]] || printf -v line %q "$line"
+		[[ $_kvmscope_plain || $line != *[^[:alnum:]_.,:=/@+%-]* ]] || printf -v line %q "$line"
 		[[ -z $line || $line != "$word"* ]] || COMPREPLY+=("$line")
 	done <<< "$1"
 }
@@ -101,9 +102,28 @@ _kvmscope() {
 		_kvmscope_offer "$(_kvmscope_words install uninstall status)"
 	elif [ "${COMP_WORDS[1]}" = ctl ]; then
 		_kvmscope_offer "$(_kvmscope_words list status dump names pause resume freq bp)"
-	else
+	elif [ -z "$_kvmscope_plain" ]; then
 		mapfile -t COMPREPLY < <(compgen -f -- "$word")
 	fi
 }
 
-complete -o filenames -F _kvmscope kvmscope
+# What may stand in place of the last of the words of a command line, one a line; nothing: a file.
+_kvmscope_print() {
+	local _kvmscope_plain=yes last=${*: -1} option=
+	local -a COMP_WORDS=("${@:1:$#-1}") COMPREPLY
+	if [[ $last == --*=* ]]; then
+		option=${last%%=*}=
+		COMP_WORDS+=("${last%%=*}" =)
+		last=${last#*=}
+	fi
+	COMP_WORDS+=("$last")
+	COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+	_kvmscope
+	[ ${#COMPREPLY[@]} = 0 ] || printf '%s\n' "${COMPREPLY[@]/#/$option}"
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+	_kvmscope_print "$@"
+else
+	complete -o filenames -F _kvmscope kvmscope
+fi

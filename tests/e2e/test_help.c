@@ -84,3 +84,19 @@ TEST(help, completion_offers_what_there_is)
 	CHECK_STRING(offered, "--after --json --output --name --pid --socket --help --usage\nhtml\nreport\n");
 	free(offered);
 }
+
+/* Zsh and Fish run what is installed for Bash: a program that prints what may stand in place of the last
+ * word. */
+TEST(help, completion_of_other_shells_offers_the_same)
+{
+	char *offered = command_output(
+		NULL, "bash -c 'kvmscope() { build/kvmscope \"$@\"; }; export -f kvmscope; "
+		      "complete() { bash docs/completion/kvmscope.bash kvmscope \"$@\"; echo .; }; "
+		      "complete rep; complete attach --backend=p; complete report --sort comm,p; "
+		      "complete report -i Make; "
+		      "grep -L share/bash-completion/completions/kvmscope Makefile docs/completion/*.zsh "
+		      "docs/completion/*.fish'");
+
+	CHECK_STRING(offered, "report\n.\n--backend=perf\n--backend=ptrace\n.\ncomm,pid\n.\n.\n");
+	free(offered);
+}

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+# Fish completion for kvmscope: what that for Bash prints, which is installed with it, else files.
+
+function __kvmscope_offered
+    set -l prefix (dirname (dirname (realpath (command -v kvmscope))))
+    bash $prefix/share/bash-completion/completions/kvmscope (commandline -opc) (commandline -ct) 2>/dev/null
+end
+
+complete -c kvmscope -a '(__kvmscope_offered)'

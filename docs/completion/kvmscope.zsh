@@ -1,0 +1,11 @@
+#compdef kvmscope
+# SPDX-License-Identifier: Apache-2.0
+# Zsh completion for kvmscope: what that for Bash prints, which is installed with it, else files.
+
+local -a offered
+offered=(${(f)"$(bash $commands[kvmscope]:A:h:h/share/bash-completion/completions/kvmscope "${(@)words[1,CURRENT]}" 2> /dev/null)"})
+if (( $#offered )); then
+	compadd -- $offered
+else
+	_files
+fi
