@@ -20,7 +20,7 @@
 #include "vmm/attach/qmp_registers.h"
 
 #define GREETING "{\"QMP\": {\"version\": {}, \"capabilities\": []}}\r\n"
-#define DONE     "{\"return\": {}}\r\n"
+#define DONE     "\"return\": {}"
 
 /* A server in a process of its own, of one client. */
 struct server {
@@ -65,13 +65,33 @@ static void say(int client, const char *text)
 		_exit(1);
 }
 
+static json_int_t heard; /* by the server: the last command's id */
+
 /* Until the end of a command: those of ours are one line without its end. */
 static void hear(int client)
 {
 	char text[4096];
+	ssize_t size = read(client, text, sizeof(text));
+	json_t *command = json_loadb(text, size > 0 ? (size_t)size : 0, 0, NULL);
 
-	if (read(client, text, sizeof(text)) <= 0)
+	if (!command)
 		_exit(1);
+	heard = json_integer_value(json_object_get(command, "id"));
+	json_decref(command);
+}
+
+/* What an answer begins with: to the command that was heard AGO commands ago. */
+static void say_id(int client, int ago)
+{
+	if (dprintf(client, "{\"id\": %lld, ", (long long)(heard - ago)) < 0)
+		_exit(1);
+}
+
+static void answer_with(int client, const char *members)
+{
+	say_id(client, 0);
+	say(client, members);
+	say(client, "}\r\n");
 }
 
 static void say_nothing(int client)
@@ -87,7 +107,7 @@ static void be_no_monitor(int client)
 
 static void greet_with_no_greeting(int client)
 {
-	say(client, DONE);
+	say(client, "{" DONE "}\r\n");
 	pause();
 }
 
@@ -152,26 +172,30 @@ TEST(qmp, no_socket_is_an_error)
 	CHECK_EQUAL(qmp_open(&qmp, "/dev/null", -1, &peer), -ECONNREFUSED);
 }
 
+/* First it has something left for whoever was there before, and then once more. */
 static void answer(int client)
 {
-	say(client, GREETING);
+	say(client, "{\"id\": 7, \"return\": \"another's\"}\r\n" GREETING);
 	hear(client);
-	say(client, DONE);
+	answer_with(client, DONE);
 	hear(client);
-	say(client,
-	    "{\"timestamp\": {}, \"event\": \"RESET\"}\r\n{\"event\": \"STOP\"}\r\n{\n  \"return\": ");
+	say_id(client, 5);
+	say(client, "\"return\": \"another's\"}\r\n{\"return\": \"another's\"}\r\n");
+	say(client, "{\"timestamp\": {}, \"event\": \"RESET\"}\r\n{\"event\": \"STOP\"}\r\n");
+	say_id(client, 0);
+	say(client, "\n  \"return\": ");
 	usleep(10000);
 	say(client, "{\n    \"text\": \"} \\\" {\"\n  }\n}\n");
 	hear(client);
-	say(client, "{\"error\": {\"class\": \"CommandNotFound\", \"desc\": \"no \\u001b[31m such\"}}\r\n");
+	answer_with(client, "\"error\": {\"class\": \"CommandNotFound\", \"desc\": \"no \\u001b[31m such\"}");
 	hear(client);
-	say(client, "{\"error\": {\"class\": \"GenericError\"}}\r\n");
+	answer_with(client, "\"error\": {\"class\": \"GenericError\"}");
 	hear(client);
-	say(client, "{\"neither\": 1}\r\n");
+	answer_with(client, "\"neither\": 1");
 	pause();
 }
 
-TEST(qmp, answers_come_between_events_and_in_parts)
+TEST(qmp, answers_come_between_events_and_others_answers_and_in_parts)
 {
 	struct server server;
 	struct qmp *qmp;
@@ -196,7 +220,7 @@ static void answer_no_more(int client)
 {
 	say(client, GREETING);
 	hear(client);
-	say(client, DONE);
+	answer_with(client, DONE);
 	pause();
 }
 

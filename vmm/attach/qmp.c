@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <time.h>
@@ -29,6 +30,7 @@ struct qmp {
 	char *bytes;            /* that came and were not used */
 	size_t size, room;
 	uint64_t deadline; /* ms */
+	json_int_t id;     /* of the last command */
 };
 
 static uint64_t now_ms(void)
@@ -115,14 +117,24 @@ int qmp_take_answer(json_t *answer, const char *command, json_t **result)
 		     : error_set(-EPROTO, "what answers %s is no monitor of QEMU", command);
 }
 
-char *qmp_command_text(const char *command, json_t *arguments)
+/* Takes over MESSAGE; NULL without memory. */
+static char *text_of(json_t *message)
 {
-	json_t *message = arguments ? json_pack("{s:s, s:o}", "execute", command, "arguments", arguments)
-				    : json_pack("{s:s}", "execute", command);
 	char *text = message ? json_dumps(message, JSON_COMPACT) : NULL;
 
 	json_decref(message);
 	return text;
+}
+
+static json_t *command_message(const char *command, json_t *arguments)
+{
+	return arguments ? json_pack("{s:s, s:o}", "execute", command, "arguments", arguments)
+			 : json_pack("{s:s}", "execute", command);
+}
+
+char *qmp_command_text(const char *command, json_t *arguments)
+{
+	return text_of(command_message(command, arguments));
 }
 
 /* The connection. */
@@ -213,12 +225,16 @@ static int read_message(struct qmp *qmp, json_t **message)
 	}
 }
 
-/* Events come between answers. */
+/*
+ * The answer to the last command. Events come before it; and what QEMU had still to answer to whoever was
+ * connected before, which it tells whoever is now.
+ */
 static int read_answer(struct qmp *qmp, json_t **answer)
 {
 	int error;
 
-	while (!(error = read_message(qmp, answer)) && json_object_get(*answer, "event"))
+	while (!(error = read_message(qmp, answer)) &&
+	       json_integer_value(json_object_get(*answer, "id")) != qmp->id)
 		json_decref(*answer);
 	return error;
 }
@@ -245,10 +261,15 @@ static int send_text(struct qmp *qmp, const char *text, size_t size)
 
 int qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t **result)
 {
-	char *text = qmp_command_text(command, arguments);
-	json_t *answer = NULL;
+	json_t *message = command_message(command, arguments), *answer = NULL;
+	char *text;
 	int error;
 
+	if (message && json_object_set_new(message, "id", json_integer(++qmp->id))) {
+		json_decref(message);
+		message = NULL;
+	}
+	text = text_of(message);
 	if (!text)
 		return error_set(-ENOMEM, "no memory to ask QEMU's monitor");
 	qmp->deadline = now_ms() + ANSWER_TIME;
@@ -263,13 +284,33 @@ int qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t 
 	return error;
 }
 
-static int greet(struct qmp *qmp, const char *path)
+/* What QEMU had still to answer to whoever was connected before may come first. */
+static int read_greeting(struct qmp *qmp, json_t **greeting)
 {
-	json_t *greeting = NULL, *result = NULL;
 	int error;
 
 	qmp->deadline = now_ms() + GREETING_TIME;
-	error = read_message(qmp, &greeting);
+	while (!(error = read_message(qmp, greeting)) && json_object_get(*greeting, "id"))
+		json_decref(*greeting);
+	return error;
+}
+
+/* Of another connection's commands none has the same. */
+static json_int_t first_id(const struct qmp *qmp)
+{
+	uint32_t number = 0;
+
+	if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number))
+		number = (uint32_t)(qmp->deadline + (uint64_t)getpid());
+	return (json_int_t)number << 20;
+}
+
+static int greet(struct qmp *qmp, const char *path)
+{
+	json_t *greeting = NULL, *result = NULL;
+	int error = read_greeting(qmp, &greeting);
+
+	qmp->id = first_id(qmp);
 	if (error == -ETIMEDOUT)
 		return error_set(-EBUSY,
 				 "the monitor at %s does not greet: somebody else is connected to it; give "
