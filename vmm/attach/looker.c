@@ -26,7 +26,7 @@
 #define MILLISECOND 1000000ull
 #define SECOND      (1000 * MILLISECOND)
 
-/* A look takes QEMU's main loop, and its big lock: at most one part in so many. */
+/* A look takes QEMU's main loop, and its big lock: at most one part in so many, over many looks. */
 #define LOOK_SHARE 10
 /* Until it is answered libvirt keeps others from the domain; and QEMU's main loop waits, without wanting a
  * processor, for vCPUs of KVM to come out of the guest (QEMU: do_run_on_cpu()): at most one part in so many.
@@ -116,11 +116,12 @@ static uint64_t latest_of(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* What looks cost makes the interval longer, and not less random: a rest of one length is a step to keep. */
 static void plan_look(struct looker *looker, uint64_t begun, uint64_t took, uint64_t of_main_loop)
 {
-	looker->next_look = begun + random_interval(looker->interval);
-	looker->next_look = latest_of(looker->next_look, begun + of_main_loop * LOOK_SHARE);
-	looker->next_look = latest_of(looker->next_look, begun + took * WAIT_SHARE);
+	uint64_t rest = latest_of(of_main_loop * LOOK_SHARE, took * WAIT_SHARE);
+
+	looker->next_look = begun + random_interval(latest_of(looker->interval, rest));
 }
 
 static void count_look(struct looker *looker, uint64_t begun, uint64_t took, uint64_t of_main_loop)
