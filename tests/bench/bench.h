@@ -102,7 +102,7 @@ static inline void bench_print_beside(const char *what, double value, const char
 
 /*
  * The same; RATIOS are those of COUNT runs, of which the smallest and the largest are told. Sorts them. BOUND
- * is the ratio's, and broken if not one of them kept it: one alone may have had bad luck.
+ * is that of their median: one alone may have had bad luck, or good.
  */
 static inline void bench_print_ratio_bound(const char *what, double value, const char *unit,
 					   const char *baseline, double baseline_value, double *ratios,
@@ -113,7 +113,7 @@ static inline void bench_print_ratio_bound(const char *what, double value, const
 	printf("{\"what\": \"%s\", \"value\": %.4g, \"unit\": \"%s\", \"baseline\": \"%s\", "
 	       "\"baseline_value\": %.4g, \"ratio\": %.4g, \"ratio_min\": %.4g, \"ratio_max\": %.4g",
 	       what, value, unit, baseline, baseline_value, median, ratios[0], ratios[count - 1]);
-	bench_print_end(bound.kind == BENCH_LEAST ? ratios[count - 1] : ratios[0], bound);
+	bench_print_end(median, bound);
 }
 
 static inline void bench_print_ratio(const char *what, double value, const char *unit, const char *baseline,
@@ -128,6 +128,14 @@ static inline void bench_skip(const char *what, const char *reason)
 {
 	printf("{\"what\": \"%s\", \"skipped\": \"%s\"}\n", what, reason);
 	fflush(stdout);
+}
+
+/* What could be measured here and was not, and why: as a bound that was not kept. */
+static inline void bench_fail(const char *what, const char *reason)
+{
+	printf("{\"what\": \"%s\", \"failed\": \"%s\"}\n", what, reason);
+	fflush(stdout);
+	bench_broken++;
 }
 
 #endif

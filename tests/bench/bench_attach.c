@@ -32,8 +32,8 @@
 #define RUNS        6
 #define SAMPLES_MIN 30 /* of a window */
 
-/* Times what perf takes. */
-static const struct bench_bound perfs_bound = { BENCH_MOST, 1 };
+/* Times what perf takes: as much, and what such a median scatters by where both take the same. */
+static const struct bench_bound perfs_bound = { BENCH_MOST, 1.01 };
 
 /* A process with a VM, which measures itself when it is asked. */
 static struct {
@@ -337,7 +337,7 @@ static void print(const char *way, unsigned int frequency, const struct figures 
 
 	snprintf(what, sizeof(what), "attach by %s at %u Hz: guest's time for a sample", way, frequency);
 	if (!figures->works) {
-		bench_skip(what, figures->reason);
+		bench_fail(what, figures->reason);
 		return;
 	}
 	cost = print_beside(what, "us", figures->ours, figures->perfs,

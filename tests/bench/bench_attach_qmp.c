@@ -266,7 +266,7 @@ static void measure(struct monitor *monitor)
 	for (int run = 0; run < RUNS; run++) {
 		perfs[run] = cost_of_perf(lost_share());
 		if (!perfs[run] || !measure_looks(monitor, &looks[run], &answers[run])) {
-			bench_skip(WHAT, perfs[run] ? "the monitor does not answer" : "perf does not sample");
+			bench_fail(WHAT, perfs[run] ? "the monitor does not answer" : "perf does not sample");
 			return;
 		}
 	}
@@ -280,7 +280,7 @@ static void measure_vm(void)
 	struct vmm_process *process;
 
 	if (vmm_process_open(&process, vm.pid) || monitor_open(&monitor, &address, process, -1)) {
-		bench_skip(WHAT, "the monitor can not be opened");
+		bench_fail(WHAT, "the monitor can not be opened");
 		return;
 	}
 	prefer(process);

@@ -37,18 +37,44 @@ static void remove_directory(const struct directory *directory)
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
 }
 
-/* As a bench, in a process of its own: figures of TIME ns and RATE M/s, of RATIOS; its exit status. */
-static int print_figures(const struct directory *directory, double time, double rate, const double ratios[2])
+/* Begins a process of its own, which prints to the file; 0: this is it. */
+static pid_t start_bench(const struct directory *directory)
 {
-	double sorted[2] = { ratios[0], ratios[1] };
 	pid_t child;
-	int status = -1;
 
 	fflush(NULL);
 	child = fork();
+	if (!child && !freopen(directory->file, "w", stdout))
+		_exit(1);
+	return child;
+}
+
+static int status_of(pid_t child)
+{
+	int status = -1;
+
+	CHECK_EQUAL(waitpid(child, &status, 0), child);
+	return WEXITSTATUS(status);
+}
+
+static int fail_to_measure(const struct directory *directory)
+{
+	pid_t child = start_bench(directory);
+
 	if (!child) {
-		if (!freopen(directory->file, "w", stdout))
-			_exit(1);
+		bench_fail("a ratio", "too few samples");
+		_exit(bench_status());
+	}
+	return status_of(child);
+}
+
+/* As a bench: figures of TIME ns and RATE M/s, of RATIOS; its exit status. */
+static int print_figures(const struct directory *directory, double time, double rate, const double ratios[2])
+{
+	double sorted[2] = { ratios[0], ratios[1] };
+	pid_t child = start_bench(directory);
+
+	if (!child) {
 		bench_print("nothing is claimed of it", 1e9, "ns");
 		bench_print_bound("a time", time, "ns", (struct bench_bound){ BENCH_MOST, 200 });
 		bench_print_beside_bound("a rate", rate, "M/s", "others", 1,
@@ -57,8 +83,7 @@ static int print_figures(const struct directory *directory, double time, double 
 					(struct bench_bound){ BENCH_MOST, 1 });
 		_exit(bench_status());
 	}
-	CHECK_EQUAL(waitpid(child, &status, 0), child);
-	return WEXITSTATUS(status);
+	return status_of(child);
 }
 
 /* tests/bench/run, of a bench that has printed its figures and ended with ENDED; its exit status. */
@@ -100,7 +125,21 @@ TEST(bench, fails_where_a_bound_is_not_kept)
 	check(200, 5, (double[]){ 1.1, 0.9 }, true, "at least 5\n");
 	check(201, 5, (double[]){ 1.1, 0.9 }, false, "at most 200: NOT KEPT\n");
 	check(200, 4.9, (double[]){ 1.1, 0.9 }, false, "at least 5: NOT KEPT\n");
-	check(200, 5, (double[]){ 1.2, 1.1 }, false, "bench_one: a bound is not kept\n");
+	check(200, 5, (double[]){ 1.2, 0.9 }, false, "bench_one: a bound is not kept\n");
+}
+
+TEST(bench, fails_where_what_could_be_measured_was_not)
+{
+	struct directory directory;
+	char output[4096];
+	int status;
+
+	make_directory(&directory);
+	status = fail_to_measure(&directory);
+	CHECK_EQUAL(status, BENCH_BROKEN);
+	CHECK_EQUAL(run_bench(&directory, status, output), 1);
+	CHECK(strstr(output, "FAILED: too few samples\n"));
+	remove_directory(&directory);
 }
 
 TEST(bench, fails_where_one_does_not_run)
