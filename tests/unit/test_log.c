@@ -2,6 +2,7 @@
 /* What others chose, in the log. */
 #include <fcntl.h>
 #include <pty.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
