@@ -2,8 +2,10 @@
 #include "vmm/cli/ctl_domains.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -12,6 +14,7 @@
 #include "vmm/cli/recording_disks.h"
 #include "vmm/control/client.h"
 #include "vmm/daemon/daemon.h"
+#include "vmm/profile/recording_name.h"
 
 #define MIB             (1024.0 * 1024.0)
 #define ASK_INTERVAL_US 20000
@@ -167,6 +170,16 @@ static void find_names(int daemon, const char *domain, const char *file)
 	json_decref(status);
 }
 
+/* To look for names took seconds, in which the file may have become complete, and have been renamed. */
+static void tell_present_name(json_t *answer)
+{
+	char found[PATH_MAX];
+	struct stat status;
+
+	if (!recording_name_find(answer_text(answer, "file"), found, &status))
+		json_object_set_new(answer, "file", json_string(found));
+}
+
 /* -EAGAIN: not yet. Those that a flight recorder has taken it writes; of a recording those count that are in
  * it. */
 static int has_samples(int daemon, const char *domain)
@@ -211,6 +224,8 @@ int ctl_domain_dump(const char *socket, const char *domain, bool json, bool disk
 		find_names(daemon, domain, answer_text(answer, "file"));
 	if (daemon >= 0)
 		close(daemon);
+	if (!error)
+		tell_present_name(answer);
 	if (!error && json)
 		print_json(answer);
 	else if (!error)

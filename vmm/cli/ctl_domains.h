@@ -20,8 +20,8 @@ int ctl_domain_status(const char *socket, const char *domain, bool json);
 
 /*
  * Waits for its first samples, half a minute at most. Has its flight recorder write what it holds, or names
- * the file that is written now: prints the file's name. DISK_NAMES: what in it has no names is looked for on
- * the domain's disks before, for some seconds.
+ * the file that is written now: prints the name that the file has when all is done. DISK_NAMES: what in it
+ * has no names is looked for on the domain's disks before, for some seconds.
  */
 int ctl_domain_dump(const char *socket, const char *domain, bool json, bool disk_names);
 

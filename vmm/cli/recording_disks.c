@@ -16,6 +16,7 @@
 #include "vmm/daemon/recording_file.h"
 #include "vmm/profile/disk_names.h"
 #include "vmm/profile/guest_disk.h"
+#include "vmm/profile/recording_name.h"
 #include "vmm/profile/sandbox_broker.h"
 
 /* A user waits for it; some 50 ms each, they are some hundred programs. */
@@ -32,9 +33,10 @@ static bool has_signal(void *context)
 
 static bool is_file(const char *path)
 {
+	char found[PATH_MAX];
 	struct stat status;
 
-	return !stat(path, &status) && S_ISREG(status.st_mode);
+	return !recording_name_find(path, found, &status) && S_ISREG(status.st_mode);
 }
 
 /* Nothing could be looked into. */

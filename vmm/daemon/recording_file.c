@@ -16,12 +16,6 @@
 /* Of directories below names: those that we make there are fewer. */
 #define NAMES_DEPTH 16
 
-static const char *const endings[] = {
-	[RECORDING_PARTIAL] = ".perf.data.partial",
-	[RECORDING_NEW] = ".perf.data.new",
-	[RECORDING_COMPLETE] = ".perf.data",
-};
-
 void recording_file_name(uint64_t time, enum recording_state state, char name[RECORDING_NAME_SIZE])
 {
 	const time_t seconds = (time_t)(time / 1000);
@@ -30,18 +24,8 @@ void recording_file_name(uint64_t time, enum recording_state state, char name[RE
 
 	gmtime_r(&seconds, &parts);
 	strftime(day, sizeof(day), "%Y%m%dT%H%M%S", &parts);
-	snprintf(name, RECORDING_NAME_SIZE, "%s.%03uZ%s", day, (unsigned int)(time % 1000), endings[state]);
-}
-
-static bool parse_ending(const char *ending, enum recording_state *state)
-{
-	for (int i = RECORDING_PARTIAL; i <= RECORDING_COMPLETE; i++) {
-		if (strcmp(ending, endings[i]) != 0)
-			continue;
-		*state = (enum recording_state)i;
-		return true;
-	}
-	return false;
+	snprintf(name, RECORDING_NAME_SIZE, "%s.%03uZ%s", day, (unsigned int)(time % 1000),
+		 recording_name_ending(state));
 }
 
 bool recording_file_parse(const char *name, uint64_t *time, enum recording_state *state)
@@ -53,7 +37,7 @@ bool recording_file_parse(const char *name, uint64_t *time, enum recording_state
 
 	if (sscanf(name, "%4d%2d%2dT%2d%2d%2d.%3uZ%n", &parts.tm_year, &parts.tm_mon, &parts.tm_mday,
 		   &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &ms, &length) != 7 ||
-	    !length || parts.tm_year < 1970 || !parse_ending(name + length, state))
+	    !length || parts.tm_year < 1970 || !recording_name_state(name + length, state))
 		return false;
 	parts.tm_year -= 1900;
 	parts.tm_mon--;

@@ -7,16 +7,11 @@
 #include <stdint.h>
 
 #include "vmm/daemon/domain_name.h"
+#include "vmm/profile/recording_name.h"
 
 #define RECORDING_DOMAIN_MAX 1024 /* bytes of a domain's name */
 #define RECORDING_NAME_SIZE  48   /* "20261122T105600.123Z.perf.data.partial" and a zero */
 #define RECORDING_PATH_SIZE  (DOMAIN_FILE_SIZE + RECORDING_NAME_SIZE)
-
-enum recording_state {
-	RECORDING_PARTIAL, /* is being written */
-	RECORDING_NEW,     /* is complete, and waits to be handed on */
-	RECORDING_COMPLETE,
-};
 
 /* The name of the file that was begun at TIME, ms since 1970 and before the year 10000. */
 void recording_file_name(uint64_t time, enum recording_state state, char name[RECORDING_NAME_SIZE]);

@@ -2,13 +2,13 @@
 #include "vmm/profile/perf_data_input.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "vmm/profile/recording_name.h"
 
 #define BUFFER_SIZE (256u << 10)
 
@@ -35,7 +35,7 @@ int perf_data_input_open(struct perf_data_input *input, const char *path)
 	int error;
 
 	*input = (struct perf_data_input){ 0 };
-	input->fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
+	input->fd = strcmp(path, "-") ? recording_name_open(path) : dup(STDIN_FILENO);
 	error = examine(input, path);
 	if (!error) {
 		input->buffer = malloc(BUFFER_SIZE);

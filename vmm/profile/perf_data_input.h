@@ -24,7 +24,8 @@ struct perf_data_input {
 	int error;            /* of reading; 0 at the plain end */
 };
 
-/* "-" is standard input. The errors of open(), -EISDIR, -ENOMEM. */
+/* "-" is standard input; what kvmscoped has renamed is found (recording_name.h). The errors of open(),
+ * -EISDIR, -ENOMEM. */
 int perf_data_input_open(struct perf_data_input *input, const char *path);
 void perf_data_input_close(struct perf_data_input *input);
 

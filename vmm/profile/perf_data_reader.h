@@ -114,7 +114,8 @@ struct perf_data_summary {
 };
 
 /*
- * Opens PATH ("-": standard input) and reads its header. -EINVAL for what is
+ * Opens PATH ("-": standard input; a recording of kvmscoped also by the name that it had before, see
+ * recording_name.h) and reads its header. -EINVAL for what is
  * no perf.data file or a broken header, -ENOTSUP for other byte order,
  * -EISDIR for a directory of perf record --threads, the errors of open().
  */
