@@ -86,9 +86,9 @@ static const char *attach_verdict(const struct probe_row *attach, size_t count)
 
 static json_t *row_json(const struct probe_row *row)
 {
-	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s?}", "id", row->id, "name", row->name, "state",
+	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s?, s:s?}", "id", row->id, "name", row->name, "state",
 			 state_words[row->state], "detail", row->detail, "needed_for_linux", row->for_linux,
-			 "lost", row->state == PROBE_YES ? NULL : row->lost);
+			 "lost", row->state == PROBE_YES ? NULL : row->lost, "takes", row->takes);
 }
 
 static int print_json(const struct probe_row *rows, size_t count, const struct probe_row *attach,
@@ -141,23 +141,31 @@ static void print_words(const char *text, unsigned int indent, unsigned int colu
 /* What was found stands beside the name, or below it where there is no room for it. */
 enum { NAME_WIDTH = 36, BESIDE = 8 + NAME_WIDTH + 2, BELOW = 8, NARROW = 110 };
 
+/* A line more of a row. */
+static void print_more(const char *what, const char *text, unsigned int indent)
+{
+	char line[256];
+
+	snprintf(line, sizeof(line), "%s: %s", what, text);
+	printf("%*s", (int)indent, "");
+	print_words(line, indent, screen_columns());
+}
+
 static void print_row(const struct probe_row *row, bool colours)
 {
 	unsigned int columns = screen_columns();
 	bool below = columns && columns < NARROW;
 	unsigned int indent = below ? BELOW : BESIDE;
-	char lost[256];
 
 	printf("%s%-6s%s  %-*s", colours ? colour(row->state) : "", state_words[row->state],
 	       colours ? "\033[0m" : "", below ? 0 : NAME_WIDTH + 2, row->name);
 	if (below)
 		printf("\n%*s", BELOW, "");
 	print_words(row->detail, indent, columns);
-	if (row->state == PROBE_YES)
-		return;
-	snprintf(lost, sizeof(lost), "lost: %s", row->lost);
-	printf("%*s", (int)indent, "");
-	print_words(lost, indent, columns);
+	if (row->takes)
+		print_more("takes", row->takes, indent);
+	if (row->state != PROBE_YES)
+		print_more("lost", row->lost, indent);
 }
 
 static void print_verdict(const char *text, bool colours)

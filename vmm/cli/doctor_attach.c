@@ -9,15 +9,20 @@
 #include "vmm/attach/backend.h"
 #include "vmm/attach/monitor_trial.h"
 
+/* To read the VM's memory, and to stop its threads. */
+#define MEMORY "CAP_SYS_PTRACE as the VM's user"
+
 static const struct {
-	const char *backend, *id, *name, *lost;
+	const char *backend, *id, *name, *lost, *takes;
 } ways[] = {
 	{ "bpf", "attach.by_bpf", "kvmscope attach by BPF",
-	  "VMs of others are sampled without callers, by perf if that works." },
+	  "VMs of others are sampled without callers, by perf if that works.",
+	  "root, or CAP_BPF and CAP_PERFMON, CAP_SYS_ADMIN where KVM is a module, and for names " MEMORY },
 	{ "perf", "attach.by_perf", "kvmscope attach by perf",
-	  "VMs of others can not be sampled without stopping them." },
+	  "VMs of others can not be sampled without stopping them.",
+	  "root, or CAP_PERFMON, and for names " MEMORY },
 	{ "ptrace", "attach.by_ptrace", "kvmscope attach by ptrace",
-	  "VMs of others can be sampled where BPF or perf works, and else not at all." },
+	  "VMs of others can be sampled where BPF or perf works, and else not at all.", "root, or " MEMORY },
 };
 
 static void tell(struct probe_row *row, enum probe_state state, const char *detail)
@@ -31,9 +36,13 @@ static void try_monitor(struct probe_row *row)
 {
 	int error;
 
-	*row = (struct probe_row){ .id = "attach.by_qmp",
-				   .name = "kvmscope attach by monitor",
-				   .lost = "Guests without KVM can not be sampled." };
+	*row = (struct probe_row){
+		.id = "attach.by_qmp",
+		.name = "kvmscope attach by monitor",
+		.lost = "Guests without KVM can not be sampled.",
+		.takes = "for domains what libvirt asks for (root, or Debian's group libvirt), "
+			 "else a QMP socket that you may use"
+	};
 	error = monitor_trial();
 	if (error && error != -ENOENT) {
 		tell(row, PROBE_NO, error_message());
@@ -63,7 +72,8 @@ size_t doctor_attach(struct probe_row *rows)
 
 		*row = (struct probe_row){ .id = ways[count].id,
 					   .name = ways[count].name,
-					   .lost = ways[count].lost };
+					   .lost = ways[count].lost,
+					   .takes = ways[count].takes };
 		tell(row, error ? PROBE_NO : PROBE_YES, error ? error_message() : backend->is);
 	}
 	try_monitor(&rows[count++]);
