@@ -323,6 +323,22 @@ static bool wait_for_qemu(pid_t timeout, const char *path, pid_t *qemu)
 	return true;
 }
 
+/* What QEMU wrote to ERRORS, whose guest did not work: a KVM that does not run it says so, and all else is a
+ * fault. */
+static void tell_why(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char errors[1024] = "";
+
+	if (file) {
+		errors[fread(errors, 1, sizeof(errors) - 1, file)] = '\0';
+		fclose(file);
+	}
+	if (strcasestr(errors, "kvm"))
+		SKIP("QEMU does not run this guest with KVM here: %s", errors);
+	FAIL_TEST("QEMU does not run the guest: %s", errors);
+}
+
 TEST(attach_vm, shares_of_a_guest_of_qemu)
 {
 	struct shares perf = { .guest_mode = PERF_RECORD_MISC_USER,
@@ -335,15 +351,19 @@ TEST(attach_vm, shares_of_a_guest_of_qemu)
 	bool works;
 
 	GUEST_REQUIRED();
+	if (access("/usr/bin/qemu-system-x86_64", X_OK))
+		SKIP("qemu-system-x86_64 is not installed");
 	snprintf(path, sizeof(path), "build/test-attach-qemu-%d", getpid());
 	snprintf(errors, sizeof(errors), "%s.errors", path);
 	snprintf(socket, sizeof(socket), "%s.qmp", path);
 	timeout = start_qemu(path, errors, socket);
 	works = wait_for_qemu(timeout, path, &vm.pid);
+	if (!works)
+		tell_why(errors);
 	unlink(path);
 	unlink(errors);
 	if (!works)
-		SKIP("qemu-system-x86_64 does not run this guest with KVM here");
+		return;
 	check_shares(&vm, GUEST_IMAGE_MULTIBOOT, "--backend perf", &perf, &tool);
 	check_shares(&vm, GUEST_IMAGE_MULTIBOOT, "--backend auto", &best, &tool);
 	check_stopped_shares(&vm, GUEST_IMAGE_MULTIBOOT, &stops, &tool);
