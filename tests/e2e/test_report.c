@@ -310,7 +310,7 @@ TEST(report, says_what_is_wrong)
 		      "build/no-such-file: No such file or directory; kvmscope run");
 	check_failure("report -i Makefile", 1, "Makefile");
 	check_failure("report --sort colour", 2, "symbol, image, vcpu, app, comm, pid, tid");
-	check_failure("report --vcpu x", 2, "'x' is no number");
+	check_failure("report --vcpu x", 2, "--vcpu x: it must be a number from 0 to");
 	check_failure("report --percent-limit 101", 2, "no percentage");
 	check_failure("export", 2, "--format");
 	check_failure("export --format svg", 2, "html, folded, pprof or script");

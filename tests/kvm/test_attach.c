@@ -497,9 +497,9 @@ TEST(attach_vm, wrong_usage_says_what_is_right)
 {
 	struct program tool;
 
-	program_refuses("attach --pid none", "no number from 1");
+	program_refuses("attach --pid none", "--pid none: it must be a number from 1 to");
 	program_refuses("attach --pid 1 --backend magic", "--backend magic is not known");
-	program_refuses("attach --pid 1 -F 10001", "no number from 1 to 10000");
+	program_refuses("attach --pid 1 -F 10001", "-F 10001: it must be a number from 1 to 10000");
 	program_refuses("attach 4711", "the VM is named by --pid or --domain");
 	program_run(&tool, "attach --pid 1");
 	CHECK_EQUAL(tool.status, 1);

@@ -438,7 +438,7 @@ TEST(ctl, wrong_usage_says_what_is_right)
 	program_refuses("ctl bp list 0", "one word too much");
 	program_refuses("ctl bp add", "which one?");
 	program_refuses("ctl bp remove 0 1", "one word too much");
-	program_refuses("ctl --pid x status", "the number of a process");
+	program_refuses("ctl --pid x status", "--pid x: it must be a number from 1 to");
 	program_refuses("ctl --pid 1 --name x status", "one of them says which run");
 	program_refuses("ctl --name x list", "takes no --pid");
 	program_refuses("run --kernel x --name 7up", "a letter first");

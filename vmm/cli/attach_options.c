@@ -12,7 +12,7 @@
 #include "shared/error.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/command_line.h"
-#include "vmm/cli/profile_arguments.h"
+#include "vmm/cli/option_number.h"
 
 #define FREQUENCY_MAX  10000
 #define STOP_LIMIT_MAX 1000000 /* us */
@@ -112,11 +112,6 @@ static const char help[] =
 	"Exit status: 0; 1 something failed; 2 wrong usage; 4 no way to attach works\n"
 	"here.\n";
 
-static unsigned int number(struct argp_state *state, const char *text, unsigned int most)
-{
-	return (unsigned int)parse_number(state, text, 1, most);
-}
-
 static void set_perspective(struct argp_state *state, struct attach_command_options *options,
 			    const char *text)
 {
@@ -154,7 +149,7 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		set_perspective(state, options, text);
 		return 0;
 	case 'z':
-		options->compression = text ? number(state, text, 22) : 1;
+		options->compression = text ? option_number(state, "-z", text, 1, 22) : 1;
 		return 0;
 	case KEY_BTF:
 		options->btf = text;
@@ -200,10 +195,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 
 	switch (key) {
 	case 'p':
-		options->attach.pid = (pid_t)number(state, text, INT_MAX);
+		options->attach.pid = (pid_t)option_number(state, "--pid", text, 1, INT_MAX);
 		return 0;
 	case KEY_VM:
-		options->attach.vm = (int)number(state, text, INT_MAX);
+		options->attach.vm = (int)option_number(state, "--vm", text, 1, INT_MAX);
 		return 0;
 	case KEY_DOMAIN:
 		options->attach.monitor.domain = text;
@@ -218,10 +213,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		set_backend(state, options, text);
 		return 0;
 	case 'F':
-		options->attach.frequency = number(state, text, FREQUENCY_MAX);
+		options->attach.frequency = option_number(state, "-F", text, 1, FREQUENCY_MAX);
 		return 0;
 	case KEY_STOP_LIMIT:
-		options->attach.stop_limit = number(state, text, STOP_LIMIT_MAX);
+		options->attach.stop_limit = option_number(state, "--stop-limit", text, 1, STOP_LIMIT_MAX);
 		return 0;
 	case KEY_AGENT:
 		if (!strncmp(text, "vsock:", 6) && !agent_vsock_parse(text, &vsock))
@@ -232,7 +227,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		options->agent = false;
 		return 0;
 	case KEY_TIME:
-		options->time = number(state, text, INT_MAX);
+		options->time = option_number(state, "--time", text, 1, INT_MAX);
 		return 0;
 	case 'o':
 		options->output = text;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kvmscope ctl: what a run that is going on can be told, and asked. */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,6 +10,7 @@
 #include "vmm/cli/command.h"
 #include "vmm/cli/ctl_breakpoints.h"
 #include "vmm/cli/ctl_domains.h"
+#include "vmm/cli/option_number.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/cli/run_selector.h"
 #include "vmm/control/client.h"
@@ -81,18 +80,6 @@ static const char summary[] =
 	"\n"
 	"Exit status: 0; 1 there is no such run, or it can not do it; 2 wrong usage.\n";
 
-static unsigned int parse_frequency(struct argp_state *state, const char *text)
-{
-	char *end;
-	unsigned long value;
-
-	errno = 0;
-	value = strtoul(text, &end, 10);
-	if (errno || end == text || *end || *text == '-' || value < 1 || value > RUN_FREQUENCY_MAX)
-		argp_error(state, "freq %s: it must be a number from 1 to %u", text, RUN_FREQUENCY_MAX);
-	return (unsigned int)value;
-}
-
 static bool is_command(const char *text)
 {
 	static const char *const commands[] = { "list",  "status", "dump", "names",
@@ -133,7 +120,7 @@ static void take_word(struct argp_state *state, struct arguments *arguments, con
 			argp_error(state, "there is no command '%s'; --help lists them", text);
 		arguments->command = text;
 	} else if (!strcmp(arguments->command, "freq") && !arguments->frequency) {
-		arguments->frequency = parse_frequency(state, text);
+		arguments->frequency = option_number(state, "freq", text, 1, RUN_FREQUENCY_MAX);
 	} else if (!strcmp(arguments->command, "bp")) {
 		take_bp_word(state, arguments, text);
 	} else if (takes_watch(arguments) && !arguments->watch) {

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -13,6 +12,7 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/option_number.h"
 
 /* What `make demo` leaves in the project's root. */
 #define PREPARED_KERNEL "build/cache/kernels/6.1/vmlinuz"
@@ -77,9 +77,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		demo->frequency = text;
 		return 0;
 	case 's':
-		demo->seconds = (unsigned int)strtoul(text, NULL, 10);
-		if (!demo->seconds || demo->seconds > 3600)
-			argp_error(state, "--seconds %s: it must be a number from 1 to 3600", text);
+		demo->seconds = option_number(state, "--seconds", text, 1, 3600);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/profile_arguments.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "shared/error.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/option_number.h"
 #include "vmm/profile/debuginfod.h"
 #include "vmm/profile/guest_disk.h"
 
@@ -56,18 +55,6 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-uint64_t parse_number(const struct argp_state *state, const char *text, uint64_t least, uint64_t most)
-{
-	char *end;
-	uint64_t value;
-
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (*text < '0' || *text > '9' || *end || errno || value < least || value > most)
-		argp_error(state, "'%s' is no number from %" PRIu64 " to %" PRIu64, text, least, most);
-	return value;
-}
-
 static bool is_there(const char *directory, int length, const char *name)
 {
 	char path[PATH_MAX];
@@ -112,7 +99,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		arguments->options.input = value;
 		return 0;
 	case KEY_VCPU:
-		arguments->options.vcpu = (int32_t)parse_number(state, value, 0, INT32_MAX);
+		arguments->options.vcpu = (int32_t)option_number(state, "--vcpu", value, 0, INT32_MAX);
 		return 0;
 	case KEY_EVENT:
 		arguments->options.event = value;

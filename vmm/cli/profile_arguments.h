@@ -5,7 +5,6 @@
 
 #include <argp.h>
 #include <limits.h>
-#include <stdint.h>
 
 #include "vmm/profile/profile.h"
 
@@ -24,8 +23,5 @@ void profile_arguments_free(struct profile_arguments *arguments);
 
 /* One line for a profile without samples. */
 const char *profile_arguments_why_empty(const struct profile_arguments *arguments);
-
-/* TEXT as a number from LEAST to MOST, or the end with a usage message. */
-uint64_t parse_number(const struct argp_state *state, const char *text, uint64_t least, uint64_t most);
 
 #endif

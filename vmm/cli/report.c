@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <argp.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/command.h"
+#include "vmm/cli/option_number.h"
 #include "vmm/cli/profile_arguments.h"
 #include "vmm/cli/screen.h"
 #include "vmm/profile/report.h"
@@ -118,7 +120,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		parse_sort(state, value, &arguments->report.keys);
 		return 0;
 	case 'n':
-		arguments->report.limit = parse_number(state, value, 1, SIZE_MAX);
+		arguments->report.limit = option_number(state, "--limit", value, 1, UINT_MAX);
 		return 0;
 	case KEY_PERCENT_LIMIT:
 		arguments->report.percent_limit = parse_percent(state, value);

@@ -14,6 +14,7 @@
 #include "shared/size.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/command_line.h"
+#include "vmm/cli/option_number.h"
 #include "vmm/cli/run_flight.h"
 #include "vmm/control/runs.h"
 #include "vmm/guest/guest_account.h"
@@ -217,19 +218,6 @@ static const char after_options[] =
 	"1 something failed; 2 wrong usage; 3 triple fault or KVM internal error;\n"
 	"4 this host's KVM can not do it; 124 --timeout.\n";
 
-static unsigned int parse_number(struct argp_state *state, const char *name, const char *text,
-				 unsigned int low, unsigned int high)
-{
-	char *end;
-	unsigned long value;
-
-	errno = 0;
-	value = strtoul(text, &end, 10);
-	if (errno || end == text || *end || *text == '-' || value < low || value > high)
-		argp_error(state, "%s %s: it must be a number from %u to %u", name, text, low, high);
-	return (unsigned int)value;
-}
-
 static uint64_t parse_size(struct argp_state *state, const char *name, const char *text)
 {
 	uint64_t bytes = 0;
@@ -298,7 +286,7 @@ static error_t parse_machine_option(int key, char *text, struct argp_state *stat
 		options->boot.module_text = text;
 		return 0;
 	case KEY_CPUS:
-		options->cpus = parse_number(state, "--cpus", text, 1, VM_CPUS_MAX);
+		options->cpus = option_number(state, "--cpus", text, 1, VM_CPUS_MAX);
 		return 0;
 	case KEY_MEM:
 		options->memory_size = parse_size(state, "--mem", text);
@@ -359,7 +347,7 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 		options->output = text;
 		return 0;
 	case KEY_FREQUENCY:
-		options->frequency = parse_number(state, "-F", text, 1, RUN_FREQUENCY_MAX);
+		options->frequency = option_number(state, "-F", text, 1, RUN_FREQUENCY_MAX);
 		return 0;
 	case KEY_EVENT:
 		parse_choice(state, "-e", text, events);
@@ -396,7 +384,7 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 			(enum perspective)parse_choice(state, "--perspective", text, perspectives);
 		return 0;
 	case KEY_COMPRESS:
-		options->compression = text ? parse_number(state, "-z", text, 1, 22) : 1;
+		options->compression = text ? option_number(state, "-z", text, 1, 22) : 1;
 		return 0;
 	case KEY_KALLSYMS:
 		options->kallsyms = text;
@@ -449,7 +437,7 @@ static error_t parse_flight_option(int key, char *text, struct argp_state *state
 			argp_error(state, "--after %s: it must be a time like 5s or 500ms", text);
 		return 0;
 	case KEY_FLIGHT_MAX:
-		options->flight_max = parse_number(state, "--flight-max", text, 0, 1u << 30);
+		options->flight_max = option_number(state, "--flight-max", text, 0, 1u << 30);
 		return 0;
 	case KEY_TRIGGER:
 		if (trigger_options_add(&options->triggers, text))
@@ -537,10 +525,10 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 
 	switch (key) {
 	case KEY_TIMEOUT:
-		options->timeout = parse_number(state, "--timeout", text, 1, 1u << 30);
+		options->timeout = option_number(state, "--timeout", text, 1, 1u << 30);
 		return 0;
 	case KEY_DURATION:
-		options->duration = parse_number(state, "--duration", text, 1, 1u << 30);
+		options->duration = option_number(state, "--duration", text, 1, 1u << 30);
 		return 0;
 	case KEY_QUIET:
 		options->quiet = true;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/cli/run_selector.h"
 
-#include <errno.h>
 #include <limits.h>
-#include <stdlib.h>
 
+#include "vmm/cli/option_number.h"
 #include "vmm/control/client.h"
 #include "vmm/control/runs.h"
 
@@ -17,25 +16,13 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
-static pid_t parse_pid(struct argp_state *state, const char *text)
-{
-	char *end;
-	long value;
-
-	errno = 0;
-	value = strtol(text, &end, 10);
-	if (errno || end == text || *end || value < 1 || value > INT_MAX)
-		argp_error(state, "--pid %s: it must be the number of a process", text);
-	return (pid_t)value;
-}
-
 static error_t parse(int key, char *value, struct argp_state *state)
 {
 	struct run_selector *selector = state->input;
 
 	switch (key) {
 	case KEY_PID:
-		selector->pid = parse_pid(state, value);
+		selector->pid = (pid_t)option_number(state, "--pid", value, 1, INT_MAX);
 		return 0;
 	case KEY_NAME:
 		selector->name = value;

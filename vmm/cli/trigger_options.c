@@ -3,9 +3,9 @@
 
 #include <errno.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "shared/decimal.h"
 #include "shared/error.h"
 
 /* Bounds that mean something: the scheduler's account is some ms late. */
@@ -13,23 +13,21 @@
 #define STUCK_MAX 3600000
 
 /* A number from LOW to HIGH; UNIT may stand behind it. */
-static int parse_limit(const char *kind, const char *text, const char *unit, unsigned long low,
-		       unsigned long high, unsigned long *value)
+static int parse_limit(const char *kind, const char *text, const char *unit, unsigned int low,
+		       unsigned int high, uint64_t *value)
 {
-	char *end = NULL;
+	const char *end = text ? decimal_read(text, high, value) : NULL;
 
-	errno = 0;
-	*value = text && *text != '-' ? strtoul(text, &end, 10) : 0;
-	if (errno || !end || end == text || (*end && strcmp(end, unit) != 0) || *value < low || *value > high)
+	if (!end || (*end && strcmp(end, unit) != 0) || *value < low)
 		return error_set(-EINVAL,
-				 "--trigger %s=%s: it must be a number from %lu to %lu, with or without '%s'",
+				 "--trigger %s=%s: it must be a number from %u to %u, with or without '%s'",
 				 kind, text ? text : "", low, high, unit);
 	return 0;
 }
 
 static int add_stuck(struct trigger_options *options, const char *text)
 {
-	unsigned long value;
+	uint64_t value;
 	int error = parse_limit("stuck", text, "ms", STUCK_MIN, STUCK_MAX, &value);
 
 	if (!error)
@@ -39,7 +37,7 @@ static int add_stuck(struct trigger_options *options, const char *text)
 
 static int add_exits(struct trigger_options *options, const char *text)
 {
-	unsigned long value;
+	uint64_t value;
 	int error = parse_limit("exits", text, "/s", 1, UINT32_MAX, &value);
 
 	if (!error)
@@ -49,7 +47,7 @@ static int add_exits(struct trigger_options *options, const char *text)
 
 static int add_steal(struct trigger_options *options, const char *text)
 {
-	unsigned long value;
+	uint64_t value;
 	int error = parse_limit("steal", text, "%", 1, 99, &value);
 
 	if (!error)
