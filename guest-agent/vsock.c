@@ -3,20 +3,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <linux/vm_sockets.h>
 
+#include "shared/decimal.h"
+
 static bool parse_number(const char *text, char end, const char **behind, unsigned int *number)
 {
-	char *stop;
-	unsigned long value = strtoul(text, &stop, 10);
+	uint64_t value = 0;
 
-	if (*text < '0' || *text > '9' || *stop != end || value > 0xffffffffu)
+	*behind = decimal_read(text, UINT32_MAX, &value);
+	if (!*behind || **behind != end)
 		return false;
-	*behind = stop;
 	*number = (unsigned int)value;
 	return true;
 }

@@ -3,8 +3,8 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "shared/decimal.h"
 
 static int suffix_shift(char suffix)
 {
@@ -26,17 +26,12 @@ static int suffix_shift(char suffix)
 
 int size_parse(const char *text, uint64_t *bytes)
 {
-	unsigned long long number;
-	char *end;
-	int shift;
+	uint64_t number = 0;
+	const char *end = decimal_read(text, UINT64_MAX, &number);
+	int shift = end ? suffix_shift(*end) : -1;
 
-	if (!isdigit((unsigned char)*text))
+	if (shift < 0 || (*end && end[1]) || number > UINT64_MAX >> shift)
 		return -EINVAL;
-	errno = 0;
-	number = strtoull(text, &end, 10);
-	shift = suffix_shift(*end);
-	if (errno || shift < 0 || (*end && end[1]) || number > UINT64_MAX >> shift)
-		return -EINVAL;
-	*bytes = (uint64_t)number << shift;
+	*bytes = number << shift;
 	return 0;
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "shared/agent_protocol.h"
+#include "shared/decimal.h"
 #include "shared/error.h"
 #include "vmm/attach/qemu_words.h"
 
@@ -60,14 +61,15 @@ static bool get_device(const char *value, char id[ID_MAX])
 
 static bool get_number(const char *options, const char *key, int *number)
 {
-	char text[12], *end;
-	long value;
+	char text[12];
+	const char *end;
+	uint64_t value = 0;
 
 	if (!qemu_get_option(options, key, text, sizeof(text)))
 		return false;
-	value = strtol(text, &end, 10);
+	end = decimal_read(text, INT_MAX, &value);
 	*number = (int)value;
-	return *text >= '0' && *text <= '9' && !*end && value <= INT_MAX;
+	return end && !*end;
 }
 
 /* "socket,id=ID,path=PATH,server=on", or with fd=N in place of the path. */

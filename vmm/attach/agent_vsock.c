@@ -2,13 +2,13 @@
 #include "vmm/attach/agent_vsock.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <linux/vm_sockets.h>
 
+#include "shared/decimal.h"
 #include "shared/error.h"
 
 /* Of one call: whoever connects again and again does not keep it from coming back. */
@@ -16,10 +16,10 @@
 
 static bool parse_number(const char **text, char end, unsigned int *number)
 {
-	char *stop;
-	unsigned long value = strtoul(*text, &stop, 10);
+	uint64_t value = 0;
+	const char *stop = decimal_read(*text, VMADDR_CID_ANY - 1, &value);
 
-	if (**text < '0' || **text > '9' || *stop != end || value >= VMADDR_CID_ANY)
+	if (!stop || *stop != end)
 		return false;
 	*text = stop + 1;
 	*number = (unsigned int)value;

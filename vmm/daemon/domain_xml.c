@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/daemon/domain_xml.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <libxml/parser.h>
 #include <libxml/tree.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "shared/decimal.h"
 #include "shared/error.h"
 
 /* Nothing is loaded, entities stay what they are, and nothing is printed. */
@@ -131,13 +130,14 @@ static void read_migration(struct domain_xml *domain, const xmlNode *status)
 
 static int read_state(struct domain_xml *domain, const xmlNode *status)
 {
-	char state[32], pid[16], *end;
-	long number = 0;
+	char state[32], pid[16];
+	const char *end;
+	uint64_t number = 0;
 
 	if (!attribute(status, "state", state, sizeof(state)) || !attribute(status, "pid", pid, sizeof(pid)))
 		return error_set(-EINVAL, "the status of a domain has no state or no process id");
-	number = strtol(pid, &end, 10);
-	if (!isdigit((unsigned char)*pid) || *end || number > INT_MAX)
+	end = decimal_read(pid, INT_MAX, &number);
+	if (!end || *end)
 		return error_set(-EINVAL, "the status of a domain has a process id that is none");
 	domain->pid = (pid_t)number;
 	read_migration(domain, status);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/daemon/libvirt_directory.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "shared/decimal.h"
 #include "shared/error.h"
 
 #define STATUS ".xml"
@@ -83,14 +83,15 @@ static int unknown_process(int error)
 
 static int read_pid(int fd, pid_t *pid)
 {
-	char text[16] = "", *end;
+	char text[16] = "";
 	ssize_t size = pread(fd, text, sizeof(text) - 1, 0);
-	long number;
+	const char *end;
+	uint64_t number = 0;
 
 	if (size < 0)
 		return unknown_process(-errno);
-	number = strtol(text, &end, 10);
-	if (!isdigit((unsigned char)*text) || (*end && *end != '\n') || !number || number > INT_MAX)
+	end = decimal_read(text, INT_MAX, &number);
+	if (!end || (*end && *end != '\n') || !number)
 		return no_process();
 	*pid = (pid_t)number;
 	return 0;

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "shared/decimal.h"
 #include "shared/duration.h"
 #include "shared/error.h"
 #include "vmm/attach/backend.h"
@@ -61,12 +61,10 @@ static int set_switch(bool *setting, const char *key, const char *value)
 
 static int set_frequency(struct domain_settings *settings, const char *key, const char *value)
 {
-	char *end;
-	unsigned long number;
+	uint64_t number = 0;
+	const char *end = decimal_read(value, SETTINGS_FREQUENCY_MAX, &number);
 
-	errno = 0;
-	number = strtoul(value, &end, 10);
-	if (errno || !isdigit((unsigned char)*value) || *end || !number || number > SETTINGS_FREQUENCY_MAX)
+	if (!end || *end || !number)
 		return refuse(key, value, "samples per second, a number from 1 to 10000");
 	settings->frequency = (unsigned int)number;
 	return 0;

@@ -2,10 +2,12 @@
 #include "vmm/profile/profile_resolver.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/decimal.h"
 #include "shared/error.h"
 #include "vmm/profile/image_inlines.h"
 #include "vmm/profile/profile_resolver_state.h"
@@ -34,8 +36,8 @@ static int choose_event(struct profile_resolver *resolver)
 {
 	const char *wanted = resolver->options.event;
 	const struct perf_data_event *event;
-	unsigned long number;
-	char *end;
+	const char *end;
+	uint64_t number;
 
 	resolver->chosen = -1;
 	if (!wanted)
@@ -45,8 +47,8 @@ static int choose_event(struct profile_resolver *resolver)
 			resolver->chosen = (int)i;
 			return 0;
 		}
-	number = strtoul(wanted, &end, 10);
-	if (*wanted < '0' || *wanted > '9' || *end || !profile_resolver_event(resolver, number))
+	end = decimal_read(wanted, INT_MAX, &number);
+	if (!end || *end || !profile_resolver_event(resolver, number))
 		return no_event(resolver);
 	resolver->chosen = (int)number;
 	return 0;
