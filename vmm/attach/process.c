@@ -30,11 +30,15 @@
 /* Where KVM tells of VMs, as far as debugfs is mounted. */
 #define KVM_DIRECTORY "/sys/kernel/debug/kvm"
 
+struct found_vcpu {
+	struct vmm_vcpu vcpu;
+	int fd; /* the number of its first descriptor, in that process */
+};
+
 /* What one look finds. */
 struct scan {
 	struct vmm_process *process;
-	struct vmm_vcpu *vcpus;
-	int *fds; /* of the same vCPUs */
+	struct found_vcpu *vcpus;
 	size_t count;
 	int vm_fds[VMM_VMS_MAX]; /* the first of each VM */
 	size_t vms;
@@ -151,7 +155,7 @@ static size_t find_vcpu(const struct scan *scan, unsigned int id)
 {
 	size_t i = 0;
 
-	while (i < scan->count && scan->vcpus[i].id != id)
+	while (i < scan->count && scan->vcpus[i].vcpu.id != id)
 		i++;
 	return i;
 }
@@ -203,8 +207,7 @@ static bool take_descriptor(void *context, int number)
 		add_vm(scan, number);
 	} else if (vmm_parse_vcpu_link(link, &id) && find_vcpu(scan, id) == scan->count &&
 		   scan->count < VMM_VCPUS_MAX) {
-		scan->fds[scan->count] = number;
-		scan->vcpus[scan->count++] = (struct vmm_vcpu){ .id = id };
+		scan->vcpus[scan->count++] = (struct found_vcpu){ .vcpu.id = id, .fd = number };
 	}
 	return true;
 }
@@ -212,17 +215,17 @@ static bool take_descriptor(void *context, int number)
 static bool is_taken(const struct scan *scan, pid_t tid)
 {
 	for (size_t i = 0; i < scan->count; i++)
-		if (scan->vcpus[i].tid == tid)
+		if (scan->vcpus[i].vcpu.tid == tid)
 			return true;
 	return false;
 }
 
 static void set_thread(struct scan *scan, size_t vcpu, pid_t tid, const char *found)
 {
-	if (vcpu >= scan->count || scan->vcpus[vcpu].tid || is_taken(scan, tid))
+	if (vcpu >= scan->count || scan->vcpus[vcpu].vcpu.tid || is_taken(scan, tid))
 		return;
-	scan->vcpus[vcpu].tid = tid;
-	scan->vcpus[vcpu].found = found;
+	scan->vcpus[vcpu].vcpu.tid = tid;
+	scan->vcpus[vcpu].vcpu.found = found;
 }
 
 bool vmm_process_has_thread(const struct vmm_process *process, pid_t tid)
@@ -259,7 +262,7 @@ static void ask_kvm(struct scan *scan)
 	if (!find_directory(scan, directory, sizeof(directory)))
 		return;
 	for (size_t i = 0; i < scan->count; i++) {
-		snprintf(path, sizeof(path), "%s/vcpu%u/pid", directory, scan->vcpus[i].id);
+		snprintf(path, sizeof(path), "%s/vcpu%u/pid", directory, scan->vcpus[i].vcpu.id);
 		if (read_file(AT_FDCWD, path, text, sizeof(text)) > 0 &&
 		    vmm_process_has_thread(scan->process, atoi(text)))
 			set_thread(scan, i, atoi(text), "KVM");
@@ -271,7 +274,7 @@ static const char by_name[] = "its name", by_several_names[] = "";
 /* Names may be anything: what several threads say of themselves is true of none. */
 static void claim(struct scan *scan, size_t vcpu, pid_t tid)
 {
-	struct vmm_vcpu *claimed = &scan->vcpus[vcpu];
+	struct vmm_vcpu *claimed = &scan->vcpus[vcpu].vcpu;
 
 	if (vcpu >= scan->count)
 		return;
@@ -307,7 +310,7 @@ static bool take_call(void *context, int tid)
 	    !vmm_parse_run_call(text, &fd))
 		return true;
 	for (size_t i = 0; i < scan->count; i++)
-		if (scan->fds[i] == fd)
+		if (scan->vcpus[i].fd == fd)
 			set_thread(scan, i, tid, "its system call");
 	return true;
 }
@@ -437,7 +440,7 @@ static int keep_own_vcpus(struct scan *scan)
 			"debugfs at /sys/kernel/debug (from Linux 5.19)",
 			scan->process->pid, scan->process->name, scan->vm_fd);
 	for (size_t i = 0; i < scan->count; i++)
-		if (is_own(scan, directory, scan->vcpus[i].id))
+		if (is_own(scan, directory, scan->vcpus[i].vcpu.id))
 			scan->vcpus[count++] = scan->vcpus[i];
 	scan->count = count;
 	return count ? 0
@@ -462,9 +465,10 @@ static int look(struct scan *scan)
 		process->wanted_vm = scan->vm_fd;
 	keep_threads(scan);
 	find_threads(scan);
-	qsort(scan->vcpus, scan->count, sizeof(scan->vcpus[0]), by_id);
-	memcpy(process->vcpus, scan->vcpus, scan->count * sizeof(scan->vcpus[0]));
+	for (size_t i = 0; i < scan->count; i++)
+		process->vcpus[i] = scan->vcpus[i].vcpu;
 	process->vcpu_count = scan->count;
+	qsort(process->vcpus, process->vcpu_count, sizeof(process->vcpus[0]), by_id);
 	return 0;
 }
 
@@ -472,15 +476,12 @@ static int scan_vm(struct vmm_process *process)
 {
 	struct scan scan = {
 		.process = process,
-		.vcpus = calloc(VMM_VCPUS_MAX, sizeof(struct vmm_vcpu)),
-		.fds = calloc(VMM_VCPUS_MAX, sizeof(int)),
+		.vcpus = calloc(VMM_VCPUS_MAX, sizeof(struct found_vcpu)),
 	};
-	int error = scan.vcpus && scan.fds
-			    ? look(&scan)
-			    : error_set(-ENOMEM, "no memory to look at process %d", process->pid);
+	int error = scan.vcpus ? look(&scan)
+			       : error_set(-ENOMEM, "no memory to look at process %d", process->pid);
 
 	free(scan.vcpus);
-	free(scan.fds);
 	return error;
 }
 
