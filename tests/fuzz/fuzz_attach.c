@@ -7,6 +7,7 @@
 
 #include "vmm/attach/memory_layout.h"
 #include "vmm/attach/process.h"
+#include "vmm/attach/process_words.h"
 #include "vmm/attach/qemu_name.h"
 #include "vmm/attach/qemu_vcpus.h"
 #include "vmm/attach/remote_call.h"
@@ -57,9 +58,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	memcpy(text, data, size);
 	text[size] = '\0';
-	if ((vmm_parse_vcpu_link(text, &id) || vmm_parse_thread_name(text, &id)) && id >= VMM_VCPUS_MAX)
+	if ((process_words_vcpu(text, &id) || process_words_thread(text, &id)) && id >= VMM_VCPUS_MAX)
 		abort();
-	if (vmm_parse_run_call(text, &fd) && fd < 0)
+	if (process_words_run_call(text, &fd) && fd < 0)
 		abort();
 	if (memory_layout_parse(text, &hva, &bytes) && hva + bytes < hva)
 		abort();

@@ -11,7 +11,7 @@
 #include "vmm/attach/agent_channel.h"
 #include "vmm/attach/domain.h"
 #include "vmm/attach/monitor.h"
-#include "vmm/attach/process.h"
+#include "vmm/attach/process_words.h"
 #include "vmm/attach/qmp.h"
 #include "vmm/attach/qmp_memory.h"
 #include "vmm/attach/qmp_registers.h"
@@ -109,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		read_channel(text, size);
 		break;
 	default:
-		vmm_parse_own_tid(text);
+		process_words_own_tid(text);
 		read_memory(text);
 	}
 	free(text);

@@ -15,6 +15,7 @@
 #include "tests/kvm/sampled_guest.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/process.h"
+#include "vmm/attach/process_scan.h"
 #include "vmm/kvm/memory.h"
 #include "vmm/profile/perf_data_reader.h"
 
@@ -131,7 +132,7 @@ static void check_list(const struct two_vms *vms)
 	char arguments[200];
 	int fds[VMM_VMS_MAX];
 
-	CHECK_EQUAL(vmm_process_list_vms(getpid(), fds), 2);
+	CHECK_EQUAL(process_list_vms(getpid(), fds), 2);
 	for (int vm = 0; vm < 2; vm++) {
 		CHECK_EQUAL(fds[vm], vms->guests[vm].vm.vm_fd);
 		snprintf(arguments, sizeof(arguments), "attach | grep -q \"%d .* %d vCPU.*--vm %d\"",

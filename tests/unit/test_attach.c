@@ -16,22 +16,23 @@
 #include "vmm/attach/memory_layout.h"
 #include "vmm/attach/nested_runs.h"
 #include "vmm/attach/process.h"
+#include "vmm/attach/process_words.h"
 
 TEST(attach, vcpu_descriptors_are_told_from_others)
 {
 	unsigned int id = 77;
 
-	CHECK(vmm_parse_vcpu_link("anon_inode:kvm-vcpu:12", &id));
+	CHECK(process_words_vcpu("anon_inode:kvm-vcpu:12", &id));
 	CHECK_EQUAL(id, 12);
-	CHECK(vmm_parse_vcpu_link("anon_inode:kvm-vcpu:0", &id));
+	CHECK(process_words_vcpu("anon_inode:kvm-vcpu:0", &id));
 	CHECK_EQUAL(id, 0);
-	CHECK(!vmm_parse_vcpu_link("anon_inode:kvm-vcpu:1024", &id));
-	CHECK(!vmm_parse_vcpu_link("anon_inode:kvm-vcpu:99999999999999999999", &id));
-	CHECK(!vmm_parse_vcpu_link("anon_inode:kvm-vcpu:1 (deleted)", &id));
-	CHECK(!vmm_parse_vcpu_link("anon_inode:kvm-vcpu:", &id));
-	CHECK(!vmm_parse_vcpu_link("anon_inode:kvm-vcpu", &id));
-	CHECK(!vmm_parse_vcpu_link("anon_inode:kvm-vm", &id));
-	CHECK(!vmm_parse_vcpu_link("", &id));
+	CHECK(!process_words_vcpu("anon_inode:kvm-vcpu:1024", &id));
+	CHECK(!process_words_vcpu("anon_inode:kvm-vcpu:99999999999999999999", &id));
+	CHECK(!process_words_vcpu("anon_inode:kvm-vcpu:1 (deleted)", &id));
+	CHECK(!process_words_vcpu("anon_inode:kvm-vcpu:", &id));
+	CHECK(!process_words_vcpu("anon_inode:kvm-vcpu", &id));
+	CHECK(!process_words_vcpu("anon_inode:kvm-vm", &id));
+	CHECK(!process_words_vcpu("", &id));
 }
 
 TEST(attach, threads_of_vmms_are_known_by_name)
@@ -48,7 +49,7 @@ TEST(attach, threads_of_vmms_are_known_by_name)
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		unsigned int id = 0;
-		bool known = vmm_parse_thread_name(names[i].name, &id);
+		bool known = process_words_thread(names[i].name, &id);
 
 		if (known != (names[i].id >= 0) || (known && (int)id != names[i].id))
 			FAIL_TEST("'%s' is taken for %d, not %d", names[i].name, known ? (int)id : -1,
@@ -61,16 +62,16 @@ TEST(attach, threads_in_kvm_run_are_known_by_their_call)
 {
 	int fd = 0;
 
-	CHECK(vmm_parse_run_call("16 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
+	CHECK(process_words_run_call("16 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
 	CHECK_EQUAL(fd, 12);
-	CHECK(!vmm_parse_run_call("running\n", &fd));
-	CHECK(!vmm_parse_run_call("16 0x9 0xae80 0x0 0x0 0x563548276290 0x0 0x0 0x0\n", &fd));
-	CHECK(!vmm_parse_run_call("16 0xc 0xae81 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
-	CHECK(!vmm_parse_run_call("17 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
-	CHECK(!vmm_parse_run_call("16 0xffffffffffffffff 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f12\n",
-				  &fd));
-	CHECK(!vmm_parse_run_call("-1 0x7ffc00001000 0x7f1200002000\n", &fd));
-	CHECK(!vmm_parse_run_call("", &fd));
+	CHECK(!process_words_run_call("running\n", &fd));
+	CHECK(!process_words_run_call("16 0x9 0xae80 0x0 0x0 0x563548276290 0x0 0x0 0x0\n", &fd));
+	CHECK(!process_words_run_call("16 0xc 0xae81 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
+	CHECK(!process_words_run_call("17 0xc 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f1200002000\n", &fd));
+	CHECK(!process_words_run_call("16 0xffffffffffffffff 0xae80 0x0 0x0 0x0 0x0 0x7ffc00001000 0x7f12\n",
+				      &fd));
+	CHECK(!process_words_run_call("-1 0x7ffc00001000 0x7f1200002000\n", &fd));
+	CHECK(!process_words_run_call("", &fd));
 }
 
 TEST(attach, what_is_no_vm_is_refused_with_its_reason)

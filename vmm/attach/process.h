@@ -4,16 +4,11 @@
  * which threads run them.
  *
  * KVM gives each VM and each vCPU a file descriptor whose link tells what it
- * is, "anon_inode:kvm-vm" and "anon_inode:kvm-vcpu:N" (virt/kvm/kvm_main.c,
- * kvm_dev_ioctl_create_vm() and create_vcpu_fd()); N is the vCPU's id. Which
- * thread runs it, whoever can say it first does:
+ * is (process_words.h); which thread runs a vCPU is told by several
+ * (process_threads.h). Of a process with several VMs only KVM tells which vCPUs
+ * are whose; the VM that is meant is named by its descriptor (process_scan.h).
  *
- *	KVM	DEBUGFS/kvm/PID-FD/vcpuN/pid (arch/x86/kvm/debugfs.c)
- *	name	of the thread: "CPU 0/KVM" of QEMU, "vCPU 0", "fc_vcpu 0", ...
- *	call	it waits in ioctl(KVM_RUN) of the vCPU's descriptor (/proc/PID/task/TID/syscall)
- *
- * A vCPU whose thread nobody tells has none: none is guessed. Of a process with several VMs only KVM tells
- * which vCPUs are whose; the VM that is meant is named by its descriptor. Any one thread at a time.
+ * Any one thread at a time, but where another rule is said.
  */
 #ifndef KVMSCOPE_ATTACH_PROCESS_H
 #define KVMSCOPE_ATTACH_PROCESS_H
@@ -50,31 +45,33 @@ struct vmm_process {
 };
 
 /*
- * Opens process PID and finds its VM. -ESRCH: there is no such process; -EACCES: it may not be looked at;
- * -ENOENT: it has no VM (any more); -E2BIG: it has several, which the message names; -ENOMEM and the errors
- * of open().
+ * Opens process PID and finds its VM, for vmm_process_close(). 0, or with a message: -ESRCH, there is no such
+ * process; -EACCES, it may not be looked at; -ENOENT, it has no VM (any more); -E2BIG, it has several, which
+ * the message names; -ENOMEM and the errors of open(2).
  */
 int vmm_process_open(struct vmm_process **process, pid_t pid);
 
 /*
- * The same, of its VM at descriptor VM_FD; 0: the only one. -ENOENT: that is none; -ENOTSUP: it has several,
- * and KVM does not tell their vCPUs apart (debugfs, from Linux 5.19).
+ * The same, of its VM at descriptor VM_FD; 0: the only one. -ENOENT also: that is none; -ENOTSUP: it has
+ * several, and KVM does not tell their vCPUs apart (kvm_directory.h).
  */
 int vmm_process_open_vm(struct vmm_process **process, pid_t pid, int vm_fd);
 
-/* The first descriptors of the VMs that process PID has, as far as it may be looked at; their number, at most
- * VMM_VMS_MAX. */
-size_t vmm_process_list_vms(pid_t pid, int vm_fds[VMM_VMS_MAX]);
-
 /*
- * The same for a process whose vCPUs its monitor tells (vmm_process_set_vcpus()); it has none until then.
- * -ESRCH, -ENOMEM and the errors of open().
+ * Opens process PID, whose vCPUs QEMU's monitor tells (vmm_process_set_vcpus()), for vmm_process_close(); it
+ * has none until then, and no VM is looked for. 0, or with a message: -ESRCH, -ENOMEM and the errors of
+ * open(2).
  */
 int vmm_process_open_monitored(struct vmm_process **process, pid_t pid);
 
+/* NULL is allowed. */
+void vmm_process_close(struct vmm_process *process);
+
 /*
  * Looks again: vCPUs come and go (hot-plug), and threads that were not known may be by now; so may VMs beside
- * its own, which it stays with. 0, or as above; then it is as it was.
+ * its own, which it stays with. 0, or the errors of vmm_process_open_vm(), -ESRCH where it has ended; then it
+ * is as it was. Of a monitored one only that is looked for. Takes 20 ms where a thread is not told by others
+ * (process_threads.h).
  */
 int vmm_process_scan(struct vmm_process *process);
 
@@ -86,45 +83,31 @@ struct vmm_process_size {
 	unsigned long threads, descriptors;
 };
 
+/* Any thread. */
 struct vmm_process_size vmm_process_size(const struct vmm_process *process);
 
 /* ns of CPU time that it has used, with all its threads; 0: it has ended. Any thread. */
 uint64_t vmm_process_cpu_time(const struct vmm_process *process);
 
+/* Has it ended? Any thread. */
+bool vmm_process_ended(const struct vmm_process *process);
+
 /* Somebody knows that thread TID runs vCPU ID; false: it is none of this process, or there is no such vCPU.
  */
 bool vmm_process_learn_thread(struct vmm_process *process, unsigned int id, pid_t tid);
-
-/* Is TID one of its threads, now? */
-bool vmm_process_has_thread(const struct vmm_process *process, pid_t tid);
 
 /* QEMU's monitor tells these vCPUs, at most VMM_VCPUS_MAX; if KVM does, only the threads of those that it has
  * are taken from them. */
 void vmm_process_set_vcpus(struct vmm_process *process, const struct vmm_vcpu *vcpus, size_t count);
 
-/* The thread that has number TID in the process's own PID namespace; 0: there is none. */
+/* Is TID, in our PID namespace, one of its threads, now? Any thread. */
+bool vmm_process_has_thread(const struct vmm_process *process, pid_t tid);
+
+/* The thread that has number TID in the process's own PID namespace, by its number in ours; 0: there is none.
+ * Any thread. */
 pid_t vmm_process_find_thread(const struct vmm_process *process, pid_t tid);
 
-/* The last number of the line "NSpid:" in TEXT, a thread's status; 0: there is none. */
-pid_t vmm_parse_own_tid(const char *text);
-
-/* Has it ended? */
-bool vmm_process_ended(const struct vmm_process *process);
-
-void vmm_process_close(struct vmm_process *process);
-
-/* The processes that have VMs, as far as we may look; their number, at most MAX. */
+/* The processes that have VMs, as far as we may look, in no order; their number, at most MAX. Any thread. */
 size_t vmm_process_list(pid_t *pids, size_t max);
-
-/* The parsers of what a process says of itself; anybody may have written it. */
-
-/* Is LINK, of a descriptor, that of a vCPU? */
-bool vmm_parse_vcpu_link(const char *link, unsigned int *id);
-
-/* Does the thread's NAME end with the number of a vCPU? */
-bool vmm_parse_thread_name(const char *name, unsigned int *id);
-
-/* Does TEXT, a thread's system call as /proc tells it, say that it is in KVM_RUN? FD is its descriptor. */
-bool vmm_parse_run_call(const char *text, int *fd);
 
 #endif

@@ -3,14 +3,14 @@
 
 #include <errno.h>
 #include <linux/audit.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "shared/clock.h"
 #include "shared/error.h"
+#include "vmm/attach/proc_files.h"
+#include "vmm/attach/process_words.h"
 #include "vmm/attach/seccomp_filter.h"
 #include "vmm/guest/page_walk.h"
 #include "vmm/guest/unwind.h"
@@ -37,14 +37,11 @@ static bool is_call(const struct user_regs_struct *registers)
 
 static bool is_vcpu(const struct vmm_process *process, const struct vmm_vcpu *vcpu, int fd)
 {
-	char path[32], link[64];
 	unsigned int id;
-	ssize_t length;
+	char link[64];
 
-	snprintf(path, sizeof(path), "fd/%d", fd);
-	length = readlinkat(process->directory, path, link, sizeof(link) - 1);
-	link[length > 0 ? length : 0] = '\0';
-	return vmm_parse_vcpu_link(link, &id) && id == vcpu->id;
+	return proc_read_link(process->directory, fd, link, sizeof(link)) && process_words_vcpu(link, &id) &&
+	       id == vcpu->id;
 }
 
 /* Has it come out of the guest because we stopped it? Where the guest itself left for the VMM, it is the

@@ -15,6 +15,7 @@
 #include "vmm/attach/agent_channel.h"
 #include "vmm/attach/agent_vsock.h"
 #include "vmm/attach/open_disks.h"
+#include "vmm/attach/process_scan.h"
 #include "vmm/attach/qemu_name.h"
 #include "vmm/attach/rights.h"
 #include "vmm/cli/answer.h"
@@ -82,7 +83,7 @@ static int list_vms(void)
 
 	for (size_t i = 0; i < count; i++) {
 		int vm_fds[VMM_VMS_MAX];
-		size_t vms = vmm_process_list_vms(pids[i], vm_fds);
+		size_t vms = process_list_vms(pids[i], vm_fds);
 
 		for (size_t vm = 0; vm < vms; vm++)
 			list_vm(pids[i], vm_fds[vm]);
