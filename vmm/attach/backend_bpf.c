@@ -19,7 +19,9 @@
 #include "shared/log.h"
 #include "vmm/attach/backend.h"
 #include "vmm/attach/bpf_programs.h"
+#include "vmm/attach/bpf_slots.h"
 #include "vmm/attach/bpf_source.h"
+#include "vmm/attach/bpf_task_words.h"
 
 #define CLOCK_TRIES 5
 /* Samples with a stack each that a chunk has at the least. */
@@ -27,10 +29,6 @@
 	((BPF_CHUNK - sizeof(struct bpf_whole_sample)) / (sizeof(struct bpf_sample) + BPF_STACK_MAX) + 1)
 #define CHUNKS_LEAST 4   /* of a vCPU */
 #define CHUNKS_MOST  128 /* of a VM, as far as each vCPU has the least */
-/* Of memslots, where there are so many that small ones are left out. */
-#define SLOT_SIZE_FIRST (64ull << 10)
-#define SLOT_SIZE_LAST  (1ull << 40)
-#define NO_SLOTS        UINT64_MAX
 
 /* BPF has no raw clock; the two drift by what adjusts the one, 500 ppm at the most. */
 static void compare_clocks(struct attach_source *source)
@@ -114,104 +112,30 @@ static void drain(struct attach_source *source)
 	drain_all(source);
 }
 
-/* What KVM tells of the VM. */
-static int look(const struct vmm_process *process, uint64_t slot_size_min,
-		void (*each)(void *context, const struct bpf_found *found), void *context)
+/* Of the one that is meant, where there are several; 0: of the only one, however it is opened. */
+static int vm_of(const struct vmm_process *process)
 {
-	return bpf_programs_look(process->pid_fd, process->vms > 1 ? process->vm_fd : 0, slot_size_min, each,
-				 context);
+	return process->vms > 1 ? process->vm_fd : 0;
 }
 
-/* Memslots. */
-
-struct slot_list {
-	struct vmm_slot *slots;
-	int count;
-	uint64_t generation; /* of KVM's, of all of them; BPF_NO_GENERATION: they changed meanwhile */
-	uint64_t begun;      /* that of the VM that was told of last */
-};
-
-static void take_slot(void *context, const struct bpf_found *found)
+static int look_for_vcpus(const struct vmm_process *process,
+			  void (*each)(void *context, const struct bpf_found *found), void *context)
 {
-	struct slot_list *list = context;
-
-	if (found->type == BPF_FOUND_VM)
-		list->begun = found->generation;
-	if (found->type == BPF_FOUND_SLOT && !list->count)
-		list->generation = list->begun;
-	if (found->type == BPF_FOUND_SLOT && found->generation != list->generation)
-		list->generation = BPF_NO_GENERATION;
-	if (found->type == BPF_FOUND_SLOT && found->size && list->count < VMM_SLOTS_MAX)
-		list->slots[list->count++] = (struct vmm_slot){ found->gpa, found->size, found->hva };
-}
-
-static int larger_first(const void *left, const void *right)
-{
-	const struct vmm_slot *one = left, *other = right;
-
-	return one->size < other->size ? 1 : one->size > other->size ? -1 : 0;
-}
-
-/* While they change the program reads nothing by them. */
-static void tell_slots(struct bpf_thread *thread, const struct bpf_slots *slots)
-{
-	struct bpf_slots *told = &thread->memory.ring.vcpu->slots;
-	__u32 generation = told->generation;
-
-	__atomic_store_n(&told->generation, generation + 1, __ATOMIC_RELAXED);
-	__atomic_thread_fence(__ATOMIC_RELEASE);
-	told->count = slots->count;
-	told->generation_of_kvm = slots->generation_of_kvm;
-	memcpy(told->slot, slots->slot, sizeof(told->slot));
-	__atomic_store_n(&told->generation, generation + 2, __ATOMIC_RELEASE);
-}
-
-/* The program looks through a few: stacks and page tables lie in the large ones. */
-static void give_slots(struct attach_source *source, const struct slot_list *list)
-{
-	struct bpf_slots given = { .generation_of_kvm = list->generation };
-
-	for (int i = 0; i < list->count && i < BPF_SLOTS_MAX; i++) {
-		given.slot[i].gpa = list->slots[i].gpa;
-		given.slot[i].size = list->slots[i].size;
-		given.slot[i].hva = list->slots[i].hva;
-		given.count++;
-	}
-	if (!memcmp(&given, &source->slots, sizeof(given)))
-		return;
-	source->slots = given;
-	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
-		tell_slots(thread, &given);
-}
-
-/* Where there are too many, the small ones are left out: what lies in them can not be read then. */
-static int look_for_slots(struct attach_source *source, struct slot_list *list)
-{
-	uint64_t size_min = 0;
-	int error;
-
-	for (;;) {
-		list->count = 0;
-		list->generation = BPF_NO_GENERATION;
-		error = look(source->target->process, size_min, take_slot, list);
-		if ((error != -E2BIG && list->count < VMM_SLOTS_MAX) || size_min >= SLOT_SIZE_LAST)
-			return error;
-		size_min = size_min ? size_min * 4 : SLOT_SIZE_FIRST;
-	}
+	return bpf_programs_look(process->pid_fd, vm_of(process), BPF_NO_SLOTS, each, context);
 }
 
 static int find_slots(struct attach_source *source, struct vmm_slot *slots)
 {
-	struct slot_list list = { .slots = slots };
-	int error = look_for_slots(source, &list);
+	const struct vmm_process *process = source->target->process;
+	struct bpf_slots largest;
+	int count = bpf_slots_find(process->pid_fd, vm_of(process), slots, &largest);
 
-	if (error)
-		return error;
-	qsort(slots, (size_t)list.count, sizeof(slots[0]), larger_first);
-	if (!list.count)
-		return error_set(-ENOTSUP, "BPF finds no memslots in this kernel");
-	give_slots(source, &list);
-	return list.count;
+	if (count < 0 || !memcmp(&largest, &source->slots, sizeof(largest)))
+		return count;
+	source->slots = largest;
+	for (struct bpf_thread *thread = source->threads; thread; thread = thread->next)
+		bpf_slots_tell(&thread->memory.ring.vcpu->slots, &largest);
+	return count;
 }
 
 /* vCPUs. */
@@ -267,7 +191,7 @@ static void find_threads(struct attach_source *source, struct vmm_process *proce
 {
 	struct thread_list list = { .source = source, .process = process };
 
-	if (look(process, NO_SLOTS, take_thread, &list))
+	if (look_for_vcpus(process, take_thread, &list))
 		log_debug("%s", error_message());
 }
 
@@ -287,7 +211,7 @@ static void take_vcpu(void *context, const struct bpf_found *found)
 static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *vcpu, struct bpf_found *found)
 {
 	struct vcpu_search search = { .wanted = vcpu };
-	int error = look(source->target->process, NO_SLOTS, take_vcpu, &search);
+	int error = look_for_vcpus(source->target->process, take_vcpu, &search);
 
 	if (error)
 		return error;
@@ -300,43 +224,6 @@ static int find_vcpu(const struct attach_source *source, const struct vmm_vcpu *
 }
 
 /* Tasks. */
-
-/* Each read takes as long as the next: what lies in a row in the task is read at once. */
-static void join_words(struct bpf_cpu *cpu)
-{
-	size_t run = BPF_TASK_STACK;
-
-	for (size_t i = 0; i < BPF_TASK_WORDS; i++)
-		cpu->sizes[i] = 8;
-	for (size_t i = BPF_TASK_STACK + 1; i < BPF_TASK_PAGE_TABLE; i++) {
-		if (cpu->offsets[i] == cpu->offsets[run] + (i - run) * 8)
-			cpu->sizes[run] = (uint32_t)(i - run + 1) * 8;
-		else if (cpu->offsets[i] != cpu->offsets[i - 1]) /* another word */
-			run = i;
-		if (run != i)
-			cpu->sizes[i] = 0;
-	}
-}
-
-static void choose_words(struct bpf_cpu *cpu, const struct guest_task_layout *layout)
-{
-	const uint32_t offsets[BPF_TASK_ROOM] = {
-		[BPF_TASK_STACK] = layout->stack,
-		[BPF_TASK_MM] = layout->mm,
-		[BPF_TASK_PID] = layout->pid,
-		[BPF_TASK_TGID] = layout->tgid,
-		[BPF_TASK_COMM] = layout->comm,
-		[BPF_TASK_COMM + 1] = layout->comm + 8,
-		[BPF_TASK_COMM + 2] = layout->comm + 16,
-		/* Where it is not known it is none of its own, and not read. */
-		[BPF_TASK_SET] = layout->cgroups.known ? layout->cgroups.task_set : layout->comm + 16,
-		[BPF_TASK_PAGE_TABLE] = layout->page_table,
-	};
-
-	for (size_t i = 0; i < BPF_TASK_WORDS; i++)
-		cpu->offsets[i] = offsets[i] & ~7u;
-	join_words(cpu);
-}
 
 /*
  * Samples that were taken before are of what was known before, also those that were begun before and come
@@ -361,7 +248,7 @@ static void see_tasks(struct attach_source *source, unsigned int id, const struc
 	told->levels = cpu->paging.cr4 & CR4_LA57 ? 5 : 4;
 	told->tasks[0] = cpu->offset + cpu->layout.current;
 	told->tasks[1] = cpu->layout.scheduled ? cpu->offset + cpu->layout.scheduled : 0;
-	choose_words(told, &cpu->layout);
+	bpf_task_words_choose(told, &cpu->layout);
 	__atomic_store_n(&told->generation, thread->generation, __ATOMIC_RELEASE);
 }
 
@@ -392,7 +279,7 @@ static void forget(struct attach_source *source, struct bpf_thread *thread)
 static int start_vcpu(struct attach_source *source, struct bpf_thread *thread, const struct bpf_found *found)
 {
 	know_vcpu(source, thread, found);
-	tell_slots(thread, &source->slots);
+	bpf_slots_tell(&thread->memory.ring.vcpu->slots, &source->slots);
 	bpf_ring_wait(&thread->memory.ring);
 	return source->paused ? 0 : sample_thread(source, thread);
 }
@@ -534,7 +421,7 @@ static int check_vcpu(struct attach_source *source)
 {
 	const struct vmm_process *process = source->target->process;
 	struct vcpu_search search = { .wanted = &process->vcpus[0] };
-	int error = look(source->target->process, NO_SLOTS, take_vcpu, &search);
+	int error = look_for_vcpus(source->target->process, take_vcpu, &search);
 
 	if (error)
 		return error;

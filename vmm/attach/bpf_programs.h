@@ -69,6 +69,9 @@ int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int
  */
 bool bpf_programs_are_intel(void);
 
+/* Bytes that no memslot has. */
+#define BPF_NO_SLOTS UINT64_MAX
+
 /*
  * EACH gets what the files of the process behind PID_FD tell: VMs, and of the one at its descriptor VM_FD (0:
  * of all) vCPUs, and memslots of SLOT_SIZE_MIN bytes at least. While some VM is open. -E2BIG: there is more

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/bpf_slots.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/attach/bpf_programs.h"
+
+/* Bytes that a memslot has at the least, where there are so many that small ones are left out. */
+#define SIZE_FIRST (64ull << 10)
+#define SIZE_LAST  (1ull << 40)
+
+struct slot_list {
+	struct vmm_slot *slots;
+	int count;
+	uint64_t generation; /* of KVM's, of all of them; BPF_NO_GENERATION: they changed meanwhile */
+	uint64_t begun;      /* that of the VM that was told of last */
+};
+
+static void take_slot(void *context, const struct bpf_found *found)
+{
+	struct slot_list *list = context;
+
+	if (found->type == BPF_FOUND_VM)
+		list->begun = found->generation;
+	if (found->type == BPF_FOUND_SLOT && !list->count)
+		list->generation = list->begun;
+	if (found->type == BPF_FOUND_SLOT && found->generation != list->generation)
+		list->generation = BPF_NO_GENERATION;
+	if (found->type == BPF_FOUND_SLOT && found->size && list->count < VMM_SLOTS_MAX)
+		list->slots[list->count++] = (struct vmm_slot){ found->gpa, found->size, found->hva };
+}
+
+static int larger_first(const void *left, const void *right)
+{
+	const struct vmm_slot *one = left, *other = right;
+
+	return one->size < other->size ? 1 : one->size > other->size ? -1 : 0;
+}
+
+static int look(int pid_fd, int vm_fd, struct slot_list *list)
+{
+	uint64_t size_min = 0;
+	int error;
+
+	for (;;) {
+		list->count = 0;
+		list->generation = BPF_NO_GENERATION;
+		error = bpf_programs_look(pid_fd, vm_fd, size_min, take_slot, list);
+		if ((error != -E2BIG && list->count < VMM_SLOTS_MAX) || size_min >= SIZE_LAST)
+			return error;
+		size_min = size_min ? size_min * 4 : SIZE_FIRST;
+	}
+}
+
+/* The program looks through a few: stacks and page tables lie in the large ones. */
+static void choose(struct bpf_slots *largest, const struct slot_list *list)
+{
+	*largest = (struct bpf_slots){ .generation_of_kvm = list->generation };
+	for (int i = 0; i < list->count && i < BPF_SLOTS_MAX; i++) {
+		largest->slot[i].gpa = list->slots[i].gpa;
+		largest->slot[i].size = list->slots[i].size;
+		largest->slot[i].hva = list->slots[i].hva;
+		largest->count++;
+	}
+}
+
+int bpf_slots_find(int pid_fd, int vm_fd, struct vmm_slot *slots, struct bpf_slots *largest)
+{
+	struct slot_list list = { .slots = slots };
+	int error = look(pid_fd, vm_fd, &list);
+
+	if (error)
+		return error;
+	if (!list.count)
+		return error_set(-ENOTSUP, "BPF finds no memslots in this kernel");
+	qsort(slots, (size_t)list.count, sizeof(slots[0]), larger_first);
+	choose(largest, &list);
+	return list.count;
+}
+
+void bpf_slots_tell(struct bpf_slots *told, const struct bpf_slots *slots)
+{
+	__u32 generation = told->generation;
+
+	__atomic_store_n(&told->generation, generation + 1, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	told->count = slots->count;
+	told->generation_of_kvm = slots->generation_of_kvm;
+	memcpy(told->slot, slots->slot, sizeof(told->slot));
+	__atomic_store_n(&told->generation, generation + 2, __ATOMIC_RELEASE);
+}
