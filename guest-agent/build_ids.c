@@ -35,7 +35,7 @@ static uint64_t allowed = BUILD_IDS_BURST * 1000ull, allowed_at;
 
 static bool may_read(void)
 {
-	uint64_t now = clock_ms();
+	uint64_t now = clock_raw_ms();
 
 	allowed += (now - allowed_at) * BUILD_IDS_RATE;
 	allowed_at = now;

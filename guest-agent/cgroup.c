@@ -117,7 +117,7 @@ void cgroup_note(const uint8_t *record)
 
 static bool is_allowed(void)
 {
-	uint64_t now = clock_ms();
+	uint64_t now = clock_raw_ms();
 
 	if (now - cgroups.begun >= 1000) {
 		cgroups.begun = now;

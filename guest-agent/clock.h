@@ -20,10 +20,10 @@ static inline uint64_t clock_cpu(void)
 	return clock_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
-/* For waiting: milliseconds. */
-static inline uint64_t clock_ms(void)
+/* ms: for waiting. */
+static inline uint64_t clock_raw_ms(void)
 {
-	return clock_raw() / 1000000;
+	return clock_ms(CLOCK_MONOTONIC_RAW);
 }
 
 #endif

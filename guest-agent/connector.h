@@ -50,7 +50,7 @@ enum connector_result connector_next(struct connector *connector, uint8_t *to, s
 
 /*
  * A process that is to be looked at now, or 0. It comes again some times, unless it ends. NOW is ms of
- * clock_ms().
+ * clock_raw_ms().
  */
 pid_t connector_due(struct connector *connector, uint64_t now);
 

@@ -81,7 +81,7 @@ static void begin(struct followed *followed)
 	followed->wanted = true;
 	followed->told = followed->behind = false;
 	followed->since = followed->next = 0;
-	followed->waits = clock_ms();
+	followed->waits = clock_raw_ms();
 	followed->wait = FIRST_WAIT;
 }
 
@@ -144,7 +144,7 @@ static void tell(struct followed *followed, struct look *look, uint32_t flags, s
 
 static void look_for_file(struct followed *followed)
 {
-	uint64_t now = clock_ms();
+	uint64_t now = clock_raw_ms();
 
 	if (now < followed->next)
 		return;
@@ -198,7 +198,7 @@ static void replace_file(struct followed *followed, struct look *look)
 
 static enum jit_map_process ask_process(struct followed *followed)
 {
-	uint64_t now = clock_ms();
+	uint64_t now = clock_raw_ms();
 
 	if (now < followed->asked + END_INTERVAL)
 		return JIT_MAP_RUNS;

@@ -131,9 +131,9 @@ static int begin(void)
 	char name[sizeof(tasks[0].comm)];
 	int error;
 
-	if (begun && clock_ms() < begun + PATIENCE_MS)
+	if (begun && clock_raw_ms() < begun + PATIENCE_MS)
 		return -EBUSY;
-	begun = clock_ms();
+	begun = clock_raw_ms();
 	error = share_threads();
 	for (int i = 0; !error && i < TASKS; i++)
 		error = draw_task(&tasks[i]);
@@ -153,7 +153,7 @@ static int take_threads(void)
 		int id = atomic_load(&threads[i]);
 
 		if (id <= 0)
-			return id ? id : clock_ms() < begun + PATIENCE_MS ? -EINPROGRESS : -ECHILD;
+			return id ? id : clock_raw_ms() < begun + PATIENCE_MS ? -EINPROGRESS : -ECHILD;
 		task->pid = (uint32_t)id;
 		task->tgid = tasks[0].tgid;
 		memcpy(task->mark, tasks[0].mark, sizeof(task->mark));

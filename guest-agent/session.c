@@ -94,7 +94,7 @@ static uint64_t read_tsc(void)
 
 static void plan_drain(uint64_t delay)
 {
-	uint64_t time = clock_ms() + delay;
+	uint64_t time = clock_raw_ms() + delay;
 
 	if (session.drain_planned && session.drain_time <= time)
 		return;
@@ -171,9 +171,9 @@ static uint64_t look_around_interval(void)
 static void fill_gap(void)
 {
 	bool around = events_by_connector(&session.events) &&
-		      clock_ms() >= session.next_snapshot - SNAPSHOT_MS + look_around_interval();
+		      clock_raw_ms() >= session.next_snapshot - SNAPSHOT_MS + look_around_interval();
 
-	if (session.snapshot.directory || clock_ms() < session.next_snapshot ||
+	if (session.snapshot.directory || clock_raw_ms() < session.next_snapshot ||
 	    !(session.events.gap || around))
 		return;
 	session.events.gap = false;
@@ -198,14 +198,14 @@ static void send_round(uint64_t time)
 /* ms, until looks may be taken again. */
 static uint64_t time_to_look(void)
 {
-	uint64_t now = clock_ms();
+	uint64_t now = clock_raw_ms();
 
 	return session.looks_paid > now + LOOKS_AHEAD_MS ? session.looks_paid - now - LOOKS_AHEAD_MS : 0;
 }
 
 static bool look_at(pid_t pid)
 {
-	uint64_t begun = clock_cpu(), now = clock_ms(), rest;
+	uint64_t begun = clock_cpu(), now = clock_raw_ms(), rest;
 	bool told = snapshot_look(&session.snapshot, pid, &session.events, &session.output);
 
 	rest = LOOKS_REST * (clock_cpu() - begun) / 1000000;
@@ -223,8 +223,8 @@ static void look_at_new(void)
 
 	if (!events_by_connector(&session.events))
 		return;
-	for (int i = 0; i < LOOKS_AT_ONCE && !time_to_look() && (pid = connector_due(connector, clock_ms()));
-	     i++)
+	for (int i = 0;
+	     i < LOOKS_AT_ONCE && !time_to_look() && (pid = connector_due(connector, clock_raw_ms())); i++)
 		if (!look_at(pid)) {
 			session.events.gap = true; /* the next snapshot tells of it */
 			break;
@@ -351,18 +351,18 @@ static int take_input(void)
 static void rest_from_snapshot(uint64_t cost)
 {
 	if (session.told)
-		session.next_step = clock_ms() + 9 * cost / 1000000;
+		session.next_step = clock_raw_ms() + 9 * cost / 1000000;
 }
 
 /* False without room. */
 static bool look_at_processes(void)
 {
-	uint64_t end = clock_ms() + SNAPSHOT_TURN_MS;
+	uint64_t end = clock_raw_ms() + SNAPSHOT_TURN_MS;
 
 	do {
 		if (!snapshot_step(&session.snapshot, &session.events, &session.output))
 			return false;
-	} while (session.snapshot.directory && clock_ms() < end &&
+	} while (session.snapshot.directory && clock_raw_ms() < end &&
 		 output_waiting(&session.output) < SNAPSHOT_TURN_BYTES);
 	return true;
 }
@@ -372,14 +372,14 @@ static bool go_on_with_snapshot(void)
 {
 	uint64_t begun;
 
-	if (!session.open || !session.snapshot.directory || clock_ms() < session.next_step)
+	if (!session.open || !session.snapshot.directory || clock_raw_ms() < session.next_step)
 		return false;
 	begun = clock_cpu();
 	if (!look_at_processes())
 		return false;
 	if (!session.snapshot.directory) {
 		session.told = true;
-		session.next_snapshot = clock_ms() + SNAPSHOT_MS;
+		session.next_snapshot = clock_raw_ms() + SNAPSHOT_MS;
 		session.round_due = true; /* it says that this is done */
 		plan_drain(0);
 	}
@@ -390,7 +390,7 @@ static bool go_on_with_snapshot(void)
 
 static int time_to_wait(bool busy)
 {
-	uint64_t now = clock_ms(), due = UINT64_MAX;
+	uint64_t now = clock_raw_ms(), due = UINT64_MAX;
 
 	if (busy)
 		return 0;
@@ -441,7 +441,7 @@ static int serve_once(void)
 	bool busy = go_on_with_snapshot();
 	int error;
 
-	if (session.drain_planned && session.drain_time <= clock_ms()) {
+	if (session.drain_planned && session.drain_time <= clock_raw_ms()) {
 		answer_ping(); /* one that there was no room for: before what is fetched takes all there is */
 		drain();
 	}

@@ -76,8 +76,8 @@ void table_ask(const struct agent_message *message, struct output *output)
 	table.path[0] = '\0';
 	if (room < sizeof(table.path) && memchr(ask->path, '\0', room))
 		memcpy(table.path, ask->path, room);
-	if (table.due < clock_ms())
-		table.due = clock_ms();
+	if (table.due < clock_raw_ms())
+		table.due = clock_raw_ms();
 }
 
 uint64_t table_due(void)
@@ -341,7 +341,7 @@ bool table_step(struct output *output)
 	uint64_t begun = clock_cpu(), rest;
 	int error = 0;
 
-	if (table_due() > clock_ms() || !output_empty(output))
+	if (table_due() > clock_raw_ms() || !output_empty(output))
 		return false;
 	if (table.asked) {
 		table.asked = false;
@@ -352,6 +352,6 @@ bool table_step(struct output *output)
 	else
 		send_part(output);
 	rest = REST * (clock_cpu() - begun) / 1000000;
-	table.due = clock_ms() + (rest > TABLE_INTERVAL_MS ? rest : TABLE_INTERVAL_MS);
+	table.due = clock_raw_ms() + (rest > TABLE_INTERVAL_MS ? rest : TABLE_INTERVAL_MS);
 	return true;
 }

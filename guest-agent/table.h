@@ -21,7 +21,7 @@
 /* Takes MESSAGE, of type AGENT_ASK; one that can not be is passed over. */
 void table_ask(const struct agent_message *message, struct output *output);
 
-/* When, in ms of clock_ms(), table_step() has something to do; UINT64_MAX: nothing is asked for. */
+/* When, in ms of clock_raw_ms(), table_step() has something to do; UINT64_MAX: nothing is asked for. */
 uint64_t table_due(void);
 
 /* One part into OUTPUT, if it is time and OUTPUT is empty. False: there is nothing new in it. */

@@ -12,9 +12,9 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 
 /* ms that an answer may take: QEMU may be swapping, or writing a snapshot. */
@@ -32,14 +32,6 @@ struct qmp {
 	uint64_t deadline; /* ms */
 	json_int_t id;     /* of the last command */
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* Messages. */
 
@@ -144,7 +136,7 @@ static int wait_for(const struct qmp *qmp, short events)
 {
 	struct pollfd fds[] = { { .fd = qmp->fd, .events = events },
 				{ .fd = qmp->cancel_fd, .events = POLLIN } };
-	uint64_t time = now_ms();
+	uint64_t time = clock_ms(CLOCK_MONOTONIC);
 	int left = qmp->deadline > time ? (int)(qmp->deadline - time) : 0;
 	int ready = poll(fds, 2, left);
 
@@ -272,7 +264,7 @@ int qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t 
 	text = text_of(message);
 	if (!text)
 		return error_set(-ENOMEM, "no memory to ask QEMU's monitor");
-	qmp->deadline = now_ms() + ANSWER_TIME;
+	qmp->deadline = clock_ms(CLOCK_MONOTONIC) + ANSWER_TIME;
 	error = send_text(qmp, text, strlen(text));
 	free(text);
 	if (!error)
@@ -289,7 +281,7 @@ static int read_greeting(struct qmp *qmp, json_t **greeting)
 {
 	int error;
 
-	qmp->deadline = now_ms() + GREETING_TIME;
+	qmp->deadline = clock_ms(CLOCK_MONOTONIC) + GREETING_TIME;
 	while (!(error = read_message(qmp, greeting)) && json_object_get(*greeting, "id"))
 		json_decref(*greeting);
 	return error;

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/agent_channel.h"
@@ -36,16 +36,8 @@ struct attachment {
 	struct open_disks disks;       /* the VM's */
 	struct sandbox_broker *broker; /* that reads them; NULL */
 	bool sampling;
-	uint64_t started; /* ms, see now_ms(): when sampling did */
+	uint64_t started; /* ms of CLOCK_MONOTONIC: when sampling did */
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 /* Behind all that is not chosen by whoever started the VM. */
 static void print_guest(pid_t pid)
@@ -130,7 +122,7 @@ static void tell_backend(const struct attachment *self)
 /* ms until something is due, at most a second; 0: the time is over. */
 static int time_left(const struct attachment *self)
 {
-	uint64_t passed = self->sampling ? now_ms() - self->started : 0;
+	uint64_t passed = self->sampling ? clock_ms(CLOCK_MONOTONIC) - self->started : 0;
 	uint64_t limit = self->options.time * 1000ull;
 
 	if (!limit || limit > passed + 1000)
@@ -140,7 +132,7 @@ static int time_left(const struct attachment *self)
 
 static void show_progress(const struct attachment *self)
 {
-	uint64_t seconds = (now_ms() - self->started) / 1000;
+	uint64_t seconds = (clock_ms(CLOCK_MONOTONIC) - self->started) / 1000;
 	struct collector_statistics statistics;
 
 	session_statistics(self->session, &statistics);
@@ -158,7 +150,7 @@ static int turn(struct attachment *self)
 
 	if (state != SESSION_SEARCHING && !self->sampling) {
 		self->sampling = true;
-		self->started = now_ms();
+		self->started = clock_ms(CLOCK_MONOTONIC);
 	}
 	if (self->sampling)
 		show_progress(self);
@@ -240,7 +232,7 @@ static void search_disks(const struct attachment *self, unsigned int files)
 /* The recording is finished in any case: what was sampled stays. */
 static int finish(struct attachment *self, int error)
 {
-	double seconds = self->sampling ? (double)(now_ms() - self->started) / 1e3 : 0;
+	double seconds = self->sampling ? (double)(clock_ms(CLOCK_MONOTONIC) - self->started) / 1e3 : 0;
 	struct collector_statistics statistics;
 	char message[ERROR_MESSAGE_SIZE] = "";
 	int stopped;

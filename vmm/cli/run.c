@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/command.h"
@@ -39,30 +39,13 @@ struct run {
 	struct run_control *control;       /* NULL without a control socket */
 	_Atomic(struct machine *) machine; /* NULL until it is made: the console may ask earlier */
 	int signal_fd;
-	uint64_t started, ended;   /* ms, see now_ms() */
+	uint64_t started, ended;   /* ms of CLOCK_MONOTONIC */
 	bool power_button_pressed; /* by a first SIGINT */
 	bool timed_out;
 	bool in_a_hurry;                     /* whoever ended it does not wait: SIGTERM, SIGHUP, --timeout */
 	struct vcpu_statistic interpreted;   /* of the first vCPU, closed once it was too high */
 	uint64_t interpreted_before, looked; /* its value then, and then: ms of CPU time */
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-/* ms of CPU time that all threads have used. */
-static uint64_t cpu_time_ms(void)
-{
-	struct timespec used;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-	return (uint64_t)used.tv_sec * 1000 + (uint64_t)used.tv_nsec / 1000000;
-}
 
 static void on_quit(void *context)
 {
@@ -170,7 +153,7 @@ static void take_signal(struct run *run)
 /* ms until SECONDS have passed since the start; at most a second, so that progress is shown. */
 static int time_left(const struct run *run, unsigned int seconds)
 {
-	uint64_t passed = now_ms() - run->started, limit = seconds * 1000ull;
+	uint64_t passed = clock_ms(CLOCK_MONOTONIC) - run->started, limit = seconds * 1000ull;
 
 	if (!seconds || limit > passed + 1000)
 		return 1000;
@@ -196,7 +179,7 @@ static bool shows_progress(const struct run *run)
 
 static void show_progress(struct run *run)
 {
-	uint64_t seconds = (now_ms() - run->started) / 1000;
+	uint64_t seconds = (clock_ms(CLOCK_MONOTONIC) - run->started) / 1000;
 	struct collector_statistics statistics;
 
 	run_profile_statistics(run->profile, &statistics);
@@ -213,7 +196,7 @@ static void show_progress(struct run *run)
  */
 static void check_interpretation(struct run *run)
 {
-	uint64_t now = cpu_time_ms(), passed = now - run->looked, count;
+	uint64_t now = clock_ms(CLOCK_PROCESS_CPUTIME_ID), passed = now - run->looked, count;
 
 	if (run->interpreted.fd < 0 || passed < 1000)
 		return;
@@ -250,7 +233,7 @@ static void supervise(struct run *run)
 		if (shows_progress(run))
 			show_progress(run);
 	}
-	run->ended = now_ms();
+	run->ended = clock_ms(CLOCK_MONOTONIC);
 	log_progress("%s", "");
 }
 
@@ -412,8 +395,8 @@ static int run_machine(struct run *run)
 	int status, profile_status;
 
 	vcpu_statistic_open(&run->interpreted, machine_vm(run->machine)->vcpus[0], "insn_emulation");
-	run->started = now_ms();
-	run->looked = cpu_time_ms();
+	run->started = clock_ms(CLOCK_MONOTONIC);
+	run->looked = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
 	if (run_guest(run, &result))
 		return command_failed();
 	run_pmu_summarize(run->pmu_traps, run->machine);

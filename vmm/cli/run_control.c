@@ -3,9 +3,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/run_flight_control.h"
@@ -18,7 +18,7 @@ struct run_control {
 	struct run_profile *profile; /* NULL without one */
 	struct control_socket socket;
 	struct control *control;
-	struct timespec started; /* CLOCK_MONOTONIC */
+	uint64_t started; /* ns of CLOCK_MONOTONIC */
 };
 
 static int need_profile(const struct run_control *self)
@@ -80,14 +80,6 @@ static int do_freq(void *context, json_t *arguments, json_t *result)
 	return error;
 }
 
-static double seconds_since(const struct timespec *before)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)(now.tv_sec - before->tv_sec) + (double)(now.tv_nsec - before->tv_nsec) / 1e9;
-}
-
 /* Kernel release and paths come from elsewhere, and may be no UTF-8. */
 static json_t *string_or_null(const char *text)
 {
@@ -131,7 +123,8 @@ static int do_status(void *context, json_t *arguments, json_t *result)
 	json_object_set_new(result, "pid", json_integer(getpid()));
 	json_object_set_new(result, "name", string_or_null(self->options->name));
 	json_object_set_new(result, "kvmscope", json_string(KVMSCOPE_VERSION));
-	json_object_set_new(result, "seconds", json_real(seconds_since(&self->started)));
+	json_object_set_new(result, "seconds",
+			    json_real((double)(clock_ns(CLOCK_MONOTONIC) - self->started) / 1e9));
 	json_object_set_new(result, "kernel", string_or_null(self->options->boot.kernel));
 	json_object_set_new(result, "vcpus", json_integer(self->options->cpus));
 	json_object_set_new(result, "memory", json_integer((json_int_t)self->options->memory_size));
@@ -181,7 +174,7 @@ int run_control_open(struct run_control **control, const struct run_options *opt
 	if (!self)
 		return error_set(-ENOMEM, "no memory for the control socket");
 	*self = (struct run_control){ .options = options, .profile = profile, .socket.fd = -1 };
-	clock_gettime(CLOCK_MONOTONIC, &self->started);
+	self->started = clock_ns(CLOCK_MONOTONIC);
 	error = open_socket(self);
 	if (error && !options->control_path && !options->name) {
 		log_warning(

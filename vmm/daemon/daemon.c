@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/rights.h"
@@ -140,19 +141,11 @@ static void take_signal(struct daemon *daemon)
 		daemon->stop = true;
 }
 
-static uint64_t now_ms(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
-}
-
 /* There is a look at everything in so many ms at the latest: what comes again and again does not put it off.
  */
 static void look_in(struct daemon *daemon, unsigned int milliseconds)
 {
-	uint64_t look = now_ms() + milliseconds;
+	uint64_t look = clock_ms(CLOCK_MONOTONIC) + milliseconds;
 	const struct itimerspec times = {
 		.it_value = { .tv_sec = (time_t)(look / 1000), .tv_nsec = (long)(look % 1000) * 1000000 },
 		.it_interval = { .tv_sec = TICK },
@@ -199,7 +192,7 @@ static void take_notice(struct daemon *daemon)
 static void look_at_everything(struct daemon *daemon)
 {
 	forget(daemon->timer_fd);
-	daemon->look = now_ms() + (uint64_t)TICK * 1000;
+	daemon->look = clock_ms(CLOCK_MONOTONIC) + (uint64_t)TICK * 1000;
 	watch_libvirt(daemon);
 	hook_inbox_take(daemon->inbox);
 	if (domains_scan(daemon->domains))

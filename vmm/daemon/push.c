@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/daemon/push_headers.h"
@@ -52,14 +52,6 @@ struct push {
 	_Atomic uint64_t pushed, bytes, failures, refused;
 };
 
-static uint64_t now_ms(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
-}
-
 /* Its profiles are on the disk, or it has none that could ever be. */
 static bool take_recording(struct push *push, const struct recordings_file *file)
 {
@@ -81,14 +73,15 @@ static void take_next(struct push *push)
 {
 	struct recordings_file file;
 
-	if (now_ms() < push->spool_again)
+	if (clock_ms(CLOCK_MONOTONIC) < push->spool_again)
 		return;
 	if (!recordings_next(push->options.recordings, &file))
 		return;
 	if (take_recording(push, &file))
 		recordings_done(push->options.recordings, &file);
 	else
-		push->spool_again = now_ms() + SPOOL_RETRIES * (uint64_t)push->options.retry_ms;
+		push->spool_again =
+			clock_ms(CLOCK_MONOTONIC) + SPOOL_RETRIES * (uint64_t)push->options.retry_ms;
 }
 
 static void end_round(struct push *push)
@@ -104,7 +97,7 @@ static void back_off(struct push *push)
 	uint64_t wait = push->retry - push->retry / 4 + arc4random_uniform((uint32_t)push->retry / 4 + 1);
 
 	end_round(push);
-	push->not_before = now_ms() + wait;
+	push->not_before = clock_ms(CLOCK_MONOTONIC) + wait;
 	push->retry = push->retry * 2 < RETRY_LONGEST ? push->retry * 2 : RETRY_LONGEST;
 }
 
@@ -178,14 +171,14 @@ static bool begin_round(struct push *push)
 	if (push->count)
 		return true;
 	end_round(push);
-	push->not_before = now_ms() + push->options.retry_ms;
+	push->not_before = clock_ms(CLOCK_MONOTONIC) + push->options.retry_ms;
 	return false;
 }
 
 /* One request, if it is time for one. */
 static void send_next(struct push *push)
 {
-	if (!push->items && (now_ms() < push->not_before || !begin_round(push)))
+	if (!push->items && (clock_ms(CLOCK_MONOTONIC) < push->not_before || !begin_round(push)))
 		return;
 	send_item(push, &push->items[push->next]);
 	if (!push->items || ++push->next < push->count)
@@ -200,7 +193,7 @@ static void send_next(struct push *push)
 static int time_left(const struct push *push)
 {
 	struct push_spool_counts counts;
-	uint64_t now = now_ms(), next = UINT64_MAX;
+	uint64_t now = clock_ms(CLOCK_MONOTONIC), next = UINT64_MAX;
 
 	push_spool_count(push->spool, &counts);
 	if (counts.files)
@@ -215,7 +208,7 @@ static int time_left(const struct push *push)
 /* Until there is a recording, a request is due, or it is time to stop. */
 static void wait_for_work(const struct push *push)
 {
-	const bool take = now_ms() >= push->spool_again;
+	const bool take = clock_ms(CLOCK_MONOTONIC) >= push->spool_again;
 	struct pollfd events[] = {
 		{ .fd = push->stop_fd, .events = POLLIN },
 		{ .fd = take ? recordings_new_fd(push->options.recordings) : -1, .events = POLLIN },

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/daemon/old_names.h"
@@ -40,14 +41,6 @@ struct recording {
 	int64_t begun;          /* s since 1970, by which names that are in use have been used */
 	uint64_t next_prune;    /* ms; the thread's that prunes */
 };
-
-uint64_t recordings_now(clockid_t clock)
-{
-	struct timespec time;
-
-	clock_gettime(clock, &time);
-	return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
-}
 
 struct recorded_domain *recordings_find(const struct recordings *all, const char *name)
 {
@@ -112,7 +105,7 @@ static int begin_file(void *context, char *path, size_t size)
 	struct recordings *all = recording->all;
 	struct recorded_domain *domain = recording->domain;
 	char file[RECORDING_PATH_SIZE];
-	uint64_t now = recordings_now(CLOCK_REALTIME);
+	uint64_t now = clock_ms(CLOCK_REALTIME);
 	int error;
 
 	pthread_mutex_lock(&all->lock);
@@ -273,7 +266,7 @@ static int make_domain(struct recordings *all, const char *name, struct recorded
 static void count_names(struct recording *recording)
 {
 	struct recordings *all = recording->all;
-	uint64_t now = recordings_now(CLOCK_MONOTONIC), bytes;
+	uint64_t now = clock_ms(CLOCK_MONOTONIC), bytes;
 
 	if (recording->names_counted && now - recording->names_counted < NAMES_INTERVAL)
 		return;
@@ -341,7 +334,7 @@ static void note_pruned(struct recordings *all, struct recorded_domain *domain,
 void recording_prune_names(struct recording *recording)
 {
 	struct recordings *all = recording->all;
-	uint64_t now = recordings_now(CLOCK_MONOTONIC), beyond;
+	uint64_t now = clock_ms(CLOCK_MONOTONIC), beyond;
 	struct old_names_removed removed;
 
 	pthread_mutex_lock(&all->lock);
@@ -387,7 +380,7 @@ int recordings_add(struct recordings *all, const char *name, struct recording **
 	recording = calloc(1, sizeof(*recording));
 	if (!recording)
 		return error_set(-ENOMEM, "no memory for another recording");
-	recording->begun = (int64_t)(recordings_now(CLOCK_REALTIME) / 1000);
+	recording->begun = (int64_t)(clock_ms(CLOCK_REALTIME) / 1000);
 	pthread_mutex_lock(&all->lock);
 	error = make_domain(all, name, &recording->domain);
 	if (!error) {

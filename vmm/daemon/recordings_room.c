@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/daemon/recordings_state.h"
@@ -39,7 +40,7 @@ static bool is_beyond_limits(const struct recordings *all, const struct recorded
 
 void recordings_keep_limits(struct recordings *all, struct recorded_domain *domain)
 {
-	uint64_t now = recordings_now(CLOCK_REALTIME);
+	uint64_t now = clock_ms(CLOCK_REALTIME);
 
 	while (is_beyond_limits(all, domain, now))
 		remove_oldest(all, domain, &all->statistics.removed);
@@ -59,7 +60,7 @@ static struct recorded_domain *with_oldest(const struct recordings *all)
 /* A disk that stays full takes a file for each that is recorded. */
 static void say_sacrificed(struct recordings *all)
 {
-	uint64_t now = recordings_now(CLOCK_MONOTONIC);
+	uint64_t now = clock_ms(CLOCK_MONOTONIC);
 
 	if (all->said_at && now - all->said_at < SAY_INTERVAL)
 		return;
@@ -90,7 +91,7 @@ uint64_t recordings_missing(struct recordings *all, uint64_t size)
 
 	if (fstatvfs(all->fd, &status)) /* the write will tell */
 		return 0;
-	if (recordings_now(CLOCK_MONOTONIC) - all->freed_at > FREED_SHOWS)
+	if (clock_ms(CLOCK_MONOTONIC) - all->freed_at > FREED_SHOWS)
 		all->freed = 0;
 	have = (uint64_t)status.f_bavail * status.f_frsize + all->freed;
 	return wanted > have ? wanted - have : 0;
@@ -104,7 +105,7 @@ int recordings_make_room(struct recordings *all, uint64_t size, bool full)
 		return 0;
 	freed = sacrifice(all, wanted);
 	all->freed += freed;
-	all->freed_at = recordings_now(CLOCK_MONOTONIC);
+	all->freed_at = clock_ms(CLOCK_MONOTONIC);
 	if (full ? freed > 0 : freed >= wanted)
 		return 0;
 	return error_set(

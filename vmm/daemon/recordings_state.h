@@ -13,7 +13,6 @@
 #define KVMSCOPE_DAEMON_RECORDINGS_STATE_H
 
 #include <pthread.h>
-#include <time.h>
 
 #include "vmm/daemon/recorded_domain.h"
 #include "vmm/daemon/recordings.h"
@@ -30,9 +29,6 @@ struct recordings {
 	uint64_t said_at;                /* ms, that something went */
 	struct recordings_statistics statistics;
 };
-
-/* ms of CLOCK. */
-uint64_t recordings_now(clockid_t clock);
 
 /* NULL: there is none. */
 struct recorded_domain *recordings_find(const struct recordings *all, const char *name);

@@ -5,17 +5,13 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
+
+#include "shared/clock.h"
 
 /* DEADLINE in ns of CLOCK_MONOTONIC_RAW; 0: there is none. No system call: the vDSO has the clock. */
 static inline bool deadline_passed(uint64_t deadline)
 {
-	struct timespec now;
-
-	if (!deadline)
-		return false;
-	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
-	return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec >= deadline;
+	return deadline && clock_ns(CLOCK_MONOTONIC_RAW) >= deadline;
 }
 
 #endif

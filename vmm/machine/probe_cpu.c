@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/machine/probe_list.h"
 #include "vmm/machine/probe_vm.h"
@@ -23,10 +23,7 @@
 
 static double now(void)
 {
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+	return (double)clock_ns(CLOCK_MONOTONIC) / 1e9;
 }
 
 static const uint8_t loop[] = {

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/machine/probe_list.h"
 #include "vmm/machine/probe_vm.h"
@@ -22,15 +22,12 @@ static int perf_open(struct perf_event_attr *attr, pid_t pid, int cpu)
 }
 
 /* Uses so much CPU time of this process, nearly all in user mode. */
-static void burn(long milliseconds)
+static void burn(uint64_t milliseconds)
 {
-	struct timespec time;
-
 	do {
 		for (volatile unsigned int i = 0; i < 100000; i++)
 			;
-		clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-	} while (time.tv_sec * 1000 + time.tv_nsec / 1000000 < milliseconds);
+	} while (clock_ms(CLOCK_PROCESS_CPUTIME_ID) < milliseconds);
 }
 
 void probe_host_pmu(struct probe_row *row)

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "shared/clock.h"
 #include "shared/error.h"
@@ -141,14 +140,6 @@ void collector_kernel_end_file(struct collector_kernel *kernel)
 	kernel->path = NULL;
 }
 
-static uint64_t processor_time(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-	return (uint64_t)time.tv_sec * 1000 * MILLISECOND + (uint64_t)time.tv_nsec;
-}
-
 /* The unwinder goes out first: until it does, samples have no callers, and writing the cache takes time. */
 static int make_known(struct collector_kernel *kernel, struct guest_kernel *found)
 {
@@ -169,10 +160,10 @@ static int make_known(struct collector_kernel *kernel, struct guest_kernel *foun
 /* That is work for what was found, too: a guest may change its kernel without end. */
 static int introduce(struct collector_kernel *kernel, struct guest_kernel *found)
 {
-	uint64_t begun = processor_time();
+	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	int error = make_known(kernel, found);
 
-	work_share_add(&kernel->pace.work, kernel->pace.work.time, processor_time() - begun);
+	work_share_add(&kernel->pace.work, kernel->pace.work.time, clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun);
 	return error;
 }
 

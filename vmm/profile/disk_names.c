@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/profile/build_id_cache.h"
@@ -43,7 +43,7 @@ struct hunt {
 	const struct disk_names_search *search;
 	struct disk_names_result *result;
 	const char *directory; /* of the cache */
-	int64_t deadline;      /* ms of CLOCK_MONOTONIC */
+	uint64_t deadline;     /* ms of CLOCK_MONOTONIC */
 	struct images images;
 	struct disk_misses misses;
 	uint64_t records;
@@ -52,20 +52,13 @@ struct hunt {
 	uint64_t taken; /* bytes, of total_max */
 };
 
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static bool is_over(void *context)
 {
 	const struct hunt *hunt = context;
 	const struct disk_names_search *search = hunt->search;
 
-	return now_ms() >= hunt->deadline || (search->is_enough && search->is_enough(search->context));
+	return clock_ms(CLOCK_MONOTONIC) >= hunt->deadline ||
+	       (search->is_enough && search->is_enough(search->context));
 }
 
 /* Of each record, or a long recording could not be left. */
@@ -363,7 +356,7 @@ int disk_names_fetch(const struct disk_names_search *search, struct disk_names_r
 	struct hunt hunt = { .search = search,
 			     .result = result,
 			     .directory = search->directory,
-			     .deadline = now_ms() + (int64_t)search->seconds * 1000 };
+			     .deadline = clock_ms(CLOCK_MONOTONIC) + search->seconds * MS_PER_S };
 	char standard[PATH_MAX];
 	int error = 0;
 

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/profile/bytes_file.h"
@@ -211,15 +211,6 @@ static bool is_build(const struct bytes *file, const uint8_t *build_id, size_t b
 	return same;
 }
 
-/* ms of CLOCK_MONOTONIC. */
-static uint64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
 static void waste(struct guest_disk *disk, uint64_t ms, int error)
 {
 	disk->wasted += ms;
@@ -248,7 +239,7 @@ static bool read_at(struct guest_disk *disk, struct place place, const char *pat
 	const char *rest = below(path, roots[place.root].mounted);
 	char name[2 * PATH_MAX];
 	const char *const arguments[] = { disk->reader, disk->path, "cat", name, NULL };
-	uint64_t begun = now_ms();
+	uint64_t begun = clock_ms(CLOCK_MONOTONIC);
 	int error;
 
 	*file = (struct bytes){ 0 };
@@ -259,7 +250,7 @@ static bool read_at(struct guest_disk *disk, struct place place, const char *pat
 	error = run_reader(disk, arguments, file);
 	if (!error && is_build(file, build_id, build_id_size))
 		return true;
-	waste(disk, now_ms() - begun, error);
+	waste(disk, clock_ms(CLOCK_MONOTONIC) - begun, error);
 	free(file->data);
 	*file = (struct bytes){ 0 };
 	return false;

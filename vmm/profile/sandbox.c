@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 
 #define MEMORY_MAX (2ull << 30)
@@ -252,43 +253,34 @@ static void be_child(const struct sandbox *sandbox, const char *const *arguments
 	_exit(write(report_end, &report, sizeof(report)) == sizeof(report) ? 127 : 126);
 }
 
-/* ms of CLOCK_MONOTONIC. */
-static int64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static bool is_over(const struct sandbox *sandbox)
 {
 	return sandbox->is_over && sandbox->is_over(sandbox->context);
 }
 
 /* 0: there is something to read. */
-static int wait_for_output(const struct sandbox *sandbox, int from, int64_t deadline)
+static int wait_for_output(const struct sandbox *sandbox, int from, uint64_t deadline)
 {
 	struct pollfd ready = { .fd = from, .events = POLLIN };
 
 	for (;;) {
-		int64_t left = deadline - now_ms();
+		uint64_t now = clock_ms(CLOCK_MONOTONIC), left = now < deadline ? deadline - now : 0;
 		int count;
 
 		if (is_over(sandbox))
 			return -ECANCELED;
-		count = poll(&ready, 1, left <= 0 ? 0 : left < ASK_MS ? (int)left : ASK_MS);
+		count = poll(&ready, 1, left < ASK_MS ? (int)left : ASK_MS);
 		if (count > 0)
 			return 0;
 		if (count < 0 && errno != EINTR)
 			return -errno;
-		if (left <= 0)
+		if (!left)
 			return -ETIMEDOUT;
 	}
 }
 
 /* Until the other end is closed. */
-static int gather(const struct sandbox *sandbox, int from, int64_t deadline, struct bytes *output)
+static int gather(const struct sandbox *sandbox, int from, uint64_t deadline, struct bytes *output)
 {
 	char part[65536];
 	ssize_t size;
@@ -310,12 +302,13 @@ static int gather(const struct sandbox *sandbox, int from, int64_t deadline, str
 }
 
 /* It may have closed its output, and go on. */
-static int wait_for_end(const struct sandbox *sandbox, pid_t child, int64_t deadline)
+static int wait_for_end(const struct sandbox *sandbox, pid_t child, uint64_t deadline)
 {
 	int status = 0, error = 0;
 	pid_t ended;
 
-	while (!(ended = waitpid(child, &status, WNOHANG)) && now_ms() < deadline && !is_over(sandbox))
+	while (!(ended = waitpid(child, &status, WNOHANG)) && clock_ms(CLOCK_MONOTONIC) < deadline &&
+	       !is_over(sandbox))
 		usleep(1000);
 	if (!ended) {
 		kill(child, SIGKILL);
@@ -344,7 +337,7 @@ static int read_report(int from, const char *program)
 static int run_child(const struct sandbox *sandbox, const char *const *arguments, const int *output_ends,
 		     const int *report_ends, struct bytes *output)
 {
-	int64_t deadline = now_ms() + (int64_t)sandbox->seconds * 1000;
+	uint64_t deadline = clock_ms(CLOCK_MONOTONIC) + sandbox->seconds * MS_PER_S;
 	pid_t child = fork();
 	int error = child < 0 ? -errno : 0, end, failure;
 

@@ -22,6 +22,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/kvm/vcpu.h"
 #include "vmm/sample/clock_source.h"
@@ -80,7 +81,7 @@ static int control(struct sampling_clock *clock, unsigned long request, void *ar
 /* From here on the thread's time counts in the present period. */
 static int set_event_period(struct sampling_clock *clock)
 {
-	clock->accounted = sampling_thread_time();
+	clock->accounted = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	return control(clock, PERF_EVENT_IOC_PERIOD, &clock->period);
 }
 
@@ -100,7 +101,7 @@ static int stop_event(struct sampling_clock *clock)
  * accounted for. */
 static uint64_t take_back(struct sampling_clock *clock, uint64_t due)
 {
-	uint64_t used = sampling_thread_time(), ahead = 0;
+	uint64_t used = clock_ns(CLOCK_THREAD_CPUTIME_ID), ahead = 0;
 
 	if (clock->accounted > used)
 		ahead = (clock->accounted - used + clock->period / 2) / clock->period * clock->period;

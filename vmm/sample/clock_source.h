@@ -7,6 +7,7 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "shared/clock.h"
 #include "vmm/sample/clock.h"
 
 /* Functions of one source, all on the clock's thread; as those of the clock's interface that are named alike.
@@ -42,22 +43,13 @@ struct sampling_clock {
 	uint64_t checked_at; /* of the perf event: NOW of the last take that asked for CPU time */
 };
 
-/* CPU time of the calling thread in ns: a system call. */
-static inline uint64_t sampling_thread_time(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-	return (uint64_t)time.tv_sec * 1000000000ull + (uint64_t)time.tv_nsec;
-}
-
 /*
  * Whole periods of the thread's CPU time that no sample stands for yet, in
  * ns; from now on one does. Only the thread itself.
  */
 static inline uint64_t sampling_account(struct sampling_clock *clock)
 {
-	uint64_t used = sampling_thread_time(), missing;
+	uint64_t used = clock_ns(CLOCK_THREAD_CPUTIME_ID), missing;
 
 	if (used < clock->accounted + clock->period)
 		return 0;

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/kvm/vcpu.h"
 #include "vmm/sample/clock_source.h"
@@ -64,7 +65,7 @@ static uint64_t take_expirations(struct sampling_clock *clock, uint64_t expirati
 
 static int start_cpu_timer(struct sampling_clock *clock)
 {
-	clock->accounted = sampling_thread_time();
+	clock->accounted = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	return start_timer(clock);
 }
 
