@@ -239,10 +239,10 @@ static enum connector_result take(struct connector *connector, const struct proc
 		if (event->event_data.fork.child_pid != *pid)
 			return CONNECTOR_OTHER; /* a thread, in the same memory */
 		end(connector, *pid);           /* of one that had the number, and was not told of */
-		return begin(connector, *pid, time / 1000000 + FORKED_MS, to, size, time);
+		return begin(connector, *pid, time / NS_PER_MS + FORKED_MS, to, size, time);
 	case PROC_EVENT_EXEC:
 		*pid = event->event_data.exec.process_tgid;
-		return begin(connector, *pid, time / 1000000, to, size, time);
+		return begin(connector, *pid, time / NS_PER_MS, to, size, time);
 	case PROC_EVENT_COMM:
 		*pid = event->event_data.comm.process_tgid;
 		*size = add_comm(to, *pid, event->event_data.comm.process_pid, event->event_data.comm.comm,

@@ -20,7 +20,7 @@
 #include "shared/clock.h"
 
 /* A file's times are those of the kernel's last tick, and so is the start of a process. */
-#define TICK 10000000ull /* ns, at 100 Hz */
+#define TICK (NS_PER_S / 100) /* of 100 Hz */
 /* Of a process, that are looked at. */
 #define DESCRIPTORS_MAX 4096u
 
@@ -146,7 +146,7 @@ static bool read_start(const struct jit_map *map, uint64_t *time)
 {
 	if (!read_field(map, STAT_STARTTIME, time))
 		return false;
-	*time *= 1000000000u / (uint64_t)sysconf(_SC_CLK_TCK);
+	*time *= NS_PER_S / (uint64_t)sysconf(_SC_CLK_TCK);
 	return true;
 }
 

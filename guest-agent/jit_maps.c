@@ -118,7 +118,7 @@ void jit_maps_ask(uint32_t pid)
 /* ms; 0: it may be a younger one. */
 static uint32_t age_of_program(const struct followed *followed, uint64_t time)
 {
-	uint64_t age = (time - followed->begun) / 1000000;
+	uint64_t age = (time - followed->begun) / NS_PER_MS;
 
 	if (!jit_map_knows_program(&followed->map))
 		return 0;

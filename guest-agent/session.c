@@ -162,7 +162,7 @@ static void begin_telling(void)
 
 static uint64_t look_around_interval(void)
 {
-	uint64_t rest = LOOK_AROUND_REST * session.snapshot_cost / 1000000;
+	uint64_t rest = LOOK_AROUND_REST * session.snapshot_cost / NS_PER_MS;
 
 	return rest > LOOK_AROUND_MS ? rest : LOOK_AROUND_MS;
 }
@@ -208,7 +208,7 @@ static bool look_at(pid_t pid)
 	uint64_t begun = clock_cpu(), now = clock_raw_ms(), rest;
 	bool told = snapshot_look(&session.snapshot, pid, &session.events, &session.output);
 
-	rest = LOOKS_REST * (clock_cpu() - begun) / 1000000;
+	rest = LOOKS_REST * (clock_cpu() - begun) / NS_PER_MS;
 	if (session.looks_paid < now)
 		session.looks_paid = now;
 	session.looks_paid += rest < LOOKS_REST_MAX_MS ? rest : LOOKS_REST_MAX_MS;
@@ -351,7 +351,7 @@ static int take_input(void)
 static void rest_from_snapshot(uint64_t cost)
 {
 	if (session.told)
-		session.next_step = clock_raw_ms() + 9 * cost / 1000000;
+		session.next_step = clock_raw_ms() + 9 * cost / NS_PER_MS;
 }
 
 /* False without room. */

@@ -351,7 +351,7 @@ bool table_step(struct output *output)
 		answer_error(table.ask.request, error, output);
 	else
 		send_part(output);
-	rest = REST * (clock_cpu() - begun) / 1000000;
+	rest = REST * (clock_cpu() - begun) / NS_PER_MS;
 	table.due = clock_raw_ms() + (rest > TABLE_INTERVAL_MS ? rest : TABLE_INTERVAL_MS);
 	return true;
 }

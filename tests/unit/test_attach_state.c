@@ -32,7 +32,7 @@ static struct {
 
 static uint32_t give(void)
 {
-	struct sample sample = { .time = SECOND + bench.later,
+	struct sample sample = { .time = NS_PER_S + bench.later,
 				 .rip = bench.rip,
 				 .cpl = bench.rip >> 63 ? 0 : 3 };
 	uint16_t user_depth = bench.rip >> 63 ? 0 : CHAIN;
@@ -172,10 +172,10 @@ TEST(attach_state, page_tables_of_a_while_ago_may_be_nobody_s)
 	attach_drain(&bench.attach);
 	CHECK(bench.attach.has_latest);
 	bench.stack.cr3_of_task = true;
-	bench.later = SECOND;
+	bench.later = NS_PER_S;
 	attach_drain(&bench.attach);
 	CHECK(bench.attach.has_latest);
-	bench.later = SECOND + 1;
+	bench.later = NS_PER_S + 1;
 	attach_drain(&bench.attach);
 	CHECK(!bench.attach.has_latest);
 	unmake();
@@ -219,7 +219,7 @@ TEST(attach_state, what_runs_when_the_kernel_is_lost_is_not_of_it)
 static uint8_t flags_with_clock(uint64_t place)
 {
 	bench.stack.clock = place;
-	bench.later += 10 * MILLISECOND;
+	bench.later += 10 * NS_PER_MS;
 	attach_drain(&bench.attach);
 	return bench.flags;
 }

@@ -15,8 +15,8 @@
  * Between two searches of all of the guest's memory. Where there was none, a VM that used less CPU time than
  * this since has started none.
  */
-#define SEARCH_INTERVAL SECOND
-#define SEARCH_RUN      (50 * MILLISECOND)
+#define SEARCH_INTERVAL NS_PER_S
+#define SEARCH_RUN      (50 * NS_PER_MS)
 
 /* An address at which a kernel ran that is to be found. 0: not known, or there is none yet. */
 static uint64_t wanted_rip(struct attach *attach)
@@ -57,7 +57,7 @@ static void search(struct attach *attach, uint64_t rip)
 	lasted = attach_now() - begun;
 	processed = clock_ns(CLOCK_THREAD_CPUTIME_ID) - processed;
 	log_debug("the guest's memory was searched for page tables of a kernel, for %llu ms: %s",
-		  (unsigned long long)(processed / MILLISECOND),
+		  (unsigned long long)(processed / NS_PER_MS),
 		  attach->has_tables ? "found" : "there are none");
 	work_share_add(&attach->searches, begun + lasted, work_share_of(lasted, processed));
 	attach->next_search = begun + lasted + SEARCH_INTERVAL;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What becomes of a sample. */
+#include "shared/clock.h"
 #include "vmm/attach/attach_state.h"
 
 #include <assert.h>
@@ -10,12 +11,12 @@
 #include "vmm/guest/kernel_identity.h"
 
 /* ns: registers are of the same kernel if they are not further apart. */
-#define RECENT (100 * MILLISECOND)
+#define RECENT (100 * NS_PER_MS)
 /* ns after which the page tables that a sample had may be nobody's any more: kvm_intel seldom has a later
  * CR3. */
-#define LATEST_LIFE SECOND
+#define LATEST_LIFE NS_PER_S
 /* How long a CR3 is taken to map the kernel that it mapped before. */
-#define CHECK_INTERVAL (200 * MILLISECOND)
+#define CHECK_INTERVAL (200 * NS_PER_MS)
 
 /*
  * The kernel tells the level by itself, which in some KVMs is not always that of the

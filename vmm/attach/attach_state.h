@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/work_share.h"
 #include "vmm/attach/attach.h"
@@ -17,9 +18,6 @@
 #include "vmm/attach/kernel_pulse.h"
 #include "vmm/attach/request.h"
 #include "vmm/attach/user_space.h"
-
-#define MILLISECOND 1000000ull
-#define SECOND      (1000 * MILLISECOND)
 
 /* CR3s of which it is remembered that they map the kernel that is known. */
 #define CHECKED 64

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The thread of an attachment, and what is asked of it. */
+#include "shared/clock.h"
 #include "vmm/attach/attach_state.h"
 
 #include <errno.h>
@@ -14,10 +15,10 @@
 #include "vmm/attach/drain_interval.h"
 
 /* vCPUs that come and go are noticed after so long; at the latest, if nothing tells of it. */
-#define SCAN_INTERVAL     SECOND
-#define SCAN_INTERVAL_MAX (10 * SECOND)
+#define SCAN_INTERVAL     NS_PER_S
+#define SCAN_INTERVAL_MAX (10 * NS_PER_S)
 /* While a vCPU is there and KVM has not run it yet: that of a VM that arrives from another host. */
-#define SCAN_INTERVAL_ARRIVING (100 * MILLISECOND)
+#define SCAN_INTERVAL_ARRIVING (100 * NS_PER_MS)
 /* So long after it could not be looked at, the process may still end. */
 #define END_WAIT_MS 2000
 /* Hz of no vCPU */
@@ -196,7 +197,7 @@ static int until_next_scan(const struct attach *attach)
 {
 	uint64_t time = attach_now();
 
-	return attach->next_scan > time ? (int)((attach->next_scan - time) / MILLISECOND) + 1 : 0;
+	return attach->next_scan > time ? (int)((attach->next_scan - time) / NS_PER_MS) + 1 : 0;
 }
 
 /*

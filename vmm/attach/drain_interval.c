@@ -3,7 +3,8 @@
 
 #include <stdint.h>
 
-#define SECOND 1000 /* ms */
+#include "shared/clock.h"
+
 /* ms: with few samples per second less often. */
 #define LEAST     20ul
 #define MOST      200ul
@@ -22,7 +23,7 @@ int drain_interval(unsigned int frequency, size_t vcpus, size_t room)
 
 	if (!room || !samples)
 		return (int)interval;
-	half = (uint64_t)room * SECOND / samples / 2;
+	half = (uint64_t)room * MS_PER_S / samples / 2;
 	if (half < interval)
 		interval = half;
 	return interval ? (int)interval : 1;

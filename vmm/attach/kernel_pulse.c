@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/attach/kernel_pulse.h"
 
-#define HZ_MAX      1000ull /* CONFIG_HZ */
-#define NANOSECONDS 1000000000ull
+#include "shared/clock.h"
+
+#define HZ_MAX 1000ull /* CONFIG_HZ */
 
 /* Memory is read some time behind the sample: when samples are drained. */
 static bool is_advance(const struct kernel_pulse *pulse, uint64_t time, uint64_t ticks)
 {
 	uint64_t elapsed = (time > pulse->time ? time - pulse->time : 0) + KERNEL_PULSE_LATE;
 
-	return ticks > pulse->ticks && (ticks - pulse->ticks) / HZ_MAX <= elapsed / NANOSECONDS;
+	return ticks > pulse->ticks && (ticks - pulse->ticks) / HZ_MAX <= elapsed / NS_PER_S;
 }
 
 /* Any other change was made by somebody who writes where that kernel had its time. */

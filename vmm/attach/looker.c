@@ -23,9 +23,6 @@
 #include "vmm/attach/rights.h"
 #include "vmm/attach/thread_status.h"
 
-#define MILLISECOND 1000000ull
-#define SECOND      (1000 * MILLISECOND)
-
 /* A look takes QEMU's main loop, and its big lock: at most one part in so many, over many looks. */
 #define LOOK_SHARE 10
 /* Until it is answered libvirt keeps others from the domain; and QEMU's main loop waits, without wanting a
@@ -33,10 +30,10 @@
  */
 #define WAIT_SHARE 2
 /* Between two tries of a monitor that went away, and two questions which vCPUs there are. */
-#define TRY_INTERVAL SECOND
-#define ASK_INTERVAL SECOND
+#define TRY_INTERVAL NS_PER_S
+#define ASK_INTERVAL NS_PER_S
 /* Memory that is plugged in is noticed after so long: the question takes QEMU some milliseconds. */
-#define SLOTS_INTERVAL (30 * SECOND)
+#define SLOTS_INTERVAL (30 * NS_PER_S)
 #define OPEN_TIME      10 /* s */
 #define CLOSE_TIME     1  /* s */
 enum looker_state { LOOKER_OPENS, LOOKER_WORKS, LOOKER_FAILED };
@@ -343,7 +340,8 @@ static void wait_for_turn(const struct looker *looker)
 	struct pollfd stop = { .fd = looker->stop_fd, .events = POLLIN };
 	uint64_t due = looker->monitor ? looker->next_look : looker->next_try, time = now();
 	uint64_t left = due > time ? due - time : 0;
-	const struct timespec wait = { .tv_sec = (time_t)(left / SECOND), .tv_nsec = (long)(left % SECOND) };
+	const struct timespec wait = { .tv_sec = (time_t)(left / NS_PER_S),
+				       .tv_nsec = (long)(left % NS_PER_S) };
 
 	ppoll(&stop, 1, &wait, NULL);
 }
@@ -499,7 +497,7 @@ int looker_start(struct looker **result, const struct monitor_address *address,
 	if (!looker)
 		return error_set(-ENOMEM, "no memory for QEMU's monitor");
 	assert(frequency && frequency <= LOOKER_FREQUENCY_MAX);
-	looker->interval = SECOND / frequency;
+	looker->interval = NS_PER_S / frequency;
 	looker->ended = true;
 	pthread_mutex_init(&looker->lock, NULL);
 	pthread_cond_init(&looker->changed, NULL);

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/attach/looker.h"
 #include "vmm/attach/monitor.h"
@@ -86,7 +87,7 @@ static int connect_looker(const struct trial *trial, const struct vmm_process *p
 			  struct looker **looker)
 {
 	const struct monitor_address address = { .socket = trial->path };
-	const struct timespec moment = { .tv_nsec = TRY_AGAIN * 1000000l };
+	const struct timespec moment = { .tv_nsec = TRY_AGAIN * NS_PER_MS };
 	time_t begin = time(NULL);
 	int error, ended;
 

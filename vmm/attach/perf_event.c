@@ -8,10 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
-
-#define NANOSECONDS 1000000000ull
 
 void perf_event_set_frequency(struct perf_event_choice *choice, unsigned int frequency)
 {
@@ -19,7 +18,7 @@ void perf_event_set_frequency(struct perf_event_choice *choice, unsigned int fre
 		choice->attribute.freq = 1;
 		choice->attribute.sample_freq = frequency;
 	} else {
-		choice->attribute.sample_period = NANOSECONDS / frequency;
+		choice->attribute.sample_period = NS_PER_S / frequency;
 	}
 }
 

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/attach/proc_files.h"
 #include "vmm/attach/process_scan.h"
@@ -70,7 +71,7 @@ uint64_t vmm_process_cpu_time(const struct vmm_process *process)
 
 	if (clock_getcpuclockid(process->pid, &clock) || clock_gettime(clock, &time))
 		return 0;
-	return (uint64_t)time.tv_sec * 1000000000ull + (uint64_t)time.tv_nsec;
+	return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
 }
 
 static bool learn_thread(struct vmm_process *process, unsigned int id, pid_t tid, const char *found)

@@ -15,7 +15,7 @@
 /* Bytes that are asked for at once: a kernel's tables are some MiB, in a row. */
 #define BLOCK  DOMAIN_MEMORY_MAX
 #define BLOCKS 128u
-#define AGE    250000000ull /* ns */
+#define AGE    (250 * NS_PER_MS)
 
 struct block {
 	uint64_t gpa, time; /* ns when it was asked for; 0: it is empty */

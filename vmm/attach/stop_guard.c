@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 
 /* glibc 2.36 has no name for it: timer_create(2). */
@@ -15,7 +16,7 @@
 #endif
 
 static const struct itimerspec never;
-static const struct itimerspec wake_time = { .it_value = { .tv_nsec = 50000000 } };
+static const struct itimerspec wake_time = { .it_value = { .tv_nsec = 50 * NS_PER_MS } };
 static const struct itimerspec kill_time = { .it_value = { .tv_sec = 2 } };
 
 /* Of this thread, while it may have stopped another. */

@@ -19,12 +19,11 @@
 #include "vmm/attach/rights.h"
 #include "vmm/attach/stop_guard.h"
 
-#define NANOSECONDS 1000000000ull
 /* Samples that wait for the taker. */
 #define QUEUE 256
 /* ns after which a look hangs, and how often that is looked for. */
-#define HANGS 100000000ull
-#define WATCH 200000000ull
+#define HANGS (100 * NS_PER_MS)
+#define WATCH (200 * NS_PER_MS)
 /* s that a look may take to end when sampling does. */
 #define END_MAX 2
 
@@ -310,8 +309,8 @@ static uint64_t next_look(const struct stop_sampler *sampler, const struct sampl
 /* With the lock, which is not held meanwhile; may come back before it is TIME. */
 static void wait_until(struct stop_sampler *sampler, pthread_cond_t *what, uint64_t time)
 {
-	const struct timespec until = { .tv_sec = (time_t)(time / NANOSECONDS),
-					.tv_nsec = (long)(time % NANOSECONDS) };
+	const struct timespec until = { .tv_sec = (time_t)(time / NS_PER_S),
+					.tv_nsec = (long)(time % NS_PER_S) };
 
 	pthread_cond_timedwait(what, &sampler->lock, &until);
 }
@@ -586,7 +585,7 @@ int stop_sampler_start(struct stop_sampler **result, const struct vcpu_stop_targ
 	if (!sampler)
 		return error_set(-ENOMEM, "no memory for looks at vCPUs");
 	sampler->target = *target;
-	sampler->times = (struct look_times){ .interval = NANOSECONDS / frequency, .random = now() | 1 };
+	sampler->times = (struct look_times){ .interval = NS_PER_S / frequency, .random = now() | 1 };
 	make_lock(sampler);
 	error = start_stoppers(sampler);
 	if (error)

@@ -43,7 +43,7 @@ static bool leads_process(pid_t tid)
  */
 static void reap(pid_t tid)
 {
-	const struct timespec moment = { .tv_nsec = 1000000 };
+	const struct timespec moment = { .tv_nsec = NS_PER_MS };
 	siginfo_t info = { 0 };
 
 	if (!leads_process(tid)) {

@@ -3,13 +3,14 @@
 
 #include <string.h>
 
+#include "shared/clock.h"
 #include "vmm/guest/late_look.h"
 #include "vmm/guest/page_walk.h"
 
 #define PAGE 4096ull
 /* So long a task that is seen with the same css_set of the same struct cgroup is taken to be in the cgroup
  * that it was found in. */
-#define SAME_SET 1000000000ull
+#define SAME_SET NS_PER_S
 
 void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *kernel,
 			 const struct guest_view *view, unsigned int id)

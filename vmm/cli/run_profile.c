@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/ring.h"
@@ -22,7 +23,7 @@
 #include "vmm/session/session.h"
 
 /* ns: stops are of the same kernel if they are not further apart. */
-#define RECENT 100000000ull
+#define RECENT (100 * NS_PER_MS)
 
 struct run_profile {
 	const struct run_options *options;

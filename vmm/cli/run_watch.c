@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/run_watch_place.h"
@@ -91,7 +92,7 @@ static int tell_holders(const struct run_watch *watch, const struct watch_spec *
 /* From a second to the time that hits are counted for. */
 static unsigned int storm_limit_of(const struct watch_spec *spec)
 {
-	return (unsigned int)(spec->limit * WATCH_STORM_PERIOD / 1000000000u);
+	return (unsigned int)(spec->limit * WATCH_STORM_PERIOD / NS_PER_S);
 }
 
 static struct watch_request request_of(const struct watch_spec *spec)

@@ -8,11 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/clock.h"
 #include "shared/duration.h"
 #include "shared/error.h"
 #include "shared/size.h"
-
-#define SECOND 1000000000ull
 
 #define RECORDINGS "/var/lib/kvmscope/recordings"
 #define PUSH_SPOOL "/var/lib/kvmscope/push"
@@ -100,7 +99,7 @@ static int set_time(uint64_t *seconds, const char *key, const char *value)
 
 	if (duration_parse(value, &time))
 		return error_set(-EINVAL, "%s must be a time like 10min or 24h", key);
-	*seconds = time / SECOND;
+	*seconds = time / NS_PER_S;
 	return 0;
 }
 

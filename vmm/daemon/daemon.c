@@ -147,7 +147,8 @@ static void look_in(struct daemon *daemon, unsigned int milliseconds)
 {
 	uint64_t look = clock_ms(CLOCK_MONOTONIC) + milliseconds;
 	const struct itimerspec times = {
-		.it_value = { .tv_sec = (time_t)(look / 1000), .tv_nsec = (long)(look % 1000) * 1000000 },
+		.it_value = { .tv_sec = (time_t)(look / MS_PER_S),
+			      .tv_nsec = (long)(look % MS_PER_S * NS_PER_MS) },
 		.it_interval = { .tv_sec = TICK },
 	};
 

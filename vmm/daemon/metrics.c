@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/daemon/domain_name.h"
 
@@ -24,8 +25,6 @@
 #define REQUEST_MAX     16384 /* bytes of a connection's memory */
 #define ENDED_MAX       1024  /* domains that are still told of */
 #define TYPE            "text/plain; version=0.0.4; charset=utf-8"
-
-#define NS_PER_S 1000000000u
 
 enum counter { GUEST, HOST, LOST, COST, STOPS, STOPPED, BYTES, COUNTERS };
 

@@ -5,11 +5,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/profile/pprof.h"
 #include "vmm/profile/profile.h"
-
-#define NS_PER_MS 1000000ull
 
 static int spool_vcpu(struct push_spool *spool, const struct push_item *item, const struct profile *profile)
 {

@@ -364,7 +364,7 @@ static void describe(struct recordings *all, struct recording *recording)
 		.begin = begin_file,
 		.end = end_file,
 		.room = &recording->room,
-		.interval = all->options.rotate * 1000000000,
+		.interval = all->options.rotate * NS_PER_S,
 		.context = recording,
 	};
 }

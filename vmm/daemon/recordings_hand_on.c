@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 
+#include "shared/clock.h"
 #include "shared/log.h"
 #include "vmm/daemon/recordings_state.h"
 
@@ -44,7 +45,8 @@ static void describe_file(const struct recordings *all, const struct recorded_do
 	file->from = file->until = first_new(domain)->time;
 	recorded_file_path(domain, file->from, RECORDING_NEW, path);
 	if (!fstatat(all->fd, path, &status, AT_SYMLINK_NOFOLLOW)) {
-		changed = (uint64_t)status.st_mtim.tv_sec * 1000 + (uint64_t)status.st_mtim.tv_nsec / 1000000;
+		changed = (uint64_t)status.st_mtim.tv_sec * MS_PER_S +
+			  (uint64_t)status.st_mtim.tv_nsec / NS_PER_MS;
 		/* File systems go by a clock that is a tick behind, and clocks are set back. */
 		file->until = changed > file->from ? changed : file->from;
 	}

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/local_atomic.h"
 #include "shared/log.h"
@@ -28,7 +29,6 @@
 
 #define BIT(number)   (1ull << (number))
 #define CR3_ADDRESS   (~0xfffull & ~BIT(63))
-#define NANOSECONDS   1000000000ull
 #define STEP_CONTROL  (KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP | KVM_GUESTDBG_SINGLESTEP)
 #define WATCH_CONTROL (KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP)
 
@@ -91,7 +91,7 @@ static int set_timer(struct vcpu_watches *self, uint64_t next)
 	if (error || !self->has_timer)
 		return error;
 	if (next != ARBITER_NEVER)
-		time.it_value = (struct timespec){ (time_t)(next / NANOSECONDS), (long)(next % NANOSECONDS) };
+		time.it_value = (struct timespec){ (time_t)(next / NS_PER_S), (long)(next % NS_PER_S) };
 	timer_settime(self->timer, TIMER_ABSTIME, &time, NULL);
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "shared/clock.h"
 #include "vmm/boot/acpi.h"
 
 #define EVENT_BLOCK_SIZE   4
@@ -120,7 +121,7 @@ static uint32_t timer_value(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint32_t)((uint64_t)now.tv_sec * ACPI_PM_TIMER_HZ +
-			  (uint64_t)now.tv_nsec * ACPI_PM_TIMER_HZ / 1000000000);
+			  (uint64_t)now.tv_nsec * ACPI_PM_TIMER_HZ / NS_PER_S);
 }
 
 static void timer_access(void *context, uint64_t offset, bool write, void *data, unsigned int size)

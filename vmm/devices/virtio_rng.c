@@ -10,6 +10,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 
 #define QUEUE_REQUESTS   0
@@ -42,7 +43,7 @@ static uint32_t fill(struct virtio_buffers *buffers, uint64_t size)
 
 static void start_period(struct virtio_rng *rng)
 {
-	struct itimerspec when = { .it_value.tv_nsec = 1000000000 / PERIODS_A_SECOND };
+	struct itimerspec when = { .it_value.tv_nsec = NS_PER_S / PERIODS_A_SECOND };
 
 	timerfd_settime(rng->timer_fd, 0, &when, NULL);
 }

@@ -11,11 +11,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/guest/agent_session.h"
 
 /* Where there is no way to the guest, one is looked for so often. */
-#define CONNECT_INTERVAL (1000 * AGENT_MS)
+#define CONNECT_INTERVAL (1000 * NS_PER_MS)
 /* Where the ring has no room for a loss, it is looked so often whether it has. */
 #define LOSS_INTERVAL 50 /* ms */
 /* Bytes taken from the socket before anything else is looked at. */
@@ -176,7 +177,7 @@ static int time_to_send(const struct agent *agent)
 
 	if (agent->options.fd < 0 && !agent->options.connect)
 		return -1;
-	return agent->next_send > time ? (int)((agent->next_send - time) / AGENT_MS) + 1 : 0;
+	return agent->next_send > time ? (int)((agent->next_send - time) / NS_PER_MS) + 1 : 0;
 }
 
 /* ms; -1: nothing will be due. */

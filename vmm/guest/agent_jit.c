@@ -4,10 +4,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "shared/clock.h"
 #include "shared/sample.h"
 #include "vmm/guest/perf_map.h"
-
-#define MS 1000000ull /* ns */
 
 static uint32_t find(const struct agent_jit *jit, uint32_t pid)
 {
@@ -102,7 +101,7 @@ static uint16_t flags_of(uint32_t flags)
 /* Since when the program runs. */
 static uint64_t program_of(const struct agent_jit_map *map)
 {
-	uint64_t age = map->program * MS;
+	uint64_t age = map->program * NS_PER_MS;
 
 	return age && age < map->time ? map->time - age : 0;
 }

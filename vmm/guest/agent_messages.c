@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
 
+#include "shared/clock.h"
 #include "vmm/guest/agent_records.h"
 #include "vmm/guest/agent_session.h"
 
@@ -8,7 +9,7 @@
  * Each event is told before a round that is later, but for what its CPU was writing just then. An earlier one
  * is of a guest whose clock ran back.
  */
-#define RAN_BACK (1000 * AGENT_MS)
+#define RAN_BACK (1000 * NS_PER_MS)
 
 /* The guest can not tell of COUNT events, or of some that it does not know of, between SINCE and UNTIL. */
 static void tell_lost(struct agent *agent, uint64_t count, uint64_t since, uint64_t until)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "shared/clock.h"
 #include "vmm/guest/agent_session.h"
 
 /*
@@ -6,21 +7,21 @@
  * while the guest tells events, and for its JIT maps. One that has none of both has nothing to be placed, and
  * is asked only so often that samples need not wait for its rounds (collector.c).
  */
-#define PING_INTERVAL      (100 * AGENT_MS)
-#define IDLE_PING_INTERVAL (250 * AGENT_MS)
+#define PING_INTERVAL      (100 * NS_PER_MS)
+#define IDLE_PING_INTERVAL (250 * NS_PER_MS)
 /* A guest whose answers take long has little time for itself: it is asked so many times as long as the latest
  * took behind that, and at most so long. */
 #define ANSWERS_APART       3
-#define PING_INTERVAL_MAX   (500 * AGENT_MS)
+#define PING_INTERVAL_MAX   (500 * NS_PER_MS)
 #define FIRST_PINGS         8
-#define FIRST_PING_INTERVAL (10 * AGENT_MS)
+#define FIRST_PING_INTERVAL (10 * NS_PER_MS)
 /* Each one costs the guest: whatever it answers, and however often it begins anew, there are no more than
  * these and one for each PING_INTERVAL. */
 #define PINGS_AT_ONCE (2 * FIRST_PINGS)
 /* Bytes that came since the latest, for which there is one beyond that: they need their time. */
 #define PING_BYTES (AGENT_HELD_MAX / 8)
 /* So long a good exchange is waited for; then the best of those is taken that tell the time badly. */
-#define VAGUE_AFTER (1000 * AGENT_MS)
+#define VAGUE_AFTER (1000 * NS_PER_MS)
 /* And without an exchange that tells the time: behind so much most of what waits could not be placed any
  * more. */
 #define PATIENCE (3 * AGENT_SILENCE)

@@ -5,8 +5,10 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "shared/clock.h"
+
 /* The agent may start at any time, and be started again. */
-#define START_INTERVAL (500 * AGENT_MS)
+#define START_INTERVAL (500 * NS_PER_MS)
 
 uint64_t agent_now(void)
 {

@@ -13,15 +13,14 @@
 #include <stdint.h>
 
 #include "shared/agent_protocol.h"
+#include "shared/clock.h"
 #include "vmm/guest/agent.h"
 #include "vmm/guest/agent_jit.h"
 #include "vmm/guest/agent_placer.h"
 #include "vmm/guest/agent_tsc.h"
 
-#define AGENT_MS 1000000ull /* ns */
-
 /* ns: a guest may stand still for a while; after this its agent is held for gone. */
-#define AGENT_SILENCE (5000 * AGENT_MS)
+#define AGENT_SILENCE (5000 * NS_PER_MS)
 
 /* Of the guest, whose records are told apart. */
 #define AGENT_CPUS_MAX 512

@@ -74,7 +74,7 @@ void probe_cpu_clock(struct probe_row *row)
 {
 	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE,
 					.config = PERF_COUNT_SW_CPU_CLOCK,
-					.sample_period = 1000000000 / CLOCK_HZ,
+					.sample_period = NS_PER_S / CLOCK_HZ,
 					.sample_type = PERF_SAMPLE_IP,
 					.wakeup_events = 1,
 					.disabled = 1 }; /* kernel mode too: there a guest is interrupted */

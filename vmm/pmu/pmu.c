@@ -5,10 +5,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/pmu/pmu_events.h"
-
-#define NS_PER_S UINT64_C(1000000000)
 
 __extension__ typedef unsigned __int128 wide;
 

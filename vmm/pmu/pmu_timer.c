@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/kvm/vcpu.h"
@@ -18,8 +19,6 @@
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
-
-#define NS_PER_S 1000000000ull
 
 /* Some 146 years: perf takes no period of 2^63 and more. */
 #define WAIT_MAX (UINT64_C(1) << 62)

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "vmm/profile/build_id_cache.h"
 #include "vmm/profile/build_id_cache_files.h"
 #include "vmm/profile/bytes_file.h"
@@ -131,7 +132,7 @@ uint64_t build_id_cache_image_stamp(const char *directory, const uint8_t *build_
 	    cache_path(path, place.directory, "/elf", NULL) || stat(path, &status))
 		return 0;
 	return (uint64_t)status.st_ino ^
-	       ((uint64_t)status.st_mtim.tv_sec * 1000000000 + (uint64_t)status.st_mtim.tv_nsec) << 8;
+	       ((uint64_t)status.st_mtim.tv_sec * NS_PER_S + (uint64_t)status.st_mtim.tv_nsec) << 8;
 }
 
 static size_t count_symbols(const char *path)

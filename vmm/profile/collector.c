@@ -27,19 +27,19 @@
  * more: what comes wakes the collector.
  */
 #define LOOK_INTERVAL_QUIET_MS 2000
-#define QUIET_AFTER            (500 * MILLISECOND)
+#define QUIET_AFTER            (500 * NS_PER_MS)
 
 /*
  * Samples wait so long for what happened before them. A vCPU's own ring is
  * behind by the time between two looks at most; what the guest itself tells comes through its scheduler.
  */
-#define WINDOW          (50 * MILLISECOND)
-#define WINDOW_SIDEBAND (500 * MILLISECOND)
+#define WINDOW          (50 * NS_PER_MS)
+#define WINDOW_SIDEBAND (500 * NS_PER_MS)
 /* A guest that stands still tells nothing; so long it is waited for. */
-#define WINDOW_LONGEST (5000 * MILLISECOND)
+#define WINDOW_LONGEST (5000 * NS_PER_MS)
 
 /* The guest's agent has sent the symbols of what it tells of long before. */
-#define AGENT_TIME (10000 * MILLISECOND)
+#define AGENT_TIME (10000 * NS_PER_MS)
 
 uint64_t collector_now(void)
 {
@@ -63,7 +63,7 @@ bool collector_is_writing(const struct collector *collector)
 
 static bool comes_late(const struct collector *collector)
 {
-	return collector->options.delay >= LOOK_INTERVAL_LATE_MS * MILLISECOND;
+	return collector->options.delay >= LOOK_INTERVAL_LATE_MS * NS_PER_MS;
 }
 
 /* What the resolver gives out, in order of time. */
@@ -243,7 +243,7 @@ static void drain(struct collector *collector)
 /* The next file's time is kept. */
 static int quiet_interval(const struct collector *collector, uint64_t time)
 {
-	uint64_t left = collector->next_file > time ? (collector->next_file - time) / MILLISECOND + 1 : 1;
+	uint64_t left = collector->next_file > time ? (collector->next_file - time) / NS_PER_MS + 1 : 1;
 
 	return !collector->options.files || left > LOOK_INTERVAL_QUIET_MS ? LOOK_INTERVAL_QUIET_MS
 									  : (int)left;

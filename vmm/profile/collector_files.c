@@ -10,9 +10,9 @@
 #include "vmm/profile/collector_state.h"
 
 /* What is older than this survives a kill. */
-#define FLUSH_INTERVAL (250 * MILLISECOND)
+#define FLUSH_INTERVAL (250 * NS_PER_MS)
 /* A round may end this often: what lies before it can be shown, and forgotten, by whoever reads a pipe. */
-#define ROUND_INTERVAL (1000 * MILLISECOND)
+#define ROUND_INTERVAL (1000 * NS_PER_MS)
 
 void collector_losses(const struct collector *collector, struct losses *losses)
 {

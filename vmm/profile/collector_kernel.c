@@ -24,13 +24,13 @@
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/kallsyms_file.h"
 
-#define MILLISECOND 1000000ull
 /* Stops of vCPUs that make it certain that a kernel runs no more. */
 #define DOUBTS 3
 /* The guest's agent is asked for the kernel so often, and taking its word is to take no more than such a
  * part. */
-#define TOLD_INTERVAL (2000 * MILLISECOND)
+#define TOLD_INTERVAL (2000 * NS_PER_MS)
 #define TOLD_SHARE    20
+
 const struct guest_kernel *collector_kernel_newest(const struct collector_kernel *kernel)
 {
 	return kernel->found_count ? kernel->found[kernel->found_count - 1] : NULL;

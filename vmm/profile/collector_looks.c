@@ -11,17 +11,16 @@
 #include "vmm/profile/collector_cache.h"
 #include "vmm/profile/collector_image.h"
 
-#define MILLISECOND 1000000ull
 /* More than the clocks of two CPUs may be apart. */
-#define CLOCK_MARGIN MILLISECOND
+#define CLOCK_MARGIN NS_PER_MS
 /* Looking at the list takes a fraction of a millisecond, but a guest can make thousands of BPF programs. */
-#define LOOK_INTERVAL (50 * MILLISECOND)
+#define LOOK_INTERVAL (50 * NS_PER_MS)
 #define LOOK_SHARE    9 /* it is looked at for a tenth of the time at most */
 /* Many modules come one after the other at boot, and reading their symbols takes time. */
-#define REFRESH_INTERVAL (100 * MILLISECOND)
+#define REFRESH_INTERVAL (100 * NS_PER_MS)
 #define REFRESH_SHARE    4 /* it does so for a fourth of the time at most */
 /* So long a list that can't be read is waited for: it breaks off while it is changed. */
-#define BROKEN_MAX (5000 * MILLISECOND)
+#define BROKEN_MAX (5000 * NS_PER_MS)
 #define LAST_LOOKS 10
 
 static uint64_t sample_clock(void)

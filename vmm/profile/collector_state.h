@@ -19,6 +19,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/sample.h"
 #include "vmm/profile/collector.h"
@@ -28,8 +29,6 @@
 #include "vmm/profile/collector_user.h"
 #include "vmm/profile/flight_sideband.h"
 #include "vmm/profile/resolver.h"
-
-#define MILLISECOND 1000000ull
 
 /* A guest may change its kernel again and again, and is not to fill the host's disk with files. */
 #define COLLECTOR_FILES_MAX 1000

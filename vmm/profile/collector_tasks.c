@@ -9,12 +9,11 @@
 #include "shared/log.h"
 #include "vmm/guest/task_find.h"
 
-#define MILLISECOND 1000000ull
 /* The agent is asked so soon again, then after twice as long, and so on. */
-#define ASK_FIRST (2000 * MILLISECOND)
-#define ASK_LAST  (60000 * MILLISECOND)
+#define ASK_FIRST (2000 * NS_PER_MS)
+#define ASK_LAST  (60000 * NS_PER_MS)
 /* Tasks that were told are looked for so long: they live longer. */
-#define TOLD_LAST (AGENT_TASKS_LIFE_MS / 2 * MILLISECOND)
+#define TOLD_LAST (AGENT_TASKS_LIFE_MS / 2 * NS_PER_MS)
 
 /* Where each read is a request to another program it would take too long. */
 static bool may_ask(const struct collector_kernel *kernel)

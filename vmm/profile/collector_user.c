@@ -6,9 +6,9 @@
 #include "shared/clock.h"
 
 /* ns. The rings hold some hundred times as much. */
-#define TABLES_TIME  10000000ull
-#define SYMBOLS_TIME 10000000ull
-#define LAST_TIME    1000000000ull
+#define TABLES_TIME  (10 * NS_PER_MS)
+#define SYMBOLS_TIME (10 * NS_PER_MS)
+#define LAST_TIME    NS_PER_S
 
 const struct guest_kernel *collector_user_kernel(const struct collector_kernel *kernel)
 {

@@ -20,9 +20,9 @@
 #include "vmm/profile/flight_late.h"
 
 /* The guest tells what happened through its own scheduler: so long after a moment it is known. */
-#define SIDEBAND_DELAY 500000000ull
+#define SIDEBAND_DELAY (500 * NS_PER_MS)
 /* And so much later it may be in a guest that is stuck. */
-#define SIDEBAND_MARGIN 10000000000ull
+#define SIDEBAND_MARGIN (10 * NS_PER_S)
 
 /* The file that is written next: its triggers so far. */
 struct window {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/clock.h"
 #include "vmm/profile/jit_image.h"
 
 #define BUCKETS 256u
@@ -13,7 +14,7 @@
 /* Lives of one process. */
 #define LIVES_MAX 8u
 /* A file's birth is told by the guest's last tick. */
-#define BIRTH_ERROR 20000000ull /* ns */
+#define BIRTH_ERROR (20 * NS_PER_MS)
 #define NO_PLACE    UINT64_MAX
 
 /* A line of a map: it was written in (from_least, from_most], and what it says was so until one of (to_least,

@@ -11,15 +11,14 @@
 #include "vmm/guest/perf_map_file.h"
 #include "vmm/profile/collector_looks.h"
 
-#define MILLISECOND 1000000ull
 /* Bytes that are read of one map in one look. */
 #define PART (64u << 10)
 /* A process that has no map, or was not found, is looked at ever more rarely. */
-#define WAIT_FIRST (50 * MILLISECOND)
-#define WAIT_MOST  (1000 * MILLISECOND)
+#define WAIT_FIRST (50 * NS_PER_MS)
+#define WAIT_MOST  (1000 * NS_PER_MS)
 /* Finding a process goes over all that the guest says there are. Where that took so long in a look, others
  * wait for the next one; and it takes no more than such a part of a processor. */
-#define SEARCH_ENOUGH (MILLISECOND / 10)
+#define SEARCH_ENOUGH (NS_PER_MS / 10)
 #define SEARCH_SHARE  20
 
 enum state {

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "shared/clock.h"
 #include "vmm/profile/perf_data_output.h"
 
 /* perf pads strings to this (NAME_ALIGN of tools/perf/util/header.c). */
@@ -82,7 +83,7 @@ static bool add_clock_resolution(struct bytes *to)
 
 	if (clock_getres(CLOCK_MONOTONIC_RAW, &resolution))
 		return false;
-	bytes_add_u64(to, (uint64_t)resolution.tv_sec * 1000000000u + (uint64_t)resolution.tv_nsec);
+	bytes_add_u64(to, (uint64_t)resolution.tv_sec * NS_PER_S + (uint64_t)resolution.tv_nsec);
 	return true;
 }
 

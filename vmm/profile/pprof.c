@@ -7,11 +7,11 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/sample.h"
 #include "vmm/profile/pprof.pb-c.h"
 
-#define NS_PER_S   1000000000
 #define GZIP       (MAX_WBITS + 16) /* deflateInit2(): with gzip's header */
 #define VALUES_MAX 2                /* of an event */
 #define LABELS_MAX 6

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/profile/profile_resolver.h"
 
@@ -101,8 +102,8 @@ static struct profile_stack *add_stack(struct profile *profile, const struct res
 /* A clock's samples stand for whole periods of it. */
 static bool is_of_frequency(const struct profile_event *event, uint64_t period)
 {
-	return event->unit != PROFILE_NANOSECONDS || !event->frequency || event->frequency > 1000000000 ||
-	       period % (1000000000 / event->frequency) == 0;
+	return event->unit != PROFILE_NANOSECONDS || !event->frequency || event->frequency > NS_PER_S ||
+	       period % (NS_PER_S / event->frequency) == 0;
 }
 
 static int take_sample(void *context, const struct resolved_sample *sample)

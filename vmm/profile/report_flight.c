@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <time.h>
 
-#define SECOND 1000000000u
+#include "shared/clock.h"
 
 /* TIME by the clock of the samples as one of CLOCK_REALTIME, ns; 0 where the file does not tie them. */
 static uint64_t wall_time(const struct perf_data_summary *summary, uint64_t time)
@@ -14,7 +14,7 @@ static uint64_t wall_time(const struct perf_data_summary *summary, uint64_t time
 
 static double seconds(uint64_t from, uint64_t to)
 {
-	return to > from ? (double)(to - from) / SECOND : 0;
+	return to > from ? (double)(to - from) / NS_PER_S : 0;
 }
 
 static void print_trigger(const struct perf_data_flight_trigger *trigger, FILE *to)
@@ -26,14 +26,14 @@ static void print_trigger(const struct perf_data_flight_trigger *trigger, FILE *
 
 static void print_moment(uint64_t wall, FILE *to)
 {
-	time_t whole = (time_t)(wall / SECOND);
+	time_t whole = (time_t)(wall / NS_PER_S);
 	struct tm calendar;
 	char text[32];
 
 	if (!wall || !localtime_r(&whole, &calendar))
 		return;
 	strftime(text, sizeof(text), "%F %T", &calendar);
-	fprintf(to, ", %s.%03u", text, (unsigned int)(wall % SECOND / 1000000));
+	fprintf(to, ", %s.%03u", text, (unsigned int)(wall % NS_PER_S / NS_PER_MS));
 }
 
 /* "30.0 s before guest reset and 5.0 s after, 2026-11-22 10:11:12.131" */

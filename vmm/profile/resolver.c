@@ -7,20 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/profile/resolver_order.h"
 #include "vmm/profile/resolver_processes.h"
 
 /* So far behind now may a record's time lie: clocks of guests are converted, and a pass may take its time. */
-#define FUTURE_MAX 10000000000ull
+#define FUTURE_MAX (10 * NS_PER_S)
 /* More than this of samples does not wait: the window gets shorter. 10 kHz on 64 vCPUs is some 100 MB/s. */
 #define WAITING_MAX (128ul << 20)
 #define HIGH_HALF   (1ull << 63)
 
 /* Events that are less sure than this are taken as if they were as sure. */
-#define UNCERTAINTY_MAX 1000000000ull
+#define UNCERTAINTY_MAX NS_PER_S
 /* The largest error of one or two such terms back is that of all. It is more than a sample waits. */
-#define UNCERTAINTY_TERM 10000000000ull
+#define UNCERTAINTY_TERM (10 * NS_PER_S)
 
 /* How far the times of events may be from the truth. */
 struct uncertainty {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/sample.h"
 #include "vmm/profile/profile_pool.h"
@@ -145,8 +146,8 @@ static void write_entry(const struct entry *entry, const char *event, FILE *to)
 	fprintf(to, entry->callchain ? "%s %5d " : "%16s %5d ", comm, (int32_t)entry->tid);
 	if (entry->vcpu != UINT32_MAX)
 		fprintf(to, "[%03u] ", entry->vcpu);
-	fprintf(to, "%5" PRIu64 ".%06" PRIu64 ": %10" PRIu64 " %s: ", entry->time / 1000000000,
-		entry->time % 1000000000 / 1000, entry->period, event);
+	fprintf(to, "%5" PRIu64 ".%06" PRIu64 ": %10" PRIu64 " %s: ", entry->time / NS_PER_S,
+		entry->time % NS_PER_S / 1000, entry->period, event);
 	write_hit(entry, to);
 	if (!entry->callchain) {
 		fputc(' ', to);

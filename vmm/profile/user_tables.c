@@ -8,14 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "vmm/guest/cfi_image.h"
 #include "vmm/guest/image_identity.h"
 #include "vmm/profile/profile_files.h"
 #include "vmm/profile/table_job.h"
 
-#define MILLISECOND  1000000ull
-#define FIRST_WAIT   (100 * MILLISECOND)
-#define LONGEST_WAIT (30000 * MILLISECOND)
+#define FIRST_WAIT   (100 * NS_PER_MS)
+#define LONGEST_WAIT (30000 * NS_PER_MS)
 
 /* A table, and what it is of. */
 struct built {

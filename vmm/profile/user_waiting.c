@@ -4,9 +4,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#define MILLISECOND  1000000ull
-#define FIRST_WAIT   (100 * MILLISECOND)
-#define LONGEST_WAIT (30000 * MILLISECOND)
+#include "shared/clock.h"
+
+#define FIRST_WAIT   (100 * NS_PER_MS)
+#define LONGEST_WAIT (30000 * NS_PER_MS)
 
 struct waiting_image {
 	struct user_image *image;

@@ -6,10 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "vmm/sample/clock_source.h"
-
-#define NANOSECONDS 1000000000ull
 
 static int open_source(struct sampling_clock *clock, const struct sampling_clock_operations *operations)
 {
@@ -45,7 +44,7 @@ int sampling_clock_create(struct sampling_clock **result, enum sampling_clock_ki
 	clock = calloc(1, sizeof(*clock));
 	if (!clock)
 		return error_set(-ENOMEM, "no memory for a sampling clock");
-	clock->period = NANOSECONDS / frequency;
+	clock->period = NS_PER_S / frequency;
 	clock->thread = gettid();
 	error = open_any(clock, kind);
 	if (error)
@@ -97,7 +96,7 @@ int sampling_clock_set_frequency(struct sampling_clock *clock, unsigned int freq
 	assert(clock->thread == gettid());
 	if (error)
 		return error;
-	clock->period = NANOSECONDS / frequency;
+	clock->period = NS_PER_S / frequency;
 	return clock->ticking ? clock->operations->change_period(clock) : 0;
 }
 

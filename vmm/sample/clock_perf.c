@@ -28,7 +28,7 @@
 #include "vmm/sample/clock_source.h"
 
 /* ns; a system call so often costs nothing that could be measured. */
-#define CHECK_INTERVAL 5000000ull
+#define CHECK_INTERVAL (5 * NS_PER_MS)
 
 static int send_signals(int event, pid_t thread)
 {

@@ -21,8 +21,6 @@
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
-#define NANOSECONDS 1000000000ull
-
 static int open_timer(struct sampling_clock *clock)
 {
 	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = VCPU_SAMPLE_SIGNAL };
@@ -40,7 +38,7 @@ static void close_timer(struct sampling_clock *clock)
 
 static int set_timer(struct sampling_clock *clock, uint64_t period)
 {
-	struct timespec interval = { .tv_sec = period / NANOSECONDS, .tv_nsec = period % NANOSECONDS };
+	struct timespec interval = { .tv_sec = period / NS_PER_S, .tv_nsec = period % NS_PER_S };
 	struct itimerspec specification = { .it_interval = interval, .it_value = interval };
 
 	if (timer_settime(clock->timer, 0, &specification, NULL))

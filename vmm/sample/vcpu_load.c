@@ -16,7 +16,7 @@
 #define LOOKS 4
 
 /* ns that a look at the scheduler's account takes at most, if nothing comes in between. */
-#define LOOK_TIME_MAX 1000000
+#define LOOK_TIME_MAX NS_PER_MS
 
 static int check_scheduler(void)
 {

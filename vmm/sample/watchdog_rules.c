@@ -3,8 +3,7 @@
 
 #include <stdio.h>
 
-#define SECOND      1000000000ull
-#define MILLISECOND 1000000ull
+#include "shared/clock.h"
 
 /* Does KIND begin to be out of bounds? */
 static bool begins(struct watchdog_state *state, enum trigger_kind kind, bool out_of_bounds)
@@ -37,12 +36,12 @@ static unsigned int judge_stuck(struct watchdog_state *state, const struct watch
 
 	take_exits(state, reading);
 	ran = reading->ran - state->moved.ran;
-	if (!begins(state, TRIGGER_STUCK_VCPU, limits->stuck && ran >= limits->stuck * MILLISECOND))
+	if (!begins(state, TRIGGER_STUCK_VCPU, limits->stuck && ran >= limits->stuck * NS_PER_MS))
 		return 0;
 	alarm->kind = TRIGGER_STUCK_VCPU;
 	snprintf(alarm->detail, sizeof(alarm->detail),
 		 "vCPU %u ran for %llu ms without an exit; the limit is %u", index,
-		 (unsigned long long)(ran / MILLISECOND), limits->stuck);
+		 (unsigned long long)(ran / NS_PER_MS), limits->stuck);
 	return 1;
 }
 
@@ -50,7 +49,7 @@ static unsigned int judge_exits(struct watchdog_state *state, const struct watch
 				unsigned int index, const struct vcpu_reading *reading,
 				struct watchdog_alarm *alarm)
 {
-	double seconds = (double)(reading->time - state->second.time) / (double)SECOND;
+	double seconds = (double)(reading->time - state->second.time) / (double)NS_PER_S;
 	double rate = reading->exits > state->second.exits
 			      ? (double)(reading->exits - state->second.exits) / seconds
 			      : 0;
@@ -91,7 +90,7 @@ unsigned int watchdog_judge(struct watchdog_state *state, const struct watchdog_
 		return 0;
 	}
 	count = judge_stuck(state, limits, index, reading, alarms);
-	if (reading->time - state->second.time < SECOND)
+	if (reading->time - state->second.time < NS_PER_S)
 		return count;
 	count += judge_exits(state, limits, index, reading, alarms + count);
 	count += judge_steal(state, limits, index, reading, alarms + count);

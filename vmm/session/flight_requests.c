@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "shared/error.h"
 #include "shared/ring.h"
 #include "shared/sample.h"
@@ -17,7 +18,7 @@
 #define DEPTH_USUAL 40
 
 /* A kernel that panics prints for some time before it resets the machine. */
-#define PANIC_PATIENCE 1000000000ull
+#define PANIC_PATIENCE NS_PER_S
 
 /* Users ask for their result every 20 ms (dump.c): so long one is waited for who has it to come. */
 #define USER_TRIES   50

@@ -14,11 +14,10 @@
 #include "shared/work_share.h"
 #include "vmm/guest/task_list.h"
 
-#define SECOND 1000000000ull
 /* Of a guest with more, none are known. */
 #define PROCESSES_MAX 8192
 /* Who was not told of by the agent yet, when it was told here, is told again. */
-#define TELL_INTERVAL SECOND
+#define TELL_INTERVAL NS_PER_S
 
 /* One look, in order of process ids. */
 struct look {

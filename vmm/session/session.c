@@ -17,14 +17,11 @@
 #include "vmm/attach/agent_channel.h"
 #include "vmm/session/session_agent.h"
 
-#define MILLISECOND 1000000ull
-#define SECOND      (1000 * MILLISECOND)
-
 /* So long sampling waits for the guest's kernel to be found; and between two looks whether it was. */
-#define KERNEL_WAIT     (20 * SECOND)
-#define KERNEL_INTERVAL (20 * MILLISECOND)
+#define KERNEL_WAIT     (20 * NS_PER_S)
+#define KERNEL_INTERVAL (20 * NS_PER_MS)
 /* So long for its agent to tell what runs already: who answers does it in less, and many have none. */
-#define AGENT_WAIT SECOND
+#define AGENT_WAIT NS_PER_S
 
 struct session {
 	struct session_options options;
@@ -266,7 +263,7 @@ static bool waits_for_agent(const struct session *session)
 static int sample(struct session *session)
 {
 	log_debug("waited %llu ms for the guest's kernel and agent",
-		  (unsigned long long)((now() - session->begun) / MILLISECOND));
+		  (unsigned long long)((now() - session->begun) / NS_PER_MS));
 	tick(session, 0);
 	session->state = SESSION_SAMPLING;
 	return attach_start(session->attach);
