@@ -43,6 +43,7 @@ enum connector_result {
 
 /* Negative errno: the guest's kernel has none, or does not allow it. */
 int connector_open(struct connector *connector);
+/* A no-op where it is not open. */
 void connector_close(struct connector *connector);
 
 /* The next event, as a record of *SIZE bytes (CONNECTOR_RECORD_MAX at most) at TO; *PID is whose it is. */

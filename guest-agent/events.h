@@ -52,6 +52,7 @@ static inline bool events_by_connector(const struct events *events)
 	return events->cpus && events->features & AGENT_FEATURE_CONNECTOR;
 }
 
+/* Works where nothing is open. */
 void events_close(struct events *events);
 
 /*

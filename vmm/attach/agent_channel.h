@@ -32,8 +32,13 @@ bool agent_channel_is_there(const struct vmm_process *process);
  */
 int agent_channel_connect(const struct vmm_process *process, const char *path);
 
-/* Of the channel's socket, by a name that holds for us as long as the process lives. */
 #define AGENT_CHANNEL_PATH (PATH_MAX + 32)
+
+/*
+ * The PATH of the channel's socket that holds for us, through /proc/PID/root or /proc/PID/cwd, as long as the
+ * process lives. False: PROCESS has no such channel, or its socket was given to it as a descriptor and has no
+ * name that is found. Any thread.
+ */
 bool agent_channel_path(const struct vmm_process *process, char path[AGENT_CHANNEL_PATH]);
 
 /* Where QEMU has the channel, as its command line says. */
@@ -52,6 +57,8 @@ struct agent_channel_socket {
 	const char *path; /* in the line, which is cut at its end */
 };
 
+/* What LINE tells, which is that file's and is written to. False: it is of no socket with a name in the file
+ * system. */
 bool agent_channel_parse_socket(char *line, struct agent_channel_socket *socket);
 
 #endif

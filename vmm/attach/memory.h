@@ -45,6 +45,7 @@ int vmm_memory_open(struct vmm_memory *memory, const struct vmm_process *process
  * remote_memory_open(). */
 int vmm_memory_open_remote(struct vmm_memory *memory, const char *name, const char *uri);
 
+/* Of one that was opened: what failed has nothing to close. Nobody may read it any more. */
 void vmm_memory_close(struct vmm_memory *memory);
 
 /* These are the slots from now on: not overlapping, at most VMM_SLOTS_MAX. Any thread. */

@@ -21,6 +21,7 @@ struct nested_runs {
 
 /* Of the VM whose directory is DIRECTORY. False: it does not tell, and nested_runs_look() neither. */
 bool nested_runs_open(struct nested_runs *runs, const char *directory);
+/* Works on descriptors that are -1. */
 void nested_runs_close(struct nested_runs *runs);
 
 struct nested_count nested_runs_look(const struct nested_runs *runs);

@@ -26,6 +26,7 @@ const struct perf_event_header *perf_ring_read(struct perf_ring *ring);
 /* Gives back the space of what was read. */
 void perf_ring_read_done(struct perf_ring *ring);
 
+/* Of one that is open. */
 void perf_ring_close(struct perf_ring *ring);
 
 #endif

@@ -31,6 +31,7 @@ struct request {
 
 /* The errors of eventfd(), with the message; then there is nothing to close. */
 int request_open(struct request *request);
+/* Of one that was opened, once nobody asks or answers any more. */
 void request_close(struct request *request);
 
 /*

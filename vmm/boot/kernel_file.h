@@ -18,6 +18,7 @@ struct kernel_file {
 /* Opens and maps PATH, which must outlive FILE. The errors of open(); -EINVAL if it is no regular file or
  * empty. */
 int kernel_file_open(struct kernel_file *file, const char *path);
+/* A no-op on one that could not be opened. */
 void kernel_file_close(struct kernel_file *file);
 
 /*

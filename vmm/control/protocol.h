@@ -29,6 +29,7 @@ struct control_request {
  * then still has its id, where one was found. -ENOMEM. To be freed in any case.
  */
 int control_request_parse(struct control_request *request, const char *line, size_t size);
+/* Frees what it holds; zeroed, it holds nothing. */
 void control_request_free(struct control_request *request);
 
 /* Lines with their newline, to be freed by free(); NULL without memory. ID may be NULL. */

@@ -51,6 +51,7 @@ struct control_run {
 
 /* The runs that we may connect to, to be freed by control_runs_free(). -ENOMEM. */
 int control_runs_list(struct control_run **runs, size_t *count);
+/* NULL, of none, is a no-op. */
 void control_runs_free(struct control_run *runs, size_t count);
 
 /*

@@ -42,7 +42,7 @@ int metrics_start(struct metrics **metrics, const struct metrics_options *option
 /* All domains were removed. Works on NULL. */
 void metrics_stop(struct metrics *metrics);
 
-/* That it listens at; 0: at none. */
+/* For tests: that it listens at; 0: at none. */
 uint16_t metrics_port(const struct metrics *metrics);
 
 /*

@@ -33,6 +33,7 @@ enum push_outcome {
  */
 int push_request_open(struct push_request **request, const char *url, const char *ca_file, const char *host,
 		      const atomic_bool *stop);
+/* NULL is a no-op. */
 void push_request_close(struct push_request *request);
 
 /* Sends the profile that FD has, SIZE bytes, with HEADERS (NULL: none). Waits for the answer, half a minute

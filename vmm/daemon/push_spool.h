@@ -29,16 +29,19 @@ struct push_item {
 	char domain[DOMAIN_FILE_SIZE]; /* its file name */
 };
 
+/* ITEM's file in the spool; its times are below 10^15. Any thread. */
 void push_item_name(const struct push_item *item, char name[PUSH_NAME_SIZE]);
 
-/* Reads what push_item_name() writes; false for any other name. */
+/* Reads what push_item_name() writes; false for any other name. Any thread. */
 bool push_item_parse(const char *name, struct push_item *item);
 
 struct push_spool;
 
-/* Opens DIRECTORY, which is made if it is not there, for at most SIZE bytes. The errors of
- * recording_directory_open(). */
+/* Opens DIRECTORY, which is made if it is not there, for at most SIZE bytes; for push_spool_close(). The
+ * errors of recording_directory_open(), -EWOULDBLOCK where another process has it, -ENOMEM; all with the
+ * message. */
 int push_spool_open(struct push_spool **spool, const char *directory, uint64_t size);
+/* What waits stays on the disk. NULL is a no-op. */
 void push_spool_close(struct push_spool *spool);
 
 /*
@@ -52,10 +55,11 @@ FILE *push_spool_begin(struct push_spool *spool);
  * Errors of writing: it is gone then. Replaces one of the same name.
  */
 int push_spool_commit(struct push_spool *spool, FILE *file, const struct push_item *item);
+/* There is no profile: FILE is closed, and gone. */
 void push_spool_abandon(struct push_spool *spool, FILE *file);
 
-/* What waits, the oldest first; to be freed by push_spool_list_free(). -ENOMEM, errors of reading the
- * directory. */
+/* What waits, COUNT items, the oldest first; to be freed by free(). -ENOMEM, errors of reading the directory;
+ * with the message, and ITEMS is NULL. */
 int push_spool_list(const struct push_spool *spool, struct push_item **items, size_t *count);
 
 /* A descriptor of the item's profile and its size. -ENOENT: it went for a newer one. */
@@ -67,11 +71,12 @@ void push_spool_remove(struct push_spool *spool, const struct push_item *item);
 /* The store has refused it once more; how often it has by now. */
 unsigned int push_spool_refuse(struct push_spool *spool, const struct push_item *item);
 
-/* Any thread. */
 struct push_spool_counts {
 	uint64_t files, bytes; /* that wait */
 	uint64_t dropped;      /* files that went to make room */
 };
+
+/* Any thread. */
 void push_spool_count(struct push_spool *spool, struct push_spool_counts *counts);
 
 #endif

@@ -34,6 +34,7 @@ struct recorded_domain {
 
 /* NAME's, with the directory FILE, and without files; NULL: no memory, with the message. */
 struct recorded_domain *recorded_domain_create(const char *file, const char *name);
+/* Not NULL. Its files stay. */
 void recorded_domain_free(struct recorded_domain *domain);
 
 /* Below COUNT; 0 is the oldest. Valid until the next change. */

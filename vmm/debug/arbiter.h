@@ -75,8 +75,9 @@ struct arbiter_times {
 	uint64_t enabled, running;
 };
 
-/* -ENOMEM. */
+/* For arbiter_destroy(). 0 or, with a message, -ENOMEM. */
 int arbiter_create(struct arbiter **arbiter, const struct arbiter_options *options);
+/* Nobody may use it any more. NULL is a no-op. */
 void arbiter_destroy(struct arbiter *arbiter);
 
 /*
@@ -85,9 +86,13 @@ void arbiter_destroy(struct arbiter *arbiter);
  * too many. It is disabled: it counts, but is in no register yet.
  */
 int arbiter_reserve(struct arbiter *arbiter, const struct arbiter_request *request);
+
+/* HOLDER's number is free at NOW, and in no schedule any more: kick the vCPUs behind this, which have it in a
+ * register still. */
 void arbiter_release(struct arbiter *arbiter, int holder, uint64_t now);
 
-/* Kick the vCPUs behind these for them to hold at once. */
+/* A reserved holder comes into a register, or is kept out of them, from NOW on. Kick the vCPUs behind these
+ * for them to hold at once. */
 void arbiter_enable(struct arbiter *arbiter, int holder, uint64_t now);
 void arbiter_disable(struct arbiter *arbiter, int holder, uint64_t now);
 
@@ -100,12 +105,18 @@ bool arbiter_set_guest(struct arbiter *arbiter, unsigned int vcpu, uint8_t slots
 /* No register of VCPU for HOLDER before UNTIL: it had too many hits. */
 void arbiter_pause(struct arbiter *arbiter, unsigned int vcpu, int holder, uint64_t now, uint64_t until);
 
+/*
+ * Decides what is in VCPU's registers from NOW on, and tells it in SCHEDULE: who has a register keeps it, as
+ * far as it need not be shared. To be called at SCHEDULE's `next` at the latest, when arbiter_generation()
+ * has grown and when arbiter_set_guest() says so: turns come with a call, not without. VCPU's thread.
+ */
 void arbiter_schedule(struct arbiter *arbiter, unsigned int vcpu, uint64_t now,
 		      struct arbiter_schedule *schedule);
 
 /* As last scheduled. */
 void arbiter_current(struct arbiter *arbiter, unsigned int vcpu, struct arbiter_schedule *schedule);
 
+/* For how long HOLDER was enabled on VCPU, and in one of its registers, until NOW. Any thread. */
 void arbiter_times(struct arbiter *arbiter, unsigned int vcpu, int holder, uint64_t now,
 		   struct arbiter_times *times);
 

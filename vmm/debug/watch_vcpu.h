@@ -63,6 +63,7 @@ struct watches {
 	struct vcpu_watches vcpus[];
 };
 
+/* ns, CLOCK_MONOTONIC: the arbiter's clock. Any thread. */
 uint64_t watch_now(void);
 
 #endif

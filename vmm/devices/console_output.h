@@ -62,7 +62,7 @@ bool console_output_wait(struct console_output *output);
  */
 bool console_output_ready(struct console_output *output);
 
-/* Bytes lost so far. Any thread. */
+/* For tests: bytes lost so far. Any thread. */
 uint64_t console_output_lost(struct console_output *output);
 
 #endif

@@ -102,7 +102,7 @@ void virtio_device_release(struct virtio_device *device);
 /* The machine is reset: as if the driver did it. No vCPU runs. Not on the loop's thread. */
 void virtio_device_reset(struct virtio_device *device);
 
-/* How often drivers have broken the rules. Any thread. */
+/* For tests: how often drivers have broken the rules. Any thread. */
 uint64_t virtio_device_faults(struct virtio_device *device);
 
 /* For transports: QUEUE was notified. Takes no lock. Any thread. */

@@ -28,6 +28,7 @@ void agent_mappings_see(struct agent_mappings *mappings, const struct sideband *
 /* The oldest one, the caller's to free(); NULL: there is none. Its time is the guest's. */
 struct sideband_mmap *agent_mappings_take(struct agent_mappings *mappings);
 
+/* Frees what it holds; zeroed, it holds nothing. */
 void agent_mappings_free(struct agent_mappings *mappings);
 
 #endif

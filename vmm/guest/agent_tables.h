@@ -56,6 +56,7 @@ struct agent_tables;
 
 /* NULL without memory. What comes and waits is of ACCOUNT, which outlives it and its tables. */
 struct agent_tables *agent_tables_new(struct guest_account *account);
+/* NULL is a no-op. */
 void agent_tables_free(struct agent_tables *tables);
 
 /* Wants the table of IMAGE, which is copied. -EAGAIN: too many are waiting; -ENOMEM. */

@@ -25,6 +25,7 @@ bool tsc_is_clock(const char *clocksources);
 /* Does it tell the time by the TSC? Then so do the clocks that KVM gives its guests. */
 bool tsc_tells_time(const char *clocksources);
 
+/* The clock is asked between two readings of the TSC: no system call where the vDSO has it. Any thread. */
 struct tsc_mark tsc_mark_now(void);
 
 /*

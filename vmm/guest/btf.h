@@ -33,6 +33,7 @@ struct btf_member {
 
 /* Indexes DATA, which must outlive BTF. -EINVAL, or -ENOMEM; BTF is then empty. */
 int btf_open(struct btf *btf, struct span data);
+/* Frees what it holds; zeroed, it holds nothing. */
 void btf_close(struct btf *btf);
 
 /* The id of struct NAME, 0 if there is none. */

@@ -32,7 +32,7 @@ int cfi_image_make(struct cfi_table **table, const struct cfi_image *image);
 /* NULL is a no-op. */
 void cfi_image_free(struct cfi_image *image);
 
-/* Both at once, with the errors of both. */
+/* For tests: both at once, with the errors of both. */
 int cfi_image_compile(struct cfi_table **table, const struct elf_source *source);
 
 #endif

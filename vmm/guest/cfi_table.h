@@ -81,13 +81,13 @@ size_t cfi_table_size(const struct cfi_table *table);
 /* NULL is a no-op. */
 void cfi_table_free(struct cfi_table *table);
 
-/* A table that is being written; see cfi_table_new(). */
+/* A table that is being written, by one thread. */
 struct cfi_builder;
 
 #define CFI_ROWS_MAX  (16u << 20)
 #define CFI_RULES_MAX 65536u /* more become "unknown" */
 
-/* NULL: no memory. */
+/* For cfi_builder_finish() or cfi_builder_free(). NULL: no memory. */
 struct cfi_builder *cfi_builder_new(void);
 
 /*

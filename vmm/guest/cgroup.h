@@ -71,6 +71,7 @@ struct guest_cgroups;
 int guest_cgroups_create(struct guest_cgroups **cgroups); /* 0 or -ENOMEM */
 /* CGROUPS itself, for one more owner; each is to free it. NULL works with both. Any thread. */
 struct guest_cgroups *guest_cgroups_share(struct guest_cgroups *cgroups);
+/* The last owner's call frees it. */
 void guest_cgroups_free(struct guest_cgroups *cgroups);
 
 /* Tells this table from any other that there was. */

@@ -136,6 +136,7 @@ struct module_presence *guest_kernel_presence(const struct guest_kernel *kernel)
 bool guest_modules_are_same(const struct guest_module *left, size_t left_count,
 			    const struct guest_module *right, size_t right_count);
 
+/* NULL is a no-op. */
 void guest_kernel_free(struct guest_kernel *kernel);
 
 #endif

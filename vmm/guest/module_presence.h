@@ -34,6 +34,7 @@ struct module_presence;
 #define MODULE_PRESENCE_OLDER_MAX 64
 int module_presence_create(struct module_presence **presence, const struct guest_kernel *kernel,
 			   const struct guest_module *modules, size_t count, struct module_presence *older);
+/* NULL is a no-op. */
 void module_presence_free(struct module_presence *presence);
 
 /* Is it of these modules? */

@@ -57,6 +57,7 @@ struct module_list {
 int module_list_read(struct module_list *list, const struct guest_view *view,
 		     const struct guest_paging *paging, uint64_t head, const struct module_layout *layout,
 		     struct symbols *symbols, struct symbols *per_cpu);
+/* Frees what it holds; zeroed, it holds nothing. */
 void module_list_free(struct module_list *list);
 
 #endif

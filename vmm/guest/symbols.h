@@ -21,6 +21,7 @@ struct symbol {
 };
 
 struct symbols *symbols_new(void); /* NULL without memory */
+/* NULL is a no-op. */
 void symbols_free(struct symbols *symbols);
 
 /*

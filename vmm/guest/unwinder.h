@@ -26,6 +26,7 @@ struct guest_unwinder {
 int guest_unwinder_create(struct guest_unwinder **unwinder, const struct guest_view *view,
 			  const struct guest_paging *paging, const struct symbols *symbols,
 			  const struct module_list *modules);
+/* NULL is a no-op. */
 void guest_unwinder_free(struct guest_unwinder *unwinder);
 
 /* The table that describes the code at IP, or NULL. Any thread, no lock. */

@@ -62,6 +62,7 @@ int user_images_create(struct user_images **images); /* 0 or -ENOMEM */
 struct user_images *user_images_share(struct user_images *images);
 /* Has it owners other than the one who asks? */
 bool user_images_shared(const struct user_images *images);
+/* NULL is a no-op; the last owner's call frees it. Any thread. */
 void user_images_free(struct user_images *images);
 
 /* The image of KEY, entered if it is new. NULL: there is no room, or it is being entered at this moment. */

@@ -39,6 +39,7 @@ struct memory {
  * (THP): both regions begin at multiples of 2 MiB of the host's addresses, too. -EINVAL or -ENOMEM.
  */
 int memory_create(struct memory *memory, uint64_t size);
+/* Zeroed it is a no-op. */
 void memory_destroy(struct memory *memory);
 
 /* All zero again, as new. Nobody else may use it meanwhile but to read; its pages are the host's again. */

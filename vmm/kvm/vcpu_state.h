@@ -31,11 +31,13 @@ struct vcpu_state {
 
 /* -ENOMEM and the errors of the ioctl. */
 int msr_list_read(struct msr_list *list, int kvm_fd);
+/* Frees what it holds; zeroed, it holds nothing. */
 void msr_list_free(struct msr_list *list);
 
 /* Both while the vCPU has no thread. Errors: -ENOMEM, those of the ioctls. */
 int vcpu_state_take(struct vcpu_state *state, struct vcpu *vcpu, const struct msr_list *list);
 int vcpu_state_put(const struct vcpu_state *state, struct vcpu *vcpu);
+/* Frees what it holds; zeroed, it holds nothing. */
 void vcpu_state_free(struct vcpu_state *state);
 
 #endif

@@ -47,6 +47,7 @@ int probe_all(struct probe_row **rows, size_t *count);
  * their children take no lock but those that fork() itself puts right (malloc's, stdio's).
  */
 int probe_one(const char *id, struct probe_row *row);
+/* NULL is a no-op. */
 void probe_free(struct probe_row *rows, size_t count);
 
 /* Can Linux be booted here: is each row that it needs PROBE_YES or PROBE_PARTLY? */

@@ -81,6 +81,7 @@ struct pmu_host;
  */
 int pmu_host_create(struct pmu_host **host, enum pmu_model model, const struct pmu_host_perf *perf,
 		    pmu_host_told *told, void *context);
+/* NULL is a no-op. */
 void pmu_host_destroy(struct pmu_host *host);
 
 /*

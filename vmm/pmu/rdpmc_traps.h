@@ -60,7 +60,8 @@ int rdpmc_traps_create(struct rdpmc_traps **traps, const struct rdpmc_traps_opti
 /* NULL is a no-op. */
 void rdpmc_traps_destroy(struct rdpmc_traps *traps);
 
-/* Puts the traps of SITES, of the kernel that the vCPU is in. -EFAULT, -ENOSPC, each with its message. */
+/* For tests: puts the traps of SITES, of the kernel that the vCPU is in. -EFAULT, -ENOSPC, each with its
+ * message. The vCPU's thread. */
 int rdpmc_traps_arm(struct rdpmc_traps *traps, struct vcpu *vcpu, const struct rdpmc_sites *sites);
 
 void rdpmc_traps_statistics(const struct rdpmc_traps *traps, struct rdpmc_traps_statistics *statistics);

@@ -27,6 +27,7 @@ int address_ranges_add(struct address_ranges *set, struct address_range range);
 /* Is any address of RANGE in it? */
 bool address_ranges_overlap(const struct address_ranges *set, struct address_range range);
 
+/* Frees what it holds; zeroed, it holds nothing. */
 void address_ranges_free(struct address_ranges *set);
 
 #endif

@@ -38,6 +38,7 @@ int collector_modules_see(struct collector_modules *modules, const struct guest_
 int collector_modules_update(struct collector_modules *modules, const struct guest_kernel *older,
 			     const struct guest_kernel *newer);
 
+/* Frees what it holds; zeroed, it holds nothing. */
 void collector_modules_free(struct collector_modules *modules);
 
 #endif

@@ -85,6 +85,7 @@ int collector_places_spans(const struct collector_places *places, struct module_
 bool collector_places_is_shared(const struct collector_places *places, const struct module_spans *spans,
 				const struct guest_module *module);
 
+/* Frees what it holds; zeroed, it holds nothing. */
 void collector_places_free(struct collector_places *places);
 
 #endif

@@ -38,6 +38,7 @@ struct flame_tree {
 
 /* 0 or -ENOMEM; to be freed in both cases. */
 int flame_tree_build(struct flame_tree *tree, const struct profile *profile, enum folded_group by);
+/* Frees what it holds; zeroed, it holds nothing. */
 void flame_tree_free(struct flame_tree *tree);
 
 /* What one function has in all places of the tree. */

@@ -30,6 +30,7 @@ int flight_cgroups_take(struct flight_cgroups *cgroups, const struct sideband *r
 /* The latest record of the cgroup of process PID, of whatever process; NULL: it is not known. */
 const struct sideband_cgroup *flight_cgroups_of(const struct flight_cgroups *cgroups, uint32_t pid);
 
+/* Frees what it holds; zeroed, it holds nothing. */
 void flight_cgroups_free(struct flight_cgroups *cgroups, struct guest_account *account);
 
 #endif

@@ -61,6 +61,7 @@ struct flight_sideband_list {
 
 /* LIST is valid until SIDEBAND changes, and is to be freed in any case. -ENOMEM. */
 int flight_sideband_tell(struct flight_sideband *sideband, struct flight_sideband_list *list);
+/* Frees what it holds; zeroed, it holds nothing. */
 void flight_sideband_list_free(struct flight_sideband_list *list);
 
 #endif

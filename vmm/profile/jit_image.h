@@ -35,6 +35,7 @@ bool jit_image_add(struct jit_image *image, uint64_t length, const char *name, u
 /* Puts it into the cache in place of what was put there of it before. */
 void jit_image_write(struct jit_image *image, struct image_names *names);
 
+/* Frees what it holds; zeroed, it holds nothing. */
 void jit_image_free(struct jit_image *image);
 
 #endif

@@ -18,6 +18,7 @@ struct module_index {
 
 /* For members below COUNT, which is below 2^31. 0 or -ENOMEM. */
 int module_index_open(struct module_index *index, size_t count);
+/* Frees what it holds; zeroed, it holds nothing. */
 void module_index_close(struct module_index *index);
 
 /* MEMBER was not added before. */

@@ -22,6 +22,7 @@ struct module_span {
 
 /* Room for COUNT. -ENOMEM. */
 int module_spans_open(struct module_spans *spans, size_t count);
+/* Frees what it holds; zeroed, it holds nothing. */
 void module_spans_close(struct module_spans *spans);
 
 /* One of them, no more than there is room for; it must stay where it is. */

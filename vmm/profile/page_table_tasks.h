@@ -19,6 +19,7 @@ struct page_table_tasks;
 
 /* NULL without memory. Of fixed size. */
 struct page_table_tasks *page_table_tasks_new(void);
+/* NULL is a no-op. */
 void page_table_tasks_free(struct page_table_tasks *tasks);
 
 /*

@@ -17,7 +17,7 @@
 #define PERF_DATA_EVENTS_MAX 1024
 #define PERF_DATA_IDS_MAX    (1u << 20)
 
-/* Sorted by id once perf_data_layout_sort() ran. */
+/* In the order of their ids once one was looked for. */
 struct perf_data_id {
 	uint64_t id;
 	uint32_t event, place;      /* index, and that of the id in it */
@@ -62,6 +62,7 @@ bool perf_data_layout_sample(struct perf_data_layout *layout, struct span record
  */
 bool perf_data_layout_sample_id(const struct perf_data_layout *layout, struct span *record, uint64_t *time);
 
+/* Frees what it holds; zeroed, it holds nothing. */
 void perf_data_layout_free(struct perf_data_layout *layout);
 
 #endif

@@ -141,6 +141,7 @@ bool perf_data_reader_count(const struct perf_data_reader *reader, size_t number
 
 /* Of a closed file complete after opening; of others after the first run. Lives as long as the reader. */
 const struct perf_data_summary *perf_data_reader_summary(const struct perf_data_reader *reader);
+/* NULL is a no-op. */
 void perf_data_reader_close(struct perf_data_reader *reader);
 
 #endif

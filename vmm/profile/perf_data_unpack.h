@@ -31,6 +31,7 @@ int perf_data_unpack_feed(struct perf_data_unpack *unpack, struct span packed);
  */
 bool perf_data_unpack_next(struct perf_data_unpack *unpack, struct span *record, int *error);
 
+/* Frees what it holds; zeroed, it holds nothing. */
 void perf_data_unpack_free(struct perf_data_unpack *unpack);
 
 #endif

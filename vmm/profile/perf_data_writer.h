@@ -100,11 +100,12 @@ int32_t perf_data_writer_unknown_pid(const struct perf_data_writer *writer);
 
 /* Each appends one record to the block; 0 or a negative errno of writing, after which the writer only closes.
  */
-/* The event of a watch is its number plus 1. */
-int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample);
-/* The same, of TASK and in cgroup CGROUP (0: in none that is known) whatever SAMPLE says. */
+/* SAMPLE, of TASK and in cgroup CGROUP (0: in none that is known) whatever it says itself. The event of a
+ * watch is its number plus 1. */
 int perf_data_writer_sample_of(struct perf_data_writer *writer, const struct sample *sample,
 			       const struct perf_data_task *task, uint64_t cgroup);
+/* For tests: the same, of the task and in the cgroup that SAMPLE says. */
+int perf_data_writer_sample(struct perf_data_writer *writer, const struct sample *sample);
 /* The event gives no samples of the vCPU from then on, or does so again: THROTTLE, UNTHROTTLE. */
 int perf_data_writer_event(struct perf_data_writer *writer, const struct sample_event *event);
 /* What watch EVENT - 1 counted on VCPU up to TIME: READ. */

@@ -90,6 +90,7 @@ struct profile_options {
  * pointers. Any one thread at a time.
  */
 int profile_load(struct profile **profile, const struct profile_options *options);
+/* NULL is a no-op. */
 void profile_free(struct profile *profile);
 
 size_t profile_stack_count(const struct profile *profile);

@@ -27,6 +27,7 @@ struct profile_frame_cache {
 
 /* 0 or -ENOMEM. */
 int profile_frame_cache_open(struct profile_frame_cache *cache);
+/* Frees what it holds; zeroed, it holds nothing. */
 void profile_frame_cache_close(struct profile_frame_cache *cache);
 
 /* The entry of an address; valid until the next call. NULL without memory. */

@@ -55,6 +55,7 @@ const char *profile_pool_string(struct profile_pool *pool, const char *text);
 /* The same for a text of one's own, in place; it never grows. */
 void profile_make_showable(char *text);
 
+/* Frees what it holds; zeroed, it holds nothing. */
 void profile_pool_free(struct profile_pool *pool);
 
 #endif

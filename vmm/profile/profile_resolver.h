@@ -44,6 +44,7 @@ struct resolved_sample {
 
 /* Reads the sideband. OPTIONS, but not what it points to, is copied. The errors of the reader. */
 int profile_resolver_open(struct profile_resolver **resolver, const struct profile_options *options);
+/* NULL is a no-op. */
 void profile_resolver_close(struct profile_resolver *resolver);
 
 /* Each sample that OPTIONS do not leave out, in file order. A result of EACH below 0 ends the reading with

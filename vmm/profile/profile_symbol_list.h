@@ -38,6 +38,7 @@ int symbol_list_add(struct symbol_list *list, const struct listed_symbol *symbol
  */
 int symbol_list_finish(struct symbol_list *list, struct symbols **symbols);
 
+/* Frees what it holds; zeroed, it holds nothing. */
 void symbol_list_free(struct symbol_list *list);
 
 #endif

@@ -41,6 +41,7 @@ struct profile_space {
 struct profile_timeline;
 
 struct profile_timeline *profile_timeline_new(struct profile_pool *pool); /* NULL without memory */
+/* NULL is a no-op. */
 void profile_timeline_free(struct profile_timeline *timeline);
 
 /* Take records in any order. GUEST tells the spaces of a machine in the machine from its own. 0 or -ENOMEM.

@@ -65,6 +65,7 @@ struct report {
 
 /* PROFILE must live as long as the report. 0 or -ENOMEM. */
 int report_build(struct report **report, const struct profile *profile, const struct report_options *options);
+/* NULL is a no-op. */
 void report_free(struct report *report);
 
 /* What it is about. */

@@ -67,6 +67,7 @@ static inline bool resolver_space_has_past(const struct resolver_space *space)
 /* Nobody will ask for a time before HORIZON any more. */
 void resolver_space_forget(struct resolver_space *space, struct resolver_store *store, uint64_t horizon);
 
+/* Frees what it holds; zeroed, it holds nothing. */
 void resolver_space_free(struct resolver_space *space, struct resolver_store *store);
 
 #endif

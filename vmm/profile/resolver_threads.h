@@ -46,8 +46,11 @@ int resolver_threads_name(struct resolver_threads *threads, struct resolver_stor
 struct resolver_name resolver_threads_name_of(const struct resolver_threads *threads, uint32_t tid,
 					      uint64_t time);
 
+/* Nothing is asked of times before HORIZON, ns, any more: names that others followed by then go, and threads
+ * that had ended by then. */
 void resolver_threads_forget(struct resolver_threads *threads, struct resolver_store *store,
 			     uint64_t horizon);
+/* Frees them all; THREADS are none then, as zeroed. */
 void resolver_threads_free(struct resolver_threads *threads, struct resolver_store *store);
 
 #endif

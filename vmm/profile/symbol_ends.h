@@ -41,6 +41,7 @@ void symbol_ends_finish(struct symbol_ends *ends);
  */
 uint64_t symbol_ends_size(const struct symbol_ends *ends, const Elf64_Sym *symbol);
 
+/* Frees what it holds; zeroed, it holds nothing. */
 void symbol_ends_free(struct symbol_ends *ends);
 
 #endif

@@ -16,6 +16,7 @@ struct task_names;
 
 /* NULL without memory. Of fixed size, whatever the guest makes up. */
 struct task_names *task_names_new(void);
+/* NULL is a no-op. */
 void task_names_free(struct task_names *names);
 
 /*

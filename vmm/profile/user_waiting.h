@@ -37,6 +37,7 @@ void user_waiting_done(struct user_waiting *waiting);
 /* All that wait are due now, whatever the delay was: it is the last time. */
 void user_waiting_hurry(struct user_waiting *waiting);
 
+/* Frees what it holds; zeroed, it holds nothing. */
 void user_waiting_free(struct user_waiting *waiting);
 
 #endif
