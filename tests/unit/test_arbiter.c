@@ -363,8 +363,26 @@ TEST(arbiter, reserved_is_not_yet_armed)
 	arbiter_schedule(arbiter, 0, 3, &schedule);
 	CHECK_EQUAL(schedule.holders[0], holder);
 	CHECK_EQUAL(schedule.next, ARBITER_NEVER);
-	arbiter_release(arbiter, holder, 4);
-	arbiter_current(arbiter, 0, &schedule);
+	arbiter_destroy(arbiter);
+}
+
+/* Whoever gets its number is in no register before the next schedule. */
+TEST(arbiter, released_is_in_no_schedule)
+{
+	struct arbiter *arbiter = make(1, BREAKPOINT_PRIORITY_GUEST);
+	int holder = enabled(arbiter, true, 0, 0, 1);
+	struct arbiter_schedule schedule;
+	struct arbiter_times times;
+
+	arbiter_schedule(arbiter, 0, 2, &schedule);
+	CHECK_EQUAL(schedule.holders[0], holder);
+	arbiter_release(arbiter, holder, 3);
+	CHECK_EQUAL(enabled(arbiter, true, 0, 0, 4), holder);
+	arbiter_times(arbiter, 0, holder, 5, &times);
+	CHECK_EQUAL(times.enabled, 1);
+	CHECK_EQUAL(times.running, 0);
+	arbiter_release(arbiter, holder, 6);
+	arbiter_schedule(arbiter, 0, 7, &schedule);
 	CHECK_EQUAL(schedule.holders[0], ARBITER_SLOT_FREE);
 	arbiter_destroy(arbiter);
 }

@@ -538,13 +538,6 @@ void arbiter_schedule(struct arbiter *arbiter, unsigned int vcpu, uint64_t now,
 	pthread_mutex_unlock(&arbiter->lock);
 }
 
-void arbiter_current(struct arbiter *arbiter, unsigned int vcpu, struct arbiter_schedule *schedule)
-{
-	pthread_mutex_lock(&arbiter->lock);
-	*schedule = arbiter->vcpus[vcpu].schedule;
-	pthread_mutex_unlock(&arbiter->lock);
-}
-
 void arbiter_times(struct arbiter *arbiter, unsigned int vcpu, int holder, uint64_t now,
 		   struct arbiter_times *times)
 {

@@ -113,9 +113,6 @@ void arbiter_pause(struct arbiter *arbiter, unsigned int vcpu, int holder, uint6
 void arbiter_schedule(struct arbiter *arbiter, unsigned int vcpu, uint64_t now,
 		      struct arbiter_schedule *schedule);
 
-/* As last scheduled. */
-void arbiter_current(struct arbiter *arbiter, unsigned int vcpu, struct arbiter_schedule *schedule);
-
 /* For how long HOLDER was enabled on VCPU, and in one of its registers, until NOW. Any thread. */
 void arbiter_times(struct arbiter *arbiter, unsigned int vcpu, int holder, uint64_t now,
 		   struct arbiter_times *times);

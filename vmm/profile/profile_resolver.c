@@ -348,8 +348,3 @@ void profile_resolver_inlines(const struct profile_resolver *resolver, size_t *a
 	for (size_t i = 0; i < 2; i++)
 		count_inlines(resolver->kernels[i].inlines, asked, unknown);
 }
-
-struct profile_pool *profile_resolver_pool(struct profile_resolver *resolver)
-{
-	return &resolver->pool;
-}

@@ -67,6 +67,5 @@ uint64_t profile_resolver_lost(const struct profile_resolver *resolver);
 const char *profile_resolver_note(const struct profile_resolver *resolver);
 /* How many images were asked for what is inlined in them, and of how many nothing says. */
 void profile_resolver_inlines(const struct profile_resolver *resolver, size_t *asked, size_t *unknown);
-struct profile_pool *profile_resolver_pool(struct profile_resolver *resolver);
 
 #endif

@@ -117,11 +117,6 @@ int sampler_set_frequency(struct sampler *sampler, unsigned int frequency)
 	return 0;
 }
 
-unsigned int sampler_frequency(const struct sampler *sampler)
-{
-	return atomic_load(&sampler->frequency);
-}
-
 void sampler_detach(struct sampler *sampler, struct vcpu *vcpu)
 {
 	struct vcpu_sampler *self = vcpu->sampler;

@@ -110,9 +110,6 @@ bool sampler_kernel_runs(struct sampler *sampler, struct vcpu *vcpu);
  */
 int sampler_set_frequency(struct sampler *sampler, unsigned int frequency);
 
-/* In Hz as it was last set, 0 while paused. */
-unsigned int sampler_frequency(const struct sampler *sampler);
-
 /* The `kicked` handler's work: takes a new frequency over, if there is one. See struct vcpu_handlers. */
 void sampler_kicked(struct sampler *sampler, struct vcpu *vcpu);
 
