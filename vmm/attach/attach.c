@@ -437,7 +437,7 @@ void attach_close(struct attach *attach)
 	free(attach->sampled);
 	free(attach->cpus);
 	free(attach->clocks);
-	if (attach->memory.memory_fd >= 0 || attach->memory.pagemap_fd >= 0)
+	if (attach->memory.memory_fd >= 0 || attach->memory.remote)
 		vmm_memory_close(&attach->memory);
 	vmm_process_close(attach->process);
 	if (attach->stop_fd >= 0)
