@@ -312,6 +312,8 @@ TEST(report, says_what_is_wrong)
 	check_failure("report --sort colour", 2, "symbol, image, vcpu, app, comm, pid, tid");
 	check_failure("report --vcpu x", 2, "--vcpu x: it must be a number from 0 to");
 	check_failure("report --percent-limit 101", 2, "no percentage");
+	check_failure("report perf.data", 2, "'perf.data' is not an option; the recording is named by -i");
+	check_failure("export perf.data", 2, "the recording is named by -i");
 	check_failure("export", 2, "--format");
 	check_failure("export --format svg", 2, "html, folded, pprof or script");
 	check_failure("export --format html -i build/no-such-file -o build/never.html", 1,

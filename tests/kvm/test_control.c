@@ -368,6 +368,11 @@ TEST(ctl, runs_are_found_by_name)
 	program_run(&ctl, "ctl --name one status");
 	CHECK_EQUAL(ctl.status, 0);
 	CHECK(strstr(ctl.text, "named one"));
+	if (access("/run/kvmscope/kvmscoped.sock", F_OK)) { /* this machine's, if it has one */
+		program_run(&ctl, "ctl dump web");
+		CHECK_EQUAL(ctl.status, 1);
+		CHECK(strstr(ctl.text, "kvmscoped, which profiles domains, does not run"));
+	}
 	program_start(&two, NAMED "two");
 	CHECK(program_wait_for(&two, "spinning"));
 	program_run(&ctl, "ctl list");

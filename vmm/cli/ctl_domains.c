@@ -78,7 +78,13 @@ int ctl_list_domains(const struct control_run *daemon, json_t *all, bool json)
 
 static int connect_daemon(const char *socket)
 {
-	return socket ? control_connect(socket) : control_runs_connect(0, DAEMON_NAME);
+	int daemon = socket ? control_connect(socket) : control_runs_connect(0, DAEMON_NAME);
+
+	if (socket || daemon != -ENOENT)
+		return daemon;
+	return error_set(-ENOENT,
+			 "kvmscoped, which profiles domains, does not run%s: systemctl start kvmscoped",
+			 geteuid() ? ", or is not ours to ask" : "");
 }
 
 static void print_status(const json_t *domain)

@@ -113,6 +113,9 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	case KEY_BUILDID_DIR:
 		arguments->options.buildid_dir = value;
 		return 0;
+	case ARGP_KEY_ARG:
+		argp_error(state, "'%s' is not an option; the recording is named by -i", value);
+		return 0;
 	case ARGP_KEY_SUCCESS:
 		find_names(arguments);
 		return 0;
