@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/e2e/command.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
@@ -474,6 +475,27 @@ TEST(attach_vm, ended_before_it_samples_it_does_not_speak_of_the_guest)
 	CHECK_EQUAL(tool.status, 0);
 	CHECK(strstr(tool.text, "no samples: it was ended while the guest's kernel was looked for"));
 	unlink("build/test-attach-early.data");
+}
+
+/* Without --time, which it would not end by: as by a full disk. What is not written is not said to be. */
+TEST(attach_vm, it_ends_when_nothing_can_be_written_any_more)
+{
+	struct program vm;
+	char *said;
+
+	GUEST_REQUIRED();
+	program_start(&vm, SHARES);
+	CHECK(program_wait_for(&vm, "working"));
+	said = command_output(
+		NULL,
+		"exec 3>&1; { timeout 60 build/kvmscope attach --pid %d --backend perf "
+		"--no-buildid-cache -o - 2>&3; echo status $? >&3; } | head -c 4000 > /dev/null",
+		vm.pid);
+	end(&vm);
+	CHECK(strstr(said, "recording ends here: can't write standard output: Broken pipe"));
+	CHECK(strstr(said, "\nstatus 1\n"));
+	CHECK(!strstr(said, " samples of the guest and "));
+	free(said);
 }
 
 TEST(attach_vm, vms_are_listed)

@@ -159,7 +159,16 @@ static int turn(struct attachment *self)
 	return state;
 }
 
-/* Until the VM has ended, the time is over, or a signal comes. */
+/* The disk is full, or who reads a pipe has seen enough. */
+static bool recording_has_ended(const struct attachment *self)
+{
+	struct collector_statistics statistics;
+
+	session_statistics(self->session, &statistics);
+	return statistics.ended;
+}
+
+/* Until the VM or the recording has ended, the time is over, or a signal comes. */
 static int wait_for_end(struct attachment *self)
 {
 	struct pollfd events[] = {
@@ -172,7 +181,8 @@ static int wait_for_end(struct attachment *self)
 		if (poll(events, 2, time_left(self)) < 0)
 			events[1].revents = 0;
 		state = turn(self);
-	} while (state >= 0 && state != SESSION_ENDED && !events[1].revents && time_left(self));
+	} while (state >= 0 && state != SESSION_ENDED && !events[1].revents && time_left(self) &&
+		 !recording_has_ended(self));
 	log_progress("%s", "");
 	return state < 0 ? state : 0;
 }
@@ -240,7 +250,8 @@ static int finish(struct attachment *self, int error)
 	if (error)
 		snprintf(message, sizeof(message), "%s", error_message());
 	stopped = session_stop(self->session, &statistics);
-	if (statistics.samples || (!stopped && !error)) {
+	/* What was counted is not what could be written. */
+	if (!statistics.ended && (statistics.samples || (!stopped && !error))) {
 		struct attach_statistics counts;
 		struct agent_statistics agent;
 		bool has_agent = session_agent_told(self->session, &agent);

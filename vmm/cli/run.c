@@ -183,6 +183,8 @@ static void show_progress(struct run *run)
 	struct collector_statistics statistics;
 
 	run_profile_statistics(run->profile, &statistics);
+	if (statistics.ended)
+		return;
 	log_progress("%llu:%02llu: %llu samples, %llu/s, %llu lost%s%s", (unsigned long long)seconds / 60,
 		     (unsigned long long)seconds % 60, (unsigned long long)statistics.samples,
 		     (unsigned long long)(statistics.samples / (seconds ? seconds : 1)),

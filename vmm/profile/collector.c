@@ -117,6 +117,7 @@ static void update_statistics(struct collector *collector, const struct collecto
 	all->weight += counts->weight;
 	all->bytes = bytes_of(collector);
 	all->files = collector->files;
+	all->ended = collector->error && !collector->options.files;
 	all->kernel_found = collector->kernel.mapped;
 	collector_losses(collector, &all->losses);
 	snprintf(all->release, sizeof(all->release), "%s", collector_kernel_release(&collector->kernel));
