@@ -214,6 +214,7 @@ TEST(report, gives_no_names_that_are_not_certain)
 	json_array_foreach(json_object_get(first_event(report), "rows"), index, row)
 		CHECK(json_is_null(json_object_get(row, "function")));
 	CHECK(strstr(json_string_value(json_object_get(report, "note")), "--kallsyms"));
+	CHECK(strstr(json_string_value(json_object_get(report, "note")), "--buildid-dir"));
 	json_decref(report);
 	recorded_guest_free(&fixture);
 }

@@ -157,10 +157,12 @@ static void load_found(struct profile_kernel *kernel, const struct profile_optio
 						kernel->build_id, kernel->build_id_size))
 		kernel->symbols = load_vmlinux(path, kernel->build_id, kernel->build_id_size);
 	if (!kernel->symbols)
-		error_set(-ENOENT,
-			  "no symbols of the kernel with build id %s are in the build-id cache; give them by "
-			  "--kallsyms or --vmlinux",
-			  profile_files_hex(hex, kernel->build_id, kernel->build_id_size));
+		error_set(
+			-ENOENT,
+			"no symbols of the kernel with build id %s are in the build-id cache; recording puts them "
+			"into its user's (--buildid-dir names another one), or give them by --kallsyms or "
+			"--vmlinux",
+			profile_files_hex(hex, kernel->build_id, kernel->build_id_size));
 }
 
 /*
