@@ -129,9 +129,9 @@ static bool make(struct recording *recording, const char *kernel)
 		if (tries)
 			rig_result_free(&result);
 		/* Some hundreds of samples of each program, three times as many of DEBIAN_LONGER. */
-		rig_run_trusted_tsc(&result, 560, GUEST_OF_KERNEL " && " GUEST_OF_USER_LAND,
-				    recording->directories[0], watch, kernel, recording->initrd,
-				    recording->directories[1], kernel, recording->initrd, calls, calls);
+		rig_run_on(&result, RIG_TRUSTED_TSC, 560, GUEST_OF_KERNEL " && " GUEST_OF_USER_LAND,
+			   recording->directories[0], watch, kernel, recording->initrd,
+			   recording->directories[1], kernel, recording->initrd, calls, calls);
 		if (!stood_still(&result))
 			break;
 		printf("Linux %s: the guest stood still:\n%s\n", recording->version, result.errors);

@@ -80,19 +80,27 @@ static bool stood_still(const struct rig_result *result)
 	return result->status == RIG_FAILED && strstr(result->errors, "rig: the machine stands still");
 }
 
-static void run_in(struct rig_result *result, char *kind, unsigned int timeout, const char *format,
-		   va_list arguments)
+void rig_run_on(struct rig_result *result, enum rig_kind kind, unsigned int timeout, const char *format, ...)
 {
+	static char *const options[] = {
+		[RIG_AMD] = "--amd",
+		[RIG_TRUSTED_TSC] = "--trusted-tsc",
+		[RIG_UNSTABLE_TSC] = "--unstable-tsc",
+		[RIG_INTEL] = "--intel",
+	};
+	va_list arguments;
 	char seconds[16];
 	char *command;
 
 	snprintf(seconds, sizeof(seconds), "%u", timeout);
+	va_start(arguments, format);
 	if (vasprintf(&command, format, arguments) < 0)
 		abort();
+	va_end(arguments);
 	for (int tries = 0; tries < 2; tries++) {
 		if (tries)
 			rig_result_free(result);
-		run_and_keep(result, (char *[]){ "tests/rig/rig", kind, "--timeout", seconds, "--",
+		run_and_keep(result, (char *[]){ "tests/rig/rig", options[kind], "--timeout", seconds, "--",
 						 "/bin/bash", "-c", command, NULL });
 		if (!stood_still(result))
 			break;
@@ -101,42 +109,6 @@ static void run_in(struct rig_result *result, char *kind, unsigned int timeout, 
 		printf("in the rig: %s\nended with status %d; its output:\n%s\nits errors:\n%s\n", command,
 		       result->status, result->output, result->errors);
 	free(command);
-}
-
-void rig_run(struct rig_result *result, unsigned int timeout, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	run_in(result, "--amd", timeout, format, arguments);
-	va_end(arguments);
-}
-
-void rig_run_trusted_tsc(struct rig_result *result, unsigned int timeout, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	run_in(result, "--trusted-tsc", timeout, format, arguments);
-	va_end(arguments);
-}
-
-void rig_run_unstable_tsc(struct rig_result *result, unsigned int timeout, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	run_in(result, "--unstable-tsc", timeout, format, arguments);
-	va_end(arguments);
-}
-
-void rig_run_intel(struct rig_result *result, unsigned int timeout, const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	run_in(result, "--intel", timeout, format, arguments);
-	va_end(arguments);
 }
 
 void rig_run_here(struct rig_result *result, unsigned int timeout, const char *format, ...)

@@ -32,6 +32,14 @@
 #include "tests/unit/quick_boot.h"
 #include "tests/unit/shim/test.h"
 
+/* What the machine is: see the options of tests/rig/rig, which are called the same. */
+enum rig_kind {
+	RIG_AMD,
+	RIG_TRUSTED_TSC,  /* with the TSC as its clock, for tests with the guest agent */
+	RIG_UNSTABLE_TSC, /* without, and with its rate wrong */
+	RIG_INTEL,        /* with kvm_intel, in Bochs */
+};
+
 struct rig_result {
 	int status;   /* the command's exit status; 124 timed out, 125 the rig failed */
 	char *output; /* its standard output, ends with '\0'; never NULL */
@@ -39,21 +47,14 @@ struct rig_result {
 };
 
 /*
- * Runs the command that FORMAT makes and waits for it, TIMEOUT seconds at most
- * from the start of the rig. RESULT is always filled; free with
- * rig_result_free(). On status 125 and 124 what is known is also printed, so
- * that a failed check shows why.
+ * Runs the command that FORMAT makes in the rig of that KIND (rig_run(): of
+ * RIG_AMD), and waits for it, TIMEOUT seconds at most from the start of the rig.
+ * RESULT is always filled; free with rig_result_free(). On status 125 and 124
+ * what is known is also printed, so that a failed check shows why.
  */
-void rig_run(struct rig_result *result, unsigned int timeout, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-/* On a host that uses its TSC as a clock, for tests with the guest agent; and on one that does not, and has
- * its rate wrong. */
-void rig_run_trusted_tsc(struct rig_result *result, unsigned int timeout, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-void rig_run_unstable_tsc(struct rig_result *result, unsigned int timeout, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-void rig_run_intel(struct rig_result *result, unsigned int timeout, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+void rig_run_on(struct rig_result *result, enum rig_kind kind, unsigned int timeout, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+#define rig_run(result, timeout, ...) rig_run_on(result, RIG_AMD, timeout, __VA_ARGS__)
 
 /* The same on this machine instead of in the rig; timeout(1) ends it. For perf and for scripts of ours. */
 void rig_run_here(struct rig_result *result, unsigned int timeout, const char *format, ...)
@@ -80,7 +81,8 @@ const char *rig_kernel(const char *version);
 /* The initrd of tests/rig/guest-init and the workloads with VERSION's modules: its path, made if need be. */
 const char *rig_initrd(const char *version);
 
-/* Ends the test as skipped where the rig (or debug registers in it) is not to be had. */
+/* Ends the test as skipped where the rig (or debug registers in it, or the one with kvm_intel) is not to be
+ * had. */
 #define RIG_REQUIRED()                                                                                       \
 	do {                                                                                                 \
 		if (rig_unavailable_reason())                                                                \
@@ -90,6 +92,11 @@ const char *rig_initrd(const char *version);
 	do {                                                                                                 \
 		if (rig_debug_registers_unavailable_reason())                                                \
 			SKIP("no debug registers in the rig: %s", rig_debug_registers_unavailable_reason()); \
+	} while (0)
+#define RIG_INTEL_REQUIRED()                                                                                 \
+	do {                                                                                                 \
+		if (rig_intel_unavailable_reason())                                                          \
+			SKIP("no Intel rig: %s", rig_intel_unavailable_reason());                            \
 	} while (0)
 
 #endif

@@ -108,12 +108,12 @@ static const char *make_initrd(void)
 }
 
 static const struct host {
-	void (*run)(struct rig_result *result, unsigned int timeout, const char *format, ...);
+	enum rig_kind kind;
 	const char *data;
 	int seconds;
 	const char *said; /* of its clock */
-} host = { rig_run_trusted_tsc, DATA, 10, " by the TSC" },
-  unstable_host = { rig_run_unstable_tsc, DATA_UNSTABLE, 8, "does not tell the time by its TSC" };
+} host = { RIG_TRUSTED_TSC, DATA, 10, " by the TSC" },
+  unstable_host = { RIG_UNSTABLE_TSC, DATA_UNSTABLE, 8, "does not tell the time by its TSC" };
 
 /* False if no profile came about; the failure is recorded. */
 static bool profile(const struct host *on, const char *kernel, const char *initrd)
@@ -121,7 +121,8 @@ static bool profile(const struct host *on, const char *kernel, const char *initr
 	struct rig_result result;
 	bool made;
 
-	on->run(&result, 240,
+	rig_run_on(
+		&result, on->kind, 240,
 		"rm -rf " HOME " && mkdir -p " HOME " && HOME=$PWD/" HOME
 		" build/kvmscope run -v --pmu off --agent --kernel %s --initrd %s --mem 256M --from-line 'remap: begin' -F 999 "
 		"-o %s --append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.run=remap+%d;sleep+4'",
@@ -239,8 +240,8 @@ TEST(agent_vsock, tells_of_a_guest_of_qemu_s_with_a_vhost_device)
 		     "build/agent/kvmscope-agent build/rig/remap/booted");
 	CHECK_EQUAL(result.status, 0);
 	rig_result_free(&result);
-	rig_run_trusted_tsc(&result, 200, "tests/rig/vsock-host " VSOCK " %s build/initrd/vhost-vsock.cpio",
-			    kernel);
+	rig_run_on(&result, RIG_TRUSTED_TSC, 200,
+		   "tests/rig/vsock-host " VSOCK " %s build/initrd/vhost-vsock.cpio", kernel);
 	if (result.status)
 		FAIL_TEST("%s%s", result.output, result.errors);
 	rig_result_free(&result);

@@ -112,28 +112,22 @@ static bool run_in_rig(void)
 	if (!kernel || !initrd)
 		return false;
 	if (!result.output)
-		rig_run_intel(&result, 500,
-			      "mount -t debugfs debugfs /sys/kernel/debug; rm -rf " DIRECTORY
-			      "; mkdir -p " DIRECTORY "; export HOME=$PWD/" DIRECTORY "; " OWN DEBIAN,
-			      kernel, initrd);
+		rig_run_on(&result, RIG_INTEL, 500,
+			   "mount -t debugfs debugfs /sys/kernel/debug; rm -rf " DIRECTORY
+			   "; mkdir -p " DIRECTORY "; export HOME=$PWD/" DIRECTORY "; " OWN DEBIAN,
+			   kernel, initrd);
 	if (result.status)
 		FAIL_TEST("attaching in the rig failed: %.2000s%.2000s", result.output, result.errors);
 	return !result.status;
 }
-
-#define INTEL_REQUIRED()                                                                                     \
-	do {                                                                                                 \
-		if (rig_intel_unavailable_reason())                                                          \
-			SKIP("no Intel rig: %s", rig_intel_unavailable_reason());                            \
-		REQUIRE(run_in_rig());                                                                       \
-	} while (0)
 
 TEST(attach_intel, shares_by_each_way)
 {
 	static const char *const ways[] = { "perf", "bpf", "ptrace" };
 	struct symbols *symbols;
 
-	INTEL_REQUIRED();
+	RIG_INTEL_REQUIRED();
+	REQUIRE(run_in_rig());
 	REQUIRE_EQUAL(elf_symbols_load(&symbols, "build/guests/guest.elf", ELF_VIRTUAL_ADDRESSES, NULL, 0),
 		      0);
 	for (int i = 0; i < 3; i++) {
@@ -252,7 +246,8 @@ TEST(attach_intel, debian_s_processes_and_their_callers_by_bpf)
 {
 	struct mixed mixed;
 
-	INTEL_REQUIRED();
+	RIG_INTEL_REQUIRED();
+	REQUIRE(run_in_rig());
 	REQUIRE(read_mixed(&mixed));
 	CHECK_EQUAL(mixed.wrong, 0);
 	CHECK(mixed.untold <= 100);

@@ -188,8 +188,9 @@ static bool run_in_rig(void)
 		if (!kernel)
 			return false;
 		CHECK(!system(MAKE_INITRD)); /* NOLINT(cert-env33-c): a test's own words */
-		rig_run_trusted_tsc(&result, 1200, "tests/rig/attach-host " DIRECTORY " %s %s " INITRD,
-				    samples ? samples : "3000", kernel);
+		rig_run_on(&result, RIG_TRUSTED_TSC, 1200,
+			   "tests/rig/attach-host " DIRECTORY " %s %s " INITRD, samples ? samples : "3000",
+			   kernel);
 		printf("%s", result.output);
 	}
 	if (result.status)

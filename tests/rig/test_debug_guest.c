@@ -9,9 +9,6 @@
 #define GUEST   "build/guests/guest.elf"
 #define DIVIDER "===== beside watches\n"
 
-typedef void __attribute__((format(printf, 3, 4)))
-run_in_rig(struct rig_result *result, unsigned int timeout, const char *format, ...);
-
 static unsigned long long address_of(const char *name)
 {
 	struct symbols *symbols;
@@ -169,17 +166,18 @@ static void check_skipped(const char *errors)
  * is what else is run in the same rig. Traps of RDPMC would let it see bits of DR6 for breakpoints that it
  * has not enabled, in both (docs/guest-pmu.md).
  */
-static void check_guest(struct rig_result *result, run_in_rig *run, const char *more, const char *sampler,
+static void check_guest(struct rig_result *result, enum rig_kind kind, const char *more, const char *sampler,
 			const char *then)
 {
 	char *beside;
 
-	run(result, 400,
-	    "mkdir -p build/rig; guest='build/kvmscope run --pmu off --timeout 180 --kernel " GUEST
-	    " -o build/rig/debug-guest.data'; "
-	    "$guest --append 'program=debug %s' && echo '" DIVIDER "' && "
-	    "$guest --append 'program=debug %s' --sampler %s --watch 0x%llx:x,pinned --watch 0x%llx:8:w,pinned %s",
-	    more, more, sampler, address_of("debug_code_here"), address_of("debug_data"), then);
+	rig_run_on(
+		result, kind, 400,
+		"mkdir -p build/rig; guest='build/kvmscope run --pmu off --timeout 180 --kernel " GUEST
+		" -o build/rig/debug-guest.data'; "
+		"$guest --append 'program=debug %s' && echo '" DIVIDER "' && "
+		"$guest --append 'program=debug %s' --sampler %s --watch 0x%llx:x,pinned --watch 0x%llx:8:w,pinned %s",
+		more, more, sampler, address_of("debug_code_here"), address_of("debug_data"), then);
 	remove_returns(result->output);
 	beside = strstr(result->output, DIVIDER);
 	if (result->status || !beside) {
@@ -198,7 +196,7 @@ TEST(debug_guest_rig, registers_are_as_without_watches)
 	struct rig_result result;
 
 	RIG_DEBUG_REGISTERS_REQUIRED();
-	check_guest(&result, rig_run, "", "kick", skipped_command());
+	check_guest(&result, RIG_AMD, "", "kick", skipped_command());
 	check_skipped(result.errors);
 	rig_result_free(&result);
 }
@@ -209,7 +207,7 @@ TEST(debug_guest_rig, registers_are_as_without_watches_while_bpf_samples)
 	struct rig_result result;
 
 	RIG_DEBUG_REGISTERS_REQUIRED();
-	check_guest(&result, rig_run, "", "bpf", "");
+	check_guest(&result, RIG_AMD, "", "bpf", "");
 	CHECK(strstr(result.errors, "sampled by bpf"));
 	rig_result_free(&result);
 }
@@ -220,10 +218,9 @@ TEST(debug_guest_rig, registers_are_as_without_watches_and_watch_is_right_after_
 	struct rig_result result;
 	char then[2000];
 
-	if (rig_intel_unavailable_reason())
-		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
+	RIG_INTEL_REQUIRED();
 	snprintf(then, sizeof(then), "&& %s >&2 %s", hostile_command(5), skipped_command());
-	check_guest(&result, rig_run_intel, "shared=1", "kick", then);
+	check_guest(&result, RIG_INTEL, "shared=1", "kick", then);
 	check_hostile(result.errors, result.errors);
 	check_skipped(result.errors);
 	rig_result_free(&result);

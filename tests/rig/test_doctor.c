@@ -79,9 +79,8 @@ TEST(doctor, kvm_intel_can_boot_linux_and_debug_guests)
 	struct rig_result result;
 	json_t *report;
 
-	if (rig_intel_unavailable_reason())
-		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
-	rig_run_intel(&result, 250, "build/kvmscope doctor --json");
+	RIG_INTEL_REQUIRED();
+	rig_run_on(&result, RIG_INTEL, 250, "build/kvmscope doctor --json");
 	report = read_report(&result);
 	check_boots_linux(report);
 	check_guest_debug(report);

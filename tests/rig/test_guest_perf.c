@@ -197,16 +197,15 @@ TEST(guest_perf, own_guests_count_and_linux_counts_and_records_on_kvm_intel)
 	const char *kernel, *initrd, *disk;
 	struct rig_result result;
 
-	if (rig_intel_unavailable_reason())
-		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
+	RIG_INTEL_REQUIRED();
 	kernel = rig_kernel("6.1");
 	initrd = rig_initrd("6.1");
 	disk = make_disk();
 	REQUIRE(disk);
 	if (!kernel || !initrd)
 		return;
-	rig_run_intel(&result, 800, OWN_GUESTS COMMAND, 280, "build/rig/guest-perf-intel.data", kernel,
-		      initrd, disk);
+	rig_run_on(&result, RIG_INTEL, 800, OWN_GUESTS COMMAND, 280, "build/rig/guest-perf-intel.data",
+		   kernel, initrd, disk);
 	check(&result, true);
 	check_overflows(result.errors);
 	CHECK(fabs(said(result.output, "stat ref-cycles") / said(result.output, "stat cycles") - 1) < 0.02);

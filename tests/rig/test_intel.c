@@ -9,12 +9,6 @@
 #define HOME "build/rig/intel-home"
 #define DATA "build/rig/intel.data"
 
-#define INTEL_REQUIRED()                                                                                     \
-	do {                                                                                                 \
-		if (rig_intel_unavailable_reason())                                                          \
-			SKIP("no Intel rig: %s", rig_intel_unavailable_reason());                            \
-	} while (0)
-
 /* What perf makes of the profile's samples in the kernel. */
 struct kernel_samples {
 	unsigned int all, named;
@@ -92,18 +86,17 @@ TEST(intel, rig_has_ept_and_debian_kernel_is_booted_profiled_and_named)
 	const char *kernel = rig_kernel("6.1"), *initrd = rig_initrd("6.1");
 	struct rig_result result;
 
-	INTEL_REQUIRED();
+	RIG_INTEL_REQUIRED();
 	REQUIRE(kernel && initrd);
 	/* kcore is for annotation only, and large to bring back. */
-	rig_run_intel(
-		&result, 500,
-		"cat /sys/module/kvm_intel/parameters/ept; echo to errors >&2; "
-		"export HOME=$PWD/" HOME "; mkdir -p $HOME; "
-		"build/kvmscope run --pmu off --timeout 300 --mem 256M -F 499 --stack-time 100ms -o " DATA
-		" --kernel %s --initrd %s "
-		"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.run=workload+shares+8'; "
-		"status=$?; rm -rf $HOME/.debug/*kcore*; [ $status != 0 ] || status=%d; exit $status",
-		kernel, initrd, STATUS);
+	rig_run_on(&result, RIG_INTEL, 500,
+		   "cat /sys/module/kvm_intel/parameters/ept; echo to errors >&2; "
+		   "export HOME=$PWD/" HOME "; mkdir -p $HOME; "
+		   "build/kvmscope run --pmu off --timeout 300 --mem 256M -F 499 --stack-time 100ms -o " DATA
+		   " --kernel %s --initrd %s "
+		   "--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " kvmscope.run=workload+shares+8'; "
+		   "status=$?; rm -rf $HOME/.debug/*kcore*; [ $status != 0 ] || status=%d; exit $status",
+		   kernel, initrd, STATUS);
 	check_rig(&result);
 	if (strstr(result.output, "workload: truth process=workload"))
 		check_profile();

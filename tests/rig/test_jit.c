@@ -300,7 +300,7 @@ TEST(jit, functions_made_at_run_time_are_named_rightly_with_and_without_the_agen
 	initrd = rig_initrd("6.1");
 	if (!kernel || !initrd || !make_disk())
 		return;
-	rig_run_trusted_tsc(&result, 500, GUEST, kernel, initrd);
+	rig_run_on(&result, RIG_TRUSTED_TSC, 500, GUEST, kernel, initrd);
 	if (result.status || !strstr(result.output, "jit: end"))
 		FAIL_TEST("%s\n%s", result.output, result.errors);
 	else

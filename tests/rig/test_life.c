@@ -252,13 +252,12 @@ TEST(life_rig, watches_survive_reset_and_kexec_on_kvm_intel)
 	struct seen seen[BOOTS];
 	const char *kernel;
 
-	if (rig_intel_unavailable_reason())
-		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
+	RIG_INTEL_REQUIRED();
 	kernel = prepare();
 	if (!kernel)
 		return;
-	rig_run_intel(&result, 800, BEGIN RUN("") "mitigations=off " QUICK_BOOT " kvmscope.run=life'",
-		      RUN_IN(place, kernel));
+	rig_run_on(&result, RIG_INTEL, 800, BEGIN RUN("") "mitigations=off " QUICK_BOOT " kvmscope.run=life'",
+		   RUN_IN(place, kernel));
 	check_run(&place, &result, seen);
 	rig_result_free(&result);
 }

@@ -105,8 +105,8 @@ TEST(old_kernel, of_ubuntu_5_4_has_its_functions_and_callers)
 	kernel = rig_kernel("5.4");
 	if (!kernel || !make_initrd())
 		return;
-	rig_run_trusted_tsc(
-		&result, 280,
+	rig_run_on(
+		&result, RIG_TRUSTED_TSC, 280,
 		"d=$PWD/" DIRECTORY "; rm -rf $d; mkdir -p $d; "
 		"HOME=$d tests/rig/begin-when-known --said 'found by those of its agent' build/kvmscope run --verbose "
 		"--pmu off --agent --timeout 250 --mem 256M --cpus 2 "

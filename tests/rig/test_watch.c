@@ -198,9 +198,7 @@ static void check_coexistence(const struct rig_result *result, const char *path)
 		"--append 'console=ttyS0 quiet mitigations=off " QUICK_BOOT " kvmscope.wait "                \
 		"kvmscope.run=debugger+%d+%d;gdb-watch+%d'" BEGIN_WHEN_WATCHED("2") "wait $run"
 
-static void check_debugger(void (*run)(struct rig_result *result, unsigned int timeout, const char *format,
-				       ...),
-			   const char *options, const char *data)
+static void check_debugger(enum rig_kind kind, const char *options, const char *data)
 {
 	const char *kernel = rig_kernel("6.1");
 	struct rig_result initrd, result;
@@ -212,7 +210,7 @@ static void check_debugger(void (*run)(struct rig_result *result, unsigned int t
 		     " build/rig/debugger tests/rig/guest/gdb-watch $(tests/rig/fetch-gdb)");
 	CHECK_EQUAL(initrd.status, 0);
 	rig_result_free(&initrd);
-	run(&result, 900, COMMAND, options, kernel, INITRD, data, WRITES, STOPS, GDB_WRITES);
+	rig_run_on(&result, kind, 900, COMMAND, options, kernel, INITRD, data, WRITES, STOPS, GDB_WRITES);
 	check_coexistence(&result, data);
 	rig_result_free(&result);
 }
@@ -220,14 +218,13 @@ static void check_debugger(void (*run)(struct rig_result *result, unsigned int t
 TEST(watch_rig, guest_s_debugger_works_beside_watches)
 {
 	RIG_DEBUG_REGISTERS_REQUIRED();
-	check_debugger(rig_run, "", "build/rig/watch.data");
+	check_debugger(RIG_AMD, "", "build/rig/watch.data");
 }
 
 TEST(watch_rig, guest_s_debugger_works_beside_watches_on_kvm_intel)
 {
-	if (rig_intel_unavailable_reason())
-		SKIP("no Intel rig: %s", rig_intel_unavailable_reason());
-	check_debugger(rig_run_intel, "--pmu off", "build/rig/watch-intel.data");
+	RIG_INTEL_REQUIRED();
+	check_debugger(RIG_INTEL, "--pmu off", "build/rig/watch-intel.data");
 }
 
 /* How often the guest lost a breakpoint, as the recording at PATH says. */
