@@ -20,10 +20,21 @@ void recording_rewind(void)
 	random_state = 1;
 }
 
-static uint32_t next_random(uint32_t below)
+uint32_t recording_random(uint32_t below)
 {
 	random_state = random_state * 1664525 + 1013904223;
 	return (random_state >> 8) % below;
+}
+
+void recording_sample_begin(struct sample *sample, unsigned int number, unsigned int vcpus)
+{
+	memset(sample, 0, sizeof(*sample));
+	sample->time = 1000000000ull + number * 250000ull;
+	sample->period = 1000000 + recording_random(1000);
+	sample->vcpu = number % vcpus;
+	sample->host_tid = FIRST_TID + sample->vcpu;
+	sample->pid = VMM_PID;
+	sample->tid = sample->host_tid;
 }
 
 /* Sample number NUMBER of a recording that looks like one: two parts of four with the kernel in the chain. */
@@ -31,23 +42,17 @@ void recording_sample(struct sample *sample, unsigned int number, uint64_t text)
 {
 	uint64_t *chain = sample->callchain;
 
-	memset(sample, 0, sizeof(*sample));
-	sample->time = 1000000000ull + number * 250000ull;
-	sample->period = 1000000 + next_random(1000);
-	sample->vcpu = number % 4;
-	sample->host_tid = FIRST_TID + sample->vcpu;
-	sample->pid = VMM_PID;
-	sample->tid = sample->host_tid;
+	recording_sample_begin(sample, number, 4);
 	sample->cpl = number % 3 ? 0 : 3;
 	if (!sample->cpl) {
-		sample->kernel_depth = (uint16_t)(1 + next_random(5));
+		sample->kernel_depth = (uint16_t)(1 + recording_random(5));
 		for (unsigned int i = 0; i < sample->kernel_depth; i++)
-			*chain++ = text + next_random(FAKE_FUNCTIONS * FAKE_FUNCTION_SIZE);
+			*chain++ = text + recording_random(FAKE_FUNCTIONS * FAKE_FUNCTION_SIZE);
 	}
-	if (sample->cpl || next_random(2)) {
-		sample->user_depth = (uint16_t)(1 + next_random(4));
+	if (sample->cpl || recording_random(2)) {
+		sample->user_depth = (uint16_t)(1 + recording_random(4));
 		for (unsigned int i = 0; i < sample->user_depth; i++)
-			*chain++ = 0x400000 + next_random(0x10000);
+			*chain++ = 0x400000 + recording_random(0x10000);
 	}
 	sample->rip = sample->callchain[0];
 }

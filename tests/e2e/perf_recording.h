@@ -21,7 +21,6 @@ struct recording {
 	const char *path;
 	unsigned int samples;
 	unsigned int compression;
-	unsigned int frequency;
 	enum perspective perspective;
 	uint64_t text;                  /* of addresses in the kernel */
 	const struct fake_guest *guest; /* mapped after a part of the samples; NULL: no mapping */
@@ -29,12 +28,18 @@ struct recording {
 	bool wall_clock;
 };
 
-/* Starts again with sample 0, which is to be asked for next. */
+/* Starts again with sample 0, which is to be asked for next; and the next of the numbers that samples are
+ * made of, the same ones each time. */
 void recording_rewind(void);
+uint32_t recording_random(uint32_t below);
 
 /* Sample NUMBER of every recording, with its kernel at TEXT; asked for in order. SAMPLE has room for all
  * chains. */
 void recording_sample(struct sample *sample, unsigned int number, uint64_t text);
+
+/* The part of sample NUMBER that is not where it was taken: its time, its weight, and one of VCPUS in turn.
+ */
+void recording_sample_begin(struct sample *sample, unsigned int number, unsigned int vcpus);
 
 /* For recordings of a test's own: as the others are opened, name their threads, and map their guest. */
 int recording_open(struct perf_data_writer **writer, const struct recording *recording);

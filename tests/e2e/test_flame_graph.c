@@ -25,7 +25,7 @@ struct opened {
 	char *console;
 };
 
-static struct opened open_page(const struct recorded_guest *recorded, const char *file, const char *view)
+static struct opened open_page(const struct named_guest *recorded, const char *file, const char *view)
 {
 	struct opened opened;
 	int status;
@@ -44,7 +44,7 @@ static void opened_free(struct opened *opened)
 	free(opened->console);
 }
 
-static void export_page(const struct recorded_guest *recorded, const char *options)
+static void export_page(const struct named_guest *recorded, const char *options)
 {
 	int status;
 
@@ -70,12 +70,12 @@ static void check_contains(const char *text, const char *part)
 
 TEST(flame_graph, draws_what_was_recorded)
 {
-	struct recorded_guest recorded;
+	struct named_guest recorded;
 	struct opened opened;
 
 	if (!have_chromium())
 		SKIP("Chromium is not installed");
-	recorded_guest_make(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
 	opened = open_page(&recorded, "flame.html", "");
 	CHECK_STRING(opened.console, "");
@@ -87,17 +87,17 @@ TEST(flame_graph, draws_what_was_recorded)
 	check_contains(opened.page, "name=\"vcpu 1\"");
 	check_contains(opened.page, "Kernel module");
 	opened_free(&opened);
-	recorded_guest_free(&recorded);
+	named_guest_end(&recorded);
 }
 
 TEST(flame_graph, searches_and_zooms)
 {
-	struct recorded_guest recorded;
+	struct named_guest recorded;
 	struct opened opened;
 
 	if (!have_chromium())
 		SKIP("Chromium is not installed");
-	recorded_guest_make(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
 	opened = open_page(&recorded, "flame.html", "#search=%3Dguest_function_0&zoom=vcpu+1&view=icicle");
 	CHECK_STRING(opened.console, "");
@@ -109,7 +109,7 @@ TEST(flame_graph, searches_and_zooms)
 	/* Zoomed into one vCPU, the other's frames are not drawn. */
 	CHECK(!strstr(opened.page, "name=\"vcpu 0\""));
 	opened_free(&opened);
-	recorded_guest_free(&recorded);
+	named_guest_end(&recorded);
 }
 
 /* Names come from the guest: they must never become markup, nor run. */
@@ -117,13 +117,13 @@ TEST(flame_graph, shows_hostile_names_as_text)
 {
 	static const char hostile[] =
 		"</script><script>document.title=\"owned\"</script><img/src=x/onerror=alert(1)>";
-	struct recorded_guest recorded;
+	struct named_guest recorded;
 	struct opened opened;
 	char options[160];
 
 	if (!have_chromium())
 		SKIP("Chromium is not installed");
-	recorded_guest_make(&recorded, "<b>'\"&</title>", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&recorded, "<b>'\"&</title>", PERSPECTIVE_GUEST);
 	snprintf(options, sizeof(options), "--kallsyms %s/kallsyms", recorded.home);
 	free(command_output(NULL, "printf '%%x T %%s\\n' 0x%llx '%s' > %s/kallsyms", FAKE_TEXT, hostile,
 			    recorded.home));
@@ -135,7 +135,7 @@ TEST(flame_graph, shows_hostile_names_as_text)
 	check_contains(opened.page, "&lt;img/src=x/onerror=alert(1)&gt;");
 	check_contains(opened.page, ">&lt;b&gt;'\"&amp;&lt;/title&gt;<");
 	opened_free(&opened);
-	recorded_guest_free(&recorded);
+	named_guest_end(&recorded);
 }
 
 /* A window of 390 CSS pixels, as phones have: a frame in a page that measures it. */
@@ -148,14 +148,14 @@ TEST(flame_graph, fits_a_phone)
 		"const button=page.getElementById(\"reset\").offsetHeight;"
 		"document.body.append(`measured ${page.documentElement.scrollWidth} of ${page.documentElement.clientWidth} text ${text} button ${button} "
 		"frames ${page.querySelectorAll(\"g.frame\").length}`)},1000)</script>";
-	struct recorded_guest recorded;
+	struct named_guest recorded;
 	struct opened opened;
 	const char *found;
 	int width = 0, window = 0, text = 0, button = 0, frames = 0;
 
 	if (!have_chromium())
 		SKIP("Chromium is not installed");
-	recorded_guest_make(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
 	free(command_output(NULL, "cat > %s/phone.html <<'END'\n%s\nEND\n", recorded.home, measure));
 	opened = open_page(&recorded, "phone.html", "");
@@ -170,7 +170,7 @@ TEST(flame_graph, fits_a_phone)
 	CHECK(button >= 40);
 	CHECK(frames > 10);
 	opened_free(&opened);
-	recorded_guest_free(&recorded);
+	named_guest_end(&recorded);
 }
 
 /* Taps and keys, each followed by what the page then says of itself. */
@@ -187,12 +187,12 @@ TEST(flame_graph, follows_taps_and_keys)
 		"page.getElementById(\"invert\").click();key(\"ArrowDown\");key(\"Enter\");say(\"enter\");"
 		"page.getElementById(\"reset\").click();say(\"reset\");"
 		"},1000)</script>";
-	struct recorded_guest recorded;
+	struct named_guest recorded;
 	struct opened opened;
 
 	if (!have_chromium())
 		SKIP("Chromium is not installed");
-	recorded_guest_make(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
 	free(command_output(NULL, "cat > %s/act.html <<'END'\n%s\nEND\n", recorded.home, act));
 	opened = open_page(&recorded, "act.html", "");
@@ -206,15 +206,15 @@ TEST(flame_graph, follows_taps_and_keys)
 	check_contains(opened.page, "enter vcpu ");
 	check_contains(opened.page, "reset all/all ");
 	opened_free(&opened);
-	recorded_guest_free(&recorded);
+	named_guest_end(&recorded);
 }
 
 TEST(flame_graph, needs_no_network)
 {
-	struct recorded_guest recorded;
+	struct named_guest recorded;
 	char *page;
 
-	recorded_guest_make(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
 	export_page(&recorded, "");
 	page = command_output(NULL, "cat %s/flame.html", recorded.home);
 	check_contains(page, "default-src 'none'; script-src 'sha256-");
@@ -222,5 +222,5 @@ TEST(flame_graph, needs_no_network)
 	CHECK(!strstr(page, "href=\"http"));
 	CHECK(!strstr(page, "@import"));
 	free(page);
-	recorded_guest_free(&recorded);
+	named_guest_end(&recorded);
 }

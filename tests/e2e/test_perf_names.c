@@ -4,34 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/e2e/named_guest.h"
 #include "tests/e2e/perf_home.h"
 #include "tests/e2e/perf_recording.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/build_id_cache.h"
-
-static void cache_guest_as(const struct fake_guest *guest, bool code, struct build_id_cache_boot *boot)
-{
-	char cache[4096];
-
-	CHECK_EQUAL(build_id_cache_directory(cache, sizeof(cache)), 0);
-	CHECK_EQUAL(build_id_cache_add_kernel(cache, &guest->image), 0);
-	CHECK_EQUAL(build_id_cache_add_boot(cache, &guest->image, boot), 0);
-	if (code)
-		CHECK_EQUAL(build_id_cache_add_code(cache, &guest->image, &guest->view, &guest->paging, boot),
-			    0);
-}
-
-static void cache_guest(const struct fake_guest *guest, bool code)
-{
-	struct build_id_cache_boot boot = { 0 };
-
-	cache_guest_as(guest, code, &boot);
-}
 
 /* As many samples as functions, one in each; then as many in the module; called by init_function. */
-static void record_functions(const char *path, const struct fake_guest *guest, enum perspective perspective)
+static void record_functions(const struct named_guest *named, enum perspective perspective)
 {
-	struct recording recording = { .path = path, .perspective = perspective };
+	const struct fake_guest *guest = &named->guest;
+	struct recording recording = { .path = named->path, .perspective = perspective };
 	struct sample *sample = calloc(1, sample_size(2));
 	struct perf_data_writer *writer;
 
@@ -60,9 +42,9 @@ static void record_functions(const char *path, const struct fake_guest *guest, e
 	free(sample);
 }
 
-static void check_named(const char *path, const char *perf_options)
+static void check_named(const struct named_guest *named)
 {
-	char *script = perf_output("perf script -i %s %s -F ip,sym 2>&1", path, perf_options), name[64];
+	char *script = perf_output("perf script -i %s -F ip,sym 2>&1", named->path), name[64];
 
 	for (unsigned int i = 0; i < FAKE_FUNCTIONS; i++) {
 		snprintf(name, sizeof(name), "guest_function_%u\n", i);
@@ -77,17 +59,13 @@ static void check_named(const char *path, const char *perf_options)
 
 static void check_names(bool code, uint64_t slide)
 {
-	char home[64], path[128];
-	struct fake_guest guest;
+	struct named_guest named;
 
-	perf_home_enter(home);
-	snprintf(path, sizeof(path), "%s/perf.data", home);
-	fake_guest_make(&guest, 0x5a, slide, FAKE_MODULE);
-	cache_guest(&guest, code);
-	record_functions(path, &guest, PERSPECTIVE_GUEST);
-	check_named(path, "");
-	fake_guest_free(&guest);
-	perf_home_leave(home);
+	named_guest_begin(&named, 0x5a, slide);
+	named_guest_cache(&named, code);
+	record_functions(&named, PERSPECTIVE_GUEST);
+	check_named(&named);
+	named_guest_end(&named);
 }
 
 TEST(perf_data, perf_names_kernel_and_modules_without_flags)
@@ -105,47 +83,43 @@ TEST(perf_data, perf_names_them_also_where_the_code_is_gone)
 
 TEST(perf_data, perf_annotate_shows_the_guest_code)
 {
-	char home[64], path[128], *text;
-	struct fake_guest guest;
+	struct named_guest named;
+	char *text;
 
 	NEED_PERF;
-	perf_home_enter(home);
-	snprintf(path, sizeof(path), "%s/perf.data", home);
-	fake_guest_make(&guest, 0x5b, 0, FAKE_MODULE);
-	cache_guest(&guest, true);
-	record_functions(path, &guest, PERSPECTIVE_GUEST);
-	text = perf_output("perf annotate --stdio -i %s guest_function_3 2>&1", path);
+	named_guest_begin(&named, 0x5b, 0);
+	named_guest_cache(&named, true);
+	record_functions(&named, PERSPECTIVE_GUEST);
+	text = perf_output("perf annotate --stdio -i %s guest_function_3 2>&1", named.path);
 	CHECK(strstr(text, "push"));
 	CHECK(strstr(text, "ret"));
 	CHECK(strstr(text, "100.00"));
 	free(text);
-	text = perf_output("perf annotate --stdio -i %s module_function_2 2>&1", path);
+	text = perf_output("perf annotate --stdio -i %s module_function_2 2>&1", named.path);
 	CHECK(strstr(text, "push"));
 	CHECK(strstr(text, "ret"));
 	free(text);
-	fake_guest_free(&guest);
-	perf_home_leave(home);
+	named_guest_end(&named);
 }
 
 TEST(perf_data, another_boot_of_the_kernel_gives_no_wrong_module_names)
 {
-	char home[64], path[128], *script;
-	struct fake_guest guest, other;
+	struct named_guest named;
+	struct fake_guest other;
+	char *script;
 
 	NEED_PERF;
-	perf_home_enter(home);
-	snprintf(path, sizeof(path), "%s/perf.data", home);
-	fake_guest_make(&other, 0x5c, 0x200000, FAKE_MODULE + FAKE_FUNCTION_SIZE * 16);
-	cache_guest(&other, true);
-	fake_guest_make(&guest, 0x5c, 0x600000, FAKE_MODULE);
-	record_functions(path, &guest, PERSPECTIVE_GUEST);
-	script = perf_output("perf script -i %s -F ip,sym 2>&1", path);
+	named_guest_begin(&named, 0x5c, 0x200000);
+	named_guest_cache(&named, true);
+	other = named.guest;
+	fake_guest_make(&named.guest, 0x5c, 0x600000, FAKE_MODULE + FAKE_FUNCTION_SIZE * 16);
+	record_functions(&named, PERSPECTIVE_GUEST);
+	script = perf_output("perf script -i %s -F ip,sym 2>&1", named.path);
 	CHECK(strstr(script, "guest_function_3\n"));
 	CHECK(!strstr(script, "module_function"));
 	free(script);
-	fake_guest_free(&guest);
 	fake_guest_free(&other);
-	perf_home_leave(home);
+	named_guest_end(&named);
 }
 
 static void map_module(struct perf_data_writer *writer, const struct guest_module *module, uint64_t time,
@@ -173,15 +147,15 @@ static void map_module(struct perf_data_writer *writer, const struct guest_modul
 
 /* One sample in each ms: the kernel's, then all in one place: three of the module FIRST, of nobody, of the
  * OTHER module, and of the first one again. */
-static void record_two_modules(const char *path, const struct fake_guest *guest,
-			       const struct guest_module *first, const struct guest_module *other)
+static void record_two_modules(const struct named_guest *named, const struct guest_module *first,
+			       const struct guest_module *other)
 {
-	struct recording recording = { .path = path };
+	struct recording recording = { .path = named->path };
 	struct sample *sample = calloc(1, sample_size(1));
 	struct perf_data_writer *writer;
 
 	REQUIRE_EQUAL(recording_open(&writer, &recording), 0);
-	recording_map_guest(writer, guest, false);
+	recording_map_guest(writer, &named->guest, false);
 	if (first->program)
 		map_module(writer, first, 0, false);
 	for (unsigned int i = 0; i < 13; i++) {
@@ -191,7 +165,7 @@ static void record_two_modules(const char *path, const struct fake_guest *guest,
 			.host_tid = FIRST_TID,
 			.pid = SAMPLE_TASK_UNKNOWN,
 			.tid = SAMPLE_TASK_UNKNOWN,
-			.rip = i ? first->start + 4 : guest->image.start + 4,
+			.rip = i ? first->start + 4 : named->guest.image.start + 4,
 			.kernel_depth = 1,
 		};
 		sample->callchain[0] = sample->rip;
@@ -256,26 +230,23 @@ static void check_modules_of_perf(bool code)
 {
 	const struct guest_module other = other_module();
 	const char *module = "module_function_0 ([fake_module])", *image = "[unknown] ([other])";
-	char home[64], path[128], *script;
-	struct fake_guest guest;
+	struct named_guest named;
+	char *script;
 
-	perf_home_enter(home);
-	snprintf(path, sizeof(path), "%s/perf.data", home);
-	fake_guest_make(&guest, 0x5f, 0, FAKE_MODULE);
-	cache_guest(&guest, code);
-	record_two_modules(path, &guest, &guest.module, &other);
-	script = script_of(PERF_SCRIPT, path);
+	named_guest_begin(&named, 0x5f, 0);
+	named_guest_cache(&named, code);
+	record_two_modules(&named, &named.guest.module, &other);
+	script = script_of(PERF_SCRIPT, named.path);
 	if (code)
 		check_modules_apart(script, "module_function_0 ([kernel.kallsyms])", "([unknown])",
 				    "([unknown])");
 	else
 		check_modules_apart(script, module, image, module);
 	free(script);
-	script = script_of(OUR_SCRIPT, path);
+	script = script_of(OUR_SCRIPT, named.path);
 	check_modules_apart(script, module, image, module);
 	free(script);
-	fake_guest_free(&guest);
-	perf_home_leave(home);
+	named_guest_end(&named);
 }
 
 TEST(perf_data, modules_in_one_place_are_told_apart_by_time)
@@ -298,22 +269,19 @@ static void check_programs(bool code)
 		.name = BPF("two"), .start = PROGRAM, .size = 0x1000, .program = 2
 	};
 	const char *one = BPF("one") " (" BPF("one") ")", *two = BPF("two") " (" BPF("two") ")";
-	char home[64], path[128], *script;
-	struct fake_guest guest;
+	struct named_guest named;
+	char *script;
 
-	perf_home_enter(home);
-	snprintf(path, sizeof(path), "%s/perf.data", home);
-	fake_guest_make(&guest, 0x5e, 0, FAKE_MODULE);
-	cache_guest(&guest, code);
-	record_two_modules(path, &guest, &first, &other);
-	script = script_of(PERF_SCRIPT, path);
+	named_guest_begin(&named, 0x5e, 0);
+	named_guest_cache(&named, code);
+	record_two_modules(&named, &first, &other);
+	script = script_of(PERF_SCRIPT, named.path);
 	check_modules_apart(script, one, two, one);
 	free(script);
-	script = script_of(OUR_SCRIPT, path);
+	script = script_of(OUR_SCRIPT, named.path);
 	check_modules_apart(script, one, two, one);
 	free(script);
-	fake_guest_free(&guest);
-	perf_home_leave(home);
+	named_guest_end(&named);
 }
 
 TEST(perf_data, BPF_programs_have_their_names_while_they_are_there)
@@ -324,21 +292,22 @@ TEST(perf_data, BPF_programs_have_their_names_while_they_are_there)
 }
 
 /* As the collector does it: both share a place, so each has a file of its own, and there is no code. */
-static void cache_modules(struct fake_guest *guest, const struct guest_module *modules,
+static void cache_modules(struct named_guest *named, const struct guest_module *modules,
 			  struct symbols *unloaded)
 {
 	static const bool shared[] = { true, true };
+	struct kernel_image *image = &named->guest.image;
 	char cache[4096];
 
 	symbols_add(unloaded, FAKE_MODULE, FAKE_FUNCTION_SIZE, 't', "other_function_0", "other");
 	symbols_finish(unloaded);
-	guest->image.modules = modules;
-	guest->image.module_count = 2;
-	guest->image.shared = shared;
-	guest->image.unloaded = unloaded;
+	image->modules = modules;
+	image->module_count = 2;
+	image->shared = shared;
+	image->unloaded = unloaded;
 	CHECK_EQUAL(build_id_cache_directory(cache, sizeof(cache)), 0);
-	cache_guest(guest, true);
-	CHECK_EQUAL(build_id_cache_add_modules(cache, &guest->image), 0);
+	named_guest_cache(named, true);
+	CHECK_EQUAL(build_id_cache_add_modules(cache, image), 0);
 }
 
 TEST(perf_data, modules_in_one_place_have_their_own_functions)
@@ -346,48 +315,45 @@ TEST(perf_data, modules_in_one_place_have_their_own_functions)
 	const char *module = "module_function_0 ([fake_module])", *other = "other_function_0 ([other])";
 	struct guest_module modules[2];
 	struct symbols *unloaded;
-	char home[64], path[128], *script;
-	struct fake_guest guest;
+	struct named_guest named;
+	char *script;
 
 	NEED_PERF;
-	perf_home_enter(home);
-	snprintf(path, sizeof(path), "%s/perf.data", home);
-	fake_guest_make(&guest, 0x5f, 0, FAKE_MODULE);
+	named_guest_begin(&named, 0x5f, 0);
 	modules[1] = other_module();
-	memset(guest.module.build_id, 0xa1, sizeof(guest.module.build_id));
+	memset(named.guest.module.build_id, 0xa1, sizeof(named.guest.module.build_id));
 	memset(modules[1].build_id, 0xa2, sizeof(modules[1].build_id));
-	guest.module.build_id_size = modules[1].build_id_size = sizeof(modules[1].build_id);
-	modules[0] = guest.module;
+	named.guest.module.build_id_size = modules[1].build_id_size = sizeof(modules[1].build_id);
+	modules[0] = named.guest.module;
 	unloaded = symbols_new();
-	cache_modules(&guest, modules, unloaded);
-	record_two_modules(path, &guest, &guest.module, &modules[1]);
-	script = script_of(PERF_SCRIPT, path);
+	cache_modules(&named, modules, unloaded);
+	record_two_modules(&named, &named.guest.module, &modules[1]);
+	script = script_of(PERF_SCRIPT, named.path);
 	check_modules_apart(script, module, other, module);
 	free(script);
-	script = script_of(OUR_SCRIPT, path);
+	script = script_of(OUR_SCRIPT, named.path);
 	check_modules_apart(script, module, other, module);
 	free(script);
 	symbols_free(unloaded);
-	fake_guest_free(&guest);
-	perf_home_leave(home);
+	named_guest_end(&named);
 }
 
 /*
  * In the module's place, nobody being sure whose code that is: called by the kernel, and calling it. Between
  * them the module itself. The kernel is first, as perf names its modules when it names it.
  */
-static void record_unsure(const char *path, const struct fake_guest *guest)
+static void record_unsure(const struct named_guest *named)
 {
-	const uint64_t module = FAKE_MODULE + 4, kernel = guest->image.start + 4;
+	const uint64_t module = FAKE_MODULE + 4, kernel = named->guest.image.start + 4;
 	const uint64_t chains[][3] = { { kernel, module & ~SAMPLE_ADDRESS_SURE, kernel },
 				       { module, kernel, kernel },
 				       { module & ~SAMPLE_ADDRESS_SURE, kernel, kernel } };
-	struct recording recording = { .path = path };
+	struct recording recording = { .path = named->path };
 	struct sample *sample = calloc(1, sample_size(3));
 	struct perf_data_writer *writer;
 
 	REQUIRE_EQUAL(recording_open(&writer, &recording), 0);
-	recording_map_guest(writer, guest, false);
+	recording_map_guest(writer, &named->guest, false);
 	for (unsigned int i = 0; i < 3; i++) {
 		*sample = (struct sample){
 			.time = 1000000000ull + i * 1000000,
@@ -419,38 +385,31 @@ static void check_unsure(const char *command, const char *path)
 
 TEST(perf_data, code_of_which_nobody_is_sure_has_no_name)
 {
-	char home[64], path[128];
-	struct fake_guest guest;
+	struct named_guest named;
 
 	NEED_PERF;
-	perf_home_enter(home);
-	snprintf(path, sizeof(path), "%s/perf.data", home);
-	fake_guest_make(&guest, 0x5f, 0, FAKE_MODULE);
-	cache_guest(&guest, true);
-	record_unsure(path, &guest);
-	check_unsure("perf script -i %s -F ip,sym,dso 2>&1", path);
-	check_unsure("build/kvmscope export -i %s --format script 2>&1", path);
-	fake_guest_free(&guest);
-	perf_home_leave(home);
+	named_guest_begin(&named, 0x5f, 0);
+	named_guest_cache(&named, true);
+	record_unsure(&named);
+	check_unsure("perf script -i %s -F ip,sym,dso 2>&1", named.path);
+	check_unsure("build/kvmscope export -i %s --format script 2>&1", named.path);
+	named_guest_end(&named);
 }
 
 /* Guest chains too, and machine and vCPU; without the mount nothing, above all not the host's names. */
 TEST(perf_data, perf_names_the_guest_in_the_host_perspective)
 {
-	char home[64], path[128], mount[160], *script;
-	struct build_id_cache_boot boot = { 0 };
-	struct fake_guest guest;
+	struct named_guest named;
+	char mount[160], *script;
 
 	NEED_PERF;
-	perf_home_enter(home);
-	snprintf(path, sizeof(path), "%s/perf.data", home);
-	snprintf(mount, sizeof(mount), "%s.guestmount", path);
-	fake_guest_make(&guest, 0x5e, 0x600000, FAKE_MODULE);
-	cache_guest_as(&guest, true, &boot);
-	CHECK_EQUAL(build_id_cache_link_guest(mount, VMM_PID, &boot), 0);
-	record_functions(path, &guest, PERSPECTIVE_HOST);
-	script = perf_output("perf script -i %s --guestmount %s -F machine_pid,vcpu,comm,ip,sym 2>&1", path,
-			     mount);
+	named_guest_begin(&named, 0x5e, 0x600000);
+	named_guest_cache(&named, true);
+	snprintf(mount, sizeof(mount), "%s.guestmount", named.path);
+	CHECK_EQUAL(build_id_cache_link_guest(mount, VMM_PID, &named.boot), 0);
+	record_functions(&named, PERSPECTIVE_HOST);
+	script = perf_output("perf script -i %s --guestmount %s -F machine_pid,vcpu,comm,ip,sym 2>&1",
+			     named.path, mount);
 	CHECK(strstr(script, "guest_function_3\n"));
 	CHECK(strstr(script, "module_function_3\n"));
 	CHECK(strstr(script, "init_function\n"));
@@ -461,33 +420,29 @@ TEST(perf_data, perf_names_the_guest_in_the_host_perspective)
 	script = perf_output(
 		"perf kvm --host --guest --guestmount=%s report --stdio --no-children -g none -i %s 2>/dev/null | "
 		"grep -c '\\[g\\] .*_function_'",
-		mount, path);
+		mount, named.path);
 	CHECK_EQUAL(atoi(script), 2 * FAKE_FUNCTIONS);
 	free(script);
-	script = perf_output("perf script -i %s -F ip,sym 2>/dev/null | grep -c '[^ ] [^[]'", path);
+	script = perf_output("perf script -i %s -F ip,sym 2>/dev/null | grep -c '[^ ] [^[]'", named.path);
 	CHECK_EQUAL(atoi(script), 0);
 	free(script);
-	fake_guest_free(&guest);
-	perf_home_leave(home);
+	named_guest_end(&named);
 }
 
 TEST(perf_data, perf_report_gives_the_shares_that_were_written)
 {
-	char home[64], path[128], *report;
-	struct fake_guest guest;
+	struct named_guest named;
+	char *report;
 
 	NEED_PERF;
-	perf_home_enter(home);
-	snprintf(path, sizeof(path), "%s/perf.data", home);
-	fake_guest_make(&guest, 0x5d, 0, FAKE_MODULE);
-	cache_guest(&guest, true);
-	record_functions(path, &guest, PERSPECTIVE_GUEST);
+	named_guest_begin(&named, 0x5d, 0);
+	named_guest_cache(&named, true);
+	record_functions(&named, PERSPECTIVE_GUEST);
 	report = perf_output(
 		"perf report -i %s --stdio --no-children -g none -s sym -F overhead,sample,sym 2>/dev/null | "
 		"grep -c '6.25%% *1  .k. .*function_'",
-		path);
+		named.path);
 	CHECK_EQUAL(atoi(report), 2 * FAKE_FUNCTIONS);
 	free(report);
-	fake_guest_free(&guest);
-	perf_home_leave(home);
+	named_guest_end(&named);
 }

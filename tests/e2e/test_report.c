@@ -49,11 +49,11 @@ static bool have_perf(void)
 
 TEST(report, agrees_with_perf_to_the_sample)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 
 	if (!have_perf())
 		SKIP("perf is not installed");
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	check_same(
 		"functions",
 		command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS, fixture.path),
@@ -70,16 +70,16 @@ TEST(report, agrees_with_perf_to_the_sample)
 			"perf report -i %s --stdio --no-children -g none -s cpu,dso -F overhead,sample,cpu,dso "
 			"2>/dev/null | sed -E 's/^(.*) 00([0-9])/\\1 \\2/' | " THEIRS,
 			fixture.path));
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
 
 TEST(report, counts_callers_as_perf_does)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 
 	if (!have_perf())
 		SKIP("perf is not installed");
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	check_same(
 		"callers",
 		command_output(NULL,
@@ -91,37 +91,37 @@ TEST(report, counts_callers_as_perf_does)
 			"perf report -i %s --stdio --children -g none -s sym -F overhead_children,overhead,sym "
 			"2>/dev/null | " THEIRS,
 			fixture.path));
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
 
 TEST(report, writes_samples_as_perf_script_does)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 
 	if (!have_perf())
 		SKIP("perf is not installed");
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	check_same("script",
 		   command_output(NULL, "build/kvmscope export --format script -i %s", fixture.path),
 		   command_output(NULL, "perf script -i %s 2>/dev/null", fixture.path));
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
 
 /* A recording of perf's own, of processes that come and go: the same names for the same samples. */
 TEST(report, reads_what_perf_records)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 	char path[128];
 
 	if (!have_perf())
 		SKIP("perf is not installed");
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	snprintf(path, sizeof(path), "%s/own.data", fixture.home);
 	if (setenv("RECORDING", path, 1) ||
 	    !command_succeeds(
 		    "perf record -o $RECORDING -F 4000 -e cpu-clock -- "
 		    "sh -c 'for i in 1 2 3; do find /usr/share/doc -maxdepth 2 | sort | md5sum; done'")) {
-		recorded_guest_free(&fixture);
+		named_guest_end(&fixture);
 		SKIP("perf can not record here");
 	}
 	/* perf makes up names for procedure linkage tables, which we do not. */
@@ -131,7 +131,7 @@ TEST(report, reads_what_perf_records)
 			NULL,
 			"perf script -i %s 2>/dev/null | sed -E 's/ [^ ]*@plt\\+0x[0-9a-f]+ / [unknown] /'",
 			path));
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
 
 static json_t *json_report(const char *options, const char *recording)
@@ -157,12 +157,12 @@ static json_t *first_event(const json_t *report)
 
 TEST(report, says_in_json_what_the_file_holds)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 	json_int_t samples = 0;
 	json_t *report, *row;
 	size_t index;
 
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	report = json_report("", fixture.path);
 	CHECK_EQUAL(number_of(first_event(report), "samples"), RECORDED_SAMPLES);
 	CHECK_EQUAL(number_of(report, "lost"), 17);
@@ -182,33 +182,33 @@ TEST(report, says_in_json_what_the_file_holds)
 	CHECK_EQUAL(json_array_size(json_object_get(first_event(report), "rows")), 2);
 	CHECK(number_of(first_event(report), "hidden_rows") > 2);
 	json_decref(report);
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
 
 TEST(report, shows_the_guest_in_the_host_perspective)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 	char *inside, *outside;
 
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	inside = command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS, fixture.path);
-	recorded_guest_free(&fixture);
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_HOST);
+	named_guest_end(&fixture);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_HOST);
 	outside =
 		command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS, fixture.path);
 	CHECK(strstr(outside, "guest_function_0"));
 	CHECK(strstr(outside, "module_function_0"));
 	check_same("functions", inside, outside);
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
 
 TEST(report, gives_no_names_that_are_not_certain)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 	json_t *report, *row;
 	size_t index;
 
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	free(command_output(NULL, "rm -rf %s/.debug", fixture.home));
 	report = json_report("", fixture.path);
 	json_array_foreach(json_object_get(first_event(report), "rows"), index, row)
@@ -216,31 +216,31 @@ TEST(report, gives_no_names_that_are_not_certain)
 	CHECK(strstr(json_string_value(json_object_get(report, "note")), "--kallsyms"));
 	CHECK(strstr(json_string_value(json_object_get(report, "note")), "--buildid-dir"));
 	json_decref(report);
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
 
 TEST(report, takes_names_from_a_file_of_the_user)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 	char *text;
 
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	text = command_output(NULL,
 			      "rm -rf %s/.debug; echo '%llx T only_one' > %s/kallsyms; "
 			      "build/kvmscope report -i %s --kallsyms %s/kallsyms -n 1",
 			      fixture.home, FAKE_TEXT, fixture.home, fixture.path, fixture.home);
 	CHECK(strstr(text, "only_one"));
 	free(text);
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
 
 TEST(report, reads_what_a_killed_recorder_left)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 	json_t *report;
 	char path[160];
 
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	snprintf(path, sizeof(path), "%s/cut.data", fixture.home);
 	free(command_output(NULL, "head -c 100000 %s > %s", fixture.path, path));
 	report = json_report("", path);
@@ -248,29 +248,29 @@ TEST(report, reads_what_a_killed_recorder_left)
 	CHECK(number_of(first_event(report), "samples") > 100);
 	CHECK(number_of(first_event(report), "samples") < RECORDED_SAMPLES);
 	json_decref(report);
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
 
 TEST(report, reads_from_a_pipe)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 	char *through_pipe;
 
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	through_pipe = command_output(NULL, "cat %s | build/kvmscope report -i - | " OURS, fixture.path);
 	check_same("functions", through_pipe,
 		   command_output(NULL, "build/kvmscope report -i %s | " OURS, fixture.path));
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
 
 TEST(report, reads_what_perf_writes_to_a_pipe)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 	char *script;
 
 	if (!command_succeeds("perf record -e cpu-clock -o - true"))
 		SKIP("perf is not installed or can not record here");
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	free(command_output(NULL,
 			    "perf record -F 2000 -e cpu-clock -o - sh -c 'find /usr/share/doc | sort' "
 			    "2>/dev/null > %s/piped",
@@ -285,7 +285,7 @@ TEST(report, reads_what_perf_writes_to_a_pipe)
 				fixture.home);
 	CHECK_STRING(script, "");
 	free(script);
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
 
 /* OUTPUT is where standard output goes, as the shell has it. */
@@ -324,7 +324,7 @@ TEST(report, says_what_is_wrong)
 	check_failure("export --help", 0, "Examples:");
 }
 
-static void check_rows(const struct recorded_guest *fixture, const char *format, int rows, const char *more)
+static void check_rows(const struct named_guest *fixture, const char *format, int rows, const char *more)
 {
 	char command[512], *text;
 
@@ -342,16 +342,16 @@ TEST(report, shows_a_terminal_what_fits_on_it)
 {
 #define REPORT            "build/kvmscope report -i %s -s symbol,tid,vcpu"
 #define TERMINAL(command) "TERM=dumb script -qec 'stty rows 24; " command "' /dev/null | tr -d '\\r'"
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	check_rows(&fixture, REPORT, 48, "");
 	check_rows(&fixture, REPORT " -n 5", 5, "43 more rows below the limit\n");
 	check_rows(&fixture, TERMINAL(REPORT), 12,
 		   "36 more rows than fit here: -n 48 shows them, so does a pipe\n");
 	check_rows(&fixture, TERMINAL(REPORT " -n 48"), 48, "");
 	check_rows(&fixture, TERMINAL(REPORT " --percent-limit 0.01"), 48, "");
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 #undef TERMINAL
 #undef REPORT
 }
@@ -359,10 +359,10 @@ TEST(report, shows_a_terminal_what_fits_on_it)
 /* Who is root must not lose /dev/null to it, nor anybody a link. */
 TEST(report, writes_to_a_pipe_and_behind_a_link)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 	char *text;
 
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	text = command_output(
 		NULL,
 		"cd %s && kvmscope=$OLDPWD/build/kvmscope && $kvmscope export -f folded -i %s -o whole && "
@@ -373,7 +373,7 @@ TEST(report, writes_to_a_pipe_and_behind_a_link)
 		fixture.home, fixture.path, fixture.path, fixture.path);
 	CHECK_STRING(text, "well\n");
 	free(text);
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
 
 /* Its input is a pipe that nobody writes to: it is ended in the middle. */
@@ -393,36 +393,36 @@ static void check_ended_by(const char *home, const char *signal, const char *exp
 
 TEST(report, export_that_is_ended_leaves_nothing_behind)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	check_ended_by(fixture.home, "INT", "130\nold\ncut\n");
 	check_ended_by(fixture.home, "TERM", "143\nold\ncut\n");
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
 
 TEST(report, output_that_can_not_be_written_is_a_failure)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 	char command[512];
 
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	snprintf(command, sizeof(command), "export -f folded -i %s -o /dev/full", fixture.path);
 	check_failure(command, 1, "No space left");
 	snprintf(command, sizeof(command), "report -i %s", fixture.path);
 	check_failure_into("> /dev/full", command, 1, "No space left");
 	check_failure_into("> /dev/full", "ctl list", 1, "standard output: No space left");
 	check_failure_into("> /dev/full", "--help", 1, "standard output: No space left");
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
 
 TEST(report, folds_stacks_for_flame_graph_tools)
 {
-	struct recorded_guest fixture;
+	struct named_guest fixture;
 	unsigned int samples = 0, count;
 	char *text, *rest = NULL;
 
-	recorded_guest_make(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
 	text = command_output(NULL, "build/kvmscope export --format folded -i %s", fixture.path);
 	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
 		char *space = strrchr(line, ' ');
@@ -433,5 +433,5 @@ TEST(report, folds_stacks_for_flame_graph_tools)
 	}
 	CHECK_EQUAL(samples, RECORDED_SAMPLES);
 	free(text);
-	recorded_guest_free(&fixture);
+	named_guest_end(&fixture);
 }
