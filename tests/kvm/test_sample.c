@@ -45,6 +45,22 @@ static const uint8_t spin[] = { 0xeb, 0xfe };
 /* cli; 1: hlt; jmp 1b */
 static const uint8_t halt[] = { 0xfa, 0xf4, 0xeb, 0xfd };
 
+#define CODE(bytes) .code = (bytes), .size = sizeof(bytes)
+
+/* False: the test is skipped, or has failed. */
+static bool start_sampled(struct sampled_guest *guest, const struct sampled_guest_options *options)
+{
+	int error;
+
+	if (!bare_guest_possible()) {
+		test_skip(__FILE__, __LINE__, "no /dev/kvm");
+		return false;
+	}
+	error = sampled_guest_start(guest, options);
+	CHECK_EQUAL(error, 0);
+	return !error;
+}
+
 /* What the rings of a stopped guest hold. */
 struct found {
 	uint64_t samples, period, idle, by_vcpu[SAMPLED_CPUS_MAX];
@@ -116,19 +132,14 @@ static void check_within(uint64_t actual, uint64_t expected, double tolerance, c
 /* However slow the machine, the samples' weight is the CPU time that was used. */
 static void weight_is_cpu_time(unsigned int cpus, unsigned int frequency, double tolerance)
 {
-	struct sampled_guest_options options = { .code = spin,
-						 .size = sizeof(spin),
-						 .cpl = 3,
-						 .cpus = cpus,
-						 .clock = SAMPLING_CLOCK_CPU,
-						 .frequency = frequency };
+	const struct sampled_guest_options options = { CODE(spin), .cpl = 3, .cpus = cpus,
+						       .frequency = frequency };
 	struct sampler_statistics statistics;
 	struct sampled_guest guest;
 	struct found found;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
-	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
+	if (!start_sampled(&guest, &options))
+		return;
 	sampled_guest_use(&guest, cpus * SECOND / 2);
 	sampled_guest_stop(&guest);
 	found = read_rings(&guest);
@@ -165,19 +176,13 @@ TEST(sample, weight_is_cpu_time_on_four_vcpus)
 
 TEST(sample, frequency_changes_and_pauses_while_the_guest_runs)
 {
-	struct sampled_guest_options options = { .code = spin,
-						 .size = sizeof(spin),
-						 .cpl = 3,
-						 .cpus = 1,
-						 .clock = SAMPLING_CLOCK_CPU,
-						 .frequency = 1000,
-						 .paused = true };
+	const struct sampled_guest_options options = { CODE(spin), .cpl = 3, .cpus = 1, .frequency = 1000,
+						       .paused = true };
 	struct sampled_guest guest;
 	struct found found;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
-	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
+	if (!start_sampled(&guest, &options))
+		return;
 	sampled_guest_use(&guest, SECOND / 10);
 	CHECK_EQUAL(read_rings(&guest).samples, 0);
 
@@ -207,18 +212,14 @@ TEST(sample, shares_are_within_3_points_of_the_truth)
 {
 	static const double truth[] = { 60, 30, 10, 0 };
 	uint8_t code[4 * SHARE_LINE] = { 0 };
-	struct sampled_guest_options options = { .code = code,
-						 .size = put_shares(code),
-						 .cpl = 3,
-						 .cpus = 1,
-						 .clock = SAMPLING_CLOCK_CPU,
-						 .frequency = 4000 };
+	struct sampled_guest_options options = {
+		.code = code, .size = put_shares(code), .cpl = 3, .cpus = 1, .frequency = 4000
+	};
 	struct sampled_guest guest;
 	struct found found;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
-	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
+	if (!start_sampled(&guest, &options))
+		return;
 	sampled_guest_use(&guest, SECOND * 3 / 2);
 	sampled_guest_stop(&guest);
 	found = read_rings(&guest);
@@ -234,18 +235,12 @@ TEST(sample, shares_are_within_3_points_of_the_truth)
 
 TEST(sample, an_idle_guest_gives_none_by_cpu_time)
 {
-	struct sampled_guest_options options = { .code = halt,
-						 .size = sizeof(halt),
-						 .cpl = 0,
-						 .cpus = 1,
-						 .clock = SAMPLING_CLOCK_CPU,
-						 .frequency = 1000 };
+	const struct sampled_guest_options options = { CODE(halt), .cpl = 0, .cpus = 1, .frequency = 1000 };
 	struct sampled_guest guest;
 	struct found found;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
-	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
+	if (!start_sampled(&guest, &options))
+		return;
 	usleep(300 * 1000);
 	sampled_guest_stop(&guest);
 	found = read_rings(&guest);
@@ -265,20 +260,15 @@ static uint64_t wall_time(void)
 
 TEST(sample, an_idle_guest_gives_idle_samples_by_wall_time)
 {
-	struct sampled_guest_options options = { .code = halt,
-						 .size = sizeof(halt),
-						 .cpl = 0,
-						 .cpus = 1,
-						 .clock = SAMPLING_CLOCK_WALL,
-						 .frequency = 1000 };
+	const struct sampled_guest_options options = { CODE(halt), .cpl = 0, .cpus = 1,
+						       .clock = SAMPLING_CLOCK_WALL, .frequency = 1000 };
 	struct sampled_guest guest;
 	struct found found;
 	uint64_t begin;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
 	begin = wall_time();
-	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
+	if (!start_sampled(&guest, &options))
+		return;
 	usleep(1000 * 1000);
 	sampled_guest_stop(&guest);
 	found = read_rings(&guest);
@@ -291,18 +281,13 @@ TEST(sample, an_idle_guest_gives_idle_samples_by_wall_time)
 
 TEST(sample, a_busy_guest_is_not_idle_by_wall_time)
 {
-	struct sampled_guest_options options = { .code = spin,
-						 .size = sizeof(spin),
-						 .cpl = 0,
-						 .cpus = 1,
-						 .clock = SAMPLING_CLOCK_WALL,
-						 .frequency = 1000 };
+	const struct sampled_guest_options options = { CODE(spin), .cpl = 0, .cpus = 1,
+						       .clock = SAMPLING_CLOCK_WALL, .frequency = 1000 };
 	struct sampled_guest guest;
 	struct found found;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
-	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
+	if (!start_sampled(&guest, &options))
+		return;
 	sampled_guest_use(&guest, SECOND / 10);
 	sampled_guest_stop(&guest);
 	found = read_rings(&guest);
@@ -322,19 +307,13 @@ TEST(sample, user_callchain_follows_frame_pointers)
 		0xeb, 0xfe,                         /* 18: jmp 18 */
 		0x55, 0x48, 0x89, 0xe5, 0xeb, 0xfe, /* 20: push rbp; mov rbp, rsp; 24: jmp 24 */
 	};
-	struct sampled_guest_options options = { .code = code,
-						 .size = sizeof(code),
-						 .cpl = 3,
-						 .cpus = 1,
-						 .clock = SAMPLING_CLOCK_CPU,
-						 .frequency = 1000 };
+	const struct sampled_guest_options options = { CODE(code), .cpl = 3, .cpus = 1, .frequency = 1000 };
 	struct sampled_guest guest;
 	const struct ring_record *record;
 	uint64_t whole = 0, samples = 0;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
-	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
+	if (!start_sampled(&guest, &options))
+		return;
 	sampled_guest_use(&guest, SECOND / 10);
 	sampled_guest_stop(&guest);
 	while ((record = ring_read(guest.rings[0]))) {
@@ -353,19 +332,13 @@ TEST(sample, user_callchain_follows_frame_pointers)
 
 TEST(sample, latest_registers_are_seen_by_others)
 {
-	struct sampled_guest_options options = { .code = spin,
-						 .size = sizeof(spin),
-						 .cpl = 3,
-						 .cpus = 1,
-						 .clock = SAMPLING_CLOCK_CPU,
-						 .frequency = 1000 };
+	const struct sampled_guest_options options = { CODE(spin), .cpl = 3, .cpus = 1, .frequency = 1000 };
 	struct guest_registers registers;
 	struct sampled_guest guest;
 	uint64_t time;
 
-	if (!bare_guest_possible())
-		SKIP("no /dev/kvm");
-	REQUIRE_EQUAL(sampled_guest_start(&guest, &options), 0);
+	if (!start_sampled(&guest, &options))
+		return;
 	while (!sampler_registers(guest.sampler, 0, &registers, &time))
 		usleep(1000);
 	CHECK_EQUAL(registers.rip, BARE_GUEST_CODE);
