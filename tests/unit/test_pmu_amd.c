@@ -2,10 +2,7 @@
 /* Section numbers are those of the AMD APM, vol. 2 unless another is named. */
 #include <stdio.h>
 
-#include "tests/unit/shim/test.h"
-#include "vmm/pmu/pmu.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#include "tests/unit/pmu_registers.h"
 
 #define SECOND UINT64_C(1000000000)
 #define WIDTH  UINT64_C(0xffffffffffff)
@@ -17,8 +14,6 @@
 
 #define CORE_CYCLES UINT64_C(0x430076) /* EN, OS, USR */
 #define INTERRUPT   UINT64_C(0x100000)
-
-static const struct pmu_clock clock_rates = { 3000000000, 2000000000, 25000000 };
 
 static char told[128];
 
@@ -34,19 +29,6 @@ static struct pmu amd(enum pmu_model model)
 	told[0] = '\0';
 	CHECK_EQUAL(pmu_init(&pmu, model, &clock_rates, remember, NULL), 0);
 	return pmu;
-}
-
-static uint64_t get(const struct pmu *pmu, uint32_t index)
-{
-	uint64_t value = 0;
-
-	CHECK(pmu_read_msr(pmu, index, &value));
-	return value;
-}
-
-static void set(struct pmu *pmu, uint32_t index, uint64_t value)
-{
-	CHECK(pmu_write_msr(pmu, index, value));
 }
 
 TEST(pmu_amd, registers_ignore_reserved_bits)

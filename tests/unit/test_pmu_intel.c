@@ -7,10 +7,7 @@
 #include <stdio.h>
 
 #include "shared/error.h"
-#include "tests/unit/shim/test.h"
-#include "vmm/pmu/pmu.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#include "tests/unit/pmu_registers.h"
 
 #define SECOND UINT64_C(1000000000)
 #define WIDTH  UINT64_C(0xffffffffffff)
@@ -29,8 +26,6 @@
 #define BUS_CYCLES  UINT64_C(0x43013c)
 #define INTERRUPT   UINT64_C(0x100000)
 #define ALL_GLOBAL  UINT64_C(0x70000000f)
-
-static const struct pmu_clock clock_rates = { 3000000000, 2000000000, 25000000 };
 
 static struct {
 	unsigned int times;
@@ -55,19 +50,6 @@ static struct pmu intel(void)
 	memset(&told, 0, sizeof(told));
 	CHECK_EQUAL(pmu_init(&pmu, PMU_INTEL, &clock_rates, remember, NULL), 0);
 	return pmu;
-}
-
-static uint64_t get(const struct pmu *pmu, uint32_t index)
-{
-	uint64_t value = 0;
-
-	CHECK(pmu_read_msr(pmu, index, &value));
-	return value;
-}
-
-static void set(struct pmu *pmu, uint32_t index, uint64_t value)
-{
-	CHECK(pmu_write_msr(pmu, index, value));
 }
 
 TEST(pmu_intel, registers_take_what_the_manual_says_and_fault_else)

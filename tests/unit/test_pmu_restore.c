@@ -3,12 +3,7 @@
 #include <errno.h>
 #include <stddef.h>
 
-#include "tests/unit/shim/test.h"
-#include "vmm/pmu/pmu.h"
-
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
-static const struct pmu_clock clock_rates = { 3000000000, 2000000000, 25000000 };
+#include "tests/unit/pmu_registers.h"
 
 static struct pmu fresh(enum pmu_model model)
 {

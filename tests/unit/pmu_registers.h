@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A PMU for tests: the clocks that it counts by, and its registers as a guest reaches them. */
+#ifndef KVMSCOPE_TESTS_PMU_REGISTERS_H
+#define KVMSCOPE_TESTS_PMU_REGISTERS_H
+
+#include "tests/unit/shim/test.h"
+#include "vmm/pmu/pmu.h"
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static const struct pmu_clock clock_rates = { 3000000000, 2000000000, 25000000 };
+
+/* An MSR that there is; what another one does is a failure of the test. */
+static inline uint64_t get(const struct pmu *pmu, uint32_t index)
+{
+	uint64_t value = 0;
+
+	CHECK(pmu_read_msr(pmu, index, &value));
+	return value;
+}
+
+static inline void set(struct pmu *pmu, uint32_t index, uint64_t value)
+{
+	CHECK(pmu_write_msr(pmu, index, value));
+}
+
+#endif
