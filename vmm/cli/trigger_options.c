@@ -27,7 +27,7 @@ static int parse_limit(const char *kind, const char *text, const char *unit, uns
 
 static int add_stuck(struct trigger_options *options, const char *text)
 {
-	uint64_t value;
+	uint64_t value = 0;
 	int error = parse_limit("stuck", text, "ms", STUCK_MIN, STUCK_MAX, &value);
 
 	if (!error)
@@ -37,7 +37,7 @@ static int add_stuck(struct trigger_options *options, const char *text)
 
 static int add_exits(struct trigger_options *options, const char *text)
 {
-	uint64_t value;
+	uint64_t value = 0;
 	int error = parse_limit("exits", text, "/s", 1, UINT32_MAX, &value);
 
 	if (!error)
@@ -47,7 +47,7 @@ static int add_exits(struct trigger_options *options, const char *text)
 
 static int add_steal(struct trigger_options *options, const char *text)
 {
-	uint64_t value;
+	uint64_t value = 0;
 	int error = parse_limit("steal", text, "%", 1, 99, &value);
 
 	if (!error)
