@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shared/clock.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
@@ -114,12 +115,16 @@ static void see(const char *path, struct seen *seen)
 	check_with_perf(path, seen->samples);
 }
 
-static void check_window(const struct seen *seen, uint64_t before, uint64_t after, const char *kind)
+/* BEGUN is a time before the run: it has not more than there was. */
+static void check_window(const struct seen *seen, uint64_t begun, uint64_t before, uint64_t after,
+			 const char *kind)
 {
+	uint64_t trigger = seen->flight.triggers[0].time;
+
 	REQUIRE_EQUAL(seen->flight.count, 1);
 	CHECK_STRING(seen->flight.triggers[0].kind, kind);
-	CHECK_EQUAL(seen->flight.from, seen->flight.triggers[0].time - before);
-	CHECK_EQUAL(seen->flight.to, seen->flight.triggers[0].time + after);
+	CHECK(seen->flight.from >= begun && seen->flight.from >= trigger - before);
+	CHECK_EQUAL(seen->flight.to, trigger + after);
 	CHECK(seen->samples > 0);
 	CHECK(seen->first >= seen->flight.from && seen->last <= seen->flight.to);
 	CHECK_EQUAL(seen->flight.missed, 0);
@@ -127,6 +132,7 @@ static void check_window(const struct seen *seen, uint64_t before, uint64_t afte
 
 TEST(flight_recorder, each_signal_writes_a_file_of_its_window)
 {
+	uint64_t begun = clock_ns(CLOCK_MONOTONIC_RAW);
 	struct seen first, second;
 	struct setting setting;
 	char path[128];
@@ -139,10 +145,11 @@ TEST(flight_recorder, each_signal_writes_a_file_of_its_window)
 	signal_and_wait(&setting, "");
 	signal_and_wait(&setting, ".1");
 	see(setting.path, &first);
-	check_window(&first, 1000000000, 0, "SIGUSR2");
+	check_window(&first, begun, 1000000000, 0, "SIGUSR2");
+	CHECK_EQUAL(first.flight.from, first.flight.triggers[0].time - 1000000000);
 	snprintf(path, sizeof(path), "%s.1", setting.path);
 	see(path, &second);
-	check_window(&second, 1000000000, 0, "SIGUSR2");
+	check_window(&second, begun, 1000000000, 0, "SIGUSR2");
 	CHECK(second.flight.to > first.flight.to);
 	stop(&setting);
 	CHECK(strstr(setting.program.text, "2 flight recordings in"));
@@ -177,6 +184,7 @@ static void dump(const struct setting *setting, struct program *program, const c
 
 TEST(flight_recorder, dump_names_the_file_when_it_is_complete)
 {
+	uint64_t begun = clock_ns(CLOCK_MONOTONIC_RAW);
 	struct setting setting;
 	struct program program;
 	char expected[128];
@@ -188,7 +196,7 @@ TEST(flight_recorder, dump_names_the_file_when_it_is_complete)
 	snprintf(expected, sizeof(expected), "%s\n", setting.path);
 	CHECK_STRING(program.text, expected);
 	see(setting.path, &seen);
-	check_window(&seen, 10000000000, 100000000, "kvmscope dump");
+	check_window(&seen, begun, 10000000000, 100000000, "kvmscope dump");
 	stop(&setting);
 }
 

@@ -65,7 +65,10 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		arguments->json = true;
 		return 0;
 	case ARGP_KEY_ARG:
-		argp_error(state, "'%s' is not an option; --help lists them", value);
+		argp_error(
+			state,
+			"'%s' is not an option: a run is named by --name, a domain's recorder by kvmscope ctl dump",
+			value);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;

@@ -128,17 +128,26 @@ static uint64_t known_at(const struct flight *flight, uint64_t time)
 	return time + (flight->options->sideband_ring_count ? SIDEBAND_DELAY : 0);
 }
 
+/* No file says that it has more time before TIME than there was; 0: all that the rings hold. */
+static uint64_t first_of_window(const struct flight *flight, uint64_t time)
+{
+	const struct flight_options *options = flight->options->flight;
+
+	if (!options->before)
+		return flight->boot;
+	return later(before(time, options->before), later(options->since, flight->boot));
+}
+
 /* The window's first trigger says what time it is about. */
 static void open_window(struct flight *flight, const struct flight_trigger *trigger)
 {
-	uint64_t span = flight->options->flight->before, time = trigger->told.time;
+	uint64_t time = trigger->told.time;
 
 	flight->window = (struct window){
 		.due = later(known_at(flight, time + trigger->after), time + trigger->patience),
 		.by_guest = true,
 		.path = trigger->path,
-		.flight = { .from = later(span ? before(time, span) : 0, flight->boot),
-			    .to = time + trigger->after },
+		.flight = { .from = first_of_window(flight, time), .to = time + trigger->after },
 	};
 }
 

@@ -55,6 +55,7 @@ struct flight_result {
 
 struct flight_options {
 	uint64_t before; /* ns of samples before a trigger; 0: all that the rings hold */
+	uint64_t since;  /* ns, by the clock of the samples: there are none from before; 0: not known */
 	unsigned int
 		by_guest_max; /* files that the guest alone can cause in a run: the host's disk is finite */
 	int wake_fd;          /* readable when there may be a trigger; the owner's */

@@ -166,6 +166,7 @@ int flight_requests_create(struct flight_requests **result, const struct flight_
 	flight->options = *options;
 	flight->flight = (struct flight_options){
 		.before = options->before,
+		.since = clock_ns(CLOCK_MONOTONIC_RAW),
 		.by_guest_max = options->by_guest_max,
 		.wake_fd = trigger_fd(flight->trigger),
 		.take = take,
