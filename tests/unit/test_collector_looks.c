@@ -252,28 +252,43 @@ TEST(collector_looks, guest_that_loads_without_end_has_no_module_known)
 	end(&looks);
 }
 
-/* struct bpf_ksym of a program, and the list of it, behind the module. */
-#define PROGRAMS     (MODULE + 0x2000)
-#define PROGRAM      (MODULE + 0x2100)
-#define PROGRAM_TEXT (MODULE_TEXT + 0x10000)
-#define CHANGES      (COLLECTOR_PLACES_MAX / 2 + 1000)
+/* struct bpf_ksym of programs, so many at once, and the list of them, behind the module. */
+#define PROGRAMS        (MODULE + 0x2000)
+#define PROGRAM(i)      (MODULE + 0x2100 + 0x80 * (i))
+#define PROGRAM_TEXT(i) (MODULE_TEXT + 0x10000 + 0x1000 * (i))
+#define AT_ONCE         16
+#define CHANGES         ((COLLECTOR_PLACES_MAX / 2 + 1000) / AT_ONCE)
 
 static const struct bpf_program_layout programs = {
 	.head = DATA + PROGRAMS, .range = 0, .name = 16, .name_size = 64, .list = 80
 };
 
-/* The next program takes the place of the one before. */
+static void link_programs(struct looks *looks, uint64_t first, uint64_t second)
+{
+	put(looks, first, DATA + second);
+	put(looks, second + 8, DATA + first);
+}
+
+/* The next COUNT programs take the places of those before; their numbers begin with NUMBER. */
+static void replace_programs(struct looks *looks, unsigned int number, unsigned int count)
+{
+	uint64_t before = PROGRAMS;
+
+	looks->kernel.found[looks->kernel.found_count - 1]->programs = programs;
+	for (unsigned int i = 0; i < count; i++) {
+		put(looks, PROGRAM(i), PROGRAM_TEXT(i));
+		put(looks, PROGRAM(i) + 8, PROGRAM_TEXT(i) + 0x800);
+		snprintf((char *)looks->guest.memory + DATA_GPA + PROGRAM(i) + programs.name,
+			 programs.name_size, "bpf_prog_0123456789abcdef_%u", number + i);
+		link_programs(looks, before, PROGRAM(i) + programs.list);
+		before = PROGRAM(i) + programs.list;
+	}
+	link_programs(looks, before, PROGRAMS);
+}
+
 static void replace_program(struct looks *looks, unsigned int number)
 {
-	looks->kernel.found[looks->kernel.found_count - 1]->programs = programs;
-	put(looks, PROGRAMS, DATA + PROGRAM + programs.list);
-	put(looks, PROGRAMS + 8, DATA + PROGRAM + programs.list);
-	put(looks, PROGRAM, PROGRAM_TEXT);
-	put(looks, PROGRAM + 8, PROGRAM_TEXT + 0x800);
-	snprintf((char *)looks->guest.memory + DATA_GPA + PROGRAM + programs.name, programs.name_size,
-		 "bpf_prog_0123456789abcdef_%u", number);
-	put(looks, PROGRAM + programs.list, DATA + PROGRAMS);
-	put(looks, PROGRAM + programs.list + 8, DATA + PROGRAMS);
+	replace_programs(looks, number, 1);
 }
 
 static const struct collector_place *newest_place(const struct looks *looks)
@@ -290,12 +305,13 @@ TEST(collector_looks, guest_whose_programs_come_and_go_without_end_keeps_its_nam
 
 	begin(&looks);
 	for (unsigned int i = 1; i < CHANGES; i++) {
-		replace_program(&looks, i);
+		replace_programs(&looks, i * AT_ONCE, AT_ONCE);
 		looks.kernel.next_look = 0;
 		turn(&looks, i * SECOND);
 		REQUIRE(!looks.kernel.modules.places.stopped && looks.kernel.as_known);
 		CHECK(newest_place(&looks)->told && !newest_place(&looks)->end);
-		CHECK_EQUAL(strtoul(strrchr(newest_place(&looks)->module.name, '_') + 1, NULL, 10), i);
+		CHECK_EQUAL(strtoul(strrchr(newest_place(&looks)->module.name, '_') + 1, NULL, 10),
+			    i * AT_ONCE + AT_ONCE - 1);
 		collector_kernel_reclaim(&looks.kernel);
 	}
 	CHECK_EQUAL(looks.published, 1);
@@ -332,7 +348,7 @@ static uint64_t latest_found(const struct looks *looks)
 static void settle(void *context)
 {
 	struct looks *looks = context;
-	uint64_t address = PROGRAM_TEXT;
+	uint64_t address = PROGRAM_TEXT(0);
 	struct guest_callchain chain = { .addresses = &address, .capacity = 1, .kernel_depth = 1 };
 
 	user.settled++;

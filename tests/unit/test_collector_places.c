@@ -36,12 +36,18 @@ static bool is_shared(const struct collector_places *places, const struct guest_
 	return shared;
 }
 
-/* One module is loaded, or none: NULL. */
-static void see(struct collector_places *places, unsigned int number, const struct guest_module *loaded)
+static void see_all(struct collector_places *places, unsigned int number, const struct guest_module *loaded,
+		    size_t count)
 {
 	const struct collector_look latest = look(number - 1), now = look(number);
 
-	CHECK_EQUAL(collector_places_update(places, loaded, loaded ? 1 : 0, &latest, &now), 0);
+	CHECK_EQUAL(collector_places_update(places, loaded, count, &latest, &now), 0);
+}
+
+/* One module is loaded, or none: NULL. */
+static void see(struct collector_places *places, unsigned int number, const struct guest_module *loaded)
+{
+	see_all(places, number, loaded, loaded ? 1 : 0);
 }
 
 static void check_place(const struct collector_places *places, size_t index, const char *name, bool end,
@@ -192,26 +198,33 @@ TEST(collector_places, end_when_the_list_can_not_be_read_any_more)
 	collector_places_free(&places);
 }
 
+/* That come in one look: a look takes the longer the more places there are. */
+#define AT_ONCE 16
+
 TEST(collector_places, of_a_guest_that_loads_without_end_are_not_all_remembered)
 {
 	struct collector_places places = { 0 };
 
 	for (unsigned int i = 1; i < COLLECTOR_PLACES_MAX && !places.stopped; i++) {
-		const struct guest_module a = module(i % 2 ? "a" : "b", PLACE + i * 0x2000ull, 1);
+		struct guest_module loaded[AT_ONCE];
 
-		see(&places, i, &a);
+		for (unsigned int j = 0; j < AT_ONCE; j++)
+			loaded[j] = module(j % 2 ? "a" : "b", PLACE + (i * AT_ONCE + j) * 0x2000ull, 1);
+		see_all(&places, i, loaded, AT_ONCE);
 	}
 	CHECK(places.stopped);
-	CHECK(places.count <= COLLECTOR_PLACES_MAX + 2);
+	CHECK(places.count <= COLLECTOR_PLACES_MAX + 2 * AT_ONCE);
 	for (size_t i = 0; i < places.count; i++)
 		CHECK(places.places[i].end || places.places[i].over);
 	collector_places_free(&places);
 }
 
+#define PLACES (3 * AT_ONCE)
+
 /* Programs that come and go, one in the place of another, with their names. */
 static struct guest_module program(unsigned int number)
 {
-	struct guest_module program = module("", PLACE + number % 3 * 0x1000ull, 0);
+	struct guest_module program = module("", PLACE + number % PLACES * 0x1000ull, 0);
 
 	program.program = 0xffff888000000000ull + number * 64ull;
 	program.size = 0x800;
@@ -219,24 +232,36 @@ static struct guest_module program(unsigned int number)
 	return program;
 }
 
-#define MANY COLLECTOR_PLACES_MAX
+#define MANY (COLLECTOR_PLACES_MAX / AT_ONCE)
+
+/* The next ones: look NUMBER sees them; the last of them. */
+static struct guest_module see_programs(struct collector_places *places, unsigned int number)
+{
+	struct guest_module seen[AT_ONCE];
+
+	for (unsigned int i = 0; i < AT_ONCE; i++)
+		seen[i] = program(number * AT_ONCE + i);
+	see_all(places, number, seen, AT_ONCE);
+	return seen[AT_ONCE - 1];
+}
 
 TEST(collector_places, programs_without_end_leave_room_and_are_forgotten_but_for_where_they_were)
 {
 	const struct guest_module early = module("early", PLACE + 0x1000, 1);
-	const struct guest_module late = module("late", PLACE + 0x4000, 1);
+	const struct guest_module late = module("late", PLACE + (PLACES + 1) * 0x1000ull, 1);
 	const struct collector_look first = look(MANY), second = look(MANY + 1);
 	struct collector_places places = { .programs_listed = true };
 	size_t told = 0;
 
 	for (unsigned int i = 1; i < MANY; i++) {
-		const struct guest_module seen = program(i);
+		struct guest_module last;
 
 		REQUIRE(collector_places_have_room_for_programs(&places, &told));
-		see(&places, i, &seen);
-		REQUIRE(places.count <= COLLECTOR_PLACES_MAX - COLLECTOR_PLACES_OF_MODULES + 2);
+		last = see_programs(&places, i);
+		REQUIRE(places.count <=
+			COLLECTOR_PLACES_MAX - COLLECTOR_PLACES_OF_MODULES + 2 * (size_t)AT_ONCE);
 		REQUIRE(!places.stopped && told <= places.count);
-		check_place(&places, places.count - 1, seen.name, false, 10ull * i + 1);
+		check_place(&places, places.count - 1, last.name, false, 10ull * i + 1);
 		told = places.count;
 	}
 	CHECK_EQUAL(places.forgotten.count, 1);
