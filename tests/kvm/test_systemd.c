@@ -23,9 +23,12 @@
 #include "tests/unit/shim/test.h"
 
 #define SYSTEMD "/lib/systemd/systemd"
-#define TRIES   600 /* half a minute */
-/* Two minutes: an emulated guest has to boot. */
-#define STATUS_TRIES 2400
+
+/* Between two looks, most of which take some processes. */
+#define PAUSE_US 250000
+#define TRIES    240 /* a minute */
+/* Three minutes: an emulated guest has to boot. */
+#define STATUS_TRIES 720
 #define KEPT                                                                                                 \
 	(1ull << CAP_PERFMON | 1ull << CAP_BPF | 1ull << CAP_SYS_PTRACE | 1ull << CAP_DAC_OVERRIDE |         \
 	 1ull << CAP_SYS_RESOURCE | 1ull << CAP_SYS_ADMIN)
@@ -105,7 +108,7 @@ static void boot(struct system *system)
 	}
 	for (int tries = 0; tries < TRIES && !system->init; tries++) {
 		system->init = first_child(system->unshare);
-		usleep(50000);
+		usleep(PAUSE_US);
 	}
 }
 
@@ -115,7 +118,7 @@ static void shut_down(struct system *system)
 	kill(system->unshare, SIGKILL);
 	waitpid(system->unshare, NULL, 0);
 	for (int tries = 0; tries < TRIES && system->init && !kill(system->init, 0); tries++)
-		usleep(50000);
+		usleep(PAUSE_US);
 	CHECK_EQUAL(shell("rm -rf %s", system->directory), 0);
 }
 
@@ -127,7 +130,7 @@ static bool wait_until_active(const struct system *system)
 	for (int tries = 0; tries < TRIES; tries++) {
 		if (!shell(INSIDE "systemctl is-active --quiet kvmscoped.service 2> /dev/null", system->init))
 			return true;
-		usleep(50000);
+		usleep(PAUSE_US);
 	}
 	shell("cat %s/log >&2; " INSIDE "systemctl status --no-pager kvmscoped.service >&2",
 	      system->directory, system->init);
@@ -140,7 +143,7 @@ static bool install(const struct system *system)
 	for (int tries = 0; tries < TRIES; tries++) {
 		if (!shell(INSIDE "systemctl is-active --quiet test.target 2> /dev/null", system->init))
 			break;
-		usleep(50000);
+		usleep(PAUSE_US);
 	}
 	CHECK(!shell(INSIDE "build/kvmscope libvirt install --now --hooks %s/hooks", system->init,
 		     system->directory));
@@ -235,7 +238,7 @@ static bool wait_for_status(const struct system *system, const char *domain, con
 	for (int tries = 0; tries < STATUS_TRIES; tries++) {
 		if (status_has(system, domain, pattern))
 			return true;
-		usleep(50000);
+		usleep(PAUSE_US);
 	}
 	FAIL_TEST("the status of %s does not have %s under the unit's sandbox", domain, pattern);
 	shell("cat %s/log >&2", system->directory);
