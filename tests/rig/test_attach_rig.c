@@ -6,7 +6,7 @@
  * and one domain for all of it.
  *
  * Each way samples until its shares can be told to 3 points. KVMSCOPE_ATTACH_SAMPLES is how many samples of
- * user space that is (3000): for a table with more.
+ * user space that is (2600): for a table with more.
  */
 #include <jansson.h>
 #include <linux/perf_event.h>
@@ -189,7 +189,7 @@ static bool run_in_rig(void)
 			return false;
 		CHECK(!system(MAKE_INITRD)); /* NOLINT(cert-env33-c): a test's own words */
 		rig_run_on(&result, RIG_TRUSTED_TSC, 1200,
-			   "tests/rig/attach-host " DIRECTORY " %s %s " INITRD, samples ? samples : "3000",
+			   "tests/rig/attach-host " DIRECTORY " %s %s " INITRD, samples ? samples : "2600",
 			   kernel);
 		printf("%s", result.output);
 	}

@@ -32,7 +32,8 @@ static void boots(const char *version, const char *protocols, int number)
 	rig_run(&result, 280,
 		"for protocol in %s; do "
 		"build/kvmscope run --pmu off --no-profile --timeout 120 --mem 256M --cpus 2 --protocol $protocol --kernel %s "
-		"--initrd %s --append 'console=ttyS0 quiet panic=-1 kvmscope.run=echo+cpus+$(nproc)' < /dev/null || exit; "
+		"--initrd %s --append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT
+		" kvmscope.run=echo+cpus+$(nproc)' < /dev/null || exit; "
 		"done",
 		protocols, image, initrd);
 	CHECK(!remove(image));
