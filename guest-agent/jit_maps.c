@@ -33,12 +33,29 @@ struct followed {
 /* Of one look. */
 struct look {
 	struct output *output;
-	size_t left; /* bytes of lines that it may tell */
-	bool more;   /* there are */
+	bool more; /* there are lines that it did not tell */
 };
 
 static struct followed maps[JIT_MAPS_MAX];
 static size_t first; /* to be looked at: each in turn */
+
+/* Of all maps together, however often they are looked at. */
+static struct {
+	size_t left;   /* bytes of lines that may be told, */
+	uint64_t time; /* as of then, ms */
+} pace;
+
+/* Each ms adds its part of an interval's; no more than one interval's are kept. */
+static void go_on_with_pace(void)
+{
+	uint64_t now = clock_raw_ms(), passed = now - pace.time;
+
+	if (passed < JIT_MAPS_INTERVAL_MS)
+		pace.left += passed * JIT_MAPS_PART / JIT_MAPS_INTERVAL_MS;
+	if (passed >= JIT_MAPS_INTERVAL_MS || pace.left > JIT_MAPS_PART)
+		pace.left = JIT_MAPS_PART;
+	pace.time = now;
+}
 
 static void stop_following(struct followed *followed)
 {
@@ -165,10 +182,10 @@ static void give_up(struct followed *followed, struct look *look)
 static void tell_new(struct followed *followed, struct look *look, uint64_t time)
 {
 	static char lines[JIT_MAPS_PART];
-	bool more = jit_map_left(&followed->map) > look->left;
-	ssize_t got = look->left ? jit_map_read(&followed->map, lines, look->left) : 0;
+	bool more = jit_map_left(&followed->map) > pace.left;
+	ssize_t got = pace.left ? jit_map_read(&followed->map, lines, pace.left) : 0;
 
-	if (got == -EFBIG && look->left < sizeof(lines))
+	if (got == -EFBIG && pace.left < sizeof(lines))
 		got = 0; /* next time there is more room for it */
 	if (got < 0 || (!followed->told && jit_map_process(&followed->map) == JIT_MAP_EXEC)) {
 		give_up(followed, look);
@@ -181,7 +198,7 @@ static void tell_new(struct followed *followed, struct look *look, uint64_t time
 	followed->told = true;
 	if (!more)
 		followed->since = time;
-	look->left -= (size_t)got;
+	pace.left -= (size_t)got;
 	look->more |= more;
 }
 
@@ -243,8 +260,9 @@ static void look_at(struct followed *followed, struct look *look)
 
 enum jit_maps_told jit_maps_look(struct output *output)
 {
-	struct look look = { .output = output, .left = JIT_MAPS_PART };
+	struct look look = { .output = output };
 
+	go_on_with_pace();
 	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
 		struct followed *followed = &maps[(first + i) % JIT_MAPS_MAX];
 
@@ -255,7 +273,7 @@ enum jit_maps_told jit_maps_look(struct output *output)
 			continue;
 		}
 		/* The lines, and that the process has ended. */
-		if (output_room(output) < look.left + 256)
+		if (output_room(output) < pace.left + 256)
 			return JIT_MAPS_NO_ROOM;
 		look_at(followed, &look);
 	}

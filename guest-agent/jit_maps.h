@@ -23,7 +23,7 @@ enum jit_maps_told {
 	JIT_MAPS_NO_ROOM, /* OUTPUT is full: a round must not be told now */
 };
 
-/* Bytes that one look tells, and how soon the next one may come: as fast as tables, at most. */
+/* Bytes of lines that are told in that time, however often they are looked at: as fast as tables, at most. */
 #define JIT_MAPS_PART        32768u
 #define JIT_MAPS_INTERVAL_MS 16u
 

@@ -39,3 +39,6 @@ $(INLINES)/kernel: tests/unit/inlines/kernel.c
 	$(Q)$(CC) -O2 -g -ffreestanding -fno-pic -no-pie -nostdlib -static -mcmodel=kernel -Wl,--build-id -Wl,-Ttext=0xffffffff81000000 -Wl,-e,_text -o $@ $<
 
 TEST_NEEDS += $(addprefix $(INLINES)/,gcc dwarf4 clang dwz stripped plain kernel)
+
+# Tests of the agent's parts include the part; it calls these.
+$(BUILD)/kvmscope-tests: $(addprefix $(BUILD)/guest-agent/,file_birth.o jit_map.o kernel_table.o output.o)
