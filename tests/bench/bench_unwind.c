@@ -2,7 +2,8 @@
 /*
  * ns that one frame of a guest's stack costs the vCPU thread: by ORC with a
  * table as large as that of Debian's kernel, each frame in code of its own,
- * beside frame pointers on a stack of the same depth. What it costs to tell
+ * beside frame pointers on a stack of the same depth, and beside a search of
+ * the C library for the same addresses. What it costs to tell
  * the task. And the time in which the symbols of such a kernel are found in
  * guest memory.
  */
@@ -33,6 +34,8 @@
 
 /* 5 million frames a second. */
 static const struct bench_bound frame_bound = { BENCH_MOST, 200 }; /* ns */
+/* The same where a search takes 20 ns: how fast a machine is that does something else, too, is not ours. */
+static const struct bench_bound search_bound = { BENCH_MOST, 10 };
 
 static struct flat_guest guest;
 static struct orc_table table;
@@ -100,16 +103,55 @@ static double time_frames(const struct guest_unwinder *by)
 	return (double)(bench_time(CLOCK_THREAD_CPUTIME_ID) - begin) / (double)frames;
 }
 
+static int compare_starts(const void *left, const void *right)
+{
+	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+
+	return (a > b) - (a < b);
+}
+
+/* Finds the entries of the chain's addresses in STARTS, bytes behind TEXT. */
+static double time_searches(const uint32_t *starts)
+{
+	uint64_t addresses[32], begin;
+	struct guest_callchain chain = { .addresses = addresses, .capacity = 32 };
+	size_t found = 0;
+
+	guest_unwind(&unwinder, &guest.view, &guest.registers, NULL, &chain);
+	begin = bench_time(CLOCK_THREAD_CPUTIME_ID);
+	for (int round = 0; round < ROUNDS; round++)
+		for (unsigned int i = 0; i < DEPTH; i++) {
+			uint32_t start = (uint32_t)(addresses[i] - TEXT) / STEP * STEP;
+
+			found += bsearch(&start, starts, ENTRIES, sizeof(start), compare_starts) != NULL;
+		}
+	if (found != (size_t)ROUNDS * DEPTH) {
+		fprintf(stderr, "bench_unwind: %zu of the addresses are found\n", found);
+		exit(1);
+	}
+	return (double)(bench_time(CLOCK_THREAD_CPUTIME_ID) - begin) / (double)found;
+}
+
 static void measure_frames(void)
 {
-	double orc[RUNS], frame_pointers[RUNS];
+	double orc[RUNS], frame_pointers[RUNS], searches[RUNS], ratios[RUNS];
+	uint32_t *starts = malloc(ENTRIES * sizeof(*starts));
 
+	if (!starts)
+		exit(1);
+	for (uint32_t i = 0; i < ENTRIES; i++)
+		starts[i] = i * STEP;
 	for (int run = 0; run < RUNS; run++) {
 		orc[run] = time_frames(&unwinder);
 		frame_pointers[run] = time_frames(NULL);
+		searches[run] = time_searches(starts);
+		ratios[run] = orc[run] / searches[run];
 	}
+	free(starts);
 	bench_print_beside_bound("unwind: a frame by ORC, 360 000 entries", bench_median(orc, RUNS), "ns",
 				 "frame pointers", bench_median(frame_pointers, RUNS), frame_bound);
+	bench_print_ratio_bound("unwind: the same", bench_median(orc, RUNS), "ns", "bsearch among as many",
+				bench_median(searches, RUNS), ratios, RUNS, search_bound);
 }
 
 static double time_task(struct task_guest *tasks)
