@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "tests/rig/kernel_calls.h"
 #include "tests/rig/rig.h"
 
 static struct recording {
@@ -35,7 +36,7 @@ static bool make_initrd(struct recording *recording)
 		"tests/rig/initrd --kernel %s --output %s --modules "
 		"'virtio_mmio virtio_console virtio_blk virtio-rng ext4 button algif_hash rmd160 overlay' " TASKS_PROGRAM
 		" " FRAMES_PROGRAM
-		" build/rig/bpf build/rig/workload build/rig/remap/{remap,alpha,beta,gamma,delta,one,two,three,brief}",
+		" build/rig/bpf build/rig/kernel-text build/rig/workload build/rig/remap/{remap,alpha,beta,gamma,delta,one,two,three,brief}",
 		recording->version, recording->initrd);
 	made = !result.status;
 	if (!made)
@@ -68,9 +69,10 @@ bool debian_recording_make_disk(void)
 	"--stack-time 100ms " options " -o $d/perf.data --kernel %s --initrd %s "                            \
 	"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT " pti=" pti " " commands "'"
 
-#define GUEST_OF_KERNEL                                                                                      \
-	GUEST("on", "32M", "-F 199 %s --disk $d/disk",                                                       \
-	      "kvmscope.wait kvmscope.run=cat+/proc/kallsyms+>/dev/vda;tasks+4&&workload+shares+5&&frames+2")
+#define GUEST_OF_KERNEL                                                                                          \
+	GUEST("on", "64M", "-F 199 %s --disk $d/disk",                                                           \
+	      "kvmscope.wait kvmscope.run=cat+/proc/kallsyms+>/dev/vda;kernel-text+/dev/vda+" KERNEL_TEXT_OFFSET \
+	      "&&tasks+4&&workload+shares+5&&frames+2")
 #define GUEST_OF_USER_LAND                                                                                          \
 	GUEST("off", "64M",                                                                                         \
 	      "-F 999 --from-line 'userland: begin' --agent=guest --symfs " USERLAND_FILES                          \

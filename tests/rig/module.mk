@@ -40,6 +40,11 @@ build/rig/bpf: tests/rig/guest/bpf.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -Wl,-Ttext-segment=0x30000000 -o $@ $<
 
+build/rig/kernel-text: tests/rig/guest/kernel_text.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
+
 build/rig/life: tests/rig/guest/life.c tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
@@ -50,7 +55,7 @@ build/rig/rdpmc: tests/rig/guest/rdpmc.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
 
-TEST_NEEDS += build/rig/life build/rig/debug-shim.so build/rig/tsc-rate build/rig/workload build/rig/debugger build/rig/tasks build/rig/frames build/rig/bpf build/rig/rdpmc
+TEST_NEEDS += build/rig/life build/rig/debug-shim.so build/rig/tsc-rate build/rig/workload build/rig/debugger build/rig/tasks build/rig/frames build/rig/bpf build/rig/kernel-text build/rig/rdpmc
 
 build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 	@mkdir -p $(@D)

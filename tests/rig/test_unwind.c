@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Callchains of Debian's kernels, whose ORC tables have three different
- * formats, under a workload of system calls.
+ * formats, under a workload of system calls: they reach the entry, and each frame is what the next one calls.
  */
 #include "tests/rig/debian_recording.h"
+#include "tests/rig/kernel_calls.h"
 #include "tests/rig/rig.h"
 #include "tests/rig/system_call_chains.h"
 
@@ -13,8 +14,10 @@ static void unwinds(const char *version)
 
 	RIG_REQUIRED();
 	directory = debian_recording(version, "on");
-	if (directory)
-		system_call_chains_check(version, directory);
+	if (!directory)
+		return;
+	system_call_chains_check(version, directory);
+	kernel_calls_check(version, directory);
 }
 
 TEST(unwind, system_calls_of_debian_5_10_reach_the_entry)
