@@ -380,15 +380,15 @@ static struct termios terminal_settings(int terminal)
 	return settings;
 }
 
-/* Reads what comes from the terminal until TEXT has come, or its other end is closed. */
-static bool terminal_shows(int terminal, const char *text)
+#define SCREEN_SIZE 4096
+
+/* Reads what comes from the terminal into SEEN until TEXT has come, or its other end is closed. */
+static bool terminal_shows(int terminal, const char *text, char seen[SCREEN_SIZE])
 {
-	char seen[4096];
 	size_t size = 0;
 	ssize_t count;
 
-	while (size < sizeof(seen) - 1 &&
-	       (count = read(terminal, seen + size, sizeof(seen) - 1 - size)) > 0) {
+	while (size < SCREEN_SIZE - 1 && (count = read(terminal, seen + size, SCREEN_SIZE - 1 - size)) > 0) {
 		size += (size_t)count;
 		seen[size] = '\0';
 		if (strstr(seen, text))
@@ -402,6 +402,7 @@ TEST(run, terminal_is_the_guest_s_until_ctrl_a_x)
 {
 	struct termios before, during, after;
 	int terminal, other_end, status;
+	char seen[SCREEN_SIZE] = "";
 	pid_t child;
 
 	GUEST_REQUIRED();
@@ -413,7 +414,8 @@ TEST(run, terminal_is_the_guest_s_until_ctrl_a_x)
 		login_tty(other_end);
 		program_exec("run --no-profile --kernel " GUEST_IMAGE " --timeout 250 --append program=spin");
 	}
-	CHECK(terminal_shows(terminal, "spinning"));
+	CHECK(terminal_shows(terminal, "spinning", seen));
+	CHECK(strstr(seen, "Ctrl-A x ends the guest"));
 	during = terminal_settings(terminal);
 	CHECK(!(during.c_lflag & (ICANON | ECHO | ISIG)));
 	CHECK_EQUAL(write(terminal, "\003\001x", 3), 3);

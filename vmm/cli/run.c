@@ -113,6 +113,7 @@ static int make_machine(struct run *run)
 	if (error)
 		return error;
 	atomic_store(&run->machine, machine);
+	console_tell(&run->console);
 	error = run_pmu_start(run->pmu_traps, machine);
 	if (!error && run->profile)
 		error = run_profile_start(run->profile, machine);

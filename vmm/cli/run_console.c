@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
+#include "shared/log.h"
 
 /* In the background the terminal is another's: touching it would stop us (SIGTTOU). */
 static bool terminal_is_ours(void)
@@ -61,6 +62,12 @@ int console_open(struct console *console, const struct run_options *options, voi
 		break;
 	}
 	return 0;
+}
+
+void console_tell(const struct console *console)
+{
+	if (console->terminal)
+		log_info("this terminal is the guest's: Ctrl-A x ends the guest, Ctrl-A h lists the keys");
 }
 
 void console_close(struct console *console)

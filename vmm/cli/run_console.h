@@ -19,6 +19,10 @@ struct console {
 int console_open(struct console *console, const struct run_options *options, void (*quit)(void *context),
 		 void *context, struct machine_options *machine);
 
+/* On standard error: how the user gets out again, where the terminal is the guest's. Before the guest starts.
+ */
+void console_tell(const struct console *console);
+
 /* After the machine is destroyed: gives the terminal back. Works on a console that did not open. */
 void console_close(struct console *console);
 
