@@ -24,6 +24,7 @@
 #include "vmm/cli/command.h"
 #include "vmm/cli/recording_disks.h"
 #include "vmm/profile/guest_disk.h"
+#include "vmm/profile/perf_data_output.h"
 #include "vmm/profile/sandbox_broker.h"
 #include "vmm/session/session.h"
 
@@ -244,20 +245,23 @@ static int finish(struct attachment *self, int error)
 {
 	double seconds = self->sampling ? (double)(clock_ms(CLOCK_MONOTONIC) - self->started) / 1e3 : 0;
 	struct collector_statistics statistics;
+	const char *output = perf_data_output_name(self->options.output);
 	char message[ERROR_MESSAGE_SIZE] = "";
 	int stopped;
 
 	if (error)
 		snprintf(message, sizeof(message), "%s", error_message());
 	stopped = session_stop(self->session, &statistics);
-	/* What was counted is not what could be written. */
-	if (!statistics.ended && (statistics.samples || (!stopped && !error))) {
+	/* What was counted is not what could be written, and why was said. */
+	if (statistics.ended)
+		return error_set(stopped, "%s has what was sampled until then", output);
+	if (statistics.samples || (!stopped && !error)) {
 		struct attach_statistics counts;
 		struct agent_statistics agent;
 		bool has_agent = session_agent_told(self->session, &agent);
 
 		attach_statistics(session_attach(self->session), &counts);
-		attach_summary_tell(&statistics, &counts, seconds, self->options.output);
+		attach_summary_tell(&statistics, &counts, seconds, output);
 		if (has_agent)
 			attach_summary_tell_agent(&agent);
 		if (self->options.json)

@@ -22,6 +22,7 @@
 #include "vmm/cli/run_triggers.h"
 #include "vmm/kvm/statistics.h"
 #include "vmm/machine/machine.h"
+#include "vmm/profile/perf_data_output.h"
 
 /*
  * Instructions per second of our CPU time that KVM itself executed for the
@@ -290,7 +291,7 @@ static void summarize_output(const struct run *run, const struct collector_stati
 		log_info("%llu samples%s in %.1f s, %llu lost; %.1f MiB in %s%s",
 			 (unsigned long long)statistics->samples, outside, seconds,
 			 (unsigned long long)statistics->lost, (double)statistics->bytes / 1048576,
-			 run->options.output, more);
+			 perf_data_output_name(run->options.output), more);
 	else if (flight_requests_files(flight))
 		log_info("%u flight recording%s in %.1f s; %.1f MiB", flight_requests_files(flight),
 			 flight_requests_files(flight) == 1 ? "" : "s", seconds,

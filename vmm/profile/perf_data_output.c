@@ -32,11 +32,15 @@ struct perf_data_output {
 	size_t used, room;
 };
 
+const char *perf_data_output_name(const char *path)
+{
+	return strcmp(path, "-") != 0 ? path : "standard output";
+}
+
 static int failed(struct perf_data_output *output, int error, const char *what)
 {
-	const char *name = strcmp(output->path, "-") != 0 ? output->path : "standard output";
-
-	output->error = error_set(error, "can't %s %s: %s", what, name, strerror(-error));
+	output->error = error_set(error, "can't %s %s: %s", what, perf_data_output_name(output->path),
+				  strerror(-error));
 	return output->error;
 }
 

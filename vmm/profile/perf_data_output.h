@@ -44,6 +44,9 @@ int perf_data_output_open(struct perf_data_output **output, const char *path, un
 /* Asks ROOM (not copied) before each block from here on. A file, not a pipe. */
 void perf_data_output_set_room(struct perf_data_output *output, const struct perf_data_room *room);
 
+/* PATH as it is shown to the user: "-" is standard output. Any thread. */
+const char *perf_data_output_name(const char *path);
+
 /* Is it pipe mode: no seeking, no header to come back to? */
 bool perf_data_output_is_pipe(const struct perf_data_output *output);
 
