@@ -58,28 +58,47 @@ static bool read_frame(char *line, struct script_frame *frame)
 	return true;
 }
 
+void each_line(const char *command, void (*see)(void *context, char *line), void *context)
+{
+	FILE *output = popen(command, "r");
+	char line[4096];
+
+	REQUIRE(output);
+	while (fgets(line, sizeof(line), output))
+		see(context, line);
+	CHECK_EQUAL(pclose(output), 0);
+}
+
+struct script {
+	struct script_sample sample;
+	void (*see)(void *context, const struct script_sample *sample);
+	void *context;
+};
+
+static void take_line(void *context, char *line)
+{
+	struct script *script = context;
+	struct script_sample *sample = &script->sample;
+
+	if (*line == '\n') {
+		script->see(script->context, sample);
+		sample->depth = 0;
+	} else if (*line == '\t') {
+		if (sample->depth < SCRIPT_DEPTH_MAX && read_frame(line, &sample->frames[sample->depth]))
+			sample->depth++;
+	} else if (!read_heading(line, sample)) {
+		FAIL_TEST("not as perf script writes it: %s", line);
+	}
+}
+
 void perf_script_read(const char *environment, const char *file, const char *options,
 		      void (*see)(void *context, const struct script_sample *sample), void *context)
 {
-	struct script_sample sample = { 0 };
-	char command[1024], line[4096];
-	FILE *perf;
+	struct script script = { .see = see, .context = context };
+	char command[1024];
 
 	snprintf(command, sizeof(command),
 		 "%s perf script -i %s --no-inline -F comm,tid,period,ip,sym,dso %s 2>/dev/null", environment,
 		 file, options);
-	perf = popen(command, "r");
-	REQUIRE(perf);
-	while (fgets(line, sizeof(line), perf)) {
-		if (*line == '\n') {
-			see(context, &sample);
-			sample.depth = 0;
-		} else if (*line == '\t') {
-			if (sample.depth < SCRIPT_DEPTH_MAX && read_frame(line, &sample.frames[sample.depth]))
-				sample.depth++;
-		} else if (!read_heading(line, &sample)) {
-			FAIL_TEST("not as perf script writes it: %s", line);
-		}
-	}
-	CHECK_EQUAL(pclose(perf), 0);
+	each_line(command, take_line, &script);
 }

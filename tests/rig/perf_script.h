@@ -26,6 +26,12 @@ struct script_sample {
 bool script_sample_is_user(const struct script_sample *sample);
 
 /*
+ * Tells SEE of each line that COMMAND prints, which a shell runs, with the newline; it may write to it. A
+ * command that fails is a failure of the test.
+ */
+void each_line(const char *command, void (*see)(void *context, char *line), void *context);
+
+/*
  * Tells SEE of each sample of the recording FILE, perf being run by a shell behind ENVIRONMENT
  * with the further OPTIONS ("--symfs DIR"). What goes wrong is a failure of the test.
  */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/rig/perf_script.h"
 #include "tests/unit/shim/test.h"
 
 /* Of tests/rig/guest/remap.c and tests/rig/module.mk: pages, and places in them by 256 bytes. */
@@ -71,21 +72,23 @@ static void count(struct remap_truth *truth, const char *comm, unsigned long lon
 	}
 }
 
-/* perf script -G -F comm,ip,sym,dso: "COMM ADDRESS FUNCTION (PATH)". */
+/* Of perf script -G -F comm,ip,sym,dso: "COMM ADDRESS FUNCTION (PATH)". */
+static void see_line(void *context, char *line)
+{
+	char comm[64], function[256], path[1024];
+	unsigned long long address;
+
+	if (sscanf(line, " %63s %llx %255s (%1023[^)])", comm, &address, function, path) == 4)
+		count(context, comm, address, function, path);
+}
+
 struct remap_truth remap_truth_read(const char *file, const char *home)
 {
 	struct remap_truth truth = { 0 };
-	char command[512], line[4096], comm[64], function[256], path[1024];
-	unsigned long long address;
-	FILE *perf;
+	char command[512];
 
 	snprintf(command, sizeof(command), "HOME=$PWD/%s perf script -G -i %s -F comm,ip,sym,dso 2>/dev/null",
 		 home, file);
-	perf = popen(command, "r");
-	while (perf && fgets(line, sizeof(line), perf))
-		if (sscanf(line, " %63s %llx %255s (%1023[^)])", comm, &address, function, path) == 4)
-			count(&truth, comm, address, function, path);
-	if (perf)
-		CHECK_EQUAL(pclose(perf), 0);
+	each_line(command, see_line, &truth);
 	return truth;
 }
