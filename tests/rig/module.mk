@@ -82,7 +82,7 @@ REMAP_IMAGES   := alpha:0x100 beta:0x200 gamma:0x300 delta:0x400
 # With how far they count: 100000 take 5 ms.
 REMAP_PROGRAMS := one:0x500:400000 two:0x600:400000 three:0x700:400000 brief:0x800:100000
 # Each has names of its own: tests/rig/guest-service runs them.
-SERVICE_PROGRAMS := booted:0x100:20000000 again:0x200:20000000 without:0x300:20000000 installed:0x400:20000000
+SERVICE_PROGRAMS := booted:0x100:20000000 again:0x200:20000000 installed:0x400:20000000
 REMAP_FILES    := $(addprefix build/rig/remap/,remap $(foreach file,$(REMAP_IMAGES) $(REMAP_PROGRAMS) $(SERVICE_PROGRAMS),$(firstword $(subst :, ,$(file)))))
 SPIN_LDFLAGS   := -nostdlib -Wl,--build-id=sha1 -Wl,-z,max-page-size=4096 -Wl,-z,separate-code
 
