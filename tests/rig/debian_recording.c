@@ -74,7 +74,7 @@ bool debian_recording_make_disk(void)
 	      "kvmscope.wait kvmscope.run=cat+/proc/kallsyms+>/dev/vda;kernel-text+/dev/vda+" KERNEL_TEXT_OFFSET \
 	      "&&tasks+4&&workload+shares+5&&frames+2")
 #define GUEST_OF_USER_LAND                                                                                          \
-	GUEST("off", "64M",                                                                                         \
+	GUEST("off", "128M",                                                                                        \
 	      "-F 999 --from-line 'userland: begin' --agent=guest --symfs " USERLAND_FILES                          \
 	      " --no-disk-names --disk " USERLAND_DISK ",ro --disk $d/disk",                                        \
 	      "kvmscope.run=mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%s+record&&tasks+4&&remap+4&&bpf+5&&" \

@@ -147,7 +147,10 @@ $(USERLAND)/plugins:
 $(USERLAND)/%.so: $(USERLAND_SOURCES)/plugin.c
 	$(USERLAND_CC) -shared -fPIC -DFUNCTION=$*_spin -o $@ $<
 
-$(USERLAND)/storm $(USERLAND)/brief $(USERLAND)/jit: $(USERLAND)/%: $(USERLAND_SOURCES)/%.c
+$(USERLAND)/storm:
+	$(USERLAND_CC) -o $@ $(addprefix $(USERLAND_SOURCES)/,storm.c busy.c)
+
+$(USERLAND)/brief $(USERLAND)/jit: $(USERLAND)/%: $(USERLAND_SOURCES)/%.c
 	$(USERLAND_CC) -o $@ $<
 
 TEST_NEEDS += $(USERLAND_PROGRAMS)

@@ -16,9 +16,9 @@
 #include "tests/rig/rig.h"
 
 #define PROGRAM     "build/rig/userland/stripped"
-#define SAMPLES_MAX 4096
-/* Of both runs of the user land, some 130. */
-#define ENOUGH 30
+#define SAMPLES_MAX 16384
+/* Of both runs of the user land, some 600. */
+#define ENOUGH 300
 
 /* What our library asks remembers what a server did not know once. $HOME has no names of the guest's. */
 #define KVMSCOPE                                                                                             \

@@ -6,7 +6,7 @@ BUSY_FUNCTION static BUSY_SPIN(brief_spin);
 
 int main(void)
 {
-	for (int i = 0; i < 480; i++)
+	for (int i = 0; i < BUSY_BRIEF_CALLS; i++)
 		BUSY_CALL(brief_spin());
 	return 0;
 }

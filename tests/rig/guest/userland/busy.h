@@ -24,6 +24,9 @@ extern "C" {
 		__asm__ volatile("" ::: "memory");                                                           \
 	} while (0)
 
+/* Of brief's function, in each of its processes: storm tells of them. */
+#define BUSY_BRIEF_CALLS 1200
+
 struct busy {
 	const char *name; /* of the function with the steps */
 	void (*run)(void);
@@ -33,8 +36,8 @@ struct busy {
 
 /*
  * As many rounds as have the calls that the program's first argument says, and take the processor time that
- * the second does, in ms: a fast machine has the time, one that stands still now and then the calls, and so
- * either has samples enough. TASKS end with one without a name.
+ * the second does, in ms, with that of its children: a fast machine has the time, one that stands still now
+ * and then the calls, and so either has samples enough. TASKS end with one without a name.
  */
 void busy_run(const char *process, const struct busy *tasks, int argc, char **argv);
 

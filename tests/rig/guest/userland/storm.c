@@ -1,37 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * storm COUNT MILLISECONDS: forks and executes brief so many times, one process behind the other, and until
- * these took so much time of a processor.
+ * storm CALLS MILLISECONDS: forks and executes brief, one process behind the other, and makes a tenth of the
+ * steps itself, between any two: the machine that is slower for a while is so for both.
  */
-#include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static long spent_ms(void)
-{
-	struct rusage usage;
+#include "tests/rig/guest/userland/busy.h"
 
-	getrusage(RUSAGE_CHILDREN, &usage);
-	return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000 +
-	       (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000;
+BUSY_FUNCTION static BUSY_SPIN(storm_spin);
+
+BUSY_FUNCTION static void run_spin(void)
+{
+	BUSY_CALL(storm_spin());
+}
+
+BUSY_FUNCTION static void run_brief(void)
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		execl("/mnt/bin/brief", "brief", (char *)NULL);
+		_exit(127);
+	}
+	if (waitpid(child, &status, 0) != child || status)
+		exit(1);
 }
 
 int main(int argc, char **argv)
 {
-	int status, made = 0, count = argc == 3 ? atoi(argv[1]) : 1, least_ms = argc == 3 ? atoi(argv[2]) : 0;
+	static const struct busy tasks[] = { { "brief_spin", run_brief, 1, BUSY_BRIEF_CALLS },
+					     { "storm_spin", run_spin, BUSY_BRIEF_CALLS / 9, 1 },
+					     { NULL, NULL, 0, 0 } };
 
-	for (; made < count || spent_ms() < least_ms; made++) {
-		pid_t child = fork();
-
-		if (!child) {
-			execl("/mnt/bin/brief", "brief", (char *)NULL);
-			_exit(127);
-		}
-		if (waitpid(child, &status, 0) != child || status)
-			return 1;
-	}
-	printf("userland: storm %d\n", made);
+	BUSY_CALL(busy_run("storm", tasks, argc, argv));
 	return 0;
 }
