@@ -70,6 +70,7 @@ struct tally {
 	unsigned long named, unnamed; /* where the image's own table has a name, or another one gave one */
 	unsigned long stripped;       /* where its own has none, but a separate file's has */
 	unsigned long nameless;       /* where nobody has one */
+	unsigned long hidden;         /* of these, in the C++ run-time's libraries */
 	unsigned long busy, charged;  /* in functions, and said to be of the process that has the function */
 	unsigned long wrong;
 	unsigned long in_function[FUNCTIONS];
@@ -104,6 +105,12 @@ static bool may_have(const char *process, const char *image)
 	return !strcmp(image + 9, process);
 }
 
+/* Debian has the names of the functions that they keep to themselves in another archive, for debuggers. */
+static bool hides_functions(const char *image)
+{
+	return !strcmp(image, "/mnt/lib/libgcc_s.so.1") || !strcmp(image, "/mnt/lib/libstdc++.so.6");
+}
+
 static void say_wrong(struct tally *tally, const struct script_sample *sample)
 {
 	const struct script_frame *leaf = &sample->frames[0];
@@ -124,6 +131,7 @@ static void count_name(struct tally *tally, const struct script_sample *sample)
 	tally->unnamed += truth == IMAGE_TRUTH_MISSING;
 	tally->stripped += truth == IMAGE_TRUTH_STRIPPED;
 	tally->nameless += truth == IMAGE_TRUTH_NONE;
+	tally->hidden += truth == IMAGE_TRUTH_NONE && hides_functions(leaf->image);
 	if (truth == IMAGE_TRUTH_WRONG ||
 	    (function >= 0 && (strcmp(functions[function].process, sample->comm) != 0 ||
 			       strncmp(leaf->image, "/mnt/bin/", 9) != 0 ||
@@ -231,14 +239,16 @@ static void check_shares(const struct tally *tally)
 	}
 }
 
-/* The agent has the functions of stripped files from separate ones. Nobody here has those of the C++
- * run-time's libraries, where some 1.7 % of the samples are: five standard deviations more, of so many
- * samples. */
+/*
+ * The agent has the functions of stripped files from separate ones. Where nobody has a name are the stubs of
+ * PLTs, a few in a thousand samples, and what is hidden: between half and two in a hundred. Of all it is no
+ * more than 2 %, or five standard deviations more of so many.
+ */
 static void check_all_names(const struct tally *tally)
 {
 	double samples = (double)tally->samples;
 
-	CHECK(tally->named * 100 >= (tally->samples - tally->nameless) * 98);
+	CHECK(tally->named * 100 >= (tally->samples - tally->hidden) * 98);
 	CHECK((double)tally->named / samples >= 0.98 - 5 * sqrt(0.02 * 0.98 / samples));
 }
 
@@ -253,10 +263,11 @@ static void check_names(const struct run *run)
 	snprintf(files, sizeof(files), "--symfs %s", run->with_agent ? run->directory : USERLAND_FILES);
 	perf_script_read(environment, run->file, files, count, &tally);
 	printf("%s: %lu samples of the programs in user space: %lu in an image of theirs, %lu in none that is known; "
-	       "%lu of %lu named, %lu in stripped code, %lu in code that has no names, so %.1f %% of all; "
+	       "%lu of %lu named, %lu in stripped code, %lu in code that has no names, %lu of these in the C++ "
+	       "run-time's, so %.1f %% of all; "
 	       "%lu of %lu by the right process; %lu wrong\n",
 	       run->what, tally.samples, tally.in_images, tally.untold, tally.named,
-	       tally.named + tally.unnamed, tally.stripped, tally.nameless,
+	       tally.named + tally.unnamed, tally.stripped, tally.nameless, tally.hidden,
 	       100 * (double)tally.named / (double)tally.samples, tally.charged, tally.busy, tally.wrong);
 	image_truth_print(run->what);
 	CHECK(tally.samples >= ENOUGH);
