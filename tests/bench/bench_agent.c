@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the guest's agent costs its guest: kvmscope-agent on this machine's
- * kernel, with a host that records, while nothing more than usual happens,
+ * What the guest's agent takes of a CPU: kvmscope-agent on this machine's
+ * kernel, over a socketpair, with a host that records, while nothing more than usual happens,
  * and while 100 processes a second are forked and run a program. By perf events, and by the process connector
- * and /proc, which take their place where the guest's kernel does not allow them.
+ * and /proc, which take their place where the guest's kernel does not allow them. There is no guest: exits
+ * for its writes to a port are not in it.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -116,10 +117,12 @@ static void measure(pid_t process, struct ring *ring, const char *way)
 	char what[128];
 	double begun;
 
-	snprintf(what, sizeof(what), "agent, %s: CPU while nothing more than usual happens", way);
+	snprintf(what, sizeof(what),
+		 "agent outside of a guest, %s: CPU while nothing more than usual happens", way);
 	bench_print(what, share(process, 0, ring), "%");
 	begun = forks();
-	snprintf(what, sizeof(what), "agent, %s: CPU with 100 forks and execs a second more", way);
+	snprintf(what, sizeof(what),
+		 "agent outside of a guest, %s: CPU with 100 forks and execs a second more", way);
 	bench_print_bound(what, share(process, FORKS, ring), "%", share_bound);
 	snprintf(what, sizeof(what), "agent, %s: forks on this machine meanwhile", way);
 	bench_print(what, (forks() - begun) / SECONDS, "/s");
