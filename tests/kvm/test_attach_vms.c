@@ -29,6 +29,7 @@
 static const uint8_t code[] = { 0x48, 0xc7, 0xc5, 0x10, 0xfe, 0x08, 0x00, 0x48,
 				0xc7, 0xc4, 0x00, 0xfe, 0x08, 0x00, 0xeb, 0xfe };
 static const uint64_t callers[] = { 0x11004, 0x12008 };
+static const uint8_t call[] = { 0xff, 0xd0 }; /* call *%rax */
 
 struct two_vms {
 	struct sampled_guest guests[2];
@@ -54,6 +55,7 @@ static int start(struct two_vms *vms, int vm)
 	if (error)
 		return error;
 	memory_write(&vms->guests[vm].vm.memory, FRAME, frame, sizeof(frame));
+	memory_write(&vms->guests[vm].vm.memory, callers[vm] - sizeof(call), call, sizeof(call));
 	pthread_setname_np(vms->guests[vm].cpus[0].thread, "CPU 0/KVM"); /* of both: it tells nothing then */
 	return 0;
 }

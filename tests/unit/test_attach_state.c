@@ -10,10 +10,11 @@
 #include "tests/unit/user_guest.h"
 #include "vmm/attach/attach_state.h"
 
-#define CODE  0x400000ull
-#define TEXT  0xffffffff81000000ull
-#define TGID  70
-#define CHAIN 3
+#define CODE     0x400000ull
+#define CODE_GPA 0x201000ull
+#define TEXT     0xffffffff81000000ull
+#define TGID     70
+#define CHAIN    3
 
 /* What the backend saw, and what became of that. */
 static struct {
@@ -185,6 +186,10 @@ TEST(attach_state, page_tables_of_a_while_ago_may_be_nobody_s)
 TEST(attach_state, callers_by_the_tables_of_a_task_are_nobody_s_while_no_kernel_is_known)
 {
 	make();
+	flat_guest_map(&bench.guest.guest, bench.guest.kernel.paging.cr3, CODE, CODE_GPA, 4096, 4);
+	memset(bench.guest.guest.memory + CODE_GPA, 0xff, 4096);
+	for (uint64_t i = 1; i < CHAIN; i++)
+		bench.guest.guest.memory[CODE_GPA + i * 16 - 1] = 0xd0; /* call *%rax */
 	bench.rip = CODE;
 	attach_drain(&bench.attach);
 	CHECK_EQUAL(bench.chain.user_depth, CHAIN);

@@ -42,6 +42,12 @@ static uint64_t file(struct user_guest *guest, const char *name, uint64_t number
 	return user_guest_file(guest, guest->root_mount, user_guest_dentry(guest, guest->root, name), number);
 }
 
+/* call *%rax, whose end lies at GPA. */
+static void put_call(struct moment *moment, uint64_t gpa)
+{
+	memcpy(moment->guest.guest.memory + gpa - 2, "\xff\xd0", 2);
+}
+
 static void map_page(struct moment *moment, uint64_t gva, uint64_t gpa)
 {
 	flat_guest_map(&moment->guest.guest, moment->guest.kernel.paging.cr3, gva, gpa, 4096, 4);
@@ -59,6 +65,9 @@ static void map_all(struct moment *moment)
 	map_page(moment, PROGRAM + 0x1000, PROGRAM_PAGE);
 	map_page(moment, LIBRARY, LIBRARY_PAGE);
 	map_page(moment, PLUGIN, PLUGIN_PAGE);
+	put_call(moment, PLUGIN_PAGE + 0x20);
+	put_call(moment, PLUGIN_PAGE + 0x30);
+	put_call(moment, LIBRARY_PAGE + 0x10);
 }
 
 static void see(struct moment *moment)
@@ -188,7 +197,45 @@ TEST(attach_user_space, of_page_tables_that_have_gone_nothing_is_taken)
 	tell(&moment);
 	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
 	CHECK_EQUAL(moment.space.map.count, 0);
-	CHECK_EQUAL(moment.chain.user_depth, 4);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	user_guest_free(&moment.guest);
+}
+
+/* Frame pointers are any number where a program has none. */
+TEST(attach_user_space, what_is_behind_no_call_is_no_caller)
+{
+	struct moment moment;
+
+	make(&moment);
+	moment.addresses[2] += 4;
+	tell(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 2);
+	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
+	user_guest_free(&moment.guest);
+	/* Whether its task is told, or not. */
+	make(&moment);
+	moment.addresses[2] += 4;
+	moment.stack.tasks = NULL;
+	tell(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 2);
+	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
+	user_guest_free(&moment.guest);
+}
+
+/* The plug-in's function was left out, as it has no frame pointer: the library called that, not the
+ * program's. */
+TEST(attach_user_space, who_called_something_else_is_no_caller)
+{
+	static const uint8_t call[] = { 0xe8, 0x90, 0xff, 0x0f, 0 }; /* of PLUGIN - 0x60 */
+	struct moment moment;
+
+	make(&moment);
+	moment.addresses[1] = LIBRARY + 0x10;
+	moment.chain.user_depth = 2;
+	memcpy(moment.guest.guest.memory + LIBRARY_PAGE + 0x10 - sizeof(call), call, sizeof(call));
+	tell(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
 	user_guest_free(&moment.guest);
 }
 

@@ -54,3 +54,20 @@ TEST(call_site, of_code_that_begins_there_only_what_is_there_counts)
 	CHECK(!call_site_ends(call + 1, sizeof(call) - 1));
 	CHECK(!call_site_ends(call, 0));
 }
+
+TEST(call_site, a_direct_call_tells_what_it_calls)
+{
+	static const uint8_t forward[] = { 0xe8, 0x10, 0x20, 0x30, 0x40 },
+			     back[] = { 0xe8, 0xf0, 0xff, 0xff, 0xff },
+			     through_memory[] = { 0xff, 0x15, 0x78, 0x56, 0x34, 0x12 },
+			     either[] = { 0xe8, 0x89, 0xe8, 0xff, 0xd0 };
+	uint64_t target = 0;
+
+	CHECK(call_site_target(forward, sizeof(forward), 0x1000, &target));
+	CHECK_EQUAL(target, 0x40303010);
+	CHECK(call_site_target(back, sizeof(back), 0x7f0000001000, &target));
+	CHECK_EQUAL(target, 0x7f0000000ff0);
+	CHECK(!call_site_target(through_memory, sizeof(through_memory), 0x1000, &target));
+	CHECK(!call_site_target(either, sizeof(either), 0x1000, &target));
+	CHECK(!call_site_target(forward + 1, sizeof(forward) - 1, 0x1000, &target));
+}

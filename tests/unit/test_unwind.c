@@ -19,6 +19,9 @@
 #define USER_STACK     0x7ffc00000000ull /* maps to USER_STACK_GPA, 4 KiB */
 #define USER_STACK_GPA 0x20000ull
 #define TEXT_GPA       0x30000ull
+#define USER_TEXT      0x400000ull /* maps to USER_TEXT_GPA, 20 KiB */
+#define USER_TEXT_GPA  0x50000ull
+#define USER_TEXT_SIZE 0x5000ull
 #define SLOTS          32
 #define STEP           16
 
@@ -57,6 +60,34 @@ static void set_slot(struct fixture *fixture, unsigned int slot, int16_t sp_offs
 	memcpy(entry + 4, &flags, 2);
 }
 
+static void map_user_text(struct fixture *fixture, uint64_t gva)
+{
+	for (uint64_t at = 0; at < USER_TEXT_SIZE; at += 4096)
+		flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, gva + at,
+			       USER_TEXT_GPA + at, 4096, 4);
+}
+
+static uint8_t *user_code(struct fixture *fixture, uint64_t address)
+{
+	return fixture->guest.memory + USER_TEXT_GPA + (address - USER_TEXT);
+}
+
+/* call *%rax, whose end is ADDRESS. */
+static void put_user_call(struct fixture *fixture, uint64_t address)
+{
+	memcpy(user_code(fixture, address) - 2, "\xff\xd0", 2);
+}
+
+/* The same of TARGET. */
+static void put_direct_call(struct fixture *fixture, uint64_t address, uint64_t target)
+{
+	uint8_t *end = user_code(fixture, address);
+	int32_t distance = (int32_t)(target - address);
+
+	end[-5] = 0xe8;
+	memcpy(end - 4, &distance, 4);
+}
+
 static void make(struct fixture *fixture)
 {
 	memset(fixture, 0, sizeof(*fixture));
@@ -67,6 +98,9 @@ static void make(struct fixture *fixture)
 	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, USER_STACK, USER_STACK_GPA, 4096,
 		       4);
 	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, TEXT, TEXT_GPA, 4096, 0);
+	map_user_text(fixture, USER_TEXT);
+	put_user_call(fixture, 0x402000);
+	put_user_call(fixture, 0x403000);
 	for (uint32_t i = 0; i < SLOTS; i++) {
 		int32_t relative = (int32_t)(TEXT + i * STEP - (IPS + i * 4));
 
@@ -566,6 +600,8 @@ TEST(unwind, user_frames_of_32_bit_programs)
 	uint64_t low = 0xff000000;
 
 	make(&fixture);
+	map_user_text(&fixture, 0x8045000);
+	put_user_call(&fixture, USER_TEXT + 0x4000); /* which is 0x8049000 */
 	flat_guest_map(&fixture.guest, fixture.guest.registers.paging.cr3, low, USER_STACK_GPA, 4096, 4);
 	fixture.guest.registers.cpl = 3;
 	fixture.guest.registers.long_mode = false;
@@ -579,6 +615,10 @@ TEST(unwind, user_frames_of_32_bit_programs)
 	REQUIRE_EQUAL(fixture.chain.user_depth, 2);
 	CHECK_EQUAL(fixture.addresses[1], 0x8049000);
 	CHECK_EQUAL(fixture.chain.flags, 0);
+	write_u32(&fixture, 0x14, 0x8049010); /* behind no call */
+	unwind(&fixture);
+	CHECK_EQUAL(fixture.chain.user_depth, 1);
+	CHECK_EQUAL(fixture.chain.flags, SAMPLE_USER_TRUNCATED);
 	flat_guest_destroy(&fixture.guest);
 }
 
@@ -600,5 +640,102 @@ TEST(unwind, user_programs_without_frame_pointers_are_flagged)
 	unwind(&fixture);
 	CHECK_EQUAL(fixture.chain.user_depth, 2);
 	CHECK_EQUAL(fixture.chain.flags, SAMPLE_USER_TRUNCATED);
+	flat_guest_destroy(&fixture.guest);
+}
+
+/* A program of which nothing is known but its memory is at 0x401800; RBP leads to 0 and CALLER. */
+static void make_user(struct fixture *fixture, uint64_t caller)
+{
+	make(fixture);
+	fixture->guest.registers.cpl = 3;
+	fixture->guest.registers.long_mode = true;
+	fixture->guest.registers.rip = 0x401800;
+	fixture->guest.registers.rsp = USER_STACK + 0x100;
+	fixture->guest.registers.rbp = USER_STACK + 0x200;
+	push_user(fixture, 0x208, caller);
+}
+
+static void check_user_chain(struct fixture *fixture, unsigned int depth, uint8_t flags)
+{
+	unwind(fixture);
+	CHECK_EQUAL(fixture->chain.kernel_depth, 0);
+	CHECK_EQUAL(fixture->chain.user_depth, depth);
+	CHECK_EQUAL(fixture->chain.flags, flags);
+}
+
+/* It has no frame pointers, and RBP is where it has some data, on the stack. */
+TEST(unwind, what_a_wrong_frame_pointer_leads_to_is_no_caller)
+{
+	const uint64_t data = 0x500000;
+	struct fixture fixture;
+	uint64_t cr3;
+
+	make_user(&fixture, 0x404000);
+	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED); /* behind no call */
+	put_user_call(&fixture, 0x404000);
+	check_user_chain(&fixture, 2, 0);
+	CHECK_EQUAL(fixture.addresses[1], 0x404000);
+	/* The same bytes where no code may be executed, or none of a program. */
+	cr3 = fixture.guest.registers.paging.cr3;
+	push_user(&fixture, 0x208, data + 0x1000);
+	flat_guest_map(&fixture.guest, cr3, data, USER_TEXT_GPA + 0x3000, 4096, 1ull << 63 | 4);
+	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
+	flat_guest_map(&fixture.guest, cr3, data, USER_TEXT_GPA + 0x3000, 4096, 0);
+	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
+	flat_guest_map(&fixture.guest, cr3, data, USER_TEXT_GPA + 0x3000, 4096, 4);
+	check_user_chain(&fixture, 2, 0);
+	push_user(&fixture, 0x208, 0x8000000000000000ull); /* not canonical */
+	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
+	flat_guest_destroy(&fixture.guest);
+}
+
+/* A return address of the stack, but that of a caller further out, or of a call that is over. */
+TEST(unwind, who_called_something_else_is_no_caller)
+{
+	struct fixture fixture;
+
+	make_user(&fixture, 0x404000);
+	put_direct_call(&fixture, 0x404000, 0x401700);
+	check_user_chain(&fixture, 2, 0);
+	put_direct_call(&fixture, 0x404000, 0x401810); /* a function behind the one that was left */
+	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
+	put_direct_call(&fixture, 0x404000, 0x401800 - (64 << 10)); /* long before */
+	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
+	flat_guest_destroy(&fixture.guest);
+}
+
+/* As ld makes it: endbr64; bnd jmp *slot(%rip). The slot is the last word of the page. */
+TEST(unwind, a_call_through_a_PLT_is_one_of_what_its_slot_has)
+{
+	static const uint8_t entry[] = { 0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 0xed, 0x0f, 0, 0 };
+	struct fixture fixture;
+
+	make_user(&fixture, 0x404000);
+	put_direct_call(&fixture, 0x404000, 0x401000);
+	memcpy(user_code(&fixture, 0x401000), entry, sizeof(entry));
+	flat_guest_write_u64(&fixture.guest, USER_TEXT_GPA + 0x1ff8, 0x401780);
+	check_user_chain(&fixture, 2, 0);
+	flat_guest_write_u64(&fixture.guest, USER_TEXT_GPA + 0x1ff8, 0x7f0000001000);
+	check_user_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
+	flat_guest_destroy(&fixture.guest);
+}
+
+/* RBP is its caller's, and leads to that one's caller, who would seem to have called it. */
+TEST(unwind, a_function_without_a_frame_is_left_by_its_return_address)
+{
+	struct fixture fixture;
+
+	make_user(&fixture, 0x404000);
+	put_user_call(&fixture, 0x404000);
+	fixture.guest.registers.rsp = USER_STACK + 0x108;
+	push_user(&fixture, 0x108, 0x404800);
+	put_direct_call(&fixture, 0x404800, 0x401700);
+	check_user_chain(&fixture, 3, 0);
+	CHECK_EQUAL(fixture.addresses[1], 0x404800);
+	CHECK_EQUAL(fixture.addresses[2], 0x404000);
+	/* A word that is left over from another call, where there is a frame. */
+	put_direct_call(&fixture, 0x404800, 0x402000);
+	check_user_chain(&fixture, 2, 0);
+	CHECK_EQUAL(fixture.addresses[1], 0x404000);
 	flat_guest_destroy(&fixture.guest);
 }

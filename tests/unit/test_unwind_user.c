@@ -288,6 +288,23 @@ TEST(unwind_user, code_without_a_table_is_left_by_its_frame_pointer_to_a_call_on
 	destroy(&fixture);
 }
 
+/* The one before this, but it calls something else: RBP was its caller's, or anything. */
+TEST(unwind_user, who_called_something_else_is_no_caller_of_compiled_code)
+{
+	static const int32_t distance = 0x4000;
+	struct fixture fixture;
+
+	make(&fixture);
+	fixture.rules[2] = outermost();
+	fixture.guest.registers.rip = LIBRARY + 0x20;
+	fixture.guest.registers.rbp = STACK + 0x20;
+	push(&fixture, 0x28, code(2));
+	put_call(&fixture, code(2));
+	memcpy(fixture.guest.memory + CODE_GPA + (code(2) - PROGRAM) - 4, &distance, 4);
+	check_chain(&fixture, 1, SAMPLE_USER_TRUNCATED);
+	destroy(&fixture);
+}
+
 static void check_lost_in_library(struct fixture *fixture)
 {
 	fixture->rules[2] = outermost();

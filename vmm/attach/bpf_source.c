@@ -5,47 +5,16 @@
 #include <string.h>
 
 #include "vmm/attach/kernel_tables.h"
-#include "vmm/guest/call_site.h"
 
 /* A callchain is in few pages of code. */
 #define PAGES_MAX 32
 
-static bool is_behind_call(const struct attach_source *source, const struct bpf_address *address)
+static void fill_chain(const struct bpf_whole_sample *from, struct guest_callchain *chain, bool kernel)
 {
-	uint64_t offset = address->gva & 0xfff;
-	size_t size = offset < CALL_SITE_SIZE ? (size_t)offset : CALL_SITE_SIZE;
-	uint8_t code[CALL_SITE_SIZE];
-
-	return address->page != BPF_NO_PAGE &&
-	       !guest_read_physical(&source->target->memory->view, address->page + offset - size, code,
-				    size) &&
-	       call_site_ends(code, size);
-}
-
-/* Frames that lead up from RSP are the stack's. Where that is not known RBP may be any number, so a caller is
- * who calls. Page tables of a task that is nobody's lead nowhere. */
-static uint32_t count_addresses(const struct attach_source *source, const struct bpf_whole_sample *from,
-				bool has_task)
-{
-	uint32_t count = 1;
-
-	if (from->head.flags & BPF_RSP_KNOWN && from->head.flags & BPF_CR3_KNOWN)
-		return from->head.addresses;
-	if (!has_task)
-		return count;
-	while (count < from->head.addresses && is_behind_call(source, &from->addresses[count]))
-		count++;
-	return count;
-}
-
-static void fill_chain(const struct attach_source *source, const struct bpf_whole_sample *from,
-		       struct guest_callchain *chain, bool kernel, bool has_task)
-{
-	uint32_t known = count_addresses(source, from, has_task);
 	uint16_t depth = 0;
 
 	chain->addresses[depth++] = from->head.rip;
-	for (uint32_t i = 1; i < known && depth < chain->capacity; i++)
+	for (uint32_t i = 1; i < from->head.addresses && depth < chain->capacity; i++)
 		chain->addresses[depth++] = from->addresses[i].gva;
 	chain->kernel_depth = kernel ? depth : 0;
 	chain->user_depth = kernel ? 0 : depth;
@@ -183,7 +152,7 @@ static void give(const struct attach_source *source, const struct bpf_thread *th
 		.flags = guest ? other : SAMPLE_HOST,
 	};
 
-	fill_chain(source, from, &chain, !sample.cpl, stack.tasks);
+	fill_chain(from, &chain, !sample.cpl);
 	if (guest && !nested)
 		fill_registers(head, sample.cpl, &stack.registers);
 	sink->sample(sink->context, &sample, &chain, guest && !nested ? &stack : NULL);

@@ -6,6 +6,7 @@
 #include "shared/clock.h"
 #include "vmm/guest/late_look.h"
 #include "vmm/guest/page_walk.h"
+#include "vmm/guest/user_call.h"
 
 #define PAGE 4096ull
 /* So long a task that is seen with the same css_set of the same struct cgroup is taken to be in the cgroup
@@ -62,6 +63,38 @@ static void cut(struct guest_callchain *chain, uint16_t depth)
 	chain->flags |= SAMPLE_USER_TRUNCATED;
 }
 
+/*
+ * Is ADDRESS one that the code at CALLED returns to? What others call may have jumped to code that was made
+ * at run time.
+ */
+static bool is_caller(const struct guest_view *view, const struct attach_stack *stack, uint64_t address,
+		      uint64_t called, struct user_map *map)
+{
+	const struct user_mapping *mapping;
+
+	switch (user_call_find(view, &stack->registers.paging, address, called)) {
+	case USER_CALL_NONE:
+		return false;
+	case USER_CALL_ELSEWHERE:
+		mapping = map ? user_map_find(map, called) : NULL;
+		return mapping && mapping->image && user_image_kind(mapping->image) != USER_IMAGE_FILE;
+	default:
+		return true;
+	}
+}
+
+/* How many of the addresses, from the first on, are callers each of the one before. MAP: what they are in, as
+ * far as that is known. */
+static uint16_t are_callers(const struct guest_view *view, const struct attach_stack *stack,
+			    const uint64_t *addresses, uint16_t count, struct user_map *map)
+{
+	uint16_t i = 1;
+
+	while (i < count && is_caller(view, stack, addresses[i], addresses[i - 1], map))
+		i++;
+	return i < count ? i : count;
+}
+
 /* Is TASK's memory the one that it had at the sample? The guest may have given it to another process. */
 static bool has_its_memory(const struct guest_kernel *kernel, const struct guest_view *view,
 			   const struct guest_task *task)
@@ -85,6 +118,7 @@ static void find_mappings(const struct guest_kernel *kernel, const struct guest_
 
 	for (uint16_t i = 0; i < depth; i++)
 		user_map_find(map, addresses[i]);
+	depth = are_callers(view, stack, addresses, depth, map);
 	if (depth &&
 	    (still_there(view, stack, addresses, depth) < depth || !has_its_memory(kernel, view, task))) {
 		map->count = 0;
@@ -102,10 +136,21 @@ static bool may_be_of_task(const struct attach_stack *stack)
 	return !stack->cr3_of_task || !stack->registers.cpl || was_at(stack, stack->registers.rip, &gpa);
 }
 
-void user_space_leave_out(const struct attach_stack *stack, struct guest_callchain *chain)
+static void leave_out_wrong(const struct guest_view *view, const struct attach_stack *stack,
+			    struct guest_callchain *chain)
 {
-	if (stack && stack->cr3_of_task && chain->user_depth)
+	cut(chain, are_callers(view, stack, chain->addresses + chain->kernel_depth, chain->user_depth, NULL));
+}
+
+void user_space_leave_out(const struct guest_view *view, const struct attach_stack *stack,
+			  struct guest_callchain *chain)
+{
+	if (!stack || !chain->user_depth)
+		return;
+	if (stack->cr3_of_task)
 		cut(chain, 0);
+	else
+		leave_out_wrong(view, stack, chain);
 }
 
 static bool is_known(const struct user_space_task *known, const struct guest_task *task, uint64_t group,
@@ -163,7 +208,7 @@ void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel
 	if (!cpu->known || !stack || !stack->tasks || !may_be_of_task(stack) ||
 	    !guest_task_tell(&kernel->tasks, view, &kernel->paging, &stack->registers, cpu->offset,
 			     stack->tasks, &task)) {
-		user_space_leave_out(stack, chain);
+		user_space_leave_out(view, stack, chain);
 		return;
 	}
 	sample->pid = task.pid;
@@ -173,4 +218,6 @@ void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel
 	user_map_begin(map, kernel, view, task.mm);
 	if (map->mm && chain->user_depth)
 		find_mappings(kernel, view, stack, &task, chain, map);
+	else
+		leave_out_wrong(view, stack, chain);
 }

@@ -9,6 +9,10 @@
  * what maps another file there maps another page. An address whose page has moved or gone says nothing, and
  * neither do its callers.
  *
+ * Callers are those that frame pointers led to, which may be any number in programs that have none. So a
+ * caller is only one behind a call of the code before it (user_call.h), and CHAIN ends at the first that is
+ * none.
+ *
  * All on the thread of the attachment.
  */
 #ifndef KVMSCOPE_ATTACH_USER_SPACE_H
@@ -57,7 +61,11 @@ void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel
 		     const struct guest_view *view, const struct attach_stack *stack, struct sample *sample,
 		     struct guest_callchain *chain, struct user_space *space);
 
-/* Of a sample whose task is not told: callers that were found by the page tables of a task are nobody's. */
-void user_space_leave_out(const struct attach_stack *stack, struct guest_callchain *chain);
+/*
+ * Of a sample whose task is not told: callers that were found by the page tables of a task are nobody's, and
+ * what is behind no call is none. STACK may be NULL.
+ */
+void user_space_leave_out(const struct guest_view *view, const struct attach_stack *stack,
+			  struct guest_callchain *chain);
 
 #endif

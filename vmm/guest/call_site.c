@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/guest/call_site.h"
 
+#include <string.h>
+
 #define CALL_RELATIVE      0xe8
 #define CALL_RELATIVE_SIZE 5
 #define GROUP_5            0xff /* with REG 2 in ModRM, the near CALL to what that tells */
@@ -28,10 +30,13 @@ static size_t indirect_size(const uint8_t *operand)
 	return 2 + displacement_size(mode, base);
 }
 
-bool call_site_ends(const uint8_t *code, size_t size)
+static bool is_relative(const uint8_t *code, size_t size)
 {
-	if (size >= CALL_RELATIVE_SIZE && code[size - CALL_RELATIVE_SIZE] == CALL_RELATIVE)
-		return true;
+	return size >= CALL_RELATIVE_SIZE && code[size - CALL_RELATIVE_SIZE] == CALL_RELATIVE;
+}
+
+static bool is_indirect(const uint8_t *code, size_t size)
+{
 	for (size_t length = 2; length <= CALL_SITE_SIZE && length <= size; length++) {
 		const uint8_t *begin = code + size - length;
 		const uint8_t operand[2] = { begin[1], length > 2 ? begin[2] : 0 };
@@ -40,4 +45,21 @@ bool call_site_ends(const uint8_t *code, size_t size)
 			return true;
 	}
 	return false;
+}
+
+bool call_site_ends(const uint8_t *code, size_t size)
+{
+	return is_relative(code, size) || is_indirect(code, size);
+}
+
+/* What ends as both may be either. */
+bool call_site_target(const uint8_t *code, size_t size, uint64_t address, uint64_t *target)
+{
+	int32_t distance;
+
+	if (!is_relative(code, size) || is_indirect(code, size))
+		return false;
+	memcpy(&distance, code + size - sizeof(distance), sizeof(distance));
+	*target = address + (uint64_t)(int64_t)distance;
+	return true;
 }

@@ -19,4 +19,10 @@
  */
 bool call_site_ends(const uint8_t *code, size_t size);
 
+/*
+ * Of the same CODE before ADDRESS: where its CALL leads to. False: there is none, or one through a register
+ * or memory, which the code does not tell of.
+ */
+bool call_site_target(const uint8_t *code, size_t size, uint64_t address, uint64_t *target);
+
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define PRESENT   (1ull << 0)
+#define USER      (1ull << 2)
 #define LARGE     (1ull << 7)
 #define ADDRESS   0x000ffffffffff000ull /* bits 51:12 of an 8-byte entry */
 #define LEAF_BITS 0x8000000000000fffull
@@ -101,7 +102,7 @@ int guest_translate(const struct guest_view *view, const struct guest_paging *pa
 	if (gva >> 32)
 		return -EFAULT;
 	if (!(paging->cr0 & CR0_PG))
-		return set_leaf(translation, gva, 4096, gva, 0);
+		return set_leaf(translation, gva, 4096, gva, PRESENT | USER);
 	return paging->cr4 & CR4_PAE ? walk_pae(view, paging, gva, translation)
 				     : walk_32bit(view, paging, gva, translation);
 }

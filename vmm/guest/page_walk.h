@@ -12,7 +12,8 @@
 struct guest_translation {
 	uint64_t gpa;       /* of the byte asked for */
 	uint64_t page_size; /* bytes: 4 KiB, 2 or 4 MiB, 1 GiB */
-	uint64_t flags;     /* of the leaf entry, bits 0 to 11 and 63 */
+	/* Of the leaf entry, bits 0 to 11 and 63; without paging those of a page that anybody may execute. */
+	uint64_t flags;
 };
 
 /*

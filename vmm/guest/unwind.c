@@ -57,7 +57,7 @@ static bool walk_kernel(struct unwind_state *state, const struct guest_unwinder 
 	return result == UNWIND_USER;
 }
 
-static void walk_user(struct unwind_state *state, bool is_long, struct guest_callchain *chain)
+static void walk_user(struct unwind_state *state, struct guest_callchain *chain)
 {
 	enum unwind_result result = UNWIND_CALLER;
 
@@ -67,7 +67,7 @@ static void walk_user(struct unwind_state *state, bool is_long, struct guest_cal
 			result = UNWIND_LOST;
 			break;
 		}
-		result = is_long ? unwind_step_user(state) : unwind_step_user_frame_pointer(state, 4);
+		result = unwind_step_user(state);
 	}
 	if (result != UNWIND_END)
 		chain->flags |= SAMPLE_USER_TRUNCATED;
@@ -105,19 +105,19 @@ void guest_unwind(const struct guest_unwinder *unwinder, const struct guest_view
 		  struct guest_callchain *chain)
 {
 	struct unwind_state state;
-	bool is_long = registers->long_mode;
 
 	chain->kernel_depth = 0;
 	chain->user_depth = 0;
 	chain->flags = 0;
 	start(&state, registers);
 	state.map = map;
+	state.proven_later = chain->slow_memory;
+	state.user_is_long = registers->long_mode;
 	if (registers->cpl != 3) {
 		stack_reader_start(&state.stack, view, unwinder ? &unwinder->paging : &registers->paging);
 		if (!walk_kernel(&state, unwinder, chain))
 			return;
-		is_long = state.user_is_long;
 	}
 	stack_reader_start(&state.stack, view, &registers->paging);
-	walk_user(&state, is_long, chain);
+	walk_user(&state, chain);
 }

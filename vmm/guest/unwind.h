@@ -24,21 +24,26 @@ struct guest_callchain {
 	uint16_t user_depth;
 	uint8_t flags;     /* enum sample_flags: what was truncated */
 	uint64_t deadline; /* CLOCK_MONOTONIC_RAW in ns at which the walk ends wherever it is; 0: none */
-	bool slow_memory;  /* reading it takes system calls: the time is looked at for each frame */
+	/*
+	 * Reading it takes system calls: the time is looked at for each frame, and that callers by frame
+	 * pointers in user space are behind calls is left to whoever has the chain (user_call.h).
+	 */
+	bool slow_memory;
 };
 
 /*
  * Walks the stack of a stopped vCPU: the RIP first, then return addresses,
  * across exception and interrupt frames into user space. UNWINDER may be
- * NULL: frame pointers only. So may MAP, of what is mapped in user space: frame pointers there.
+ * NULL: frame pointers only. So may MAP, of what is mapped in user space: frame pointers there, as in
+ * programs of 32 bits.
  * Bounded by CAPACITY, the deadline and a step limit; reads only present
  * guest pages. On the vCPU thread: no lock, allocation or system call.
  *
  * A frame in user space is left by the table that describes its code, and not
  * at all where that has no rule or what the rule needs can not be read. By the
- * frame pointer only where no table describes the code; with a MAP what is
- * found by it has to be code behind a call. A chain that does not reach the
- * outermost frame is flagged.
+ * frame pointer only where no table describes the code; what is found by it
+ * has to be code behind a call, and if that tells what it calls, of the code that was left. A
+ * chain that does not reach the outermost frame is flagged.
  */
 void guest_unwind(const struct guest_unwinder *unwinder, const struct guest_view *view,
 		  const struct guest_registers *registers, struct user_map *map,

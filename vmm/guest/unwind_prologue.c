@@ -17,6 +17,7 @@
  */
 #define EPILOGUE 16u
 
+#define REX_W      0x48
 #define PUSH_BP    0x55
 #define POP_BP     0x5d
 #define LEAVE      0xc9
@@ -57,10 +58,12 @@ static bool read_code(const struct unwind_state *state, struct code *code)
 	return code->whole || (left < sizeof(code->at) && read_bytes(state, state->ip, code->at, left));
 }
 
-/* mov %rsp, %rbp, in either encoding. */
+/* mov %rsp, %rbp, in either encoding; without REX in 32-bit code. */
 static bool is_move(const uint8_t *code)
 {
-	return !memcmp(code, "\x48\x89\xe5", 3) || !memcmp(code, "\x48\x8b\xec", 3);
+	const uint8_t *opcode = code + (*code == REX_W);
+
+	return !memcmp(opcode, "\x89\xe5", 2) || !memcmp(opcode, "\x8b\xec", 2);
 }
 
 static bool is_begin(const uint8_t *code)
@@ -192,10 +195,8 @@ enum unwind_frame unwind_frame_of(const struct unwind_state *state)
 {
 	struct code code;
 
-	/* Where it is not known what a program has mapped, nothing that frame pointers lead to is proven. */
 	if (!read_code(state, &code))
-		return state->map || state->ip >= KERNEL_TEXT_START ? UNWIND_FRAME_UNKNOWN
-								    : UNWIND_FRAME_MADE;
+		return UNWIND_FRAME_UNKNOWN;
 	if (has_no_frame(&code))
 		return UNWIND_FRAME_NONE;
 	if (has_pushed(&code))

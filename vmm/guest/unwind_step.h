@@ -44,7 +44,7 @@ struct unwind_state {
 	struct stack_reader stack;
 	uint64_t ip, sp, bp;
 	bool signal;       /* ip was interrupted; else it stands behind a call */
-	bool user_is_long; /* with UNWIND_USER: in 64-bit mode */
+	bool user_is_long; /* in user space: in 64-bit mode */
 	/* The last whole set of registers that was found, by enum dwarf_register, as long as no call lies
 	 * between. */
 	bool has_registers;
@@ -52,6 +52,7 @@ struct unwind_state {
 	/* In user space. */
 	uint64_t bx;
 	bool bp_lost, bx_lost;              /* no rule says where it is */
+	bool proven_later;                  /* callers that are guessed by whoever reads the chain */
 	struct user_map *map;               /* NULL: what is mapped is not known */
 	const struct user_mapping *mapping; /* that the code of ip is in; NULL: not known */
 };
@@ -73,13 +74,13 @@ enum unwind_frame {
 	UNWIND_FRAME_UNKNOWN,
 };
 
-/* Of 64-bit code at ip. */
+/* Of 64-bit code at ip, and of 32-bit code, whose instructions of this kind have the same bytes but REX. */
 enum unwind_frame unwind_frame_of(const struct unwind_state *state);
 
 /* The state is that of the user program that was interrupted: what is its code in? */
 void unwind_enter_user(struct unwind_state *state);
 
-/* User code in 64-bit mode: by the table of its image, or as a signal frame, or by frame pointers. */
+/* User code: in 64-bit mode by the table of its image, or as a signal frame; else by frame pointers. */
 enum unwind_result unwind_step_user(struct unwind_state *state);
 
 /* By RULE, which describes the code of ip: any but CFI_CFA_NONE. */

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which way a frame of user space is left. Code that a table describes: by
- * the table, or not at all. Other code (made at run time, or of an image that
- * has none in reach): by its frame pointer, if what is found then is code
- * behind a call. That of an image that can not be told, or whose table nobody
- * tried to make yet: not at all, it may have no frame pointers.
+ * the table, or not at all. Other code (made at run time, of an image that
+ * has none in reach, or of a program of which nothing is known but its memory):
+ * by its frame pointer, if what is found then is code behind a call, and that
+ * call does not lead elsewhere. That of an image that can not be told, or whose
+ * table nobody tried to make yet: not at all, it may have no frame pointers.
  */
 #include <string.h>
 
 #include "vmm/guest/page_walk.h"
 #include "vmm/guest/unwind_step.h"
+#include "vmm/guest/user_call.h"
 
 /* Behind a call the return address may be the next function's: what is looked up is the call. */
 static uint64_t code_address(const struct unwind_state *state)
@@ -34,7 +36,7 @@ static const struct cfi_rule *find_rule(const struct unwind_state *state)
 	const struct cfi_table *table;
 	bool awaited;
 
-	if (!state->map)
+	if (!state->map || !state->user_is_long)
 		return &none;
 	if (!mapping || !mapping->image)
 		return &unknown;
@@ -85,17 +87,54 @@ static const struct cfi_rule signal_frame = {
 	.signal = 1,
 };
 
+static enum user_call find_call(const struct unwind_state *state, uint64_t address, uint64_t ip)
+{
+	return user_call_find(state->stack.view, state->stack.paging, address, ip);
+}
+
+static unsigned int word_size(const struct unwind_state *state)
+{
+	return state->user_is_long ? 8 : 4;
+}
+
+/*
+ * Code that no table describes though its image has one, or that is of no file, is written by hand or made at
+ * run time: what others call may have jumped to it. 32-bit code has PLTs of other kinds.
+ */
+static bool may_be_jumped_to(const struct unwind_state *state)
+{
+	const struct user_mapping *mapping = state->mapping;
+
+	return !state->user_is_long || (mapping && (user_image_kind(mapping->image) != USER_IMAGE_FILE ||
+						    user_image_cfi(mapping->image)));
+}
+
 /* bp is the caller's: the return address lies at sp. */
 static enum unwind_result step_without_frame(struct unwind_state *state)
 {
+	unsigned int width = word_size(state);
 	uint64_t ip;
 
-	if (!stack_read(&state->stack, state->sp, 8, &ip) || !ip || ip >= USER_TEXT_END)
+	if (!stack_read(&state->stack, state->sp, width, &ip) || !ip || ip >= USER_TEXT_END)
 		return UNWIND_LOST;
-	state->sp += 8;
+	state->sp += width;
 	state->ip = ip;
 	state->signal = state->has_registers = false;
 	return UNWIND_CALLER;
+}
+
+/*
+ * Was ip interrupted in a function without a frame pointer that calls nothing, and has nothing on the stack
+ * but its return address? sp is no multiple of 16 then (psABI for x86-64, 3.2.2), as it is where a frame was
+ * made, and there lies an address behind a call of just this function.
+ */
+static bool is_without_frame(struct unwind_state *state)
+{
+	uint64_t address;
+
+	return state->sp % 16 == 8 && !may_be_jumped_to(state) &&
+	       stack_read(&state->stack, state->sp, 8, &address) &&
+	       find_call(state, address, state->ip) == USER_CALL_HERE;
 }
 
 /* What is behind a call has a frame. */
@@ -103,9 +142,11 @@ static enum unwind_result step_by_frame(struct unwind_state *state)
 {
 	switch (state->signal ? unwind_frame_of(state) : UNWIND_FRAME_MADE) {
 	case UNWIND_FRAME_MADE:
-		return unwind_step_user_frame_pointer(state, 8);
+		return state->signal && is_without_frame(state)
+			       ? step_without_frame(state)
+			       : unwind_step_user_frame_pointer(state, word_size(state));
 	case UNWIND_FRAME_PUSHED:
-		state->sp += 8;
+		state->sp += word_size(state);
 		return step_without_frame(state);
 	case UNWIND_FRAME_NONE:
 		return step_without_frame(state);
@@ -114,15 +155,29 @@ static enum unwind_result step_by_frame(struct unwind_state *state)
 	}
 }
 
+/* Is ip, which was found by a guess, where the code at CALLED returns to? */
+static bool is_caller(const struct unwind_state *state, uint64_t called)
+{
+	switch (find_call(state, state->ip, called)) {
+	case USER_CALL_NONE:
+		return false;
+	case USER_CALL_ELSEWHERE:
+		return may_be_jumped_to(state);
+	default:
+		return true;
+	}
+}
+
 static enum unwind_result guess(struct unwind_state *state)
 {
+	uint64_t called = state->ip;
 	enum unwind_result result;
 
 	if (state->bp_lost)
 		return UNWIND_LOST;
 	result = step_by_frame(state);
 	state->bx_lost = true;
-	if (result == UNWIND_CALLER && state->map && !unwind_is_behind_call(state, state->ip))
+	if (result == UNWIND_CALLER && !state->proven_later && !is_caller(state, called))
 		return UNWIND_LOST;
 	return result;
 }
