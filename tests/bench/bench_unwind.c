@@ -23,6 +23,7 @@
 #define IPS        0xffffffff82800000ull
 #define STACK      0xffffc90000010000ull
 #define STACK_GPA  0x10000ull
+#define CODE_GPA   0x20000ull
 #define DEPTH      12
 #define FRAME      64 /* bytes */
 #define ENTRIES    360000u
@@ -78,6 +79,7 @@ static void make_stack(void)
 				     i + 1 < DEPTH ? STACK + (i + 1) * FRAME - 16 : 0);
 	}
 	guest.registers.rip = TEXT + (uint64_t)ENTRIES / 2 * STEP;
+	flat_guest_map(&guest, guest.registers.paging.cr3, guest.registers.rip & ~4095ull, CODE_GPA, 4096, 0);
 	guest.registers.rsp = STACK;
 	guest.registers.rbp = STACK + FRAME - 16;
 	unwinder = (struct guest_unwinder){ .paging = guest.registers.paging,

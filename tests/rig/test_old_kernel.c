@@ -12,6 +12,8 @@
 #include "tests/rig/remap_truth.h"
 #include "tests/rig/rig.h"
 #include "tests/rig/system_call_chains.h"
+#include "vmm/profile/elf_symbols.h"
+#include "vmm/profile/profile.h"
 
 #define DIRECTORY "build/rig/old-kernel"
 #define INITRD    "build/initrd/old-kernel.cpio"
@@ -96,6 +98,88 @@ static void check_names(void)
 	CHECK_EQUAL(wrong, 0);
 }
 
+/*
+ * Who calls whom in tests/rig/guest/workload.c. It has frame pointers; what it is linked with, as syscall()
+ * and what calls main(), has none.
+ */
+static const struct {
+	const char *function, *caller;
+} calls[] = {
+	{ "syscall", "task_getrandom" },      { "syscall", "task_read" },   { "syscall", "task_pread64" },
+	{ "task_getrandom", "run_tasks" },    { "task_read", "run_tasks" }, { "task_pread64", "run_tasks" },
+	{ "run_tasks", "start_process" },     { "run_tasks", "main" },      { "start_process", "main" },
+	{ "main", "__libc_start_call_main" },
+};
+#define CALLS (sizeof(calls) / sizeof(calls[0]))
+
+struct callers {
+	struct symbols *program;
+	uint64_t right, wrong, whole; /* pairs; samples whose callers are told to the one of main() */
+};
+
+static const char *function_at(const struct callers *callers, uint64_t address)
+{
+	struct symbol symbol;
+
+	return symbols_find(callers->program, address, &symbol) ? symbol.name : "";
+}
+
+static void count_caller(struct callers *callers, const struct profile_stack *stack, const char *function,
+			 const char *caller)
+{
+	bool known = false, right = false;
+
+	for (size_t i = 0; i < CALLS; i++) {
+		if (strcmp(function, calls[i].function) != 0)
+			continue;
+		known = true;
+		right |= !strcmp(caller, calls[i].caller);
+	}
+	callers->right += right ? stack->samples : 0;
+	callers->wrong += known && !right ? stack->samples : 0;
+	callers->whole += right && !strcmp(function, "main") ? stack->samples : 0;
+	if (known && !right)
+		printf("5.4: %s is said to be called by %s\n", function, caller);
+}
+
+static void count_callers(struct callers *callers, const struct profile_stack *stack)
+{
+	const char *function = NULL;
+
+	for (size_t i = 0; i < stack->depth; i++) {
+		const char *caller;
+
+		if (stack->frames[i]->kernel)
+			continue;
+		caller = function_at(callers, stack->frames[i]->address - !!function);
+		if (function)
+			count_caller(callers, stack, function, caller);
+		function = caller;
+	}
+}
+
+/* What a caller is said to be has to be the one, and nobody may be left out between. */
+static void check_callers(void)
+{
+	const struct profile_options options = { .input = DIRECTORY "/perf.data", .event = "0", .vcpu = -1 };
+	struct callers callers = { 0 };
+	struct profile *profile;
+
+	REQUIRE_EQUAL(
+		elf_symbols_load(&callers.program, "build/rig/workload", ELF_VIRTUAL_ADDRESSES, NULL, 0), 0);
+	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
+	for (size_t i = 0; i < profile_stack_count(profile); i++)
+		if (!strcmp(profile_stack(profile, i)->comm, "workload"))
+			count_callers(&callers, profile_stack(profile, i));
+	profile_free(profile);
+	symbols_free(callers.program);
+	printf("5.4: %llu callers in the workload are right, %llu wrong; %llu chains go beyond main()\n",
+	       (unsigned long long)callers.right, (unsigned long long)callers.wrong,
+	       (unsigned long long)callers.whole);
+	CHECK(callers.whole >= ENOUGH);
+	CHECK_EQUAL(callers.wrong, 0);
+}
+
 TEST(old_kernel, of_ubuntu_5_4_has_its_functions_and_callers)
 {
 	struct rig_result result;
@@ -126,4 +210,5 @@ TEST(old_kernel, of_ubuntu_5_4_has_its_functions_and_callers)
 	system_call_chains_check("5.4", DIRECTORY);
 	check_tasks();
 	check_names();
+	check_callers();
 }

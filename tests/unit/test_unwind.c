@@ -129,6 +129,12 @@ static void push(struct fixture *fixture, uint64_t offset, uint64_t value)
 	flat_guest_write_u64(&fixture->guest, STACK_GPA + offset, value);
 }
 
+/* A call of five bytes that ends before ADDRESS. */
+static void put_kernel_call(struct fixture *fixture, uint64_t address)
+{
+	fixture->guest.memory[TEXT_GPA + (address - TEXT) - 5] = 0xe8;
+}
+
 static void push_user(struct fixture *fixture, uint64_t offset, uint64_t value)
 {
 	flat_guest_write_u64(&fixture->guest, USER_STACK_GPA + offset, value);
@@ -566,6 +572,13 @@ TEST(unwind, kernel_frame_pointers_with_marked_registers)
 	push(&fixture, 0x40, (STACK + 0x60) | 1);
 	push(&fixture, 0x48, code(3));
 	push_registers(&fixture, 0x60, 0x401000, 0x33, USER_STACK, 0);
+	/* Of a kernel that is not known yet. */
+	fixture.chain.unknown_kernel = true;
+	put_kernel_call(&fixture, code(2));
+	guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, NULL, &fixture.chain);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 2);
+	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+	fixture.chain.unknown_kernel = false;
 	guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, NULL, &fixture.chain);
 	REQUIRE_EQUAL(fixture.chain.kernel_depth, 3);
 	CHECK_EQUAL(fixture.addresses[2], code(3));
@@ -573,6 +586,55 @@ TEST(unwind, kernel_frame_pointers_with_marked_registers)
 	CHECK_EQUAL(fixture.addresses[3], 0x401000);
 	CHECK_EQUAL(fixture.chain.flags, 0);
 	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(unwind, kernel_frame_pointers_from_a_system_call_into_user_space)
+{
+	struct fixture fixture;
+
+	make(&fixture);
+	fixture.guest.registers.rsp = STACK + 0x3e00;
+	fixture.guest.registers.rbp = STACK + 0x4000 - 168 - 16;
+	push(&fixture, 0x4000 - 168 - 16, 0);
+	push(&fixture, 0x4000 - 168 - 8, code(3));
+	push_registers(&fixture, 0x4000 - 168, 0x401000, 0x33, USER_STACK, USER_STACK + 0x10);
+	push_user(&fixture, 0x18, 0x402000);
+	guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, NULL, &fixture.chain);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 2);
+	REQUIRE_EQUAL(fixture.chain.user_depth, 2);
+	CHECK_EQUAL(fixture.addresses[2], 0x401000);
+	CHECK_EQUAL(fixture.addresses[3], 0x402000);
+	CHECK_EQUAL(fixture.chain.flags, 0);
+	/* As of a kernel thread. */
+	push_registers(&fixture, 0x4000 - 168, 0, 0, 0, 0);
+	guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, NULL, &fixture.chain);
+	CHECK_EQUAL(fixture.chain.kernel_depth, 2);
+	CHECK_EQUAL(fixture.chain.user_depth, 0);
+	CHECK_EQUAL(fixture.chain.flags, 0);
+	flat_guest_destroy(&fixture.guest);
+}
+
+/* The frame pointer is its caller's, and leads to the caller's caller. */
+TEST(unwind, a_kernel_function_that_has_no_frame_yet_is_left_to_its_caller)
+{
+	static const uint8_t begin[] = { 0x55, 0x48, 0x89, 0xe5 };
+
+	for (unsigned int at = 0; at < 2; at++) {
+		struct fixture fixture;
+
+		make(&fixture);
+		memcpy(fixture.guest.memory + TEXT_GPA + (code(5) - TEXT), begin, sizeof(begin));
+		fixture.guest.registers.rip = code(5) + at;
+		fixture.guest.registers.rbp = STACK + 0x20;
+		push(&fixture, at * 8, code(2));
+		push(&fixture, 0x28, code(3));
+		guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, NULL, &fixture.chain);
+		REQUIRE_EQUAL(fixture.chain.kernel_depth, 3);
+		CHECK_EQUAL(fixture.addresses[1], code(2));
+		CHECK_EQUAL(fixture.addresses[2], code(3));
+		CHECK_EQUAL(fixture.chain.flags, 0);
+		flat_guest_destroy(&fixture.guest);
+	}
 }
 
 TEST(unwind, a_kernel_without_frame_pointers_gives_no_false_frames)

@@ -112,6 +112,7 @@ void guest_unwind(const struct guest_unwinder *unwinder, const struct guest_view
 	start(&state, registers);
 	state.map = map;
 	state.proven_later = chain->slow_memory;
+	state.unknown_kernel = chain->unknown_kernel;
 	state.user_is_long = registers->long_mode;
 	if (registers->cpl != 3) {
 		stack_reader_start(&state.stack, view, unwinder ? &unwinder->paging : &registers->paging);

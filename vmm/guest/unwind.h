@@ -29,6 +29,7 @@ struct guest_callchain {
 	 * pointers in user space are behind calls is left to whoever has the chain (user_call.h).
 	 */
 	bool slow_memory;
+	bool unknown_kernel; /* callers in the kernel by frame pointers have to be behind calls */
 };
 
 /*

@@ -3,6 +3,8 @@
 
 #define USER_FRAME_MAX   (1ull << 20)  /* bytes that one frame may have */
 #define KERNEL_FRAME_MAX (32ull << 10) /* no kernel stack is larger */
+#define STACK_SIZE       16384         /* THREAD_SIZE is that or a multiple, and stacks are aligned to it */
+#define PT_REGS_SIZE     168
 
 /* Frames lie one above the other, within reach; else bp is no frame pointer but any number. */
 static bool is_frame(const struct unwind_state *state, uint64_t bp, uint64_t largest)
@@ -17,13 +19,25 @@ static bool read_frame(struct unwind_state *state, unsigned int width, uint64_t 
 	       stack_read(&state->stack, state->bp + width, width, ip);
 }
 
+/*
+ * The entry of a system call clears bp for what it calls, and marks nothing (arch/x86/entry/calling.h,
+ * PUSH_AND_CLEAR_REGS). A task's stack begins below the struct pt_regs of that entry; other stacks and those
+ * of kernel threads have no user's there.
+ */
+static enum unwind_result end_at_entry(struct unwind_state *state)
+{
+	if (-state->sp % STACK_SIZE == PT_REGS_SIZE && unwind_from_registers(state, state->sp) == UNWIND_USER)
+		return UNWIND_USER;
+	return UNWIND_END;
+}
+
 /* arch/x86/include/asm/frame.h, ENCODE_FRAME_POINTER: the low bit marks a pointer to struct pt_regs. */
-enum unwind_result unwind_step_frame_pointer(struct unwind_state *state)
+static enum unwind_result step_by_frame(struct unwind_state *state)
 {
 	uint64_t bp, ip;
 
 	if (!state->bp)
-		return UNWIND_END;
+		return end_at_entry(state);
 	if (!is_frame(state, state->bp & ~1ull, KERNEL_FRAME_MAX))
 		return UNWIND_LOST;
 	if (state->bp & 1)
@@ -35,6 +49,45 @@ enum unwind_result unwind_step_frame_pointer(struct unwind_state *state)
 	state->ip = ip;
 	state->signal = false;
 	return UNWIND_CALLER;
+}
+
+/* bp is the caller's: the return address lies at SP. */
+static enum unwind_result step_without_frame(struct unwind_state *state, uint64_t sp)
+{
+	if (!stack_read(&state->stack, sp, 8, &state->ip))
+		return UNWIND_LOST;
+	state->sp = sp + 8;
+	state->signal = false;
+	return UNWIND_CALLER;
+}
+
+static enum unwind_result step(struct unwind_state *state)
+{
+	switch (state->signal ? unwind_frame_of(state) : UNWIND_FRAME_MADE) {
+	case UNWIND_FRAME_MADE:
+		return step_by_frame(state);
+	case UNWIND_FRAME_PUSHED:
+		return step_without_frame(state, state->sp + 8);
+	case UNWIND_FRAME_NONE:
+		return step_without_frame(state, state->sp);
+	default:
+		return UNWIND_LOST;
+	}
+}
+
+/*
+ * While it is not known which kernel runs, that may be one without frame pointers, which has any number
+ * there. In one that has them not all of the outermost frames are behind a call that can be read: the first
+ * functions of a CPU were jumped to, or their callers' code was given up.
+ */
+enum unwind_result unwind_step_frame_pointer(struct unwind_state *state)
+{
+	enum unwind_result result = step(state);
+
+	if (state->unknown_kernel && result == UNWIND_CALLER && !state->signal &&
+	    !unwind_is_behind_call(state, state->ip))
+		return UNWIND_LOST;
+	return result;
 }
 
 /* The outermost frame has bp 0 (System V ABI, AMD64 supplement, 3.4.1). */

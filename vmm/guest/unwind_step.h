@@ -49,6 +49,7 @@ struct unwind_state {
 	 * between. */
 	bool has_registers;
 	uint64_t registers[DWARF_RIP];
+	bool unknown_kernel; /* it may have no frame pointers */
 	/* In user space. */
 	uint64_t bx;
 	bool bp_lost, bx_lost;              /* no rule says where it is */

@@ -52,6 +52,7 @@ static bool is_idle(const struct sampler *sampler, struct vcpu *vcpu, const stru
 static void walk(const struct sampler *sampler, const struct guest_kernel *kernel,
 		 const struct guest_registers *registers, struct user_map *map, struct guest_callchain *chain)
 {
+	chain->unknown_kernel = !kernel;
 	if (sampler->options.callchains) {
 		guest_unwind(kernel ? kernel->unwinder : NULL, sampler->options.view, registers,
 			     map->mm ? map : NULL, chain);
