@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "shared/sample.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/small_recording.h"
 #include "vmm/profile/flame_graph_tree.h"
+#include "vmm/profile/perf_data_writer.h"
 
 static const struct flame_node *child_named(const struct flame_node *node, const char *name)
 {
@@ -98,4 +102,51 @@ TEST(flame_graph_tree, holds_each_stack_from_the_outside_in)
 	flame_tree_free(&tree);
 	profile_free(profile);
 	small_recording_free(&recording);
+}
+
+/* One sample, taken outside of the guest. */
+static void record_host(const char *path)
+{
+	const struct perf_data_options options = { .path = path,
+						   .frequency = 1000,
+						   .host_samples = true,
+						   .vcpus = 1,
+						   .vmm_pid = 100,
+						   .command_line = "test",
+						   .release = "6.1.0" };
+	const struct sample sample = { .time = 1000,
+				       .period = SMALL_PERIOD,
+				       .rip = 0x400000,
+				       .host_tid = 100,
+				       .pid = 100,
+				       .tid = 100,
+				       .flags = SAMPLE_HOST };
+	struct perf_data_writer *writer;
+
+	REQUIRE_EQUAL(perf_data_writer_open(&writer, &options), 0);
+	CHECK_EQUAL(perf_data_writer_comm(writer, 0, 100, 100, "vcpu 0"), 0);
+	CHECK_EQUAL(perf_data_writer_sample(writer, &sample), 0);
+	CHECK_EQUAL(perf_data_writer_flush(writer, UINT64_MAX), 0);
+	CHECK_EQUAL(perf_data_writer_close(writer), 0);
+}
+
+TEST(flame_graph_tree, what_is_outside_of_the_guest_is_not_its_user_space)
+{
+	struct profile_options options = { .vcpu = -1 };
+	const struct flame_node *host;
+	struct profile *profile;
+	struct flame_tree tree;
+	char path[64];
+
+	snprintf(path, sizeof(path), "build/host-%d.data", getpid());
+	record_host(path);
+	options.input = path;
+	REQUIRE_EQUAL(profile_load(&profile, &options), 0);
+	REQUIRE_EQUAL(flame_tree_build(&tree, profile, FOLDED_PLAIN), 0);
+	host = child_named(child_named(tree.root, "vcpu 0"), "[host]");
+	REQUIRE(host);
+	CHECK_EQUAL(host->frame->kind, FLAME_HOST);
+	flame_tree_free(&tree);
+	profile_free(profile);
+	unlink(path);
 }

@@ -93,6 +93,8 @@ static enum flame_kind kind_of(const struct profile_frame *frame)
 		return FLAME_MODULE;
 	if (frame->kernel)
 		return FLAME_KERNEL;
+	if (!strcmp(frame->image, PROFILE_HOST_IMAGE))
+		return FLAME_HOST;
 	return strcmp(frame->image, "[unknown]") ? FLAME_USER : FLAME_UNKNOWN;
 }
 

@@ -11,7 +11,7 @@
 #include "vmm/profile/profile_pool.h"
 
 /* The numbers stand in the page, see vmm/profile/web/profile.js. */
-enum flame_kind { FLAME_PROCESS, FLAME_KERNEL, FLAME_MODULE, FLAME_USER, FLAME_UNKNOWN };
+enum flame_kind { FLAME_PROCESS, FLAME_KERNEL, FLAME_MODULE, FLAME_USER, FLAME_UNKNOWN, FLAME_HOST };
 
 /* What is drawn as one: functions of one name in one image. */
 struct flame_frame {

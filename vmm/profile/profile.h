@@ -111,6 +111,9 @@ const char *profile_note(const struct profile *profile);
 void profile_inlines(const struct profile *profile, size_t *images, size_t *unknown);
 /* What the unit is called where a program reads it: "ns", "hits", "events". */
 const char *profile_unit_name(enum profile_unit unit);
+/* The image of a frame that stands for what ran outside of the guest: KVM, the VMM. */
+#define PROFILE_HOST_IMAGE "[hypervisor]"
+
 /* Is FRAME in a kernel module? */
 bool profile_frame_is_module(const struct profile_frame *frame);
 

@@ -148,7 +148,7 @@ int profile_resolver_resolve(struct profile_resolver *resolver, const struct pro
 
 const struct profile_frame *profile_resolver_host_frame(struct profile_resolver *resolver)
 {
-	struct frame frame = { .shown = { .symbol = "[host]", .image = "[hypervisor]" } };
+	struct frame frame = { .shown = { .symbol = "[host]", .image = PROFILE_HOST_IMAGE } };
 
 	return keep_frame(resolver, &frame);
 }

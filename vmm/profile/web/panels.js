@@ -74,7 +74,7 @@ export function showLegend(root) {
 		present.add(data.kind);
 		data.children.forEach(visit);
 	})(root);
-	legend.replaceChildren(...["kernel", "module", "user", "unknown", "process"]
+	legend.replaceChildren(...["kernel", "module", "user", "unknown", "host", "process"]
 		.filter((kind) => present.has(kind) && KINDS.includes(kind))
 		.map((kind) => {
 			const swatch = element("i", {});

@@ -5,7 +5,7 @@
 //   functions [[frame, self, total], ...], the largest self first, of all samples
 //   tree   [frame, weight, samples, self, [child, ...]], the root; frames too narrow to see are left out
 
-export const KINDS = ["process", "kernel", "module", "user", "unknown"];
+export const KINDS = ["process", "kernel", "module", "user", "unknown", "host"];
 
 function node(profile, source) {
 	const [index, value, samples, self, children = []] = source;

@@ -7,6 +7,7 @@ const HUES = {
 	module: [275, 58],
 	user: [205, 72],
 	unknown: [0, 0],
+	host: [85, 40],
 };
 
 export const LABELS = {
@@ -14,6 +15,7 @@ export const LABELS = {
 	module: "Kernel module",
 	user: "User space",
 	unknown: "Unknown",
+	host: "Outside of the guest",
 	process: "vCPU or process",
 };
 
