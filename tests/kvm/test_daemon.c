@@ -132,6 +132,36 @@ TEST(daemon, a_busy_directory_of_libvirt_is_looked_at)
 	daemon_run_end(&daemon);
 }
 
+/* Of a VM that stands still each file is empty, and goes when its time is over. */
+TEST(daemon, a_file_without_samples_is_not_the_one_to_read)
+{
+	struct program vm, tool;
+	struct daemon_run daemon;
+	char arguments[256];
+
+	GUEST_REQUIRED();
+	daemon_run_prepare(&daemon, BY_PERF);
+	fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE(""));
+	if (daemon_run_start(&daemon)) {
+		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web", daemon.run);
+		program_run(&tool, arguments); /* waits for the first samples */
+		CHECK_EQUAL(tool.status, 0);
+		kill(vm.pid, SIGSTOP);
+		for (int looks = 0; looks < 60; looks++) { /* in which several are begun */
+			json_t *dump =
+				daemon_run_ask(&daemon, "domain-dump", json_pack("{s:s}", "domain", "web"));
+			const char *file = json_string_value(json_object_get(dump, "file"));
+
+			CHECK(file && count_samples(file) > 0);
+			json_decref(dump);
+			usleep(50000);
+		}
+		kill(vm.pid, SIGCONT);
+	}
+	CHECK(fake_domain_kill(&vm));
+	daemon_run_end(&daemon);
+}
+
 /* A number that is another process's by now. */
 TEST(daemon, a_domain_that_a_crash_left_behind_is_none)
 {

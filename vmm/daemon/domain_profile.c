@@ -478,26 +478,33 @@ void domain_profile_status(struct domain_profile *domain, struct domain_profile_
 	pthread_mutex_unlock(&domain->lock);
 }
 
-/* Of the flight recorder, or of what is recorded all the time: what the domain has now, not what it had
- * before. */
-static bool is_of_kind(const char *name, bool flight)
+/* What the domain has now, not what it had before. */
+enum wanted {
+	WANTED_FLIGHT,   /* of the flight recorder */
+	WANTED_LATEST,   /* of what is recorded all the time */
+	WANTED_COMPLETE, /* of that, but for what is being written */
+};
+
+static bool is_wanted(const char *name, enum wanted wanted)
 {
 	enum recording_state state;
 	uint64_t begun;
 
-	return flight ? !strncmp(name, FLIGHT_PREFIX, strlen(FLIGHT_PREFIX)) && strstr(name, ".perf.data")
-		      : recording_file_parse(name, &begun, &state);
+	if (wanted == WANTED_FLIGHT)
+		return !strncmp(name, FLIGHT_PREFIX, strlen(FLIGHT_PREFIX)) && strstr(name, ".perf.data");
+	return recording_file_parse(name, &begun, &state) &&
+	       (wanted == WANTED_LATEST || state != RECORDING_PARTIAL);
 }
 
-/* Names of either kind sort as the files were begun. */
-static int find_latest(const char *directory, bool flight, char path[PATH_MAX])
+/* Names of each sort as the files were begun. */
+static int find_latest(const char *directory, enum wanted wanted, char path[PATH_MAX])
 {
 	DIR *entries = opendir(directory);
 	char latest[NAME_MAX + 1] = "";
 	const struct dirent *entry;
 
 	while (entries && (entry = readdir(entries)))
-		if (is_of_kind(entry->d_name, flight) && strcmp(entry->d_name, latest) > 0)
+		if (is_wanted(entry->d_name, wanted) && strcmp(entry->d_name, latest) > 0)
 			snprintf(latest, sizeof(latest), "%s", entry->d_name);
 	if (entries)
 		closedir(entries);
@@ -506,14 +513,34 @@ static int find_latest(const char *directory, bool flight, char path[PATH_MAX])
 	return 0;
 }
 
+/* What was just begun has no samples yet, those before it have. */
+static bool has_just_begun(const struct session *session)
+{
+	struct collector_statistics statistics;
+
+	session_statistics(session, &statistics);
+	return statistics.readable && !statistics.readable_here;
+}
+
+/* With the lock, and a session. */
+static int find_latest_of(const struct domain_profile *domain, char path[PATH_MAX])
+{
+	const char *directory = recording_directory(domain->recording);
+
+	if (domain->settings.flight)
+		return find_latest(directory, WANTED_FLIGHT, path);
+	if (has_just_begun(domain->session) && !find_latest(directory, WANTED_COMPLETE, path))
+		return 0;
+	return find_latest(directory, WANTED_LATEST, path);
+}
+
 int domain_profile_latest_file(struct domain_profile *domain, char path[PATH_MAX])
 {
 	int error;
 
 	pthread_mutex_lock(&domain->lock);
-	error = domain->session
-			? find_latest(recording_directory(domain->recording), domain->settings.flight, path)
-			: error_set(-ENOTSUP, "domain %s is not sampled now", domain->shown);
+	error = domain->session ? find_latest_of(domain, path)
+				: error_set(-ENOTSUP, "domain %s is not sampled now", domain->shown);
 	pthread_mutex_unlock(&domain->lock);
 	return error;
 }

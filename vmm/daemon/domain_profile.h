@@ -82,8 +82,8 @@ void domain_profile_status(struct domain_profile *domain, struct domain_profile_
 const char *domain_profile_state_name(enum domain_profile_state state);
 
 /*
- * The file that is written now, or the latest: readable up to the last quarter of a second. -ENOENT: there is
- * none.
+ * The file that is written now, or the latest: readable up to the last quarter of a second. While that has no
+ * samples yet, the one before it. -ENOENT: there is none.
  */
 int domain_profile_latest_file(struct domain_profile *domain, char path[PATH_MAX]);
 

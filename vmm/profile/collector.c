@@ -110,6 +110,7 @@ static void update_statistics(struct collector *collector, const struct collecto
 	pthread_mutex_lock(&collector->lock);
 	all->samples += counts->samples;
 	all->readable = collector->readable;
+	all->readable_here = collector->readable_here;
 	all->host += counts->host;
 	all->kernel += counts->kernel;
 	all->lost += counts->lost;

@@ -151,21 +151,22 @@ struct collector_options {
 };
 
 struct collector_statistics {
-	uint64_t samples;     /* written to the file, while it has not ENDED, or seen by the flight recorder;
-				 those of the host, too */
-	uint64_t readable;    /* of them that a reader of the file, or files, finds by now; not of a flight
-				 recorder */
-	uint64_t host;        /* of them taken outside of the guest */
-	uint64_t kernel;      /* of them taken at CPL 0 */
-	uint64_t lost;        /* dropped because a ring was full, or by their source */
-	uint64_t bytes;       /* of the file, or all files, so far */
-	unsigned int files;   /* of the recording: 1, and one for each kernel behind the first */
-	bool ended;           /* by an error, which was told: nothing is written any more */
-	uint64_t cost;        /* ns that taking all samples cost the vCPU threads */
-	uint64_t weight;      /* ns that all samples stand for */
-	bool kernel_found;    /* names are there: found in the guest or given by a file */
-	char release[65];     /* of the guest's kernel, "" while it is not known */
-	struct losses losses; /* of all kinds */
+	uint64_t samples;  /* written to the file, while it has not ENDED, or seen by the flight recorder;
+			      those of the host, too */
+	uint64_t readable; /* of them that a reader of the file, or files, finds by now; not of a flight
+			      recorder */
+	uint64_t readable_here; /* of those, in the file that is written now */
+	uint64_t host;          /* of them taken outside of the guest */
+	uint64_t kernel;        /* of them taken at CPL 0 */
+	uint64_t lost;          /* dropped because a ring was full, or by their source */
+	uint64_t bytes;         /* of the file, or all files, so far */
+	unsigned int files;     /* of the recording: 1, and one for each kernel behind the first */
+	bool ended;             /* by an error, which was told: nothing is written any more */
+	uint64_t cost;          /* ns that taking all samples cost the vCPU threads */
+	uint64_t weight;        /* ns that all samples stand for */
+	bool kernel_found;      /* names are there: found in the guest or given by a file */
+	char release[65];       /* of the guest's kernel, "" while it is not known */
+	struct losses losses;   /* of all kinds */
 };
 
 /*

@@ -65,6 +65,7 @@ void collector_files_write_out(struct collector *collector, uint64_t time)
 		collector_note_error(collector, perf_data_writer_write_out(collector->output.writer));
 	}
 	collector->readable = collector->closed_samples + collector->file_samples;
+	collector->readable_here = collector->file_samples;
 }
 
 static bool is_regular_file(const char *path)
@@ -123,6 +124,15 @@ static int tell_what_was_told(struct collector *collector)
 	return error;
 }
 
+/* Told before the file is there. */
+static void tell_empty_file(struct collector *collector)
+{
+	collector->readable_here = 0;
+	pthread_mutex_lock(&collector->lock);
+	collector->statistics.readable_here = 0;
+	pthread_mutex_unlock(&collector->lock);
+}
+
 /* Without a file nothing is written, until the next one's time comes. */
 static void begin_kept_file(struct collector *collector)
 {
@@ -130,6 +140,7 @@ static void begin_kept_file(struct collector *collector)
 	int error;
 
 	collector->next_file = collector_now() + files->interval;
+	tell_empty_file(collector);
 	if (files->begin(files->context, collector->path, sizeof(collector->path)))
 		return;
 	error = open_output(collector);

@@ -60,6 +60,7 @@ struct collector {
 	uint64_t file_samples;       /* in the file that is open */
 	uint64_t closed_samples;     /* in the files before it */
 	uint64_t readable;           /* of all these, behind which the output was flushed */
+	uint64_t readable_here;      /* of those, in the file that is open */
 	unsigned int files;          /* that were begun */
 	bool one_file;               /* it is none that another one could follow */
 	uint64_t closed_bytes;       /* of those that are complete */
