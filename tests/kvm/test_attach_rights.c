@@ -156,6 +156,53 @@ TEST(attach_rights, files_of_other_users_can_still_be_written)
 	rmdir(directory);
 }
 
+/* It may open what root may, as in the group kvm: its descriptors are another user's to list all the same. */
+#define AS_OTHER_USER                                                                                        \
+	"setpriv --reuid=4711 --regid=4711 --clear-groups --inh-caps=+dac_override --ambient-caps=+dac_override"
+
+static void check_vm_of_other_user(pid_t vm, const char *backend)
+{
+	struct program tool;
+	char arguments[256];
+
+	snprintf(arguments, sizeof(arguments),
+		 "attach --pid %d --backend %s --time 3 --no-buildid-cache -o build/test-attach-rights.data",
+		 vm, backend);
+	program_run(&tool, arguments);
+	if (tool.status || !strstr(tool.text, "samples of the guest"))
+		FAIL_TEST("%s: exit status %d:\n%s", arguments, tool.status, tool.text);
+	unlink("build/test-attach-rights.data");
+}
+
+/* As QEMU under libvirt: vCPUs are looked for again, when rights were given up. */
+TEST(attach_rights, vms_of_other_users_are_sampled_on)
+{
+	char path[PATH_MAX], command[PATH_MAX + 512], text[64] = "";
+	FILE *output;
+	pid_t vm;
+
+	if (!guest_run_possible())
+		SKIP("/dev/kvm can not be opened");
+	if (is_unprivileged() || system(AS_OTHER_USER " true 2> /dev/null")) /* NOLINT(cert-env33-c) */
+		SKIP("nobody can be another user here");
+	program_path(path);
+	snprintf(command, sizeof(command),
+		 "echo $$; exec " AS_OTHER_USER " '%s' run --no-profile --kernel " GUEST_IMAGE
+		 " --mem 64M --timeout 250 --append 'program=shares rounds=1000000' 2>&1 < /dev/null",
+		 path);
+	output = popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
+	REQUIRE(output != NULL && fgets(text, sizeof(text), output));
+	vm = (pid_t)atoi(text);
+	while (!strstr(text, "working") && fgets(text, sizeof(text), output))
+		;
+	CHECK(strstr(text, "working"));
+	check_vm_of_other_user(vm, "perf");
+	check_vm_of_other_user(vm, "auto");
+	check_vm_of_other_user(vm, "ptrace");
+	kill(vm, SIGTERM);
+	pclose(output);
+}
+
 /* Of this process, which has more rights, the descriptors can be listed, and not be looked at. */
 TEST(attach_rights, without_them_a_process_is_not_said_to_run_no_vm)
 {

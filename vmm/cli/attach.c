@@ -291,8 +291,10 @@ static int give_up_rights(const struct attachment *self)
 {
 	const struct attach_command_options *options = &self->options;
 	const char *home = getenv("HOME");
-	char path[AGENT_CHANNEL_PATH];
+	char path[AGENT_CHANNEL_PATH], descriptors[32];
 	const struct rights_file files[] = {
+		/* vCPUs that come are found there, and a VM's own user alone may list them */
+		{ .path = descriptors, .mode = R_OK },
 		{ .path = find_agent_socket(self, path), .mode = W_OK },
 		{ .path = strcmp(options->output, "-") ? options->output : NULL, .mode = W_OK },
 		{ .path = options->buildid_cache ? home : NULL, .mode = W_OK },
@@ -301,6 +303,8 @@ static int give_up_rights(const struct attachment *self)
 		{ .path = options->btf, .mode = R_OK },
 	};
 
+	snprintf(descriptors, sizeof(descriptors), "/proc/%d/fd",
+		 attach_process(session_attach(self->session))->pid);
 	return rights_keep(files, sizeof(files) / sizeof(files[0]), false);
 }
 
