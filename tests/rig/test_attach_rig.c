@@ -2,8 +2,8 @@
 /*
  * kvmscope attach on a standard KVM (kvm_amd), by each of its ways: the shares of our own VMM's guest and of
  * Debian's kernel in a domain of libvirt against the truth, their callers, and what it costs, in one table;
- * over a reset, with a vCPU that comes later and with the guest's agent. One start of the rig, one VM of ours
- * and one domain for all of it.
+ * over a reset, with a vCPU that comes later and with the guest's agent; and kvmscoped on that domain. One
+ * start of the rig, one VM of ours and one domain for all of it.
  *
  * Each way samples until its shares can be told to 3 points. KVMSCOPE_ATTACH_SAMPLES is how many samples of
  * user space that is (2600): for a table with more.
@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "shared/sample.h"
+#include "tests/e2e/flame_page.h"
 #include "tests/rig/rig.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/perf_data_reader.h"
@@ -250,6 +251,62 @@ TEST(attach_rig, debian_in_a_domain_of_libvirt_by_each_way)
 	RIG_REQUIRED();
 	if (run_in_rig())
 		check_loops("domain", "build/rig/workload", QMP);
+}
+
+/* All of the file NAME, to be freed; a failed check and NULL without it. */
+static char *read_file(const char *name)
+{
+	char path[64], *text = NULL;
+	size_t size = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), DIRECTORY "/%s", name);
+	file = fopen(path, "re");
+	if (!file || getdelim(&text, &size, '\0', file) < 0) {
+		FAIL_TEST("%s can not be read", path);
+		free(text);
+		text = NULL;
+	}
+	if (file)
+		fclose(file);
+	return text;
+}
+
+static void check_file_has(const char *name, const char *words)
+{
+	char *text = read_file(name);
+
+	if (text && !strstr(text, words))
+		FAIL_TEST("%s has no '%s':\n%s", name, words, text);
+	free(text);
+}
+
+/* By the lines of README.md. */
+TEST(attach_rig, the_daemon_makes_a_flame_graph_of_debian_in_a_domain)
+{
+	struct flame_page *page;
+	char *text;
+
+	RIG_REQUIRED();
+	if (!run_in_rig())
+		return;
+	check_file_has("status", "/etc/libvirt/hooks/qemu.d/kvmscope: in place\n");
+	check_file_has("status", "daemon:   process ");
+	check_file_has("web-status", "profile:  sampling by bpf at 99 Hz\n");
+	check_file_has("web-status", "guest:    Linux 6.1.");
+	check_file_has("daemon.log",
+		       "libvirt: domain web: started"); /* what the hook left when there was none */
+	text = read_file("flame.html");
+	REQUIRE(text != NULL);
+	page = flame_page_read(text);
+	free(text);
+	REQUIRE(page != NULL);
+	CHECK(flame_page_samples_in(page, NULL, "do_syscall_64", FLAME_PAGE_KERNEL) > 0);
+	printf("the daemon's flame graph has %lu samples, %lu of them in system calls, %lu of the workload's\n",
+	       flame_page_samples(page, NULL),
+	       flame_page_samples_in(page, NULL, "do_syscall_64", FLAME_PAGE_KERNEL),
+	       flame_page_samples(page, "workload"));
+	flame_page_free(page);
 }
 
 static const char *const calls[] = { "__x64_sys_getrandom", "ksys_read", "__x64_sys_pread64" };
