@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +21,29 @@ static bool is_read_once(const char *path)
 	return !error && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
 }
 
+/* Not every file system has files that never had a name: open(2). */
+static int open_and_unlink(const char *directory)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	if (snprintf(path, sizeof(path), "%s/kvmscope-XXXXXX", directory) >= (int)sizeof(path))
+		return -1;
+	fd = mkostemp(path, O_CLOEXEC);
+	if (fd >= 0)
+		unlink(path);
+	return fd;
+}
+
 static int open_nameless(void)
 {
 	const char *directory = getenv("TMPDIR");
+	int fd;
 
-	return open(directory && *directory ? directory : "/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (!directory || !*directory)
+		directory = "/var/tmp";
+	fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	return fd >= 0 || errno != EOPNOTSUPP ? fd : open_and_unlink(directory);
 }
 
 static int write_whole(int fd, const char *bytes, size_t size)
