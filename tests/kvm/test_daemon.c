@@ -148,12 +148,12 @@ TEST(daemon, a_file_without_samples_is_not_the_one_to_read)
 		CHECK_EQUAL(tool.status, 0);
 		kill(vm.pid, SIGSTOP);
 		for (int looks = 0; looks < 60; looks++) { /* in which several are begun */
-			json_t *dump =
-				daemon_run_ask(&daemon, "domain-dump", json_pack("{s:s}", "domain", "web"));
-			const char *file = json_string_value(json_object_get(dump, "file"));
+			json_t *answer = daemon_run_ask(&daemon, looks % 2 ? "domain-status" : "domain-dump",
+							json_pack("{s:s}", "domain", "web"));
+			const char *file = json_string_value(json_object_get(answer, "file"));
 
 			CHECK(file && count_samples(file) > 0);
-			json_decref(dump);
+			json_decref(answer);
 			usleep(50000);
 		}
 		kill(vm.pid, SIGCONT);

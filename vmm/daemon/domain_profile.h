@@ -83,7 +83,8 @@ const char *domain_profile_state_name(enum domain_profile_state state);
 
 /*
  * The file that is written now, or the latest: readable up to the last quarter of a second. While that has no
- * samples yet, the one before it. -ENOENT: there is none.
+ * samples yet, the one before it. With a flight recorder the latest that it wrote. -ENOENT: there is none;
+ * -ENOTSUP: the domain is not sampled now.
  */
 int domain_profile_latest_file(struct domain_profile *domain, char path[PATH_MAX]);
 
