@@ -19,9 +19,10 @@ int ctl_list_domains(const struct control_run *daemon, json_t *all, bool json);
 int ctl_domain_status(const char *socket, const char *domain, bool json);
 
 /*
- * Waits for its first samples, half a minute at most. Has its flight recorder write what it holds, or names
- * the file that is written now: prints the name that the file has when all is done. DISK_NAMES: what in it
- * has no names is looked for on the domain's disks before, for some seconds.
+ * Waits for the first samples of DOMAIN, half a minute at most. Has its flight recorder write what it holds,
+ * or names the file that is written now, or while that has none the one before it: prints the name that the
+ * file has when all is done. DISK_NAMES: what in it has no names is looked for on the domain's disks before,
+ * for some seconds.
  */
 int ctl_domain_dump(const char *socket, const char *domain, bool json, bool disk_names);
 
