@@ -522,16 +522,16 @@ static bool has_just_begun(const struct session *session)
 	return statistics.readable && !statistics.readable_here;
 }
 
-/* With the lock, and a session. */
+/* With the lock, and a session. The latest may have been begun while it was looked for. */
 static int find_latest_of(const struct domain_profile *domain, char path[PATH_MAX])
 {
 	const char *directory = recording_directory(domain->recording);
+	int error;
 
 	if (domain->settings.flight)
 		return find_latest(directory, WANTED_FLIGHT, path);
-	if (has_just_begun(domain->session) && !find_latest(directory, WANTED_COMPLETE, path))
-		return 0;
-	return find_latest(directory, WANTED_LATEST, path);
+	error = find_latest(directory, WANTED_LATEST, path);
+	return has_just_begun(domain->session) && !find_latest(directory, WANTED_COMPLETE, path) ? 0 : error;
 }
 
 int domain_profile_latest_file(struct domain_profile *domain, char path[PATH_MAX])
