@@ -2,7 +2,8 @@
 # Fish completion for kvmscope: what that for Bash prints, which is installed with it, else files.
 
 function __kvmscope_offered
-    set -l prefix (dirname (dirname (realpath (command -v kvmscope))))
+    set -l program (command -v kvmscope); or return # typed by its path, and not in PATH
+    set -l prefix (dirname (dirname (realpath $program)))
     bash $prefix/share/bash-completion/completions/kvmscope (commandline -opc) (commandline -ct) 2>/dev/null
 end
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the programs say of themselves: --help as it is shown, and beside the man pages. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/e2e/command.h"
@@ -85,6 +86,21 @@ TEST(help, completion_offers_what_there_is)
 	free(offered);
 }
 
+/* Of a shell that is not installed that is said, and no more is tested. */
+static void check_syntax(const char *shell, const char *file)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "command -v %s", shell);
+	if (!command_succeeds(command)) {
+		printf("%s is not installed: nobody has parsed %s\n", shell, file);
+		return;
+	}
+	snprintf(command, sizeof(command), "%s -n %s", shell, file);
+	if (!command_succeeds(command))
+		FAIL_TEST("%s: syntax errors", command);
+}
+
 /* Zsh and Fish run what is installed for Bash: a program that prints what may stand in place of the last
  * word. */
 TEST(help, completion_of_other_shells_offers_the_same)
@@ -99,4 +115,7 @@ TEST(help, completion_of_other_shells_offers_the_same)
 
 	CHECK_STRING(offered, "report\n.\n--backend=perf\n--backend=ptrace\n.\ncomm,pid\n.\n.\n");
 	free(offered);
+	check_syntax("bash", "docs/completion/kvmscope.bash");
+	check_syntax("zsh", "docs/completion/kvmscope.zsh");
+	check_syntax("fish", "docs/completion/kvmscope.fish");
 }
