@@ -107,8 +107,15 @@ static void be_no_monitor(int client)
 
 static void greet_with_no_greeting(int client)
 {
-	say(client, "{" DONE "}\r\n");
+	say(client, "{\"hello\": {}}\r\n");
 	pause();
+}
+
+/* As if it had them all to give to somebody else. */
+static void answer_without_end(int client)
+{
+	for (;;)
+		say(client, "{\"id\": 1, " DONE "}\r\n{" DONE "}\r\n");
 }
 
 static void greet_with_no_json(int client)
@@ -158,6 +165,7 @@ TEST(qmp, what_is_no_monitor_is_told_apart)
 	check_open(be_no_monitor, -EPROTO);
 	check_open(greet_with_no_greeting, -EPROTO);
 	check_open(greet_with_no_json, -EPROTO);
+	check_open(answer_without_end, -EBUSY);
 	check_open(close_in_the_middle, -ECONNRESET);
 	check_open(nest_without_end, -EPROTO);
 	check_open(talk_without_end, -EPROTO);
@@ -175,7 +183,7 @@ TEST(qmp, no_socket_is_an_error)
 /* First it has something left for whoever was there before, and then once more. */
 static void answer(int client)
 {
-	say(client, "{\"id\": 7, \"return\": \"another's\"}\r\n" GREETING);
+	say(client, "{\"id\": 7, \"return\": \"another's\"}\r\n{\"error\": {}}\r\n" GREETING);
 	hear(client);
 	answer_with(client, DONE);
 	hear(client);
@@ -224,7 +232,15 @@ static void answer_no_more(int client)
 	pause();
 }
 
-TEST(qmp, a_wait_can_be_ended)
+static void answer_others_without_end(int client)
+{
+	say(client, GREETING);
+	hear(client);
+	answer_with(client, DONE);
+	answer_without_end(client);
+}
+
+static void check_cancel(void (*talk)(int client))
 {
 	const uint64_t one = 1;
 	struct server server;
@@ -233,13 +249,19 @@ TEST(qmp, a_wait_can_be_ended)
 	pid_t peer;
 	int cancel = eventfd(0, EFD_CLOEXEC);
 
-	serve(&server, answer_no_more);
+	serve(&server, talk);
 	REQUIRE_EQUAL(qmp_open(&qmp, server.path, cancel, &peer), 0);
 	CHECK_EQUAL(write(cancel, &one, sizeof(one)), sizeof(one));
 	CHECK_EQUAL(qmp_execute(qmp, "query-status", NULL, &result), -ECANCELED);
 	qmp_close(qmp);
 	end(&server);
 	close(cancel);
+}
+
+TEST(qmp, a_wait_can_be_ended)
+{
+	check_cancel(answer_no_more);
+	check_cancel(answer_others_without_end);
 }
 
 /* As QEMU 7.2 writes it, less what nobody asks for. */

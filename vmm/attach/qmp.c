@@ -217,6 +217,20 @@ static int read_message(struct qmp *qmp, json_t **message)
 	}
 }
 
+/* Frees a MESSAGE that was not waited for. Who sends such without end is heard no longer than who is silent.
+ */
+static int skip_message(const struct qmp *qmp, json_t *message)
+{
+	struct pollfd cancel = { .fd = qmp->cancel_fd, .events = POLLIN };
+
+	json_decref(message);
+	if (poll(&cancel, 1, 0) > 0)
+		return error_set(-ECANCELED, "the attachment ends");
+	if (clock_ms(CLOCK_MONOTONIC) >= qmp->deadline)
+		return error_set(-ETIMEDOUT, "QEMU's monitor does not answer");
+	return 0;
+}
+
 /*
  * The answer to the last command. Events come before it; and what QEMU had still to answer to whoever was
  * connected before, which it tells whoever is now.
@@ -226,8 +240,11 @@ static int read_answer(struct qmp *qmp, json_t **answer)
 	int error;
 
 	while (!(error = read_message(qmp, answer)) &&
-	       json_integer_value(json_object_get(*answer, "id")) != qmp->id)
-		json_decref(*answer);
+	       json_integer_value(json_object_get(*answer, "id")) != qmp->id) {
+		error = skip_message(qmp, *answer);
+		if (error)
+			break;
+	}
 	return error;
 }
 
@@ -276,14 +293,22 @@ int qmp_execute(struct qmp *qmp, const char *command, json_t *arguments, json_t 
 	return error;
 }
 
-/* What QEMU had still to answer to whoever was connected before may come first. */
+/* What QEMU had still to answer to whoever was connected before. */
+static bool is_of_another(const json_t *message)
+{
+	return json_object_get(message, "return") || json_object_get(message, "error");
+}
+
 static int read_greeting(struct qmp *qmp, json_t **greeting)
 {
 	int error;
 
 	qmp->deadline = clock_ms(CLOCK_MONOTONIC) + GREETING_TIME;
-	while (!(error = read_message(qmp, greeting)) && json_object_get(*greeting, "id"))
-		json_decref(*greeting);
+	while (!(error = read_message(qmp, greeting)) && is_of_another(*greeting)) {
+		error = skip_message(qmp, *greeting);
+		if (error)
+			break;
+	}
 	return error;
 }
 
