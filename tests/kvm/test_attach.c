@@ -192,7 +192,12 @@ static void check_stopped_shares(const struct program *vm, const char *image, st
 }
 
 /* Where the machine has much other work QEMU's monitor answers a few times a second. */
-enum { LOOKS_TO_TELL = 100 };
+enum { LOOKS_TO_TELL = 100, TRIES_OF_LOOKS = 40 };
+
+static bool are_looks_enough(const struct shares *shares, int tries)
+{
+	return effective(shares) >= (tries < TRIES_TO_TELL ? SAMPLES_TO_TELL : LOOKS_TO_TELL);
+}
 
 static void check_looked_shares(const struct program *vm, const char *image, const char *socket,
 				struct shares *shares, struct program *tool)
@@ -200,7 +205,7 @@ static void check_looked_shares(const struct program *vm, const char *image, con
 	char options[160];
 
 	snprintf(options, sizeof(options), "--backend qmp --qmp %s -F 200", socket);
-	for (int tries = 0; tries < TRIES_TO_TELL && effective(shares) < SAMPLES_TO_TELL; tries++)
+	for (int tries = 0; tries < TRIES_OF_LOOKS && !are_looks_enough(shares, tries); tries++)
 		gather_shares(vm, image, options, shares, tool);
 	CHECK(effective(shares) >= LOOKS_TO_TELL);
 	compare_shares(options, shares, tool);
