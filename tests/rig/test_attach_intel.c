@@ -179,8 +179,10 @@ static enum place place_of(const struct profile_stack *stack)
 	return is_symbol(stack->frames[0], "hash_block") ? HASHES : SORTS;
 }
 
-/* It is linked statically, and hash_block() is called by run_tasks() alone, which a sample in its first
- * instructions does not have. */
+/*
+ * It is linked statically. hash_block() has no frame of its own, so that frame pointers lead from it to
+ * run_tasks(), who called its only caller; a sample in the first instructions does not have that either.
+ */
 static bool is_wrong(const struct profile_stack *stack)
 {
 	const struct profile_frame *leaf = stack->frames[0];
