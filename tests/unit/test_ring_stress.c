@@ -156,17 +156,24 @@ static struct {
 	double seconds;
 	uint64_t by_thread;
 	volatile uint64_t by_handler; /* only by the handlers */
+	volatile bool handles;        /* one of them runs */
 } stress;
 
 /*
- * The number is taken first: ThreadSanitizer's runtime may run a signal that
- * it had put off inside the handler of the next, at any call that it
- * intercepts (the wake-up's write(2) is one), though the signal is blocked.
+ * ThreadSanitizer's runtime may run a signal that it had put off inside the
+ * handler of the next, at any atomic operation and any call that it
+ * intercepts, though the signal is blocked: that one does nothing, or two
+ * would have one number, or the second come first.
  */
 static void on_timer(int signal)
 {
 	(void)signal;
-	write_one(stress.ring, RECORD_HANDLER, stress.by_handler++);
+	if (stress.handles)
+		return;
+	stress.handles = true;
+	write_one(stress.ring, RECORD_HANDLER, stress.by_handler);
+	stress.by_handler++;
+	stress.handles = false;
 }
 
 /*
@@ -343,7 +350,11 @@ static void write_and_say_so(uint16_t type, uint64_t number)
 static void on_timer_of_child(int signal)
 {
 	(void)signal;
+	if (stress.handles)
+		return;
+	stress.handles = true;
 	write_and_say_so(RECORD_HANDLER, stress.by_handler++);
+	stress.handles = false;
 }
 
 static void set(bool *word)
