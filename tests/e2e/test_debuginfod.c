@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/e2e/command.h"
 #include "tests/e2e/debuginfod_server.h"
 #include "tests/e2e/perf_home.h"
+#include "tests/unit/command.h"
 #include "tests/unit/shim/test.h"
 
 #define REPORT "DEBUGINFOD_CACHE_PATH=%s/cache build/kvmscope report -i %s/perf.data"

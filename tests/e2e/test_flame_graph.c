@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/e2e/command.h"
 #include "tests/e2e/recorded_guest.h"
+#include "tests/unit/command.h"
 #include "tests/unit/shim/test.h"
 
 /* Its own profile, and nothing that would look for a network. */

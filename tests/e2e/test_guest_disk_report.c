@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/e2e/command.h"
 #include "tests/e2e/perf_home.h"
 #include "tests/kvm/daemon_run.h"
 #include "tests/kvm/guest_run.h"
+#include "tests/unit/command.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/rights.h"
 #include "vmm/profile/disk_names.h"

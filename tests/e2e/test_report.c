@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/e2e/command.h"
 #include "tests/e2e/recorded_guest.h"
+#include "tests/unit/command.h"
 #include "tests/unit/shim/test.h"
 
 /* Of two texts that differ, shows the first lines that do. */

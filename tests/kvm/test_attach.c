@@ -9,9 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/e2e/command.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
+#include "tests/unit/command.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/profile/elf_symbols.h"
 #include "vmm/profile/perf_data_reader.h"

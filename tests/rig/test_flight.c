@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/e2e/command.h"
 #include "tests/rig/rig.h"
+#include "tests/unit/command.h"
 
 #define FOLDER "build/rig/flight"
 /* A reboot takes some ms; with a line on the console for each device, which are slow, some tens. */

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tests/e2e/command.h"
 #include "tests/rig/rig.h"
+#include "tests/unit/command.h"
 
 #define FREQUENCY 999
 

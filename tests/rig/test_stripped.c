@@ -9,11 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/e2e/command.h"
 #include "tests/e2e/debuginfod_server.h"
 #include "tests/e2e/perf_home.h"
 #include "tests/rig/debian_recording.h"
 #include "tests/rig/rig.h"
+#include "tests/unit/command.h"
 
 #define PROGRAM     "build/rig/userland/stripped"
 #define SAMPLES_MAX 16384

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/e2e/command.h"
+#include "tests/unit/command.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Commands run through the shell by tests of whole programs. Main thread. */
-#ifndef KVMSCOPE_TESTS_E2E_COMMAND_H
-#define KVMSCOPE_TESTS_E2E_COMMAND_H
+#ifndef KVMSCOPE_TESTS_UNIT_COMMAND_H
+#define KVMSCOPE_TESTS_UNIT_COMMAND_H
 
 #include <stdbool.h>
 
