@@ -239,6 +239,38 @@ TEST(attach_user_space, who_called_something_else_is_no_caller)
 	user_guest_free(&moment.guest);
 }
 
+/* An entry of an i386 PLT has the address of its slot where one of 64-bit code has the distance to it. */
+static void call_through_plt(struct moment *moment, bool long_mode, const struct guest_tasks_seen *tasks)
+{
+	static const uint8_t call[] = { 0xe8, 0xf0, 0, 0, 0 };          /* of LIBRARY + 0x100 */
+	static const uint8_t jump[] = { 0xff, 0x25, 0, 0x30, 0x50, 0 }; /* to what LIBRARY + 0x3000 has */
+	uint8_t *library = moment->guest.guest.memory + LIBRARY_PAGE;
+
+	moment->addresses[1] = LIBRARY + 0x10;
+	moment->chain.user_depth = 2;
+	memcpy(library + 0x10 - sizeof(call), call, sizeof(call));
+	memcpy(library + 0x100, jump, sizeof(jump));
+	moment->stack.registers.long_mode = long_mode;
+	moment->stack.tasks = tasks;
+	tell(moment);
+}
+
+TEST(attach_user_space, who_called_through_a_plt_of_32_bit_code_is_a_caller)
+{
+	/* Whether its task is told, or not. */
+	for (int told = 0; told < 2; told++)
+		for (int long_mode = 0; long_mode < 2; long_mode++) {
+			struct moment moment;
+
+			make(&moment);
+			call_through_plt(&moment, long_mode, told ? &moment.tasks : NULL);
+			CHECK_EQUAL(moment.sample.pid, told ? 70u : SAMPLE_TASK_UNKNOWN);
+			CHECK_EQUAL(moment.chain.user_depth, long_mode ? 1 : 2);
+			CHECK_EQUAL(moment.chain.flags, long_mode ? SAMPLE_USER_TRUNCATED : 0);
+			user_guest_free(&moment.guest);
+		}
+}
+
 TEST(attach_user_space, without_a_cpu_or_tasks_nothing_is_said)
 {
 	const struct user_space_cpu unknown = { 0 };

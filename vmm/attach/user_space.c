@@ -63,21 +63,24 @@ static void cut(struct guest_callchain *chain, uint16_t depth)
 	chain->flags |= SAMPLE_USER_TRUNCATED;
 }
 
-/*
- * Is ADDRESS one that the code at CALLED returns to? What others call may have jumped to code that was made
- * at run time.
- */
+/* What others call may have jumped to code that was made at run time. 32-bit code has PLTs of other kinds. */
+static bool may_be_jumped_to(const struct attach_stack *stack, uint64_t called, struct user_map *map)
+{
+	const struct user_mapping *mapping = map ? user_map_find(map, called) : NULL;
+
+	return !stack->registers.long_mode ||
+	       (mapping && mapping->image && user_image_kind(mapping->image) != USER_IMAGE_FILE);
+}
+
+/* Is ADDRESS one that the code at CALLED returns to? */
 static bool is_caller(const struct guest_view *view, const struct attach_stack *stack, uint64_t address,
 		      uint64_t called, struct user_map *map)
 {
-	const struct user_mapping *mapping;
-
 	switch (user_call_find(view, &stack->registers.paging, address, called)) {
 	case USER_CALL_NONE:
 		return false;
 	case USER_CALL_ELSEWHERE:
-		mapping = map ? user_map_find(map, called) : NULL;
-		return mapping && mapping->image && user_image_kind(mapping->image) != USER_IMAGE_FILE;
+		return may_be_jumped_to(stack, called, map);
 	default:
 		return true;
 	}

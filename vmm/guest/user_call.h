@@ -21,10 +21,11 @@ enum user_call {
 };
 
 /*
- * What ADDRESS is that the function of IP is said to return to: both in user space, IP in 64-bit code. By the
- * page tables (user, executable; SDM vol. 3A 4.6) and the CALL before it, through a PLT where it leads to
- * one. HERE: it calls what begins at IP or up to 64 KiB before, which is longer than all but a few functions
- * are. On the vCPU thread: no lock, allocation or system call but those of VIEW.
+ * What ADDRESS is that the function of IP is said to return to: both in user space. Of 32-bit code ELSEWHERE
+ * says nothing: the PLTs that it calls through are of other kinds. By the page tables (user, executable; SDM
+ * vol. 3A 4.6) and the CALL before it, through a PLT where it leads to one. HERE: it calls what begins at IP
+ * or up to 64 KiB before, which is longer than all but a few functions are. On the vCPU thread: no lock,
+ * allocation or system call but those of VIEW.
  */
 enum user_call user_call_find(const struct guest_view *view, const struct guest_paging *paging,
 			      uint64_t address, uint64_t ip);
