@@ -588,16 +588,18 @@ TEST(unwind, kernel_frame_pointers_with_marked_registers)
 	flat_guest_destroy(&fixture.guest);
 }
 
-TEST(unwind, kernel_frame_pointers_from_a_system_call_into_user_space)
+/* struct pt_regs lies PADDING bytes below the stack's end. */
+static void check_system_call(uint64_t padding)
 {
+	uint64_t registers = 0x4000 - padding - PT_REGS_SIZE;
 	struct fixture fixture;
 
 	make(&fixture);
 	fixture.guest.registers.rsp = STACK + 0x3e00;
-	fixture.guest.registers.rbp = STACK + 0x4000 - 168 - 16;
-	push(&fixture, 0x4000 - 168 - 16, 0);
-	push(&fixture, 0x4000 - 168 - 8, code(3));
-	push_registers(&fixture, 0x4000 - 168, 0x401000, 0x33, USER_STACK, USER_STACK + 0x10);
+	fixture.guest.registers.rbp = STACK + registers - 16;
+	push(&fixture, registers - 16, 0);
+	push(&fixture, registers - 8, code(3));
+	push_registers(&fixture, registers, 0x401000, 0x33, USER_STACK, USER_STACK + 0x10);
 	push_user(&fixture, 0x18, 0x402000);
 	guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, NULL, &fixture.chain);
 	CHECK_EQUAL(fixture.chain.kernel_depth, 2);
@@ -606,12 +608,18 @@ TEST(unwind, kernel_frame_pointers_from_a_system_call_into_user_space)
 	CHECK_EQUAL(fixture.addresses[3], 0x402000);
 	CHECK_EQUAL(fixture.chain.flags, 0);
 	/* As of a kernel thread. */
-	push_registers(&fixture, 0x4000 - 168, 0, 0, 0, 0);
+	push_registers(&fixture, registers, 0, 0, 0, 0);
 	guest_unwind(NULL, &fixture.guest.view, &fixture.guest.registers, NULL, &fixture.chain);
 	CHECK_EQUAL(fixture.chain.kernel_depth, 2);
 	CHECK_EQUAL(fixture.chain.user_depth, 0);
 	CHECK_EQUAL(fixture.chain.flags, 0);
 	flat_guest_destroy(&fixture.guest);
+}
+
+TEST(unwind, kernel_frame_pointers_from_a_system_call_into_user_space)
+{
+	check_system_call(0);
+	check_system_call(16); /* of a kernel with CONFIG_X86_FRED */
 }
 
 /* The frame pointer is its caller's, and leads to the caller's caller. */
