@@ -504,6 +504,30 @@ TEST(attach_vm, it_ends_when_nothing_can_be_written_any_more)
 	free(said);
 }
 
+TEST(attach_vm, how_much_could_be_written_is_told_as_json)
+{
+	struct program vm;
+	char *said;
+
+	GUEST_REQUIRED();
+	program_start(&vm, SHARES);
+	CHECK(program_wait_for(&vm, "working"));
+	said = command_output(NULL,
+			      "p=build/test-attach-%d.pipe; rm -f $p; mkfifo $p; "
+			      "timeout 60 head -c 4000 $p > /dev/null & "
+			      "timeout 60 build/kvmscope attach --pid %d --backend perf --json "
+			      "--no-buildid-cache -o $p 2>&1; echo status $?; rm $p",
+			      getpid(), vm.pid);
+	end(&vm);
+	CHECK(strstr(said, "recording ends here: can't write build/test-attach-"));
+	CHECK(strstr(said, "\"guest_samples\": "));
+	CHECK(strstr(said, "\"written\": "));
+	CHECK(strstr(said, ".pipe has what was sampled until then\n"));
+	CHECK(strstr(said, "}\nstatus 1\n"));
+	CHECK(!strstr(said, " samples of the guest and "));
+	free(said);
+}
+
 TEST(attach_vm, vms_are_listed)
 {
 	struct program vm, tool;

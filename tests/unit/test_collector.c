@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -202,6 +203,8 @@ TEST(collector, every_sample_is_written_or_counted_as_lost)
 	CHECK_EQUAL(collector_stop(collector, &statistics), 0);
 	read_counts(setting.path, &counts);
 	CHECK_EQUAL(statistics.samples + statistics.lost, RINGS * PUSHES);
+	CHECK_EQUAL(statistics.readable, statistics.samples);
+	CHECK(!statistics.ended);
 	CHECK_EQUAL(statistics.kernel, statistics.samples);
 	CHECK_EQUAL(statistics.cost, 7 * statistics.samples);
 	CHECK_EQUAL(statistics.weight, 1000 * statistics.samples);
@@ -475,8 +478,9 @@ TEST(collector, errors_say_what_failed)
 	clean_up(&setting);
 }
 
-/* In a process whose files may not grow beyond 64 KiB; gives 0 if all is as it should be. */
-static int record_too_much(struct setting *setting)
+/* In a process whose files may not grow beyond 64 KiB; gives 0 if all is as it should be. WRITTEN: samples
+ * that are said to be in the file. */
+static int record_too_much(struct setting *setting, uint64_t *written)
 {
 	const struct rlimit limit = { 65536, 65536 };
 	struct collector_statistics statistics;
@@ -490,16 +494,23 @@ static int record_too_much(struct setting *setting)
 	push_from_threads(setting->rings);
 	if (collector_stop(collector, &statistics) != -EFBIG || !strstr(error_message(), setting->path))
 		return 2;
+	*written = statistics.readable;
+	if (!statistics.ended)
+		return 5;
 	return statistics.samples + statistics.lost == RINGS * PUSHES ? 0 : 3;
 }
 
 TEST(collector, a_full_disk_is_reported_and_the_rings_are_drained)
 {
+	struct counts counts = { 0 };
 	struct perf_data_reader *reader;
 	struct setting setting;
+	uint64_t *written;
 	int status;
 	pid_t child;
 
+	written = mmap(NULL, sizeof(*written), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(written != MAP_FAILED);
 	prepare(&setting);
 	setting.options.output.path = "/dev/full";
 	CHECK_EQUAL(collector_start(&(struct collector *){ NULL }, &setting.options), -ENOSPC);
@@ -508,14 +519,20 @@ TEST(collector, a_full_disk_is_reported_and_the_rings_are_drained)
 	if (!child) {
 		if (!freopen("/dev/null", "w", stderr))
 			_exit(4);
-		_exit(record_too_much(&setting));
+		_exit(record_too_much(&setting, written));
 	}
 	waitpid(child, &status, 0);
 	CHECK_EQUAL(status, 0);
 	REQUIRE_EQUAL(perf_data_reader_open(&reader, setting.path), 0);
-	CHECK_EQUAL(perf_data_reader_run(reader, &(struct perf_data_events){ 0 }), 0);
+	CHECK_EQUAL(perf_data_reader_run(
+			    reader, &(struct perf_data_events){ .sample = count_sample, .context = &counts }),
+		    0);
 	CHECK(perf_data_reader_summary(reader)->cut_off);
+	if (counts.samples < *written)
+		FAIL_TEST("%llu of %llu samples are in the file", (unsigned long long)counts.samples,
+			  (unsigned long long)*written);
 	perf_data_reader_close(reader);
+	munmap(written, sizeof(*written));
 	clean_up(&setting);
 }
 

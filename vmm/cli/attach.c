@@ -240,36 +240,45 @@ static void search_disks(const struct attachment *self, unsigned int files)
 		recording_disks_search(&recording);
 }
 
+/* The object in any case. Not in words what could not be written: what was counted is not what the recording
+ * has, and why was said. */
+static void summarize(const struct attachment *self, const struct collector_statistics *statistics,
+		      double seconds, bool in_words)
+{
+	struct attach *attach = session_attach(self->session);
+	struct attach_statistics counts;
+	struct agent_statistics agent;
+	bool has_agent = session_agent_told(self->session, &agent);
+
+	attach_statistics(attach, &counts);
+	if (in_words)
+		attach_summary_tell(statistics, &counts, seconds,
+				    perf_data_output_name(self->options.output));
+	if (in_words && has_agent)
+		attach_summary_tell_agent(&agent);
+	if (self->options.json)
+		attach_summary_print(statistics, &counts, has_agent ? &agent : NULL,
+				     attach_backend(attach)->name, seconds);
+}
+
 /* The recording is finished in any case: what was sampled stays. */
 static int finish(struct attachment *self, int error)
 {
 	double seconds = self->sampling ? (double)(clock_ms(CLOCK_MONOTONIC) - self->started) / 1e3 : 0;
 	struct collector_statistics statistics;
-	const char *output = perf_data_output_name(self->options.output);
 	char message[ERROR_MESSAGE_SIZE] = "";
 	int stopped;
 
 	if (error)
 		snprintf(message, sizeof(message), "%s", error_message());
 	stopped = session_stop(self->session, &statistics);
-	/* What was counted is not what could be written, and why was said. */
-	if (statistics.ended)
-		return error_set(stopped, "%s has what was sampled until then", output);
-	if (statistics.samples || (!stopped && !error)) {
-		struct attach_statistics counts;
-		struct agent_statistics agent;
-		bool has_agent = session_agent_told(self->session, &agent);
-
-		attach_statistics(session_attach(self->session), &counts);
-		attach_summary_tell(&statistics, &counts, seconds, output);
-		if (has_agent)
-			attach_summary_tell_agent(&agent);
-		if (self->options.json)
-			attach_summary_print(&statistics, &counts, has_agent ? &agent : NULL,
-					     attach_backend(session_attach(self->session))->name, seconds);
-	}
+	summarize(self, &statistics, seconds,
+		  !statistics.ended && (statistics.samples || (!stopped && !error)));
 	if (!error && !stopped)
 		search_disks(self, statistics.files);
+	if (statistics.ended)
+		return error_set(error ? error : stopped, "%s%s%s has what was sampled until then", message,
+				 error ? "; " : "", perf_data_output_name(self->options.output));
 	return error ? error_set(error, "%s", message) : stopped;
 }
 

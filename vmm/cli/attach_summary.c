@@ -117,10 +117,11 @@ void attach_summary_print(const struct collector_statistics *statistics,
 			  const struct attach_statistics *counts, const struct agent_statistics *agent,
 			  const char *backend, double seconds)
 {
-	json_t *summary = json_pack("{s:s,s:f,s:I,s:I,s:I,s:b}", "backend", backend, "seconds", seconds,
+	json_t *summary = json_pack("{s:s,s:f,s:I,s:I,s:I,s:I,s:b}", "backend", backend, "seconds", seconds,
 				    "guest_samples", (json_int_t)(statistics->samples - statistics->host),
-				    "host_samples", (json_int_t)statistics->host, "lost",
-				    (json_int_t)statistics->lost, "vm_ended", counts->ended);
+				    "host_samples", (json_int_t)statistics->host, "written",
+				    (json_int_t)statistics->readable, "lost", (json_int_t)statistics->lost,
+				    "vm_ended", counts->ended);
 
 	/* The guest's own bytes: left out where they are no text. */
 	json_object_set_new(summary, "kernel", json_string(statistics->release));

@@ -118,7 +118,7 @@ static void update_statistics(struct collector *collector, const struct collecto
 	all->weight += counts->weight;
 	all->bytes = bytes_of(collector);
 	all->files = collector->files;
-	all->ended = collector->error && !collector->options.files;
+	all->ended = collector->error && !collector->all_written && !collector->options.files;
 	all->kernel_found = collector->kernel.mapped;
 	collector_losses(collector, &all->losses);
 	snprintf(all->release, sizeof(all->release), "%s", collector_kernel_release(&collector->kernel));
@@ -302,6 +302,13 @@ static void take_reset(struct collector *collector)
 	pthread_mutex_unlock(&collector->reset_lock);
 }
 
+/* Before the names that are known at the end: what fails of those takes no sample with it. */
+static void write_last_samples(struct collector *collector)
+{
+	collector_files_tell_counts(collector);
+	collector_note_error(collector, perf_data_writer_write_out(collector->output.writer));
+}
+
 static void *collect(void *argument)
 {
 	struct collector *collector = argument;
@@ -325,11 +332,12 @@ static void *collect(void *argument)
 	collector_user_last_symbols(&collector->kernel, collector->user_symbols);
 	resolver_finish(collector->resolver);
 	collector_rings_take_last_losses(collector, &counts);
-	collector->readable =
-		collector->closed_samples + collector->file_samples; /* before anybody is told */
-	update_statistics(collector, &counts);
 	if (collector_is_writing(collector))
-		collector_files_tell_counts(collector);
+		write_last_samples(collector);
+	collector->all_written = !collector->error;
+	if (collector->all_written)
+		collector->readable = collector->closed_samples + collector->file_samples;
+	update_statistics(collector, &counts);
 	if (collector->flight)
 		flight_end(collector->flight);
 	else if (!collector->error)

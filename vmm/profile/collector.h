@@ -161,7 +161,7 @@ struct collector_statistics {
 	uint64_t lost;          /* dropped because a ring was full, or by their source */
 	uint64_t bytes;         /* of the file, or all files, so far */
 	unsigned int files;     /* of the recording: 1, and one for each kernel behind the first */
-	bool ended;             /* by an error, which was told: nothing is written any more */
+	bool ended;             /* by an error, which was told: samples behind READABLE are not written */
 	uint64_t cost;          /* ns that taking all samples cost the vCPU threads */
 	uint64_t weight;        /* ns that all samples stand for */
 	bool kernel_found;      /* names are there: found in the guest or given by a file */

@@ -64,6 +64,8 @@ void collector_files_write_out(struct collector *collector, uint64_t time)
 	} else {
 		collector_note_error(collector, perf_data_writer_write_out(collector->output.writer));
 	}
+	if (collector->error)
+		return;
 	collector->readable = collector->closed_samples + collector->file_samples;
 	collector->readable_here = collector->file_samples;
 }

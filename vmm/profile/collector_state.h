@@ -73,6 +73,7 @@ struct collector {
 	uint64_t *sideband_lost;         /* the same of the rings of sideband */
 	uint64_t lost_before;            /* by their sources, before they came to a ring */
 	int error;                       /* the first one of writing; the rings are drained all the same */
+	bool all_written;                /* the samples, when the last one was taken; names may follow */
 	char message[ERROR_MESSAGE_SIZE];
 	pthread_mutex_t lock; /* of statistics */
 	struct collector_statistics statistics;
