@@ -32,7 +32,7 @@ static char *report_when_it_answers(const struct debuginfod_server *server)
 {
 	char *text = NULL;
 
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 400; i++) {
 		free(text);
 		text = command_output(NULL,
 				      "rm -rf %s/cache; " REPORT
