@@ -32,7 +32,7 @@ static char *report_when_it_answers(const struct debuginfod_server *server)
 {
 	char *text = NULL;
 
-	for (int i = 0; i < 400; i++) {
+	for (int i = 0; i < 100; i++) {
 		free(text);
 		text = command_output(NULL,
 				      "rm -rf %s/cache; " REPORT
@@ -45,6 +45,9 @@ static char *report_when_it_answers(const struct debuginfod_server *server)
 	return text;
 }
 
+/* A server that looked before its files were whole does not look again for minutes. */
+#define TRIES 3
+
 TEST(debuginfod, names_what_is_not_on_this_machine)
 {
 	struct debuginfod_server server;
@@ -52,10 +55,17 @@ TEST(debuginfod, names_what_is_not_on_this_machine)
 
 	NEED_PERF;
 	NEED_DEBUGINFOD;
-	perf_home_enter(server.home);
-	begin(&server);
-	text = report_when_it_answers(&server);
-	CHECK(strstr(text, "hash_block"));
+	for (int i = 0;; i++) {
+		perf_home_enter(server.home);
+		begin(&server);
+		text = report_when_it_answers(&server);
+		if (i == TRIES - 1 || strstr(text, "hash_block"))
+			break;
+		free(text);
+		end(&server);
+	}
+	if (!strstr(text, "hash_block"))
+		FAIL_TEST("no names came: %.3000s", text);
 	CHECK(strstr(text, "mix (inlined)"));
 	free(text);
 
