@@ -45,7 +45,7 @@ static char *report_when_it_answers(const struct debuginfod_server *server)
 	return text;
 }
 
-/* A server that looked before its files were whole does not look again for minutes. */
+/* Of a server: one was seen that knew nothing however often it was asked. */
 #define TRIES 3
 
 TEST(debuginfod, names_what_is_not_on_this_machine)
