@@ -486,6 +486,29 @@ TEST(daemon, a_flight_recorder_has_the_memory_that_the_host_allows)
 	daemon_run_end(&daemon);
 }
 
+/* Of what is left free for others a flight recording takes nothing either: nowhere is so much free. */
+TEST(daemon, a_flight_recording_leaves_others_their_reserve)
+{
+	struct program vm, tool;
+	struct daemon_run daemon;
+	char arguments[256];
+
+	GUEST_REQUIRED();
+	daemon_run_prepare(&daemon, BY_PERF "[recordings]\nreserve = 1000000G\n");
+	fake_domain_start(&vm, &daemon, "web", FAKE_PROFILE("flight='5s'"));
+	if (daemon_run_start(&daemon)) {
+		CHECK(daemon_run_wait_for_samples(&daemon, "web", 100));
+		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock dump web", daemon.run);
+		program_run(&tool, arguments);
+		CHECK_EQUAL(tool.status, 1);
+		CHECK(strstr(tool.text, "recordings has no room"));
+		CHECK_EQUAL(count_files(&daemon, "web", ".perf.data"), 0);
+		CHECK_EQUAL(daemon_run_stop(&daemon, SIGTERM), 0);
+	}
+	CHECK(fake_domain_kill(&vm));
+	daemon_run_end(&daemon);
+}
+
 /* In recordings' own place a file system of 1 MiB, of which a file of somebody else's takes all but 64 KiB.
  */
 TEST(daemon, a_full_disk_harms_nobody)

@@ -376,6 +376,37 @@ TEST(hook, a_disk_that_does_not_answer_is_not_waited_for)
 	remove_place(&place);
 }
 
+static void leave_unfinished(const char *spool, const char *name, time_t age)
+{
+	const struct timespec times[2] = { { .tv_sec = time(NULL) - age }, { .tv_sec = time(NULL) - age } };
+	char path[128];
+
+	text_file_write(spool, name, "kvmscope hook");
+	snprintf(path, sizeof(path), "%s/%s", spool, name);
+	CHECK(!utimensat(AT_FDCWD, path, times, 0));
+}
+
+/* One that was killed, or whose disk did not answer, while it wrote; and one that writes just now. */
+TEST(hook, what_it_could_not_finish_does_not_stay)
+{
+	struct place place;
+	struct taken taken;
+	char spool[96], path[128];
+
+	make_place(&place);
+	snprintf(spool, sizeof(spool), "%s/" HOOK_SPOOL, place.directory);
+	CHECK(!mkdir(spool, 0700));
+	leave_unfinished(spool, ".000000000001.000000001-1", 3 * HOOK_WORK_S);
+	leave_unfinished(spool, ".000000000002.000000001-1", 0);
+	take_all(&place, &taken);
+	CHECK_EQUAL(taken.count, 0);
+	snprintf(path, sizeof(path), "%s/.000000000001.000000001-1", spool);
+	CHECK(access(path, F_OK));
+	snprintf(path, sizeof(path), "%s/.000000000002.000000001-1", spool);
+	CHECK(!access(path, F_OK));
+	remove_place(&place);
+}
+
 /*
  * How long it lets libvirt wait, whatever the machine is busy with: by what it asks the kernel for. libvirt
  * waits for two things, the end of the process that it started, and that nobody can read any more what it

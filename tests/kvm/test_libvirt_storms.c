@@ -139,7 +139,7 @@ static void kill_both_beside_domains(struct libvirt_host *host)
 
 static size_t count_entries(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Of a directory; none if there is no such directory. */
+/* Of a directory, files that begin with a dot included; none if there is no such directory. */
 static size_t count_entries(const char *format, ...)
 {
 	const struct dirent *entry;
@@ -153,7 +153,8 @@ static size_t count_entries(const char *format, ...)
 	va_end(arguments);
 	directory = opendir(path);
 	while (directory && (entry = readdir(directory)))
-		count += *entry->d_name != '.' && strcmp(entry->d_name, HOOK_DROPPED) != 0;
+		count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+			 strcmp(entry->d_name, HOOK_DROPPED) != 0;
 	if (directory)
 		closedir(directory);
 	return count;

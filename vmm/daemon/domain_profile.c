@@ -132,6 +132,7 @@ static int make_flight(struct domain_profile *domain, struct session_options *op
 	snprintf(domain->flight_path, sizeof(domain->flight_path), "%s/" FLIGHT_PREFIX "%lld.perf.data",
 		 recording_directory(domain->recording), (long long)time(NULL));
 	options->output = domain->flight_path;
+	options->room = recording_files(domain->recording)->room;
 	options->attach.overwrite = true;
 	options->flight = flight_requests_for(requests);
 	return 0;

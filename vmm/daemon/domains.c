@@ -113,8 +113,19 @@ static int read_status(struct domains *domains, const char *name, struct domain_
 	return error;
 }
 
-static void begin(struct domains *domains, const char *name, const struct libvirt_process *process,
-		  const struct domain_settings *settings)
+/* The same is said once, however often it is looked at. */
+static bool is_news(struct domains *domains, const char *name, const char *message)
+{
+	uint64_t value = hash_add_text(hash_add_text(HASH_START, name), message);
+	bool news = domains->said[value % SAID] != value;
+
+	domains->said[value % SAID] = value;
+	return news;
+}
+
+/* PROCESS's descriptor is taken over. */
+static int start(struct domains *domains, const char *name, const struct libvirt_process *process,
+		 const struct domain_settings *settings, struct domain_profile **domain)
 {
 	const struct domain_profile_options options = {
 		.name = name,
@@ -126,17 +137,25 @@ static void begin(struct domains *domains, const char *name, const struct libvir
 		.metrics = domains->options.metrics,
 		.ended_fd = domains->ended_fd,
 	};
+
+	if (domains->live_count < DOMAINS_MAX && domains->ending_count < DOMAINS_MAX)
+		return domain_profile_start(domain, &options);
+	close(process->fd);
+	return error_set(-EMFILE, "no more than %d domains are profiled at a time", DOMAINS_MAX);
+}
+
+/* Each of them is tried again at each look. PROCESS's descriptor is taken over. */
+static void begin(struct domains *domains, const char *name, const struct libvirt_process *process,
+		  const struct domain_settings *settings)
+{
 	struct domain_profile *domain;
 
-	if (domains->live_count == DOMAINS_MAX || domains->ending_count >= DOMAINS_MAX) {
-		log_warning("no more than %d domains are profiled at a time", DOMAINS_MAX);
-		close(process->fd);
-	} else if (domain_profile_start(&domain, &options)) {
-		log_error("%s", error_message());
-	} else {
+	if (!start(domains, name, process, settings, &domain)) {
 		pthread_mutex_lock(&domains->lock);
 		domains->live[domains->live_count++] = domain;
 		pthread_mutex_unlock(&domains->lock);
+	} else if (is_news(domains, "", error_message())) {
+		log_warning("%s", error_message());
 	}
 }
 
@@ -155,16 +174,6 @@ static void want(struct domains *domains, const char *name, const struct libvirt
 	if (live)
 		stop_at(domains, index);
 	begin(domains, name, process, settings);
-}
-
-/* The same is said once, however often it is looked at. */
-static bool is_news(struct domains *domains, const char *name, const char *message)
-{
-	uint64_t value = hash_add_text(hash_add_text(HASH_START, name), message);
-	bool news = domains->said[value % SAID] != value;
-
-	domains->said[value % SAID] = value;
-	return news;
 }
 
 static void settings_of(struct domains *domains, const struct domain_xml *xml,

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -158,6 +159,28 @@ static void take_queued(struct hook_inbox *inbox, const char *name)
 	close(file);
 }
 
+/* What a hook that was ended, or had no more time, has left behind; none works for so long. */
+static bool is_abandoned(int spool, const char *name)
+{
+	struct stat status;
+
+	return name[0] == '.' && name[1] >= '0' && name[1] <= '9' &&
+	       !fstatat(spool, name, &status, AT_SYMLINK_NOFOLLOW) &&
+	       time(NULL) - status.st_mtime > 2 * HOOK_WORK_S;
+}
+
+static void remove_abandoned(const struct hook_inbox *inbox)
+{
+	DIR *spool = opendir(inbox->spool);
+	const struct dirent *entry;
+
+	while (spool && (entry = readdir(spool)))
+		if (is_abandoned(dirfd(spool), entry->d_name))
+			unlinkat(dirfd(spool), entry->d_name, 0);
+	if (spool)
+		closedir(spool);
+}
+
 static void take_spool(struct hook_inbox *inbox)
 {
 	struct dirent **entries;
@@ -173,6 +196,7 @@ static void take_spool(struct hook_inbox *inbox)
 
 void hook_inbox_take(struct hook_inbox *inbox)
 {
+	remove_abandoned(inbox);
 	take_spool(inbox);
 	for (int i = 0; i < HOOK_SPOOL_MAX && take_packet(inbox); i++)
 		;

@@ -25,7 +25,8 @@ int hook_inbox_open(struct hook_inbox **inbox, const char *directory, hook_taker
  * time. */
 int hook_inbox_fd(const struct hook_inbox *inbox);
 
-/* Gives all that came, the spool's first and oldest first. What is no message is left out, and said. */
+/* Gives all that came, the spool's first and oldest first. What is no message is left out, and said. What a
+ * hook that was killed did not finish in the spool goes. */
 void hook_inbox_take(struct hook_inbox *inbox);
 
 /* Messages that the hook dropped for want of room in the spool. */

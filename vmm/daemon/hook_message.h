@@ -27,6 +27,7 @@
 #define HOOK_DROPPED "dropped"
 
 #define HOOK_SPOOL_MAX 128       /* messages: the oldest go */
+#define HOOK_WORK_S    5         /* that a hook may take to hand one over, of which libvirt knows nothing */
 #define HOOK_XML_MAX   (1 << 20) /* bytes */
 #define HOOK_WORD_MAX  1024      /* bytes of domain, and of operation, with their end */
 #define HOOK_SIZE_MAX  (HOOK_XML_MAX + 2 * HOOK_WORD_MAX + sizeof(HOOK_MAGIC))

@@ -90,7 +90,8 @@ const struct build_id_cache_place *recording_names(const struct recording *recor
  */
 void recording_prune_names(struct recording *recording);
 
-/* The domain's directory: for its other files, which are neither counted nor removed. */
+/* The domain's directory: for its other files, which are neither counted nor removed. The room of
+ * recording_files() is for them, too. */
 const char *recording_directory(const struct recording *recording);
 
 /* The collector has stopped. Its files stay. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
@@ -269,16 +270,11 @@ static int write_content(struct dump *dump)
 	return error ? error : perf_data_writer_flush(dump->output.writer, UINT64_MAX);
 }
 
-static int write_file(struct dump *dump)
+/* The output is open, and is not from here on. */
+static int write_output(struct dump *dump)
 {
-	struct perf_data_options options = dump->request->options->output;
-	struct stat status;
-	int error, close_error;
+	int error = 0, close_error;
 
-	options.path = dump->request->path;
-	error = collector_output_open(&dump->output, &options, dump->request->options->account);
-	if (error)
-		return error;
 	dump->output.jit_code = dump->request->jit_code;
 	dump->output.filled = dump->request->options->mapped;
 	dump->output.context = dump->request->options->context;
@@ -287,9 +283,27 @@ static int write_file(struct dump *dump)
 	if (!error)
 		error = write_content(dump);
 	close_error = collector_output_close(&dump->output);
-	if (!stat(options.path, &status))
-		dump->request->bytes = (uint64_t)status.st_size;
 	return error ? error : close_error;
+}
+
+/* What there is of one that could not be written stays, but for one that there was no room for at all. */
+static int write_file(struct dump *dump)
+{
+	struct perf_data_options options = dump->request->options->output;
+	struct stat status = { 0 };
+	bool opened;
+	int error;
+
+	options.path = dump->request->path;
+	error = collector_output_open(&dump->output, &options, dump->request->options->account);
+	opened = !error;
+	if (opened)
+		error = write_output(dump);
+	if (!stat(options.path, &status) && opened)
+		dump->request->bytes = (uint64_t)status.st_size;
+	if (error && S_ISREG(status.st_mode) && !status.st_size)
+		unlink(options.path);
+	return error;
 }
 
 static void free_source(struct source *source)

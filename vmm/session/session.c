@@ -143,6 +143,7 @@ static struct perf_data_options output_options(const struct session *session, si
 
 	return (struct perf_data_options){
 		.path = options->output,
+		.room = options->room,
 		.perspective = options->perspective,
 		.cycles = attach_event(attach) == ATTACH_CYCLES,
 		.host_samples = true,

@@ -36,6 +36,7 @@ struct session_options {
 	const char *btf_hint;                /* as in collector_options */
 	const char *command_line;            /* for the recording's header */
 	const struct flight_options *flight; /* NULL: all samples are written as they come */
+	const struct perf_data_room *room;   /* is kept for OUTPUT, as in perf_data_options; NULL */
 	bool buildid_cache;
 	const struct build_id_cache_place *names; /* as in collector_options; NULL */
 	bool agent;               /* the guest's is talked with, if the VM has a channel for it */

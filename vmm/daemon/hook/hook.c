@@ -30,10 +30,9 @@
 /* By this libvirt's install finds out whose hook a file is. */
 __attribute__((used)) static const char mark[] = HOOK_MARK;
 
-#define XML_MS      8       /* from the start on, that libvirt may take to write the XML */
-#define DEADLINE_US 16000   /* that libvirt waits: then it ends wherever it is */
-#define LEAST_US    1000    /* that is waited in any case: enough to read what is there */
-#define WORK_US     5000000 /* that handing over may take, of which libvirt knows nothing */
+#define XML_MS      8     /* from the start on, that libvirt may take to write the XML */
+#define DEADLINE_US 16000 /* that libvirt waits: then it ends wherever it is */
+#define LEAST_US    1000  /* that is waited in any case: enough to read what is there */
 
 static char message[HOOK_SIZE_MAX + 1]; /* a byte more, to see that there is more */
 
@@ -254,7 +253,7 @@ static size_t take_message(const char *domain, const char *operation, uint64_t s
 	signal(SIGALRM, close_input);
 	arm_deadline(start);
 	size = read_xml(head, start + XML_MS);
-	arm(WORK_US);
+	arm(HOOK_WORK_S * 1000000l);
 	close_input(0);
 	signal(SIGALRM, give_up);
 	return size;
