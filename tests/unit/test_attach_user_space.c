@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Whose a sample was and what its addresses were in, told when the guest has run on. */
 #include <string.h>
+#include <time.h>
 
+#include "shared/clock.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/user_guest.h"
 #include "vmm/attach/user_space.h"
@@ -109,11 +111,19 @@ static void make(struct moment *moment)
 	moment->sample.pid = moment->sample.tid = SAMPLE_TASK_UNKNOWN;
 }
 
-static void tell(struct moment *moment)
+/* A sample that was taken at TIME. */
+static void tell_of(struct moment *moment, uint64_t time)
 {
+	moment->sample.time = time;
 	user_space_tell(&cpu, &moment->guest.kernel, &moment->guest.guest.view, &moment->stack,
 			&moment->sample, &moment->chain, &moment->space);
 	user_images_settle(moment->guest.kernel.images, &moment->guest.kernel, &moment->guest.guest.view);
+}
+
+/* Of one that was taken just now. */
+static void tell(struct moment *moment)
+{
+	tell_of(moment, clock_ns(CLOCK_MONOTONIC_RAW));
 }
 
 static const char *name_of(const struct moment *moment, unsigned int index)
@@ -219,6 +229,43 @@ TEST(attach_user_space, what_is_behind_no_call_is_no_caller)
 	tell(&moment);
 	CHECK_EQUAL(moment.chain.user_depth, 2);
 	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
+	user_guest_free(&moment.guest);
+}
+
+/* Code is read once for several samples, but never before one of them was taken. */
+TEST(attach_user_space, callers_are_proven_by_code_that_was_read_behind_the_sample)
+{
+	/* Whether its task is told, or not. */
+	for (int told = 0; told < 2; told++) {
+		uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
+		struct moment moment;
+
+		make(&moment);
+		moment.stack.tasks = told ? &moment.tasks : NULL;
+		tell_of(&moment, before);
+		CHECK_EQUAL(moment.chain.user_depth, 4);
+		memset(moment.guest.guest.memory + PLUGIN_PAGE + 0x2e, 0x90, 2);
+		tell_of(&moment, before);
+		CHECK_EQUAL(moment.chain.user_depth, 4);
+		tell(&moment);
+		CHECK_EQUAL(moment.chain.user_depth, 2);
+		user_guest_free(&moment.guest);
+	}
+}
+
+/* The look behind its mappings is its own. */
+TEST(attach_user_space, pages_that_another_sample_of_the_batch_saw_may_be_gone)
+{
+	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
+	struct moment moment;
+
+	make(&moment);
+	tell_of(&moment, before);
+	CHECK_EQUAL(moment.space.map.count, 3);
+	map_page(&moment, PLUGIN, OTHER_PAGE);
+	tell_of(&moment, before);
+	CHECK_EQUAL(moment.space.map.count, 0);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
 	user_guest_free(&moment.guest);
 }
 
@@ -383,8 +430,8 @@ static void free_cgroups(struct moment *moment)
 /* Of a sample at TIME, ns. */
 static uint64_t cgroup_at(struct moment *moment, uint64_t time)
 {
-	moment->sample = (struct sample){ .time = time };
-	tell(moment);
+	moment->sample = (struct sample){ 0 };
+	tell_of(moment, time);
 	return moment->sample.cgroup;
 }
 

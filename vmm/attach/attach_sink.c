@@ -150,7 +150,7 @@ static void tell_user_space(struct attach *attach, const struct guest_kernel *ke
 	if (attach->cpus_known && cpu->seen && may_be_told(attach, sample, stack))
 		user_space_tell(cpu, kernel, &attach->memory.view, stack, sample, chain, &attach->space);
 	else
-		user_space_leave_out(&attach->memory.view, stack, chain);
+		user_space_leave_out(&attach->space, &attach->memory.view, stack, sample, chain);
 }
 
 /* With kernel_lock. What vouches for the addresses of the guest's kernel is a kernel that is known. */
@@ -189,7 +189,7 @@ static void use_none(struct attach *attach, struct sample *sample, struct guest_
 		take_nothing(sample, chain);
 		return;
 	}
-	user_space_leave_out(&attach->memory.view, stack, chain);
+	user_space_leave_out(&attach->space, &attach->memory.view, stack, sample, chain);
 	if (attach_wants_callers(attach) && !sample->cpl)
 		miss_callers(chain, &attach->callers.without_kernel);
 }

@@ -23,6 +23,9 @@
 #include "vmm/guest/task.h"
 #include "vmm/guest/unwind.h"
 
+/* Of a sample: a callchain is in few pages of code. */
+#define ATTACH_PAGES_MAX 32
+
 /* A page of user space that had code that ran or was to be returned to, and where it lay then. */
 struct attach_page {
 	uint64_t gva, gpa;
@@ -39,7 +42,7 @@ struct attach_stack {
 	const uint8_t *bytes; /* of the kernel's stack, from RSP on; NULL: it was not taken */
 	size_t size;
 	const struct guest_tasks_seen *tasks; /* of the vCPU; NULL: they were not seen */
-	const struct attach_page *pages;
+	const struct attach_page *pages;      /* each once, at most ATTACH_PAGES_MAX */
 	size_t page_count;
 };
 

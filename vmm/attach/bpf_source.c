@@ -6,9 +6,6 @@
 
 #include "vmm/attach/kernel_tables.h"
 
-/* A callchain is in few pages of code. */
-#define PAGES_MAX 32
-
 static void fill_chain(const struct bpf_whole_sample *from, struct guest_callchain *chain, bool kernel)
 {
 	uint16_t depth = 0;
@@ -103,7 +100,7 @@ static uint32_t fill_pages(const struct bpf_whole_sample *from, struct attach_pa
 {
 	uint32_t count = 0;
 
-	for (uint32_t i = 0; i < from->head.addresses && count < PAGES_MAX; i++) {
+	for (uint32_t i = 0; i < from->head.addresses && count < ATTACH_PAGES_MAX; i++) {
 		const struct attach_page page = { from->addresses[i].gva & ~0xfffull,
 						  from->addresses[i].page };
 		uint32_t at = 0;
@@ -128,7 +125,7 @@ static void give(const struct attach_source *source, const struct bpf_thread *th
 	bool guest = head->flags & BPF_IN_GUEST, nested = head->flags & BPF_NESTED;
 	bool known = guest && head->flags & BPF_CR3_KNOWN;
 	uint8_t other = nested ? SAMPLE_OTHER_KERNEL : 0;
-	struct attach_page pages[PAGES_MAX];
+	struct attach_page pages[ATTACH_PAGES_MAX];
 	struct guest_tasks_seen tasks;
 	struct attach_stack stack = { .cr3_of_task = !known,
 				      .clock_known = head->flags & BPF_CLOCK_KNOWN,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/attach/user_space.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "shared/clock.h"
@@ -19,35 +20,39 @@ void user_space_find_cpu(struct user_space_cpu *cpu, const struct guest_kernel *
 	cpu->known = guest_task_apic_offset(&kernel->tasks, view, &kernel->paging, id, &cpu->offset);
 }
 
-static bool was_at(const struct attach_stack *stack, uint64_t gva, uint64_t *gpa)
+/* Which of its pages ADDRESS lies in; page_count: none of them. */
+static size_t find_page(const struct attach_stack *stack, uint64_t address)
 {
-	for (size_t i = 0; i < stack->page_count; i++) {
-		if (gva - stack->pages[i].gva >= PAGE)
-			continue;
-		*gpa = stack->pages[i].gpa;
-		return true;
-	}
-	return false;
+	size_t i = 0;
+
+	while (i < stack->page_count && address - stack->pages[i].gva >= PAGE)
+		i++;
+	return i;
 }
 
-/* Does the page of ADDRESS lie where it lay at the sample? */
-static bool is_as_it_was(const struct guest_view *view, const struct attach_stack *stack, uint64_t address)
+/* Those of its pages that lie where they lay at the sample, a bit for each. */
+static uint64_t pages_still_there(const struct guest_view *view, const struct attach_stack *stack)
 {
 	struct guest_translation now;
-	uint64_t then;
+	uint64_t there = 0;
 
-	return was_at(stack, address, &then) &&
-	       !guest_translate(view, &stack->registers.paging, address, &now) &&
-	       now.gpa / PAGE == then / PAGE;
+	assert(stack->page_count <= ATTACH_PAGES_MAX);
+	for (size_t i = 0; i < stack->page_count; i++)
+		if (!guest_translate(view, &stack->registers.paging, stack->pages[i].gva, &now) &&
+		    now.gpa / PAGE == stack->pages[i].gpa / PAGE)
+			there |= 1ull << i;
+	return there;
 }
 
 /* How many of the addresses, from the first on, are where they were. */
 static uint16_t still_there(const struct guest_view *view, const struct attach_stack *stack,
 			    const uint64_t *addresses, uint16_t count)
 {
+	uint64_t there = pages_still_there(view, stack);
 	uint16_t i = 0;
+	size_t page;
 
-	while (i < count && is_as_it_was(view, stack, addresses[i]))
+	while (i < count && (page = find_page(stack, addresses[i])) < stack->page_count && there >> page & 1)
 		i++;
 	return i;
 }
@@ -109,19 +114,20 @@ static bool has_its_memory(const struct guest_kernel *kernel, const struct guest
 	       now == task->page_table;
 }
 
-/* What was found between two looks at the same memory and pages was there with them. */
+/* What was found between two looks at the same memory and pages was there with them. The first of them may be
+ * that of BATCH. */
 static void find_mappings(const struct guest_kernel *kernel, const struct guest_view *view,
-			  const struct attach_stack *stack, const struct guest_task *task,
-			  struct guest_callchain *chain, struct user_map *map)
+			  const struct guest_view *batch, const struct attach_stack *stack,
+			  const struct guest_task *task, struct guest_callchain *chain, struct user_map *map)
 {
 	const uint64_t *addresses = chain->addresses + chain->kernel_depth;
-	uint16_t depth = has_its_memory(kernel, view, task)
-				 ? still_there(view, stack, addresses, chain->user_depth)
+	uint16_t depth = has_its_memory(kernel, batch, task)
+				 ? still_there(batch, stack, addresses, chain->user_depth)
 				 : 0;
 
 	for (uint16_t i = 0; i < depth; i++)
 		user_map_find(map, addresses[i]);
-	depth = are_callers(view, stack, addresses, depth, map);
+	depth = are_callers(batch, stack, addresses, depth, map);
 	if (depth &&
 	    (still_there(view, stack, addresses, depth) < depth || !has_its_memory(kernel, view, task))) {
 		map->count = 0;
@@ -134,18 +140,19 @@ static void find_mappings(const struct guest_kernel *kernel, const struct guest_
  */
 static bool may_be_of_task(const struct attach_stack *stack)
 {
-	uint64_t gpa;
-
-	return !stack->cr3_of_task || !stack->registers.cpl || was_at(stack, stack->registers.rip, &gpa);
+	return !stack->cr3_of_task || !stack->registers.cpl ||
+	       find_page(stack, stack->registers.rip) < stack->page_count;
 }
 
-static void leave_out_wrong(const struct guest_view *view, const struct attach_stack *stack,
+static void leave_out_wrong(const struct guest_view *batch, const struct attach_stack *stack,
 			    struct guest_callchain *chain)
 {
-	cut(chain, are_callers(view, stack, chain->addresses + chain->kernel_depth, chain->user_depth, NULL));
+	cut(chain,
+	    are_callers(batch, stack, chain->addresses + chain->kernel_depth, chain->user_depth, NULL));
 }
 
-void user_space_leave_out(const struct guest_view *view, const struct attach_stack *stack,
+void user_space_leave_out(struct user_space *space, const struct guest_view *view,
+			  const struct attach_stack *stack, const struct sample *sample,
 			  struct guest_callchain *chain)
 {
 	if (!stack || !chain->user_depth)
@@ -153,7 +160,7 @@ void user_space_leave_out(const struct guest_view *view, const struct attach_sta
 	if (stack->cr3_of_task)
 		cut(chain, 0);
 	else
-		leave_out_wrong(view, stack, chain);
+		leave_out_wrong(batch_view_for(&space->batch, view, sample->time), stack, chain);
 }
 
 static bool is_known(const struct user_space_task *known, const struct guest_task *task, uint64_t group,
@@ -205,13 +212,14 @@ void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel
 		     struct guest_callchain *chain, struct user_space *space)
 {
 	struct user_map *map = &space->map;
+	const struct guest_view *batch;
 	struct guest_task task;
 
 	map->count = 0;
 	if (!cpu->known || !stack || !stack->tasks || !may_be_of_task(stack) ||
 	    !guest_task_tell(&kernel->tasks, view, &kernel->paging, &stack->registers, cpu->offset,
 			     stack->tasks, &task)) {
-		user_space_leave_out(view, stack, chain);
+		user_space_leave_out(space, view, stack, sample, chain);
 		return;
 	}
 	sample->pid = task.pid;
@@ -219,8 +227,9 @@ void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel
 	memcpy(sample->comm, task.comm, sizeof(sample->comm));
 	tell_cgroup(kernel, view, &task, sample, space->tasks);
 	user_map_begin(map, kernel, view, task.mm);
+	batch = batch_view_for(&space->batch, view, sample->time);
 	if (map->mm && chain->user_depth)
-		find_mappings(kernel, view, stack, &task, chain, map);
+		find_mappings(kernel, view, batch, stack, &task, chain, map);
 	else
-		leave_out_wrong(view, stack, chain);
+		leave_out_wrong(batch, stack, chain);
 }

@@ -19,6 +19,7 @@
 #define KVMSCOPE_ATTACH_USER_SPACE_H
 
 #include "vmm/attach/backend.h"
+#include "vmm/attach/batch_view.h"
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/user_map.h"
 
@@ -39,6 +40,7 @@ struct user_space_task {
 struct user_space {
 	struct user_map map; /* what its addresses were in */
 	struct user_space_task tasks[USER_SPACE_TASKS];
+	struct batch_view batch; /* code, and the page tables that lead to it */
 };
 
 /* A vCPU, as the kernel that is known knows it. */
@@ -65,7 +67,8 @@ void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel
  * Of a sample whose task is not told: callers that were found by the page tables of a task are nobody's, and
  * what is behind no call is none. STACK may be NULL.
  */
-void user_space_leave_out(const struct guest_view *view, const struct attach_stack *stack,
+void user_space_leave_out(struct user_space *space, const struct guest_view *view,
+			  const struct attach_stack *stack, const struct sample *sample,
 			  struct guest_callchain *chain);
 
 #endif
