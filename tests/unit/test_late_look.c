@@ -15,7 +15,7 @@
 #define LIBRARY 0x7f0000000000ull
 #define SIZE    0x3000ull
 
-/* A sample in PROGRAM that was called by LIBRARY, whose time was over behind the first of them. */
+/* A sample in PROGRAM that was called by LIBRARY, whose time was over behind the first of them, or before. */
 struct cut {
 	struct user_guest guest;
 	struct sample *taken, *whole;
@@ -32,7 +32,7 @@ static void put_changes(struct user_guest *guest, uint64_t space, uint64_t chang
 	user_guest_put(guest, guest->mm + guest->kernel.vmas.mm_changes, changes);
 }
 
-static bool take(struct cut *cut)
+static bool take_behind(struct cut *cut, bool first_is_found)
 {
 	struct guest_task task = { .mm = cut->guest.mm };
 	struct sample_unlooked noted;
@@ -40,10 +40,12 @@ static bool take(struct cut *cut)
 	bool is_noted;
 
 	user_map_begin(&map, &cut->guest.kernel, &cut->guest.guest.view, cut->guest.mm);
-	map.deadline = 1;
-	CHECK(user_map_find(&map, PROGRAM));
+	if (first_is_found)
+		CHECK(user_map_find(&map, PROGRAM));
+	map.memory.deadline = 1;
 	CHECK(!user_map_find(&map, LIBRARY));
-	CHECK(map.cut);
+	CHECK_EQUAL(!!user_map_find(&map, PROGRAM), first_is_found);
+	CHECK(map.memory.late);
 	is_noted =
 		late_look_note(&cut->guest.kernel, &cut->guest.guest.view, &task, LATE_LOOK_MAPPINGS, &noted);
 	*cut->taken = (struct sample){ .event = 1,
@@ -53,11 +55,16 @@ static bool take(struct cut *cut)
 	cut->taken->callchain[0] = PROGRAM;
 	cut->taken->callchain[1] = LIBRARY + 0x1000;
 	cut->taken->mappings = (uint16_t)user_map_tell(&map, sample_mappings(cut->taken));
-	CHECK_EQUAL(cut->taken->mappings, 1);
+	CHECK_EQUAL(cut->taken->mappings, first_is_found);
 	sample_hit(cut->taken)->address = 0x1234;
 	if (is_noted)
 		*sample_unlooked(cut->taken) = noted;
 	return is_noted;
+}
+
+static bool take(struct cut *cut)
+{
+	return take_behind(cut, true);
 }
 
 static void make_cut(struct cut *cut)
@@ -110,6 +117,23 @@ TEST(late_look, finds_the_mappings_that_there_was_no_time_for)
 	CHECK(!cut.whole->unlooked);
 	CHECK_EQUAL(cut.whole->callchain[1], LIBRARY + 0x1000);
 	CHECK_EQUAL(sample_hit(cut.whole)->address, 0x1234);
+	free_cut(&cut);
+}
+
+TEST(late_look, finds_where_the_vcpu_stood_if_there_was_no_time_even_for_that)
+{
+	struct cut cut;
+
+	make_cut(&cut);
+	REQUIRE(take_behind(&cut, false));
+	look(&cut, &cut.guest.kernel);
+	CHECK_EQUAL(cut.whole->mappings, 2);
+	CHECK_EQUAL(sample_mappings(cut.whole)[0].start, PROGRAM);
+	CHECK_EQUAL(cut.whole->flags, SAMPLE_USER_TRUNCATED);
+	put_changes(&cut.guest, 5, 101);
+	look(&cut, &cut.guest.kernel);
+	CHECK_EQUAL(cut.whole->mappings, 0);
+	CHECK_EQUAL(cut.whole->flags, SAMPLE_LOOK_CUT | SAMPLE_USER_TRUNCATED);
 	free_cut(&cut);
 }
 

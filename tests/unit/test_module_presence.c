@@ -24,6 +24,7 @@ struct setting {
 	struct flat_guest guest;
 	struct module_presence *presence;
 	uint64_t addresses[4];
+	uint64_t deadline; /* of the chain */
 	struct guest_callchain chain;
 };
 
@@ -53,6 +54,7 @@ static void make(struct setting *setting)
 	flat_guest_map(&setting->guest, setting->guest.registers.paging.cr3, PAGE, 0, 4096, 0);
 	memset(setting->guest.memory + 32, 1, 20);
 	memset(setting->guest.memory + 64, 2, 20);
+	setting->deadline = 0;
 	create(setting, modules, 3);
 }
 
@@ -68,9 +70,11 @@ static void check(struct setting *setting, uint64_t time, uint64_t a, uint64_t b
 	const uint64_t addresses[] = { a, b, c, 0x401000 };
 
 	memcpy(setting->addresses, addresses, sizeof(addresses));
-	setting->chain = (struct guest_callchain){
-		.addresses = setting->addresses, .capacity = 4, .kernel_depth = 3, .user_depth = 1
-	};
+	setting->chain = (struct guest_callchain){ .addresses = setting->addresses,
+						   .capacity = 4,
+						   .kernel_depth = 3,
+						   .user_depth = 1,
+						   .deadline = setting->deadline };
 	module_presence_check(setting->presence, &setting->guest.view, &setting->guest.registers.paging, time,
 			      &setting->chain);
 }
@@ -113,6 +117,27 @@ TEST(module_presence, is_noted_for_the_modules_of_a_sample)
 	CHECK_EQUAL(setting.chain.kernel_depth, 3);
 	CHECK_EQUAL(setting.chain.user_depth, 1);
 	CHECK_EQUAL(setting.chain.flags, 0);
+	leave(&setting);
+}
+
+TEST(module_presence, a_chain_whose_time_is_over_ends_before_the_next_module)
+{
+	struct setting setting;
+
+	make(&setting);
+	setting.deadline = 1;
+	check(&setting, 100, FIRST, FIRST + 0xfff, SECOND);
+	CHECK_EQUAL(setting.chain.kernel_depth, 2);
+	CHECK_EQUAL(setting.chain.user_depth, 0);
+	CHECK_EQUAL(setting.chain.flags, SAMPLE_KERNEL_TRUNCATED);
+	CHECK_EQUAL(seen(&setting, FIRST), 100);
+	CHECK_EQUAL(seen(&setting, SECOND), 0);
+	check(&setting, 110, KERNEL, KERNEL + 1, KERNEL + 2);
+	CHECK_EQUAL(setting.chain.kernel_depth, 3);
+	CHECK_EQUAL(setting.chain.flags, 0);
+	setting.deadline = UINT64_MAX;
+	check(&setting, 120, FIRST, FIRST + 0xfff, SECOND);
+	CHECK_EQUAL(setting.chain.kernel_depth, 3);
 	leave(&setting);
 }
 

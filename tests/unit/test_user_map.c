@@ -107,8 +107,7 @@ TEST(user_map, one_stop_remembers_what_it_found_and_is_bounded)
 	user_guest_free(&guest);
 }
 
-/* What was found before is known, and where the vCPU stands is always looked up. */
-TEST(user_map, behind_the_deadline_the_first_is_looked_up_and_no_other)
+TEST(user_map, behind_the_deadline_only_what_was_found_before_is_known)
 {
 	struct user_guest guest;
 
@@ -117,37 +116,79 @@ TEST(user_map, behind_the_deadline_the_first_is_looked_up_and_no_other)
 		user_guest_map(&guest, start_of(i), end_of(i), 0, CODE, 0);
 	user_guest_build(&guest);
 	user_map_begin(&guest.map, &guest.kernel, &guest.guest.view, guest.mm);
-	guest.map.deadline = 1;
 	CHECK(user_map_find(&guest.map, start_of(0)));
-	CHECK(!guest.map.cut);
-	CHECK(user_map_find(&guest.map, start_of(0) + 1));
-	CHECK(!guest.map.cut);
+	guest.map.memory.deadline = 1;
 	CHECK(!user_map_find(&guest.map, start_of(1)));
-	CHECK(guest.map.cut);
+	CHECK(guest.map.memory.late);
 	CHECK(user_map_find(&guest.map, start_of(0) + 1));
+	CHECK_EQUAL(guest.map.count, 1);
 	user_map_begin(&guest.map, &guest.kernel, &guest.guest.view, guest.mm);
-	guest.map.deadline = UINT64_MAX;
+	guest.map.memory.deadline = UINT64_MAX;
 	CHECK(user_map_find(&guest.map, start_of(0)) && user_map_find(&guest.map, start_of(1)));
-	CHECK(!guest.map.cut);
+	CHECK(!guest.map.memory.late);
 	user_map_begin(&guest.map, &guest.kernel, &guest.guest.view, guest.mm);
 	CHECK(user_map_find(&guest.map, start_of(1)) && user_map_find(&guest.map, start_of(2)));
 	user_guest_free(&guest);
 }
 
-TEST(user_map, behind_the_deadline_a_first_that_is_nowhere_is_the_last)
-{
-	struct user_guest guest;
+/* How often memory of a guest was read, whose time is over at the read of number LAST. */
+struct slow_reads {
+	unsigned int count, last;
+	struct user_map *map;
+	const uint8_t *memory;
+};
 
-	user_guest_make(&guest, true);
-	user_guest_map(&guest, start_of(0), end_of(0), 0, CODE, 0);
-	user_guest_build(&guest);
-	user_map_begin(&guest.map, &guest.kernel, &guest.guest.view, guest.mm);
-	guest.map.deadline = 1;
-	CHECK(!user_map_find(&guest.map, 0x7ffffffff000));
-	CHECK(!guest.map.cut);
-	CHECK(!user_map_find(&guest.map, start_of(0)));
-	CHECK(guest.map.cut);
-	user_guest_free(&guest);
+static int read_slowly(const struct guest_view *view, uint64_t gpa, void *to, size_t size)
+{
+	struct slow_reads *reads = view->context;
+
+	if (++reads->count == reads->last)
+		reads->map->memory.deadline = 1;
+	memcpy(to, reads->memory + gpa, size);
+	return 0;
+}
+
+/* How many reads of the guest a look took in whose LAST one the time ran out; WHOLE: it came to its end. */
+static unsigned int look_slowly(struct user_guest *guest, unsigned int last, bool *whole)
+{
+	struct slow_reads reads = { .last = last, .map = &guest->map, .memory = guest->guest.memory };
+	const struct guest_region region = { .size = guest->guest.view.regions[0].size };
+	const struct guest_view view = {
+		.regions = &region, .region_count = 1, .read = read_slowly, .context = &reads
+	};
+
+	user_map_begin(&guest->map, &guest->kernel, &view, guest->mm);
+	*whole = user_map_find(&guest->map, start_of(0));
+	CHECK(*whole || guest->map.memory.late);
+	return reads.count;
+}
+
+/* Whatever the guest's tree is like, a look ends soon behind the time, also one at where the vCPU stands. */
+TEST(user_map, a_look_ends_wherever_the_deadline_meets_it)
+{
+	/* An address may have to be translated, by four reads. */
+	const unsigned int few = KERNEL_MEMORY_READS + 4;
+
+	for (int is_maple = 0; is_maple < 2; is_maple++) {
+		struct user_guest guest;
+		unsigned int all;
+		bool whole;
+
+		user_guest_make(&guest, is_maple);
+		for (unsigned int i = 0; i < 500; i++)
+			user_guest_map(&guest, start_of(i), end_of(i), 0, CODE,
+				       i ? 0 : file_at(&guest, "program", 7));
+		user_guest_build(&guest);
+		all = look_slowly(&guest, 0, &whole);
+		CHECK(whole && all > few + KERNEL_MEMORY_READS);
+		for (unsigned int last = 1; last < all; last++) {
+			CHECK(look_slowly(&guest, last, &whole) <= last + few);
+			CHECK(!whole || last + few >= all);
+		}
+		look_slowly(&guest, 1, &whole);
+		CHECK(!whole);
+		user_guest_free(&guest);
+	}
 }
 
 /* Freed and used again for another address space, or moved, or half written. */

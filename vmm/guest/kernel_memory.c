@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/guest/kernel_memory.h"
 
+#include "vmm/guest/deadline.h"
 #include "vmm/guest/page_walk.h"
 
 static const struct kernel_memory_window *find_window(struct kernel_memory *memory, uint64_t gva)
@@ -29,11 +30,18 @@ bool kernel_memory_translate(struct kernel_memory *memory, uint64_t gva, uint64_
 	return window;
 }
 
+static bool has_time(struct kernel_memory *memory)
+{
+	if (memory->reads++ % KERNEL_MEMORY_READS == 0)
+		memory->late |= deadline_passed(memory->deadline);
+	return !memory->late;
+}
+
 bool kernel_memory_read(struct kernel_memory *memory, uint64_t gva, void *to, size_t size)
 {
 	const struct kernel_memory_window *window;
 
-	if (gva < KERNEL_HALF || gva + size < gva)
+	if (gva < KERNEL_HALF || gva + size < gva || !has_time(memory))
 		return false;
 	window = find_window(memory, gva);
 	if (!window)

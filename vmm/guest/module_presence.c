@@ -9,6 +9,7 @@
 
 #include "shared/sample.h"
 #include "vmm/guest/bpf_programs.h"
+#include "vmm/guest/deadline.h"
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/page_walk.h"
 
@@ -204,6 +205,10 @@ void module_presence_check(struct module_presence *presence, const struct guest_
 		if (in_image(presence, chain->addresses[i]))
 			continue;
 		place = find(presence, chain->addresses[i]);
+		if (i && place && place != last && deadline_passed(chain->deadline)) {
+			cut(chain, i);
+			return;
+		}
 		if (place && (place == last || is_there(&place->module, view, paging))) {
 			note(place, time);
 			last = place;

@@ -47,6 +47,8 @@ bool module_presence_is_of(struct module_presence *presence, const struct guest_
  * SAMPLE_UNSURE): a module that is not known yet, generated code, or another's in the place of one that
  * went. Where the unwinder had no table of the module, or that of one that went, the chain ends with that
  * address.
+ * Behind the chain's deadline it is the first address alone that is looked at: the chain ends before the next
+ * one in another module.
  * A module without a build id is taken to be there, which is not noted: nothing proves it. PAGING maps the
  * kernel. No lock, allocation or system call.
  */

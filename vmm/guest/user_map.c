@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm/guest/user_map.h"
 
-#include "vmm/guest/deadline.h"
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/vma.h"
 
@@ -15,8 +14,6 @@ void user_map_begin(struct user_map *map, const struct guest_kernel *kernel, con
 	map->kernel = kernel;
 	map->mm = possible ? mm : 0;
 	map->count = 0;
-	map->deadline = 0;
-	map->looked = map->cut = false;
 	map->memory = (struct kernel_memory){ .view = view, .paging = kernel ? &kernel->paging : NULL };
 }
 
@@ -37,14 +34,6 @@ static void fill(struct user_mapping *mapping, const struct guest_vma *vma, stru
 		mapping->offset = 0;
 }
 
-/* Where the vCPU stands is looked up whatever the time is. */
-static bool has_time(struct user_map *map)
-{
-	map->cut |= map->looked && deadline_passed(map->deadline);
-	map->looked = true;
-	return !map->cut;
-}
-
 const struct user_mapping *user_map_find(struct user_map *map, uint64_t address)
 {
 	struct user_image_key key;
@@ -53,7 +42,7 @@ const struct user_mapping *user_map_find(struct user_map *map, uint64_t address)
 	for (unsigned int i = 0; i < map->count; i++)
 		if (address - map->mappings[i].start < map->mappings[i].end - map->mappings[i].start)
 			return &map->mappings[i];
-	if (!map->mm || map->count == USER_MAP_MAX || !has_time(map) ||
+	if (!map->mm || map->count == USER_MAP_MAX ||
 	    !guest_vma_find(&map->memory, &map->kernel->vmas, map->mm, address, &vma, &key))
 		return NULL;
 	fill(&map->mappings[map->count], &vma, user_images_find(map->kernel->images, &key));

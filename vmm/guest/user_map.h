@@ -7,8 +7,9 @@
  * stale. What is remembered is files (user_image.h).
  *
  * Bounded, whatever is in guest memory: USER_MAP_MAX mappings of one stop, some
- * ten reads for each; an address that is in one of them needs none. Behind the
- * DEADLINE, if there is one, only the first address is still looked up.
+ * ten reads for each; an address that is in one of them needs none. A deadline of
+ * MEMORY, to be set behind user_map_begin(), ends a look wherever it is: MEMORY is
+ * late then, and only what was found before is known.
  *
  *	user_map_begin(&map, kernel, view, task.mm);
  *	mapping = user_map_find(&map, rip);
@@ -58,9 +59,6 @@ struct user_map {
 	const struct guest_kernel *kernel; /* NULL: none is known */
 	struct kernel_memory memory;       /* of it */
 	uint64_t mm;                       /* GVA of the task's struct mm_struct; 0: nothing is looked up */
-	uint64_t deadline; /* ns of CLOCK_MONOTONIC_RAW, to be set behind user_map_begin(); 0: none */
-	bool looked;       /* the tree was looked into at this stop; */
-	bool cut;          /* and was not once, as the deadline had passed */
 	unsigned int count;
 	struct user_mapping mappings[USER_MAP_MAX]; /* that were found, in the order of the questions */
 };

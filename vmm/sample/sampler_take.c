@@ -194,7 +194,7 @@ static void set_deadlines(const struct sampler *sampler, struct state *state)
 	uint64_t time = sampler->options.stack_time;
 
 	state->chain.deadline = time ? state->begin + time : 0;
-	state->look_deadline = time ? state->begin + time / 32 * 25 : 0;
+	state->look_deadline = time ? state->begin + time / 4 * 3 : 0;
 }
 
 static void find_cgroup(const struct sampler *sampler, const struct guest_kernel *kernel, struct state *state)
@@ -212,7 +212,7 @@ static void find_cgroup(const struct sampler *sampler, const struct guest_kernel
 /* What there was no time for is looked at by the collector. */
 static void note_cut(const struct sampler *sampler, const struct guest_kernel *kernel, struct state *state)
 {
-	state->cut |= state->map.cut ? LATE_LOOK_MAPPINGS : 0;
+	state->cut |= state->map.memory.late ? LATE_LOOK_MAPPINGS : 0;
 	if (!state->cut)
 		return;
 	state->chain.flags |= SAMPLE_LOOK_CUT;
@@ -236,7 +236,7 @@ static void take_state(struct sampler *sampler, struct vcpu *vcpu, struct vcpu_s
 	find_task(sampler, kernel, &state->registers, &state->task);
 	find_cgroup(sampler, kernel, state);
 	user_map_begin(&state->map, kernel, sampler->options.view, state->task.mm);
-	state->map.deadline = state->look_deadline;
+	state->map.memory.deadline = state->look_deadline;
 	if (other)
 		walk_nothing(&state->chain);
 	else
