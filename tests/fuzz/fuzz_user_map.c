@@ -50,6 +50,7 @@ static struct guest_vma_layout layout_of(const struct header *header)
 		.vma_size = VMA_SIZE_MAX,
 		.special_operations = header->special_operations,
 		.has_pages = header->is_maple & 2,
+		.is_radix_tree = header->is_maple & 4,
 		.page_size = 64,
 		.page_uptodate = 63, /* of a page's mapping, which a kernel's address has set */
 		.page_array = header->page_array,

@@ -455,11 +455,12 @@ static void put_elf(uint8_t *page)
 	memset(page + 0x2020, 0xb1, 20);
 }
 
+/* The last time in a radix tree, where each page has a place of its own. */
 TEST(user_image, has_the_build_id_of_its_file_in_the_page_cache)
 {
-	static const unsigned int folios[][3] = { { 3, 0, 0 }, { 1, 2, 0 }, { 1, 1, 1 } };
+	static const unsigned int folios[][3] = { { 3, 0, 0 }, { 1, 2, 0 }, { 1, 1, 1 }, { 1, 1, 1 } };
 
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < 4; i++) {
 		uint8_t content[3 * 4096] = { 0 }, read[32];
 		const uint8_t *build_id;
 		struct user_guest guest;
@@ -469,6 +470,7 @@ TEST(user_image, has_the_build_id_of_its_file_in_the_page_cache)
 
 		put_elf(content);
 		user_guest_make(&guest, true);
+		guest.kernel.vmas.is_radix_tree = i == 3;
 		file = file_at(&guest, "program", 77);
 		for (int part = 0; part < 3 && folios[i][part]; part++) {
 			uint64_t memory = user_guest_cache(&guest, file, first, folios[i][part]);

@@ -196,14 +196,14 @@ uint64_t user_guest_inode(struct user_guest *made, uint64_t file)
 	return user_guest_get(made, file + layout.file_inode);
 }
 
-/* One level of the xarray: 64 pages. */
+/* One level of the tree: 64 pages. */
 static uint64_t page_node(struct user_guest *made, uint64_t mapping)
 {
-	uint64_t head = mapping + layout.mapping_pages;
+	uint64_t head = mapping + layout.mapping_pages, tag = made->kernel.vmas.is_radix_tree ? 1 : 2;
 
 	if (!user_guest_get(made, head))
-		user_guest_put(made, head, user_guest_allocate(made, 40 + 64 * 8, 64) | 2);
-	return user_guest_get(made, head) - 2;
+		user_guest_put(made, head, user_guest_allocate(made, 40 + 64 * 8, 64) | tag);
+	return user_guest_get(made, head) - tag;
 }
 
 uint64_t user_guest_cache(struct user_guest *made, uint64_t file, uint64_t first, unsigned int count)

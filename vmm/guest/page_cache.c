@@ -3,18 +3,26 @@
 
 #define PAGE_SIZE   4096ull
 #define DEPTH_MAX   16
-#define NODE_TAG    2u /* of an entry that is a node, with higher addresses than any that stands for a slot */
-#define TAGS        3u
 #define SIBLING_MAX 4096u
 
-static bool is_internal(uint64_t entry)
+/* The low bits of an entry: a page has none. That of a node says which kind of tree it is of. */
+#define TAGS        3u
+#define XARRAY_NODE 2u /* include/linux/xarray.h; with higher addresses than any that stands for a slot */
+#define RADIX_NODE  1u /* include/linux/radix-tree.h, to 4.19 */
+
+static uint64_t node_tag(const struct guest_vma_layout *layout)
 {
-	return (entry & TAGS) == NODE_TAG;
+	return layout->is_radix_tree ? RADIX_NODE : XARRAY_NODE;
 }
 
-static bool is_node(uint64_t entry)
+static bool is_internal(const struct guest_vma_layout *layout, uint64_t entry)
 {
-	return is_internal(entry) && entry > SIBLING_MAX;
+	return (entry & TAGS) == node_tag(layout);
+}
+
+static bool is_node(const struct guest_vma_layout *layout, uint64_t entry)
+{
+	return is_internal(layout, entry) && entry > SIBLING_MAX;
 }
 
 static bool read_slot(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t node,
@@ -32,9 +40,9 @@ static bool root_covers(struct kernel_memory *memory, const struct guest_vma_lay
 {
 	uint8_t shift;
 
-	if (!is_node(entry))
+	if (!is_node(layout, entry))
 		return !index;
-	return kernel_memory_read(memory, entry - NODE_TAG + layout->xarray_shift, &shift, 1) &&
+	return kernel_memory_read(memory, entry - node_tag(layout) + layout->xarray_shift, &shift, 1) &&
 	       shift <= 60 && index >> shift < layout->xarray_slot_count;
 }
 
@@ -45,7 +53,7 @@ static bool root_covers(struct kernel_memory *memory, const struct guest_vma_lay
 static bool descend(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t index,
 		    uint64_t *entry, uint64_t *first)
 {
-	uint64_t node = *entry - NODE_TAG;
+	uint64_t node = *entry - node_tag(layout);
 	uint32_t slot, count = layout->xarray_slot_count;
 	uint8_t shift;
 
@@ -54,12 +62,12 @@ static bool descend(struct kernel_memory *memory, const struct guest_vma_layout 
 	slot = (uint32_t)(index >> shift) & (count - 1);
 	if (!read_slot(memory, layout, node, slot, entry))
 		return false;
-	if (is_internal(*entry) && *entry <= SIBLING_MAX) {
+	if (is_internal(layout, *entry) && *entry <= SIBLING_MAX) {
 		slot = (uint32_t)(*entry >> 2);
 		if (slot >= count || !read_slot(memory, layout, node, slot, entry))
 			return false;
 	}
-	if (!is_node(*entry)) {
+	if (!is_node(layout, *entry)) {
 		uint64_t span = (uint64_t)count << shift;
 
 		*first = (index & ~(span - 1)) | (uint64_t)slot << shift;
@@ -77,7 +85,7 @@ static bool find_page(struct kernel_memory *memory, const struct guest_vma_layou
 	if (!kernel_memory_read_u64(memory, mapping + layout->mapping_pages, &entry) ||
 	    !root_covers(memory, layout, entry, index))
 		return false;
-	for (int depth = 0; depth < DEPTH_MAX && is_node(entry); depth++)
+	for (int depth = 0; depth < DEPTH_MAX && is_node(layout, entry); depth++)
 		if (!descend(memory, layout, index, &entry, first))
 			return false;
 	*page = entry;

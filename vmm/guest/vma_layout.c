@@ -223,27 +223,53 @@ static uint64_t address_of(const struct symbols *symbols, const char *name)
 	return symbols_find_name(symbols, name, &symbol) ? symbol.start : 0;
 }
 
+/* include/linux/fs.h, struct address_space: a radix tree to 4.19, of another name to 4.16. */
+static bool find_page_root(struct guest_vma_layout *layout, struct source *source)
+{
+	const struct wanted roots[] = {
+		{ "address_space", "i_pages.xa_head", 8, &layout->mapping_pages },
+		{ "address_space", "i_pages.rnode", 8, &layout->mapping_pages },
+		{ "address_space", "page_tree.rnode", 8, &layout->mapping_pages },
+	};
+
+	for (size_t i = 0; i < sizeof(roots) / sizeof(roots[0]); i++)
+		if (find(source, &roots[i])) {
+			layout->is_radix_tree = i > 0;
+			return true;
+		}
+	return false;
+}
+
+static bool find_page_nodes(struct guest_vma_layout *layout, struct source *source)
+{
+	const char *node = layout->is_radix_tree ? "radix_tree_node" : "xa_node";
+	const struct wanted wanted[] = {
+		{ node, "shift", 1, &layout->xarray_shift },
+		{ node, "slots", 8, &layout->xarray_slots },
+	};
+	struct btf_member slots;
+
+	if (!FIND_ALL(source, wanted) || !find_path(source, node, "slots", &slots))
+		return false;
+	layout->xarray_slot_count = btf_array_length(source->btf, slots.type);
+	return layout->xarray_slot_count && !(layout->xarray_slot_count & (layout->xarray_slot_count - 1));
+}
+
 static void find_pages(struct guest_vma_layout *layout, const struct symbols *symbols, struct source *source)
 {
 	const struct wanted wanted[] = {
 		{ "inode", "i_mapping", 8, &layout->inode_mapping },
-		{ "address_space", "i_pages.xa_head", 8, &layout->mapping_pages },
-		{ "xa_node", "shift", 1, &layout->xarray_shift },
-		{ "xa_node", "slots", 8, &layout->xarray_slots },
 		{ "page", "mapping", 8, &layout->page_mapping },
 		{ "page", "flags", 8, &layout->page_flags },
 	};
-	struct btf_member slots;
 
 	layout->page_array = address_of(symbols, "vmemmap_base");
 	layout->page_size = btf_size(source->btf, find_type(source, "page"));
 	if (!layout->page_array || !layout->page_size || !FIND_ALL(source, wanted) ||
 	    !btf_find_enumerator(source->btf, "PG_uptodate", &layout->page_uptodate) ||
-	    layout->page_uptodate > 63 || !find_path(source, "xa_node", "slots", &slots))
+	    layout->page_uptodate > 63)
 		return;
-	layout->xarray_slot_count = btf_array_length(source->btf, slots.type);
-	layout->has_pages =
-		layout->xarray_slot_count && !(layout->xarray_slot_count & (layout->xarray_slot_count - 1));
+	layout->has_pages = find_page_root(layout, source) && find_page_nodes(layout, source);
 }
 
 int guest_vma_layout_read(struct guest_vma_layout *layout, const struct symbols *symbols,

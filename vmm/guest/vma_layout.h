@@ -50,10 +50,11 @@ struct guest_vma_layout {
 	uint32_t inode_number, inode_generation, inode_seconds, inode_nanoseconds, inode_super;
 	uint32_t super_device;
 
-	bool has_pages;                        /* the page cache can be read */
-	uint32_t inode_mapping, mapping_pages; /* xa_head of i_pages */
-	uint32_t xarray_shift, xarray_slots, xarray_slot_count;
-	uint32_t page_mapping, page_size;   /* of struct page, bytes */
+	bool has_pages;                                         /* the page cache can be read */
+	bool is_radix_tree;                                     /* before Linux 4.20; else an xarray */
+	uint32_t inode_mapping, mapping_pages;                  /* the tree's root: xa_head of i_pages */
+	uint32_t xarray_shift, xarray_slots, xarray_slot_count; /* of its nodes, of either kind */
+	uint32_t page_mapping, page_size;                       /* of struct page, bytes */
 	uint32_t page_flags, page_uptodate; /* the latter is a bit of the former: enum pageflags */
 	uint64_t page_array;                /* GVA of the variable vmemmap_base */
 };
