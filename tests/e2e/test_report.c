@@ -313,6 +313,10 @@ TEST(report, says_what_is_wrong)
 	check_failure("report --sort colour", 2, "symbol, image, vcpu, app, comm, pid, tid");
 	check_failure("report --vcpu x", 2, "--vcpu x: it must be a number from 0 to");
 	check_failure("report --percent-limit 101", 2, "no percentage");
+	check_failure("report --percent-limit=+5", 2, "'+5' is no percentage");
+	check_failure("report --percent-limit=-0", 2, "no percentage");
+	check_failure("report --percent-limit 0x5", 2, "no percentage");
+	check_failure("report --percent-limit .", 2, "no percentage");
 	check_failure("report perf.data", 2, "'perf.data' is not an option; the recording is named by -i");
 	check_failure("export perf.data", 2, "the recording is named by -i");
 	check_failure("export", 2, "--format");
@@ -354,6 +358,41 @@ TEST(report, shows_a_terminal_what_fits_on_it)
 	named_guest_end(&fixture);
 #undef TERMINAL
 #undef REPORT
+}
+
+/* The lines of rows and their heading, as a terminal with so many COLUMNS shows them; to be freed. */
+static char *rows_on_terminal(const struct named_guest *fixture, int columns)
+{
+	return command_output(NULL,
+			      "TERM=dumb script -qec 'stty cols %d; build/kvmscope report -i %s' /dev/null | "
+			      "tr -d '\\r' | grep -E '^# Overhead|%%'",
+			      columns, fixture->path);
+}
+
+static size_t longest_line(const char *text)
+{
+	size_t longest = 0;
+
+	for (; *text; text += strcspn(text, "\n") + 1)
+		if (strcspn(text, "\n") > longest)
+			longest = strcspn(text, "\n");
+	return longest;
+}
+
+TEST(report, fits_a_narrow_terminal)
+{
+	struct named_guest fixture;
+	char *wide, *narrow;
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	wide = rows_on_terminal(&fixture, 200);
+	CHECK(strstr(wide, "vCPU share") && longest_line(wide) > 60);
+	narrow = rows_on_terminal(&fixture, 60);
+	CHECK(!strstr(narrow, "vCPU share") && strstr(narrow, "Function") && strstr(narrow, "Image"));
+	CHECK(longest_line(narrow) <= 60);
+	free(wide);
+	free(narrow);
+	named_guest_end(&fixture);
 }
 
 /* Who is root must not lose /dev/null to it, nor anybody a link. */

@@ -109,6 +109,8 @@ void guest_main(const char *boot_command_line)
 	for (size_t i = 0; i < sizeof(programs) / sizeof(*programs); i++)
 		if (option_is("program", programs[i].name))
 			debug_exit(programs[i].run());
+	if (*option("kvmscope.run")) /* kvmscope demo's workload, which is a Linux guest's */
+		debug_exit(program_spin());
 	print("no program named on the command line: ");
 	print(command_line);
 	debug_exit(EXIT_NO_PROGRAM);

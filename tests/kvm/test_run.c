@@ -427,3 +427,23 @@ TEST(run, terminal_is_the_guest_s_until_ctrl_a_x)
 	close(terminal);
 	close(other_end);
 }
+
+/* It is ended as a whole: nobody who has ended one of its guests wants to see the next. */
+TEST(run, a_demo_that_is_ended_boots_no_other_guest)
+{
+	char arguments[160], directory[] = "/tmp/kvmscope-demo-XXXXXX", command[64];
+	struct program demo;
+
+	GUEST_REQUIRED();
+	REQUIRE(mkdtemp(directory) != NULL);
+	snprintf(arguments, sizeof(arguments), "demo --kernel " GUEST_IMAGE " --initrd README.md --output %s",
+		 directory);
+	program_start(&demo, arguments);
+	CHECK(program_wait_for(&demo, "spinning"));
+	kill(demo.pid, SIGINT);
+	program_wait(&demo);
+	CHECK_EQUAL(demo.status, 0);
+	CHECK(strstr(demo.text, "ended as you wished") && !strstr(demo.text, "with the guest agent"));
+	snprintf(command, sizeof(command), "rm -r %s", directory);
+	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
+}

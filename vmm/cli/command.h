@@ -3,6 +3,8 @@
 #ifndef KVMSCOPE_CLI_COMMAND_H
 #define KVMSCOPE_CLI_COMMAND_H
 
+#include <stdbool.h>
+
 /* Exit codes, documented in kvmscope(1). A guest's debug-exit value comes through as it is. */
 enum exit_code {
 	EXIT_OK = 0,
@@ -25,6 +27,12 @@ command command_report;
 command command_export;
 command command_doctor;
 command command_demo;
+
+/*
+ * Has the user ended the guest of the last command_run(), by a signal or Ctrl-A x? That is no failure: its
+ * exit code does not tell.
+ */
+bool command_run_was_ended(void);
 
 /* Prints error_message() for the user and returns EXIT_FAILED. */
 int command_failed(void);

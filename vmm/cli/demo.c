@@ -243,6 +243,11 @@ int command_demo(int argc, char **argv)
 	if (prepare(&demo))
 		return command_failed();
 	status = show(&demo, &plain, "perf.data", "flame.html");
+	if (!status && command_run_was_ended()) {
+		log_info("demo: ended as you wished; %s and %s have what was sampled until then", plain.data,
+			 plain.page);
+		return status;
+	}
 	if (!status)
 		status = show(&demo, &agent, "agent.data", "flame-agent.html");
 	if (!status)

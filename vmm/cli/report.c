@@ -100,7 +100,8 @@ static double parse_percent(const struct argp_state *state, const char *text)
 	char *end;
 	double value = strtod(text, &end);
 
-	if (end == text || *end || !(value >= 0 && value <= 100))
+	/* Neither +5 nor 0x5 nor inf, which strtod() reads. */
+	if (end == text || text[strspn(text, "0123456789.")] || value > 100)
 		argp_error(state, "'%s' is no percentage", text);
 	return value;
 }
@@ -188,6 +189,7 @@ static void limit_to_screen(struct report_options *report)
 	enum { OTHER_LINES = 12, FEWEST = 10 };
 	unsigned int lines = screen_lines();
 
+	report->columns = screen_columns();
 	if (!lines || report->limit || report->percent_limit > 0)
 		return;
 	report->screen = true;

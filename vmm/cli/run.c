@@ -48,11 +48,19 @@ struct run {
 	uint64_t interpreted_before, looked; /* its value then, and then: ms of CPU time */
 };
 
+static atomic_bool ended_by_user;
+
+bool command_run_was_ended(void)
+{
+	return atomic_load(&ended_by_user);
+}
+
 static void on_quit(void *context)
 {
 	struct run *run = context;
 	struct machine *machine = atomic_load(&run->machine);
 
+	atomic_store(&ended_by_user, true);
 	if (machine)
 		machine_stop(machine);
 }
@@ -143,6 +151,7 @@ static void take_signal(struct run *run)
 		take_dump_signal(run);
 		return;
 	}
+	atomic_store(&ended_by_user, true);
 	run->in_a_hurry |= signal.ssi_signo != SIGINT;
 	if (signal.ssi_signo != SIGINT || run->power_button_pressed || !machine_power_button(run->machine)) {
 		machine_stop(run->machine);
@@ -438,6 +447,7 @@ int command_run(int argc, char **argv)
 	struct run run = { .signal_fd = -1, .console.file = -1, .interpreted.fd = -1 };
 	int status, error;
 
+	atomic_store(&ended_by_user, false);
 	if (run_options_parse(&run.options, argc, argv))
 		return command_failed();
 	log_quiet(run.options.quiet);

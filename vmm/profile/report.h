@@ -32,6 +32,7 @@ struct report_options {
 	size_t limit;      /* show at most so many rows; 0 all */
 	bool screen;       /* the limit is that of a terminal, not what somebody asked for */
 	double percent_limit; /* show no row below it */
+	unsigned int columns; /* of the terminal that shows it; 0: lines may be as long as they come */
 };
 
 struct report_vcpu {

@@ -8,6 +8,7 @@
 #include "vmm/profile/report_flight.h"
 
 #define NAME_WIDTH_MAX 56 /* longer names push what stands behind them */
+#define NAME_WIDTH_MIN 16 /* of functions, on a narrow terminal */
 #define SHARE_SIZE     48
 
 struct table {
@@ -101,6 +102,32 @@ static void measure(struct table *table)
 		if (table->share)
 			widen(&table->share, vcpu_share(text, row));
 	}
+}
+
+static int width_of(const struct table *table)
+{
+	const int columns[] = { table->share, table->cgroup,   table->container, table->app,
+				table->comm,  table->function, table->image };
+	unsigned int keys = table->report->options.keys;
+	int width = table->report->options.children ? 33 : 22;
+
+	width += (keys & REPORT_VCPU ? 6 : 0) + (keys & REPORT_PID ? 9 : 0) + (keys & REPORT_TID ? 9 : 0);
+	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
+		width += columns[i] ? 2 + columns[i] : 0;
+	return width;
+}
+
+/* On a narrow terminal how the samples lie on the vCPUs is left out, which --sort vcpu shows; then lines are
+ * longer than it whose function's name is, and not all of them. */
+static void fit_terminal(struct table *table)
+{
+	int columns = (int)table->report->options.columns, function;
+
+	if (columns && width_of(table) > columns)
+		table->share = 0;
+	function = table->function - (width_of(table) - columns);
+	if (columns && table->image && function < table->function && table->function > NAME_WIDTH_MIN)
+		table->function = function > NAME_WIDTH_MIN ? function : NAME_WIDTH_MIN;
 }
 
 static const char *color_of(const struct table *table, double percent)
@@ -250,6 +277,7 @@ static void print_table(const struct report *report, FILE *to, bool color)
 	char text[32];
 
 	measure(&table);
+	fit_terminal(&table);
 	print_event(&table);
 	print_heading(&table);
 	for (size_t i = 0; i < report->count; i++)
