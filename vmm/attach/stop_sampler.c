@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -340,6 +341,10 @@ static bool has_filters(const struct vmm_process *process)
 static void prepare(const struct stopper *stopper)
 {
 	const struct vcpu_stop_target *target = &stopper->sampler->target;
+	char descriptors[32];
+	/* A thread's calls are those of a vCPU by the process's descriptor, which a VM's own user alone may
+	 * look at */
+	const struct rights_file file = { .path = descriptors, .mode = R_OK };
 	sigset_t all;
 
 	sigfillset(&all);
@@ -348,7 +353,8 @@ static void prepare(const struct stopper *stopper)
 	raise_priority();
 	/* Without that priority: the thread that made this one may have slept less exactly. */
 	prctl(PR_SET_TIMERSLACK, 1);
-	if (rights_keep(NULL, 0, !target->filters && has_filters(target->process)))
+	snprintf(descriptors, sizeof(descriptors), "/proc/%d/fd", target->process->pid);
+	if (rights_keep(&file, 1, !target->filters && has_filters(target->process)))
 		log_warning("%s", error_message());
 }
 
