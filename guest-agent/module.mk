@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The guest agent: one static binary against musl, plainly built whatever the sanitizer. The kernel's headers come
 # behind musl's own.
-AGENT_SOURCES := $(wildcard guest-agent/*.c) shared/agent_protocol.c shared/decimal.c shared/elf_tables.c
+AGENT_SOURCES := $(wildcard guest-agent/*.c) shared/agent_protocol.c shared/decimal.c \
+	shared/elf_stubs.c shared/elf_stub_names.c shared/elf_tables.c
 AGENT_OBJECTS := $(AGENT_SOURCES:%.c=build/agent/%.o)
 # Debian's zlib has nothing of glibc in what compresses; musl provides the rest.
 AGENT_ZLIB    := $(shell gcc -print-file-name=libz.a)

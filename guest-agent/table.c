@@ -13,6 +13,7 @@
 #include "guest-agent/clock.h"
 #include "guest-agent/kernel_table.h"
 #include "guest-agent/mapped_file.h"
+#include "shared/elf_stubs.h"
 #include "shared/elf_tables.h"
 
 /* Of zlib: little memory (32 KiB), little time. */
@@ -27,7 +28,7 @@ struct part {
 	bool to_end; /* of the file, which tells no size, and the last part: SIZE is more than is taken */
 };
 
-enum { PARTS = 5 };
+enum { PARTS = 7 };
 
 /* On a slow machine: a part rests so many times what it cost, and nobody else misses more of the CPU. */
 #define REST 4
@@ -38,6 +39,7 @@ static struct {
 	int fd;
 	struct stat status; /* of a program or library */
 	struct elf_tables tables;
+	struct elf_stubs stubs;
 	struct kernel_table kernel;
 	z_stream stream;
 	struct part parts[PARTS];
@@ -90,6 +92,7 @@ void table_end(void)
 	if (table.sending) {
 		deflateEnd(&table.stream);
 		close(table.fd);
+		elf_stubs_free(&table.stubs);
 	}
 	table.asked = table.sending = false;
 }
@@ -139,13 +142,19 @@ static int begin_stream(int fd)
 static void take_parts_of_file(void)
 {
 	const struct elf_tables *tables = &table.tables;
+	const struct elf_stubs *stubs = &table.stubs;
+	const uint32_t symbols = tables->head.symbols, strings = tables->head.strings;
 
+	elf_stubs_append(&table.stubs, &table.tables);
 	table.parts[0] = (struct part){ .bytes = &tables->head, .size = sizeof(tables->head) };
 	table.parts[1] = (struct part){ .bytes = tables->segments,
 					.size = tables->head.segments * sizeof(tables->segments[0]) };
-	table.parts[2] = (struct part){ .offset = tables->symbols, .size = tables->head.symbols };
-	table.parts[3] = (struct part){ .offset = tables->strings, .size = tables->head.strings };
-	table.parts[4] = (struct part){ .bytes = tables->sections,
+	table.parts[2] = (struct part){ .offset = tables->symbols, .size = symbols };
+	table.parts[3] =
+		(struct part){ .bytes = stubs->symbols, .size = stubs->count * sizeof(stubs->symbols[0]) };
+	table.parts[4] = (struct part){ .offset = tables->strings, .size = strings };
+	table.parts[5] = (struct part){ .bytes = stubs->strings, .size = stubs->size };
+	table.parts[6] = (struct part){ .bytes = tables->sections,
 					.size = tables->section_count * sizeof(tables->sections[0]) };
 }
 
@@ -205,10 +214,15 @@ static int begin_file(void)
 		close(fd);
 		return error;
 	}
+	/* Those that can not be read have no names. */
+	elf_stubs_find(&source, &table.stubs);
 	if (table.tables.head.section == AGENT_SYMBOLS_DYNSYM)
 		fd = use_separate_file(fd, &table.tables);
 	take_parts_of_file();
-	return begin_stream(fd);
+	error = begin_stream(fd);
+	if (error)
+		elf_stubs_free(&table.stubs);
+	return error;
 }
 
 static int begin_kernel(void)
@@ -228,7 +242,8 @@ static int begin_kernel(void)
 	table.parts[1] = (struct part){ .bytes = kernel->modules, .size = modules };
 	table.parts[2] =
 		(struct part){ .size = AGENT_TABLE_MAX - modules - sizeof(kernel->head) + 1, .to_end = true };
-	table.parts[3] = table.parts[4] = (struct part){ 0 };
+	for (unsigned int i = 3; i < PARTS; i++)
+		table.parts[i] = (struct part){ 0 };
 	return begin_stream(fd);
 }
 

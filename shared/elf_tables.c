@@ -28,10 +28,9 @@ static int read_at(const struct elf_file *file, uint64_t offset, void *to, size_
 	return file->source->read(file->source->context, offset, to, size);
 }
 
-static int read_header(struct elf_file *file)
+int elf_header_read(const struct elf_source *file, Elf64_Ehdr *header)
 {
-	const Elf64_Ehdr *header = &file->header;
-	int error = read_at(file, 0, &file->header, sizeof(file->header));
+	int error = file->read(file->context, 0, header, sizeof(*header));
 
 	if (error)
 		return error;
@@ -69,7 +68,7 @@ static int open_file(struct elf_file *file, const struct elf_source *source, str
 
 	*tables = (struct elf_tables){ 0 };
 	*file = (struct elf_file){ .source = source };
-	error = read_header(file);
+	error = elf_header_read(source, &file->header);
 	return error ? error : find_segments(file, tables);
 }
 

@@ -22,6 +22,9 @@ struct elf_tables {
 	uint32_t section_count;               /* so many of them */
 };
 
+/* 0; -EINVAL where it is no 64-bit file; -EFAULT where its begin is not there. Any thread. */
+int elf_header_read(const struct elf_source *file, Elf64_Ehdr *header);
+
 /*
  * Of a 64-bit file: .symtab, or else .dynsym, by its sections, or where it tells of none, what its dynamic
  * linker uses. -ENODATA where it has neither; -EINVAL where it is no such file; -EFBIG where they have more

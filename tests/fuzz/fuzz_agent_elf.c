@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ELF files of a guest, as the guest's agent and introspection read them: build id, and where the symbols
- * are. */
+/* The ELF files of a guest, as the guest's agent and introspection read them: build id, where the symbols
+ * are, and the names of stubs. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "guest-agent/build_id.c"
+#include "shared/elf_stubs.h"
 #include "shared/elf_tables.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -25,6 +27,26 @@ static void check(int error, const struct elf_tables *tables)
 		abort();
 }
 
+static void check_stubs(const struct elf_source *source)
+{
+	struct elf_tables tables = { 0 };
+	struct elf_stubs stubs;
+
+	if (elf_stubs_find(source, &stubs) && (stubs.count || stubs.symbols || stubs.strings))
+		abort();
+	if (stubs.count > ELF_STUBS_MAX || stubs.size > ELF_STUBS_NAMES_MAX)
+		abort();
+	elf_stubs_append(&stubs, &tables);
+	for (uint32_t i = 0; i < stubs.count; i++) {
+		const Elf64_Sym *symbol = &stubs.symbols[i];
+
+		if (symbol->st_name >= tables.head.strings || !symbol->st_size || symbol->st_size > 16 ||
+		    !strstr(stubs.strings + symbol->st_name, "@plt"))
+			abort();
+	}
+	elf_stubs_free(&stubs);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint8_t build_id[BUILD_ID_MAX];
@@ -39,6 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check(elf_tables_find(&source, &tables), &tables);
 	check(elf_tables_find_dynamic(&source, &tables), &tables);
 	check(elf_tables_find_segments(&source, &tables), &tables);
+	check_stubs(&source);
 	close(fd);
 	return 0;
 }

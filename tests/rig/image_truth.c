@@ -75,37 +75,43 @@ static bool is_called(const struct symbols *symbols, const struct symbol *symbol
 	       (symbols_find_name(symbols, name, &called) && called.start == symbol->start);
 }
 
+/* perf 6.1 goes by their places, and does not know all of them. */
+static bool is_stub(const char *name)
+{
+	return strstr(name, "@plt");
+}
+
 static bool is_right(const struct symbols *symbols, const struct script_frame *frame, bool by_perf)
 {
 	struct symbol symbol;
 
 	if (!symbols)
 		return false;
-	if (symbols_find(symbols, frame->address, &symbol))
+	if (symbols_find(symbols, frame->address, &symbol) && !(by_perf && is_stub(symbol.name)))
 		return is_called(symbols, &symbol, frame->symbol);
 	return by_perf && symbols_find_name(symbols, frame->symbol, &symbol) &&
 	       symbol.start <= frame->address;
 }
 
-static bool has_name(const struct symbols *symbols, const struct script_frame *frame)
+static bool has_name(const struct symbols *symbols, const struct script_frame *frame, bool by_perf)
 {
 	struct symbol symbol;
 
-	return symbols && symbols_find(symbols, frame->address, &symbol);
+	return symbols && symbols_find(symbols, frame->address, &symbol) &&
+	       !(by_perf && is_stub(symbol.name));
 }
 
 static enum image_truth of_file(const struct image *image, const struct script_frame *frame, bool by_perf)
 {
-	/* perf makes the names of entries of the PLT, of those of the functions that they lead to. */
-	if (strstr(frame->symbol, "@plt"))
+	if (by_perf && is_stub(frame->symbol))
 		return IMAGE_TRUTH_RIGHT;
 	if (strcmp(frame->symbol, "[unknown]") != 0)
 		return is_right(image->own, frame, by_perf) || is_right(image->all, frame, by_perf)
 			       ? IMAGE_TRUTH_RIGHT
 			       : IMAGE_TRUTH_WRONG;
-	if (has_name(image->own, frame))
+	if (has_name(image->own, frame, by_perf))
 		return IMAGE_TRUTH_MISSING;
-	return has_name(image->all, frame) ? IMAGE_TRUTH_STRIPPED : IMAGE_TRUTH_NONE;
+	return has_name(image->all, frame, by_perf) ? IMAGE_TRUTH_STRIPPED : IMAGE_TRUTH_NONE;
 }
 
 /* All that the vDSO of any kernel exports (arch/x86/entry/vdso/vdso.lds.S). */
@@ -137,7 +143,7 @@ enum image_truth image_truth_of(const char *files, const struct script_frame *fr
 
 bool image_truth_has_name(const char *files, const struct script_frame *frame)
 {
-	return has_name(image_of(files, frame->image)->own, frame);
+	return has_name(image_of(files, frame->image)->own, frame, false);
 }
 
 void image_truth_print(const char *what)

@@ -22,7 +22,8 @@ enum image_truth {
 /*
  * FRAME is the innermost one, whose image is a file below FILES ("DIR" of --symfs) or the vDSO; separate
  * files are in mnt/debug there (tests/rig/perf-disk). BY_PERF: perf had the file itself, and lets a function
- * of assembly, which has no size, reach up to the next one. Files are read once.
+ * of assembly, which has no size, reach up to the next one, and stubs of PLTs are what it says of them. Files
+ * are read once.
  */
 enum image_truth image_truth_of(const char *files, const struct script_frame *frame, bool by_perf);
 

@@ -74,6 +74,11 @@ TEST(guest_agent, tells_the_symbols_of_a_mapped_file)
 	CHECK_STRING(symbol.name, "agent_process_run");
 	CHECK_EQUAL(symbol.start, expected.start);
 	CHECK_EQUAL(symbol.end, expected.end);
+	/* No table of symbols has them. */
+	REQUIRE(symbols_find_name(own, "readlink@plt", &expected));
+	REQUIRE(symbols_find(symbols, expected.start, &symbol));
+	CHECK_STRING(symbol.name, "readlink@plt");
+	CHECK_EQUAL(symbol.end, expected.end);
 	symbols_free(symbols);
 	symbols_free(own);
 }

@@ -5,7 +5,9 @@
 #include <gelf.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "shared/elf_stubs.h"
 #include "shared/error.h"
 #include "vmm/profile/elf_file.h"
 #include "vmm/profile/profile_symbol_list.h"
@@ -133,6 +135,7 @@ struct reading {
 	const struct elf_segments *segments;
 	struct symbol_list *list;
 	bool dynamic; /* what lies between two of its symbols is not known */
+	bool stubs;   /* no others are wanted: of a file of names, which has not their code */
 };
 
 static int add_symbol(const struct reading *reading, const GElf_Sym *symbol, const char *name)
@@ -171,59 +174,111 @@ static int read_table(struct reading *reading)
 		if (!gelf_getsym(data, (int)i, &symbol))
 			break;
 		name = elf_strptr(file->elf, header.sh_link, symbol.st_name);
-		if (is_wanted(&symbol, name))
+		if (is_wanted(&symbol, name) && (!reading->stubs || strstr(name, "@plt")))
 			error = add_symbol(reading, &symbol, name);
 	}
-	if (!error && !reading->list->count)
-		return error_set(-ENODATA, "%s has no symbols: it is stripped", file->path);
 	return error;
 }
 
-/* SEGMENTS NULL: those of the file itself. */
-static int load(struct symbols **symbols, const char *path, enum elf_symbols_addresses addresses,
-		const struct elf_segments *segments, const uint8_t *build_id, size_t build_id_size)
+static int read_file(void *context, uint64_t offset, void *to, size_t size)
 {
-	struct symbol_list list = { 0 };
-	struct elf_segments own;
-	struct elf_file file;
-	int error = elf_file_open(&file, path);
+	return offset <= INT64_MAX && pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
+		       ? 0
+		       : -EFAULT;
+}
 
-	if (error)
-		return error;
-	error = elf_file_check(&file, build_id, build_id_size);
-	elf_file_segments(&file, &own);
+/* Those of the stubs that the file has the code of; STUBS has their names. */
+static int add_stubs(const struct reading *reading, struct elf_stubs *stubs)
+{
+	int fd = reading->file->fd;
+	const struct elf_source source = { .read = read_file, .context = &fd };
+	int error = elf_stubs_find(&source, stubs) == -ENOMEM ? -ENOMEM : 0;
+
+	for (uint32_t i = 0; !error && i < stubs->count; i++) {
+		const Elf64_Sym *symbol = &stubs->symbols[i];
+		struct listed_symbol listed = { .start = symbol->st_value,
+						.size = symbol->st_size,
+						.name = stubs->strings + symbol->st_name,
+						.type = 't' };
+
+		if (reading->addresses == ELF_VIRTUAL_ADDRESSES ||
+		    elf_segments_offset(reading->segments, symbol->st_value, &listed.start))
+			error = symbol_list_add(reading->list, &listed);
+	}
+	return error;
+}
+
+/* The symbols of FILE and the stubs of RUNTIME, which may be the same. */
+static int load(struct symbols **symbols, const struct elf_file *file, const struct elf_file *runtime,
+		enum elf_symbols_addresses addresses)
+{
+	struct elf_stubs stubs = { 0 };
+	struct symbol_list list = { 0 };
+	struct elf_segments segments;
+	struct reading reading = {
+		.file = file, .addresses = addresses, .segments = &segments, .list = &list
+	};
+	int error;
+
+	elf_file_segments(runtime, &segments);
+	error = read_table(&reading);
+	reading.file = runtime;
+	reading.stubs = true;
+	if (!error && runtime != file)
+		error = read_table(&reading);
 	if (!error)
-		error = read_table(&(struct reading){ .file = &file,
-						      .addresses = addresses,
-						      .segments = segments ? segments : &own,
-						      .list = &list });
+		error = add_stubs(&reading, &stubs);
+	if (!error && !list.count)
+		error = error_set(-ENODATA, "%s has no symbols: it is stripped", file->path);
 	if (error)
 		symbol_list_free(&list);
 	else
 		error = symbol_list_finish(&list, symbols);
-	elf_file_close(&file);
+	elf_stubs_free(&stubs);
+	return error;
+}
+
+/* As elf_file_open(), of that build. */
+static int open_build(struct elf_file *file, const char *path, const uint8_t *build_id, size_t build_id_size)
+{
+	int error = elf_file_open(file, path);
+
+	if (error)
+		return error;
+	error = elf_file_check(file, build_id, build_id_size);
+	if (error)
+		elf_file_close(file);
 	return error;
 }
 
 int elf_symbols_load(struct symbols **symbols, const char *path, enum elf_symbols_addresses addresses,
 		     const uint8_t *build_id, size_t build_id_size)
 {
-	return load(symbols, path, addresses, NULL, build_id, build_id_size);
+	struct elf_file file;
+	int error = open_build(&file, path, build_id, build_id_size);
+
+	if (error)
+		return error;
+	error = load(symbols, &file, &file, addresses);
+	elf_file_close(&file);
+	return error;
 }
 
 int elf_symbols_load_separate(struct symbols **symbols, const char *debug, const char *runtime,
 			      const uint8_t *build_id, size_t build_id_size)
 {
-	struct elf_segments segments;
-	struct elf_file file;
-	int error = elf_file_open(&file, runtime);
+	struct elf_file file, separate;
+	int error = open_build(&file, runtime, build_id, build_id_size);
 
 	if (error)
 		return error;
-	error = elf_file_check(&file, build_id, build_id_size);
-	elf_file_segments(&file, &segments);
+	error = open_build(&separate, debug, build_id, build_id_size);
+	if (!error) {
+		error = load(symbols, &separate, &file, ELF_FILE_OFFSETS);
+		elf_file_close(&separate);
+	}
 	elf_file_close(&file);
-	return error ? error : load(symbols, debug, ELF_FILE_OFFSETS, &segments, build_id, build_id_size);
+	return error;
 }
 
 int elf_build_id(const char *path, uint8_t *build_id)

@@ -18,11 +18,11 @@ enum elf_symbols_addresses {
 };
 
 /*
- * Loads .symtab, or .dynsym where there is none. A symbol without a size reaches up to the next one and ends
- * with its section; in .dynsym, which leaves functions out, it is none. With BUILD_ID_SIZE not 0 the
- * file must carry that build id (perf's cache pads shorter ones with zeroes),
- * else -ESTALE: names of another build would be wrong names. -ENODATA: the
- * file is stripped of all symbols; -EINVAL: it is no ELF file. Any thread.
+ * Loads .symtab, or .dynsym where there is none, and the names of the stubs of PLTs (shared/elf_stubs.h). A
+ * symbol without a size reaches up to the next one and ends with its section; in .dynsym, which leaves
+ * functions out, it is none. With BUILD_ID_SIZE not 0 the file must carry that build id (perf's cache pads
+ * shorter ones with zeroes), else -ESTALE: names of another build would be wrong names. -ENODATA: the file is
+ * stripped of all symbols, and has no such stubs; -EINVAL: it is no ELF file. Any thread.
  */
 int elf_symbols_load(struct symbols **symbols, const char *path, enum elf_symbols_addresses addresses,
 		     const uint8_t *build_id, size_t build_id_size);

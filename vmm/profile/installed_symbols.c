@@ -45,6 +45,32 @@ static bool take_segments(struct elf_tables *tables, struct span table)
 	return span_copy(table, sizeof(head), tables->segments, head.segments * sizeof(tables->segments[0]));
 }
 
+/* Nor where its stubs are, whose code it has not. */
+static void take_stubs(struct elf_stubs *stubs, struct span table)
+{
+	uint64_t offset = sizeof(struct agent_symbols);
+	struct agent_symbols head;
+	struct span symbols, strings;
+	Elf64_Sym symbol;
+	int error = 0;
+
+	if (!span_copy(table, 0, &head, sizeof(head)))
+		return;
+	offset += head.segments * sizeof(Elf64_Phdr);
+	if (!span_part(table, offset, head.symbols, &symbols) ||
+	    !span_part(table, offset + head.symbols, head.strings, &strings))
+		return;
+	for (offset = 0; !error && span_copy(symbols, offset, &symbol, sizeof(symbol));
+	     offset += sizeof(symbol)) {
+		const char *name;
+
+		if (symbol.st_shndx != ELF_STUBS_SECTION)
+			continue;
+		name = span_string(strings, symbol.st_name);
+		error = name ? elf_stubs_add(stubs, symbol.st_value, symbol.st_size, name) : -EINVAL;
+	}
+}
+
 static bool is_stripped(struct span table)
 {
 	struct agent_symbols head;
@@ -64,6 +90,7 @@ bool installed_symbols_exist(const char *root, const uint8_t *build_id, size_t b
 bool installed_symbols_add(struct bytes *all, struct span table, const char *root, const uint8_t *build_id,
 			   size_t build_id_size)
 {
+	struct elf_stubs stubs = { 0 };
 	struct elf_tables tables;
 	bool added;
 	int fd = is_stripped(table) ? open_separate(root, build_id, build_id_size) : -1;
@@ -72,8 +99,10 @@ bool installed_symbols_add(struct bytes *all, struct span table, const char *roo
 	*all = (struct bytes){ 0 };
 	if (fd < 0)
 		return false;
+	take_stubs(&stubs, table);
 	added = !elf_tables_find(&file, &tables) && tables.head.section == AGENT_SYMBOLS_SYMTAB &&
-		take_segments(&tables, table) && !image_table_read(all, &file, &tables);
+		take_segments(&tables, table) && !image_table_read(all, &file, &tables, &stubs);
+	elf_stubs_free(&stubs);
 	close(fd);
 	return added;
 }

@@ -18,7 +18,7 @@
  * What such a file says of itself, as a note: a file of an earlier form, or that says none, may have what is
  * wrong by now, and makes room for a newer one. One more whenever names change for the same guest.
  */
-#define SYMBOL_FILE_FORM      1u
+#define SYMBOL_FILE_FORM      2u
 #define SYMBOL_FILE_NOTE      "kvmscope" /* its owner */
 #define SYMBOL_FILE_NOTE_TYPE 1u
 

@@ -72,16 +72,21 @@ typedef int find_tables(const struct elf_source *file, struct elf_tables *tables
 /* The table is the caller's to free. */
 static int read_symbols(const struct elf_source *file, find_tables *find, struct span *table)
 {
+	struct elf_stubs stubs = { 0 };
 	struct elf_tables tables;
 	struct bytes bytes;
 	int error = find(file, &tables);
 
 	if (!error && tables.head.symbols + (uint64_t)tables.head.strings > USER_SYMBOLS_TABLE_MAX)
 		error = -EFBIG;
+	/* Where not all that tells of them is in memory they have no names. */
 	if (!error)
-		error = image_table_read(&bytes, file, &tables);
+		elf_stubs_find(file, &stubs);
+	if (!error)
+		error = image_table_read(&bytes, file, &tables, &stubs);
 	if (!error)
 		*table = span_of(bytes.data, bytes.size);
+	elf_stubs_free(&stubs);
 	return error;
 }
 

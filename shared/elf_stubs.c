@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shared/elf_stubs.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/elf_tables.h"
+
+/* Each is read by itself. */
+#define SECTIONS_MAX 4u
+
+/* What is read at once, */
+#define HEADERS_AT_ONCE 16u
+#define ENTRIES_AT_ONCE 64u
+#define NAME_AT_ONCE    64u
+
+/* and no more of them. Relocations of slots are behind those of addresses alone. */
+#define RELOCATIONS_MAX (256u << 10)
+#define SYMBOLS_MAX     (64u << 10)
+#define RESOLVERS_MAX   1024u
+#define NAME_SIZE_MAX   4096u /* with the NUL */
+
+/* A stub has 16 bytes, or 8 where its slot is not bound as it is used. */
+#define UNIT         16u
+#define SMALL        8u
+#define CODE_AT_ONCE (64u * UNIT)
+
+#define ENDBR64 "\xf3\x0f\x1e\xfa"
+#define BND     0xf2
+#define JUMP    "\xff\x25" /* through memory at a distance from what follows */
+#define PADDING "\x66\x90"
+
+struct stub {
+	uint64_t address, slot;
+	uint64_t resolver; /* address of what tells the slot's content; 0: a symbol does */
+	uint32_t symbol;   /* its number; 0: not known yet */
+	uint16_t size;     /* bytes */
+	bool global;       /* the symbol that a resolver has */
+};
+
+struct sections {
+	Elf64_Shdr of[SECTIONS_MAX];
+	unsigned int count;
+};
+
+struct reading {
+	const struct elf_source *source;
+	Elf64_Ehdr header;
+	Elf64_Shdr names; /* of sections */
+	struct sections code, relocations;
+	Elf64_Shdr symbols, strings; /* the dynamic ones, else, as of a static program, all */
+	unsigned int symbols_number; /* of the section; 0: there is none */
+	struct stub *stubs;
+	size_t count, capacity;
+	size_t untold; /* of which no relocation was seen yet */
+};
+
+static int read_at(const struct reading *reading, uint64_t offset, void *to, size_t size)
+{
+	return reading->source->read(reading->source->context, offset, to, size);
+}
+
+/* --- where things are -------------------------------------------------------------- */
+
+static bool has_stubs(const struct reading *reading, const Elf64_Shdr *section)
+{
+	static const char *const names[] = { ".plt", ".plt.sec", ".plt.got", ".plt.bnd" };
+	char name[sizeof(".plt.sec")] = "";
+	uint64_t left =
+		section->sh_name < reading->names.sh_size ? reading->names.sh_size - section->sh_name : 0;
+
+	if (section->sh_type != SHT_PROGBITS || !(section->sh_flags & SHF_EXECINSTR) ||
+	    read_at(reading, reading->names.sh_offset + section->sh_name, name,
+		    left < sizeof(name) ? left : sizeof(name)))
+		return false;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strncmp(name, names[i], sizeof(name)))
+			return true;
+	return false;
+}
+
+static void take(struct sections *sections, const Elf64_Shdr *section)
+{
+	if (sections->count < SECTIONS_MAX)
+		sections->of[sections->count++] = *section;
+}
+
+/* All symbols are taken where none are told to the dynamic linker. */
+static bool has_better_symbols(const struct reading *reading, const Elf64_Shdr *section)
+{
+	if (section->sh_entsize != sizeof(Elf64_Sym))
+		return false;
+	return reading->symbols_number
+		       ? section->sh_type == SHT_DYNSYM && reading->symbols.sh_type == SHT_SYMTAB
+		       : section->sh_type == SHT_DYNSYM || section->sh_type == SHT_SYMTAB;
+}
+
+static void see_section(struct reading *reading, const Elf64_Shdr *section, unsigned int number)
+{
+	if (has_stubs(reading, section))
+		take(&reading->code, section);
+	if (section->sh_type == SHT_RELA && section->sh_flags & SHF_ALLOC &&
+	    section->sh_entsize == sizeof(Elf64_Rela))
+		take(&reading->relocations, section);
+	if (has_better_symbols(reading, section)) {
+		reading->symbols = *section;
+		reading->symbols_number = number;
+	}
+}
+
+static int read_section(const struct reading *reading, unsigned int number, Elf64_Shdr *section)
+{
+	if (number >= reading->header.e_shnum)
+		return -EINVAL;
+	return read_at(reading, reading->header.e_shoff + number * sizeof(*section), section,
+		       sizeof(*section));
+}
+
+static int see_sections(struct reading *reading)
+{
+	const Elf64_Ehdr *header = &reading->header;
+	Elf64_Shdr sections[HEADERS_AT_ONCE];
+	int error = read_section(reading, header->e_shstrndx, &reading->names);
+
+	for (unsigned int first = 0; !error && first < header->e_shnum; first += HEADERS_AT_ONCE) {
+		unsigned int count = header->e_shnum - first;
+
+		count = count < HEADERS_AT_ONCE ? count : HEADERS_AT_ONCE;
+		error = read_at(reading, header->e_shoff + first * sizeof(*sections), sections,
+				count * sizeof(*sections));
+		for (unsigned int i = 0; !error && i < count; i++)
+			see_section(reading, &sections[i], first + i);
+	}
+	return error ? error : read_section(reading, reading->symbols.sh_link, &reading->strings);
+}
+
+static int open_file(struct reading *reading)
+{
+	const Elf64_Ehdr *header = &reading->header;
+	int error = elf_header_read(reading->source, &reading->header);
+
+	if (error)
+		return error;
+	if (header->e_machine != EM_X86_64 || header->e_shentsize != sizeof(Elf64_Shdr))
+		return -EINVAL;
+	return see_sections(reading);
+}
+
+/* --- stubs and their slots --------------------------------------------------------- */
+
+/* Is there a stub in the first SIZE bytes of CODE, which is at ADDRESS? */
+static bool is_stub(const uint8_t *code, size_t size, uint64_t address, struct stub *stub)
+{
+	size_t at = size >= 4 && !memcmp(code, ENDBR64, 4) ? 4 : 0;
+	int32_t distance;
+
+	if (at < size && code[at] == BND)
+		at++;
+	if (size < at + 6 || memcmp(code + at, JUMP, 2) != 0)
+		return false;
+	memcpy(&distance, code + at + 2, sizeof(distance));
+	*stub = (struct stub){ .address = address,
+			       .slot = address + at + 6 + (uint64_t)(int64_t)distance,
+			       .size = (uint16_t)size };
+	return true;
+}
+
+static int add_stub(struct reading *reading, const struct stub *stub)
+{
+	if (reading->count == reading->capacity) {
+		size_t capacity = reading->capacity ? 2 * reading->capacity : 64;
+		struct stub *grown = realloc(reading->stubs, capacity * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		reading->stubs = grown;
+		reading->capacity = capacity;
+	}
+	reading->stubs[reading->count++] = *stub;
+	return 0;
+}
+
+/* A unit has one stub, or two small ones. */
+static int see_unit(struct reading *reading, const uint8_t *code, size_t size, uint64_t address)
+{
+	bool two = size > SMALL, is_small;
+	struct stub first, second;
+	int error = 0;
+
+	two = two && is_stub(code + SMALL, size - SMALL, address + SMALL, &second);
+	is_small = two || (size > SMALL && !memcmp(code, JUMP, 2) && !memcmp(code + SMALL - 2, PADDING, 2));
+	if (is_stub(code, is_small ? SMALL : size, address, &first))
+		error = add_stub(reading, &first);
+	return error || !two ? error : add_stub(reading, &second);
+}
+
+static int see_code(struct reading *reading, const Elf64_Shdr *section)
+{
+	uint8_t code[CODE_AT_ONCE];
+
+	for (uint64_t done = 0; done < section->sh_size; done += sizeof(code)) {
+		uint64_t left = section->sh_size - done;
+		size_t size = left < sizeof(code) ? (size_t)left : sizeof(code);
+		int error = read_at(reading, section->sh_offset + done, code, size);
+
+		for (size_t at = 0; !error && at < size; at += UNIT) {
+			if (reading->count + 2 > ELF_STUBS_MAX)
+				return 0;
+			error = see_unit(reading, code + at, size - at < UNIT ? size - at : UNIT,
+					 section->sh_addr + done + at);
+		}
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+static int by_slot(const void *left, const void *right)
+{
+	const struct stub *a = left, *b = right;
+
+	return a->slot < b->slot ? -1 : a->slot > b->slot;
+}
+
+static int by_address(const void *left, const void *right)
+{
+	const struct stub *a = left, *b = right;
+
+	return a->address < b->address ? -1 : a->address > b->address;
+}
+
+/* The first one of SLOT, or behind it; by their slots. */
+static struct stub *find_slot(const struct reading *reading, uint64_t slot)
+{
+	size_t low = 0, high = reading->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (reading->stubs[middle].slot < slot)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return reading->stubs + low;
+}
+
+/* --- what fills the slots ----------------------------------------------------------- */
+
+static void see_relocation(struct reading *reading, const Elf64_Rela *relocation, bool has_symbols)
+{
+	uint32_t type = ELF64_R_TYPE(relocation->r_info), symbol = 0;
+	uint64_t resolver = 0;
+
+	if (type == R_X86_64_IRELATIVE)
+		resolver = (uint64_t)relocation->r_addend;
+	else if (has_symbols && !relocation->r_addend &&
+		 (type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT))
+		symbol = ELF64_R_SYM(relocation->r_info);
+	if (!resolver && !symbol)
+		return;
+	for (struct stub *stub = find_slot(reading, relocation->r_offset);
+	     stub < reading->stubs + reading->count && stub->slot == relocation->r_offset; stub++) {
+		if (stub->resolver || stub->symbol)
+			continue;
+		stub->resolver = resolver;
+		stub->symbol = symbol;
+		reading->untold--;
+	}
+}
+
+static int see_relocations(struct reading *reading, const Elf64_Shdr *section)
+{
+	uint64_t count = section->sh_size / sizeof(Elf64_Rela);
+	bool has_symbols = reading->symbols_number && section->sh_link == reading->symbols_number;
+	Elf64_Rela entries[ENTRIES_AT_ONCE];
+
+	count = count < RELOCATIONS_MAX ? count : RELOCATIONS_MAX;
+	for (uint64_t first = 0; reading->untold && first < count; first += ENTRIES_AT_ONCE) {
+		uint64_t here = count - first < ENTRIES_AT_ONCE ? count - first : ENTRIES_AT_ONCE;
+		int error = read_at(reading, section->sh_offset + first * sizeof(*entries), entries,
+				    here * sizeof(*entries));
+
+		if (error)
+			return error;
+		for (uint64_t i = 0; i < here; i++)
+			see_relocation(reading, &entries[i], has_symbols);
+	}
+	return 0;
+}
+
+/* False: it is none, or no stub has it. */
+static bool see_resolver(struct reading *reading, const Elf64_Sym *symbol, uint32_t number)
+{
+	bool global = ELF64_ST_BIND(symbol->st_info) == STB_GLOBAL;
+
+	if (ELF64_ST_TYPE(symbol->st_info) != STT_GNU_IFUNC || symbol->st_shndx == SHN_UNDEF)
+		return false;
+	for (struct stub *stub = reading->stubs; stub < reading->stubs + reading->count; stub++)
+		if (stub->resolver && stub->resolver == symbol->st_value &&
+		    (!stub->symbol || (global && !stub->global))) {
+			stub->symbol = number;
+			stub->global = global;
+		}
+	return true;
+}
+
+static int see_resolvers(struct reading *reading)
+{
+	uint64_t count = reading->symbols.sh_size / sizeof(Elf64_Sym);
+	Elf64_Sym symbols[ENTRIES_AT_ONCE];
+	unsigned int seen = 0;
+
+	count = count < SYMBOLS_MAX ? count : SYMBOLS_MAX;
+	for (uint64_t first = 0; first < count; first += ENTRIES_AT_ONCE) {
+		uint64_t here = count - first < ENTRIES_AT_ONCE ? count - first : ENTRIES_AT_ONCE;
+		int error = read_at(reading, reading->symbols.sh_offset + first * sizeof(*symbols), symbols,
+				    here * sizeof(*symbols));
+
+		if (error)
+			return error;
+		for (uint64_t i = 0; i < here && seen < RESOLVERS_MAX; i++)
+			seen += see_resolver(reading, &symbols[i], (uint32_t)(first + i));
+	}
+	return 0;
+}
+
+static bool has_resolvers(const struct reading *reading)
+{
+	for (size_t i = 0; i < reading->count; i++)
+		if (reading->stubs[i].resolver)
+			return true;
+	return false;
+}
+
+/* Those of the slots that are bound as they are used stand last. */
+static int find_symbols(struct reading *reading)
+{
+	int error = 0;
+
+	qsort(reading->stubs, reading->count, sizeof(*reading->stubs), by_slot);
+	reading->untold = reading->count;
+	for (unsigned int i = reading->relocations.count; !error && i > 0; i--)
+		error = see_relocations(reading, &reading->relocations.of[i - 1]);
+	if (!error && has_resolvers(reading))
+		error = see_resolvers(reading);
+	return error;
+}
+
+/* --- their names --------------------------------------------------------------------- */
+
+/* An empty one where there is none, or it is too long. */
+static int read_name(const struct reading *reading, uint32_t offset, char name[NAME_SIZE_MAX])
+{
+	uint64_t left = offset < reading->strings.sh_size ? reading->strings.sh_size - offset : 0;
+
+	left = left < NAME_SIZE_MAX ? left : NAME_SIZE_MAX;
+	for (uint64_t done = 0; done < left; done += NAME_AT_ONCE) {
+		size_t size = left - done < NAME_AT_ONCE ? (size_t)(left - done) : NAME_AT_ONCE;
+		int error = read_at(reading, reading->strings.sh_offset + offset + done, name + done, size);
+
+		if (error)
+			return error;
+		if (memchr(name + done, '\0', size))
+			return 0;
+	}
+	name[0] = '\0';
+	return 0;
+}
+
+/* Of C++ and of Rust: what demanglers take. */
+static bool is_mangled(const char *name)
+{
+	return name[0] == '_' && (name[1] == 'Z' || name[1] == 'R');
+}
+
+static int add_name(const struct reading *reading, const struct stub *stub, struct elf_stubs *stubs)
+{
+	char name[NAME_SIZE_MAX], whole[NAME_SIZE_MAX + sizeof("<@plt>")];
+	Elf64_Sym symbol;
+	int error;
+
+	if (!stub->symbol || stub->symbol >= reading->symbols.sh_size / sizeof(symbol))
+		return 0;
+	error = read_at(reading, reading->symbols.sh_offset + stub->symbol * sizeof(symbol), &symbol,
+			sizeof(symbol));
+	if (!error)
+		error = read_name(reading, symbol.st_name, name);
+	if (error || !*name)
+		return error;
+	snprintf(whole, sizeof(whole), is_mangled(name) ? "<%s@plt>" : "%s@plt", name);
+	return elf_stubs_add(stubs, stub->address, stub->size, whole);
+}
+
+static int add_names(struct reading *reading, struct elf_stubs *stubs)
+{
+	int error = 0;
+
+	if (reading->count)
+		qsort(reading->stubs, reading->count, sizeof(*reading->stubs), by_address);
+	for (size_t i = 0; !error && i < reading->count; i++)
+		error = add_name(reading, &reading->stubs[i], stubs);
+	return error == -EFBIG ? 0 : error;
+}
+
+int elf_stubs_find(const struct elf_source *file, struct elf_stubs *stubs)
+{
+	struct reading reading = { .source = file };
+	int error = open_file(&reading);
+
+	*stubs = (struct elf_stubs){ 0 };
+	for (unsigned int i = 0; !error && i < reading.code.count; i++)
+		error = see_code(&reading, &reading.code.of[i]);
+	if (!error && reading.count)
+		error = find_symbols(&reading);
+	if (!error)
+		error = add_names(&reading, stubs);
+	free(reading.stubs);
+	if (error)
+		elf_stubs_free(stubs);
+	return error;
+}
