@@ -16,6 +16,8 @@ endif
 
 LIBRARIES := libelf libdw libzstd jansson zlib libprotobuf-c libbpf libcap-ng libcurl libmicrohttpd libcrypto libxml-2.0 libsystemd libseccomp
 OPTIMIZE  ?= -O2
+# Of tests, which take longer to compile than to run.
+TEST_OPTIMIZE ?= -Og
 WARNINGS  := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter -Wno-gnu-variable-sized-type-not-at-end $(if $(WERROR),-Werror)
 CFLAGS    ?= -g
 ALL_CFLAGS = -std=gnu11 $(OPTIMIZE) $(WARNINGS) -pthread -D_GNU_SOURCE -DKVMSCOPE_VERSION='"$(VERSION)"' \
@@ -37,6 +39,7 @@ BENCH_SOURCES   := $(wildcard tests/bench/bench_*.c)
 
 LIBRARY_OBJECTS := $(LIBRARY_SOURCES:%.c=$(BUILD)/%.o)
 TEST_OBJECTS    := $(TEST_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/tests/unit/shim/shim.o
+$(TEST_SOURCES:%.c=$(BUILD)/%.o): OPTIMIZE = $(TEST_OPTIMIZE)
 FUZZERS         := $(FUZZ_SOURCES:tests/fuzz/%.c=build/fuzz/%)
 BENCHES         := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%)
 

@@ -88,7 +88,7 @@ static void put_metadata(FILE *to, const char *metadata)
 	fputs("</o:x>", to);
 }
 
-/* Finds nothing to boot, and tries again every second: so it uses a little CPU time, for ever. */
+/* Finds nothing to boot, and tries again every 3 seconds: so it uses a little CPU time, for ever. */
 static void write_domain(const char *path, const char *name, const char *metadata, const char *disk)
 {
 	FILE *file = fopen(path, "we");
@@ -101,7 +101,7 @@ static void write_domain(const char *path, const char *name, const char *metadat
 	      file);
 	put_metadata(file, metadata);
 	fputs("</metadata><memory unit='MiB'>16</memory><vcpu>1</vcpu><os><type arch='x86_64' machine='pc'>hvm</type>"
-	      "<bios rebootTimeout='1000'/></os><devices><emulator>/usr/bin/qemu-system-x86_64</emulator>"
+	      "<bios rebootTimeout='3000'/></os><devices><emulator>/usr/bin/qemu-system-x86_64</emulator>"
 	      "<controller type='usb' model='none'/><memballoon model='none'/>",
 	      file);
 	if (disk) {
@@ -319,7 +319,7 @@ static void check_log(const struct libvirt_host *host)
 /* The labels of each, which the store has read. */
 static void check_pushed(const struct libvirt_host *host, struct pprof_store *store)
 {
-	char shown[DOMAIN_FILE_SIZE], host_name[256] = "", label[2 * DOMAIN_FILE_SIZE + 32];
+	char shown[DOMAIN_FILE_SIZE], host_name[256] = "", label[2 * DOMAIN_FILE_SIZE + 256];
 
 	gethostname(host_name, sizeof(host_name) - 1);
 	for (size_t i = 0; i < NAMES; i++) {
