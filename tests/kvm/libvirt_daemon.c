@@ -96,19 +96,19 @@ static void make_uuid(char *uuid, size_t size)
 
 /*
  * To find out what QEMU can do takes libvirtd nearly all of the time that it needs to start, so what one has
- * found is handed to the next; whether it still holds libvirt sees for itself. Without the flag that QEMU lists
- * the features that its processor lacks, libvirtd asks for all of them in two commands as it does an older QEMU,
- * not by a command for each, which takes QEMU, that reads these byte by byte, a quarter of a second per domain.
+ * found is handed to the next; whether it still holds libvirt sees for itself. Without the flag that QEMU
+ * lists the features that its processor lacks, libvirtd asks for all of them in two commands as it does an
+ * older QEMU, not by a command for each, which takes QEMU, that reads these byte by byte, a quarter of a
+ * second per domain.
  */
 static void copy_capabilities(const char *from, const char *to)
 {
 	char command[768];
 
-	snprintf(
-		command, sizeof(command),
-		"mkdir -p %s; for f in %s/*.xml; do test ! -e $f || "
-		"{ sed '/cpu-unavailable-features/d' $f > %s/.$$ && mv %s/.$$ %s/${f##*/}; }; done",
-		to, from, to, to, to);
+	snprintf(command, sizeof(command),
+		 "mkdir -p %s; for f in %s/*.xml; do test ! -e $f || "
+		 "{ sed '/cpu-unavailable-features/d' $f > %s/.$$ && mv %s/.$$ %s/${f##*/}; }; done",
+		 to, from, to, to, to);
 	CHECK(!system(command)); /* NOLINT(cert-env33-c): a test's own words */
 }
 

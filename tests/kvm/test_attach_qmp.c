@@ -119,7 +119,7 @@ static void end(struct emulated *vm)
 
 /* At moments of chance 3 points are three standard deviations of 60 % then. */
 #define SAMPLES_FOR_3_POINTS 2400
-#define TRIES                5 /* 4 s each */
+#define TRIES                5 /* 4 s each: two of them have so many samples */
 
 /* 3 points, or where there is no time for so many samples five standard deviations. */
 static bool is_near(int function, double share, double samples)
@@ -161,7 +161,7 @@ static void gather_shares(const struct emulated *vm, const char *path, struct sh
 {
 	char arguments[512];
 
-	snprintf(arguments, sizeof(arguments), "attach --qmp %s --time 4 -F 299 --no-buildid-cache -o %s",
+	snprintf(arguments, sizeof(arguments), "attach --qmp %s --time 4 -F 349 --no-buildid-cache -o %s",
 		 vm->socket, path);
 	for (int i = 0; i < TRIES && (effective(shares) < SAMPLES_FOR_3_POINTS || !are_near(shares)); i++) {
 		program_run(tool, arguments);
