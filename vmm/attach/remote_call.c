@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
@@ -22,8 +23,9 @@
 #define USER_CS  0x33 /* of 64-bit code: arch/x86/include/asm/segment.h */
 
 /* The area of XSAVE: SDM vol. 1, 13.4. */
-#define XSAVE_LEGACY 512
-#define XSAVE_HEADER 64
+#define XSAVE_LEGACY   512
+#define XSAVE_HEADER   64
+#define XSAVE_FEATURES 63
 #define XSAVE_SOFTWARE                                                                                       \
 	464 /* where software may put something; ptrace tells there which features there are                 \
 	     */
@@ -132,20 +134,29 @@ static void fill_registers(const struct user_regs_struct *from, greg_t *to)
 	to[REG_CSGSFS] = (greg_t)((from->cs & 0xffff) | (from->ss & 0xffff) << 48);
 }
 
+/* Of the part that FEATURE has in the area: it is the same in each, and CPUID is slow where the host is a VM
+ * itself, so it is asked once and not at each stop. */
+static size_t feature_end(unsigned int feature)
+{
+	static _Atomic uint32_t ends[XSAVE_FEATURES];
+	uint32_t end = atomic_load_explicit(&ends[feature], memory_order_relaxed), length, offset, unused;
+
+	if (end)
+		return end;
+	__cpuid_count(0xd, feature, length, offset, unused, unused);
+	end = offset + length;
+	atomic_store_explicit(&ends[feature], end, memory_order_relaxed);
+	return end;
+}
+
 /* Bytes of an area that has FEATURES, each where the processor puts it. */
 static size_t xstate_size(uint64_t features)
 {
 	size_t size = XSAVE_LEGACY + XSAVE_HEADER;
 
-	for (unsigned int i = 2; i < 63; i++) {
-		unsigned int length, offset, unused;
-
-		if (!(features >> i & 1))
-			continue;
-		__cpuid_count(0xd, i, length, offset, unused, unused);
-		if (offset + length > size)
-			size = offset + length;
-	}
+	for (unsigned int i = 2; i < XSAVE_FEATURES; i++)
+		if (features >> i & 1 && feature_end(i) > size)
+			size = feature_end(i);
 	return size;
 }
 

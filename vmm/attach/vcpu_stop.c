@@ -185,8 +185,9 @@ static int read_registers(struct looking *looking)
 }
 
 /*
- * A vCPU that waits for an interrupt does so in KVM_RUN, too, with RIP behind HLT; it polls for a while
- * before it sleeps (Documentation/virt/kvm/halt-polling.rst). KVM is asked only where that can be.
+ * A vCPU that waits for an interrupt does so in KVM_RUN, too, with RIP behind HLT, which is the kernel's
+ * alone (SDM vol. 2A); it polls for a while before it sleeps (Documentation/virt/kvm/halt-polling.rst). KVM
+ * is asked only where that can be.
  */
 static int find_place(struct looking *looking)
 {
@@ -195,9 +196,9 @@ static int find_place(struct looking *looking)
 	uint8_t code;
 	int error;
 
-	if (!guest_read_virtual(&looking->target->memory->view, &registers->paging, registers->rip - 1, &code,
-				1) &&
-	    code != HLT)
+	if (registers->cpl || (!guest_read_virtual(&looking->target->memory->view, &registers->paging,
+						   registers->rip - 1, &code, 1) &&
+			       code != HLT))
 		return 0;
 	error = call(looking, KVM_GET_MP_STATE, &state, sizeof(state));
 	if (!error && state.mp_state != KVM_MP_STATE_RUNNABLE)
