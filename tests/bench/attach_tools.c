@@ -72,6 +72,8 @@ pid_t tools_start_ours(pid_t vm, const struct way *way, unsigned int frequency)
 					  "--no-buildid-cache",
 					  "-v",
 					  "--json",
+					  way->stop_limit ? "--stop-limit" : NULL,
+					  way->stop_limit,
 					  NULL };
 
 	snprintf(pid, sizeof(pid), "%d", vm);

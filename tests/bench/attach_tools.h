@@ -10,9 +10,10 @@
 
 #define PERFS "build/bench/attach.perf.data" /* what perf records */
 
-/* A way of kvmscope attach, what it records, and what it says. */
+/* A way of kvmscope attach, what it records, what it says, and how long it may stop a thread (us; NULL: for
+ * as long as it does by default). */
 struct way {
-	const char *name, *output, *messages;
+	const char *name, *output, *messages, *stop_limit;
 };
 
 /* FIFOs for perf, once for all; false: they can not be made, as errno says. */

@@ -21,6 +21,7 @@ static const char *kvm = "local KVM";
 static struct sampled_guest guest;
 static struct attach *attach;
 static struct gap_window window;
+static int64_t ahead = GAP_AHEAD_UNKNOWN; /* the guest's TSC */
 
 /* Of each gap of the window, how many samples lie in it. */
 static unsigned int kicks[GAP_WINDOW_MAX], bpfs[GAP_WINDOW_MAX], all[GAP_WINDOW_MAX];
@@ -85,7 +86,7 @@ static void measure_window(unsigned int frequency)
 	memset(bpfs, 0, sizeof(bpfs));
 	memset(all, 0, sizeof(all));
 	set_frequency(frequency);
-	gap_guest_measure(&guest, &window);
+	gap_guest_measure(&guest, &ahead, &window);
 	set_frequency(0);
 	count_samples(guest.rings[0], kicks);
 	count_samples(attach_rings(attach, &count)[0], bpfs);

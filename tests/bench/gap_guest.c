@@ -37,7 +37,7 @@ const uint8_t gap_guest_code[GAP_GUEST_CODE_SIZE] = {
 
 /* One moment by both clocks. */
 struct moment {
-	uint64_t turns; /* of the guest's TSC */
+	uint64_t turns; /* of the host's TSC */
 	uint64_t time;  /* ns */
 };
 
@@ -49,24 +49,25 @@ static uint64_t read_word(struct sampled_guest *guest, uint64_t gpa)
 	return word;
 }
 
-/* What the guest wrote last is of now, at the best of moments: it has to run in some of them. */
-static int64_t guest_ahead(struct sampled_guest *guest, clockid_t clock)
+/*
+ * What the guest wrote last is of now, at the best of moments: it has to run in some of them, beside us. How
+ * far it is ahead never changes, so the best of all windows counts.
+ */
+static void learn_ahead(struct sampled_guest *guest, clockid_t clock, int64_t *most)
 {
 	uint64_t begun = bench_time(clock);
-	int64_t most = INT64_MIN;
 
 	do {
 		for (int i = 0; i < 1000; i++) {
 			int64_t ahead = (int64_t)(read_word(guest, NOW) - __rdtsc());
 
-			most = ahead > most ? ahead : most;
+			*most = ahead > *most ? ahead : *most;
 		}
 	} while (bench_time(clock) - begun < AHEAD_TIME);
-	return most;
 }
 
 /* The try that took least: in the others something came in between. */
-static struct moment now(int64_t ahead)
+static struct moment now(void)
 {
 	struct moment moment = { 0 };
 	uint64_t least = UINT64_MAX;
@@ -78,7 +79,7 @@ static struct moment now(int64_t ahead)
 		if (took >= least)
 			continue;
 		least = took;
-		moment = (struct moment){ before + took / 2 + (uint64_t)ahead, time };
+		moment = (struct moment){ before + took / 2, time };
 	}
 	return moment;
 }
@@ -95,35 +96,37 @@ static void read_gaps(struct sampled_guest *guest, uint64_t from, uint64_t to, s
 	}
 }
 
-static void translate(struct gap_window *window, const struct moment *first, const struct moment *last)
+static void translate(struct gap_window *window, int64_t ahead, const struct moment *first,
+		      const struct moment *last)
 {
 	double scale = (double)(last->time - first->time) / (double)(last->turns - first->turns);
 
 	for (uint64_t i = 0; i < window->count; i++) {
 		struct gap *gap = &window->gaps[i];
 
-		gap->end = first->time + (uint64_t)((double)(gap->end - first->turns) * scale);
+		gap->end =
+			first->time + (uint64_t)((double)(gap->end - (uint64_t)ahead - first->turns) * scale);
 		gap->length = (uint64_t)((double)gap->length * scale);
 	}
 }
 
-void gap_guest_measure(struct sampled_guest *guest, struct gap_window *window)
+void gap_guest_measure(struct sampled_guest *guest, int64_t *ahead, struct gap_window *window)
 {
 	struct moment first, last;
-	uint64_t from, begun;
+	uint64_t from, to, begun;
 	clockid_t clock;
-	int64_t ahead;
 
 	pthread_getcpuclockid(guest->cpus[0].thread, &clock);
-	ahead = guest_ahead(guest, clock);
 	from = read_word(guest, COUNT);
 	begun = bench_time(clock);
-	first = now(ahead);
+	first = now();
 	while (bench_time(clock) - begun < WINDOW)
 		usleep(20000);
-	last = now(ahead);
-	read_gaps(guest, from, read_word(guest, COUNT), window);
-	translate(window, &first, &last);
+	last = now();
+	to = read_word(guest, COUNT);
+	read_gaps(guest, from, to, window);
+	learn_ahead(guest, clock, ahead);
+	translate(window, *ahead, &first, &last);
 }
 
 /* The first that ends behind TIME, if it has begun. */

@@ -28,8 +28,13 @@ struct gap_window {
 	struct gap gaps[GAP_WINDOW_MAX];
 };
 
-/* Lets it run for a second of CPU time, and takes the gaps of that. */
-void gap_guest_measure(struct sampled_guest *guest, struct gap_window *window);
+#define GAP_AHEAD_UNKNOWN INT64_MIN
+
+/*
+ * Lets it run for a second of CPU time, and takes the gaps of that. AHEAD: how far the guest's TSC is ahead
+ * of the host's, GAP_AHEAD_UNKNOWN at first; better known after each call.
+ */
+void gap_guest_measure(struct sampled_guest *guest, int64_t *ahead, struct gap_window *window);
 
 /* The gap that TIME lies in. */
 bool gap_window_find(const struct gap_window *window, uint64_t time, size_t *found);
