@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/attach/open_disks.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/unit/shim/test.h"
 
-/* Of this process. */
-static bool is_found(const char *path)
+/* Among those of the process of which PROCESS is the directory. */
+static bool is_found_of(const char *process, const char *path)
 {
 	struct open_disks *disks = malloc(sizeof(*disks));
-	int directory = open("/proc/self", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int directory = open(process, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	size_t times = 0;
 
 	if (!disks || directory < 0)
@@ -25,6 +32,11 @@ static bool is_found(const char *path)
 	close(directory);
 	free(disks);
 	return times;
+}
+
+static bool is_found(const char *path)
+{
+	return is_found_of("/proc/self", path);
 }
 
 TEST(open_disks, are_large_files_that_are_open)
@@ -40,6 +52,92 @@ TEST(open_disks, are_large_files_that_are_open)
 	CHECK(!is_found(path));
 	close(again);
 	close(disk);
+}
+
+/* As O_PATH opens it, without a right to it. */
+TEST(open_disks, are_none_that_only_their_path_is_open_of)
+{
+	char path[] = "/tmp/kvmscope-disk-XXXXXX";
+	int disk = mkstemp(path), place;
+
+	REQUIRE(disk >= 0);
+	REQUIRE_EQUAL(ftruncate(disk, 2 << 20), 0);
+	close(disk);
+	place = open(path, O_PATH | O_CLOEXEC);
+	CHECK(!is_found(path));
+	close(place);
+	unlink(path);
+}
+
+/* The number of a block device that can be opened; 0: there is none. */
+static dev_t find_device(void)
+{
+	DIR *devices = opendir("/dev");
+	const struct dirent *entry;
+	struct stat status;
+	dev_t found = 0;
+	int fd;
+
+	while (devices && !found && (entry = readdir(devices))) {
+		if (fstatat(dirfd(devices), entry->d_name, &status, 0) || !S_ISBLK(status.st_mode))
+			continue;
+		fd = openat(dirfd(devices), entry->d_name, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		found = status.st_rdev;
+		close(fd);
+	}
+	if (devices)
+		closedir(devices);
+	return found;
+}
+
+/* In a mount namespace of its own, with a node of its own at NODE, which it keeps open until TELL's other end
+ * is closed. */
+static _Noreturn void be_other(const char *directory, const char *node, dev_t device, int tell)
+{
+	char told = 0;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (!unshare(CLONE_NEWNS) && !mount("", "/", NULL, MS_SLAVE | MS_REC, NULL) &&
+	    !mount("devfs", directory, "tmpfs", 0, NULL) && !mknod(node, S_IFBLK | 0600, device) &&
+	    open(node, O_RDONLY) >= 0)
+		told = 1;
+	if (write(tell, &told, 1) == 1 && told)
+		pause();
+	_exit(0);
+}
+
+/* As libvirt's QEMU has a /dev of its own. */
+TEST(open_disks, are_block_devices_with_another_node)
+{
+	char directory[] = "/tmp/kvmscope-dev-XXXXXX", node[64], process[32], told = 0;
+	dev_t device = find_device();
+	int ends[2];
+	pid_t other;
+
+	if (!device)
+		SKIP("there is no block device here that can be opened");
+	REQUIRE(mkdtemp(directory) != NULL && !pipe2(ends, O_CLOEXEC));
+	snprintf(node, sizeof(node), "%s/disk", directory);
+	fflush(NULL);
+	other = fork();
+	if (!other)
+		be_other(directory, node, device, ends[1]);
+	snprintf(process, sizeof(process), "/proc/%d", other);
+	if (read(ends[0], &told, 1) == 1 && told) {
+		CHECK(!is_found_of(process, node));
+		REQUIRE_EQUAL(mknod(node, S_IFBLK | 0600, device), 0);
+		CHECK(is_found_of(process, node));
+		unlink(node);
+	}
+	kill(other, SIGKILL);
+	waitpid(other, NULL, 0);
+	close(ends[0]);
+	close(ends[1]);
+	rmdir(directory);
+	if (!told)
+		SKIP("nobody can have a mount namespace with a block device here");
 }
 
 TEST(open_disks, are_none_of_a_process_that_is_not_there)

@@ -11,8 +11,12 @@
 
 #define SIZE_MIN (1 << 20)
 
+/* A process in a mount namespace of its own, as libvirt's QEMU, may have a /dev with other nodes of the same
+ * devices. */
 static bool is_same(const struct stat *a, const struct stat *b)
 {
+	if (S_ISBLK(a->st_mode) && S_ISBLK(b->st_mode))
+		return a->st_rdev == b->st_rdev;
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
@@ -21,17 +25,26 @@ static bool may_be_disk(const struct stat *status)
 	return S_ISBLK(status->st_mode) || (S_ISREG(status->st_mode) && status->st_size >= SIZE_MIN);
 }
 
-/* It may see other files by its paths than we do, and memory has no path. */
-static bool find_path(int descriptors, const char *number, char path[PATH_MAX], struct stat *theirs)
+/* Anybody may have the mere path of a file open (O_PATH). The link has the rights of the descriptor: proc(5),
+ * /proc/PID/fd. */
+static bool is_readable(int descriptors, const char *number)
 {
-	struct stat ours;
+	struct stat link;
+
+	return !fstatat(descriptors, number, &link, AT_SYMLINK_NOFOLLOW) && link.st_mode & S_IRUSR;
+}
+
+/* It may see other files by its paths than we do, and memory has no path. */
+static bool find_path(int descriptors, const char *number, char path[PATH_MAX], struct stat *ours)
+{
+	struct stat theirs;
 	ssize_t length = readlinkat(descriptors, number, path, PATH_MAX - 1);
 
 	if (length <= 0 || *path != '/')
 		return false;
 	path[length] = '\0';
-	return !fstatat(descriptors, number, theirs, 0) && may_be_disk(theirs) && !stat(path, &ours) &&
-	       is_same(theirs, &ours);
+	return is_readable(descriptors, number) && !fstatat(descriptors, number, &theirs, 0) &&
+	       may_be_disk(&theirs) && !stat(path, ours) && is_same(&theirs, ours);
 }
 
 /* QEMU opens a disk more than once. */

@@ -14,14 +14,15 @@ struct open_disks {
 	struct {
 		dev_t device;
 		ino_t inode;
-	} files[OPEN_DISKS_MAX]; /* that it has open; another one may come to the path */
+	} files[OPEN_DISKS_MAX]; /* at that path; another one may come to it */
 	size_t count;
 };
 
 /*
- * Of the process whose /proc/PID is open as DIRECTORY: block devices, and files of 1 MiB or more, that have
- * the same path here as there. None where its descriptors may not be looked at. What is in them is not looked
- * at: a disk of QEMU's own formats is among them, as may be what is no disk. Any thread.
+ * Of the process whose /proc/PID is open as DIRECTORY: block devices, and files of 1 MiB or more, that it may
+ * read and that have the same path here as there; of a block device it may have another node. None where its
+ * descriptors may not be looked at. What is in them is not looked at: a disk of QEMU's own formats is among
+ * them, as may be what is no disk. Any thread.
  */
 void open_disks_find(struct open_disks *disks, int directory);
 
