@@ -6,8 +6,7 @@
 #include "tests/rig/rig.h"
 #include "vmm/profile/elf_symbols.h"
 
-#define GUEST   "build/guests/guest.elf"
-#define DIVIDER "===== beside watches\n"
+#define GUEST "build/guests/guest.elf"
 
 static unsigned long long address_of(const char *name)
 {
@@ -136,11 +135,11 @@ static const char *skipped_command(void)
 	for (int pair = 0; pair < 4; pair += 2)
 		at += (size_t)snprintf(
 			command + at, sizeof(command) - at,
-			"&& build/kvmscope run --pmu off --timeout 100 --kernel " GUEST
-			" -o build/rig/skipped.data --append 'program=skipped rounds=%d' "
-			"--watch 0x%llx:x,pinned --watch 0x%llx:x,pinned --watch 0x%llx:x,pinned --watch 0x%llx:x,pinned >&2 ",
-			SKIPPED_ROUNDS, skipped_at(pair, "here"), skipped_at(pair, "behind"),
-			skipped_at(pair + 1, "here"), skipped_at(pair + 1, "behind"));
+			"%srun_guest skipped%d 'program=skipped rounds=%d' "
+			"--watch 0x%llx:x,pinned --watch 0x%llx:x,pinned --watch 0x%llx:x,pinned --watch 0x%llx:x,pinned",
+			pair ? "; " : "", pair / 2, SKIPPED_ROUNDS, skipped_at(pair, "here"),
+			skipped_at(pair, "behind"), skipped_at(pair + 1, "here"),
+			skipped_at(pair + 1, "behind"));
 	return command;
 }
 
@@ -153,87 +152,144 @@ static void check_hits_of(const char *errors, const char *what, unsigned long lo
 		FAIL_TEST("the summary does not say '%s' of %s: %s", line, what, errors);
 }
 
-static void check_skipped(const char *errors)
+static void check_skipped(const char *errors, int pair)
 {
-	for (int i = 0; i < 4; i++) {
+	for (int i = pair; i < pair + 2; i++) {
 		check_hits_of(errors, skipped[i], skipped_at(i, "here"));
 		check_hits_of(errors, skipped[i], skipped_at(i, "behind"));
 	}
 }
 
-/*
- * The same guest without watches and with them prints the same, and they have all their hits. THEN
- * is what else is run in the same rig. Traps of RDPMC would let it see bits of DR6 for breakpoints that it
- * has not enabled, in both (docs/guest-pmu.md).
- */
-static void check_guest(struct rig_result *result, enum rig_kind kind, const char *more, const char *sampler,
-			const char *then)
-{
-	char *beside;
+/* Where each run of a rig leaves NAME.output, what its guest printed, and NAME.errors. */
+#define ON_AMD   "build/rig/debug-guest"
+#define ON_INTEL "build/rig/debug-guest-intel"
 
-	rig_run_on(
-		result, kind, 400,
-		"mkdir -p build/rig; guest='build/kvmscope run --pmu off --timeout 180 --kernel " GUEST
-		" -o build/rig/debug-guest.data'; "
-		"$guest --append 'program=debug %s' && echo '" DIVIDER "' && "
-		"$guest --append 'program=debug %s' --sampler %s --watch 0x%llx:x,pinned --watch 0x%llx:8:w,pinned %s",
-		more, more, sampler, address_of("debug_code_here"), address_of("debug_data"), then);
-	remove_returns(result->output);
-	beside = strstr(result->output, DIVIDER);
-	if (result->status || !beside) {
-		FAIL_TEST("the guest did not run: %s%s", result->output, result->errors);
-	} else {
-		*beside = '\0';
-		beside += sizeof(DIVIDER);
-		check_cases(result->output);
-		CHECK_STRING(beside, result->output);
-		check_hits(beside, result->errors);
+/* run NAME COMMAND..., which has to succeed; run_guest NAME COMMAND-LINE OPTION... of kvmscope's. */
+#define BEGIN(directory)                                                                                     \
+	"rm -rf " directory "; mkdir -p " directory "; "                                                     \
+	"run() { local to=" directory "/$1; \"${@:2}\" > $to.output 2> $to.errors || "                       \
+	"{ echo \"$1 failed with status $?:\"; cat $to.output $to.errors; }; }; "                            \
+	"run_guest() { run \"$1\" build/kvmscope run --pmu off --timeout 180 --kernel " GUEST                \
+	" -o build/rig/debug-guest.data --append \"$2\" \"${@:3}\"; }; "
+
+/* The watches of program=debug. */
+static const char *watches(void)
+{
+	static char options[128];
+
+	snprintf(options, sizeof(options), "--watch 0x%llx:x,pinned --watch 0x%llx:8:w,pinned",
+		 address_of("debug_code_here"), address_of("debug_data"));
+	return options;
+}
+
+static bool succeeded(const struct rig_result *result)
+{
+	if (result->status || *result->output)
+		FAIL_TEST("in the rig: status %d: %s%s", result->status, result->output, result->errors);
+	return !result->status && !*result->output;
+}
+
+/* To be freed by rig_result_free(). */
+static struct rig_result read_run(const char *directory, const char *name)
+{
+	struct rig_result run;
+
+	rig_run_here(&run, 60, "cat %s/%s.output; cat %s/%s.errors >&2", directory, name, directory, name);
+	CHECK_EQUAL(run.status, 0);
+	remove_returns(run.output);
+	return run;
+}
+
+/*
+ * The same guest without watches and with them prints the same, and they have all their hits. Traps of RDPMC
+ * would let it see bits of DR6 for breakpoints that it has not enabled, in both (docs/guest-pmu.md).
+ */
+static void check_guest(const char *directory, const char *name)
+{
+	struct rig_result alone = read_run(directory, "alone"), beside = read_run(directory, name);
+
+	check_cases(alone.output);
+	CHECK_STRING(beside.output, alone.output);
+	check_hits(beside.output, beside.errors);
+	if (!strcmp(name, "bpf"))
+		CHECK(strstr(beside.errors, "sampled by bpf"));
+	rig_result_free(&alone);
+	rig_result_free(&beside);
+}
+
+static void check_skipped_runs(const char *directory)
+{
+	for (int pair = 0; pair < 4; pair += 2) {
+		struct rig_result run = read_run(directory, pair ? "skipped1" : "skipped0");
+
+		check_skipped(run.errors, pair);
+		rig_result_free(&run);
 	}
+}
+
+static void check_hostile_run(const char *directory)
+{
+	struct rig_result run = read_run(directory, "hostile");
+
+	check_hostile(run.output, run.errors);
+	rig_result_free(&run);
+}
+
+/*
+ * Once, for all tests; false: it failed, which is theirs. The hostile guest's minute is one of the clock: the
+ * others run meanwhile.
+ */
+static bool run_on_amd(void)
+{
+	static struct rig_result result;
+
+	if (!result.output)
+		rig_run(&result, 400,
+			BEGIN(ON_AMD) "run hostile %s & run_guest alone program=debug; "
+				      "run_guest kick program=debug --sampler kick %s; "
+				      "run_guest bpf program=debug --sampler bpf %s; %s; wait",
+			hostile_command(60), watches(), watches(), skipped_command());
+	return succeeded(&result);
 }
 
 TEST(debug_guest_rig, registers_are_as_without_watches)
 {
-	struct rig_result result;
-
 	RIG_DEBUG_REGISTERS_REQUIRED();
-	check_guest(&result, RIG_AMD, "", "kick", skipped_command());
-	check_skipped(result.errors);
-	rig_result_free(&result);
+	REQUIRE(run_on_amd());
+	check_guest(ON_AMD, "kick");
+	check_skipped_runs(ON_AMD);
 }
 
 /* The hits come by the vCPU's thread, which nothing else stops then. */
 TEST(debug_guest_rig, registers_are_as_without_watches_while_bpf_samples)
 {
-	struct rig_result result;
-
 	RIG_DEBUG_REGISTERS_REQUIRED();
-	check_guest(&result, RIG_AMD, "", "bpf", "");
-	CHECK(strstr(result.errors, "sampled by bpf"));
-	rig_result_free(&result);
+	REQUIRE(run_on_amd());
+	check_guest(ON_AMD, "bpf");
 }
 
-/* In one rig, which takes some ten seconds to start. */
+/* Its time is the guest's, by its clock; a part of one processor is enough for it. */
+TEST(debug_guest_rig, watch_is_right_after_a_minute_of_random_registers)
+{
+	RIG_DEBUG_REGISTERS_REQUIRED();
+	REQUIRE(run_on_amd());
+	check_hostile_run(ON_AMD);
+}
+
 TEST(debug_guest_rig, registers_are_as_without_watches_and_watch_is_right_after_random_ones_on_kvm_intel)
 {
 	struct rig_result result;
-	char then[2000];
 
 	RIG_INTEL_REQUIRED();
-	snprintf(then, sizeof(then), "&& %s >&2 %s", hostile_command(5), skipped_command());
-	check_guest(&result, RIG_INTEL, "shared=1", "kick", then);
-	check_hostile(result.errors, result.errors);
-	check_skipped(result.errors);
-	rig_result_free(&result);
-}
-
-/* Its time is the guest's, by its clock; one processor is enough for it. */
-TEST(debug_guest_rig, watch_is_right_after_a_minute_of_random_registers)
-{
-	struct rig_result result;
-
-	RIG_DEBUG_REGISTERS_REQUIRED();
-	rig_run(&result, 300, "%s", hostile_command(60));
-	CHECK_EQUAL(result.status, 0);
-	check_hostile(result.output, result.errors);
+	rig_run_on(
+		&result, RIG_INTEL, 400,
+		BEGIN(ON_INTEL) "run_guest alone 'program=debug shared=1'; "
+				"run_guest kick 'program=debug shared=1' --sampler kick %s; run hostile %s; %s",
+		watches(), hostile_command(5), skipped_command());
+	if (succeeded(&result)) {
+		check_guest(ON_INTEL, "kick");
+		check_hostile_run(ON_INTEL);
+		check_skipped_runs(ON_INTEL);
+	}
 	rig_result_free(&result);
 }
