@@ -35,6 +35,7 @@ static const struct module_layout layout = {
 	.symtab = 0,
 	.num_symtab = 8,
 	.strtab = 16,
+	.has_types = true,
 	.typetab = 24,
 	.has_notes = true,
 	.notes_attrs = 392,
@@ -76,6 +77,7 @@ TEST(modules, btf_tells_the_layout)
 	CHECK_EQUAL(read.text_base, layout.text_base);
 	CHECK_EQUAL(read.text_size, layout.text_size);
 	CHECK_EQUAL(read.kallsyms, layout.kallsyms);
+	CHECK(read.has_types);
 	CHECK_EQUAL(read.typetab, layout.typetab);
 	CHECK(!read.has_notes);
 	CHECK(!read.has_orc);
@@ -213,6 +215,47 @@ TEST(modules, name_text_build_id_and_symbols)
 	module_list_free(&list);
 	symbols_free(symbols);
 	flat_guest_destroy(&guest);
+}
+
+/* The symbols of put_symbols() with their types in them; SIZED: how long the one that has a size is then. */
+static void check_old_types(bool in_size, uint64_t sized)
+{
+	static const char types[] = "?tTtd";
+	struct module_layout old = layout;
+	struct symbols *symbols = symbols_new(), *per_cpu = symbols_new();
+	struct module_list list;
+	struct flat_guest guest;
+
+	make_guest(&guest);
+	put(&guest, TYPES, "?????", 5);
+	old.has_types = false;
+	for (uint64_t i = 0; i < 5; i++) {
+		Elf64_Sym *symbol = (void *)(guest.memory + (SYMTAB - BASE) + i * sizeof(*symbol));
+
+		symbol->st_info = ELF64_ST_INFO(STB_GLOBAL, i == 4 ? STT_OBJECT : STT_FUNC);
+		if (in_size)
+			symbol->st_size = (uint8_t)types[i];
+		else
+			symbol->st_info = (uint8_t)types[i];
+	}
+	CHECK_EQUAL(
+		module_list_read(&list, &guest.view, &guest.registers.paging, HEAD, &old, symbols, per_cpu),
+		0);
+	symbols_finish(symbols);
+	CHECK_EQUAL(symbols_count(symbols), 4);
+	check_symbol(symbols, MODULE_TEXT + 0x100, "unsized", 0x80);
+	check_symbol(symbols, MODULE_TEXT + 0x200, "sized", sized);
+	check_symbol(symbols, MODULE_TEXT + 0x8000, "data", 1);
+	module_list_free(&list);
+	symbols_free(per_cpu);
+	symbols_free(symbols);
+	flat_guest_destroy(&guest);
+}
+
+TEST(modules, types_of_symbols_are_in_the_symbols_before_5_2)
+{
+	check_old_types(false, 0x20);
+	check_old_types(true, 0xe00); /* up to the text's end */
 }
 
 /* To 6.14 they are offsets, later they look like addresses of the kernel's image. */

@@ -52,11 +52,11 @@ static bool read_kallsyms(struct module_layout *layout, const struct btf *btf, u
 {
 	uint32_t kallsyms = btf_find_struct(btf, "mod_kallsyms");
 
+	layout->has_types = offset_of(btf, kallsyms, "typetab", &layout->typetab);
 	return offset_of(btf, module, "kallsyms", &layout->kallsyms) &&
 	       offset_of(btf, kallsyms, "symtab", &layout->symtab) &&
 	       offset_of(btf, kallsyms, "num_symtab", &layout->num_symtab) &&
-	       offset_of(btf, kallsyms, "strtab", &layout->strtab) &&
-	       offset_of(btf, kallsyms, "typetab", &layout->typetab);
+	       offset_of(btf, kallsyms, "strtab", &layout->strtab);
 }
 
 /* The notes that /sys/module/NAME/notes shows: counted to 6.13 or so, in a group with a list of them later.

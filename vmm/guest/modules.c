@@ -215,11 +215,49 @@ static int add_symbols(const struct reader *reader, const struct guest_module *m
 	return error;
 }
 
+/*
+ * Where types have no table of their own: to 4.20 the loader writes them over st_info, in 5.0 and 5.1 over
+ * st_size, whose sizes are lost (kernel/module.c, add_kallsyms()). All of them are behind what ELF has there.
+ */
+static uint8_t take_type(Elf64_Sym *symbol)
+{
+	uint8_t type = symbol->st_info;
+
+	if (type >= '?')
+		return type;
+	type = (uint8_t)symbol->st_size;
+	symbol->st_size = 0;
+	return type;
+}
+
+static int take_types(Elf64_Sym *table, uint32_t count, uint8_t **types)
+{
+	*types = malloc(count ? count : 1);
+	if (!*types)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++)
+		(*types)[i] = take_type(&table[i]);
+	return 0;
+}
+
+/* Of the COUNT symbols in TABLE; *TYPES becomes the caller's. */
+static int read_types(const struct reader *reader, uint64_t kallsyms, Elf64_Sym *table, uint32_t count,
+		      uint8_t **types)
+{
+	uint64_t at;
+
+	if (!reader->layout->has_types)
+		return take_types(table, count, types);
+	if (read_u64(reader, kallsyms + reader->layout->typetab, &at))
+		return -EFAULT;
+	return guest_copy_virtual(reader->view, reader->paging, at, count, types);
+}
+
 /* -ENOMEM; a table that can not be read is left out. */
 static int read_symbols(struct reader *reader, const struct guest_module *module)
 {
 	const struct module_layout *layout = reader->layout;
-	uint64_t kallsyms, table_at, types_at, strings;
+	uint64_t kallsyms, table_at, strings;
 	uint8_t *table = NULL, *types = NULL;
 	uint32_t count;
 	int error;
@@ -227,13 +265,12 @@ static int read_symbols(struct reader *reader, const struct guest_module *module
 	if (read_u64(reader, reader->module + layout->kallsyms, &kallsyms) ||
 	    read_u64(reader, kallsyms + layout->symtab, &table_at) ||
 	    read_u64(reader, kallsyms + layout->strtab, &strings) ||
-	    read_u64(reader, kallsyms + layout->typetab, &types_at) ||
 	    read_u32(reader, kallsyms + layout->num_symtab, &count) || count > reader->symbols_left)
 		return 0;
 	reader->symbols_left -= count;
 	error = guest_copy_virtual(reader->view, reader->paging, table_at, count * sizeof(Elf64_Sym), &table);
 	if (!error)
-		error = guest_copy_virtual(reader->view, reader->paging, types_at, count, &types);
+		error = read_types(reader, kallsyms, (Elf64_Sym *)(void *)table, count, &types);
 	if (!error)
 		error = add_symbols(reader, module, (Elf64_Sym *)(void *)table, types, count, strings);
 	free(types);

@@ -20,9 +20,11 @@ struct guest_module;
 /* Byte offsets in struct module unless another structure is named. */
 struct module_layout {
 	uint32_t state, list, name, name_size;
-	uint32_t text_base, text_size;                /* of core_layout, or of mem[MOD_TEXT] */
-	uint32_t kallsyms;                            /* pointer to struct mod_kallsyms */
-	uint32_t symtab, num_symtab, strtab, typetab; /* in it */
+	uint32_t text_base, text_size;       /* of core_layout, or of mem[MOD_TEXT] */
+	uint32_t kallsyms;                   /* pointer to struct mod_kallsyms */
+	uint32_t symtab, num_symtab, strtab; /* in it */
+	bool has_types;
+	uint32_t typetab; /* in it, from 5.2 on */
 	bool has_notes, notes_in_group;
 	uint32_t notes_attrs;  /* pointer to struct module_notes_attrs */
 	uint32_t notes, attrs; /* in that: their number or the NULL-terminated list of them, and the first */
