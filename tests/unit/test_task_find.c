@@ -278,7 +278,7 @@ TEST(task_find, takes_no_list_where_others_were_too_long_to_be_looked_at)
 	check(&known, 0);
 }
 
-TEST(task_find, needs_the_symbol_of_what_a_CPU_runs)
+TEST(task_find, needs_a_symbol_of_what_a_CPU_runs)
 {
 	struct known known;
 
@@ -289,6 +289,72 @@ TEST(task_find, needs_the_symbol_of_what_a_CPU_runs)
 	symbols_finish(known.kernel.per_cpu);
 	CHECK_EQUAL(guest_task_layout_check(&known.kernel), -ENOENT);
 	check(&known, -ENOENT);
+}
+
+#define HOT 0x100ull /* per-CPU address of pcpu_hot */
+enum { HOT_CURRENT = 8, HOT_DEPTH = 16, HOT_TOP = 24, HOT_IRQ = 40 };
+
+static void put_hot(struct known *known, unsigned int cpu, uint64_t task, uint64_t stack)
+{
+	task_guest_put(&known->guest, AREA(cpu) + HOT + HOT_CURRENT, DIRECT + task);
+	task_guest_put(&known->guest, AREA(cpu) + HOT + HOT_DEPTH, 0xfffc000000000000);
+	task_guest_put(&known->guest, AREA(cpu) + HOT + HOT_TOP, DIRECT + stack + 0x4000);
+	task_guest_put(&known->guest, AREA(cpu) + HOT + HOT_IRQ, DIRECT + IRQ_STACK + 0x4000 - 8);
+}
+
+/* As make(), of a kernel that has what a CPU runs among other things. */
+static void make_hot(struct known *known)
+{
+	make(known);
+	symbols_free(known->kernel.per_cpu);
+	known->kernel.per_cpu = symbols_new();
+	symbols_add(known->kernel.per_cpu, HOT, 64, 'D', "pcpu_hot", NULL);
+	symbols_add(known->kernel.per_cpu, GDT_PAGE, 8, 'D', "gdt_page", NULL);
+	symbols_finish(known->kernel.per_cpu);
+	put_hot(known, 0, FIRST, STACK);
+	put_hot(known, 1, KNOWN(3), 0x680000 + 3 * 0x4000);
+	CHECK_EQUAL(guest_task_layout_check(&known->kernel), 0);
+}
+
+static void check_hot(struct known *known, uint64_t irq_stack)
+{
+	check(known, 0);
+	CHECK_EQUAL(known->found.current, HOT + HOT_CURRENT);
+	CHECK_EQUAL(known->found.irq_stack, irq_stack);
+}
+
+TEST(task_find, finds_what_a_CPU_runs_where_it_is_among_others)
+{
+	struct known known;
+
+	make_hot(&known);
+	check_hot(&known, HOT + HOT_IRQ);
+	/* With FRED; and one CPU within a switch. */
+	make_hot(&known);
+	task_guest_put(&known.guest, AREA(0) + HOT + HOT_TOP, DIRECT + STACK + 0x4000 - 16);
+	task_guest_put(&known.guest, AREA(1) + HOT + HOT_TOP, DIRECT + STACK + 0x4000);
+	check_hot(&known, HOT + HOT_IRQ);
+	/* Of two that may be the stack of interrupts none is known to be it. */
+	make_hot(&known);
+	for (unsigned int cpu = 0; cpu < 2; cpu++)
+		task_guest_put(&known.guest, AREA(cpu) + HOT + HOT_DEPTH, DIRECT + IRQ_STACK - 8);
+	check_hot(&known, 0);
+}
+
+TEST(task_find, takes_nothing_for_what_a_CPU_runs_that_may_be_something_else)
+{
+	struct known known;
+
+	make_hot(&known);
+	for (unsigned int cpu = 0; cpu < 2; cpu++)
+		task_guest_put(&known.guest, AREA(cpu) + HOT + HOT_TOP, DIRECT + IRQ_STACK);
+	check(&known, -EAGAIN);
+	make_hot(&known);
+	for (unsigned int cpu = 0; cpu < 2; cpu++) {
+		task_guest_put(&known.guest, AREA(cpu) + HOT, DIRECT + KNOWN(4));
+		task_guest_put(&known.guest, AREA(cpu) + HOT + 48, DIRECT + 0x680000 + 5 * 0x4000);
+	}
+	check(&known, -EAGAIN);
 }
 
 /* A message of those tasks. */

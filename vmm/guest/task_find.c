@@ -23,6 +23,10 @@
 #define CPUS_MAX      64u
 #define PLACES_MAX    4u
 #define PAGE          4096u
+/* struct pcpu_hot, 6.2 to 6.14 (arch/x86/include/asm/current.h), in words. */
+#define HOT_WORDS 8u
+/* TOP_OF_KERNEL_STACK_PADDING, of kernels with FRED. */
+#define STACK_PADDING 16u
 
 struct task_bytes {
 	uint64_t at; /* GVA; 0: it was not found */
@@ -40,6 +44,7 @@ struct search {
 	const struct guest_kernel *kernel;
 	const struct told_tasks *told;
 	struct guest_task_layout *layout;
+	uint64_t hot;       /* per-CPU address of pcpu_hot; 0: what a CPU runs is a variable of its own */
 	size_t size;        /* of a task, or more */
 	unsigned int links; /* that may still be followed */
 	struct task_bytes first;
@@ -367,6 +372,80 @@ static void list_cpus(struct search *search)
 			search->cpus[search->cpu_count++] = offset;
 }
 
+/* Does WORD end the STACK of a task? Padding is left free at its end where the kernel has FRED. */
+static bool is_top(const struct search *search, uint64_t word, uint64_t stack)
+{
+	uint64_t end = stack + search->layout->stack_size;
+
+	return word == end || word == end - STACK_PADDING;
+}
+
+/* The number of the word that ends the stack of the task that word NUMBER leads to; negative: it leads to
+ * none. */
+static int top_of(struct search *search, const uint64_t *words, unsigned int number)
+{
+	uint64_t stack;
+
+	if (!is_pointer(words[number]) ||
+	    !kernel_memory_read_u64(&search->memory, words[number] + search->layout->stack, &stack) ||
+	    !is_pointer(stack) || stack % PAGE)
+		return -1;
+	for (unsigned int i = 0; i < HOT_WORDS; i++)
+		if (is_top(search, words[i], stack))
+			return (int)i;
+	return -1;
+}
+
+/* arch/x86/kernel/irq_64.c, map_irq_stack(): a word before a stack's end. */
+static void find_irq_stack(struct search *search, const uint64_t *words, unsigned int top)
+{
+	struct places places = { 0 };
+
+	for (unsigned int i = 0; i < HOT_WORDS; i++)
+		if (i != top && is_pointer(words[i]) && (words[i] + sizeof(words[i])) % PAGE == 0)
+			add_place(&places, i * (uint32_t)sizeof(words[i]));
+	if (places.count == 1)
+		search->layout->irq_stack = search->hot + places.offsets[0];
+}
+
+/* In the WORDS of a CPU's pcpu_hot. */
+static bool find_current_among(struct search *search, const uint64_t *words)
+{
+	struct places places = { 0 };
+	int top = -1;
+
+	for (unsigned int i = 0; i < HOT_WORDS; i++) {
+		int found = top_of(search, words, i);
+
+		if (found < 0)
+			continue;
+		top = found;
+		add_place(&places, i * (uint32_t)sizeof(words[i]));
+	}
+	if (places.count != 1)
+		return false;
+	search->layout->current = search->hot + places.offsets[0];
+	find_irq_stack(search, words, (unsigned int)top);
+	return true;
+}
+
+/*
+ * Both words are written one after the other when tasks are switched, so they agree at another look; and a
+ * CPU's first task is not on its top before the first switch.
+ */
+static int find_current(struct search *search)
+{
+	uint64_t words[HOT_WORDS];
+
+	list_cpus(search);
+	for (unsigned int look = 0; search->hot && search->cpu_count && look < RUNNING_LOOKS; look++)
+		if (kernel_memory_read(&search->memory, search->cpus[look % search->cpu_count] + search->hot,
+				       words, sizeof(words)) &&
+		    find_current_among(search, words))
+			return 0;
+	return search->layout->current ? 0 : error_set(-EAGAIN, "no CPU was seen on the stack of its task");
+}
+
 /* Of the two words of what CPU runs the one that is 0, if the other one is not. The task is there as long as
  * it runs. */
 static bool is_without(struct search *search, uint64_t cpu, const struct places *places, uint32_t *without)
@@ -388,7 +467,6 @@ static bool is_without(struct search *search, uint64_t cpu, const struct places 
  */
 static int tell_apart(struct search *search, const struct places *places)
 {
-	list_cpus(search);
 	for (unsigned int look = 0; search->cpu_count && look < RUNNING_LOOKS; look++)
 		if (is_without(search, search->cpus[look % search->cpu_count], places, &search->layout->mm))
 			return 0;
@@ -428,15 +506,23 @@ static int find(struct search *search)
 	if (!error)
 		error = find_stack(search);
 	if (!error)
+		error = find_current(search);
+	if (!error)
 		error = find_page_table(search);
 	return error ? error : find_memory(search);
 }
 
-/* Where `current` is a member of pcpu_hot (6.2 to 6.14), only BTF says which one. */
-static int find_by_symbols(struct guest_task_layout *layout, const struct guest_kernel *kernel)
+/* HOT: where `current` is a member of (6.2 to 6.14), or 0. */
+static int find_by_symbols(struct guest_task_layout *layout, const struct guest_kernel *kernel, uint64_t *hot)
 {
+	struct symbol symbol = { 0 };
+	bool found;
+
 	*layout = (struct guest_task_layout){ 0 };
-	if (guest_task_layout_by_symbols(layout, kernel->symbols, kernel->per_cpu) && layout->current)
+	found = guest_task_layout_by_symbols(layout, kernel->symbols, kernel->per_cpu) &&
+		(layout->current || symbols_find_name(kernel->per_cpu, "pcpu_hot", &symbol));
+	*hot = symbol.start;
+	if (found)
 		return 0;
 	return error_set(-ENOENT, "its symbols do not tell which task a CPU runs");
 }
@@ -444,8 +530,9 @@ static int find_by_symbols(struct guest_task_layout *layout, const struct guest_
 int guest_task_layout_check(const struct guest_kernel *kernel)
 {
 	struct guest_task_layout layout;
+	uint64_t hot;
 
-	return find_by_symbols(&layout, kernel);
+	return find_by_symbols(&layout, kernel, &hot);
 }
 
 int guest_task_layout_find(struct guest_task_layout *layout, const struct guest_kernel *kernel,
@@ -462,7 +549,7 @@ int guest_task_layout_find(struct guest_task_layout *layout, const struct guest_
 	search->told = told;
 	search->layout = layout;
 	search->links = LINKS_MAX;
-	error = find_by_symbols(layout, kernel);
+	error = find_by_symbols(layout, kernel, &search->hot);
 	if (!error)
 		error = find(search);
 	free(search);
