@@ -173,7 +173,8 @@ static bool wait_for_names(const struct daemon_run *daemon, char *before)
 static void check_daemon(struct libvirt_daemon *libvirt)
 {
 	struct daemon_run daemon;
-	char path[256] = "", *log;
+	struct program tool;
+	char path[256] = "", arguments[256], *log;
 	json_t *status;
 
 	daemon_run_prepare(&daemon, "");
@@ -190,6 +191,10 @@ static void check_daemon(struct libvirt_daemon *libvirt)
 		status = daemon_run_ask(&daemon, "domain-status", json_pack("{s:s}", "domain", "one"));
 		CHECK_STRING(json_string_value(json_object_get(status, "agent")), "open");
 		json_decref(status);
+		snprintf(arguments, sizeof(arguments), "ctl --socket %s/kvmscoped.sock status one",
+			 daemon.run);
+		program_run(&tool, arguments);
+		CHECK(strstr(tool.text, "\nagent:    open: it names the guest's programs\n"));
 		CHECK(!libvirt_virsh(libvirt, NULL, 0, "reset one"));
 		CHECK(wait_for_names(&daemon, path));
 	}

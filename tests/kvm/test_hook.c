@@ -303,6 +303,26 @@ TEST(hook, xml_that_is_too_much_or_never_comes_is_left_out)
 	remove_place(&place);
 }
 
+/* 128 that wait take no more of the host's memory than that. */
+TEST(hook, what_waits_is_small)
+{
+	size_t size = 4 * HOOK_QUEUED_MAX;
+	char *large = malloc(size);
+	struct taken taken;
+	struct place place;
+
+	if (large)
+		memset(large, 'x', size);
+	PLACE_REQUIRED(&place);
+	run_hook(&place, "web", "started", large, size);
+	take_all(&place, &taken);
+	CHECK_EQUAL(taken.count, 1);
+	CHECK_STRING(taken.domain, "web");
+	CHECK_EQUAL(taken.xml_size, 0);
+	free(large);
+	remove_place(&place);
+}
+
 TEST(hook, no_place_to_write_is_no_failure)
 {
 	char name[HOOK_WORD_MAX + 10];

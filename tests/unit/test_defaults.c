@@ -186,6 +186,8 @@ TEST(defaults, limits_are_those_that_are_told)
 	check_document("docs/man/kvmscope-run.1", "up to ", CONTROL_NAME_MAX, " letters");
 	check_document("docs/man/kvmscope.conf.5", "CPU time, 1 to ", SETTINGS_FREQUENCY_MAX, ".");
 	check_document("docs/how-to-libvirt.md", "the oldest go when there are ", HOOK_SPOOL_MAX, ".");
+	check_document("docs/how-to-libvirt.md", "None there is of more than ", HOOK_QUEUED_MAX >> 10,
+		       " KiB");
 	check_document("docs/agent-protocol.md", "a multiple of 8, from 8 to ", AGENT_MESSAGE_MAX, " |");
 	check_document("docs/agent-protocol.md", "segments: 0 to ", AGENT_SEGMENTS_MAX, " |");
 	check_document("docs/agent-protocol.md", "section with code, 0 to ", AGENT_SECTIONS_MAX, ":");

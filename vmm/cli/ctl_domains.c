@@ -87,6 +87,26 @@ static int connect_daemon(const char *socket)
 			 geteuid() ? ", or is not ours to ask" : "");
 }
 
+/* How it stands with the guest's agent, of a domain that has a channel for one. */
+static void print_agent(const char *agent)
+{
+	static const struct {
+		const char *word, *means;
+	} states[] = {
+		{ "open", ": it names the guest's programs" },
+		{ "silent", ": nobody answers; is kvmscope-agent installed in the guest, and running?" },
+		{ "busy", ": somebody else is connected to its channel" },
+		{ "unreachable", ": its channel can not be connected to" },
+	};
+
+	if (*agent)
+		printf("\nagent:    ");
+	answer_print(agent);
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+		if (!strcmp(agent, states[i].word))
+			printf("%s", states[i].means);
+}
+
 static void print_status(const json_t *domain)
 {
 	double samples = answer_number(domain, "samples"), sampled = answer_number(domain, "sampled_ns");
@@ -116,6 +136,7 @@ static void print_status(const json_t *domain)
 		printf("\nguest:    Linux ");
 		answer_print(answer_text(domain, "guest_release"));
 	}
+	print_agent(answer_text(domain, "agent"));
 	if (*answer_text(domain, "file")) {
 		printf("\nfile:     ");
 		answer_print(answer_text(domain, "file"));

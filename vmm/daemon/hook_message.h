@@ -6,8 +6,9 @@
  *
  * Each message comes in a file of its own: an anonymous one (memfd_create(2)), whose descriptor is sent over
  * the socket HOOK_SOCKET with one byte (SCM_RIGHTS, unix(7)); or, where nobody takes that, one in the spool
- * HOOK_SPOOL, until kvmscoped comes. XML is the domain's, or nothing, if libvirt gave more than fits. The
- * format is of the host alone: hook and daemon are installed together.
+ * HOOK_SPOOL, until kvmscoped comes. XML is the domain's, or nothing, if libvirt gave more than fits; what it
+ * asks for is in libvirt's own files, too. The format is of the host alone: hook and daemon are installed
+ * together.
  */
 #ifndef KVMSCOPE_DAEMON_HOOK_MESSAGE_H
 #define KVMSCOPE_DAEMON_HOOK_MESSAGE_H
@@ -26,11 +27,12 @@
 /* A file there that has a byte for each message that was dropped, as there were too many. */
 #define HOOK_DROPPED "dropped"
 
-#define HOOK_SPOOL_MAX 128       /* messages: the oldest go */
-#define HOOK_WORK_S    5         /* that a hook may take to hand one over, of which libvirt knows nothing */
-#define HOOK_XML_MAX   (1 << 20) /* bytes */
-#define HOOK_WORD_MAX  1024      /* bytes of domain, and of operation, with their end */
-#define HOOK_SIZE_MAX  (HOOK_XML_MAX + 2 * HOOK_WORD_MAX + sizeof(HOOK_MAGIC))
+#define HOOK_SPOOL_MAX  128        /* messages: the oldest go */
+#define HOOK_QUEUED_MAX (64 << 10) /* bytes of one there: a longer one goes without XML */
+#define HOOK_WORK_S     5          /* that a hook may take to hand one over, of which libvirt knows nothing */
+#define HOOK_XML_MAX    (1 << 20)  /* bytes */
+#define HOOK_WORD_MAX   1024       /* bytes of domain, and of operation, with their end */
+#define HOOK_SIZE_MAX   (HOOK_XML_MAX + 2 * HOOK_WORD_MAX + sizeof(HOOK_MAGIC))
 
 /* All point into what was parsed. */
 struct hook_message {

@@ -104,6 +104,12 @@ static size_t put_word(size_t at, const char *word)
 	return at + size;
 }
 
+/* The size of a message that has no XML. */
+static size_t put_head(const char *domain, const char *operation)
+{
+	return put_word(put_word(put_word(0, HOOK_MAGIC), domain), operation);
+}
+
 /* The message's size with what comes by DEADLINE, in ms, or is there if that has passed; without XML if that
  * is too much, or takes too long. */
 static size_t read_xml(size_t start, uint64_t deadline)
@@ -248,7 +254,7 @@ static void queue(size_t size)
  */
 static size_t take_message(const char *domain, const char *operation, uint64_t start)
 {
-	size_t head = put_word(put_word(put_word(0, HOOK_MAGIC), domain), operation), size;
+	size_t head = put_head(domain, operation), size;
 
 	signal(SIGALRM, close_input);
 	arm_deadline(start);
@@ -264,7 +270,7 @@ static void tell(const char *domain, const char *operation, uint64_t start)
 	size_t size = take_message(domain, operation, start);
 
 	if (!hand_over(size))
-		queue(size);
+		queue(size > HOOK_QUEUED_MAX ? put_head(domain, operation) : size);
 }
 
 /* libvirt waits for all who could write to it. */
