@@ -10,6 +10,7 @@
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/profile/perf_data_format.h"
+#include "vmm/profile/perf_data_output.h"
 #include "vmm/profile/perf_data_reader.h"
 #include "vmm/profile/perf_data_writer.h"
 
@@ -306,6 +307,23 @@ TEST(perf_data, callers_are_written_as_they_are_wherever_the_kernel_is)
 	CHECK_EQUAL(chain.samples, 1);
 	perf_data_reader_close(reader);
 	unlink(options.path);
+}
+
+/* What is in it is: tests/e2e/test_perf.c. */
+TEST(perf_data, an_empty_file_in_the_way_is_not_kept)
+{
+	char path[] = "/tmp/kvmscope-test-XXXXXX", old[64];
+	int empty = mkstemp(path);
+	struct perf_data_output *output;
+
+	REQUIRE(empty >= 0);
+	close(empty);
+	snprintf(old, sizeof(old), "%s.old", path);
+	REQUIRE_EQUAL(perf_data_output_open(&output, path, 0), 0);
+	CHECK(access(old, F_OK) != 0);
+	CHECK(!access(path, F_OK));
+	perf_data_output_close(output);
+	unlink(path);
 }
 
 TEST(perf_data, writer_refuses_what_it_can_not_say)

@@ -44,16 +44,29 @@ static int failed(struct perf_data_output *output, int error, const char *what)
 	return output->error;
 }
 
-/* As perf record: what was there becomes PATH.old. */
-static int open_file(struct perf_data_output *output)
+/* As perf record: what was there becomes PATH.old, but for a file that is empty. */
+static int set_aside(struct perf_data_output *output)
 {
 	char old[PATH_MAX];
+	struct stat status;
 
 	if ((size_t)snprintf(old, sizeof(old), "%s.old", output->path) >= sizeof(old))
 		return failed(output, -ENAMETOOLONG, "open");
+	if (!lstat(output->path, &status) && S_ISREG(status.st_mode) && !status.st_size &&
+	    !unlink(output->path))
+		return 0;
 	if (rename(output->path, old) && errno != ENOENT)
 		return error_set(-errno, "can't keep %s as %s: %s; name another file with -o", output->path,
 				 old, strerror(errno));
+	return 0;
+}
+
+static int open_file(struct perf_data_output *output)
+{
+	int error = set_aside(output);
+
+	if (error)
+		return error;
 	output->fd = open(output->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (output->fd < 0)
 		return failed(output, -errno, "open");

@@ -63,9 +63,9 @@ struct perf_data_mapping {
 };
 
 /*
- * Replaces PATH if it is there (kept as PATH.old, as perf record does). The
- * errors of open(). From here on the file is a valid one without samples. The
- * strings of the options are copied.
+ * Replaces PATH if it is there (kept as PATH.old, as perf record does, if it is
+ * not empty). The errors of open(). From here on the file is a valid one without
+ * samples. The strings of the options are copied.
  */
 int perf_data_writer_open(struct perf_data_writer **writer, const struct perf_data_options *options);
 
