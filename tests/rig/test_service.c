@@ -33,13 +33,16 @@ static bool make_initrd(const char *system)
 	return made;
 }
 
-/* Each guest begins when its kernel is known, without which nothing has a name; process $run is kvmscope. */
+/*
+ * Each guest begins when its kernel is known, without which nothing has a name; process $run is kvmscope.
+ * norandmaps: the emulator translates a program anew wherever else it lies, and these systems start hundreds.
+ */
 #define RECORD                                                                                                                   \
 	"for system in systemd openrc busybox; do d=$PWD/" DIRECTORY                                                             \
 	"/$system; rm -rf $d/.debug; mkfifo /tmp/$system; "                                                                      \
 	"HOME=$d build/kvmscope run -v --pmu off --agent=guest --timeout 200 --mem 256M -F 499 --no-call-graph -o $d/perf.data " \
 	"--kernel %s --initrd $(cat $d/initrd) --name $system "                                                                  \
-	"--append \"console=ttyS0 quiet panic=-1 mitigations=off " QUICK_BOOT                                                    \
+	"--append \"console=ttyS0 quiet panic=-1 mitigations=off norandmaps " QUICK_BOOT                                         \
 	" service.init=$system\" < /tmp/$system > $d/output 2> $d/log & run=$!; "                                                \
 	"exec 3> /tmp/$system; until build/kvmscope ctl --name $system status 2>&1 | grep -q Linux && "                          \
 	"grep -q 'service: up' $d/output; do kill -0 $run || break; sleep 0.5; done; echo >&3; "                                 \
