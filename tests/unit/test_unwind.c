@@ -1,82 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Stacks made by hand. The kernel's code is a row of slots of 16 bytes, each
- * with an ORC entry of its own; slot N is code(N).
- */
 #include <stdlib.h>
 
 #include "shared/sample.h"
-#include "tests/unit/flat_guest.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/guest/unwind.h"
-#include "vmm/guest/unwinder.h"
-
-#define GUEST_SIZE     (1u << 20)
-#define TEXT           0xffffffff81000000ull
-#define IPS            0xffffffff82000000ull
-#define STACK          0xffffc90000010000ull /* maps to STACK_GPA, 16 KiB */
-#define STACK_GPA      0x10000ull
-#define USER_STACK     0x7ffc00000000ull /* maps to USER_STACK_GPA, 4 KiB */
-#define USER_STACK_GPA 0x20000ull
-#define TEXT_GPA       0x30000ull
-#define USER_TEXT      0x400000ull /* maps to USER_TEXT_GPA, 20 KiB */
-#define USER_TEXT_GPA  0x50000ull
-#define USER_TEXT_SIZE 0x5000ull
-#define SLOTS          32
-#define STEP           16
-
-/* Entries of the format from 6.4. */
-#define CALL_SP          0x205
-#define CALL_SP_BP       0x215
-#define CALL_BP          0x214
-#define CALL_SP_INDIRECT 0x209
-#define CALL_R10         0x206
-#define REGS_SP          0xb05
-#define PARTIAL_SP       0xc05
-#define END              0x100
-#define NONE             0x000
-
-struct fixture {
-	struct flat_guest guest;
-	uint8_t ips[SLOTS * 4], entries[SLOTS * ORC_ENTRY_SIZE];
-	struct orc_table table;
-	struct guest_unwinder unwinder;
-	uint64_t addresses[16];
-	struct guest_callchain chain;
-};
-
-static uint64_t code(unsigned int slot)
-{
-	return TEXT + slot * STEP + 4;
-}
-
-static void set_slot(struct fixture *fixture, unsigned int slot, int16_t sp_offset, int16_t bp_offset,
-		     uint16_t flags)
-{
-	uint8_t *entry = fixture->entries + slot * ORC_ENTRY_SIZE;
-
-	memcpy(entry, &sp_offset, 2);
-	memcpy(entry + 2, &bp_offset, 2);
-	memcpy(entry + 4, &flags, 2);
-}
-
-static void map_user_text(struct fixture *fixture, uint64_t gva)
-{
-	for (uint64_t at = 0; at < USER_TEXT_SIZE; at += 4096)
-		flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, gva + at,
-			       USER_TEXT_GPA + at, 4096, 4);
-}
-
-static uint8_t *user_code(struct fixture *fixture, uint64_t address)
-{
-	return fixture->guest.memory + USER_TEXT_GPA + (address - USER_TEXT);
-}
-
-/* call *%rax, whose end is ADDRESS. */
-static void put_user_call(struct fixture *fixture, uint64_t address)
-{
-	memcpy(user_code(fixture, address) - 2, "\xff\xd0", 2);
-}
+#include "tests/unit/unwind_fixture.h"
 
 /* The same of TARGET. */
 static void put_direct_call(struct fixture *fixture, uint64_t address, uint64_t target)
@@ -86,74 +13,6 @@ static void put_direct_call(struct fixture *fixture, uint64_t address, uint64_t 
 
 	end[-5] = 0xe8;
 	memcpy(end - 4, &distance, 4);
-}
-
-static void make(struct fixture *fixture)
-{
-	memset(fixture, 0, sizeof(*fixture));
-	flat_guest_create(&fixture->guest, GUEST_SIZE);
-	for (uint64_t at = 0; at < 0x4000; at += 4096)
-		flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, STACK + at,
-			       STACK_GPA + at, 4096, 0);
-	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, USER_STACK, USER_STACK_GPA, 4096,
-		       4);
-	flat_guest_map(&fixture->guest, fixture->guest.registers.paging.cr3, TEXT, TEXT_GPA, 4096, 0);
-	map_user_text(fixture, USER_TEXT);
-	put_user_call(fixture, 0x402000);
-	put_user_call(fixture, 0x403000);
-	for (uint32_t i = 0; i < SLOTS; i++) {
-		int32_t relative = (int32_t)(TEXT + i * STEP - (IPS + i * 4));
-
-		memcpy(fixture->ips + i * 4, &relative, 4);
-		set_slot(fixture, i, 8, 0, CALL_SP);
-	}
-	fixture->table = (struct orc_table){ .start = TEXT,
-					     .end = TEXT + SLOTS * STEP,
-					     .ips_gva = IPS,
-					     .ips = fixture->ips,
-					     .entries = fixture->entries,
-					     .count = SLOTS };
-	fixture->unwinder = (struct guest_unwinder){ .paging = fixture->guest.registers.paging,
-						     .format = ORC_FORMAT_SIGNAL,
-						     .tables = &fixture->table,
-						     .table_count = 1 };
-	fixture->chain.addresses = fixture->addresses;
-	fixture->chain.capacity = 16;
-	fixture->guest.registers.rip = code(1);
-	fixture->guest.registers.rsp = STACK;
-}
-
-/* The 8 bytes of the kernel's stack at OFFSET. */
-static void push(struct fixture *fixture, uint64_t offset, uint64_t value)
-{
-	flat_guest_write_u64(&fixture->guest, STACK_GPA + offset, value);
-}
-
-/* A call of five bytes that ends before ADDRESS. */
-static void put_kernel_call(struct fixture *fixture, uint64_t address)
-{
-	fixture->guest.memory[TEXT_GPA + (address - TEXT) - 5] = 0xe8;
-}
-
-static void push_user(struct fixture *fixture, uint64_t offset, uint64_t value)
-{
-	flat_guest_write_u64(&fixture->guest, USER_STACK_GPA + offset, value);
-}
-
-/* struct pt_regs at OFFSET of the kernel's stack. */
-static void push_registers(struct fixture *fixture, uint64_t offset, uint64_t ip, uint64_t cs, uint64_t sp,
-			   uint64_t bp)
-{
-	push(fixture, offset + 4 * 8, bp);
-	push(fixture, offset + 16 * 8, ip);
-	push(fixture, offset + 17 * 8, cs);
-	push(fixture, offset + 19 * 8, sp);
-}
-
-static void unwind(struct fixture *fixture)
-{
-	guest_unwind(&fixture->unwinder, &fixture->guest.view, &fixture->guest.registers, NULL,
-		     &fixture->chain);
 }
 
 TEST(unwind, orc_from_a_call_into_the_system_call_entry_and_user_space)
@@ -206,103 +65,6 @@ TEST(unwind, orc_across_an_interrupt_of_the_kernel_on_another_stack)
 	CHECK_EQUAL(fixture.addresses[3], code(4));
 	CHECK_EQUAL(fixture.chain.user_depth, 0);
 	CHECK_EQUAL(fixture.chain.flags, 0);
-	flat_guest_destroy(&fixture.guest);
-}
-
-/*
- * A CPU's stacks as Linux has them (arch/x86/include/asm/cpu_entry_area.h): the entry stack and those of the
- * IST in the CPU's entry area, each behind a page that is not mapped.
- */
-#define ENTRY_AREA      0xfffffe0000001000ull
-#define ENTRY_STACK_END (ENTRY_AREA + 0x2000)
-#define DB_STACK        (ENTRY_AREA + 0x8000)
-#define NMI_STACK       (ENTRY_AREA + 0xb000)
-#define IST_SIZE        0x2000ull
-#define PT_REGS_SIZE    168
-/* Where their memory is. */
-#define ENTRY_STACK_GPA 0x40000ull
-#define DB_STACK_GPA    0x41000ull
-#define NMI_STACK_GPA   0x43000ull
-
-static void make_entry_area(struct fixture *fixture)
-{
-	uint64_t cr3;
-
-	make(fixture);
-	cr3 = fixture->guest.registers.paging.cr3;
-	flat_guest_map(&fixture->guest, cr3, ENTRY_STACK_END - 4096, ENTRY_STACK_GPA, 4096, 0);
-	for (uint64_t at = 0; at < IST_SIZE; at += 4096) {
-		flat_guest_map(&fixture->guest, cr3, DB_STACK + at, DB_STACK_GPA + at, 4096, 0);
-		flat_guest_map(&fixture->guest, cr3, NMI_STACK + at, NMI_STACK_GPA + at, 4096, 0);
-	}
-}
-
-/* What an exception that begins at the end of a stack has made of it: its registers, below them a call by its
- * entry (slot ENTRY). The handler's stack pointer is 8 below. GPA is of the stack's end. */
-static void push_exception(struct fixture *fixture, uint64_t gpa, unsigned int entry, uint64_t ip,
-			   uint64_t cs, uint64_t sp)
-{
-	struct flat_guest *guest = &fixture->guest;
-
-	flat_guest_write_u64(guest, gpa - 8, cs == 0x33 ? 0x2b : 0x18); /* SS */
-	flat_guest_write_u64(guest, gpa - 16, sp);
-	flat_guest_write_u64(guest, gpa - 32, cs);
-	flat_guest_write_u64(guest, gpa - 40, ip);
-	flat_guest_write_u64(guest, gpa - PT_REGS_SIZE + 4 * 8, 0); /* RBP */
-	flat_guest_write_u64(guest, gpa - PT_REGS_SIZE - 8, code(entry));
-	set_slot(fixture, entry, 0, 0, REGS_SP);
-}
-
-/* An NMI in the handler of #DB, in a system call: three stacks, and then user space. */
-TEST(unwind, orc_across_the_exception_stacks_of_a_CPU)
-{
-	struct fixture fixture;
-
-	make_entry_area(&fixture);
-	push_exception(&fixture, NMI_STACK_GPA + IST_SIZE, 2, code(3) - 4, 0x10,
-		       DB_STACK + IST_SIZE - PT_REGS_SIZE - 8);
-	push_exception(&fixture, DB_STACK_GPA + IST_SIZE, 4, code(5) - 4, 0x10,
-		       STACK + 0x4000 - PT_REGS_SIZE - 8);
-	push_exception(&fixture, STACK_GPA + 0x4000, 6, 0x401000, 0x33, USER_STACK);
-	fixture.guest.registers.rsp = NMI_STACK + IST_SIZE - PT_REGS_SIZE - 8;
-	unwind(&fixture);
-	REQUIRE_EQUAL(fixture.chain.kernel_depth, 6);
-	for (unsigned int i = 0; i < 6; i++)
-		CHECK_EQUAL(fixture.addresses[i], i == 2 || i == 4 ? code(i + 1) - 4 : code(i + 1));
-	CHECK(fixture.chain.user_depth >= 1);
-	CHECK_EQUAL(fixture.addresses[6], 0x401000);
-	CHECK(!(fixture.chain.flags & SAMPLE_KERNEL_TRUNCATED));
-	flat_guest_destroy(&fixture.guest);
-}
-
-/* Before an exception's entry leaves the entry stack there is no more on it than what the CPU pushed. */
-TEST(unwind, orc_of_the_entry_stack_of_a_CPU)
-{
-	struct fixture fixture;
-
-	make_entry_area(&fixture);
-	push_exception(&fixture, ENTRY_STACK_GPA + 4096, 20, 0x401000, 0x33, USER_STACK);
-	set_slot(&fixture, 1, 0, 0, PARTIAL_SP);
-	fixture.guest.registers.rsp = ENTRY_STACK_END - 40;
-	unwind(&fixture);
-	CHECK_EQUAL(fixture.chain.kernel_depth, 1);
-	CHECK(fixture.chain.user_depth >= 1);
-	CHECK_EQUAL(fixture.addresses[1], 0x401000);
-	CHECK(!(fixture.chain.flags & SAMPLE_KERNEL_TRUNCATED));
-	flat_guest_destroy(&fixture.guest);
-}
-
-/* The page below each is there for this. */
-TEST(unwind, an_exception_stack_that_ran_over_ends_the_chain)
-{
-	struct fixture fixture;
-
-	make_entry_area(&fixture);
-	fixture.guest.registers.rsp = NMI_STACK - 8;
-	unwind(&fixture);
-	CHECK_EQUAL(fixture.chain.kernel_depth, 1);
-	CHECK_EQUAL(fixture.chain.user_depth, 0);
-	CHECK_EQUAL(fixture.chain.flags, SAMPLE_KERNEL_TRUNCATED);
 	flat_guest_destroy(&fixture.guest);
 }
 
@@ -591,7 +353,7 @@ TEST(unwind, kernel_frame_pointers_with_marked_registers)
 /* struct pt_regs lies PADDING bytes below the stack's end. */
 static void check_system_call(uint64_t padding)
 {
-	uint64_t registers = 0x4000 - padding - PT_REGS_SIZE;
+	uint64_t registers = 0x4000 - padding - REGISTERS_SIZE;
 	struct fixture fixture;
 
 	make(&fixture);

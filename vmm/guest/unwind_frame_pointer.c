@@ -3,10 +3,6 @@
 
 #define USER_FRAME_MAX   (1ull << 20)  /* bytes that one frame may have */
 #define KERNEL_FRAME_MAX (32ull << 10) /* no kernel stack is larger */
-#define STACK_SIZE       16384         /* THREAD_SIZE is that or a multiple, and stacks are aligned to it */
-#define PT_REGS_SIZE     168
-/* TOP_OF_KERNEL_STACK_PADDING (arch/x86/include/asm/thread_info.h): with CONFIG_X86_FRED (6.9), else 0. */
-#define FRED_PADDING 16
 
 /* Frames lie one above the other, within reach; else bp is no frame pointer but any number. */
 static bool is_frame(const struct unwind_state *state, uint64_t bp, uint64_t largest)
@@ -21,21 +17,13 @@ static bool read_frame(struct unwind_state *state, unsigned int width, uint64_t 
 	       stack_read(&state->stack, state->bp + width, width, ip);
 }
 
-/* A task's stack begins below the struct pt_regs of the entry from user space. */
-static bool is_at_entry(uint64_t sp)
-{
-	uint64_t left = -sp % STACK_SIZE;
-
-	return left == PT_REGS_SIZE || left == PT_REGS_SIZE + FRED_PADDING;
-}
-
 /*
  * The entry of a system call clears bp for what it calls, and marks nothing (arch/x86/entry/calling.h,
  * PUSH_AND_CLEAR_REGS). Stacks that are no task's and those of kernel threads have no user's registers there.
  */
 static enum unwind_result end_at_entry(struct unwind_state *state)
 {
-	if (is_at_entry(state->sp) && unwind_from_registers(state, state->sp) == UNWIND_USER)
+	if (unwind_is_at_entry(state->sp) && unwind_from_registers(state, state->sp) == UNWIND_USER)
 		return UNWIND_USER;
 	return UNWIND_END;
 }

@@ -5,9 +5,7 @@
 
 #define THUNK_SIZE 64ull /* bytes, at the most */
 #define RET        0xc3
-/* Bytes; what a fork_frame has more is a struct inactive_task_frame. */
-#define STACK_SIZE      16384
-#define PT_REGS_SIZE    168
+/* Bytes; what it has more is a struct inactive_task_frame. */
 #define FORK_FRAME_SIZE (PT_REGS_SIZE + 56)
 
 /*
@@ -208,9 +206,23 @@ static bool may_be_thunk(struct unwind_state *state, const struct orc_entry *ent
  */
 static bool is_stack_used_up(const struct unwind_state *state)
 {
-	uint64_t left = -state->sp % STACK_SIZE;
+	uint64_t left = -state->sp % KERNEL_STACK_SIZE;
 
 	return left == PT_REGS_SIZE || left == FORK_FRAME_SIZE;
+}
+
+/*
+ * The mark also stands at code of entries that has the user's stack or a CPU's own, from which nothing is
+ * ever called: what was interrupted there is not outermost. A new task that was forked begins with the
+ * registers of the program.
+ */
+static enum unwind_result end(struct unwind_state *state)
+{
+	bool at_entry = unwind_is_at_entry(state->sp);
+
+	if (state->signal && !at_entry && !is_stack_used_up(state))
+		return UNWIND_LOST;
+	return at_entry && unwind_from_registers(state, state->sp) == UNWIND_USER ? UNWIND_USER : UNWIND_END;
 }
 
 enum unwind_result unwind_step_orc(struct unwind_state *state, const struct guest_unwinder *unwinder)
@@ -229,7 +241,7 @@ enum unwind_result unwind_step_orc(struct unwind_state *state, const struct gues
 	if (entry.type == ORC_TYPE_NONE)
 		return UNWIND_LOST;
 	if (entry.type == ORC_TYPE_END)
-		return UNWIND_END;
+		return end(state);
 	if (!previous_sp(state, &entry, &sp))
 		return UNWIND_LOST;
 	result = to_caller(state, &entry, sp);

@@ -9,6 +9,8 @@
 #define PAGE      4096ull
 #define NO_PAGE   1ull /* never the address of one */
 #define CS_USER32 0x23 /* arch/x86/include/asm/segment.h, __USER32_CS */
+/* TOP_OF_KERNEL_STACK_PADDING (arch/x86/include/asm/thread_info.h): with CONFIG_X86_FRED (6.9), else 0. */
+#define FRED_PADDING 16
 
 /*
  * Where registers lie in struct pt_regs (arch/x86/include/asm/ptrace.h), in words, by their numbers in DWARF.
@@ -63,6 +65,13 @@ bool unwind_is_behind_call(const struct unwind_state *state, uint64_t address)
 	return !guest_read_virtual(state->stack.view, state->stack.paging, address - sizeof(code), code,
 				   sizeof(code)) &&
 	       call_site_ends(code, sizeof(code));
+}
+
+bool unwind_is_at_entry(uint64_t sp)
+{
+	uint64_t left = -sp % KERNEL_STACK_SIZE;
+
+	return sp >> 63 && (left == PT_REGS_SIZE || left == PT_REGS_SIZE + FRED_PADDING);
 }
 
 enum unwind_result unwind_from_interrupt_frame(struct unwind_state *state, uint64_t frame)

@@ -17,6 +17,8 @@
 /* Kernel text, modules and what the kernel generates all lie in the last 2 GiB. */
 #define KERNEL_TEXT_START 0xffffffff80000000ull
 #define USER_TEXT_END     0x0100000000000000ull /* with 5-level paging */
+#define KERNEL_STACK_SIZE 16384 /* bytes: THREAD_SIZE is that or a multiple, and stacks are aligned to it */
+#define PT_REGS_SIZE      168
 
 /* Reads of guest virtual memory that keep the translation of the last page. */
 struct stack_reader {
@@ -89,6 +91,12 @@ enum unwind_result unwind_step_cfi(struct unwind_state *state, const struct cfi_
 
 /* Is the code before ADDRESS a call: e8 with an offset, or ff /2 in any of its lengths? */
 bool unwind_is_behind_call(const struct unwind_state *state, uint64_t address);
+
+/*
+ * Is nothing on a task's stack at SP but the struct pt_regs with which it begins: of the entry from user
+ * space, of a kernel thread all zero? Others may have any number there.
+ */
+bool unwind_is_at_entry(uint64_t sp);
 
 /* Takes over ip, sp, bp and so on from the struct pt_regs at REGS. UNWIND_CALLER, UNWIND_USER or UNWIND_LOST.
  */
