@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/rig/kernel_calls.h"
+#include "tests/rig/exception_chains.h"
+#include "tests/rig/kernel_code.h"
 #include "tests/rig/rig.h"
 
 static struct recording {
@@ -35,8 +36,8 @@ static bool make_initrd(struct recording *recording)
 		&result, 200,
 		"tests/rig/initrd --kernel %s --output %s --modules "
 		"'virtio_mmio virtio_console virtio_blk virtio-rng ext4 button algif_hash rmd160 overlay' " TASKS_PROGRAM
-		" " FRAMES_PROGRAM
-		" build/rig/bpf build/rig/kernel-text build/rig/workload build/rig/remap/{remap,alpha,beta,gamma,delta,one,two,three,brief}",
+		" " FRAMES_PROGRAM " build/rig/bpf " EXCEPTIONS_PROGRAM
+		" build/rig/kernel-text build/rig/workload build/rig/remap/{remap,alpha,beta,gamma,delta,one,two,three,brief}",
 		recording->version, recording->initrd);
 	made = !result.status;
 	if (!made)
@@ -78,6 +79,7 @@ bool debian_recording_make_disk(void)
 	      "-F 999 --from-line 'userland: begin' --agent=guest --symfs " USERLAND_FILES                          \
 	      " --no-disk-names --disk " USERLAND_DISK ",ro --disk $d/disk",                                        \
 	      "kvmscope.run=mount+-t+ext4+-o+ro+/dev/vda+/mnt&&sh+/mnt/script+%s+record&&tasks+4&&remap+4&&bpf+5&&" \
+	      "exceptions+2&&"                                                                                      \
 	      "sh+/mnt/script+%s+agent")
 
 /* What tasks says of the copies of itself. */

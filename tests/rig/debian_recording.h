@@ -15,10 +15,10 @@
  * With "on" it before writes its /proc/kallsyms and its kernel's code to its disk, then runs "workload shares
  * 5" and "frames 2", and where debug registers work each write of DEBIAN_WATCHED is a hit; 199 times a
  * second. With "off" it is sampled 999 times a second from the begin of the user land on:
- * tests/rig/guest-userland (the guest's perf.data is at the begin of disk), then tasks, "remap 4" and "bpf
- * 5", and, with an agent that comes then, the user land again. That is too long for isolated page tables: in
- * about every second such run on 6.1 the kernel died in its entry code, with those of user mode in use, a
- * fault of the emulated processor.
+ * tests/rig/guest-userland (the guest's perf.data is at the begin of disk), then tasks, "remap 4", "bpf
+ * 5" and "exceptions 2", and, with an agent that comes then, the user land again. That is too long for
+ * isolated page tables: in about every second such run on 6.1 the kernel died in its entry code, with those
+ * of user mode in use, a fault of the emulated processor.
  *
  * The directory with perf.data, the build-id cache .debug, and
  * disk. Made by the first call, for the life of the program; NULL if it could

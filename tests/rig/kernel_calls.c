@@ -4,113 +4,34 @@
 #include <inttypes.h>
 #include <linux/perf_event.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/shim/test.h"
 #include "vmm/guest/call_site.h"
-#include "vmm/guest/symbols.h"
 #include "vmm/profile/perf_data_reader.h"
 
-#define KERNEL_START 0xffffffff80000000ull
-#define CALL         0xe8
-#define CALL_SIZE    5
-#define JUMP         0xe9
-#define JUMP_SHORT   0xeb
-#define JUMPS_MAX    4  /* from function to function, instead of calls */
-#define WRONG_SHOWN  20 /* that a failed test prints */
-
-/* How the step from a frame to its caller is told. */
-enum step {
-	STEP_CALL,        /* the caller's call leads to the frame's function, */
-	STEP_JUMP,        /* or to one that jumps there */
-	STEP_INDIRECT,    /* by a register or memory, to any function */
-	STEP_INTERRUPTED, /* the frame is entry code: what it interrupted did not call it */
-	STEP_FIRST,       /* the caller is where a CPU or a task begins */
-	STEP_ELSEWHERE,   /* the caller is in a module */
-	STEP_WRONG,
-	STEPS,
-};
-
-struct kernel {
-	struct symbols *symbols; /* functions, of modules too */
-	uint8_t *text;
-	uint64_t start, end;             /* of it */
-	uint64_t entry_start, entry_end; /* of entry code in it */
-};
+#define CALL        0xe8
+#define CALL_SIZE   5
+#define JUMP        0xe9
+#define JUMP_SHORT  0xeb
+#define JUMPS_MAX   4  /* from function to function, instead of calls */
+#define WRONG_SHOWN 20 /* that a failed test prints */
 
 struct tally {
-	const struct kernel *kernel;
+	const struct kernel_code *kernel;
 	bool begun; /* a program runs: before that the kernel's code was not patched yet */
-	uint64_t steps[STEPS];
+	uint64_t steps[KERNEL_STEPS];
 };
 
-/* --- the kernel -------------------------------------------------------------------- */
+/* --- instructions ------------------------------------------------------------------- */
 
-/* Names with a dot in front are labels inside of functions. */
-static void take_line(struct kernel *kernel, const char *line)
-{
-	char name[512], module[80] = "", type;
-	uint64_t address;
-
-	if (sscanf(line, "%" SCNx64 " %c %511s %79s", &address, &type, name, module) < 3 ||
-	    address < KERNEL_START || !strchr("tTwW", type) || *name == '.')
-		return;
-	if (!strcmp(name, "_text"))
-		kernel->start = address;
-	else if (!strcmp(name, "_etext"))
-		kernel->end = address;
-	else if (!strcmp(name, "__entry_text_start"))
-		kernel->entry_start = address;
-	else if (!strcmp(name, "__entry_text_end"))
-		kernel->entry_end = address;
-	else
-		CHECK_EQUAL(symbols_add(kernel->symbols, address, 0, type, name, *module ? module : NULL), 0);
-}
-
-static bool read_text(struct kernel *kernel, FILE *disk)
-{
-	size_t size = (size_t)(kernel->end - kernel->start);
-
-	if (!kernel->start || kernel->end <= kernel->start || !kernel->entry_start)
-		return false;
-	kernel->text = malloc(size);
-	return kernel->text && !fseek(disk, atol(KERNEL_TEXT_OFFSET), SEEK_SET) &&
-	       fread(kernel->text, 1, size, disk) == size;
-}
-
-static void close_kernel(struct kernel *kernel)
-{
-	symbols_free(kernel->symbols);
-	free(kernel->text);
-}
-
-static bool open_kernel(struct kernel *kernel, const char *directory)
-{
-	char path[256], line[1024];
-	FILE *disk;
-	bool ok;
-
-	*kernel = (struct kernel){ .symbols = symbols_new() };
-	snprintf(path, sizeof(path), "%s/disk", directory);
-	disk = fopen(path, "r");
-	while (disk && fgets(line, sizeof(line), disk) && *line)
-		take_line(kernel, line);
-	ok = disk && !symbols_finish(kernel->symbols) && read_text(kernel, disk);
-	if (disk)
-		fclose(disk);
-	if (!ok)
-		FAIL_TEST("%s has not the kernel's code", path);
-	return ok;
-}
-
-static bool is_text(const struct kernel *kernel, uint64_t address, size_t size)
+static bool is_text(const struct kernel_code *kernel, uint64_t address, size_t size)
 {
 	return address >= kernel->start && address < kernel->end && size <= kernel->end - address;
 }
 
 /* Of an instruction with four bytes of an offset at its end, which is at END of the text. */
-static uint64_t target_of(const struct kernel *kernel, uint64_t end)
+static uint64_t target_of(const struct kernel_code *kernel, uint64_t end)
 {
 	int32_t offset;
 
@@ -126,7 +47,7 @@ static bool is_in(const struct symbol *function, uint64_t address)
 }
 
 /* Code that jumps to where a register tells (retpolines). */
-static bool is_thunk(const struct kernel *kernel, uint64_t address)
+static bool is_thunk(const struct kernel_code *kernel, uint64_t address)
 {
 	struct symbol thunk;
 
@@ -140,7 +61,7 @@ static bool is_indirect_jump(const uint8_t *code)
 }
 
 /* Where the jump at AT leads to, always or if, by an offset of one byte or four; 0: there is none. */
-static uint64_t jump_at(const struct kernel *kernel, uint64_t at)
+static uint64_t jump_at(const struct kernel_code *kernel, uint64_t at)
 {
 	const uint8_t *code = kernel->text + (at - kernel->start);
 
@@ -163,38 +84,39 @@ static bool goes_on_in(const struct symbol *here, const struct symbol *function)
  * like a jump, but one that leads to this of all functions is no chance. Compilers put what is rarely run
  * into functions of their own, between which code jumps to and fro.
  */
-static enum step follow_jumps(const struct kernel *kernel, uint64_t from, const struct symbol *function,
-			      unsigned int jumps)
+static enum kernel_step follow_jumps(const struct kernel_code *kernel, uint64_t from,
+				     const struct symbol *function, unsigned int jumps)
 {
-	enum step step = STEP_WRONG;
+	enum kernel_step step = KERNEL_STEP_WRONG;
 	struct symbol here, next;
 
 	if (!jumps || !symbols_find(kernel->symbols, from, &here) || !is_text(kernel, here.start, 8))
-		return STEP_WRONG;
+		return KERNEL_STEP_WRONG;
 	if (goes_on_in(&here, function))
-		return STEP_JUMP;
-	for (uint64_t at = here.start; at < here.end && is_text(kernel, at, 8) && step != STEP_JUMP; at++) {
+		return KERNEL_STEP_JUMP;
+	for (uint64_t at = here.start; at < here.end && is_text(kernel, at, 8) && step != KERNEL_STEP_JUMP;
+	     at++) {
 		uint64_t target = jump_at(kernel, at);
-		enum step further = STEP_WRONG;
+		enum kernel_step further = KERNEL_STEP_WRONG;
 
 		if (target && is_in(&here, target))
 			continue;
 		if (is_indirect_jump(kernel->text + (at - kernel->start)) ||
 		    (target && is_thunk(kernel, target)))
-			further = STEP_INDIRECT;
+			further = KERNEL_STEP_INDIRECT;
 		else if (target && is_in(function, target))
-			further = STEP_JUMP;
+			further = KERNEL_STEP_JUMP;
 		else if (target && symbols_find(kernel->symbols, target, &next) &&
 			 (next.start == target || strstr(next.name, ".cold")))
 			further = follow_jumps(kernel, target, function, jumps - 1);
-		if (further != STEP_WRONG)
+		if (further != KERNEL_STEP_WRONG)
 			step = further;
 	}
 	return step;
 }
 
 /* Without those that tell where they lead to. */
-static bool is_behind_indirect_call(const struct kernel *kernel, uint64_t address)
+static bool is_behind_indirect_call(const struct kernel_code *kernel, uint64_t address)
 {
 	uint8_t code[CALL_SITE_SIZE];
 
@@ -208,7 +130,7 @@ static bool is_behind_indirect_call(const struct kernel *kernel, uint64_t addres
  * Where a CPU begins it returns to what it has pushed (arch/x86/kernel/head_64.S), and a new task's first
  * switch returns to what copy_thread() did.
  */
-static bool is_first_code(const struct kernel *kernel, uint64_t address)
+static bool is_first_code(const struct kernel_code *kernel, uint64_t address)
 {
 	struct symbol symbol;
 
@@ -217,29 +139,47 @@ static bool is_first_code(const struct kernel *kernel, uint64_t address)
 		(symbol.start == address && !strncmp(symbol.name, "ret_from_fork", 13)));
 }
 
+/* Where the kernel goes on behind a fault of its own in code that may have some: the table of exceptions
+ * tells. */
+static bool is_behind_fault(const struct symbol *function)
+{
+	return strstr(function->name, "_handle_exception");
+}
+
 /* From a frame in FUNCTION to the one at ADDRESS. */
-static enum step step_to(const struct kernel *kernel, const struct symbol *function, uint64_t address)
+static enum kernel_step step_to(const struct kernel_code *kernel, const struct symbol *function,
+				uint64_t address)
 {
 	bool direct;
 
 	if (!is_text(kernel, address - CALL_SITE_SIZE, CALL_SITE_SIZE))
-		return STEP_ELSEWHERE;
+		return KERNEL_STEP_ELSEWHERE;
 	direct = kernel->text[address - CALL_SIZE - kernel->start] == CALL;
 	if (direct && is_in(function, target_of(kernel, address)))
-		return STEP_CALL;
+		return KERNEL_STEP_CALL;
 	if (function->start >= kernel->entry_start && function->start < kernel->entry_end)
-		return STEP_INTERRUPTED;
-	if (is_behind_indirect_call(kernel, address) ||
+		return KERNEL_STEP_INTERRUPTED;
+	if (is_behind_indirect_call(kernel, address) || is_behind_fault(function) ||
 	    (direct && is_thunk(kernel, target_of(kernel, address))))
-		return STEP_INDIRECT;
+		return KERNEL_STEP_INDIRECT;
 	if (direct)
 		return follow_jumps(kernel, target_of(kernel, address), function, JUMPS_MAX);
-	return is_first_code(kernel, address) ? STEP_FIRST : STEP_WRONG;
+	return is_first_code(kernel, address) ? KERNEL_STEP_FIRST : KERNEL_STEP_WRONG;
+}
+
+enum kernel_step kernel_step(const struct kernel_code *kernel, uint64_t address, bool interrupted,
+			     uint64_t caller)
+{
+	struct symbol function;
+
+	return symbols_find(kernel->symbols, address - !interrupted, &function)
+		       ? step_to(kernel, &function, caller)
+		       : KERNEL_STEP_ELSEWHERE;
 }
 
 /* --- all chains -------------------------------------------------------------------- */
 
-static void show_wrong(const struct kernel *kernel, const uint64_t *chain, size_t size, size_t wrong)
+static void show_wrong(const struct kernel_code *kernel, const uint64_t *chain, size_t size, size_t wrong)
 {
 	struct symbol symbol;
 
@@ -256,18 +196,13 @@ static void show_wrong(const struct kernel *kernel, const uint64_t *chain, size_
  */
 static void count_steps(struct tally *tally, const uint64_t *chain, size_t size, bool interrupted)
 {
-	const struct kernel *kernel = tally->kernel;
-	struct symbol function;
-
 	for (size_t i = 0; i + 1 < size && chain[i + 1] < (uint64_t)PERF_CONTEXT_MAX; i++) {
-		enum step step = STEP_ELSEWHERE;
+		enum kernel_step step = kernel_step(tally->kernel, chain[i], interrupted, chain[i + 1]);
 
-		if (symbols_find(kernel->symbols, chain[i] - !interrupted, &function))
-			step = step_to(kernel, &function, chain[i + 1]);
-		if (step == STEP_WRONG && tally->steps[STEP_WRONG] < WRONG_SHOWN)
-			show_wrong(kernel, chain, size, i + 1);
+		if (step == KERNEL_STEP_WRONG && tally->steps[KERNEL_STEP_WRONG] < WRONG_SHOWN)
+			show_wrong(tally->kernel, chain, size, i + 1);
 		tally->steps[step]++;
-		interrupted = step == STEP_INTERRUPTED;
+		interrupted = step == KERNEL_STEP_INTERRUPTED;
 	}
 }
 
@@ -296,25 +231,28 @@ static void count_recording(struct tally *tally, const char *directory)
 
 void kernel_calls_check(const char *version, const char *directory)
 {
-	struct kernel kernel;
+	struct kernel_code kernel;
+	char disk[256];
 	struct tally tally = { .kernel = &kernel };
 	const uint64_t *steps = tally.steps;
 	uint64_t told, all = 0;
 
-	if (open_kernel(&kernel, directory))
+	snprintf(disk, sizeof(disk), "%s/disk", directory);
+	if (kernel_code_open(&kernel, disk, disk))
 		count_recording(&tally, directory);
-	told = steps[STEP_CALL] + steps[STEP_JUMP];
+	told = steps[KERNEL_STEP_CALL] + steps[KERNEL_STEP_JUMP];
 	printf("%s: of kernel frames %" PRIu64 " are what their caller has called, %" PRIu64
 	       " what that jumps to; %" PRIu64 " were called indirectly, %" PRIu64
 	       " are entries or the first, and the callers of %" PRIu64 " in modules; %" PRIu64
 	       " were not called\n",
-	       version, steps[STEP_CALL], steps[STEP_JUMP], steps[STEP_INDIRECT],
-	       steps[STEP_INTERRUPTED] + steps[STEP_FIRST], steps[STEP_ELSEWHERE], steps[STEP_WRONG]);
-	for (int i = 0; i < STEPS; i++)
+	       version, steps[KERNEL_STEP_CALL], steps[KERNEL_STEP_JUMP], steps[KERNEL_STEP_INDIRECT],
+	       steps[KERNEL_STEP_INTERRUPTED] + steps[KERNEL_STEP_FIRST], steps[KERNEL_STEP_ELSEWHERE],
+	       steps[KERNEL_STEP_WRONG]);
+	for (int i = 0; i < KERNEL_STEPS; i++)
 		all += steps[i];
 	CHECK(told >= 10000);
 	CHECK(told * 2 >= all);
 	/* Code that was patched since then may have called something else. */
-	CHECK(steps[STEP_WRONG] * 2000 <= all);
-	close_kernel(&kernel);
+	CHECK(steps[KERNEL_STEP_WRONG] * 2000 <= all);
+	kernel_code_close(&kernel);
 }

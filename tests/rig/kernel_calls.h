@@ -6,9 +6,26 @@
 #ifndef KVMSCOPE_TESTS_RIG_KERNEL_CALLS_H
 #define KVMSCOPE_TESTS_RIG_KERNEL_CALLS_H
 
-/* Where the guest's disk has the kernel's code (tests/rig/guest/kernel_text.c), behind its /proc/kallsyms: 16
- * MiB. */
-#define KERNEL_TEXT_OFFSET "16777216"
+#include "tests/rig/kernel_code.h"
+
+/* How the step from a frame to its caller is told. */
+enum kernel_step {
+	KERNEL_STEP_CALL,        /* the caller's call leads to the frame's function, */
+	KERNEL_STEP_JUMP,        /* or to one that jumps there */
+	KERNEL_STEP_INDIRECT,    /* by a register or memory, or a fault, to any function */
+	KERNEL_STEP_INTERRUPTED, /* the frame is entry code: what it interrupted did not call it */
+	KERNEL_STEP_FIRST,       /* the caller is where a CPU or a task begins */
+	KERNEL_STEP_ELSEWHERE,   /* the caller is in a module */
+	KERNEL_STEP_WRONG,
+	KERNEL_STEPS,
+};
+
+/*
+ * From the frame at ADDRESS, which is no return address where INTERRUPTED, to the one at CALLER, both of a
+ * chain in KERNEL.
+ */
+enum kernel_step kernel_step(const struct kernel_code *kernel, uint64_t address, bool interrupted,
+			     uint64_t caller);
 
 /*
  * Of all kernel chains in DIRECTORY/perf.data, of VERSION's kernel, with DIRECTORY/disk: half of the callers

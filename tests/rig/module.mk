@@ -40,6 +40,12 @@ build/rig/bpf: tests/rig/guest/bpf.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -Wl,-Ttext-segment=0x30000000 -o $@ $<
 
+# And for one whose exceptions and callers are known.
+build/rig/exceptions: tests/rig/guest/exceptions.c tests/rig/module.mk
+	@mkdir -p $(@D)
+	@echo "  CC      $@"
+	$(Q)gcc $(RIG_CFLAGS) -fomit-frame-pointer -static -Wl,-Ttext-segment=0x38000000 -o $@ $<
+
 build/rig/kernel-text: tests/rig/guest/kernel_text.c tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
@@ -55,7 +61,7 @@ build/rig/rdpmc: tests/rig/guest/rdpmc.c tests/rig/module.mk
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -o $@ $<
 
-TEST_NEEDS += build/rig/life build/rig/debug-shim.so build/rig/tsc-rate build/rig/workload build/rig/debugger build/rig/tasks build/rig/frames build/rig/bpf build/rig/kernel-text build/rig/rdpmc
+TEST_NEEDS += build/rig/life build/rig/debug-shim.so build/rig/tsc-rate build/rig/workload build/rig/debugger build/rig/tasks build/rig/frames build/rig/bpf build/rig/exceptions build/rig/kernel-text build/rig/rdpmc
 
 build/rig/port-writer: tests/rig/bochs/port-writer.c tests/rig/module.mk
 	@mkdir -p $(@D)

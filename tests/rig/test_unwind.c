@@ -2,8 +2,10 @@
 /*
  * Callchains of Debian's kernels, whose ORC tables have three different
  * formats, under a workload of system calls: they reach the entry, and each frame is what the next one calls.
+ * And across the stacks of exceptions.
  */
 #include "tests/rig/debian_recording.h"
+#include "tests/rig/exception_chains.h"
 #include "tests/rig/kernel_calls.h"
 #include "tests/rig/rig.h"
 #include "tests/rig/system_call_chains.h"
@@ -38,4 +40,37 @@ TEST(unwind, system_calls_of_debian_6_12_reach_the_entry)
 TEST(unwind, system_calls_of_debian_7_2_reach_the_entry)
 {
 	unwinds("7.2");
+}
+
+/* The chains of a guest that has breakpoints of its own, and NMIs: the kernel handles them on stacks for
+ * that. */
+static void unwinds_exceptions(const char *version)
+{
+	const char *directory, *code_directory;
+
+	RIG_REQUIRED();
+	directory = debian_recording(version, "off");
+	code_directory = debian_recording(version, "on");
+	if (directory && code_directory)
+		exception_chains_check(version, directory, code_directory);
+}
+
+TEST(unwind, exceptions_of_debian_5_10_lead_to_what_they_interrupted)
+{
+	unwinds_exceptions("5.10");
+}
+
+TEST(unwind, exceptions_of_debian_6_1_lead_to_what_they_interrupted)
+{
+	unwinds_exceptions("6.1");
+}
+
+TEST(unwind, exceptions_of_debian_6_12_lead_to_what_they_interrupted)
+{
+	unwinds_exceptions("6.12");
+}
+
+TEST(unwind, exceptions_of_debian_7_2_lead_to_what_they_interrupted)
+{
+	unwinds_exceptions("7.2");
 }
