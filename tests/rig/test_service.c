@@ -41,7 +41,7 @@ static bool make_initrd(const char *system)
 	"for system in systemd openrc busybox; do d=$PWD/" DIRECTORY                                                             \
 	"/$system; rm -rf $d/.debug; mkfifo /tmp/$system; "                                                                      \
 	"HOME=$d build/kvmscope run -v --pmu off --agent=guest --timeout 200 --mem 256M -F 499 --no-call-graph -o $d/perf.data " \
-	"--kernel %s --initrd $(cat $d/initrd) --name $system "                                                                  \
+	"--kernel %s --initrd $(cat $d/initrd) --name $system --stack-time 100ms "                                               \
 	"--append \"console=ttyS0 quiet panic=-1 mitigations=off norandmaps " QUICK_BOOT                                         \
 	" service.init=$system\" < /tmp/$system > $d/output 2> $d/log & run=$!; "                                                \
 	"exec 3> /tmp/$system; until build/kvmscope ctl --name $system status 2>&1 | grep -q Linux && "                          \

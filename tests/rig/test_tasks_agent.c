@@ -28,15 +28,16 @@ static bool record_with_agent(const char *directory, unsigned long long *hits)
 
 	if (!kernel || !initrd)
 		return false;
-	rig_run_on(&result, RIG_TRUSTED_TSC, 240,
-		   "d=$PWD/%s; rm -rf $d; mkdir -p $d; mkfifo /tmp/console; "
-		   "HOME=$d build/kvmscope run --pmu off --timeout 200 --mem 256M --cpus 2 "
-		   "-F 499 --agent=initrd -o $d/perf.data --kernel %s --initrd %s --name tasks "
-		   "--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT
-		   " kvmscope.run=read+line;tasks+10;read+line' "
-		   "< /tmp/console & run=$!; exec 3> /tmp/console; %s; echo >&3; wait $run",
-		   directory, kernel, initrd,
-		   rig_debug_registers_unavailable_reason() ? "echo >&3" : WATCH_FOR_A_WHILE);
+	rig_run_on(
+		&result, RIG_TRUSTED_TSC, 240,
+		"d=$PWD/%s; rm -rf $d; mkdir -p $d; mkfifo /tmp/console; "
+		"HOME=$d build/kvmscope run --pmu off --timeout 200 --mem 256M --cpus 2 "
+		"-F 499 --stack-time 100ms --agent=initrd -o $d/perf.data --kernel %s --initrd %s --name tasks "
+		"--append 'console=ttyS0 quiet panic=-1 " QUICK_BOOT
+		" kvmscope.run=read+line;tasks+10;read+line' "
+		"< /tmp/console & run=$!; exec 3> /tmp/console; %s; echo >&3; wait $run",
+		directory, kernel, initrd,
+		rig_debug_registers_unavailable_reason() ? "echo >&3" : WATCH_FOR_A_WHILE);
 	recorded = !result.status && strstr(result.output, "guest-init: status 0");
 	if (!recorded)
 		FAIL_TEST("%s\n%s", result.output, result.errors);
