@@ -14,14 +14,17 @@
 
 /* What is read at once, */
 #define HEADERS_AT_ONCE 16u
-#define ENTRIES_AT_ONCE 64u
+#define ENTRIES_AT_ONCE 256u
 #define NAME_AT_ONCE    64u
 
-/* and no more of them. Relocations of slots are behind those of addresses alone. */
-#define RELOCATIONS_MAX (256u << 10)
+/* and no more of them: code and relocations of a section, of these the last ones, as slots' stand behind
+ * those of addresses alone. */
+#define CODE_MAX        (1u << 20)
+#define RELOCATIONS_MAX (32u << 10)
 #define SYMBOLS_MAX     (64u << 10)
 #define RESOLVERS_MAX   1024u
 #define NAME_SIZE_MAX   4096u /* with the NUL */
+#define NAMES_READ_MAX  (2 * ELF_STUBS_NAMES_MAX)
 
 /* A stub has 16 bytes, or 8 where its slot is not bound as it is used. */
 #define UNIT         16u
@@ -55,7 +58,8 @@ struct reading {
 	unsigned int symbols_number; /* of the section; 0: there is none */
 	struct stub *stubs;
 	size_t count, capacity;
-	size_t untold; /* of which no relocation was seen yet */
+	size_t untold;     /* of which no relocation was seen yet */
+	size_t names_read; /* bytes */
 };
 
 static int read_at(const struct reading *reading, uint64_t offset, void *to, size_t size)
@@ -199,10 +203,11 @@ static int see_unit(struct reading *reading, const uint8_t *code, size_t size, u
 
 static int see_code(struct reading *reading, const Elf64_Shdr *section)
 {
+	const uint64_t end = section->sh_size < CODE_MAX ? section->sh_size : CODE_MAX;
 	uint8_t code[CODE_AT_ONCE];
 
-	for (uint64_t done = 0; done < section->sh_size; done += sizeof(code)) {
-		uint64_t left = section->sh_size - done;
+	for (uint64_t done = 0; done < end; done += sizeof(code)) {
+		uint64_t left = end - done;
 		size_t size = left < sizeof(code) ? (size_t)left : sizeof(code);
 		int error = read_at(reading, section->sh_offset + done, code, size);
 
@@ -265,7 +270,7 @@ static void see_relocation(struct reading *reading, const Elf64_Rela *relocation
 	for (struct stub *stub = find_slot(reading, relocation->r_offset);
 	     stub < reading->stubs + reading->count && stub->slot == relocation->r_offset; stub++) {
 		if (stub->resolver || stub->symbol)
-			continue;
+			return; /* all of a slot are told at once */
 		stub->resolver = resolver;
 		stub->symbol = symbol;
 		reading->untold--;
@@ -274,12 +279,12 @@ static void see_relocation(struct reading *reading, const Elf64_Rela *relocation
 
 static int see_relocations(struct reading *reading, const Elf64_Shdr *section)
 {
-	uint64_t count = section->sh_size / sizeof(Elf64_Rela);
+	const uint64_t count = section->sh_size / sizeof(Elf64_Rela);
+	uint64_t first = count > RELOCATIONS_MAX ? count - RELOCATIONS_MAX : 0;
 	bool has_symbols = reading->symbols_number && section->sh_link == reading->symbols_number;
 	Elf64_Rela entries[ENTRIES_AT_ONCE];
 
-	count = count < RELOCATIONS_MAX ? count : RELOCATIONS_MAX;
-	for (uint64_t first = 0; reading->untold && first < count; first += ENTRIES_AT_ONCE) {
+	for (; reading->untold && first < count; first += ENTRIES_AT_ONCE) {
 		uint64_t here = count - first < ENTRIES_AT_ONCE ? count - first : ENTRIES_AT_ONCE;
 		int error = read_at(reading, section->sh_offset + first * sizeof(*entries), entries,
 				    here * sizeof(*entries));
@@ -353,7 +358,7 @@ static int find_symbols(struct reading *reading)
 /* --- their names --------------------------------------------------------------------- */
 
 /* An empty one where there is none, or it is too long. */
-static int read_name(const struct reading *reading, uint32_t offset, char name[NAME_SIZE_MAX])
+static int read_name(struct reading *reading, uint32_t offset, char name[NAME_SIZE_MAX])
 {
 	uint64_t left = offset < reading->strings.sh_size ? reading->strings.sh_size - offset : 0;
 
@@ -362,6 +367,7 @@ static int read_name(const struct reading *reading, uint32_t offset, char name[N
 		size_t size = left - done < NAME_AT_ONCE ? (size_t)(left - done) : NAME_AT_ONCE;
 		int error = read_at(reading, reading->strings.sh_offset + offset + done, name + done, size);
 
+		reading->names_read += size;
 		if (error)
 			return error;
 		if (memchr(name + done, '\0', size))
@@ -377,7 +383,7 @@ static bool is_mangled(const char *name)
 	return name[0] == '_' && (name[1] == 'Z' || name[1] == 'R');
 }
 
-static int add_name(const struct reading *reading, const struct stub *stub, struct elf_stubs *stubs)
+static int add_name(struct reading *reading, const struct stub *stub, struct elf_stubs *stubs)
 {
 	char name[NAME_SIZE_MAX], whole[NAME_SIZE_MAX + sizeof("<@plt>")];
 	Elf64_Sym symbol;
@@ -401,7 +407,7 @@ static int add_names(struct reading *reading, struct elf_stubs *stubs)
 
 	if (reading->count)
 		qsort(reading->stubs, reading->count, sizeof(*reading->stubs), by_address);
-	for (size_t i = 0; !error && i < reading->count; i++)
+	for (size_t i = 0; !error && i < reading->count && reading->names_read < NAMES_READ_MAX; i++)
 		error = add_name(reading, &reading->stubs[i], stubs);
 	return error == -EFBIG ? 0 : error;
 }

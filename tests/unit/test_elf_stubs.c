@@ -185,6 +185,53 @@ TEST(elf_stubs, are_none_where_functions_jump_themselves)
 	remove_library(&file);
 }
 
+/* All code of FILE, which is a hole behind its end, is without one. */
+static void make_endless(const struct file *file)
+{
+	Elf64_Ehdr header;
+	Elf64_Shdr section;
+
+	CHECK_EQUAL(pread(file->fd, &header, sizeof(header), 0), sizeof(header));
+	for (unsigned int i = 0; i < header.e_shnum; i++) {
+		const off_t at = (off_t)(header.e_shoff + i * sizeof(section));
+
+		CHECK_EQUAL(pread(file->fd, &section, sizeof(section), at), sizeof(section));
+		if (section.sh_flags & SHF_EXECINSTR)
+			section.sh_size = 1ull << 60;
+		CHECK_EQUAL(pwrite(file->fd, &section, sizeof(section), at), sizeof(section));
+	}
+}
+
+struct hole {
+	int fd;
+	unsigned int reads;
+};
+
+static int read_hole(void *context, uint64_t offset, void *to, size_t size)
+{
+	struct hole *hole = context;
+
+	memset(to, 0, size);
+	hole->reads++;
+	return offset <= INT64_MAX && pread(hole->fd, to, size, (off_t)offset) >= 0 ? 0 : -EFAULT;
+}
+
+TEST(elf_stubs, are_looked_for_in_no_more_code_than_a_linker_makes)
+{
+	struct elf_stubs stubs;
+	struct file file;
+	struct hole hole;
+
+	REQUIRE(make_library(&file, "-Wl,-z,now"));
+	make_endless(&file);
+	hole = (struct hole){ .fd = file.fd };
+	CHECK_EQUAL(elf_stubs_find(&(struct elf_source){ .read = read_hole, .context = &hole }, &stubs), 0);
+	CHECK(find_name(&stubs, "first@plt") != NULL);
+	CHECK(hole.reads < 5000);
+	elf_stubs_free(&stubs);
+	remove_library(&file);
+}
+
 static Elf64_Shdr section_of(const struct file *file, uint32_t type, uint64_t flags)
 {
 	Elf64_Ehdr header;
