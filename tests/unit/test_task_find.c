@@ -334,6 +334,11 @@ TEST(task_find, finds_what_a_CPU_runs_where_it_is_among_others)
 	task_guest_put(&known.guest, AREA(0) + HOT + HOT_TOP, DIRECT + STACK + 0x4000 - 16);
 	task_guest_put(&known.guest, AREA(1) + HOT + HOT_TOP, DIRECT + STACK + 0x4000);
 	check_hot(&known, HOT + HOT_IRQ);
+	/* Twelve calls deep, where returns are counted (call_depth). */
+	make_hot(&known);
+	for (unsigned int cpu = 0; cpu < 2; cpu++)
+		task_guest_put(&known.guest, AREA(cpu) + HOT + HOT_DEPTH, -8ull);
+	check_hot(&known, HOT + HOT_IRQ);
 	/* Of two that may be the stack of interrupts none is known to be it. */
 	make_hot(&known);
 	for (unsigned int cpu = 0; cpu < 2; cpu++)

@@ -396,13 +396,15 @@ static int top_of(struct search *search, const uint64_t *words, unsigned int num
 	return -1;
 }
 
-/* arch/x86/kernel/irq_64.c, map_irq_stack(): a word before a stack's end. */
+/* arch/x86/kernel/irq_64.c, map_irq_stack(): a word before a stack's end. The last word of all is no stack's,
+ * but how deep calls are. */
 static void find_irq_stack(struct search *search, const uint64_t *words, unsigned int top)
 {
 	struct places places = { 0 };
 
 	for (unsigned int i = 0; i < HOT_WORDS; i++)
-		if (i != top && is_pointer(words[i]) && (words[i] + sizeof(words[i])) % PAGE == 0)
+		if (i != top && is_pointer(words[i]) && words[i] + sizeof(words[i]) &&
+		    (words[i] + sizeof(words[i])) % PAGE == 0)
 			add_place(&places, i * (uint32_t)sizeof(words[i]));
 	if (places.count == 1)
 		search->layout->irq_stack = search->hot + places.offsets[0];
