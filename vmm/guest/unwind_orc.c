@@ -208,7 +208,7 @@ static bool is_stack_used_up(const struct unwind_state *state)
 {
 	uint64_t left = -state->sp % KERNEL_STACK_SIZE;
 
-	return left == PT_REGS_SIZE || left == FORK_FRAME_SIZE;
+	return state->sp >> 63 && (left == PT_REGS_SIZE || left == FORK_FRAME_SIZE);
 }
 
 /*
