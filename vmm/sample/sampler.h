@@ -43,8 +43,7 @@ struct sampler_options {
 	bool callchains;        /* else a sample has its RIP only */
 	/*
 	 * ns behind a sample's begin at which its callchain is cut; 0: never. What is looked up beside it,
-	 * the task's cgroup and mappings, ends at three quarters of that: 48 us of
-	 * 64, and some reads more.
+	 * the task's cgroup and mappings, ends at three quarters of that: 48 us of 64, and some reads more.
 	 */
 	uint64_t stack_time;
 	bool paused; /* takes no samples before sampler_set_frequency() */
