@@ -14,7 +14,7 @@
 #include "vmm/guest/view.h"
 
 /* Page tables and code of some programs; what is read beyond takes the place of the oldest. */
-#define BATCH_VIEW_PAGES 64
+#define BATCH_VIEW_PAGES 32
 #define BATCH_VIEW_PAGE  4096
 
 /* All 0 at first. */
