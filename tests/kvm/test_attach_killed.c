@@ -24,7 +24,7 @@
  * sanitizers. */
 #ifdef __SANITIZE_ADDRESS__
 #define KILLS     40
-#define KILLS_MET 4
+#define KILLS_MET 2
 #else
 #define KILLS     200
 #define KILLS_MET 20
@@ -176,7 +176,7 @@ static void wait_a_moment(void)
 	usleep((useconds_t)(lrand48() % 5000));
 }
 
-TEST(attach_killed, the_vm_goes_on_after_200_kills)
+TEST(attach_killed, the_vm_goes_on_after_kills_at_any_moment)
 {
 	struct looked_at self;
 	bool works = true;

@@ -101,7 +101,7 @@ static _Noreturn void be_other(const char *directory, const char *node, dev_t de
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (!unshare(CLONE_NEWNS) && !mount("", "/", NULL, MS_SLAVE | MS_REC, NULL) &&
 	    !mount("devfs", directory, "tmpfs", 0, NULL) && !mknod(node, S_IFBLK | 0600, device) &&
-	    open(node, O_RDONLY) >= 0)
+	    open(node, O_RDONLY | O_NONBLOCK) >= 0)
 		told = 1;
 	if (write(tell, &told, 1) == 1 && told)
 		pause();
