@@ -175,7 +175,7 @@ static void tell_cgroup(struct collector_output *output, uint64_t time, uint32_t
 	REQUIRE(record.cgroup.head.size <= sizeof(record));
 	memcpy(record.bytes + sizeof(record.cgroup), path, strlen(path) + 1);
 	REQUIRE(sideband_check(span_of(record.bytes, record.cgroup.head.size)));
-	CHECK_EQUAL(collector_output_sideband(output, &record.cgroup.head), 0);
+	CHECK_EQUAL(collector_output_sideband(output, &record.cgroup.head, NULL), 0);
 }
 
 static void tell_fork(struct collector_output *output, uint64_t time, uint32_t process, uint32_t parent)
@@ -190,7 +190,7 @@ static void tell_fork(struct collector_output *output, uint64_t time, uint32_t p
 		.parent_tid = parent,
 	};
 
-	CHECK_EQUAL(collector_output_sideband(output, &fork.head), 0);
+	CHECK_EQUAL(collector_output_sideband(output, &fork.head, NULL), 0);
 }
 
 static const char *cgroup_of(const struct profile *profile, const char *comm)

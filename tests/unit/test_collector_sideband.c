@@ -150,7 +150,7 @@ static void put_fork(struct collector_output *output)
 		.parent_tid = 61,
 	};
 
-	CHECK_EQUAL(collector_output_sideband(output, &fork.head), 0);
+	CHECK_EQUAL(collector_output_sideband(output, &fork.head, NULL), 0);
 }
 
 static void check_comms(struct collector_output *output, const char *path, const char *expected)
@@ -192,7 +192,7 @@ TEST(collector, a_child_of_one_whose_name_is_not_believed_has_none)
 	char path[64];
 
 	open_output(&output, path);
-	CHECK_EQUAL(collector_output_sideband(&output, &comm.head), 0);
+	CHECK_EQUAL(collector_output_sideband(&output, &comm.head, NULL), 0);
 	put_fork(&output);
 	put_sample(&output, 90, 60, "");
 	put_sample(&output, 91, 61, "");
@@ -317,14 +317,14 @@ static void note_filled(void *context, const struct sideband_mmap *mapping)
 	strcat(context, mapping->name);
 }
 
-/* A sample in process 60 that says itself what is mapped there. */
+/* A sample in process 60 at TIME that says itself what is mapped there. */
 static void write_knowing(struct collector_output *output, const struct guest_kernel *kernel,
-			  const struct user_mapping *mapping)
+			  const struct user_mapping *mapping, uint64_t time)
 {
 	union {
 		struct sample sample;
 		uint8_t bytes[sizeof(struct sample) + sizeof(uint64_t) + sizeof(struct sample_mapping)];
-	} record = { .sample = { .time = 20,
+	} record = { .sample = { .time = time,
 				 .rip = SIDEBAND_GUEST_CODE,
 				 .cpl = 3,
 				 .pid = 60,
@@ -343,6 +343,21 @@ static void write_knowing(struct collector_output *output, const struct guest_ke
 	CHECK_EQUAL(collector_output_sample(output, &(struct attributed_sample){ .sample = &record.sample },
 					    kernel),
 		    0);
+}
+
+/* NULL: none. To be freed with user_guest_free(), whatever comes. */
+static const struct user_mapping *map_program(struct user_guest *guest)
+{
+	const struct user_mapping *mapping;
+
+	user_guest_make(guest, true);
+	user_guest_map(guest, SIDEBAND_GUEST_CODE, SIDEBAND_GUEST_CODE + 0x4000, 0, VMA_READ | VMA_EXEC,
+		       user_guest_file(guest, guest->root_mount,
+				       user_guest_dentry(guest, guest->root, "program"), 1));
+	user_guest_build(guest);
+	mapping = user_guest_look(guest, SIDEBAND_GUEST_CODE);
+	user_images_settle(guest->kernel.images, &guest->kernel, &guest->guest.view);
+	return mapping && mapping->image ? mapping : NULL;
 }
 
 /* Whoever asks the guest for the names of its programs hears of those, too, whose start was lost. */
@@ -366,23 +381,96 @@ TEST(collector, a_mapping_that_only_a_sample_knows_is_told_as_the_guests_own_are
 	char path[64], filled[64] = "";
 	struct user_guest guest;
 
-	user_guest_make(&guest, true);
-	user_guest_map(&guest, SIDEBAND_GUEST_CODE, SIDEBAND_GUEST_CODE + 0x4000, 0, VMA_READ | VMA_EXEC,
-		       user_guest_file(&guest, guest.root_mount,
-				       user_guest_dentry(&guest, guest.root, "program"), 1));
-	user_guest_build(&guest);
-	mapping = user_guest_look(&guest, SIDEBAND_GUEST_CODE);
-	REQUIRE(mapping != NULL && mapping->image != NULL);
-	user_images_settle(guest.kernel.images, &guest.kernel, &guest.guest.view);
+	mapping = map_program(&guest);
+	REQUIRE(mapping != NULL);
 	make_path(path);
 	options.path = path;
 	REQUIRE_EQUAL(collector_output_open(&output, &options, NULL), 0);
 	output.filled = note_filled;
 	output.context = filled;
-	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head), 0);
-	write_knowing(&output, &guest.kernel, mapping);
+	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head, NULL), 0);
+	write_knowing(&output, &guest.kernel, mapping, 20);
 	CHECK_STRING(filled, "/program");
 	CHECK_EQUAL(collector_output_close(&output), 0);
 	user_guest_free(&guest);
+	unlink(path);
+}
+
+/* What a file says of mappings, as they stand there. */
+struct told {
+	char text[256];
+	size_t length;
+};
+
+static int note_mapping(void *context, const struct perf_data_mapping_event *mapping)
+{
+	struct told *told = context;
+
+	told->length += (size_t)snprintf(
+		told->text + told->length, sizeof(told->text) - told->length, "%s %llx at %llu\n",
+		mapping->name, (unsigned long long)mapping->start, (unsigned long long)mapping->time);
+	return 0;
+}
+
+static void check_mappings(const char *path, const char *expected)
+{
+	struct perf_data_reader *reader;
+	struct told told = { 0 };
+
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(
+			    reader, &(struct perf_data_events){ .mapping = note_mapping, .context = &told }),
+		    0);
+	CHECK_STRING(told.text, expected);
+	perf_data_reader_close(reader);
+}
+
+/* Process 60 is told, behind samples at 20 and 30, to have mapped other things at times that may be wrong. */
+static void write_late(const char *path, uint32_t error)
+{
+	struct perf_data_options options = { .path = path, .frequency = 1000, .vcpus = 1, .vmm_pid = 77 };
+	struct {
+		struct sideband_mmap mmap;
+		char name[16];
+	} other = { .mmap = { .head = { .size = sizeof(other),
+					.type = SIDEBAND_MMAP,
+					.time = 25,
+					.time_error = error,
+					.pid = 60,
+					.tid = 60 },
+			      .start = SIDEBAND_GUEST_CODE,
+			      .length = 0x1000,
+			      .prot = PROT_READ | PROT_EXEC },
+		    .name = "/bin/other" };
+	struct collector_output output;
+	struct user_guest guest;
+	const struct user_mapping *mapping = map_program(&guest);
+
+	REQUIRE(mapping != NULL);
+	REQUIRE_EQUAL(collector_output_open(&output, &options, NULL), 0);
+	write_knowing(&output, &guest.kernel, mapping, 20);
+	write_knowing(&output, &guest.kernel, mapping, 30);
+	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head, &guest.kernel), 0);
+	other.mmap.head.time = 10;
+	other.mmap.start += 0x2000;
+	CHECK_EQUAL(collector_output_sideband(&output, &other.mmap.head, &guest.kernel), 0);
+	CHECK_EQUAL(collector_output_close(&output), 0);
+	user_guest_free(&guest);
+}
+
+TEST(collector, samples_that_know_are_not_read_by_what_a_wrong_clock_told_behind_them)
+{
+	char path[64];
+
+	make_path(path);
+	write_late(path, 1);
+	check_mappings(path, "/program 55550000 at 20\n"
+			     "/bin/other 55550000 at 31\n"
+			     "/bin/other 55552000 at 31\n"
+			     "/program 55552000 at 31\n");
+	write_late(path, 0);
+	check_mappings(path, "/program 55550000 at 20\n"
+			     "/bin/other 55550000 at 25\n"
+			     "/bin/other 55552000 at 10\n");
 	unlink(path);
 }

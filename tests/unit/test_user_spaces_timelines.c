@@ -37,6 +37,7 @@ struct asked {
 struct proof {
 	uint64_t error;        /* ns, of the times that the guest tells */
 	uint32_t knows, loses; /* of 16 samples, and events */
+	uint64_t delay;        /* ns, by which events come late */
 
 	struct timeline timeline;
 	uint64_t state;
@@ -269,7 +270,7 @@ static void run(struct proof *proof, struct resolver *resolver, const struct sma
 	for (uint64_t now = PASS; event < proof->timeline.count || sample < count; now += PASS) {
 		resolver_begin_pass(resolver, now);
 		for (; event < proof->timeline.count &&
-		       proof->timeline.events[event].time + proof->error <= now;
+		       proof->timeline.events[event].time + proof->error + proof->delay <= now;
 		     event++)
 			give_event(proof, resolver, proof->timeline.events[event], off);
 		for (; sample < count && samples[sample].sample.time <= now; sample++)
@@ -341,24 +342,29 @@ static void prove(struct proof *proof, uint64_t seed)
 	timeline_free(&proof->timeline);
 }
 
-static struct proof prove_all(uint64_t error, uint32_t knows, uint32_t loses)
+static struct proof prove_these(const struct proof *these)
 {
 	static struct proof proof;
 
-	proof = (struct proof){ .error = error, .knows = knows, .loses = loses };
+	proof = *these;
 	for (size_t i = 0; i < NUMBERS; i++)
 		proof.images[i].path = "";
 	for (uint64_t seed = 1; seed <= SEEDS && !proof.wrong; seed++)
 		prove(&proof, seed);
 	printf("times within %llu ns, %u of 16 samples know, %u of 16 events are lost (%llu): samples told of %llu mappings; "
 	       "%llu and %llu right, %llu not told, %llu wrong, %llu late\n",
-	       (unsigned long long)error, knows, loses, (unsigned long long)proof.lost,
+	       (unsigned long long)proof.error, proof.knows, proof.loses, (unsigned long long)proof.lost,
 	       (unsigned long long)proof.filled, (unsigned long long)proof.right_itself,
 	       (unsigned long long)proof.right, (unsigned long long)proof.open,
 	       (unsigned long long)proof.wrong, (unsigned long long)proof.late);
 	CHECK_EQUAL(proof.wrong, 0);
 	CHECK_EQUAL(proof.late, 0);
 	return proof;
+}
+
+static struct proof prove_all(uint64_t error, uint32_t knows, uint32_t loses)
+{
+	return prove_these(&(struct proof){ .error = error, .knows = knows, .loses = loses });
 }
 
 /* What the guest does not know of is memory that was unmapped, and mapped no more: that is all that is
@@ -390,4 +396,10 @@ TEST(user_spaces_timelines, nor_where_its_clock_is_not_known_exactly)
 	for (uint32_t loses = 0; loses <= 12; loses += 4)
 		for (uint32_t knows = 8; knows <= 16; knows += 8)
 			prove_all(100000, knows, loses);
+}
+
+TEST(user_spaces_timelines, nor_where_it_tells_behind_the_window)
+{
+	for (uint64_t delay = WINDOW / 2; delay <= 4 * WINDOW; delay += WINDOW / 2)
+		prove_these(&(struct proof){ .knows = 16, .delay = delay });
 }

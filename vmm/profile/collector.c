@@ -92,7 +92,9 @@ static void write_sideband(void *context, const struct sideband *record)
 	if (collector->options.files)
 		flight_sideband_keep(&collector->told, record);
 	if (collector_is_writing(collector))
-		collector_note_error(collector, collector_output_sideband(&collector->output, record));
+		collector_note_error(collector,
+				     collector_output_sideband(&collector->output, record,
+							       collector_user_kernel(&collector->kernel)));
 }
 
 static uint64_t bytes_of(const struct collector *collector)

@@ -121,7 +121,7 @@ static int tell_what_was_told(struct collector *collector)
 	flight_sideband_forget(&collector->told, resolver_settled(collector->resolver));
 	error = flight_sideband_tell(&collector->told, &list);
 	for (size_t i = 0; i < list.count && !error; i++)
-		error = collector_output_sideband(&collector->output, list.records[i]);
+		error = collector_output_sideband(&collector->output, list.records[i], NULL);
 	flight_sideband_list_free(&list);
 	return error;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/profile/collector_output.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -479,7 +480,33 @@ static void note_fork(struct collector_output *output, const struct sideband_for
 	task_names_fork(output->names, head->pid, head->tid, head->time);
 }
 
-int collector_output_sideband(struct collector_output *output, const struct sideband *record)
+/* Told behind samples that know better, as it came late. */
+static int tell_mapping(struct collector_output *output, const struct sideband_mmap *record,
+			const struct guest_kernel *kernel)
+{
+	struct telling telling = { output, NULL, kernel ? kernel->images : NULL };
+	const struct user_spaces_teller teller = {
+		.is_named = is_named, .map = map, .unmap = unmap, .context = &telling
+	};
+	const struct sample_mapping range = { .start = record->start, .end = record->start + record->length };
+	const struct sideband *head = &record->head;
+	union {
+		struct sideband head;
+		uint8_t bytes[SIDEBAND_SIZE_MAX];
+	} told;
+	int error;
+
+	assert(head->size <= sizeof(told));
+	memcpy(&told, record, head->size);
+	told.head.time = user_spaces_time(output->spaces, head->pid, head->time);
+	error = tell(output, &told.head);
+	if (error || told.head.time == head->time)
+		return error;
+	return user_spaces_written(output->spaces, head->pid, head->time, told.head.time, &range, &teller);
+}
+
+int collector_output_sideband(struct collector_output *output, const struct sideband *record,
+			      const struct guest_kernel *kernel)
 {
 	const struct sideband_comm *comm = (const void *)record;
 
@@ -497,6 +524,8 @@ int collector_output_sideband(struct collector_output *output, const struct side
 	    !task_names_due(output->names, record->pid, record->tid, record->time, comm->comm) &&
 	    !(record->flags & SIDEBAND_COMM_EXEC))
 		return 0;
+	if (record->type == SIDEBAND_MMAP && record->time_error)
+		return tell_mapping(output, (const void *)record, kernel);
 	return tell(output, record);
 }
 

@@ -62,11 +62,12 @@ int collector_output_name_page_tables(struct collector_output *output);
 
 /*
  * Each adds to the file; the errors of writing. The vCPU is one that the options have. KERNEL has the
- * images and cgroups that the sample names; NULL: they are not known.
+ * images and cgroups that samples name; NULL: they are not known.
  */
 int collector_output_sample(struct collector_output *output, const struct attributed_sample *attributed,
 			    const struct guest_kernel *kernel);
-int collector_output_sideband(struct collector_output *output, const struct sideband *record);
+int collector_output_sideband(struct collector_output *output, const struct sideband *record,
+			      const struct guest_kernel *kernel);
 int collector_output_event(struct collector_output *output, const struct sample_event *event);
 /* What OPTIONS' watches have counted up to TIME, if they are asked. */
 int collector_output_counts(struct collector_output *output, const struct collector_options *options,

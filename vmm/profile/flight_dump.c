@@ -184,7 +184,8 @@ static void write_sideband(void *context, const struct sideband *record)
 	struct dump *dump = context;
 
 	if (!dump->error)
-		dump->error = collector_output_sideband(&dump->output, record);
+		dump->error = collector_output_sideband(&dump->output, record,
+							collector_user_kernel(dump->request->kernel));
 }
 
 /* What happened up to TIME, before the sample of that time. */

@@ -55,6 +55,8 @@ struct user_spaces {
 	struct event events[EVENTS];  /* a ring: those that samples have not come up to */
 	uint32_t first_event, event_count;
 	uint64_t now; /* ns, of the latest sample */
+	/* ns: of the latest one, of the processes of each place, that said itself what was mapped */
+	uint64_t knew[PLACES];
 };
 
 struct user_spaces *user_spaces_new(struct guest_account *account)
@@ -307,6 +309,7 @@ static int agree(struct looking *looking, uint64_t address, const struct sample_
 	uint64_t told = piece ? piece->time : 0, since;
 	enum user_spaces_said other = said(looking, address, mapping, &since);
 
+	looking->spaces->knew[looking->sample->pid % PLACES] = looking->sample->time;
 	if (other == USER_SPACES_SAME && since > told &&
 	    since > doubted(looking->spaces, looking->sample->pid))
 		return 0;
@@ -469,6 +472,50 @@ void user_spaces_fork(struct user_spaces *spaces, uint32_t child, uint32_t paren
 void user_spaces_end(struct user_spaces *spaces, uint32_t pid, uint32_t tid, uint64_t time)
 {
 	add_event(spaces, &(struct event){ .pid = pid, .first = pid == tid, .time = time });
+}
+
+uint64_t user_spaces_time(const struct user_spaces *spaces, uint32_t pid, uint64_t time)
+{
+	uint64_t knew = spaces->knew[pid % PLACES];
+
+	return time > knew ? time : knew + 1;
+}
+
+/* The part of PIECE that lies in RANGE. */
+static struct sample_mapping part_of(const struct piece *piece, const struct sample_mapping *range)
+{
+	struct sample_mapping part = piece->mapping;
+
+	part.start = piece->start > range->start ? piece->start : range->start;
+	part.end = piece->end < range->end ? piece->end : range->end;
+	part.offset += part.start - piece->mapping.start;
+	return part;
+}
+
+static int tell_again(uint32_t pid, uint64_t time, const struct piece *piece,
+		      const struct sample_mapping *range, const struct user_spaces_teller *teller)
+{
+	struct sample_mapping part = part_of(piece, range);
+
+	if (piece->mapping.end && teller->is_named(teller->context, &part))
+		return teller->map(teller->context, pid, time, &part);
+	return teller->unmap(teller->context, pid, time, part.start, part.end);
+}
+
+int user_spaces_written(struct user_spaces *spaces, uint32_t pid, uint64_t time, uint64_t written,
+			const struct sample_mapping *range, const struct user_spaces_teller *teller)
+{
+	struct space *space = space_of(spaces, pid);
+	int error = 0;
+
+	if (!space)
+		return 0;
+	for (uint32_t i = find(space, range->start); i < space->count && !error; i++)
+		if (space->pieces[i].start < range->end && space->pieces[i].time >= time)
+			error = tell_again(pid, written, &space->pieces[i], range, teller);
+	if (written > space->latest)
+		space->latest = written;
+	return error;
 }
 
 int user_spaces_sample(struct user_spaces *spaces, const struct sample *sample,

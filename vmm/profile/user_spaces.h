@@ -69,6 +69,20 @@ void user_spaces_fork(struct user_spaces *spaces, uint32_t child, uint32_t paren
 /* He wrote that thread TID of PID ended at TIME. */
 void user_spaces_end(struct user_spaces *spaces, uint32_t pid, uint32_t tid, uint64_t time);
 
+/*
+ * The other one, whose clock is not known exactly, tells now of what PID mapped at TIME: the time at which
+ * that is to be written. It is behind the samples that came and said themselves what was there: they are not
+ * to be read otherwise, however wrong that clock is.
+ */
+uint64_t user_spaces_time(const struct user_spaces *spaces, uint32_t pid, uint64_t time);
+
+/*
+ * It was, for a later time WRITTEN, though PID has it in RANGE, of which the bounds count, since TIME: tells
+ * again what samples said since then of what is there.
+ */
+int user_spaces_written(struct user_spaces *spaces, uint32_t pid, uint64_t time, uint64_t written,
+			const struct sample_mapping *range, const struct user_spaces_teller *teller);
+
 /* Readers have been told of a new process PID: it has nothing of what was said of that id. */
 void user_spaces_begin(struct user_spaces *spaces, uint32_t pid);
 
