@@ -27,7 +27,10 @@ static void end(struct debuginfod_server *server)
 	perf_home_leave(server->home);
 }
 
-/* It takes a moment until the server listens and knows its files; what it did not know once is remembered. */
+/*
+ * It takes a moment until the server listens and knows its files; what it did not know once is remembered.
+ * The few samples in hash_block's own code may all be in what was inlined there.
+ */
 static char *report_when_it_answers(const struct debuginfod_server *server)
 {
 	char *text = NULL;
@@ -36,7 +39,7 @@ static char *report_when_it_answers(const struct debuginfod_server *server)
 		free(text);
 		text = command_output(NULL,
 				      "rm -rf %s/cache; " REPORT
-				      " --inline --debuginfod=http://127.0.0.1:%d 2> /dev/null",
+				      " --inline --children --debuginfod=http://127.0.0.1:%d 2> /dev/null",
 				      server->home, server->home, server->home, server->port);
 		if (strstr(text, "hash_block"))
 			return text;
@@ -45,9 +48,6 @@ static char *report_when_it_answers(const struct debuginfod_server *server)
 	return text;
 }
 
-/* Of a server: one was seen that knew nothing however often it was asked. */
-#define TRIES 3
-
 TEST(debuginfod, names_what_is_not_on_this_machine)
 {
 	struct debuginfod_server server;
@@ -55,15 +55,9 @@ TEST(debuginfod, names_what_is_not_on_this_machine)
 
 	NEED_PERF;
 	NEED_DEBUGINFOD;
-	for (int i = 0;; i++) {
-		perf_home_enter(server.home);
-		begin(&server);
-		text = report_when_it_answers(&server);
-		if (i == TRIES - 1 || strstr(text, "hash_block"))
-			break;
-		free(text);
-		end(&server);
-	}
+	perf_home_enter(server.home);
+	begin(&server);
+	text = report_when_it_answers(&server);
 	if (!strstr(text, "hash_block"))
 		FAIL_TEST("no names came: %.3000s", text);
 	CHECK(strstr(text, "mix (inlined)"));
