@@ -79,6 +79,38 @@ TEST(symbols, an_alias_that_ends_early_does_not_hide_the_other)
 	symbols_free(symbols);
 }
 
+TEST(symbols, last_address_of_all_can_be_in_one)
+{
+	static const uint64_t sizes[] = { 0, 1, 16 };
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct symbols *symbols = symbols_new();
+		struct symbol symbol = { 0 };
+
+		REQUIRE(symbols);
+		symbols_add(symbols, 0x1000, 0, 'T', "below", NULL);
+		symbols_add(symbols, UINT64_MAX, sizes[i], 'T', "last", NULL);
+		symbols_finish(symbols);
+		CHECK_STRING(name_at(symbols, UINT64_MAX - 1), "below");
+		CHECK(symbols_find(symbols, UINT64_MAX, &symbol));
+		CHECK_STRING(symbol.name, "last");
+		CHECK_EQUAL(symbol.end, UINT64_MAX);
+		symbols_free(symbols);
+	}
+}
+
+TEST(symbols, one_ends_before_the_last_address)
+{
+	struct symbols *symbols = symbols_new();
+
+	REQUIRE(symbols);
+	symbols_add(symbols, UINT64_MAX - 15, 15, 'T', "all_but_one", NULL);
+	symbols_finish(symbols);
+	CHECK_STRING(name_at(symbols, UINT64_MAX - 1), "all_but_one");
+	CHECK_STRING(name_at(symbols, UINT64_MAX), "");
+	symbols_free(symbols);
+}
+
 TEST(symbols, a_reopened_table_takes_more)
 {
 	struct symbols *symbols = symbols_new();

@@ -236,28 +236,30 @@ static size_t first_of_same_start(const struct symbols *symbols, size_t index)
 	return start ? upper_bound(symbols, start - 1) : 0;
 }
 
-/* Where the symbol at INDEX ends: by its size, else at the next start, else nowhere. */
-static uint64_t end_of(const struct symbols *symbols, size_t index)
+/* The last address of the symbol at INDEX: by its size, else before the next start, else of all addresses. */
+static uint64_t last_of(const struct symbols *symbols, size_t index)
 {
 	const struct entry *entry = &symbols->entries[index];
 	size_t next;
 
 	if (entry->size)
-		return entry->start + entry->size < entry->start ? UINT64_MAX : entry->start + entry->size;
+		return entry->start > UINT64_MAX - entry->size ? UINT64_MAX : entry->start + entry->size - 1;
 	next = upper_bound(symbols, entry->start);
-	return next < symbols->count ? symbols->entries[next].start : UINT64_MAX;
+	return next < symbols->count ? symbols->entries[next].start - 1 : UINT64_MAX;
 }
 
 void symbols_at(const struct symbols *symbols, size_t index, struct symbol *symbol)
 {
 	const char *record;
+	uint64_t last;
 	uint16_t module;
 
 	assert(symbols->finished && index < symbols->count);
 	record = symbols->arena + symbols->entries[index].record;
 	memcpy(&module, record + 1, sizeof(module));
 	symbol->start = symbols->entries[index].start;
-	symbol->end = end_of(symbols, index);
+	last = last_of(symbols, index);
+	symbol->end = last < UINT64_MAX ? last + 1 : last;
 	symbol->name = record + RECORD_HEADER;
 	symbol->module = module == NO_MODULE ? NULL : symbols->modules[module];
 	symbol->type = *record;
@@ -273,7 +275,7 @@ bool symbols_find(const struct symbols *symbols, uint64_t address, struct symbol
 		return false;
 	/* Aliases may differ in size: the best of those that reach the address. */
 	for (index = first_of_same_start(symbols, above - 1); index < above; index++)
-		if (address < end_of(symbols, index)) {
+		if (address <= last_of(symbols, index)) {
 			symbols_at(symbols, index, symbol);
 			return true;
 		}

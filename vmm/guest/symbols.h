@@ -13,8 +13,10 @@
 struct symbols;
 
 struct symbol {
-	uint64_t start;     /* GVA */
-	uint64_t end;       /* first address behind it; the next symbol's start where no size is known */
+	uint64_t start; /* GVA */
+	/* First address behind it, the next symbol's start where no size is known; UINT64_MAX where it has
+	 * the last. */
+	uint64_t end;
 	const char *name;   /* owned by the table */
 	const char *module; /* owned by the table; NULL for the main image */
 	char type;          /* as in /proc/kallsyms: 't', 'T', 'd', ... */
