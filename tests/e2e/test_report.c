@@ -408,8 +408,11 @@ TEST(report, writes_to_a_pipe_and_behind_a_link)
 		"mkfifo pipe && { cat pipe > piped & } && $kvmscope export -f folded -i %s -o pipe && "
 		"wait && test -p pipe && cmp whole piped && "
 		"echo old > target && ln -s target link && $kvmscope export -f folded -i %s -o link && "
-		"test -h link && cmp whole target && test ! -e link.partial && echo well",
-		fixture.home, fixture.path, fixture.path, fixture.path);
+		"test -h link && cmp whole target && test ! -e link.partial && "
+		"ln -s /proc/self/fd/1 standard && "
+		"{ echo before && $kvmscope export -f folded -i %s -o standard && echo behind; } > all && "
+		"test -h standard && { echo before && cat whole && echo behind; } | cmp - all && echo well",
+		fixture.home, fixture.path, fixture.path, fixture.path, fixture.path);
 	CHECK_STRING(text, "well\n");
 	free(text);
 	named_guest_end(&fixture);

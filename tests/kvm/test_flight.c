@@ -229,6 +229,10 @@ TEST(flight_recorder, dump_says_why_it_can_not)
 	start(&setting, "--flight 10s");
 	dump(&setting, &program, "-o /nonexistent/x", 1);
 	CHECK(strstr(program.text, "/nonexistent/x"));
+	dump(&setting, &program, "-o /dev/null", 1);
+	CHECK(strstr(program.text, "can be written to /dev/null: it is no regular file"));
+	dump(&setting, &program, "-o /proc/self/fd/1", 1);
+	CHECK(strstr(program.text, "it is no regular file"));
 	stop(&setting); /* with exit status 0: it was not the run's fault */
 	start(&setting, "");
 	dump(&setting, &program, "", 1);

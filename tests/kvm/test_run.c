@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kvmscope run as its user meets it: options, exit statuses, signals, and the file it leaves. */
+#include <limits.h>
 #include <linux/perf_event.h>
 #include <math.h>
 #include <pty.h>
@@ -13,6 +14,7 @@
 
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
+#include "tests/unit/command.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/machine/probe.h"
 #include "vmm/profile/elf_symbols.h"
@@ -170,6 +172,23 @@ TEST(run, console_goes_to_a_file)
 	fclose(file);
 	unlink(path);
 	CHECK_STRING(text, "hello: program=hello exit=0\n");
+}
+
+/* As /dev/stdout, which nobody may lose to it: a link of our own. */
+TEST(run, recording_goes_where_standard_output_is)
+{
+	char program[PATH_MAX], *said;
+
+	GUEST_REQUIRED();
+	program_path(program);
+	said = command_output(
+		NULL,
+		"d=$(mktemp -d) && ln -s /proc/self/fd/1 $d/link && timeout 250 %s " GUEST
+		"--no-buildid-cache --append 'program=hello exit=0' -o $d/link > $d/data 2> $d/said; "
+		"test -h $d/link && ls $d && head -c 8 $d/data && grep ^hello $d/said; rm -r $d",
+		program);
+	CHECK_STRING(said, "data\nlink\nsaid\nPERFILE2hello: program=hello exit=0\n");
+	free(said);
 }
 
 /* This guest has no ACPI driver: nobody takes the button, so the first signal ends it. */

@@ -700,5 +700,8 @@ TEST(flight, says_at_the_start_where_it_could_not_write)
 	setting.options.output.path = "/nonexistent/perf.data";
 	CHECK_EQUAL(flight_create(&flight, &setting.options, &setting.kernel, NULL), -ENOENT);
 	CHECK(strstr(error_message(), "/nonexistent/perf.data"));
+	setting.options.output.path = "/dev/null";
+	CHECK_EQUAL(flight_create(&flight, &setting.options, &setting.kernel, NULL), -EINVAL);
+	CHECK(strstr(error_message(), "/dev/null: it is no regular file"));
 	clean_up(&setting);
 }

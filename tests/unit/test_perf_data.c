@@ -2,13 +2,17 @@
 /* The perf.data reader on broken files, and the writer on what it must refuse. perf itself:
  * tests/e2e/test_perf.c. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
+#include "vmm/profile/output_path.h"
 #include "vmm/profile/perf_data_format.h"
 #include "vmm/profile/perf_data_output.h"
 #include "vmm/profile/perf_data_reader.h"
@@ -324,6 +328,81 @@ TEST(perf_data, an_empty_file_in_the_way_is_not_kept)
 	CHECK(!access(path, F_OK));
 	perf_data_output_close(output);
 	unlink(path);
+}
+
+static void write_text(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "we");
+
+	REQUIRE(file);
+	fputs(text, file);
+	fclose(file);
+}
+
+static void check_text(const char *path, const char *text)
+{
+	uint8_t found[64] = { 0 };
+
+	load(path, found, sizeof(found) - 1);
+	CHECK_STRING((const char *)found, text);
+}
+
+static void write_new(const char *path, bool as_pipe)
+{
+	struct perf_data_output *output;
+
+	REQUIRE_EQUAL(perf_data_output_open(&output, path, 0), 0);
+	CHECK_EQUAL(perf_data_output_is_pipe(output), as_pipe);
+	CHECK_EQUAL(perf_data_output_plain(output, "new", 3), 0);
+	CHECK_EQUAL(perf_data_output_close(output), 0);
+}
+
+static bool has_type(const char *path, mode_t type)
+{
+	struct stat status;
+
+	return !lstat(path, &status) && (status.st_mode & S_IFMT) == type;
+}
+
+/* What is renamed and replaced is a file alone, which the user could do without. */
+TEST(perf_data, links_and_devices_stay)
+{
+	char directory[] = "/tmp/kvmscope-test-XXXXXX", here[256], number[64];
+	int removed;
+
+	REQUIRE(getcwd(here, sizeof(here)) && mkdtemp(directory) && !chdir(directory));
+	write_text("target", "before");
+	CHECK(!symlink("target", "link") && !symlink("nothing", "dangling") &&
+	      !symlink("/dev/null", "device"));
+	write_new("link", false);
+	CHECK(has_type("link", S_IFLNK));
+	check_text("target", "new");
+	check_text("target.old", "before");
+	write_new("dangling", false);
+	CHECK(has_type("dangling", S_IFLNK));
+	check_text("nothing", "new");
+	write_new("device", true);
+	CHECK(has_type("device", S_IFLNK) && has_type("/dev/null", S_IFCHR));
+
+	removed = open("removed", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	REQUIRE(removed >= 0 && !unlink("removed"));
+	snprintf(number, sizeof(number), "/proc/self/fd/%d", removed);
+	write_new(number, false);
+	check_text(number, "new");
+	CHECK(access("removed", F_OK) != 0);
+	close(removed);
+	CHECK(!unlink("link") && !unlink("target") && !unlink("target.old") && !unlink("dangling") &&
+	      !unlink("nothing") && !unlink("device"));
+	CHECK(!chdir(here) && !rmdir(directory));
+}
+
+TEST(perf_data, standard_output_has_several_names)
+{
+	CHECK(output_path_is_standard("-"));
+	CHECK(output_path_is_standard("/proc/self/fd/1"));
+	CHECK(!output_path_is_standard("perf.data"));
+	CHECK(!output_path_is_standard("/nonexistent/perf.data"));
+	CHECK(!output_path_is_standard("/dev/null"));
 }
 
 TEST(perf_data, writer_refuses_what_it_can_not_say)

@@ -13,6 +13,7 @@
 #include "vmm/cli/command.h"
 #include "vmm/cli/command_line.h"
 #include "vmm/cli/option_number.h"
+#include "vmm/profile/output_path.h"
 
 #define FREQUENCY_MAX  10000
 #define STOP_LIMIT_MAX 1000000 /* us */
@@ -230,7 +231,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 		options->time = option_number(state, "--time", text, 1, INT_MAX);
 		return 0;
 	case 'o':
-		options->output = text;
+		options->output = output_path_is_standard(text) ? "-" : text;
 		return 0;
 	case KEY_NO_CALL_GRAPH:
 		options->attach.callchains = false;

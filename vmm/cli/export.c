@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -15,6 +14,7 @@
 #include "vmm/cli/profile_arguments.h"
 #include "vmm/profile/flame_graph.h"
 #include "vmm/profile/folded.h"
+#include "vmm/profile/output_path.h"
 #include "vmm/profile/pprof.h"
 #include "vmm/profile/script.h"
 
@@ -114,7 +114,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 			argp_error(state, "--by is cgroup or container, not '%s'", value);
 		return 0;
 	case 'o':
-		arguments->output = strcmp(value, "-") ? value : NULL;
+		arguments->output = output_path_is_standard(value) ? NULL : value;
 		return 0;
 	case ARGP_KEY_END:
 		if (!arguments->format)
@@ -235,15 +235,10 @@ static int replace_file(const struct arguments *arguments, const char *path)
 static int export_to_file(const struct arguments *arguments)
 {
 	char target[PATH_MAX];
-	struct stat status;
 
-	if (stat(arguments->output, &status))
-		return replace_file(arguments, arguments->output);
-	if (!S_ISREG(status.st_mode))
-		return write_file(arguments, arguments->output);
-	if (!realpath(arguments->output, target))
-		return cannot_write(arguments, errno);
-	return replace_file(arguments, target);
+	if (output_path_is_file(arguments->output, target))
+		return replace_file(arguments, target);
+	return write_file(arguments, arguments->output);
 }
 
 int command_export(int argc, char **argv)

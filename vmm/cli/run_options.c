@@ -18,6 +18,7 @@
 #include "vmm/cli/run_options_check.h"
 #include "vmm/control/runs.h"
 #include "vmm/guest/guest_account.h"
+#include "vmm/profile/output_path.h"
 
 /* ns. Some hundred frames; a guest is to feel a sample no more than an interrupt. */
 #define STACK_TIME     64000ull
@@ -152,7 +153,7 @@ static error_t parse_profile_option(int key, char *text, struct argp_state *stat
 
 	switch (key) {
 	case KEY_OUTPUT:
-		options->output = text;
+		options->output = output_path_is_standard(text) ? "-" : text;
 		return 0;
 	case KEY_FREQUENCY:
 		options->frequency = option_number(state, "-F", text, 1, RUN_FREQUENCY_MAX);

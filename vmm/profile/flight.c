@@ -18,6 +18,7 @@
 #include "vmm/profile/collector_jit.h"
 #include "vmm/profile/flight_dump.h"
 #include "vmm/profile/flight_late.h"
+#include "vmm/profile/output_path.h"
 
 /* The guest tells what happened through its own scheduler: so long after a moment it is known. */
 #define SIDEBAND_DELAY (500 * NS_PER_MS)
@@ -56,11 +57,24 @@ static uint64_t now(void)
 	return clock_ns(CLOCK_MONOTONIC_RAW);
 }
 
+int flight_check_path(const char *path)
+{
+	char target[PATH_MAX];
+
+	if (output_path_is_standard(path) || (!access(path, F_OK) && !output_path_is_file(path, target)))
+		return error_set(-EINVAL, "no flight recording can be written to %s: it is no regular file",
+				 path);
+	return 0;
+}
+
 /* Better now than when the guest has crashed. */
 static int check_place(const char *path)
 {
 	char copy[PATH_MAX];
+	int error = flight_check_path(path);
 
+	if (error)
+		return error;
 	if (strlen(path) + sizeof(".4294967295") > sizeof(copy))
 		return error_set(-ENAMETOOLONG, "%s is too long a name", path);
 	memcpy(copy, path, strlen(path) + 1);

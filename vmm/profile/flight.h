@@ -69,9 +69,16 @@ struct flight_options {
 };
 
 /*
+ * 0, or -EINVAL and its message: at PATH is a pipe, a device, a directory or our standard output. Files are
+ * written where they do not wait for a reader, and several stand beside each other. Any thread.
+ */
+int flight_check_path(const char *path);
+
+/*
  * All outlive the recorder, JIT may be NULL; OPTIONS->flight and OPTIONS->output say what is
  * written where: the first file at output.path, the next ones at output.path
- * with ".1", ".2", ... behind it. -ENOMEM; -EACCES and the like if no file can be made there.
+ * with ".1", ".2", ... behind it. -ENOMEM; -EACCES and the like if no file can be made there, also those
+ * of flight_check_path().
  */
 int flight_create(struct flight **flight, const struct collector_options *options,
 		  struct collector_kernel *kernel, const struct collector_jit *jit);

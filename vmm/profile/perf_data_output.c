@@ -12,6 +12,7 @@
 #include <zstd.h>
 
 #include "shared/error.h"
+#include "vmm/profile/output_path.h"
 #include "vmm/profile/perf_data_format.h"
 
 #define PLAIN_BLOCK (256u << 10)
@@ -44,51 +45,53 @@ static int failed(struct perf_data_output *output, int error, const char *what)
 	return output->error;
 }
 
-/* As perf record: what was there becomes PATH.old, but for a file that is empty. */
-static int set_aside(struct perf_data_output *output)
+/* As perf record: what was there becomes TARGET.old, but for a file that is empty. */
+static int set_aside(struct perf_data_output *output, const char *target)
 {
 	char old[PATH_MAX];
 	struct stat status;
 
-	if ((size_t)snprintf(old, sizeof(old), "%s.old", output->path) >= sizeof(old))
+	if ((size_t)snprintf(old, sizeof(old), "%s.old", target) >= sizeof(old))
 		return failed(output, -ENAMETOOLONG, "open");
-	if (!lstat(output->path, &status) && S_ISREG(status.st_mode) && !status.st_size &&
-	    !unlink(output->path))
+	if (!lstat(target, &status) && !status.st_size && !unlink(target))
 		return 0;
-	if (rename(output->path, old) && errno != ENOENT)
-		return error_set(-errno, "can't keep %s as %s: %s; name another file with -o", output->path,
-				 old, strerror(errno));
+	if (rename(target, old) && errno != ENOENT)
+		return error_set(-errno, "can't keep %s as %s: %s; name another file with -o", target, old,
+				 strerror(errno));
 	return 0;
 }
 
-static int open_file(struct perf_data_output *output)
+/* Behind links, or a new one. */
+static int open_file(struct perf_data_output *output, const char *path)
 {
-	int error = set_aside(output);
+	output->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	return output->fd < 0 ? failed(output, -errno, "open") : 0;
+}
 
-	if (error)
-		return error;
-	output->fd = open(output->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (output->fd < 0)
-		return failed(output, -errno, "open");
-	return 0;
+static int open_pipe(struct perf_data_output *output)
+{
+	bool standard = !strcmp(output->path, "-");
+
+	output->pipe = true;
+	output->fd = standard ? dup(STDOUT_FILENO) : open(output->path, O_WRONLY | O_CLOEXEC);
+	return output->fd < 0 ? failed(output, -errno, "open") : 0;
 }
 
 static int open_path(struct perf_data_output *output)
 {
+	char target[PATH_MAX];
 	struct stat status;
+	int error;
 
-	if (!strcmp(output->path, "-")) {
-		output->pipe = true;
-		output->fd = dup(STDOUT_FILENO);
-	} else if (!stat(output->path, &status) && !S_ISREG(status.st_mode)) {
-		if (S_ISDIR(status.st_mode))
-			return failed(output, -EISDIR, "write");
-		output->pipe = true;
-		output->fd = open(output->path, O_WRONLY | O_CLOEXEC);
-	} else {
-		return open_file(output);
+	if (!strcmp(output->path, "-"))
+		return open_pipe(output);
+	if (output_path_is_file(output->path, target)) {
+		error = set_aside(output, target);
+		return error ? error : open_file(output, target);
 	}
-	return output->fd < 0 ? failed(output, -errno, "open") : 0;
+	if (!stat(output->path, &status) && !S_ISREG(status.st_mode))
+		return open_pipe(output);
+	return open_file(output, output->path);
 }
 
 static int prepare(struct perf_data_output *output, unsigned int compression)

@@ -37,7 +37,8 @@ struct perf_data_output;
 /*
  * Opens PATH: "-" and whatever is there and no regular file are written as a
  * pipe; a regular file is kept as PATH.old, as perf record does it, but for an
- * empty one. The errors of open() and rename(), and -ENOMEM.
+ * empty one. Links stay: the file that they lead to is replaced. The errors of
+ * open() and rename(), and -ENOMEM.
  */
 int perf_data_output_open(struct perf_data_output **output, const char *path, unsigned int compression);
 

@@ -206,8 +206,10 @@ unsigned int flight_requests_files(struct flight_requests *flight)
 int flight_requests_ask(struct flight_requests *flight, const char *path, uint64_t after, uint64_t *number)
 {
 	struct request *request;
-	int error = 0;
+	int error = path ? flight_check_path(path) : 0;
 
+	if (error)
+		return error;
 	pthread_mutex_lock(&flight->lock);
 	request = make_request(flight);
 	*number = request ? trigger_fire(flight->trigger, TRIGGER_COMMAND, "") : 0;

@@ -51,7 +51,7 @@ unsigned int flight_requests_files(struct flight_requests *flight);
  * A user wants a file now, with AFTER ns of samples behind this moment
  * (UINT64_MAX: as many as the options say), at PATH, or as the guest's next one
  * with NULL. Gives the NUMBER to ask for by flight_requests_result(). -EBUSY while
- * too many are waiting.
+ * too many are waiting; the errors of flight_check_path().
  */
 int flight_requests_ask(struct flight_requests *flight, const char *path, uint64_t after, uint64_t *number);
 

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a user names to be written: a file, which may be replaced, or something else, which is written to as
+ * it is. Who is root must not lose /dev/stdout to a recording, nor anybody a link. Any thread.
+ */
+#ifndef KVMSCOPE_PROFILE_OUTPUT_PATH_H
+#define KVMSCOPE_PROFILE_OUTPUT_PATH_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+/* "-", or a link that leads to what our standard output is, as /dev/stdout. */
+bool output_path_is_standard(const char *path);
+
+/*
+ * May what PATH names be replaced by a new file of the name TARGET? True of a regular file, which is TARGET
+ * where links lead to it, and where there is nothing. Not of a pipe, a device or a directory, of a link to
+ * nothing, nor of one whose file is not found by its name, as of a descriptor whose file was removed: TARGET
+ * is nothing then, and PATH itself may be opened.
+ */
+bool output_path_is_file(const char *path, char target[PATH_MAX]);
+
+#endif
