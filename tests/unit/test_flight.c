@@ -691,6 +691,25 @@ TEST(flight, goes_on_after_a_file_that_can_not_be_written)
 	clean_up(&setting);
 }
 
+TEST(flight, leaves_what_it_did_not_open)
+{
+	struct setting setting;
+	FILE *other;
+
+	prepare(&setting, 0);
+	push(&setting, 0, 1000);
+	setting.options.output.compression = 23; /* zstd has 22: nothing is opened */
+	other = fopen(setting.path, "we");
+	REQUIRE(other);
+	fclose(other);
+	trigger(&setting, 2000, "SIGUSR2");
+	flight_turn(setting.flight);
+	REQUIRE_EQUAL(setting.result_count, 1);
+	CHECK_EQUAL(setting.results[0].error, -EINVAL);
+	CHECK(exists(&setting, ""));
+	clean_up(&setting);
+}
+
 TEST(flight, says_at_the_start_where_it_could_not_write)
 {
 	struct flight *flight;

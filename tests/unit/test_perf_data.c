@@ -3,10 +3,12 @@
  * tests/e2e/test_perf.c. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -394,6 +396,28 @@ TEST(perf_data, links_and_devices_stay)
 	CHECK(!unlink("link") && !unlink("target") && !unlink("target.old") && !unlink("dangling") &&
 	      !unlink("nothing") && !unlink("device"));
 	CHECK(!chdir(here) && !rmdir(directory));
+}
+
+TEST(perf_data, a_file_that_there_is_no_room_for_is_removed)
+{
+	char path[] = "/tmp/kvmscope-test-XXXXXX";
+	struct perf_data_output *output;
+	struct rlimit before, none;
+	int file = mkstemp(path), error;
+
+	REQUIRE(file >= 0 && !getrlimit(RLIMIT_FSIZE, &before));
+	close(file);
+	none = before;
+	none.rlim_cur = 0;
+	signal(SIGXFSZ, SIG_IGN);
+	REQUIRE_EQUAL(perf_data_output_open(&output, path, 0), 0);
+	setrlimit(RLIMIT_FSIZE, &none);
+	error = perf_data_output_plain(output, "new", 3);
+	setrlimit(RLIMIT_FSIZE, &before);
+	signal(SIGXFSZ, SIG_DFL);
+	CHECK_EQUAL(error, -EFBIG);
+	CHECK_EQUAL(perf_data_output_close(output), -EFBIG);
+	CHECK(access(path, F_OK) != 0);
 }
 
 TEST(perf_data, standard_output_has_several_names)

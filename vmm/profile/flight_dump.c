@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "shared/error.h"
 #include "shared/log.h"
@@ -287,23 +286,20 @@ static int write_output(struct dump *dump)
 	return error ? error : close_error;
 }
 
-/* What there is of one that could not be written stays, but for one that there was no room for at all. */
+/* What there is of one that could not be written stays, but for one of which there is nothing. */
 static int write_file(struct dump *dump)
 {
 	struct perf_data_options options = dump->request->options->output;
-	struct stat status = { 0 };
-	bool opened;
+	struct stat status;
 	int error;
 
 	options.path = dump->request->path;
 	error = collector_output_open(&dump->output, &options, dump->request->options->account);
-	opened = !error;
-	if (opened)
-		error = write_output(dump);
-	if (!stat(options.path, &status) && opened)
+	if (error)
+		return error;
+	error = write_output(dump);
+	if (!stat(options.path, &status))
 		dump->request->bytes = (uint64_t)status.st_size;
-	if (error && S_ISREG(status.st_mode) && !status.st_size)
-		unlink(options.path);
 	return error;
 }
 

@@ -298,10 +298,24 @@ int perf_data_output_patch(struct perf_data_output *output, uint64_t offset, con
 	return output->error ? output->error : write_all(output, data, size, offset);
 }
 
+/* The file that there was no room for at all. One that was there before, or is by now, is another's. */
+static void remove_empty(const struct perf_data_output *output)
+{
+	char target[PATH_MAX];
+	struct stat opened, named;
+
+	if (!output->pipe && output_path_is_file(output->path, target) && !fstat(output->fd, &opened) &&
+	    !opened.st_size && !lstat(target, &named) && named.st_dev == opened.st_dev &&
+	    named.st_ino == opened.st_ino)
+		unlink(target);
+}
+
 int perf_data_output_close(struct perf_data_output *output)
 {
 	int error = output->error;
 
+	if (error && output->fd >= 0)
+		remove_empty(output);
 	if (output->fd >= 0 && close(output->fd) && !error)
 		error = failed(output, -errno, "close");
 	ZSTD_freeCCtx(output->zstd);

@@ -84,7 +84,8 @@ int perf_data_output_finish(struct perf_data_output *output, const void *tail, s
 /* Writes DATA over what the head, or an earlier call, has at OFFSET of the file. Not in pipe mode. */
 int perf_data_output_patch(struct perf_data_output *output, uint64_t offset, const void *data, size_t size);
 
-/* Closes the file and frees. Returns the first error there was, or 0. */
+/* Closes the file and frees. Returns the first error there was, or 0. A file that has nothing for it is
+ * removed. */
 int perf_data_output_close(struct perf_data_output *output);
 
 #endif
