@@ -20,7 +20,7 @@ typedef uint32_t program(void);
 program program_hello, program_faults, program_timer, program_spaces, program_cpus, program_memory,
 	program_spin, program_shares, program_xrstor, program_crash, program_reset, program_power_off,
 	program_poke, program_pmu, program_debug, program_hostile, program_resets, program_sums, program_idle,
-	program_skipped, program_gaps;
+	program_skipped, program_gaps, program_plugged;
 
 /* Code and data of CPL3. Functions are not inlined, so that they keep their names. */
 #define USER_TEXT __attribute__((section(".user.text"), noinline, used))
@@ -120,5 +120,9 @@ void lapic_start_other(uint32_t apic_id, uint8_t page);
 /* Starts CPU ID in long mode, one after the other: it calls RUN, then halts. Waits until it is up; needs
  * lapic_init(). */
 void other_cpu_run(uint32_t id, void (*run)(void));
+
+/* Starts CPU ID so, if it is there; it is the only other one, and has the stack of the one before. Nobody
+ * waits. */
+void other_cpu_wake(uint32_t id, void (*run)(void));
 
 #endif

@@ -18,6 +18,7 @@ static const struct {
 	{ "poke", program_poke },       { "pmu", program_pmu },         { "debug", program_debug },
 	{ "hostile", program_hostile }, { "resets", program_resets },   { "sums", program_sums },
 	{ "idle", program_idle },       { "skipped", program_skipped }, { "gaps", program_gaps },
+	{ "plugged", program_plugged },
 };
 
 void print(const char *text)

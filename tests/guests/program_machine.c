@@ -82,16 +82,27 @@ void other_cpu_main(void)
 	__asm__ volatile("cli");
 }
 
-void other_cpu_run(uint32_t id, void (*run)(void))
+static void start_other(uint32_t id, void (*run)(void))
 {
-	const uint32_t before = cpus_up;
-
 	for (size_t i = 0; i < (size_t)(other_cpu_end - other_cpu_start); i++)
 		((volatile uint8_t *)PAGE_OF_OTHER_CPUS)[i] = other_cpu_start[i];
 	other_cpu_work = run;
 	lapic_start_other(id, PAGE_OF_OTHER_CPUS >> 12);
+}
+
+void other_cpu_run(uint32_t id, void (*run)(void))
+{
+	const uint32_t before = cpus_up;
+
+	start_other(id, run);
 	while (cpus_up == before)
 		__asm__ volatile("pause");
+}
+
+void other_cpu_wake(uint32_t id, void (*run)(void))
+{
+	other_cpu_count = 0;
+	start_other(id, run);
 }
 
 static void spin(void)

@@ -177,8 +177,10 @@ static int check_threads(const struct attach *attach)
 			"threads (QEMU: -name debug-threads=on)",
 			process->pid, process->name);
 	if (unknown)
-		log_warning("%zu of %zu vCPUs are not sampled (yet): nothing tells which threads run them",
-			    unknown, process->vcpu_count);
+		log_warning(
+			"%zu of %zu vCPUs are not sampled (yet): no thread is known to run them; one that was "
+			"unplugged has none",
+			unknown, process->vcpu_count);
 	return 0;
 }
 

@@ -180,8 +180,13 @@ static void take_thread(void *context, const struct bpf_found *found)
 {
 	const struct thread_list *list = context;
 
-	if (found->type != BPF_FOUND_VCPU || !found->tid)
+	if (found->type != BPF_FOUND_VCPU)
 		return;
+	if (!found->tid) {
+		if (found->pid)
+			vmm_process_lose_vcpu(list->process, found->id);
+		return;
+	}
 	if (!vmm_process_learn_thread(list->process, found->id, (pid_t)found->tid))
 		vmm_process_learn_thread(list->process, found->id, (pid_t)found->inner_tid);
 	follow_vcpu(list->source, found);

@@ -92,6 +92,16 @@ bool vmm_process_learn_thread(struct vmm_process *process, unsigned int id, pid_
 	return learn_thread(process, id, tid, "KVM by BPF");
 }
 
+void vmm_process_lose_vcpu(struct vmm_process *process, unsigned int id)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < process->vcpu_count; i++)
+		if (process->vcpus[i].id != id || process->vcpus[i].tid)
+			process->vcpus[kept++] = process->vcpus[i];
+	process->vcpu_count = kept;
+}
+
 void vmm_process_set_vcpus(struct vmm_process *process, const struct vmm_vcpu *vcpus, size_t count)
 {
 	assert(count <= VMM_VCPUS_MAX);

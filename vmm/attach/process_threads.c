@@ -75,7 +75,19 @@ static void ask_kvm(const struct search *search)
 
 		if (tid > 0 && vmm_process_has_thread(search->process, tid))
 			set_thread(vm, &vm->vcpus[i], tid, "KVM");
+		else
+			vm->vcpus[i].ended = tid > 0;
 	}
+}
+
+static void leave_out_unplugged(struct process_vm *vm)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < vm->vcpu_count; i++)
+		if (vm->vcpus[i].is.tid || !vm->vcpus[i].ended)
+			vm->vcpus[kept++] = vm->vcpus[i];
+	vm->vcpu_count = kept;
 }
 
 static const char by_name[] = "its name", by_several_names[] = "";
@@ -89,6 +101,19 @@ static void claim(struct process_vm *vm, struct process_vcpu *vcpu, pid_t tid)
 		*claimed = (struct vmm_vcpu){ .id = claimed->id, .found = by_several_names };
 	else if (!claimed->found)
 		set_thread(vm, vcpu, tid, by_name);
+}
+
+/* Who names the threads of some vCPUs names those of all: one without was unplugged, or is yet to come. */
+static bool names_tell(const struct process_vm *vm)
+{
+	bool told = false;
+
+	for (size_t i = 0; i < vm->vcpu_count; i++) {
+		if (vm->vcpus[i].is.found == by_several_names)
+			return false;
+		told |= vm->vcpus[i].is.found == by_name;
+	}
+	return told;
 }
 
 static bool take_name(void *context, int tid)
@@ -131,11 +156,10 @@ void process_vm_find_threads(struct process_vm *vm, const struct vmm_process *pr
 
 	keep_threads(&search);
 	ask_kvm(&search);
-	if (!vm->alone)
-		return;
-	if (!all_known(vm))
+	if (vm->alone && !all_known(vm))
 		proc_each_number(process->directory, "task", take_name, &search);
-	for (int i = 0; i < CALL_LOOKS && !all_known(vm); i++) {
+	leave_out_unplugged(vm);
+	for (int i = 0; vm->alone && i < CALL_LOOKS && !all_known(vm) && !names_tell(vm); i++) {
 		proc_each_number(process->directory, "task", take_call, &search);
 		usleep(PAUSE);
 	}

@@ -89,7 +89,10 @@ static __always_inline void tell_slots(struct seq_file *seq, struct kvm *kvm)
 	bpf_loop(BUCKETS, tell_bucket, &slots, 0);
 }
 
-/* The thread that runs VCPU, in the first PID namespace or, with OWN, in its own; 0: it has not run yet. */
+/*
+ * The thread that runs VCPU, in the first PID namespace or, with OWN, in its own; 0: it has not run yet, or
+ * its thread has ended. KVM keeps the number of that, which may be another thread's by now.
+ */
 static __always_inline __u32 thread_of(struct kvm_vcpu *vcpu, int own)
 {
 	struct pid *pid = BPF_CORE_READ(vcpu, pid);
@@ -97,10 +100,11 @@ static __always_inline __u32 thread_of(struct kvm_vcpu *vcpu, int own)
 		       bpf_core_field_offset(struct upid, nr);
 	__u32 tid = 0;
 
-	if (own && pid)
+	if (!BPF_CORE_READ(pid, tasks[0].first))
+		return 0;
+	if (own)
 		number += (__u64)BPF_CORE_READ(pid, level) * bpf_core_type_size(struct upid);
-	if (pid)
-		bpf_probe_read_kernel(&tid, sizeof(tid), (void *)number);
+	bpf_probe_read_kernel(&tid, sizeof(tid), (void *)number);
 	return tid;
 }
 

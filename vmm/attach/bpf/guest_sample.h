@@ -17,7 +17,7 @@ struct bpf_found {
 	__u32 type;
 	__u32 id;             /* of the vCPU; the VM's descriptor */
 	__u32 tid, inner_tid; /* of its thread, in the first PID namespace and in its own; 0: it has not run
-				 yet */
+				 yet or, with a PID, that has ended */
 	__u64 vcpu;           /* kernel address of its struct kvm_vcpu */
 	__u64 pid;            /* of the struct pid of its thread */
 	__u64 vm;             /* of its struct kvm */

@@ -14,8 +14,17 @@ struct upid {
 	int nr;
 } KERNEL_TYPE;
 
+struct hlist_node {
+	struct hlist_node *next;
+} KERNEL_TYPE;
+
+struct hlist_head {
+	struct hlist_node *first;
+} KERNEL_TYPE;
+
 struct pid {
 	unsigned int level;
+	struct hlist_head tasks[1]; /* or more */
 	struct upid numbers[1];
 } KERNEL_TYPE;
 
@@ -43,14 +52,6 @@ struct file {
 	struct path f_path;
 	struct inode *f_inode;
 	void *private_data;
-} KERNEL_TYPE;
-
-struct hlist_node {
-	struct hlist_node *next;
-} KERNEL_TYPE;
-
-struct hlist_head {
-	struct hlist_node *first;
 } KERNEL_TYPE;
 
 struct kvm_memory_slot {
