@@ -24,6 +24,7 @@ TEST(qemu_name, is_what_the_command_line_says)
 	check_name("debug-threads=on,guest=web", "web");
 	check_name("web", "web");
 	check_name("web,process=qemu:web", "web");
+	check_name("guest,debug-threads=on", "guest");
 	check_name("guest=a,,b,debug-threads=on", "a,b");
 	check_name("a,,b", "a,b");
 	check_name("debug-threads=on", NULL);

@@ -26,8 +26,8 @@ bool qemu_name_parse(const char *command_line, size_t size, char name[QEMU_NAME_
 	words.end = command_line + size;
 	while (qemu_next_pair(&words, &option, &value))
 		if (!strcmp(option, "-name"))
-			return qemu_get_option(value, "guest", name, QEMU_NAME_SIZE) ||
-			       implied_name(value, name, QEMU_NAME_SIZE);
+			return implied_name(value, name, QEMU_NAME_SIZE) ||
+			       qemu_get_option(value, "guest", name, QEMU_NAME_SIZE);
 	return false;
 }
 
