@@ -106,7 +106,7 @@ int main(int argc, char **)
 		shapes.push_back(std::make_unique<square>(i));
 	for (const auto &each : shapes)
 		area += each->area();
-	for (int i = 0; i < 2000; i++)
+	for (int i = 0; i < 50000; i++)
 		sum += hash_block(values, 4096) + fail_often(static_cast<uint64_t>(i));
 	sum += recurse(1000) + sort_and_count();
 	std::printf("%llu %f\n", static_cast<unsigned long long>(sum), area);
