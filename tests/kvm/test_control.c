@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kvmscope ctl on a run that is going on, and what its recording then says. */
+#include <glob.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -69,17 +70,48 @@ static uint64_t now(clockid_t clock)
 	return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
 }
 
+static bool is_vcpu(const char *thread)
+{
+	char path[64], name[16] = "";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/comm", thread);
+	file = fopen(path, "re");
+	if (file && !fgets(name, sizeof(name), file))
+		*name = '\0';
+	if (file)
+		fclose(file);
+	return !strcmp(name, "vCPU 0\n");
+}
+
+/* ns of the vCPU's thread, whose samples they are: what writes them down takes more the slower a machine is.
+ */
 static uint64_t cpu_time(const struct controlled *run)
 {
-	clockid_t clock;
+	char pattern[64], path[64];
+	unsigned long long time = 0;
+	FILE *file = NULL;
+	glob_t threads;
 
-	return clock_getcpuclockid(run->program.pid, &clock) ? 0 : now(clock);
+	snprintf(pattern, sizeof(pattern), "/proc/%d/task/*", run->program.pid);
+	if (glob(pattern, 0, NULL, &threads))
+		return 0;
+	for (size_t i = 0; i < threads.gl_pathc && !file; i++) {
+		snprintf(path, sizeof(path), "%s/schedstat", threads.gl_pathv[i]);
+		file = is_vcpu(threads.gl_pathv[i]) ? fopen(path, "re") : NULL;
+	}
+	globfree(&threads);
+	if (!file || fscanf(file, "%llu", &time) != 1)
+		FAIL_TEST("the vCPU's thread can not be looked at");
+	if (file)
+		fclose(file);
+	return time;
 }
 
 /* A part of the run between two commands, when nothing was changed. */
 struct part {
 	uint64_t begin, end;      /* CLOCK_MONOTONIC_RAW: the answer to one command, the next one's start */
-	uint64_t cpu_time;        /* ns that the run used in it */
+	uint64_t cpu_time;        /* ns that the vCPU used in it */
 	uint64_t tick;            /* what periods must be multiples of, in ns; 0: there must be no samples */
 	uint64_t samples, weight; /* that the recording has of it, without the first one */
 	uint64_t odd;             /* of them with another period */
