@@ -259,7 +259,10 @@ TEST(inlines, of_another_build_are_not_taken)
 TEST(inlines, are_said_to_be_unknown_without_dwarf)
 {
 	struct program program;
-	struct profile_options options = { .input = program.path, .vcpu = -1, .inlined = true };
+	/* The program may have been put into the user's own cache, with its DWARF. */
+	struct profile_options options = {
+		.input = program.path, .vcpu = -1, .inlined = true, .buildid_dir = "build/none"
+	};
 	struct profile *profile;
 	size_t images, unknown;
 	struct edge edge;
