@@ -217,6 +217,29 @@ TEST(profile, takes_no_mapping_of_the_program_before_for_the_program)
 	lives_free(&lives);
 }
 
+/* What the guest tells may stand behind what samples saw of the new program. */
+TEST(profile, takes_no_library_for_the_program_that_is_told_later)
+{
+	struct lives lives;
+
+	lives_make(&lives);
+	lives.images[0] = (struct profile_image){ .path = "/bin/sh", .name = "sh" };
+	lives.images[1] = (struct profile_image){ .path = "/lib/libc.so", .name = "libc.so" };
+	lives.images[2] = (struct profile_image){ .path = "/bin/tasks", .name = "tasks" };
+	CHECK_EQUAL(profile_timeline_exec(lives.timeline, 1, 10), 0);
+	CHECK_EQUAL(profile_timeline_comm(lives.timeline, 1, 10, "sh"), 0);
+	map(&lives, 1, 11, 0x1000, 0x1000, 0);
+	CHECK_EQUAL(profile_timeline_exec(lives.timeline, 1, 30), 0);
+	CHECK_EQUAL(profile_timeline_comm(lives.timeline, 1, 30, "tasks"), 0);
+	map(&lives, 1, 35, 0x8000, 0x1000, 1);
+	map(&lives, 1, 40, 0x1000, 0x1000, 2);
+	map(&lives, 1, 40, 0x8000, 0x1000, 1);
+	REQUIRE_EQUAL(profile_timeline_finish(lives.timeline), 0);
+	CHECK_STRING(program_at(&lives, 1, 29), "/bin/sh");
+	CHECK_STRING(program_at(&lives, 1, 36), "/bin/tasks");
+	lives_free(&lives);
+}
+
 static void check_image(const char *path, bool kernel, enum profile_image_kind kind, const char *name)
 {
 	struct profile_pool pool = { 0 };

@@ -35,9 +35,11 @@ struct asked {
 };
 
 struct proof {
-	uint64_t error;        /* ns, of the times that the guest tells */
+	uint64_t error;        /* ns, of the times that the guest tells, as it says; */
+	uint64_t wrong_by;     /* and more than that, at most */
 	uint32_t knows, loses; /* of 16 samples, and events */
 	uint64_t delay;        /* ns, by which events come late */
+	bool at_times;         /* not all do */
 
 	struct timeline timeline;
 	uint64_t state;
@@ -133,10 +135,9 @@ static void take_fork(struct proof *proof, const struct sideband_fork *fork)
 			      head->time, false);
 }
 
-static void take_sideband(void *context, const struct sideband *record)
+static void take_told(struct proof *proof, const struct sideband *record)
 {
 	const struct sideband_mmap *mmap = (const void *)record;
-	struct proof *proof = context;
 
 	if (record->type == SIDEBAND_FORK)
 		take_fork(proof, (const void *)record);
@@ -145,6 +146,57 @@ static void take_sideband(void *context, const struct sideband *record)
 	else if (record->type == SIDEBAND_MMAP)
 		profile_timeline_map(proof->read, false, (int32_t)record->pid, record->time, mmap->start,
 				     mmap->length, mmap->offset, &proof->images[mmap->inode]);
+}
+
+static struct sample_mapping changed_by(const struct sideband *record)
+{
+	const struct sideband_mmap *mmap = (const void *)record;
+	const struct sideband_fork *fork = (const void *)record;
+
+	if (record->type == SIDEBAND_MMAP)
+		return (struct sample_mapping){ .start = mmap->start, .end = mmap->start + mmap->length };
+	if ((record->type == SIDEBAND_FORK && record->pid != fork->parent_pid) ||
+	    (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC))
+		return (struct sample_mapping){ .end = TIMELINE_BASE + 2 * TIMELINE_PAGES * PAGE };
+	return (struct sample_mapping){ 0 };
+}
+
+static uint64_t time_to_write(struct proof *proof, const struct sideband *record)
+{
+	const struct sideband_fork *fork = (const void *)record;
+
+	if (record->type == SIDEBAND_FORK)
+		return user_spaces_fork_time(proof->spaces, record->pid, fork->parent_pid, record->time);
+	return user_spaces_time(proof->spaces, record->pid, record->time, record->type == SIDEBAND_MMAP);
+}
+
+/* As the collector's output does. */
+static void take_sideband(void *context, const struct sideband *record)
+{
+	struct proof *proof = context;
+	const struct user_spaces_teller teller = {
+		.is_named = is_named, .map = map, .unmap = unmap, .context = proof
+	};
+	const struct sample_mapping range = changed_by(record);
+	uint64_t times[USER_SPACES_OPEN];
+	struct timeline_event told;
+
+	if (!record->time_error) {
+		take_told(proof, record);
+		return;
+	}
+	if (range.end && user_spaces_is_open(proof->spaces, record->pid, record->time, record->time_error)) {
+		user_spaces_open(proof->spaces, record->pid, record->time, record->time_error, times);
+		for (int i = 0; i < USER_SPACES_OPEN; i++)
+			unmap(proof, record->pid, times[i], range.start, range.end);
+	}
+	memcpy(&told.record, record, record->size);
+	told.record.head.time = time_to_write(proof, record);
+	take_told(proof, &told.record.head);
+	if (record->type == SIDEBAND_MMAP && told.record.head.time != record->time)
+		CHECK_EQUAL(user_spaces_written(proof->spaces, record->pid, record->time,
+						told.record.head.time, &range, &teller),
+			    0);
 }
 
 static bool is_in_piece(const struct timeline_answer *answer, const struct timeline_answer *of,
@@ -253,6 +305,14 @@ static void give_event(struct proof *proof, struct resolver *resolver, struct ti
 	proof->lost++;
 }
 
+/* When the guest tells of EVENT, as far as it has told of all before. */
+static uint64_t told_at(const struct proof *proof, const struct timeline_event *event)
+{
+	bool late = !proof->at_times || event->time / (4 * WINDOW) % 2;
+
+	return event->time + proof->error + proof->wrong_by + (late ? proof->delay : 0);
+}
+
 static void end_pass(struct resolver *resolver)
 {
 	resolver_pass_end(resolver, 0);
@@ -263,14 +323,13 @@ static void end_pass(struct resolver *resolver)
 static void run(struct proof *proof, struct resolver *resolver, const struct small_sample *samples,
 		size_t count)
 {
-	int64_t off = (int64_t)timeline_random(&proof->state, 2 * (uint32_t)proof->error + 1) -
-		      (int64_t)proof->error;
+	uint64_t most = proof->error + proof->wrong_by;
+	int64_t off = (int64_t)timeline_random(&proof->state, 2 * (uint32_t)most + 1) - (int64_t)most;
 	size_t event = 0, sample = 0;
 
 	for (uint64_t now = PASS; event < proof->timeline.count || sample < count; now += PASS) {
 		resolver_begin_pass(resolver, now);
-		for (; event < proof->timeline.count &&
-		       proof->timeline.events[event].time + proof->error + proof->delay <= now;
+		for (; event < proof->timeline.count && told_at(proof, &proof->timeline.events[event]) <= now;
 		     event++)
 			give_event(proof, resolver, proof->timeline.events[event], off);
 		for (; sample < count && samples[sample].sample.time <= now; sample++)
@@ -297,7 +356,7 @@ static void check_sample(struct proof *proof, const struct asked *asked)
 	const struct profile_mapping *found = find_in_file(proof, sample);
 	size_t image = found ? (size_t)(found->image - proof->images) : 0;
 
-	if (!image && !asked->knows)
+	if (!image && (!asked->knows || (proof->error && (proof->delay || proof->wrong_by))))
 		proof->open++;
 	else if (image == right.image && sample->rip - found->start + found->offset == right.offset)
 		(*(asked->knows ? &proof->right_itself : &proof->right))++;
@@ -402,4 +461,32 @@ TEST(user_spaces_timelines, nor_where_it_tells_behind_the_window)
 {
 	for (uint64_t delay = WINDOW / 2; delay <= 4 * WINDOW; delay += WINDOW / 2)
 		prove_these(&(struct proof){ .knows = 16, .delay = delay });
+}
+
+/* Half of the samples are read by what is told so, or not at all. */
+TEST(user_spaces_timelines, nor_where_it_tells_behind_the_window_by_such_a_clock)
+{
+	for (uint64_t delay = WINDOW / 2; delay <= 4 * WINDOW; delay += WINDOW / 2)
+		for (uint32_t knows = 8; knows <= 16; knows += 8)
+			prove_these(&(struct proof){ .error = 100000, .knows = knows, .delay = delay });
+}
+
+TEST(user_spaces_timelines, nor_where_it_does_so_at_times)
+{
+	for (uint64_t delay = WINDOW; delay <= 4 * WINDOW; delay += WINDOW)
+		for (uint32_t knows = 8; knows <= 16; knows += 8) {
+			struct proof proof = prove_these(&(struct proof){
+				.error = 100000, .knows = knows, .delay = delay, .at_times = true });
+
+			CHECK(knows < 16 || !proof.open);
+			CHECK(knows == 16 || proof.right > 1000);
+		}
+}
+
+/* Nothing tells of it: what holds is what samples know. */
+TEST(user_spaces_timelines, samples_that_know_are_right_by_a_clock_that_is_wrong_by_more_than_it_says)
+{
+	for (uint64_t delay = 0; delay <= 4 * WINDOW; delay += WINDOW)
+		prove_these(&(struct proof){
+			.error = 100000, .wrong_by = WINDOW, .knows = 16, .delay = delay, .at_times = true });
 }

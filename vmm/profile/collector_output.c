@@ -11,6 +11,7 @@
 #include "shared/error.h"
 #include "vmm/guest/user_map.h"
 #include "vmm/profile/collector.h"
+#include "vmm/profile/perf_data_sideband.h"
 
 static void free_output(struct collector_output *output)
 {
@@ -480,41 +481,10 @@ static void note_fork(struct collector_output *output, const struct sideband_for
 	task_names_fork(output->names, head->pid, head->tid, head->time);
 }
 
-/* Told behind samples that know better, as it came late. */
-static int tell_mapping(struct collector_output *output, const struct sideband_mmap *record,
-			const struct guest_kernel *kernel)
-{
-	struct telling telling = { output, NULL, kernel ? kernel->images : NULL };
-	const struct user_spaces_teller teller = {
-		.is_named = is_named, .map = map, .unmap = unmap, .context = &telling
-	};
-	const struct sample_mapping range = { .start = record->start, .end = record->start + record->length };
-	const struct sideband *head = &record->head;
-	union {
-		struct sideband head;
-		uint8_t bytes[SIDEBAND_SIZE_MAX];
-	} told;
-	int error;
-
-	assert(head->size <= sizeof(told));
-	memcpy(&told, record, head->size);
-	told.head.time = user_spaces_time(output->spaces, head->pid, head->time);
-	error = tell(output, &told.head);
-	if (error || told.head.time == head->time)
-		return error;
-	return user_spaces_written(output->spaces, head->pid, head->time, told.head.time, &range, &teller);
-}
-
-int collector_output_sideband(struct collector_output *output, const struct sideband *record,
-			      const struct guest_kernel *kernel)
+static int tell_told(struct collector_output *output, const struct sideband *record)
 {
 	const struct sideband_comm *comm = (const void *)record;
 
-	process_cgroups_take(output->told_cgroups, record);
-	if (record->type == SIDEBAND_LOST)
-		return 0; /* readers are told as the losses are counted */
-	if (record->type == SIDEBAND_CGROUP)
-		return tell_cgroup(output, (const void *)record);
 	output->told_by_guest |= record->type == SIDEBAND_MMAP;
 	if (record->type == SIDEBAND_FORK)
 		note_fork(output, (const void *)record);
@@ -524,9 +494,86 @@ int collector_output_sideband(struct collector_output *output, const struct side
 	    !task_names_due(output->names, record->pid, record->tid, record->time, comm->comm) &&
 	    !(record->flags & SIDEBAND_COMM_EXEC))
 		return 0;
-	if (record->type == SIDEBAND_MMAP && record->time_error)
-		return tell_mapping(output, (const void *)record, kernel);
 	return tell(output, record);
+}
+
+/* What a record changes of what its process has mapped; nothing: its end is 0. */
+static struct sample_mapping changed_by(const struct sideband *record)
+{
+	const struct sideband_fork *fork = (const void *)record;
+	const struct sideband_mmap *mmap = (const void *)record;
+
+	if (record->type == SIDEBAND_MMAP)
+		return (struct sample_mapping){ .start = mmap->start, .end = mmap->start + mmap->length };
+	if ((record->type == SIDEBAND_FORK && record->pid != fork->parent_pid) ||
+	    (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC))
+		return (struct sample_mapping){ .end = PERF_DATA_USER_SPACE_END };
+	return (struct sample_mapping){ 0 };
+}
+
+/* By a clock that is not known exactly. An execve keeps its time: what is mapped then follows it. */
+static uint64_t time_to_write(const struct collector_output *output, const struct sideband *record)
+{
+	const struct sideband_fork *fork = (const void *)record;
+
+	if (record->type == SIDEBAND_FORK)
+		return user_spaces_fork_time(output->spaces, record->pid, fork->parent_pid, record->time);
+	return user_spaces_time(output->spaces, record->pid, record->time, record->type == SIDEBAND_MMAP);
+}
+
+/*
+ * What RECORD changes is not known of samples that went out: from the earliest time that it may be of, and
+ * again from where what came in between stands.
+ */
+static int leave_open(struct collector_output *output, const struct user_spaces_teller *teller,
+		      const struct sideband *record, const struct sample_mapping *range)
+{
+	uint64_t times[USER_SPACES_OPEN];
+	int error = 0;
+
+	user_spaces_open(output->spaces, record->pid, record->time, record->time_error, times);
+	for (int i = 0; i < USER_SPACES_OPEN && !error; i++)
+		error = teller->unmap(teller->context, record->pid, times[i], range->start, range->end);
+	return error;
+}
+
+/* Written behind samples that know better, or would be read otherwise, where it came late. */
+static int tell_inexact(struct collector_output *output, const struct sideband *record,
+			const struct guest_kernel *kernel)
+{
+	struct telling telling = { output, NULL, kernel ? kernel->images : NULL };
+	const struct user_spaces_teller teller = {
+		.is_named = is_named, .map = map, .unmap = unmap, .context = &telling
+	};
+	const struct sample_mapping range = changed_by(record);
+	union {
+		struct sideband head;
+		uint8_t bytes[SIDEBAND_SIZE_MAX];
+	} told;
+	int error = 0;
+
+	if (range.end && user_spaces_is_open(output->spaces, record->pid, record->time, record->time_error))
+		error = leave_open(output, &teller, record, &range);
+	assert(record->size <= sizeof(told));
+	memcpy(&told, record, record->size);
+	told.head.time = time_to_write(output, record);
+	if (!error)
+		error = tell_told(output, &told.head);
+	if (error || record->type != SIDEBAND_MMAP || told.head.time == record->time)
+		return error;
+	return user_spaces_written(output->spaces, record->pid, record->time, told.head.time, &range,
+				   &teller);
+}
+
+int collector_output_sideband(struct collector_output *output, const struct sideband *record,
+			      const struct guest_kernel *kernel)
+{
+	process_cgroups_take(output->told_cgroups, record);
+	if (record->type == SIDEBAND_LOST)
+		return 0; /* readers are told as the losses are counted */
+	if (record->type == SIDEBAND_CGROUP)
+		return tell_cgroup(output, (const void *)record);
+	return record->time_error ? tell_inexact(output, record, kernel) : tell_told(output, record);
 }
 
 int collector_output_event(struct collector_output *output, const struct sample_event *event)

@@ -25,7 +25,7 @@ struct record {
 struct program {
 	uint64_t time;
 	const struct profile_image *image; /* NULL: not mapped yet */
-	bool sure;                         /* that the image is not of the program before */
+	bool sure;                         /* that the image is the program's */
 	struct program *older;
 };
 
@@ -257,8 +257,8 @@ static bool is_named_by(const struct profile_timeline *timeline, const struct pr
 
 /*
  * The kernel maps the program before its interpreter and all libraries (fs/binfmt_elf.c, load_elf_binary()).
- * But a guest's clock is not known to the microsecond: what a sample saw just before the execve may stand
- * behind it.
+ * But a guest's clock is not known to the microsecond, and what it tells may come late: what a sample saw
+ * just before the execve may stand behind it, and a library that one saw before the program.
  */
 static void note_program(const struct profile_timeline *timeline, struct process *process,
 			 const struct profile_mapping *mapping)
@@ -270,8 +270,7 @@ static void note_program(const struct profile_timeline *timeline, struct process
 		return;
 	if (!program->image || is_named_by(timeline, process, image))
 		program->image = image;
-	program->sure = program->image == image && (!program->older || program->older->image != image ||
-						    is_named_by(timeline, process, image));
+	program->sure = program->image == image && is_named_by(timeline, process, image);
 }
 
 static int play_map(struct profile_timeline *timeline, const struct record *record)

@@ -55,8 +55,11 @@ struct user_spaces {
 	struct event events[EVENTS];  /* a ring: those that samples have not come up to */
 	uint32_t first_event, event_count;
 	uint64_t now; /* ns, of the latest sample */
-	/* ns: of the latest one, of the processes of each place, that said itself what was mapped */
-	uint64_t knew[PLACES];
+	/* ns, of the processes of each place: of their latest sample, */
+	uint64_t out[PLACES];
+	uint64_t open[PLACES];  /* of the latest that the other one's word was taken for, */
+	uint64_t moved[PLACES]; /* and the latest that this was written for, where it came late */
+	uint64_t in_time;       /* ns, of the latest of his that did not: he has told what was before */
 };
 
 struct user_spaces *user_spaces_new(struct guest_account *account)
@@ -302,6 +305,29 @@ static enum user_spaces_said said(const struct looking *looking, uint64_t addres
 	return teller->said ? teller->said(teller->context, address, mapping, since) : USER_SPACES_NOTHING;
 }
 
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Samples come in order of time, as a rule. */
+static void note_latest(uint64_t *times, const struct sample *sample)
+{
+	uint64_t *latest = &times[sample->pid % PLACES];
+
+	*latest = later(*latest, sample->time);
+}
+
+/* Holds what the other one told of the sample's process since SINCE? Not where he is late: there is more to
+ * come. */
+static bool is_believed(const struct looking *looking, uint64_t since)
+{
+	const struct user_spaces *spaces = looking->spaces;
+	uint64_t moved = spaces->moved[looking->sample->pid % PLACES];
+
+	return since > doubted(spaces, looking->sample->pid) && (!moved || moved < spaces->in_time);
+}
+
 /* The sample says that ADDRESS is in MAPPING: so does the file, or is made to. */
 static int agree(struct looking *looking, uint64_t address, const struct sample_mapping *mapping)
 {
@@ -309,9 +335,7 @@ static int agree(struct looking *looking, uint64_t address, const struct sample_
 	uint64_t told = piece ? piece->time : 0, since;
 	enum user_spaces_said other = said(looking, address, mapping, &since);
 
-	looking->spaces->knew[looking->sample->pid % PLACES] = looking->sample->time;
-	if (other == USER_SPACES_SAME && since > told &&
-	    since > doubted(looking->spaces, looking->sample->pid))
+	if (other == USER_SPACES_SAME && since > told && is_believed(looking, since))
 		return 0;
 	/* Of one moment, what is told here stands behind in the file. */
 	if (other != USER_SPACES_UNSURE && tells(piece, mapping) && told >= since)
@@ -330,8 +354,10 @@ static int leave_open(struct looking *looking, uint64_t address)
 		return 0; /* readers are told not to look */
 	if (piece && piece->time >= since)
 		return piece->mapping.end ? untell(looking, piece->start, piece->end) : 0;
-	if (other == USER_SPACES_OTHER && since > doubted(looking->spaces, looking->sample->pid))
+	if (other == USER_SPACES_OTHER && is_believed(looking, since)) {
+		note_latest(looking->spaces->open, looking->sample);
 		return 0;
+	}
 	if (!looking->teller->said || address >= ADDRESS_LIMIT)
 		return 0;
 	return untell(looking, page, page + PAGE_SIZE);
@@ -410,7 +436,8 @@ static bool was_told_of(const struct user_spaces *spaces, uint32_t pid)
 static void take_fork(struct user_spaces *spaces, const struct event *fork, bool order)
 {
 	const struct space *parent = space_of(spaces, fork->parent);
-	bool known = order ? !doubted(spaces, fork->parent)
+	bool late = fork->time <= spaces->moved[fork->pid % PLACES];
+	bool known = order ? !late && !doubted(spaces, fork->parent)
 			   : !was_told_of(spaces, fork->parent) && !was_told_of(spaces, fork->pid);
 
 	if (space_of(spaces, fork->pid))
@@ -474,11 +501,44 @@ void user_spaces_end(struct user_spaces *spaces, uint32_t pid, uint32_t tid, uin
 	add_event(spaces, &(struct event){ .pid = pid, .first = pid == tid, .time = time });
 }
 
-uint64_t user_spaces_time(const struct user_spaces *spaces, uint32_t pid, uint64_t time)
+bool user_spaces_is_open(const struct user_spaces *spaces, uint32_t pid, uint64_t time, uint32_t error)
 {
-	uint64_t knew = spaces->knew[pid % PLACES];
+	uint64_t open = spaces->open[pid % PLACES];
 
-	return time > knew ? time : knew + 1;
+	return open && open + error >= time;
+}
+
+/* Beside what was told in time there may be what was written late; both are covered. */
+void user_spaces_open(const struct user_spaces *spaces, uint32_t pid, uint64_t time, uint32_t error,
+		      uint64_t *times)
+{
+	times[0] = time > error ? time - error : 0;
+	times[1] = later(times[0], spaces->moved[pid % PLACES]);
+	times[2] = later(times[1], time);
+}
+
+/* What PID did at TIME is written for BEHIND, if that is later. */
+static uint64_t move(struct user_spaces *spaces, uint32_t pid, uint64_t time, uint64_t behind)
+{
+	if (behind <= time) {
+		spaces->in_time = later(spaces->in_time, time);
+		return time;
+	}
+	return spaces->moved[pid % PLACES] = behind;
+}
+
+uint64_t user_spaces_time(struct user_spaces *spaces, uint32_t pid, uint64_t time, bool maps)
+{
+	uint64_t behind = spaces->moved[pid % PLACES];
+
+	return move(spaces, pid, time, maps ? later(behind, spaces->out[pid % PLACES] + 1) : behind);
+}
+
+uint64_t user_spaces_fork_time(struct user_spaces *spaces, uint32_t child, uint32_t parent, uint64_t time)
+{
+	uint64_t behind = later(spaces->moved[child % PLACES], spaces->moved[parent % PLACES]);
+
+	return move(spaces, child, time, later(behind, spaces->out[child % PLACES] + 1));
 }
 
 /* The part of PIECE that lies in RANGE. */
@@ -513,8 +573,6 @@ int user_spaces_written(struct user_spaces *spaces, uint32_t pid, uint64_t time,
 	for (uint32_t i = find(space, range->start); i < space->count && !error; i++)
 		if (space->pieces[i].start < range->end && space->pieces[i].time >= time)
 			error = tell_again(pid, written, &space->pieces[i], range, teller);
-	if (written > space->latest)
-		space->latest = written;
 	return error;
 }
 
@@ -528,9 +586,10 @@ int user_spaces_sample(struct user_spaces *spaces, const struct sample *sample,
 	if (sample->pid == SAMPLE_TASK_UNKNOWN || !sample->pid)
 		return 0;
 	/* Also where the place is another process's: what was told of that is later, and stays so. */
-	*late = place && sample->time < place->latest;
+	*late = (place && sample->time < place->latest) || sample->time < spaces->moved[sample->pid % PLACES];
 	if (*late)
 		return 0;
+	note_latest(spaces->out, sample);
 	return look_at_all(&(struct looking){ spaces, sample, teller, space_of(spaces, sample->pid) });
 }
 

@@ -70,15 +70,27 @@ void user_spaces_fork(struct user_spaces *spaces, uint32_t child, uint32_t paren
 void user_spaces_end(struct user_spaces *spaces, uint32_t pid, uint32_t tid, uint64_t time);
 
 /*
- * The other one, whose clock is not known exactly, tells now of what PID mapped at TIME: the time at which
- * that is to be written. It is behind the samples that came and said themselves what was there: they are not
- * to be read otherwise, however wrong that clock is.
+ * The other one, whose clock is not known exactly, tells now what PID did at TIME (ns): the time at which
+ * that is to be written, which is not before what was so written of PID. What MAPS something is behind the
+ * samples that are out: they are not to be read otherwise, however wrong that clock is. Once for each.
  */
-uint64_t user_spaces_time(const struct user_spaces *spaces, uint32_t pid, uint64_t time);
+uint64_t user_spaces_time(struct user_spaces *spaces, uint32_t pid, uint64_t time, bool maps);
+/* The same of a fork of CHILD: nor is it before what was so written of PARENT, which the child has. */
+uint64_t user_spaces_fork_time(struct user_spaces *spaces, uint32_t child, uint32_t parent, uint64_t time);
 
 /*
- * It was, for a later time WRITTEN, though PID has it in RANGE, of which the bounds count, since TIME: tells
- * again what samples said since then of what is there.
+ * Did a sample of PID go out, of TIME less ERROR (ns) or later, that is read by what the other one told, as
+ * it says nothing itself of some address? What he tells now of TIME may be true for it, or not.
+ */
+bool user_spaces_is_open(const struct user_spaces *spaces, uint32_t pid, uint64_t time, uint32_t error);
+/* TIMES become those at which the file is to be made to say that nothing is there then, in their order. */
+#define USER_SPACES_OPEN 3
+void user_spaces_open(const struct user_spaces *spaces, uint32_t pid, uint64_t time, uint32_t error,
+		      uint64_t *times);
+
+/*
+ * It was written, for a later time WRITTEN, though PID has it in RANGE, of which the bounds count, since
+ * TIME: tells again what samples said since then of what is there.
  */
 int user_spaces_written(struct user_spaces *spaces, uint32_t pid, uint64_t time, uint64_t written,
 			const struct sample_mapping *range, const struct user_spaces_teller *teller);
