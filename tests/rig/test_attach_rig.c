@@ -2,8 +2,8 @@
 /*
  * kvmscope attach on a standard KVM (kvm_amd), by each of its ways: the shares of our own VMM's guest and of
  * Debian's kernel in a domain of libvirt against the truth, their callers, and what it costs, in one table;
- * over a reset, with a vCPU that comes later and with the guest's agent; and kvmscoped on that domain. One
- * start of the rig, one VM of ours and one domain for all of it.
+ * over a reset, with a vCPU that comes later, goes and comes again, and with the guest's agent; and kvmscoped
+ * on that domain. One start of the rig, one VM of ours and one domain for all of it.
  *
  * Each way samples until its shares of both VMs can be told to 3 points; ptrace, which takes ten times as
  * long for each sample, to 5. KVMSCOPE_ATTACH_SAMPLES is how many samples of user space of a VM that is
@@ -613,6 +613,56 @@ static void read_life(const char *path, struct life *life)
 	for (size_t i = 0; i < profile_stack_count(profile); i++)
 		see_stack(life, profile_stack(profile, i));
 	profile_free(profile);
+}
+
+/* Samples of the two vCPUs before the second one was unplugged, while it was, and from then on. */
+struct turns {
+	uint64_t gone, back; /* ns */
+	uint64_t of[2][3];
+};
+
+static int see_turn(void *context, const struct perf_data_sample *sample)
+{
+	struct turns *turns = context;
+
+	if (sample->cpu < 2)
+		turns->of[sample->cpu][(sample->time > turns->gone) + (sample->time > turns->back)]++;
+	return 0;
+}
+
+static void check_turns(const char *path)
+{
+	struct turns turns = { 0 };
+	const struct perf_data_events events = { .sample = see_turn, .context = &turns };
+	FILE *file = fopen(DIRECTORY "/life-without", "re");
+	struct perf_data_reader *reader;
+	double gone, back;
+
+	REQUIRE(file && fscanf(file, "%lf %lf", &gone, &back) == 2);
+	fclose(file);
+	turns.gone = (uint64_t)(gone * 1e9);
+	turns.back = (uint64_t)(back * 1e9);
+	REQUIRE_EQUAL(perf_data_reader_open(&reader, path), 0);
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	perf_data_reader_close(reader);
+	for (int vcpu = 0; vcpu < 2; vcpu++)
+		printf("%s: vCPU %d has %llu samples, then %llu without the second one, then %llu\n", path,
+		       vcpu, (unsigned long long)turns.of[vcpu][0], (unsigned long long)turns.of[vcpu][1],
+		       (unsigned long long)turns.of[vcpu][2]);
+	CHECK(turns.of[0][0] > 0 && turns.of[0][1] > 0 && turns.of[0][2] > 0);
+	CHECK(turns.of[1][0] > 0 && turns.of[1][2] > 0);
+	CHECK_EQUAL(turns.of[1][1], 0);
+}
+
+/* The same vCPU comes again, by another thread. */
+TEST(attach_rig, a_vcpu_that_is_unplugged_and_comes_again_is_followed)
+{
+	RIG_REQUIRED();
+	if (!run_in_rig())
+		return;
+	check_turns(DIRECTORY "/life-bpf.data.1");
+	check_turns(DIRECTORY "/life-perf.data.1");
+	check_turns(DIRECTORY "/life-ptrace.data.1");
 }
 
 /* Where the domain's two kernels said that they lie. */
