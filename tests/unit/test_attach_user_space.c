@@ -151,15 +151,21 @@ TEST(attach_user_space, a_sample_has_its_task_and_its_images)
 	user_guest_free(&moment.guest);
 }
 
+/* The plug-in is another one now, at the same addresses. */
+static void replace_plugin(struct moment *moment)
+{
+	user_guest_put(&moment->guest, moment->plugin_vma + moment->guest.kernel.vmas.vma_file,
+		       file(&moment->guest, "another", 4));
+	map_page(moment, PLUGIN, OTHER_PAGE);
+}
+
 /* dlclose() and dlopen() of another: the VMA that is there now is not the one that was. */
 TEST(attach_user_space, what_was_mapped_meanwhile_gives_no_name)
 {
 	struct moment moment;
 
 	make(&moment);
-	user_guest_put(&moment.guest, moment.plugin_vma + moment.guest.kernel.vmas.vma_file,
-		       file(&moment.guest, "another", 4));
-	map_page(&moment, PLUGIN, OTHER_PAGE);
+	replace_plugin(&moment);
 	tell(&moment);
 	CHECK_EQUAL(moment.sample.pid, 70);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
@@ -253,8 +259,8 @@ TEST(attach_user_space, callers_are_proven_by_code_that_was_read_behind_the_samp
 	}
 }
 
-/* The look behind its mappings is its own. */
-TEST(attach_user_space, pages_that_another_sample_of_the_batch_saw_may_be_gone)
+/* What was there when the first one looked was there at the second one, whatever came since. */
+TEST(attach_user_space, samples_of_a_batch_have_what_was_found_for_the_first_one)
 {
 	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
 	struct moment moment;
@@ -262,10 +268,81 @@ TEST(attach_user_space, pages_that_another_sample_of_the_batch_saw_may_be_gone)
 	make(&moment);
 	tell_of(&moment, before);
 	CHECK_EQUAL(moment.space.map.count, 3);
-	map_page(&moment, PLUGIN, OTHER_PAGE);
+	replace_plugin(&moment);
 	tell_of(&moment, before);
-	CHECK_EQUAL(moment.space.map.count, 0);
+	CHECK_EQUAL(moment.chain.user_depth, 4);
+	CHECK_EQUAL(moment.space.map.count, 3);
+	CHECK_STRING(name_of(&moment, 1), "/plugin");
+	tell(&moment);
 	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.space.map.count, 1);
+	user_guest_free(&moment.guest);
+}
+
+/* Of the same batch; but the first one's page tables have it elsewhere. */
+TEST(attach_user_space, what_was_found_for_another_sample_holds_for_the_same_pages_only)
+{
+	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
+	struct moment moment;
+
+	make(&moment);
+	tell_of(&moment, before);
+	moment.pages[1].gpa = OTHER_PAGE;
+	tell_of(&moment, before);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.space.map.count, 1);
+	CHECK_STRING(name_of(&moment, 0), "/program");
+	user_guest_free(&moment.guest);
+}
+
+/* The other one is of a process that has the same page tables. */
+TEST(attach_user_space, what_was_found_for_another_sample_holds_for_the_same_memory_only)
+{
+	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW), root = 0;
+	struct moment moment;
+
+	make(&moment);
+	tell_of(&moment, before);
+	CHECK_EQUAL(moment.space.map.count, 3);
+	moment.tasks.current.mm = user_guest_allocate(&moment.guest, 0x200, 64);
+	user_guest_put(&moment.guest, moment.tasks.current.mm + PGD, moment.tasks.current.page_table);
+	user_guest_put(&moment.guest, moment.tasks.current.mm + moment.guest.kernel.vmas.mm_root, root);
+	tell_of(&moment, before);
+	CHECK_EQUAL(moment.sample.pid, 70);
+	CHECK_EQUAL(moment.space.map.count, 0);
+	user_guest_free(&moment.guest);
+}
+
+#define LARGE      0x800000ull /* two page tables of it */
+#define LARGE_PAGE 0x205000ull
+
+/* What maps the second one's page was not read before the mapping was found, so that this says nothing of it.
+ */
+TEST(attach_user_space, a_page_that_was_not_seen_before_the_mapping_was_found_has_it_looked_up_again)
+{
+	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW), vma;
+	struct moment moment;
+
+	make(&moment);
+	vma = user_guest_map(&moment.guest, LARGE, LARGE + 0x400000, 0, CODE,
+			     file(&moment.guest, "large", 5));
+	user_guest_build(&moment.guest);
+	map_page(&moment, LARGE, LARGE_PAGE);
+	map_page(&moment, LARGE + 0x200000, LARGE_PAGE + 0x1000);
+	moment.pages[0] = (struct attach_page){ LARGE, LARGE_PAGE };
+	moment.pages[1] = (struct attach_page){ LARGE + 0x200000, LARGE_PAGE + 0x1000 };
+	moment.stack.page_count = moment.chain.user_depth = 1;
+	moment.addresses[0] = LARGE;
+	tell_of(&moment, before);
+	CHECK_STRING(name_of(&moment, 0), "/large");
+	user_guest_put(&moment.guest, vma + moment.guest.kernel.vmas.vma_file,
+		       file(&moment.guest, "another", 4));
+	tell_of(&moment, before);
+	CHECK_STRING(name_of(&moment, 0), "/large");
+	moment.stack.page_count = 2;
+	moment.addresses[0] = LARGE + 0x200000;
+	tell_of(&moment, before);
+	CHECK_STRING(name_of(&moment, 0), "/another");
 	user_guest_free(&moment.guest);
 }
 

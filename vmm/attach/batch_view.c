@@ -24,10 +24,10 @@ static const uint8_t *read_page(struct batch_view *self, uint64_t gpa)
 
 	/* Until it is read, there is none in its place. */
 	self->gpas[place] = UINT64_MAX;
+	self->count++;
 	if (guest_read_physical(self->live, gpa, self->pages[place], BATCH_VIEW_PAGE))
 		return NULL;
 	self->gpas[place] = gpa;
-	self->count++;
 	return self->pages[place];
 }
 
@@ -75,4 +75,9 @@ const struct guest_view *batch_view_for(struct batch_view *self, const struct gu
 					  .context = self,
 					  .remote = live->remote };
 	return &self->view;
+}
+
+void batch_view_forget(struct batch_view *self)
+{
+	self->since = 0;
 }

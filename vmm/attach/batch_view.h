@@ -23,7 +23,7 @@ struct batch_view {
 	struct guest_region everything;
 	const struct guest_view *live;
 	uint64_t since; /* ns, CLOCK_MONOTONIC_RAW: no page was read before; 0: none is there */
-	size_t count;   /* that were read since */
+	size_t count;   /* that were read since, or could not be */
 	uint64_t gpas[BATCH_VIEW_PAGES];
 	uint8_t pages[BATCH_VIEW_PAGES][BATCH_VIEW_PAGE];
 };
@@ -34,5 +34,8 @@ struct batch_view {
  */
 const struct guest_view *batch_view_for(struct batch_view *self, const struct guest_view *live,
 					uint64_t time);
+
+/* What was read is read anew, for whichever sample. */
+void batch_view_forget(struct batch_view *self);
 
 #endif

@@ -69,9 +69,9 @@ static void cut(struct guest_callchain *chain, uint16_t depth)
 }
 
 /* What others call may have jumped to code that was made at run time. 32-bit code has PLTs of other kinds. */
-static bool may_be_jumped_to(const struct attach_stack *stack, uint64_t called, struct user_map *map)
+static bool may_be_jumped_to(const struct attach_stack *stack, uint64_t called, const struct user_map *map)
 {
-	const struct user_mapping *mapping = map ? user_map_find(map, called) : NULL;
+	const struct user_mapping *mapping = map ? user_map_found(map, called) : NULL;
 
 	return !stack->registers.long_mode ||
 	       (mapping && mapping->image && user_image_kind(mapping->image) != USER_IMAGE_FILE);
@@ -79,7 +79,7 @@ static bool may_be_jumped_to(const struct attach_stack *stack, uint64_t called, 
 
 /* Is ADDRESS one that the code at CALLED returns to? */
 static bool is_caller(const struct guest_view *view, const struct attach_stack *stack, uint64_t address,
-		      uint64_t called, struct user_map *map)
+		      uint64_t called, const struct user_map *map)
 {
 	switch (user_call_find(view, &stack->registers.paging, address, called)) {
 	case USER_CALL_NONE:
@@ -94,7 +94,7 @@ static bool is_caller(const struct guest_view *view, const struct attach_stack *
 /* How many of the addresses, from the first on, are callers each of the one before. MAP: what they are in, as
  * far as that is known. */
 static uint16_t are_callers(const struct guest_view *view, const struct attach_stack *stack,
-			    const uint64_t *addresses, uint16_t count, struct user_map *map)
+			    const uint64_t *addresses, uint16_t count, const struct user_map *map)
 {
 	uint16_t i = 1;
 
@@ -114,23 +114,33 @@ static bool has_its_memory(const struct guest_kernel *kernel, const struct guest
 	       now == task->page_table;
 }
 
-/* What was found between two looks at the same memory and pages was there with them. The first of them may be
- * that of BATCH. */
-static void find_mappings(const struct guest_kernel *kernel, const struct guest_view *view,
-			  const struct guest_view *batch, const struct attach_stack *stack,
-			  const struct guest_task *task, struct guest_callchain *chain, struct user_map *map)
+/* How many of CHAIN's addresses are where they were, in the memory that the task had, as VIEW has it. */
+static uint16_t are_there(const struct guest_kernel *kernel, const struct guest_view *view,
+			  const struct attach_stack *stack, const struct guest_task *task,
+			  const struct guest_callchain *chain, uint16_t count)
 {
-	const uint64_t *addresses = chain->addresses + chain->kernel_depth;
-	uint16_t depth = has_its_memory(kernel, batch, task)
-				 ? still_there(batch, stack, addresses, chain->user_depth)
-				 : 0;
+	return has_its_memory(kernel, view, task)
+		       ? still_there(view, stack, chain->addresses + chain->kernel_depth, count)
+		       : 0;
+}
+
+/* What was found between two looks at the same memory and pages was there with them. */
+static void find_mappings(struct user_space *space, const struct guest_view *view,
+			  const struct guest_view *batch, const struct attach_stack *stack,
+			  const struct sample *sample, const struct guest_task *task,
+			  struct guest_callchain *chain)
+{
+	const struct guest_view *before = batch_mappings_before(&space->mappings, view, sample->time);
+	const struct guest_kernel *kernel = space->map.kernel;
+	uint16_t depth = are_there(kernel, before, stack, task, chain, chain->user_depth);
 
 	for (uint16_t i = 0; i < depth; i++)
-		user_map_find(map, addresses[i]);
-	depth = are_callers(batch, stack, addresses, depth, map);
-	if (depth &&
-	    (still_there(view, stack, addresses, depth) < depth || !has_its_memory(kernel, view, task))) {
-		map->count = 0;
+		batch_mappings_find(&space->mappings, &space->map, task,
+				    chain->addresses[chain->kernel_depth + i]);
+	depth = are_callers(batch, stack, chain->addresses + chain->kernel_depth, depth, &space->map);
+	if (depth && are_there(kernel, batch_mappings_behind(&space->mappings, view, &space->batch), stack,
+			       task, chain, depth) < depth) {
+		space->map.count = 0;
 		depth = 0;
 	}
 	cut(chain, depth);
@@ -229,7 +239,7 @@ void user_space_tell(const struct user_space_cpu *cpu, const struct guest_kernel
 	user_map_begin(map, kernel, view, task.mm);
 	batch = batch_view_for(&space->batch, view, sample->time);
 	if (map->mm && chain->user_depth)
-		find_mappings(kernel, view, batch, stack, &task, chain, map);
+		find_mappings(space, view, batch, stack, sample, &task, chain);
 	else
 		leave_out_wrong(batch, stack, chain);
 }

@@ -19,6 +19,7 @@
 #define KVMSCOPE_ATTACH_USER_SPACE_H
 
 #include "vmm/attach/backend.h"
+#include "vmm/attach/batch_mappings.h"
 #include "vmm/attach/batch_view.h"
 #include "vmm/guest/kernel.h"
 #include "vmm/guest/user_map.h"
@@ -41,6 +42,7 @@ struct user_space {
 	struct user_map map; /* what its addresses were in */
 	struct user_space_task tasks[USER_SPACE_TASKS];
 	struct batch_view batch; /* code, and the page tables that lead to it */
+	struct batch_mappings mappings;
 };
 
 /* A vCPU, as the kernel that is known knows it. */

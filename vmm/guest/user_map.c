@@ -34,14 +34,28 @@ static void fill(struct user_mapping *mapping, const struct guest_vma *vma, stru
 		mapping->offset = 0;
 }
 
-const struct user_mapping *user_map_find(struct user_map *map, uint64_t address)
+const struct user_mapping *user_map_found(const struct user_map *map, uint64_t address)
 {
-	struct user_image_key key;
-	struct guest_vma vma;
-
 	for (unsigned int i = 0; i < map->count; i++)
 		if (address - map->mappings[i].start < map->mappings[i].end - map->mappings[i].start)
 			return &map->mappings[i];
+	return NULL;
+}
+
+void user_map_add(struct user_map *map, const struct user_mapping *mapping)
+{
+	if (map->count < USER_MAP_MAX)
+		map->mappings[map->count++] = *mapping;
+}
+
+const struct user_mapping *user_map_find(struct user_map *map, uint64_t address)
+{
+	const struct user_mapping *found = user_map_found(map, address);
+	struct user_image_key key;
+	struct guest_vma vma;
+
+	if (found)
+		return found;
 	if (!map->mm || map->count == USER_MAP_MAX ||
 	    !guest_vma_find(&map->memory, &map->kernel->vmas, map->mm, address, &vma, &key))
 		return NULL;
