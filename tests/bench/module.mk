@@ -20,3 +20,7 @@ $(BUILD)/bench/bench_sampling_bpf_rig: | $(BUILD)/bench/bench_sampling
 
 # It reads what tests of inlined functions read.
 $(BUILD)/bench/bench_inlines: | build/inlines/gcc
+
+# It records what a guest's own perf records, too.
+$(BUILD)/bench/bench_stacks: $(BUILD)/tests/rig/perf_script.o $(BUILD)/tests/unit/stack_agreement.o
+$(BUILD)/bench/bench_stacks: | build/rig/userland/computes build/rig/userland/calls build/rig/debug-shim.so build/rig/tsc-rate

@@ -118,7 +118,7 @@ TEST_NEEDS += build/rig/modules
 # The programs of a user land: each built in a way of its own.
 USERLAND          := build/rig/userland
 USERLAND_SOURCES  := tests/rig/guest/userland
-USERLAND_PROGRAMS := $(addprefix $(USERLAND)/,plain bare shapes linked liblibrary.so stripped plugins left.so right.so storm brief hashed jit)
+USERLAND_PROGRAMS := $(addprefix $(USERLAND)/,plain bare shapes linked liblibrary.so stripped plugins left.so right.so storm brief hashed jit computes calls)
 USERLAND_CC        = $(Q)mkdir -p $(@D); echo "  CC      $@"; gcc $(RIG_CFLAGS) -Wl,--build-id=sha1
 
 $(USERLAND_PROGRAMS): $(wildcard $(USERLAND_SOURCES)/*) tests/rig/module.mk
@@ -144,8 +144,8 @@ $(USERLAND)/stripped:
 	$(Q)objcopy --only-keep-debug $@.whole $@.debug
 	$(Q)strip -o $@ $@.whole
 
-$(USERLAND)/hashed:
-	$(USERLAND_CC) -o $@ $(addprefix $(USERLAND_SOURCES)/,hashed.c busy.c)
+$(USERLAND)/hashed $(USERLAND)/computes $(USERLAND)/calls: $(USERLAND)/%:
+	$(USERLAND_CC) -fomit-frame-pointer -o $@ $(addprefix $(USERLAND_SOURCES)/,$*.c busy.c)
 
 $(USERLAND)/plugins:
 	$(USERLAND_CC) -o $@ $(addprefix $(USERLAND_SOURCES)/,plugins.c busy.c)

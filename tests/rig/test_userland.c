@@ -536,11 +536,14 @@ static void read_chains(struct reading *reading)
 	}
 }
 
-static void print_difference(void *context, unsigned int recording, size_t count, const char *stack)
+/* Of what one recording only has. */
+static void print_difference(void *context, const size_t counts[2], const char *stack)
 {
-	if (count > 4)
+	int recording = counts[1] > counts[0];
+
+	if (!counts[!recording] && counts[recording] > 4)
 		printf("%s %s only: %zu of %s\n", (const char *)context, recording ? "inside" : "outside",
-		       count, stack);
+		       counts[recording], stack);
 }
 
 /* SUM gets ADDED, of which WEIGHT of all samples are. */
@@ -571,7 +574,7 @@ static struct stack_comparison compare_all(struct chains *chains)
 		if (!is_comparable(chains, i))
 			continue;
 		each[i] = stack_samples_compare(chains->of[i]);
-		stack_samples_differences(chains->of[i], print_difference, (void *)(uintptr_t)chains->what);
+		stack_samples_each(chains->of[i], print_difference, (void *)(uintptr_t)chains->what);
 		all.stacks += each[i].stacks;
 		for (int k = 0; k < 2; k++)
 			all.samples[k] += each[i].samples[k];

@@ -166,20 +166,17 @@ struct stack_comparison stack_samples_compare(struct stack_samples *samples)
 	return comparison;
 }
 
-void stack_samples_differences(const struct stack_samples *samples,
-			       void (*see)(void *context, unsigned int recording, size_t count,
-					   const char *stack),
-			       void *context)
+void stack_samples_each(const struct stack_samples *samples,
+			void (*see)(void *context, const size_t counts[2], const char *stack), void *context)
 {
 	size_t begin, end;
 
 	for (begin = 0; begin < samples->count; begin = end) {
 		const struct stack_sample *first = &samples->list[begin];
-		bool both = false;
+		size_t counts[2] = { 0 };
 
 		for (end = begin; end < samples->count && samples->list[end].number == first->number; end++)
-			both |= samples->list[end].recording != first->recording;
-		if (!both)
-			see(context, first->recording, end - begin, first->stack);
+			counts[samples->list[end].recording]++;
+		see(context, counts, first->stack);
 	}
 }

@@ -39,10 +39,8 @@ struct stack_comparison stack_samples_compare(struct stack_samples *samples);
 /* Makes EXPECTED and LEAST of what was DEALT. */
 void stack_comparison_sum_up(struct stack_comparison *comparison);
 
-/* Tells SEE of each stack that one recording only has, by their names. After a comparison. */
-void stack_samples_differences(const struct stack_samples *samples,
-			       void (*see)(void *context, unsigned int recording, size_t count,
-					   const char *stack),
-			       void *context);
+/* Tells SEE of each stack, by their names, and how often either recording has it. After a comparison. */
+void stack_samples_each(const struct stack_samples *samples,
+			void (*see)(void *context, const size_t counts[2], const char *stack), void *context);
 
 #endif
