@@ -206,9 +206,10 @@ static void check_debugger(enum rig_kind kind, const char *options, const char *
 
 	if (!kernel)
 		return;
-	rig_run_here(&initrd, 300,
-		     "tests/rig/initrd --kernel 6.1 --output " INITRD
-		     " build/rig/debugger tests/rig/guest/gdb-watch $(tests/rig/fetch-gdb)");
+	rig_run_here(
+		&initrd, 300,
+		"tests/rig/initrd --kernel 6.1 --output " INITRD
+		" build/rig/debugger tests/rig/guest/gdb-watch $(tests/rig/fetch-packages gdb gdb-minimal)/usr/bin/gdb");
 	CHECK_EQUAL(initrd.status, 0);
 	rig_result_free(&initrd);
 	rig_run_on(&result, kind, 900, COMMAND, options, kernel, INITRD, data, WRITES, STOPS, GDB_WRITES);
