@@ -140,9 +140,9 @@ static int install(const struct arguments *arguments)
 		log_info("%s is in place", path);
 	tell_version();
 	if (before == HOOK_ABSENT && !known)
-		log_info("libvirt had no hook for QEMU when it started: restart it once, domains run on "
-			 "(systemctl restart virtqemud, or libvirtd); until then kvmscoped finds domains by "
-			 "itself");
+		log_info("if libvirt runs already, it had no hook for QEMU when it started: restart it once, "
+			 "domains run on (systemctl restart virtqemud, or libvirtd); until then kvmscoped "
+			 "finds domains by itself");
 	return arguments->now ? start_daemon() : 0;
 }
 
