@@ -133,8 +133,8 @@ ubsan: ## build/ubsan: everything with UndefinedBehaviorSanitizer
 tsan: ## build/tsan: everything with ThreadSanitizer
 	$(Q)$(MAKE) BUILD=build/tsan SANITIZE=thread OPTIMIZE=-O1 test-programs
 
-fuzz: $(FUZZERS) ## build the fuzz targets and run each on its corpus for SECONDS=5
-	$(Q)tests/fuzz/run $(or $(SECONDS),5) $(FUZZERS)
+fuzz: $(FUZZERS) ## build the fuzz targets and run each on its corpus and new input for SECONDS=5
+	$(Q)tests/fuzz/run explore $(or $(SECONDS),5) $(FUZZERS)
 
 deps: ## install the Debian packages that are missing; says which; needs root
 	$(Q)tests/deps/install
