@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "shared/error.h"
@@ -396,6 +397,55 @@ TEST(perf_data, links_and_devices_stay)
 	CHECK(!unlink("link") && !unlink("target") && !unlink("target.old") && !unlink("dangling") &&
 	      !unlink("nothing") && !unlink("device"));
 	CHECK(!chdir(here) && !rmdir(directory));
+}
+
+/* Where root writes is not for another user to say. */
+TEST(perf_data, links_of_other_users_are_not_followed)
+{
+	char directory[] = "/tmp/kvmscope-test-XXXXXX", here[256];
+
+	if (geteuid())
+		SKIP("nobody but root can make a link of another user");
+	REQUIRE(getcwd(here, sizeof(here)) && mkdtemp(directory) && !chdir(directory));
+	write_text("target", "before");
+	CHECK(!symlink("target", "link") && !lchown("link", 4711, 4711));
+	write_new("link", false);
+	check_text("target", "before");
+	check_text("link", "new");
+	CHECK(has_type("link", S_IFREG) && has_type("link.old", S_IFLNK));
+	CHECK(!unlink("link") && !unlink("link.old") && !unlink("target"));
+	CHECK(!chdir(here) && !rmdir(directory));
+}
+
+/* Its own directory has no name that this user can follow: names that begin in it are as good. */
+static int write_below_closed_directory(void)
+{
+	char target[PATH_MAX];
+
+	if (setegid(4711) || seteuid(4711))
+		return 1;
+	return !output_path_is_file("file", target) || strcmp(target, "file") != 0 ||
+	       !output_path_is_file("link", target) || strcmp(target, "link") != 0;
+}
+
+TEST(perf_data, files_below_a_closed_directory_are_replaced)
+{
+	char directory[] = "/tmp/kvmscope-test-XXXXXX", below[64], here[256];
+	int status;
+	pid_t child;
+
+	if (geteuid())
+		SKIP("nobody but root can become another user");
+	snprintf(below, sizeof(below), "%s/below", mkdtemp(directory));
+	REQUIRE(getcwd(here, sizeof(here)) && !mkdir(below, 0755) && !chdir(below));
+	write_text("file", "before");
+	CHECK(!symlink("file", "link") && !lchown("link", 4711, 4711));
+	child = fork();
+	if (!child)
+		_exit(write_below_closed_directory());
+	waitpid(child, &status, 0);
+	CHECK_EQUAL(status, 0);
+	CHECK(!unlink("file") && !unlink("link") && !chdir(here) && !rmdir(below) && !rmdir(directory));
 }
 
 TEST(perf_data, a_file_that_there_is_no_room_for_is_removed)

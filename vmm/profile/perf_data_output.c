@@ -314,7 +314,7 @@ int perf_data_output_close(struct perf_data_output *output)
 {
 	int error = output->error;
 
-	if (error && output->fd >= 0)
+	if (output->fd >= 0)
 		remove_empty(output);
 	if (output->fd >= 0 && close(output->fd) && !error)
 		error = failed(output, -errno, "close");
