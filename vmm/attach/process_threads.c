@@ -17,6 +17,7 @@
 struct search {
 	struct process_vm *vm;
 	const struct vmm_process *process;
+	bool misnamed; /* a thread has the number of no vCPU in its name */
 };
 
 struct process_vcpu *process_vm_vcpu(struct process_vm *vm, unsigned int id)
@@ -67,17 +68,21 @@ static void ask_kvm(const struct search *search)
 {
 	struct process_vm *vm = search->vm;
 	struct kvm_directory directory;
+	bool is_ours = false;
 
 	if (!kvm_directory_find(&directory, search->process, vm->fd))
 		return;
 	for (size_t i = 0; i < vm->vcpu_count; i++) {
 		pid_t tid = kvm_directory_thread(&directory, vm->vcpus[i].is.id);
 
-		if (tid > 0 && vmm_process_has_thread(search->process, tid))
+		vm->vcpus[i].ended = tid > 0 && !vmm_process_has_thread(search->process, tid);
+		if (tid > 0 && !vm->vcpus[i].ended)
 			set_thread(vm, &vm->vcpus[i], tid, "KVM");
-		else
-			vm->vcpus[i].ended = tid > 0;
+		is_ours |= tid > 0 && !vm->vcpus[i].ended;
 	}
+	/* Its numbers are those of the first PID namespace, where another VM's may be alike. */
+	for (size_t i = 0; i < vm->vcpu_count && !is_ours; i++)
+		vm->vcpus[i].ended = false;
 }
 
 static void leave_out_unplugged(struct process_vm *vm)
@@ -116,21 +121,48 @@ static bool names_tell(const struct process_vm *vm)
 	return told;
 }
 
+/* The vCPU that thread TID has in its name. */
+static bool read_name(const struct search *search, int tid, unsigned int *id)
+{
+	char path[48], name[32];
+
+	snprintf(path, sizeof(path), "task/%d/comm", tid);
+	if (proc_read(search->process->directory, path, name, sizeof(name)) <= 0)
+		return false;
+	name[strcspn(name, "\n")] = '\0';
+	return process_words_thread(name, id);
+}
+
+/*
+ * QEMU's names count vCPUs, and KVM has them by their APIC ids, which have gaps where the cores of a socket
+ * are no power of two: where a name is of no vCPU, none is believed.
+ */
+static bool check_name(void *context, int tid)
+{
+	struct search *search = context;
+	unsigned int id;
+
+	search->misnamed |= read_name(search, tid, &id) && !process_vm_vcpu(search->vm, id);
+	return !search->misnamed;
+}
+
 static bool take_name(void *context, int tid)
 {
 	const struct search *search = context;
 	struct process_vcpu *vcpu;
-	char path[48], name[32];
 	unsigned int id;
 
-	snprintf(path, sizeof(path), "task/%d/comm", tid);
-	if (proc_read(search->process->directory, path, name, sizeof(name)) <= 0)
-		return true;
-	name[strcspn(name, "\n")] = '\0';
-	vcpu = process_words_thread(name, &id) ? process_vm_vcpu(search->vm, id) : NULL;
+	vcpu = read_name(search, tid, &id) ? process_vm_vcpu(search->vm, id) : NULL;
 	if (vcpu)
 		claim(search->vm, vcpu, tid);
 	return true;
+}
+
+static void ask_names(struct search *search)
+{
+	proc_each_number(search->process->directory, "task", check_name, search);
+	if (!search->misnamed)
+		proc_each_number(search->process->directory, "task", take_name, search);
 }
 
 static bool take_call(void *context, int tid)
@@ -157,9 +189,10 @@ void process_vm_find_threads(struct process_vm *vm, const struct vmm_process *pr
 	keep_threads(&search);
 	ask_kvm(&search);
 	if (vm->alone && !all_known(vm))
-		proc_each_number(process->directory, "task", take_name, &search);
+		ask_names(&search);
 	leave_out_unplugged(vm);
-	for (int i = 0; vm->alone && i < CALL_LOOKS && !all_known(vm) && !names_tell(vm); i++) {
+	for (int i = 0; vm->alone && i < CALL_LOOKS && !all_known(vm) && (search.misnamed || !names_tell(vm));
+	     i++) {
 		proc_each_number(process->directory, "task", take_call, &search);
 		usleep(PAUSE);
 	}
