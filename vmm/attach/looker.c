@@ -384,9 +384,12 @@ static void end_thread(struct looker *looker)
 /* It is to be connected to again by what is left. */
 static int give_up_rights(const struct looker *looker)
 {
-	const struct rights_file socket = { .path = looker->socket, .mode = W_OK };
+	const struct monitor_address address = { .socket = looker->socket };
+	char path[MONITOR_SOCKET_PATH];
+	const struct rights_file socket = { .path = path, .mode = W_OK };
+	int error = looker->domain ? 0 : monitor_socket(&address, &looker->process, path);
 
-	return rights_keep(&socket, 1, false);
+	return error ? error : rights_keep(&socket, !looker->domain, false);
 }
 
 static void *run(void *context)

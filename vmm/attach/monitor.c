@@ -127,17 +127,26 @@ static int open_socket(struct monitor *monitor, const char *path, const struct v
 			 process->pid, process->name);
 }
 
+int monitor_socket(const struct monitor_address *address, const struct vmm_process *process, char *path)
+{
+	if (!address->socket)
+		return find_socket(process, path, MONITOR_SOCKET_PATH);
+	if (strlen(address->socket) >= MONITOR_SOCKET_PATH)
+		return error_set(-ENAMETOOLONG, "the path of the monitor's socket is too long: %.100s...",
+				 address->socket);
+	strcpy(path, address->socket);
+	return 0;
+}
+
 static int open_any(struct monitor *monitor, const struct monitor_address *address,
 		    const struct vmm_process *process, int cancel_fd)
 {
-	char path[OPTION_MAX + 64];
+	char path[MONITOR_SOCKET_PATH];
 	int error;
 
-	if (address->socket)
-		return open_socket(monitor, address->socket, process, cancel_fd);
 	if (address->domain)
 		return domain_open(&monitor->domain, address->domain, address->uri);
-	error = find_socket(process, path, sizeof(path));
+	error = monitor_socket(address, process, path);
 	return error ? error : open_socket(monitor, path, process, cancel_fd);
 }
 

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "vmm/attach/process.h"
+#include "vmm/attach/qemu_words.h"
 
 /* Where a monitor is. Strings are the caller's. */
 struct monitor_address {
@@ -31,6 +32,15 @@ int monitor_open(struct monitor **monitor, const struct monitor_address *address
 
 /* Is there a way to a monitor of process PID: in ADDRESS, or a socket in its command line? */
 bool monitor_known(const struct monitor_address *address, pid_t pid);
+
+/* With the NUL: a path of QEMU's command line, below /proc/PID. */
+#define MONITOR_SOCKET_PATH (QEMU_OPTION_MAX + 64)
+
+/*
+ * The PATH, of MONITOR_SOCKET_PATH bytes, of the socket that monitor_open() connects to where no domain is
+ * named. -ENOENT: no way is known; -ENAMETOOLONG.
+ */
+int monitor_socket(const struct monitor_address *address, const struct vmm_process *process, char *path);
 
 /* As qmp_execute(). */
 int monitor_execute(struct monitor *monitor, const char *command, json_t *arguments, json_t **result);
