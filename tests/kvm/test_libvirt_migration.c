@@ -114,7 +114,7 @@ static void check_virsh(struct libvirt_host *host, const char *arguments)
 static bool qemu_runs_guest_with_kvm(void)
 {
 	int status = system(
-		"timeout 60 qemu-system-x86_64 -accel kvm -cpu host,arch-capabilities=off -machine q35 -m 256 -nodefaults "
+		"timeout -k 10 60 qemu-system-x86_64 -accel kvm -cpu host,arch-capabilities=off -machine q35 -m 256 -nodefaults "
 		"-no-user-config -display none -device isa-debug-exit,iobase=0xf4,iosize=4 -no-reboot "
 		"-kernel " GUEST_IMAGE_MULTIBOOT
 		" -append 'program=hello exit=21' < /dev/null > /dev/null 2>&1");

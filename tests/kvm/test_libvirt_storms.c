@@ -54,10 +54,11 @@ static FILE *begin_storm(const struct libvirt_host *host, const char *commands, 
 {
 	char command[1024];
 
-	snprintf(command, sizeof(command),
-		 "cd %s; for i in $(seq %d); do for n in $(seq %d); do timeout 60 virsh -q -c '%s' \"%s\" "
-		 "> storm-$n.log 2>&1 || touch failed & done; wait; test ! -e failed || exit 1; done",
-		 host->libvirt.directory, rounds, at_once, host->libvirt.uri, commands);
+	snprintf(
+		command, sizeof(command),
+		"cd %s; for i in $(seq %d); do for n in $(seq %d); do timeout -k 10 60 virsh -q -c '%s' \"%s\" "
+		"> storm-$n.log 2>&1 || touch failed & done; wait; test ! -e failed || exit 1; done",
+		host->libvirt.directory, rounds, at_once, host->libvirt.uri, commands);
 	return popen(command, "re"); /* NOLINT(cert-env33-c): a test's own words */
 }
 
