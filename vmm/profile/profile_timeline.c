@@ -258,7 +258,8 @@ static bool is_named_by(const struct profile_timeline *timeline, const struct pr
 /*
  * The kernel maps the program before its interpreter and all libraries (fs/binfmt_elf.c, load_elf_binary()).
  * But a guest's clock is not known to the microsecond, and what it tells may come late: what a sample saw
- * just before the execve may stand behind it, and a library that one saw before the program.
+ * just before the execve may stand behind it, and a library that one saw before the program. Who is called
+ * otherwise than its file, as of a script's interpreter, can be taken for such a library then.
  */
 static void note_program(const struct profile_timeline *timeline, struct process *process,
 			 const struct profile_mapping *mapping)
