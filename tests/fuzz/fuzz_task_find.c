@@ -2,7 +2,7 @@
 /*
  * Tasks that a guest's agent tells of, looked for in its memory. Input: KNOWN times struct agent_task, then
  * the pages that the whole address space maps to, one behind the other over and over. Where the kernel's
- * symbols lie is given.
+ * symbols lie is given; what a CPU runs is a variable of its own, and then a member of pcpu_hot.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,9 @@
 
 #define KNOWN 6u
 #define IMAGE 0xffffffff80000000ull
-#define TASK  0x200u /* bytes */
+#define TASK  0x200u           /* bytes */
+#define RUNS  (IMAGE + 0x6000) /* what tells what a CPU runs */
+#define HOT   64u              /* bytes of pcpu_hot */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -22,12 +24,11 @@ static const struct {
 } symbols[] = { { "init_task", IMAGE, TASK },
 		{ "init_mm", IMAGE + 0x2f00, 0x100 },
 		{ "init_top_pgt", IMAGE + 0x4000, 0x1000 },
-		{ "current_task", IMAGE + 0x6000, 8 },
 		{ "gdt_page", IMAGE + 0x6008, 8 },
 		{ "__start_init_task", IMAGE + 0x7000, 0x4000 },
 		{ "__end_init_task", IMAGE + 0xb000, 8 } };
 
-static struct guest_kernel make_kernel(void)
+static struct guest_kernel make_kernel(bool hot)
 {
 	struct guest_kernel kernel = { .paging = mapped_pages_paging,
 				       .symbols = symbols_new(),
@@ -37,29 +38,46 @@ static struct guest_kernel make_kernel(void)
 		if (symbols_add(kernel.symbols, symbols[i].address, symbols[i].size, 'D', symbols[i].name,
 				NULL))
 			abort();
+	if (hot ? symbols_add(kernel.per_cpu, RUNS, HOT, 'D', "pcpu_hot", NULL)
+		: symbols_add(kernel.symbols, RUNS, 8, 'D', "current_task", NULL))
+		abort();
 	if (symbols_finish(kernel.symbols) || symbols_finish(kernel.per_cpu))
 		abort();
 	return kernel;
 }
 
-static void check(const struct guest_task_layout *layout)
+static void check(const struct guest_task_layout *layout, bool hot)
 {
 	if (layout->pid > TASK - 4 || layout->tgid > TASK - 4 || layout->pid == layout->tgid ||
 	    layout->comm > TASK - SAMPLE_COMM_SIZE || layout->mm > TASK - 8 || layout->stack > TASK - 8 ||
 	    layout->list > TASK - 16 || layout->page_table > 0x100 - 8)
 		abort();
+	if (hot ? layout->current - RUNS > HOT - 8 ||
+			    (layout->irq_stack && layout->irq_stack - RUNS > HOT - 8) ||
+			    layout->irq_stack == layout->current
+		: layout->current != RUNS)
+		abort();
+}
+
+static void find(const struct told_tasks *told, bool hot)
+{
+	struct guest_region region = { .size = sizeof(guest_memory), .hva = guest_memory };
+	struct guest_view view = { .regions = &region, .region_count = 1 };
+	struct guest_kernel kernel = make_kernel(hot);
+	struct guest_task_layout layout;
+
+	if (!guest_task_layout_find(&layout, &kernel, &view, told))
+		check(&layout, hot);
+	symbols_free(kernel.symbols);
+	symbols_free(kernel.per_cpu);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct guest_region region = { .size = sizeof(guest_memory), .hva = guest_memory };
-	struct guest_view view = { .regions = &region, .region_count = 1 };
 	struct {
 		struct agent_tasks head;
 		struct agent_task tasks[KNOWN];
 	} message = { .head.count = KNOWN };
-	struct guest_task_layout layout;
-	struct guest_kernel kernel;
 	struct told_tasks told;
 
 	if (size < sizeof(message.tasks))
@@ -68,10 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (told_tasks_read(&told, span_of(&message, sizeof(message))))
 		return 0;
 	mapped_pages_fill(data + sizeof(message.tasks), size - sizeof(message.tasks));
-	kernel = make_kernel();
-	if (!guest_task_layout_find(&layout, &kernel, &view, &told))
-		check(&layout);
-	symbols_free(kernel.symbols);
-	symbols_free(kernel.per_cpu);
+	find(&told, false);
+	find(&told, true);
 	return 0;
 }
