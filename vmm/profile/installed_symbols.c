@@ -87,22 +87,31 @@ bool installed_symbols_exist(const char *root, const uint8_t *build_id, size_t b
 	       is_build(path, build_id, build_id_size) && elf_kind_of(path, &kind) && kind.all;
 }
 
-bool installed_symbols_add(struct bytes *all, struct span table, const char *root, const uint8_t *build_id,
-			   size_t build_id_size)
+/* All that the separate FILE has, and of TABLE what that has not. */
+static bool add_separate(struct bytes *all, struct span table, const struct elf_source *file)
 {
 	struct elf_stubs stubs = { 0 };
 	struct elf_tables tables;
 	bool added;
+
+	take_stubs(&stubs, table);
+	added = !elf_tables_find(file, &tables) && tables.head.section == AGENT_SYMBOLS_SYMTAB &&
+		take_segments(&tables, table) && !image_table_read(all, file, &tables, &stubs);
+	elf_stubs_free(&stubs);
+	return added;
+}
+
+bool installed_symbols_add(struct bytes *all, struct span table, const char *root, const uint8_t *build_id,
+			   size_t build_id_size)
+{
 	int fd = is_stripped(table) ? open_separate(root, build_id, build_id_size) : -1;
 	const struct elf_source file = { .read = read_file, .context = &fd };
+	bool added;
 
 	*all = (struct bytes){ 0 };
 	if (fd < 0)
 		return false;
-	take_stubs(&stubs, table);
-	added = !elf_tables_find(&file, &tables) && tables.head.section == AGENT_SYMBOLS_SYMTAB &&
-		take_segments(&tables, table) && !image_table_read(all, &file, &tables, &stubs);
-	elf_stubs_free(&stubs);
+	added = add_separate(all, table, &file);
 	close(fd);
 	return added;
 }
