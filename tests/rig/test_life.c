@@ -123,15 +123,17 @@ static int count_records(const char *file, const char *pattern)
 	return count;
 }
 
-/* The function that the guest spends a second in has its name in each boot. */
+/* The second that the guest spends in a system call has its names in each boot: each of them in some ten
+ * samples only, which come in bursts. */
 static void check_names(const struct place *place, const char *file)
 {
 	struct rig_result result;
 
 	rig_run_here(&result, 300, "HOME=$PWD/%s build/kvmscope report -i %s", place->directory, file);
 	CHECK_EQUAL(result.status, 0);
-	if (!strstr(result.output, "getppid"))
-		FAIL_TEST("%s: no getppid in %s%s", file, result.output, result.errors);
+	if (!strstr(result.output, "getppid") && !strstr(result.output, " x64_sys_call ") &&
+	    !strstr(result.output, " syscall_enter_from_user_mode "))
+		FAIL_TEST("%s: no system call in %s%s", file, result.output, result.errors);
 	rig_result_free(&result);
 }
 
