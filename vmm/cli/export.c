@@ -180,9 +180,10 @@ static int cannot_write(const struct arguments *arguments, int error)
 	return error_set(-error, "cannot write %s: %s", arguments->output, strerror(error));
 }
 
-static int write_file(const struct arguments *arguments, const char *path)
+/* MODE as for fopen(3). */
+static int write_file(const struct arguments *arguments, const char *path, const char *mode)
 {
-	FILE *to = fopen(path, "we");
+	FILE *to = fopen(path, mode);
 	int error;
 
 	if (!to)
@@ -223,7 +224,10 @@ static int replace_file(const struct arguments *arguments, const char *path)
 	if (snprintf(partial, sizeof(partial), "%s.partial", path) >= (int)sizeof(partial))
 		return cannot_write(arguments, ENAMETOOLONG);
 	remove_partial_on_signals();
-	error = write_file(arguments, partial);
+	/* Of an export that was killed, or a link: it is not written through. */
+	if (unlink(partial) && errno != ENOENT)
+		return cannot_write(arguments, errno);
+	error = write_file(arguments, partial, "wxe");
 	if (!error && rename(partial, path))
 		error = cannot_write(arguments, errno);
 	if (error)
@@ -238,7 +242,7 @@ static int export_to_file(const struct arguments *arguments)
 
 	if (output_path_is_file(arguments->output, target))
 		return replace_file(arguments, target);
-	return write_file(arguments, arguments->output);
+	return write_file(arguments, arguments->output, "we");
 }
 
 int command_export(int argc, char **argv)

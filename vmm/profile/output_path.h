@@ -15,9 +15,10 @@ bool output_path_is_standard(const char *path);
 /*
  * May what PATH names be replaced by a new file of the name TARGET? True of a regular file, which is TARGET
  * where links lead to it, where there is nothing, and of a link of another user's, but root: it is followed
- * nowhere, and is itself what is replaced. Not of a pipe, a device or a directory, of a link to
- * nothing, nor of one whose file is not found by its name, as of a descriptor whose file was removed: TARGET
- * is nothing then, and PATH itself may be opened.
+ * nowhere, and is itself what is replaced. (Links on the way to PATH, and those that an own link leads to,
+ * are followed.) Not of a pipe, a device or a directory, of a link to nothing, nor of one whose file is not
+ * found by its name, as of a descriptor whose file was removed: TARGET is nothing then, and PATH itself may
+ * be opened.
  */
 bool output_path_is_file(const char *path, char target[PATH_MAX]);
 

@@ -61,10 +61,10 @@ static int set_aside(struct perf_data_output *output, const char *target)
 	return 0;
 }
 
-/* Behind links, or a new one. */
-static int open_file(struct perf_data_output *output, const char *path)
+/* FLAGS: O_EXCL for a new file, O_TRUNC for what links lead to. */
+static int open_file(struct perf_data_output *output, const char *path, int flags)
 {
-	output->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	output->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | flags, 0600);
 	return output->fd < 0 ? failed(output, -errno, "open") : 0;
 }
 
@@ -87,11 +87,11 @@ static int open_path(struct perf_data_output *output)
 		return open_pipe(output);
 	if (output_path_is_file(output->path, target)) {
 		error = set_aside(output, target);
-		return error ? error : open_file(output, target);
+		return error ? error : open_file(output, target, O_EXCL);
 	}
 	if (!stat(output->path, &status) && !S_ISREG(status.st_mode))
 		return open_pipe(output);
-	return open_file(output, output->path);
+	return open_file(output, output->path, O_TRUNC);
 }
 
 static int prepare(struct perf_data_output *output, unsigned int compression)
