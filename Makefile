@@ -27,13 +27,15 @@ LIBRARY_LIBS   := $(shell pkg-config --libs $(LIBRARIES) 2>/dev/null || echo -le
 # Each program loads what it calls alone: kvmscope has no use for the daemon's libraries.
 ALL_LDFLAGS = -Wl,--as-needed -pthread $(SANITIZE_FLAGS) $(LDFLAGS)
 
-LIBRARY_SOURCES := $(filter-out vmm/cli/main.c vmm/daemon/main.c,$(wildcard vmm/*/*.c shared/*.c))
+LIBRARY_SOURCES := $(filter-out vmm/cli/kvmscope.c vmm/daemon/kvmscoped.c vmm/attach/bpf/% vmm/daemon/hook/%, \
+	$(wildcard vmm/*/*.c vmm/*/*/*.c shared/*.c))
 # Sanitized builds test what runs on this machine itself; the rig would take them ten times as long.
 TEST_FOLDERS    := tests/unit tests/kvm $(if $(SANITIZE),,tests/rig tests/e2e)
 # Nor what is of others for nearly all of its time: guests and agents that QEMU emulates, hosts of libvirt. What ours does there unit tests,
 # test_attach.c, test_daemon.c and test_libvirt*.c have it do, too. And what systemd starts is the plain build, whatever the tests are of.
 UNSANITIZED     := systemd agent_suspend attach_agent attach_qmp libvirt_full_disk libvirt_migration
-TEST_SOURCES    := $(filter-out $(if $(SANITIZE),$(UNSANITIZED:%=tests/kvm/test_%.c)),$(foreach folder,$(TEST_FOLDERS),$(wildcard $(folder)/*.c)))
+TEST_SOURCES    := $(filter-out $(if $(SANITIZE),$(UNSANITIZED:%=tests/kvm/test_%.c)),$(foreach folder,$(TEST_FOLDERS),$(wildcard $(folder)/*.c)) \
+	$(wildcard tests/unit/*/test_*.c tests/unit/*/*/test_*.c))
 FUZZ_SOURCES    := $(wildcard tests/fuzz/fuzz_*.c)
 BENCH_SOURCES   := $(wildcard tests/bench/bench_*.c)
 
@@ -55,11 +57,11 @@ $(BUILD)/libkvmscope.a: $(LIBRARY_OBJECTS) $(LIBRARY_EXTRA)
 	@echo "  AR      $@"
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(BUILD)/kvmscope: $(BUILD)/vmm/cli/main.o $(BUILD)/libkvmscope.a
+$(BUILD)/kvmscope: $(BUILD)/vmm/cli/kvmscope.o $(BUILD)/libkvmscope.a
 	@echo "  LD      $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBRARY_LIBS)
 
-$(BUILD)/kvmscoped: $(BUILD)/vmm/daemon/main.o $(BUILD)/libkvmscope.a
+$(BUILD)/kvmscoped: $(BUILD)/vmm/daemon/kvmscoped.o $(BUILD)/libkvmscope.a
 	@echo "  LD      $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBRARY_LIBS)
 
@@ -84,7 +86,7 @@ $(BUILD)/%.o: %.cc
 
 # What programs have besides the library.
 .PHONY: program-objects
-program-objects: $(TEST_OBJECTS) $(BUILD)/vmm/cli/main.o $(BUILD)/vmm/daemon/main.o
+program-objects: $(TEST_OBJECTS) $(BUILD)/vmm/cli/kvmscope.o $(BUILD)/vmm/daemon/kvmscoped.o
 
 # Fuzz targets link the whole library again, built by clang with coverage; their reports need lines, and no types.
 FUZZ_FLAGS := -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
@@ -103,7 +105,7 @@ build/fuzz/%: build/fuzz/objects/tests/fuzz/%.o build/fuzz/libkvmscope.a
 	$(Q)$(CLANG) $(FUZZ_FLAGS) -pthread -o $@ $(filter %.o,$^) $(filter-out %.o,$^) $(LIBRARY_LIBS)
 
 # The guest's end of a session, and what it needs.
-build/fuzz/fuzz_agent_guest: $(addprefix build/fuzz/objects/guest-agent/,$(addsuffix .o,build_id cgroup file_birth jit_map jit_maps kernel_table mapped_file output session table))
+build/fuzz/fuzz_agent_guest: $(addprefix build/fuzz/objects/guest-agent/,$(addsuffix .o,mapped_build_id process_cgroup file_birth jit_map jit_files kernel_table mapped_file send_queue host_link table_sender))
 
 .SECONDARY:
 
@@ -165,5 +167,5 @@ help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 # Of this build alone, and of the fuzz targets where they are asked for: others lie below build/, too.
--include $(wildcard $(addsuffix /*.d,$(addprefix $(BUILD)/,shared vmm/* guest-agent tests/* tests/*/* searched/* searched/*/*) build/agent/* \
-	$(if $(filter fuzz%,$(notdir $(MAKECMDGOALS))),build/fuzz/objects/* build/fuzz/objects/*/*)))
+-include $(wildcard $(addsuffix /*.d,$(addprefix $(BUILD)/,shared vmm/* vmm/*/* guest-agent tests/* tests/*/* tests/*/*/* tests/*/*/*/* searched/* searched/*/*) build/agent/* \
+	$(if $(filter fuzz%,$(notdir $(MAKECMDGOALS))),build/fuzz/objects/* build/fuzz/objects/*/* build/fuzz/objects/*/*/*)))

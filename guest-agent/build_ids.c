@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "guest-agent/clock.h"
+#include "guest-agent/raw_time.h"
 #include "guest-agent/mmap2.h"
 
 /* Files remembered; each has one place. */

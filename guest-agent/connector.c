@@ -13,9 +13,9 @@
 #include <linux/netlink.h>
 #include <linux/perf_event.h>
 
-#include "guest-agent/clock.h"
+#include "guest-agent/raw_time.h"
 #include "shared/agent_protocol.h"
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 
 /* Some thousand events of some 100 bytes, with what the kernel counts besides. */
 #define RECEIVE_BUFFER (1 << 20)

@@ -4,8 +4,8 @@
  * of fork, exec, names and exits, where it does not allow perf events. What processes have mapped it does not
  * tell: that is looked up in /proc some times after they began, and is known from then on.
  */
-#ifndef KVMSCOPE_AGENT_CONNECTOR_H
-#define KVMSCOPE_AGENT_CONNECTOR_H
+#ifndef KVMSCOPE_GUEST_AGENT_CONNECTOR_H
+#define KVMSCOPE_GUEST_AGENT_CONNECTOR_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When a file was made: statx(2), for which musl has no function. */
-#ifndef KVMSCOPE_AGENT_FILE_BIRTH_H
-#define KVMSCOPE_AGENT_FILE_BIRTH_H
+#ifndef KVMSCOPE_GUEST_AGENT_FILE_BIRTH_H
+#define KVMSCOPE_GUEST_AGENT_FILE_BIRTH_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * a child becomes the agent, and the first process becomes the init that
  * would have run otherwise.
  */
-#ifndef KVMSCOPE_AGENT_INIT_H
-#define KVMSCOPE_AGENT_INIT_H
+#ifndef KVMSCOPE_GUEST_AGENT_INIT_H
+#define KVMSCOPE_GUEST_AGENT_INIT_H
 
 /*
  * Returns in the child only, which has /proc, /sys and /dev to itself, whatever

@@ -14,10 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "guest-agent/clock.h"
+#include "guest-agent/raw_time.h"
 #include "guest-agent/file_birth.h"
 #include "guest-agent/mapped_file.h"
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 
 /* A file's times are those of the kernel's last tick, and so is the start of a process. */
 #define TICK (NS_PER_S / 100) /* of 100 Hz */

@@ -6,8 +6,8 @@
  * has written is taken: files of processes that had the same pid are left
  * behind in /tmp.
  */
-#ifndef KVMSCOPE_AGENT_JIT_MAP_H
-#define KVMSCOPE_AGENT_JIT_MAP_H
+#ifndef KVMSCOPE_GUEST_AGENT_JIT_MAP_H
+#define KVMSCOPE_GUEST_AGENT_JIT_MAP_H
 
 #include <stdbool.h>
 #include <stdint.h>

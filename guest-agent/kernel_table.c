@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "guest-agent/build_id.h"
+#include "guest-agent/mapped_build_id.h"
 #include "shared/hash.h"
 
 #define NOTES_MAX 4096

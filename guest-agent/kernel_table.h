@@ -3,8 +3,8 @@
  * What the running kernel says of itself: its build id, and which modules are where, with their sections. Its
  * symbols are /proc/kallsyms as it stands there.
  */
-#ifndef KVMSCOPE_AGENT_KERNEL_TABLE_H
-#define KVMSCOPE_AGENT_KERNEL_TABLE_H
+#ifndef KVMSCOPE_GUEST_AGENT_KERNEL_TABLE_H
+#define KVMSCOPE_GUEST_AGENT_KERNEL_TABLE_H
 
 #include <stdint.h>
 

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "guest-agent/clock.h"
+#include "guest-agent/raw_time.h"
 
 /* What pthread_create(3) shares, but for what libc needs. */
 #define THREAD      (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM)

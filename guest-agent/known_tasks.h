@@ -4,12 +4,12 @@
  * themselves: AGENT_TASKS. Their names and marks are drawn before they
  * begin, so that they have them from their first moment on.
  */
-#ifndef KVMSCOPE_AGENT_KNOWN_TASKS_H
-#define KVMSCOPE_AGENT_KNOWN_TASKS_H
+#ifndef KVMSCOPE_GUEST_AGENT_KNOWN_TASKS_H
+#define KVMSCOPE_GUEST_AGENT_KNOWN_TASKS_H
 
 #include <stdbool.h>
 
-#include "guest-agent/output.h"
+#include "guest-agent/send_queue.h"
 
 /*
  * Begins them: SIGCHLD is ignored, as their ends are nobody's to wait for. Where the last ones are not a

@@ -4,8 +4,8 @@
  * mount namespace, and checked to be that file. A path alone may by now be
  * another file's.
  */
-#ifndef KVMSCOPE_AGENT_MAPPED_FILE_H
-#define KVMSCOPE_AGENT_MAPPED_FILE_H
+#ifndef KVMSCOPE_GUEST_AGENT_MAPPED_FILE_H
+#define KVMSCOPE_GUEST_AGENT_MAPPED_FILE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* PERF_RECORD_MMAP2 behind its header, as perf_event_open(2) has it; the path follows. */
-#ifndef KVMSCOPE_AGENT_MMAP2_H
-#define KVMSCOPE_AGENT_MMAP2_H
+#ifndef KVMSCOPE_GUEST_AGENT_MMAP2_H
+#define KVMSCOPE_GUEST_AGENT_MMAP2_H
 
 #include <stdint.h>
 
-#include "guest-agent/build_id.h"
+#include "guest-agent/mapped_build_id.h"
 
 struct mmap2 {
 	uint32_t pid, tid;

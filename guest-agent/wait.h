@@ -3,8 +3,8 @@
  * Waiting, the only place where signals are taken: they are blocked
  * elsewhere, so that none comes between looking whether to stop and waiting.
  */
-#ifndef KVMSCOPE_AGENT_WAIT_H
-#define KVMSCOPE_AGENT_WAIT_H
+#ifndef KVMSCOPE_GUEST_AGENT_WAIT_H
+#define KVMSCOPE_GUEST_AGENT_WAIT_H
 
 #include <poll.h>
 #include <signal.h>

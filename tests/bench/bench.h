@@ -6,8 +6,8 @@
  * the same run: machines differ, ratios less so. Where the documentation
  * claims a figure it has a bound, and the program fails if that is not kept.
  */
-#ifndef KVMSCOPE_TESTS_BENCH_H
-#define KVMSCOPE_TESTS_BENCH_H
+#ifndef KVMSCOPE_TESTS_BENCH_BENCH_H
+#define KVMSCOPE_TESTS_BENCH_BENCH_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -15,7 +15,7 @@
 
 #include "tests/bench/bench.h"
 #include "tests/unit/agent_process.h"
-#include "vmm/guest/agent.h"
+#include "vmm/agent/agent_host.h"
 
 #define SECONDS 10
 #define FORKS   100 /* a second */

@@ -26,7 +26,7 @@
 #include "tests/bench/attach_tools.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/gap_guest.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 #define TRIES       3 /* of a run */
 #define RUNS        6

@@ -23,7 +23,7 @@
 #include "tests/bench/bench.h"
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/process.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 #define RUNS      6
 #define LOOKS     50        /* of a run */

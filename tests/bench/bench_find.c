@@ -10,9 +10,9 @@
 
 #include "tests/bench/bench.h"
 #include "tests/unit/flat_guest.c"
-#include "vmm/guest/kallsyms.h"
-#include "vmm/guest/kernel.h"
-#include "vmm/guest/kernel_image.h"
+#include "vmm/guest/linux/kallsyms.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/kernel_image.h"
 
 #define IMAGE_START 0xffffffff80000000ull /* maps to GPA 0: a kernel that was not moved */
 #define GUEST_SIZE  (256ull << 20)

@@ -16,7 +16,7 @@
 #include "shared/log.h"
 #include "tests/bench/bench.h"
 #include "tests/kvm/sampled_guest.h"
-#include "vmm/profile/collector.h"
+#include "vmm/record/collector.h"
 
 #define COUNTER   0x80000ull
 #define FREQUENCY 4000

@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include "shared/error.h"
-#include "shared/sample.h"
+#include "shared/sample_record.h"
 #include "tests/bench/bench.h"
-#include "vmm/profile/elf_symbols.h"
-#include "vmm/profile/perf_data_writer.h"
+#include "vmm/symbols/elf_symbols.h"
+#include "vmm/perf_data/perf_data_writer.h"
 
 #define SAMPLES 1000000u
 #define DEPTH   4u

@@ -9,8 +9,8 @@
 
 #include "tests/bench/bench.h"
 #include "tests/unit/flat_guest.c"
-#include "vmm/guest/kernel.h"
-#include "vmm/guest/modules.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/module_list.h"
 
 #define MODULES    100
 #define GUEST_SIZE (4u << 20)

@@ -9,9 +9,9 @@
 #include "shared/error.h"
 #include "tests/bench/bench.h"
 #include "tests/kvm/bare_guest.h"
-#include "vmm/debug/watch.h"
+#include "vmm/debug/watches.h"
 #include "vmm/kvm/cpuid.h"
-#include "vmm/pmu/pmu_vcpu.h"
+#include "vmm/pmu/vcpu_pmu.h"
 
 #define WRITES 4000
 #define ROUNDS 5

@@ -10,9 +10,9 @@
 
 #include "shared/error.h"
 #include "shared/ring.h"
-#include "shared/sample.h"
+#include "shared/sample_record.h"
 #include "tests/bench/bench.h"
-#include "vmm/profile/collector.h"
+#include "vmm/record/collector.h"
 
 #define SAMPLES   300000
 #define DEPTH     16

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "shared/error.h"
-#include "shared/sample.h"
+#include "shared/sample_record.h"
 #include "tests/bench/bench.h"
-#include "vmm/profile/perf_data_writer.h"
+#include "vmm/perf_data/perf_data_writer.h"
 
 #define SAMPLES       1000000
 #define FUNCTIONS     20000

@@ -12,9 +12,9 @@
 
 #include "shared/error.h"
 #include "tests/bench/bench.h"
-#include "vmm/profile/perf_data_reader.h"
-#include "vmm/profile/perf_data_writer.h"
-#include "vmm/profile/resolver.h"
+#include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/perf_data/perf_data_writer.h"
+#include "vmm/resolve/resolver.h"
 
 #define VCPUS     4u
 #define SAMPLES   3000000u

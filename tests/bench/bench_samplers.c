@@ -12,7 +12,7 @@
 #include "shared/error.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/gap_guest.h"
-#include "vmm/attach/attach.h"
+#include "vmm/attach/attachment.h"
 
 #define RUNS  6
 #define TRIES 5 /* of a run, where the machine was too busy */

@@ -15,7 +15,7 @@
 #include "shared/error.h"
 #include "tests/bench/bench.h"
 #include "tests/kvm/sampled_guest.h"
-#include "vmm/attach/attach.h"
+#include "vmm/attach/attachment.h"
 
 #define COUNTER  0x80000ull
 #define RUNS     5

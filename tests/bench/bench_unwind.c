@@ -13,10 +13,10 @@
 #include "tests/unit/flat_guest.c"
 #include "tests/unit/kallsyms_image.c"
 #include "tests/unit/task_guest.c"
-#include "vmm/guest/kallsyms.h"
-#include "vmm/guest/symbols.h"
-#include "vmm/guest/unwind.h"
-#include "vmm/guest/unwinder.h"
+#include "vmm/guest/linux/kallsyms.h"
+#include "vmm/guest/symbol_table.h"
+#include "vmm/guest/unwind/unwind.h"
+#include "vmm/guest/linux/kernel_orc.h"
 
 #define GUEST_SIZE (1u << 20)
 #define TEXT       0xffffffff81000000ull
@@ -40,7 +40,7 @@ static const struct bench_bound search_bound = { BENCH_MOST, 10 };
 
 static struct flat_guest guest;
 static struct orc_table table;
-static struct guest_unwinder unwinder;
+static struct kernel_orc unwinder;
 
 static void make_table(void)
 {
@@ -82,13 +82,13 @@ static void make_stack(void)
 	flat_guest_map(&guest, guest.registers.paging.cr3, guest.registers.rip & ~4095ull, CODE_GPA, 4096, 0);
 	guest.registers.rsp = STACK;
 	guest.registers.rbp = STACK + FRAME - 16;
-	unwinder = (struct guest_unwinder){ .paging = guest.registers.paging,
+	unwinder = (struct kernel_orc){ .paging = guest.registers.paging,
 					    .format = ORC_FORMAT_SIGNAL,
 					    .tables = &table,
 					    .table_count = 1 };
 }
 
-static double time_frames(const struct guest_unwinder *by)
+static double time_frames(const struct kernel_orc *by)
 {
 	uint64_t addresses[32], frames = 0, begin = bench_time(CLOCK_THREAD_CPUTIME_ID);
 	struct guest_callchain chain = { .addresses = addresses, .capacity = 32 };

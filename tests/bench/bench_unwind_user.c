@@ -15,8 +15,8 @@
 
 #include "tests/bench/bench.h"
 #include "tests/unit/flat_guest.c"
-#include "vmm/guest/cfi_image.h"
-#include "vmm/guest/unwind.h"
+#include "vmm/guest/unwind/cfi_image.h"
+#include "vmm/guest/unwind/unwind.h"
 
 #define GUEST_SIZE (1u << 20)
 #define STACK_SIZE (64u << 10)

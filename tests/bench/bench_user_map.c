@@ -6,7 +6,7 @@
 #include "tests/bench/bench.h"
 #include "tests/unit/flat_guest.c"
 #include "tests/unit/user_guest.c"
-#include "vmm/guest/vma.h"
+#include "vmm/guest/linux/vma.h"
 
 #define MAPPINGS 400u
 #define STOPS    20000u

@@ -25,10 +25,10 @@
 #include "shared/error.h"
 #include "tests/bench/bench.h"
 #include "tests/kvm/bare_guest.h"
-#include "vmm/debug/watch.h"
-#include "vmm/kvm/memory.h"
+#include "vmm/debug/watches.h"
+#include "vmm/kvm/guest_ram.h"
 #include "vmm/kvm/vcpu_debug.h"
-#include "vmm/pmu/pmu_vcpu.h"
+#include "vmm/pmu/vcpu_pmu.h"
 
 #define TURNS        4000
 #define ROUNDS       5

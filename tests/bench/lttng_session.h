@@ -5,8 +5,8 @@
  * daemon has a fixed place that may be in use). Buffers of 1 MiB a CPU that
  * are overwritten and that nobody reads: the cheapest that it has.
  */
-#ifndef KVMSCOPE_TESTS_LTTNG_SESSION_H
-#define KVMSCOPE_TESTS_LTTNG_SESSION_H
+#ifndef KVMSCOPE_TESTS_BENCH_LTTNG_SESSION_H
+#define KVMSCOPE_TESTS_BENCH_LTTNG_SESSION_H
 
 #include <stdbool.h>
 #include <stddef.h>

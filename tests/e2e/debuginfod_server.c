@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/unit/command.h"
+#include "tests/unit/run_command.h"
 
 bool debuginfod_server_runs(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A debuginfod server of a test's own. Main thread. */
-#ifndef KVMSCOPE_TESTS_DEBUGINFOD_SERVER_H
-#define KVMSCOPE_TESTS_DEBUGINFOD_SERVER_H
+#ifndef KVMSCOPE_TESTS_E2E_DEBUGINFOD_SERVER_H
+#define KVMSCOPE_TESTS_E2E_DEBUGINFOD_SERVER_H
 
 #include <stdbool.h>
 #include <sys/types.h>

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-/* As vmm/profile/web/profile.js has them. */
+/* As vmm/report/web/profile.js has them. */
 enum flame_page_kind { FLAME_PAGE_PROCESS, FLAME_PAGE_KERNEL, FLAME_PAGE_MODULE, FLAME_PAGE_USER };
 
 struct flame_page;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Debian's perf as tests run it: in a home directory, and so a build-id cache, of the test's own. Main
  * thread. */
-#ifndef KVMSCOPE_TESTS_PERF_HOME_H
-#define KVMSCOPE_TESTS_PERF_HOME_H
+#ifndef KVMSCOPE_TESTS_E2E_PERF_HOME_H
+#define KVMSCOPE_TESTS_E2E_PERF_HOME_H
 
 #include <stdbool.h>
 

@@ -11,7 +11,7 @@
 
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 static uint32_t random_state = 1;
 

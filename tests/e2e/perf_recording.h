@@ -3,16 +3,16 @@
  * Recordings whose every sample is known: made from numbers, written by our
  * writer, and compared with what a reader gives. Failures are the test's.
  */
-#ifndef KVMSCOPE_TESTS_PERF_RECORDING_H
-#define KVMSCOPE_TESTS_PERF_RECORDING_H
+#ifndef KVMSCOPE_TESTS_E2E_PERF_RECORDING_H
+#define KVMSCOPE_TESTS_E2E_PERF_RECORDING_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "shared/sample.h"
+#include "shared/sample_record.h"
 #include "tests/unit/fake_guest.h"
-#include "vmm/profile/perf_data_writer.h"
+#include "vmm/perf_data/perf_data_writer.h"
 
 #define VMM_PID   4242
 #define FIRST_TID 5000

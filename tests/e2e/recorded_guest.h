@@ -4,7 +4,7 @@
 #define KVMSCOPE_TESTS_E2E_RECORDED_GUEST_H
 
 #include "tests/e2e/named_guest.h"
-#include "vmm/profile/perf_data_writer.h"
+#include "vmm/perf_data/perf_data_writer.h"
 
 #define RECORDED_SAMPLES 3000 /* half of them on each vCPU; 17 more are told to be lost */
 

@@ -6,7 +6,7 @@
 
 #include "tests/e2e/debuginfod_server.h"
 #include "tests/e2e/perf_home.h"
-#include "tests/unit/command.h"
+#include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
 
 #define REPORT "DEBUGINFOD_CACHE_PATH=%s/cache build/kvmscope report -i %s/perf.data"

@@ -13,12 +13,12 @@
 #include "tests/e2e/perf_home.h"
 #include "tests/kvm/daemon_run.h"
 #include "tests/kvm/guest_run.h"
-#include "tests/unit/command.h"
+#include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/rights.h"
-#include "vmm/profile/disk_names.h"
-#include "vmm/profile/guest_disk.h"
-#include "vmm/profile/sandbox_broker.h"
+#include "vmm/disk/disk_names.h"
+#include "vmm/disk/guest_disk.h"
+#include "vmm/disk/sandbox_broker.h"
 
 #define NEED_READER                                                                                          \
 	do {                                                                                                 \

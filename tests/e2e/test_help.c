@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/unit/command.h"
+#include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
 
 static const struct {

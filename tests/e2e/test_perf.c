@@ -11,7 +11,7 @@
 #include "tests/e2e/perf_home.h"
 #include "tests/e2e/perf_recording.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 #define OUTPUT_MAX (8u << 20)
 

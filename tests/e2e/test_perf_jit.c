@@ -13,8 +13,8 @@
 #include "shared/error.h"
 #include "tests/e2e/perf_home.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/collector.h"
-#include "vmm/profile/profile_resolver.h"
+#include "vmm/record/collector.h"
+#include "vmm/report/symbolizer.h"
 
 #define PROCESS 4242u
 #define CODE    0x7f0000000000ull

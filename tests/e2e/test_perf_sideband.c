@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shared/sideband.h"
+#include "shared/sideband_record.h"
 #include "tests/e2e/perf_home.h"
 #include "tests/e2e/perf_recording.h"
 #include "tests/unit/shim/test.h"

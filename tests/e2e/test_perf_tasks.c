@@ -8,8 +8,8 @@
 #include "tests/e2e/perf_recording.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/task_guest.h"
-#include "vmm/profile/collector_output.h"
-#include "vmm/profile/profile.h"
+#include "vmm/record/collector_output.h"
+#include "vmm/report/profile_stacks.h"
 
 #define SCOPE "/system.slice/docker-0123.scope"
 

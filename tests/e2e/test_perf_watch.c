@@ -8,7 +8,7 @@
 #include "tests/e2e/perf_home.h"
 #include "tests/e2e/perf_recording.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 #define ADDRESS 0xffffffff82a05980ull
 

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "vmm/boot/boot.h"
+#include "vmm/boot/kernel_boot.h"
 
 #define TARGET_RAM (32u << 20)
 

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "guest-agent/build_id.c"
+#include "guest-agent/mapped_build_id.c"
 #include "shared/elf_stubs.h"
 #include "shared/elf_tables.h"
 

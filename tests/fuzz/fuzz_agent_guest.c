@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "guest-agent/connector.h"
-#include "guest-agent/events.h"
+#include "guest-agent/perf_sampling.h"
 #include "guest-agent/known_tasks.h"
-#include "guest-agent/session.h"
-#include "guest-agent/snapshot.h"
+#include "guest-agent/host_link.h"
+#include "guest-agent/proc_snapshot.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 
 #include "shared/agent_protocol.h"
-#include "vmm/guest/agent_clock.h"
-#include "vmm/guest/agent_held.h"
-#include "vmm/guest/agent_records.h"
-#include "vmm/guest/agent_tables.h"
-#include "vmm/guest/told_kernel.h"
+#include "vmm/agent/agent_clock.h"
+#include "vmm/agent/agent_held.h"
+#include "vmm/agent/agent_records.h"
+#include "vmm/agent/agent_tables.h"
+#include "vmm/guest/linux/told_kernel.h"
 #include "vmm/guest/told_tasks.h"
-#include "vmm/profile/image_file.h"
+#include "vmm/symbols/image_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

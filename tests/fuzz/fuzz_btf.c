@@ -2,11 +2,11 @@
 /* Input: BTF, or with a first byte of 0 ELF notes. */
 #include <stdlib.h>
 
-#include "vmm/guest/btf.h"
-#include "vmm/guest/build_id.h"
-#include "vmm/guest/kernel.h"
-#include "vmm/guest/modules.h"
-#include "vmm/guest/task.h"
+#include "vmm/guest/linux/btf_types.h"
+#include "vmm/guest/build_id_note.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/module_list.h"
+#include "vmm/guest/linux/task.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

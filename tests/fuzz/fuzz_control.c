@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "vmm/control/peer.h"
-#include "vmm/control/protocol.h"
+#include "vmm/control/control_protocol.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,10 +8,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "vmm/profile/dwarf_inlines.h"
-#include "vmm/profile/profile.h"
+#include "vmm/symbols/dwarf_inlines.h"
+#include "vmm/symbols/symbol_paths.h"
+#include "vmm/report/profile_stacks.h"
 
-static const struct profile_options nowhere; /* but where all look */
+static const struct symbol_sources nowhere; /* but where all look */
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 

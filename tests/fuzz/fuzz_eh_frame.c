@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "shared/span.h"
-#include "vmm/guest/cfi_image.h"
+#include "vmm/guest/unwind/cfi_image.h"
 #include "vmm/guest/image_identity.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -3,7 +3,7 @@
  * The functions of a guest's stripped file, by what the guest told and a separate file. Input: how many bytes
  * the guest's table has (2 bytes), the table (struct agent_symbols), then the file.
  */
-#include "vmm/profile/installed_symbols.c"
+#include "vmm/symbols/installed_symbols.c"
 
 #include <stdlib.h>
 #include <string.h>

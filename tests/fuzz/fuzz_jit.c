@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "shared/agent_protocol.h"
-#include "vmm/guest/agent_jit.h"
-#include "vmm/guest/perf_map.h"
-#include "vmm/profile/jit_spaces.h"
+#include "vmm/agent/agent_jit.h"
+#include "vmm/guest/linux/perf_map.h"
+#include "vmm/record/jit_spaces.h"
 
 #define PIDS      3u
 #define ADDRESSES 256u

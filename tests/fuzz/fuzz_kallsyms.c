@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tests/unit/kallsyms_image.c"
-#include "vmm/guest/kallsyms.h"
+#include "vmm/guest/linux/kallsyms.h"
 
 #define GVA      0xffffffff82000000ull
 #define COUNT    600

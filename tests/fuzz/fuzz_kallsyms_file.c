@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "vmm/profile/kallsyms_file.h"
+#include "vmm/symbols/kallsyms_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,10 +5,10 @@
  */
 #include <stdlib.h>
 
-#include "vmm/guest/bpf_programs.h"
-#include "vmm/guest/kernel.h"
-#include "vmm/guest/modules.h"
-#include "vmm/guest/unwinder.h"
+#include "vmm/guest/linux/bpf_programs.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/module_list.h"
+#include "vmm/guest/linux/kernel_orc.h"
 
 static const struct module_layout layouts[2] = {
 	{ .list = 8,
@@ -59,7 +59,7 @@ static void read_list(const struct guest_view *view, const struct module_layout 
 {
 	struct guest_paging paging = { 0 };
 	struct symbols *symbols = symbols_new(), *per_cpu = symbols_new();
-	struct guest_unwinder *unwinder;
+	struct kernel_orc *unwinder;
 	struct module_list list;
 
 	if (!symbols || !per_cpu)
@@ -67,8 +67,8 @@ static void read_list(const struct guest_view *view, const struct module_layout 
 	module_list_read(&list, view, &paging, 0, layout, symbols, per_cpu);
 	symbols_finish(symbols);
 	symbols_finish(per_cpu);
-	if (!guest_unwinder_create(&unwinder, view, &paging, symbols, &list))
-		guest_unwinder_free(unwinder);
+	if (!kernel_orc_create(&unwinder, view, &paging, symbols, &list))
+		kernel_orc_free(unwinder);
 	module_list_free(&list);
 	symbols_free(per_cpu);
 	symbols_free(symbols);

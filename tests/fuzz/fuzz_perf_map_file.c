@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "tests/fuzz/mapped_pages.h"
-#include "vmm/guest/kernel.h"
-#include "vmm/guest/perf_map.h"
-#include "vmm/guest/perf_map_file.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/perf_map.h"
+#include "vmm/guest/linux/perf_map_file.h"
 
 #define MEMBER  0xffu /* offsets of members, as a kernel's BTF would say them */
 #define OFFSETS 34

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/pmu/pmu.h"
+#include "vmm/pmu/guest_pmu.h"
 #include "vmm/pmu/pmu_host.h"
 
 #define CHECK(condition)                                                                                     \

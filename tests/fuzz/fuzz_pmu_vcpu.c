@@ -17,7 +17,7 @@
 #include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vm.h"
 #include "vmm/pmu/cpu_clock.h"
-#include "vmm/pmu/pmu_vcpu.h"
+#include "vmm/pmu/vcpu_pmu.h"
 
 #define CHECK(condition)                                                                                     \
 	do {                                                                                                 \

@@ -5,10 +5,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "vmm/profile/flame_graph.h"
-#include "vmm/profile/folded.h"
-#include "vmm/profile/report.h"
-#include "vmm/profile/script.h"
+#include "vmm/report/flame_graph.h"
+#include "vmm/report/folded.h"
+#include "vmm/report/report_rows.h"
+#include "vmm/report/script.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -31,7 +31,7 @@ static void print_report(const struct profile *profile, unsigned int keys, bool 
 static void use(const char *path, FILE *to)
 {
 	/* No names from this machine: they would make runs differ. */
-	const struct profile_options options = { .input = path, .vcpu = -1, .buildid_dir = "/nonexistent" };
+	const struct profile_options options = { .input = path, .vcpu = -1, .sources.buildid_dir = "/nonexistent" };
 	struct profile *profile;
 
 	if (profile_load(&profile, &options))

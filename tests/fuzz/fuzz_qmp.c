@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "vmm/attach/agent_channel.h"
-#include "vmm/attach/domain.h"
+#include "vmm/attach/libvirt_domain.h"
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/process_words.h"
-#include "vmm/attach/qmp.h"
+#include "vmm/attach/qmp_connection.h"
 #include "vmm/attach/qmp_memory.h"
 #include "vmm/attach/qmp_registers.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/guest/rdpmc_sites.h"
+#include "vmm/guest/linux/rdpmc_sites.h"
 
 #define TEXT     0xffffffff81000000ull
 #define TEXT_GPA 0x200000ull

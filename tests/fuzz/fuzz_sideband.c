@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shared/sideband.h"
-#include "vmm/profile/perf_data_sideband.h"
-#include "vmm/profile/resolver.h"
+#include "shared/sideband_record.h"
+#include "vmm/perf_data/perf_data_sideband.h"
+#include "vmm/resolve/resolver.h"
 
 #define RINGS 3
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tests/fuzz/mapped_pages.h"
-#include "vmm/guest/task.h"
+#include "vmm/guest/linux/task.h"
 
 #define MEMBER 0x1fffu /* offsets of members, as a kernel's BTF would say them */
 

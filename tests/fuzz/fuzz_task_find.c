@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/fuzz/mapped_pages.h"
-#include "vmm/guest/task_find.h"
+#include "vmm/guest/linux/task_find.h"
 
 #define KNOWN 6u
 #define IMAGE 0xffffffff80000000ull

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "vmm/guest/cfi_table.h"
-#include "vmm/guest/unwind.h"
-#include "vmm/guest/unwinder.h"
+#include "vmm/guest/unwind/cfi_table.h"
+#include "vmm/guest/unwind/unwind.h"
+#include "vmm/guest/linux/kernel_orc.h"
 
 #define ENTRIES   64
 #define TABLES_AT (4096 - ENTRIES * (4 + ORC_ENTRY_SIZE))
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				   .ips = page + TABLES_AT,
 				   .entries = page + TABLES_AT + ENTRIES * 4,
 				   .count = ENTRIES };
-	struct guest_unwinder unwinder = { .tables = &table, .table_count = 1 };
+	struct kernel_orc unwinder = { .tables = &table, .table_count = 1 };
 	struct guest_registers registers = { 0 };
 	struct guest_callchain chain = { .addresses = addresses };
 	struct header header;

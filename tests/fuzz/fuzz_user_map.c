@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "tests/fuzz/mapped_pages.h"
-#include "vmm/guest/kernel.h"
-#include "vmm/guest/user_map.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/user_map.h"
 
 #define MEMBER  0x1ffu /* offsets of members, as a kernel's BTF would say them */
 #define IN_NODE 0xf8u

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "vmm/guest/registers.h"
+#include "vmm/guest/guest_registers.h"
 
 #define PAGE   4096u
 #define PAGES  8u

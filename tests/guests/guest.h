@@ -8,8 +8,8 @@
  * A program is chosen by "program=NAME" on the command line; what it returns
  * goes to the debug-exit port.
  */
-#ifndef KVMSCOPE_TESTS_GUEST_H
-#define KVMSCOPE_TESTS_GUEST_H
+#ifndef KVMSCOPE_TESTS_GUESTS_GUEST_H
+#define KVMSCOPE_TESTS_GUESTS_GUEST_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Functions that a profile is to tell apart, in which the time is as their counts are. For guests of tests.
  */
-#ifndef KVMSCOPE_TESTS_SPIN_LOOP_H
-#define KVMSCOPE_TESTS_SPIN_LOOP_H
+#ifndef KVMSCOPE_TESTS_GUESTS_SPIN_LOOP_H
+#define KVMSCOPE_TESTS_GUESTS_SPIN_LOOP_H
 
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "vmm/kvm/memory.h"
+#include "vmm/kvm/guest_ram.h"
 
 #define PML4 0x1000ull
 #define PDPT 0x2000ull

@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "shared/sample.h"
+#include "shared/sample_record.h"
 #include "tests/kvm/guest_run.h"
 #include "tests/unit/quick_boot.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/profile.h"
+#include "vmm/report/profile_stacks.h"
 
 static const struct migrated_guest test_guest = {
 	.kernel = GUEST_IMAGE_MULTIBOOT,

@@ -17,11 +17,11 @@
 #include <unistd.h>
 
 #include "shared/ring.h"
-#include "shared/sample.h"
-#include "shared/sideband.h"
+#include "shared/sample_record.h"
+#include "shared/sideband_record.h"
 #include "tests/unit/quick_boot.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/guest/agent.h"
+#include "vmm/agent/agent_host.h"
 
 #define KERNEL "build/cache/kernels/6.1/vmlinuz"
 #define INITRD "build/initrd/attach-agent.cpio"

@@ -12,10 +12,10 @@
 #include "shared/error.h"
 #include "tests/kvm/sampled_guest.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/attach/attach.h"
+#include "vmm/attach/attachment.h"
 #include "vmm/attach/backend.h"
-#include "vmm/attach/bpf_programs.h"
-#include "vmm/kvm/memory.h"
+#include "vmm/attach/bpf_skeletons.h"
+#include "vmm/kvm/guest_ram.h"
 
 #define FRAMES       6
 #define SAMPLES      20

@@ -19,9 +19,9 @@
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/backend.h"
-#include "vmm/attach/qmp.h"
-#include "vmm/profile/elf_symbols.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/attach/qmp_connection.h"
+#include "vmm/symbols/elf_symbols.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 /* Of a minute. */
 #define TRIES 3000

@@ -13,7 +13,7 @@
 #include "shared/error.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/backend.h"
-#include "vmm/attach/bpf_programs.h"
+#include "vmm/attach/bpf_skeletons.h"
 #include "vmm/attach/process.h"
 
 #define PAGE 4096ull

@@ -12,8 +12,8 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/libvirt_daemon.h"
 #include "tests/kvm/program.h"
-#include "vmm/profile/elf_symbols.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/symbols/elf_symbols.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 static const char *const functions[] = { "share_sixty", "share_thirty", "share_ten" };
 static const double truth[] = { 0.6, 0.3, 0.1 };

@@ -16,8 +16,8 @@
 #include "tests/unit/shim/test.h"
 #include "vmm/attach/process.h"
 #include "vmm/attach/process_scan.h"
-#include "vmm/kvm/memory.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/kvm/guest_ram.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 #define SECOND 1000000000ull
 #define TRIES  10

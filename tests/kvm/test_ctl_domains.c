@@ -8,9 +8,9 @@
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/small_recording.h"
-#include "vmm/control/control.h"
-#include "vmm/control/runs.h"
-#include "vmm/profile/recording_name.h"
+#include "vmm/control/control_server.h"
+#include "vmm/control/run_directory.h"
+#include "vmm/perf_data/recording_name.h"
 
 struct fake_daemon {
 	char directory[64], partial[128], new[128];

@@ -20,7 +20,7 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/control/client.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 #define GUEST_REQUIRED()                                                                                     \
 	do {                                                                                                 \

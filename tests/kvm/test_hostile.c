@@ -7,9 +7,9 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/unit/shim/test.h"
 #include "tests/unit/software_perf.h"
-#include "vmm/debug/watch.h"
-#include "vmm/pmu/pmu_vcpu.h"
-#include "vmm/profile/elf_symbols.h"
+#include "vmm/debug/watches.h"
+#include "vmm/pmu/vcpu_pmu.h"
+#include "vmm/symbols/elf_symbols.h"
 
 #define CPUS  2
 #define CALLS 1000 /* of each CPU, when it has left them alone */

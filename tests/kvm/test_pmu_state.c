@@ -5,7 +5,7 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/kvm/msr.h"
-#include "vmm/pmu/pmu_vcpu.h"
+#include "vmm/pmu/vcpu_pmu.h"
 
 #define SELECT_INTEL 0x43003cull /* core cycles, EN, OS, USR */
 #define SELECT_AMD   0x430076ull

@@ -5,8 +5,8 @@
 #include "tests/kvm/bare_guest.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/kvm/vcpu_debug.h"
-#include "vmm/machine/probe.h"
-#include "vmm/pmu/pmu_vcpu.h"
+#include "vmm/machine/host_probe.h"
+#include "vmm/pmu/vcpu_pmu.h"
 #include "vmm/pmu/rdpmc_traps.h"
 #include "vmm/sample/vm_view.h"
 

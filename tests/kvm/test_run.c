@@ -14,11 +14,11 @@
 
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
-#include "tests/unit/command.h"
+#include "tests/unit/run_command.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/machine/probe.h"
-#include "vmm/profile/elf_symbols.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/machine/host_probe.h"
+#include "vmm/symbols/elf_symbols.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 #define GUEST "run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 "
 #define PLAIN GUEST "--no-profile "

@@ -10,8 +10,8 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/elf_symbols.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/symbols/elf_symbols.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 #define RUN "run --kernel " GUEST_IMAGE " --mem 64M --timeout 250 --no-buildid-cache --console none "
 

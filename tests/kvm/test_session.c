@@ -9,7 +9,7 @@
 #include "tests/kvm/guest_run.h"
 #include "tests/kvm/program.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/perf_data/perf_data_reader.h"
 #include "vmm/session/session.h"
 
 #define SESSIONS 3

@@ -4,7 +4,7 @@
 #include "tests/kvm/bare_guest.h"
 #include "tests/unit/shim/test.h"
 #include "vmm/kvm/vcpu_debug.h"
-#include "vmm/machine/probe.h"
+#include "vmm/machine/host_probe.h"
 
 #define ROUNDS   5
 #define LOOP     (BARE_GUEST_CODE + 5)

@@ -2,7 +2,7 @@
 /* What the sample of a hit says: of the local KVM's own guest, whose registers are known at each. */
 #include "tests/kvm/bare_guest.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/debug/watch.h"
+#include "vmm/debug/watches.h"
 #include "vmm/sample/sampler.h"
 #include "vmm/sample/vm_view.h"
 

@@ -9,8 +9,8 @@
 
 #include "tests/rig/kernel_calls.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/elf_symbols.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/symbols/elf_symbols.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 #define PROGRAM_START 0x38000000ull
 #define PROGRAM_END   0x39000000ull

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/elf_symbols.h"
+#include "vmm/symbols/elf_symbols.h"
 
 #define IMAGES_MAX 64
 

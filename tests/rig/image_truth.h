@@ -3,8 +3,8 @@
  * What is said of an address in a file of the guest's, against that file's own symbol table, and that of a
  * separate file where it is stripped. Main thread only.
  */
-#ifndef KVMSCOPE_TESTS_IMAGE_TRUTH_H
-#define KVMSCOPE_TESTS_IMAGE_TRUTH_H
+#ifndef KVMSCOPE_TESTS_RIG_IMAGE_TRUTH_H
+#define KVMSCOPE_TESTS_RIG_IMAGE_TRUTH_H
 
 #include <stdbool.h>
 

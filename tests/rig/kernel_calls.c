@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "tests/unit/shim/test.h"
-#include "vmm/guest/call_site.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/guest/unwind/call_site.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 #define CALL        0xe8
 #define CALL_SIZE   5

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "vmm/guest/symbols.h"
+#include "vmm/guest/symbol_table.h"
 
 /* Where the guest's disk has the kernel's code (tests/rig/guest/kernel_text.c), behind its /proc/kallsyms: 16
  * MiB. */

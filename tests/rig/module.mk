@@ -35,7 +35,7 @@ build/rig/frames: tests/rig/guest/frames.c tests/rig/module.mk
 	$(Q)gcc $(RIG_CFLAGS) -fomit-frame-pointer -static -Wl,-Ttext-segment=0x28000000 -o $@ $<
 
 # And for one that runs beside those of remap, which are told by their addresses.
-build/rig/bpf: tests/rig/guest/bpf.c tests/rig/module.mk
+build/rig/bpf: tests/rig/guest/load_bpf.c tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -static -Wl,-Ttext-segment=0x30000000 -o $@ $<
@@ -75,7 +75,7 @@ rig-intel: ## build the emulator of the Intel rig
 	$(Q)tests/rig/bochs/build
 
 # The host's side of a guest's port, in tests.
-build/rig/peer: tests/rig/guest/peer.c tests/rig/module.mk
+build/rig/peer: tests/rig/guest/port_peer.c tests/rig/module.mk
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) $(RIG_CFLAGS) -o $@ $<

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Samples with whole callchains, as perf script tells them. Main thread only. */
-#ifndef KVMSCOPE_TESTS_PERF_SCRIPT_H
-#define KVMSCOPE_TESTS_PERF_SCRIPT_H
+#ifndef KVMSCOPE_TESTS_RIG_PERF_SCRIPT_H
+#define KVMSCOPE_TESTS_RIG_PERF_SCRIPT_H
 
 #include <stdbool.h>
 #include <stddef.h>

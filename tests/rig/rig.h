@@ -24,8 +24,8 @@
  * See tests/rig/rig for what the rig is, tests/rig/guest-init for what guests
  * booted with rig_initrd() do. Main thread only.
  */
-#ifndef KVMSCOPE_TESTS_RIG_H
-#define KVMSCOPE_TESTS_RIG_H
+#ifndef KVMSCOPE_TESTS_RIG_RIG_H
+#define KVMSCOPE_TESTS_RIG_RIG_H
 
 #include <stddef.h>
 

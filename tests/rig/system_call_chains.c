@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/profile.h"
+#include "vmm/report/profile_stacks.h"
 
 struct counts {
 	uint64_t system_calls; /* samples in them, as far as their chains tell */
@@ -74,7 +74,7 @@ static void count_stack(const struct profile_stack *stack, struct counts *counts
 void system_call_chains_check(const char *version, const char *directory)
 {
 	char input[256], cache[256];
-	struct profile_options options = { .input = input, .buildid_dir = cache, .event = "0", .vcpu = -1 };
+	struct profile_options options = { .input = input, .sources.buildid_dir = cache, .event = "0", .vcpu = -1 };
 	struct counts counts = { 0 };
 	struct profile *profile;
 

@@ -8,7 +8,7 @@
 #include "tests/rig/debian_recording.h"
 #include "tests/rig/perf_script.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/elf_symbols.h"
+#include "vmm/symbols/elf_symbols.h"
 
 #define TASKS_IMAGE "/bin/tasks"
 

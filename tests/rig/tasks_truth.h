@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "vmm/profile/profile.h"
+#include "vmm/report/profile_stacks.h"
 
 /* The program, and the copies of it: each a build of its own. */
 #define TASKS_IMAGES 5

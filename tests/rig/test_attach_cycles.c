@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "tests/rig/rig.h"
-#include "vmm/profile/elf_symbols.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/symbols/elf_symbols.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 /* KVM of Linux 5.17 to 6.6 tells perf the level at which the vCPU was last preempted (kernel: 547c91929f43).
  */

@@ -9,9 +9,9 @@
 #include <stdio.h>
 
 #include "tests/rig/rig.h"
-#include "vmm/profile/elf_symbols.h"
-#include "vmm/profile/perf_data_reader.h"
-#include "vmm/profile/profile.h"
+#include "vmm/symbols/elf_symbols.h"
+#include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/report/profile_stacks.h"
 
 #define DIRECTORY "build/rig/attach-intel"
 #define ATTACH(way)                                                                                          \
@@ -226,7 +226,7 @@ static void add_mixed(struct mixed *mixed, const struct profile_stack *stack)
 static bool read_mixed(struct mixed *mixed)
 {
 	const struct profile_options options = { .input = DIRECTORY "/debian.data",
-						 .buildid_dir = DIRECTORY "/.debug",
+						 .sources.buildid_dir = DIRECTORY "/.debug",
 						 .vcpu = -1 };
 	struct profile *profile;
 

@@ -15,12 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "shared/sample.h"
+#include "shared/sample_record.h"
 #include "tests/e2e/flame_page.h"
 #include "tests/rig/rig.h"
-#include "vmm/profile/elf_symbols.h"
-#include "vmm/profile/perf_data_reader.h"
-#include "vmm/profile/profile.h"
+#include "vmm/symbols/elf_symbols.h"
+#include "vmm/perf_data/perf_data_reader.h"
+#include "vmm/report/profile_stacks.h"
 
 #define DIRECTORY "build/rig/attach"
 
@@ -63,7 +63,7 @@ static bool read_shares(struct shares *shares, const char *vm, enum way way, par
 {
 	char input[64];
 	const struct profile_options options = { .input = input,
-						 .buildid_dir = DIRECTORY "/.debug",
+						 .sources.buildid_dir = DIRECTORY "/.debug",
 						 .vcpu = -1 };
 	struct profile *profile;
 
@@ -485,7 +485,7 @@ static void add_place(struct places *places, const struct profile_stack *stack)
 static bool read_places(struct places *places, const char *path)
 {
 	const struct profile_options options = { .input = path,
-						 .buildid_dir = DIRECTORY "/.debug",
+						 .sources.buildid_dir = DIRECTORY "/.debug",
 						 .vcpu = -1 };
 	struct profile *profile;
 
@@ -610,7 +610,7 @@ static void see_stack(struct life *life, const struct profile_stack *stack)
 static void read_life(const char *path, struct life *life)
 {
 	const struct profile_options options = { .input = path,
-						 .buildid_dir = DIRECTORY "/.debug",
+						 .sources.buildid_dir = DIRECTORY "/.debug",
 						 .vcpu = -1 };
 	struct profile *profile;
 

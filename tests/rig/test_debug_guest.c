@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "tests/rig/rig.h"
-#include "vmm/profile/elf_symbols.h"
+#include "vmm/symbols/elf_symbols.h"
 
 #define GUEST "build/guests/guest.elf"
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #include "tests/rig/rig.h"
-#include "tests/rig/storm.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "tests/rig/storm_truth.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 #define BOOTS  3
 #define EVENTS 7 /* the clock, three watches, and three that come while the first boot runs */

@@ -12,8 +12,8 @@
 #include "tests/rig/remap_truth.h"
 #include "tests/rig/rig.h"
 #include "tests/rig/system_call_chains.h"
-#include "vmm/profile/elf_symbols.h"
-#include "vmm/profile/profile.h"
+#include "vmm/symbols/elf_symbols.h"
+#include "vmm/report/profile_stacks.h"
 
 #define DIRECTORY "build/rig/old-kernel"
 #define INITRD    "build/initrd/old-kernel.cpio"

@@ -13,7 +13,7 @@
 #include "tests/e2e/perf_home.h"
 #include "tests/rig/debian_recording.h"
 #include "tests/rig/rig.h"
-#include "tests/unit/command.h"
+#include "tests/unit/run_command.h"
 
 #define PROGRAM     "build/rig/userland/stripped"
 #define SAMPLES_MAX 16384

@@ -9,7 +9,7 @@
 #include "tests/rig/rig.h"
 #include "tests/rig/tasks_truth.h"
 #include "tests/rig/watched_counters.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 struct told_lives {
 	uint32_t parents[1 << 16]; /* by process */

@@ -7,7 +7,7 @@
 #include "tests/rig/rig.h"
 #include "tests/rig/tasks_truth.h"
 #include "tests/rig/watched_counters.h"
-#include "vmm/profile/profile.h"
+#include "vmm/report/profile_stacks.h"
 
 /*
  * In a run that begins without a watch, and has none any more at its end; process $run is kvmscope. Its guest
@@ -105,7 +105,7 @@ TEST(tasks, are_charged_to_their_program)
 {
 	static const char directory[] = "build/rig/tasks-agent";
 	struct profile_options options = { .input = "build/rig/tasks-agent/perf.data",
-					   .buildid_dir = "build/rig/tasks-agent/.debug",
+					   .sources.buildid_dir = "build/rig/tasks-agent/.debug",
 					   .threads = true,
 					   .event = "0",
 					   .vcpu = -1 };

@@ -9,8 +9,8 @@
 #include "tests/rig/rig.h"
 #include "tests/rig/tasks_truth.h"
 #include "tests/rig/without_btf.h"
-#include "vmm/guest/btf.h"
-#include "vmm/profile/btf_file.h"
+#include "vmm/guest/linux/btf_types.h"
+#include "vmm/symbols/btf_file.h"
 
 /*
  * Four times: without any other BTF, with its own in a file, as objcopy takes it out and in the ELF file, and

@@ -17,9 +17,9 @@
 #include "tests/rig/perf_script.h"
 #include "tests/rig/rig.h"
 #include "tests/unit/flat_guest.h"
-#include "vmm/guest/cfi_image.h"
-#include "vmm/guest/unwind.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/guest/unwind/cfi_image.h"
+#include "vmm/guest/unwind/unwind.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 #define IMAGES_MAX   64
 #define MAPPINGS_MAX 16384

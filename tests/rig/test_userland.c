@@ -18,7 +18,7 @@
 #include "tests/rig/perf_script.h"
 #include "tests/rig/rig.h"
 #include "tests/unit/stack_agreement.h"
-#include "vmm/profile/profile.h"
+#include "vmm/report/profile_stacks.h"
 
 /* Samples of a machine that stands still most of the time. */
 #define ENOUGH 400
@@ -356,8 +356,8 @@ static void check_module(const struct run *run)
 {
 	char cache[96];
 	struct profile_options options = { .input = run->file,
-					   .buildid_dir = cache,
-					   .symfs = run->with_agent ? NULL : USERLAND_FILES,
+					   .sources.buildid_dir = cache,
+					   .sources.symfs = run->with_agent ? NULL : USERLAND_FILES,
 					   .event = "0",
 					   .threads = true,
 					   .vcpu = -1 };

@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 
-#include "shared/sample.h"
+#include "shared/sample_record.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 struct counter {
 	uint64_t address, value, hits;

@@ -21,7 +21,7 @@ TEST_NEEDS += $(BUILD)/ring-interleavings
 endif
 
 # The ring's unit tests alone, which are built with ThreadSanitizer in no time.
-RING_TESTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/unit/test_ring*.c) $(RING_SOURCES)) $(BUILD)/shared/error.o \
+RING_TESTS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/unit/shared/test_ring*.c) $(RING_SOURCES)) $(BUILD)/shared/error.o \
 	$(BUILD)/tests/unit/shim/shim.o
 
 $(BUILD)/ring-tests: $(RING_TESTS)

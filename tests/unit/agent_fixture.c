@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shared/sample.h"
+#include "shared/sample_record.h"
 #include "tests/unit/shim/test.h"
 
 uint64_t agent_fixture_now(void)

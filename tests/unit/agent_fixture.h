@@ -3,16 +3,16 @@
  * Both ends of the agent's protocol: the agent's program on this machine's kernel, which then is guest and
  * host in one, or a guest's end that the test plays itself.
  */
-#ifndef KVMSCOPE_TESTS_AGENT_FIXTURE_H
-#define KVMSCOPE_TESTS_AGENT_FIXTURE_H
+#ifndef KVMSCOPE_TESTS_UNIT_AGENT_FIXTURE_H
+#define KVMSCOPE_TESTS_UNIT_AGENT_FIXTURE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "shared/sideband.h"
+#include "shared/sideband_record.h"
 #include "tests/unit/agent_process.h"
-#include "vmm/guest/agent.h"
+#include "vmm/agent/agent_host.h"
 
 struct agent_fixture {
 	pid_t process; /* 0: the guest's end is the test's */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agent's program on this machine's kernel, for tests and benches; nothing of googletest. */
-#ifndef KVMSCOPE_TESTS_AGENT_PROCESS_H
-#define KVMSCOPE_TESTS_AGENT_PROCESS_H
+#ifndef KVMSCOPE_TESTS_UNIT_AGENT_PROCESS_H
+#define KVMSCOPE_TESTS_UNIT_AGENT_PROCESS_H
 
 #include <stdbool.h>
 #include <sys/types.h>

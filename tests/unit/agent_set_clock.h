@@ -3,10 +3,10 @@
  * The agent's clocks as a test sets them, for a part of the agent whose .c the test includes behind this: its
  * pace is counted, not timed.
  */
-#ifndef KVMSCOPE_TESTS_AGENT_SET_CLOCK_H
-#define KVMSCOPE_TESTS_AGENT_SET_CLOCK_H
+#ifndef KVMSCOPE_TESTS_UNIT_AGENT_SET_CLOCK_H
+#define KVMSCOPE_TESTS_UNIT_AGENT_SET_CLOCK_H
 
-#include "guest-agent/clock.h"
+#include "guest-agent/raw_time.h"
 
 static struct {
 	uint64_t ms;      /* what it is */

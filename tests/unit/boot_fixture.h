@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernel images made in memory, and guest RAM to load them into. */
-#ifndef KVMSCOPE_TESTS_BOOT_FIXTURE_H
-#define KVMSCOPE_TESTS_BOOT_FIXTURE_H
+#ifndef KVMSCOPE_TESTS_UNIT_BOOT_FIXTURE_H
+#define KVMSCOPE_TESTS_UNIT_BOOT_FIXTURE_H
 
 #include <stdbool.h>
 
-#include "vmm/boot/boot.h"
+#include "vmm/boot/kernel_boot.h"
 
 #define IMAGE_SIZE_MAX 8192
 

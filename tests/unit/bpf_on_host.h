@@ -4,8 +4,8 @@
  * this before it. A map is an array of elements of BPF_CHUNK bytes. User space is what lies in one range of
  * this process, and memory that the kernel has mapped in another. Main thread only.
  */
-#ifndef KVMSCOPE_TESTS_BPF_ON_HOST_H
-#define KVMSCOPE_TESTS_BPF_ON_HOST_H
+#ifndef KVMSCOPE_TESTS_UNIT_BPF_ON_HOST_H
+#define KVMSCOPE_TESTS_UNIT_BPF_ON_HOST_H
 
 #include <errno.h>
 #include <linux/bpf.h>

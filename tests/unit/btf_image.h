@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* BTF made by hand: structures, arrays and enums. For tests. */
-#ifndef KVMSCOPE_TESTS_BTF_IMAGE_H
-#define KVMSCOPE_TESTS_BTF_IMAGE_H
+#ifndef KVMSCOPE_TESTS_UNIT_BTF_IMAGE_H
+#define KVMSCOPE_TESTS_UNIT_BTF_IMAGE_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is written to standard error meanwhile, by whatever thread of this process. Main thread. */
-#ifndef KVMSCOPE_TESTS_CAPTURED_LOG_H
-#define KVMSCOPE_TESTS_CAPTURED_LOG_H
+#ifndef KVMSCOPE_TESTS_UNIT_CAPTURED_LOG_H
+#define KVMSCOPE_TESTS_UNIT_CAPTURED_LOG_H
 
 struct captured_log {
 	int before, file;

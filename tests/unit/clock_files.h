@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A directory as TSC_CLOCKSOURCES, of a host whose clocks the test chooses. */
-#ifndef KVMSCOPE_TESTS_CLOCK_FILES_H
-#define KVMSCOPE_TESTS_CLOCK_FILES_H
+#ifndef KVMSCOPE_TESTS_UNIT_CLOCK_FILES_H
+#define KVMSCOPE_TESTS_UNIT_CLOCK_FILES_H
 
 /* In DIRECTORY, which is there: the clocks AVAILABLE, of which CURRENT tells the time. A failure fails the
  * test. */

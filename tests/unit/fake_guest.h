@@ -4,10 +4,10 @@
  * known code, one module. What stands in for a Linux guest where its names
  * and code matter and its running does not.
  */
-#ifndef KVMSCOPE_TESTS_FAKE_GUEST_H
-#define KVMSCOPE_TESTS_FAKE_GUEST_H
+#ifndef KVMSCOPE_TESTS_UNIT_FAKE_GUEST_H
+#define KVMSCOPE_TESTS_UNIT_FAKE_GUEST_H
 
-#include "vmm/profile/build_id_cache.h"
+#include "vmm/symbols/build_id_cache.h"
 
 #define FAKE_TEXT          0xffffffff9a000000ull
 #define FAKE_MODULE        0xffffffffc0123000ull

@@ -3,14 +3,14 @@
  * A guest made by hand: flat memory from GPA 0, four-level page tables built
  * in it from its top downwards, and registers in long mode. For tests.
  */
-#ifndef KVMSCOPE_TESTS_FLAT_GUEST_H
-#define KVMSCOPE_TESTS_FLAT_GUEST_H
+#ifndef KVMSCOPE_TESTS_UNIT_FLAT_GUEST_H
+#define KVMSCOPE_TESTS_UNIT_FLAT_GUEST_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/guest/registers.h"
-#include "vmm/guest/view.h"
+#include "vmm/guest/guest_registers.h"
+#include "vmm/guest/guest_view.h"
 
 struct flat_guest {
 	uint8_t *memory; /* owned */

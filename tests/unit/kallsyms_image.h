@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of kallsyms as scripts/kallsyms.c of several kernels writes them. For tests. */
-#ifndef KVMSCOPE_TESTS_KALLSYMS_IMAGE_H
-#define KVMSCOPE_TESTS_KALLSYMS_IMAGE_H
+#ifndef KVMSCOPE_TESTS_UNIT_KALLSYMS_IMAGE_H
+#define KVMSCOPE_TESTS_UNIT_KALLSYMS_IMAGE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * A flat guest that has what Linux is found by: kallsyms, an IDT, a banner and
  * notes, in a text page and a data page behind it. Another one may be put beside it, as by a kexec.
  */
-#ifndef KVMSCOPE_TESTS_KERNEL_GUEST_H
-#define KVMSCOPE_TESTS_KERNEL_GUEST_H
+#ifndef KVMSCOPE_TESTS_UNIT_KERNEL_GUEST_H
+#define KVMSCOPE_TESTS_UNIT_KERNEL_GUEST_H
 
 #include "tests/unit/flat_guest.h"
 #include "tests/unit/kallsyms_image.h"

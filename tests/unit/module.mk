@@ -33,7 +33,7 @@ $(INLINES)/plain: $(INLINES)/gcc
 	$(Q)strip -g -o $@ $<
 
 # What looks like a kernel: linked where kernels are.
-$(INLINES)/kernel: tests/unit/inlines/kernel.c
+$(INLINES)/kernel: tests/unit/inlines/kernel_like.c
 	@mkdir -p $(@D)
 	@echo "  CC      $@"
 	$(Q)$(CC) -O2 -g -ffreestanding -fno-pic -no-pie -nostdlib -static -mcmodel=kernel -Wl,--build-id -Wl,-Ttext=0xffffffff81000000 -Wl,-e,_text -o $@ $<
@@ -41,4 +41,4 @@ $(INLINES)/kernel: tests/unit/inlines/kernel.c
 TEST_NEEDS += $(addprefix $(INLINES)/,gcc dwarf4 clang dwz stripped plain kernel)
 
 # Tests of the agent's parts include the part; it calls these.
-$(BUILD)/kvmscope-tests: $(addprefix $(BUILD)/guest-agent/,file_birth.o jit_map.o kernel_table.o output.o)
+$(BUILD)/kvmscope-tests: $(addprefix $(BUILD)/guest-agent/,file_birth.o jit_map.o kernel_table.o send_queue.o)

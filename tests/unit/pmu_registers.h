@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A PMU for tests: the clocks that it counts by, and its registers as a guest reaches them. */
-#ifndef KVMSCOPE_TESTS_PMU_REGISTERS_H
-#define KVMSCOPE_TESTS_PMU_REGISTERS_H
+#ifndef KVMSCOPE_TESTS_UNIT_PMU_REGISTERS_H
+#define KVMSCOPE_TESTS_UNIT_PMU_REGISTERS_H
 
 #include "tests/unit/shim/test.h"
-#include "vmm/pmu/pmu.h"
+#include "vmm/pmu/guest_pmu.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "vmm/profile/pprof.pb-c.h"
+#include "vmm/report/pprof.pb-c.h"
 
 /* Its limits, where nobody has set others. */
 #define SIZE_LIMIT    (4 << 20)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What Grafana Pyroscope makes of a profile that it is sent, as far as that is not what was meant. */
-#ifndef KVMSCOPE_TESTS_PPROF_RULES_H
-#define KVMSCOPE_TESTS_PPROF_RULES_H
+#ifndef KVMSCOPE_TESTS_UNIT_PPROF_RULES_H
+#define KVMSCOPE_TESTS_UNIT_PPROF_RULES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -4,8 +4,8 @@
  * what comes, and answers as a test wants it. What Pyroscope would pass over in silence, taking a default of
  * its own instead or leaving it out (pprof_rules.h), it answers with 400.
  */
-#ifndef KVMSCOPE_TESTS_PPROF_STORE_H
-#define KVMSCOPE_TESTS_PPROF_STORE_H
+#ifndef KVMSCOPE_TESTS_UNIT_PPROF_STORE_H
+#define KVMSCOPE_TESTS_UNIT_PPROF_STORE_H
 
 #include <microhttpd.h>
 #include <pthread.h>

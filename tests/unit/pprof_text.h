@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pprof file as pprof's own definition of it and protoc read it: text. */
-#ifndef KVMSCOPE_TESTS_PPROF_TEXT_H
-#define KVMSCOPE_TESTS_PPROF_TEXT_H
+#ifndef KVMSCOPE_TESTS_UNIT_PPROF_TEXT_H
+#define KVMSCOPE_TESTS_UNIT_PPROF_TEXT_H
 
 #include <stddef.h>
 

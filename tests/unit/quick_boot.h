@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef KVMSCOPE_TESTS_QUICK_BOOT_H
-#define KVMSCOPE_TESTS_QUICK_BOOT_H
+#ifndef KVMSCOPE_TESTS_UNIT_QUICK_BOOT_H
+#define KVMSCOPE_TESTS_UNIT_QUICK_BOOT_H
 
 /*
  * For the command line of Debian's kernels in emulators, where their boot is

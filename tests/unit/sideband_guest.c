@@ -6,8 +6,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "shared/sample.h"
-#include "shared/sideband.h"
+#include "shared/sample_record.h"
+#include "shared/sideband_record.h"
 
 #define CODE        SIDEBAND_GUEST_CODE
 #define SIZE        0x1000u

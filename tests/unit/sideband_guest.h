@@ -4,13 +4,13 @@
  * unmap at one address, and end; the events come behind the samples that they
  * are for. What each sample is to be attributed to is known.
  */
-#ifndef KVMSCOPE_TESTS_SIDEBAND_GUEST_H
-#define KVMSCOPE_TESTS_SIDEBAND_GUEST_H
+#ifndef KVMSCOPE_TESTS_UNIT_SIDEBAND_GUEST_H
+#define KVMSCOPE_TESTS_UNIT_SIDEBAND_GUEST_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/profile/collector.h"
+#include "vmm/record/collector.h"
 
 #define SIDEBAND_GUEST_CODE 0x55550000ull
 /* From this sample on, a mapping may have come before or after. */

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "shared/sample.h"
+#include "shared/sample_record.h"
 #include "tests/unit/shim/test.h"
-#include "vmm/profile/perf_data_writer.h"
+#include "vmm/perf_data/perf_data_writer.h"
 
 #define TEXT   0xffffffff81000000ull
 #define LEAF   (TEXT + 0x000)

@@ -4,8 +4,8 @@
  * times leaf < middle < middle (it recurses) and three times leaf < top; on
  * vCPU 1 once leaf < top. Three more were lost.
  */
-#ifndef KVMSCOPE_TESTS_SMALL_RECORDING_H
-#define KVMSCOPE_TESTS_SMALL_RECORDING_H
+#ifndef KVMSCOPE_TESTS_UNIT_SMALL_RECORDING_H
+#define KVMSCOPE_TESTS_UNIT_SMALL_RECORDING_H
 
 #define SMALL_PERIOD 1000000ull
 

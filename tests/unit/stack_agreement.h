@@ -4,8 +4,8 @@
  * alone: all samples of both are dealt anew into two recordings as large as they are, a hundred times.
  * One thread at a time.
  */
-#ifndef KVMSCOPE_TESTS_STACK_AGREEMENT_H
-#define KVMSCOPE_TESTS_STACK_AGREEMENT_H
+#ifndef KVMSCOPE_TESTS_UNIT_STACK_AGREEMENT_H
+#define KVMSCOPE_TESTS_UNIT_STACK_AGREEMENT_H
 
 #include <stddef.h>
 

@@ -4,11 +4,11 @@
  * 0 runs task 1, a thread, and CPU 1 task 2. The direct map shows all memory at
  * DIRECT, and each CPU's GDT is used in the entry area. For tests.
  */
-#ifndef KVMSCOPE_TESTS_TASK_GUEST_H
-#define KVMSCOPE_TESTS_TASK_GUEST_H
+#ifndef KVMSCOPE_TESTS_UNIT_TASK_GUEST_H
+#define KVMSCOPE_TESTS_UNIT_TASK_GUEST_H
 
 #include "tests/unit/flat_guest.h"
-#include "vmm/guest/task.h"
+#include "vmm/guest/linux/task.h"
 
 #define TASK_GUEST_SIZE (8u << 20)
 #define DIRECT          0xffff888000000000ull

@@ -5,14 +5,14 @@
  * used again at once. The answers come from brute force over all events,
  * which shares no code with the resolver.
  */
-#ifndef KVMSCOPE_TESTS_TIMELINE_H
-#define KVMSCOPE_TESTS_TIMELINE_H
+#ifndef KVMSCOPE_TESTS_UNIT_TIMELINE_H
+#define KVMSCOPE_TESTS_UNIT_TIMELINE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shared/sideband.h"
+#include "shared/sideband_record.h"
 
 #define TIMELINE_PIDS  40u /* ids are 1 to this; one more is never used */
 #define TIMELINE_BASE  0x400000ull

@@ -3,14 +3,14 @@
  * Stacks made by hand. The kernel's code is a row of slots of 16 bytes, each
  * with an ORC entry of its own; slot N is code(N).
  */
-#ifndef KVMSCOPE_TESTS_UNWIND_FIXTURE_H
-#define KVMSCOPE_TESTS_UNWIND_FIXTURE_H
+#ifndef KVMSCOPE_TESTS_UNIT_UNWIND_FIXTURE_H
+#define KVMSCOPE_TESTS_UNIT_UNWIND_FIXTURE_H
 
 #include <string.h>
 
 #include "tests/unit/flat_guest.h"
-#include "vmm/guest/unwind.h"
-#include "vmm/guest/unwinder.h"
+#include "vmm/guest/unwind/unwind.h"
+#include "vmm/guest/linux/kernel_orc.h"
 
 #define GUEST_SIZE     (1u << 20)
 #define TEXT           0xffffffff81000000ull
@@ -42,7 +42,7 @@ struct fixture {
 	struct flat_guest guest;
 	uint8_t ips[SLOTS * 4], entries[SLOTS * ORC_ENTRY_SIZE];
 	struct orc_table table;
-	struct guest_unwinder unwinder;
+	struct kernel_orc unwinder;
 	uint64_t addresses[16];
 	struct guest_callchain chain;
 };
@@ -105,7 +105,7 @@ static inline void make(struct fixture *fixture)
 					     .ips = fixture->ips,
 					     .entries = fixture->entries,
 					     .count = SLOTS };
-	fixture->unwinder = (struct guest_unwinder){ .paging = fixture->guest.registers.paging,
+	fixture->unwinder = (struct kernel_orc){ .paging = fixture->guest.registers.paging,
 						     .format = ORC_FORMAT_SIGNAL,
 						     .tables = &fixture->table,
 						     .table_count = 1 };

@@ -4,12 +4,12 @@
  * either form, files with dentries and mounts, and a page cache. The direct
  * map shows all memory at USER_GUEST_DIRECT. For tests.
  */
-#ifndef KVMSCOPE_TESTS_USER_GUEST_H
-#define KVMSCOPE_TESTS_USER_GUEST_H
+#ifndef KVMSCOPE_TESTS_UNIT_USER_GUEST_H
+#define KVMSCOPE_TESTS_UNIT_USER_GUEST_H
 
 #include "tests/unit/flat_guest.h"
-#include "vmm/guest/kernel.h"
-#include "vmm/guest/user_map.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/user_map.h"
 
 #define USER_GUEST_DIRECT 0xffff888000000000ull
 #define USER_GUEST_VMAS   512

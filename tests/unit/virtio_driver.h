@@ -4,8 +4,8 @@
  * behind virtio-mmio, queues laid out in that memory. It plays by the rules
  * unless a test writes into its structures; one thread.
  */
-#ifndef KVMSCOPE_TESTS_VIRTIO_DRIVER_H
-#define KVMSCOPE_TESTS_VIRTIO_DRIVER_H
+#ifndef KVMSCOPE_TESTS_UNIT_VIRTIO_DRIVER_H
+#define KVMSCOPE_TESTS_UNIT_VIRTIO_DRIVER_H
 
 #include <linux/virtio_ring.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@
 #include "vmm/devices/bus.h"
 #include "vmm/devices/event_loop.h"
 #include "vmm/devices/virtio_device.h"
-#include "vmm/kvm/memory.h"
+#include "vmm/kvm/guest_ram.h"
 
 #define DRIVER_MMIO        0xd0000000ull
 #define DRIVER_MEMORY_SIZE (4ull << 20)

@@ -5,11 +5,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/log.h"
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/memory_layout.h"
-#include "vmm/guest/kernel_identity.h"
+#include "vmm/guest/linux/kernel_identity.h"
 
 /*
  * Between two searches of all of the guest's memory. Where there was none, a VM that used less CPU time than

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What becomes of a sample. */
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "vmm/attach/attach_state.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 
 #include "vmm/attach/kernel_tables.h"
 #include "vmm/attach/stack_view.h"
-#include "vmm/guest/kernel_identity.h"
+#include "vmm/guest/linux/kernel_identity.h"
 
 /* ns: registers are of the same kernel if they are not further apart. */
 #define RECENT (100 * NS_PER_MS)

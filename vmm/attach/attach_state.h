@@ -10,13 +10,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/work_share.h"
-#include "vmm/attach/attach.h"
+#include "vmm/attach/attachment.h"
 #include "vmm/attach/kernel_clock.h"
 #include "vmm/attach/kernel_pulse.h"
-#include "vmm/attach/request.h"
+#include "vmm/attach/thread_request.h"
 #include "vmm/attach/user_space.h"
 
 /* CR3s of which it is remembered that they map the kernel that is known. */

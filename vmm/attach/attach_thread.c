@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The thread of an attachment, and what is asked of it. */
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "vmm/attach/attach_state.h"
 
 #include <errno.h>

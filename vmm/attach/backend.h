@@ -15,13 +15,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shared/sample.h"
-#include "vmm/attach/memory.h"
+#include "shared/sample_record.h"
+#include "vmm/attach/vmm_memory.h"
 #include "vmm/attach/monitor.h"
 #include "vmm/attach/process.h"
-#include "vmm/guest/registers.h"
-#include "vmm/guest/task.h"
-#include "vmm/guest/unwind.h"
+#include "vmm/guest/guest_registers.h"
+#include "vmm/guest/linux/task.h"
+#include "vmm/guest/unwind/unwind.h"
 
 /* Of a sample: a callchain is in few pages of code. */
 #define ATTACH_PAGES_MAX 32

@@ -14,11 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/backend.h"
-#include "vmm/attach/bpf_programs.h"
+#include "vmm/attach/bpf_skeletons.h"
 #include "vmm/attach/bpf_slots.h"
 #include "vmm/attach/bpf_source.h"
 #include "vmm/attach/bpf_task_words.h"

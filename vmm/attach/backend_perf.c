@@ -11,13 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/backend.h"
 #include "vmm/attach/nested_runs.h"
 #include "vmm/attach/perf_event.h"
-#include "vmm/attach/perf_ring.h"
+#include "vmm/attach/perf_mmap.h"
 
 /* What a record of ours holds behind its header: PERF_SAMPLE_IP, TID, TIME, PERIOD. */
 struct record {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Stops the thread of each vCPU for a moment, now and then (stop_sampler.h), and has it read its vCPU's
+ * Stops the thread of each vCPU for a moment, now and then (stop_sampling.h), and has it read its vCPU's
  * registers (vcpu_stop.h). Works with every KVM and every VMM that may be traced.
  */
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "shared/error.h"
 #include "vmm/attach/backend.h"
 #include "vmm/attach/stop_guard.h"
-#include "vmm/attach/stop_sampler.h"
+#include "vmm/attach/stop_sampling.h"
 
 struct attach_source {
 	const struct attach_target *target;

@@ -3,7 +3,7 @@
  * QEMU's own monitor: for guests that QEMU emulates (TCG), which no event of the kernel can tell from QEMU
  * itself, and where nothing else is allowed. It tells where the guest is, and nothing that callers could be
  * found by: the guest runs on while its registers are read, so stack and RIP would be of different moments
- * (looker.h).
+ * (qmp_reader.h).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/backend.h"
-#include "vmm/attach/domain.h"
-#include "vmm/attach/looker.h"
+#include "vmm/attach/libvirt_domain.h"
+#include "vmm/attach/qmp_reader.h"
 
 #define TAKEN_AT_ONCE 64
 

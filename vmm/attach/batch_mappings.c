@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/attach/batch_mappings.h"
 
-#include "vmm/guest/kernel.h"
+#include "vmm/guest/linux/guest_kernel.h"
 
 const struct guest_view *batch_mappings_before(struct batch_mappings *self, const struct guest_view *live,
 					       uint64_t time)

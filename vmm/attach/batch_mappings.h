@@ -13,8 +13,8 @@
 #define KVMSCOPE_ATTACH_BATCH_MAPPINGS_H
 
 #include "vmm/attach/batch_view.h"
-#include "vmm/guest/task.h"
-#include "vmm/guest/user_map.h"
+#include "vmm/guest/linux/task.h"
+#include "vmm/guest/linux/user_map.h"
 
 /* Of some programs with their libraries; what is found beyond takes the place of the oldest. */
 #define BATCH_MAPPINGS 64

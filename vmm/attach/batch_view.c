@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 
 static const uint8_t *find_page(const struct batch_view *self, uint64_t gpa)
 {

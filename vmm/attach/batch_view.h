@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/guest/view.h"
+#include "vmm/guest/guest_view.h"
 
 /* Page tables and code of some programs; what is read beyond takes the place of the oldest. */
 #define BATCH_VIEW_PAGES 32

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/attach/bpf_programs.h"
+#include "vmm/attach/bpf_skeletons.h"
 
 /* Bytes that a memslot has at the least, where there are so many that small ones are left out. */
 #define SIZE_FIRST (64ull << 10)

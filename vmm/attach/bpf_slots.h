@@ -5,7 +5,7 @@
 #define KVMSCOPE_ATTACH_BPF_SLOTS_H
 
 #include "vmm/attach/bpf/guest_sample.h"
-#include "vmm/attach/memory.h"
+#include "vmm/attach/vmm_memory.h"
 
 /*
  * The memslots of the VM at descriptor VM_FD (0: the only one) of the process behind PID_FD, the largest

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "vmm/attach/backend.h"
-#include "vmm/attach/bpf_programs.h"
+#include "vmm/attach/bpf_skeletons.h"
 #include "vmm/attach/perf_event.h"
 
 struct ring_buffer;

@@ -5,7 +5,7 @@
 #define KVMSCOPE_ATTACH_BPF_TASK_WORDS_H
 
 #include "vmm/attach/bpf/guest_sample.h"
-#include "vmm/guest/task.h"
+#include "vmm/guest/linux/task.h"
 
 /* CPU's offsets and sizes become those of LAYOUT: bytes, multiples of 8. The caller keeps the program from
  * reading them meanwhile. */

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 
 /* ms: with few samples per second less often. */
 #define LEAST     20ul

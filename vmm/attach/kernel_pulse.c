@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm/attach/kernel_pulse.h"
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 
 #define HZ_MAX 1000ull /* CONFIG_HZ */
 

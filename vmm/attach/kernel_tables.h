@@ -14,8 +14,8 @@
 
 #include <stddef.h>
 
-#include "vmm/attach/memory.h"
-#include "vmm/guest/registers.h"
+#include "vmm/attach/vmm_memory.h"
+#include "vmm/guest/guest_registers.h"
 
 /* Where Linux has its IDT, from 4.17 on: the start of the CPU entry area
  * (arch/x86/include/asm/cpu_entry_area.h). */

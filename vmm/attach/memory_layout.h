@@ -8,8 +8,8 @@
 #ifndef KVMSCOPE_ATTACH_MEMORY_LAYOUT_H
 #define KVMSCOPE_ATTACH_MEMORY_LAYOUT_H
 
-#include "vmm/attach/memory.h"
-#include "vmm/guest/kernel.h"
+#include "vmm/attach/vmm_memory.h"
+#include "vmm/guest/linux/guest_kernel.h"
 
 /*
  * Sets MEMORY's slots. -ENOENT: no mapping of PROCESS is the memory of a guest that runs Linux, as far as

@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "shared/error.h"
-#include "vmm/attach/domain.h"
+#include "vmm/attach/libvirt_domain.h"
 #include "vmm/attach/qemu_words.h"
-#include "vmm/attach/qmp.h"
+#include "vmm/attach/qmp_connection.h"
 
 #define OPTION_MAX QEMU_OPTION_MAX
 

@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
-#include "vmm/attach/looker.h"
+#include "vmm/attach/qmp_reader.h"
 #include "vmm/attach/monitor.h"
 
 /* s until it has to answer, and ms between tries. */

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
 

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "vmm/attach/proc_files.h"
 #include "vmm/attach/process_scan.h"

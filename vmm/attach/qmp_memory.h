@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/attach/memory.h"
+#include "vmm/attach/vmm_memory.h"
 
 /*
  * The RAM and ROM of the address space "memory" in TEXT, whose HVAs are not known yet; their number, at most

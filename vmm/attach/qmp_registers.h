@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "vmm/guest/registers.h"
+#include "vmm/guest/guest_registers.h"
 
 struct qmp_registers {
 	unsigned int id;

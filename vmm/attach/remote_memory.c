@@ -8,9 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
-#include "vmm/attach/domain.h"
+#include "vmm/attach/libvirt_domain.h"
 
 /* Bytes that are asked for at once: a kernel's tables are some MiB, in a row. */
 #define BLOCK  DOMAIN_MEMORY_MAX

@@ -8,7 +8,7 @@
 #define KVMSCOPE_ATTACH_STACK_VIEW_H
 
 #include "vmm/attach/backend.h"
-#include "vmm/guest/kernel.h"
+#include "vmm/guest/linux/guest_kernel.h"
 
 struct stack_view {
 	struct guest_view view;

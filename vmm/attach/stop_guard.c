@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 
 /* glibc 2.36 has no name for it: timer_create(2). */

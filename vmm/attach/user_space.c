@@ -4,10 +4,10 @@
 #include <assert.h>
 #include <string.h>
 
-#include "shared/clock.h"
-#include "vmm/guest/late_look.h"
+#include "shared/clock_ns.h"
+#include "vmm/guest/linux/late_look.h"
 #include "vmm/guest/page_walk.h"
-#include "vmm/guest/user_call.h"
+#include "vmm/guest/unwind/user_call.h"
 
 #define PAGE 4096ull
 /* So long a task that is seen with the same css_set of the same struct cgroup is taken to be in the cgroup

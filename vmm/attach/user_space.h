@@ -21,8 +21,8 @@
 #include "vmm/attach/backend.h"
 #include "vmm/attach/batch_mappings.h"
 #include "vmm/attach/batch_view.h"
-#include "vmm/guest/kernel.h"
-#include "vmm/guest/user_map.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/user_map.h"
 
 #define USER_SPACE_TASKS 64
 

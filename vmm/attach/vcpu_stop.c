@@ -7,13 +7,13 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "vmm/attach/proc_files.h"
 #include "vmm/attach/process_words.h"
 #include "vmm/attach/seccomp_filter.h"
 #include "vmm/guest/page_walk.h"
-#include "vmm/guest/unwind.h"
+#include "vmm/guest/unwind/unwind.h"
 #include "vmm/sample/vm_view.h"
 
 #define PAGE 4096u

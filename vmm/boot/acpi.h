@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/kvm/memory.h"
+#include "vmm/kvm/guest_ram.h"
 
 /* Where tables may lie: below 1 MiB, behind the EBDA, marked ACPI in the e820 map. */
 #define ACPI_START 0xe0000ull

@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "shared/error.h"
-#include "vmm/boot/layout.h"
+#include "vmm/boot/address_map.h"
 
 /* Page table entry bits, SDM volume 3, 4.5. */
 #define ENTRY_TABLE   0x03ull /* present, writable */

@@ -3,7 +3,7 @@
 #ifndef KVMSCOPE_BOOT_CPU_TABLES_H
 #define KVMSCOPE_BOOT_CPU_TABLES_H
 
-#include "vmm/boot/boot.h"
+#include "vmm/boot/kernel_boot.h"
 
 /* The page tables map so much, one to one, in pages of 2 MiB: what the 64-bit protocol wants and every CPU
  * has. */

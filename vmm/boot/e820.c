@@ -2,7 +2,7 @@
 #include "vmm/boot/e820.h"
 
 #include "vmm/boot/acpi.h"
-#include "vmm/boot/layout.h"
+#include "vmm/boot/address_map.h"
 
 /* What a PC has below 1 MiB; the hole from VGA to the tables is named reserved so that no kernel looks for
  * RAM there. */

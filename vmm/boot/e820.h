@@ -3,7 +3,7 @@
 #ifndef KVMSCOPE_BOOT_E820_H
 #define KVMSCOPE_BOOT_E820_H
 
-#include "vmm/kvm/memory.h"
+#include "vmm/kvm/guest_ram.h"
 
 enum e820_type {
 	E820_RAM = 1,

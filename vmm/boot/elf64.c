@@ -4,7 +4,7 @@
 
 #include "shared/error.h"
 #include "vmm/boot/cpu_tables.h"
-#include "vmm/boot/layout.h"
+#include "vmm/boot/address_map.h"
 #include "vmm/boot/loader.h"
 #include "vmm/boot/zero_page.h"
 

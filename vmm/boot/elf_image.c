@@ -7,7 +7,7 @@
 
 #include "shared/error.h"
 #include "vmm/boot/cpu_tables.h"
-#include "vmm/boot/layout.h"
+#include "vmm/boot/address_map.h"
 
 /* Xen's public/elfnote.h: a 32-bit physical entry point without paging. */
 #define XEN_ELFNOTE_PHYS32_ENTRY 18

@@ -7,7 +7,7 @@
 #define KVMSCOPE_BOOT_KERNEL_FILE_H
 
 #include "shared/span.h"
-#include "vmm/kvm/memory.h"
+#include "vmm/kvm/guest_ram.h"
 
 struct kernel_file {
 	const char *path; /* for messages; not owned */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "shared/error.h"
-#include "vmm/boot/layout.h"
+#include "vmm/boot/address_map.h"
 
 #define PAGE_MASK_4K 0xfffull
 

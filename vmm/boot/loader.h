@@ -4,7 +4,7 @@
 #ifndef KVMSCOPE_BOOT_LOADER_H
 #define KVMSCOPE_BOOT_LOADER_H
 
-#include "vmm/boot/boot.h"
+#include "vmm/boot/kernel_boot.h"
 #include "vmm/boot/elf_image.h"
 #include "vmm/boot/kernel_file.h"
 

@@ -12,7 +12,7 @@
 #include "shared/error.h"
 #include "vmm/boot/cpu_tables.h"
 #include "vmm/boot/e820.h"
-#include "vmm/boot/layout.h"
+#include "vmm/boot/address_map.h"
 #include "vmm/boot/loader.h"
 
 #define HEADER_MAGIC 0x1badb002u

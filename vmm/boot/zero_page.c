@@ -7,7 +7,7 @@
 
 #include "shared/error.h"
 #include "vmm/boot/e820.h"
-#include "vmm/boot/layout.h"
+#include "vmm/boot/address_map.h"
 
 /* "Undefined" loader, boot.rst's table of type_of_loader: without a type the kernel ignores the initrd. */
 #define LOADER_UNDEFINED  0xff

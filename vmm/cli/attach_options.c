@@ -13,7 +13,7 @@
 #include "vmm/cli/command.h"
 #include "vmm/cli/command_line.h"
 #include "vmm/cli/option_number.h"
-#include "vmm/profile/output_path.h"
+#include "vmm/perf_data/output_path.h"
 
 #define FREQUENCY_MAX  10000
 #define STOP_LIMIT_MAX 1000000 /* us */

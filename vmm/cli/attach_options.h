@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-#include "vmm/attach/attach.h"
-#include "vmm/profile/perf_data_writer.h"
+#include "vmm/attach/attachment.h"
+#include "vmm/perf_data/perf_data_writer.h"
 
 struct attach_command_options {
 	struct attach_options attach;

@@ -3,9 +3,9 @@
 #ifndef KVMSCOPE_CLI_ATTACH_SUMMARY_H
 #define KVMSCOPE_CLI_ATTACH_SUMMARY_H
 
-#include "vmm/attach/attach.h"
-#include "vmm/guest/agent.h"
-#include "vmm/profile/collector.h"
+#include "vmm/attach/attachment.h"
+#include "vmm/agent/agent_host.h"
+#include "vmm/record/collector.h"
 
 /* In words, to standard error; SECONDS were sampled, 0: that had not begun. OUTPUT is where the recording is.
  */

@@ -14,7 +14,7 @@
 #include "vmm/cli/recording_disks.h"
 #include "vmm/control/client.h"
 #include "vmm/daemon/daemon.h"
-#include "vmm/profile/recording_name.h"
+#include "vmm/perf_data/recording_name.h"
 
 #define MIB             (1024.0 * 1024.0)
 #define ASK_INTERVAL_US 20000

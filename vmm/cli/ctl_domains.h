@@ -6,7 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "vmm/control/runs.h"
+#include "vmm/control/run_directory.h"
 
 /* Is STATUS, an answer to "status", one of kvmscoped? */
 bool ctl_is_daemon(const json_t *status);

@@ -3,7 +3,7 @@
 #ifndef KVMSCOPE_CLI_DOCTOR_ATTACH_H
 #define KVMSCOPE_CLI_DOCTOR_ATTACH_H
 
-#include "vmm/machine/probe.h"
+#include "vmm/machine/host_probe.h"
 
 /* Tries each way as far as it goes without a VM; ROWS has room for DOCTOR_ATTACH_MAX. Their number. Main
  * thread. */

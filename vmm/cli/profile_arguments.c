@@ -10,8 +10,8 @@
 #include "shared/error.h"
 #include "vmm/cli/command.h"
 #include "vmm/cli/option_number.h"
-#include "vmm/profile/debuginfod.h"
-#include "vmm/profile/guest_disk.h"
+#include "vmm/symbols/debuginfod.h"
+#include "vmm/disk/guest_disk.h"
 
 enum {
 	KEY_VCPU = 512,
@@ -70,11 +70,11 @@ static void find_names(struct profile_arguments *arguments)
 	const char *input = arguments->options.input, *slash = strrchr(input, '/');
 	int length = slash ? (int)(slash + 1 - input) : 0;
 
-	if (arguments->options.buildid_dir || !is_there(input, length, "domain") ||
+	if (arguments->options.sources.buildid_dir || !is_there(input, length, "domain") ||
 	    !is_there(input, length, "names/.build-id"))
 		return;
 	snprintf(arguments->names, sizeof(arguments->names), "%.*snames", length, input);
-	arguments->options.buildid_dir = arguments->names;
+	arguments->options.sources.buildid_dir = arguments->names;
 }
 
 static void add_disk(struct profile_arguments *arguments, const struct argp_state *state, const char *path)
@@ -111,7 +111,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		arguments->options.vmlinux = value;
 		return 0;
 	case KEY_BUILDID_DIR:
-		arguments->options.buildid_dir = value;
+		arguments->options.sources.buildid_dir = value;
 		return 0;
 	case ARGP_KEY_ARG:
 		argp_error(state, "'%s' is not an option; the recording is named by -i", value);
@@ -120,13 +120,13 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		find_names(arguments);
 		return 0;
 	case KEY_SYMFS:
-		arguments->options.symfs = value;
+		arguments->options.sources.symfs = value;
 		return 0;
 	case KEY_GUEST_DISK:
 		add_disk(arguments, state, value);
 		return 0;
 	case KEY_DEBUGINFOD:
-		if (debuginfod_open(&arguments->options.debuginfod, value))
+		if (debuginfod_open(&arguments->options.sources.debuginfod, value))
 			argp_failure(state, EXIT_USAGE, 0, "%s", error_message());
 		return 0;
 	case KEY_INLINE:
@@ -139,7 +139,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 void profile_arguments_free(struct profile_arguments *arguments)
 {
-	debuginfod_close(arguments->options.debuginfod);
+	debuginfod_close(arguments->options.sources.debuginfod);
 	for (size_t i = 0; i < arguments->options.disk_count; i++)
 		guest_disk_close(arguments->disks[i]);
 }

@@ -6,7 +6,7 @@
 #include <argp.h>
 #include <limits.h>
 
-#include "vmm/profile/profile.h"
+#include "vmm/report/profile_stacks.h"
 
 struct profile_arguments {
 	struct profile_options options;

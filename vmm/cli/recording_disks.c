@@ -14,10 +14,10 @@
 #include "shared/log.h"
 #include "vmm/attach/open_disks.h"
 #include "vmm/daemon/recording_file.h"
-#include "vmm/profile/disk_names.h"
-#include "vmm/profile/guest_disk.h"
-#include "vmm/profile/recording_name.h"
-#include "vmm/profile/sandbox_broker.h"
+#include "vmm/disk/disk_names.h"
+#include "vmm/disk/guest_disk.h"
+#include "vmm/perf_data/recording_name.h"
+#include "vmm/disk/sandbox_broker.h"
 
 /* A user waits for it; some 50 ms each, they are some hundred programs. */
 #define SECONDS 10

@@ -11,11 +11,11 @@
 #define KVMSCOPE_CLI_RUN_AGENT_H
 
 #include "shared/ring.h"
-#include "shared/sideband.h"
+#include "shared/sideband_record.h"
 #include "vmm/cli/run_options.h"
-#include "vmm/guest/agent.h"
+#include "vmm/agent/agent_host.h"
 #include "vmm/guest/guest_account.h"
-#include "vmm/guest/told_kernel.h"
+#include "vmm/guest/linux/told_kernel.h"
 #include "vmm/guest/told_tasks.h"
 #include "vmm/machine/machine.h"
 

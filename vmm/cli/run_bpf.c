@@ -6,7 +6,7 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/attach/bpf_programs.h"
+#include "vmm/attach/bpf_skeletons.h"
 
 /* What it would be worse in, though it may work. NULL: in nothing. */
 static const char *why_kicks(const struct run_options *options)

@@ -6,7 +6,7 @@
 #ifndef KVMSCOPE_CLI_RUN_BPF_H
 #define KVMSCOPE_CLI_RUN_BPF_H
 
-#include "vmm/attach/attach.h"
+#include "vmm/attach/attachment.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/kvm/vcpu.h"
 

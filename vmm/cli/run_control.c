@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/cli/run_flight_control.h"
 #include "vmm/cli/run_watch_control.h"
-#include "vmm/control/control.h"
-#include "vmm/control/runs.h"
+#include "vmm/control/control_server.h"
+#include "vmm/control/run_directory.h"
 
 struct run_control {
 	const struct run_options *options;

@@ -16,9 +16,9 @@
 #include "vmm/cli/option_number.h"
 #include "vmm/cli/run_option_list.h"
 #include "vmm/cli/run_options_check.h"
-#include "vmm/control/runs.h"
+#include "vmm/control/run_directory.h"
 #include "vmm/guest/guest_account.h"
-#include "vmm/profile/output_path.h"
+#include "vmm/perf_data/output_path.h"
 
 /* ns. Some hundred frames; a guest is to feel a sample no more than an interrupt. */
 #define STACK_TIME     64000ull

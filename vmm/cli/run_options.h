@@ -7,12 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/boot/boot.h"
+#include "vmm/boot/kernel_boot.h"
 #include "vmm/cli/trigger_options.h"
 #include "vmm/debug/arbiter.h"
 #include "vmm/debug/watch_spec.h"
 #include "vmm/machine/machine.h"
-#include "vmm/profile/perf_data_writer.h"
+#include "vmm/perf_data/perf_data_writer.h"
 
 #define RUN_DISKS_MAX     5
 #define RUN_WATCHES_MAX   16

@@ -7,9 +7,9 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/machine/probe.h"
+#include "vmm/machine/host_probe.h"
 #include "vmm/pmu/pmu_kernel.h"
-#include "vmm/pmu/pmu_vcpu.h"
+#include "vmm/pmu/vcpu_pmu.h"
 #include "vmm/pmu/rdpmc_traps.h"
 #include "vmm/sample/vm_view.h"
 

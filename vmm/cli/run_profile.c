@@ -9,15 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "shared/ring.h"
 #include "vmm/cli/run_agent.h"
 #include "vmm/cli/run_bpf.h"
 #include "vmm/cli/run_watch.h"
-#include "vmm/guest/kernel_identity.h"
-#include "vmm/profile/elf_symbols.h"
+#include "vmm/guest/linux/kernel_identity.h"
+#include "vmm/symbols/elf_symbols.h"
 #include "vmm/sample/sampler.h"
 #include "vmm/sample/vm_view.h"
 #include "vmm/session/session.h"

@@ -13,7 +13,7 @@
 #include "vmm/cli/run_flight.h"
 #include "vmm/cli/run_options.h"
 #include "vmm/machine/machine.h"
-#include "vmm/profile/collector.h"
+#include "vmm/record/collector.h"
 
 struct run_profile;
 

@@ -5,7 +5,7 @@
 
 #include "vmm/cli/option_number.h"
 #include "vmm/control/client.h"
-#include "vmm/control/runs.h"
+#include "vmm/control/run_directory.h"
 
 enum key { KEY_PID = 'p', KEY_NAME = 0x500, KEY_SOCKET };
 

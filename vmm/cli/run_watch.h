@@ -16,10 +16,10 @@
 #include <stddef.h>
 
 #include "vmm/cli/run_options.h"
-#include "vmm/debug/watch.h"
-#include "vmm/guest/kernel.h"
+#include "vmm/debug/watches.h"
+#include "vmm/guest/linux/guest_kernel.h"
 #include "vmm/kvm/vm.h"
-#include "vmm/profile/perf_data_watch.h"
+#include "vmm/perf_data/perf_data_watch.h"
 #include "vmm/sample/sampler.h"
 
 struct run_watch;

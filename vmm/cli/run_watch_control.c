@@ -6,7 +6,7 @@
 
 #include "shared/error.h"
 #include "vmm/cli/run_watch_find.h"
-#include "vmm/guest/registers.h"
+#include "vmm/guest/guest_registers.h"
 
 static const char *kind_name(enum breakpoint_kind kind)
 {

@@ -5,7 +5,7 @@
 #define KVMSCOPE_CLI_RUN_WATCH_CONTROL_H
 
 #include "vmm/cli/run_watch.h"
-#include "vmm/control/control.h"
+#include "vmm/control/control_server.h"
 
 /* WATCH is NULL in a run without a profile, and must otherwise outlive CONTROL. */
 void run_watch_control_add(struct control *control, struct run_watch *watch);

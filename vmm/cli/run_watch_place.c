@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "shared/error.h"
-#include "vmm/guest/per_cpu.h"
+#include "vmm/guest/linux/per_cpu.h"
 
 static bool offset_on(const struct run_watch_guest *guest, unsigned int vcpu, uint64_t *offset)
 {

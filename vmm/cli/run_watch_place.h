@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "vmm/debug/watch_spec.h"
-#include "vmm/guest/kernel.h"
-#include "vmm/guest/view.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/guest_view.h"
 #include "vmm/kvm/vm.h"
 #include "vmm/sample/sampler.h"
 

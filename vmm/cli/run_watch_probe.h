@@ -5,7 +5,7 @@
 #define KVMSCOPE_CLI_RUN_WATCH_PROBE_H
 
 #include "vmm/debug/watch_spec.h"
-#include "vmm/machine/probe.h"
+#include "vmm/machine/host_probe.h"
 
 /* Zeroed memory: nothing was tried yet. */
 struct run_watch_probe {

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
-#include "vmm/control/protocol.h"
+#include "vmm/control/control_protocol.h"
 
 static int open_socket(void)
 {

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "vmm/control/protocol.h"
+#include "vmm/control/control_protocol.h"
 
 struct control_peer {
 	int fd;          /* owned; -1 while there is no client */

@@ -22,14 +22,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/rights.h"
 #include "vmm/daemon/conf.h"
 #include "vmm/daemon/daemon_control.h"
 #include "vmm/daemon/domain_name.h"
-#include "vmm/daemon/domains.h"
+#include "vmm/daemon/domain_set.h"
 #include "vmm/daemon/hook_inbox.h"
 #include "vmm/daemon/metrics.h"
 #include "vmm/daemon/push.h"

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "shared/error.h"
-#include "vmm/control/control.h"
-#include "vmm/control/runs.h"
+#include "vmm/control/control_server.h"
+#include "vmm/control/run_directory.h"
 #include "vmm/daemon/daemon.h"
 
 struct daemon_control {

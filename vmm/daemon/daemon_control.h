@@ -3,7 +3,7 @@
 #ifndef KVMSCOPE_DAEMON_DAEMON_CONTROL_H
 #define KVMSCOPE_DAEMON_DAEMON_CONTROL_H
 
-#include "vmm/daemon/domains.h"
+#include "vmm/daemon/domain_set.h"
 #include "vmm/daemon/hook_inbox.h"
 
 struct daemon_control;

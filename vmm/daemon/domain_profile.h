@@ -20,7 +20,7 @@
 #include "vmm/daemon/metrics.h"
 #include "vmm/daemon/recordings.h"
 #include "vmm/daemon/settings.h"
-#include "vmm/profile/collector.h"
+#include "vmm/record/collector.h"
 #include "vmm/session/flight_requests.h"
 
 struct domain_profile;

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "vmm/daemon/domain_name.h"
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "shared/error.h"
-#include "vmm/profile/perf_data_reader.h"
+#include "vmm/perf_data/perf_data_reader.h"
 
 #define LINKS   ".build-id"
 #define ID_SIZE 41 /* 20 bytes in hexadecimal digits */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which names of a domain no recording needs any more. Names lie in a build-id cache, by build id
- * (vmm/profile/build_id_cache.h); a recording says which builds it is of. What is in use has a new time: the
+ * (vmm/symbols/build_id_cache.h); a recording says which builds it is of. What is in use has a new time: the
  * cache's writers see to that (build_id_cache_touch()).
  */
 #ifndef KVMSCOPE_DAEMON_OLD_NAMES_H

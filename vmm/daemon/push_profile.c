@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
-#include "vmm/profile/pprof.h"
-#include "vmm/profile/profile.h"
+#include "vmm/report/pprof.h"
+#include "vmm/report/profile_stacks.h"
 
 static int spool_vcpu(struct push_spool *spool, const struct push_item *item, const struct profile *profile)
 {
@@ -78,7 +78,7 @@ static bool may_pass(int error)
 int push_profile_spool(struct push_spool *spool, const struct recordings_file *file)
 {
 	const struct profile_options options = { .input = file->path,
-						 .buildid_dir = file->names,
+						 .sources.buildid_dir = file->names,
 						 .vcpu = -1 };
 	struct push_item item = { .from = file->from, .until = file->until };
 	struct profile *profile;

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "vmm/daemon/domain_name.h"
-#include "vmm/profile/recording_name.h"
+#include "vmm/perf_data/recording_name.h"
 
 #define RECORDING_DOMAIN_MAX 1024 /* bytes of a domain's name */
 #define RECORDING_NAME_SIZE  48   /* "20261122T105600.123Z.perf.data.partial" and a zero */

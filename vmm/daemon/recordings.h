@@ -30,8 +30,8 @@
 #include <stdint.h>
 
 #include "vmm/daemon/recording_file.h"
-#include "vmm/profile/build_id_cache.h"
-#include "vmm/profile/collector.h"
+#include "vmm/symbols/build_id_cache.h"
+#include "vmm/record/collector.h"
 
 struct recordings; /* of all domains */
 struct recording;  /* of one that is recorded now */

@@ -6,7 +6,7 @@
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/log.h"
 #include "vmm/daemon/recordings_state.h"
 

@@ -4,7 +4,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/daemon/recordings_state.h"

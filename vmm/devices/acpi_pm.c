@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "vmm/boot/acpi.h"
 
 #define EVENT_BLOCK_SIZE   4

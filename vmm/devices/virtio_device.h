@@ -27,7 +27,7 @@
 #include "vmm/devices/bus.h"
 #include "vmm/devices/event_loop.h"
 #include "vmm/devices/virtio_queue.h"
-#include "vmm/kvm/memory.h"
+#include "vmm/kvm/guest_ram.h"
 
 #define VIRTIO_DEVICE_QUEUES_MAX 64
 

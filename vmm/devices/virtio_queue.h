@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "vmm/kvm/memory.h"
+#include "vmm/kvm/guest_ram.h"
 
 /* Descriptors, a power of two; section 2.7 allows 32768. */
 #define VIRTIO_QUEUE_SIZE_MAX 256

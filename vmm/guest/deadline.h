@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 
 /* DEADLINE in ns of CLOCK_MONOTONIC_RAW; 0: there is none. No system call: the vDSO has the clock. */
 static inline bool deadline_passed(uint64_t deadline)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "shared/hash.h"
-#include "vmm/guest/build_id.h"
+#include "vmm/guest/build_id_note.h"
 
 #define NOTES_MAX   4096u
 #define HEADERS_MAX 64u

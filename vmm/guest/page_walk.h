@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/guest/registers.h"
-#include "vmm/guest/view.h"
+#include "vmm/guest/guest_registers.h"
+#include "vmm/guest/guest_view.h"
 
 struct guest_translation {
 	uint64_t gpa;       /* of the byte asked for */

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "shared/sample.h"
+#include "shared/sample_record.h"
 
 #define ERROR_MAX 4095 /* include/linux/err.h, MAX_ERRNO */
 

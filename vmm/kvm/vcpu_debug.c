@@ -7,7 +7,7 @@
 #include <sys/ioctl.h>
 
 #include "shared/error.h"
-#include "vmm/kvm/memory.h"
+#include "vmm/kvm/guest_ram.h"
 #include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vm.h"
 

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "vmm/kvm/memory.h"
+#include "vmm/kvm/guest_ram.h"
 
 #define VM_CPUS_MAX 64
 

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "shared/error.h"
-#include "vmm/boot/boot.h"
+#include "vmm/boot/kernel_boot.h"
 #include "vmm/kvm/vcpu.h"
 #include "vmm/kvm/vm.h"
 

@@ -5,10 +5,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "vmm/machine/probe_list.h"
-#include "vmm/machine/probe_vm.h"
+#include "vmm/machine/probe_guest.h"
 
 /*
  * Guest kernel code counts as interpreted where it is slow both in the

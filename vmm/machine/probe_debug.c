@@ -5,7 +5,7 @@
 
 #include "shared/error.h"
 #include "vmm/machine/probe_list.h"
-#include "vmm/machine/probe_vm.h"
+#include "vmm/machine/probe_guest.h"
 
 /* DR7: breakpoint 0 globally on; its type (execute, or write 4 bytes); SDM volume 3, 18.2.4. */
 #define DR7_ENABLE_0 0x402ull

@@ -10,7 +10,7 @@
 
 #include "shared/error.h"
 #include "vmm/machine/probe_list.h"
-#include "vmm/machine/probe_vm.h"
+#include "vmm/machine/probe_guest.h"
 
 static const uint8_t end_at_once[] = { PROBE_END };
 static const uint8_t spin[] = { 0xeb, 0xfe }; /* jmp to itself */

@@ -3,7 +3,7 @@
 #ifndef KVMSCOPE_MACHINE_PROBE_LIST_H
 #define KVMSCOPE_MACHINE_PROBE_LIST_H
 
-#include "vmm/machine/probe.h"
+#include "vmm/machine/host_probe.h"
 
 /* Fills state and detail of its row. In a child process of its own, which may be killed at any moment. */
 typedef void probe(struct probe_row *row);

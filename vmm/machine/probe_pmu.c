@@ -10,10 +10,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "vmm/machine/probe_list.h"
-#include "vmm/machine/probe_vm.h"
+#include "vmm/machine/probe_guest.h"
 
 static int perf_open(struct perf_event_attr *attr, pid_t pid, int cpu)
 {

@@ -3,7 +3,7 @@
 #ifndef KVMSCOPE_MACHINE_START_STATE_H
 #define KVMSCOPE_MACHINE_START_STATE_H
 
-#include "vmm/boot/boot.h"
+#include "vmm/boot/kernel_boot.h"
 #include "vmm/kvm/vcpu.h"
 
 /* Sets all registers of the vCPU, which must not have run. The errors of the ioctls. */

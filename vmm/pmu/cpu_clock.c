@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/log.h"
 
 void cpu_clock_open(struct cpu_clock *clock)

@@ -3,7 +3,7 @@
 #ifndef KVMSCOPE_PMU_PMU_EVENTS_H
 #define KVMSCOPE_PMU_PMU_EVENTS_H
 
-#include "vmm/pmu/pmu.h"
+#include "vmm/pmu/guest_pmu.h"
 
 #define PMU_COUNTER_MASK ((UINT64_C(1) << PMU_WIDTH) - 1)
 
@@ -75,7 +75,7 @@ bool pmu_counters_have(const struct pmu *pmu, const struct pmu_event *event);
 /* The bit in CPUID.0AH:EBX of Intel's architectural event CONFIG; -1 if it is none. */
 int pmu_intel_architectural(uint64_t config);
 
-/* What differs from vendor to vendor; each as its namesake in pmu.h. */
+/* What differs from vendor to vendor; each as its namesake in guest_pmu.h. */
 struct pmu_vendor {
 	void (*reset)(struct pmu_state *state);    /* all registers are 0 before */
 	void (*writable)(struct pmu_state *state); /* sets all bits of registers that can ever be set */

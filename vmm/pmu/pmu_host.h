@@ -33,7 +33,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "vmm/pmu/pmu.h"
+#include "vmm/pmu/guest_pmu.h"
 
 /* No shorter way to an overflow is given to perf: a guest can ask for one after each event. */
 #define PMU_HOST_PERIOD_MIN 1000

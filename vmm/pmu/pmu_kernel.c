@@ -5,7 +5,7 @@
 
 #include "vmm/kvm/vcpu.h"
 #include "vmm/pmu/pmu_events.h"
-#include "vmm/pmu/pmu_vcpu.h"
+#include "vmm/pmu/vcpu_pmu.h"
 
 /* An event with the unit masks FIRST to LAST. */
 struct reserved {

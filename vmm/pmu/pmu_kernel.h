@@ -6,7 +6,7 @@
  * perf event pinned to the vCPU's thread that counts in the guest alone
  * (arch/x86/kvm/pmu.c, pmc_reprogram_counter()).
  *
- * Sampling has none: its clock is a timer (vmm/sample/clock.h), so that it neither takes a
+ * Sampling has none: its clock is a timer (vmm/sample/sample_clock.h), so that it neither takes a
  * counter from the guest nor shows it other counts.
  *
  * Others on the host have what is left. Their flexible events share it. Events that are pinned to
@@ -25,7 +25,7 @@
 #include <stdint.h>
 
 #include "vmm/kvm/event_filter.h"
-#include "vmm/pmu/pmu.h"
+#include "vmm/pmu/guest_pmu.h"
 
 struct vcpu_pmu_operations;
 struct vm;

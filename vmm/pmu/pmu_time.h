@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #include "vmm/pmu/cpu_clock.h"
-#include "vmm/pmu/pmu.h"
+#include "vmm/pmu/guest_pmu.h"
 #include "vmm/pmu/pmu_timer.h"
 
 struct pmu_time {

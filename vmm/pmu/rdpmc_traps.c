@@ -10,13 +10,13 @@
 
 #include "shared/error.h"
 #include "shared/log.h"
-#include "vmm/guest/kernel_image.h"
+#include "vmm/guest/linux/kernel_image.h"
 #include "vmm/guest/page_walk.h"
-#include "vmm/guest/rdpmc_user.h"
+#include "vmm/guest/linux/rdpmc_user.h"
 #include "vmm/kvm/vcpu_debug.h"
 #include "vmm/kvm/vcpu_exception.h"
 #include "vmm/kvm/vm.h"
-#include "vmm/pmu/pmu_vcpu.h"
+#include "vmm/pmu/vcpu_pmu.h"
 
 #define CR4_PCE   (1ull << 8)
 #define RFLAGS_TF (1ull << 8)

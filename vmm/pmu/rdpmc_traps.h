@@ -2,7 +2,7 @@
 /*
  * RDPMC, by which Linux reads its counters, for a PMU that is emulated. KVM has
  * no exit for it: without a PMU of its own it raises #GP. So the RDPMC
- * instructions of the guest's kernel are found (vmm/guest/rdpmc_sites.h), INT3
+ * instructions of the guest's kernel are found (vmm/guest/linux/rdpmc_sites.h), INT3
  * is put in their place, and what they do is done here. Every INT3 of the
  * guest's own comes here too and is given back to it.
  *
@@ -33,9 +33,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "vmm/guest/rdpmc_sites.h"
-#include "vmm/guest/registers.h"
-#include "vmm/guest/view.h"
+#include "vmm/guest/linux/rdpmc_sites.h"
+#include "vmm/guest/guest_registers.h"
+#include "vmm/guest/guest_view.h"
 #include "vmm/kvm/vcpu.h"
 
 struct rdpmc_traps;

@@ -7,8 +7,8 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "shared/clock.h"
-#include "vmm/sample/clock.h"
+#include "shared/clock_ns.h"
+#include "vmm/sample/sample_clock.h"
 
 /* Functions of one source, all on the clock's thread; as those of the clock's interface that are named alike.
  */

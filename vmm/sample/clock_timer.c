@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <string.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "vmm/kvm/vcpu.h"
 #include "vmm/sample/clock_source.h"

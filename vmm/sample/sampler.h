@@ -20,13 +20,13 @@
 #include <stdint.h>
 
 #include "shared/ring.h"
-#include "shared/sample.h"
-#include "vmm/guest/kernel.h"
-#include "vmm/guest/registers.h"
-#include "vmm/guest/unwind.h"
-#include "vmm/guest/view.h"
+#include "shared/sample_record.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/guest_registers.h"
+#include "vmm/guest/unwind/unwind.h"
+#include "vmm/guest/guest_view.h"
 #include "vmm/kvm/vcpu.h"
-#include "vmm/sample/clock.h"
+#include "vmm/sample/sample_clock.h"
 
 struct sampler;
 

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 #include "vmm/sample/sampler.h"
-#include "vmm/sample/snapshot.h"
+#include "vmm/sample/vcpu_snapshot.h"
 
 /* The value at the latest hit of an event, on whatever vCPU. */
 struct last_value {

@@ -4,13 +4,13 @@
 #include <assert.h>
 #include <string.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/local_atomic.h"
 #include "vmm/guest/deadline.h"
-#include "vmm/guest/kernel_identity.h"
-#include "vmm/guest/late_look.h"
+#include "vmm/guest/linux/kernel_identity.h"
+#include "vmm/guest/linux/late_look.h"
 #include "vmm/guest/page_walk.h"
-#include "vmm/guest/user_map.h"
+#include "vmm/guest/linux/user_map.h"
 #include "vmm/sample/sampler_state.h"
 #include "vmm/sample/vm_view.h"
 

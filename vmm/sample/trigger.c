@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 
 struct slot {

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 
 /* An exit is counted before it is known to be for an interrupt: that is seen as a change between two looks.

@@ -3,9 +3,9 @@
 #ifndef KVMSCOPE_SAMPLE_VM_VIEW_H
 #define KVMSCOPE_SAMPLE_VM_VIEW_H
 
-#include "vmm/guest/registers.h"
-#include "vmm/guest/view.h"
-#include "vmm/kvm/memory.h"
+#include "vmm/guest/guest_registers.h"
+#include "vmm/guest/guest_view.h"
+#include "vmm/kvm/guest_ram.h"
 #include "vmm/kvm/vcpu.h"
 
 struct vm_view {

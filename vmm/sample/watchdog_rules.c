@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 
 /* Does KIND begin to be out of bounds? */
 static bool begins(struct watchdog_state *state, enum trigger_kind kind, bool out_of_bounds)

@@ -2,8 +2,8 @@
 #include "vmm/session/agent_clock_warn.h"
 
 #include "shared/log.h"
-#include "vmm/guest/agent_clock.h"
-#include "vmm/guest/agent_tsc.h"
+#include "vmm/agent/agent_clock.h"
+#include "vmm/agent/agent_tsc.h"
 
 void agent_clock_warn(const struct agent_statistics *statistics)
 {

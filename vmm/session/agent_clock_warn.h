@@ -3,7 +3,7 @@
 #ifndef KVMSCOPE_SESSION_AGENT_CLOCK_WARN_H
 #define KVMSCOPE_SESSION_AGENT_CLOCK_WARN_H
 
-#include "vmm/guest/agent.h"
+#include "vmm/agent/agent_host.h"
 
 /* Says so if messages took so long that the guest's time was known badly, or not at all, and if the host's
  * own clock makes it so. Any thread. */

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-#include "vmm/guest/agent.h"
-#include "vmm/guest/told_kernel.h"
+#include "vmm/agent/agent_host.h"
+#include "vmm/guest/linux/told_kernel.h"
 #include "vmm/guest/told_tasks.h"
 
 /*

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 #include "shared/error.h"
-#include "vmm/profile/image_file.h"
+#include "vmm/symbols/image_file.h"
 
 /* Images that are asked for in one run, at most: a guest can make any number. There are twice as many slots.
  */

@@ -13,9 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shared/sideband.h"
-#include "vmm/guest/agent.h"
-#include "vmm/profile/image_names.h"
+#include "shared/sideband_record.h"
+#include "vmm/agent/agent_host.h"
+#include "vmm/symbols/image_names.h"
 
 struct agent_names;
 

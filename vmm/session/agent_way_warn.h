@@ -3,7 +3,7 @@
 #ifndef KVMSCOPE_SESSION_AGENT_WAY_WARN_H
 #define KVMSCOPE_SESSION_AGENT_WAY_WARN_H
 
-#include "vmm/guest/agent.h"
+#include "vmm/agent/agent_host.h"
 
 /* Of an agent that answered: says so if it is not by events of its guest's kernel. Any thread. */
 void agent_way_warn(const struct agent_statistics *statistics);

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/ring.h"
-#include "shared/sample.h"
+#include "shared/sample_record.h"
 
 /* Frames of a sample that is large, as samples of Linux guests usually are. */
 #define DEPTH_USUAL 40
@@ -20,7 +20,7 @@
 /* A kernel that panics prints for some time before it resets the machine. */
 #define PANIC_PATIENCE NS_PER_S
 
-/* Users ask for their result every 20 ms (dump.c): so long one is waited for who has it to come. */
+/* Users ask for their result every 20 ms (cmd_dump.c): so long one is waited for who has it to come. */
 #define USER_TRIES   50
 #define USER_WAIT_US 10000
 

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "vmm/profile/flight.h"
+#include "vmm/record/flight_recorder.h"
 #include "vmm/sample/trigger.h"
 
 struct flight_requests;

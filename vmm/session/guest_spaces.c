@@ -7,12 +7,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
-#include "shared/sample.h"
-#include "shared/sideband.h"
+#include "shared/sample_record.h"
+#include "shared/sideband_record.h"
 #include "shared/work_share.h"
-#include "vmm/guest/task_list.h"
+#include "vmm/guest/linux/task_list.h"
 
 /* Of a guest with more, none are known. */
 #define PROCESSES_MAX 8192

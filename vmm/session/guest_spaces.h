@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "shared/ring.h"
-#include "vmm/guest/kernel.h"
-#include "vmm/guest/view.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/guest_view.h"
 
 /* ns between two looks, at least; they take one part in WORK_SHARE of a processor at most. What is told is
  * right where times of the guest are known to a quarter of it. */

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "shared/clock.h"
+#include "shared/clock_ns.h"
 #include "shared/error.h"
 #include "shared/log.h"
 #include "vmm/attach/agent_channel.h"

@@ -16,9 +16,9 @@
 
 #include <stdbool.h>
 
-#include "vmm/attach/attach.h"
-#include "vmm/guest/agent.h"
-#include "vmm/profile/collector.h"
+#include "vmm/attach/attachment.h"
+#include "vmm/agent/agent_host.h"
+#include "vmm/record/collector.h"
 
 /* ns that a sample may wait in a backend: far more than its looks are apart, as others want the CPUs, too. */
 #define SESSION_DELAY 500000000ull

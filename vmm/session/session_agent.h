@@ -14,11 +14,11 @@
 
 #include "shared/ring.h"
 #include "vmm/attach/process.h"
-#include "vmm/guest/agent.h"
-#include "vmm/guest/kernel.h"
-#include "vmm/guest/told_kernel.h"
+#include "vmm/agent/agent_host.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/told_kernel.h"
 #include "vmm/guest/told_tasks.h"
-#include "vmm/profile/build_id_cache.h"
+#include "vmm/symbols/build_id_cache.h"
 
 #define SESSION_AGENT_RINGS 2
 

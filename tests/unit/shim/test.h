@@ -10,8 +10,8 @@
  * environment's KVMSCOPE_TEST_SECONDS says, 0 for ever): then the program says
  * its name and ends with status 3.
  */
-#ifndef KVMSCOPE_TESTS_SHIM_TEST_H
-#define KVMSCOPE_TESTS_SHIM_TEST_H
+#ifndef KVMSCOPE_TESTS_UNIT_SHIM_TEST_H
+#define KVMSCOPE_TESTS_UNIT_SHIM_TEST_H
 
 #include <stdbool.h>
 #include <stdint.h>

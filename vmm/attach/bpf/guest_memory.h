@@ -4,7 +4,7 @@
  *
  * A read of the VMM's memory by BPF's helper takes as long as a hundred instructions. So once a word was read
  * by it, and the kernel has the same one where the VMM's page tables say (host_page.h), it is read there, as
- * long as KVM says that nothing has moved (mappings.h). What can not be read there is 0, which is believed
+ * long as KVM says that nothing has moved (guest_mappings.h). What can not be read there is 0, which is believed
  * nowhere by itself.
  *
  * The functions of BPF, and can_cast, are whoever's that includes this.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * BPF: samples a VMM's vCPUs, which find.h finds in the kernel. The program of the perf event runs in an
+ * BPF: samples a VMM's vCPUs, which vcpu_lookup.h finds in the kernel. The program of the perf event runs in an
  * interrupt that the vCPU's own thread took, so the guest stands still, its registers are where KVM has just
  * put them, and its memory is that of the current process.
  */
@@ -12,15 +12,15 @@
 
 #include "vmm/attach/bpf/kernel_word.h"
 /* Those that read by it. */
-#include "vmm/attach/bpf/find.h"
+#include "vmm/attach/bpf/vcpu_lookup.h"
 #include "vmm/attach/bpf/guest_sample.h"
 #include "vmm/attach/bpf/guest_stack.h"
 #include "vmm/attach/bpf/guest_tasks.h"
 #include "vmm/attach/bpf/kernel_types.h"
-#include "vmm/attach/bpf/mappings.h"
+#include "vmm/attach/bpf/guest_mappings.h"
 #include "vmm/attach/bpf/ring_maps.h"
 #include "vmm/attach/bpf/ring_writer.h"
-#include "vmm/attach/bpf/try_direct_map.h"
+#include "vmm/attach/bpf/direct_map_test.h"
 
 char LICENSE[] SEC("license") = "GPL";
 

@@ -95,7 +95,7 @@ struct bpf_slots {
 
 /*
  * What the program has of a vCPU: an element of a map, which is mapped by whoever reads its samples, too.
- * Behind it are elements with its ring (vmm/attach/bpf_ring.h), then those of the next vCPU.
+ * Behind it are elements with its ring (vmm/attach/bpf_ringbuf.h), then those of the next vCPU.
  */
 struct bpf_vcpu {
 	/* The loader's. */

@@ -8,8 +8,8 @@
  *
  * counted, not timed: a machine that stands still meanwhile changes nothing.
  */
-#ifndef KVMSCOPE_TESTS_RIG_BUSY_H
-#define KVMSCOPE_TESTS_RIG_BUSY_H
+#ifndef KVMSCOPE_TESTS_RIG_GUEST_USERLAND_BUSY_H
+#define KVMSCOPE_TESTS_RIG_GUEST_USERLAND_BUSY_H
 
 #ifdef __cplusplus
 extern "C" {

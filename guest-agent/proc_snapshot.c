@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "guest-agent/proc_snapshot.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "guest-agent/build_ids.h"
+#include "guest-agent/process_cgroup.h"
+#include "guest-agent/raw_time.h"
+#include "guest-agent/mmap2.h"
+
+#define TRIES          8
+#define LINE_MAX_BYTES 4400  /* of /proc/PID/maps: numbers and PATH_MAX */
+#define MAPS_AT_ONCE   16384 /* bytes: each read of it goes through the kernel's tree anew */
+
+/* The records of one process: a message's worth. */
+struct records {
+	pid_t pid;
+	uint64_t time;
+	uint64_t cut;           /* what did not fit, mappings with long names too */
+	char program[PATH_MAX]; /* as /proc/PID/maps has it; "" where it is not known */
+	bool anew;              /* the first COMM is as of an exec */
+	size_t mappings;        /* bytes before the first mapping */
+	size_t program_at;      /* before that of the program that it runs; 0: there is none */
+	size_t size;
+	uint8_t bytes[AGENT_MESSAGE_MAX - sizeof(struct agent_message) - sizeof(struct agent_events) - 16];
+};
+
+static void add_record(struct records *records, struct perf_event_header header, const void *fixed,
+		       size_t fixed_size, const char *name, pid_t tid)
+{
+	struct agent_record_end end = { (uint32_t)records->pid, (uint32_t)tid, records->time };
+	size_t name_size = strlen(name) + 1, padded = (name_size + 7) / 8 * 8;
+	uint8_t *to = records->bytes + records->size;
+
+	header.size = (uint16_t)(sizeof(header) + fixed_size + padded + sizeof(end));
+	if (header.size > sizeof(records->bytes) - records->size) {
+		records->cut++;
+		return;
+	}
+	memset(to, 0, header.size);
+	memcpy(to, &header, sizeof(header));
+	memcpy(to + sizeof(header), fixed, fixed_size);
+	memcpy(to + sizeof(header) + fixed_size, name, name_size);
+	memcpy(to + header.size - sizeof(end), &end, sizeof(end));
+	records->size += header.size;
+}
+
+static void add_comm(struct records *records, pid_t tid, const char *name)
+{
+	struct perf_event_header header = { .type = PERF_RECORD_COMM, .misc = PERF_RECORD_MISC_USER };
+	uint32_t ids[] = { (uint32_t)records->pid, (uint32_t)tid };
+
+	if (records->anew && tid == records->pid)
+		header.misc |= PERF_RECORD_MISC_COMM_EXEC;
+	add_record(records, header, ids, sizeof(ids), name, tid);
+}
+
+static void add_thread(struct records *records, pid_t tid)
+{
+	char path[64], comm[16];
+	ssize_t size = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", records->pid, tid);
+	fd = openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		size = read(fd, comm, sizeof(comm));
+		close(fd);
+	}
+	if (size < 1)
+		return;        /* it ended */
+	comm[size - 1] = '\0'; /* for the newline */
+	add_comm(records, tid, comm);
+}
+
+/* But for the first. */
+static void add_threads(struct records *records)
+{
+	struct dirent *entry;
+	char path[32];
+	DIR *tasks;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", records->pid);
+	tasks = opendir(path);
+	while (tasks && (entry = readdir(tasks)))
+		if (atoi(entry->d_name) > 0 && atoi(entry->d_name) != records->pid)
+			add_thread(records, atoi(entry->d_name));
+	if (tasks)
+		closedir(tasks);
+}
+
+/* The one thing that /proc writes otherwise: a newline, as \012. */
+static void restore_newlines(char *path)
+{
+	char *to = path;
+
+	while (*path) {
+		bool newline = !strncmp(path, "\\012", 4);
+
+		*to++ = newline ? '\n' : *path;
+		path += newline ? 4 : 1;
+	}
+	*to = '\0';
+}
+
+/* Of /proc/PID/maps: "start-end rwxp offset major:minor inode   path". */
+struct maps_line {
+	struct mapped_file file;
+	const char *mode;
+	uint64_t offset;
+};
+
+/* Most lines are not, and are not worth more of a look. */
+static bool is_of_code(const char *line)
+{
+	const char *mode = strchr(line, ' ');
+
+	return mode && strnlen(mode, 6) == 6 && mode[3] == 'x' && mode[5] == ' ';
+}
+
+/* The number at *AT, and the one byte behind it. */
+static uint64_t take_number(char **at, int base)
+{
+	uint64_t number = strtoull(*at, at, base);
+
+	*at += **at ? 1 : 0;
+	return number;
+}
+
+/* LINE is of code. Not by sscanf(3), which is slow for what is done so often. */
+static struct maps_line parse_line(pid_t pid, char *line)
+{
+	struct maps_line parsed = { .file.pid = pid };
+
+	line[strcspn(line, "\n")] = '\0';
+	parsed.file.start = take_number(&line, 16);
+	parsed.file.end = take_number(&line, 16);
+	parsed.mode = line;
+	line += strcspn(line, " ");
+	parsed.offset = take_number(&line, 16);
+	parsed.file.major = (uint32_t)take_number(&line, 16);
+	parsed.file.minor = (uint32_t)take_number(&line, 16);
+	parsed.file.inode = take_number(&line, 10);
+	line += strspn(line, " ");
+	restore_newlines(line);
+	parsed.file.path = line;
+	return parsed;
+}
+
+static void add_mapping(struct records *records, char *text)
+{
+	struct perf_event_header header = { .type = PERF_RECORD_MMAP2, .misc = PERF_RECORD_MISC_USER };
+	struct mmap2 mapping = { .pid = (uint32_t)records->pid, .tid = (uint32_t)records->pid };
+	struct maps_line line = parse_line(records->pid, text);
+	const struct mapped_file *file = &line.file;
+	uint8_t build_id[BUILD_ID_MAX];
+	size_t build_id_size = file->inode ? build_ids_find(file, build_id) : 0;
+	size_t at = records->size;
+
+	mapping.start = file->start;
+	mapping.size = file->end - file->start;
+	mapping.offset = line.offset;
+	mapping.prot =
+		(line.mode[0] == 'r' ? PROT_READ : 0) | (line.mode[1] == 'w' ? PROT_WRITE : 0) | PROT_EXEC;
+	mapping.flags = line.mode[3] == 's' ? MAP_SHARED : MAP_PRIVATE;
+	if (build_id_size) {
+		header.misc |= PERF_RECORD_MISC_MMAP_BUILD_ID;
+		mapping.build_id_size = (uint8_t)build_id_size;
+		memcpy(mapping.build_id, build_id, build_id_size);
+	} else {
+		mapping.major = file->major;
+		mapping.minor = file->minor;
+		mapping.inode = file->inode;
+	}
+	add_record(records, header, &mapping, sizeof(mapping), *file->path ? file->path : "//anon",
+		   records->pid);
+	if (records->size > at && !records->program_at && *file->path &&
+	    !strcmp(file->path, records->program))
+		records->program_at = at;
+}
+
+struct process {
+	char name[16];
+	unsigned long threads, memory; /* memory: bytes of its address space; a kernel thread has none */
+};
+
+/* The number behind so many spaces of TEXT; 0 without it. */
+static unsigned long number_behind(const char *text, unsigned int spaces)
+{
+	while (text && spaces--) {
+		text = strchr(text, ' ');
+		text += text ? 1 : 0;
+	}
+	return text ? strtoul(text, NULL, 10) : 0;
+}
+
+/*
+ * "PID (name) state ...", proc_pid_stat(5): one file for all of a process that most looks need, as each file
+ * of a new one is some us of its kernel's time. The name may have brackets in it; of a kernel thread it may
+ * be longer than a task's.
+ */
+static bool parse_stat(const char *text, struct process *process)
+{
+	const char *name = strchr(text, '('), *end = strrchr(text, ')');
+	size_t length;
+
+	if (!name || !end || end < name)
+		return false;
+	name++;
+	length = (size_t)(end - name);
+	*process = (struct process){
+		.threads = number_behind(end, 18),
+		.memory = number_behind(end, 21),
+	};
+	memcpy(process->name, name, length < sizeof(process->name) ? length : sizeof(process->name) - 1);
+	return true;
+}
+
+/* False: it ended. By openat(2), as musl's open() says O_CLOEXEC a second time, by fcntl(2). */
+static bool read_stat(pid_t pid, struct process *process)
+{
+	char path[32], text[1024];
+	ssize_t size = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	fd = openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		size = read(fd, text, sizeof(text) - 1);
+		close(fd);
+	}
+	text[size > 0 ? size : 0] = '\0';
+	return parse_stat(text, process);
+}
+
+static void find_program(struct records *records)
+{
+	char path[32];
+	ssize_t length;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", records->pid);
+	length = readlink(path, records->program, sizeof(records->program) - 1);
+	records->program[length > 0 ? length : 0] = '\0';
+}
+
+/*
+ * The next line of MAPS that there is room for. What a longer one has behind it is skipped: it is the name
+ * of a file, as a process has chosen it, and could be read as a line.
+ */
+static bool next_line(FILE *maps, char line[LINE_MAX_BYTES], uint64_t *too_long)
+{
+	bool begins = true;
+
+	while (fgets(line, LINE_MAX_BYTES, maps)) {
+		bool ends = strchr(line, '\n');
+
+		if (begins && ends)
+			return true;
+		*too_long += begins;
+		begins = ends;
+	}
+	return false;
+}
+
+static void add_mappings(struct records *records)
+{
+	static char buffer[MAPS_AT_ONCE];
+	char path[32], line[LINE_MAX_BYTES];
+	FILE *maps;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", records->pid);
+	maps = fopen(path, "re");
+	if (maps)
+		setvbuf(maps, buffer, _IOFBF, sizeof(buffer));
+	while (maps && next_line(maps, line, &records->cut))
+		if (is_of_code(line))
+			add_mapping(records, line);
+	if (maps)
+		fclose(maps);
+}
+
+static void add_cgroup(struct records *records)
+{
+	struct perf_event_header header = { .type = PERF_RECORD_CGROUP };
+	static struct cgroup cgroup;
+
+	if (cgroup_read(records->pid, &cgroup))
+		add_record(records, header, &cgroup.id, sizeof(cgroup.id), cgroup.path, records->pid);
+}
+
+static bool send(const struct records *records, struct output *output)
+{
+	struct agent_events *message;
+
+	if (!records->size)
+		return true;
+	message = output_message(output, AGENT_EVENTS, sizeof(*message) + records->size);
+	if (!message)
+		return false;
+	message->cpu = AGENT_CPU_SNAPSHOT;
+	memcpy(message->records, records->bytes, records->size);
+	return true;
+}
+
+/* Behind an exec, the first file that is mapped is the program. */
+static void put_program_first(struct records *records)
+{
+	static uint8_t program[sizeof(records->bytes)];
+	struct perf_event_header header;
+	size_t at = records->program_at;
+
+	if (!at)
+		return;
+	memcpy(&header, records->bytes + at, sizeof(header));
+	memcpy(program, records->bytes + at, header.size);
+	memmove(records->bytes + records->mappings + header.size, records->bytes + records->mappings,
+		at - records->mappings);
+	memcpy(records->bytes + records->mappings, program, header.size);
+}
+
+static void read_process(struct records *records, pid_t pid, bool anew)
+{
+	struct process process;
+
+	/* Not all of it: the bytes are many. */
+	records->pid = pid;
+	records->time = clock_raw();
+	records->anew = anew;
+	records->size = records->cut = records->program_at = 0;
+	if (!read_stat(pid, &process))
+		return;
+	/* The first thread's name, before what an exec ends. */
+	add_comm(records, pid, process.name);
+	if (process.threads > 1)
+		add_threads(records);
+	if (process.memory)
+		add_cgroup(records);
+	records->mappings = records->size;
+	if (!process.memory)
+		return;
+	find_program(records);
+	add_mappings(records);
+	if (anew)
+		put_program_first(records);
+}
+
+/* False without room. */
+static bool tell_process(struct snapshot *snapshot, pid_t pid, bool anew, struct events *events,
+			 struct output *output)
+{
+	static struct records records;
+
+	for (int i = 0; i < TRIES; i++) {
+		events->watched = pid;
+		if (!events_drain(events, output))
+			return false;
+		events->touched = false;
+		read_process(&records, pid, anew);
+		if (!events_drain(events, output))
+			return false;
+		if (events->touched)
+			continue;
+		if (!send(&records, output))
+			return false;
+		snapshot->cut += records.cut;
+		return true;
+	}
+	snapshot->unsteady++;
+	return true;
+}
+
+void snapshot_begin(struct snapshot *snapshot, bool anew)
+{
+	snapshot_end(snapshot);
+	*snapshot = (struct snapshot){ .directory = opendir("/proc"), .anew = anew };
+}
+
+void snapshot_end(struct snapshot *snapshot)
+{
+	if (snapshot->directory)
+		closedir(snapshot->directory);
+	snapshot->directory = NULL;
+}
+
+static pid_t next_process(struct snapshot *snapshot)
+{
+	struct dirent *entry;
+
+	while ((entry = readdir(snapshot->directory)))
+		if (atoi(entry->d_name) > 0)
+			return atoi(entry->d_name);
+	return 0;
+}
+
+bool snapshot_step(struct snapshot *snapshot, struct events *events, struct output *output)
+{
+	if (!snapshot->pending)
+		snapshot->pending = next_process(snapshot);
+	if (!snapshot->pending)
+		snapshot_end(snapshot);
+	else if (!tell_process(snapshot, snapshot->pending, snapshot->anew, events, output))
+		return false;
+	snapshot->pending = 0;
+	return true;
+}
+
+bool snapshot_look(struct snapshot *snapshot, pid_t pid, struct events *events, struct output *output)
+{
+	return tell_process(snapshot, pid, true, events, output);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a clock of the system says, as one number. Any thread, in signal handlers too. */
+#ifndef KVMSCOPE_SHARED_CLOCK_NS_H
+#define KVMSCOPE_SHARED_CLOCK_NS_H
+
+#include <stdint.h>
+#include <time.h>
+
+#define MS_PER_S  UINT64_C(1000)
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S  UINT64_C(1000000000)
+
+/* ns by CLOCK, which there is: clock_gettime(2). A system call for those of CPU time alone, as the vDSO has
+ * the others. */
+static inline uint64_t clock_ns(clockid_t clock)
+{
+	struct timespec time;
+
+	clock_gettime(clock, &time);
+	return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
+}
+
+/* The same in whole ms. */
+static inline uint64_t clock_ms(clockid_t clock)
+{
+	return clock_ns(clock) / NS_PER_MS;
+}
+
+#endif

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The flame graph page, opened by a real browser without a network. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/e2e/recorded_guest.h"
+#include "tests/unit/run_command.h"
+#include "tests/unit/shim/test.h"
+
+/* Its own profile, and nothing that would look for a network. */
+#define CHROMIUM                                                                                             \
+	"timeout 90 chromium --headless --no-sandbox --disable-gpu --disable-quic --no-first-run "           \
+	"--disable-background-networking --disable-component-update --disable-sync --enable-logging=stderr " \
+	"--allow-file-access-from-files --virtual-time-budget=5000 --window-size=1280,800 "
+
+static bool have_chromium(void)
+{
+	return command_succeeds("chromium --version");
+}
+
+/* The page as the browser has it after a while, and what its scripts complained of. */
+struct opened {
+	char *page;
+	char *console;
+};
+
+static struct opened open_page(const struct named_guest *recorded, const char *file, const char *view)
+{
+	struct opened opened;
+	int status;
+
+	opened.page = command_output(
+		&status, CHROMIUM "--user-data-dir=%s/profile --dump-dom 'file://%s/%s%s' 2>%s/log",
+		recorded->home, recorded->home, file, view, recorded->home);
+	CHECK_EQUAL(status, 0);
+	opened.console = command_output(NULL, "grep CONSOLE %s/log", recorded->home);
+	return opened;
+}
+
+static void opened_free(struct opened *opened)
+{
+	free(opened->page);
+	free(opened->console);
+}
+
+static void export_page(const struct named_guest *recorded, const char *options)
+{
+	int status;
+
+	free(command_output(&status, "build/kvmscope export -i %s -o %s/flame.html %s", recorded->path,
+			    recorded->home, options));
+	CHECK_EQUAL(status, 0);
+}
+
+static size_t count_of(const char *text, const char *part)
+{
+	size_t count = 0;
+
+	for (; (text = strstr(text, part)); text += strlen(part))
+		count++;
+	return count;
+}
+
+static void check_contains(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		FAIL_TEST("the page lacks \"%s\"", part);
+}
+
+TEST(flame_graph, draws_what_was_recorded)
+{
+	struct named_guest recorded;
+	struct opened opened;
+
+	if (!have_chromium())
+		SKIP("Chromium is not installed");
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	export_page(&recorded, "");
+	opened = open_page(&recorded, "flame.html", "");
+	CHECK_STRING(opened.console, "");
+	CHECK(count_of(opened.page, "class=\"frame\"") > 30);
+	check_contains(opened.page, "<h1 id=\"title\">Linux 6.1.0-test<");
+	check_contains(opened.page, "Flame graph of guest, x86_64");
+	check_contains(opened.page, "<dt>Samples</dt><dd>3,000</dd>");
+	check_contains(opened.page, "<dt>Lost</dt><dd>17</dd>");
+	check_contains(opened.page, "name=\"vcpu 1\"");
+	check_contains(opened.page, "Kernel module");
+	opened_free(&opened);
+	named_guest_end(&recorded);
+}
+
+TEST(flame_graph, searches_and_zooms)
+{
+	struct named_guest recorded;
+	struct opened opened;
+
+	if (!have_chromium())
+		SKIP("Chromium is not installed");
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	export_page(&recorded, "");
+	opened = open_page(&recorded, "flame.html", "#search=%3Dguest_function_0&zoom=vcpu+1&view=icicle");
+	CHECK_STRING(opened.console, "");
+	check_contains(opened.page, "data-zoom=\"vcpu 1\"");
+	check_contains(opened.page, "data-view=\"icicle\"");
+	check_contains(opened.page, " frames</output>");
+	/* Found frames have a colour that no other has. */
+	CHECK(count_of(opened.page, "fill=\"hsl(328") > 1);
+	/* Zoomed into one vCPU, the other's frames are not drawn. */
+	CHECK(!strstr(opened.page, "name=\"vcpu 0\""));
+	opened_free(&opened);
+	named_guest_end(&recorded);
+}
+
+/* Names come from the guest: they must never become markup, nor run. */
+TEST(flame_graph, shows_hostile_names_as_text)
+{
+	static const char hostile[] =
+		"</script><script>document.title=\"owned\"</script><img/src=x/onerror=alert(1)>";
+	struct named_guest recorded;
+	struct opened opened;
+	char options[160];
+
+	if (!have_chromium())
+		SKIP("Chromium is not installed");
+	recorded_guest_begin(&recorded, "<b>'\"&</title>", PERSPECTIVE_GUEST);
+	snprintf(options, sizeof(options), "--kallsyms %s/kallsyms", recorded.home);
+	free(command_output(NULL, "printf '%%x T %%s\\n' 0x%llx '%s' > %s/kallsyms", FAKE_TEXT, hostile,
+			    recorded.home));
+	export_page(&recorded, options);
+	opened = open_page(&recorded, "flame.html", "");
+	CHECK_STRING(opened.console, "");
+	CHECK(!strstr(opened.page, "<title>owned"));
+	CHECK(!strstr(opened.page, "<img"));
+	check_contains(opened.page, "&lt;img/src=x/onerror=alert(1)&gt;");
+	check_contains(opened.page, ">&lt;b&gt;'\"&amp;&lt;/title&gt;<");
+	opened_free(&opened);
+	named_guest_end(&recorded);
+}
+
+/* A window of 390 CSS pixels, as phones have: a frame in a page that measures it. */
+TEST(flame_graph, fits_a_phone)
+{
+	static const char measure[] =
+		"<iframe id=phone style=border:0;width:390px;height:844px src=flame.html></iframe>"
+		"<script>onload=()=>setTimeout(()=>{const page=phone.contentDocument;"
+		"const text=getComputedStyle(page.querySelector(\".d3-flame-graph-label\")).fontSize;"
+		"const button=page.getElementById(\"reset\").offsetHeight;"
+		"document.body.append(`measured ${page.documentElement.scrollWidth} of ${page.documentElement.clientWidth} text ${text} button ${button} "
+		"frames ${page.querySelectorAll(\"g.frame\").length}`)},1000)</script>";
+	struct named_guest recorded;
+	struct opened opened;
+	const char *found;
+	int width = 0, window = 0, text = 0, button = 0, frames = 0;
+
+	if (!have_chromium())
+		SKIP("Chromium is not installed");
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	export_page(&recorded, "");
+	free(command_output(NULL, "cat > %s/phone.html <<'END'\n%s\nEND\n", recorded.home, measure));
+	opened = open_page(&recorded, "phone.html", "");
+	CHECK_STRING(opened.console, "");
+	found = strstr(opened.page, "\nmeasured ");
+	if (!found || sscanf(found, " measured %d of %d text %dpx button %d frames %d", &width, &window,
+			     &text, &button, &frames) != 5)
+		FAIL_TEST("the page was not measured: %.300s", opened.page);
+	CHECK(window > 350 && window <= 390);
+	CHECK_EQUAL(width, window);
+	CHECK(text >= 12);
+	CHECK(button >= 40);
+	CHECK(frames > 10);
+	opened_free(&opened);
+	named_guest_end(&recorded);
+}
+
+/* Taps and keys, each followed by what the page then says of itself. */
+TEST(flame_graph, follows_taps_and_keys)
+{
+	static const char act[] =
+		"<iframe id=phone style=border:0;width:800px;height:600px src=flame.html></iframe>"
+		"<script>onload=()=>setTimeout(()=>{const page=phone.contentDocument,graph=page.getElementById(\"graph\");"
+		"const key=(name)=>graph.dispatchEvent(new phone.contentWindow.KeyboardEvent(\"keydown\",{key:name,bubbles:true}));"
+		"const say=(what)=>document.body.append(`${what} ${graph.dataset.zoom}/"
+		"${page.querySelector(\"#details .name\").firstChild.textContent.trim()} `);"
+		"page.querySelector(\"g[name=\\\"vcpu 1\\\"]\").dispatchEvent(new MouseEvent(\"click\",{bubbles:true}));say(\"tap\");"
+		"graph.focus();key(\"Escape\");say(\"escape\");key(\"ArrowUp\");say(\"up\");key(\"ArrowDown\");say(\"down\");"
+		"page.getElementById(\"invert\").click();key(\"ArrowDown\");key(\"Enter\");say(\"enter\");"
+		"page.getElementById(\"reset\").click();say(\"reset\");"
+		"},1000)</script>";
+	struct named_guest recorded;
+	struct opened opened;
+
+	if (!have_chromium())
+		SKIP("Chromium is not installed");
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	export_page(&recorded, "");
+	free(command_output(NULL, "cat > %s/act.html <<'END'\n%s\nEND\n", recorded.home, act));
+	opened = open_page(&recorded, "act.html", "");
+	CHECK_STRING(opened.console, "");
+	check_contains(opened.page, "tap vcpu 1/vcpu 1 ");
+	check_contains(opened.page, "escape all/all ");
+	/* Inwards goes to the widest frame: both vCPUs have half of the samples, vCPU 0 stands for a little
+	 * more. */
+	check_contains(opened.page, "up all/vcpu ");
+	check_contains(opened.page, "down all/all ");
+	check_contains(opened.page, "enter vcpu ");
+	check_contains(opened.page, "reset all/all ");
+	opened_free(&opened);
+	named_guest_end(&recorded);
+}
+
+TEST(flame_graph, needs_no_network)
+{
+	struct named_guest recorded;
+	char *page;
+
+	recorded_guest_begin(&recorded, "vcpu 0", PERSPECTIVE_GUEST);
+	export_page(&recorded, "");
+	page = command_output(NULL, "cat %s/flame.html", recorded.home);
+	check_contains(page, "default-src 'none'; script-src 'sha256-");
+	CHECK(!strstr(page, "src=\"http"));
+	CHECK(!strstr(page, "href=\"http"));
+	CHECK(!strstr(page, "@import"));
+	free(page);
+	named_guest_end(&recorded);
+}

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: Apache-2.0
+/* kvmscope report and export beside Debian's perf on the same file: they agree to the sample. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/e2e/recorded_guest.h"
+#include "tests/unit/run_command.h"
+#include "tests/unit/shim/test.h"
+
+/* Of two texts that differ, shows the first lines that do. */
+static void show_difference(const char *what, const char *ours, const char *theirs)
+{
+	const char *line = ours, *their_line = theirs;
+
+	while (*ours && *ours == *theirs) {
+		if (*ours == '\n') {
+			line = ours + 1;
+			their_line = theirs + 1;
+		}
+		ours++;
+		theirs++;
+	}
+	FAIL_TEST("%s: ours is\n%.*s\nthe other is\n%.*s", what, (int)strcspn(line, "\n"), line,
+		  (int)strcspn(their_line, "\n"), their_line);
+}
+
+/* Frees both. */
+static void check_same(const char *what, char *ours, char *theirs)
+{
+	CHECK(*ours);
+	if (strcmp(ours, theirs) != 0)
+		show_difference(what, ours, theirs);
+	free(ours);
+	free(theirs);
+}
+
+/* Our rows with percentages and counts as they are, the vCPU share left out, without separators of thousands.
+ */
+#define OURS "grep -v '^#' | sed 's/,//g; s/^ *//; s/ *$//; s/  */ /g' | sort"
+/* perf's rows without what tells kernel and user apart. */
+#define THEIRS "grep -v '^#' | sed -E 's/\\[[k.]\\] //; /^ *$/d; s/^ *//; s/ *$//; s/ +/ /g' | sort"
+
+static bool have_perf(void)
+{
+	return command_succeeds("perf --version");
+}
+
+TEST(report, agrees_with_perf_to_the_sample)
+{
+	struct named_guest fixture;
+
+	if (!have_perf())
+		SKIP("perf is not installed");
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	check_same(
+		"functions",
+		command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS, fixture.path),
+		command_output(
+			NULL,
+			"perf report -i %s --stdio --no-children -g none -s cpu,sym -F overhead,sample,cpu,sym "
+			"2>/dev/null | sed -E 's/^(.*) 00([0-9])/\\1 \\2/' | " THEIRS,
+			fixture.path));
+	check_same(
+		"images",
+		command_output(NULL, "build/kvmscope report -i %s --sort image,vcpu | " OURS, fixture.path),
+		command_output(
+			NULL,
+			"perf report -i %s --stdio --no-children -g none -s cpu,dso -F overhead,sample,cpu,dso "
+			"2>/dev/null | sed -E 's/^(.*) 00([0-9])/\\1 \\2/' | " THEIRS,
+			fixture.path));
+	named_guest_end(&fixture);
+}
+
+TEST(report, counts_callers_as_perf_does)
+{
+	struct named_guest fixture;
+
+	if (!have_perf())
+		SKIP("perf is not installed");
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	check_same(
+		"callers",
+		command_output(NULL,
+			       "build/kvmscope report -i %s --children --sort symbol | "
+			       "awk '/^#/ { next } { print $1, $2, $NF }' | sort",
+			       fixture.path),
+		command_output(
+			NULL,
+			"perf report -i %s --stdio --children -g none -s sym -F overhead_children,overhead,sym "
+			"2>/dev/null | " THEIRS,
+			fixture.path));
+	named_guest_end(&fixture);
+}
+
+TEST(report, writes_samples_as_perf_script_does)
+{
+	struct named_guest fixture;
+
+	if (!have_perf())
+		SKIP("perf is not installed");
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	check_same("script",
+		   command_output(NULL, "build/kvmscope export --format script -i %s", fixture.path),
+		   command_output(NULL, "perf script -i %s 2>/dev/null", fixture.path));
+	named_guest_end(&fixture);
+}
+
+#define WITHOUT_STUBS "sed -E 's/ [^ ]*@plt>?\\+0x[0-9a-f]+ / [unknown] /'"
+
+/* A recording of perf's own, of processes that come and go: the same names for the same samples. */
+TEST(report, reads_what_perf_records)
+{
+	struct named_guest fixture;
+	char path[128];
+
+	if (!have_perf())
+		SKIP("perf is not installed");
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	snprintf(path, sizeof(path), "%s/own.data", fixture.home);
+	if (setenv("RECORDING", path, 1) ||
+	    !command_succeeds(
+		    "perf record -o $RECORDING -F 4000 -e cpu-clock -- "
+		    "sh -c 'for i in 1 2 3; do find /usr/share/doc -maxdepth 2 | sort | md5sum; done'")) {
+		named_guest_end(&fixture);
+		SKIP("perf can not record here");
+	}
+	/* Of the stubs of procedure linkage tables perf 6.1 leaves some out, and takes those of libc for
+	 * others: it goes by their places. */
+	check_same("script",
+		   command_output(NULL, "build/kvmscope export --format script -i %s | " WITHOUT_STUBS, path),
+		   command_output(NULL, "perf script -i %s 2>/dev/null | " WITHOUT_STUBS, path));
+	named_guest_end(&fixture);
+}
+
+static json_t *json_report(const char *options, const char *recording)
+{
+	char *text = command_output(NULL, "build/kvmscope report --json %s -i %s", options, recording);
+	json_t *report = json_loads(text, 0, NULL);
+
+	if (!report)
+		FAIL_TEST("no JSON: %.500s", text);
+	free(text);
+	return report;
+}
+
+static json_int_t number_of(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+static json_t *first_event(const json_t *report)
+{
+	return json_array_get(json_object_get(report, "events"), 0);
+}
+
+TEST(report, says_in_json_what_the_file_holds)
+{
+	struct named_guest fixture;
+	json_int_t samples = 0;
+	json_t *report, *row;
+	size_t index;
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	report = json_report("", fixture.path);
+	CHECK_EQUAL(number_of(first_event(report), "samples"), RECORDED_SAMPLES);
+	CHECK_EQUAL(number_of(report, "lost"), 17);
+	CHECK(json_is_false(json_object_get(report, "cut_off")));
+	CHECK_STRING(json_string_value(json_object_get(report, "release")), "6.1.0-test");
+	CHECK_STRING(json_string_value(json_object_get(first_event(report), "event")), "cpu-clock");
+	json_array_foreach(json_object_get(first_event(report), "rows"), index, row) samples +=
+		number_of(row, "samples");
+	CHECK_EQUAL(samples, RECORDED_SAMPLES);
+	json_decref(report);
+
+	report = json_report("--vcpu 1", fixture.path);
+	CHECK_EQUAL(number_of(first_event(report), "samples"), RECORDED_SAMPLES / 2);
+	json_decref(report);
+
+	report = json_report("-n 2", fixture.path);
+	CHECK_EQUAL(json_array_size(json_object_get(first_event(report), "rows")), 2);
+	CHECK(number_of(first_event(report), "hidden_rows") > 2);
+	json_decref(report);
+	named_guest_end(&fixture);
+}
+
+TEST(report, shows_the_guest_in_the_host_perspective)
+{
+	struct named_guest fixture;
+	char *inside, *outside;
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	inside = command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS, fixture.path);
+	named_guest_end(&fixture);
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_HOST);
+	outside =
+		command_output(NULL, "build/kvmscope report -i %s --sort symbol,vcpu | " OURS, fixture.path);
+	CHECK(strstr(outside, "guest_function_0"));
+	CHECK(strstr(outside, "module_function_0"));
+	check_same("functions", inside, outside);
+	named_guest_end(&fixture);
+}
+
+TEST(report, gives_no_names_that_are_not_certain)
+{
+	struct named_guest fixture;
+	json_t *report, *row;
+	size_t index;
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	free(command_output(NULL, "rm -rf %s/.debug", fixture.home));
+	report = json_report("", fixture.path);
+	json_array_foreach(json_object_get(first_event(report), "rows"), index, row)
+		CHECK(json_is_null(json_object_get(row, "function")));
+	CHECK(strstr(json_string_value(json_object_get(report, "note")), "--kallsyms"));
+	CHECK(strstr(json_string_value(json_object_get(report, "note")), "--buildid-dir"));
+	json_decref(report);
+	named_guest_end(&fixture);
+}
+
+TEST(report, takes_names_from_a_file_of_the_user)
+{
+	struct named_guest fixture;
+	char *text;
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	text = command_output(NULL,
+			      "rm -rf %s/.debug; echo '%llx T only_one' > %s/kallsyms; "
+			      "build/kvmscope report -i %s --kallsyms %s/kallsyms -n 1",
+			      fixture.home, FAKE_TEXT, fixture.home, fixture.path, fixture.home);
+	CHECK(strstr(text, "only_one"));
+	free(text);
+	named_guest_end(&fixture);
+}
+
+TEST(report, reads_what_a_killed_recorder_left)
+{
+	struct named_guest fixture;
+	json_t *report;
+	char path[160];
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	snprintf(path, sizeof(path), "%s/cut.data", fixture.home);
+	free(command_output(NULL, "head -c 100000 %s > %s", fixture.path, path));
+	report = json_report("", path);
+	CHECK(json_is_true(json_object_get(report, "cut_off")));
+	CHECK(number_of(first_event(report), "samples") > 100);
+	CHECK(number_of(first_event(report), "samples") < RECORDED_SAMPLES);
+	json_decref(report);
+	named_guest_end(&fixture);
+}
+
+TEST(report, reads_from_a_pipe)
+{
+	struct named_guest fixture;
+	char *through_pipe;
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	through_pipe = command_output(NULL, "cat %s | build/kvmscope report -i - | " OURS, fixture.path);
+	check_same("functions", through_pipe,
+		   command_output(NULL, "build/kvmscope report -i %s | " OURS, fixture.path));
+	named_guest_end(&fixture);
+}
+
+TEST(report, reads_what_perf_writes_to_a_pipe)
+{
+	struct named_guest fixture;
+	char *script;
+
+	if (!command_succeeds("perf record -e cpu-clock -o - true"))
+		SKIP("perf is not installed or can not record here");
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	free(command_output(NULL,
+			    "perf record -F 2000 -e cpu-clock -o - sh -c 'find /usr/share/doc | sort' "
+			    "2>/dev/null > %s/piped",
+			    fixture.home));
+	script = command_output(NULL,
+				"cat %s/piped | build/kvmscope report -i - --sort comm --json | "
+				"grep -c '\"comm\": \"\\(find\\|sort\\)\"'",
+				fixture.home);
+	CHECK_EQUAL(atoi(script), 2);
+	free(script);
+	script = command_output(NULL, "build/kvmscope report -i %s/piped --sort comm | grep 'further event'",
+				fixture.home);
+	CHECK_STRING(script, "");
+	free(script);
+	named_guest_end(&fixture);
+}
+
+/* OUTPUT is where standard output goes, as the shell has it. */
+static void check_failure_into(const char *output, const char *arguments, int status, const char *message)
+{
+	int ended;
+	char *text = command_output(&ended, "build/kvmscope %s 2>&1 %s", arguments, output);
+
+	CHECK_EQUAL(ended, status);
+	if (!strstr(text, message))
+		FAIL_TEST("kvmscope %s says \"%s\", which lacks \"%s\"", arguments, text, message);
+	free(text);
+}
+
+static void check_failure(const char *arguments, int status, const char *message)
+{
+	check_failure_into("", arguments, status, message);
+}
+
+TEST(report, says_what_is_wrong)
+{
+	check_failure("report -i build/no-such-file", 1,
+		      "build/no-such-file: No such file or directory; kvmscope run");
+	check_failure("report -i Makefile", 1, "Makefile");
+	check_failure("report --sort colour", 2, "symbol, image, vcpu, app, comm, pid, tid");
+	check_failure("report --vcpu x", 2, "--vcpu x: it must be a number from 0 to");
+	check_failure("report --percent-limit 101", 2, "no percentage");
+	check_failure("report --percent-limit=+5", 2, "'+5' is no percentage");
+	check_failure("report --percent-limit=-0", 2, "no percentage");
+	check_failure("report --percent-limit 0x5", 2, "no percentage");
+	check_failure("report --percent-limit .", 2, "no percentage");
+	check_failure("report perf.data", 2, "'perf.data' is not an option; the recording is named by -i");
+	check_failure("export perf.data", 2, "the recording is named by -i");
+	check_failure("export", 2, "--format");
+	check_failure("export --format svg", 2, "html, folded, pprof or script");
+	check_failure("export --format html -i build/no-such-file -o build/never.html", 1,
+		      "build/no-such-file");
+	CHECK(access("build/never.html", F_OK) && access("build/never.html.partial", F_OK));
+	check_failure("report --help", 0, "Examples:");
+	check_failure("export --help", 0, "Examples:");
+}
+
+static void check_rows(const struct named_guest *fixture, const char *format, int rows, const char *more)
+{
+	char command[512], *text;
+
+	snprintf(command, sizeof(command), format, fixture->path);
+	text = command_output(NULL,
+			      "%s > %s/text; grep -c %% %s/text; sed -nE 's/^# (.*more row.*)/\\1/p' %s/text",
+			      command, fixture->home, fixture->home, fixture->home);
+	snprintf(command, sizeof(command), "%d\n%s", rows, more);
+	CHECK_STRING(text, command);
+	free(text);
+}
+
+/* Of 48 rows. */
+TEST(report, shows_a_terminal_what_fits_on_it)
+{
+#define REPORT            "build/kvmscope report -i %s -s symbol,tid,vcpu"
+#define TERMINAL(command) "TERM=dumb script -qec 'stty rows 24; " command "' /dev/null | tr -d '\\r'"
+	struct named_guest fixture;
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	check_rows(&fixture, REPORT, 48, "");
+	check_rows(&fixture, REPORT " -n 5", 5, "43 more rows below the limit\n");
+	check_rows(&fixture, TERMINAL(REPORT), 12,
+		   "36 more rows than fit here: -n 48 shows them, so does a pipe\n");
+	check_rows(&fixture, TERMINAL(REPORT " -n 48"), 48, "");
+	check_rows(&fixture, TERMINAL(REPORT " --percent-limit 0.01"), 48, "");
+	named_guest_end(&fixture);
+#undef TERMINAL
+#undef REPORT
+}
+
+/* The lines of rows and their heading, as a terminal with so many COLUMNS shows them; to be freed. */
+static char *rows_on_terminal(const struct named_guest *fixture, int columns)
+{
+	return command_output(NULL,
+			      "TERM=dumb script -qec 'stty cols %d; build/kvmscope report -i %s' /dev/null | "
+			      "tr -d '\\r' | grep -E '^# Overhead|%%'",
+			      columns, fixture->path);
+}
+
+static size_t longest_line(const char *text)
+{
+	size_t longest = 0;
+
+	for (; *text; text += strcspn(text, "\n") + 1)
+		if (strcspn(text, "\n") > longest)
+			longest = strcspn(text, "\n");
+	return longest;
+}
+
+TEST(report, fits_a_narrow_terminal)
+{
+	struct named_guest fixture;
+	char *wide, *narrow;
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	wide = rows_on_terminal(&fixture, 200);
+	CHECK(strstr(wide, "vCPU share") && longest_line(wide) > 60);
+	narrow = rows_on_terminal(&fixture, 60);
+	CHECK(!strstr(narrow, "vCPU share") && strstr(narrow, "Function") && strstr(narrow, "Image"));
+	CHECK(longest_line(narrow) <= 60);
+	free(wide);
+	free(narrow);
+	named_guest_end(&fixture);
+}
+
+/* Who is root must not lose /dev/null to it, nor anybody a link. */
+TEST(report, writes_to_a_pipe_and_behind_a_link)
+{
+	struct named_guest fixture;
+	char *text;
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	text = command_output(
+		NULL,
+		"cd %s && kvmscope=$OLDPWD/build/kvmscope && $kvmscope export -f folded -i %s -o whole && "
+		"mkfifo pipe && { cat pipe > piped & } && $kvmscope export -f folded -i %s -o pipe && "
+		"wait && test -p pipe && cmp whole piped && "
+		"echo old > target && ln -s target link && $kvmscope export -f folded -i %s -o link && "
+		"test -h link && cmp whole target && test ! -e link.partial && "
+		"ln -s /proc/self/fd/1 standard && "
+		"{ echo before && $kvmscope export -f folded -i %s -o standard && echo behind; } > all && "
+		"test -h standard && { echo before && cat whole && echo behind; } | cmp - all && echo well",
+		fixture.home, fixture.path, fixture.path, fixture.path, fixture.path);
+	CHECK_STRING(text, "well\n");
+	free(text);
+	named_guest_end(&fixture);
+}
+
+/* Its input is a pipe that nobody writes to: it is ended in the middle. */
+static void check_ended_by(const char *home, const char *signal, const char *expected)
+{
+	char *text = command_output(
+		NULL,
+		"cd %s && kvmscope=$OLDPWD/build/kvmscope && mkfifo silent && echo old > cut && "
+		"{ env --default-signal=%s $kvmscope export -f folded -i silent -o cut & } && "
+		"until [ -e cut.partial ] || ! kill -0 $!; do sleep 0.01; done; "
+		"kill -%s $!; wait $! 2>/dev/null; echo $?; cat cut; rm silent; ls cut*",
+		home, signal, signal);
+
+	CHECK_STRING(text, expected);
+	free(text);
+}
+
+TEST(report, export_that_is_ended_leaves_nothing_behind)
+{
+	struct named_guest fixture;
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	check_ended_by(fixture.home, "INT", "130\nold\ncut\n");
+	check_ended_by(fixture.home, "TERM", "143\nold\ncut\n");
+	named_guest_end(&fixture);
+}
+
+TEST(report, output_that_can_not_be_written_is_a_failure)
+{
+	struct named_guest fixture;
+	char command[512];
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	snprintf(command, sizeof(command), "export -f folded -i %s -o /dev/full", fixture.path);
+	check_failure(command, 1, "No space left");
+	snprintf(command, sizeof(command), "report -i %s", fixture.path);
+	check_failure_into("> /dev/full", command, 1, "No space left");
+	check_failure_into("> /dev/full", "ctl list", 1, "standard output: No space left");
+	check_failure_into("> /dev/full", "--help", 1, "standard output: No space left");
+	named_guest_end(&fixture);
+}
+
+TEST(report, folds_stacks_for_flame_graph_tools)
+{
+	struct named_guest fixture;
+	unsigned int samples = 0, count;
+	char *text, *rest = NULL;
+
+	recorded_guest_begin(&fixture, "vcpu 0", PERSPECTIVE_GUEST);
+	text = command_output(NULL, "build/kvmscope export --format folded -i %s", fixture.path);
+	for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+		char *space = strrchr(line, ' ');
+
+		REQUIRE(space && sscanf(space, " %u", &count) == 1 && count);
+		CHECK(!strncmp(line, "vcpu 0;", 7) || !strncmp(line, "vcpu 1;", 7));
+		samples += count;
+	}
+	CHECK_EQUAL(samples, RECORDED_SAMPLES);
+	free(text);
+	named_guest_end(&fixture);
+}

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Watches of variables of Debian's kernel against the truth: programs that
+ * have one of them written a known number of times, while the guest uses the
+ * debug registers itself.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/rig/rig.h"
+#include "vmm/perf_data/perf_data_reader.h"
+
+/* The clock, and two watches; on one vCPU. */
+#define EVENTS 3
+
+struct moment {
+	uint64_t time;
+	unsigned int event;
+	enum { HIT, STOP, START } what;
+	uint64_t period; /* of a hit */
+};
+
+/* A recording, in order of time. */
+struct seen {
+	struct moment *moments;
+	size_t count, room;
+	struct {
+		unsigned long stops, hits, hits_while_stopped;
+		unsigned long chains; /* samples whose callchain has more than the place itself */
+	} events[EVENTS];
+};
+
+static void add(struct seen *seen, struct moment moment)
+{
+	if (seen->count == seen->room) {
+		seen->room = seen->room ? 2 * seen->room : 4096;
+		seen->moments = realloc(seen->moments, seen->room * sizeof(moment));
+		if (!seen->moments)
+			abort();
+	}
+	seen->moments[seen->count++] = moment;
+}
+
+static int see_sample(void *context, const struct perf_data_sample *sample)
+{
+	struct seen *seen = context;
+
+	add(seen, (struct moment){ sample->time, sample->event % EVENTS, HIT, sample->period });
+	seen->events[sample->event % EVENTS].chains += sample->callchain_size > 4;
+	return 0;
+}
+
+static int see_throttled(void *context, uint16_t event, bool stopped, uint64_t time)
+{
+	add(context, (struct moment){ time, event % EVENTS, stopped ? STOP : START, 0 });
+	return 0;
+}
+
+static int compare_moments(const void *left, const void *right)
+{
+	uint64_t a = ((const struct moment *)left)->time, b = ((const struct moment *)right)->time;
+
+	return (a > b) - (a < b);
+}
+
+static void count_moments(struct seen *seen)
+{
+	bool stopped[EVENTS] = { false };
+
+	qsort(seen->moments, seen->count, sizeof(*seen->moments), compare_moments);
+	for (size_t i = 0; i < seen->count; i++) {
+		const struct moment *moment = &seen->moments[i];
+
+		if (moment->what == HIT) {
+			seen->events[moment->event].hits += moment->period;
+			seen->events[moment->event].hits_while_stopped += stopped[moment->event];
+		} else {
+			stopped[moment->event] = moment->what == STOP;
+			seen->events[moment->event].stops += moment->what == STOP;
+		}
+	}
+}
+
+static struct seen read_recording(const char *path)
+{
+	struct seen seen = { 0 };
+	struct perf_data_events events = { .sample = see_sample,
+					   .throttled = see_throttled,
+					   .context = &seen };
+	struct perf_data_reader *reader;
+
+	if (perf_data_reader_open(&reader, path)) {
+		FAIL_TEST("no recording in %s", path);
+		return seen;
+	}
+	CHECK_EQUAL(perf_data_reader_run(reader, &events), 0);
+	perf_data_reader_close(reader);
+	count_moments(&seen);
+	free(seen.moments);
+	seen.moments = NULL;
+	return seen;
+}
+
+/* What the guest printed for so many registers: BEGIN, its hits, which came in turn, and END. */
+static void check_guest_s(const char *output, const char *begin, int registers, int count, const char *end)
+{
+	char line[128];
+	int length = snprintf(line, sizeof(line), "%s", begin);
+
+	for (int i = 0; i < registers; i++)
+		length += snprintf(line + length, sizeof(line) - (size_t)length, " %d",
+				   (count + registers - 1 - i) / registers);
+	snprintf(line + length, sizeof(line) - (size_t)length, " of %d%s", count, end);
+	if (!strstr(output, line))
+		FAIL_TEST("the guest did not print '%s'", line);
+}
+
+/* Writes to what each side watches, for 1, 2, 3 and 4 of the guest's own, and to the host's alone. */
+#define WRITES 4000
+/* Of these, how many a debugger in the guest stops at. */
+#define STOPS 300
+/* Writes for 1, 2, 3 and 4 watchpoints of a gdb in the guest, which stops at each. */
+#define GDB_WRITES 40
+/* What the host sees: with four of the guest's own there is no register for it. */
+#define HOST_HITS (4 * WRITES + 3 * GDB_WRITES)
+
+/* How often NAME did not watch, as the summary says. */
+static unsigned long times_stopped(const char *summary, const char *name)
+{
+	const char *line = strstr(summary, name);
+	unsigned long held_back = 0, suspended = 0;
+
+	if (line)
+		line = strstr(line, "held back");
+	if (!line ||
+	    sscanf(line, "held back %lu times as a storm, suspended %lu", &held_back, &suspended) != 2)
+		FAIL_TEST("the summary says nothing of %s", name);
+	return held_back + suspended;
+}
+
+/*
+ * The guest gets all of its hits and none besides, the profile has all of the
+ * host's. With four of the guest's own there is no register left: the stream
+ * then says so each time that the guest's process runs, and has no hits meanwhile.
+ */
+static void check_coexistence(const struct rig_result *result, const char *path)
+{
+	struct seen seen;
+	char begin[64];
+
+	if (result->status) {
+		FAIL_TEST("the guest did not run: %.2000s%.2000s", result->output, result->errors);
+		return;
+	}
+	for (int registers = 1; registers <= 4; registers++) {
+		snprintf(begin, sizeof(begin), "debugger: %d watchpoints hit", registers);
+		check_guest_s(result->output, begin, registers, WRITES, ", 0 others");
+		snprintf(begin, sizeof(begin), "gdb: %d watchpoints hit", registers);
+		check_guest_s(result->output, begin, registers, GDB_WRITES, "");
+	}
+	seen = read_recording(path);
+	printf("%lu hits of %d writes beside the guest's own, %lu with callers, %lu times suspended; %lu of jiffies_64\n",
+	       seen.events[1].hits, HOST_HITS, seen.events[1].chains, seen.events[1].stops,
+	       seen.events[2].hits);
+	CHECK_EQUAL(seen.events[1].hits, HOST_HITS);
+	CHECK_EQUAL(seen.events[1].chains, seen.events[1].hits);
+	snprintf(begin, sizeof(begin), "mem:panic_timeout:w: %d hits", HOST_HITS);
+	CHECK(strstr(result->errors, begin));
+	CHECK(seen.events[0].hits > 0);
+	CHECK(seen.events[2].hits > 0);
+	for (int event = 1; event < EVENTS; event++)
+		CHECK_EQUAL(seen.events[event].hits_while_stopped, 0);
+	/* Until the kernel is found they stand still as well. */
+	CHECK_EQUAL(seen.events[1].stops, 1 + times_stopped(result->errors, "mem:panic_timeout:w:"));
+	CHECK_EQUAL(seen.events[2].stops, 1 + times_stopped(result->errors, "mem:jiffies_64:w:"));
+	CHECK(seen.events[1].stops > STOPS);
+	/* With three of the guest's own, the flexible one has yielded and the pinned one has not. */
+	CHECK(seen.events[2].stops > seen.events[1].stops + STOPS);
+	CHECK(strstr(result->errors,
+		     "mem:panic_timeout:w is suspended on vCPU 0 while the guest uses its debug registers"));
+}
+
+/*
+ * A guest that waits gets its line when COUNT watches watch: a loaded machine takes its time to find the
+ * kernel.
+ */
+#define PREPARE "mkdir -p build/rig; d=$(mktemp -d); mkfifo $d/in; "
+#define BEGIN_WHEN_WATCHED(count)                                                                            \
+	" --control $d/socket < $d/in & run=$!; exec 3> $d/in; "                                             \
+	"until [ $(build/kvmscope ctl --socket $d/socket bp list | grep -c ' watching ') = " count " ]; do " \
+	"kill -0 $run || break; sleep 0.5; done 2> /dev/null; echo >&3; "
+
+/* mitigations=off: the guest's system calls would else flush the TLB, which costs Bochs most of its time. */
+#define INITRD "build/initrd/6.1-debugger.cpio"
+/* The ring has room for some seconds in which the emulator lets nobody drain it. */
+#define COMMAND                                                                                              \
+	PREPARE "build/kvmscope run %s --kernel %s --initrd %s --mem 256M -F 99 -o %s --no-buildid-cache "   \
+		"--ring-size 8M --watch panic_timeout:4:w,pinned --watch jiffies_64:8:w,period=50 "          \
+		"--append 'console=ttyS0 quiet mitigations=off " QUICK_BOOT " kvmscope.wait "                \
+		"kvmscope.run=debugger+%d+%d;gdb-watch+%d'" BEGIN_WHEN_WATCHED("2") "wait $run"
+
+static void check_debugger(enum rig_kind kind, const char *options, const char *data)
+{
+	const char *kernel = rig_kernel("6.1");
+	struct rig_result initrd, result;
+
+	if (!kernel)
+		return;
+	rig_run_here(
+		&initrd, 300,
+		"tests/rig/initrd --kernel 6.1 --output " INITRD
+		" build/rig/debugger tests/rig/guest/gdb-watch $(tests/rig/fetch-packages gdb gdb-minimal)/usr/bin/gdb");
+	CHECK_EQUAL(initrd.status, 0);
+	rig_result_free(&initrd);
+	rig_run_on(&result, kind, 900, COMMAND, options, kernel, INITRD, data, WRITES, STOPS, GDB_WRITES);
+	check_coexistence(&result, data);
+	rig_result_free(&result);
+}
+
+TEST(watch_rig, guest_s_debugger_works_beside_watches)
+{
+	RIG_DEBUG_REGISTERS_REQUIRED();
+	check_debugger(RIG_AMD, "", "build/rig/watch.data");
+}
+
+TEST(watch_rig, guest_s_debugger_works_beside_watches_on_kvm_intel)
+{
+	RIG_INTEL_REQUIRED();
+	check_debugger(RIG_INTEL, "--pmu off", "build/rig/watch-intel.data");
+}
+
+/* How often the guest lost a breakpoint, as the recording at PATH says. */
+static unsigned long lost_in_recording(const char *path)
+{
+	struct perf_data_reader *reader;
+	unsigned long count;
+
+	if (perf_data_reader_open(&reader, path))
+		return 0;
+	perf_data_reader_run(reader, &(struct perf_data_events){ 0 });
+	count = perf_data_reader_summary(reader)->losses.counts[GUEST_BREAKPOINT_LOST];
+	perf_data_reader_close(reader);
+	return count;
+}
+
+/* The number behind BEFORE in TEXT, 0 without it. */
+static unsigned long number_behind(const char *text, const char *before)
+{
+	const char *found = strstr(text, before);
+
+	return found ? strtoul(found + strlen(before), NULL, 10) : 0;
+}
+
+/* To who runs it as it happens and at the end, to who asks meanwhile, and to who reads the recording. */
+static void check_loss_is_said(const struct rig_result *result, const char *path)
+{
+	unsigned long lost = lost_in_recording(path), listed = number_behind(result->errors, "bp list: ");
+	char text[128];
+	struct rig_result report;
+
+	printf("the guest lost a breakpoint %lu times, %lu by the time it was asked\n", lost, listed);
+	CHECK(strstr(result->errors, "a breakpoint that the guest set itself does not work for it"));
+	CHECK(listed > 0 && listed <= lost);
+	snprintf(text, sizeof(text), "warning: %lu times a breakpoint of the guest's own did not work for it",
+		 lost);
+	if (!strstr(result->errors, text))
+		FAIL_TEST("the summary does not say '%s'", text);
+	rig_run_here(&report, 300, "build/kvmscope report --json -i %s", path);
+	snprintf(text, sizeof(text), "\"guest_breakpoint_lost\": %lu", lost);
+	if (!strstr(report.output, text))
+		FAIL_TEST("the report does not say '%s'", text);
+	rig_result_free(&report);
+}
+
+/* The guest ends when it gets another line, after bp list has shown what it lost. */
+#define COMMAND_OF_LOSS                                                                                      \
+	PREPARE "build/kvmscope run --bp-priority host --kernel %s --initrd %s --mem 256M -F 99 "            \
+		"-o %s --no-buildid-cache --watch panic_timeout:4:w,pinned "                                 \
+		"--append 'console=ttyS0 quiet " QUICK_BOOT " kvmscope.wait kvmscope.run="                   \
+		"workload+breakpoints+100;read+line'" BEGIN_WHEN_WATCHED(                                    \
+			"1") "while kill -0 $run && ! grep -q '^bp list: [1-9]' $d/list; do sleep 0.2; "     \
+			     "build/kvmscope ctl --socket $d/socket bp list | "                              \
+			     "sed -n 's/^.* times a/bp list: &/p' > $d/list; done 2> /dev/null; "            \
+			     "cat $d/list >&2; echo >&3; wait $run"
+
+/* With three of the guest's own, a pinned watch has room; with four, it has the register of one of them, and
+ * says so. */
+TEST(watch_rig, host_may_come_first_and_the_guest_s_loss_is_said)
+{
+	const char *kernel, *initrd, *data = "build/rig/watch-host.data";
+	struct rig_result result;
+	char begin[64];
+
+	RIG_DEBUG_REGISTERS_REQUIRED();
+	kernel = rig_kernel("6.1");
+	initrd = rig_initrd("6.1");
+	if (!kernel || !initrd)
+		return;
+	rig_run(&result, 400, COMMAND_OF_LOSS, kernel, initrd, data);
+	CHECK_EQUAL(result.status, 0);
+	for (int registers = 1; registers <= 3; registers++) {
+		snprintf(begin, sizeof(begin), "workload: %d breakpoints counted", registers);
+		check_guest_s(result.output, begin, registers, 100, "");
+	}
+	CHECK(strstr(result.output, "workload: 4 breakpoints counted"));
+	CHECK(!strstr(result.output, "workload: 4 breakpoints counted 25 25 25 25 "));
+	check_loss_is_said(&result, data);
+	CHECK_EQUAL(read_recording(data).events[1].hits, 4 * 100);
+	rig_result_free(&result);
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/agent/agent_placer.h"
+
+#include "tests/unit/shim/test.h"
+
+#define SECOND 1000000000ull
+
+/* Some other clock's, for the same moment. */
+static uint64_t guest_time(uint64_t host)
+{
+	return host - 50 * SECOND;
+}
+
+/* Two exchanges from 1000 s on. */
+static void begin(struct agent_placer *placer)
+{
+	const struct ring_options options = { .size = 1 << 16 };
+
+	*placer = (struct agent_placer){ 0 };
+	REQUIRE_EQUAL(ring_create_with(&placer->ring, &options), 0);
+	agent_placer_begin(placer);
+	for (uint64_t at = 1000 * SECOND; at <= 1001 * SECOND; at += SECOND) {
+		const struct agent_clock_exchange exchange = { .before = at - 1000,
+							       .after = at + 1000,
+							       .guest = guest_time(at) };
+
+		CHECK_EQUAL(agent_clock_take(&placer->clock, &exchange), AGENT_CLOCK_TAKEN);
+	}
+}
+
+static void end(struct agent_placer *placer)
+{
+	agent_placer_free(placer);
+	ring_destroy(placer->ring);
+}
+
+/* A processor that has nothing to tell says so when it has: its clock was exchanged often since then. */
+TEST(agent_placer, a_loss_that_is_told_late_breaks_no_session)
+{
+	struct sideband_lost lost = {
+		.head = { .size = sizeof(lost), .type = SIDEBAND_LOST, .time = guest_time(900 * SECOND) },
+		.count = 3,
+	};
+	const struct sideband_lost *told;
+	const struct ring_record *record;
+	struct agent_placer placer;
+
+	begin(&placer);
+	agent_placer_write(&placer, &lost.head, guest_time(920 * SECOND));
+	CHECK(!placer.broken);
+	ring_flush(placer.ring);
+	record = ring_read(placer.ring);
+	REQUIRE(record);
+	told = (const void *)record->payload;
+	CHECK_EQUAL(told->count, 3);
+	CHECK(told->head.time <= 900 * SECOND);
+	CHECK(told->until - told->head.time_error >= 920 * SECOND);
+	CHECK(told->until < 1000 * SECOND);
+	ring_read_done(placer.ring);
+	end(&placer);
+}
+
+/* Of an event it would not be known what came before it. */
+TEST(agent_placer, an_event_of_long_ago_has_no_place)
+{
+	struct sideband_comm comm = { .head = { .size = sizeof(comm), .type = SIDEBAND_COMM } };
+	struct agent_placer placer;
+
+	begin(&placer);
+	agent_placer_write(&placer, &comm.head, guest_time(920 * SECOND));
+	CHECK(placer.broken);
+	end(&placer);
+}

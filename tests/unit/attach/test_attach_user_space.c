@@ -1,0 +1,582 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Whose a sample was and what its addresses were in, told when the guest has run on. */
+#include <string.h>
+#include <time.h>
+
+#include "shared/clock_ns.h"
+#include "tests/unit/shim/test.h"
+#include "tests/unit/user_guest.h"
+#include "vmm/attach/user_space.h"
+#include "vmm/guest/linux/vma.h"
+
+#define PROGRAM 0x400000ull
+#define LIBRARY 0x500000ull
+#define PLUGIN  0x600000ull
+#define CODE    (VMA_READ | VMA_EXEC)
+#define PGD     0x1f0 /* in struct mm_struct, behind what user_guest puts there */
+#define AT      (USER_GUEST_DIRECT + 0x5000)
+#define SET     0x100 /* in struct task_struct, as the two that follow */
+#define USERS   0x108
+#define TID     0x110
+/* GPAs of their code */
+#define PROGRAM_PAGE 0x201000ull
+#define LIBRARY_PAGE 0x202000ull
+#define PLUGIN_PAGE  0x203000ull
+#define OTHER_PAGE   0x204000ull
+
+static const struct user_space_cpu cpu = { .known = true };
+
+/* A program that was called by its library, as a backend saw it. */
+struct moment {
+	struct user_guest guest;
+	uint64_t plugin_vma;
+	struct guest_tasks_seen tasks;
+	struct user_space space;
+	struct attach_page pages[3];
+	struct attach_stack stack;
+	struct sample sample;
+	uint64_t addresses[8];
+	struct guest_callchain chain;
+};
+
+static uint64_t file(struct user_guest *guest, const char *name, uint64_t number)
+{
+	return user_guest_file(guest, guest->root_mount, user_guest_dentry(guest, guest->root, name), number);
+}
+
+/* call *%rax, whose end lies at GPA. */
+static void put_call(struct moment *moment, uint64_t gpa)
+{
+	memcpy(moment->guest.guest.memory + gpa - 2, "\xff\xd0", 2);
+}
+
+static void map_page(struct moment *moment, uint64_t gva, uint64_t gpa)
+{
+	flat_guest_map(&moment->guest.guest, moment->guest.kernel.paging.cr3, gva, gpa, 4096, 4);
+}
+
+static void map_all(struct moment *moment)
+{
+	struct user_guest *guest = &moment->guest;
+
+	user_guest_map(guest, PROGRAM, PROGRAM + 0x4000, 0, CODE, file(guest, "program", 1));
+	user_guest_map(guest, LIBRARY, LIBRARY + 0x4000, 3, CODE, file(guest, "library", 2));
+	moment->plugin_vma =
+		user_guest_map(guest, PLUGIN, PLUGIN + 0x4000, 0, CODE, file(guest, "plugin", 3));
+	user_guest_build(guest);
+	map_page(moment, PROGRAM + 0x1000, PROGRAM_PAGE);
+	map_page(moment, LIBRARY, LIBRARY_PAGE);
+	map_page(moment, PLUGIN, PLUGIN_PAGE);
+	put_call(moment, PLUGIN_PAGE + 0x20);
+	put_call(moment, PLUGIN_PAGE + 0x30);
+	put_call(moment, LIBRARY_PAGE + 0x10);
+}
+
+static void see(struct moment *moment)
+{
+	uint64_t cr3 = moment->guest.kernel.paging.cr3 & ~4095ull;
+
+	moment->tasks.current = (struct guest_task_seen){ .at = AT,
+							  .stack = USER_GUEST_DIRECT + 0x8000,
+							  .mm = moment->guest.mm,
+							  .page_table = USER_GUEST_DIRECT + cr3,
+							  .tgid = 70,
+							  .pid = 71,
+							  .comm = "worker" };
+	user_guest_put(&moment->guest, moment->guest.mm + PGD, moment->tasks.current.page_table);
+	moment->pages[0] = (struct attach_page){ PROGRAM + 0x1000, PROGRAM_PAGE };
+	moment->pages[1] = (struct attach_page){ PLUGIN, PLUGIN_PAGE };
+	moment->pages[2] = (struct attach_page){ LIBRARY, LIBRARY_PAGE };
+	moment->stack = (struct attach_stack){ .registers = moment->guest.guest.registers,
+					       .tasks = &moment->tasks,
+					       .pages = moment->pages,
+					       .page_count = 3 };
+	moment->stack.registers.cpl = 3;
+	moment->stack.registers.rip = PROGRAM + 0x1234;
+}
+
+static void make(struct moment *moment)
+{
+	static const uint64_t chain[] = { PROGRAM + 0x1234, PLUGIN + 0x20, PLUGIN + 0x30, LIBRARY + 0x10 };
+
+	memset(moment, 0, sizeof(*moment));
+	user_guest_make(&moment->guest, true);
+	moment->guest.kernel.tasks =
+		(struct guest_task_layout){ .known = true, .stack_size = 0x4000, .page_table = PGD };
+	map_all(moment);
+	see(moment);
+	memcpy(moment->addresses, chain, sizeof(chain));
+	moment->chain =
+		(struct guest_callchain){ .addresses = moment->addresses, .capacity = 8, .user_depth = 4 };
+	moment->sample.pid = moment->sample.tid = SAMPLE_TASK_UNKNOWN;
+}
+
+/* A sample that was taken at TIME. */
+static void tell_of(struct moment *moment, uint64_t time)
+{
+	moment->sample.time = time;
+	user_space_tell(&cpu, &moment->guest.kernel, &moment->guest.guest.view, &moment->stack,
+			&moment->sample, &moment->chain, &moment->space);
+	user_images_settle(moment->guest.kernel.images, &moment->guest.kernel, &moment->guest.guest.view);
+}
+
+/* Of one that was taken just now. */
+static void tell(struct moment *moment)
+{
+	tell_of(moment, clock_ns(CLOCK_MONOTONIC_RAW));
+}
+
+static const char *name_of(const struct moment *moment, unsigned int index)
+{
+	const struct user_mapping *mapping = &moment->space.map.mappings[index];
+
+	return index < moment->space.map.count && mapping->image ? user_image_name(mapping->image) : "";
+}
+
+TEST(attach_user_space, a_sample_has_its_task_and_its_images)
+{
+	struct moment moment;
+
+	make(&moment);
+	tell(&moment);
+	CHECK_EQUAL(moment.sample.pid, 70);
+	CHECK_EQUAL(moment.sample.tid, 71);
+	CHECK_STRING(moment.sample.comm, "worker");
+	CHECK_EQUAL(moment.chain.user_depth, 4);
+	CHECK_EQUAL(moment.chain.flags, 0);
+	CHECK_EQUAL(moment.space.map.count, 3);
+	CHECK_STRING(name_of(&moment, 0), "/program");
+	CHECK_STRING(name_of(&moment, 1), "/plugin");
+	CHECK_STRING(name_of(&moment, 2), "/library");
+	user_guest_free(&moment.guest);
+}
+
+/* The plug-in is another one now, at the same addresses. */
+static void replace_plugin(struct moment *moment)
+{
+	user_guest_put(&moment->guest, moment->plugin_vma + moment->guest.kernel.vmas.vma_file,
+		       file(&moment->guest, "another", 4));
+	map_page(moment, PLUGIN, OTHER_PAGE);
+}
+
+/* dlclose() and dlopen() of another: the VMA that is there now is not the one that was. */
+TEST(attach_user_space, what_was_mapped_meanwhile_gives_no_name)
+{
+	struct moment moment;
+
+	make(&moment);
+	replace_plugin(&moment);
+	tell(&moment);
+	CHECK_EQUAL(moment.sample.pid, 70);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
+	CHECK_EQUAL(moment.space.map.count, 1);
+	CHECK_STRING(name_of(&moment, 0), "/program");
+	user_guest_free(&moment.guest);
+}
+
+/* The process has ended, and its mm_struct is another's, which has other page tables. */
+TEST(attach_user_space, of_memory_that_is_another_process_s_nothing_is_taken)
+{
+	struct moment moment;
+
+	make(&moment);
+	user_guest_put(&moment.guest, moment.guest.mm + PGD, moment.tasks.current.page_table + 0x5000);
+	tell(&moment);
+	CHECK_EQUAL(moment.sample.pid, 70);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
+	CHECK_EQUAL(moment.space.map.count, 0);
+	user_guest_free(&moment.guest);
+}
+
+TEST(attach_user_space, an_address_whose_page_was_not_seen_stays_without_a_name)
+{
+	struct moment moment;
+
+	make(&moment);
+	moment.stack.page_count = 0;
+	tell(&moment);
+	CHECK_EQUAL(moment.sample.tid, 71);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.space.map.count, 0);
+	user_guest_free(&moment.guest);
+}
+
+/* The process has ended, and its page tables are another's. */
+TEST(attach_user_space, of_page_tables_that_have_gone_nothing_is_taken)
+{
+	struct moment moment;
+
+	make(&moment);
+	moment.stack.registers.paging.cr3 = moment.guest.kernel.paging.cr3 + 0x5000;
+	tell(&moment);
+	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
+	CHECK_EQUAL(moment.space.map.count, 0);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	user_guest_free(&moment.guest);
+}
+
+/* Frame pointers are any number where a program has none. */
+TEST(attach_user_space, what_is_behind_no_call_is_no_caller)
+{
+	struct moment moment;
+
+	make(&moment);
+	moment.addresses[2] += 4;
+	tell(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 2);
+	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
+	user_guest_free(&moment.guest);
+	/* Whether its task is told, or not. */
+	make(&moment);
+	moment.addresses[2] += 4;
+	moment.stack.tasks = NULL;
+	tell(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 2);
+	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
+	user_guest_free(&moment.guest);
+}
+
+/* Code is read once for several samples, but never before one of them was taken. */
+TEST(attach_user_space, callers_are_proven_by_code_that_was_read_behind_the_sample)
+{
+	/* Whether its task is told, or not. */
+	for (int told = 0; told < 2; told++) {
+		uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
+		struct moment moment;
+
+		make(&moment);
+		moment.stack.tasks = told ? &moment.tasks : NULL;
+		tell_of(&moment, before);
+		CHECK_EQUAL(moment.chain.user_depth, 4);
+		memset(moment.guest.guest.memory + PLUGIN_PAGE + 0x2e, 0x90, 2);
+		tell_of(&moment, before);
+		CHECK_EQUAL(moment.chain.user_depth, 4);
+		tell(&moment);
+		CHECK_EQUAL(moment.chain.user_depth, 2);
+		user_guest_free(&moment.guest);
+	}
+}
+
+/* What was there when the first one looked was there at the second one, whatever came since. */
+TEST(attach_user_space, samples_of_a_batch_have_what_was_found_for_the_first_one)
+{
+	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
+	struct moment moment;
+
+	make(&moment);
+	tell_of(&moment, before);
+	CHECK_EQUAL(moment.space.map.count, 3);
+	replace_plugin(&moment);
+	tell_of(&moment, before);
+	CHECK_EQUAL(moment.chain.user_depth, 4);
+	CHECK_EQUAL(moment.space.map.count, 3);
+	CHECK_STRING(name_of(&moment, 1), "/plugin");
+	tell(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.space.map.count, 1);
+	user_guest_free(&moment.guest);
+}
+
+/* Of the same batch; but the first one's page tables have it elsewhere. */
+TEST(attach_user_space, what_was_found_for_another_sample_holds_for_the_same_pages_only)
+{
+	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW);
+	struct moment moment;
+
+	make(&moment);
+	tell_of(&moment, before);
+	moment.pages[1].gpa = OTHER_PAGE;
+	tell_of(&moment, before);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.space.map.count, 1);
+	CHECK_STRING(name_of(&moment, 0), "/program");
+	user_guest_free(&moment.guest);
+}
+
+/* The other one is of a process that has the same page tables. */
+TEST(attach_user_space, what_was_found_for_another_sample_holds_for_the_same_memory_only)
+{
+	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW), root = 0;
+	struct moment moment;
+
+	make(&moment);
+	tell_of(&moment, before);
+	CHECK_EQUAL(moment.space.map.count, 3);
+	moment.tasks.current.mm = user_guest_allocate(&moment.guest, 0x200, 64);
+	user_guest_put(&moment.guest, moment.tasks.current.mm + PGD, moment.tasks.current.page_table);
+	user_guest_put(&moment.guest, moment.tasks.current.mm + moment.guest.kernel.vmas.mm_root, root);
+	tell_of(&moment, before);
+	CHECK_EQUAL(moment.sample.pid, 70);
+	CHECK_EQUAL(moment.space.map.count, 0);
+	user_guest_free(&moment.guest);
+}
+
+#define LARGE      0x800000ull /* two page tables of it */
+#define LARGE_PAGE 0x205000ull
+
+/* What maps the second one's page was not read before the mapping was found, so that this says nothing of it.
+ */
+TEST(attach_user_space, a_page_that_was_not_seen_before_the_mapping_was_found_has_it_looked_up_again)
+{
+	uint64_t before = clock_ns(CLOCK_MONOTONIC_RAW), vma;
+	struct moment moment;
+
+	make(&moment);
+	vma = user_guest_map(&moment.guest, LARGE, LARGE + 0x400000, 0, CODE,
+			     file(&moment.guest, "large", 5));
+	user_guest_build(&moment.guest);
+	map_page(&moment, LARGE, LARGE_PAGE);
+	map_page(&moment, LARGE + 0x200000, LARGE_PAGE + 0x1000);
+	moment.pages[0] = (struct attach_page){ LARGE, LARGE_PAGE };
+	moment.pages[1] = (struct attach_page){ LARGE + 0x200000, LARGE_PAGE + 0x1000 };
+	moment.stack.page_count = moment.chain.user_depth = 1;
+	moment.addresses[0] = LARGE;
+	tell_of(&moment, before);
+	CHECK_STRING(name_of(&moment, 0), "/large");
+	user_guest_put(&moment.guest, vma + moment.guest.kernel.vmas.vma_file,
+		       file(&moment.guest, "another", 4));
+	tell_of(&moment, before);
+	CHECK_STRING(name_of(&moment, 0), "/large");
+	moment.stack.page_count = 2;
+	moment.addresses[0] = LARGE + 0x200000;
+	tell_of(&moment, before);
+	CHECK_STRING(name_of(&moment, 0), "/another");
+	user_guest_free(&moment.guest);
+}
+
+/* The plug-in's function was left out, as it has no frame pointer: the library called that, not the
+ * program's. */
+TEST(attach_user_space, who_called_something_else_is_no_caller)
+{
+	static const uint8_t call[] = { 0xe8, 0x90, 0xff, 0x0f, 0 }; /* of PLUGIN - 0x60 */
+	struct moment moment;
+
+	make(&moment);
+	moment.addresses[1] = LIBRARY + 0x10;
+	moment.chain.user_depth = 2;
+	memcpy(moment.guest.guest.memory + LIBRARY_PAGE + 0x10 - sizeof(call), call, sizeof(call));
+	tell(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.chain.flags, SAMPLE_USER_TRUNCATED);
+	user_guest_free(&moment.guest);
+}
+
+/* An entry of an i386 PLT has the address of its slot where one of 64-bit code has the distance to it. */
+static void call_through_plt(struct moment *moment, bool long_mode, const struct guest_tasks_seen *tasks)
+{
+	static const uint8_t call[] = { 0xe8, 0xf0, 0, 0, 0 };          /* of LIBRARY + 0x100 */
+	static const uint8_t jump[] = { 0xff, 0x25, 0, 0x30, 0x50, 0 }; /* to what LIBRARY + 0x3000 has */
+	uint8_t *library = moment->guest.guest.memory + LIBRARY_PAGE;
+
+	moment->addresses[1] = LIBRARY + 0x10;
+	moment->chain.user_depth = 2;
+	memcpy(library + 0x10 - sizeof(call), call, sizeof(call));
+	memcpy(library + 0x100, jump, sizeof(jump));
+	moment->stack.registers.long_mode = long_mode;
+	moment->stack.tasks = tasks;
+	tell(moment);
+}
+
+TEST(attach_user_space, who_called_through_a_plt_of_32_bit_code_is_a_caller)
+{
+	/* Whether its task is told, or not. */
+	for (int told = 0; told < 2; told++)
+		for (int long_mode = 0; long_mode < 2; long_mode++) {
+			struct moment moment;
+
+			make(&moment);
+			call_through_plt(&moment, long_mode, told ? &moment.tasks : NULL);
+			CHECK_EQUAL(moment.sample.pid, told ? 70u : SAMPLE_TASK_UNKNOWN);
+			CHECK_EQUAL(moment.chain.user_depth, long_mode ? 1 : 2);
+			CHECK_EQUAL(moment.chain.flags, long_mode ? SAMPLE_USER_TRUNCATED : 0);
+			user_guest_free(&moment.guest);
+		}
+}
+
+TEST(attach_user_space, without_a_cpu_or_tasks_nothing_is_said)
+{
+	const struct user_space_cpu unknown = { 0 };
+	struct moment moment;
+
+	make(&moment);
+	user_space_tell(&unknown, &moment.guest.kernel, &moment.guest.guest.view, &moment.stack,
+			&moment.sample, &moment.chain, &moment.space);
+	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
+	moment.stack.tasks = NULL;
+	tell(&moment);
+	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
+	CHECK_EQUAL(moment.space.map.count, 0);
+	user_guest_free(&moment.guest);
+}
+
+/* What the page tables of a task lead to is nobody's if the task is not. */
+TEST(attach_user_space, callers_by_the_tables_of_a_task_that_is_not_known_are_left_out)
+{
+	struct moment moment;
+
+	make(&moment);
+	moment.stack.cr3_of_task = true;
+	tell(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 4);
+	user_guest_free(&moment.guest);
+	make(&moment);
+	moment.stack.cr3_of_task = true;
+	moment.stack.tasks = NULL;
+	tell(&moment);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK(moment.chain.flags & SAMPLE_USER_TRUNCATED);
+	user_guest_free(&moment.guest);
+}
+
+/* Such a task is only the one that the kernel's memory tells: firmware, or another kernel's code, may run. */
+TEST(attach_user_space, code_that_the_task_s_page_tables_do_not_map_is_not_the_task_s)
+{
+	struct moment moment;
+
+	make(&moment);
+	moment.stack.cr3_of_task = true;
+	moment.stack.registers.rip = moment.addresses[0] = PROGRAM + 0x2234;
+	tell(&moment);
+	CHECK_EQUAL(moment.sample.pid, SAMPLE_TASK_UNKNOWN);
+	CHECK_EQUAL(moment.chain.user_depth, 1);
+	CHECK_EQUAL(moment.space.map.count, 0);
+	user_guest_free(&moment.guest);
+}
+
+static const struct guest_cgroup_layout cgroups = { .known = true,
+						    .task_users = USERS,
+						    .task_set = SET,
+						    .set_cgroup = 0x8,
+						    .cgroup_node = 0x10,
+						    .node_count = 0,
+						    .node_parent = 0x8,
+						    .node_name = 0x10,
+						    .node_id = 0x18 };
+
+/* A css_set of a new cgroup ID below PARENT, whose node is *NODE. */
+static uint64_t make_set(struct moment *moment, uint64_t id, const char *name, uint64_t parent,
+			 uint64_t *node)
+{
+	struct user_guest *guest = &moment->guest;
+	uint64_t set = user_guest_allocate(guest, 0x40, 64), group = user_guest_allocate(guest, 0x40, 64);
+	uint64_t text = 0;
+
+	*node = user_guest_allocate(guest, 0x40, 64);
+	strncpy((char *)&text, name, sizeof(text) - 1);
+	user_guest_put(guest, set + cgroups.set_cgroup, group);
+	user_guest_put(guest, group + cgroups.cgroup_node, *node);
+	user_guest_put(guest, *node + cgroups.node_count, 1);
+	user_guest_put(guest, *node + cgroups.node_parent, parent);
+	user_guest_put(guest, *node + cgroups.node_name, *node + 0x20);
+	user_guest_put(guest, *node + cgroups.node_id, id);
+	user_guest_put(guest, *node + 0x20, text);
+	return set;
+}
+
+/* The sample's task is in the cgroup of SET, and was seen so. */
+static void enter(struct moment *moment, uint64_t set)
+{
+	user_guest_put(&moment->guest, AT + SET, set);
+	moment->tasks.current.set = set;
+}
+
+static void make_cgroups(struct moment *moment, uint64_t sets[2])
+{
+	uint64_t root, node;
+
+	make(moment);
+	moment->guest.kernel.tasks.pid = TID;
+	moment->guest.kernel.tasks.cgroups = cgroups;
+	REQUIRE_EQUAL(guest_cgroups_create(&moment->guest.kernel.cgroups), 0);
+	make_set(moment, 1, "", 0, &root);
+	sets[0] = make_set(moment, 17, "system", root, &node);
+	sets[1] = make_set(moment, 18, "user", root, &node);
+	user_guest_put(&moment->guest, AT + USERS, 1);
+	user_guest_put(&moment->guest, AT + TID, 71);
+	enter(moment, sets[0]);
+}
+
+static void free_cgroups(struct moment *moment)
+{
+	guest_cgroups_free(moment->guest.kernel.cgroups);
+	user_guest_free(&moment->guest);
+}
+
+/* Of a sample at TIME, ns. */
+static uint64_t cgroup_at(struct moment *moment, uint64_t time)
+{
+	moment->sample = (struct sample){ 0 };
+	tell_of(moment, time);
+	return moment->sample.cgroup;
+}
+
+TEST(attach_user_space, a_sample_has_the_cgroup_of_its_task)
+{
+	struct kernel_memory memory;
+	struct moment moment;
+	uint64_t sets[2];
+
+	make_cgroups(&moment, sets);
+	CHECK_EQUAL(cgroup_at(&moment, 1), 17);
+	CHECK_EQUAL(moment.sample.cgroups, guest_cgroups_generation(moment.guest.kernel.cgroups));
+	memory = (struct kernel_memory){ .view = &moment.guest.guest.view,
+					 .paging = &moment.guest.kernel.paging };
+	guest_cgroups_settle(moment.guest.kernel.cgroups, &memory, &cgroups);
+	CHECK_STRING(guest_cgroups_name(moment.guest.kernel.cgroups, 17), "/system");
+	/* It was moved, and then sampled. */
+	enter(&moment, sets[1]);
+	CHECK_EQUAL(cgroup_at(&moment, 2), 18);
+	free_cgroups(&moment);
+}
+
+TEST(attach_user_space, a_task_that_was_moved_or_has_ended_since_has_no_cgroup)
+{
+	struct moment moment;
+	uint64_t sets[2];
+
+	make_cgroups(&moment, sets);
+	user_guest_put(&moment.guest, AT + SET, sets[1]);
+	CHECK_EQUAL(cgroup_at(&moment, 1), 0);
+	CHECK_EQUAL(moment.sample.cgroups, 0);
+	CHECK_EQUAL(moment.sample.pid, 70);
+	free_cgroups(&moment);
+	make_cgroups(&moment, sets);
+	user_guest_put(&moment.guest, AT + USERS, 0);
+	CHECK_EQUAL(cgroup_at(&moment, 1), 0);
+	free_cgroups(&moment);
+	/* Another task has its memory, and its css_set. */
+	make_cgroups(&moment, sets);
+	user_guest_put(&moment.guest, AT + TID, 99);
+	CHECK_EQUAL(cgroup_at(&moment, 1), 0);
+	free_cgroups(&moment);
+}
+
+/* Once a second: what was found then holds for a task that is seen with the same css_set. */
+TEST(attach_user_space, a_cgroup_is_not_looked_up_for_each_sample)
+{
+	struct moment moment;
+	uint64_t sets[2];
+
+	make_cgroups(&moment, sets);
+	CHECK_EQUAL(cgroup_at(&moment, 1000), 17);
+	user_guest_put(&moment.guest, AT + USERS, 0);
+	CHECK_EQUAL(cgroup_at(&moment, 999999999), 17);
+	CHECK_EQUAL(cgroup_at(&moment, 1000001000), 0);
+	free_cgroups(&moment);
+}
+
+/* It was moved away and into a new cgroup, whose css_set got the memory of the one that it had. */
+TEST(attach_user_space, a_css_set_in_the_memory_of_another_is_not_taken_for_it)
+{
+	struct moment moment;
+	uint64_t sets[2], group;
+
+	make_cgroups(&moment, sets);
+	CHECK_EQUAL(cgroup_at(&moment, 1000), 17);
+	group = user_guest_get(&moment.guest, sets[1] + cgroups.set_cgroup);
+	user_guest_put(&moment.guest, sets[0] + cgroups.set_cgroup, group);
+	CHECK_EQUAL(cgroup_at(&moment, 2000), 18);
+	free_cgroups(&moment);
+}

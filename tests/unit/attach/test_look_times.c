@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Looks at a thread that is simulated: their shares are those of what it ran. */
+#include <stdlib.h>
+
+#include "tests/unit/shim/test.h"
+#include "vmm/attach/poisson_times.h"
+
+#define INTERVAL 1000000ull
+#define LOOKS    1000000
+#define SEED     0x9e3779b97f4a7c15ull
+
+/* Runs for so long, then sleeps; of each burst the first part is one function's. ns. */
+struct bursts {
+	uint64_t runs, sleeps, first;
+};
+
+/* ns of CPU time until TIME; how far it is in its burst; false: it sleeps. */
+static bool run_until(const struct bursts *bursts, uint64_t time, uint64_t *ran, uint64_t *inside)
+{
+	uint64_t period = bursts->runs + bursts->sleeps;
+
+	*inside = time % period;
+	*ran = time / period * bursts->runs + (*inside < bursts->runs ? *inside : bursts->runs);
+	return *inside < bursts->runs;
+}
+
+/* Of its CPU time that the looks stand for, the part that is the first function's. Each takes so long. */
+static double share_of_first(const struct bursts *bursts, uint64_t stopped)
+{
+	struct look_times times = { .interval = INTERVAL, .random = SEED };
+	uint64_t time = 0, last = 0, first = 0, all = 0;
+
+	for (int i = 0; i < LOOKS; i++) {
+		uint64_t ran, inside, period;
+		bool runs = run_until(bursts, time, &ran, &inside);
+
+		if (runs) {
+			period = look_times_period(&times, ran - last);
+			last = ran;
+			all += period;
+			first += inside < bursts->first ? period : 0;
+		}
+		time = look_times_next(&times, time, runs ? time + look_times_rest(&times, stopped) : time);
+	}
+	return (double)first / (double)all;
+}
+
+TEST(look_times, shares_are_of_cpu_time_however_long_bursts_are)
+{
+	for (uint64_t percent = 20; percent <= 300; percent += 20) {
+		const struct bursts bursts = { .runs = INTERVAL * percent / 100,
+					       .sleeps = 3 * INTERVAL + 12347,
+					       .first = INTERVAL * percent / 100 / 4 };
+		double share = share_of_first(&bursts, INTERVAL / 400);
+
+		if (share < 0.24 || share > 0.26)
+			FAIL_TEST("bursts of %llu %% of an interval: the first quarter has %.2f %%",
+				  (unsigned long long)percent, 100 * share);
+	}
+}
+
+/* What such looks are apart on average is a multiple of what the guest's work takes. */
+TEST(look_times, long_rests_do_not_keep_the_guest_s_step)
+{
+	const uint64_t stopped = 25 * INTERVAL;
+
+	for (uint64_t part = 1; part <= 4; part++) {
+		const struct bursts bursts = { .runs = (4 * stopped + INTERVAL) / part,
+					       .first = stopped / part };
+		double truth = (double)bursts.first / (double)bursts.runs;
+		double share = share_of_first(&bursts, stopped);
+
+		if (share < truth - 0.005 || share > truth + 0.005)
+			FAIL_TEST("a part of %.2f %% in work of a %lluth of the looks' distance has %.2f %%",
+				  100 * truth, (unsigned long long)part, 100 * share);
+	}
+}
+
+TEST(look_times, a_rest_is_as_long_as_the_stop_at_least_and_four_times_on_average)
+{
+	struct look_times times = { .interval = INTERVAL, .random = SEED };
+	uint64_t sum = 0;
+
+	for (int i = 0; i < LOOKS; i++) {
+		uint64_t rest = look_times_rest(&times, 1000);
+
+		REQUIRE(rest >= 1000 && rest <= 25000);
+		sum += rest;
+	}
+	CHECK(sum / LOOKS > 3960 && sum / LOOKS < 4040);
+	CHECK_EQUAL(look_times_rest(&times, 0), 0);
+}
+
+TEST(look_times, are_as_many_as_were_asked_for_and_never_far_apart)
+{
+	struct look_times times = { .interval = INTERVAL, .random = SEED };
+	uint64_t time = 0, longest = 0;
+
+	for (int i = 0; i < LOOKS; i++) {
+		uint64_t next = look_times_next(&times, time, time);
+
+		if (next - time > longest)
+			longest = next - time;
+		time = next;
+	}
+	CHECK_EQUAL(longest, 8 * INTERVAL);
+	CHECK(time / LOOKS > INTERVAL * 99 / 100 && time / LOOKS < INTERVAL * 101 / 100);
+}
+
+/* The one behind them is as far from there as one is from the next. */
+TEST(look_times, that_can_not_be_kept_are_left_out)
+{
+	const uint64_t earliest = 1ull << 60;
+	struct look_times times = { .interval = INTERVAL, .random = SEED };
+	uint64_t sum = 0;
+
+	for (int i = 0; i < LOOKS; i++) {
+		uint64_t next = look_times_next(&times, 0, earliest);
+
+		REQUIRE(next >= earliest);
+		sum += next - earliest;
+	}
+	CHECK(sum / LOOKS > INTERVAL * 99 / 100 && sum / LOOKS < INTERVAL * 101 / 100);
+}
+
+TEST(look_times, a_look_stands_for_what_ran_but_not_for_long_ago)
+{
+	const struct look_times often = { .interval = INTERVAL }, seldom = { .interval = 100 * INTERVAL };
+
+	CHECK_EQUAL(look_times_period(&often, 3 * INTERVAL), 3 * INTERVAL);
+	CHECK_EQUAL(look_times_period(&often, 200 * INTERVAL), 100 * INTERVAL);
+	CHECK_EQUAL(look_times_period(&seldom, 900 * INTERVAL), 900 * INTERVAL);
+	CHECK_EQUAL(look_times_period(&seldom, 1100 * INTERVAL), 1000 * INTERVAL);
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What looks stand for, of vCPUs that are run by this thread: its time is real. */
+#include "vmm/attach/qmp_samples.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/unit/shim/test.h"
+
+/* As QEMU writes of vCPU ID, at a place of its own, HALTED or not. */
+#define VCPU(id, halted)                                                                                     \
+	"\nCPU#" #id "\r\nRAX=0 RBX=0 RCX=0 RDX=0\r\nRSI=0 RDI=0 RBP=0 RSP=0\r\nR8 =0 R9 =0 R10=0 R11=0\r\n" \
+	"R12=0 R13=0 R14=0 R15=0\r\n"                                                                        \
+	"RIP=ffffffff8100000" #id " RFL=00000206 [-----P-] CPL=0 II=0 A20=1 SMM=0 HLT=" #halted "\r\n"       \
+	"CS =0010 0000000000000000 ffffffff 00af9b00 DPL=0 CS64 [-RA]\r\n"                                   \
+	"GS =0000 ffff8cd70f800000 00000000 00000000\r\n"                                                    \
+	"GDT=     fffffe0000001000 0000007f\r\nIDT=     fffffe0000000000 00000fff\r\n"                       \
+	"CR0=80050033 CR2=0000000000000000 CR3=0000000001234000 CR4=000006f0\r\nEFER=0000000000000d01\r\n"
+
+#define TAKEN 16 /* as many as wait for the time of two vCPUs */
+
+static struct looks looks;
+static struct vmm_process *process;
+
+static uint64_t used(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void add(unsigned int id)
+{
+	CHECK_EQUAL(looks_add(&looks, process, &(struct vmm_vcpu){ .id = id, .tid = gettid() }), 0);
+}
+
+static void make(void)
+{
+	memset(&looks, 0, sizeof(looks));
+	REQUIRE_EQUAL(vmm_process_open_monitored(&process, getpid()), 0);
+	add(0);
+	add(1);
+}
+
+static void unmake(void)
+{
+	looks_free(&looks);
+	vmm_process_close(process);
+}
+
+/* Looks at both until some have their time; their number. */
+static size_t look(const char *text, struct look taken[TAKEN])
+{
+	uint64_t lost;
+	size_t count;
+
+	do
+		looks_see(&looks, text, 5);
+	while (!(count = looks_take(&looks, taken, TAKEN, &lost)));
+	return count;
+}
+
+static uint64_t sum_of(const struct look *taken, size_t count, unsigned int id)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < count; i++)
+		sum += taken[i].id == id ? taken[i].period : 0;
+	return sum;
+}
+
+TEST(looks, at_vcpus_of_one_thread_share_its_time)
+{
+	struct look taken[TAKEN];
+	size_t count;
+
+	make();
+	count = look(VCPU(0, 0) VCPU(1, 0), taken);
+	CHECK(count >= 2);
+	CHECK(sum_of(taken, count, 0) > 0);
+	CHECK_EQUAL(sum_of(taken, count, 0), sum_of(taken, count, 1));
+	CHECK(2 * sum_of(taken, count, 0) <= used());
+	CHECK_EQUAL(taken[0].time, 5);
+	CHECK_EQUAL(taken[0].registers.rip, 0xffffffff81000000 + taken[0].id);
+	unmake();
+}
+
+TEST(looks, leave_the_time_of_a_halted_vcpu_to_others)
+{
+	struct look taken[TAKEN];
+	size_t count;
+
+	make();
+	count = look(VCPU(0, 0) VCPU(1, 1), taken);
+	CHECK(sum_of(taken, count, 0) > 0);
+	CHECK_EQUAL(sum_of(taken, count, 1), 0);
+	unmake();
+}
+
+/* What was done while nobody looked is in no look, and counted. */
+TEST(looks, that_were_missed_are_lost)
+{
+	uint64_t lost = 0, begun = used();
+	struct look taken[TAKEN];
+
+	make();
+	while (used() - begun < 20000000)
+		;
+	/* The kernel tells a running thread's time once in a tick. */
+	for (uint64_t lost_now; lost < 10; lost += lost_now) {
+		looks_miss(&looks, 1000000);
+		CHECK_EQUAL(looks_take(&looks, taken, TAKEN, &lost_now), 0);
+	}
+	CHECK(lost <= 2 * used() / 1000000);
+	unmake();
+}
+
+TEST(looks, that_nobody_takes_are_lost_when_the_queue_is_full)
+{
+	struct look taken[TAKEN];
+	uint64_t lost = 0;
+
+	make();
+	looks.queued = LOOKS_QUEUE;
+	while (!looks.lost)
+		looks_see(&looks, VCPU(0, 0), 5);
+	CHECK_EQUAL(looks_take(&looks, taken, TAKEN, &lost), TAKEN);
+	CHECK(lost > 0);
+	looks_remove(&looks, 0);
+	CHECK_EQUAL(looks.count, 1);
+	CHECK_EQUAL(looks_add(&looks, process, &(struct vmm_vcpu){ .id = 2, .tid = 0x7ffffff }), -ESRCH);
+	unmake();
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A stop whose time is over at once, and what is found of its sample afterwards. */
+#include "vmm/guest/linux/late_look.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/shim/test.h"
+#include "tests/unit/task_guest.h"
+#include "tests/unit/user_guest.h"
+#include "vmm/guest/linux/task.h"
+#include "vmm/guest/linux/vma.h"
+
+#define PROGRAM 0x400000ull
+#define LIBRARY 0x7f0000000000ull
+#define SIZE    0x3000ull
+
+/* A sample in PROGRAM that was called by LIBRARY, whose time was over behind the first of them, or before. */
+struct cut {
+	struct user_guest guest;
+	struct sample *taken, *whole;
+};
+
+static uint64_t file_at(struct user_guest *guest, const char *name, uint64_t number)
+{
+	return user_guest_file(guest, guest->root_mount, user_guest_dentry(guest, guest->root, name), number);
+}
+
+static void put_changes(struct user_guest *guest, uint64_t space, uint64_t changes)
+{
+	user_guest_put(guest, guest->mm + guest->kernel.vmas.mm_space, space);
+	user_guest_put(guest, guest->mm + guest->kernel.vmas.mm_changes, changes);
+}
+
+static bool take_behind(struct cut *cut, bool first_is_found)
+{
+	struct guest_task task = { .mm = cut->guest.mm };
+	struct sample_unlooked noted;
+	struct user_map map;
+	bool is_noted;
+
+	user_map_begin(&map, &cut->guest.kernel, &cut->guest.guest.view, cut->guest.mm);
+	if (first_is_found)
+		CHECK(user_map_find(&map, PROGRAM));
+	map.memory.deadline = 1;
+	CHECK(!user_map_find(&map, LIBRARY));
+	CHECK_EQUAL(!!user_map_find(&map, PROGRAM), first_is_found);
+	CHECK(map.memory.late);
+	is_noted =
+		late_look_note(&cut->guest.kernel, &cut->guest.guest.view, &task, LATE_LOOK_MAPPINGS, &noted);
+	*cut->taken = (struct sample){ .event = 1,
+				       .user_depth = 2,
+				       .flags = SAMPLE_LOOK_CUT | SAMPLE_USER_TRUNCATED,
+				       .unlooked = is_noted };
+	cut->taken->callchain[0] = PROGRAM;
+	cut->taken->callchain[1] = LIBRARY + 0x1000;
+	cut->taken->mappings = (uint16_t)user_map_tell(&map, sample_mappings(cut->taken));
+	CHECK_EQUAL(cut->taken->mappings, first_is_found);
+	sample_hit(cut->taken)->address = 0x1234;
+	if (is_noted)
+		*sample_unlooked(cut->taken) = noted;
+	return is_noted;
+}
+
+static bool take(struct cut *cut)
+{
+	return take_behind(cut, true);
+}
+
+static void make_cut(struct cut *cut)
+{
+	cut->taken = calloc(1, LATE_LOOK_SIZE + sizeof(struct sample_unlooked));
+	cut->whole = calloc(1, LATE_LOOK_SIZE);
+	REQUIRE(cut->taken && cut->whole);
+	user_guest_make(&cut->guest, true);
+	user_guest_map(&cut->guest, PROGRAM, PROGRAM + SIZE, 0, VMA_READ | VMA_EXEC,
+		       file_at(&cut->guest, "program", 7));
+	user_guest_map(&cut->guest, LIBRARY, LIBRARY + SIZE, 2, VMA_READ | VMA_EXEC,
+		       file_at(&cut->guest, "library", 8));
+	user_guest_build(&cut->guest);
+	put_changes(&cut->guest, 5, 100);
+}
+
+static void free_cut(struct cut *cut)
+{
+	user_guest_free(&cut->guest);
+	free(cut->taken);
+	free(cut->whole);
+}
+
+static void look(struct cut *cut, const struct guest_kernel *kernel)
+{
+	late_look(kernel, &cut->guest.guest.view, cut->taken, cut->whole);
+}
+
+static void check_dropped(struct cut *cut, const struct guest_kernel *kernel)
+{
+	look(cut, kernel);
+	CHECK_EQUAL(cut->whole->mappings, 1);
+	CHECK_EQUAL(cut->whole->flags, SAMPLE_LOOK_CUT | SAMPLE_USER_TRUNCATED);
+	CHECK(!cut->whole->unlooked);
+	CHECK_EQUAL(sample_hit(cut->whole)->address, 0x1234);
+}
+
+TEST(late_look, finds_the_mappings_that_there_was_no_time_for)
+{
+	struct cut cut;
+
+	make_cut(&cut);
+	REQUIRE(take(&cut));
+	look(&cut, &cut.guest.kernel);
+	CHECK_EQUAL(cut.whole->mappings, 2);
+	CHECK_EQUAL(sample_mappings(cut.whole)[0].start, PROGRAM);
+	CHECK_EQUAL(sample_mappings(cut.whole)[1].start, LIBRARY);
+	CHECK_EQUAL(sample_mappings(cut.whole)[1].offset, 0x2000);
+	CHECK_EQUAL(cut.whole->flags, SAMPLE_USER_TRUNCATED);
+	CHECK(!cut.whole->unlooked);
+	CHECK_EQUAL(cut.whole->callchain[1], LIBRARY + 0x1000);
+	CHECK_EQUAL(sample_hit(cut.whole)->address, 0x1234);
+	free_cut(&cut);
+}
+
+TEST(late_look, finds_where_the_vcpu_stood_if_there_was_no_time_even_for_that)
+{
+	struct cut cut;
+
+	make_cut(&cut);
+	REQUIRE(take_behind(&cut, false));
+	look(&cut, &cut.guest.kernel);
+	CHECK_EQUAL(cut.whole->mappings, 2);
+	CHECK_EQUAL(sample_mappings(cut.whole)[0].start, PROGRAM);
+	CHECK_EQUAL(cut.whole->flags, SAMPLE_USER_TRUNCATED);
+	put_changes(&cut.guest, 5, 101);
+	look(&cut, &cut.guest.kernel);
+	CHECK_EQUAL(cut.whole->mappings, 0);
+	CHECK_EQUAL(cut.whole->flags, SAMPLE_LOOK_CUT | SAMPLE_USER_TRUNCATED);
+	free_cut(&cut);
+}
+
+TEST(late_look, drops_mappings_that_may_have_changed)
+{
+	struct cut cut;
+
+	make_cut(&cut);
+	REQUIRE(take(&cut));
+	put_changes(&cut.guest, 5, 101);
+	check_dropped(&cut, &cut.guest.kernel);
+	/* An address space that was made in the place of the one that is gone. */
+	put_changes(&cut.guest, 6, 100);
+	check_dropped(&cut, &cut.guest.kernel);
+	put_changes(&cut.guest, 5, 100);
+	check_dropped(&cut, NULL);
+	look(&cut, &cut.guest.kernel);
+	CHECK_EQUAL(cut.whole->mappings, 2);
+	free_cut(&cut);
+}
+
+/* What was noted is of its tables alone. */
+TEST(late_look, knows_nothing_of_another_kernel_s)
+{
+	struct cut cut;
+	struct guest_kernel other;
+
+	make_cut(&cut);
+	REQUIRE(take(&cut));
+	other = cut.guest.kernel;
+	REQUIRE_EQUAL(user_images_create(&other.images), 0);
+	check_dropped(&cut, &other);
+	user_images_free(other.images);
+	free_cut(&cut);
+}
+
+TEST(late_look, a_mapping_that_grew_over_another_does_not_replace_it)
+{
+	struct cut cut;
+
+	make_cut(&cut);
+	REQUIRE(take(&cut));
+	sample_mappings(cut.taken)[0].end = LIBRARY + 0x1000;
+	look(&cut, &cut.guest.kernel);
+	CHECK_EQUAL(cut.whole->mappings, 1);
+	free_cut(&cut);
+}
+
+TEST(late_look, is_none_where_changes_are_not_known)
+{
+	struct cut cut;
+
+	make_cut(&cut);
+	cut.guest.kernel.vmas.has_changes = false;
+	CHECK(!take(&cut));
+	free_cut(&cut);
+}
+
+/* --- cgroups ------------------------------------------------------------------------ */
+
+struct moved {
+	struct task_guest guest;
+	struct guest_kernel kernel;
+	struct sample taken[2];
+};
+
+static void make_moved(struct moved *moved)
+{
+	struct guest_task task = { .at = DIRECT + TASK(1) };
+	struct sample_unlooked noted;
+
+	memset(moved, 0, sizeof(*moved));
+	task_guest_make(&moved->guest);
+	task_guest_put_cgroup(&moved->guest, 0, 0, 1, "");
+	task_guest_put_cgroup(&moved->guest, 1, 0, 17, "system.slice");
+	task_guest_put_cgroup(&moved->guest, 2, 0, 18, "user.slice");
+	task_guest_enter_cgroup(&moved->guest, 1, 1);
+	moved->kernel.paging = moved->guest.kernel;
+	moved->kernel.tasks = task_guest_layout;
+	REQUIRE_EQUAL(guest_cgroups_create(&moved->kernel.cgroups), 0);
+	REQUIRE(late_look_note(&moved->kernel, &moved->guest.guest.view, &task, LATE_LOOK_CGROUP, &noted));
+	moved->taken[0] = (struct sample){ .flags = SAMPLE_LOOK_CUT, .unlooked = 1, .tid = 702 };
+	*sample_unlooked(moved->taken) = noted;
+}
+
+static void free_moved(struct moved *moved)
+{
+	guest_cgroups_free(moved->kernel.cgroups);
+	task_guest_free(&moved->guest);
+}
+
+TEST(late_look, finds_the_cgroup_that_there_was_no_time_for)
+{
+	struct kernel_memory memory;
+	struct sample whole[16];
+	struct moved moved;
+
+	make_moved(&moved);
+	late_look(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
+	CHECK_EQUAL(whole->cgroup, 17);
+	CHECK_EQUAL(whole->cgroups, guest_cgroups_generation(moved.kernel.cgroups));
+	CHECK_EQUAL(whole->flags, 0);
+	memory = (struct kernel_memory){ .view = &moved.guest.guest.view, .paging = &moved.kernel.paging };
+	guest_cgroups_settle(moved.kernel.cgroups, &memory, &moved.kernel.tasks.cgroups);
+	CHECK_STRING(guest_cgroups_name(moved.kernel.cgroups, 17), "/system.slice");
+	free_moved(&moved);
+}
+
+TEST(late_look, drops_the_cgroup_of_a_task_that_was_moved)
+{
+	struct sample whole[16];
+	struct moved moved;
+
+	make_moved(&moved);
+	task_guest_enter_cgroup(&moved.guest, 1, 2);
+	late_look(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
+	CHECK_EQUAL(whole->cgroup, 0);
+	CHECK_EQUAL(whole->flags, SAMPLE_LOOK_CUT);
+	free_moved(&moved);
+}
+
+/* Its memory, and its css_set's, may be another's. */
+TEST(late_look, drops_the_cgroup_of_a_task_that_has_ended)
+{
+	struct sample whole[16];
+	struct moved moved;
+
+	make_moved(&moved);
+	task_guest_put(&moved.guest, TASK(1) + task_guest_layout.cgroups.task_users, 0);
+	late_look(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
+	CHECK_EQUAL(whole->cgroup, 0);
+	task_guest_put_task(&moved.guest, 1, 700, 703, "another");
+	late_look(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
+	CHECK_EQUAL(whole->cgroup, 0);
+	task_guest_put_task(&moved.guest, 1, 700, 702, "the same");
+	late_look(&moved.kernel, &moved.guest.guest.view, moved.taken, whole);
+	CHECK_EQUAL(whole->cgroup, 17);
+	free_moved(&moved);
+}

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/record/collector_places.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/shim/test.h"
+#include "vmm/record/collector_modules.h"
+
+#define PLACE 0xffffffffc0100000ull
+
+/* Looks last from 10 N to 10 N + 1. */
+static struct collector_look look(unsigned int number)
+{
+	return (struct collector_look){ 10ull * number, 10ull * number + 1 };
+}
+
+static struct guest_module module(const char *name, uint64_t start, uint8_t build_id)
+{
+	struct guest_module module = { .start = start, .size = 0x2000, .build_id = { build_id } };
+
+	module.build_id_size = build_id ? sizeof(module.build_id) : 0;
+	strcpy(module.name, name);
+	return module;
+}
+
+static bool is_shared(const struct collector_places *places, const struct guest_module *module)
+{
+	struct module_spans spans;
+	bool shared;
+
+	CHECK_EQUAL(collector_places_spans(places, &spans), 0);
+	shared = collector_places_is_shared(places, &spans, module);
+	module_spans_close(&spans);
+	return shared;
+}
+
+static void see_all(struct collector_places *places, unsigned int number, const struct guest_module *loaded,
+		    size_t count)
+{
+	const struct collector_look latest = look(number - 1), now = look(number);
+
+	CHECK_EQUAL(collector_places_update(places, loaded, count, &latest, &now), 0);
+}
+
+/* One module is loaded, or none: NULL. */
+static void see(struct collector_places *places, unsigned int number, const struct guest_module *loaded)
+{
+	see_all(places, number, loaded, loaded ? 1 : 0);
+}
+
+static void check_place(const struct collector_places *places, size_t index, const char *name, bool end,
+			uint64_t time)
+{
+	REQUIRE(index < places->count);
+	CHECK_STRING(places->places[index].module.name, name);
+	CHECK_EQUAL(places->places[index].end, end);
+	CHECK_EQUAL(places->places[index].time, time);
+}
+
+TEST(collector_places, modules_that_stay_are_there_since_ever)
+{
+	const struct guest_module both[] = { module("a", PLACE, 1), module("b", PLACE + 0x2000, 2) };
+	const struct collector_look first = look(1), second = look(2);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &both[0]);
+	CHECK_EQUAL(collector_places_update(&places, both, 2, &first, &second), 0);
+	CHECK_EQUAL(places.count, 2);
+	check_place(&places, 0, "a", false, 0);
+	check_place(&places, 1, "b", false, 0);
+	CHECK(!is_shared(&places, &both[0]));
+	CHECK(!is_shared(&places, &both[1]));
+	collector_places_free(&places);
+}
+
+/* A sample of a program before it in its place, which no look saw, may be checked when that has gone. */
+TEST(collector_places, a_bpf_program_is_there_since_the_look_that_saw_it)
+{
+	struct guest_module both[] = { module("a", PLACE, 0), module("b", PLACE + 0x2000, 0) };
+	const struct collector_look first = look(1), second = look(2);
+	struct collector_places places = { 0 };
+
+	both[0].program = PLACE + 0x10000;
+	both[1].program = PLACE + 0x11000;
+	see(&places, 1, &both[0]);
+	places.programs_listed = true;
+	CHECK_EQUAL(collector_places_update(&places, both, 2, &first, &second), 0);
+	CHECK_EQUAL(places.count, 2);
+	check_place(&places, 0, "a", false, 0);
+	check_place(&places, 1, "b", false, 21);
+	collector_places_free(&places);
+}
+
+TEST(collector_places, nothing_is_said_between_a_module_and_the_next_in_its_place)
+{
+	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE + 0x1000, 2);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &a);
+	see(&places, 2, &b);
+	CHECK_EQUAL(places.count, 3);
+	check_place(&places, 1, "a", true, 10);
+	check_place(&places, 2, "b", false, 21);
+	CHECK(is_shared(&places, &a));
+	CHECK(is_shared(&places, &b));
+	collector_places_free(&places);
+}
+
+TEST(collector_places, a_place_that_was_empty_for_a_while_was_anybody_s)
+{
+	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &a);
+	see(&places, 2, NULL);
+	see(&places, 3, NULL);
+	see(&places, 4, &b);
+	CHECK_EQUAL(places.count, 3);
+	check_place(&places, 1, "a", true, 10);
+	check_place(&places, 2, "b", false, 41);
+	collector_places_free(&places);
+}
+
+/* However short its time: no end stands before its beginning, where readers would take it for no end. */
+TEST(collector_places, a_module_that_one_look_saw_ends)
+{
+	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &a);
+	see(&places, 2, &b);
+	see(&places, 3, NULL);
+	CHECK_EQUAL(places.count, 4);
+	check_place(&places, 2, "b", false, 21);
+	check_place(&places, 3, "b", true, 21);
+	collector_places_free(&places);
+}
+
+TEST(collector_places, a_module_is_there_as_long_as_samples_found_it)
+{
+	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &a);
+	collector_places_seen(&places, &a, 17);
+	collector_places_seen(&places, &a, 15);
+	collector_places_seen(&places, &b, 19);
+	see(&places, 2, &b);
+	check_place(&places, 1, "a", true, 18);
+	check_place(&places, 2, "b", false, 21);
+	collector_places_free(&places);
+}
+
+TEST(collector_places, the_same_build_in_the_same_place_keeps_its_names)
+{
+	const struct guest_module a = module("a", PLACE, 1), other = module("a", PLACE, 2);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &a);
+	see(&places, 2, NULL);
+	see(&places, 3, &a);
+	CHECK_EQUAL(places.count, 3);
+	CHECK(places.places[2].told);
+	CHECK(!is_shared(&places, &a));
+	see(&places, 4, &other);
+	CHECK_EQUAL(places.count, 5);
+	CHECK(!places.places[4].told); /* it has the name of another one */
+	CHECK(is_shared(&places, &a));
+	collector_places_free(&places);
+}
+
+TEST(collector_places, without_a_build_id_nobody_knows_whether_it_is_the_same)
+{
+	const struct guest_module a = module("a", PLACE, 0);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &a);
+	see(&places, 2, NULL);
+	see(&places, 3, &a);
+	CHECK(!places.places[2].told);
+	CHECK(is_shared(&places, &a));
+	collector_places_free(&places);
+}
+
+TEST(collector_places, end_when_the_list_can_not_be_read_any_more)
+{
+	const struct guest_module a = module("a", PLACE, 1), b = module("b", PLACE, 2);
+	const struct collector_look latest = look(5);
+	struct collector_places places = { 0 };
+
+	see(&places, 1, &a);
+	CHECK_EQUAL(collector_places_stop(&places, &latest), 0);
+	check_place(&places, 1, "a", true, 50);
+	see(&places, 7, &b);
+	CHECK_EQUAL(places.count, 2);
+	collector_places_free(&places);
+}
+
+/* That come in one look: a look takes the longer the more places there are. */
+#define AT_ONCE 16
+
+TEST(collector_places, of_a_guest_that_loads_without_end_are_not_all_remembered)
+{
+	struct collector_places places = { 0 };
+
+	for (unsigned int i = 1; i < COLLECTOR_PLACES_MAX && !places.stopped; i++) {
+		struct guest_module loaded[AT_ONCE];
+
+		for (unsigned int j = 0; j < AT_ONCE; j++)
+			loaded[j] = module(j % 2 ? "a" : "b", PLACE + (i * AT_ONCE + j) * 0x2000ull, 1);
+		see_all(&places, i, loaded, AT_ONCE);
+	}
+	CHECK(places.stopped);
+	CHECK(places.count <= COLLECTOR_PLACES_MAX + 2 * AT_ONCE);
+	for (size_t i = 0; i < places.count; i++)
+		CHECK(places.places[i].end || places.places[i].over);
+	collector_places_free(&places);
+}
+
+#define PLACES (3 * AT_ONCE)
+
+/* Programs that come and go, one in the place of another, with their names. */
+static struct guest_module program(unsigned int number)
+{
+	struct guest_module program = module("", PLACE + number % PLACES * 0x1000ull, 0);
+
+	program.program = 0xffff888000000000ull + number * 64ull;
+	program.size = 0x800;
+	snprintf(program.name, sizeof(program.name), "bpf_prog_0123456789abcdef_%u", number);
+	return program;
+}
+
+#define MANY (COLLECTOR_PLACES_MAX / AT_ONCE)
+
+/* The next ones: look NUMBER sees them; the last of them. */
+static struct guest_module see_programs(struct collector_places *places, unsigned int number)
+{
+	struct guest_module seen[AT_ONCE];
+
+	for (unsigned int i = 0; i < AT_ONCE; i++)
+		seen[i] = program(number * AT_ONCE + i);
+	see_all(places, number, seen, AT_ONCE);
+	return seen[AT_ONCE - 1];
+}
+
+TEST(collector_places, programs_without_end_leave_room_and_are_forgotten_but_for_where_they_were)
+{
+	const struct guest_module early = module("early", PLACE + 0x1000, 1);
+	const struct guest_module late = module("late", PLACE + (PLACES + 1) * 0x1000ull, 1);
+	const struct collector_look first = look(MANY), second = look(MANY + 1);
+	struct collector_places places = { .programs_listed = true };
+	size_t told = 0;
+
+	for (unsigned int i = 1; i < MANY; i++) {
+		struct guest_module last;
+
+		REQUIRE(collector_places_have_room_for_programs(&places, &told));
+		last = see_programs(&places, i);
+		REQUIRE(places.count <=
+			COLLECTOR_PLACES_MAX - COLLECTOR_PLACES_OF_MODULES + 2 * (size_t)AT_ONCE);
+		REQUIRE(!places.stopped && told <= places.count);
+		check_place(&places, places.count - 1, last.name, false, 10ull * i + 1);
+		told = places.count;
+	}
+	CHECK_EQUAL(places.forgotten.count, 1);
+	CHECK(is_shared(&places, &early));
+	CHECK(!is_shared(&places, &late));
+	CHECK_EQUAL(collector_places_update(&places, &early, 1, &first, &second), 0);
+	check_place(&places, places.count - 1, "early", false, second.ended);
+	see(&places, MANY + 2, &late);
+	check_place(&places, places.count - 1, "late", false, 0);
+	collector_places_free(&places);
+}
+
+/* What is left is in the same order, each beginning with its own end. */
+TEST(collector_places, those_that_are_left_are_as_they_were)
+{
+	const size_t room = COLLECTOR_PLACES_MAX - COLLECTOR_PLACES_OF_MODULES;
+	struct collector_places places = { .programs_listed = true };
+	size_t told = room / 2, before;
+
+	for (unsigned int i = 1; places.count < room; i++) {
+		const struct guest_module seen = program(i);
+
+		see(&places, i, &seen);
+	}
+	before = places.count;
+	CHECK(collector_places_have_room_for_programs(&places, &told));
+	CHECK(places.count < before && places.count >= room / 2 - 2);
+	CHECK_EQUAL(told, room / 2 - (before - places.count));
+	for (size_t i = 1; i < places.count; i++)
+		CHECK(places.places[i].time >= places.places[i - 1].time);
+	for (size_t i = 0; i + 1 < places.count; i++)
+		if (!places.places[i].end)
+			CHECK_EQUAL(places.places[i].over, i + 1 < places.count);
+	collector_places_free(&places);
+}
+
+/* Nothing can be forgotten of those that are there. */
+TEST(collector_places, as_many_programs_as_there_is_room_for_are_no_more)
+{
+	const size_t room = COLLECTOR_PLACES_MAX - COLLECTOR_PLACES_OF_MODULES;
+	struct guest_module *all = calloc(room, sizeof(*all));
+	const struct collector_look now = look(1);
+	struct collector_places places = { 0 };
+	size_t told = 0;
+
+	REQUIRE(all);
+	for (unsigned int i = 0; i < room; i++) {
+		all[i] = program(i);
+		all[i].start = PLACE + i * 0x1000ull;
+	}
+	CHECK_EQUAL(collector_places_update(&places, all, room, &now, &now), 0);
+	CHECK(!places.stopped);
+	CHECK(!collector_places_have_room_for_programs(&places, &told));
+	CHECK_EQUAL(places.count, room);
+	free(all);
+	collector_places_free(&places);
+}
+
+/* As who looks at each of them finds it. */
+static bool is_in_place_of_any(const struct guest_module *modules, size_t count,
+			       const struct guest_module *module)
+{
+	for (size_t i = 0; i < count; i++)
+		if (modules[i].start < module->start + module->size &&
+		    module->start < modules[i].start + modules[i].size)
+			return true;
+	return false;
+}
+
+TEST(collector_places, modules_in_a_place_are_found_among_many)
+{
+	struct guest_module modules[200];
+	struct module_spans spans;
+
+	srand(71);
+	for (int round = 0; round < 200; round++) {
+		size_t count = (size_t)rand() % 200;
+
+		REQUIRE_EQUAL(module_spans_open(&spans, count), 0);
+		for (size_t i = 0; i < count; i++) {
+			modules[i] = module("m", PLACE + (uint64_t)rand() % 2000, 0);
+			modules[i].size = (uint64_t)rand() % (round % 3 ? 10 : 300);
+			module_spans_add(&spans, &modules[i]);
+		}
+		module_spans_finish(&spans);
+		for (int i = 0; i < 100; i++) {
+			struct guest_module any = module("any", PLACE + (uint64_t)rand() % 2000, 0);
+			const struct guest_module *one;
+			size_t at = 0, found = 0, there = 0;
+
+			any.size = 1 + (uint64_t)rand() % 20;
+			while ((one = module_spans_next(&spans, &any, &at))) {
+				CHECK(is_in_place_of_any(one, 1, &any));
+				found++;
+			}
+			for (size_t j = 0; j < count; j++)
+				there += is_in_place_of_any(&modules[j], 1, &any);
+			CHECK_EQUAL(found, there);
+		}
+		module_spans_close(&spans);
+	}
+}

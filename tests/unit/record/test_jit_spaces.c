@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a file is told of functions made at run time, where there is not memory enough for all of it. */
+#include "vmm/record/jit_spaces.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/shim/test.h"
+
+#define MS        1000000ull
+#define PARENT    42u
+#define CHILD     43u
+#define ADDRESS   0x1000ull
+#define LENGTH    0x100ull
+#define FUNCTIONS 8
+
+/* A reader of the file: has it a function at the addresses of each process? */
+struct reader {
+	bool has[2][FUNCTIONS];
+};
+
+static int tell(void *context, const struct sideband *record)
+{
+	const struct sideband_mmap *mmap = (const void *)record;
+	struct reader *reader = context;
+
+	CHECK_EQUAL(record->type, SIDEBAND_MMAP);
+	for (uint64_t i = 0; i < FUNCTIONS; i++) {
+		uint64_t address = ADDRESS + i * LENGTH;
+
+		if (address >= mmap->start && address < mmap->start + mmap->length)
+			reader->has[record->pid - PARENT][i] = strcmp(mmap->name, "//anon");
+	}
+	return 0;
+}
+
+static bool is_anonymous(void *context, uint64_t address)
+{
+	return true;
+}
+
+static struct jit_code *make_code(void)
+{
+	struct jit_code *code = jit_code_new(NULL);
+	struct sideband_jit_map map = { .head = { .size = sizeof(map),
+						  .type = SIDEBAND_JIT_MAP,
+						  .flags = SIDEBAND_JIT_BEGIN,
+						  .time = 100 * MS,
+						  .pid = PARENT,
+						  .tid = PARENT },
+					.since = 10 * MS };
+	struct sideband round = { .size = sizeof(round), .type = SIDEBAND_ROUND, .time = 200 * MS };
+
+	jit_code_take(code, &map.head);
+	for (uint64_t i = 0; i < FUNCTIONS; i++) {
+		uint64_t bytes[16] = { 0 };
+		struct sideband_jit_code *line = (struct sideband_jit_code *)bytes;
+
+		line->head = map.head;
+		line->head.flags = 0;
+		line->head.type = SIDEBAND_JIT_CODE;
+		line->head.size = sideband_size(sizeof(*line), "function");
+		line->start = ADDRESS + i * LENGTH;
+		line->length = LENGTH;
+		line->since = 10 * MS;
+		strcpy(line->name, "function");
+		jit_code_take(code, &line->head);
+	}
+	jit_code_take(code, &round);
+	return code;
+}
+
+static void take_samples(struct jit_spaces *spaces, struct jit_code *code,
+			 const struct jit_spaces_teller *teller)
+{
+	for (uint64_t i = 0; i < FUNCTIONS; i++) {
+		struct sample sample = {
+			.time = 150 * MS, .pid = PARENT, .tid = PARENT, .cpl = 3, .rip = ADDRESS + i * LENGTH
+		};
+
+		CHECK_EQUAL(jit_spaces_sample(spaces, code, &sample, teller), 0);
+	}
+}
+
+static void fork_at(struct reader *reader, struct jit_spaces *spaces, const struct jit_spaces_teller *teller)
+{
+	const struct sideband_fork fork = { .head = { .size = sizeof(fork),
+						      .type = SIDEBAND_FORK,
+						      .time = 160 * MS,
+						      .pid = CHILD,
+						      .tid = CHILD },
+					    .parent_pid = PARENT,
+					    .parent_tid = PARENT };
+
+	memcpy(reader->has[1], reader->has[0], sizeof(reader->has[0]));
+	CHECK_EQUAL(jit_spaces_told(spaces, &fork.head, teller), 0);
+}
+
+/* In the middle of a function: what is left of it is two ranges. */
+static void map_all(struct jit_spaces *spaces, const struct jit_spaces_teller *teller)
+{
+	uint64_t bytes[16] = { 0 };
+	struct sideband_mmap *mmap = (struct sideband_mmap *)bytes;
+
+	mmap->head = (struct sideband){ .size = sideband_size(sizeof(*mmap), "/f"),
+					.type = SIDEBAND_MMAP,
+					.time = 170 * MS,
+					.pid = PARENT,
+					.tid = PARENT };
+	mmap->start = ADDRESS + LENGTH / 2;
+	mmap->length = LENGTH / 4;
+	CHECK_EQUAL(jit_spaces_told(spaces, &mmap->head, teller), 0);
+}
+
+static int count(const bool *has)
+{
+	int sum = 0;
+
+	for (int i = 0; i < FUNCTIONS; i++)
+		sum += has[i];
+	return sum;
+}
+
+/* The more memory there is, the more a child has of its parent's; what it has not is told. */
+TEST(jit_spaces, what_can_not_be_remembered_of_a_fork_is_taken_back)
+{
+	int least = FUNCTIONS, most = 0;
+
+	for (size_t limit = 0; limit < 4000; limit += 40) {
+		struct jit_code *code = make_code();
+		struct guest_account account;
+		struct reader reader = { 0 };
+		const struct jit_spaces_teller teller = { is_anonymous, tell, &reader };
+		struct jit_spaces *spaces;
+
+		guest_account_init(&account, limit);
+		spaces = jit_spaces_new(&account);
+		take_samples(spaces, code, &teller);
+		fork_at(&reader, spaces, &teller);
+		CHECK(count(reader.has[1]) <= count(reader.has[0]));
+		if (count(reader.has[0]) == FUNCTIONS) {
+			least = count(reader.has[1]) < least ? count(reader.has[1]) : least;
+			most = count(reader.has[1]) > most ? count(reader.has[1]) : most;
+		}
+		map_all(spaces, &teller);
+		jit_spaces_free(spaces);
+		CHECK_EQUAL(atomic_load(&account.used), 0);
+		jit_code_free(code);
+	}
+	CHECK_EQUAL(least, 0);
+	CHECK_EQUAL(most, FUNCTIONS);
+}

@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A file in which two tell what is mapped: a guest that loses some of what happens in it, and samples that
+ * know what is mapped where they were taken, though not always. Against generated timelines, and read as
+ * reports read it: where a sample knows, the file says what brute force says; where it does not, that or
+ * nothing.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/shim/test.h"
+#include "tests/unit/timeline.h"
+#include "vmm/report/profile_image.h"
+#include "vmm/report/profile_timeline.h"
+#include "vmm/resolve/resolver.h"
+#include "vmm/record/user_spaces.h"
+
+#define PASS    300000u
+#define WINDOW  2000000u
+#define SAMPLES 2000u
+#define SEEDS   15u
+#define NUMBERS 4096u /* of images */
+#define PAGE    4096ull
+
+struct small_sample {
+	struct sample sample;
+	uint64_t callchain[1];
+	struct sample_mapping mapping;
+};
+
+struct asked {
+	struct sample sample;
+	bool knows; /* itself */
+};
+
+struct proof {
+	uint64_t error;        /* ns, of the times that the guest tells, as it says; */
+	uint64_t wrong_by;     /* and more than that, at most */
+	uint32_t knows, loses; /* of 16 samples, and events */
+	uint64_t delay;        /* ns, by which events come late */
+	bool at_times;         /* not all do */
+
+	struct timeline timeline;
+	uint64_t state;
+	struct user_spaces *spaces;
+	const struct attributed_sample *attributed;
+	/* the file */
+	struct pool pool;
+	struct profile_timeline *read;
+	struct profile_image images[NUMBERS];
+	struct asked asked[SAMPLES];
+	size_t count;
+
+	uint64_t filled, lost;                           /* records told by samples, and lost by the guest */
+	uint64_t right, right_itself, open, wrong, late; /* samples */
+};
+
+static bool is_named(void *context, const struct sample_mapping *mapping)
+{
+	return true;
+}
+
+static int map(void *context, uint32_t pid, uint64_t time, const struct sample_mapping *mapping)
+{
+	struct proof *proof = context;
+
+	proof->filled++;
+	return profile_timeline_map(proof->read, false, (int32_t)pid, time, mapping->start,
+				    mapping->end - mapping->start, mapping->offset,
+				    &proof->images[mapping->image]);
+}
+
+/* Image 0 is nothing. */
+static int unmap(void *context, uint32_t pid, uint64_t time, uint64_t start, uint64_t end)
+{
+	struct proof *proof = context;
+
+	return profile_timeline_map(proof->read, false, (int32_t)pid, time, start, end - start, start,
+				    &proof->images[0]);
+}
+
+static bool is_same(const struct resolver_place *place, uint64_t address,
+		    const struct sample_mapping *mapping)
+{
+	return mapping && place->image->inode == mapping->image &&
+	       place->offset == address - mapping->start + mapping->offset;
+}
+
+/* As the collector's output does. */
+static enum user_spaces_said said(void *context, uint64_t address, const struct sample_mapping *mapping,
+				  uint64_t *since)
+{
+	const struct proof *proof = context;
+	struct resolver_place place = resolver_place_of(proof->attributed, address);
+
+	*since = place.displaced ? UINT64_MAX : place.since;
+	if (place.unsure)
+		return USER_SPACES_UNSURE;
+	if (!place.image || place.displaced || (!mapping && place.stale))
+		return USER_SPACES_NOTHING;
+	return is_same(&place, address, mapping) ? USER_SPACES_SAME : USER_SPACES_OTHER;
+}
+
+static bool tells(void *context, const struct sample *sample, uint64_t address)
+{
+	return true;
+}
+
+static void take_sample(void *context, const struct attributed_sample *attributed)
+{
+	struct proof *proof = context;
+	const struct user_spaces_teller teller = {
+		.is_named = is_named, .map = map, .unmap = unmap, .said = said, .context = proof
+	};
+	const struct sample *sample = attributed->sample;
+	bool late;
+
+	proof->attributed = attributed;
+	REQUIRE_EQUAL(user_spaces_sample(proof->spaces, sample, &teller, &late), 0);
+	proof->late += late;
+	if (!late && !(sample->flags & SAMPLE_UNSURE))
+		proof->asked[proof->count++] = (struct asked){ *sample, sample->mappings };
+	else
+		CHECK(!sample->mappings);
+}
+
+static void take_fork(struct proof *proof, const struct sideband_fork *fork)
+{
+	const struct sideband *head = &fork->head;
+
+	if (head->pid != fork->parent_pid)
+		user_spaces_fork(proof->spaces, head->pid, fork->parent_pid, head->time);
+	profile_timeline_fork(proof->read, head->pid, head->tid, fork->parent_pid, fork->parent_tid,
+			      head->time, false);
+}
+
+static void take_told(struct proof *proof, const struct sideband *record)
+{
+	const struct sideband_mmap *mmap = (const void *)record;
+
+	if (record->type == SIDEBAND_FORK)
+		take_fork(proof, (const void *)record);
+	else if (record->type == SIDEBAND_EXIT)
+		user_spaces_end(proof->spaces, record->pid, record->tid, record->time);
+	else if (record->type == SIDEBAND_MMAP)
+		profile_timeline_map(proof->read, false, (int32_t)record->pid, record->time, mmap->start,
+				     mmap->length, mmap->offset, &proof->images[mmap->inode]);
+}
+
+static struct sample_mapping changed_by(const struct sideband *record)
+{
+	const struct sideband_mmap *mmap = (const void *)record;
+	const struct sideband_fork *fork = (const void *)record;
+
+	if (record->type == SIDEBAND_MMAP)
+		return (struct sample_mapping){ .start = mmap->start, .end = mmap->start + mmap->length };
+	if ((record->type == SIDEBAND_FORK && record->pid != fork->parent_pid) ||
+	    (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC))
+		return (struct sample_mapping){ .end = TIMELINE_BASE + 2 * TIMELINE_PAGES * PAGE };
+	return (struct sample_mapping){ 0 };
+}
+
+static uint64_t time_to_write(struct proof *proof, const struct sideband *record)
+{
+	const struct sideband_fork *fork = (const void *)record;
+
+	if (record->type == SIDEBAND_FORK)
+		return user_spaces_fork_time(proof->spaces, record->pid, fork->parent_pid, record->time);
+	return user_spaces_time(proof->spaces, record->pid, record->time, record->type == SIDEBAND_MMAP);
+}
+
+/* As the collector's output does. */
+static void take_sideband(void *context, const struct sideband *record)
+{
+	struct proof *proof = context;
+	const struct user_spaces_teller teller = {
+		.is_named = is_named, .map = map, .unmap = unmap, .context = proof
+	};
+	const struct sample_mapping range = changed_by(record);
+	uint64_t times[USER_SPACES_OPEN];
+	struct timeline_event told;
+
+	if (!record->time_error) {
+		take_told(proof, record);
+		return;
+	}
+	if (range.end && user_spaces_is_open(proof->spaces, record->pid, record->time, record->time_error)) {
+		user_spaces_open(proof->spaces, record->pid, record->time, record->time_error, times);
+		for (int i = 0; i < USER_SPACES_OPEN; i++)
+			unmap(proof, record->pid, times[i], range.start, range.end);
+	}
+	memcpy(&told.record, record, record->size);
+	told.record.head.time = time_to_write(proof, record);
+	take_told(proof, &told.record.head);
+	if (record->type == SIDEBAND_MMAP && told.record.head.time != record->time)
+		CHECK_EQUAL(user_spaces_written(proof->spaces, record->pid, record->time,
+						told.record.head.time, &range, &teller),
+			    0);
+}
+
+static bool is_in_piece(const struct timeline_answer *answer, const struct timeline_answer *of,
+			uint64_t distance)
+{
+	return answer->image == of->image && answer->offset == of->offset + distance;
+}
+
+/* The pages around ADDRESS that are mapped with it, as a kernel keeps them. */
+static void find_mapping(const struct proof *proof, struct small_sample *small)
+{
+	const struct sample *sample = &small->sample;
+	uint64_t page = sample->rip & ~(PAGE - 1), start = page, end = page + PAGE;
+	struct timeline_answer of = timeline_ask(&proof->timeline, sample->pid, 0, 0, page, sample->time);
+
+	for (;; end += PAGE) {
+		struct timeline_answer next =
+			timeline_ask(&proof->timeline, sample->pid, 0, 0, end, sample->time);
+
+		if (!is_in_piece(&next, &of, end - page))
+			break;
+	}
+	for (;; start -= PAGE) {
+		struct timeline_answer next =
+			timeline_ask(&proof->timeline, sample->pid, 0, 0, start - PAGE, sample->time);
+
+		if (!is_in_piece(&of, &next, page - start + PAGE))
+			break;
+	}
+	small->mapping = (struct sample_mapping){
+		.start = start, .end = end, .offset = of.offset - (page - start), .image = of.image
+	};
+}
+
+/* Code runs where something is mapped: other addresses are not sampled. */
+static bool make_sample(struct proof *proof, struct small_sample *small)
+{
+	const struct timeline *timeline = &proof->timeline;
+
+	for (int i = 0; i < 200; i++) {
+		const struct timeline_life *life =
+			&timeline->lives[timeline_random(&proof->state, (uint32_t)timeline->life_count)];
+		uint64_t end = life->died < timeline->end ? life->died : timeline->end;
+		uint64_t time = life->born + timeline_random(&proof->state, (uint32_t)(end - life->born));
+
+		*small = (struct small_sample){
+			.sample = { .time = time,
+				    .rip = TIMELINE_BASE +
+					   timeline_random(&proof->state, TIMELINE_PAGES * 4096),
+				    .cpl = 3,
+				    .pid = life->pid,
+				    .tid = life->pid,
+				    .user_depth = 1,
+				    .mappings = timeline_random(&proof->state, 16) < proof->knows },
+		};
+		small->callchain[0] = small->sample.rip;
+		if (!timeline_ask(timeline, life->pid, life->pid, 0, small->sample.rip, time).image)
+			continue;
+		find_mapping(proof, small);
+		return true;
+	}
+	return false;
+}
+
+static int by_time(const void *left, const void *right)
+{
+	const struct small_sample *a = left, *b = right;
+
+	return (a->sample.time > b->sample.time) - (a->sample.time < b->sample.time);
+}
+
+/* Of one moment, what is told for one sample is told for the other. */
+static size_t drop_equal_times(struct small_sample *samples, size_t count)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < count; i++)
+		if (!kept || samples[kept - 1].sample.time < samples[i].sample.time)
+			samples[kept++] = samples[i];
+	return kept;
+}
+
+static void give(struct resolver *resolver, struct sideband *record, const struct proof *proof, int64_t off)
+{
+	record->time += (uint64_t)off;
+	record->time_error = (uint32_t)proof->error;
+	record->cr3 = 0;
+	resolver_sideband(resolver, 1, sideband_check(span_of(record, record->size)));
+}
+
+/* Its kernel has no event for what is unmapped. */
+static void give_event(struct proof *proof, struct resolver *resolver, struct timeline_event event,
+		       int64_t off)
+{
+	struct sideband_lost lost = {
+		.head = { .size = sizeof(lost), .type = SIDEBAND_LOST, .time = event.record.head.time },
+		.count = 1
+	};
+
+	if (event.record.head.type == SIDEBAND_MUNMAP)
+		return;
+	if (timeline_random(&proof->state, 16) >= proof->loses)
+		return give(resolver, &event.record.head, proof, off);
+	lost.until = lost.head.time + (uint64_t)off;
+	give(resolver, &lost.head, proof, off);
+	proof->lost++;
+}
+
+/* When the guest tells of EVENT, as far as it has told of all before. */
+static uint64_t told_at(const struct proof *proof, const struct timeline_event *event)
+{
+	bool late = !proof->at_times || event->time / (4 * WINDOW) % 2;
+
+	return event->time + proof->error + proof->wrong_by + (late ? proof->delay : 0);
+}
+
+static void end_pass(struct resolver *resolver)
+{
+	resolver_pass_end(resolver, 0);
+	resolver_pass_end(resolver, 1);
+	resolver_play(resolver);
+}
+
+static void run(struct proof *proof, struct resolver *resolver, const struct small_sample *samples,
+		size_t count)
+{
+	uint64_t most = proof->error + proof->wrong_by;
+	int64_t off = (int64_t)timeline_random(&proof->state, 2 * (uint32_t)most + 1) - (int64_t)most;
+	size_t event = 0, sample = 0;
+
+	for (uint64_t now = PASS; event < proof->timeline.count || sample < count; now += PASS) {
+		resolver_begin_pass(resolver, now);
+		for (; event < proof->timeline.count && told_at(proof, &proof->timeline.events[event]) <= now;
+		     event++)
+			give_event(proof, resolver, proof->timeline.events[event], off);
+		for (; sample < count && samples[sample].sample.time <= now; sample++)
+			resolver_sample(resolver, 0, &samples[sample].sample);
+		end_pass(resolver);
+	}
+	resolver_finish(resolver);
+}
+
+static const struct profile_mapping *find_in_file(const struct proof *proof, const struct sample *sample)
+{
+	const struct profile_space *space =
+		profile_timeline_space(proof->read, false, (int32_t)sample->pid, sample->time);
+
+	return space ? profile_space_find(space, profile_space_epoch(space, sample->time), sample->rip)
+		     : NULL;
+}
+
+static void check_sample(struct proof *proof, const struct asked *asked)
+{
+	const struct sample *sample = &asked->sample;
+	struct timeline_answer right =
+		timeline_ask(&proof->timeline, sample->pid, sample->tid, 0, sample->rip, sample->time);
+	const struct profile_mapping *found = find_in_file(proof, sample);
+	size_t image = found ? (size_t)(found->image - proof->images) : 0;
+
+	if (!image && (!asked->knows || (proof->error && (proof->delay || proof->wrong_by))))
+		proof->open++;
+	else if (image == right.image && sample->rip - found->start + found->offset == right.offset)
+		(*(asked->knows ? &proof->right_itself : &proof->right))++;
+	else if (!proof->wrong++)
+		printf("at %llu, pid %u, address %#llx, which %s: image %zu, not %u\n",
+		       (unsigned long long)sample->time, sample->pid, (unsigned long long)sample->rip,
+		       asked->knows ? "is known" : "is not known", image, right.image);
+}
+
+static void prove(struct proof *proof, uint64_t seed)
+{
+	static struct small_sample samples[SAMPLES];
+	struct resolver *resolver;
+	size_t count = 0;
+
+	proof->state = seed;
+	timeline_make(&proof->timeline, seed, 10 + timeline_random(&proof->state, 300));
+	while (count < SAMPLES && make_sample(proof, &samples[count]))
+		count++;
+	qsort(samples, count, sizeof(samples[0]), by_time);
+	count = drop_equal_times(samples, count);
+	proof->count = 0;
+	proof->spaces = user_spaces_new(NULL);
+	proof->pool = (struct pool){ 0 };
+	proof->read = profile_timeline_new(&proof->pool);
+	REQUIRE_EQUAL(resolver_create(&resolver, &(struct resolver_options){ .rings = 2,
+									     .window = WINDOW,
+									     .reach = proof->error,
+									     .tells = tells,
+									     .sample = take_sample,
+									     .sideband = take_sideband,
+									     .context = proof }),
+		      0);
+	run(proof, resolver, samples, count);
+	REQUIRE_EQUAL(profile_timeline_finish(proof->read), 0);
+	for (size_t i = 0; i < proof->count; i++)
+		check_sample(proof, &proof->asked[i]);
+	resolver_free(resolver);
+	profile_timeline_free(proof->read);
+	pool_free(&proof->pool);
+	user_spaces_free(proof->spaces);
+	timeline_free(&proof->timeline);
+}
+
+static struct proof prove_these(const struct proof *these)
+{
+	static struct proof proof;
+
+	proof = *these;
+	for (size_t i = 0; i < NUMBERS; i++)
+		proof.images[i].path = "";
+	for (uint64_t seed = 1; seed <= SEEDS && !proof.wrong; seed++)
+		prove(&proof, seed);
+	printf("times within %llu ns, %u of 16 samples know, %u of 16 events are lost (%llu): samples told of %llu mappings; "
+	       "%llu and %llu right, %llu not told, %llu wrong, %llu late\n",
+	       (unsigned long long)proof.error, proof.knows, proof.loses, (unsigned long long)proof.lost,
+	       (unsigned long long)proof.filled, (unsigned long long)proof.right_itself,
+	       (unsigned long long)proof.right, (unsigned long long)proof.open,
+	       (unsigned long long)proof.wrong, (unsigned long long)proof.late);
+	CHECK_EQUAL(proof.wrong, 0);
+	CHECK_EQUAL(proof.late, 0);
+	return proof;
+}
+
+static struct proof prove_all(uint64_t error, uint32_t knows, uint32_t loses)
+{
+	return prove_these(&(struct proof){ .error = error, .knows = knows, .loses = loses });
+}
+
+/* What the guest does not know of is memory that was unmapped, and mapped no more: that is all that is
+ * filled. */
+TEST(user_spaces_timelines, what_the_guest_tells_is_not_told_again)
+{
+	struct proof proof = prove_all(0, 16, 0);
+
+	CHECK_EQUAL(proof.filled, 0);
+	CHECK(proof.right_itself > SAMPLES);
+	proof = prove_all(0, 0, 0);
+	CHECK_EQUAL(proof.open, 0);
+	CHECK_EQUAL(proof.filled, 0);
+}
+
+TEST(user_spaces_timelines, what_the_guest_lost_is_filled_in_and_nothing_is_wrong)
+{
+	for (uint32_t loses = 1; loses <= 16; loses += 5)
+		for (uint32_t knows = 0; knows <= 16; knows += 8) {
+			struct proof proof = prove_all(0, knows, loses);
+
+			CHECK(!knows || proof.filled > 0);
+			CHECK(knows < 16 || !proof.open);
+		}
+}
+
+TEST(user_spaces_timelines, nor_where_its_clock_is_not_known_exactly)
+{
+	for (uint32_t loses = 0; loses <= 12; loses += 4)
+		for (uint32_t knows = 8; knows <= 16; knows += 8)
+			prove_all(100000, knows, loses);
+}
+
+TEST(user_spaces_timelines, nor_where_it_tells_behind_the_window)
+{
+	for (uint64_t delay = WINDOW / 2; delay <= 4 * WINDOW; delay += WINDOW / 2)
+		prove_these(&(struct proof){ .knows = 16, .delay = delay });
+}
+
+/* Half of the samples are read by what is told so, or not at all. */
+TEST(user_spaces_timelines, nor_where_it_tells_behind_the_window_by_such_a_clock)
+{
+	for (uint64_t delay = WINDOW / 2; delay <= 4 * WINDOW; delay += WINDOW / 2)
+		for (uint32_t knows = 8; knows <= 16; knows += 8)
+			prove_these(&(struct proof){ .error = 100000, .knows = knows, .delay = delay });
+}
+
+TEST(user_spaces_timelines, nor_where_it_does_so_at_times)
+{
+	for (uint64_t delay = WINDOW; delay <= 4 * WINDOW; delay += WINDOW)
+		for (uint32_t knows = 8; knows <= 16; knows += 8) {
+			struct proof proof = prove_these(&(struct proof){
+				.error = 100000, .knows = knows, .delay = delay, .at_times = true });
+
+			CHECK(knows < 16 || !proof.open);
+			CHECK(knows == 16 || proof.right > 1000);
+		}
+}
+
+/* Nothing tells of it: what holds is what samples know. */
+TEST(user_spaces_timelines, samples_that_know_are_right_by_a_clock_that_is_wrong_by_more_than_it_says)
+{
+	for (uint64_t delay = 0; delay <= 4 * WINDOW; delay += WINDOW)
+		prove_these(&(struct proof){
+			.error = 100000, .wrong_by = WINDOW, .knows = 16, .delay = delay, .at_times = true });
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/symbols/image_names.h"
+
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/agent_protocol.h"
+#include "tests/unit/shim/test.h"
+#include "vmm/symbols/elf_symbols.h"
+#include "vmm/symbols/image_file.h"
+#include "vmm/symbols/installed_symbols.h"
+#include "vmm/symbols/symbol_paths.h"
+
+static const uint8_t build_id[20] = { 0xab, 0xcd, [19] = 1 };
+
+struct table {
+	struct agent_symbols head;
+	Elf64_Phdr segment;
+	Elf64_Sym symbols[2];
+	char strings[16];
+} __attribute__((packed));
+
+/* Its first COUNT functions have names. */
+static struct table table_of(uint32_t section, unsigned int count)
+{
+	struct table table = {
+		.head = { section, 1, sizeof(table.symbols), sizeof(table.strings) },
+		.segment = { .p_type = PT_LOAD,
+			     .p_flags = PF_X,
+			     .p_vaddr = 0x400000,
+			     .p_filesz = 0x1000,
+			     .p_memsz = 0x1000 },
+		.strings = "\0exported\0own",
+	};
+
+	for (unsigned int i = 0; i < count; i++)
+		table.symbols[i] = (Elf64_Sym){ .st_name = i ? 10 : 1,
+						.st_info = STT_FUNC,
+						.st_shndx = 12,
+						.st_value = 0x400010 + 16 * i,
+						.st_size = 16 };
+	return table;
+}
+
+static bool has_room(void *context)
+{
+	(void)context;
+	return true;
+}
+
+struct setting {
+	char directory[64];
+	struct build_id_cache_place place;
+	struct image_names memory, agent; /* of one run: who has them from where */
+};
+
+static void enter(struct setting *setting, size_t limit)
+{
+	strcpy(setting->directory, "/tmp/kvmscope-test-XXXXXX");
+	REQUIRE(mkdtemp(setting->directory));
+	setting->place =
+		(struct build_id_cache_place){ .directory = setting->directory, .has_room = has_room };
+	REQUIRE_EQUAL(image_names_open(&setting->memory, &setting->place, limit), 0);
+	REQUIRE_EQUAL(image_names_open(&setting->agent, &setting->place, limit), 0);
+}
+
+static void leave(struct setting *setting)
+{
+	char command[128];
+
+	image_names_close(&setting->memory);
+	image_names_close(&setting->agent);
+	snprintf(command, sizeof(command), "rm -rf %s", setting->directory);
+	CHECK_EQUAL(system(command), 0);
+}
+
+static void memory_tells(struct setting *setting, struct table table)
+{
+	image_names_add(&setting->memory, span_of(&table, sizeof(table)), build_id, sizeof(build_id));
+}
+
+static void agent_tells(struct setting *setting, struct table table)
+{
+	image_names_replace(&setting->agent, span_of(&table, sizeof(table)), build_id, sizeof(build_id));
+}
+
+static bool has(struct setting *setting)
+{
+	return image_names_has(&setting->agent, build_id, sizeof(build_id));
+}
+
+static bool has_all(const struct setting *setting)
+{
+	return image_names_has_all(&setting->agent, build_id, sizeof(build_id));
+}
+
+TEST(image_names, of_memory_make_room_for_all_of_them)
+{
+	struct setting setting;
+
+	enter(&setting, 1 << 20);
+	CHECK(!has_all(&setting));
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK(has(&setting));
+	CHECK(!has_all(&setting));
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	CHECK(has_all(&setting));
+	CHECK_EQUAL(setting.agent.statistics.added, 1);
+	leave(&setting);
+}
+
+/* A guest is not made to tell of its libraries in each recording; but somebody may install their names. */
+TEST(image_names, of_who_has_no_more_are_all_for_a_day)
+{
+	char command[256];
+	struct setting setting;
+
+	enter(&setting, 1 << 20);
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK(has_all(&setting));
+	snprintf(command, sizeof(command), "touch -d '23 hours ago' '%s/%s'/*/elf", setting.directory,
+		 BUILD_ID_CACHE_IMAGES);
+	CHECK_EQUAL(system(command), 0);
+	CHECK(has_all(&setting));
+	snprintf(command, sizeof(command), "touch -d '25 hours ago' '%s/%s'/*/elf", setting.directory,
+		 BUILD_ID_CACHE_IMAGES);
+	CHECK_EQUAL(system(command), 0);
+	CHECK(!has_all(&setting));
+	CHECK(has(&setting));
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK(has_all(&setting));
+	leave(&setting);
+}
+
+TEST(image_names, that_are_all_of_them_stay)
+{
+	struct setting setting;
+
+	enter(&setting, 1 << 20);
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK(has_all(&setting));
+	CHECK_EQUAL(setting.memory.statistics.added, 0);
+	CHECK_EQUAL(setting.agent.statistics.added, 1);
+	leave(&setting);
+}
+
+/* What is in the cache says no longer in which form it is, as those of the first builds. */
+static void make_earlier(const struct setting *setting)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "LC_ALL=C sed -i s/kvmscope/nobodys_/g '%s/%s'/*/elf",
+		 setting->directory, BUILD_ID_CACHE_IMAGES);
+	CHECK_EQUAL(system(command), 0);
+}
+
+/* Those may have names in them that are wrong: of symbols without a size, up to the next one. */
+TEST(image_names, of_an_earlier_version_make_room_even_for_fewer)
+{
+	struct setting setting;
+
+	enter(&setting, 1 << 20);
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	make_earlier(&setting);
+	CHECK(!has(&setting));
+	CHECK(!has_all(&setting));
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK_EQUAL(setting.memory.statistics.added, 1);
+	CHECK(has(&setting));
+	make_earlier(&setting);
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 1));
+	CHECK(has_all(&setting));
+	leave(&setting);
+}
+
+/* What another program put there is left alone, whatever it says. */
+TEST(image_names, of_somebody_else_stay)
+{
+	struct setting setting;
+	char command[512];
+
+	enter(&setting, 1 << 20);
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	make_earlier(&setting);
+	snprintf(
+		command, sizeof(command),
+		"cd '%s' && mkdir other && mv '%s'/* other && ln -sfn ../../other/$(ls other) .build-id/ab/*",
+		setting.directory, BUILD_ID_CACHE_IMAGES);
+	CHECK_EQUAL(system(command), 0);
+	CHECK(has_all(&setting));
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	CHECK_EQUAL(setting.agent.statistics.added, 1);
+	leave(&setting);
+}
+
+/* A file below ROOT of the setting's directory, with all functions of BUILD: another place of the file has
+ * the code there. */
+static void install_separate(const struct setting *setting, const uint8_t *build, struct table table)
+{
+	char path[256], command[512];
+	struct bytes file;
+	FILE *to;
+
+	table.segment.p_offset = 0x7000;
+	image_file_make(&file, span_of(&table, sizeof(table)), build, sizeof(build_id));
+	REQUIRE(file.size);
+	REQUIRE(symbol_paths_installed_debug(path, setting->directory, build_id, sizeof(build_id)));
+	snprintf(command, sizeof(command), "mkdir -p $(dirname %s)", path);
+	CHECK_EQUAL(system(command), 0);
+	to = fopen(path, "we");
+	REQUIRE(to);
+	CHECK_EQUAL(fwrite(file.data, file.size, 1, to), 1);
+	fclose(to);
+	free(file.data);
+}
+
+TEST(image_names, of_a_stripped_file_are_those_of_an_installed_separate_one)
+{
+	struct symbols *symbols;
+	struct setting setting;
+	struct symbol symbol;
+	char path[4096];
+
+	enter(&setting, 1 << 20);
+	setting.memory.installed = setting.directory;
+	install_separate(&setting, build_id, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK(has_all(&setting));
+	REQUIRE(symbol_paths_cached(path, setting.directory, build_id, sizeof(build_id), "elf"));
+	REQUIRE_EQUAL(elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, NULL, 0), 0);
+	REQUIRE(symbols_find(symbols, 0x20, &symbol));
+	CHECK_STRING(symbol.name, "own");
+	symbols_free(symbols);
+	leave(&setting);
+}
+
+TEST(image_names, that_are_all_of_them_ask_for_no_separate_one)
+{
+	struct table table = table_of(AGENT_SYMBOLS_SYMTAB, 2);
+	struct bytes all = { .data = (uint8_t *)&table, .size = sizeof(table) };
+
+	CHECK(!installed_symbols_add(&all, span_of(&table, sizeof(table)), "", build_id, sizeof(build_id)));
+	CHECK(!all.data && !all.size); /* nothing that anybody would free */
+}
+
+/* They were put there before it was installed. */
+TEST(image_names, of_a_stripped_file_make_room_for_those_of_an_installed_separate_one)
+{
+	struct setting setting;
+
+	enter(&setting, 1 << 20);
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	setting.memory.installed = setting.agent.installed = setting.directory;
+	CHECK(has(&setting));
+	install_separate(&setting, build_id, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	CHECK(!has(&setting));
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK(has(&setting));
+	CHECK(has_all(&setting));
+	CHECK_EQUAL(setting.agent.statistics.misread, 0);
+	leave(&setting);
+}
+
+/* What perf itself put into the cache is not touched: it is said that perf gets it wrong. */
+TEST(image_names, of_a_file_that_perf_kept_are_told_to_be_wrong_beside_an_installed_separate_one)
+{
+	struct setting setting;
+	char command[512];
+
+	enter(&setting, 1 << 20);
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	snprintf(command, sizeof(command),
+		 "cd %s && mv '[guest.user]' libc.so.6 && link=$(echo .build-id/*/*) && "
+		 "ln -sfn ../../libc.so.6/$(ls libc.so.6) $link",
+		 setting.directory);
+	CHECK_EQUAL(system(command), 0);
+	install_separate(&setting, build_id, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	CHECK(has(&setting));
+	CHECK_EQUAL(setting.agent.statistics.misread, 0);
+	setting.agent.installed = setting.directory;
+	CHECK(has(&setting));
+	CHECK_EQUAL(setting.agent.statistics.misread, 1);
+	leave(&setting);
+}
+
+TEST(image_names, of_a_stripped_file_are_not_those_of_another_build)
+{
+	static const uint8_t other[sizeof(build_id)] = { 0xab, 0xce, [19] = 1 };
+	struct setting setting;
+
+	enter(&setting, 1 << 20);
+	setting.memory.installed = setting.directory;
+	install_separate(&setting, other, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK(has(&setting));
+	CHECK(!has_all(&setting));
+	leave(&setting);
+}
+
+/* Memory told of it before the agent did, and goes past its limit after that. */
+TEST(image_names, of_the_agent_stay_when_those_of_memory_are_too_many)
+{
+	static const uint8_t other[sizeof(build_id)] = { 0xef, 0x01, [19] = 1 };
+	struct table table = table_of(AGENT_SYMBOLS_SYMTAB, 2);
+	struct setting setting;
+
+	enter(&setting, 1000);
+	memory_tells(&setting, table_of(AGENT_SYMBOLS_DYNSYM, 1));
+	CHECK_EQUAL(setting.memory.statistics.added, 1);
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	image_names_add(&setting.memory, span_of(&table, sizeof(table)), other, sizeof(other));
+	CHECK_EQUAL(setting.memory.statistics.dropped, 1);
+	CHECK(has_all(&setting));
+	CHECK(image_names_has_all(&setting.memory, other, sizeof(other)));
+	leave(&setting);
+}
+
+TEST(image_names, that_come_twice_are_counted_once)
+{
+	struct setting setting;
+	size_t bytes;
+
+	enter(&setting, 1 << 20);
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	bytes = setting.agent.bytes;
+	agent_tells(&setting, table_of(AGENT_SYMBOLS_SYMTAB, 2));
+	CHECK_EQUAL(setting.agent.statistics.added, 1);
+	CHECK_EQUAL(setting.agent.bytes, bytes);
+	CHECK_EQUAL(setting.agent.statistics.dropped, 0);
+	CHECK(has_all(&setting));
+	leave(&setting);
+}

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/agent/agent_host.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "shared/clock_ns.h"
+#include "shared/error.h"
+#include "vmm/agent/agent_stream.h"
+
+/* Where there is no way to the guest, one is looked for so often. */
+#define CONNECT_INTERVAL (1000 * NS_PER_MS)
+/* Where the ring has no room for a loss, it is looked so often whether it has. */
+#define LOSS_INTERVAL 50 /* ms */
+/* Bytes taken from the socket before anything else is looked at. */
+#define READ_AT_ONCE (1u << 20)
+
+/* False where the socket's other end is gone. */
+static bool take_input(struct agent *agent)
+{
+	size_t taken = 0, room;
+	ssize_t size = 1;
+
+	while (size > 0 && taken < READ_AT_ONCE) {
+		uint8_t *to = agent_stream_room(&agent->stream, &room);
+
+		size = recv(agent->options.fd, to, room, MSG_DONTWAIT);
+		if (size <= 0)
+			break;
+		taken += (size_t)size;
+		agent->came += (size_t)size;
+		agent_stream_received(&agent->stream, (size_t)size);
+		agent_take_messages(agent);
+	}
+	ring_flush(agent->options.ring);
+	return size > 0 || (size < 0 && (errno == EAGAIN || errno == EINTR));
+}
+
+/* A guest that does not read is asked when it does: the question waits its time as if it had been sent. */
+static void ask_for_table(struct agent *agent, uint64_t time)
+{
+	const struct agent_message *question;
+	bool whole = true;
+
+	if (!agent->answered || !(agent->statistics.features & (AGENT_FEATURE_TABLES | AGENT_FEATURE_KERNEL)))
+		return;
+	pthread_mutex_lock(&agent->lock);
+	question = agent_tables_next(agent->tables, time);
+	if (question)
+		whole = agent_send_whole(agent, question);
+	pthread_mutex_unlock(&agent->lock);
+	if (!whole)
+		agent_begin_session(agent, time);
+}
+
+/* With the path "". */
+struct question {
+	_Alignas(8) uint8_t bytes[(sizeof(struct agent_message) + sizeof(struct agent_ask)) / 8 * 8 + 8];
+};
+
+static const struct agent_message *make_question(struct question *question, enum agent_table_kind kind,
+						 uint32_t pid)
+{
+	struct agent_message *message = (struct agent_message *)question->bytes;
+
+	*question = (struct question){ 0 };
+	*message = (struct agent_message){ .size = sizeof(question->bytes), .type = AGENT_ASK };
+	*(struct agent_ask *)message->payload = (struct agent_ask){ .kind = kind, .pid = pid };
+	return message;
+}
+
+static void ask_for_jit_maps(struct agent *agent, uint64_t time)
+{
+	struct question question;
+	uint32_t pid;
+
+	if (!agent->answered || !(agent->statistics.features & AGENT_FEATURE_JIT_MAPS))
+		return;
+	while ((pid = agent_jit_next(&agent->jit)))
+		if (!agent_send_whole(agent, make_question(&question, AGENT_TABLE_JIT_MAP, pid))) {
+			agent_begin_session(agent, time);
+			return;
+		}
+}
+
+static bool is_to_ask_for_tasks(struct agent *agent)
+{
+	bool is;
+
+	pthread_mutex_lock(&agent->lock);
+	is = agent->answered && agent->tasks_wanted && !agent->tasks_asked;
+	agent->tasks_asked |= is;
+	pthread_mutex_unlock(&agent->lock);
+	return is;
+}
+
+static void ask_for_tasks(struct agent *agent, uint64_t time)
+{
+	struct question question;
+
+	if (is_to_ask_for_tasks(agent) &&
+	    !agent_send_whole(agent, make_question(&question, AGENT_TABLE_TASKS, 0)))
+		agent_begin_session(agent, time);
+}
+
+static void note_connection(struct agent *agent, int error)
+{
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.connected = !error;
+	agent->statistics.unconnected = error;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+/* Without a socket. */
+static void connect_if_due(struct agent *agent, uint64_t time)
+{
+	int fd;
+
+	if (time < agent->next_send)
+		return;
+	fd = agent->options.connect(agent->options.context);
+	agent->next_send = time + CONNECT_INTERVAL;
+	if (fd >= 0) {
+		agent->options.fd = fd;
+		agent_begin_session(agent, time);
+	}
+	note_connection(agent, fd < 0 ? fd : 0);
+}
+
+/* There is nobody left to talk with, unless there is another way to him. */
+static void disconnect(struct agent *agent)
+{
+	uint64_t time = agent_now();
+
+	close(agent->options.fd);
+	agent->options.fd = -1;
+	agent_begin_session(agent, time);
+	agent->next_send = time + CONNECT_INTERVAL;
+	note_connection(agent, -ENOTCONN);
+}
+
+static void send_what_is_due(struct agent *agent)
+{
+	uint64_t time = agent_now();
+
+	agent_placer_write_loss(&agent->placer);
+	if (agent->options.fd < 0) {
+		if (agent->options.connect)
+			connect_if_due(agent, time);
+		return;
+	}
+	if (agent->statistics.open && time > agent->heard + AGENT_SILENCE)
+		agent_begin_session(agent, time);
+	ask_for_table(agent, time);
+	ask_for_jit_maps(agent, time);
+	ask_for_tasks(agent, time);
+	agent_hasten_ping(agent);
+	if (time < agent->next_send && !agent_holds_much(agent))
+		return;
+	if (!agent->statistics.open)
+		agent_send_start(agent, time);
+	else
+		agent_ping(agent, time);
+}
+
+/* ms; -1: nothing will be sent. */
+static int time_to_send(const struct agent *agent)
+{
+	uint64_t time = agent_now();
+
+	if (agent->options.fd < 0 && !agent->options.connect)
+		return -1;
+	return agent->next_send > time ? (int)((agent->next_send - time) / NS_PER_MS) + 1 : 0;
+}
+
+/* ms; -1: nothing will be due. */
+static int time_to_wait(const struct agent *agent)
+{
+	int wait = time_to_send(agent);
+
+	return agent->placer.loss.head.size && (wait < 0 || wait > LOSS_INTERVAL) ? LOSS_INTERVAL : wait;
+}
+
+static void *serve(void *argument)
+{
+	struct agent *agent = argument;
+	struct pollfd fds[] = {
+		{ .events = POLLIN },
+		{ .fd = agent->stop_fd, .events = POLLIN },
+	};
+
+	pthread_setname_np(pthread_self(), "agent");
+	agent_begin_session(agent, agent_now());
+	while (!(fds[1].revents & POLLIN)) {
+		send_what_is_due(agent);
+		fds[0].fd = agent->options.fd; /* a negative one is not polled */
+		if (poll(fds, 2, time_to_wait(agent)) < 0)
+			continue;
+		if (fds[0].revents && !take_input(agent))
+			disconnect(agent);
+	}
+	if (agent->options.fd >= 0) {
+		take_input(agent);
+		agent_send(agent, AGENT_STOP, NULL, 0);
+	}
+	agent_count_lost(agent, agent_placer_stop(&agent->placer, agent->received));
+	return NULL;
+}
+
+static void drop_tables(void *context, size_t size)
+{
+	struct agent *agent = context;
+
+	pthread_mutex_lock(&agent->lock);
+	agent_tables_drop(agent->tables, size);
+	pthread_mutex_unlock(&agent->lock);
+}
+
+static void destroy(struct agent *agent)
+{
+	guest_account_set_drop(agent->options.account, NULL, NULL);
+	guest_account_give(agent->options.account, AGENT_HELD_MAX);
+	if (agent->stop_fd >= 0)
+		close(agent->stop_fd);
+	if (agent->options.fd >= 0)
+		close(agent->options.fd);
+	pthread_mutex_destroy(&agent->lock);
+	agent_tables_free(agent->tables);
+	agent_mappings_free(&agent->mappings);
+	agent_placer_free(&agent->placer);
+	free(agent);
+}
+
+/* Signals are the main thread's. */
+static int start_thread(struct agent *agent)
+{
+	sigset_t all, before;
+	int error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = -pthread_create(&agent->thread, NULL, serve, agent);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return error;
+}
+
+int agent_start(struct agent **result, const struct agent_options *options)
+{
+	struct agent *agent = calloc(1, sizeof(*agent));
+	/* At once: without room for what waits nothing could be told at all. */
+	bool held = guest_account_take(options->account, AGENT_HELD_MAX);
+	int error;
+
+	if (agent && held)
+		agent->tables = agent_tables_new(options->account);
+	if (!agent || !agent->tables) {
+		free(agent);
+		guest_account_give(options->account, held ? AGENT_HELD_MAX : 0);
+		if (options->fd >= 0)
+			close(options->fd);
+		return error_set(-ENOMEM, "no memory for the guest agent's thread");
+	}
+	agent->options = *options;
+	agent->placer.ring = options->ring;
+	agent->mappings.account = options->account;
+	agent->statistics.connected = options->fd >= 0;
+	if (!options->clocksources)
+		agent->options.clocksources = TSC_CLOCKSOURCES;
+	agent->tsc_usable = options->tsc_known;
+	pthread_mutex_init(&agent->lock, NULL);
+	agent->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	error = agent->stop_fd < 0 ? -errno : start_thread(agent);
+	if (error) {
+		destroy(agent);
+		return error_set(error, "can not start the guest agent's thread: %s", strerror(-error));
+	}
+	guest_account_set_drop(options->account, drop_tables, agent);
+	*result = agent;
+	return 0;
+}
+
+void agent_statistics(struct agent *agent, struct agent_statistics *statistics)
+{
+	pthread_mutex_lock(&agent->lock);
+	*statistics = agent->statistics;
+	agent_tables_statistics(agent->tables, &statistics->tables);
+	pthread_mutex_unlock(&agent->lock);
+}
+
+int agent_want_symbols(struct agent *agent, const struct agent_image *image)
+{
+	int error;
+
+	pthread_mutex_lock(&agent->lock);
+	error = agent_tables_want(agent->tables, image);
+	pthread_mutex_unlock(&agent->lock);
+	return error;
+}
+
+struct agent_mappings agent_take_mappings(struct agent *agent)
+{
+	struct agent_mappings mappings;
+
+	pthread_mutex_lock(&agent->lock);
+	mappings = agent->mappings;
+	agent->mappings = (struct agent_mappings){ .account = mappings.account };
+	pthread_mutex_unlock(&agent->lock);
+	return mappings;
+}
+
+struct agent_image_table *agent_take_symbols(struct agent *agent)
+{
+	struct agent_image_table *table;
+
+	pthread_mutex_lock(&agent->lock);
+	table = agent_tables_pop(agent->tables);
+	pthread_mutex_unlock(&agent->lock);
+	return table;
+}
+
+int agent_want_kernel(struct agent *agent, uint64_t modules_hash)
+{
+	int error = -EOPNOTSUPP;
+
+	pthread_mutex_lock(&agent->lock);
+	if (agent->statistics.open && agent->statistics.features & AGENT_FEATURE_KERNEL) {
+		error = agent->kernel_thought_of ? agent_tables_want_kernel(agent->tables, modules_hash)
+						 : -EAGAIN;
+		agent->kernel_thought_of = true;
+	}
+	pthread_mutex_unlock(&agent->lock);
+	return error;
+}
+
+struct agent_image_table *agent_take_kernel(struct agent *agent)
+{
+	struct agent_image_table *table;
+
+	pthread_mutex_lock(&agent->lock);
+	table = agent_tables_pop_kernel(agent->tables);
+	pthread_mutex_unlock(&agent->lock);
+	return table;
+}
+
+int agent_want_tasks(struct agent *agent)
+{
+	int error = -EOPNOTSUPP;
+
+	pthread_mutex_lock(&agent->lock);
+	if (agent->statistics.open && agent->statistics.features & AGENT_FEATURE_TASKS) {
+		agent->tasks_wanted = true;
+		error = 0;
+	}
+	pthread_mutex_unlock(&agent->lock);
+	return error;
+}
+
+int agent_take_tasks(struct agent *agent, struct told_tasks *told)
+{
+	int error;
+
+	pthread_mutex_lock(&agent->lock);
+	*told = agent->tasks;
+	error = agent->tasks_failed;
+	agent->tasks.count = 0;
+	agent->tasks_failed = 0;
+	pthread_mutex_unlock(&agent->lock);
+	return !error && !told->count ? -EAGAIN : error;
+}
+
+void agent_end(struct agent *agent, struct agent_statistics *statistics)
+{
+	const uint64_t one = 1;
+
+	if (!agent->ended && write(agent->stop_fd, &one, sizeof(one)) < 0)
+		abort(); /* an eventfd of our own that was 0 */
+	if (!agent->ended)
+		pthread_join(agent->thread, NULL);
+	agent->ended = true;
+	if (statistics)
+		agent_statistics(agent, statistics);
+}
+
+void agent_stop(struct agent *agent, struct agent_statistics *statistics)
+{
+	if (!agent)
+		return;
+	agent_end(agent, statistics);
+	destroy(agent);
+}

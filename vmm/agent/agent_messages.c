@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+
+#include "shared/clock_ns.h"
+#include "vmm/agent/agent_records.h"
+#include "vmm/agent/agent_stream.h"
+
+/*
+ * Each event is told before a round that is later, but for what its CPU was writing just then. An earlier one
+ * is of a guest whose clock ran back.
+ */
+#define RAN_BACK (1000 * NS_PER_MS)
+
+/* The guest can not tell of COUNT events, or of some that it does not know of, between SINCE and UNTIL. */
+static void tell_lost(struct agent *agent, uint64_t count, uint64_t since, uint64_t until)
+{
+	struct sideband_lost lost = { .head = { .size = sizeof(lost), .type = SIDEBAND_LOST, .time = since },
+				      .count = count };
+
+	agent_placer_write(&agent->placer, &lost.head, until > since ? until : since);
+	agent_count_lost(agent, count);
+}
+
+/*
+ * A ring is full in the moment behind its latest record. Its kernel tells of that with the next record that
+ * finds room: however late that is, what is told right behind the word that the ring is empty was lost
+ * before.
+ */
+static void take_lost(struct agent *agent, uint32_t cpu, const struct agent_record *record)
+{
+	const struct sideband_lost *lost = (const void *)&record->sideband;
+	uint64_t since = cpu < AGENT_CPUS_MAX && agent->written[cpu] ? agent->written[cpu] : agent->round;
+	bool answered = cpu < AGENT_CPUS_MAX && agent->emptied[cpu] && lost->count;
+
+	tell_lost(agent, lost->count, since, answered ? since : record->guest_time);
+}
+
+static void note_written(struct agent *agent, uint32_t cpu, const struct agent_record *record)
+{
+	const struct sideband_lost *lost = (const void *)&record->sideband;
+
+	if (cpu >= AGENT_CPUS_MAX)
+		return;
+	agent->written[cpu] = record->guest_time;
+	agent->emptied[cpu] = record->sideband.head.size && lost->head.type == SIDEBAND_LOST && !lost->count;
+}
+
+static void note_mapping(struct agent *agent, const struct sideband *mmap)
+{
+	if (!agent->options.mappings)
+		return;
+	pthread_mutex_lock(&agent->lock);
+	agent_mappings_see(&agent->mappings, mmap);
+	pthread_mutex_unlock(&agent->lock);
+}
+
+static void take_record(struct agent *agent, uint32_t cpu, struct agent_record *record)
+{
+	struct sideband *sideband = &record->sideband.head;
+
+	if (sideband->type == SIDEBAND_LOST)
+		take_lost(agent, cpu, record);
+	else
+		agent_placer_write(&agent->placer, sideband, record->guest_time);
+	/* A snapshot's may be as old as what it is told for. */
+	agent->placer.broken |= cpu != AGENT_CPU_SNAPSHOT && record->guest_time < agent->round &&
+				agent->round - record->guest_time > RAN_BACK;
+	agent->tells = true;
+	agent_jit_see(&agent->jit, sideband, record->guest_time);
+	if (sideband->type == SIDEBAND_MMAP)
+		note_mapping(agent, sideband);
+}
+
+static void take_events(struct agent *agent, const struct agent_events *events, size_t bytes)
+{
+	struct span records = span_of(events->records, bytes);
+	struct agent_record record;
+	uint64_t taken = 0;
+
+	while (records.size) {
+		int size = agent_record_decode(records, &record);
+
+		if (size < 0) {
+			agent_refuse(agent);
+			break;
+		}
+		if (record.sideband.head.size) {
+			take_record(agent, events->cpu, &record);
+			taken++;
+		}
+		note_written(agent, events->cpu, &record);
+		records = span_of(records.data + size, records.size - (size_t)size);
+	}
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.records += taken;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+static void take_round(struct agent *agent, const struct agent_round *round)
+{
+	/* What no record of its kernel said: processors that came late. */
+	if (round->lost > agent->session_lost)
+		tell_lost(agent, round->lost - agent->session_lost, agent->round, round->guest_time);
+	agent->round = round->guest_time;
+	agent_tell_round(agent, round->guest_time);
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.unsteady = round->unsteady;
+	agent->statistics.cut = round->cut;
+	agent->statistics.snapshot_done = round->flags & AGENT_ROUND_SNAPSHOT_DONE;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+static void take_table(struct agent *agent, const struct agent_message *message, uint64_t time)
+{
+	bool taken;
+
+	pthread_mutex_lock(&agent->lock);
+	taken = agent_tables_take(agent->tables, message, time);
+	pthread_mutex_unlock(&agent->lock);
+	if (!taken)
+		agent_refuse(agent);
+}
+
+static void write_jit(void *context, struct sideband *record)
+{
+	agent_placer_write(context, record, record->time);
+}
+
+static void take_jit_map(struct agent *agent, const struct agent_message *message)
+{
+	if (agent_jit_take(message, write_jit, &agent->placer))
+		return;
+	agent_tell_jit_maps_unknown(agent, agent->round);
+	agent_refuse(agent);
+}
+
+/* One answer to each question: to look for them takes time. -EBUSY passes by itself. */
+static void take_tasks(struct agent *agent, const struct agent_message *message)
+{
+	struct told_tasks told;
+	int error = told_tasks_read(&told, span_of(message->payload, agent_payload_size(message)));
+	bool asked;
+
+	pthread_mutex_lock(&agent->lock);
+	asked = agent->tasks_asked;
+	if (asked) {
+		agent->tasks_wanted = agent->tasks_asked = false;
+		agent->tasks_failed = error;
+		agent->statistics.tasks_error = error == -EBUSY ? 0 : error;
+		agent->tasks = error ? (struct told_tasks){ 0 } : told;
+	}
+	pthread_mutex_unlock(&agent->lock);
+	if (!asked)
+		agent_refuse(agent);
+}
+
+static void take_session_message(struct agent *agent, const struct agent_message *message, uint64_t time)
+{
+	const struct agent_pong *pong = agent_payload(message, AGENT_PONG_MIN);
+	const struct agent_events *events = agent_payload(message, sizeof(*events));
+	const struct agent_round *round = agent_payload(message, sizeof(*round));
+
+	if (message->type == AGENT_PONG && pong)
+		agent_take_pong(agent, message, time);
+	else if (message->type == AGENT_EVENTS && events)
+		take_events(agent, events, agent_payload_size(message) - sizeof(*events));
+	else if (message->type == AGENT_ROUND && round)
+		take_round(agent, round);
+	else if (message->type == AGENT_TABLE)
+		take_table(agent, message, time);
+	else if (message->type == AGENT_JIT_MAP)
+		take_jit_map(agent, message);
+	else if (message->type == AGENT_TASKS)
+		take_tasks(agent, message);
+}
+
+static void take_message(struct agent *agent, const struct agent_message *message)
+{
+	const struct agent_hello *hello = agent_payload(message, sizeof(*hello));
+	uint64_t time = agent_now();
+
+	if (message->type != AGENT_PONG)
+		agent->received = time;
+	if (message->type == AGENT_HELLO && hello)
+		agent_take_hello(agent, hello, time);
+	else if (agent->statistics.open)
+		take_session_message(agent, message, time);
+}
+
+void agent_take_messages(struct agent *agent)
+{
+	const struct agent_message *message;
+	int found;
+
+	while ((found = agent_stream_next(&agent->stream, AGENT_HELLO, &message)) > 0)
+		take_message(agent, message);
+	if (agent->placer.broken)
+		agent_begin_session(agent, agent_now());
+	if (found < 0) {
+		agent_refuse(agent);
+		agent_begin_session(agent, agent_now());
+	}
+}

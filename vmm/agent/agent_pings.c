@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shared/clock_ns.h"
+#include "vmm/agent/agent_stream.h"
+
+/*
+ * The first ones quickly, so that the first events have a good time; then often enough against the drift
+ * while the guest tells events, and for its JIT maps. One that has none of both has nothing to be placed, and
+ * is asked only so often that samples need not wait for its rounds (collector.c).
+ */
+#define PING_INTERVAL      (100 * NS_PER_MS)
+#define IDLE_PING_INTERVAL (250 * NS_PER_MS)
+/* A guest whose answers take long has little time for itself: it is asked so many times as long as the latest
+ * took behind that, and at most so long. */
+#define ANSWERS_APART       3
+#define PING_INTERVAL_MAX   (500 * NS_PER_MS)
+#define FIRST_PINGS         8
+#define FIRST_PING_INTERVAL (10 * NS_PER_MS)
+/* Each one costs the guest: whatever it answers, and however often it begins anew, there are no more than
+ * these and one for each PING_INTERVAL. */
+#define PINGS_AT_ONCE (2 * FIRST_PINGS)
+/* Bytes that came since the latest, for which there is one beyond that: they need their time. */
+#define PING_BYTES (AGENT_HELD_MAX / 8)
+/* So long a good exchange is waited for; then the best of those is taken that tell the time badly. */
+#define VAGUE_AFTER (1000 * NS_PER_MS)
+/* And without an exchange that tells the time: behind so much most of what waits could not be placed any
+ * more. */
+#define PATIENCE (3 * AGENT_SILENCE)
+
+/* Not before that, for the sake of the guest. */
+static uint64_t ping_allowed(const struct agent *agent)
+{
+	uint64_t ahead = (uint64_t)PINGS_AT_ONCE * PING_INTERVAL;
+
+	return agent->pings_paid > ahead ? agent->pings_paid - ahead : 0;
+}
+
+static uint64_t wanted_interval(const struct agent *agent)
+{
+	if (agent->pings < FIRST_PINGS)
+		return FIRST_PING_INTERVAL;
+	return agent->tells || agent_jit_follows(&agent->jit) ? PING_INTERVAL : IDLE_PING_INTERVAL;
+}
+
+static uint64_t ping_interval(const struct agent *agent)
+{
+	uint64_t wanted = wanted_interval(agent), apart = ANSWERS_APART * agent->answer_took;
+
+	if (apart > PING_INTERVAL_MAX)
+		apart = PING_INTERVAL_MAX;
+	return apart > wanted ? apart : wanted;
+}
+
+static void send_ping(struct agent *agent, uint64_t time)
+{
+	struct agent_ping ping;
+
+	agent->next_send = time + ping_interval(agent);
+	if (agent->ping_open)
+		return; /* what has no answer yet would have a bad one */
+	agent->pings_paid = (agent->pings_paid > time ? agent->pings_paid : time) + PING_INTERVAL;
+	agent->came = 0;
+	agent->tells = false;
+	agent->ping = tsc_mark_now();
+	ping.host_time = agent->ping.time;
+	agent->ping_open = agent_send(agent, AGENT_PING, &ping, sizeof(ping));
+	agent->pings++;
+}
+
+/* A snapshot, say: it is to have its time before there is no room for more. */
+bool agent_holds_much(const struct agent *agent)
+{
+	return !agent->ping_open && agent->came >= PING_BYTES && agent_placer_holds_much(&agent->placer);
+}
+
+/* What was told behind silence has its time as soon as what is told again and again. */
+void agent_hasten_ping(struct agent *agent)
+{
+	uint64_t due = agent->ping.time + PING_INTERVAL;
+
+	if (agent->tells && agent->pings >= FIRST_PINGS && ping_interval(agent) == PING_INTERVAL &&
+	    due < agent->next_send)
+		agent->next_send = due;
+}
+
+/*
+ * The host's kernel may cease to trust its TSC at any time. Asked behind all readings of an exchange, so that
+ * it trusted it until then.
+ */
+static void see_host_clock(struct agent *agent)
+{
+	agent->tsc_usable = agent->tsc_usable && tsc_is_clock(agent->options.clocksources);
+	if (!tsc_tells_time(agent->options.clocksources))
+		agent->placer.clock.unseen = AGENT_CLOCK_UNSEEN;
+}
+
+/*
+ * The guest read its clock between two readings of its TSC. What comes of
+ * that must lie where the messages say, else the offset is not what we think,
+ * and it is not asked again.
+ */
+static void use_tsc(struct agent *agent, const struct agent_pong *pong, const struct tsc_mark *mark,
+		    struct agent_clock_exchange *exchange)
+{
+	uint64_t offset = agent->options.tsc_offset, before, after, ignored;
+
+	if (!agent->tsc_usable)
+		return;
+	agent->tsc_usable = tsc_time(&agent->ping, mark, pong->tsc_before - offset, &before, &ignored) &&
+			    tsc_time(&agent->ping, mark, pong->tsc_after - offset, &ignored, &after) &&
+			    before <= after && before <= exchange->after && after >= exchange->before;
+	if (!agent->tsc_usable)
+		return;
+	exchange->before = before > exchange->before ? before : exchange->before;
+	exchange->after = after < exchange->after ? after : exchange->after;
+}
+
+/*
+ * The guest stood still or was moved: when what it told just before happened is
+ * not known any more. Everything is asked anew.
+ */
+static void begin_after_jump(struct agent *agent, uint64_t time)
+{
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.clock_jumps++;
+	pthread_mutex_unlock(&agent->lock);
+	agent_begin_session(agent, time);
+}
+
+static void note_clock(struct agent *agent, const struct agent_clock_exchange *exchange)
+{
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.clock_unseen = agent->placer.clock.unseen;
+	agent->statistics.clock_error =
+		(exchange->after - exchange->before) / 2 + 1 + agent->placer.clock.unseen;
+	agent->statistics.tsc_used = agent->tsc_usable;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+/*
+ * The agent had the ping for some time before it read its clock: by a clock that may be fast, but not by any
+ * multiple. What can not be is not believed. Not seen is a clock that was set forth in that very time: what
+ * happened between that and the reading is then placed too late, by as much at most.
+ */
+static void use_receipt(struct agent *agent, const struct agent_message *message,
+			struct agent_clock_exchange *exchange)
+{
+	const struct agent_pong *pong = agent_payload(message, sizeof(*pong));
+	uint64_t time = pong ? pong->guest_time - pong->received : 0, before;
+
+	if (time > exchange->after - agent->ping.time || agent->placer.clock.unseen)
+		return;
+	before = agent->ping.time + time - time / (1000000 / AGENT_CLOCK_DRIFT_PPM);
+	if (before > exchange->before && before <= exchange->after)
+		exchange->before = before;
+}
+
+static void use_exchange(struct agent *agent, const struct agent_clock_exchange *exchange, uint64_t time)
+{
+	agent->heard = agent->told = time;
+	note_clock(agent, exchange);
+	agent->vague = (struct agent_clock_exchange){ 0 };
+	agent_placer_place(&agent->placer);
+}
+
+static uint64_t width(const struct agent_clock_exchange *exchange)
+{
+	return exchange->after - exchange->before;
+}
+
+/* The time since an answer told the time, or was counted here. */
+static void count_vague(struct agent *agent, uint64_t time)
+{
+	uint64_t since = agent->vague_until > agent->told ? agent->vague_until : agent->told;
+
+	agent->vague_until = time;
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.vague += time - since;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+/* What waits needs a better one, and is placed if it comes; if none does, by the best of these. */
+static void take_vague(struct agent *agent, const struct agent_clock_exchange *exchange, uint64_t time)
+{
+	struct agent_clock_exchange *best = &agent->vague, taken;
+
+	if (time < agent->told + PATIENCE)
+		agent->heard = time;
+	if (agent_clock_serves(&agent->placer.clock, exchange) &&
+	    (!best->after || width(exchange) < width(best)))
+		*best = *exchange;
+	if (time < agent->told + VAGUE_AFTER)
+		return;
+	count_vague(agent, time);
+	if (!best->after)
+		return;
+	taken = *best;
+	agent_clock_take_vague(&agent->placer.clock, &taken);
+	use_exchange(agent, &taken, time);
+}
+
+void agent_take_pong(struct agent *agent, const struct agent_message *message, uint64_t time)
+{
+	const struct agent_pong *pong = agent_payload(message, AGENT_PONG_MIN);
+	struct agent_clock_exchange exchange = { agent->ping.time, time, pong->guest_time };
+	struct tsc_mark mark = tsc_mark_now();
+
+	if (!agent->ping_open || pong->host_time != agent->ping.time)
+		return agent_refuse(agent);
+	agent->ping_open = false;
+	agent->answered = true;
+	agent->answer_took = time - agent->ping.time;
+	if (agent->next_send < agent->ping.time + ping_interval(agent))
+		agent->next_send = agent->ping.time + ping_interval(agent);
+	see_host_clock(agent);
+	use_tsc(agent, pong, &mark, &exchange);
+	use_receipt(agent, message, &exchange);
+	switch (agent_clock_take(&agent->placer.clock, &exchange)) {
+	case AGENT_CLOCK_VAGUE:
+		take_vague(agent, &exchange, time);
+		return;
+	case AGENT_CLOCK_JUMPED:
+		begin_after_jump(agent, time);
+		return;
+	case AGENT_CLOCK_TAKEN:
+		use_exchange(agent, &exchange, time);
+		return;
+	}
+}
+
+void agent_ping(struct agent *agent, uint64_t time)
+{
+	if (time >= ping_allowed(agent) || agent_holds_much(agent))
+		send_ping(agent, time);
+	else
+		agent->next_send = ping_allowed(agent);
+}

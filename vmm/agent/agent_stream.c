@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/agent/agent_stream.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "shared/clock_ns.h"
+
+/* The agent may start at any time, and be started again. */
+#define START_INTERVAL (500 * NS_PER_MS)
+
+uint64_t agent_now(void)
+{
+	return tsc_mark_now().time;
+}
+
+/* A full socket takes nothing: the guest does not read, and will be asked again. */
+bool agent_send(struct agent *agent, enum agent_message_type type, const void *payload, size_t size)
+{
+	struct {
+		struct agent_message header;
+		uint8_t payload[sizeof(struct agent_start)];
+	} __attribute__((aligned(8))) message = {
+		.header = { .size = (uint32_t)(sizeof(message.header) + size), .type = type },
+	};
+
+	if (size)
+		memcpy(message.payload, payload, size);
+	return send(agent->options.fd, &message, message.header.size, MSG_DONTWAIT | MSG_NOSIGNAL) ==
+	       (ssize_t)message.header.size;
+}
+
+/* What is cut off would be taken for the beginning of the next message. */
+bool agent_send_whole(struct agent *agent, const struct agent_message *message)
+{
+	ssize_t sent = send(agent->options.fd, message, message->size, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	return sent < 0 || sent == (ssize_t)message->size;
+}
+
+void agent_send_start(struct agent *agent, uint64_t time)
+{
+	struct agent_start start = { .magic = AGENT_MAGIC,
+				     .session = agent->session,
+				     .version = AGENT_PROTOCOL_VERSION };
+
+	agent_send(agent, AGENT_START, &start, sizeof(start));
+	agent->next_send = time + START_INTERVAL;
+}
+
+void agent_refuse(struct agent *agent)
+{
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.refused++;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+void agent_count_lost(struct agent *agent, uint64_t count)
+{
+	agent->session_lost += count;
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.lost += count;
+	pthread_mutex_unlock(&agent->lock);
+}
+
+/* Its number differs from all before, so that their messages are not taken for its own. */
+void agent_begin_session(struct agent *agent, uint64_t time)
+{
+	if (agent->statistics.open)
+		agent_count_lost(agent, agent_placer_end(&agent->placer, agent->received));
+	agent_placer_begin(&agent->placer);
+	memset(agent->written, 0, sizeof(agent->written));
+	memset(agent->emptied, 0, sizeof(agent->emptied));
+	agent->session = time;
+	agent->pings = 0;
+	agent->ping_open = agent->answered = false;
+	agent->answer_took = 0;
+	agent->session_lost = 0;
+	agent->next_send = time;
+	agent->vague = (struct agent_clock_exchange){ 0 };
+	agent_jit_forget(&agent->jit);
+	agent_stream_reset(&agent->stream);
+	pthread_mutex_lock(&agent->lock);
+	agent->statistics.open = false;
+	agent->kernel_thought_of = agent->tasks_wanted = agent->tasks_asked = false;
+	agent_tables_session_ended(agent->tables);
+	pthread_mutex_unlock(&agent->lock);
+}
+
+/* Nothing before the round's time will come any more. */
+void agent_tell_round(struct agent *agent, uint64_t guest_time)
+{
+	struct sideband record = { .size = sizeof(record), .type = SIDEBAND_ROUND };
+
+	agent_placer_write(&agent->placer, &record, guest_time);
+}
+
+/* Lines may be missing, until maps are told from their beginning. */
+void agent_tell_jit_maps_unknown(struct agent *agent, uint64_t guest_time)
+{
+	struct sideband_jit_map record = {
+		.head = { .size = sizeof(record), .type = SIDEBAND_JIT_MAP, .flags = SIDEBAND_JIT_BEHIND },
+	};
+
+	agent_placer_write(&agent->placer, &record.head, guest_time);
+}
+
+/* It is shown to the user: no terminal is to obey a guest. */
+static void copy_release(char *to, const char *from)
+{
+	memcpy(to, from, AGENT_RELEASE_MAX);
+	to[AGENT_RELEASE_MAX - 1] = '\0';
+	for (; *to; to++)
+		if (*to < ' ' || *to > '~')
+			*to = '?';
+}
+
+void agent_take_hello(struct agent *agent, const struct agent_hello *hello, uint64_t time)
+{
+	struct agent_statistics *statistics = &agent->statistics;
+
+	if (statistics->open || hello->magic != AGENT_MAGIC || hello->session != agent->session)
+		return; /* of an earlier session */
+	agent->heard = agent->told = agent->next_send = time;
+	agent->round = hello->guest_time;
+	pthread_mutex_lock(&agent->lock);
+	statistics->sessions++;
+	statistics->open = hello->version == AGENT_PROTOCOL_VERSION;
+	statistics->version = hello->version;
+	statistics->features = statistics->open ? hello->features : 0;
+	statistics->error = statistics->open ? hello->error : -EPROTONOSUPPORT;
+	statistics->snapshot_done = false;
+	copy_release(statistics->release, hello->release);
+	pthread_mutex_unlock(&agent->lock);
+	if (!statistics->open)
+		return; /* its time will never be known */
+	agent_tell_jit_maps_unknown(agent, hello->guest_time);
+	/* Who puts things in order is to wait for it from here on. */
+	agent_tell_round(agent, hello->guest_time);
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/agent/agent_tsc.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <x86intrin.h>
+
+/* Is NAME among the words of FILE? */
+static bool lists(const char *clocksources, const char *file, const char *name)
+{
+	char path[PATH_MAX], text[256], *rest = NULL;
+	ssize_t size = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", clocksources, file);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		size = read(fd, text, sizeof(text) - 1);
+		close(fd);
+	}
+	text[size > 0 ? size : 0] = '\0';
+	for (char *word = strtok_r(text, " \n", &rest); word; word = strtok_r(NULL, " \n", &rest))
+		if (!strcmp(word, name))
+			return true;
+	return false;
+}
+
+/* A TSC that Linux found unstable is not among them (kernel/time/clocksource.c, available_clocksource_show).
+ */
+bool tsc_is_clock(const char *clocksources)
+{
+	return lists(clocksources, "available_clocksource", "tsc");
+}
+
+/* Those by which KVM has a master clock (arch/x86/kvm/x86.c, gtod_is_based_on_tsc). */
+bool tsc_tells_time(const char *clocksources)
+{
+	return lists(clocksources, "current_clocksource", "tsc") ||
+	       lists(clocksources, "current_clocksource", "tsc-early") ||
+	       lists(clocksources, "current_clocksource", "hyperv_clocksource_tsc_page");
+}
+
+static uint64_t read_tsc(void)
+{
+	uint64_t tsc;
+
+	_mm_lfence();
+	tsc = __rdtsc();
+	_mm_lfence();
+	return tsc;
+}
+
+struct tsc_mark tsc_mark_now(void)
+{
+	struct tsc_mark mark = { .tsc = read_tsc() };
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &time);
+	mark.width = read_tsc() - mark.tsc;
+	mark.time = (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+	return mark;
+}
+
+/*
+ * By the straight line through the marks: RAW time is one. A mark's time was
+ * read anywhere in its width, so the line may be off by that.
+ */
+bool tsc_time(const struct tsc_mark *first, const struct tsc_mark *last, uint64_t value, uint64_t *low,
+	      uint64_t *high)
+{
+	uint64_t cycles = last->tsc - first->tsc, ns = last->time - first->time, slack, time;
+
+	if (last->tsc <= first->tsc || last->time <= first->time || value < first->tsc || value > last->tsc)
+		return false;
+	time = first->time + (uint64_t)((unsigned __int128)(value - first->tsc) * ns / cycles);
+	slack = (uint64_t)((unsigned __int128)(first->width + last->width) * ns / cycles) + 1;
+	*low = time > slack ? time - slack : 0;
+	*high = time + slack;
+	return true;
+}

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/attach_state.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/clock_ns.h"
+#include "shared/log.h"
+#include "vmm/attach/libvirt_domain.h"
+#include "vmm/attach/memory_layout.h"
+#include "vmm/attach/qemu_vcpus.h"
+
+/* vCPUs that may come besides those that are there, where nobody says how many. */
+#define VCPUS_TO_COME 8
+/* As many as one in so many of our descriptors, at most. */
+#define DESCRIPTORS_SHARE 16
+
+uint64_t attach_now(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+/* Opening. */
+
+/* Only its monitor tells anything of a VM without KVM, or of a process that may not be looked at. */
+static int check_process(const struct attach *attach, const struct attach_backend *backend)
+{
+	const struct vmm_process *process = attach->process;
+
+	if (backend->emulated || !process->monitored)
+		return 0;
+	return error_set(-ENOTSUP, "process %d (%s) has no VM of KVM, or may not be looked at", process->pid,
+			 process->name);
+}
+
+static unsigned int smaller(unsigned int a, unsigned int b)
+{
+	return a < b ? a : b;
+}
+
+static unsigned int larger(unsigned int a, unsigned int b)
+{
+	return a > b ? a : b;
+}
+
+/* Each vCPU that is not there yet has a ring all the same: a page of memory, and two descriptors. */
+static unsigned int affordable(void)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / DESCRIPTORS_SHARE > VMM_VCPUS_MAX
+		       ? VMM_VCPUS_MAX
+		       : (unsigned int)limit.rlim_cur / DESCRIPTORS_SHARE;
+}
+
+/* Those that are there, with those that may come. */
+static unsigned int vcpus_max(const struct vmm_process *process, bool own)
+{
+	unsigned int last = process->vcpu_count ? process->vcpus[process->vcpu_count - 1].id : 0;
+	unsigned int to_come = smaller(qemu_vcpu_ids(process->pid), affordable());
+
+	if (own)
+		return last + 1;
+	return smaller(larger(last + 1 + VCPUS_TO_COME, to_come), VMM_VCPUS_MAX);
+}
+
+static int try_backend(struct attach *attach, const struct attach_backend *backend)
+{
+	int error = check_process(attach, backend);
+
+	attach->target.vcpus_max = vcpus_max(attach->process, attach->own);
+	attach->target.frequency = attach->frequency;
+	if (backend->frequency_max && attach->frequency > backend->frequency_max)
+		attach->target.frequency = backend->frequency_max;
+	atomic_store(&attach->hertz, attach->target.frequency);
+	if (!error)
+		error = backend->open(&attach->source, &attach->target);
+	if (!error)
+		attach->backend = backend;
+	return error;
+}
+
+static void note_refused(struct attach *attach, const struct attach_backend *backend)
+{
+	size_t used = strlen(attach->refused);
+
+	snprintf(attach->refused + used, sizeof(attach->refused) - used, "%s%s: %s", used ? "\n" : "",
+		 backend->name, error_message());
+}
+
+static int choose_backend(struct attach *attach, const char *name)
+{
+	const struct attach_backend *wanted = attach_backend_find(name);
+	int error = -ENOTSUP;
+
+	if (wanted)
+		return try_backend(attach, wanted);
+	if (strcmp(name, "auto") != 0)
+		return error_set(-EINVAL, "there is no way to attach that is called '%s'", name);
+	for (size_t i = 0; attach_backends[i] && error; i++) {
+		error = try_backend(attach, attach_backends[i]);
+		if (error)
+			note_refused(attach, attach_backends[i]);
+	}
+	return error ? error_set(error, "no way to attach works here:\n%s", attach->refused) : 0;
+}
+
+/* Where KVM does not tell, the process's own mappings may. Without memory there are no names. */
+static void find_memory(struct attach *attach)
+{
+	struct vmm_slot slots[VMM_SLOTS_MAX];
+	int count = attach->backend->slots ? attach->backend->slots(attach->source, slots) : -ENOTSUP;
+
+	if (count >= 0) {
+		vmm_memory_set_slots(&attach->memory, slots, (size_t)count);
+		return;
+	}
+	if (attach->process->vms > 1) {
+		log_info(
+			"which memory of process %d is that of its VM %d only BPF tells: the guest's functions "
+			"have no names by %s",
+			attach->process->pid, attach->process->vm_fd, attach->backend->name);
+		return;
+	}
+	attach->layout_guessed = true;
+	if (memory_layout_guess(&attach->memory, attach->process))
+		log_debug("%s", error_message());
+}
+
+static int make_rings(struct attach *attach, const struct attach_options *options)
+{
+	const struct vmm_process *process = attach->process;
+	const struct ring_options ring = {
+		.size = options->ring_size,
+		.mode = options->overwrite ? RING_MODE_OVERWRITE : RING_MODE_CONSUMER,
+	};
+	size_t count;
+
+	if (process->monitored) /* its vCPUs are known since the backend is */
+		attach->target.vcpus_max = vcpus_max(process, false);
+	count = attach->target.vcpus_max;
+	attach->rings = calloc(count, sizeof(struct ring *));
+	attach->sampled = calloc(VMM_VCPUS_MAX, sizeof(attach->sampled[0]));
+	attach->cpus = calloc(count, sizeof(attach->cpus[0]));
+	attach->clocks = calloc(count, sizeof(attach->clocks[0]));
+	if (!attach->rings || !attach->sampled || !attach->cpus || !attach->clocks)
+		return error_set(-ENOMEM, "no memory for the vCPUs");
+	for (; attach->ring_count < count; attach->ring_count++) {
+		int error = ring_create_with(&attach->rings[attach->ring_count], &ring);
+
+		if (error)
+			return error_set(error, "can not make the ring of vCPU %zu: %s", attach->ring_count,
+					 strerror(-error));
+	}
+	return 0;
+}
+
+static int check_threads(const struct attach *attach)
+{
+	const struct vmm_process *process = attach->process;
+	size_t unknown = 0;
+
+	for (size_t i = 0; i < process->vcpu_count; i++)
+		unknown += !process->vcpus[i].tid;
+	if (unknown == process->vcpu_count)
+		return error_set(
+			-ENOENT,
+			"no thread of process %d (%s) is known to run a vCPU: mount debugfs at "
+			"/sys/kernel/debug, where KVM tells (from Linux 5.19), or have the VMM name its "
+			"threads (QEMU: -name debug-threads=on)",
+			process->pid, process->name);
+	if (unknown)
+		log_warning(
+			"%zu of %zu vCPUs are not sampled (yet): no thread is known to run them; one that was "
+			"unplugged has none",
+			unknown, process->vcpu_count);
+	return 0;
+}
+
+static int make_events(struct attach *attach)
+{
+	attach->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	attach->end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	return attach->stop_fd < 0 || attach->end_fd < 0
+		       ? error_set(-errno, "can not make an eventfd: %s", strerror(errno))
+		       : request_open(&attach->request);
+}
+
+static int find_process_of_domain(const struct monitor_address *address, pid_t *pid)
+{
+	struct domain *domain;
+	int error = domain_open(&domain, address->domain, address->uri);
+
+	if (error)
+		return error;
+	error = domain_find_process(domain, pid);
+	domain_close(domain);
+	return error;
+}
+
+static int find_process(const struct attach_options *options, pid_t *pid)
+{
+	*pid = options->pid;
+	if (*pid)
+		return 0;
+	if (options->monitor.domain)
+		return find_process_of_domain(&options->monitor, pid);
+	return monitor_find_process(options->monitor.socket, pid);
+}
+
+static bool may_monitor(const char *backend)
+{
+	const struct attach_backend *wanted = attach_backend_find(backend);
+
+	return !wanted || wanted->emulated;
+}
+
+/* One without KVM can still have a monitor. */
+static int open_process(struct attach *attach, const struct attach_options *options)
+{
+	char message[ERROR_MESSAGE_SIZE];
+	pid_t pid;
+	int error = find_process(options, &pid);
+
+	if (error)
+		return error;
+	error = vmm_process_open_vm(&attach->process, pid, options->vm);
+	if ((error != -ENOENT && error != -EACCES) || options->vm || !may_monitor(options->backend))
+		return error;
+	snprintf(message, sizeof(message), "%s", error_message());
+	if (!monitor_known(&options->monitor, pid))
+		return error_set(
+			error,
+			"%s; one that QEMU runs without KVM, or that may not be looked at, can be reached by its "
+			"monitor: --qmp, --domain",
+			message);
+	return vmm_process_open_monitored(&attach->process, pid);
+}
+
+/* For a user of libvirt who is nobody to the domain's process. */
+static int open_remote_memory(struct attach *attach, const struct monitor_address *address)
+{
+	char message[ERROR_MESSAGE_SIZE];
+	int error;
+
+	snprintf(message, sizeof(message), "%s", error_message());
+	error = vmm_memory_open_remote(&attach->memory, address->domain, address->uri);
+	if (!error)
+		log_info("%s; it is read by libvirt, which is slow", message);
+	return error;
+}
+
+static int open_memory(struct attach *attach, const struct attach_options *options)
+{
+	int error = vmm_memory_open(&attach->memory, attach->process);
+
+	return error && options->monitor.domain && may_monitor(options->backend)
+		       ? open_remote_memory(attach, &options->monitor)
+		       : error;
+}
+
+static int open_all(struct attach *attach, const struct attach_options *options)
+{
+	int error = open_process(attach, options);
+
+	if (!error)
+		error = open_memory(attach, options);
+	attach->target = (struct attach_target){
+		.process = attach->process,
+		.memory = &attach->memory,
+		.callchains = options->callchains,
+		.own = options->own,
+		.monitor = options->monitor,
+		.stop_limit = 1000ull * (options->stop_limit ? options->stop_limit : ATTACH_STOP_LIMIT),
+		.sink = { .sample = attach_take_sample, .lost = attach_take_lost, .context = attach },
+	};
+	attach->frequency = options->frequency;
+	attach->own = options->own;
+	if (!error)
+		error = choose_backend(attach, options->backend);
+	if (!error)
+		attach_ask_backend(attach);
+	if (!error && !attach->own)
+		error = check_threads(attach);
+	if (!error)
+		error = make_rings(attach, options);
+	if (!error)
+		error = make_events(attach);
+	if (!error)
+		find_memory(attach);
+	return error;
+}
+
+int attach_open(struct attach **result, const struct attach_options *options)
+{
+	struct attach *attach = calloc(1, sizeof(*attach));
+	int error;
+
+	if (!attach)
+		return error_set(-ENOMEM, "no memory to attach to process %d", options->pid);
+	attach->stop_fd = attach->end_fd = attach->request.fd = -1;
+	attach->memory.memory_fd = attach->memory.pagemap_fd = -1;
+	pthread_mutex_init(&attach->kernel_lock, NULL);
+	error = open_all(attach, options);
+	if (error)
+		attach_close(attach);
+	else
+		*result = attach;
+	return error;
+}
+
+const struct vmm_process *attach_process(const struct attach *attach)
+{
+	return attach->process;
+}
+
+const struct attach_backend *attach_backend(const struct attach *attach)
+{
+	return attach->backend;
+}
+
+enum attach_event attach_event(const struct attach *attach)
+{
+	return attach->backend->event(attach->source);
+}
+
+unsigned int attach_frequency(const struct attach *attach)
+{
+	return atomic_load(&attach->hertz);
+}
+
+const char *attach_refused(const struct attach *attach)
+{
+	return attach->refused;
+}
+
+struct ring *const *attach_rings(const struct attach *attach, size_t *count)
+{
+	*count = attach->ring_count;
+	return attach->rings;
+}
+
+const struct guest_view *attach_view(const struct attach *attach)
+{
+	return &attach->memory.view;
+}
+
+int attach_start(struct attach *attach)
+{
+	int error = attach_follow_vcpus(attach);
+
+	attach->request.frequency = attach->ticks = attach->target.frequency;
+	/* A VM that has ended meanwhile has done so to the thread, too. */
+	if (error && !attach_is_gone(error) && !vmm_process_ended(attach->process))
+		return error;
+	error = -pthread_create(&attach->thread, NULL, attach_run, attach);
+	if (error)
+		return error_set(error, "can not start the thread that samples: %s", strerror(-error));
+	attach->started = true;
+	return 0;
+}
+
+int attach_end_fd(const struct attach *attach)
+{
+	return attach->end_fd;
+}
+
+void attach_statistics(struct attach *attach, struct attach_statistics *statistics)
+{
+	*statistics = (struct attach_statistics){
+		.guest = atomic_load(&attach->guest),
+		.host = atomic_load(&attach->host),
+		.lost = atomic_load(&attach->lost),
+		.vcpus = atomic_load(&attach->vcpus),
+		.ended = atomic_load(&attach->ended),
+	};
+	pthread_mutex_lock(&attach->kernel_lock);
+	statistics->stops = attach->stops;
+	pthread_mutex_unlock(&attach->kernel_lock);
+}
+
+static void tell_callers(struct attach *attach)
+{
+	const struct kernel_callers *callers = &attach->callers;
+
+	if (attach_wants_callers(attach))
+		log_debug(
+			"callers of samples in the kernel: %llu whole, %llu cut off in unwinding; none of %llu whose "
+			"stack could not be copied, and of %llu before the kernel was known",
+			(unsigned long long)callers->whole, (unsigned long long)callers->cut,
+			(unsigned long long)callers->without_stack,
+			(unsigned long long)callers->without_kernel);
+}
+
+void attach_stop(struct attach *attach)
+{
+	const uint64_t one = 1;
+
+	if (attach->started) {
+		if (write(attach->stop_fd, &one, sizeof(one)) < 0)
+			log_debug("the thread that samples ends with the VM");
+		pthread_join(attach->thread, NULL);
+		attach->started = false;
+	}
+	if (attach->source) {
+		attach_drain(attach);
+		tell_callers(attach);
+		attach->hangs = !attach->backend->close(attach->source);
+		attach->source = NULL;
+	}
+}
+
+int attach_error(const struct attach *attach)
+{
+	assert(!attach->started);
+	return attach->error ? error_set(attach->error, "%s", attach->error_text) : 0;
+}
+
+void attach_close(struct attach *attach)
+{
+	if (!attach)
+		return;
+	if (attach->source && attach->ring_count)
+		attach_stop(attach);
+	else if (attach->source)
+		attach->hangs = !attach->backend->close(attach->source);
+	if (attach->hangs)
+		return;
+	while (attach->ring_count)
+		ring_destroy(attach->rings[--attach->ring_count]);
+	free(attach->rings);
+	free(attach->sampled);
+	free(attach->cpus);
+	free(attach->clocks);
+	if (attach->memory.memory_fd >= 0 || attach->memory.remote)
+		vmm_memory_close(&attach->memory);
+	vmm_process_close(attach->process);
+	if (attach->stop_fd >= 0)
+		close(attach->stop_fd);
+	if (attach->end_fd >= 0)
+		close(attach->end_fd);
+	if (attach->request.fd >= 0)
+		request_close(&attach->request);
+	pthread_mutex_destroy(&attach->kernel_lock);
+	free(attach);
+}

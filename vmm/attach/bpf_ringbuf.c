@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/bpf_ringbuf.h"
+
+#include <assert.h>
+#include <stddef.h>
+
+/* Where the first record would lie: the program begins none that might not fit into the rest of a chunk. */
+static uint64_t first_place(const struct bpf_ring *ring)
+{
+	uint64_t tail = ring->vcpu->tail, offset = tail & (BPF_CHUNK - 1);
+
+	return offset > BPF_CHUNK - sizeof(struct bpf_whole_sample) ? tail + BPF_CHUNK - offset : tail;
+}
+
+static const struct bpf_whole_sample *at(const struct bpf_ring *ring, uint64_t place)
+{
+	uint64_t size = (uint64_t)ring->vcpu->chunks * BPF_CHUNK;
+
+	return (const void *)(ring->chunks + (place & (size - 1)));
+}
+
+/* As the program makes them. */
+static bool is_whole(const struct bpf_sample *head, uint64_t room)
+{
+	return head->size >= sizeof(*head) && head->size <= room && head->addresses <= BPF_ADDRESSES_MAX &&
+	       head->stack_size <= BPF_STACK_MAX && !(head->stack_size && head->addresses) &&
+	       head->size - sizeof(*head) >= head->stack_size + head->addresses * sizeof(struct bpf_address);
+}
+
+uint64_t bpf_ring_end(const struct bpf_ring *ring)
+{
+	return __atomic_load_n(&ring->vcpu->head, __ATOMIC_ACQUIRE);
+}
+
+const struct bpf_whole_sample *bpf_ring_first(const struct bpf_ring *ring, uint64_t end)
+{
+	const struct bpf_whole_sample *sample;
+	uint64_t place;
+
+	if (ring->vcpu->tail == end)
+		return NULL;
+	place = first_place(ring);
+	sample = at(ring, place);
+	assert(is_whole(&sample->head, end - place));
+	return sample;
+}
+
+void bpf_ring_release(struct bpf_ring *ring, const struct bpf_whole_sample *sample)
+{
+	uint64_t place = first_place(ring);
+
+	assert(sample == at(ring, place));
+	__atomic_store_n(&ring->vcpu->tail, place + sample->head.size, __ATOMIC_RELEASE);
+}
+
+/* In one order with what the program does: put() of bpf/guest_sample.c. */
+void bpf_ring_wait(struct bpf_ring *ring)
+{
+	__atomic_store_n(&ring->vcpu->waits, 1, __ATOMIC_SEQ_CST);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+uint64_t bpf_ring_take_lost(struct bpf_ring *ring)
+{
+	uint64_t lost = __atomic_load_n(&ring->vcpu->lost, __ATOMIC_RELAXED), more = lost - ring->lost;
+
+	ring->lost = lost;
+	return more;
+}

@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/bpf_skeletons.h"
+
+#include <bpf/bpf.h>
+#include <bpf/btf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/attach/bpf_library.h"
+#include "vmm/attach/direct_map.h"
+#include "vmm/attach/rip_events.h"
+
+#include "guest_sample.skel.h"
+
+/* All VMs of the process; with the lock. */
+static struct {
+	pthread_mutex_t lock;
+	struct guest_sample *programs; /* NULL: not loaded */
+	struct rip_events *rip_events; /* NULL: not needed */
+	bool avoid_cast;
+	unsigned int vms;
+	bool vm_taken[BPF_VMS_MAX], place_taken[BPF_PLACES_MAX]; /* their numbers */
+} shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+struct bpf_vm {
+	const struct guest_sample *programs;
+	__u32 number;
+	int bell_fd;             /* a map */
+	uint32_t expected;       /* vCPUs that are to have the next place together */
+	struct bpf_place *place; /* that has room for more; NULL: none has */
+};
+
+/* The map of some vCPUs, as it is mapped: of each first what is known of it, then its ring. It is freed when
+ * all of them are closed. */
+struct bpf_place {
+	__u32 number; /* of those of all VMs */
+	uint32_t chunks, count;
+	uint32_t opened, closed; /* vCPUs */
+	uint8_t *mapped;
+};
+
+/* Loading. */
+
+static bool is_amd(void)
+{
+	return !access("/sys/module/kvm_amd", F_OK) && access("/sys/module/kvm_intel", F_OK);
+}
+
+static bool is_intel(void)
+{
+	return !access("/sys/module/kvm_intel", F_OK);
+}
+
+static int load(struct guest_sample *programs, const struct btf *kernel)
+{
+	int error;
+
+	bpf_map__set_max_entries(programs->maps.rip_events, (uint32_t)rip_events_count());
+	programs->rodata->is_amd = is_amd();
+	programs->rodata->can_cast =
+		!shared.avoid_cast && btf__find_by_name_kind(kernel, "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
+	bpf_program__set_autoload(programs->progs.try_direct_map, programs->rodata->can_cast);
+	error = guest_sample__load(programs);
+	if (error == -EPERM) /* EACCES is the verifier's */
+		return error_set(
+			-EACCES,
+			"BPF programs may not be loaded: be root, or have CAP_BPF and CAP_PERFMON, and "
+			"CAP_SYS_ADMIN where KVM is a module");
+	if (error)
+		return error_set(
+			-ENOTSUP,
+			"this kernel does not load the BPF program (%s): it needs Linux 6.1 and BTF, see "
+			"--verbose",
+			strerror(-error));
+	if (programs->rodata->can_cast && direct_map_find(bpf_program__fd(programs->progs.try_direct_map)))
+		log_debug("%s: guest memory is read through the VMM's address space alone", error_message());
+	return is_intel() ? rip_events_open(&shared.rip_events, bpf_map__fd(programs->maps.rip_events)) : 0;
+}
+
+static void unload(void)
+{
+	rip_events_close(shared.rip_events);
+	guest_sample__destroy(shared.programs);
+	shared.rip_events = NULL;
+	shared.programs = NULL;
+}
+
+static int open_programs(const struct btf *kernel)
+{
+	int error = bpf_library_check_iterators(kernel);
+
+	if (error)
+		return error;
+	shared.programs = guest_sample__open();
+	if (!shared.programs)
+		return error_set(-ENOTSUP, "libbpf can not open its program: %s", strerror(errno));
+	error = load(shared.programs, kernel);
+	if (error)
+		unload();
+	return error;
+}
+
+static int load_programs(void)
+{
+	struct btf *kernel = bpf_library_types();
+	int error = open_programs(kernel);
+
+	bpf_library_free_types(kernel);
+	return error;
+}
+
+void bpf_programs_avoid_cast(bool avoid)
+{
+	pthread_mutex_lock(&shared.lock);
+	shared.avoid_cast = avoid;
+	pthread_mutex_unlock(&shared.lock);
+}
+
+/* VMs. */
+
+/* The first of COUNT that is not taken; COUNT: all are. */
+static __u32 take_number(bool *taken, __u32 count)
+{
+	__u32 number = 0;
+
+	while (number < count && taken[number])
+		number++;
+	if (number < count)
+		taken[number] = true;
+	return number;
+}
+
+static int number_vm(struct bpf_vm *vm)
+{
+	vm->programs = shared.programs;
+	vm->number = take_number(shared.vm_taken, BPF_VMS_MAX);
+	if (vm->number == BPF_VMS_MAX)
+		return error_set(-EMFILE, "one process samples %d VMs by BPF at most", BPF_VMS_MAX);
+	shared.vms++;
+	return 0;
+}
+
+static int enter(struct bpf_vm *vm)
+{
+	int error = 0;
+
+	pthread_mutex_lock(&shared.lock);
+	if (!shared.programs)
+		error = load_programs();
+	if (!error)
+		error = number_vm(vm);
+	pthread_mutex_unlock(&shared.lock);
+	return error;
+}
+
+static void leave(struct bpf_vm *vm)
+{
+	pthread_mutex_lock(&shared.lock);
+	shared.vm_taken[vm->number] = false;
+	if (!--shared.vms)
+		unload();
+	pthread_mutex_unlock(&shared.lock);
+}
+
+static int show_map(const struct bpf_map *of_all, __u32 number, int fd)
+{
+	return bpf_map__update_elem(of_all, &number, sizeof(number), &fd, sizeof(fd), BPF_ANY);
+}
+
+static void hide_map(const struct bpf_map *of_all, __u32 number)
+{
+	bpf_map__delete_elem(of_all, &number, sizeof(number), 0);
+}
+
+/* A page: it has a few words in it. */
+static int make_bell(struct bpf_vm *vm)
+{
+	vm->bell_fd = bpf_map_create(BPF_MAP_TYPE_RINGBUF, "bell", 0, 0, (__u32)getpagesize(), NULL);
+	return vm->bell_fd < 0 ? -errno : show_map(vm->programs->maps.bells, vm->number, vm->bell_fd);
+}
+
+int bpf_vm_open(struct bpf_vm **result)
+{
+	struct bpf_vm *vm = malloc(sizeof(*vm));
+	int error;
+
+	if (!vm)
+		return error_set(-ENOMEM, "no memory for a VM");
+	*vm = (struct bpf_vm){ .bell_fd = -1 };
+	error = enter(vm);
+	if (error) {
+		free(vm);
+		return error;
+	}
+	error = make_bell(vm);
+	if (error) {
+		bpf_vm_close(vm);
+		return error_set(error, "can not make the BPF map of a VM: %s", strerror(-error));
+	}
+	*result = vm;
+	return 0;
+}
+
+void bpf_vm_close(struct bpf_vm *vm)
+{
+	if (!vm)
+		return;
+	hide_map(vm->programs->maps.bells, vm->number);
+	if (vm->bell_fd >= 0)
+		close(vm->bell_fd);
+	leave(vm);
+	free(vm);
+}
+
+int bpf_vm_bell_fd(const struct bpf_vm *vm)
+{
+	return vm->bell_fd;
+}
+
+/* vCPUs. */
+
+static uint32_t elements_of(const struct bpf_place *place)
+{
+	return place->count * (1 + place->chunks);
+}
+
+static size_t mapped_size(const struct bpf_place *place)
+{
+	return (size_t)elements_of(place) * BPF_CHUNK;
+}
+
+/* The map lives as long as it is mapped, or the program can find it. */
+static int map_place(const struct bpf_vm *vm, struct bpf_place *place, int fd)
+{
+	void *mapped = mmap(NULL, mapped_size(place), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	int error;
+
+	if (mapped == MAP_FAILED)
+		return -errno;
+	place->mapped = mapped;
+	error = show_map(vm->programs->maps.vcpus, place->number, fd);
+	if (error)
+		munmap(mapped, mapped_size(place));
+	return error;
+}
+
+static int make_map(const struct bpf_vm *vm, struct bpf_place *place)
+{
+	LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_INNER_MAP | BPF_F_MMAPABLE);
+	int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "vcpus", sizeof(__u32), BPF_CHUNK, elements_of(place),
+				&options);
+	int error;
+
+	if (fd < 0)
+		return -errno;
+	error = map_place(vm, place, fd);
+	close(fd);
+	return error;
+}
+
+static __u32 take_place(void)
+{
+	__u32 number;
+
+	pthread_mutex_lock(&shared.lock);
+	number = take_number(shared.place_taken, BPF_PLACES_MAX);
+	pthread_mutex_unlock(&shared.lock);
+	return number;
+}
+
+static void leave_place(__u32 number)
+{
+	pthread_mutex_lock(&shared.lock);
+	shared.place_taken[number] = false;
+	pthread_mutex_unlock(&shared.lock);
+}
+
+static int number_place(struct bpf_place *place)
+{
+	place->number = take_place();
+	return place->number < BPF_PLACES_MAX
+		       ? 0
+		       : error_set(-EMFILE,
+				   "one process samples by BPF %d VMs at most, with vCPUs that came later",
+				   BPF_PLACES_MAX);
+}
+
+static int make_place(const struct bpf_vm *vm, struct bpf_place *place)
+{
+	int error = number_place(place);
+
+	if (error)
+		return error;
+	error = make_map(vm, place);
+	if (!error)
+		return 0;
+	leave_place(place->number);
+	return error_set(error, "can not make the BPF map of a vCPU: %s", strerror(-error));
+}
+
+static bool has_room(const struct bpf_place *place, uint32_t chunks)
+{
+	return place && place->chunks == chunks && place->opened < place->count;
+}
+
+static int open_place(struct bpf_vm *vm, uint32_t chunks)
+{
+	struct bpf_place *place = malloc(sizeof(*place));
+	int error;
+
+	if (!place)
+		return error_set(-ENOMEM, "no memory for a vCPU");
+	*place = (struct bpf_place){ .chunks = chunks, .count = vm->expected ? vm->expected : 1 };
+	error = make_place(vm, place);
+	if (error) {
+		free(place);
+		return error;
+	}
+	vm->expected = 0;
+	vm->place = place;
+	return 0;
+}
+
+static void close_place(struct bpf_vm *vm, struct bpf_place *place)
+{
+	if (vm->place == place)
+		vm->place = NULL;
+	hide_map(vm->programs->maps.vcpus, place->number);
+	munmap(place->mapped, mapped_size(place));
+	leave_place(place->number);
+	free(place);
+}
+
+void bpf_vm_expect(struct bpf_vm *vm, uint32_t count)
+{
+	vm->expected = count;
+}
+
+int bpf_vcpu_open(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu, uint32_t chunks)
+{
+	int error = has_room(vm->place, chunks) ? 0 : open_place(vm, chunks);
+	uint8_t *first;
+
+	if (error)
+		return error;
+	*vcpu = (struct bpf_vm_vcpu){ .chunks = chunks,
+				      .place = vm->place,
+				      .first = vm->place->opened++ * (1 + chunks) };
+	first = vcpu->place->mapped + (size_t)vcpu->first * BPF_CHUNK;
+	vcpu->ring = (struct bpf_ring){ .vcpu = (void *)first, .chunks = first + BPF_CHUNK };
+	vcpu->ring.vcpu->vm = vm->number;
+	vcpu->ring.vcpu->chunks = chunks;
+	return 0;
+}
+
+/* The one that was opened last leaves its room to the next: one that can not be sampled is tried again and
+ * again. */
+void bpf_vcpu_close(struct bpf_vm *vm, struct bpf_vm_vcpu *vcpu)
+{
+	struct bpf_place *place = vcpu->place;
+
+	if (vcpu->first == (place->opened - 1) * (1 + place->chunks)) {
+		memset(vcpu->ring.vcpu, 0, BPF_CHUNK);
+		place->opened--;
+	} else {
+		place->closed++;
+	}
+	if (place->closed == place->opened)
+		close_place(vm, place);
+}
+
+int bpf_vcpu_sample(const struct bpf_vm *vm, const struct bpf_vm_vcpu *vcpu, int event_fd,
+		    struct bpf_link **link)
+{
+	LIBBPF_OPTS(bpf_perf_event_opts, options,
+		    .bpf_cookie = (__u64)vcpu->place->number << 32 | vcpu->first);
+
+	*link = bpf_program__attach_perf_event_opts(vm->programs->progs.take, event_fd, &options);
+	return *link ? 0
+		     : error_set(-errno, "can not run a BPF program on a perf event: %s", strerror(errno));
+}
+
+/* Looking. */
+
+static int read_found(int fd, void (*each)(void *context, const struct bpf_found *found), void *context)
+{
+	struct bpf_found found;
+	ssize_t size;
+
+	while ((size = read(fd, &found, sizeof(found))) == sizeof(found))
+		each(context, &found);
+	return size < 0 ? error_set(-errno, "can not look at the VMM's files by BPF: %s", strerror(errno))
+			: 0;
+}
+
+/* Runs the iterator over the files of the process of PID_FD. */
+static int look(int pid_fd, void (*each)(void *context, const struct bpf_found *found), void *context)
+{
+	union bpf_iter_link_info which = { .task.pid_fd = (__u32)pid_fd };
+	LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &which, .link_info_len = sizeof(which));
+	struct bpf_link *link = bpf_program__attach_iter(shared.programs->progs.find, &options);
+	int fd, error;
+
+	if (!link)
+		return error_set(errno == ESRCH || errno == EMFILE ? -errno : -ENOTSUP,
+				 "the kernel does not iterate over a process's files: %s", strerror(errno));
+	fd = bpf_iter_create(bpf_link__fd(link));
+	if (fd < 0) {
+		error = error_set(-errno, "can not look at the VMM's files by BPF: %s", strerror(errno));
+	} else {
+		error = read_found(fd, each, context);
+		close(fd);
+	}
+	bpf_link__destroy(link);
+	return error;
+}
+
+bool bpf_programs_are_intel(void)
+{
+	return shared.rip_events;
+}
+
+struct vm_search {
+	int fd;
+	uint64_t vm;
+};
+
+static void take_vm(void *context, const struct bpf_found *found)
+{
+	struct vm_search *search = context;
+
+	if (found->type == BPF_FOUND_VM && found->id == (unsigned int)search->fd)
+		search->vm = found->vm;
+}
+
+/* With the lock. */
+static int want_vm(int pid_fd, int vm_fd)
+{
+	struct vm_search search = { .fd = vm_fd };
+	int error = 0;
+
+	shared.programs->bss->vm_wanted = 0;
+	if (vm_fd)
+		error = look(pid_fd, take_vm, &search);
+	if (!error && vm_fd && !search.vm)
+		error = error_set(-ESRCH, "the VM at descriptor %d has ended", vm_fd);
+	shared.programs->bss->vm_wanted = search.vm;
+	return error;
+}
+
+/* One at a time, for what the program is told: the kernel waits for no VMM meanwhile. */
+int bpf_programs_look(int pid_fd, int vm_fd, uint64_t slot_size_min,
+		      void (*each)(void *context, const struct bpf_found *found), void *context)
+{
+	int error;
+
+	pthread_mutex_lock(&shared.lock);
+	shared.programs->bss->slot_size_min = slot_size_min;
+	error = want_vm(pid_fd, vm_fd);
+	if (!error)
+		error = look(pid_fd, each, context);
+	pthread_mutex_unlock(&shared.lock);
+	return error;
+}

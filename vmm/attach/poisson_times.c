@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/poisson_times.h"
+
+#include <math.h>
+
+/* Mean intervals: one in 3000 would be longer. */
+#define LONGEST       8
+#define INTERVALS_MAX 10
+#define PERIOD_MAX    100000000ull
+/* Times as long as it stood still, on average, that a thread is let alone for besides once: the guest has to
+ * get somewhere. */
+#define REST_MORE 3
+
+/* Above 0, up to 1. Marsaglia's xorshift64. */
+static double draw(struct look_times *times)
+{
+	times->random ^= times->random << 13;
+	times->random ^= times->random >> 7;
+	times->random ^= times->random << 17;
+	return (double)((times->random >> 11) + 1) * 0x1p-53;
+}
+
+static uint64_t draw_interval(struct look_times *times, uint64_t mean)
+{
+	double means = -log(draw(times));
+
+	return (uint64_t)((means < LONGEST ? means : LONGEST) * (double)mean);
+}
+
+/* The process has no memory: behind times that are left out it is as if it began there. */
+uint64_t look_times_next(struct look_times *times, uint64_t planned, uint64_t earliest)
+{
+	return (planned > earliest ? planned : earliest) + draw_interval(times, times->interval);
+}
+
+uint64_t look_times_rest(struct look_times *times, uint64_t stopped)
+{
+	return stopped + draw_interval(times, REST_MORE * stopped);
+}
+
+uint64_t look_times_period(const struct look_times *times, uint64_t ran)
+{
+	uint64_t most = INTERVALS_MAX * times->interval;
+
+	if (most < PERIOD_MAX)
+		most = PERIOD_MAX;
+	return ran < most ? ran : most;
+}

@@ -1,0 +1,638 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/attach/stop_sampling.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/clock_ns.h"
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/attach/poisson_times.h"
+#include "vmm/attach/rights.h"
+#include "vmm/attach/stop_guard.h"
+
+/* Samples that wait for the taker. */
+#define QUEUE 256
+/* ns after which a look hangs, and how often that is looked for. */
+#define HANGS (100 * NS_PER_MS)
+#define WATCH (200 * NS_PER_MS)
+/* s that a look may take to end when sampling does. */
+#define END_MAX 2
+
+struct sampled_vcpu {
+	/* While it is looked at, that thread's alone. */
+	struct vcpu_thread thread;
+	int status_fd, times_fd;
+	uint64_t ran;  /* ns of its CPU time that looks stand for */
+	uint64_t last; /* ns, CLOCK_MONOTONIC: look */
+	bool refused;  /* it was said why */
+
+	/* With the lock. */
+	bool looked_at;
+	uint64_t next; /* ns, CLOCK_MONOTONIC: look */
+	uint64_t lost; /* that are not told yet */
+	struct attach_cpu cpu;
+	struct sampled_vcpu *next_vcpu;
+};
+
+/* What came of a look. */
+struct outcome {
+	struct attach_stops stops;
+	bool full; /* there is no room for it: the taker is behind */
+	bool seen, lost;
+};
+
+/*
+ * A thread that looks, or stands by for one whose look hangs: nobody knows how long the other process lets a
+ * look take.
+ */
+struct stopper {
+	struct remote remote; /* the thread's, as the guard and what it saw */
+	struct stop_sampler *sampler;
+	struct stopper *next;
+	pthread_t thread;
+
+	/* With the lock. */
+	uint64_t began;            /* ns, CLOCK_MONOTONIC: its look; 0: it does not look */
+	struct sampled_vcpu *vcpu; /* it looks at; whoever removes that sets NULL, and the thread frees it */
+
+	struct stop_guard guard;
+	struct stop_sample seen;
+};
+
+struct stop_sampler {
+	struct vcpu_stop_target target;
+
+	pthread_mutex_t lock;   /* of what follows; not held while something is looked at */
+	pthread_cond_t changed; /* for the one whose turn it is */
+	pthread_cond_t ended;   /* for those that stand by */
+	bool ending;
+	struct look_times times;
+	struct stopper *stoppers;   /* owned, all; one more than have a look that hangs, at least */
+	struct stopper *turn;       /* whose turn it is to look */
+	struct sampled_vcpu *vcpus; /* owned */
+	uint64_t rests_until;       /* ns, CLOCK_MONOTONIC */
+	struct attach_stops stops;
+
+	struct stop_sample *queue; /* QUEUE of them; those put and not taken are the taker's */
+	atomic_size_t put, taken;  /* of the queue: with the lock, the taker's */
+};
+
+static uint64_t now(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+/* The threads that stop others. */
+
+/*
+ * What a look stands for: the CPU time since the last one that found the thread running. The thread has just
+ * come off its processor, so that the kernel's sum has all of it. Where the kernel keeps none (no
+ * CONFIG_SCHED_INFO) it is the time since the last look.
+ */
+static uint64_t period_of(const struct stop_sampler *sampler, struct sampled_vcpu *vcpu, uint64_t passed)
+{
+	struct thread_times times;
+	uint64_t ran;
+
+	if (!thread_times_read(vcpu->times_fd, &times))
+		return look_times_period(&sampler->times, passed);
+	ran = times.ran - vcpu->ran;
+	vcpu->ran = times.ran;
+	return look_times_period(&sampler->times, ran);
+}
+
+static void count_stop(struct attach_stops *stops, uint64_t stopped, uint64_t limit)
+{
+	if (!stopped)
+		return;
+	stops->count++;
+	stops->total += stopped;
+	stops->over += stopped > limit;
+	if (stopped > stops->longest)
+		stops->longest = stopped;
+}
+
+/* With the lock. NULL: the taker is behind. */
+static struct stop_sample *next_place(struct stop_sampler *sampler)
+{
+	size_t put = atomic_load_explicit(&sampler->put, memory_order_relaxed);
+
+	return put - atomic_load_explicit(&sampler->taken, memory_order_acquire) < QUEUE
+		       ? &sampler->queue[put % QUEUE]
+		       : NULL;
+}
+
+/* With the lock. */
+static void put(struct stop_sampler *sampler, const struct stop_sample *seen, struct outcome *outcome)
+{
+	struct stop_sample *place = next_place(sampler);
+
+	if (!place) {
+		outcome->lost = true;
+		return;
+	}
+	*place = *seen;
+	atomic_fetch_add_explicit(&sampler->put, 1, memory_order_release);
+}
+
+/* Once: it will be the same the next time. What is but a moment's is not said. */
+static void tell_refused(struct sampled_vcpu *vcpu, int error, const char *why)
+{
+	if (vcpu->refused || error == -EINTR || error == -ESRCH || error == -ETIME)
+		return;
+	log_warning("samples of vCPU %u are lost: %s", vcpu->thread.vcpu.id, why);
+	vcpu->refused = true;
+}
+
+static const char *explain(int error)
+{
+	if (error == -ENODATA)
+		return "its registers are hidden from the host, as SEV-ES does it";
+	if (error == -EADDRNOTAVAIL)
+		return "its thread runs on a stack that its VMM's runtime made, as a goroutine's, where it can "
+		       "not be made to call without harm; --backend bpf or perf needs no calls";
+	return strerror(-error);
+}
+
+static int look_at(struct stopper *stopper, struct sampled_vcpu *vcpu, const struct thread_status *status,
+		   struct attach_stops *stops)
+{
+	const struct vcpu_stop_target *target = &stopper->sampler->target;
+	struct vcpu_look *look = &stopper->seen.look;
+	/* Filters may come while the VM runs. */
+	uint64_t stopped;
+	int error = vcpu_stop_check(target, &vcpu->thread, status, &stopped);
+
+	count_stop(stops, stopped, target->limit);
+	if (error) {
+		tell_refused(vcpu, error, error_message());
+	} else {
+		error = vcpu_stop_look(target, &vcpu->thread, &stopper->remote, look);
+		count_stop(stops, look->stopped, target->limit);
+		stops->abandoned += error == -ETIME;
+		if (error)
+			tell_refused(vcpu, error, explain(error));
+	}
+	return error;
+}
+
+static int look_guarded(struct stopper *stopper, struct sampled_vcpu *vcpu,
+			const struct thread_status *status, struct attach_stops *stops)
+{
+	int error = stop_guard_begin(&stopper->guard);
+
+	if (error) {
+		tell_refused(vcpu, error, error_message());
+		return error;
+	}
+	error = look_at(stopper, vcpu, status, stops);
+	stop_guard_end(&stopper->guard);
+	return error;
+}
+
+/* Without the lock. A thread that waited for a processor all the time since the last look has done nothing.
+ * What one stands for that failed is lost with it: it was not what the next one sees. */
+static void look(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
+{
+	uint64_t passed = stopper->began - vcpu->last;
+	struct thread_status status;
+
+	if (!thread_status_read(vcpu->status_fd, &status))
+		return;
+	vcpu->last = stopper->began;
+	if (status.state != 'R') {
+		outcome->stops.asleep++;
+		return;
+	}
+	outcome->lost = outcome->full || look_guarded(stopper, vcpu, &status, &outcome->stops);
+	stopper->seen.period = period_of(stopper->sampler, vcpu, passed);
+	if (outcome->lost)
+		return;
+	stopper->seen.id = vcpu->thread.vcpu.id;
+	stopper->seen.tid = vcpu->thread.vcpu.tid;
+	outcome->seen = stopper->seen.period;
+}
+
+static void add_stops(struct attach_stops *sum, const struct attach_stops *stops)
+{
+	sum->count += stops->count;
+	sum->total += stops->total;
+	sum->over += stops->over;
+	sum->abandoned += stops->abandoned;
+	sum->asleep += stops->asleep;
+	if (stops->longest > sum->longest)
+		sum->longest = stops->longest;
+}
+
+/* With the lock. However many vCPUs there are, it is at work for half of the time at most. Looks that are due
+ * meanwhile are left out: late, they would not be at random moments. */
+static void rest_until(struct stop_sampler *sampler, uint64_t time)
+{
+	sampler->rests_until = time;
+	for (struct sampled_vcpu *vcpu = sampler->vcpus; vcpu; vcpu = vcpu->next_vcpu)
+		if (!vcpu->looked_at && vcpu->next < time)
+			vcpu->next = look_times_next(&sampler->times, vcpu->next, time);
+}
+
+/* With the lock. The next look is never due at once, so the lock and the processor are there for others. */
+static void settle(struct stopper *stopper, struct sampled_vcpu *vcpu, struct outcome *outcome)
+{
+	struct stop_sampler *sampler = stopper->sampler;
+	uint64_t ended = now(), rested = ended + look_times_rest(&sampler->times, outcome->stops.total);
+
+	if (outcome->seen)
+		put(sampler, &stopper->seen, outcome);
+	vcpu->looked_at = false;
+	vcpu->next = look_times_next(&sampler->times, vcpu->next, rested);
+	vcpu->lost += outcome->lost;
+	if (sampler->turn == stopper)
+		rest_until(sampler, ended + (ended - stopper->began));
+}
+
+static void free_vcpu(struct sampled_vcpu *vcpu)
+{
+	if (vcpu->status_fd >= 0)
+		close(vcpu->status_fd);
+	if (vcpu->times_fd >= 0)
+		close(vcpu->times_fd);
+	free(vcpu);
+}
+
+/* With the lock, which is not held meanwhile. */
+static void take_look(struct stopper *stopper, struct sampled_vcpu *vcpu)
+{
+	struct stop_sampler *sampler = stopper->sampler;
+	struct outcome outcome = { .full = !next_place(sampler) };
+
+	stopper->began = now();
+	stopper->vcpu = vcpu;
+	vcpu->looked_at = true;
+	vcpu->thread.cpu = vcpu->cpu;
+	pthread_mutex_unlock(&sampler->lock);
+	look(stopper, vcpu, &outcome);
+	pthread_mutex_lock(&sampler->lock);
+	add_stops(&sampler->stops, &outcome.stops);
+	if (stopper->vcpu)
+		settle(stopper, vcpu, &outcome);
+	else
+		free_vcpu(vcpu);
+	stopper->vcpu = NULL;
+	stopper->began = 0;
+	if (sampler->turn != stopper)
+		pthread_cond_signal(&sampler->changed); /* a vCPU may be due */
+}
+
+static struct sampled_vcpu *find_due(const struct stop_sampler *sampler)
+{
+	struct sampled_vcpu *due = NULL;
+
+	for (struct sampled_vcpu *vcpu = sampler->vcpus; vcpu; vcpu = vcpu->next_vcpu)
+		if (!vcpu->looked_at && (!due || vcpu->next < due->next))
+			due = vcpu;
+	return due;
+}
+
+static uint64_t next_look(const struct stop_sampler *sampler, const struct sampled_vcpu *due)
+{
+	return due->next > sampler->rests_until ? due->next : sampler->rests_until;
+}
+
+/* With the lock, which is not held meanwhile; may come back before it is TIME. */
+static void wait_until(struct stop_sampler *sampler, pthread_cond_t *what, uint64_t time)
+{
+	const struct timespec until = { .tv_sec = (time_t)(time / NS_PER_S),
+					.tv_nsec = (long)(time % NS_PER_S) };
+
+	pthread_cond_timedwait(what, &sampler->lock, &until);
+}
+
+/* While a thread is stopped nothing else matters; who may not have a priority does without. */
+static void raise_priority(void)
+{
+	const struct sched_param parameters = { .sched_priority = 1 };
+
+	if (pthread_setschedparam(pthread_self(), SCHED_FIFO, &parameters))
+		log_debug("the thread that stops vCPUs has no realtime priority: stops may take longer");
+}
+
+/* A VMM that confines its vCPUs' threads confines its first one, too. If that can not be told: it may. */
+static bool has_filters(const struct vmm_process *process)
+{
+	struct thread_status status = { .filters = 1 };
+	int fd = thread_file_open(process, process->pid, "status");
+
+	if (fd < 0)
+		return true;
+	thread_status_read(fd, &status);
+	close(fd);
+	return status.filters || status.seccomp != SECCOMP_MODE_DISABLED;
+}
+
+static void prepare(const struct stopper *stopper)
+{
+	const struct vcpu_stop_target *target = &stopper->sampler->target;
+	char descriptors[32];
+	/* A thread's calls are those of a vCPU by the process's descriptor, which a VM's own user alone may
+	 * look at */
+	const struct rights_file file = { .path = descriptors, .mode = R_OK };
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	pthread_setname_np(pthread_self(), "stops");
+	raise_priority();
+	/* Without that priority: the thread that made this one may have slept less exactly. */
+	prctl(PR_SET_TIMERSLACK, 1);
+	snprintf(descriptors, sizeof(descriptors), "/proc/%d/fd", target->process->pid);
+	if (rights_keep(&file, 1, !target->filters && has_filters(target->process)))
+		log_warning("%s", error_message());
+}
+
+/* With the lock. */
+static void take_turn(struct stopper *stopper)
+{
+	struct stop_sampler *sampler = stopper->sampler;
+	struct sampled_vcpu *due = find_due(sampler);
+
+	if (!due)
+		pthread_cond_wait(&sampler->changed, &sampler->lock);
+	else if (next_look(sampler, due) > now())
+		wait_until(sampler, &sampler->changed, next_look(sampler, due));
+	else
+		take_look(stopper, due);
+}
+
+static int start_stopper(struct stop_sampler *sampler);
+
+static bool somebody_stands_by(const struct stop_sampler *sampler)
+{
+	for (const struct stopper *stopper = sampler->stoppers; stopper; stopper = stopper->next)
+		if (stopper != sampler->turn && !stopper->began)
+			return true;
+	return false;
+}
+
+/* With the lock. Who takes over has somebody stand by in turn: with the same rights, as they are inherited.
+ */
+static void stand_by(struct stopper *stopper)
+{
+	struct stop_sampler *sampler = stopper->sampler;
+
+	wait_until(sampler, &sampler->ended, now() + WATCH);
+	if (sampler->ending || !sampler->turn->began || now() - sampler->turn->began < HANGS)
+		return;
+	sampler->turn = stopper;
+	if (!somebody_stands_by(sampler) && start_stopper(sampler))
+		log_warning("%s", error_message());
+}
+
+static void *run(void *context)
+{
+	struct stopper *stopper = context;
+	struct stop_sampler *sampler = stopper->sampler;
+
+	prepare(stopper);
+	pthread_mutex_lock(&sampler->lock);
+	while (!sampler->ending)
+		if (sampler->turn == stopper)
+			take_turn(stopper);
+		else
+			stand_by(stopper);
+	pthread_mutex_unlock(&sampler->lock);
+	stop_guard_close(&stopper->guard);
+	return NULL;
+}
+
+/* With the lock, or before there is any thread. */
+static int start_stopper(struct stop_sampler *sampler)
+{
+	struct stopper *stopper = calloc(1, sizeof(*stopper));
+	int error;
+
+	if (!stopper)
+		return error_set(-ENOMEM, "no memory for looks at vCPUs");
+	stopper->sampler = sampler;
+	error = -pthread_create(&stopper->thread, NULL, run, stopper);
+	if (error) {
+		free(stopper);
+		return error_set(error, "can not start the thread that stops vCPUs: %s", strerror(-error));
+	}
+	stopper->next = sampler->stoppers;
+	sampler->stoppers = stopper;
+	return 0;
+}
+
+/* The taker. */
+
+void stop_sampler_see_tasks(struct stop_sampler *sampler, unsigned int id, const struct attach_cpu *cpu)
+{
+	pthread_mutex_lock(&sampler->lock);
+	for (struct sampled_vcpu *vcpu = sampler->vcpus; vcpu; vcpu = vcpu->next_vcpu)
+		if (vcpu->thread.vcpu.id == id)
+			vcpu->cpu = *cpu;
+	pthread_mutex_unlock(&sampler->lock);
+}
+
+int stop_sampler_add(struct stop_sampler *sampler, const struct vmm_vcpu *vcpu)
+{
+	const struct vmm_process *process = sampler->target.process;
+	struct sampled_vcpu *added = calloc(1, sizeof(*added));
+	struct thread_times times;
+
+	if (!added)
+		return error_set(-ENOMEM, "no memory for a vCPU's thread");
+	added->thread = (struct vcpu_thread){ .vcpu = *vcpu, .fd = -1 };
+	added->status_fd = thread_file_open(process, vcpu->tid, "status");
+	added->times_fd = thread_file_open(process, vcpu->tid, "schedstat");
+	if (added->status_fd < 0) {
+		free_vcpu(added);
+		return error_set(-ESRCH, "thread %d has ended", vcpu->tid);
+	}
+	if (thread_times_read(added->times_fd, &times))
+		added->ran = times.ran;
+	added->last = now();
+	pthread_mutex_lock(&sampler->lock);
+	added->next = look_times_next(&sampler->times, added->last, added->last);
+	added->next_vcpu = sampler->vcpus;
+	sampler->vcpus = added;
+	pthread_cond_signal(&sampler->changed);
+	pthread_mutex_unlock(&sampler->lock);
+	return 0;
+}
+
+/* With the lock. Is it looked at? */
+static bool leave_to_stopper(struct stop_sampler *sampler, const struct sampled_vcpu *vcpu)
+{
+	for (struct stopper *stopper = sampler->stoppers; stopper; stopper = stopper->next)
+		if (stopper->vcpu == vcpu) {
+			stopper->vcpu = NULL;
+			return true;
+		}
+	return false;
+}
+
+void stop_sampler_remove(struct stop_sampler *sampler, unsigned int id)
+{
+	struct sampled_vcpu **link = &sampler->vcpus, *gone;
+
+	pthread_mutex_lock(&sampler->lock);
+	while (*link && (*link)->thread.vcpu.id != id)
+		link = &(*link)->next_vcpu;
+	gone = *link;
+	if (gone)
+		*link = gone->next_vcpu;
+	if (gone && leave_to_stopper(sampler, gone))
+		gone = NULL;
+	pthread_mutex_unlock(&sampler->lock);
+	if (gone)
+		free_vcpu(gone);
+}
+
+struct stop_sample *stop_sampler_next(struct stop_sampler *sampler)
+{
+	size_t taken = atomic_load_explicit(&sampler->taken, memory_order_relaxed);
+
+	return taken != atomic_load_explicit(&sampler->put, memory_order_acquire)
+		       ? &sampler->queue[taken % QUEUE]
+		       : NULL;
+}
+
+void stop_sampler_taken(struct stop_sampler *sampler)
+{
+	atomic_fetch_add_explicit(&sampler->taken, 1, memory_order_release);
+}
+
+void stop_sampler_lost(struct stop_sampler *sampler,
+		       void (*lost)(void *context, unsigned int id, uint64_t count), void *context)
+{
+	pthread_mutex_lock(&sampler->lock);
+	for (struct sampled_vcpu *vcpu = sampler->vcpus; vcpu; vcpu = vcpu->next_vcpu) {
+		if (vcpu->lost)
+			lost(context, vcpu->thread.vcpu.id, vcpu->lost);
+		vcpu->lost = 0;
+	}
+	pthread_mutex_unlock(&sampler->lock);
+}
+
+void stop_sampler_count(struct stop_sampler *sampler, struct attach_stops *stops)
+{
+	pthread_mutex_lock(&sampler->lock);
+	*stops = sampler->stops;
+	pthread_mutex_unlock(&sampler->lock);
+	stops->limit = sampler->target.limit;
+}
+
+static void free_sampler(struct stop_sampler *sampler)
+{
+	while (sampler->vcpus) {
+		struct sampled_vcpu *gone = sampler->vcpus;
+
+		sampler->vcpus = gone->next_vcpu;
+		free_vcpu(gone);
+	}
+	while (sampler->stoppers) {
+		struct stopper *gone = sampler->stoppers;
+
+		sampler->stoppers = gone->next;
+		free(gone);
+	}
+	pthread_cond_destroy(&sampler->changed);
+	pthread_cond_destroy(&sampler->ended);
+	pthread_mutex_destroy(&sampler->lock);
+	free(sampler->queue);
+	free(sampler);
+}
+
+static void make_lock(struct stop_sampler *sampler)
+{
+	pthread_condattr_t monotonic;
+
+	pthread_mutex_init(&sampler->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&sampler->changed, &monotonic);
+	pthread_cond_init(&sampler->ended, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+}
+
+/* One whose turn it is, and one that stands by. */
+static int start_stoppers(struct stop_sampler *sampler)
+{
+	int error;
+
+	sampler->queue = calloc(QUEUE, sizeof(sampler->queue[0]));
+	if (!sampler->queue)
+		return error_set(-ENOMEM, "no memory for looks at vCPUs");
+	pthread_mutex_lock(&sampler->lock);
+	error = start_stopper(sampler);
+	sampler->turn = sampler->stoppers;
+	if (!error)
+		error = start_stopper(sampler);
+	pthread_mutex_unlock(&sampler->lock);
+	return error;
+}
+
+int stop_sampler_start(struct stop_sampler **result, const struct vcpu_stop_target *target,
+		       unsigned int frequency)
+{
+	struct stop_sampler *sampler = calloc(1, sizeof(*sampler));
+	int error;
+
+	if (!sampler)
+		return error_set(-ENOMEM, "no memory for looks at vCPUs");
+	sampler->target = *target;
+	sampler->times = (struct look_times){ .interval = NS_PER_S / frequency, .random = now() | 1 };
+	make_lock(sampler);
+	error = start_stoppers(sampler);
+	if (error)
+		stop_sampler_end(sampler);
+	else
+		*result = sampler;
+	return error;
+}
+
+/* Whatever they wait for. False: one waits still. */
+static bool join_all(struct stop_sampler *sampler)
+{
+	struct timespec until;
+	bool joined = true;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += END_MAX;
+	for (struct stopper *stopper = sampler->stoppers; stopper; stopper = stopper->next)
+		if (pthread_clockjoin_np(stopper->thread, NULL, CLOCK_MONOTONIC, &until)) {
+			pthread_detach(stopper->thread);
+			joined = false;
+		}
+	return joined;
+}
+
+bool stop_sampler_end(struct stop_sampler *sampler)
+{
+	if (!sampler)
+		return true;
+	pthread_mutex_lock(&sampler->lock);
+	sampler->ending = true;
+	pthread_cond_broadcast(&sampler->changed);
+	pthread_cond_broadcast(&sampler->ended);
+	pthread_mutex_unlock(&sampler->lock);
+	if (join_all(sampler)) {
+		free_sampler(sampler);
+		return true;
+	}
+	log_warning(
+		"a vCPU of process %d was asked to stop %u s ago and waits for something in the kernel: it "
+		"goes on when it has that, or when kvmscope ends",
+		sampler->target.process->pid, END_MAX);
+	return false;
+}

@@ -1,0 +1,597 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What a vCPU's thread does: it puts the watches that the arbiter chose and the
+ * guest's own breakpoints into its registers, takes each #DB apart, and gives
+ * the guest its share.
+ *
+ * An instruction under a breakpoint of ours is run with RFLAGS.RF, as a debugger in
+ * the guest would do it. Where KVM's emulator runs it that does not help: it is stepped,
+ * without the breakpoint, interrupts held back. If it faults instead, the guest's
+ * handler runs first, and our trap comes when the instruction is tried again: STEPPING
+ * stays set until then, so that the trap is not taken for the guest's.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shared/clock_ns.h"
+#include "shared/error.h"
+#include "shared/local_atomic.h"
+#include "shared/log.h"
+#include "vmm/debug/debug_move.h"
+#include "vmm/debug/debug_skipped.h"
+#include "vmm/debug/vcpu_watch.h"
+#include "vmm/kvm/vcpu.h"
+#include "vmm/kvm/vcpu_debug.h"
+#include "vmm/kvm/vcpu_exception.h"
+
+#define BIT(number)   (1ull << (number))
+#define CR3_ADDRESS   (~0xfffull & ~BIT(63))
+#define STEP_CONTROL  (KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP | KVM_GUESTDBG_SINGLESTEP)
+#define WATCH_CONTROL (KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_USE_HW_BP)
+
+static struct vcpu_watches *of(struct watches *watches, const struct vcpu *vcpu)
+{
+	assert(vcpu_on_thread(vcpu));
+	return &watches->vcpus[vcpu->index];
+}
+
+/* KVM can not do what it did before: nothing is armed then. Said once per watches. */
+static void complain(struct watches *watches)
+{
+	if (!atomic_flag_test_and_set(&watches->complained))
+		log_warning("watches may miss hits from here on: %s", error_message());
+}
+
+static int read_guest(struct vcpu_watches *self, struct vcpu *vcpu, struct kvm_debugregs *registers)
+{
+	int error = vcpu_get_debug_registers(vcpu, registers);
+
+	if (error)
+		return error;
+	memcpy(self->guest.address, registers->db, sizeof(self->guest.address));
+	self->guest.dr6 = registers->dr6;
+	self->guest.dr7 = registers->dr7;
+	return 0;
+}
+
+/* CONTROL 0: the processor gets the guest's own registers again. */
+static int set_debug(struct vcpu *vcpu, const struct debug_plan *plan, uint32_t control)
+{
+	struct kvm_guest_debug debug = { .control = control };
+
+	if (control) {
+		memcpy(debug.arch.debugreg, plan->address, sizeof(plan->address));
+		debug.arch.debugreg[7] = plan->dr7;
+	}
+	return vcpu_set_guest_debug(vcpu, &debug);
+}
+
+/* The first time that it is needed: without watches there is none. */
+static int make_timer(struct vcpu_watches *self)
+{
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = VCPU_KICK_SIGNAL };
+
+	event._sigev_un._tid = gettid();
+	if (timer_create(CLOCK_MONOTONIC, &event, &self->timer))
+		return error_set(-errno, "no timer for watches: %s", strerror(errno));
+	self->has_timer = true;
+	return 0;
+}
+
+static int set_timer(struct vcpu_watches *self, uint64_t next)
+{
+	struct itimerspec time = { 0 };
+	int error = 0;
+
+	if (!self->has_timer)
+		error = next == ARBITER_NEVER ? 0 : make_timer(self);
+	if (error || !self->has_timer)
+		return error;
+	if (next != ARBITER_NEVER)
+		time.it_value = (struct timespec){ (time_t)(next / NS_PER_S), (long)(next % NS_PER_S) };
+	timer_settime(self->timer, TIMER_ABSTIME, &time, NULL);
+	return 0;
+}
+
+static void change_state(struct watches *watches, struct vcpu *vcpu, unsigned int number,
+			 enum watch_state state)
+{
+	struct watch_counts *counts = &of(watches, vcpu)->counts[number];
+
+	if (counts->state == state)
+		return;
+	counts->state = state;
+	if (state == WATCH_SUSPENDED)
+		local_add(&counts->suspended, 1);
+	if (state == WATCH_THROTTLED)
+		local_add(&counts->throttled, 1);
+	if (watches->options.changed)
+		watches->options.changed(watches->options.context, vcpu, number, state);
+}
+
+static bool covers(const struct watch *watch, const struct vcpu *vcpu)
+{
+	return watch->request.vcpu == ARBITER_ALL_VCPUS || watch->request.vcpu == (int)vcpu->index;
+}
+
+static enum watch_state state_of(const struct vcpu_watches *self, const struct watch *watch, uint64_t now,
+				 const struct watch_counts *counts)
+{
+	if (!watch->armed)
+		return WATCH_DISARMED;
+	if (self->schedule.suspended & BIT(watch->holder))
+		return WATCH_SUSPENDED;
+	if (counts->state == WATCH_THROTTLED && now < counts->storm_began + WATCH_STORM_PERIOD)
+		return WATCH_THROTTLED;
+	return WATCH_RUNNING;
+}
+
+/* What the arbiter chose, as breakpoints; the slots that they are in. Called under the lock. */
+static uint8_t take_schedule(struct watches *watches, struct vcpu_watches *self, const struct vcpu *vcpu,
+			     struct breakpoint *host)
+{
+	uint8_t slots = 0;
+
+	for (int slot = 0; slot < DEBUG_SLOTS; slot++) {
+		int holder = self->schedule.holders[slot];
+		const struct watch *watch;
+
+		if (holder < 0)
+			continue;
+		self->watches[slot] = watches->watch_of_holder[holder];
+		watch = &watches->list[self->watches[slot]];
+		host[slot] = (struct breakpoint){ .address = watch->addresses[vcpu->index],
+						  .kind = watch->request.kind,
+						  .length = watch->request.length };
+		slots |= (uint8_t)BIT(slot);
+	}
+	return slots;
+}
+
+static void note_states(struct watches *watches, struct vcpu *vcpu, uint64_t now)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+
+	for (unsigned int i = 0; i < watches->count; i++)
+		if (watches->list[i].known && covers(&watches->list[i], vcpu))
+			change_state(watches, vcpu, i,
+				     state_of(self, &watches->list[i], now, &self->counts[i]));
+}
+
+static void count_guest_lost(struct watches *watches, struct vcpu *vcpu, unsigned int count)
+{
+	atomic_fetch_add(&watches->guest_lost, count);
+	if (watches->options.guest_lost)
+		watches->options.guest_lost(watches->options.context, vcpu, count);
+}
+
+/* The host comes first: what that costs the guest is counted and said, not hidden. */
+static void note_guest_lost(struct watches *watches, struct vcpu *vcpu, uint8_t before, uint8_t lost)
+{
+	uint8_t more = lost & (uint8_t)~before;
+
+	if (!more)
+		return;
+	count_guest_lost(watches, vcpu, (unsigned int)__builtin_popcount(more));
+	if (!atomic_flag_test_and_set(&watches->said_guest_lost))
+		log_warning(
+			"a breakpoint that the guest set itself does not work for it: watches have its register");
+}
+
+/* Asks the arbiter anew, and makes the plan of what it says and of the guest's registers as last read. */
+static struct debug_plan make_plan(struct watches *watches, struct vcpu *vcpu)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	struct breakpoint host[DEBUG_SLOTS] = { 0 };
+	uint8_t slots, lost = self->schedule.guest_lost;
+	uint64_t now = watch_now();
+	struct debug_plan plan;
+
+	pthread_mutex_lock(&watches->lock);
+	self->generation = arbiter_generation(watches->arbiter);
+	arbiter_set_guest(watches->arbiter, vcpu->index, dr7_slots(self->guest.dr7));
+	arbiter_schedule(watches->arbiter, vcpu->index, now, &self->schedule);
+	slots = take_schedule(watches, self, vcpu, host);
+	plan = debug_plan_merge(&self->guest, host, slots);
+	self->shown = plan;
+	self->shown_lost = self->schedule.guest_lost;
+	self->active = self->followed = slots || self->schedule.suspended;
+	note_states(watches, vcpu, now);
+	pthread_mutex_unlock(&watches->lock);
+	note_guest_lost(watches, vcpu, lost, self->schedule.guest_lost);
+	if (self->schedule.suspended)
+		plan.dr7 |= DR7_GD; /* to learn of it when the guest gives one back */
+	return plan;
+}
+
+/* Puts what is due into the registers, with EXTRA in KVM's control word. */
+static int arm(struct watches *watches, struct vcpu *vcpu, uint32_t extra)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	int error;
+
+	self->armed = make_plan(watches, vcpu);
+	self->stepping_now = false;
+	error = set_debug(vcpu, &self->armed, (self->active ? WATCH_CONTROL : 0) | extra);
+	return error ? error : set_timer(self, self->schedule.next);
+}
+
+/* Reads what the guest's registers are now, first. */
+static void update(struct watches *watches, struct vcpu *vcpu)
+{
+	struct kvm_debugregs registers;
+
+	if (read_guest(of(watches, vcpu), vcpu, &registers) || arm(watches, vcpu, 0))
+		complain(watches);
+}
+
+static void step(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	struct debug_plan plan = debug_plan_for_step(&self->armed, exit->rip, self->guest.dr7);
+	uint32_t control = self->blocks_interrupts ? KVM_GUESTDBG_BLOCKIRQ : 0;
+
+	if (!self->stepping)
+		self->guest_steps = exit->rflags & RFLAGS_TF;
+	/* The guest's TF does it, and stays the guest's: KVM would take it away with its own. */
+	control |= self->guest_steps ? WATCH_CONTROL : STEP_CONTROL;
+	self->stepping = self->stepping_now = true;
+	self->step_rip = exit->rip;
+	self->armed = plan;
+	if (set_debug(vcpu, &plan, control))
+		complain(watches);
+}
+
+/* The register with NUMBER in an instruction (SDM vol. 2A 2.1.5). */
+static uint64_t *general_register(struct kvm_regs *registers, unsigned int number)
+{
+	uint64_t *const list[] = { (uint64_t *)&registers->rax, (uint64_t *)&registers->rcx,
+				   (uint64_t *)&registers->rdx, (uint64_t *)&registers->rbx,
+				   (uint64_t *)&registers->rsp, (uint64_t *)&registers->rbp,
+				   (uint64_t *)&registers->rsi, (uint64_t *)&registers->rdi,
+				   (uint64_t *)&registers->r8,  (uint64_t *)&registers->r9,
+				   (uint64_t *)&registers->r10, (uint64_t *)&registers->r11,
+				   (uint64_t *)&registers->r12, (uint64_t *)&registers->r13,
+				   (uint64_t *)&registers->r14, (uint64_t *)&registers->r15 };
+
+	return list[number];
+}
+
+/* Nothing but DR7.GD stopped the guest, and there is nothing that its instruction does besides. */
+static bool is_plain_move(const struct vcpu_watches *self, struct vcpu *vcpu, const struct debug_exit *exit)
+{
+	return exit->dr6 & DR6_BD && !(exit->dr6 & dr7_slots(self->armed.dr7)) && !self->stepping &&
+	       !(exit->rflags & RFLAGS_TF) && vcpu_special_registers(vcpu)->cs.l &&
+	       !vcpu->run->s.regs.events.interrupt.shadow;
+}
+
+static int set_guest_registers(struct vcpu_watches *self, struct vcpu *vcpu, struct kvm_debugregs *registers)
+{
+	memcpy(registers->db, self->guest.address, sizeof(self->guest.address));
+	registers->dr6 = self->guest.dr6;
+	registers->dr7 = self->guest.dr7;
+	return vcpu_set_debug_registers(vcpu, registers);
+}
+
+/*
+ * Stepped, the #UD would take our RFLAGS.TF to the guest's stack, and its handler goes on behind the
+ * instruction: where that one is emulated, KVM would give the trap to the guest. A fault sets RFLAGS.RF in
+ * what it pushes (SDM vol. 3B 18.3.1.1).
+ */
+static void raise_undefined(struct watches *watches, struct vcpu *vcpu)
+{
+	struct kvm_regs registers = *vcpu_registers(vcpu);
+
+	registers.rflags |= RFLAGS_RF;
+	if (vcpu_set_registers(vcpu, &registers) || arm(watches, vcpu, 0) || vcpu_inject_undefined(vcpu))
+		complain(watches);
+}
+
+/* The guest's MOV that DR7.GD stopped is done for it, and put together anew. False: it has to be stepped. */
+static bool move(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	struct kvm_regs general = *vcpu_registers(vcpu);
+	uint8_t code[DEBUG_MOVE_SIZE_MAX];
+	struct kvm_debugregs registers;
+	struct debug_move move;
+	uint64_t *value;
+
+	if (!is_plain_move(self, vcpu, exit) ||
+	    !debug_move_decode(code, vcpu_read_virtual(vcpu, exit->rip, code, sizeof(code)), &move) ||
+	    read_guest(self, vcpu, &registers))
+		return false;
+	if (debug_move_is_undefined(&move, vcpu_special_registers(vcpu)->cr4)) {
+		raise_undefined(watches, vcpu);
+		return true;
+	}
+	value = general_register(&general, move.general);
+	if (!move.to_debug)
+		*value = debug_move_read(&move, &self->guest);
+	else if (!debug_move_write(&move, *value, &self->guest) ||
+		 set_guest_registers(self, vcpu, &registers))
+		return false;
+	general.rip += move.length;
+	general.rflags &= ~RFLAGS_RF;
+	if (vcpu_set_registers(vcpu, &general) || arm(watches, vcpu, 0))
+		complain(watches);
+	return true;
+}
+
+/* The instruction had faulted and our RFLAGS.TF went through the guest's stack: it is taken out again. */
+static void finish_late_step(struct vcpu_watches *self, struct vcpu *vcpu)
+{
+	struct kvm_regs registers = *vcpu_registers(vcpu);
+
+	if (self->stepping_now || self->guest_steps || !(registers.rflags & RFLAGS_TF))
+		return;
+	registers.rflags &= ~RFLAGS_TF;
+	vcpu_set_registers(vcpu, &registers);
+}
+
+/* A breakpoint is at ADDRESS, the host's or the guest's. */
+static bool is_breakpoint(const struct debug_plan *plan, uint64_t address)
+{
+	uint8_t slots = dr7_slots(plan->dr7);
+
+	for (unsigned int slot = 0; slot < DEBUG_SLOTS; slot++)
+		if (slots & BIT(slot) && plan->address[slot] == address &&
+		    dr7_breakpoint(plan->dr7, slot, address).kind == BREAKPOINT_EXECUTE)
+			return true;
+	return false;
+}
+
+/* RFLAGS.RF would still be set at the next breakpoint, and keep it from being hit. */
+static bool keeps_resume_flag(const struct vcpu_watches *self, struct vcpu *vcpu,
+			      const struct debug_exit *exit)
+{
+	uint8_t code[DEBUG_SKIPPED_SIZE_MAX];
+	size_t size = vcpu_read_virtual(vcpu, exit->rip, code, sizeof(code));
+	size_t length = debug_skipped_length(code, size, vcpu_special_registers(vcpu)->cs.l);
+
+	return length && is_breakpoint(&self->armed, exit->rip + length);
+}
+
+/*
+ * With RFLAGS.RF the instruction is run in spite of its breakpoints (SDM vol. 3B 18.3.1.1). A
+ * step would leave RFLAGS.TF in the frame of a fault, and in what PUSHF or SYSCALL save: the guest
+ * would meet a trap that it never asked for, on whichever vCPU it goes on. False where RF does not help.
+ */
+static bool resume(struct vcpu_watches *self, struct vcpu *vcpu, const struct debug_exit *exit,
+		   const struct debug_verdict *verdict)
+{
+	struct kvm_regs registers = *vcpu_registers(vcpu);
+
+	if (exit->rflags & RFLAGS_RF && !(exit->dr6 & DR6_BD))
+		self->emulated_rip = exit->rip;
+	if (!verdict->resume || exit->rip == self->emulated_rip || keeps_resume_flag(self, vcpu, exit))
+		return false;
+	registers.rflags |= RFLAGS_RF;
+	return !vcpu_set_registers(vcpu, &registers);
+}
+
+static void move_or_step(struct watches *watches, struct vcpu *vcpu, const struct debug_exit *exit)
+{
+	if (!move(watches, vcpu, exit))
+		step(watches, vcpu, exit);
+}
+
+/* The guest's own #DB. KVM_SET_REGS would clear it, so nothing may be set behind it. */
+static void give_to_guest(struct watches *watches, struct vcpu *vcpu, const struct debug_verdict *verdict)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	struct kvm_debugregs registers;
+	int error = read_guest(self, vcpu, &registers);
+
+	if (!error) {
+		self->guest = debug_after_guest_exception(&self->guest, verdict);
+		error = set_guest_registers(self, vcpu, &registers);
+	}
+	if (!error)
+		error = arm(watches, vcpu, KVM_GUESTDBG_ENABLE | KVM_GUESTDBG_INJECT_DB);
+	if (!error)
+		return;
+	if (error == -EBUSY)
+		error_set(error, "a #DB of the guest's own came while another exception was pending");
+	count_guest_lost(watches, vcpu, 1);
+	complain(watches);
+}
+
+static bool is_wanted(const struct watches *watches, struct vcpu *vcpu, unsigned int number)
+{
+	const struct watch_request *request = &watches->list[number].request;
+	uint64_t cr3 = vcpu_special_registers(vcpu)->cr3;
+
+	if (vcpu_runs_nested(vcpu)) /* the address is another guest's */
+		return false;
+	if (request->cr3 && (request->cr3 ^ cr3) & CR3_ADDRESS)
+		return false;
+	return !watches->options.wanted || watches->options.wanted(watches->options.context, vcpu, number);
+}
+
+/* True if it was one too many. */
+static bool is_storm(const struct watches *watches, unsigned int number, struct watch_counts *counts,
+		     uint64_t now)
+{
+	unsigned int own = watches->list[number].request.storm_limit;
+
+	if (now - counts->storm_began >= WATCH_STORM_PERIOD) {
+		counts->storm_began = now;
+		counts->storm_hits = 0;
+	}
+	return ++counts->storm_hits > (own ? own : watches->options.storm_limit);
+}
+
+/* It was taken from its address, or given another one, since this vCPU's registers were set. */
+static bool is_stale(struct watches *watches, struct vcpu *vcpu, unsigned int slot)
+{
+	const struct vcpu_watches *self = of(watches, vcpu);
+	const struct watch *watch = &watches->list[self->watches[slot]];
+	bool stale;
+
+	if (self->generation == arbiter_generation(watches->arbiter))
+		return false;
+	pthread_mutex_lock(&watches->lock);
+	stale = !watch->armed || watch->addresses[vcpu->index] != self->armed.address[slot];
+	pthread_mutex_unlock(&watches->lock);
+	return stale;
+}
+
+static void take_hit(struct watches *watches, struct vcpu *vcpu, unsigned int slot)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	unsigned int number = (unsigned int)self->watches[slot];
+	/* Of a watch, only its state and addresses ever change. */
+	const struct watch_request *request = &watches->list[number].request;
+	struct watch_counts *counts = &self->counts[number];
+	struct watch_hit hit = { .watch = number,
+				 .kind = request->kind,
+				 .address = self->armed.address[slot],
+				 .length = request->length,
+				 .period = request->period };
+
+	if (is_stale(watches, vcpu, slot) || !is_wanted(watches, vcpu, number))
+		return;
+	local_add(&counts->hits, 1);
+	if (++counts->untold >= request->period) {
+		counts->untold = 0;
+		hit.hits = counts->hits;
+		watches->options.hit(watches->options.context, vcpu, &hit);
+	}
+}
+
+/*
+ * After the hit was told: the watch has to wait if there were too many. True if one does. It may have been
+ * removed meanwhile, and its holder's number be another's.
+ */
+static bool hold_back(struct watches *watches, struct vcpu *vcpu, unsigned int slot, uint64_t now)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	unsigned int number = (unsigned int)self->watches[slot];
+	struct watch_counts *counts = &self->counts[number];
+
+	if (!is_storm(watches, number, counts, now))
+		return false;
+	pthread_mutex_lock(&watches->lock);
+	if (watches->list[number].holder >= 0) {
+		arbiter_pause(watches->arbiter, vcpu->index, watches->list[number].holder, now,
+			      counts->storm_began + WATCH_STORM_PERIOD);
+		change_state(watches, vcpu, number, WATCH_THROTTLED);
+	}
+	pthread_mutex_unlock(&watches->lock);
+	return true;
+}
+
+static bool take_hits(struct watches *watches, struct vcpu *vcpu, uint8_t slots)
+{
+	uint64_t now = slots ? watch_now() : 0;
+	bool changed = false;
+
+	for (unsigned int slot = 0; slot < DEBUG_SLOTS; slot++) {
+		if (!(slots & BIT(slot)))
+			continue;
+		take_hit(watches, vcpu, slot);
+		changed |= hold_back(watches, vcpu, slot, now);
+	}
+	return changed;
+}
+
+static bool is_due(const struct watches *watches, const struct vcpu_watches *self)
+{
+	return self->generation != arbiter_generation(watches->arbiter) ||
+	       (self->schedule.next != ARBITER_NEVER && watch_now() >= self->schedule.next);
+}
+
+void watch_debug(struct watches *watches, struct vcpu *vcpu)
+{
+	const struct kvm_debug_exit_arch *information = &vcpu->run->debug.arch;
+	struct vcpu_watches *self = of(watches, vcpu);
+	struct debug_exit exit = { .dr6 = information->dr6,
+				   .rip = information->pc,
+				   .rflags = vcpu_registers(vcpu)->rflags,
+				   .guest_dr7 = self->guest.dr7,
+				   .stepping = self->stepping,
+				   .guest_steps = self->guest_steps };
+	struct debug_verdict verdict = debug_classify(&self->armed, &exit);
+	bool changed = take_hits(watches, vcpu, verdict.host_hits);
+
+	if (verdict.step_done) {
+		finish_late_step(self, vcpu);
+		self->stepping = false;
+	}
+	if (verdict.guest)
+		give_to_guest(watches, vcpu, &verdict);
+	else if (verdict.step && !resume(self, vcpu, &exit, &verdict))
+		move_or_step(watches, vcpu, &exit);
+	else if (verdict.step_done || changed || is_due(watches, self))
+		update(watches, vcpu);
+}
+
+/* The instruction that is stepped over faulted, and its handler runs: the others are to be watched meanwhile.
+ */
+static bool is_in_step(struct vcpu_watches *self, struct vcpu *vcpu)
+{
+	return self->stepping_now &&
+	       vcpu_special_registers(vcpu)->cs.base + vcpu_registers(vcpu)->rip == self->step_rip;
+}
+
+static bool guest_changed(struct vcpu_watches *self, struct vcpu *vcpu)
+{
+	struct debug_registers before = self->guest;
+	struct kvm_debugregs registers;
+
+	return read_guest(self, vcpu, &registers) || memcmp(&before, &self->guest, sizeof(before)) != 0;
+}
+
+/* Where DR7.GD does not work, the guest's changes are seen here. */
+void watch_kicked(struct watches *watches, struct vcpu *vcpu)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+
+	if (!self->entered || is_in_step(self, vcpu))
+		return;
+	if (self->stepping_now || is_due(watches, self) || (self->active && guest_changed(self, vcpu)))
+		update(watches, vcpu);
+}
+
+static void delete_timer(struct vcpu_watches *self)
+{
+	if (self->has_timer)
+		timer_delete(self->timer);
+	self->has_timer = false;
+}
+
+int watch_enter(struct watches *watches, struct vcpu *vcpu)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+	struct kvm_debugregs registers;
+	int error = 0;
+
+	self->stepping = self->stepping_now = false;
+	self->blocks_interrupts = vm_can_block_interrupts(vcpu->vm);
+	self->schedule.next = ARBITER_NEVER;
+	if (watches->count) {
+		error = read_guest(self, vcpu, &registers);
+		if (!error)
+			error = arm(watches, vcpu, 0);
+	}
+	if (error)
+		delete_timer(self);
+	self->entered = !error;
+	return error;
+}
+
+void watch_leave(struct watches *watches, struct vcpu *vcpu)
+{
+	struct vcpu_watches *self = of(watches, vcpu);
+
+	if (!self->entered)
+		return;
+	self->entered = false;
+	delete_timer(self);
+	if (self->active || self->stepping_now)
+		set_debug(vcpu, NULL, 0);
+}

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/disk/sandbox.h"
+
+#include <cap-ng.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <linux/landlock.h>
+#include <poll.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/clock_ns.h"
+#include "shared/error.h"
+
+#define MEMORY_MAX (2ull << 30)
+#define FILES_MAX  64
+#define ASK_MS     100 /* how often the caller is asked */
+
+/* Of the child, where it says why it does not come to be the program; that has no such descriptor. */
+#define REPORT (STDERR_FILENO + 1)
+
+struct report {
+	int error;
+	char message[ERROR_MESSAGE_SIZE];
+};
+
+/* Where programs and libraries are, and what finds libraries. */
+static const char *const system_files[] = { "/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache" };
+
+#define READ_FILE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_EXECUTE)
+#define ALL_FILE  ((LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1) /* of the first version */
+
+static int limit(int resource, rlim_t most)
+{
+	return setrlimit(resource, &(struct rlimit){ .rlim_cur = most, .rlim_max = most }) ? -errno : 0;
+}
+
+static int set_limits(const struct sandbox *sandbox)
+{
+	int error = limit(RLIMIT_CPU, sandbox->seconds);
+
+	if (!error)
+		error = limit(RLIMIT_FSIZE, 0); /* of files; a pipe is none */
+	if (!error)
+		error = limit(RLIMIT_CORE, 0);
+	if (!error)
+		error = limit(RLIMIT_NOFILE, FILES_MAX);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* whose shadow is larger */
+	if (!error)
+		error = limit(RLIMIT_AS, MEMORY_MAX);
+#endif
+	return error;
+}
+
+/* Who may read the file, and no more: root without its capabilities is nobody special either. */
+static int give_up_rights(const struct sandbox *sandbox)
+{
+	if (!geteuid() && (setgroups(0, NULL) || setresgid(sandbox->gid, sandbox->gid, sandbox->gid) ||
+			   setresuid(sandbox->uid, sandbox->uid, sandbox->uid)))
+		return -errno;
+	capng_clear(CAPNG_SELECT_CAPS);
+	if (capng_apply(CAPNG_SELECT_CAPS))
+		return -EPERM;
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ? -errno : 0;
+}
+
+/* What is not there need not be allowed. */
+static int allow_path(int rules, const char *path, uint64_t access)
+{
+	struct landlock_path_beneath_attr rule = { .allowed_access = access };
+	int error = 0;
+
+	rule.parent_fd = open(path, O_PATH | O_CLOEXEC);
+	if (rule.parent_fd < 0)
+		return 0;
+	if (syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0))
+		error = -errno;
+	close(rule.parent_fd);
+	return error;
+}
+
+bool sandbox_has_landlock(void)
+{
+	return syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) > 0;
+}
+
+/* Kernels before 5.13, and those that were told not to, have none: the user's rights are the limit then. */
+static int restrict_files(const struct sandbox *sandbox)
+{
+	const struct landlock_ruleset_attr all = { .handled_access_fs = ALL_FILE };
+	int rules = (int)syscall(SYS_landlock_create_ruleset, &all, sizeof(all), 0), error;
+
+	if (rules < 0)
+		return errno == ENOSYS || errno == EOPNOTSUPP ? 0 : -errno;
+	error = allow_path(rules, sandbox->readable, LANDLOCK_ACCESS_FS_READ_FILE);
+	/* Which files there are: GRUB's loopback devices begin with a look at the root. */
+	if (!error)
+		error = allow_path(rules, "/", LANDLOCK_ACCESS_FS_READ_DIR);
+	for (size_t i = 0; i < sizeof(system_files) / sizeof(system_files[0]) && !error; i++)
+		error = allow_path(rules, system_files[i], READ_FILE);
+	if (!error && syscall(SYS_landlock_restrict_self, rules, 0))
+		error = -errno;
+	close(rules);
+	return error;
+}
+
+/* Of a program that reads files: to start, to have memory, to read, and to end. */
+static const int calls[] = {
+	SCMP_SYS(execve),
+	SCMP_SYS(arch_prctl),
+	SCMP_SYS(set_tid_address),
+	SCMP_SYS(set_robust_list),
+	SCMP_SYS(rseq),
+	SCMP_SYS(exit),
+	SCMP_SYS(exit_group),
+	SCMP_SYS(brk),
+	SCMP_SYS(mmap),
+	SCMP_SYS(munmap),
+	SCMP_SYS(mremap),
+	SCMP_SYS(mprotect),
+	SCMP_SYS(madvise),
+	SCMP_SYS(futex),
+	SCMP_SYS(rt_sigaction),
+	SCMP_SYS(rt_sigprocmask),
+	SCMP_SYS(rt_sigreturn),
+	SCMP_SYS(getrandom),
+	SCMP_SYS(read),
+	SCMP_SYS(pread64),
+	SCMP_SYS(lseek),
+	SCMP_SYS(close),
+	SCMP_SYS(fstat),
+	SCMP_SYS(stat),
+	SCMP_SYS(lstat),
+	SCMP_SYS(newfstatat),
+	SCMP_SYS(statx),
+	SCMP_SYS(statfs),
+	SCMP_SYS(fstatfs),
+	SCMP_SYS(access),
+	SCMP_SYS(faccessat),
+	SCMP_SYS(faccessat2),
+	SCMP_SYS(readlink),
+	SCMP_SYS(readlinkat),
+	SCMP_SYS(getdents64),
+	SCMP_SYS(getcwd),
+	SCMP_SYS(fadvise64),
+	SCMP_SYS(getpid),
+	SCMP_SYS(gettid),
+	SCMP_SYS(getuid),
+	SCMP_SYS(geteuid),
+	SCMP_SYS(getgid),
+	SCMP_SYS(getegid),
+	SCMP_SYS(clock_gettime),
+	SCMP_SYS(gettimeofday),
+	SCMP_SYS(sigaltstack),
+	SCMP_SYS(uname),
+};
+
+/* What makes an open() more than one for reading. */
+#define OPENS_TO_WRITE (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY))
+
+static int restrict_calls(void)
+{
+	static const unsigned long requests[] = { TCGETS, BLKGETSIZE64, BLKSSZGET };
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	int error = filter ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]) && !error; i++)
+		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, calls[i], 0);
+	if (!error)
+		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(openat), 1,
+					 SCMP_A2(SCMP_CMP_MASKED_EQ, OPENS_TO_WRITE, O_RDONLY));
+	if (!error)
+		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(open), 1,
+					 SCMP_A1(SCMP_CMP_MASKED_EQ, OPENS_TO_WRITE, O_RDONLY));
+	if (!error)
+		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(write), 1,
+					 SCMP_A0(SCMP_CMP_LE, REPORT, 0));
+	/* Limits may be asked for, not set. */
+	if (!error)
+		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(prlimit64), 1,
+					 SCMP_A2(SCMP_CMP_EQ, 0, 0));
+	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]) && !error; i++)
+		error = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
+					 SCMP_A1(SCMP_CMP_EQ, requests[i], 0));
+	if (!error)
+		error = seccomp_load(filter);
+	seccomp_release(filter);
+	return error;
+}
+
+static int named(int error, const char *what)
+{
+	return error ? error_set(error, "%s: %s", what, strerror(-error)) : 0;
+}
+
+int sandbox_enter(const struct sandbox *sandbox)
+{
+	int error = named(set_limits(sandbox), "setrlimit");
+
+	if (!error && chdir("/"))
+		error = named(-errno, "chdir");
+	if (!error)
+		error = named(give_up_rights(sandbox), "giving up rights");
+	/* A change of the user takes it back. */
+	if (!error && prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0))
+		error = named(-errno, "prctl");
+	if (!error)
+		error = named(restrict_files(sandbox), "Landlock");
+	return error ? error : named(restrict_calls(), "seccomp");
+}
+
+/* REPORT_END comes to be REPORT. */
+static int arrange_descriptors(int output, int *report_end)
+{
+	int null = open("/dev/null", O_RDWR);
+
+	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
+	    dup2(null, STDERR_FILENO) < 0 || dup3(*report_end, REPORT, O_CLOEXEC) < 0)
+		return named(-errno, "its descriptors");
+	*report_end = REPORT;
+	return close_range(REPORT + 1, UINT_MAX, 0) ? named(-errno, "close_range") : 0;
+}
+
+static void be_child(const struct sandbox *sandbox, const char *const *arguments, int output, int report_end)
+{
+	char *const environment[] = { (char[]){ "LC_ALL=C" }, NULL };
+	struct report report = { 0 };
+
+	/* Out of the way of those that it is to have. */
+	report_end = fcntl(report_end, F_DUPFD_CLOEXEC, REPORT + 1);
+	report.error = arrange_descriptors(output, &report_end);
+	if (!report.error)
+		report.error = sandbox_enter(sandbox);
+	if (!report.error) {
+		execve(arguments[0], (char *const *)(uintptr_t)arguments, environment);
+		report.error = named(-errno, "execve");
+	}
+	snprintf(report.message, sizeof(report.message), "%s", error_message());
+	_exit(write(report_end, &report, sizeof(report)) == sizeof(report) ? 127 : 126);
+}
+
+static bool is_over(const struct sandbox *sandbox)
+{
+	return sandbox->is_over && sandbox->is_over(sandbox->context);
+}
+
+/* 0: there is something to read. */
+static int wait_for_output(const struct sandbox *sandbox, int from, uint64_t deadline)
+{
+	struct pollfd ready = { .fd = from, .events = POLLIN };
+
+	for (;;) {
+		uint64_t now = clock_ms(CLOCK_MONOTONIC), left = now < deadline ? deadline - now : 0;
+		int count;
+
+		if (is_over(sandbox))
+			return -ECANCELED;
+		count = poll(&ready, 1, left < ASK_MS ? (int)left : ASK_MS);
+		if (count > 0)
+			return 0;
+		if (count < 0 && errno != EINTR)
+			return -errno;
+		if (!left)
+			return -ETIMEDOUT;
+	}
+}
+
+/* Until the other end is closed. */
+static int gather(const struct sandbox *sandbox, int from, uint64_t deadline, struct bytes *output)
+{
+	char part[65536];
+	ssize_t size;
+
+	for (;;) {
+		int error = wait_for_output(sandbox, from, deadline);
+
+		if (error)
+			return error;
+		size = read(from, part, sizeof(part));
+		if (size <= 0)
+			return size ? -errno : 0;
+		if ((size_t)size > sandbox->output_max - output->size)
+			return -EFBIG;
+		bytes_add(output, part, (size_t)size);
+		if (output->failed)
+			return -ENOMEM;
+	}
+}
+
+/* It may have closed its output, and go on. */
+static int wait_for_end(const struct sandbox *sandbox, pid_t child, uint64_t deadline)
+{
+	int status = 0, error = 0;
+	pid_t ended;
+
+	while (!(ended = waitpid(child, &status, WNOHANG)) && clock_ms(CLOCK_MONOTONIC) < deadline &&
+	       !is_over(sandbox))
+		usleep(1000);
+	if (!ended) {
+		kill(child, SIGKILL);
+		error = is_over(sandbox) ? -ECANCELED : -ETIMEDOUT;
+		do
+			ended = waitpid(child, &status, 0);
+		while (ended < 0 && errno == EINTR);
+	}
+	/* Nobody knows how it ended where children are not waited for (SIGCHLD is ignored). */
+	if (!error && ended < 0)
+		error = -errno;
+	return error ? error : WIFEXITED(status) && !WEXITSTATUS(status) ? 0 : -EIO;
+}
+
+/* 0: the child came to be the program. It is this process's own code that says else. */
+static int read_report(int from, const char *program)
+{
+	struct report report;
+
+	if (read(from, &report, sizeof(report)) != sizeof(report))
+		return 0;
+	return error_set(report.error, "cannot confine %s: %s", program, report.message);
+}
+
+/* The child's ends are OUTPUT_ENDS[1] and REPORT_ENDS[1], which are closed. */
+static int run_child(const struct sandbox *sandbox, const char *const *arguments, const int *output_ends,
+		     const int *report_ends, struct bytes *output)
+{
+	uint64_t deadline = clock_ms(CLOCK_MONOTONIC) + sandbox->seconds * MS_PER_S;
+	pid_t child = fork();
+	int error = child < 0 ? -errno : 0, end, failure;
+
+	if (!child)
+		be_child(sandbox, arguments, output_ends[1], report_ends[1]);
+	close(output_ends[1]);
+	close(report_ends[1]);
+	if (error)
+		return named(error, arguments[0]);
+	error = gather(sandbox, output_ends[0], deadline, output);
+	end = wait_for_end(sandbox, child, error ? 0 : deadline);
+	failure = read_report(report_ends[0], arguments[0]);
+	return failure ? failure : named(error ? error : end, arguments[0]);
+}
+
+int sandbox_run(const struct sandbox *sandbox, const char *const *arguments, struct bytes *output)
+{
+	int output_ends[2], report_ends[2], error;
+
+	*output = (struct bytes){ 0 };
+	if (is_over(sandbox))
+		return named(-ECANCELED, arguments[0]);
+	if (pipe2(output_ends, O_CLOEXEC))
+		return named(-errno, arguments[0]);
+	if (pipe2(report_ends, O_CLOEXEC | O_NONBLOCK)) {
+		error = named(-errno, arguments[0]);
+		close(output_ends[0]);
+		close(output_ends[1]);
+		return error;
+	}
+	error = run_child(sandbox, arguments, output_ends, report_ends, output);
+	close(output_ends[0]);
+	close(report_ends[0]);
+	return error;
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/guest/linux/guest_cgroup.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/guest/linux/btf_types.h"
+
+#define PAGE      4096u
+#define PROBES    32
+#define DEPTH_MAX 256 /* of the hierarchy: far more than a path of single letters in use has */
+
+/* An entry is written by the thread that made it STATE_ENTERING, until it is STATE_ENTERED. */
+enum state { STATE_FREE, STATE_ENTERING, STATE_ENTERED };
+
+struct entry {
+	_Atomic uint32_t state; /* enum state */
+	struct guest_cgroup cgroup;
+	_Atomic(const char *) name; /* owned */
+};
+
+struct guest_cgroups {
+	_Atomic uint32_t owners;
+	uint32_t generation;
+	_Atomic uint32_t count;                             /* of those that were entered, or are being so */
+	uint32_t settled;                                   /* so many of them */
+	_Atomic(struct entry *) entered[GUEST_CGROUPS_MAX]; /* in order; NULL where it is not in yet */
+	struct entry entries[GUEST_CGROUPS_MAX];
+};
+
+int guest_cgroup_layout_read(struct guest_cgroup_layout *layout, const struct btf *btf)
+{
+	*layout = (struct guest_cgroup_layout){ 0 };
+	if (!btf_find_offset(btf, "task_struct", "usage", 4, &layout->task_users) ||
+	    !btf_find_offset(btf, "task_struct", "cgroups", 8, &layout->task_set) ||
+	    !btf_find_offset(btf, "css_set", "dfl_cgrp", 8, &layout->set_cgroup) ||
+	    !btf_find_offset(btf, "cgroup", "kn", 8, &layout->cgroup_node) ||
+	    !btf_find_offset(btf, "kernfs_node", "count", 4, &layout->node_count) ||
+	    !btf_find_offset(btf, "kernfs_node", "id", 8, &layout->node_id) ||
+	    !btf_find_offset(btf, "kernfs_node", "name", 8, &layout->node_name) ||
+	    /* 6.15 and later read it under RCU, and so gave it another name. */
+	    (!btf_find_offset(btf, "kernfs_node", "__parent", 8, &layout->node_parent) &&
+	     !btf_find_offset(btf, "kernfs_node", "parent", 8, &layout->node_parent)))
+		return -ENOENT;
+	layout->known = true;
+	return 0;
+}
+
+bool guest_cgroup_set_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			 uint64_t task, uint64_t *set)
+{
+	return layout->known && task && kernel_memory_read_u64(memory, task + layout->task_set, set) && *set;
+}
+
+/* The last who lets go of a task lets go of its css_set (kernel: __put_task_struct()). */
+bool guest_cgroup_is_held(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			  uint64_t task, uint64_t set)
+{
+	uint64_t held;
+	int32_t users;
+
+	return guest_cgroup_set_of(memory, layout, task, &held) && held == set &&
+	       kernel_memory_read(memory, task + layout->task_users, &users, sizeof(users)) && users > 0;
+}
+
+bool guest_cgroup_group_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			   uint64_t set, uint64_t *group)
+{
+	return kernel_memory_read_u64(memory, set + layout->set_cgroup, group);
+}
+
+/* A task that is moved meanwhile does not hold what was read any more. */
+bool guest_cgroup_of(struct kernel_memory *memory, const struct guest_cgroup_layout *layout, uint64_t task,
+		     struct guest_cgroup *cgroup)
+{
+	uint64_t set, again, group;
+
+	if (layout->known && kernel_memory_read_u64(memory, task + layout->task_set, &set) &&
+	    guest_cgroup_group_of(memory, layout, set, &group) &&
+	    kernel_memory_read_u64(memory, group + layout->cgroup_node, &cgroup->node) &&
+	    kernel_memory_read_u64(memory, cgroup->node + layout->node_id, &cgroup->id) &&
+	    kernel_memory_read_u64(memory, task + layout->task_set, &again) && again == set)
+		return cgroup->id;
+	*cgroup = (struct guest_cgroup){ 0 };
+	return false;
+}
+
+int guest_cgroups_create(struct guest_cgroups **result)
+{
+	static _Atomic uint32_t generations;
+	struct guest_cgroups *cgroups = calloc(1, sizeof(*cgroups));
+
+	if (!cgroups)
+		return -ENOMEM;
+	cgroups->owners = 1;
+	cgroups->generation = atomic_fetch_add(&generations, 1) + 1;
+	*result = cgroups;
+	return 0;
+}
+
+struct guest_cgroups *guest_cgroups_share(struct guest_cgroups *cgroups)
+{
+	if (cgroups)
+		atomic_fetch_add(&cgroups->owners, 1);
+	return cgroups;
+}
+
+void guest_cgroups_free(struct guest_cgroups *cgroups)
+{
+	if (!cgroups || atomic_fetch_sub(&cgroups->owners, 1) > 1)
+		return;
+	for (uint32_t i = 0; i < cgroups->settled; i++)
+		free((void *)(uintptr_t)atomic_load(&cgroups->entered[i])->name);
+	free(cgroups);
+}
+
+uint32_t guest_cgroups_generation(const struct guest_cgroups *cgroups)
+{
+	return cgroups->generation;
+}
+
+static uint32_t place_of(uint64_t id, uint32_t probe)
+{
+	uint64_t mixed = id * 0x9e3779b97f4a7c15ull;
+
+	return ((uint32_t)(mixed >> 32) + probe) % GUEST_CGROUPS_MAX;
+}
+
+/* Its place is ours alone. No more than all places are ever entered, so there is room in the list. */
+static void enter(struct guest_cgroups *cgroups, struct entry *entry, const struct guest_cgroup *cgroup)
+{
+	entry->cgroup = *cgroup;
+	atomic_store_explicit(&entry->state, STATE_ENTERED, memory_order_release);
+	atomic_store_explicit(&cgroups->entered[atomic_fetch_add(&cgroups->count, 1)], entry,
+			      memory_order_release);
+}
+
+void guest_cgroups_enter(struct guest_cgroups *cgroups, const struct guest_cgroup *cgroup)
+{
+	for (uint32_t i = 0; i < PROBES; i++) {
+		struct entry *entry = &cgroups->entries[place_of(cgroup->id, i)];
+		uint32_t state = atomic_load_explicit(&entry->state, memory_order_acquire);
+
+		if (state == STATE_FREE &&
+		    atomic_compare_exchange_strong(&entry->state, &state, STATE_ENTERING)) {
+			enter(cgroups, entry, cgroup);
+			return;
+		}
+		if (state == STATE_ENTERING || entry->cgroup.id == cgroup->id)
+			return; /* perhaps it is this one: another sample will ask */
+	}
+}
+
+const char *guest_cgroups_name(const struct guest_cgroups *cgroups, uint64_t id)
+{
+	for (uint32_t i = 0; i < PROBES; i++) {
+		const struct entry *entry = &cgroups->entries[place_of(id, i)];
+
+		if (atomic_load_explicit(&entry->state, memory_order_acquire) != STATE_ENTERED)
+			return NULL;
+		if (entry->cgroup.id == id)
+			return atomic_load_explicit(&entry->name, memory_order_acquire);
+	}
+	return NULL;
+}
+
+static size_t left_in_page(uint64_t gva)
+{
+	return PAGE - gva % PAGE;
+}
+
+/* A string may end just before a page that can not be read. Not an empty one. */
+static bool read_string(struct kernel_memory *memory, uint64_t gva, char *to, size_t size)
+{
+	for (size_t length = 0, part; length < size; length += part) {
+		part = left_in_page(gva + length) < size - length ? left_in_page(gva + length)
+								  : size - length;
+		if (!kernel_memory_read(memory, gva + length, to + length, part))
+			return false;
+		if (memchr(to + length, '\0', part))
+			return *to;
+	}
+	return false;
+}
+
+/* The root has no name and no parent. */
+static bool prepend_all(struct kernel_memory *memory, const struct guest_cgroup_layout *layout, uint64_t node,
+			struct path_tail *path)
+{
+	char name[NAME_MAX + 1];
+	uint64_t parent, at;
+
+	for (int depth = 0; depth < DEPTH_MAX; depth++, node = parent) {
+		if (!kernel_memory_read_u64(memory, node + layout->node_parent, &parent))
+			return false;
+		if (!parent)
+			return *path_tail_text(path) || path_tail_prepend(path, "/", 1);
+		if (!kernel_memory_read_u64(memory, node + layout->node_name, &at) ||
+		    !read_string(memory, at, name, sizeof(name)) || strchr(name, '/') ||
+		    !path_tail_prepend(path, name, strlen(name)) || !path_tail_prepend(path, "/", 1))
+			return false;
+	}
+	return false;
+}
+
+static bool make_path(struct kernel_memory *memory, const struct guest_cgroup_layout *layout, uint64_t node,
+		      struct path_tail *path)
+{
+	path_tail_begin(path);
+	return path_tail_prepend(path, "", 1) && prepend_all(memory, layout, node, path);
+}
+
+/* Memory of a node that was freed keeps its id for a while, but nobody holds it; an id is never used again.
+ */
+static bool is_alive(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+		     const struct guest_cgroup *cgroup)
+{
+	uint64_t id;
+	int32_t count;
+
+	return kernel_memory_read_u64(memory, cgroup->node + layout->node_id, &id) && id == cgroup->id &&
+	       kernel_memory_read(memory, cgroup->node + layout->node_count, &count, sizeof(count)) &&
+	       count > 0;
+}
+
+/* Read twice: a cgroup may be renamed (version 1). NULL: it is gone, or changes. */
+static const char *read_path(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+			     const struct guest_cgroup *cgroup)
+{
+	struct path_tail first, second;
+
+	if (!is_alive(memory, layout, cgroup) || !make_path(memory, layout, cgroup->node, &first) ||
+	    !make_path(memory, layout, cgroup->node, &second) || !is_alive(memory, layout, cgroup) ||
+	    !path_tail_is_same(&first, &second))
+		return NULL;
+	return strdup(path_tail_text(&first));
+}
+
+void guest_cgroups_settle(struct guest_cgroups *cgroups, struct kernel_memory *memory,
+			  const struct guest_cgroup_layout *layout)
+{
+	uint32_t count = atomic_load_explicit(&cgroups->count, memory_order_acquire);
+
+	if (count > cgroups->settled + GUEST_CGROUPS_SETTLED_MAX)
+		count = cgroups->settled + GUEST_CGROUPS_SETTLED_MAX;
+	for (; cgroups->settled < count; cgroups->settled++) {
+		struct entry *entry =
+			atomic_load_explicit(&cgroups->entered[cgroups->settled], memory_order_acquire);
+
+		if (!entry)
+			return; /* its thread is about to enter it */
+		atomic_store_explicit(&entry->name, read_path(memory, layout, &entry->cgroup),
+				      memory_order_release);
+	}
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Where a kernel image may lie in the guest's address space
+ * (Documentation/arch/x86/x86_64/mm.rst: 0xffffffff80000000 up to where
+ * modules start at the latest), and bounded copies out of it.
+ */
+#ifndef KVMSCOPE_GUEST_LINUX_KERNEL_IMAGE_H
+#define KVMSCOPE_GUEST_LINUX_KERNEL_IMAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "vmm/guest/guest_registers.h"
+#include "vmm/guest/guest_view.h"
+
+#define KERNEL_IMAGE_START 0xffffffff80000000ull
+#define KERNEL_IMAGE_END   0xffffffffc0000000ull
+
+/* Addresses [start, end), all mapped to guest RAM. */
+struct mapped_range {
+	uint64_t start, end;
+};
+
+/*
+ * The first mapped range that ends above FROM, in the area of kernel images.
+ * False: there is none.
+ */
+bool kernel_image_next_range(const struct guest_view *view, const struct guest_paging *paging, uint64_t from,
+			     struct mapped_range *range);
+
+/*
+ * Searches RANGE for a kallsyms token index from FROM on; its GVA goes to
+ * *TOKEN_INDEX. 0, -ENOENT, -EFAULT or -ENOMEM. Not on a vCPU thread.
+ */
+int kernel_image_find_token_index(const struct guest_view *view, const struct guest_paging *paging,
+				  const struct mapped_range *range, uint64_t from, uint64_t *token_index);
+
+/*
+ * Copies guest memory [gva, gva + size) into new memory at *COPY, the
+ * caller's to free(). -EFAULT, -ENOMEM, or -EFBIG above 256 MiB.
+ */
+int guest_copy_virtual(const struct guest_view *view, const struct guest_paging *paging, uint64_t gva,
+		       uint64_t size, uint8_t **copy);
+
+#endif

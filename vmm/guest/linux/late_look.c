@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/guest/linux/late_look.h"
+
+#include <string.h>
+
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/task.h"
+#include "vmm/guest/linux/user_map.h"
+
+static struct kernel_memory memory_of(const struct guest_kernel *kernel, const struct guest_view *view)
+{
+	return (struct kernel_memory){ .view = view, .paging = &kernel->paging };
+}
+
+/* Whether, and how often, anything was taken out of the address space MM since it was made. */
+static bool read_changes(struct kernel_memory *memory, const struct guest_vma_layout *layout, uint64_t mm,
+			 uint64_t *space, uint64_t *changes)
+{
+	return layout->has_changes && kernel_memory_read_u64(memory, mm + layout->mm_space, space) &&
+	       *space && kernel_memory_read_u64(memory, mm + layout->mm_changes, changes);
+}
+
+bool late_look_note(const struct guest_kernel *kernel, const struct guest_view *view,
+		    const struct guest_task *task, unsigned int parts, struct sample_unlooked *noted)
+{
+	struct kernel_memory memory = memory_of(kernel, view);
+
+	*noted = (struct sample_unlooked){ .parts = parts };
+	if (parts & LATE_LOOK_CGROUP && kernel->cgroups &&
+	    guest_cgroup_set_of(&memory, &kernel->tasks.cgroups, task->at, &noted->set)) {
+		noted->task = task->at;
+		noted->cgroups = guest_cgroups_generation(kernel->cgroups);
+	}
+	if (parts & LATE_LOOK_MAPPINGS && kernel->images && task->mm &&
+	    read_changes(&memory, &kernel->vmas, task->mm, &noted->space, &noted->changes)) {
+		noted->mm = task->mm;
+		noted->images = user_images_generation(kernel->images);
+	}
+	return noted->task || noted->mm;
+}
+
+/* Behind the look: memory of a task that has ended, and what it leads to, may be another's. */
+static bool is_same_task(struct kernel_memory *memory, const struct guest_task_layout *layout,
+			 const struct guest_task *task)
+{
+	uint32_t tid;
+
+	return guest_cgroup_is_held(memory, &layout->cgroups, task->at, task->set) &&
+	       kernel_memory_read(memory, task->at + layout->pid, &tid, sizeof(tid)) && tid == task->tid;
+}
+
+bool late_look_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
+		      const struct guest_task *task, struct guest_cgroup *cgroup)
+{
+	struct kernel_memory memory = memory_of(kernel, view);
+
+	return guest_cgroup_of(&memory, &kernel->tasks.cgroups, task->at, cgroup) &&
+	       is_same_task(&memory, &kernel->tasks, task);
+}
+
+static bool find_cgroup(const struct guest_kernel *kernel, const struct guest_view *view,
+			const struct sample_unlooked *noted, struct sample *to)
+{
+	const struct guest_task task = { .at = noted->task, .set = noted->set, .tid = to->tid };
+	struct guest_cgroup cgroup;
+
+	if (!noted->task || !kernel->cgroups || noted->cgroups != guest_cgroups_generation(kernel->cgroups) ||
+	    !late_look_cgroup(kernel, view, &task, &cgroup))
+		return false;
+	guest_cgroups_enter(kernel->cgroups, &cgroup);
+	to->cgroup = cgroup.id;
+	to->cgroups = noted->cgroups;
+	return true;
+}
+
+static bool is_unchanged(const struct guest_kernel *kernel, const struct guest_view *view,
+			 const struct sample_unlooked *noted)
+{
+	struct kernel_memory memory = memory_of(kernel, view);
+	uint64_t space, changes;
+
+	return read_changes(&memory, &kernel->vmas, noted->mm, &space, &changes) && space == noted->space &&
+	       changes == noted->changes;
+}
+
+static bool is_mapped(const struct sample_mapping *mappings, unsigned int count, uint64_t address)
+{
+	for (unsigned int i = 0; i < count; i++)
+		if (address - mappings[i].start < mappings[i].end - mappings[i].start)
+			return true;
+	return false;
+}
+
+/* A mapping of the stop's own may have grown since: what was seen then counts. */
+static bool overlaps(const struct sample_mapping *mappings, unsigned int count,
+		     const struct sample_mapping *added)
+{
+	for (unsigned int i = 0; i < count; i++)
+		if (added->start < mappings[i].end && mappings[i].start < added->end)
+			return true;
+	return false;
+}
+
+/* Adds to the COUNT of TO's; how many there are then. */
+static void add_mappings(const struct user_map *map, struct sample *to)
+{
+	struct sample_mapping found[USER_MAP_MAX], *mappings = sample_mappings(to);
+	unsigned int count = user_map_tell(map, found);
+
+	for (unsigned int i = 0; i < count && to->mappings < SAMPLE_MAPPINGS_MAX; i++)
+		if (!overlaps(mappings, to->mappings, &found[i]))
+			mappings[to->mappings++] = found[i];
+}
+
+static bool find_mappings(const struct guest_kernel *kernel, const struct guest_view *view,
+			  const struct sample_unlooked *noted, struct sample *to)
+{
+	const uint64_t *callers = to->callchain + to->kernel_depth;
+	struct user_map map;
+
+	if (!noted->mm || !kernel->images || noted->images != user_images_generation(kernel->images))
+		return false;
+	user_map_begin(&map, kernel, view, noted->mm);
+	for (uint16_t i = 0; i < to->user_depth; i++)
+		if (!is_mapped(sample_mappings(to), to->mappings, callers[i]))
+			user_map_find(&map, callers[i]);
+	/* Behind the look: what was noted at the stop has held until now. */
+	if (!is_unchanged(kernel, view, noted))
+		return false;
+	add_mappings(&map, to);
+	return true;
+}
+
+void late_look(const struct guest_kernel *kernel, const struct guest_view *view, const struct sample *from,
+	       struct sample *to)
+{
+	struct sample *whole = (struct sample *)(uintptr_t)from;
+	const struct sample_unlooked *noted = sample_unlooked(whole);
+	const struct sample_hit *hit = sample_hit(whole);
+	unsigned int left = noted->parts;
+
+	memcpy(to, from,
+	       sample_size((size_t)from->kernel_depth + from->user_depth) +
+		       from->mappings * sizeof(struct sample_mapping));
+	to->unlooked = 0;
+	if (kernel && left & LATE_LOOK_CGROUP && find_cgroup(kernel, view, noted, to))
+		left &= ~(unsigned int)LATE_LOOK_CGROUP;
+	if (kernel && left & LATE_LOOK_MAPPINGS && find_mappings(kernel, view, noted, to))
+		left &= ~(unsigned int)LATE_LOOK_MAPPINGS;
+	if (!left)
+		to->flags &= (uint8_t)~SAMPLE_LOOK_CUT;
+	if (hit)
+		*sample_hit(to) = *hit;
+}

@@ -1,0 +1,381 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/linux/module_list.h"
+
+#include <ctype.h>
+#include <elf.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/guest/build_id_note.h"
+#include "vmm/guest/linux/kallsyms.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/kernel_image.h"
+#include "vmm/guest/page_walk.h"
+
+#define MODULES_MAX    4096
+#define SYMBOLS_MAX    (1u << 20) /* of all modules together: five times those of a large machine */
+#define ORCS_MAX       (4u << 20) /* the same for entries of ORC */
+#define NOTES_MAX      8
+#define NOTE_SIZE_MAX  4096
+#define STATE_UNFORMED 3 /* enum module_state: not set up yet, not to be looked at */
+
+/* One module that is being read. */
+struct reader {
+	const struct guest_view *view;
+	const struct guest_paging *paging;
+	const struct module_layout *layout;
+	struct symbols *symbols, *per_cpu; /* where its symbols go; NULL: they are not read */
+	uint64_t module;                   /* GVA of its struct */
+	uint64_t per_cpu_start;            /* per-CPU address of its variables */
+	uint32_t per_cpu_size;             /* bytes; 0: it has none */
+	uint32_t symbols_left,
+		orcs_left; /* what modules may still have: the guest is not to fill our memory */
+};
+
+static int read_u64(const struct reader *reader, uint64_t gva, uint64_t *value)
+{
+	return guest_read_virtual(reader->view, reader->paging, gva, value, sizeof(*value));
+}
+
+static int read_u32(const struct reader *reader, uint64_t gva, uint32_t *value)
+{
+	return guest_read_virtual(reader->view, reader->paging, gva, value, sizeof(*value));
+}
+
+/* The address of note NUMBER's struct bin_attribute, 0 behind the last. */
+static uint64_t note_attribute(const struct reader *reader, uint64_t notes, uint32_t number)
+{
+	const struct module_layout *layout = reader->layout;
+	uint64_t list, attribute;
+	uint32_t count;
+
+	if (layout->notes_in_group) {
+		if (read_u64(reader, notes + layout->notes, &list) || !list ||
+		    read_u64(reader, list + number * 8ull, &attribute))
+			return 0;
+		return attribute;
+	}
+	if (read_u32(reader, notes + layout->notes, &count) || number >= count)
+		return 0;
+	return notes + layout->attrs + (uint64_t)number * layout->attr_stride;
+}
+
+static void read_build_id(const struct reader *reader, struct guest_module *module)
+{
+	const struct module_layout *layout = reader->layout;
+	uint64_t notes, attribute, size, address;
+	uint8_t bytes[NOTE_SIZE_MAX], *id;
+
+	if (!layout->has_notes || read_u64(reader, reader->module + layout->notes_attrs, &notes) || !notes)
+		return;
+	for (uint32_t i = 0; i < NOTES_MAX && (attribute = note_attribute(reader, notes, i)); i++) {
+		if (read_u64(reader, attribute + layout->attr_size, &size) || size > sizeof(bytes) ||
+		    read_u64(reader, attribute + layout->attr_address, &address) ||
+		    guest_read_virtual(reader->view, reader->paging, address, bytes, size))
+			return;
+		module->build_id_size =
+			build_id_find(span_of(bytes, size), module->build_id, sizeof(module->build_id));
+		if (!module->build_id_size)
+			continue;
+		id = memmem(bytes, size, module->build_id, module->build_id_size);
+		module->build_id_gva = address + (uint64_t)(id - bytes);
+		return;
+	}
+}
+
+static void read_orc(struct reader *reader, struct module_orc *orc)
+{
+	const struct module_layout *layout = reader->layout;
+	uint64_t module = reader->module;
+
+	memset(orc, 0, sizeof(*orc));
+	if (!layout->has_orc || read_u64(reader, module + layout->orc_ips, &orc->ips) ||
+	    read_u64(reader, module + layout->orc_entries, &orc->entries) ||
+	    read_u32(reader, module + layout->num_orcs, &orc->count) || orc->count > reader->orcs_left)
+		orc->count = 0;
+	reader->orcs_left -= orc->count;
+}
+
+static bool is_module_name(const char *name)
+{
+	for (const char *at = name; *at; at++)
+		if (!isgraph((unsigned char)*at) || *at == '[' || *at == ']')
+			return false;
+	return *name != '\0';
+}
+
+/* Name, text and build id. -ENOENT: a module that is not set up, or has no text. */
+static int read_module(const struct reader *reader, struct guest_module *module)
+{
+	const struct module_layout *layout = reader->layout;
+	uint32_t state, size;
+	size_t name_size =
+		layout->name_size < sizeof(module->name) ? layout->name_size : sizeof(module->name);
+
+	memset(module, 0, sizeof(*module));
+	if (read_u32(reader, reader->module + layout->state, &state) ||
+	    guest_read_string(reader->view, reader->paging, reader->module + layout->name, module->name,
+			      name_size) ||
+	    read_u64(reader, reader->module + layout->text_base, &module->start) ||
+	    read_u32(reader, reader->module + layout->text_size, &size))
+		return -EFAULT;
+	if (state >= STATE_UNFORMED || !size)
+		return -ENOENT;
+	if (!is_module_name(module->name) || module->start < KERNEL_IMAGE_START)
+		return -EFAULT;
+	module->size = size;
+	read_build_id(reader, module);
+	return 0;
+}
+
+static int compare_symbols(const void *left, const void *right)
+{
+	const Elf64_Sym *a = left, *b = right;
+
+	return a->st_value < b->st_value ? -1 : a->st_value > b->st_value;
+}
+
+/*
+ * Symbols of assembly have no size: they reach up to the next higher one, which *NEXT is moved to, in
+ * text; outside of it only their first byte is surely theirs.
+ */
+static uint64_t symbol_size(const Elf64_Sym *symbols, uint32_t count, uint32_t index, uint32_t *next,
+			    const struct guest_module *module)
+{
+	uint64_t start = symbols[index].st_value;
+	uint64_t end = module->start + module->size;
+
+	if (symbols[index].st_size)
+		return symbols[index].st_size;
+	if (start - module->start >= module->size)
+		return 1;
+	while (*next < count && symbols[*next].st_value <= start)
+		++*next;
+	return (*next < count && symbols[*next].st_value < end ? symbols[*next].st_value : end) - start;
+}
+
+/* The symbol table's own order is kept in st_other and st_shndx, for the table of types. */
+static void keep_index(Elf64_Sym *symbol, uint32_t index)
+{
+	symbol->st_other = (unsigned char)(index >> 16);
+	symbol->st_shndx = (Elf64_Half)index;
+}
+
+static uint32_t kept_index(const Elf64_Sym *symbol)
+{
+	return (uint32_t)symbol->st_other << 16 | symbol->st_shndx;
+}
+
+static void read_per_cpu(struct reader *reader)
+{
+	const struct module_layout *layout = reader->layout;
+
+	if (!layout->has_per_cpu ||
+	    read_u64(reader, reader->module + layout->per_cpu, &reader->per_cpu_start) ||
+	    read_u32(reader, reader->module + layout->per_cpu_size, &reader->per_cpu_size))
+		reader->per_cpu_size = 0;
+}
+
+/*
+ * The table that a symbol belongs to. The loader gives a per-CPU one its per-CPU address
+ * (kernel/module/main.c, simplify_symbols()), which says nothing in the kernel's address space. NULL: another
+ * number that has a name.
+ */
+static struct symbols *table_for(const struct reader *reader, uint64_t value)
+{
+	if (value - reader->per_cpu_start < reader->per_cpu_size)
+		return reader->per_cpu;
+	return value < KERNEL_IMAGE_START ? NULL : reader->symbols;
+}
+
+static int add_symbols(const struct reader *reader, const struct guest_module *module, Elf64_Sym *table,
+		       const uint8_t *types, uint32_t count, uint64_t strings)
+{
+	struct symbols *symbols;
+	char name[KALLSYMS_NAME_MAX];
+	uint32_t next = 0;
+	int error = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		keep_index(&table[i], i);
+	qsort(table, count, sizeof(*table), compare_symbols);
+	for (uint32_t i = 0; i < count && !error; i++) {
+		uint8_t type = types[kept_index(&table[i])];
+
+		symbols = table_for(reader, table[i].st_value);
+		if (!symbols || !isalpha(type) ||
+		    guest_read_string(reader->view, reader->paging, strings + table[i].st_name, name,
+				      sizeof(name)) ||
+		    !is_module_name(name))
+			continue;
+		error = symbols_add(symbols, table[i].st_value, symbol_size(table, count, i, &next, module),
+				    (char)tolower(type), name, module->name);
+	}
+	return error;
+}
+
+/*
+ * Where types have no table of their own: to 4.20 the loader writes them over st_info, in 5.0 and 5.1 over
+ * st_size, whose sizes are lost (kernel/module.c, add_kallsyms()). All of them are behind what ELF has there.
+ */
+static uint8_t take_type(Elf64_Sym *symbol)
+{
+	uint8_t type = symbol->st_info;
+
+	if (type >= '?')
+		return type;
+	type = (uint8_t)symbol->st_size;
+	symbol->st_size = 0;
+	return type;
+}
+
+static int take_types(Elf64_Sym *table, uint32_t count, uint8_t **types)
+{
+	*types = malloc(count ? count : 1);
+	if (!*types)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++)
+		(*types)[i] = take_type(&table[i]);
+	return 0;
+}
+
+/* Of the COUNT symbols in TABLE; *TYPES becomes the caller's. */
+static int read_types(const struct reader *reader, uint64_t kallsyms, Elf64_Sym *table, uint32_t count,
+		      uint8_t **types)
+{
+	uint64_t at;
+
+	if (!reader->layout->has_types)
+		return take_types(table, count, types);
+	if (read_u64(reader, kallsyms + reader->layout->typetab, &at))
+		return -EFAULT;
+	return guest_copy_virtual(reader->view, reader->paging, at, count, types);
+}
+
+/* -ENOMEM; a table that can not be read is left out. */
+static int read_symbols(struct reader *reader, const struct guest_module *module)
+{
+	const struct module_layout *layout = reader->layout;
+	uint64_t kallsyms, table_at, strings;
+	uint8_t *table = NULL, *types = NULL;
+	uint32_t count;
+	int error;
+
+	if (read_u64(reader, reader->module + layout->kallsyms, &kallsyms) ||
+	    read_u64(reader, kallsyms + layout->symtab, &table_at) ||
+	    read_u64(reader, kallsyms + layout->strtab, &strings) ||
+	    read_u32(reader, kallsyms + layout->num_symtab, &count) || count > reader->symbols_left)
+		return 0;
+	reader->symbols_left -= count;
+	error = guest_copy_virtual(reader->view, reader->paging, table_at, count * sizeof(Elf64_Sym), &table);
+	if (!error)
+		error = read_types(reader, kallsyms, (Elf64_Sym *)(void *)table, count, &types);
+	if (!error)
+		error = add_symbols(reader, module, (Elf64_Sym *)(void *)table, types, count, strings);
+	free(types);
+	free(table);
+	return error == -ENOMEM ? error : 0;
+}
+
+static int append(struct module_list *list, const struct guest_module *module, const struct module_orc *orc)
+{
+	struct guest_module *modules = realloc(list->modules, (list->count + 1) * sizeof(*modules));
+	struct module_orc *orcs = realloc(list->orcs, (list->count + 1) * sizeof(*orcs));
+
+	if (modules)
+		list->modules = modules;
+	if (orcs)
+		list->orcs = orcs;
+	if (!modules || !orcs)
+		return -ENOMEM;
+	modules[list->count] = *module;
+	orcs[list->count++] = *orc;
+	return 0;
+}
+
+/* A list in a circle brings the same text again. */
+static bool is_known(const struct module_list *list, const struct guest_module *module)
+{
+	for (size_t i = 0; i < list->count; i++)
+		if (list->modules[i].start == module->start)
+			return true;
+	return false;
+}
+
+/* The guest may have freed it, and have loaded another one there, while its symbols were read. */
+static bool is_still(const struct reader *reader, const struct guest_module *module)
+{
+	struct guest_module now;
+
+	return !read_module(reader, &now) && guest_modules_are_same(&now, 1, module, 1);
+}
+
+/* What was read before SYMBOLS and PER_CPU had more than so many. */
+static void forget_symbols(const struct reader *reader, size_t symbols, size_t per_cpu)
+{
+	symbols_cut(reader->symbols, symbols);
+	symbols_cut(reader->per_cpu, per_cpu);
+}
+
+static int read_with_symbols(struct module_list *list, struct reader *reader,
+			     const struct guest_module *module)
+{
+	const size_t symbols = symbols_count(reader->symbols), per_cpu = symbols_count(reader->per_cpu);
+	struct module_orc orc;
+	int error;
+
+	read_orc(reader, &orc);
+	read_per_cpu(reader);
+	error = read_symbols(reader, module);
+	if (!error && !is_still(reader, module)) {
+		forget_symbols(reader, symbols, per_cpu);
+		return -EFAULT;
+	}
+	return error ? error : append(list, module, &orc);
+}
+
+static int read_one(struct module_list *list, struct reader *reader)
+{
+	static const struct module_orc none;
+	struct guest_module module;
+	int error = read_module(reader, &module);
+
+	if (error)
+		return error == -ENOENT ? 0 : error;
+	if (is_known(list, &module))
+		return -EFAULT;
+	return reader->symbols ? read_with_symbols(list, reader, &module) : append(list, &module, &none);
+}
+
+int module_list_read(struct module_list *list, const struct guest_view *view,
+		     const struct guest_paging *paging, uint64_t head, const struct module_layout *layout,
+		     struct symbols *symbols, struct symbols *per_cpu)
+{
+	struct reader reader = { .symbols = symbols,
+				 .per_cpu = per_cpu,
+				 .view = view,
+				 .paging = paging,
+				 .layout = layout,
+				 .symbols_left = SYMBOLS_MAX,
+				 .orcs_left = ORCS_MAX };
+	uint64_t node;
+	int error;
+
+	memset(list, 0, sizeof(*list));
+	error = read_u64(&reader, head, &node);
+	for (int i = 0; !error && node != head; i++) {
+		reader.module = node - layout->list;
+		error = node && i < MODULES_MAX ? read_one(list, &reader) : -EFAULT;
+		if (!error)
+			error = read_u64(&reader, node, &node);
+	}
+	return error;
+}
+
+void module_list_free(struct module_list *list)
+{
+	free(list->modules);
+	free(list->orcs);
+	memset(list, 0, sizeof(*list));
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/linux/task.h"
+
+#include <string.h>
+
+#include "vmm/guest/linux/kernel_memory.h"
+
+#define GDT_CPU_NUMBER 15ull   /* GDT_ENTRY_CPUNODE */
+#define APIC_ID_NONE   0xffffu /* BAD_APICID, of CPUs that are not there */
+#define CPU_NUMBER     0xfffu  /* VDSO_CPUNODE_MASK; the node is above it */
+/* Where each CPU's entry and exception stacks are (arch/x86/include/asm/pgtable_areas.h,
+ * CPU_ENTRY_AREA_BASE). */
+#define ENTRY_AREA      0xfffffe0000000000ull
+#define ENTRY_AREA_SIZE (1ull << 39)
+
+/*
+ * How Linux makes that segment (arch/x86/kernel/cpu/common.c, setup_getcpu):
+ * present, DPL 3, data, expand-down, read-only. The bit for accessed is left
+ * out. SDM vol. 3A 3.4.5.
+ */
+#define DESCRIPTOR_KIND     (0xfeull << 40)
+#define DESCRIPTOR_CPU_DATA (0xf4ull << 40)
+
+/* The number of the CPU whose GDT lies at GDT. */
+static bool read_cpu_number(struct kernel_memory *memory, uint64_t gdt, uint64_t *cpu)
+{
+	uint64_t descriptor;
+
+	if (!kernel_memory_read(memory, gdt + GDT_CPU_NUMBER * 8, &descriptor, sizeof(descriptor)) ||
+	    (descriptor & DESCRIPTOR_KIND) != DESCRIPTOR_CPU_DATA)
+		return false;
+	*cpu = descriptor & CPU_NUMBER;
+	return true;
+}
+
+/*
+ * What makes per-CPU addresses those of the vCPU. The GDT lies in the CPU's
+ * per-CPU memory, and is used at another address, where it is read-only: the
+ * same memory, or it is another CPU's, or another kernel's.
+ */
+static bool find_cpu(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t gdt,
+		     uint64_t *offset)
+{
+	uint64_t cpu, used, own;
+
+	*offset = 0;
+	if (!read_cpu_number(memory, gdt, &cpu) || !kernel_memory_translate(memory, gdt, &used))
+		return false;
+	if (layout->offsets &&
+	    !kernel_memory_read(memory, layout->offsets + cpu * 8, offset, sizeof(*offset)))
+		return false;
+	return kernel_memory_translate(memory, *offset + layout->gdt_page, &own) && own == used;
+}
+
+static bool read_task(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t at,
+		      struct guest_task_seen *seen)
+{
+	*seen = (struct guest_task_seen){ .at = at };
+	return kernel_memory_read_u64(memory, at + layout->stack, &seen->stack) &&
+	       kernel_memory_read(memory, at + layout->tgid, &seen->tgid, sizeof(seen->tgid)) &&
+	       kernel_memory_read(memory, at + layout->pid, &seen->pid, sizeof(seen->pid)) &&
+	       kernel_memory_read(memory, at + layout->comm, seen->comm, sizeof(seen->comm)) &&
+	       kernel_memory_read_u64(memory, at + layout->mm, &seen->mm);
+}
+
+/* Memory whose page tables can not be read is nobody's. */
+static bool see_task(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t at,
+		     struct guest_task_seen *seen)
+{
+	if (!read_task(memory, layout, at, seen))
+		return false;
+	if (seen->mm && !kernel_memory_read_u64(memory, seen->mm + layout->page_table, &seen->page_table))
+		seen->page_table = 0;
+	return true;
+}
+
+/*
+ * Are the page tables in CR3 those of the task? PCIDs are in the low bits; with
+ * KPTI the top tables are a pair at an even and the next odd page.
+ */
+static bool runs_in(struct kernel_memory *memory, const struct guest_task_seen *seen, uint64_t cr3)
+{
+	uint64_t gpa;
+
+	cr3 &= CR3_ADDRESS;
+	return seen->page_table && kernel_memory_translate(memory, seen->page_table, &gpa) &&
+	       (cr3 == gpa || (!(gpa & CR3_PTI_USER) && cr3 == (gpa | CR3_PTI_USER)));
+}
+
+/* Is a stack of SIZE bytes from START in use at RSP? */
+static bool is_within(uint64_t rsp, uint64_t start, uint64_t size)
+{
+	return rsp - start <= size;
+}
+
+static bool is_on_own_stack(const struct guest_task_layout *layout, const struct guest_task_seen *seen,
+			    uint64_t rsp)
+{
+	return seen->at && is_within(rsp, seen->stack, layout->stack_size);
+}
+
+/*
+ * Is the stack one that is used on top of a task's: of the entry from user
+ * space and of exceptions, of interrupts, or still the user's?
+ */
+static bool is_on_top(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
+		      uint64_t rsp)
+{
+	uint64_t top;
+
+	if (rsp < KERNEL_HALF || is_within(rsp, ENTRY_AREA, ENTRY_AREA_SIZE))
+		return true;
+	return layout->irq_stack && kernel_memory_read_u64(memory, offset + layout->irq_stack, &top) &&
+	       is_within(rsp, top - layout->stack_size, layout->stack_size);
+}
+
+/* User code runs on its own stack, and its task can not be in the middle of anything. */
+static uint64_t stack_in_use(const struct guest_registers *registers)
+{
+	return registers->cpl ? 0 : registers->rsp;
+}
+
+/* The task of the CPU whose stack is in use; NULL: it is neither's. */
+static const struct guest_task_seen *choose(struct kernel_memory *memory,
+					    const struct guest_task_layout *layout, uint64_t offset,
+					    uint64_t rsp, const struct guest_tasks_seen *seen)
+{
+	if (is_on_own_stack(layout, &seen->current, rsp) || is_on_top(memory, layout, offset, rsp))
+		return &seen->current;
+	return is_on_own_stack(layout, &seen->scheduled, rsp) ? &seen->scheduled : NULL;
+}
+
+static bool see(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
+		uint64_t rsp, struct guest_tasks_seen *seen)
+{
+	uint64_t at;
+
+	seen->scheduled.at = 0;
+	if (!kernel_memory_read_u64(memory, offset + layout->current, &at) ||
+	    !see_task(memory, layout, at, &seen->current))
+		return false;
+	return choose(memory, layout, offset, rsp, seen) || !layout->scheduled ||
+	       (kernel_memory_read_u64(memory, offset + layout->scheduled, &at) &&
+		see_task(memory, layout, at, &seen->scheduled));
+}
+
+static bool name(const struct guest_task_seen *seen, struct guest_task *task)
+{
+	task->pid = seen->tgid;
+	task->tid = seen->pid;
+	memcpy(task->comm, seen->comm, sizeof(task->comm));
+	task->comm[sizeof(task->comm) - 1] = '\0';
+	return task->pid < SAMPLE_TASK_LIMIT && task->tid < SAMPLE_TASK_LIMIT && !task->pid == !task->tid;
+}
+
+static bool tell(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
+		 const struct guest_registers *registers, const struct guest_tasks_seen *seen,
+		 struct guest_task *task)
+{
+	const struct guest_task_seen *chosen = choose(memory, layout, offset, stack_in_use(registers), seen);
+
+	*task = (struct guest_task){ 0 };
+	if (!chosen || !name(chosen, task))
+		return false;
+	task->at = chosen->at;
+	task->set = chosen->set;
+	/* The kernel's own threads have no memory and run in whatever was there before. */
+	task->foreign = chosen->mm && !runs_in(memory, chosen, registers->paging.cr3);
+	task->mm = task->foreign ? 0 : chosen->mm;
+	task->page_table = task->mm ? chosen->page_table : 0;
+	return !registers->cpl || (chosen->mm && !task->foreign);
+}
+
+static bool tell_nothing(struct guest_task *task)
+{
+	*task = (struct guest_task){ .pid = SAMPLE_TASK_UNKNOWN, .tid = SAMPLE_TASK_UNKNOWN };
+	return false;
+}
+
+/* Its threads have the parent of the first one. A parent that ends meanwhile is replaced by another. */
+static void read_process(struct kernel_memory *memory, const struct guest_task_layout *layout,
+			 struct guest_task *task)
+{
+	uint64_t leader, parent, again;
+
+	if (!layout->parent || !task->pid ||
+	    !kernel_memory_read_u64(memory, task->at + layout->leader, &leader) ||
+	    !kernel_memory_read_u64(memory, leader + layout->started, &task->started) ||
+	    !kernel_memory_read_u64(memory, leader + layout->parent, &parent) ||
+	    !kernel_memory_read(memory, parent + layout->tgid, &task->parent, sizeof(task->parent)) ||
+	    !kernel_memory_read_u64(memory, leader + layout->parent, &again) || parent != again ||
+	    task->parent >= SAMPLE_TASK_LIMIT ||
+	    !kernel_memory_read(memory, leader + layout->comm, task->process_comm,
+				sizeof(task->process_comm)))
+		task->started = task->parent = 0;
+	task->process_comm[sizeof(task->process_comm) - 1] = '\0';
+}
+
+bool guest_task_current(const struct guest_task_layout *layout, const struct guest_view *view,
+			const struct guest_paging *kernel_paging, const struct guest_registers *registers,
+			struct guest_task *task)
+{
+	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
+	struct guest_tasks_seen seen;
+	uint64_t offset;
+
+	if (!layout->known || !find_cpu(&memory, layout, registers->gdt_base, &offset) ||
+	    !see(&memory, layout, offset, stack_in_use(registers), &seen) ||
+	    !tell(&memory, layout, offset, registers, &seen, task))
+		return tell_nothing(task);
+	read_process(&memory, layout, task);
+	return true;
+}
+
+void guest_task_find_cgroup(const struct guest_task_layout *layout, const struct guest_view *view,
+			    const struct guest_paging *kernel_paging, struct guest_task *task)
+{
+	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
+
+	guest_cgroup_of(&memory, &layout->cgroups, task->at, &task->cgroup);
+}
+
+/* Tells later whether a task is in another cgroup by then. */
+static void see_set(struct kernel_memory *memory, const struct guest_cgroup_layout *layout,
+		    struct guest_task_seen *seen)
+{
+	if (!guest_cgroup_set_of(memory, layout, seen->at, &seen->set))
+		seen->set = 0;
+}
+
+bool guest_tasks_see(const struct guest_task_layout *layout, const struct guest_view *view,
+		     const struct guest_paging *kernel_paging, const struct guest_registers *registers,
+		     uint64_t offset, struct guest_tasks_seen *seen)
+{
+	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
+
+	if (!layout->known || !see(&memory, layout, offset, stack_in_use(registers), seen))
+		return false;
+	see_set(&memory, &layout->cgroups, &seen->current);
+	see_set(&memory, &layout->cgroups, &seen->scheduled);
+	return true;
+}
+
+bool guest_task_tell(const struct guest_task_layout *layout, const struct guest_view *view,
+		     const struct guest_paging *kernel_paging, const struct guest_registers *registers,
+		     uint64_t offset, const struct guest_tasks_seen *seen, struct guest_task *task)
+{
+	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
+
+	return (layout->known && tell(&memory, layout, offset, registers, seen, task)) || tell_nothing(task);
+}
+
+bool guest_task_cpu_offset(const struct guest_task_layout *layout, const struct guest_view *view,
+			   const struct guest_paging *kernel_paging, const struct guest_registers *registers,
+			   uint64_t *offset)
+{
+	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
+
+	return layout->known && find_cpu(&memory, layout, registers->gdt_base, offset);
+}
+
+/* The kernel keeps it in 16 bits, in newer versions in 32: the lower half is the same. */
+static bool has_apic_id(struct kernel_memory *memory, const struct guest_task_layout *layout, uint64_t offset,
+			uint32_t apic_id)
+{
+	uint16_t found;
+
+	return kernel_memory_read(memory, offset + layout->apic_id, &found, sizeof(found)) &&
+	       found == apic_id;
+}
+
+bool guest_task_apic_offset(const struct guest_task_layout *layout, const struct guest_view *view,
+			    const struct guest_paging *kernel_paging, uint32_t apic_id, uint64_t *offset)
+{
+	struct kernel_memory memory = { .view = view, .paging = kernel_paging };
+
+	*offset = 0;
+	if (!layout->known || apic_id >= APIC_ID_NONE)
+		return false;
+	if (!layout->offsets)
+		return !apic_id;
+	for (uint32_t cpu = 0; layout->apic_id && cpu < layout->cpus; cpu++)
+		if (kernel_memory_read_u64(&memory, layout->offsets + cpu * 8ull, offset) &&
+		    has_apic_id(&memory, layout, *offset, apic_id))
+			return true;
+	return false;
+}
+
+bool guest_task_executes(const struct guest_task_layout *layout, const uint64_t *addresses, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (addresses[i] - layout->execve_start < layout->execve_end - layout->execve_start)
+			return true;
+	return false;
+}

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/linux/user_image.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/hash.h"
+#include "vmm/guest/linux/dentry_path.h"
+#include "vmm/guest/image_identity.h"
+#include "vmm/guest/linux/guest_kernel.h"
+#include "vmm/guest/linux/page_cache.h"
+#include "vmm/guest/linux/vma.h"
+
+#define PROBES    32
+#define NAMES_MAX (32ull << 20) /* bytes; more of a guest's names stay unknown */
+
+/* An entry of the table is written by the thread that made it STATE_ENTERING, until it is STATE_WANTED. */
+enum state { STATE_FREE, STATE_ENTERING, STATE_WANTED };
+
+struct user_image {
+	_Atomic uint32_t state; /* enum state */
+	uint32_t number;
+	struct user_image_key key;
+	_Atomic(const char *)
+		name; /* owned, but for those without a file; what follows is written before it */
+	uint32_t device;
+	struct image_identity identity;
+	_Atomic(const struct cfi_table *) cfi;
+	_Atomic bool cfi_tried; /* written behind it */
+};
+
+struct user_images {
+	_Atomic uint32_t owners;
+	uint32_t generation;
+	_Atomic uint32_t count; /* of images that were entered, or are being so */
+	uint32_t settled;       /* so many of them */
+	uint64_t names;         /* bytes */
+	_Atomic(struct user_image *) entered[USER_IMAGES_MAX]; /* in order; NULL where it is not in yet */
+	struct user_image images[USER_IMAGES_MAX];
+};
+
+int user_images_create(struct user_images **result)
+{
+	static _Atomic uint32_t generations;
+	struct user_images *images = calloc(1, sizeof(*images));
+
+	if (!images)
+		return -ENOMEM;
+	images->owners = 1;
+	images->generation = atomic_fetch_add(&generations, 1) + 1;
+	*result = images;
+	return 0;
+}
+
+static bool has_file(const struct user_image *image)
+{
+	return image->key.kind == USER_IMAGE_FILE;
+}
+
+static void free_image(struct user_image *image)
+{
+	if (has_file(image))
+		free((void *)(uintptr_t)atomic_load(&image->name));
+}
+
+struct user_images *user_images_share(struct user_images *images)
+{
+	if (images)
+		atomic_fetch_add(&images->owners, 1);
+	return images;
+}
+
+bool user_images_shared(const struct user_images *images)
+{
+	return atomic_load(&images->owners) > 1;
+}
+
+void user_images_free(struct user_images *images)
+{
+	if (!images || atomic_fetch_sub(&images->owners, 1) > 1)
+		return;
+	for (uint32_t i = 0; i < images->count; i++)
+		free_image(images->entered[i]);
+	free(images);
+}
+
+uint32_t user_images_generation(const struct user_images *images)
+{
+	return images->generation;
+}
+
+/* By words, mixed at the end: most keys differ in a few bits of some addresses. */
+static uint32_t hash(const struct user_image_key *key)
+{
+	const uint64_t words[] = { key->kind,   key->mount,   key->dentry,     key->inode,
+				   key->number, key->seconds, key->nanoseconds };
+	uint64_t sum = HASH_START;
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		sum = hash_add(sum, words[i]);
+	return (uint32_t)(sum ^ sum >> 32);
+}
+
+/* Its place is ours alone. No more than all places are ever entered, so there is room in the list. */
+static struct user_image *enter(struct user_images *images, struct user_image *image,
+				const struct user_image_key *key)
+{
+	image->key = *key;
+	image->number = (uint32_t)(image - images->images);
+	atomic_store_explicit(&image->state, STATE_WANTED, memory_order_release);
+	atomic_store_explicit(&images->entered[atomic_fetch_add(&images->count, 1)], image,
+			      memory_order_release);
+	return image;
+}
+
+struct user_image *user_images_find(struct user_images *images, const struct user_image_key *key)
+{
+	uint32_t start = hash(key);
+
+	for (uint32_t i = 0; i < PROBES; i++) {
+		struct user_image *image = &images->images[(start + i) % USER_IMAGES_MAX];
+		uint32_t state = atomic_load_explicit(&image->state, memory_order_acquire);
+
+		if (state == STATE_FREE &&
+		    atomic_compare_exchange_strong(&image->state, &state, STATE_ENTERING))
+			return enter(images, image, key);
+		if (state == STATE_ENTERING)
+			return NULL; /* perhaps it is this one */
+		if (!memcmp(&image->key, key, sizeof(*key)))
+			return image;
+	}
+	return NULL;
+}
+
+static bool read_bytes(struct kernel_memory *memory, const struct guest_vma_layout *layout,
+		       const struct user_image *image, uint64_t offset, void *to, size_t size)
+{
+	uint64_t data, length;
+
+	if (has_file(image))
+		return page_cache_read(memory, layout, image->key.inode, offset, to, size);
+	return image->key.kind == USER_IMAGE_VDSO &&
+	       kernel_memory_read_u64(memory, image->key.mount + layout->vdso_data, &data) &&
+	       kernel_memory_read_u64(memory, image->key.mount + layout->vdso_size, &length) &&
+	       offset <= length && size <= length - offset &&
+	       kernel_memory_read(memory, data + offset, to, size);
+}
+
+int user_image_read(const struct user_image *image, const struct guest_kernel *kernel,
+		    const struct guest_view *view, uint64_t offset, void *to, size_t size)
+{
+	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
+
+	if (!read_bytes(&memory, &kernel->vmas, image, offset, to, size) ||
+	    (has_file(image) && !guest_vma_file_is(&memory, &kernel->vmas, &image->key)))
+		return -EFAULT;
+	return 0;
+}
+
+/* Where an image's bytes are. */
+struct place {
+	struct kernel_memory *memory;
+	const struct guest_vma_layout *layout;
+	const struct user_image *image;
+};
+
+static int read_place(void *context, uint64_t offset, void *to, size_t size)
+{
+	const struct place *place = context;
+
+	return read_bytes(place->memory, place->layout, place->image, offset, to, size) ? 0 : -EFAULT;
+}
+
+static void read_identity(struct user_image *image, struct kernel_memory *memory,
+			  const struct guest_vma_layout *layout)
+{
+	struct place place = { .memory = memory, .layout = layout, .image = image };
+
+	image_identity_read(&image->identity, &(struct elf_source){ .read = read_place, .context = &place });
+}
+
+static void read_device(struct user_image *image, struct kernel_memory *memory,
+			const struct guest_vma_layout *layout)
+{
+	uint64_t super;
+
+	if (!kernel_memory_read_u64(memory, image->key.inode + layout->inode_super, &super) ||
+	    !kernel_memory_read(memory, super + layout->super_device, &image->device, sizeof(image->device)))
+		image->device = 0;
+}
+
+/* NULL: it is gone, or there is no room for its name. */
+static const char *read_file(struct user_images *images, struct user_image *image,
+			     struct kernel_memory *memory, const struct guest_vma_layout *layout)
+{
+	char path[DENTRY_PATH_MAX];
+	const char *name;
+
+	if (!guest_vma_file_is(memory, layout, &image->key) ||
+	    dentry_path(memory, layout, image->key.mount, image->key.dentry, path) ||
+	    images->names + strlen(path) + 1 > NAMES_MAX)
+		return NULL;
+	read_identity(image, memory, layout);
+	read_device(image, memory, layout);
+	if (!guest_vma_file_is(memory, layout, &image->key))
+		return NULL;
+	name = strdup(path);
+	images->names += name ? strlen(path) + 1 : 0;
+	return name;
+}
+
+static const char *read_name(struct user_images *images, struct user_image *image,
+			     struct kernel_memory *memory, const struct guest_vma_layout *layout)
+{
+	switch (image->key.kind) {
+	case USER_IMAGE_FILE:
+		return read_file(images, image, memory, layout);
+	case USER_IMAGE_VDSO:
+		read_identity(image, memory, layout);
+		return "[vdso]";
+	case USER_IMAGE_HEAP:
+		return "[heap]";
+	case USER_IMAGE_STACK:
+		return "[stack]";
+	case USER_IMAGE_ANONYMOUS:
+		return "//anon";
+	default:
+		return NULL;
+	}
+}
+
+void user_images_settle(struct user_images *images, const struct guest_kernel *kernel,
+			const struct guest_view *view)
+{
+	struct kernel_memory memory = { .view = view, .paging = &kernel->paging };
+	uint32_t count = atomic_load_explicit(&images->count, memory_order_acquire);
+
+	while (images->settled < count) {
+		struct user_image *image =
+			atomic_load_explicit(&images->entered[images->settled], memory_order_acquire);
+
+		if (!image)
+			return; /* its thread is about to enter it */
+		atomic_store_explicit(&image->name, read_name(images, image, &memory, &kernel->vmas),
+				      memory_order_release);
+		images->settled++;
+	}
+}
+
+struct user_image *user_images_settled(const struct user_images *images, uint32_t index)
+{
+	return index < images->settled ? atomic_load_explicit(&images->entered[index], memory_order_relaxed)
+				       : NULL;
+}
+
+struct user_image *user_images_at(struct user_images *images, uint32_t number)
+{
+	struct user_image *image = number < USER_IMAGES_MAX ? &images->images[number] : NULL;
+
+	return image && atomic_load_explicit(&image->state, memory_order_acquire) == STATE_WANTED ? image
+												  : NULL;
+}
+
+uint32_t user_image_number(const struct user_image *image)
+{
+	return image->number;
+}
+
+enum user_image_kind user_image_kind(const struct user_image *image)
+{
+	return (enum user_image_kind)image->key.kind;
+}
+
+const char *user_image_name(const struct user_image *image)
+{
+	return atomic_load_explicit(&image->name, memory_order_acquire);
+}
+
+size_t user_image_build_id(const struct user_image *image, const uint8_t **build_id)
+{
+	*build_id = image->identity.build_id;
+	return user_image_name(image) ? image->identity.build_id_size : 0;
+}
+
+const struct image_identity *user_image_identity(const struct user_image *image)
+{
+	return user_image_name(image) ? &image->identity : NULL;
+}
+
+void user_image_file(const struct user_image *image, uint32_t *device, uint64_t *inode, uint64_t *generation)
+{
+	bool known = has_file(image) && user_image_name(image);
+
+	*device = known ? image->device : 0;
+	*inode = known ? image->key.number : 0;
+	*generation = known ? image->key.generation : 0;
+}
+
+const struct cfi_table *user_image_cfi(const struct user_image *image)
+{
+	return atomic_load_explicit(&image->cfi, memory_order_acquire);
+}
+
+void user_image_set_cfi(struct user_image *image, const struct cfi_table *table)
+{
+	atomic_store_explicit(&image->cfi, table, memory_order_release);
+	atomic_store_explicit(&image->cfi_tried, true, memory_order_release);
+}
+
+bool user_image_cfi_awaited(const struct user_image *image)
+{
+	return (has_file(image) || image->key.kind == USER_IMAGE_VDSO) &&
+	       !atomic_load_explicit(&image->cfi_tried, memory_order_acquire);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/unwind/unwind_step.h"
+
+#define USER_FRAME_MAX   (1ull << 20)  /* bytes that one frame may have */
+#define KERNEL_FRAME_MAX (32ull << 10) /* no kernel stack is larger */
+
+/* Frames lie one above the other, within reach; else bp is no frame pointer but any number. */
+static bool is_frame(const struct unwind_state *state, uint64_t bp, uint64_t largest)
+{
+	return bp >= state->sp && bp - state->sp <= largest;
+}
+
+/* Reads the frame at bp: the caller's bp, then the return address. */
+static bool read_frame(struct unwind_state *state, unsigned int width, uint64_t *bp, uint64_t *ip)
+{
+	return stack_read(&state->stack, state->bp, width, bp) &&
+	       stack_read(&state->stack, state->bp + width, width, ip);
+}
+
+/*
+ * The entry of a system call clears bp for what it calls, and marks nothing (arch/x86/entry/calling.h,
+ * PUSH_AND_CLEAR_REGS). Stacks that are no task's and those of kernel threads have no user's registers there.
+ */
+static enum unwind_result end_at_entry(struct unwind_state *state)
+{
+	if (unwind_is_at_entry(state->sp) && unwind_from_registers(state, state->sp) == UNWIND_USER)
+		return UNWIND_USER;
+	return UNWIND_END;
+}
+
+/* arch/x86/include/asm/frame.h, ENCODE_FRAME_POINTER: the low bit marks a pointer to struct pt_regs. */
+static enum unwind_result step_by_frame(struct unwind_state *state)
+{
+	uint64_t bp, ip;
+
+	if (!state->bp)
+		return end_at_entry(state);
+	if (!is_frame(state, state->bp & ~1ull, KERNEL_FRAME_MAX))
+		return UNWIND_LOST;
+	if (state->bp & 1)
+		return unwind_from_registers(state, state->bp & ~1ull);
+	if (!read_frame(state, 8, &bp, &ip))
+		return UNWIND_LOST;
+	state->sp = state->bp + 16;
+	state->bp = bp;
+	state->ip = ip;
+	state->signal = false;
+	return UNWIND_CALLER;
+}
+
+/* bp is the caller's: the return address lies at SP. */
+static enum unwind_result step_without_frame(struct unwind_state *state, uint64_t sp)
+{
+	if (!stack_read(&state->stack, sp, 8, &state->ip))
+		return UNWIND_LOST;
+	state->sp = sp + 8;
+	state->signal = false;
+	return UNWIND_CALLER;
+}
+
+static enum unwind_result step(struct unwind_state *state)
+{
+	switch (state->signal ? unwind_frame_of(state) : UNWIND_FRAME_MADE) {
+	case UNWIND_FRAME_MADE:
+		return step_by_frame(state);
+	case UNWIND_FRAME_PUSHED:
+		return step_without_frame(state, state->sp + 8);
+	case UNWIND_FRAME_NONE:
+		return step_without_frame(state, state->sp);
+	default:
+		return UNWIND_LOST;
+	}
+}
+
+/*
+ * While it is not known which kernel runs, that may be one without frame pointers, which has any number
+ * there. In one that has them not all of the outermost frames are behind a call that can be read: the first
+ * functions of a CPU were jumped to, or their callers' code was given up.
+ */
+enum unwind_result unwind_step_frame_pointer(struct unwind_state *state)
+{
+	enum unwind_result result = step(state);
+
+	if (state->unknown_kernel && result == UNWIND_CALLER && !state->signal &&
+	    !unwind_is_behind_call(state, state->ip))
+		return UNWIND_LOST;
+	return result;
+}
+
+/* The outermost frame has bp 0 (System V ABI, AMD64 supplement, 3.4.1). */
+enum unwind_result unwind_step_user_frame_pointer(struct unwind_state *state, unsigned int width)
+{
+	uint64_t bp, ip;
+
+	if (!state->bp)
+		return UNWIND_END;
+	if (!is_frame(state, state->bp, USER_FRAME_MAX) || !read_frame(state, width, &bp, &ip) || !ip ||
+	    ip >= USER_TEXT_END)
+		return UNWIND_LOST;
+	state->sp = state->bp + 2ull * width;
+	state->bp = bp;
+	state->ip = ip;
+	state->signal = false;
+	state->has_registers = false;
+	return UNWIND_CALLER;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/guest/unwind/unwind_step.h"
+
+#include <string.h>
+
+#include "vmm/guest/unwind/call_site.h"
+#include "vmm/guest/page_walk.h"
+
+#define PAGE      4096ull
+#define NO_PAGE   1ull /* never the address of one */
+#define CS_USER32 0x23 /* arch/x86/include/asm/segment.h, __USER32_CS */
+/* TOP_OF_KERNEL_STACK_PADDING (arch/x86/include/asm/thread_info.h): with CONFIG_X86_FRED (6.9), else 0. */
+#define FRED_PADDING 16
+
+/*
+ * Where registers lie in struct pt_regs (arch/x86/include/asm/ptrace.h), in words, by their numbers in DWARF.
+ * The stack pointer is with what the CPU pushes.
+ */
+static const uint8_t regs_word[DWARF_RIP] = {
+	[DWARF_RAX] = 10, [DWARF_RDX] = 12, [DWARF_RCX] = 11, [DWARF_RBX] = 5,
+	[DWARF_RSI] = 13, [DWARF_RDI] = 14, [DWARF_RBP] = 4,  [DWARF_RSP] = 19,
+	[DWARF_R8] = 9,   [9] = 8,          [DWARF_R10] = 7,  [11] = 6,
+	[12] = 3,         [DWARF_R13] = 2,  [14] = 1,         [15] = 0,
+};
+
+#define REGS_IP (16 * 8ull)
+
+void stack_reader_start(struct stack_reader *reader, const struct guest_view *view,
+			const struct guest_paging *paging)
+{
+	*reader = (struct stack_reader){ .view = view, .paging = paging, .page = NO_PAGE };
+}
+
+static bool load_page(struct stack_reader *reader, uint64_t page)
+{
+	struct guest_translation translation;
+
+	reader->page = NO_PAGE;
+	if (guest_translate(reader->view, reader->paging, page, &translation))
+		return false;
+	reader->gpa = translation.gpa;
+	reader->here = guest_physical_pointer(reader->view, translation.gpa, PAGE);
+	reader->page = page;
+	return true;
+}
+
+bool stack_read(struct stack_reader *reader, uint64_t gva, unsigned int width, uint64_t *value)
+{
+	uint64_t page = gva & ~(PAGE - 1), read = 0;
+
+	if (gva % width || (page != reader->page && !load_page(reader, page)))
+		return false;
+	if (reader->here)
+		memcpy(&read, reader->here + (gva - page), width);
+	else if (guest_read_physical(reader->view, reader->gpa + (gva - page), &read, width))
+		return false;
+	*value = read;
+	return true;
+}
+
+bool unwind_is_behind_call(const struct unwind_state *state, uint64_t address)
+{
+	uint8_t code[CALL_SITE_SIZE];
+
+	return !guest_read_virtual(state->stack.view, state->stack.paging, address - sizeof(code), code,
+				   sizeof(code)) &&
+	       call_site_ends(code, sizeof(code));
+}
+
+bool unwind_is_at_entry(uint64_t sp)
+{
+	uint64_t left = -sp % KERNEL_STACK_SIZE;
+
+	return sp >> 63 && (left == PT_REGS_SIZE || left == PT_REGS_SIZE + FRED_PADDING);
+}
+
+enum unwind_result unwind_from_interrupt_frame(struct unwind_state *state, uint64_t frame)
+{
+	uint64_t ip, cs, sp;
+
+	if (!stack_read(&state->stack, frame, 8, &ip) || !stack_read(&state->stack, frame + 8, 8, &cs) ||
+	    !stack_read(&state->stack, frame + 24, 8, &sp))
+		return UNWIND_LOST;
+	state->ip = ip;
+	state->sp = sp;
+	state->signal = true;
+	if ((cs & 3) == 3) {
+		state->user_is_long = (cs & 0xffff) != CS_USER32;
+		return UNWIND_USER;
+	}
+	return UNWIND_CALLER;
+}
+
+enum unwind_result unwind_from_registers(struct unwind_state *state, uint64_t regs)
+{
+	struct stack_reader *stack = &state->stack;
+	enum unwind_result result;
+
+	state->has_registers = true;
+	for (unsigned int i = 0; i < DWARF_RIP; i++)
+		state->has_registers &=
+			stack_read(stack, regs + regs_word[i] * 8ull, 8, &state->registers[i]);
+	if (!state->has_registers)
+		return UNWIND_LOST;
+	result = unwind_from_interrupt_frame(state, regs + REGS_IP);
+	state->bp = state->registers[DWARF_RBP];
+	return result;
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/perf_data/perf_data_flight.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define VERSION 1
+
+/* The content begins with this; the triggers follow. */
+struct head {
+	uint32_t version;
+	uint32_t count;        /* of triggers */
+	uint32_t trigger_size; /* bytes of each: may grow at its end */
+	uint32_t reserved;
+	uint64_t from, to, complete, missed;
+};
+
+_Static_assert(sizeof(struct head) == 48 && sizeof(struct perf_data_flight_trigger) == 224,
+	       "docs/perf-data.md");
+
+void perf_data_flight_add(struct bytes *to, const struct perf_data_flight *flight)
+{
+	struct head head = {
+		.version = VERSION,
+		.count = flight->count,
+		.trigger_size = sizeof(flight->triggers[0]),
+		.from = flight->from,
+		.to = flight->to,
+		.complete = flight->complete,
+		.missed = flight->missed,
+	};
+
+	bytes_add(to, &head, sizeof(head));
+	bytes_add(to, flight->triggers, flight->count * sizeof(flight->triggers[0]));
+}
+
+static bool parse_trigger(struct perf_data_flight_trigger *trigger, struct span content, uint64_t offset)
+{
+	if (!span_copy(content, offset, trigger, sizeof(*trigger)))
+		return false;
+	trigger->kind[sizeof(trigger->kind) - 1] = '\0';
+	trigger->detail[sizeof(trigger->detail) - 1] = '\0';
+	return true;
+}
+
+bool perf_data_flight_parse(struct perf_data_flight *flight, struct span content)
+{
+	struct perf_data_flight parsed;
+	struct head head;
+
+	if (!span_copy(content, 0, &head, sizeof(head)) || head.version != VERSION || !head.count ||
+	    head.count > PERF_DATA_FLIGHT_TRIGGERS || head.trigger_size < sizeof(parsed.triggers[0]))
+		return false;
+	parsed = (struct perf_data_flight){
+		.from = head.from,
+		.to = head.to,
+		.complete = head.complete,
+		.missed = head.missed,
+		.count = head.count,
+	};
+	for (uint32_t i = 0; i < head.count; i++)
+		if (!parse_trigger(&parsed.triggers[i], content,
+				   sizeof(head) + (uint64_t)i * head.trigger_size))
+			return false;
+	*flight = parsed;
+	return true;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What of the perf.data format linux/perf_event.h does not declare: the file
+ * header, the records that perf itself makes, and the numbers of the feature
+ * sections (tools/perf/Documentation/perf.data-file-format.txt,
+ * tools/lib/perf/include/perf/event.h, tools/perf/util/header.h).
+ */
+#ifndef KVMSCOPE_PERF_DATA_PERF_DATA_FORMAT_H
+#define KVMSCOPE_PERF_DATA_PERF_DATA_FORMAT_H
+
+#include <linux/perf_event.h>
+#include <stdint.h>
+
+#define PERF_DATA_MAGIC         0x32454c4946524550ull /* "PERFILE2" */
+#define PERF_DATA_MAGIC_SWAPPED 0x50455246494c4532ull
+
+/* The size of a record is a 16-bit field. */
+#define PERF_DATA_RECORD_MAX 65535u
+
+struct perf_data_section {
+	uint64_t offset; /* from the start of the file */
+	uint64_t size;
+};
+
+struct perf_data_header {
+	uint64_t magic;
+	uint64_t size;
+	uint64_t attribute_size; /* of one attribute with its section of ids */
+	struct perf_data_section attributes;
+	struct perf_data_section data;
+	struct perf_data_section event_types; /* not used any more */
+	uint64_t features[4];                 /* bitmap of enum perf_data_feature */
+};
+
+/* In pipe mode these two words are the whole header. */
+struct perf_data_pipe_header {
+	uint64_t magic;
+	uint64_t size;
+};
+
+/* Records that the kernel does not write; those it does are PERF_RECORD_* of linux/perf_event.h. */
+enum perf_data_record_type {
+	PERF_DATA_FIRST_OWN_TYPE = 64,
+	PERF_DATA_HEADER_ATTR = 64,
+	PERF_DATA_HEADER_TRACING_DATA = 66, /* its data follow the record and are not part of its size */
+	PERF_DATA_HEADER_BUILD_ID = 67,
+	PERF_DATA_FINISHED_ROUND = 68,
+	PERF_DATA_ID_INDEX = 69,
+	PERF_DATA_AUXTRACE = 71, /* likewise followed by its data */
+	PERF_DATA_HEADER_FEATURE = 80,
+	PERF_DATA_COMPRESSED = 81,
+	PERF_DATA_TYPE_END = 83,
+};
+
+enum perf_data_feature {
+	FEATURE_TRACING_DATA = 1,
+	FEATURE_BUILD_ID = 2,
+	FEATURE_HOSTNAME = 3,
+	FEATURE_OSRELEASE = 4,
+	FEATURE_VERSION = 5,
+	FEATURE_ARCH = 6,
+	FEATURE_NRCPUS = 7,
+	FEATURE_CPUDESC = 8,
+	FEATURE_TOTAL_MEM = 10,
+	FEATURE_CMDLINE = 11,
+	FEATURE_EVENT_DESC = 12,
+	FEATURE_SAMPLE_TIME = 21,
+	FEATURE_CLOCKID = 23,
+	FEATURE_COMPRESSED = 27,
+	FEATURE_CLOCK_DATA = 29,
+	FEATURE_COUNT = 256,
+};
+
+/*
+ * What we say in the content of FINISHED_ROUND records, which perf leaves alone: blocks of a tag,
+ * the size of what follows in bytes, a multiple of 8, and that.
+ */
+#define PERF_DATA_BLOCK_LOSSES 0x73736f6c736d766bull /* "kvmsloss": perf_data_losses.h */
+#define PERF_DATA_BLOCK_FLIGHT 0x67696c66736d766bull /* "kvmsflig": perf_data_flight.h */
+
+#define PERF_DATA_ZSTD 1u /* type in FEATURE_COMPRESSED */
+
+/* The 20 bytes of a build id are padded to this in FEATURE_BUILD_ID; the byte behind them is its true size.
+ */
+#define PERF_DATA_BUILD_ID_FIELD     24
+#define PERF_DATA_MISC_BUILD_ID_SIZE (1 << 15) /* if this bit of misc is set, else it is 20 */
+
+/* One entry of PERF_DATA_ID_INDEX; those of the second array follow all of the first. */
+struct perf_data_id_entry {
+	uint64_t id;
+	uint64_t index;
+	uint64_t cpu;
+	uint64_t tid;
+};
+
+struct perf_data_id_guest {
+	uint64_t machine_pid;
+	uint64_t vcpu;
+};
+
+/* Raw data of a sample of a watch; its size before it and padding behind it fill whole 8 bytes. */
+struct perf_data_hit_values {
+	uint64_t before, after; /* 0 where not known */
+	uint32_t flags;         /* enum sample_hit_flags */
+	uint64_t hits;          /* of the event on the sample's vCPU, with this one */
+} __attribute__((packed));
+
+/* The registers of a sample of a watch (linux/asm/perf_regs.h): all general ones, RIP and RFLAGS. */
+#define PERF_DATA_HIT_REGISTERS 0xff03ffull
+
+#endif

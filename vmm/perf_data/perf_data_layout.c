@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/perf_data/perf_data_layout.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/perf_data/perf_data_format.h"
+
+/* Where a sample is being read; READ says whether all was there. */
+struct cursor {
+	struct span span;
+	uint64_t offset;
+	bool good;
+};
+
+static uint64_t take_u64(struct cursor *cursor)
+{
+	uint64_t value = 0;
+
+	if (!span_u64(cursor->span, cursor->offset, &value))
+		cursor->good = false;
+	cursor->offset += sizeof(value);
+	return value;
+}
+
+static void take_u32_pair(struct cursor *cursor, uint32_t *first, uint32_t *second)
+{
+	uint64_t both = take_u64(cursor);
+
+	*first = (uint32_t)both;
+	*second = (uint32_t)(both >> 32);
+}
+
+static void *grow(void *array, size_t count, size_t size)
+{
+	/* Doubled whenever the count is a power of two. */
+	if (count & (count - 1))
+		return array;
+	return reallocarray(array, count ? 2 * count : 1, size);
+}
+
+static bool read_attribute(struct span span, struct perf_event_attr *attribute)
+{
+	uint32_t size;
+
+	*attribute = (struct perf_event_attr){ 0 };
+	if (!span_u32(span, offsetof(struct perf_event_attr, size), &size))
+		return false;
+	if (!size)
+		size = PERF_ATTR_SIZE_VER0;
+	if (size < PERF_ATTR_SIZE_VER0)
+		return false;
+	return span_copy(span, 0, attribute, size < sizeof(*attribute) ? size : sizeof(*attribute));
+}
+
+int perf_data_layout_add_event(struct perf_data_layout *layout, struct span span)
+{
+	struct perf_event_attr attribute;
+	struct perf_data_event *events;
+
+	if (!read_attribute(span, &attribute))
+		return error_set(-EINVAL, "the perf.data file has a broken event attribute");
+	if (layout->event_count >= PERF_DATA_EVENTS_MAX)
+		return error_set(-EINVAL, "the perf.data file has more than %d events", PERF_DATA_EVENTS_MAX);
+	events = grow(layout->events, layout->event_count, sizeof(*events));
+	if (!events)
+		return error_set(-ENOMEM, "no memory for the events of a perf.data file");
+	layout->events = events;
+	events[layout->event_count] = (struct perf_data_event){
+		.sample_type = attribute.sample_type,
+		.read_format = attribute.read_format,
+		.branch_type = attribute.branch_sample_type,
+		.registers_user = attribute.sample_regs_user,
+		.registers_interrupt = attribute.sample_regs_intr,
+		.frequency = attribute.freq ? attribute.sample_freq : 0,
+		.period = attribute.freq ? 0 : attribute.sample_period,
+		.type = attribute.type,
+		.config = attribute.config,
+		.sample_id_all = attribute.sample_id_all,
+	};
+	return (int)layout->event_count++;
+}
+
+static int add_id(struct perf_data_layout *layout, uint64_t id, uint32_t event, uint32_t place)
+{
+	struct perf_data_id *ids;
+
+	if (layout->id_count >= PERF_DATA_IDS_MAX)
+		return error_set(-EINVAL, "the perf.data file has more than %u ids", PERF_DATA_IDS_MAX);
+	ids = grow(layout->ids, layout->id_count, sizeof(*ids));
+	if (!ids)
+		return error_set(-ENOMEM, "no memory for the ids of a perf.data file");
+	layout->ids = ids;
+	ids[layout->id_count++] =
+		(struct perf_data_id){ .id = id, .event = event, .place = place, .vcpu = UINT32_MAX };
+	layout->sorted = false;
+	return 0;
+}
+
+int perf_data_layout_add_ids(struct perf_data_layout *layout, uint32_t event, struct span ids)
+{
+	uint64_t id;
+	int error = 0;
+
+	for (uint64_t offset = 0; !error && span_u64(ids, offset, &id); offset += sizeof(id))
+		error = add_id(layout, id, event, (uint32_t)(offset / sizeof(id)));
+	return error;
+}
+
+static int compare_ids(const void *left, const void *right)
+{
+	uint64_t a = ((const struct perf_data_id *)left)->id, b = ((const struct perf_data_id *)right)->id;
+
+	return a < b ? -1 : a > b;
+}
+
+static struct perf_data_id *find_id(struct perf_data_layout *layout, uint64_t id)
+{
+	struct perf_data_id key = { .id = id };
+
+	if (!layout->id_count)
+		return NULL;
+	if (!layout->sorted)
+		qsort(layout->ids, layout->id_count, sizeof(*layout->ids), compare_ids);
+	layout->sorted = true;
+	return bsearch(&key, layout->ids, layout->id_count, sizeof(*layout->ids), compare_ids);
+}
+
+/* Number of events, size of their attributes; then of each: attribute, number of ids, name, ids. */
+void perf_data_layout_names(struct perf_data_layout *layout, struct span content)
+{
+	uint32_t events, attribute_size, ids, length;
+	uint64_t next = 8;
+	struct span name;
+
+	if (!span_u32(content, 0, &events) || !span_u32(content, 4, &attribute_size))
+		return;
+	for (uint32_t i = 0; i < events && i < layout->event_count; i++) {
+		struct perf_data_event *event = &layout->events[i];
+
+		next += attribute_size;
+		if (!span_u32(content, next, &ids) || !span_u32(content, next + 4, &length) ||
+		    !span_part(content, next + 8, length, &name))
+			return;
+		if (!event->name && length)
+			event->name = strndup((const char *)name.data, length);
+		next += 8 + (uint64_t)length + ids * sizeof(uint64_t);
+	}
+}
+
+void perf_data_layout_read(struct perf_data_layout *layout, struct span record)
+{
+	const uint64_t format =
+		PERF_FORMAT_ID | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+	const uint64_t values =
+		sizeof(struct perf_event_header) + 2 * sizeof(uint32_t); /* behind pid and tid */
+	struct perf_data_count count;
+	struct perf_data_id *entry;
+	uint64_t id;
+
+	if (!layout->event_count || layout->events->read_format != format ||
+	    !span_copy(record, values, &count, sizeof(count)) ||
+	    !span_u64(record, values + sizeof(count), &id))
+		return;
+	entry = find_id(layout, id);
+	if (entry)
+		entry->count = count;
+}
+
+int perf_data_layout_event(struct perf_data_layout *layout, uint64_t id)
+{
+	const struct perf_data_id *known = find_id(layout, id);
+
+	return known ? (int)known->event : -1;
+}
+
+bool perf_data_layout_id_index(struct perf_data_layout *layout, struct span record)
+{
+	const uint64_t entries = sizeof(struct perf_event_header) + sizeof(uint64_t);
+	uint64_t count, guests;
+
+	if (!span_u64(record, sizeof(struct perf_event_header), &count) ||
+	    count > record.size / sizeof(struct perf_data_id_entry))
+		return false;
+	/* perf writes the second array only where there are guests. */
+	if (!span_contains(record, entries,
+			   count * (sizeof(struct perf_data_id_entry) + sizeof(struct perf_data_id_guest))))
+		return span_contains(record, entries, count * sizeof(struct perf_data_id_entry));
+	guests = entries + count * sizeof(struct perf_data_id_entry);
+	for (uint64_t i = 0; i < count; i++) {
+		struct perf_data_id_entry entry;
+		struct perf_data_id_guest guest;
+		struct perf_data_id *id;
+
+		if (!span_copy(record, entries + i * sizeof(entry), &entry, sizeof(entry)) ||
+		    !span_copy(record, guests + i * sizeof(guest), &guest, sizeof(guest)))
+			return false;
+		id = find_id(layout, entry.id);
+		if (id && guest.machine_pid) {
+			id->machine_pid = (uint32_t)guest.machine_pid;
+			id->vcpu = (uint32_t)guest.vcpu;
+		}
+	}
+	return true;
+}
+
+/* Which event a sample is of: its id stands at one place for all events of a file, else there is one event.
+ */
+static const struct perf_data_event *find_event(struct perf_data_layout *layout, struct span record,
+						struct perf_data_sample *sample)
+{
+	const struct perf_data_event *first = layout->events;
+	uint64_t offset = sizeof(struct perf_event_header);
+	const struct perf_data_id *id;
+
+	if (!layout->event_count)
+		return NULL;
+	if (!(first->sample_type & PERF_SAMPLE_IDENTIFIER)) {
+		if (!(first->sample_type & PERF_SAMPLE_ID))
+			return first;
+		for (uint64_t fields = first->sample_type & (PERF_SAMPLE_IP | PERF_SAMPLE_TID |
+							     PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR);
+		     fields; fields &= fields - 1)
+			offset += sizeof(uint64_t);
+	}
+	if (!span_u64(record, offset, &sample->id))
+		return NULL;
+	id = find_id(layout, sample->id);
+	if (!id)
+		return layout->event_count == 1 ? first : NULL;
+	sample->machine_pid = id->machine_pid;
+	sample->vcpu = id->vcpu;
+	sample->event = (uint16_t)id->event;
+	return &layout->events[id->event];
+}
+
+/* The counter values: not used, but other fields lie behind them. */
+static void skip_read(struct cursor *cursor, uint64_t format)
+{
+	uint64_t per_value = 1 + !!(format & PERF_FORMAT_ID) + !!(format & PERF_FORMAT_LOST);
+	uint64_t times =
+		!!(format & PERF_FORMAT_TOTAL_TIME_ENABLED) + !!(format & PERF_FORMAT_TOTAL_TIME_RUNNING);
+	uint64_t values = 1;
+
+	if (format & PERF_FORMAT_GROUP) {
+		values = take_u64(cursor);
+		if (values > cursor->span.size)
+			cursor->good = false;
+	}
+	if (cursor->good)
+		cursor->offset += (times + values * per_value) * sizeof(uint64_t);
+}
+
+static void take_callchain(struct cursor *cursor, struct perf_data_sample *sample)
+{
+	uint64_t count = take_u64(cursor);
+	struct span chain;
+
+	if (!cursor->good || count > cursor->span.size / sizeof(uint64_t) ||
+	    !span_part(cursor->span, cursor->offset, count * sizeof(uint64_t), &chain)) {
+		cursor->good = false;
+		return;
+	}
+	sample->callchain = (const uint64_t *)(const void *)chain.data;
+	sample->callchain_size = count;
+	cursor->offset += count * sizeof(uint64_t);
+}
+
+/* What a recorder of ours says of a hit; the first ones did not count them. */
+static void take_raw(struct cursor *cursor, const struct perf_data_event *event,
+		     struct perf_data_sample *sample)
+{
+	const size_t least = offsetof(struct perf_data_hit_values, hits);
+	uint32_t size;
+
+	if (!span_u32(cursor->span, cursor->offset, &size) ||
+	    !span_contains(cursor->span, cursor->offset + sizeof(size), size)) {
+		cursor->good = false;
+		return;
+	}
+	if (event->type == PERF_TYPE_BREAKPOINT && size >= least)
+		sample->has_values =
+			span_copy(cursor->span, cursor->offset + sizeof(size), &sample->values,
+				  size < sizeof(sample->values) ? least : sizeof(sample->values));
+	cursor->offset += sizeof(size) + size;
+}
+
+static void skip(struct cursor *cursor, uint64_t size)
+{
+	if (size > cursor->span.size)
+		cursor->good = false;
+	else
+		cursor->offset += size;
+}
+
+static void skip_branches(struct cursor *cursor, const struct perf_data_event *event)
+{
+	uint64_t count = take_u64(cursor);
+
+	if (event->branch_type & PERF_SAMPLE_BRANCH_HW_INDEX)
+		take_u64(cursor);
+	skip(cursor, count < cursor->span.size ? count * sizeof(struct perf_branch_entry) : UINT64_MAX);
+}
+
+static void skip_registers(struct cursor *cursor, uint64_t registers)
+{
+	if (take_u64(cursor) != PERF_SAMPLE_REGS_ABI_NONE)
+		skip(cursor, (uint64_t)__builtin_popcountll(registers) * sizeof(uint64_t));
+}
+
+/* Its size, the bytes, and how many of those were filled. */
+static void skip_stack(struct cursor *cursor)
+{
+	uint64_t size = take_u64(cursor);
+
+	skip(cursor, size);
+	if (size)
+		take_u64(cursor);
+}
+
+/* What stands behind the fields that all else is taken from; 0 where it is not to be found there. */
+static uint64_t take_cgroup(struct cursor cursor, const struct perf_data_event *event)
+{
+	const uint64_t words = PERF_SAMPLE_WEIGHT | PERF_SAMPLE_WEIGHT_STRUCT | PERF_SAMPLE_DATA_SRC |
+			       PERF_SAMPLE_TRANSACTION;
+	uint64_t cgroup;
+
+	if (!(event->sample_type & PERF_SAMPLE_CGROUP))
+		return 0;
+	if (event->sample_type & PERF_SAMPLE_BRANCH_STACK)
+		skip_branches(&cursor, event);
+	if (event->sample_type & PERF_SAMPLE_REGS_USER)
+		skip_registers(&cursor, event->registers_user);
+	if (event->sample_type & PERF_SAMPLE_STACK_USER)
+		skip_stack(&cursor);
+	skip(&cursor, (uint64_t)__builtin_popcountll(event->sample_type & words) * sizeof(uint64_t));
+	if (event->sample_type & PERF_SAMPLE_REGS_INTR)
+		skip_registers(&cursor, event->registers_interrupt);
+	if (event->sample_type & PERF_SAMPLE_PHYS_ADDR)
+		take_u64(&cursor);
+	cgroup = take_u64(&cursor);
+	return cursor.good ? cgroup : 0;
+}
+
+static bool read_fields(struct cursor *cursor, const struct perf_data_event *event,
+			struct perf_data_sample *sample)
+{
+	uint64_t fields = event->sample_type;
+	uint32_t unused;
+
+	if (fields & PERF_SAMPLE_IDENTIFIER)
+		sample->id = take_u64(cursor);
+	if (fields & PERF_SAMPLE_IP)
+		sample->ip = take_u64(cursor);
+	if (fields & PERF_SAMPLE_TID)
+		take_u32_pair(cursor, &sample->pid, &sample->tid);
+	if (fields & PERF_SAMPLE_TIME)
+		sample->time = take_u64(cursor);
+	if (fields & PERF_SAMPLE_ADDR)
+		sample->address = take_u64(cursor);
+	if (fields & PERF_SAMPLE_ID)
+		sample->id = take_u64(cursor);
+	if (fields & PERF_SAMPLE_STREAM_ID)
+		take_u64(cursor);
+	if (fields & PERF_SAMPLE_CPU)
+		take_u32_pair(cursor, &sample->cpu, &unused);
+	sample->period = fields & PERF_SAMPLE_PERIOD ? take_u64(cursor) : event->period;
+	if (fields & PERF_SAMPLE_READ)
+		skip_read(cursor, event->read_format);
+	if (fields & PERF_SAMPLE_CALLCHAIN)
+		take_callchain(cursor, sample);
+	if (fields & PERF_SAMPLE_RAW)
+		take_raw(cursor, event, sample);
+	if (cursor->good)
+		sample->cgroup = take_cgroup(*cursor, event);
+	return cursor->good;
+}
+
+bool perf_data_layout_sample(struct perf_data_layout *layout, struct span record,
+			     struct perf_data_sample *sample)
+{
+	struct cursor cursor = { record, sizeof(struct perf_event_header), true };
+	const struct perf_data_event *event;
+	uint16_t misc = 0;
+
+	*sample = (struct perf_data_sample){ .cpu = UINT32_MAX, .vcpu = UINT32_MAX };
+	span_u16(record, offsetof(struct perf_event_header, misc), &misc);
+	sample->misc = misc & PERF_RECORD_MISC_CPUMODE_MASK;
+	event = find_event(layout, record, sample);
+	return event && read_fields(&cursor, event, sample);
+}
+
+bool perf_data_layout_sample_id(const struct perf_data_layout *layout, struct span *record, uint64_t *time)
+{
+	static const uint64_t fields = PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ID |
+				       PERF_SAMPLE_STREAM_ID | PERF_SAMPLE_CPU | PERF_SAMPLE_IDENTIFIER;
+	uint64_t type, size;
+
+	*time = 0;
+	if (!layout->event_count || !layout->events->sample_id_all)
+		return true;
+	type = layout->events->sample_type;
+	size = sizeof(uint64_t) * (uint64_t)__builtin_popcountll(type & fields);
+	if (record->size < sizeof(struct perf_event_header) + size)
+		return false;
+	record->size -= size;
+	if (type & PERF_SAMPLE_TIME)
+		memcpy(time, record->data + record->size + (type & PERF_SAMPLE_TID ? sizeof(uint64_t) : 0),
+		       sizeof(*time));
+	return true;
+}
+
+void perf_data_layout_free(struct perf_data_layout *layout)
+{
+	for (size_t i = 0; i < layout->event_count; i++)
+		free(layout->events[i].name);
+	free(layout->events);
+	free(layout->ids);
+	*layout = (struct perf_data_layout){ 0 };
+}

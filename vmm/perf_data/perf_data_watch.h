@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The watches of a recording: its events besides the clock. Watches come
+ * while it goes on, and none goes: one that is removed keeps its event and
+ * what the file has of it.
+ *
+ *	perf_data_watches_add, _set_address	one thread at a time
+ *	perf_data_watches_count, _address	any thread, also meanwhile
+ */
+#ifndef KVMSCOPE_PERF_DATA_PERF_DATA_WATCH_H
+#define KVMSCOPE_PERF_DATA_PERF_DATA_WATCH_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of all that a recording ever had. */
+#define PERF_DATA_WATCHES_MAX 64
+
+/* A breakpoint or a data watchpoint (PERF_TYPE_BREAKPOINT). */
+struct perf_data_watch {
+	const char *name;         /* of the event, as perf writes such: "mem:0xffffffff81a01234:w" */
+	uint32_t type;            /* HW_BREAKPOINT_R, W, X of linux/hw_breakpoint.h */
+	uint64_t length;          /* bytes */
+	uint64_t period;          /* hits for each sample */
+	_Atomic uint64_t address; /* 0 while it is not known; of a per-CPU variable that of the first vCPU */
+};
+
+/* What a watch counted on a vCPU since it was added. */
+struct perf_data_count {
+	uint64_t value;            /* hits, told or not */
+	uint64_t enabled, running; /* ns that it was wanted, and of them in a register */
+};
+
+/* Event N of the file is list[N - 1]. Zeroed memory is an empty one. */
+struct perf_data_watches {
+	struct perf_data_watch list[PERF_DATA_WATCHES_MAX];
+	atomic_size_t count; /* they are whole, and only their address changes any more */
+};
+
+/* 0 of NULL as well. */
+static inline size_t perf_data_watches_count(const struct perf_data_watches *watches)
+{
+	return watches ? atomic_load_explicit(&watches->count, memory_order_acquire) : 0;
+}
+
+static inline uint64_t perf_data_watch_address(const struct perf_data_watch *watch)
+{
+	return atomic_load_explicit(&watch->address, memory_order_relaxed);
+}
+
+/* WATCH's name is not copied. There is room: asserted. */
+static inline void perf_data_watches_add(struct perf_data_watches *watches,
+					 const struct perf_data_watch *watch)
+{
+	size_t count = perf_data_watches_count(watches);
+	struct perf_data_watch *added = &watches->list[count];
+
+	assert(count < PERF_DATA_WATCHES_MAX);
+	added->name = watch->name;
+	added->type = watch->type;
+	added->length = watch->length;
+	added->period = watch->period;
+	atomic_store_explicit(&added->address, perf_data_watch_address(watch), memory_order_relaxed);
+	atomic_store_explicit(&watches->count, count + 1, memory_order_release);
+}
+
+/* The file has it from then on. */
+static inline void perf_data_watches_set_address(struct perf_data_watches *watches, size_t number,
+						 uint64_t address)
+{
+	atomic_store_explicit(&watches->list[number].address, address, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/record/collector_cache.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+
+void collector_cache_open(struct collector_kernel *kernel)
+{
+	if (kernel->options->buildid_cache &&
+	    build_id_cache_open(kernel->options->names, kernel->cache, sizeof(kernel->cache))) {
+		log_warning("no names for perf: %s", error_message());
+		kernel->cache[0] = '\0';
+	}
+}
+
+/* Whether the cache can be written is not the recording's fate: said once, then left. */
+static void note_result(struct collector_kernel *kernel, int error)
+{
+	if (!error || kernel->cache_failed)
+		return;
+	kernel->cache_failed = true;
+	log_warning("perf will not find the guest's symbols: %s", error_message());
+}
+
+/* What is left out now is tried again with the next file. */
+static bool has_room(struct collector_kernel *kernel)
+{
+	const struct build_id_cache_place *place = kernel->options->names;
+
+	if (!place || place->has_room(place->context)) {
+		kernel->cache_short = false;
+		return true;
+	}
+	if (!kernel->cache_short)
+		log_warning("the guest's symbols are not kept: %s", error_message());
+	kernel->cache_short = true;
+	return false;
+}
+
+/* In the host's perspective perf looks for a guest's symbols by the guest's process, below FILE.guestmount.
+ */
+static int link_guest(const struct collector_kernel *kernel)
+{
+	char mount[PATH_MAX];
+	struct stat status;
+
+	if (stat(kernel->path, &status) || !S_ISREG(status.st_mode))
+		return 0;
+	if (snprintf(mount, sizeof(mount), "%s.guestmount", kernel->path) >= (int)sizeof(mount))
+		return error_set(-ENAMETOOLONG, "%s is too long a name", kernel->path);
+	return build_id_cache_link_guest(mount, kernel->options->output.vmm_pid, &kernel->boot);
+}
+
+/* What was there already would seem to be of no use. */
+static void touch(const struct collector_kernel *kernel)
+{
+	const struct kernel_image *image = &kernel->image;
+
+	build_id_cache_touch(kernel->cache, image->build_id, image->build_id_size);
+	for (size_t i = 0; i < image->module_count; i++)
+		build_id_cache_touch(kernel->cache, image->modules[i].build_id,
+				     image->modules[i].build_id_size);
+}
+
+void collector_cache_symbols(struct collector_kernel *kernel)
+{
+	if (*kernel->cache)
+		touch(kernel);
+	if (!*kernel->cache || kernel->cache_failed || !has_room(kernel))
+		return;
+	note_result(kernel, build_id_cache_add_kernel(kernel->cache, &kernel->image));
+	if (!kernel->cache_failed)
+		note_result(kernel, build_id_cache_add_boot(kernel->cache, &kernel->image, &kernel->boot));
+	if (!kernel->cache_failed)
+		note_result(kernel, build_id_cache_add_modules(kernel->cache, &kernel->image));
+	if (!kernel->cache_failed && kernel->options->output.perspective == PERSPECTIVE_HOST)
+		note_result(kernel, link_guest(kernel));
+}
+
+void collector_cache_code(struct collector_kernel *kernel)
+{
+	if (*kernel->cache && !kernel->cache_failed && *kernel->boot.path && has_room(kernel))
+		note_result(kernel,
+			    build_id_cache_add_code(kernel->cache, &kernel->image, kernel->options->view,
+						    &kernel->paging, &kernel->boot));
+}

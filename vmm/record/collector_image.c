@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/record/collector_image.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "shared/hash.h"
+#include "vmm/symbols/elf_symbols.h"
+
+#define PAGE_MASK 0xfffull
+
+static uint64_t symbol_address(const struct symbols *symbols, const char *name)
+{
+	struct symbol symbol;
+
+	return symbols_find_name(symbols, name, &symbol) ? symbol.start : 0;
+}
+
+/* Code that is there only while the kernel starts lies behind its data, up to _end. */
+static uint64_t image_end(const struct symbols *symbols, uint64_t start, uint64_t text_end)
+{
+	uint64_t end = symbol_address(symbols, "_end");
+
+	return end > text_end && end - start < 1ull << 30 ? end : text_end;
+}
+
+/*
+ * perf takes a kernel without a build id for the one that it runs on, and
+ * gives its names: so one that has none gets one, made from its symbols.
+ */
+static void invent_build_id(struct collector_kernel *kernel)
+{
+	uint64_t hash[2] = { HASH_START, 0x84222325cbf29ce4ull };
+	size_t count = symbols_count(kernel->image.symbols);
+
+	for (size_t i = 0; i < count; i++) {
+		struct symbol symbol;
+		uint64_t offset;
+
+		symbols_at(kernel->image.symbols, i, &symbol);
+		offset = symbol.start - kernel->image.start;
+		for (size_t half = 0; half < 2; half++)
+			hash[half] = hash_add(hash_add_text(hash[half], symbol.name), offset);
+	}
+	/* No zeroes at the end: they are taken for padding, and the cache is then looked in under another
+	 * name. */
+	memset(kernel->build_id, 0x6b, sizeof(kernel->build_id));
+	memcpy(kernel->build_id, hash, sizeof(hash));
+	kernel->build_id_size = sizeof(kernel->build_id);
+}
+
+static void take_build_id(struct collector_kernel *kernel, const struct guest_kernel *found)
+{
+	int size = 0;
+
+	if (found && found->build_id_size) {
+		kernel->build_id_size = found->build_id_size;
+		memcpy(kernel->build_id, found->build_id, found->build_id_size);
+	} else if (kernel->options->vmlinux &&
+		   (size = elf_build_id(kernel->options->vmlinux, kernel->build_id)) > 0) {
+		kernel->build_id_size = (size_t)size;
+	} else {
+		invent_build_id(kernel);
+	}
+	kernel->image.build_id = kernel->build_id;
+	kernel->image.build_id_size = kernel->build_id_size;
+}
+
+/*
+ * A symbol file of a kernel that was found elsewhere in memory is moved to where it is; modules do not move
+ * with the kernel, so theirs are left out.
+ */
+static int move_given(struct collector_kernel *kernel, uint64_t delta)
+{
+	struct symbols *moved = symbols_new();
+	size_t count = symbols_count(kernel->given);
+	int error = moved ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !error && i < count; i++) {
+		struct symbol symbol;
+
+		symbols_at(kernel->given, i, &symbol);
+		if (!symbol.module)
+			error = symbols_add(moved, symbol.start + delta, symbol.end - symbol.start,
+					    symbol.type, symbol.name, NULL);
+	}
+	if (!error)
+		error = symbols_finish(moved);
+	if (error) {
+		symbols_free(moved);
+		return error_set(error, "no memory for the symbols of the guest's kernel");
+	}
+	symbols_free(kernel->given);
+	kernel->given = moved;
+	return 0;
+}
+
+/* The range that symbols of a file name: from _text, or else from the first, to the last. */
+static void use_given_range(struct collector_kernel *kernel)
+{
+	struct symbol first = { 0 }, last = { 0 };
+	size_t count = symbols_count(kernel->given);
+
+	if (count) {
+		symbols_at(kernel->given, 0, &first);
+		symbols_at(kernel->given, count - 1, &last);
+	}
+	kernel->image.start = symbol_address(kernel->given, "_text");
+	kernel->image.text_end = symbol_address(kernel->given, "_etext");
+	if (!kernel->image.start || kernel->image.text_end <= kernel->image.start) {
+		kernel->image.start = first.start & ~PAGE_MASK;
+		kernel->image.text_end = last.end;
+	}
+	kernel->image.symbols = kernel->given;
+}
+
+static int use_given(struct collector_kernel *kernel, const struct guest_kernel *found)
+{
+	uint64_t delta;
+
+	use_given_range(kernel);
+	delta = found ? found->text_start - kernel->image.start : 0;
+	if (delta) {
+		int error = move_given(kernel, delta);
+
+		if (error)
+			return error;
+		use_given_range(kernel);
+	}
+	return 0;
+}
+
+int collector_image_see_modules(struct collector_kernel *kernel, const struct guest_module *list,
+				size_t count, const struct collector_look *now)
+{
+	int error = collector_modules_see(&kernel->modules, list, count, &kernel->look, now);
+
+	kernel->image.modules = kernel->modules.modules;
+	kernel->image.shared = kernel->modules.shared;
+	kernel->image.module_count = kernel->modules.count;
+	return error;
+}
+
+int collector_image_set_modules(struct collector_kernel *kernel, const struct guest_kernel *older,
+				const struct guest_kernel *found)
+{
+	int error = collector_modules_update(&kernel->modules, older, found);
+
+	kernel->image.unloaded = kernel->modules.unloaded;
+	if (!kernel->given) /* those of OLDER may go any time now */
+		kernel->image.symbols = found->symbols;
+	return error;
+}
+
+int collector_image_describe(struct collector_kernel *kernel, const struct guest_kernel *found)
+{
+	int error = 0;
+
+	if (kernel->given) {
+		error = use_given(kernel, found);
+	} else {
+		kernel->image.start = found->text_start;
+		kernel->image.text_end = found->text_end;
+		kernel->image.symbols = found->symbols;
+	}
+	if (!error && found)
+		error = collector_image_see_modules(kernel, found->modules, found->module_count,
+						    &kernel->look);
+	if (!error && found)
+		error = collector_image_set_modules(kernel, NULL, found);
+	if (error)
+		return error;
+	kernel->image.end = image_end(kernel->image.symbols, kernel->image.start, kernel->image.text_end);
+	take_build_id(kernel, found);
+	return 0;
+}
+
+static int write_place(struct collector_kernel *kernel, const struct collector_place *place)
+{
+	const struct guest_module *module = &place->module;
+	char name[sizeof(module->name) + 2];
+	struct perf_data_mapping mapping = {
+		.time = place->time,
+		.pid = -1,
+		.tid = -1,
+		.start = module->start,
+		.size = module->size,
+		.name = name,
+		.build_id = module->build_id,
+		.build_id_size = module->build_id_size,
+		.kernel = true,
+		.is_code = module->program,
+	};
+
+	snprintf(name, sizeof(name), module->program ? "%s" : "[%s]", module->name);
+	return place->end ? perf_data_writer_mapping_end(kernel->writer, &mapping)
+			  : perf_data_writer_mapping(kernel->writer, &mapping);
+}
+
+int collector_image_map_modules(struct collector_kernel *kernel)
+{
+	const struct collector_places *places = &kernel->modules.places;
+
+	for (; kernel->places_told < places->count; kernel->places_told++) {
+		const struct collector_place *place = &places->places[kernel->places_told];
+		int error = place->told ? write_place(kernel, place) : 0;
+
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+int collector_image_map(struct collector_kernel *kernel)
+{
+	struct perf_data_mapping mapping = {
+		.pid = -1,
+		.tid = -1,
+		.start = kernel->image.start,
+		.size = kernel->image.end - kernel->image.start,
+		.offset = kernel->image.start,
+		.name = kernel->options->output.perspective == PERSPECTIVE_HOST
+				? "[kernel.kallsyms]" BUILD_ID_CACHE_ANCHOR
+				: "[kernel.kallsyms]_text",
+		.build_id = kernel->build_id,
+		.build_id_size = kernel->build_id_size,
+		.kernel = true,
+	};
+	int error = perf_data_writer_mapping(kernel->writer, &mapping);
+
+	kernel->mapped = !error;
+	return error ? error : collector_image_map_modules(kernel);
+}
+
+/* All Linux kernels have it, whatever their configuration. */
+bool collector_image_given_is_linux(const struct collector_kernel *kernel)
+{
+	return symbol_address(kernel->given, "start_kernel");
+}

@@ -1,0 +1,562 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/record/collector_kernel.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "shared/clock_ns.h"
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/guest/linux/kernel_btf.h"
+#include "vmm/guest/linux/kernel_identity.h"
+#include "vmm/guest/linux/told_kernel.h"
+#include "vmm/symbols/btf_file.h"
+#include "vmm/record/collector_cache.h"
+#include "vmm/record/collector_hostname.h"
+#include "vmm/record/collector_image.h"
+#include "vmm/record/collector_looks.h"
+#include "vmm/record/collector_program.h"
+#include "vmm/record/collector_tasks.h"
+#include "vmm/symbols/elf_symbols.h"
+#include "vmm/symbols/kallsyms_file.h"
+
+/* Stops of vCPUs that make it certain that a kernel runs no more. */
+#define DOUBTS 3
+/* The guest's agent is asked for the kernel so often, and taking its word is to take no more than such a
+ * part. */
+#define TOLD_INTERVAL (2000 * NS_PER_MS)
+#define TOLD_SHARE    20
+
+const struct guest_kernel *collector_kernel_newest(const struct collector_kernel *kernel)
+{
+	return kernel->found_count ? kernel->found[kernel->found_count - 1] : NULL;
+}
+
+static int load_given(struct collector_kernel *kernel)
+{
+	const struct collector_options *options = kernel->options;
+
+	if (options->kallsyms)
+		return kallsyms_file_load(&kernel->given, options->kallsyms);
+	if (options->vmlinux)
+		return elf_symbols_load(&kernel->given, options->vmlinux, ELF_VIRTUAL_ADDRESSES, NULL, 0);
+	return 0;
+}
+
+int collector_kernel_init(struct collector_kernel *kernel, const struct collector_options *options)
+{
+	*kernel = (struct collector_kernel){ .options = options };
+	collector_cache_open(kernel);
+	if (options->btf) {
+		int error = btf_file_load(options->btf, &kernel->btf, &kernel->btf_size);
+
+		if (error)
+			return error;
+	}
+	return load_given(kernel);
+}
+
+static int keep(struct collector_kernel *kernel, struct guest_kernel *found)
+{
+	struct guest_kernel **larger =
+		reallocarray(kernel->found, kernel->found_count + 1, sizeof(struct guest_kernel *));
+
+	if (!larger) {
+		guest_kernel_free(found);
+		return error_set(-ENOMEM, "no memory for the guest's kernel");
+	}
+	kernel->found = larger;
+	kernel->told_is_known = false;
+	kernel->found[kernel->found_count++] = found;
+	kernel->paging = found->paging;
+	return 0;
+}
+
+void collector_kernel_reclaim(struct collector_kernel *kernel)
+{
+	const struct collector_options *options = kernel->options;
+	size_t gone = kernel->found_count ? kernel->found_count - 1 : 0;
+
+	if (options->settle)
+		options->settle(options->context);
+	collector_looks_reclaim(kernel);
+	if (!gone)
+		return;
+	for (size_t i = 0; i < gone; i++)
+		guest_kernel_free(kernel->found[i]);
+	kernel->found[0] = kernel->found[gone];
+	kernel->found_count = 1;
+}
+
+static void publish(struct collector_kernel *kernel, const struct guest_kernel *found)
+{
+	const struct collector_options *options = kernel->options;
+
+	if (options->publish)
+		options->publish(options->context, found);
+}
+
+bool collector_kernel_is_program(const struct collector_kernel *kernel)
+{
+	return kernel->given && kernel->options->vmlinux && !collector_image_given_is_linux(kernel);
+}
+
+/* What is known of the kernel, to the cache and to the file that is open. */
+static int write_known(struct collector_kernel *kernel)
+{
+	const struct collector_options *options = kernel->options;
+	int error;
+
+	if (!kernel->writer) {
+		kernel->mapped = true;
+		return 0;
+	}
+	collector_cache_symbols(kernel);
+	error = collector_image_map(kernel);
+	if (!error && *collector_kernel_release(kernel))
+		error = perf_data_writer_set_guest(kernel->writer, collector_kernel_release(kernel), NULL);
+	if (!error && collector_kernel_is_program(kernel))
+		error = collector_map_program(kernel->writer, options->vmlinux,
+					      perf_data_writer_unknown_pid(kernel->writer));
+	return error;
+}
+
+int collector_kernel_begin_file(struct collector_kernel *kernel, struct perf_data_writer *writer,
+				const char *path)
+{
+	kernel->writer = writer;
+	kernel->path = path;
+	kernel->places_told = 0;
+	return kernel->mapped ? write_known(kernel) : 0;
+}
+
+void collector_kernel_end_file(struct collector_kernel *kernel)
+{
+	kernel->writer = NULL;
+	kernel->path = NULL;
+}
+
+/* The unwinder goes out first: until it does, samples have no callers, and writing the cache takes time. */
+static int make_known(struct collector_kernel *kernel, struct guest_kernel *found)
+{
+	int error = keep(kernel, found);
+
+	collector_tasks_begin_anew(kernel);
+	kernel->look = kernel->find_look;
+	kernel->looked = kernel->as_known = true;
+	if (!error) {
+		publish(kernel, found);
+		error = collector_image_describe(kernel, found);
+	}
+	if (error) /* the guest's fault or memory's: the recording goes on without names */
+		return 0;
+	return write_known(kernel);
+}
+
+/* That is work for what was found, too: a guest may change its kernel without end. */
+static int introduce(struct collector_kernel *kernel, struct guest_kernel *found)
+{
+	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	int error = make_known(kernel, found);
+
+	work_share_add(&kernel->pace.work, kernel->pace.work.time, clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun);
+	return error;
+}
+
+/* The BTF that was given, in *FOUND, and what it tells of modules. */
+static int use_given_btf(const struct collector_kernel *kernel, struct guest_kernel **found)
+{
+	const struct guest_view *view = kernel->options->view;
+	struct guest_kernel *newer;
+	int error = guest_kernel_use_btf(*found, view, span_of(kernel->btf, kernel->btf_size));
+
+	if (!error)
+		error = guest_kernel_refresh(&newer, *found, view);
+	if (error)
+		return error;
+	guest_kernel_free(*found);
+	*found = newer;
+	return 0;
+}
+
+static void complete_by_btf(const struct collector_kernel *kernel, struct guest_kernel **found)
+{
+	const struct collector_options *options = kernel->options;
+
+	if ((*found)->tasks.known)
+		return;
+	if (kernel->btf && use_given_btf(kernel, found))
+		log_warning("%s is not used: %s", options->btf, error_message());
+	collector_tasks_warn_first(kernel, *found);
+}
+
+static bool is_same_stop(const struct guest_registers *one, const struct guest_registers *other)
+{
+	return one->rip == other->rip && one->rsp == other->rsp && one->paging.cr3 == other->paging.cr3;
+}
+
+/* Whoever reads a remote guest's memory works for it all the time. */
+static uint64_t work_of_search(const struct collector_kernel *kernel, uint64_t lasted, uint64_t processed)
+{
+	return kernel->options->view->remote ? lasted : work_share_of(lasted, processed);
+}
+
+/* Asks the guest's agent, if it is time to. True: there is something new. */
+static bool ask_for_told(struct collector_kernel *kernel, uint64_t now)
+{
+	const struct collector_options *options = kernel->options;
+	struct collector_look look = collector_look_begin();
+	struct told_kernel *told;
+
+	if (!options->told || now < kernel->next_told)
+		return false;
+	told = options->told(options->context, kernel->told ? kernel->told->modules_hash : 0);
+	kernel->next_told = now + TOLD_INTERVAL + TOLD_SHARE * (collector_look_begin().begun - look.begun);
+	if (!told)
+		return false;
+	/* Nobody but the newest kernel is asked for its modules, and that below. */
+	if (kernel->found_count) {
+		struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
+
+		assert(newest);
+		newest->told = NULL;
+	}
+	told_kernel_free(kernel->told);
+	kernel->told = told;
+	kernel->told_is_known = false;
+	return true;
+}
+
+/* Where the kernel's memory does not say which modules there are. */
+static void hear_of_modules(struct collector_kernel *kernel, uint64_t now)
+{
+	struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
+
+	if (guest_kernel_lists_modules(newest))
+		return;
+	/* Once each: to see whether it fits takes some time. */
+	ask_for_told(kernel, now);
+	if (!kernel->told || kernel->told_is_known)
+		return;
+	kernel->told_is_known = true;
+	if (guest_kernel_tell(newest, kernel->told))
+		log_debug("%s", error_message());
+}
+
+/* By memory alone, else by what the guest's agent tells. ns of our CPU time in *PROCESSED. */
+static int search(struct collector_kernel *kernel, const struct guest_registers *registers,
+		  struct guest_kernel **found, uint64_t *processed)
+{
+	const struct guest_view *view = kernel->options->view;
+	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	int error = guest_kernel_find(found, view, registers);
+
+	if (error && kernel->told)
+		error = guest_kernel_find_told(found, view, registers, kernel->told);
+	*processed = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+	return error;
+}
+
+/* Once memory alone was tried for a while the agent is asked, too. */
+static bool is_due(struct collector_kernel *kernel, const struct guest_registers *registers, uint64_t now)
+{
+	if (search_pace_is_slow(&kernel->pace) && ask_for_told(kernel, now))
+		return true;
+	return search_pace_is_due(&kernel->pace, registers, now);
+}
+
+/* The kernel that runs now, looked for with longer and longer pauses; NULL: none was found. */
+static struct guest_kernel *find(struct collector_kernel *kernel, uint64_t now)
+{
+	const struct collector_options *options = kernel->options;
+	struct guest_registers registers;
+	uint64_t lasted, processed;
+	struct guest_kernel *found;
+	int error;
+
+	if (!search_pace_allows(&kernel->pace, now) || !options->registers ||
+	    !options->registers(options->context, &registers) || !is_due(kernel, &registers, now))
+		return NULL;
+	kernel->find_look = collector_look_begin();
+	error = search(kernel, &registers, &found, &processed);
+	lasted = collector_look_begin().begun - kernel->find_look.begun;
+	search_pace_searched(&kernel->pace, &registers, now + lasted,
+			     work_of_search(kernel, lasted, processed));
+	if (error) {
+		log_debug("no guest kernel yet: %s", error_message());
+		return NULL;
+	}
+	complete_by_btf(kernel, &found);
+	collector_look_end(&kernel->find_look);
+	return found;
+}
+
+static int find_first(struct collector_kernel *kernel, uint64_t now)
+{
+	struct guest_kernel *found = find(kernel, now);
+
+	return found ? introduce(kernel, found) : 0;
+}
+
+/* A kernel of the same build may be started where the one before it was: its time begins anew. */
+static void look_at_ticks(struct collector_kernel *kernel)
+{
+	uint64_t ticks;
+
+	if (!guest_kernel_ticks(collector_kernel_newest(kernel), kernel->options->view, &ticks))
+		return;
+	kernel->restarted |= ticks < kernel->ticks;
+	kernel->ticks = ticks;
+}
+
+static void lose(struct collector_kernel *kernel)
+{
+	const struct collector_options *options = kernel->options;
+
+	kernel->lost = true;
+	kernel->doubts = 0;
+	search_pace_begin_anew(&kernel->pace);
+	log_debug("the guest's kernel %s runs no more", collector_kernel_newest(kernel)->release);
+	if (options->lost)
+		options->lost(options->context);
+}
+
+void collector_kernel_publish_again(struct collector_kernel *kernel)
+{
+	publish(kernel, collector_kernel_newest(kernel));
+}
+
+void collector_kernel_tell_modules_unknown(const struct collector_kernel *kernel)
+{
+	if (kernel->options->modules)
+		kernel->options->modules(kernel->options->context, NULL, 0);
+}
+
+/* It was away for a while, or could not be seen. */
+static void regain(struct collector_kernel *kernel)
+{
+	kernel->lost = false;
+	if (kernel->modules.places.stopped)
+		collector_kernel_tell_modules_unknown(kernel);
+	collector_kernel_publish_again(kernel);
+}
+
+/*
+ * The vCPU that was stopped runs on, and the page tables that it had then may
+ * be freed, if their process ended: one stop alone proves nothing. What vCPUs
+ * find out while they stand still is sure, and keeps names from samples meanwhile.
+ */
+static bool is_certain(struct collector_kernel *kernel, const struct guest_registers *registers)
+{
+	const struct guest_registers *before = &kernel->doubted;
+
+	if (kernel->restarted)
+		return true;
+	if (!kernel->doubts || !is_same_stop(registers, before))
+		kernel->doubts++;
+	kernel->doubted = *registers;
+	return kernel->doubts >= DOUBTS;
+}
+
+void collector_kernel_check_runs(struct collector_kernel *kernel)
+{
+	const struct collector_options *options = kernel->options;
+	struct guest_registers registers;
+	bool runs;
+
+	if (!options->registers || !options->registers(options->context, &registers) ||
+	    !guest_kernel_can_run(&registers))
+		return;
+	look_at_ticks(kernel);
+	runs = !kernel->restarted &&
+	       guest_kernel_runs(collector_kernel_newest(kernel), options->view, &registers);
+	if (!runs && !kernel->lost && is_certain(kernel, &registers))
+		lose(kernel);
+	if (runs)
+		kernel->doubts = 0;
+	if (runs && kernel->lost)
+		regain(kernel);
+}
+
+static void find_other(struct collector_kernel *kernel, uint64_t now)
+{
+	struct guest_kernel *found = find(kernel, now);
+
+	if (found && (kernel->restarted || !guest_kernel_same(found, collector_kernel_newest(kernel))))
+		kernel->other = found;
+	else
+		guest_kernel_free(found);
+}
+
+int collector_kernel_take(struct collector_kernel *kernel, struct guest_kernel *newer)
+{
+	const struct guest_kernel *older = collector_kernel_newest(kernel);
+	int error = keep(kernel, newer);
+
+	if (error)
+		return error;
+	publish(kernel, newer);
+	return collector_image_set_modules(kernel, older, newer);
+}
+
+/* It is set some time after the kernel has started. */
+int collector_kernel_tell_hostname(struct collector_kernel *kernel)
+{
+	char hostname[COLLECTOR_HOSTNAME_SIZE];
+
+	if (!collector_kernel_newest(kernel) ||
+	    collector_hostname(collector_kernel_newest(kernel), kernel->options->view, hostname))
+		return 0;
+	return perf_data_writer_set_guest(kernel->writer, NULL, hostname);
+}
+
+/* Names that were given are used also where no Linux was found. */
+static int introduce_given(struct collector_kernel *kernel)
+{
+	int error = collector_image_describe(kernel, NULL);
+
+	return error ? error : write_known(kernel);
+}
+
+int collector_kernel_turn(struct collector_kernel *kernel, uint64_t now)
+{
+	int error = 0;
+
+	if (!kernel->mapped && kernel->given && !collector_image_given_is_linux(kernel))
+		return introduce_given(kernel);
+	if (!collector_kernel_newest(kernel))
+		return kernel->mapped ? 0 : find_first(kernel, now);
+	collector_kernel_check_runs(kernel);
+	if (kernel->lost)
+		find_other(kernel, now);
+	if (!kernel->lost)
+		hear_of_modules(kernel, now);
+	if (!kernel->lost)
+		error = collector_tasks_turn(kernel, now);
+	return error || kernel->lost ? error : collector_looks_turn(kernel, now);
+}
+
+bool collector_kernel_replaced(const struct collector_kernel *kernel)
+{
+	return kernel->other;
+}
+
+/* Names that were given are of one build. */
+static void drop_given(struct collector_kernel *kernel, const struct guest_kernel *older)
+{
+	if (!kernel->given || !older || !strcmp(older->version_banner, kernel->other->version_banner))
+		return;
+	log_warning(
+		"the names that were given are not of the kernel that the guest runs now: its own are used");
+	symbols_free(kernel->given);
+	kernel->given = NULL;
+}
+
+static void free_found(struct collector_kernel *kernel)
+{
+	for (size_t i = 0; i < kernel->found_count; i++)
+		guest_kernel_free(kernel->found[i]);
+	free(kernel->found);
+	kernel->found = NULL;
+	kernel->found_count = 0;
+}
+
+/* The names go with the kernel that they are of; no vCPU runs. */
+static void forget(struct collector_kernel *kernel)
+{
+	const struct collector_options *options = kernel->options;
+
+	if (!kernel->lost && options->lost)
+		options->lost(options->context);
+	if (options->publish)
+		options->publish(options->context, NULL);
+	free_found(kernel);
+	kernel->lost = false;
+}
+
+void collector_kernel_end_boot(struct collector_kernel *kernel)
+{
+	collector_modules_free(&kernel->modules);
+	kernel->image = (struct kernel_image){ 0 };
+	kernel->boot = (struct build_id_cache_boot){ 0 };
+	kernel->places_told = 0;
+	kernel->mapped = kernel->restarted = kernel->looked = kernel->changed = false;
+	kernel->ticks = kernel->next_look = kernel->next_refresh = kernel->next_told = 0;
+	search_pace_begin_anew(&kernel->pace);
+}
+
+int collector_kernel_begin_boot(struct collector_kernel *kernel)
+{
+	struct guest_kernel *other = kernel->other;
+
+	if (!other) {
+		forget(kernel);
+		return 0;
+	}
+	drop_given(kernel, collector_kernel_newest(kernel));
+	kernel->other = NULL;
+	kernel->lost = false;
+	return introduce(kernel, other);
+}
+
+bool collector_kernel_settled(const struct collector_kernel *kernel)
+{
+	return kernel->mapped && (!collector_kernel_newest(kernel) || kernel->lost || kernel->looked);
+}
+
+/* Where no Linux was found, its code is seen as the latest registers see it. */
+static void take_paging(struct collector_kernel *kernel)
+{
+	const struct collector_options *options = kernel->options;
+	struct guest_registers registers;
+
+	if (!collector_kernel_newest(kernel) && options->registers &&
+	    options->registers(options->context, &registers))
+		kernel->paging = registers.paging;
+}
+
+int collector_kernel_finish(struct collector_kernel *kernel)
+{
+	int error = 0;
+
+	if (collector_kernel_newest(kernel)) {
+		collector_tasks_warn_last(kernel);
+		error = kernel->lost ? 0 : collector_looks_finish(kernel);
+	} else if (!kernel->mapped) {
+		kernel->pace = (struct search_pace){ 0 };
+		error = find_first(kernel, 0);
+	}
+	if (!error && !kernel->mapped && kernel->given) {
+		log_warning(
+			"the guest's kernel was not found in its memory: names are those of %s as they stand there",
+			kernel->options->kallsyms ? kernel->options->kallsyms : kernel->options->vmlinux);
+		error = introduce_given(kernel);
+	}
+	if (kernel->lost || !kernel->writer) /* what there was to read is not there any more, or for nobody */
+		return error;
+	if (!error)
+		error = collector_kernel_tell_hostname(kernel);
+	take_paging(kernel);
+	if (!error && kernel->mapped)
+		collector_cache_code(kernel);
+	return error;
+}
+
+void collector_kernel_free(struct collector_kernel *kernel)
+{
+	free_found(kernel);
+	guest_kernel_free(kernel->other);
+	symbols_free(kernel->given);
+	told_kernel_free(kernel->told);
+	free(kernel->btf);
+	collector_modules_free(&kernel->modules);
+}
+
+const char *collector_kernel_release(const struct collector_kernel *kernel)
+{
+	return collector_kernel_newest(kernel) ? collector_kernel_newest(kernel)->release : "";
+}

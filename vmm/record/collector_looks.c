@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/record/collector_looks.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "shared/clock_ns.h"
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/guest/linux/module_presence.h"
+#include "vmm/record/collector_cache.h"
+#include "vmm/record/collector_image.h"
+
+/* More than the clocks of two CPUs may be apart. */
+#define CLOCK_MARGIN NS_PER_MS
+/* Looking at the list takes a fraction of a millisecond, but a guest can make thousands of BPF programs. */
+#define LOOK_INTERVAL (50 * NS_PER_MS)
+#define LOOK_SHARE    9 /* it is looked at for a tenth of the time at most */
+/* Many modules come one after the other at boot, and reading their symbols takes time. */
+#define REFRESH_INTERVAL (100 * NS_PER_MS)
+#define REFRESH_SHARE    4 /* it does so for a fourth of the time at most */
+/* So long a list that can't be read is waited for: it breaks off while it is changed. */
+#define BROKEN_MAX (5000 * NS_PER_MS)
+#define LAST_LOOKS 10
+
+static uint64_t sample_clock(void)
+{
+	return clock_ns(CLOCK_MONOTONIC_RAW);
+}
+
+uint64_t collector_look_latest(void)
+{
+	return sample_clock() + CLOCK_MARGIN;
+}
+
+struct collector_look collector_look_begin(void)
+{
+	return (struct collector_look){ .begun = sample_clock() - CLOCK_MARGIN };
+}
+
+void collector_look_end(struct collector_look *look)
+{
+	look->ended = collector_look_latest();
+}
+
+/*
+ * The symbols of the modules of LIST, which were seen a moment ago. If others are there now, or memory is
+ * missing, the recording goes on without their names, until the next try.
+ */
+static void refresh(struct collector_kernel *kernel, const struct guest_module *list, size_t count)
+{
+	struct guest_kernel *newer;
+
+	if (guest_kernel_refresh(&newer, collector_kernel_newest(kernel), kernel->options->view)) {
+		log_debug("the guest's modules can't be read: %s", error_message());
+		return;
+	}
+	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
+	if (!kernel->lost && !kernel->doubts &&
+	    guest_modules_are_same(newer->modules, newer->module_count, list, count))
+		kernel->as_known = !collector_kernel_take(kernel, newer);
+	else
+		guest_kernel_free(newer);
+}
+
+static void take_seen(void *context, const struct guest_module *module, uint64_t time)
+{
+	struct collector_kernel *kernel = context;
+
+	collector_places_seen(&kernel->modules.places, module, time);
+}
+
+/* What vCPUs found while they took samples. */
+static void take_presence(struct collector_kernel *kernel)
+{
+	for (size_t i = 0; i < kernel->found_count; i++)
+		module_presence_each_seen(guest_kernel_presence(kernel->found[i]), take_seen, kernel);
+}
+
+/* To the file, if one is open. */
+static int tell_modules(struct collector_kernel *kernel)
+{
+	return kernel->writer && kernel->mapped ? collector_image_map_modules(kernel) : 0;
+}
+
+/* Those of the newest kernel may have been gone meanwhile, and whoever was told so waits for them. */
+static void renew(struct collector_kernel *kernel, const struct guest_module *list, size_t count)
+{
+	if (kernel->modules.places.stopped)
+		return;
+	if (kernel->as_known)
+		collector_kernel_publish_again(kernel);
+	else
+		refresh(kernel, list, count);
+}
+
+/* The names of the modules of LIST, to the cache. Looks are to go on meanwhile, for most of the time. */
+static void rename_modules(struct collector_kernel *kernel, uint64_t now, const struct guest_module *list,
+			   size_t count)
+{
+	uint64_t begun = sample_clock();
+
+	if (!kernel->changed || now < kernel->next_refresh)
+		return;
+	renew(kernel, list, count);
+	if (kernel->writer && kernel->mapped)
+		collector_cache_symbols(kernel);
+	kernel->changed = !kernel->as_known;
+	kernel->next_refresh = now + REFRESH_INTERVAL + REFRESH_SHARE * (sample_clock() - begun);
+}
+
+/* No place is given to any of them from the moment on that there is no room for more. */
+static void tell_list(const struct collector_kernel *kernel, const struct guest_module *list, size_t count)
+{
+	static const struct guest_module none;
+
+	if (kernel->modules.places.stopped)
+		collector_kernel_tell_modules_unknown(kernel);
+	else if (kernel->options->modules)
+		kernel->options->modules(kernel->options->context, list ? list : &none, count);
+}
+
+/* What a look saw. */
+struct seen {
+	uint64_t begun;            /* cost_clock() */
+	struct guest_module *code; /* owned: modules, behind them BPF programs */
+	size_t modules, count;     /* of the first; of all */
+};
+
+/* ns by which the cost of a look is told: guest_view.remote. */
+static uint64_t cost_clock(const struct collector_kernel *kernel)
+{
+	return clock_ns(kernel->options->view->remote ? CLOCK_MONOTONIC_RAW : CLOCK_THREAD_CPUTIME_ID);
+}
+
+/* The next look, by what this one has cost so far. */
+static void set_next_look(struct collector_kernel *kernel, uint64_t now, const struct seen *seen)
+{
+	uint64_t pause = LOOK_SHARE * (cost_clock(kernel) - seen->begun);
+
+	kernel->next_look = now + (pause > LOOK_INTERVAL ? pause : LOOK_INTERVAL);
+}
+
+/* Samples are checked against what was SEEN. Where there is no room for it, a kernel that is read anew has
+ * some. */
+static void expect(struct collector_kernel *kernel, const struct seen *seen)
+{
+	struct guest_kernel *newest = kernel->found[kernel->found_count - 1];
+
+	if (!guest_kernel_expect(newest, seen->code, seen->count))
+		return;
+	log_debug("no room for the guest's modules: new ones have no names yet");
+	kernel->as_known = false;
+	kernel->changed = true;
+}
+
+/* Other modules, or other code beside them, than the newest kernel's samples are checked against. */
+static bool is_news(const struct collector_kernel *kernel, const struct seen *seen, bool as_known)
+{
+	return !as_known || !kernel->as_known ||
+	       !module_presence_is_of(guest_kernel_presence(collector_kernel_newest(kernel)), seen->code,
+				      seen->count);
+}
+
+static int take_look(struct collector_kernel *kernel, uint64_t now, const struct collector_look *look,
+		     const struct seen *seen)
+{
+	const struct guest_kernel *newest = collector_kernel_newest(kernel);
+	bool as_known =
+		guest_modules_are_same(newest->modules, newest->module_count, seen->code, seen->modules);
+
+	if (is_news(kernel, seen, as_known)) {
+		take_presence(kernel);
+		if (collector_image_see_modules(kernel, seen->code, seen->count, look))
+			return 0; /* memory's fault: as if nobody had looked */
+		if (!as_known || !kernel->as_known) {
+			kernel->changed = true;
+			tell_list(kernel, seen->code, seen->modules);
+		}
+	}
+	kernel->look = *look;
+	kernel->looked = kernel->modules.places.programs_listed = true;
+	kernel->as_known = as_known;
+	expect(kernel, seen);
+	set_next_look(kernel, now, seen);
+	rename_modules(kernel, now, seen->code, seen->modules);
+	expect(kernel, seen); /* if it is another one that is read anew, which knows its modules */
+	return tell_modules(kernel);
+}
+
+/* None of the modules is known to be there any more. */
+static int give_up(struct collector_kernel *kernel)
+{
+	log_debug("the guest's modules have no names from here on: %s", error_message());
+	take_presence(kernel);
+	if (collector_places_stop(&kernel->modules.places, &kernel->look))
+		return 0;
+	collector_kernel_tell_modules_unknown(kernel);
+	return tell_modules(kernel);
+}
+
+/* A list that somebody else reads for us takes a request for each entry, for which that one does nothing
+ * else.
+ */
+static bool wants_programs(struct collector_kernel *kernel)
+{
+	return !kernel->options->view->remote &&
+	       collector_places_have_room_for_programs(&kernel->modules.places, &kernel->places_told);
+}
+
+static int look_at_code(struct collector_kernel *kernel, struct seen *seen)
+{
+	const struct guest_kernel *newest = collector_kernel_newest(kernel);
+	int error = guest_kernel_list_modules(newest, kernel->options->view, &seen->code, &seen->modules);
+
+	if (error)
+		return error;
+	seen->count = seen->modules;
+	if (wants_programs(kernel) &&
+	    guest_kernel_list_programs(newest, kernel->options->view, &seen->code, &seen->count))
+		log_debug("no memory for the guest's BPF programs");
+	return 0;
+}
+
+int collector_looks_turn(struct collector_kernel *kernel, uint64_t now)
+{
+	struct collector_look look = collector_look_begin();
+	struct seen seen = { .begun = cost_clock(kernel) };
+	int error;
+
+	kernel->looked = kernel->modules.places.stopped;
+	if (kernel->looked || now < kernel->next_look)
+		return 0;
+	error = look_at_code(kernel, &seen);
+	set_next_look(kernel, now, &seen);
+	collector_look_end(&look);
+	if (error)
+		return look.begun - kernel->look.begun < BROKEN_MAX ? 0 : give_up(kernel);
+	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
+	error = kernel->lost || kernel->doubts ? 0 : take_look(kernel, now, &look, &seen);
+	free(seen.code);
+	return error;
+}
+
+void collector_looks_reclaim(struct collector_kernel *kernel)
+{
+	const struct guest_kernel *newest = collector_kernel_newest(kernel);
+
+	for (size_t i = 0; i + 1 < kernel->found_count; i++)
+		module_presence_each_seen(guest_kernel_presence(kernel->found[i]), take_seen, kernel);
+	if (newest)
+		module_presence_reclaim(guest_kernel_presence(newest), take_seen, kernel);
+}
+
+int collector_looks_finish(struct collector_kernel *kernel)
+{
+	int error = 0;
+
+	kernel->looked = false;
+	for (int i = 0; i < LAST_LOOKS && !error && !kernel->looked; i++) {
+		kernel->next_look = kernel->next_refresh = 0;
+		error = collector_looks_turn(kernel, 0);
+	}
+	return error || kernel->looked ? error : give_up(kernel);
+}

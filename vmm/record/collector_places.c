@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/record/collector_places.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/symbols/build_id_cache.h"
+#include "vmm/record/module_index.h"
+
+#define PAGE_SIZE 4096ull /* the kernel has no two kinds of code in one */
+
+static bool same_build_id(const struct guest_module *left, const struct guest_module *right)
+{
+	return left->build_id_size == right->build_id_size &&
+	       !memcmp(left->build_id, right->build_id, left->build_id_size);
+}
+
+/* Of two looks one after the other; a module has no build id yet while it is being set up. */
+static bool stayed(const struct guest_module *older, const struct guest_module *newer)
+{
+	return older->start == newer->start && older->size == newer->size &&
+	       older->program == newer->program && !strcmp(older->name, newer->name) &&
+	       (!older->build_id_size || !newer->build_id_size || same_build_id(older, newer));
+}
+
+/* Of any two times: the code is the same. */
+static bool is_again(const struct guest_module *older, const struct guest_module *newer)
+{
+	return newer->build_id_size && same_build_id(older, newer) && stayed(older, newer);
+}
+
+static bool is_live(const struct collector_place *place)
+{
+	return !place->end && !place->over;
+}
+
+/* The place that MODULE has now; NULL: none. */
+static struct collector_place *live_place(const struct collector_places *places,
+					  const struct guest_module *module)
+{
+	for (size_t i = places->count; i-- > 0;)
+		if (stayed(&places->places[i].module, module) && is_live(&places->places[i]))
+			return &places->places[i];
+	return NULL;
+}
+
+static struct address_range pages_of(const struct guest_module *module)
+{
+	return (struct address_range){ .start = module->start & ~(PAGE_SIZE - 1),
+				       .end = (module->start + module->size + PAGE_SIZE - 1) &
+					      ~(PAGE_SIZE - 1) };
+}
+
+/* Each has its end in time, so there must be room for as many. */
+static int make_room(struct collector_places *places, size_t more)
+{
+	size_t capacity = places->count + more;
+	struct collector_place *larger;
+
+	if (capacity <= places->capacity)
+		return 0;
+	capacity += capacity / 2;
+	larger = reallocarray(places->places, capacity, sizeof(*larger));
+	if (!larger)
+		return -ENOMEM;
+	places->places = larger;
+	places->capacity = capacity;
+	return 0;
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* LATEST saw it, if only at its end: then it was there for no time that is known. */
+static void end(struct collector_places *places, struct collector_place *place,
+		const struct collector_look *latest)
+{
+	uint64_t time = later(later(latest->begun, place->time), place->seen ? place->seen + 1 : 0);
+
+	place->over = true;
+	places->places[places->count++] = (struct collector_place){
+		.module = place->module, .time = time, .end = true, .told = place->told
+	};
+}
+
+/* What a look changes, with what finds the few that matter among many. */
+struct update {
+	struct collector_places *places;
+	const struct guest_module *modules; /* that the look saw; COUNT */
+	size_t count;
+	struct module_index listed;          /* of those, by start */
+	struct module_index live, names;     /* of places, by start and by name */
+	struct module_spans used, looked_at; /* where places were before, and where MODULES are */
+};
+
+static void close_update(struct update *update)
+{
+	module_index_close(&update->listed);
+	module_index_close(&update->live);
+	module_index_close(&update->names);
+	module_spans_close(&update->used);
+	module_spans_close(&update->looked_at);
+}
+
+static int open_update(struct update *update)
+{
+	size_t room = update->places->capacity;
+	int error = module_index_open(&update->listed, update->count);
+
+	if (!error)
+		error = module_index_open(&update->live, room);
+	if (!error)
+		error = module_index_open(&update->names, room);
+	if (!error)
+		error = module_spans_open(&update->used, update->places->count);
+	return error ? error : module_spans_open(&update->looked_at, update->count);
+}
+
+static void index_modules(struct update *update)
+{
+	for (size_t i = 0; i < update->count; i++) {
+		module_index_add(&update->listed, update->modules[i].start, i);
+		module_spans_add(&update->looked_at, &update->modules[i]);
+	}
+	module_spans_finish(&update->looked_at);
+}
+
+static void index_place(struct update *update, size_t i)
+{
+	const struct collector_place *place = &update->places->places[i];
+
+	module_index_add(&update->names, module_index_name(place->module.name), i);
+	module_index_add(&update->live, place->module.start, i);
+}
+
+static void index_places(struct update *update)
+{
+	for (size_t i = 0; i < update->places->count; i++) {
+		index_place(update, i);
+		module_spans_add(&update->used, &update->places->places[i].module);
+	}
+	module_spans_finish(&update->used);
+}
+
+/* What MODULE is now; NULL: nothing. */
+static const struct guest_module *find_listed(const struct update *update, const struct guest_module *module)
+{
+	size_t i = module_index_first(&update->listed, module->start);
+
+	while (i != MODULE_INDEX_END && !stayed(module, &update->modules[i]))
+		i = module_index_next(&update->listed, i);
+	return i == MODULE_INDEX_END ? NULL : &update->modules[i];
+}
+
+static bool has_live_place(const struct update *update, const struct guest_module *module)
+{
+	size_t i = module_index_first(&update->live, module->start);
+
+	for (; i != MODULE_INDEX_END; i = module_index_next(&update->live, i))
+		if (is_live(&update->places->places[i]) && stayed(&update->places->places[i].module, module))
+			return true;
+	return false;
+}
+
+/* Who had the name of MODULE first; NULL: nobody. */
+static const struct guest_module *first_of_name(const struct update *update,
+						const struct guest_module *module)
+{
+	size_t i = module_index_first(&update->names, module_index_name(module->name));
+	const struct collector_place *first = NULL;
+
+	for (; i != MODULE_INDEX_END; i = module_index_next(&update->names, i)) {
+		const struct collector_place *place = &update->places->places[i];
+
+		if (!strcmp(place->module.name, module->name) && (!first || place < first))
+			first = place;
+	}
+	return first ? &first->module : NULL;
+}
+
+/* Readers know a module by its name; a BPF program by its place, and several may have one name. */
+static bool name_is_its_own(const struct update *update, const struct guest_module *module)
+{
+	const struct guest_module *first = module->program ? NULL : first_of_name(update, module);
+
+	return first ? is_again(first, module) : build_id_cache_name_is_plain(module->name);
+}
+
+/* By one of before, or by one of this look that was begun before MODULE. */
+static bool is_used_place(const struct update *update, const struct guest_module *module)
+{
+	const struct guest_module *one;
+	size_t at = 0;
+
+	if (module_spans_next(&update->used, module, &at))
+		return true;
+	at = 0;
+	while ((one = module_spans_next(&update->looked_at, module, &at)))
+		if (one < module)
+			return true;
+	return address_ranges_overlap(&update->places->forgotten, pages_of(module));
+}
+
+/*
+ * A BPF program may have had the place of another that no look saw, and samples of that one may be checked
+ * when it is gone: only what the first list had is there since ever.
+ */
+static bool is_since_ever(const struct update *update, const struct guest_module *module)
+{
+	return !(module->program && update->places->programs_listed) && !is_used_place(update, module);
+}
+
+static void begin(struct update *update, const struct guest_module *module, const struct collector_look *now)
+{
+	struct collector_places *places = update->places;
+
+	places->places[places->count] = (struct collector_place){
+		.module = *module,
+		.time = is_since_ever(update, module) ? 0 : now->ended,
+		.told = name_is_its_own(update, module),
+	};
+	index_place(update, places->count++);
+}
+
+/* Ends those that the look did not see. */
+static void end_others(struct update *update, const struct collector_look *latest)
+{
+	struct collector_places *places = update->places;
+
+	for (size_t i = 0, before = places->count; i < before; i++) {
+		struct collector_place *place = &places->places[i];
+		const struct guest_module *now;
+
+		if (!is_live(place))
+			continue;
+		now = find_listed(update, &place->module);
+		if (!now)
+			end(places, place, latest);
+		else if (now->build_id_size)
+			place->module = *now;
+	}
+}
+
+static void take_look(struct update *update, const struct collector_look *latest,
+		      const struct collector_look *now)
+{
+	index_modules(update);
+	index_places(update);
+	end_others(update, latest);
+	for (size_t i = 0; i < update->count; i++)
+		if (!has_live_place(update, &update->modules[i]))
+			begin(update, &update->modules[i], now);
+}
+
+int collector_places_update(struct collector_places *places, const struct guest_module *modules, size_t count,
+			    const struct collector_look *latest, const struct collector_look *now)
+{
+	struct update update = { .places = places, .modules = modules, .count = count };
+	int error;
+
+	if (places->stopped || places->count + count > COLLECTOR_PLACES_MAX)
+		return collector_places_stop(places, latest);
+	error = make_room(places, places->count + count);
+	if (!error)
+		error = open_update(&update);
+	if (!error)
+		take_look(&update, latest, now);
+	close_update(&update);
+	return error;
+}
+
+void collector_places_seen(struct collector_places *places, const struct guest_module *module, uint64_t time)
+{
+	struct collector_place *place = live_place(places, module);
+
+	if (place)
+		place->seen = later(place->seen, time);
+}
+
+int collector_places_stop(struct collector_places *places, const struct collector_look *latest)
+{
+	if (make_room(places, places->count))
+		return -ENOMEM;
+	places->stopped = true;
+	for (size_t i = 0, before = places->count; i < before; i++)
+		if (is_live(&places->places[i]))
+			end(places, &places->places[i], latest);
+	return 0;
+}
+
+int collector_places_spans(const struct collector_places *places, struct module_spans *spans)
+{
+	if (module_spans_open(spans, places->count))
+		return -ENOMEM;
+	for (size_t i = 0; i < places->count; i++)
+		if (!places->places[i].end)
+			module_spans_add(spans, &places->places[i].module);
+	module_spans_finish(spans);
+	return 0;
+}
+
+bool collector_places_is_shared(const struct collector_places *places, const struct module_spans *spans,
+				const struct guest_module *module)
+{
+	size_t at = 0;
+	const struct guest_module *one, *other = module_spans_next(spans, module, &at);
+
+	one = other;
+	while (other && (other = module_spans_next(spans, module, &at)))
+		if (!is_again(one, other))
+			return true;
+	if (address_ranges_overlap(&places->forgotten, pages_of(module)))
+		return true;
+	return places->stopped && !one; /* none was remembered any more */
+}
+
+/* Of a BPF program: the latest of that place and name before its END. */
+static struct collector_place *beginning_of(struct collector_places *places,
+					    const struct collector_place *end)
+{
+	for (size_t i = (size_t)(end - places->places); i-- > 0;)
+		if (places->places[i].over && stayed(&places->places[i].module, &end->module))
+			return &places->places[i];
+	return NULL;
+}
+
+/* Marks the older half, or one, of the programs that are gone: how many. */
+static size_t mark_forgotten(struct collector_places *places)
+{
+	size_t gone = 0, forgotten = 0;
+
+	for (size_t i = 0; i < places->count; i++)
+		gone += places->places[i].end && places->places[i].module.program;
+	for (size_t i = 0; i < places->count && forgotten < (gone + 1) / 2; i++) {
+		struct collector_place *place = &places->places[i], *beginning;
+
+		if (!place->end || !place->module.program)
+			continue;
+		beginning = beginning_of(places, place);
+		if (!beginning || address_ranges_add(&places->forgotten, pages_of(&place->module)))
+			break;
+		place->forgotten = beginning->forgotten = true;
+		forgotten++;
+	}
+	return forgotten;
+}
+
+static void remove_forgotten(struct collector_places *places, size_t *told)
+{
+	size_t kept = 0, kept_told = 0;
+
+	for (size_t i = 0; i < places->count; i++) {
+		if (places->places[i].forgotten)
+			continue;
+		kept_told += i < *told;
+		places->places[kept++] = places->places[i];
+	}
+	places->count = kept;
+	*told = kept_told;
+}
+
+bool collector_places_have_room_for_programs(struct collector_places *places, size_t *told)
+{
+	const size_t room = COLLECTOR_PLACES_MAX - COLLECTOR_PLACES_OF_MODULES;
+
+	while (places->count >= room && mark_forgotten(places))
+		remove_forgotten(places, told);
+	return places->count < room;
+}
+
+void collector_places_free(struct collector_places *places)
+{
+	free(places->places);
+	address_ranges_free(&places->forgotten);
+	*places = (struct collector_places){ 0 };
+}

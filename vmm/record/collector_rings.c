@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/record/collector_state.h"
+
+#include "shared/clock_ns.h"
+
+static void count_sample(struct collector_statistics *statistics, const struct sample *sample)
+{
+	if (sample->event)
+		return; /* hits are counted by whoever watches */
+	statistics->samples++;
+	statistics->host += !!(sample->flags & SAMPLE_HOST);
+	statistics->kernel += !sample->cpl && !(sample->flags & SAMPLE_HOST);
+	statistics->cost += sample->cost;
+	statistics->weight += sample->period;
+}
+
+static void take_sample(struct collector *collector, size_t ring, const struct ring_record *record,
+			struct collector_statistics *counts)
+{
+	const struct sample *taken =
+		collector_sample(record, collector->options.output.vcpus,
+				 perf_data_watches_count(collector->options.output.watches));
+	_Alignas(struct sample) uint8_t room[LATE_LOOK_SIZE];
+	const struct sample *sample;
+
+	if (!taken)
+		return;
+	sample = collector_user_complete(&collector->kernel, taken, (struct sample *)room);
+	if (sample != taken && collector->flight)
+		flight_complete(collector->flight, ring, sample);
+	collector->last_time[sample->vcpu] = sample->time;
+	count_sample(counts, sample);
+	collector_jit_sample(&collector->jit, collector_user_kernel(&collector->kernel), sample);
+	resolver_sample(collector->resolver, ring, sample);
+}
+
+/* NULL: it was none. */
+static void give_sideband(struct collector *collector, size_t ring, const struct sideband *sideband)
+{
+	if (sideband && collector_jit_take(&collector->jit, sideband))
+		return;
+	resolver_sideband(collector->resolver, ring, sideband);
+	if (sideband && sideband->type == SIDEBAND_MMAP && collector->options.mapped)
+		collector->options.mapped(collector->options.context, (const void *)sideband);
+	if (collector->flight && sideband)
+		flight_sideband(collector->flight, sideband);
+}
+
+static void take_sideband(struct collector *collector, size_t ring, const struct ring_record *record)
+{
+	give_sideband(collector, ring,
+		      sideband_check(span_of(record->payload, record->size - sizeof(*record))));
+}
+
+static void take_event(struct collector *collector, const struct ring_record *record)
+{
+	const struct sample_event *event =
+		collector_event(record, collector->options.output.vcpus,
+				perf_data_watches_count(collector->options.output.watches));
+
+	if (event && collector_is_writing(collector))
+		collector_note_error(collector, collector_output_event(&collector->output, event));
+}
+
+static void take_guest_lost(struct collector *collector, const struct ring_record *record)
+{
+	const struct sample_guest_lost *lost = collector_guest_lost(record, collector->options.output.vcpus);
+
+	collector->guest_lost += lost ? lost->count : 0;
+}
+
+static void note_lost(struct collector *collector, size_t ring, uint64_t count,
+		      struct collector_statistics *counts)
+{
+	uint32_t vcpu = (uint32_t)(ring % collector->options.output.vcpus);
+
+	counts->lost += count;
+	if (collector_is_writing(collector))
+		collector_note_error(
+			collector,
+			collector_output_lost(&collector->output, collector->last_time[vcpu], vcpu, count));
+}
+
+static void take_lost(struct collector *collector, size_t ring, const struct ring_record *record,
+		      struct collector_statistics *counts)
+{
+	const struct ring_lost *lost = (const void *)record->payload;
+
+	if (record->size < sizeof(*record) + sizeof(*lost))
+		return;
+	collector->lost[ring] += lost->count;
+	note_lost(collector, ring, lost->count, counts);
+}
+
+static void take_lost_before(struct collector *collector, size_t ring, const struct ring_record *record,
+			     struct collector_statistics *counts)
+{
+	const struct sample_lost *lost = (const void *)record->payload;
+
+	if (record->size < sizeof(*record) + sizeof(*lost))
+		return;
+	collector->lost_before += lost->count;
+	note_lost(collector, ring, lost->count, counts);
+}
+
+static const struct ring_record *read_ring(struct collector *collector, struct ring *ring)
+{
+	const struct ring_record *record = ring_read(ring);
+
+	collector->come |= !!record;
+	return record;
+}
+
+static void drain_ring(struct collector *collector, size_t index, struct collector_statistics *counts)
+{
+	struct ring *ring = collector->options.rings[index];
+	const struct ring_record *record;
+
+	while ((record = read_ring(collector, ring))) {
+		if (record->type == RECORD_SAMPLE)
+			take_sample(collector, index, record, counts);
+		else if (record->type == RECORD_SIDEBAND)
+			take_sideband(collector, index, record);
+		else if (record->type == RECORD_EVENT)
+			take_event(collector, record);
+		else if (record->type == RECORD_GUEST_LOST)
+			take_guest_lost(collector, record);
+		else if (record->type == RING_RECORD_LOST)
+			take_lost(collector, index, record, counts);
+		else if (record->type == RECORD_LOST)
+			take_lost_before(collector, index, record, counts);
+	}
+	ring_read_done(ring);
+	resolver_pass_end(collector->resolver, index);
+}
+
+/* Whose time nobody knows: nothing that was told so far is sure, from the time on to which all was told. */
+static void tell_sideband_lost(struct collector *collector, size_t ring, uint64_t count)
+{
+	const struct sideband_lost lost = {
+		.head = { .size = sizeof(lost),
+			  .type = SIDEBAND_LOST,
+			  .time = resolver_settled(collector->resolver) },
+		.count = count,
+		.until = clock_ns(CLOCK_MONOTONIC_RAW),
+	};
+
+	give_sideband(collector, ring, &lost.head);
+}
+
+/* A ring that is full to the end has no record of it. */
+static void take_sideband_losses(struct collector *collector, size_t index)
+{
+	uint64_t *known = &collector->sideband_lost[index];
+	struct ring_statistics ring;
+
+	ring_statistics(collector->options.sideband_rings[index], &ring);
+	if (ring.lost > *known)
+		tell_sideband_lost(collector, collector->options.ring_count + index, ring.lost - *known);
+	*known = ring.lost;
+}
+
+static void drain_sideband_ring(struct collector *collector, size_t index)
+{
+	struct ring *ring = collector->options.sideband_rings[index];
+	size_t number = collector->options.ring_count + index;
+	const struct ring_record *record;
+
+	while ((record = read_ring(collector, ring)))
+		if (record->type == RECORD_SIDEBAND)
+			take_sideband(collector, number, record);
+	ring_read_done(ring);
+	take_sideband_losses(collector, index);
+	resolver_pass_end(collector->resolver, number);
+}
+
+void collector_rings_take(struct collector *collector, struct collector_statistics *counts)
+{
+	for (size_t i = 0; i < collector->options.ring_count; i++)
+		drain_ring(collector, i, counts);
+	for (size_t i = 0; i < collector->options.sideband_ring_count; i++)
+		drain_sideband_ring(collector, i);
+}
+
+void collector_rings_take_last_losses(struct collector *collector, struct collector_statistics *counts)
+{
+	for (size_t i = 0; i < collector->options.ring_count; i++) {
+		struct ring_statistics ring;
+
+		ring_statistics(collector->options.rings[i], &ring);
+		if (ring.lost <= collector->lost[i])
+			continue;
+		note_lost(collector, i, ring.lost - collector->lost[i], counts);
+		collector->lost[i] = ring.lost;
+	}
+}

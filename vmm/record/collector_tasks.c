@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/record/collector_tasks.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "shared/clock_ns.h"
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/guest/linux/task_find.h"
+
+/* The agent is asked so soon again, then after twice as long, and so on. */
+#define ASK_FIRST (2000 * NS_PER_MS)
+#define ASK_LAST  (60000 * NS_PER_MS)
+/* Tasks that were told are looked for so long: they live longer. */
+#define TOLD_LAST (AGENT_TASKS_LIFE_MS / 2 * NS_PER_MS)
+
+/* Where each read is a request to another program it would take too long. */
+static bool may_ask(const struct collector_kernel *kernel)
+{
+	return kernel->options->tasks && !kernel->options->view->remote;
+}
+
+static void put_off(struct collector_tasks *tasks, uint64_t now)
+{
+	tasks->interval = tasks->interval ? 2 * tasks->interval : ASK_FIRST;
+	if (tasks->interval > ASK_LAST)
+		tasks->interval = ASK_LAST;
+	tasks->next_ask = now + tasks->interval;
+}
+
+static void hear(struct collector_kernel *kernel, uint64_t now)
+{
+	const struct collector_options *options = kernel->options;
+	struct collector_tasks *tasks = &kernel->tasks;
+	bool ask = now >= tasks->next_ask;
+	int error = options->tasks(options->context, ask, &tasks->told);
+
+	if (!error)
+		tasks->told_until = now + TOLD_LAST;
+	/* A guest that was slow, or whose last ones are too young, may have some soon. */
+	if (error == -ECHILD || error == -EBUSY) {
+		tasks->interval = 0;
+		tasks->next_ask = now + ASK_FIRST;
+	}
+	/* An agent that is not there yet was not asked. */
+	if (error == -EAGAIN && ask)
+		put_off(tasks, now);
+}
+
+/* To vCPUs, as a kernel that is read anew. */
+static int take(struct collector_kernel *kernel, const struct guest_task_layout *layout)
+{
+	struct guest_kernel *newer;
+
+	if (guest_kernel_refresh(&newer, collector_kernel_newest(kernel), kernel->options->view))
+		return 0;
+	newer->tasks = *layout;
+	collector_kernel_check_runs(kernel); /* else what was read is of nobody knows whom */
+	if (kernel->lost || kernel->doubts) {
+		guest_kernel_free(newer);
+		return 0;
+	}
+	kernel->as_known = false;
+	return collector_kernel_take(kernel, newer);
+}
+
+static void keep_reason(struct collector_tasks *tasks)
+{
+	snprintf(tasks->reason, sizeof(tasks->reason), "%s", error_message());
+}
+
+static bool find(struct collector_kernel *kernel, struct guest_task_layout *layout, uint64_t now)
+{
+	uint64_t begun = clock_ns(CLOCK_MONOTONIC_RAW), processed = clock_ns(CLOCK_THREAD_CPUTIME_ID), lasted;
+	struct collector_tasks *tasks = &kernel->tasks;
+	int error = guest_task_layout_find(layout, collector_kernel_newest(kernel), kernel->options->view,
+					   &tasks->told);
+
+	processed = clock_ns(CLOCK_THREAD_CPUTIME_ID) - processed;
+	lasted = clock_ns(CLOCK_MONOTONIC_RAW) - begun;
+	work_share_add(&tasks->work, now + lasted, work_share_of(lasted, processed));
+	if (error)
+		keep_reason(tasks);
+	return !error;
+}
+
+static int look(struct collector_kernel *kernel, uint64_t now)
+{
+	struct guest_task_layout layout;
+
+	if (!work_share_allows(&kernel->tasks.work, now) || !find(kernel, &layout, now))
+		return 0;
+	log_debug(
+		"the guest's tasks, found by those of its agent: pid %u, tgid %u, comm %u, mm %u, stack %u, "
+		"tasks %u; pgd %u",
+		layout.pid, layout.tgid, layout.comm, layout.mm, layout.stack, layout.list,
+		layout.page_table);
+	return take(kernel, &layout);
+}
+
+/* Of some kernels they never can: the guest is spared to begin any. */
+static bool can_be_found(struct collector_kernel *kernel)
+{
+	struct collector_tasks *tasks = &kernel->tasks;
+
+	if (!tasks->checked) {
+		tasks->checked = true;
+		tasks->hopeless = guest_task_layout_check(collector_kernel_newest(kernel));
+		if (tasks->hopeless)
+			keep_reason(tasks);
+	}
+	return !tasks->hopeless;
+}
+
+void collector_tasks_begin_anew(struct collector_kernel *kernel)
+{
+	kernel->tasks = (struct collector_tasks){ .work = kernel->tasks.work };
+}
+
+int collector_tasks_turn(struct collector_kernel *kernel, uint64_t now)
+{
+	if (!may_ask(kernel) || collector_kernel_newest(kernel)->tasks.known || !can_be_found(kernel))
+		return 0;
+	if (now >= kernel->tasks.told_until)
+		hear(kernel, now);
+	return now < kernel->tasks.told_until ? look(kernel, now) : 0;
+}
+
+static void warn(const struct collector_kernel *kernel)
+{
+	const char *hint = kernel->btf ? NULL : kernel->options->btf_hint;
+	const char *reason = kernel->tasks.reason[0] ? kernel->tasks.reason : "it told of none";
+	bool asked = may_ask(kernel);
+
+	log_warning(
+		"the guest's kernel has no BTF that says where its processes are%s%s, so they are not read from "
+		"its memory, nor is what they have mapped%s%s",
+		asked ? ", and by those of its agent they were not found: " : "", asked ? reason : "",
+		hint ? "; " : "", hint ? hint : "");
+}
+
+void collector_tasks_warn_first(const struct collector_kernel *kernel, const struct guest_kernel *found)
+{
+	if (!found->tasks.known && !may_ask(kernel))
+		warn(kernel);
+}
+
+void collector_tasks_warn_last(struct collector_kernel *kernel)
+{
+	if (collector_kernel_newest(kernel)->tasks.known || !may_ask(kernel) || kernel->tasks.warned)
+		return;
+	kernel->tasks.warned = true;
+	warn(kernel);
+}

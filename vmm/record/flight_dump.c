@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/record/flight_dump.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "shared/error.h"
+#include "shared/log.h"
+#include "shared/sample_record.h"
+#include "vmm/record/collector_output.h"
+#include "vmm/record/collector_user.h"
+#include "vmm/resolve/resolver.h"
+
+/* So many samples make a round, which is what readers sort at a time: in order of time already. */
+#define ROUND 65536
+/* So many wait in the resolver. */
+#define PLAY 4096
+
+/* One ring's copy, and how far it was written. */
+struct source {
+	struct ring_snapshot snapshot;
+	struct flight_late_reader late;
+	const struct ring_record *record; /* the one that NEXT is in; NULL: the first is yet to come */
+	const struct sample *next;        /* in the window; NULL: there is none left */
+	uint64_t time;                    /* of the latest sample that was looked at */
+};
+
+struct dump {
+	struct flight_dump *request;
+	struct collector_output output;
+	struct source *sources; /* one for each ring */
+	size_t count;
+	struct flight_sideband_list sideband;
+	size_t told; /* of the list */
+	struct resolver *resolver;
+	uint64_t lost;       /* samples, in the window */
+	uint64_t guest_lost; /* breakpoints of the guest's own, likewise */
+	int error;           /* of writing what the resolver gave out */
+};
+
+static int copy_rings(struct dump *dump)
+{
+	int error = 0;
+
+	for (size_t i = 0; i < dump->count && !error; i++) {
+		error = ring_snapshot(dump->request->options->rings[i], &dump->sources[i].snapshot);
+		flight_late_begin(&dump->sources[i].late, dump->request->late, i);
+	}
+	return error;
+}
+
+static const struct sample *sample_of(const struct collector_options *options,
+				      const struct ring_record *record)
+{
+	return collector_sample(record, options->output.vcpus,
+				perf_data_watches_count(options->output.watches));
+}
+
+/* UINT64_MAX where it has none. */
+static uint64_t first_time(const struct collector_options *options, const struct ring_snapshot *snapshot)
+{
+	const struct ring_record *record = NULL;
+	const struct sample *sample = NULL;
+
+	while (!sample && (record = ring_snapshot_next(snapshot, record)))
+		sample = sample_of(options, record);
+	return sample ? sample->time : UINT64_MAX;
+}
+
+/* Where older samples were overwritten, those from the first one on are all there. */
+static void note_complete(struct dump *dump)
+{
+	struct perf_data_flight *flight = dump->request->flight;
+
+	for (size_t i = 0; i < dump->count; i++) {
+		const struct ring_snapshot *snapshot = &dump->sources[i].snapshot;
+		uint64_t time = first_time(dump->request->options, snapshot);
+
+		if (snapshot->broken)
+			log_warning("the copy of ring %zu ends early, at bytes that are no record", i);
+		if (snapshot->before && time != UINT64_MAX && time > flight->complete)
+			flight->complete = time;
+	}
+}
+
+static int take_lost(struct dump *dump, struct source *source)
+{
+	const struct perf_data_flight *flight = dump->request->flight;
+	const struct ring_lost *lost = (const void *)source->record->payload;
+
+	if (source->time < flight->from || source->time > flight->to)
+		return 0;
+	dump->lost += lost->count;
+	return collector_output_lost(&dump->output, source->time, (uint32_t)(source - dump->sources),
+				     lost->count);
+}
+
+/* A watch that stood still in the window, or went on in it. */
+static int take_event(struct dump *dump, const struct source *source)
+{
+	const struct perf_data_flight *flight = dump->request->flight;
+	const struct collector_options *options = dump->request->options;
+	const struct sample_event *event = collector_event(source->record, options->output.vcpus,
+							   perf_data_watches_count(options->output.watches));
+
+	if (!event || event->time < flight->from || event->time > flight->to)
+		return 0;
+	return collector_output_event(&dump->output, event);
+}
+
+static void take_guest_lost(struct dump *dump, const struct source *source)
+{
+	const struct perf_data_flight *flight = dump->request->flight;
+	const struct sample_guest_lost *lost =
+		collector_guest_lost(source->record, dump->request->options->output.vcpus);
+
+	if (lost && lost->time >= flight->from && lost->time <= flight->to)
+		dump->guest_lost += lost->count;
+}
+
+/* Goes on to the next sample in the window, past what was lost before it. */
+static int advance(struct dump *dump, struct source *source)
+{
+	const struct perf_data_flight *flight = dump->request->flight;
+	int error = 0;
+
+	source->next = NULL;
+	while (!error && !source->next &&
+	       (source->record = ring_snapshot_next(&source->snapshot, source->record))) {
+		const struct sample *sample = sample_of(dump->request->options, source->record);
+
+		if (source->record->type == RING_RECORD_LOST)
+			error = take_lost(dump, source);
+		else if (source->record->type == RECORD_EVENT)
+			error = take_event(dump, source);
+		else if (source->record->type == RECORD_GUEST_LOST)
+			take_guest_lost(dump, source);
+		if (!sample)
+			continue;
+		source->time = sample->time;
+		if (sample->time >= flight->from && sample->time <= flight->to)
+			source->next = flight_late_find(&source->late, sample);
+	}
+	return error;
+}
+
+static struct source *earliest(struct dump *dump)
+{
+	struct source *found = NULL;
+
+	for (size_t i = 0; i < dump->count; i++) {
+		struct source *source = &dump->sources[i];
+
+		if (source->next && (!found || source->next->time < found->next->time))
+			found = source;
+	}
+	return found;
+}
+
+/* What the resolver gives out, in order of time. */
+static void write_sample(void *context, const struct attributed_sample *sample)
+{
+	struct dump *dump = context;
+	struct flight_dump *request = dump->request;
+
+	if (dump->error)
+		return;
+	dump->error = collector_output_sample(&dump->output, sample, collector_user_kernel(request->kernel));
+	if (!dump->error && !(++request->samples % ROUND))
+		dump->error = perf_data_writer_flush(dump->output.writer, resolver_settled(dump->resolver));
+}
+
+static bool sample_tells(void *context, const struct sample *sample, uint64_t address)
+{
+	const struct dump *dump = context;
+
+	return collector_output_tells(collector_user_kernel(dump->request->kernel), sample, address);
+}
+
+static void write_sideband(void *context, const struct sideband *record)
+{
+	struct dump *dump = context;
+
+	if (!dump->error)
+		dump->error = collector_output_sideband(&dump->output, record,
+							collector_user_kernel(dump->request->kernel));
+}
+
+/* What happened up to TIME, before the sample of that time. */
+static void give_sideband(struct dump *dump, uint64_t time)
+{
+	for (; dump->told < dump->sideband.count && dump->sideband.records[dump->told]->time <= time;
+	     dump->told++) {
+		const struct sideband *record = dump->sideband.records[dump->told];
+
+		resolver_begin_pass(dump->resolver, record->time);
+		resolver_sideband(dump->resolver, dump->count, record);
+	}
+}
+
+/* All goes in in order of time, so it may come out at any moment. */
+static int give_samples(struct dump *dump)
+{
+	struct source *source;
+	int error = 0;
+
+	for (size_t i = 0; i < dump->count && !error; i++)
+		error = advance(dump, &dump->sources[i]);
+	for (uint64_t given = 1; !error && !dump->error && (source = earliest(dump)); given++) {
+		give_sideband(dump, source->next->time);
+		resolver_begin_pass(dump->resolver, source->next->time);
+		resolver_sample(dump->resolver, (size_t)(source - dump->sources), source->next);
+		error = advance(dump, source);
+		if (!(given % PLAY))
+			resolver_play(dump->resolver);
+	}
+	give_sideband(dump, dump->request->flight->to);
+	resolver_finish(dump->resolver);
+	return error ? error : dump->error;
+}
+
+static void tell_losses(struct dump *dump)
+{
+	struct losses losses;
+
+	resolver_losses(dump->resolver, &losses);
+	losses.counts[LOST_OVERFLOW] += dump->lost;
+	losses.counts[GUEST_BREAKPOINT_LOST] = dump->guest_lost;
+	losses.counts[SIDEBAND_MISSED] += dump->request->sideband->missed;
+	collector_output_losses(&dump->output, &losses);
+	perf_data_writer_set_losses(dump->output.writer, &losses);
+}
+
+static int write_samples(struct dump *dump)
+{
+	struct resolver_options options = {
+		.rings = dump->count + 1, /* the last: all sideband */
+		.account = dump->request->options->account,
+		.reach = RESOLVER_REACH,
+		.sample = write_sample,
+		.tells = sample_tells,
+		.sideband = write_sideband,
+		.context = dump,
+	};
+	int error = resolver_create(&dump->resolver, &options);
+
+	if (error)
+		return error;
+	error = give_samples(dump);
+	tell_losses(dump);
+	resolver_free(dump->resolver);
+	return error;
+}
+
+/* The kernel's mappings come before the samples, so that any of them may end a round. */
+static int write_content(struct dump *dump)
+{
+	struct flight_dump *request = dump->request;
+	int error = collector_kernel_begin_file(request->kernel, dump->output.writer, request->path);
+
+	if (!error)
+		error = collector_kernel_finish(request->kernel);
+	collector_kernel_end_file(request->kernel);
+	perf_data_writer_set_flight(dump->output.writer, request->flight);
+	if (!error)
+		error = write_samples(dump);
+	if (!error)
+		error = collector_output_counts(&dump->output, request->options, request->flight->to);
+	return error ? error : perf_data_writer_flush(dump->output.writer, UINT64_MAX);
+}
+
+/* The output is open, and is not from here on. */
+static int write_output(struct dump *dump)
+{
+	int error = 0, close_error;
+
+	dump->output.jit_code = dump->request->jit_code;
+	dump->output.filled = dump->request->options->mapped;
+	dump->output.context = dump->request->options->context;
+	if (collector_kernel_is_program(dump->request->kernel))
+		error = collector_output_name_page_tables(&dump->output);
+	if (!error)
+		error = write_content(dump);
+	close_error = collector_output_close(&dump->output);
+	return error ? error : close_error;
+}
+
+/* What there is of one that could not be written stays, but for one of which there is nothing. */
+static int write_file(struct dump *dump)
+{
+	struct perf_data_options options = dump->request->options->output;
+	struct stat status;
+	int error;
+
+	options.path = dump->request->path;
+	error = collector_output_open(&dump->output, &options, dump->request->options->account);
+	if (error)
+		return error;
+	error = write_output(dump);
+	if (!stat(options.path, &status))
+		dump->request->bytes = (uint64_t)status.st_size;
+	return error;
+}
+
+static void free_source(struct source *source)
+{
+	ring_snapshot_free(&source->snapshot);
+	flight_late_end(&source->late);
+}
+
+/* The rings first: what they hold now is gone soon, and reading the kernel takes time. */
+int flight_dump(struct flight_dump *request)
+{
+	struct dump dump = { .request = request, .count = request->options->ring_count };
+	int error;
+
+	dump.sources = calloc(dump.count + 1, sizeof(dump.sources[0]));
+	if (!dump.sources)
+		return error_set(-ENOMEM, "no memory for a copy of %zu rings", dump.count);
+	error = copy_rings(&dump);
+	if (!error)
+		error = flight_sideband_tell(request->sideband, &dump.sideband);
+	if (!error) {
+		note_complete(&dump);
+		error = write_file(&dump);
+	}
+	for (size_t i = 0; i < dump.count; i++)
+		free_source(&dump.sources[i]);
+	flight_sideband_list_free(&dump.sideband);
+	free(dump.sources);
+	return error;
+}
+
+uint64_t flight_oldest(const struct collector_options *options)
+{
+	uint64_t oldest = UINT64_MAX;
+
+	for (size_t i = 0; i < options->ring_count; i++) {
+		struct ring_snapshot snapshot;
+		uint64_t time;
+
+		if (ring_snapshot(options->rings[i], &snapshot))
+			return 0;
+		time = first_time(options, &snapshot);
+		oldest = time < oldest ? time : oldest;
+		ring_snapshot_free(&snapshot);
+	}
+	return oldest == UINT64_MAX ? 0 : oldest;
+}

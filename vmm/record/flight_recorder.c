@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/record/flight_recorder.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/clock_ns.h"
+#include "shared/error.h"
+#include "shared/log.h"
+#include "vmm/record/collector.h"
+#include "vmm/record/collector_jit.h"
+#include "vmm/record/flight_dump.h"
+#include "vmm/record/flight_late.h"
+#include "vmm/perf_data/output_path.h"
+
+/* The guest tells what happened through its own scheduler: so long after a moment it is known. */
+#define SIDEBAND_DELAY (500 * NS_PER_MS)
+/* And so much later it may be in a guest that is stuck. */
+#define SIDEBAND_MARGIN (10 * NS_PER_S)
+
+/* The file that is written next: its triggers so far. */
+struct window {
+	uint64_t due;     /* ns: it is written then */
+	bool by_guest;    /* nobody else asked for it */
+	const char *path; /* NULL: the run's next */
+	uint64_t numbers[PERF_DATA_FLIGHT_TRIGGERS];
+	struct perf_data_flight flight;
+};
+
+struct flight {
+	const struct collector_options *options;
+	struct collector_kernel *kernel;
+	const struct collector_jit *jit;
+	struct flight_sideband sideband;
+	struct flight_late late;
+	struct window window;       /* open if its flight has triggers */
+	struct flight_trigger next; /* taken, but of another window than this one */
+	bool next_taken;
+	unsigned int files;    /* of the run's numbers that were given */
+	unsigned int by_guest; /* files that the guest caused */
+	uint64_t refused;      /* triggers of the guest, after by_guest_max files */
+	uint64_t bytes;
+	uint64_t boot; /* ns: when the guest's present boot began; 0: with the recorder */
+	int error;
+	char message[ERROR_MESSAGE_SIZE];
+};
+
+static uint64_t now(void)
+{
+	return clock_ns(CLOCK_MONOTONIC_RAW);
+}
+
+int flight_check_path(const char *path)
+{
+	char target[PATH_MAX];
+
+	if (output_path_is_standard(path) || (!access(path, F_OK) && !output_path_is_file(path, target)))
+		return error_set(-EINVAL, "no flight recording can be written to %s: it is no regular file",
+				 path);
+	return 0;
+}
+
+/* Better now than when the guest has crashed. */
+static int check_place(const char *path)
+{
+	char copy[PATH_MAX];
+	int error = flight_check_path(path);
+
+	if (error)
+		return error;
+	if (strlen(path) + sizeof(".4294967295") > sizeof(copy))
+		return error_set(-ENAMETOOLONG, "%s is too long a name", path);
+	memcpy(copy, path, strlen(path) + 1);
+	if (access(dirname(copy), W_OK | X_OK))
+		return error_set(-errno, "no flight recording can be written to %s: %s", path,
+				 strerror(errno));
+	return 0;
+}
+
+int flight_create(struct flight **result, const struct collector_options *options,
+		  struct collector_kernel *kernel, const struct collector_jit *jit)
+{
+	struct flight *flight;
+	int error = check_place(options->output.path);
+
+	if (error)
+		return error;
+	flight = calloc(1, sizeof(*flight));
+	if (!flight)
+		return error_set(-ENOMEM, "no memory for the flight recorder");
+	flight->options = options;
+	flight->sideband.base.store.account = options->account;
+	flight->kernel = kernel;
+	flight->jit = jit;
+	error = flight_late_init(&flight->late, options->rings, options->ring_count);
+	if (error)
+		flight_destroy(flight);
+	else
+		*result = flight;
+	return error;
+}
+
+void flight_destroy(struct flight *flight)
+{
+	if (!flight)
+		return;
+	flight_sideband_free(&flight->sideband);
+	flight_late_free(&flight->late);
+	free(flight);
+}
+
+uint64_t flight_bytes(const struct flight *flight)
+{
+	return flight->bytes;
+}
+
+int flight_error(const struct flight *flight)
+{
+	return flight->error ? error_set(flight->error, "%s", flight->message) : 0;
+}
+
+static uint64_t later(uint64_t one, uint64_t other)
+{
+	return one > other ? one : other;
+}
+
+static uint64_t before(uint64_t time, uint64_t span)
+{
+	return time > span ? time - span : 0;
+}
+
+/* When all is here that happened up to TIME. */
+static uint64_t known_at(const struct flight *flight, uint64_t time)
+{
+	return time + (flight->options->sideband_ring_count ? SIDEBAND_DELAY : 0);
+}
+
+/* No file says that it has more time before TIME than there was; 0: all that the rings hold. */
+static uint64_t first_of_window(const struct flight *flight, uint64_t time)
+{
+	const struct flight_options *options = flight->options->flight;
+
+	if (!options->before)
+		return flight->boot;
+	return later(before(time, options->before), later(options->since, flight->boot));
+}
+
+/* The window's first trigger says what time it is about. */
+static void open_window(struct flight *flight, const struct flight_trigger *trigger)
+{
+	uint64_t time = trigger->told.time;
+
+	flight->window = (struct window){
+		.due = later(known_at(flight, time + trigger->after), time + trigger->patience),
+		.by_guest = true,
+		.path = trigger->path,
+		.flight = { .from = first_of_window(flight, time), .to = time + trigger->after },
+	};
+}
+
+static bool fits(const struct window *window, const struct flight_trigger *trigger)
+{
+	return window->flight.count < PERF_DATA_FLIGHT_TRIGGERS && !window->path && !trigger->path;
+}
+
+static void add_to_window(struct flight *flight, const struct flight_trigger *trigger)
+{
+	struct window *window = &flight->window;
+	struct perf_data_flight *about = &window->flight;
+	uint64_t time = trigger->told.time, end = time + trigger->after;
+
+	if (!trigger->by_guest) {
+		window->by_guest = false;
+		window->due = later(window->due, known_at(flight, end));
+		about->to = later(about->to, end);
+	}
+	about->to = later(about->to, time);
+	window->numbers[about->count] = trigger->number;
+	about->triggers[about->count++] = trigger->told;
+}
+
+static bool take_next(struct flight *flight)
+{
+	const struct flight_options *options = flight->options->flight;
+
+	if (!flight->next_taken)
+		flight->next_taken = options->take(options->context, &flight->next);
+	return flight->next_taken;
+}
+
+/* Into the window goes what fits. False: it is not open, as nothing was triggered. */
+static bool gather(struct flight *flight)
+{
+	struct window *window = &flight->window;
+
+	while (take_next(flight)) {
+		if (!window->flight.count)
+			open_window(flight, &flight->next);
+		else if (!fits(window, &flight->next))
+			break;
+		add_to_window(flight, &flight->next);
+		flight->next_taken = false;
+	}
+	return window->flight.count;
+}
+
+/* Who named a file of his own is told himself. */
+static void note_error(struct flight *flight, int error)
+{
+	if (!error || flight->error || flight->window.path)
+		return;
+	flight->error = error;
+	snprintf(flight->message, sizeof(flight->message), "%s", error_message());
+}
+
+/* The number goes on also where a file could not be written: what there is of it stays. */
+static void name_file(struct flight *flight, char *path, size_t size)
+{
+	const char *first = flight->options->output.path;
+
+	if (flight->window.path)
+		snprintf(path, size, "%s", flight->window.path);
+	else if (!flight->files++)
+		snprintf(path, size, "%s", first);
+	else
+		snprintf(path, size, "%s.%u", first, flight->files - 1);
+}
+
+static void tell(const struct flight *flight, const struct flight_result *result)
+{
+	const struct perf_data_flight *about = &flight->window.flight;
+	const struct perf_data_flight_trigger *first = &about->triggers[0];
+
+	if (result->error) {
+		log_error("no flight recording for %s: %s", first->kind, error_message());
+		return;
+	}
+	log_info("flight recording %s: %" PRIu64 " sample%s before %s%s", result->path, result->samples,
+		 result->samples == 1 ? "" : "s", first->kind, about->to > first->time ? " and after" : "");
+	if (about->from && about->complete > about->from)
+		log_warning("it is complete only for the last %.1f s before: the rings held no more",
+			    first->time > about->complete ? (double)(first->time - about->complete) / 1e9
+							  : 0.0);
+}
+
+static void write_window(struct flight *flight, struct flight_result *result)
+{
+	struct flight_dump dump = {
+		.options = flight->options,
+		.kernel = flight->kernel,
+		.sideband = &flight->sideband,
+		.late = &flight->late,
+		.jit_code = flight->jit ? flight->jit->code : NULL,
+		.path = result->path,
+		.flight = &flight->window.flight,
+	};
+
+	result->error = flight_dump(&dump);
+	result->samples = dump.samples;
+	result->bytes = dump.bytes;
+	flight->bytes += dump.bytes;
+	note_error(flight, result->error);
+}
+
+/* No file is written for the guest any more, only its triggers are counted. */
+static bool refuse(struct flight *flight)
+{
+	const struct window *window = &flight->window;
+	unsigned int most = flight->options->flight->by_guest_max;
+
+	if (!window->by_guest || flight->by_guest++ < most)
+		return false;
+	if (!flight->refused)
+		log_warning("the guest has caused %u flight recordings: no more are written for it", most);
+	flight->refused += window->flight.count;
+	return true;
+}
+
+static void close_window(struct flight *flight)
+{
+	const struct flight_options *options = flight->options->flight;
+	struct window *window = &flight->window;
+	char path[PATH_MAX] = "";
+	struct flight_result result = {
+		.numbers = window->numbers,
+		.count = window->flight.count,
+		.path = path,
+	};
+
+	window->flight.missed = options->missed(options->context) + flight->refused;
+	if (refuse(flight)) {
+		result.error = error_set(-EDQUOT, "the guest has caused too many flight recordings");
+	} else {
+		name_file(flight, path, sizeof(path));
+		write_window(flight, &result);
+		tell(flight, &result);
+	}
+	options->done(options->context, &result);
+	window->flight.count = 0;
+}
+
+void flight_sideband(struct flight *flight, const struct sideband *record)
+{
+	if (record->time <= now() + SIDEBAND_MARGIN)
+		flight_sideband_keep(&flight->sideband, record);
+	else /* no time that can be: it would keep records of others from being believed */
+		flight->sideband.missed++;
+}
+
+void flight_complete(struct flight *flight, size_t ring, const struct sample *sample)
+{
+	flight_late_keep(&flight->late, ring, sample);
+}
+
+/* No file will have samples of a time before this. */
+static uint64_t oldest_wanted(const struct flight *flight)
+{
+	uint64_t span = flight->options->flight->before;
+	uint64_t oldest = span ? before(now(), span) : flight_oldest(flight->options);
+
+	if (flight->window.flight.count && flight->window.flight.from < oldest)
+		oldest = flight->window.flight.from;
+	if (flight->next_taken && before(flight->next.told.time, span) < oldest)
+		oldest = before(flight->next.told.time, span);
+	return before(oldest, SIDEBAND_MARGIN);
+}
+
+void flight_turn(struct flight *flight)
+{
+	if (flight_sideband_is_due(&flight->sideband))
+		flight_sideband_forget(&flight->sideband, oldest_wanted(flight));
+	if (gather(flight) && now() >= flight->window.due)
+		close_window(flight);
+}
+
+bool flight_waits(const struct flight *flight)
+{
+	return flight->window.flight.count || flight->next_taken;
+}
+
+/* Of the time after its triggers, the window has what there was. */
+static void cut_window(struct window *window)
+{
+	const struct perf_data_flight_trigger *last = &window->flight.triggers[window->flight.count - 1];
+	uint64_t end = later(now(), last->time);
+
+	if (window->flight.to > end)
+		window->flight.to = end;
+}
+
+void flight_begin_boot(struct flight *flight)
+{
+	uint64_t missed = flight->sideband.missed;
+
+	flight_end(flight);
+	flight_sideband_free(&flight->sideband); /* its processes are gone */
+	flight->sideband.missed = missed;
+	flight->boot = now();
+}
+
+void flight_end(struct flight *flight)
+{
+	while (gather(flight)) {
+		cut_window(&flight->window);
+		close_window(flight);
+	}
+}

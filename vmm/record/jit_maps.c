@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/record/jit_maps.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "shared/clock_ns.h"
+#include "vmm/guest/linux/perf_map.h"
+#include "vmm/guest/linux/perf_map_file.h"
+#include "vmm/record/collector_looks.h"
+
+/* Bytes that are read of one map in one look. */
+#define PART (64u << 10)
+/* A process that has no map, or was not found, is looked at ever more rarely. */
+#define WAIT_FIRST (50 * NS_PER_MS)
+#define WAIT_MOST  (1000 * NS_PER_MS)
+/* Finding a process goes over all that the guest says there are. Where that took so long in a look, others
+ * wait for the next one; and it takes no more than such a part of a processor. */
+#define SEARCH_ENOUGH (NS_PER_MS / 10)
+#define SEARCH_SHARE  20
+
+enum state {
+	STATE_FREE,
+	STATE_WANTED, /* it is to be found */
+	STATE_MISSED, /* it was not, and nothing was seen of it since */
+	STATE_NO_MAP, /* it was found */
+	STATE_KNOWN,  /* and its map is: as of the latest look all of it */
+	STATE_BEHIND, /* or there is more than that */
+};
+
+struct followed {
+	enum state state;
+	struct perf_map_file file; /* of one that is wanted or missed: pid alone */
+	uint64_t seen;       /* ns: the program was there then, and it is not known that it was before */
+	uint64_t since;      /* ns: it was there, and its map had nothing else than what was told by now */
+	uint64_t next, wait; /* ns: of a process without a map, when it is looked at or for again */
+};
+
+struct jit_maps {
+	struct followed followed[JIT_MAPS_MAX];
+	size_t turn;          /* behind the one that was searched for last */
+	uint64_t next_search; /* ns */
+	uint8_t text[PART];
+};
+
+struct jit_maps *jit_maps_new(void)
+{
+	return calloc(1, sizeof(struct jit_maps));
+}
+
+void jit_maps_free(struct jit_maps *maps)
+{
+	free(maps);
+}
+
+/* --- who is followed -------------------------------------------------------------- */
+
+static bool runs_made_code(const struct guest_kernel *kernel, const struct sample *sample)
+{
+	const struct sample_mapping *mappings = sample_mappings((struct sample *)(uintptr_t)sample);
+
+	for (uint16_t i = 0; i < sample->mappings; i++) {
+		const struct user_image *image = mappings[i].images == user_images_generation(kernel->images)
+							 ? user_images_at(kernel->images, mappings[i].image)
+							 : NULL;
+
+		if (image && mappings[i].flags & PROT_EXEC && user_image_kind(image) == USER_IMAGE_ANONYMOUS)
+			return true;
+	}
+	return false;
+}
+
+static struct followed *find(struct jit_maps *maps, uint32_t pid)
+{
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++)
+		if (maps->followed[i].state != STATE_FREE && maps->followed[i].file.pid == pid)
+			return &maps->followed[i];
+	return NULL;
+}
+
+/* Where there is no room, one goes that is not there, or has had no map for long. */
+static struct followed *find_room(struct jit_maps *maps)
+{
+	struct followed *idle = NULL;
+
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
+		struct followed *followed = &maps->followed[i];
+
+		if (followed->state == STATE_FREE)
+			return followed;
+		if (followed->state == STATE_MISSED ||
+		    (followed->state == STATE_NO_MAP && followed->wait == WAIT_MOST))
+			idle = followed;
+	}
+	return idle;
+}
+
+void jit_maps_sample(struct jit_maps *maps, const struct guest_kernel *kernel, const struct sample *sample)
+{
+	struct followed *followed;
+
+	if (!kernel->perf_maps.known || !kernel->images || !sample->mappings ||
+	    sample->pid >= SAMPLE_TASK_LIMIT || !runs_made_code(kernel, sample))
+		return;
+	followed = find(maps, sample->pid);
+	if (!followed && (followed = find_room(maps)))
+		*followed = (struct followed){ .state = STATE_MISSED, .file = { .pid = sample->pid } };
+	if (followed && followed->state == STATE_MISSED)
+		followed->state = STATE_WANTED;
+}
+
+/* --- what is told ----------------------------------------------------------------- */
+
+/* What is told of PID later than TIME is of another program, or of another map of it. When the last one ended
+ * need not be said: behind its last round nothing is known of it. */
+static void tell_end(struct jit_code *code, uint32_t pid, uint64_t time)
+{
+	const struct sideband_comm exec = { .head = { .size = sizeof(exec),
+						      .type = SIDEBAND_COMM,
+						      .flags = SIDEBAND_COMM_EXEC,
+						      .time = time,
+						      .pid = pid,
+						      .tid = pid } };
+
+	jit_code_take(code, &exec.head);
+}
+
+static void tell_map(struct jit_code *code, uint32_t pid, uint64_t time, uint16_t flags)
+{
+	const struct sideband_jit_map map = { .head = { .size = sizeof(map),
+							.type = SIDEBAND_JIT_MAP,
+							.flags = flags,
+							.time = time,
+							.pid = pid,
+							.tid = pid } };
+
+	jit_code_take(code, &map.head);
+}
+
+/* They stood in the map at TIME, and did not at SINCE. */
+static void tell_lines(struct jit_code *code, uint32_t pid, uint64_t since, uint64_t time, struct span lines)
+{
+	struct perf_map_line line;
+	union {
+		struct sideband_jit_code code;
+		uint8_t bytes[sizeof(struct sideband_jit_code) + PERF_MAP_NAME_MAX + 8];
+	} record;
+
+	while (perf_map_next(&lines, &line)) {
+		record.code = (struct sideband_jit_code){
+			.head = { .size = sideband_size(sizeof(record.code), line.name),
+				  .type = SIDEBAND_JIT_CODE,
+				  .time = time,
+				  .pid = pid,
+				  .tid = pid },
+			.start = line.start,
+			.length = line.length,
+			.since = since,
+		};
+		memcpy(record.code.name, line.name, strlen(line.name) + 1);
+		jit_code_take(code, &record.code.head);
+	}
+}
+
+static void tell_round(struct jit_code *code, uint64_t time)
+{
+	jit_code_take(code, &(struct sideband){
+				    .size = sizeof(struct sideband), .type = SIDEBAND_ROUND, .time = time });
+}
+
+static bool is_told(const struct followed *followed)
+{
+	return followed->state == STATE_KNOWN || followed->state == STATE_BEHIND;
+}
+
+/* --- looks ------------------------------------------------------------------------ */
+
+/* A JIT that is late with a line may have run its function before: not so long before that it was another
+ * program's. */
+static uint64_t not_before(const struct followed *followed)
+{
+	uint64_t program = followed->seen + JIT_CODE_LATE;
+
+	return followed->since > program ? followed->since : program;
+}
+
+static void take_lines(struct followed *followed, struct jit_code *code, const struct collector_look *look,
+		       struct span lines, bool more)
+{
+	uint16_t flags = (is_told(followed) ? 0 : SIDEBAND_JIT_BEGIN) | (more ? SIDEBAND_JIT_BEHIND : 0);
+	enum state state = more ? STATE_BEHIND : STATE_KNOWN;
+
+	if (state != followed->state)
+		tell_map(code, followed->file.pid, look->ended, flags);
+	tell_lines(code, followed->file.pid, not_before(followed), look->ended, lines);
+	followed->state = state;
+	if (!more)
+		followed->since = look->begun;
+}
+
+static void wait_longer(struct followed *followed, uint64_t now)
+{
+	followed->wait = followed->wait ? 2 * followed->wait : WAIT_FIRST;
+	if (followed->wait > WAIT_MOST)
+		followed->wait = WAIT_MOST;
+	followed->next = now + followed->wait;
+}
+
+static void take_none(struct followed *followed, const struct collector_look *look)
+{
+	followed->state = STATE_NO_MAP;
+	followed->since = look->begun;
+	wait_longer(followed, look->begun);
+}
+
+static void take_unknown(struct followed *followed, struct jit_code *code, const struct collector_look *look)
+{
+	if (followed->state != STATE_KNOWN)
+		return;
+	tell_map(code, followed->file.pid, look->ended, SIDEBAND_JIT_BEHIND);
+	followed->state = STATE_BEHIND;
+}
+
+/* It ended since the map was seen whole last; the process goes on if STATE is one of those. */
+static void take_end(struct followed *followed, struct jit_code *code, const struct collector_look *look,
+		     enum state state)
+{
+	if (is_told(followed))
+		tell_end(code, followed->file.pid, look->ended);
+	followed->state = state;
+	followed->wait = followed->next = 0;
+}
+
+static void take_look(struct followed *followed, struct jit_code *code, const struct collector_look *look,
+		      enum perf_map_look found, struct span lines)
+{
+	switch (found) {
+	case PERF_MAP_ENDED:
+		take_end(followed, code, look, STATE_FREE);
+		break;
+	case PERF_MAP_REPLACED:
+		take_end(followed, code, look, STATE_NO_MAP);
+		break;
+	case PERF_MAP_NONE:
+		take_none(followed, look);
+		break;
+	case PERF_MAP_UNKNOWN:
+		take_unknown(followed, code, look);
+		break;
+	case PERF_MAP_MORE:
+	case PERF_MAP_READ:
+		take_lines(followed, code, look, lines, found == PERF_MAP_MORE);
+		break;
+	}
+}
+
+/* The program that was read to be in the process was there when that was done, and perhaps not before. */
+static void begin(struct followed *followed, const struct guest_kernel *kernel, const struct guest_view *view,
+		  uint64_t now)
+{
+	uint32_t pid = followed->file.pid;
+
+	if (!perf_map_file_begin(&followed->file, kernel, view, pid)) {
+		followed->state = STATE_MISSED;
+		wait_longer(followed, now);
+		return;
+	}
+	followed->seen = followed->since = collector_look_latest();
+	followed->state = STATE_NO_MAP;
+	followed->wait = followed->next = 0;
+}
+
+/* Each in its turn, whoever else is asked for meanwhile. */
+static struct followed *next_wanted(struct jit_maps *maps, uint64_t now)
+{
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
+		size_t slot = (maps->turn + i) % JIT_MAPS_MAX;
+		struct followed *followed = &maps->followed[slot];
+
+		if (followed->state == STATE_WANTED && followed->next <= now) {
+			maps->turn = slot + 1;
+			return followed;
+		}
+	}
+	return NULL;
+}
+
+static void search(struct jit_maps *maps, const struct guest_kernel *kernel, const struct guest_view *view,
+		   uint64_t now)
+{
+	uint64_t begun = clock_ns(CLOCK_THREAD_CPUTIME_ID), took = 0;
+	struct followed *followed;
+
+	if (now < maps->next_search)
+		return;
+	while (took < SEARCH_ENOUGH && (followed = next_wanted(maps, now))) {
+		begin(followed, kernel, view, now);
+		took = clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
+	}
+	maps->next_search = now + SEARCH_SHARE * took;
+}
+
+/* False: another kernel may have run meanwhile, so nothing was seen. */
+static bool look_at(struct jit_maps *maps, struct followed *followed, const struct guest_kernel *kernel,
+		    const struct guest_view *view, bool (*runs)(void *), void *context, struct jit_code *code)
+{
+	const struct perf_map_file before = followed->file;
+	struct collector_look look = collector_look_begin();
+	size_t size = sizeof(maps->text);
+	enum perf_map_look found = perf_map_file_look(&followed->file, kernel, view, maps->text, &size);
+
+	collector_look_end(&look);
+	if (!runs(context)) {
+		followed->file = before;
+		return false;
+	}
+	take_look(followed, code, &look, found, span_of(maps->text, size));
+	return true;
+}
+
+/* Those that were found a moment ago may be another kernel's. */
+static void find_again(struct jit_maps *maps)
+{
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++)
+		if (maps->followed[i].state == STATE_NO_MAP)
+			maps->followed[i].state = STATE_WANTED;
+}
+
+void jit_maps_look(struct jit_maps *maps, const struct guest_kernel *kernel, const struct guest_view *view,
+		   bool (*runs)(void *context), void *context, struct jit_code *code)
+{
+	struct collector_look round = collector_look_begin();
+	bool any = false;
+
+	search(maps, kernel, view, round.begun);
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
+		struct followed *followed = &maps->followed[i];
+
+		if (followed->state == STATE_FREE || followed->state == STATE_WANTED ||
+		    followed->state == STATE_MISSED || followed->next > round.begun)
+			continue;
+		if (!look_at(maps, followed, kernel, view, runs, context, code)) {
+			find_again(maps);
+			return;
+		}
+		any |= is_told(followed);
+	}
+	if (any)
+		tell_round(code, round.begun);
+}
+
+/* The programs go on, and others may tell of the same maps from their beginning. */
+void jit_maps_end(struct jit_maps *maps, struct jit_code *code)
+{
+	uint64_t now = collector_look_latest();
+
+	for (size_t i = 0; i < JIT_MAPS_MAX; i++) {
+		struct followed *followed = &maps->followed[i];
+
+		if (is_told(followed))
+			tell_map(code, followed->file.pid, now, SIDEBAND_JIT_BEHIND);
+		followed->state = STATE_FREE;
+	}
+}

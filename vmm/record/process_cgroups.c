@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/record/process_cgroups.h"
+
+#include <stdlib.h>
+
+#include "shared/hash.h"
+#include "shared/sample_record.h"
+
+#define MADE (1ull << 63) /* inode numbers of kernfs are far below */
+
+struct place {
+	uint64_t id;   /* 0: nobody told */
+	uint64_t time; /* of the latest record about the process */
+};
+
+/* Ids are given one after the other: those of a page are used together. */
+#define PAGE_PLACES 256u
+
+struct page {
+	struct place places[PAGE_PLACES];
+};
+
+struct process_cgroups {
+	struct guest_account *account;
+	uint64_t lost; /* what was told of this time or an earlier one may be so no more */
+	struct page *pages[SAMPLE_TASK_LIMIT / PAGE_PLACES];
+};
+
+struct process_cgroups *process_cgroups_new(struct guest_account *account)
+{
+	struct process_cgroups *cgroups = calloc(1, sizeof(*cgroups));
+
+	if (cgroups)
+		cgroups->account = account;
+	return cgroups;
+}
+
+void process_cgroups_free(struct process_cgroups *cgroups)
+{
+	for (uint32_t i = 0; cgroups && i < SAMPLE_TASK_LIMIT / PAGE_PLACES; i++)
+		guest_account_free(cgroups->account, cgroups->pages[i], sizeof(struct page));
+	free(cgroups);
+}
+
+/* NULL: there is none. */
+static struct place *find(const struct process_cgroups *cgroups, uint32_t pid)
+{
+	struct page *page = cgroups->pages[pid / PAGE_PLACES];
+
+	return page ? &page->places[pid % PAGE_PLACES] : NULL;
+}
+
+static struct place *need(struct process_cgroups *cgroups, uint32_t pid)
+{
+	struct page **page = &cgroups->pages[pid / PAGE_PLACES];
+
+	if (!*page)
+		*page = guest_account_new(cgroups->account, sizeof(**page));
+	return find(cgroups, pid);
+}
+
+uint64_t process_cgroups_id(const struct sideband_cgroup *record)
+{
+	uint64_t id = record->id & ~MADE;
+
+	return id ? id : hash_add_text(HASH_START, record->path) | MADE;
+}
+
+bool process_cgroups_id_is_made(uint64_t id)
+{
+	return id & MADE;
+}
+
+static void put(struct process_cgroups *cgroups, const struct sideband *record, uint64_t id)
+{
+	struct place *place = id ? need(cgroups, record->pid) : find(cgroups, record->pid);
+
+	/* A record may come late: what is known already is of a later process with the same number. */
+	if (place && record->time >= place->time)
+		*place = (struct place){ id, record->time };
+}
+
+static void lose(struct process_cgroups *cgroups, const struct sideband_lost *lost)
+{
+	if (lost->until > cgroups->lost)
+		cgroups->lost = lost->until;
+}
+
+void process_cgroups_take(struct process_cgroups *cgroups, const struct sideband *record)
+{
+	const struct sideband_fork *fork = (const void *)record;
+
+	if (record->type == SIDEBAND_LOST)
+		lose(cgroups, (const void *)record);
+	if (record->type == SIDEBAND_LOST || record->pid >= SAMPLE_TASK_LIMIT)
+		return;
+	if (record->type == SIDEBAND_CGROUP)
+		put(cgroups, record, process_cgroups_id((const void *)record));
+	else if (record->type == SIDEBAND_FORK && fork->parent_pid != record->pid)
+		put(cgroups, record, process_cgroups_of(cgroups, fork->parent_pid));
+	else if (record->type == SIDEBAND_COMM && record->flags & SIDEBAND_COMM_EXEC)
+		put(cgroups, record, 0);
+	else if (record->type == SIDEBAND_EXIT && record->pid == record->tid)
+		put(cgroups, record, 0);
+}
+
+uint64_t process_cgroups_of(const struct process_cgroups *cgroups, uint32_t pid)
+{
+	const struct place *place = pid < SAMPLE_TASK_LIMIT ? find(cgroups, pid) : NULL;
+
+	return place && place->time > cgroups->lost ? place->id : 0;
+}

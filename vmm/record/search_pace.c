@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/record/search_pace.h"
+
+static struct search_place place_of(const struct guest_registers *registers)
+{
+	if (!(registers->paging.efer & EFER_LMA)) /* no kernel is found there, whatever else it is */
+		return (struct search_place){ 0 };
+	return (struct search_place){ .cr3 = registers->paging.cr3,
+				      .idt_base = registers->idt_base,
+				      .upper = registers->rip >> 63 };
+}
+
+static bool is_same(const struct search_place *left, const struct search_place *right)
+{
+	return left->cr3 == right->cr3 && left->idt_base == right->idt_base && left->upper == right->upper;
+}
+
+static bool is_known(const struct search_pace *pace, const struct search_place *place)
+{
+	size_t count = pace->count < SEARCH_PLACES ? pace->count : SEARCH_PLACES;
+
+	for (size_t i = 0; i < count; i++)
+		if (is_same(&pace->places[i], place))
+			return true;
+	return false;
+}
+
+static bool is_over(const struct search_pace *pace, uint64_t pause, uint64_t now)
+{
+	return !pace->pause || now >= pace->last + pause;
+}
+
+static uint64_t pause_if_changed(const struct search_pace *pace)
+{
+	return pace->pause < SEARCH_PAUSE_CHANGED ? pace->pause : SEARCH_PAUSE_CHANGED;
+}
+
+bool search_pace_allows(const struct search_pace *pace, uint64_t now)
+{
+	return is_over(pace, pause_if_changed(pace), now) && work_share_allows(&pace->work, now);
+}
+
+bool search_pace_is_due(const struct search_pace *pace, const struct guest_registers *registers, uint64_t now)
+{
+	struct search_place place = place_of(registers);
+
+	return search_pace_allows(pace, now) && (is_over(pace, pace->pause, now) || !is_known(pace, &place));
+}
+
+void search_pace_searched(struct search_pace *pace, const struct guest_registers *registers, uint64_t now,
+			  uint64_t work)
+{
+	struct search_place place = place_of(registers);
+
+	work_share_add(&pace->work, now, work);
+	pace->last = now;
+	pace->pause = pace->pause ? pace->pause + pace->pause / 2 : SEARCH_PAUSE_MIN;
+	if (pace->pause > SEARCH_PAUSE_MAX)
+		pace->pause = SEARCH_PAUSE_MAX;
+	if (!is_known(pace, &place))
+		pace->places[pace->count++ % SEARCH_PLACES] = place;
+}
+
+void search_pace_begin_anew(struct search_pace *pace)
+{
+	*pace = (struct search_pace){ .work = pace->work };
+	work_share_begin_anew(&pace->work);
+}
+
+bool search_pace_is_slow(const struct search_pace *pace)
+{
+	return pace->pause >= SEARCH_PAUSE_CHANGED;
+}

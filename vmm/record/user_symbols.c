@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/record/user_symbols.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/guest/image_identity.h"
+#include "vmm/symbols/image_names.h"
+#include "vmm/symbols/image_table.h"
+#include "vmm/record/user_waiting.h"
+
+/* What was seen of a build; */
+struct build {
+	struct image_identity identity;
+	bool ambiguous; /* and another one that has its parts in other places */
+};
+
+struct user_symbols {
+	struct image_names names;
+	struct user_waiting waiting;
+	struct build *builds;
+	size_t build_count;
+	const struct user_image *image; /* that user_symbols_turn() tried, */
+	int error;                      /* with what result, */
+	struct span table;              /* and its names, owned; size 0: there is nothing to add */
+};
+
+struct guest_file {
+	const struct user_image *image;
+	const struct guest_kernel *kernel;
+	const struct guest_view *view;
+};
+
+int user_symbols_create(struct user_symbols **result, const struct build_id_cache_place *place)
+{
+	struct user_symbols *symbols = calloc(1, sizeof(*symbols));
+	int error;
+
+	if (!symbols)
+		return error_set(-ENOMEM, "no memory for the names of the guest's programs");
+	error = image_names_open(&symbols->names, place, USER_SYMBOLS_SIZE_MAX);
+	if (error) {
+		free(symbols);
+		return error;
+	}
+	*result = symbols;
+	return 0;
+}
+
+void user_symbols_free(struct user_symbols *symbols)
+{
+	if (!symbols)
+		return;
+	free((void *)(uintptr_t)symbols->table.data);
+	free(symbols->builds);
+	image_names_close(&symbols->names);
+	user_waiting_free(&symbols->waiting);
+	free(symbols);
+}
+
+static int read_guest(void *context, uint64_t offset, void *to, size_t size)
+{
+	const struct guest_file *file = context;
+
+	return user_image_read(file->image, file->kernel, file->view, offset, to, size);
+}
+
+typedef int find_tables(const struct elf_source *file, struct elf_tables *tables);
+
+/* The table is the caller's to free. */
+static int read_symbols(const struct elf_source *file, find_tables *find, struct span *table)
+{
+	struct elf_stubs stubs = { 0 };
+	struct elf_tables tables;
+	struct bytes bytes;
+	int error = find(file, &tables);
+
+	if (!error && tables.head.symbols + (uint64_t)tables.head.strings > USER_SYMBOLS_TABLE_MAX)
+		error = -EFBIG;
+	/* Where not all that tells of them is in memory they have no names. */
+	if (!error)
+		elf_stubs_find(file, &stubs);
+	if (!error)
+		error = image_table_read(&bytes, file, &tables, &stubs);
+	if (!error)
+		*table = span_of(bytes.data, bytes.size);
+	elf_stubs_free(&stubs);
+	return error;
+}
+
+/* NULL: no memory. The block grows each time that its number is a power of two. */
+static struct build *add_build(struct user_symbols *symbols, const struct image_identity *identity)
+{
+	size_t count = symbols->build_count;
+
+	if (!(count & (count - 1))) {
+		void *grown = realloc(symbols->builds, (count ? 2 * count : 1) * sizeof(*symbols->builds));
+
+		if (!grown)
+			return NULL;
+		symbols->builds = grown;
+	}
+	symbols->builds[count] = (struct build){ .identity = *identity };
+	symbols->build_count++;
+	return &symbols->builds[count];
+}
+
+static bool has_build_id(const struct image_identity *identity, const uint8_t *build_id, size_t size)
+{
+	return identity->build_id_size == size && !memcmp(identity->build_id, build_id, size);
+}
+
+/* Is what is found by its build id this image alone? */
+static bool is_only_one(struct user_symbols *symbols, const struct image_identity *identity)
+{
+	for (size_t i = 0; i < symbols->build_count; i++) {
+		struct build *build = &symbols->builds[i];
+
+		if (!has_build_id(&build->identity, identity->build_id, identity->build_id_size))
+			continue;
+		if (!image_identity_same(&build->identity, identity)) {
+			build->ambiguous = true;
+			image_names_remove(&symbols->names, identity->build_id, identity->build_id_size);
+		}
+		return !build->ambiguous;
+	}
+	return add_build(symbols, identity);
+}
+
+/* A program can claim any build id: it must not name functions of the kernel. */
+static bool is_of_kernel(const struct guest_kernel *kernel, const struct image_identity *identity)
+{
+	if (has_build_id(identity, kernel->build_id, kernel->build_id_size))
+		return true;
+	for (size_t i = 0; i < kernel->module_count; i++)
+		if (has_build_id(identity, kernel->modules[i].build_id, kernel->modules[i].build_id_size))
+			return true;
+	return false;
+}
+
+/* Is the file still what its build id was read of? It may be written to in memory. */
+static bool is_still(const struct elf_source *file, const struct image_identity *identity)
+{
+	struct image_identity now;
+
+	image_identity_read(&now, file);
+	return image_identity_same(&now, identity);
+}
+
+/* 0: there is nothing to add, or it is in TABLE; else as user_symbols_take() wants it. */
+static int provide(struct user_symbols *symbols, struct guest_file *guest_file, struct span *table)
+{
+	const struct elf_source file = { .read = read_guest, .context = guest_file };
+	const struct image_identity *identity = user_image_identity(guest_file->image);
+	int error;
+
+	if (!identity || !identity->build_id_size || is_of_kernel(guest_file->kernel, identity) ||
+	    !is_only_one(symbols, identity) || symbols->names.statistics.written > USER_SYMBOLS_WRITTEN_MAX ||
+	    image_names_has(&symbols->names, identity->build_id, identity->build_id_size))
+		return 0;
+	if (!is_still(&file, identity))
+		return -EFAULT;
+	error = read_symbols(&file, elf_tables_find, table);
+	if (error == -EFAULT)
+		error = read_symbols(&file, elf_tables_find_dynamic, table);
+	if (error == -EFAULT &&
+	    image_names_are_installed(&symbols->names, identity->build_id, identity->build_id_size))
+		error = read_symbols(&file, elf_tables_find_segments, table);
+	if (!error && !is_still(&file, identity)) {
+		free((void *)(uintptr_t)table->data);
+		*table = span_of(NULL, 0);
+		return -EFAULT;
+	}
+	return error;
+}
+
+bool user_symbols_turn(struct user_symbols *symbols, struct user_images *images,
+		       const struct guest_kernel *kernel, const struct guest_view *view, uint64_t now)
+{
+	struct guest_file file = { .kernel = kernel, .view = view };
+
+	file.image = symbols->image = user_waiting_next(&symbols->waiting, images, now);
+	if (!file.image)
+		return false;
+	symbols->error = provide(symbols, &file, &symbols->table);
+	return true;
+}
+
+void user_symbols_take(struct user_symbols *symbols, bool certain, uint64_t now)
+{
+	struct span *table = &symbols->table;
+	const struct image_identity *identity = user_image_identity(symbols->image);
+
+	if (table->size && certain)
+		image_names_add(&symbols->names, *table, identity->build_id, identity->build_id_size);
+	/* -EFAULT: it may come to be in memory; -EINVAL: the guest may be writing to it. */
+	if ((table->size && !certain) || symbols->error == -EFAULT || symbols->error == -EINVAL)
+		user_waiting_again(&symbols->waiting, now);
+	else
+		user_waiting_done(&symbols->waiting);
+	free((void *)(uintptr_t)table->data);
+	*table = span_of(NULL, 0);
+}
+
+void user_symbols_delay(struct user_symbols *symbols, uint64_t delay)
+{
+	symbols->waiting.delay = delay;
+}
+
+void user_symbols_hurry(struct user_symbols *symbols)
+{
+	user_waiting_hurry(&symbols->waiting);
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/record/user_waiting.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "shared/clock_ns.h"
+
+#define FIRST_WAIT   (100 * NS_PER_MS)
+#define LONGEST_WAIT (30000 * NS_PER_MS)
+
+struct waiting_image {
+	struct user_image *image;
+	uint64_t since; /* ns: when it came */
+	uint64_t next;  /* ns: when to look */
+	uint64_t wait;  /* ns: before the time after that */
+};
+
+/* The block grows each time that its number is a power of two. */
+static void add(struct user_waiting *waiting, struct user_image *image, uint64_t now)
+{
+	size_t count = waiting->count;
+
+	if (!(count & (count - 1))) {
+		void *grown = realloc(waiting->images, (count ? 2 * count : 1) * sizeof(*waiting->images));
+
+		if (!grown)
+			return;
+		waiting->images = grown;
+	}
+	waiting->images[waiting->count++] =
+		(struct waiting_image){ .image = image, .since = now, .wait = FIRST_WAIT };
+}
+
+static void look_for_new(struct user_waiting *waiting, struct user_images *images, uint64_t now)
+{
+	struct user_image *image;
+
+	if (waiting->generation != user_images_generation(images)) {
+		waiting->generation = user_images_generation(images);
+		waiting->seen = 0;
+		waiting->count = 0;
+	}
+	while ((image = user_images_settled(images, waiting->seen))) {
+		if (user_image_kind(image) == USER_IMAGE_FILE)
+			add(waiting, image, now);
+		waiting->seen++;
+	}
+}
+
+static bool is_due(const struct user_waiting *waiting, const struct waiting_image *image, uint64_t now)
+{
+	return image->next <= now && now - image->since >= waiting->delay;
+}
+
+struct user_image *user_waiting_next(struct user_waiting *waiting, struct user_images *images, uint64_t now)
+{
+	look_for_new(waiting, images, now);
+	for (waiting->due = 0; waiting->due < waiting->count; waiting->due++)
+		if (is_due(waiting, &waiting->images[waiting->due], now))
+			return waiting->images[waiting->due].image;
+	return NULL;
+}
+
+void user_waiting_again(struct user_waiting *waiting, uint64_t now)
+{
+	struct waiting_image *image = &waiting->images[waiting->due];
+
+	image->next = now + image->wait;
+	image->wait = image->wait < LONGEST_WAIT / 2 ? 2 * image->wait : LONGEST_WAIT;
+}
+
+void user_waiting_done(struct user_waiting *waiting)
+{
+	waiting->images[waiting->due] = waiting->images[--waiting->count];
+}
+
+void user_waiting_hurry(struct user_waiting *waiting)
+{
+	waiting->delay = 0;
+	for (size_t i = 0; i < waiting->count; i++)
+		waiting->images[i].next = 0;
+}
+
+void user_waiting_free(struct user_waiting *waiting)
+{
+	free(waiting->images);
+	*waiting = (struct user_waiting){ 0 };
+}

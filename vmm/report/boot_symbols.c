@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/report/boot_symbols.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/symbols/symbol_paths.h"
+
+/* The last of a module's recorded places; 0: it was not recorded. */
+static uint64_t recorded_start(const struct profile_kernel *kernel, const char *name)
+{
+	for (const struct profile_module_place *place = kernel->modules; place; place = place->next)
+		if (!strcmp(place->name, name))
+			return place->start;
+	return 0;
+}
+
+/* Lines are those of /proc/modules: NAME SIZE USES USERS STATE ADDRESS. */
+static bool modules_fit(const char *directory, const struct profile_kernel *kernel)
+{
+	char path[SYMBOL_PATH_MAX], line[1024], name[64];
+	bool fit = true;
+	uint64_t start;
+	FILE *file;
+
+	if (snprintf(path, sizeof(path), "%s/modules", directory) >= (int)sizeof(path))
+		return false;
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+	while (fit && fgets(line, sizeof(line), file)) {
+		uint64_t recorded;
+
+		if (sscanf(line, "%63s %*s %*s %*s %*s %" SCNx64, name, &start) != 2)
+			continue;
+		recorded = recorded_start(kernel, name);
+		fit = !recorded || recorded == start;
+	}
+	fclose(file);
+	return fit;
+}
+
+/* Does the file have the kernel's reference symbol where it was recorded? It stands near the beginning. */
+static bool kernel_fits(const char *path, const struct profile_kernel *kernel)
+{
+	char line[1024], name[512];
+	bool fits = false;
+	uint64_t address;
+	FILE *file = fopen(path, "re");
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "%" SCNx64 " %*c %511s", &address, name) == 2 &&
+		    !strcmp(name, kernel->reference)) {
+			fits = address == kernel->reference_address;
+			break;
+		}
+	if (file)
+		fclose(file);
+	return fits;
+}
+
+static bool boot_fits(char *path, const char *boots, const char *name, const struct profile_kernel *kernel)
+{
+	char directory[SYMBOL_PATH_MAX];
+
+	if (*name == '.' ||
+	    snprintf(directory, sizeof(directory), "%s/%s", boots, name) >= (int)sizeof(directory) ||
+	    snprintf(path, SYMBOL_PATH_MAX, "%s/kallsyms", directory) >= SYMBOL_PATH_MAX)
+		return false;
+	return modules_fit(directory, kernel) && kernel_fits(path, kernel);
+}
+
+/* Names of boots are times: the newest comes first. */
+bool boot_symbols_find(char *path, const struct profile_kernel *kernel, const char *directory)
+{
+	char boots[SYMBOL_PATH_MAX];
+	struct dirent **entries;
+	bool found = false;
+	int count;
+
+	if (!kernel->reference || !kernel->reference_address ||
+	    !symbol_paths_boots(boots, directory, kernel->build_id, kernel->build_id_size))
+		return false;
+	count = scandir(boots, &entries, NULL, alphasort);
+	for (int i = count - 1; i >= 0; i--) {
+		found = found || boot_fits(path, boots, entries[i]->d_name, kernel);
+		free(entries[i]);
+	}
+	if (count >= 0)
+		free(entries);
+	return found;
+}

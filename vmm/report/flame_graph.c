@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/report/flame_graph.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/report/flame_graph_tree.h"
+
+/* Narrower than this part of the whole, a frame can not be seen, not even when its caller's caller is zoomed
+ * to. */
+#define NARROWEST_PART 20000
+#define FUNCTIONS      40 /* of the table under the graph */
+
+#define MARK "{{DATA}}" /* in the page, where the profile goes */
+
+struct writer {
+	FILE *to;
+	uint64_t least; /* weight of a frame that is kept */
+	uint64_t omitted;
+};
+
+/* No '<' may stand in a script element's text, and no quote or control character in a JSON string. */
+static void put_string(FILE *to, const char *text)
+{
+	fputc('"', to);
+	for (; *text; text++) {
+		unsigned char byte = (unsigned char)*text;
+
+		if (byte < 0x20 || byte == 0x7f || strchr("<>&'\"\\", byte))
+			fprintf(to, "\\u%04x", byte);
+		else
+			fputc(byte, to);
+	}
+	fputc('"', to);
+}
+
+static void put_text(FILE *to, const char *name, const char *value)
+{
+	fprintf(to, "\"%s\":", name);
+	put_string(to, value);
+	fputc(',', to);
+}
+
+static void put_number(FILE *to, const char *name, uint64_t value)
+{
+	fprintf(to, "\"%s\":%" PRIu64 ",", name, value);
+}
+
+static const struct profile_event *event_of(const struct profile *profile)
+{
+	return profile_event(profile, profile_event_chosen(profile));
+}
+
+static void put_about(const struct writer *writer, const struct profile *profile)
+{
+	const struct perf_data_summary *summary = profile_summary(profile);
+	const struct profile_event *event = event_of(profile);
+	FILE *to = writer->to;
+
+	fputs("\"about\":{", to);
+	put_text(to, "event", event->name);
+	put_text(to, "release", summary->release);
+	put_text(to, "hostname", summary->hostname);
+	put_text(to, "arch", summary->arch);
+	put_text(to, "command", summary->command_line);
+	put_text(to, "note", profile_note(profile));
+	put_text(to, "unit", profile_unit_name(event->unit));
+	put_number(to, "frequency", event->frequency_changed ? 0 : event->frequency);
+	put_number(to, "vcpus", summary->cpus);
+	put_number(to, "samples", event->samples);
+	put_number(to, "weight", event->weight);
+	put_number(to, "lost", profile_lost(profile));
+	put_number(to, "skipped", summary->skipped);
+	put_number(to, "omitted", writer->omitted);
+	fprintf(to, "\"cutOff\":%s},\n", summary->cut_off ? "true" : "false");
+}
+
+/* Image names are few: each frame has its own, as text, and compression is for whoever stores the file. */
+static void put_frames(FILE *to, const struct flame_tree *tree)
+{
+	fputs("\"frames\":[", to);
+	for (size_t i = 0; i < tree->frame_count; i++) {
+		fputs(i ? ",\n[" : "\n[", to);
+		put_string(to, tree->list[i]->name);
+		fputc(',', to);
+		put_string(to, tree->list[i]->image);
+		fprintf(to, ",%d]", tree->list[i]->kind);
+	}
+	fputs("],\n", to);
+}
+
+static bool is_kept(const struct writer *writer, const struct flame_node *node)
+{
+	return node->weight >= writer->least;
+}
+
+/* As deep as a callchain can be (PERF_MAX_STACK_DEPTH, or what the resolver cuts it to). */
+static uint64_t count_nodes(const struct flame_node *node)
+{
+	uint64_t count = 1;
+
+	for (const struct flame_node *child = node->child; child; child = child->sibling)
+		count += count_nodes(child);
+	return count;
+}
+
+static uint64_t count_omitted(const struct writer *writer, const struct flame_node *node)
+{
+	uint64_t count = 0;
+
+	for (const struct flame_node *child = node->child; child; child = child->sibling)
+		count += is_kept(writer, child) ? count_omitted(writer, child) : count_nodes(child);
+	return count;
+}
+
+static void put_node(const struct writer *writer, const struct flame_node *node)
+{
+	bool any = false;
+
+	fprintf(writer->to, "[%u,%" PRIu64 ",%" PRIu64 ",%" PRIu64, node->frame->index, node->weight,
+		node->samples, node->self);
+	for (const struct flame_node *child = node->child; child; child = child->sibling) {
+		if (!is_kept(writer, child))
+			continue;
+		fputs(any ? "," : ",[", writer->to);
+		put_node(writer, child);
+		any = true;
+	}
+	fputs(any ? "]]" : "]", writer->to);
+}
+
+static void put_functions(FILE *to, const struct flame_function *functions, size_t count)
+{
+	fputs("\"functions\":[", to);
+	for (size_t i = 0; i < count && i < FUNCTIONS && functions[i].self; i++)
+		fprintf(to, "%s[%u,%" PRIu64 ",%" PRIu64 "]", i ? "," : "", functions[i].frame->index,
+			functions[i].self, functions[i].total);
+	fputs("],\n", to);
+}
+
+static void put_data(const struct profile *profile, const struct flame_tree *tree,
+		     const struct flame_function *functions, FILE *to)
+{
+	struct writer writer = { .to = to, .least = event_of(profile)->weight / NARROWEST_PART };
+
+	writer.omitted = count_omitted(&writer, tree->root);
+	fputc('{', to);
+	put_about(&writer, profile);
+	put_frames(to, tree);
+	put_functions(to, functions, tree->frame_count);
+	fputs("\"tree\":", to);
+	put_node(&writer, tree->root);
+	fputc('}', to);
+}
+
+static int write_page(const char *page, size_t size, const char *mark, const struct profile *profile,
+		      enum folded_group by, FILE *to)
+{
+	struct flame_function *functions = NULL;
+	struct flame_tree tree;
+	int error = flame_tree_build(&tree, profile, by);
+
+	if (!error)
+		functions = flame_tree_functions(&tree);
+	if (functions) {
+		fwrite(page, 1, (size_t)(mark - page), to);
+		put_data(profile, &tree, functions, to);
+		fwrite(mark + strlen(MARK), 1, size - (size_t)(mark - page) - strlen(MARK), to);
+	}
+	error = functions ? 0 : error_set(-ENOMEM, "no memory for the flame graph");
+	flame_tree_free(&tree);
+	free(functions);
+	return error;
+}
+
+int flame_graph_write(const struct profile *profile, enum folded_group by, FILE *to)
+{
+	size_t size;
+	const char *page = flame_graph_page(&size);
+	const char *mark = memmem(page, size, MARK, strlen(MARK));
+	int error;
+
+	if (!mark)
+		return error_set(-EINVAL, "the flame graph page in this program is damaged; build it again");
+	error = write_page(page, size, mark, profile, by, to);
+	if (error)
+		return error;
+	if (fflush(to) || ferror(to))
+		return error_set(-EIO, "cannot write the flame graph: %s", strerror(errno));
+	return 0;
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/report/flame_graph_tree.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/report/folded.h"
+
+static bool same_frame(const void *item, const void *key)
+{
+	const struct flame_frame *a = item, *b = key;
+
+	return a->name == b->name && a->image == b->image && a->kind == b->kind;
+}
+
+static int list_frame(struct flame_tree *tree, struct flame_frame *frame)
+{
+	if (tree->frame_count == tree->frame_capacity) {
+		size_t capacity = tree->frame_capacity ? 2 * tree->frame_capacity : 256;
+		const struct flame_frame **grown =
+			realloc(tree->list, capacity * sizeof(struct flame_frame *));
+
+		if (!grown)
+			return -ENOMEM;
+		tree->list = grown;
+		tree->frame_capacity = capacity;
+	}
+	frame->index = (uint32_t)tree->frame_count;
+	tree->list[tree->frame_count++] = frame;
+	return 0;
+}
+
+/* The one frame of these properties; NULL without memory. */
+static const struct flame_frame *need_frame(struct flame_tree *tree, const char *name, const char *image,
+					    enum flame_kind kind)
+{
+	struct flame_frame wanted = {
+		.name = pool_string(&tree->pool, name),
+		.image = pool_string(&tree->pool, image),
+		.kind = kind,
+	};
+	uint64_t hash = hash_mix((uintptr_t)wanted.name, (uintptr_t)wanted.image + kind);
+	struct flame_frame *frame;
+
+	if (!wanted.name || !wanted.image)
+		return NULL;
+	frame = hash_table_find(&tree->frames, hash, same_frame, &wanted);
+	if (frame)
+		return frame;
+	frame = pool_alloc(&tree->pool, sizeof(*frame));
+	if (!frame)
+		return NULL;
+	*frame = wanted;
+	if (hash_table_add(&tree->frames, hash, frame) || list_frame(tree, frame))
+		return NULL;
+	return frame;
+}
+
+static bool same_node(const void *item, const void *key)
+{
+	const struct flame_node *a = item, *b = key;
+
+	return a->parent == b->parent && a->frame == b->frame;
+}
+
+/* The child of PARENT with FRAME; NULL without memory, or without FRAME for the same reason. */
+static struct flame_node *need_child(struct flame_tree *tree, struct flame_node *parent,
+				     const struct flame_frame *frame)
+{
+	struct flame_node wanted = { .parent = parent, .frame = frame }, *node;
+	uint64_t hash = hash_mix((uintptr_t)parent, (uintptr_t)frame);
+
+	if (!frame)
+		return NULL;
+	node = hash_table_find(&tree->nodes, hash, same_node, &wanted);
+	if (node)
+		return node;
+	node = pool_alloc(&tree->pool, sizeof(*node));
+	if (!node || hash_table_add(&tree->nodes, hash, node))
+		return NULL;
+	*node = wanted;
+	if (parent) {
+		node->sibling = parent->child;
+		parent->child = node;
+	}
+	return node;
+}
+
+static enum flame_kind kind_of(const struct profile_frame *frame)
+{
+	if (profile_frame_is_module(frame))
+		return FLAME_MODULE;
+	if (frame->kernel)
+		return FLAME_KERNEL;
+	if (!strcmp(frame->image, PROFILE_HOST_IMAGE))
+		return FLAME_HOST;
+	return strcmp(frame->image, "[unknown]") ? FLAME_USER : FLAME_UNKNOWN;
+}
+
+static void count(struct flame_node *node, const struct profile_stack *stack)
+{
+	node->weight += stack->weight;
+	node->samples += stack->samples;
+}
+
+static const char *frame_name(const struct profile_frame *frame, char *text, size_t size)
+{
+	if (strcmp(frame->image, "[unknown]") != 0)
+		return folded_frame_name(frame, text, size);
+	return frame->kernel ? "[unknown, kernel mode]" : "[unknown, user mode]";
+}
+
+static struct flame_node *add_frame(struct flame_tree *tree, struct flame_node *node,
+				    const struct profile_frame *frame)
+{
+	char name[256];
+
+	return need_child(
+		tree, node,
+		need_frame(tree, frame_name(frame, name, sizeof(name)), frame->image, kind_of(frame)));
+}
+
+/* Callers without names tell nothing by their number: one stands for them all. */
+static bool is_more_of_the_same(const struct profile_frame *frame, const struct profile_frame *caller)
+{
+	return !frame->symbol && !caller->symbol && frame->image == caller->image &&
+	       frame->kernel == caller->kernel;
+}
+
+/* What the processes of STACK's group stand in, with STACK counted; NULL without memory. */
+static struct flame_node *need_group(struct flame_tree *tree, const struct profile_stack *stack,
+				     enum folded_group by)
+{
+	const char *group = folded_group(stack, by);
+	struct flame_node *node = tree->root;
+
+	count(node, stack);
+	if (!group)
+		return node;
+	node = need_child(tree, node, need_frame(tree, group, "", FLAME_PROCESS));
+	if (node)
+		count(node, stack);
+	return node;
+}
+
+static int add_stack(struct flame_tree *tree, const struct profile_stack *stack, enum folded_group by)
+{
+	char name[256];
+	struct flame_node *node = need_group(tree, stack, by);
+
+	if (!node)
+		return -ENOMEM;
+	node = need_child(tree, node,
+			  need_frame(tree, folded_comm(stack, name, sizeof(name)), "", FLAME_PROCESS));
+	for (size_t i = stack->depth; node && i; i--) {
+		if (i < stack->depth && is_more_of_the_same(stack->frames[i - 1], stack->frames[i]))
+			continue;
+		count(node, stack);
+		node = add_frame(tree, node, stack->frames[i - 1]);
+	}
+	if (!node)
+		return -ENOMEM;
+	count(node, stack);
+	node->self += stack->weight;
+	return 0;
+}
+
+int flame_tree_build(struct flame_tree *tree, const struct profile *profile, enum folded_group by)
+{
+	*tree = (struct flame_tree){ 0 };
+	tree->root = need_child(tree, NULL, need_frame(tree, "all", "", FLAME_PROCESS));
+	if (!tree->root)
+		return -ENOMEM;
+	for (size_t i = 0; i < profile_stack_count(profile); i++)
+		if (add_stack(tree, profile_stack(profile, i), by))
+			return -ENOMEM;
+	return 0;
+}
+
+void flame_tree_free(struct flame_tree *tree)
+{
+	hash_table_free(&tree->frames);
+	hash_table_free(&tree->nodes);
+	pool_free(&tree->pool);
+	free(tree->list);
+}
+
+/* DEPTHS says of each frame how often it is on the way from the root to NODE. */
+static void count_functions(const struct flame_node *node, struct flame_function *functions, uint32_t *depths)
+{
+	struct flame_function *function = &functions[node->frame->index];
+
+	function->frame = node->frame;
+	function->self += node->self;
+	if (!depths[node->frame->index]++)
+		function->total += node->weight;
+	for (const struct flame_node *child = node->child; child; child = child->sibling)
+		count_functions(child, functions, depths);
+	depths[node->frame->index]--;
+}
+
+static int largest_first(const void *left, const void *right)
+{
+	const struct flame_function *a = left, *b = right;
+
+	if (a->self != b->self)
+		return a->self > b->self ? -1 : 1;
+	return a->frame->index < b->frame->index ? -1 : a->frame->index > b->frame->index;
+}
+
+struct flame_function *flame_tree_functions(const struct flame_tree *tree)
+{
+	struct flame_function *functions = calloc(tree->frame_count, sizeof(*functions));
+	uint32_t *depths = calloc(tree->frame_count, sizeof(*depths));
+
+	if (functions && depths) {
+		count_functions(tree->root, functions, depths);
+		qsort(functions, tree->frame_count, sizeof(*functions), largest_first);
+	} else {
+		free(functions);
+		functions = NULL;
+	}
+	free(depths);
+	return functions;
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/report/profile_image.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/symbols/debuginfod.h"
+#include "vmm/disk/disk_images.h"
+#include "vmm/symbols/jit_image.h"
+#include "vmm/symbols/kallsyms_file.h"
+#include "vmm/report/boot_symbols.h"
+#include "vmm/symbols/symbol_paths.h"
+
+static const char *last_part(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash && slash[1] ? slash + 1 : path;
+}
+
+/* "virtio_blk" of "[virtio_blk]" or ".../virtio-blk.ko.xz"; false where PATH is no module. */
+static bool module_name(const char *path, char *name, size_t size)
+{
+	const char *file = last_part(path);
+	const char *end = *path == '[' ? strchr(path, ']') : strstr(file, ".ko");
+	const char *start = *path == '[' ? path + 1 : file;
+
+	if (!end || end == start || (size_t)(end - start) >= size)
+		return false;
+	for (; start < end; start++)
+		*name++ = *start == '-' ? '_' : *start;
+	*name = '\0';
+	return true;
+}
+
+static bool is_kernel_name(const char *path)
+{
+	return !strncmp(path, "[kernel.", 8) || !strncmp(path, "[guest.kernel.", 14);
+}
+
+/* Memory that only looks like a file by its name. A file in memory that is a program is written as "memfd:".
+ */
+static bool is_memory_name(const char *path)
+{
+	static const char *const starts[] = { "//", "/memfd:", "/dev/zero", "/SYSV" };
+
+	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+		if (!strncmp(path, starts[i], strlen(starts[i])))
+			return true;
+	return false;
+}
+
+static bool is_file_name(const char *path)
+{
+	return (*path == '/' && !is_memory_name(path)) || !strcmp(path, "[vdso]") ||
+	       !strncmp(path, "memfd:", strlen("memfd:")) ||
+	       !strncmp(path, JIT_IMAGE_NAME, strlen(JIT_IMAGE_NAME));
+}
+
+static bool describe_kernel(struct profile_image *image, struct pool *pool, const char *path)
+{
+	const char *end = strchr(path, ']');
+	char name[64];
+
+	image->kind = IMAGE_KERNEL;
+	if (!end)
+		end = path + strlen(path);
+	else if (end[1])
+		image->reference = pool_string(pool, end + 1);
+	snprintf(name, sizeof(name), "%.*s]", (int)(end - path < 60 ? end - path : 60), path);
+	image->name = pool_string(pool, name);
+	return image->name && (image->reference || !*end || !end[1]);
+}
+
+static bool describe_module(struct profile_image *image, struct pool *pool, const char *name)
+{
+	char shown[80];
+
+	image->kind = IMAGE_MODULE;
+	snprintf(shown, sizeof(shown), "[%s]", name);
+	image->module = pool_string(pool, name);
+	image->name = pool_string(pool, shown);
+	return image->module && image->name;
+}
+
+bool profile_image_describe(struct profile_image *image, struct pool *pool, const char *path,
+			    bool kernel)
+{
+	char name[64];
+
+	image->path = pool_string(pool, path);
+	if (!image->path)
+		return false;
+	if (kernel && is_kernel_name(path))
+		return describe_kernel(image, pool, path);
+	if (kernel && module_name(path, name, sizeof(name)))
+		return describe_module(image, pool, name);
+	image->kind = !kernel && is_file_name(path) ? IMAGE_FILE : IMAGE_NAMELESS;
+	image->name = pool_string(pool, *path ? last_part(path) : "[unknown]");
+	return image->name;
+}
+
+bool profile_image_describe_code(struct profile_image *image, struct pool *pool, const char *name)
+{
+	image->kind = IMAGE_CODE;
+	image->path = image->name = pool_string(pool, name);
+	return image->name;
+}
+
+static struct symbols *load_vmlinux(const char *path, const uint8_t *build_id, size_t build_id_size)
+{
+	struct symbols *symbols = NULL;
+
+	return elf_symbols_load(&symbols, path, ELF_VIRTUAL_ADDRESSES, build_id, build_id_size) ? NULL
+												: symbols;
+}
+
+static struct symbols *load_kallsyms(const char *path)
+{
+	struct symbols *symbols = NULL;
+
+	return kallsyms_file_load(&symbols, path) ? NULL : symbols;
+}
+
+/* What the user named comes before what we find. */
+static void load_given(struct profile_kernel *kernel, const struct profile_options *options)
+{
+	if (options->kallsyms) {
+		kernel->symbols = load_kallsyms(options->kallsyms);
+		kernel->has_modules = true;
+	} else {
+		kernel->symbols = load_vmlinux(options->vmlinux, kernel->build_id, kernel->build_id_size);
+	}
+}
+
+static void load_found(struct profile_kernel *kernel, const struct profile_options *options)
+{
+	char path[SYMBOL_PATH_MAX], hex[BUILD_ID_HEX_MAX];
+
+	if (boot_symbols_find(path, kernel, options->sources.buildid_dir))
+		kernel->symbols = load_kallsyms(path);
+	else if (symbol_paths_cached(path, options->sources.buildid_dir, kernel->build_id, kernel->build_id_size,
+				      "kallsyms"))
+		kernel->symbols = load_kallsyms(path);
+	else if (symbol_paths_is_running_kernel(kernel->build_id, kernel->build_id_size))
+		kernel->symbols = load_kallsyms("/proc/kallsyms");
+	kernel->has_modules = kernel->symbols;
+	for (size_t i = 0; !kernel->symbols; i++) {
+		if (!symbol_paths_vmlinux(i, path, &options->sources, kernel->build_id, kernel->build_id_size))
+			break;
+		kernel->symbols = load_vmlinux(path, kernel->build_id, kernel->build_id_size);
+	}
+	if (!kernel->symbols && debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO, path,
+						kernel->build_id, kernel->build_id_size))
+		kernel->symbols = load_vmlinux(path, kernel->build_id, kernel->build_id_size);
+	if (!kernel->symbols)
+		error_set(
+			-ENOENT,
+			"no symbols of the kernel with build id %s are in the build-id cache; recording puts them "
+			"into its user's (--buildid-dir names another one), or give them by --kallsyms or "
+			"--vmlinux",
+			symbol_paths_hex(hex, kernel->build_id, kernel->build_id_size));
+}
+
+/*
+ * How far the table's kernel lies from the recorded one: the mapping's offset
+ * is the address that its reference symbol had (machine__create_kernel_maps).
+ */
+static void find_moved(struct profile_kernel *kernel)
+{
+	struct symbol symbol;
+
+	if (kernel->reference && kernel->reference_address &&
+	    symbols_find_name(kernel->symbols, kernel->reference, &symbol))
+		kernel->moved = symbol.start - kernel->reference_address;
+}
+
+struct symbols *profile_kernel_symbols(struct profile_kernel *kernel, const struct profile_options *options)
+{
+	if (kernel->tried)
+		return kernel->symbols;
+	kernel->tried = true;
+	if (options->kallsyms || options->vmlinux)
+		load_given(kernel, options);
+	else if (kernel->build_id_size)
+		load_found(kernel, options);
+	else
+		error_set(
+			-ENOENT,
+			"the file has no build id of the kernel, by which its symbols could be found; give them "
+			"by --kallsyms or --vmlinux");
+	if (kernel->symbols)
+		find_moved(kernel);
+	else
+		snprintf(kernel->note, sizeof(kernel->note), "%.500s", error_message());
+	return kernel->symbols;
+}
+
+static bool has_all(const char *path)
+{
+	struct elf_kind kind;
+
+	return elf_kind_of(path, &kind) && kind.all;
+}
+
+/*
+ * From a separate file of PATH's build, else from PATH itself; only of the recorded build. True: it has more
+ * than the functions that others may call.
+ */
+static bool load_elf(struct profile_image *image, const struct profile_options *options, const char *path)
+{
+	const uint8_t *build_id = image->build_id;
+	size_t size = image->build_id_size;
+	char debug[SYMBOL_PATH_MAX];
+
+	for (size_t i = 0; symbol_paths_debug(i, debug, &options->sources, build_id, size); i++)
+		if (has_all(debug) &&
+		    !elf_symbols_load_separate(&image->symbols, debug, path, build_id, size))
+			return true;
+	return !elf_symbols_load(&image->symbols, path, ELF_FILE_OFFSETS, build_id, size) && has_all(path);
+}
+
+/* A file of the image's build, which has its segments; false: none is there. */
+static bool find_file(char *path, const struct profile_image *image, const struct profile_options *options)
+{
+	struct elf_file file;
+	bool same = false;
+
+	for (size_t i = 0; !same && symbol_paths_elf(i, path, &options->sources, image->path, image->build_id, image->build_id_size); i++) {
+		if (elf_file_open(&file, path))
+			continue;
+		same = !elf_file_check(&file, image->build_id, image->build_id_size);
+		elf_file_close(&file);
+	}
+	return same || debuginfod_find(options->sources.debuginfod, DEBUGINFOD_EXECUTABLE, path, image->build_id,
+				       image->build_id_size);
+}
+
+/* Nobody has what is no file. The symbols of a separate file are worth nothing without the file that they are
+ * of. */
+static bool load_remote(struct profile_image *image, const struct profile_options *options)
+{
+	char path[SYMBOL_PATH_MAX], debug[SYMBOL_PATH_MAX];
+	const uint8_t *build_id = image->build_id;
+	size_t size = image->build_id_size;
+
+	if (!options->sources.debuginfod || *image->path != '/' || !find_file(path, image, options))
+		return false;
+	return (debuginfod_find(options->sources.debuginfod, DEBUGINFOD_DEBUGINFO, debug, build_id, size) &&
+		!elf_symbols_load_separate(&image->symbols, debug, path, build_id, size)) ||
+	       load_elf(image, options, path);
+}
+
+/* False: the file at PATH has not all; what it has goes to EXPORTED, if nothing did before. */
+static bool load_all(struct profile_image *image, const struct profile_options *options, const char *path,
+		     struct symbols **exported)
+{
+	if (load_elf(image, options, path))
+		return true;
+	if (!*exported)
+		*exported = image->symbols;
+	else
+		symbols_free(image->symbols);
+	image->symbols = NULL;
+	return false;
+}
+
+bool profile_image_fetch(struct profile_image *image, const struct profile_options *options, char *path)
+{
+	if (image->fetched || image->kind != IMAGE_FILE || *image->path != '/')
+		return false;
+	image->fetched = true;
+	return disk_images_fetch(path, options->disks, options->disk_count, options->sources.buildid_dir,
+				 image->path, image->build_id, image->build_id_size);
+}
+
+/* As perf does it: one that has exported functions only is taken if there is no other. */
+static void load_file(struct profile_image *image, const struct profile_options *options)
+{
+	char path[SYMBOL_PATH_MAX];
+	struct symbols *exported = NULL;
+	bool all = false;
+
+	image->tried = true;
+	if (!image->build_id_size || image->kind != IMAGE_FILE)
+		return;
+	for (size_t i = 0; !all && symbol_paths_elf(i, path, &options->sources, image->path, image->build_id, image->build_id_size); i++)
+		all = load_all(image, options, path, &exported);
+	if (!all && profile_image_fetch(image, options, path))
+		all = load_all(image, options, path, &exported);
+	if (!all)
+		load_remote(image, options);
+	if (image->symbols)
+		symbols_free(exported);
+	else
+		image->symbols = exported;
+}
+
+/*
+ * As we put it there; a program of the guest may have claimed the module's build id, and in a module's own
+ * file, which perf puts there, addresses begin anew with each section.
+ */
+static bool is_module_file(const char *path)
+{
+	struct elf_kind kind;
+
+	return elf_kind_of(path, &kind) && kind.relocatable && kind.names_only;
+}
+
+/* A module whose place others had, too, has a file of its own in the cache; its addresses are from START. */
+static bool own_symbol(struct profile_image *image, const struct profile_options *options, uint64_t start,
+		       uint64_t address, struct symbol *symbol)
+{
+	char path[SYMBOL_PATH_MAX];
+
+	if (!image->tried && image->build_id_size &&
+	    symbol_paths_cached(path, options->sources.buildid_dir, image->build_id, image->build_id_size, "elf") &&
+	    is_module_file(path))
+		elf_symbols_load(&image->symbols, path, ELF_VIRTUAL_ADDRESSES, image->build_id,
+				 image->build_id_size);
+	image->tried = true;
+	if (!image->symbols || !symbols_find(image->symbols, address - start, symbol))
+		return false;
+	symbol->start += start;
+	symbol->end += start;
+	return true;
+}
+
+static bool kernel_symbol(struct profile_image *image, const struct profile_options *options,
+			  uint64_t address, uint64_t *own, struct symbol *symbol)
+{
+	struct symbols *symbols = profile_kernel_symbols(image->kernel, options);
+
+	*own = address;
+	if (!symbols || (image->kind == IMAGE_MODULE && !image->kernel->has_modules))
+		return false;
+	if (image->kind == IMAGE_KERNEL)
+		*own += image->kernel->moved;
+	if (!symbols_find(symbols, *own, symbol))
+		return false;
+	if (image->kind == IMAGE_KERNEL)
+		return !symbol->module;
+	/* Modules do not move with the kernel: of another boot, they lie elsewhere. */
+	return symbol->module && !strcmp(symbol->module, image->module) && !image->kernel->moved;
+}
+
+bool profile_image_symbol(struct profile_image *image, const struct profile_options *options, uint64_t start,
+			  uint64_t offset, uint64_t address, uint64_t *own, struct symbol *symbol)
+{
+	*own = address;
+	if (image->kind == IMAGE_CODE) {
+		*symbol = (struct symbol){ .start = start, .end = address + 1, .name = image->name };
+		return true;
+	}
+	if (image->kind == IMAGE_MODULE && own_symbol(image, options, start, address, symbol))
+		return true;
+	if (image->kind == IMAGE_KERNEL || image->kind == IMAGE_MODULE)
+		return kernel_symbol(image, options, address, own, symbol);
+	*own = image->kind == IMAGE_FILE ? address - start + offset : address;
+	if (!image->tried)
+		load_file(image, options);
+	return image->symbols && symbols_find(image->symbols, *own, symbol);
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/report/profile_stacks.h"
+
+#include <errno.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/clock_ns.h"
+#include "shared/error.h"
+#include "vmm/report/symbolizer.h"
+
+struct profile {
+	const char *input;
+	struct profile_resolver *resolver;
+	struct pool pool;
+	struct hash_table table; /* struct profile_stack by frames, app, comm, cgroup, pid, tid and vCPU */
+	struct profile_stack **stacks;
+	size_t count, capacity;
+	uint64_t samples;
+	struct profile_event *events; /* owned */
+	size_t event_count;
+	struct perf_data_summary summary; /* with texts that are safe to show */
+};
+
+static int out_of_memory(const struct profile *profile)
+{
+	return error_set(-ENOMEM, "no memory for the stacks in %s", profile->input);
+}
+
+static bool same_stack(const void *item, const void *key)
+{
+	const struct profile_stack *stack = item;
+	const struct resolved_sample *sample = key;
+
+	if (stack->event != sample->recorded->event || stack->depth != sample->depth ||
+	    stack->comm != sample->comm || stack->app != sample->app || stack->vcpu != sample->vcpu ||
+	    stack->cgroup != sample->cgroup || stack->pid != sample->recorded->pid ||
+	    stack->tid != sample->tid)
+		return false;
+	for (size_t i = 0; i < stack->depth; i++)
+		if (stack->frames[i] != sample->frames[i].frame)
+			return false;
+	return true;
+}
+
+static uint64_t hash_stack(const struct resolved_sample *sample)
+{
+	uint64_t hash = (uint64_t)sample->vcpu << 32 | sample->recorded->pid;
+
+	for (size_t i = 0; i < sample->depth; i++)
+		hash = hash_mix(hash, (uintptr_t)sample->frames[i].frame);
+	hash = hash_mix(hash, (uintptr_t)sample->comm ^ sample->tid);
+	hash = hash_mix(hash, sample->recorded->event);
+	hash = hash_mix(hash, (uintptr_t)sample->cgroup);
+	return hash_mix(hash, (uintptr_t)sample->app);
+}
+
+static int list_stack(struct profile *profile, struct profile_stack *stack)
+{
+	if (profile->count == profile->capacity) {
+		size_t capacity = profile->capacity ? 2 * profile->capacity : 1024;
+		struct profile_stack **grown =
+			realloc(profile->stacks, capacity * sizeof(struct profile_stack *));
+
+		if (!grown)
+			return -ENOMEM;
+		profile->stacks = grown;
+		profile->capacity = capacity;
+	}
+	profile->stacks[profile->count++] = stack;
+	return 0;
+}
+
+static struct profile_stack *add_stack(struct profile *profile, const struct resolved_sample *sample,
+				       uint64_t hash)
+{
+	struct profile_stack *stack = pool_alloc(&profile->pool, sizeof(*stack));
+	const struct profile_frame **frames =
+		pool_alloc(&profile->pool, sample->depth * sizeof(struct profile_frame *));
+
+	if (!stack || !frames)
+		return NULL;
+	for (size_t i = 0; i < sample->depth; i++)
+		frames[i] = sample->frames[i].frame;
+	stack->frames = frames;
+	stack->depth = sample->depth;
+	stack->comm = sample->comm;
+	stack->app = sample->app;
+	stack->cgroup = sample->cgroup;
+	stack->container = sample->container;
+	stack->pid = sample->recorded->pid;
+	stack->tid = sample->tid;
+	stack->vcpu = sample->vcpu;
+	stack->event = sample->recorded->event;
+	if (hash_table_add(&profile->table, hash, stack) || list_stack(profile, stack))
+		return NULL;
+	return stack;
+}
+
+/* A clock's samples stand for whole periods of it. */
+static bool is_of_frequency(const struct profile_event *event, uint64_t period)
+{
+	return event->unit != PROFILE_NANOSECONDS || !event->frequency || event->frequency > NS_PER_S ||
+	       period % (NS_PER_S / event->frequency) == 0;
+}
+
+static int take_sample(void *context, const struct resolved_sample *sample)
+{
+	struct profile *profile = context;
+	struct profile_event *event = &profile->events[sample->recorded->event];
+	uint64_t hash = hash_stack(sample);
+	struct profile_stack *stack = hash_table_find(&profile->table, hash, same_stack, sample);
+
+	if (!stack)
+		stack = add_stack(profile, sample, hash);
+	if (!stack)
+		return out_of_memory(profile);
+	stack->samples++;
+	stack->weight += sample->recorded->period;
+	event->samples++;
+	event->weight += sample->recorded->period;
+	event->frequency_changed |= !is_of_frequency(event, sample->recorded->period);
+	profile->samples++;
+	return 0;
+}
+
+static void take_summary(struct profile *profile)
+{
+	struct perf_data_summary *summary = &profile->summary;
+
+	*summary = *profile_resolver_summary(profile->resolver);
+	make_showable(summary->event_name);
+	make_showable(summary->hostname);
+	make_showable(summary->release);
+	make_showable(summary->arch);
+	make_showable(summary->command_line);
+	for (uint32_t i = 0; i < summary->flight.count; i++) {
+		make_showable(summary->flight.triggers[i].kind);
+		make_showable(summary->flight.triggers[i].detail);
+	}
+}
+
+static bool is_clock(const char *name)
+{
+	static const char *const clocks[] = { "cpu-clock", "task-clock", "wall-clock" };
+
+	/* Modifiers may follow: "cpu-clock:ppp". */
+	for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++)
+		if (!strncmp(name, clocks[i], strlen(clocks[i])))
+			return true;
+	return false;
+}
+
+static enum profile_unit unit_of(const struct perf_data_event *event, const char *name)
+{
+	if (event->type == PERF_TYPE_BREAKPOINT)
+		return PROFILE_HITS;
+	return is_clock(name) ? PROFILE_NANOSECONDS : PROFILE_EVENTS;
+}
+
+/* As perf calls those that the file gives no name. */
+static const char *name_event(struct profile *profile, const struct perf_data_event *event)
+{
+	char text[256];
+
+	if (event->name)
+		snprintf(text, sizeof(text), "%s", event->name);
+	else if (event->type == PERF_TYPE_SOFTWARE && event->config == PERF_COUNT_SW_CPU_CLOCK)
+		strcpy(text, "cpu-clock");
+	else if (event->type == PERF_TYPE_HARDWARE && event->config == PERF_COUNT_HW_CPU_CYCLES)
+		strcpy(text, "cycles");
+	else
+		snprintf(text, sizeof(text), "type %u config %#llx", event->type,
+			 (unsigned long long)event->config);
+	make_showable(text);
+	return pool_string(&profile->pool, text);
+}
+
+static int take_events(struct profile *profile)
+{
+	const struct perf_data_event *event;
+
+	while (profile_resolver_event(profile->resolver, profile->event_count))
+		profile->event_count++;
+	profile->events = calloc(profile->event_count + 1, sizeof(profile->events[0]));
+	if (!profile->events)
+		return out_of_memory(profile);
+	profile->events[profile->event_count].name = ""; /* of a file without any */
+	for (size_t i = 0; (event = profile_resolver_event(profile->resolver, i)); i++) {
+		const char *name = name_event(profile, event);
+
+		if (!name)
+			return out_of_memory(profile);
+		profile->events[i] = (struct profile_event){ .name = name,
+							     .unit = unit_of(event, name),
+							     .frequency = event->frequency };
+	}
+	return 0;
+}
+
+/* The latest records of them say it. */
+static void take_counts(struct profile *profile)
+{
+	for (size_t i = 0; i < profile->event_count; i++)
+		if (profile->events[i].unit == PROFILE_HITS)
+			profile_resolver_count(profile->resolver, i, &profile->events[i].count);
+}
+
+int profile_load(struct profile **loaded, const struct profile_options *options)
+{
+	struct profile *profile = calloc(1, sizeof(*profile));
+	int error;
+
+	if (!profile)
+		return error_set(-ENOMEM, "no memory for the profile in %s", options->input);
+	profile->input = options->input;
+	error = profile_resolver_open(&profile->resolver, options);
+	if (!error)
+		error = take_events(profile);
+	if (!error)
+		error = profile_resolver_run(profile->resolver, take_sample, profile);
+	if (error) {
+		profile_free(profile);
+		return error;
+	}
+	take_summary(profile);
+	take_counts(profile);
+	*loaded = profile;
+	return 0;
+}
+
+void profile_free(struct profile *profile)
+{
+	if (!profile)
+		return;
+	profile_resolver_close(profile->resolver);
+	hash_table_free(&profile->table);
+	pool_free(&profile->pool);
+	free(profile->stacks);
+	free(profile->events);
+	free(profile);
+}
+
+size_t profile_stack_count(const struct profile *profile)
+{
+	return profile->count;
+}
+
+const struct profile_stack *profile_stack(const struct profile *profile, size_t index)
+{
+	return profile->stacks[index];
+}
+
+uint64_t profile_samples(const struct profile *profile)
+{
+	return profile->samples;
+}
+
+size_t profile_event_count(const struct profile *profile)
+{
+	return profile->event_count;
+}
+
+const struct profile_event *profile_event(const struct profile *profile, size_t number)
+{
+	return &profile->events[number];
+}
+
+size_t profile_event_chosen(const struct profile *profile)
+{
+	int chosen = profile_resolver_chosen(profile->resolver);
+
+	return chosen < 0 ? 0 : (size_t)chosen;
+}
+
+uint64_t profile_lost(const struct profile *profile)
+{
+	return profile_resolver_lost(profile->resolver);
+}
+
+const struct perf_data_summary *profile_summary(const struct profile *profile)
+{
+	return &profile->summary;
+}
+
+const char *profile_note(const struct profile *profile)
+{
+	return profile_resolver_note(profile->resolver);
+}
+
+void profile_inlines(const struct profile *profile, size_t *images, size_t *unknown)
+{
+	profile_resolver_inlines(profile->resolver, images, unknown);
+}
+
+const char *profile_unit_name(enum profile_unit unit)
+{
+	static const char *const names[] = {
+		[PROFILE_NANOSECONDS] = "ns", [PROFILE_HITS] = "hits", [PROFILE_EVENTS] = "events"
+	};
+
+	return names[unit];
+}
+
+bool profile_frame_is_module(const struct profile_frame *frame)
+{
+	return frame->kernel && *frame->image == '[' && !strstr(frame->image, "kernel.") &&
+	       strcmp(frame->image, "[unknown]") != 0;
+}

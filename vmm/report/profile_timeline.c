@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/report/profile_timeline.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/report/profile_image.h"
+
+enum kind { KIND_MAP, KIND_COMM, KIND_EXEC, KIND_FORK };
+
+/* Of a child whose parent's is not known; it stays so whatever is mapped later. */
+static const struct profile_image unknown_program;
+
+struct record {
+	uint64_t time;
+	size_t order; /* in the file */
+	enum kind kind;
+	bool guest, before;
+	int32_t pid, tid, parent_pid, parent_tid;
+	struct profile_mapping *mapping;
+	const char *comm;
+};
+
+struct program {
+	uint64_t time;
+	const struct profile_image *image; /* NULL: not mapped yet */
+	bool sure;                         /* that the image is the program's */
+	struct program *older;
+};
+
+struct process {
+	bool guest;
+	int32_t pid;
+	struct profile_space *newest;
+	struct program *program; /* the latest; NULL: none was told of */
+};
+
+struct naming {
+	uint64_t time;
+	const char *comm;
+	struct naming *older;
+};
+
+struct thread {
+	int32_t tid;
+	struct naming *newest;
+};
+
+struct profile_timeline {
+	struct pool *pool;
+	struct record *records;
+	size_t count, capacity;
+	struct hash_table processes, threads;
+	bool has_programs;
+	uint32_t spaces;
+	struct profile_space **all;
+	size_t all_capacity;
+};
+
+struct profile_timeline *profile_timeline_new(struct pool *pool)
+{
+	struct profile_timeline *timeline = calloc(1, sizeof(*timeline));
+
+	if (timeline)
+		timeline->pool = pool;
+	return timeline;
+}
+
+void profile_timeline_free(struct profile_timeline *timeline)
+{
+	if (!timeline)
+		return;
+	for (uint32_t i = 0; i < timeline->spaces; i++)
+		free(timeline->all[i]->times);
+	free(timeline->all);
+	free(timeline->records);
+	hash_table_free(&timeline->processes);
+	hash_table_free(&timeline->threads);
+	free(timeline);
+}
+
+static int add_record(struct profile_timeline *timeline, const struct record *record)
+{
+	if (timeline->count == timeline->capacity) {
+		size_t capacity = timeline->capacity ? 2 * timeline->capacity : 1024;
+		struct record *grown = realloc(timeline->records, capacity * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		timeline->records = grown;
+		timeline->capacity = capacity;
+	}
+	timeline->records[timeline->count] = *record;
+	timeline->records[timeline->count].order = timeline->count;
+	timeline->count++;
+	return 0;
+}
+
+int profile_timeline_map(struct profile_timeline *timeline, bool guest, int32_t pid, uint64_t time,
+			 uint64_t start, uint64_t size, uint64_t offset, struct profile_image *image)
+{
+	struct profile_mapping *mapping = pool_alloc(timeline->pool, sizeof(*mapping));
+
+	if (!mapping)
+		return -ENOMEM;
+	*mapping = (struct profile_mapping){
+		.time = time,
+		.start = start,
+		.end = start + size < start ? UINT64_MAX : start + size,
+		.offset = offset,
+		.image = image,
+	};
+	return add_record(
+		timeline,
+		&(struct record){
+			.time = time, .kind = KIND_MAP, .guest = guest, .pid = pid, .mapping = mapping });
+}
+
+int profile_timeline_comm(struct profile_timeline *timeline, uint32_t tid, uint64_t time, const char *comm)
+{
+	return add_record(
+		timeline,
+		&(struct record){ .time = time, .kind = KIND_COMM, .tid = (int32_t)tid, .comm = comm });
+}
+
+int profile_timeline_exec(struct profile_timeline *timeline, uint32_t pid, uint64_t time)
+{
+	return add_record(timeline, &(struct record){ .time = time, .kind = KIND_EXEC, .pid = (int32_t)pid });
+}
+
+int profile_timeline_fork(struct profile_timeline *timeline, uint32_t pid, uint32_t tid, uint32_t parent_pid,
+			  uint32_t parent_tid, uint64_t time, bool before)
+{
+	return add_record(timeline, &(struct record){ .time = time,
+						      .kind = KIND_FORK,
+						      .before = before || !time,
+						      .pid = (int32_t)pid,
+						      .tid = (int32_t)tid,
+						      .parent_pid = (int32_t)parent_pid,
+						      .parent_tid = (int32_t)parent_tid });
+}
+
+static int by_time(const void *left, const void *right)
+{
+	const struct record *a = left, *b = right;
+
+	if (a->time != b->time)
+		return a->time < b->time ? -1 : 1;
+	return a->order < b->order ? -1 : 1;
+}
+
+static uint64_t process_hash(bool guest, int32_t pid)
+{
+	return hash_mix(guest, (uint32_t)pid);
+}
+
+static bool same_process(const void *item, const void *key)
+{
+	const struct process *a = item, *b = key;
+
+	return a->pid == b->pid && a->guest == b->guest;
+}
+
+static bool same_thread(const void *item, const void *key)
+{
+	return ((const struct thread *)item)->tid == *(const int32_t *)key;
+}
+
+static struct process *find_process(const struct profile_timeline *timeline, bool guest, int32_t pid)
+{
+	return hash_table_find(&timeline->processes, process_hash(guest, pid), same_process,
+				  &(struct process){ .guest = guest, .pid = pid });
+}
+
+static struct thread *find_thread(const struct profile_timeline *timeline, int32_t tid)
+{
+	return hash_table_find(&timeline->threads, hash_mix(0, (uint32_t)tid), same_thread, &tid);
+}
+
+static struct process *need_process(struct profile_timeline *timeline, bool guest, int32_t pid)
+{
+	struct process *process = find_process(timeline, guest, pid);
+
+	if (process)
+		return process;
+	process = pool_alloc(timeline->pool, sizeof(*process));
+	if (!process)
+		return NULL;
+	process->guest = guest;
+	process->pid = pid;
+	return hash_table_add(&timeline->processes, process_hash(guest, pid), process) ? NULL : process;
+}
+
+static struct profile_space *new_space(struct profile_timeline *timeline, struct process *process,
+				       uint64_t born)
+{
+	struct profile_space *space = pool_alloc(timeline->pool, sizeof(*space));
+
+	if (timeline->spaces == timeline->all_capacity) {
+		size_t capacity = timeline->all_capacity ? 2 * timeline->all_capacity : 64;
+		struct profile_space **grown =
+			realloc(timeline->all, capacity * sizeof(struct profile_space *));
+
+		if (!grown)
+			return NULL;
+		timeline->all = grown;
+		timeline->all_capacity = capacity;
+	}
+	if (!space)
+		return NULL;
+	space->id = timeline->spaces;
+	space->born = born;
+	space->older = process->newest;
+	timeline->all[timeline->spaces++] = space;
+	process->newest = space;
+	return space;
+}
+
+static int start_program(struct profile_timeline *timeline, struct process *process, uint64_t time,
+			 const struct profile_image *image)
+{
+	struct program *program = pool_alloc(timeline->pool, sizeof(*program));
+
+	if (!program)
+		return -ENOMEM;
+	*program = (struct program){ .time = time, .image = image, .sure = image, .older = process->program };
+	process->program = program;
+	timeline->has_programs = true;
+	return 0;
+}
+
+static int play_exec(struct profile_timeline *timeline, const struct record *record)
+{
+	struct process *process = need_process(timeline, false, record->pid);
+
+	return process ? start_program(timeline, process, record->time, NULL) : -ENOMEM;
+}
+
+/* One in a file of memory has no slash (perf_data_sideband.c). */
+static bool may_be_program(const char *path)
+{
+	return *path == '/' || !strncmp(path, "memfd:", strlen("memfd:"));
+}
+
+/* An execve names the thread by its file (fs/exec.c, begin_new_exec()), in 15 characters. */
+static bool is_named_by(const struct profile_timeline *timeline, const struct process *process,
+			const struct profile_image *image)
+{
+	const struct thread *thread = find_thread(timeline, process->pid);
+	const struct naming *naming = thread ? thread->newest : NULL;
+
+	while (naming && naming->time > process->program->time)
+		naming = naming->older;
+	return naming && !strncmp(naming->comm, image->name, 15);
+}
+
+/*
+ * The kernel maps the program before its interpreter and all libraries (fs/binfmt_elf.c, load_elf_binary()).
+ * But a guest's clock is not known to the microsecond, and what it tells may come late: what a sample saw
+ * just before the execve may stand behind it, and a library that one saw before the program. Who is called
+ * otherwise than its file, as of a script's interpreter, can be taken for such a library then.
+ */
+static void note_program(const struct profile_timeline *timeline, struct process *process,
+			 const struct profile_mapping *mapping)
+{
+	struct program *program = process->program;
+	const struct profile_image *image = mapping->image;
+
+	if (!program || program->sure || !may_be_program(image->path))
+		return;
+	if (!program->image || is_named_by(timeline, process, image))
+		program->image = image;
+	program->sure = program->image == image && is_named_by(timeline, process, image);
+}
+
+static int play_map(struct profile_timeline *timeline, const struct record *record)
+{
+	struct process *process = need_process(timeline, record->guest, record->pid);
+	struct profile_space *space;
+
+	if (!process)
+		return -ENOMEM;
+	space = process->newest ? process->newest : new_space(timeline, process, 0);
+	if (!space)
+		return -ENOMEM;
+	if (space->count == space->capacity) {
+		uint32_t capacity = space->capacity ? 2 * space->capacity : 16;
+		uint64_t *grown = realloc(space->times, capacity * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		space->times = grown;
+		space->capacity = capacity;
+	}
+	space->times[space->count++] = record->time;
+	note_program(timeline, process, record->mapping);
+	record->mapping->epoch = space->count;
+	record->mapping->next = space->latest;
+	space->latest = record->mapping;
+	return 0;
+}
+
+static int name_thread(struct profile_timeline *timeline, int32_t tid, uint64_t time, const char *comm)
+{
+	struct thread *thread = find_thread(timeline, tid);
+	struct naming *naming = pool_alloc(timeline->pool, sizeof(*naming));
+
+	if (!naming)
+		return -ENOMEM;
+	if (!thread) {
+		thread = pool_alloc(timeline->pool, sizeof(*thread));
+		if (!thread || hash_table_add(&timeline->threads, hash_mix(0, (uint32_t)tid), thread))
+			return -ENOMEM;
+		thread->tid = tid;
+	}
+	*naming = (struct naming){ .time = time, .comm = comm, .older = thread->newest };
+	thread->newest = naming;
+	return 0;
+}
+
+/* A child runs its parent's program, known or not, until it runs another. */
+static int inherit_program(struct profile_timeline *timeline, struct process *child,
+			   const struct process *parent, uint64_t time)
+{
+	const struct profile_image *image = parent && parent->program ? parent->program->image : NULL;
+
+	if (!image && !child->program)
+		return 0;
+	return start_program(timeline, child, time, image ? image : &unknown_program);
+}
+
+static int play_fork(struct profile_timeline *timeline, const struct record *record)
+{
+	struct thread *parent_thread = find_thread(timeline, record->parent_tid);
+	struct process *parent = find_process(timeline, false, record->parent_pid);
+	struct process *process = need_process(timeline, false, record->pid);
+	struct profile_space *space;
+
+	if (!process)
+		return -ENOMEM;
+	if (parent_thread && !record->before &&
+	    name_thread(timeline, record->tid, record->time, parent_thread->newest->comm))
+		return -ENOMEM;
+	if (record->pid == record->parent_pid)
+		return 0;
+	space = new_space(timeline, process, record->time);
+	if (!space)
+		return -ENOMEM;
+	if (inherit_program(timeline, process, record->before ? NULL : parent, record->time))
+		return -ENOMEM;
+	/* Of what ran already its own mappings follow. */
+	if (parent && parent->newest && !record->before) {
+		space->parent = parent->newest;
+		space->parent_epoch = parent->newest->count;
+	}
+	return 0;
+}
+
+int profile_timeline_finish(struct profile_timeline *timeline)
+{
+	int error = 0;
+
+	if (timeline->count)
+		qsort(timeline->records, timeline->count, sizeof(*timeline->records), by_time);
+	for (size_t i = 0; i < timeline->count && !error; i++) {
+		const struct record *record = &timeline->records[i];
+
+		if (record->kind == KIND_MAP)
+			error = play_map(timeline, record);
+		else if (record->kind == KIND_COMM)
+			error = name_thread(timeline, record->tid, record->time, record->comm);
+		else if (record->kind == KIND_EXEC)
+			error = play_exec(timeline, record);
+		else
+			error = play_fork(timeline, record);
+	}
+	free(timeline->records);
+	timeline->records = NULL;
+	timeline->count = timeline->capacity = 0;
+	return error;
+}
+
+const struct profile_space *profile_timeline_space(const struct profile_timeline *timeline, bool guest,
+						   int32_t pid, uint64_t time)
+{
+	const struct process *process = find_process(timeline, guest, pid);
+	const struct profile_space *space = process ? process->newest : NULL;
+
+	while (space && space->born > time && space->older)
+		space = space->older;
+	return space;
+}
+
+uint32_t profile_space_epoch(const struct profile_space *space, uint64_t time)
+{
+	uint32_t low = 0, high = space->count;
+
+	/* Nearly all samples come after nearly all mappings. */
+	if (!high || space->times[high - 1] <= time)
+		return high;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (space->times[middle] <= time)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+const struct profile_mapping *profile_space_find(const struct profile_space *space, uint32_t epoch,
+						 uint64_t address)
+{
+	for (; space; epoch = space->parent_epoch, space = space->parent)
+		for (const struct profile_mapping *mapping = space->latest; mapping; mapping = mapping->next)
+			if (mapping->epoch <= epoch && address >= mapping->start && address < mapping->end)
+				return mapping;
+	return NULL;
+}
+
+const struct profile_image *profile_timeline_program(const struct profile_timeline *timeline, uint32_t pid,
+						     uint64_t time)
+{
+	const struct process *process =
+		timeline->has_programs ? find_process(timeline, false, (int32_t)pid) : NULL;
+	const struct program *program = process ? process->program : NULL;
+
+	while (program && program->time > time)
+		program = program->older;
+	return program && program->image != &unknown_program ? program->image : NULL;
+}
+
+const char *profile_timeline_comm_of(const struct profile_timeline *timeline, uint32_t tid, uint64_t time)
+{
+	const struct thread *thread = find_thread(timeline, (int32_t)tid);
+	const struct naming *naming = thread ? thread->newest : NULL;
+
+	while (naming && naming->time > time && naming->older)
+		naming = naming->older;
+	return naming ? naming->comm : "";
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/report/report_rows.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "shared/pool.h"
+
+struct builder {
+	struct report *report;
+	struct pool pool;
+	struct hash_table table;
+	struct report_row **rows;
+	size_t count, capacity;
+	uint64_t stamp; /* the stack that is being counted */
+};
+
+static bool same_row(const void *item, const void *key)
+{
+	const struct report_row *a = item, *b = key;
+
+	return a->frame == b->frame && a->image == b->image && a->vcpu == b->vcpu && a->pid == b->pid &&
+	       a->tid == b->tid && a->comm == b->comm && a->app == b->app && a->cgroup == b->cgroup &&
+	       a->container == b->container;
+}
+
+static uint64_t hash_row(const struct report_row *row)
+{
+	uint64_t hash = hash_mix((uintptr_t)row->frame, (uintptr_t)row->image);
+
+	hash = hash_mix(hash, (uint64_t)row->vcpu << 32 | row->pid);
+	hash = hash_mix(hash, (uintptr_t)row->comm ^ row->tid);
+	hash = hash_mix(hash_mix(hash, (uintptr_t)row->cgroup), (uintptr_t)row->container);
+	return hash_mix(hash, (uintptr_t)row->app);
+}
+
+static int list_row(struct builder *builder, struct report_row *row)
+{
+	if (builder->count == builder->capacity) {
+		size_t capacity = builder->capacity ? 2 * builder->capacity : 256;
+		struct report_row **grown = realloc(builder->rows, capacity * sizeof(struct report_row *));
+
+		if (!grown)
+			return -ENOMEM;
+		builder->rows = grown;
+		builder->capacity = capacity;
+	}
+	builder->rows[builder->count++] = row;
+	return 0;
+}
+
+/* The row for one frame of a stack; NULL without memory. */
+static struct report_row *row_of(struct builder *builder, const struct profile_stack *stack,
+				 const struct profile_frame *frame)
+{
+	unsigned int keys = builder->report->options.keys;
+	struct report_row wanted = {
+		.frame = keys & REPORT_SYMBOL ? frame : NULL,
+		.image = keys & (REPORT_SYMBOL | REPORT_IMAGE) ? frame->image : NULL,
+		.kernel = frame->kernel,
+		.vcpu = keys & REPORT_VCPU ? stack->vcpu : 0,
+		.pid = keys & REPORT_PID ? stack->pid : 0,
+		.tid = keys & REPORT_TID ? stack->tid : 0,
+		.comm = keys & REPORT_COMM ? stack->comm : NULL,
+		.app = keys & REPORT_APP ? stack->app : NULL,
+		.cgroup = keys & REPORT_CGROUP ? stack->cgroup : NULL,
+		.container = keys & REPORT_CONTAINER ? stack->container : NULL,
+	};
+	uint64_t hash = hash_row(&wanted);
+	struct report_row *row = hash_table_find(&builder->table, hash, same_row, &wanted);
+
+	if (row)
+		return row;
+	row = pool_alloc(&builder->pool, sizeof(*row));
+	if (!row)
+		return NULL;
+	*row = wanted;
+	if (hash_table_add(&builder->table, hash, row) || list_row(builder, row))
+		return NULL;
+	return row;
+}
+
+static int count_vcpu(struct report_row *row, const struct profile_stack *stack)
+{
+	struct report_vcpu *grown;
+
+	for (size_t i = 0; i < row->vcpu_count; i++)
+		if (row->vcpus[i].vcpu == stack->vcpu) {
+			row->vcpus[i].samples += stack->samples;
+			row->vcpus[i].weight += stack->weight;
+			return 0;
+		}
+	/* Powers of two. */
+	if (!(row->vcpu_count & (row->vcpu_count - 1))) {
+		grown = realloc(row->vcpus, (row->vcpu_count ? 2 * row->vcpu_count : 1) * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		row->vcpus = grown;
+	}
+	row->vcpus[row->vcpu_count++] = (struct report_vcpu){ .vcpu = stack->vcpu,
+							      .samples = stack->samples,
+							      .weight = stack->weight };
+	return 0;
+}
+
+static int count_total(struct builder *builder, struct report_row *row, const struct profile_stack *stack)
+{
+	/* Recursion: once for each sample. */
+	if (row->stamp == builder->stamp)
+		return 0;
+	row->stamp = builder->stamp;
+	row->total_samples += stack->samples;
+	row->total_weight += stack->weight;
+	return count_vcpu(row, stack);
+}
+
+static int count_stack(struct builder *builder, const struct profile_stack *stack)
+{
+	size_t depth = builder->report->options.children ? stack->depth : 1;
+
+	builder->stamp++;
+	for (size_t i = 0; i < depth; i++) {
+		struct report_row *row = row_of(builder, stack, stack->frames[i]);
+
+		if (!row || count_total(builder, row, stack))
+			return -ENOMEM;
+		if (i)
+			continue;
+		row->samples += stack->samples;
+		row->weight += stack->weight;
+	}
+	return 0;
+}
+
+static int busiest_first(const void *left, const void *right)
+{
+	const struct report_vcpu *a = left, *b = right;
+
+	if (a->weight != b->weight)
+		return a->weight > b->weight ? -1 : 1;
+	return a->vcpu < b->vcpu ? -1 : a->vcpu > b->vcpu;
+}
+
+static int compare_texts(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "");
+}
+
+static int compare_frames(const struct profile_frame *a, const struct profile_frame *b)
+{
+	int order = a && b ? compare_texts(a->symbol, b->symbol) : 0;
+
+	if (order || !a || !b)
+		return order;
+	return a->address < b->address ? -1 : a->address > b->address;
+}
+
+/* Equal weights are put in an order that does not change from run to run. */
+static int largest_first(const void *left, const void *right)
+{
+	const struct report_row *a = *(struct report_row *const *)left,
+				*b = *(struct report_row *const *)right;
+	int order;
+
+	if (a->total_weight != b->total_weight)
+		return a->total_weight > b->total_weight ? -1 : 1;
+	if (a->weight != b->weight)
+		return a->weight > b->weight ? -1 : 1;
+	order = compare_frames(a->frame, b->frame);
+	if (!order)
+		order = compare_texts(a->image, b->image);
+	if (!order)
+		order = compare_texts(a->cgroup, b->cgroup);
+	if (!order)
+		order = compare_texts(a->container, b->container);
+	if (!order)
+		order = compare_texts(a->app, b->app);
+	if (!order)
+		order = compare_texts(a->comm, b->comm);
+	if (!order)
+		order = a->pid < b->pid ? -1 : a->pid > b->pid;
+	if (!order)
+		order = a->tid < b->tid ? -1 : a->tid > b->tid;
+	return order ? order : a->vcpu < b->vcpu ? -1 : a->vcpu > b->vcpu;
+}
+
+const struct profile_event *report_event(const struct report *report)
+{
+	return profile_event(report->profile, report->options.event);
+}
+
+uint64_t report_scaled_hits(const struct profile_event *event)
+{
+	const struct perf_data_count *count = &event->count;
+
+	if (!count->running || count->running >= count->enabled)
+		return event->weight;
+	return (uint64_t)((double)event->weight * (double)count->enabled / (double)count->running);
+}
+
+double report_percent(const struct report *report, uint64_t weight)
+{
+	uint64_t all = report_event(report)->weight;
+
+	return all ? 100.0 * (double)weight / (double)all : 0;
+}
+
+static void apply_limits(struct report *report, size_t count)
+{
+	size_t shown = count;
+
+	while (shown &&
+	       report_percent(report, report->rows[shown - 1]->total_weight) < report->options.percent_limit)
+		shown--;
+	if (report->options.limit && shown > report->options.limit)
+		shown = report->options.limit;
+	report->count = shown;
+	report->hidden = count - shown;
+}
+
+int report_build(struct report **built, const struct profile *profile, const struct report_options *options)
+{
+	struct report *report = calloc(1, sizeof(*report));
+	struct builder *builder = calloc(1, sizeof(*builder));
+
+	assert(options->keys);
+	if (!report || !builder) {
+		free(report);
+		free(builder);
+		return error_set(-ENOMEM, "no memory for the report");
+	}
+	*report = (struct report){ .profile = profile, .options = *options, .memory = builder };
+	builder->report = report;
+	for (size_t i = 0; i < profile_stack_count(profile); i++)
+		if (profile_stack(profile, i)->event == options->event &&
+		    count_stack(builder, profile_stack(profile, i))) {
+			report_free(report);
+			return error_set(-ENOMEM, "no memory for the report");
+		}
+	for (size_t i = 0; i < builder->count; i++)
+		qsort(builder->rows[i]->vcpus, builder->rows[i]->vcpu_count, sizeof(struct report_vcpu),
+		      busiest_first);
+	if (builder->count)
+		qsort(builder->rows, builder->count, sizeof(struct report_row *), largest_first);
+	report->rows = builder->rows;
+	apply_limits(report, builder->count);
+	*built = report;
+	return 0;
+}
+
+void report_free(struct report *report)
+{
+	struct builder *builder = report ? report->memory : NULL;
+
+	if (!report)
+		return;
+	for (size_t i = 0; i < builder->count; i++)
+		free(builder->rows[i]->vcpus);
+	free(builder->rows);
+	hash_table_free(&builder->table);
+	pool_free(&builder->pool);
+	free(builder);
+	free(report);
+}

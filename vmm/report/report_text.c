@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/report/report_rows.h"
+#include "vmm/report/report_flight.h"
+
+#define NAME_WIDTH_MAX 56 /* longer names push what stands behind them */
+#define NAME_WIDTH_MIN 16 /* of functions, on a narrow terminal */
+#define SHARE_SIZE     48
+
+struct table {
+	const struct report *report;
+	FILE *to;
+	bool color;
+	int function, image, comm, app, cgroup, container,
+		share; /* widths of columns, 0 for those that are not shown */
+};
+
+/* 1234567 as "1,234,567" into TEXT of 32 bytes. */
+static const char *grouped(char *text, uint64_t value)
+{
+	char digits[24];
+	int length = snprintf(digits, sizeof(digits), "%" PRIu64, value), at = 0;
+
+	for (int i = 0; i < length; i++) {
+		if (i && (length - i) % 3 == 0)
+			text[at++] = ',';
+		text[at++] = digits[i];
+	}
+	text[at] = '\0';
+	return text;
+}
+
+/* How the samples lie on the vCPUs: "0", "0:61% 3:39%", "0:40% 1:21% +6". */
+static const char *vcpu_share(char *text, const struct report_row *row)
+{
+	int used = 0;
+
+	*text = '\0';
+	if (row->vcpu_count == 1) {
+		snprintf(text, SHARE_SIZE, row->vcpus[0].vcpu == UINT32_MAX ? "-" : "%u", row->vcpus[0].vcpu);
+		return text;
+	}
+	for (size_t i = 0; i < row->vcpu_count && i < 2; i++)
+		used += snprintf(text + used, SHARE_SIZE - (size_t)used, "%s%u:%.0f%%", i ? " " : "",
+				 row->vcpus[i].vcpu,
+				 row->total_weight
+					 ? 100.0 * (double)row->vcpus[i].weight / (double)row->total_weight
+					 : 0);
+	if (row->vcpu_count > 2)
+		snprintf(text + used, SHARE_SIZE - (size_t)used, " +%zu", row->vcpu_count - 2);
+	return text;
+}
+
+static const char *function_name(char *address, size_t size, const struct report_row *row)
+{
+	if (row->frame->symbol)
+		return row->frame->symbol;
+	snprintf(address, size, "0x%016" PRIx64, row->frame->address);
+	return address;
+}
+
+static void widen(int *width, const char *text)
+{
+	size_t length = strlen(text);
+	int needed = length < NAME_WIDTH_MAX ? (int)length : NAME_WIDTH_MAX;
+
+	if (needed > *width)
+		*width = needed;
+}
+
+static void measure(struct table *table)
+{
+	unsigned int keys = table->report->options.keys;
+	char text[SHARE_SIZE];
+
+	table->function = keys & REPORT_SYMBOL ? (int)strlen("Function") : 0;
+	table->image = keys & (REPORT_IMAGE) ? (int)strlen("Image") : 0;
+	table->comm = keys & REPORT_COMM ? (int)strlen("Command") : 0;
+	table->app = keys & REPORT_APP ? (int)strlen("Program") : 0;
+	table->cgroup = keys & REPORT_CGROUP ? (int)strlen("Cgroup") : 0;
+	table->container = keys & REPORT_CONTAINER ? (int)strlen("Container") : 0;
+	table->share = keys & REPORT_VCPU ? 0 : (int)strlen("vCPU share");
+	for (size_t i = 0; i < table->report->count; i++) {
+		const struct report_row *row = table->report->rows[i];
+
+		if (table->function)
+			widen(&table->function, function_name(text, sizeof(text), row));
+		if (table->image)
+			widen(&table->image, row->image);
+		if (table->comm)
+			widen(&table->comm, row->comm);
+		if (table->app)
+			widen(&table->app, row->app);
+		if (table->cgroup)
+			widen(&table->cgroup, row->cgroup);
+		if (table->container)
+			widen(&table->container, row->container);
+		if (table->share)
+			widen(&table->share, vcpu_share(text, row));
+	}
+}
+
+static int width_of(const struct table *table)
+{
+	const int columns[] = { table->share, table->cgroup,   table->container, table->app,
+				table->comm,  table->function, table->image };
+	unsigned int keys = table->report->options.keys;
+	int width = table->report->options.children ? 33 : 22;
+
+	width += (keys & REPORT_VCPU ? 6 : 0) + (keys & REPORT_PID ? 9 : 0) + (keys & REPORT_TID ? 9 : 0);
+	for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
+		width += columns[i] ? 2 + columns[i] : 0;
+	return width;
+}
+
+/* On a narrow terminal how the samples lie on the vCPUs is left out, which --sort vcpu shows; then lines are
+ * longer than it whose function's name is, and not all of them. */
+static void fit_terminal(struct table *table)
+{
+	int columns = (int)table->report->options.columns, function;
+
+	if (columns && width_of(table) > columns)
+		table->share = 0;
+	function = table->function - (width_of(table) - columns);
+	if (columns && table->image && function < table->function && table->function > NAME_WIDTH_MIN)
+		table->function = function > NAME_WIDTH_MIN ? function : NAME_WIDTH_MIN;
+}
+
+static const char *color_of(const struct table *table, double percent)
+{
+	if (!table->color)
+		return "";
+	return percent >= 5 ? "\033[31m" : percent >= 0.5 ? "\033[32m" : "";
+}
+
+static void print_percent(const struct table *table, uint64_t weight)
+{
+	double percent = report_percent(table->report, weight);
+	const char *color = color_of(table, percent);
+
+	fprintf(table->to, "%s%9.2f%%%s", color, percent, *color ? "\033[0m" : "");
+}
+
+static void print_heading(const struct table *table)
+{
+	unsigned int keys = table->report->options.keys;
+
+	fprintf(table->to, "%s", table->color ? "\033[1m" : "");
+	if (table->report->options.children)
+		fprintf(table->to, "# %8s %10s", "Children", "Self");
+	else
+		fprintf(table->to, "# %8s", "Overhead");
+	fprintf(table->to, " %11s", "Samples");
+	if (keys & REPORT_VCPU)
+		fprintf(table->to, " %5s", "vCPU");
+	if (table->share)
+		fprintf(table->to, "  %-*s", table->share, "vCPU share");
+	if (keys & REPORT_PID)
+		fprintf(table->to, " %8s", "PID");
+	if (keys & REPORT_TID)
+		fprintf(table->to, " %8s", "TID");
+	if (table->cgroup)
+		fprintf(table->to, "  %-*s", table->cgroup, "Cgroup");
+	if (table->container)
+		fprintf(table->to, "  %-*s", table->container, "Container");
+	if (table->app)
+		fprintf(table->to, "  %-*s", table->app, "Program");
+	if (table->comm)
+		fprintf(table->to, "  %-*s", table->comm, "Command");
+	if (table->function)
+		fprintf(table->to, "  %-*s", table->image ? table->function : 0, "Function");
+	if (table->image)
+		fprintf(table->to, "  %s", "Image");
+	fprintf(table->to, "%s\n", table->color ? "\033[0m" : "");
+}
+
+static void print_row(const struct table *table, const struct report_row *row)
+{
+	unsigned int keys = table->report->options.keys;
+	char text[SHARE_SIZE];
+
+	print_percent(table, row->total_weight);
+	if (table->report->options.children) {
+		fputc(' ', table->to);
+		print_percent(table, row->weight);
+	}
+	fprintf(table->to, " %11s", grouped(text, row->total_samples));
+	if (keys & REPORT_VCPU)
+		fprintf(table->to, " %5d", (int32_t)row->vcpu);
+	if (table->share)
+		fprintf(table->to, "  %-*s", table->share, vcpu_share(text, row));
+	if (keys & REPORT_PID)
+		fprintf(table->to, " %8d", (int32_t)row->pid);
+	if (keys & REPORT_TID)
+		fprintf(table->to, " %8d", (int32_t)row->tid);
+	if (table->cgroup)
+		fprintf(table->to, "  %-*s", table->cgroup, *row->cgroup ? row->cgroup : "-");
+	if (table->container)
+		fprintf(table->to, "  %-*s", table->container, *row->container ? row->container : "-");
+	if (table->app)
+		fprintf(table->to, "  %-*s", table->app, *row->app ? row->app : "-");
+	if (table->comm)
+		fprintf(table->to, "  %-*s", table->comm, *row->comm ? row->comm : "-");
+	if (table->function)
+		fprintf(table->to, "  %-*s", table->image ? table->function : 0,
+			function_name(text, sizeof(text), row));
+	if (table->image)
+		fprintf(table->to, "  %s", row->image);
+	fputc('\n', table->to);
+}
+
+static void print_about(const struct profile *profile, FILE *to)
+{
+	const struct perf_data_summary *summary = profile_summary(profile);
+
+	if (*summary->release)
+		fprintf(to, "# Guest    Linux %s%s%s%s%s\n", summary->release, *summary->arch ? " " : "",
+			summary->arch, *summary->hostname ? ", " : "", summary->hostname);
+	if (*summary->command_line)
+		fprintf(to, "# Command  %s\n", summary->command_line);
+	report_flight_text(summary, to);
+}
+
+/* Where it was not in a register all the time, there were more than were seen. */
+static void print_count(const struct table *table, const struct profile_event *event)
+{
+	const struct perf_data_count *count = &event->count;
+	char scaled[32];
+
+	if (!count->enabled || count->running >= count->enabled)
+		return;
+	fprintf(table->to,
+		"# Watched  %.1f %% of the time, %.3f s of %.3f s on all vCPUs: about %s hits in all of it\n",
+		100.0 * (double)count->running / (double)count->enabled, (double)count->running / 1e9,
+		(double)count->enabled / 1e9, grouped(scaled, report_scaled_hits(event)));
+}
+
+/* Who looks seldom, as at QEMU's monitor, can have fewer than were asked for; kvmscope ctl asks for others.
+ */
+static void print_frequency(const struct profile_event *event, FILE *to)
+{
+	if (!event->frequency)
+		return;
+	fprintf(to, ", %llu Hz", (unsigned long long)event->frequency);
+	if (event->frequency_changed && event->weight)
+		fprintf(to, " asked for at first, %.1f had on average",
+			(double)event->samples * 1e9 / (double)event->weight);
+}
+
+static void print_event(const struct table *table)
+{
+	const struct profile_event *event = report_event(table->report);
+	unsigned int cpus = profile_summary(table->report->profile)->cpus;
+	char text[32];
+
+	fprintf(table->to, "# Event    %s", event->name);
+	print_frequency(event, table->to);
+	fprintf(table->to, "\n# Samples  %s", grouped(text, event->samples));
+	if (event->unit == PROFILE_NANOSECONDS)
+		fprintf(table->to, ", %.3f s", (double)event->weight / 1e9);
+	else if (event->unit == PROFILE_HITS)
+		fprintf(table->to, ", %s hits", grouped(text, event->weight));
+	if (cpus)
+		fprintf(table->to, ", %u vCPU%s", cpus, cpus == 1 ? "" : "s");
+	fputc('\n', table->to);
+	print_count(table, event);
+	fputs("#\n", table->to);
+}
+
+static void print_table(const struct report *report, FILE *to, bool color)
+{
+	struct table table = { .report = report, .to = to, .color = color };
+	char text[32];
+
+	measure(&table);
+	fit_terminal(&table);
+	print_event(&table);
+	print_heading(&table);
+	for (size_t i = 0; i < report->count; i++)
+		print_row(&table, report->rows[i]);
+	if (report->hidden)
+		fprintf(to, "# %s more row%s ", grouped(text, report->hidden),
+			report->hidden == 1 ? "" : "s");
+	if (report->hidden && report->options.screen)
+		fprintf(to, "than fit here: -n %zu shows them, so does a pipe\n",
+			report->count + report->hidden);
+	else if (report->hidden)
+		fputs("below the limit\n", to);
+}
+
+/* The samples that were lost have a line of their own, which also files of perf's have. */
+static void print_kinds_of_loss(const struct losses *losses, FILE *to)
+{
+	char text[32];
+
+	for (int i = 0; i < LOSS_COUNT; i++)
+		if (i != LOST_OVERFLOW && losses->counts[i])
+			fprintf(to, "# %s %s (%s)\n", grouped(text, losses->counts[i]),
+				loss_meaning((enum loss)i), loss_name((enum loss)i));
+}
+
+static void print_unknown_inlines(const struct profile *profile, FILE *to)
+{
+	size_t images, unknown;
+
+	profile_inlines(profile, &images, &unknown);
+	if (unknown)
+		fprintf(to,
+			"# No DWARF of %zu of %zu images: functions that were inlined there are not shown apart\n",
+			unknown, images);
+}
+
+/* Only what is not as it should be. */
+static void print_losses(const struct profile *profile, FILE *to)
+{
+	const struct perf_data_summary *summary = profile_summary(profile);
+	char text[32];
+
+	if (profile_lost(profile))
+		fprintf(to, "# Lost %s sample%s: the recorder could not keep up\n",
+			grouped(text, profile_lost(profile)), profile_lost(profile) == 1 ? "" : "s");
+	print_kinds_of_loss(&summary->losses, to);
+	if (summary->skipped)
+		fprintf(to, "# Left out %s record%s of kinds that are not understood\n",
+			grouped(text, summary->skipped), summary->skipped == 1 ? "" : "s");
+	if (summary->cut_off)
+		fprintf(to,
+			"# Not closed: the recorder writes on, or was cut off; this is what it had written\n");
+	print_unknown_inlines(profile, to);
+	if (*profile_note(profile))
+		fprintf(to, "# No kernel names: %s\n", profile_note(profile));
+}
+
+int report_print_text(struct report *const *reports, size_t count, FILE *to, bool color)
+{
+	const struct profile *profile = reports[0]->profile;
+
+	print_about(profile, to);
+	for (size_t i = 0; i < count; i++) {
+		if (i)
+			fputc('\n', to);
+		print_table(reports[i], to, color);
+	}
+	print_losses(profile, to);
+	if (fflush(to) || ferror(to))
+		return error_set(errno == EPIPE ? -EPIPE : -EIO, "cannot write the report: %s",
+				 strerror(errno));
+	return 0;
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "vmm/report/image_inlines.h"
+#include "vmm/report/symbolizer_state.h"
+
+/* What tells frames of one image apart. */
+struct frame {
+	struct profile_frame shown;
+	const struct profile_image *image; /* NULL: nothing is mapped there */
+	uint64_t start; /* of the symbol, or the address itself, as the image's table has it */
+};
+
+/* Names and files of inlined functions, and of lines, are the pool's. */
+static bool same_frame(const void *item, const void *key)
+{
+	const struct frame *a = item, *b = key;
+
+	return a->image == b->image && a->start == b->start && !a->shown.symbol == !b->shown.symbol &&
+	       a->shown.kernel == b->shown.kernel && a->shown.inlined == b->shown.inlined &&
+	       (!a->shown.inlined || a->shown.function == b->shown.function) &&
+	       a->shown.file == b->shown.file && a->shown.line == b->shown.line;
+}
+
+static const struct profile_frame *keep_frame(struct profile_resolver *resolver, struct frame *frame)
+{
+	uint64_t hash = hash_mix(hash_pointer(frame->image), frame->start);
+	struct frame *kept;
+
+	if (frame->shown.inlined)
+		hash = hash_mix(hash, (uintptr_t)frame->shown.function);
+	hash = hash_mix(hash, frame->shown.line);
+	kept = hash_table_find(&resolver->frames, hash, same_frame, frame);
+	if (kept)
+		return &kept->shown;
+	kept = pool_alloc(&resolver->pool, sizeof(*kept));
+	if (!kept)
+		return NULL;
+	if (frame->shown.symbol)
+		frame->shown.symbol = pool_string(&resolver->pool, frame->shown.symbol);
+	if (!frame->shown.inlined)
+		frame->shown.function = frame->shown.symbol;
+	*kept = *frame;
+	if (hash_table_add(&resolver->frames, hash, kept))
+		return NULL;
+	return &kept->shown;
+}
+
+/* The frame of a function that was inlined into what is at ADDRESS; NULL without memory. */
+static const struct profile_frame *inlined_frame(struct profile_resolver *resolver,
+						 const struct profile_image *image, const struct frame *into,
+						 const struct dwarf_function *function)
+{
+	struct frame frame = {
+		.shown = { .image = image->name,
+			   .address = into->shown.address,
+			   .kernel = into->shown.kernel,
+			   .inlined = true,
+			   .function = pool_string(&resolver->pool, function->name),
+			   .line = function->line },
+		.image = image,
+	};
+	char *shown;
+
+	if (function->file)
+		frame.shown.file = pool_string(&resolver->pool, function->file);
+	if (!frame.shown.function || (function->file && !frame.shown.file) ||
+	    asprintf(&shown, "%s (inlined)", frame.shown.function) < 0)
+		return NULL;
+	frame.shown.symbol = shown;
+	into = (const struct frame *)keep_frame(resolver, &frame);
+	free(shown);
+	return into ? &into->shown : NULL;
+}
+
+/* Keeps the frames of COUNT inlined FUNCTIONS, but of those that have no name. -ENOMEM. */
+static int keep_inlined(struct profile_resolver *resolver, const struct profile_image *image,
+			const struct frame *into, const struct dwarf_function *functions, size_t count,
+			struct profile_frame_cache_entry *entry)
+{
+	const struct profile_frame **frames =
+		pool_alloc(&resolver->pool, count * sizeof(struct profile_frame *));
+
+	if (!frames)
+		return -ENOMEM;
+	entry->inlined = frames;
+	for (size_t i = 0; i < count; i++) {
+		if (!functions[i].name)
+			continue;
+		frames[entry->inlined_count] = inlined_frame(resolver, image, into, &functions[i]);
+		if (!frames[entry->inlined_count++])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/*
+ * What is inlined where FRAME was sampled, into ENTRY, and its own line. What a caller was doing is its call,
+ * before the address that it returns to; that may be another inlined function's already. -ENOMEM.
+ */
+static int find_inlined(struct profile_resolver *resolver, struct profile_image *image,
+			const struct symbol *symbol, struct frame *frame,
+			struct profile_frame_cache_entry *entry)
+{
+	struct dwarf_function functions[DWARF_INLINES_MAX];
+	uint64_t at = entry->caller && entry->own > symbol->start ? entry->own - 1 : entry->own;
+	size_t count = image_inlines_find(image, &resolver->options, at, functions);
+
+	if (!count)
+		return 0;
+	frame->shown.line = functions[count - 1].line;
+	if (functions[count - 1].file)
+		frame->shown.file = pool_string(&resolver->pool, functions[count - 1].file);
+	return count > 1 ? keep_inlined(resolver, image, frame, functions, count - 1, entry) : 0;
+}
+
+int profile_resolver_resolve(struct profile_resolver *resolver, const struct profile_space *space,
+			     bool kernel, struct profile_frame_cache_entry *entry)
+{
+	const struct profile_mapping *mapping =
+		space ? profile_space_find(space, entry->epoch, entry->address) : NULL;
+	struct frame frame = {
+		.shown = { .image = resolver->unknown, .address = entry->address, .kernel = kernel },
+	};
+	struct symbol symbol;
+	int error = 0;
+
+	entry->own = entry->address;
+	if (mapping) {
+		frame.image = mapping->image;
+		frame.shown.image = mapping->image->name;
+	}
+	if (mapping && profile_image_symbol(mapping->image, &resolver->options, mapping->start,
+					    mapping->offset, entry->address, &entry->own, &symbol)) {
+		frame.shown.symbol = symbol.name;
+		frame.start = symbol.start;
+		if (resolver->options.inlined)
+			error = find_inlined(resolver, mapping->image, &symbol, &frame, entry);
+	} else {
+		frame.start = entry->own;
+	}
+	entry->frame = error ? NULL : keep_frame(resolver, &frame);
+	return entry->frame ? 0 : -ENOMEM;
+}
+
+const struct profile_frame *profile_resolver_host_frame(struct profile_resolver *resolver)
+{
+	struct frame frame = { .shown = { .symbol = "[host]", .image = PROFILE_HOST_IMAGE } };
+
+	return keep_frame(resolver, &frame);
+}
+
+static const struct frame *whole(const struct resolved_frame *frame)
+{
+	return (const struct frame *)((const char *)frame->frame - offsetof(struct frame, shown));
+}
+
+uint64_t resolved_frame_offset(const struct resolved_frame *frame)
+{
+	return frame->frame->symbol && !frame->frame->inlined ? frame->own - whole(frame)->start : 0;
+}
+
+uint64_t resolved_frame_address(const struct resolved_frame *frame)
+{
+	const struct profile_image *image = whole(frame)->image;
+
+	return image && image->kind == IMAGE_KERNEL ? frame->own - image->kernel->moved : frame->own;
+}
+
+const char *resolved_frame_path(const struct resolved_frame *frame)
+{
+	const struct profile_image *image = whole(frame)->image;
+
+	if (!image || image->kind == IMAGE_KERNEL)
+		return frame->frame->image;
+	return image->path;
+}

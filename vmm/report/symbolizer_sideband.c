@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/report/container_name.h"
+#include "vmm/report/symbolizer_state.h"
+
+struct build_id {
+	const char *name;
+	uint8_t bytes[ELF_BUILD_ID_MAX];
+	size_t size;
+};
+
+static bool same_name(const void *item, const void *key)
+{
+	return ((const struct build_id *)item)->name == key;
+}
+
+static int take_build_id(void *context, const struct perf_data_build_id *taken)
+{
+	struct profile_resolver *resolver = context;
+	const char *name = pool_string(&resolver->pool, taken->name);
+	struct build_id *build_id = pool_alloc(&resolver->pool, sizeof(*build_id));
+
+	if (!name || !build_id)
+		return profile_resolver_out_of_memory(resolver);
+	if (taken->build_id_size > ELF_BUILD_ID_MAX ||
+	    hash_table_find(&resolver->build_ids, hash_pointer(name), same_name, name))
+		return 0;
+	build_id->name = name;
+	build_id->size = taken->build_id_size;
+	memcpy(build_id->bytes, taken->build_id, taken->build_id_size);
+	return hash_table_add(&resolver->build_ids, hash_pointer(name), build_id)
+		       ? profile_resolver_out_of_memory(resolver)
+		       : 0;
+}
+
+static bool same_image(const void *item, const void *key)
+{
+	const struct profile_image *a = item, *b = key;
+
+	return a->path == b->path && a->kernel == b->kernel && a->kind == b->kind &&
+	       a->build_id_size == b->build_id_size && !memcmp(a->build_id, b->build_id, a->build_id_size);
+}
+
+/* A mapping's own build id, else the one that the file's table has for its name. */
+static void find_build_id(const struct profile_resolver *resolver, struct profile_image *image,
+			  const struct perf_data_mapping_event *mapping)
+{
+	const char *name = image->kind == IMAGE_KERNEL ? image->name : image->path;
+	const struct build_id *listed =
+		hash_table_find(&resolver->build_ids, hash_pointer(name), same_name, name);
+
+	if (mapping->build_id_size && mapping->build_id_size <= ELF_BUILD_ID_MAX) {
+		image->build_id_size = mapping->build_id_size;
+		memcpy(image->build_id, mapping->build_id, mapping->build_id_size);
+	} else if (listed) {
+		image->build_id_size = listed->size;
+		memcpy(image->build_id, listed->bytes, listed->size);
+	}
+}
+
+static int keep_image(struct profile_resolver *resolver, const struct profile_image *image,
+		      struct profile_image **kept)
+{
+	uint64_t hash = hash_mix(hash_pointer(image->path), (uintptr_t)image->kernel);
+
+	*kept = hash_table_find(&resolver->images, hash, same_image, image);
+	if (*kept)
+		return 0;
+	*kept = pool_alloc(&resolver->pool, sizeof(**kept));
+	if (!*kept)
+		return profile_resolver_out_of_memory(resolver);
+	**kept = *image;
+	return hash_table_add(&resolver->images, hash, *kept) ? profile_resolver_out_of_memory(resolver)
+								 : 0;
+}
+
+/* What tells the boots of a kernel apart. */
+static int learn_kernel(struct profile_resolver *resolver, const struct profile_image *image,
+			const struct perf_data_mapping_event *mapping)
+{
+	struct profile_kernel *kernel = image->kernel;
+	struct profile_module_place *place;
+
+	if (image->kind == IMAGE_KERNEL) {
+		memcpy(kernel->build_id, image->build_id, sizeof(kernel->build_id));
+		kernel->build_id_size = image->build_id_size;
+		kernel->reference = image->reference;
+		kernel->reference_address = mapping->offset;
+	} else if (image->kind == IMAGE_MODULE) {
+		place = pool_alloc(&resolver->pool, sizeof(*place));
+		if (!place)
+			return -ENOMEM;
+		*place = (struct profile_module_place){ image->module, mapping->start, kernel->modules };
+		kernel->modules = place;
+	}
+	return 0;
+}
+
+static int take_mapping(void *context, const struct perf_data_mapping_event *mapping)
+{
+	struct profile_resolver *resolver = context;
+	bool guest = is_guest_mode(mapping->misc), kernel = is_kernel_mode(mapping->misc);
+	struct profile_image image = { 0 }, *kept;
+	int error;
+
+	if (mapping->is_code ? !profile_image_describe_code(&image, &resolver->pool, mapping->name)
+			     : !profile_image_describe(&image, &resolver->pool, mapping->name, kernel))
+		return profile_resolver_out_of_memory(resolver);
+	find_build_id(resolver, &image, mapping);
+	if (kernel)
+		image.kernel = &resolver->kernels[guest];
+	if (kernel && learn_kernel(resolver, &image, mapping))
+		return profile_resolver_out_of_memory(resolver);
+	error = keep_image(resolver, &image, &kept);
+	if (error)
+		return error;
+	if (profile_timeline_map(resolver->timeline, guest, kernel ? PROFILE_KERNEL : mapping->pid,
+				 mapping->time, mapping->start, mapping->size, mapping->offset, kept))
+		return profile_resolver_out_of_memory(resolver);
+	return 0;
+}
+
+static int take_comm(void *context, uint32_t pid, uint32_t tid, const char *comm, uint64_t time)
+{
+	struct profile_resolver *resolver = context;
+	const char *name = pool_string(&resolver->pool, comm);
+
+	return !name || profile_timeline_comm(resolver->timeline, tid, time, name)
+		       ? profile_resolver_out_of_memory(resolver)
+		       : 0;
+}
+
+static int take_exec(void *context, uint32_t pid, uint64_t time)
+{
+	struct profile_resolver *resolver = context;
+
+	return profile_timeline_exec(resolver->timeline, pid, time) ? profile_resolver_out_of_memory(resolver)
+								    : 0;
+}
+
+static int take_fork(void *context, uint32_t pid, uint32_t tid, uint32_t parent_pid, uint32_t parent_tid,
+		     uint64_t time, bool before)
+{
+	struct profile_resolver *resolver = context;
+
+	return profile_timeline_fork(resolver->timeline, pid, tid, parent_pid, parent_tid, time, before)
+		       ? profile_resolver_out_of_memory(resolver)
+		       : 0;
+}
+
+static bool same_cgroup(const void *item, const void *key)
+{
+	return ((const struct profile_cgroup *)item)->id == *(const uint64_t *)key;
+}
+
+struct profile_cgroup *profile_resolver_cgroup(const struct profile_resolver *resolver, uint64_t id)
+{
+	return hash_table_find(&resolver->cgroups, hash_mix(0, id), same_cgroup, &id);
+}
+
+/* The latest path of one that was renamed, as for perf. */
+static int take_cgroup(void *context, uint64_t id, const char *path)
+{
+	struct profile_resolver *resolver = context;
+	const char *kept = pool_string(&resolver->pool, path), *container;
+	struct profile_cgroup *cgroup = profile_resolver_cgroup(resolver, id);
+	char name[CONTAINER_NAME_SIZE];
+
+	container_name(path, name, sizeof(name));
+	container = pool_string(&resolver->pool, name);
+	if (kept && container && !cgroup) {
+		cgroup = pool_alloc(&resolver->pool, sizeof(*cgroup));
+		if (cgroup)
+			cgroup->id = id;
+		if (!cgroup || hash_table_add(&resolver->cgroups, hash_mix(0, id), cgroup))
+			return profile_resolver_out_of_memory(resolver);
+	}
+	if (!kept || !container)
+		return profile_resolver_out_of_memory(resolver);
+	cgroup->path = kept;
+	cgroup->container = container;
+	return 0;
+}
+
+static int take_lost(void *context, uint64_t count)
+{
+	((struct profile_resolver *)context)->lost += count;
+	return 0;
+}
+
+/*
+ * A file whose recorder could not find the kernel says nothing of where it
+ * lies; with symbols given by the user, all kernel addresses are looked up in them.
+ */
+static int map_given_kernel(struct profile_resolver *resolver, bool guest)
+{
+	struct perf_data_mapping_event everything = {
+		.start = 1ull << 63,
+		.size = UINT64_MAX >> 1,
+		.pid = -1,
+		.misc = guest ? PERF_RECORD_MISC_GUEST_KERNEL : PERF_RECORD_MISC_KERNEL,
+		.name = guest ? "[guest.kernel.kallsyms]" : "[kernel.kallsyms]",
+	};
+
+	return take_mapping(resolver, &everything);
+}
+
+/* A file that the user named must be right, or the report ends here. */
+static int check_given(struct profile_resolver *resolver)
+{
+	const struct profile_options *options = &resolver->options;
+	struct profile_kernel *kernel = &resolver->kernels[0];
+
+	if (!options->kallsyms && !options->vmlinux)
+		return 0;
+	if (resolver->kernels[1].build_id_size)
+		kernel = &resolver->kernels[1];
+	return profile_kernel_symbols(kernel, options) ? 0 : error_set(-EINVAL, "%s", kernel->note);
+}
+
+int profile_resolver_read_sideband(struct profile_resolver *resolver)
+{
+	const struct perf_data_events events = {
+		.mapping = take_mapping,
+		.comm = take_comm,
+		.exec = take_exec,
+		.fork = take_fork,
+		.build_id = take_build_id,
+		.cgroup = take_cgroup,
+		.lost = take_lost,
+		.context = resolver,
+	};
+	bool given = resolver->options.kallsyms || resolver->options.vmlinux;
+	int error = 0;
+
+	if (given)
+		error = map_given_kernel(resolver, false);
+	if (given && !error)
+		error = map_given_kernel(resolver, true);
+	if (!error)
+		error = perf_data_reader_run(resolver->reader, &events);
+	if (error)
+		return error;
+	if (profile_timeline_finish(resolver->timeline))
+		return profile_resolver_out_of_memory(resolver);
+	return check_given(resolver);
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/resolve/resolver_image.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include "shared/pool.h"
+
+static uint64_t hash_image(const struct resolver_image *image, const char *name)
+{
+	uint64_t hash = hash_mix(image->inode, (uint64_t)image->major << 32 | image->minor);
+
+	hash = hash_mix(hash, image->generation);
+	for (size_t i = 0; i < image->build_id_size; i++)
+		hash = hash_mix(hash, image->build_id[i]);
+	for (; *name; name++)
+		hash = hash_mix(hash, (uint8_t)*name);
+	return hash;
+}
+
+static bool same_image(const struct resolver_image *a, const struct resolver_image *b, const char *name)
+{
+	return a->major == b->major && a->minor == b->minor && a->inode == b->inode &&
+	       a->generation == b->generation && a->build_id_size == b->build_id_size &&
+	       !memcmp(a->build_id, b->build_id, a->build_id_size) && !strcmp(a->name, name);
+}
+
+static struct resolver_image *find(const struct resolver_store *store, uint64_t hash,
+				   const struct resolver_image *wanted, const char *name)
+{
+	struct resolver_node *node = resolver_table_first(&store->images, hash);
+
+	while (node && !same_image((struct resolver_image *)node, wanted, name))
+		node = resolver_table_next(node);
+	return (struct resolver_image *)node;
+}
+
+static size_t size_of(const char *name)
+{
+	return sizeof(struct resolver_image) + strlen(name) + 1;
+}
+
+static struct resolver_image *keep(struct resolver_store *store, const struct resolver_image *wanted,
+				   const char *name)
+{
+	uint64_t hash = hash_image(wanted, name);
+	struct resolver_image *image = find(store, hash, wanted, name);
+
+	if (image)
+		return resolver_image_hold(image);
+	image = resolver_store_take(store, size_of(name));
+	if (!image)
+		return NULL;
+	memcpy(image, wanted, sizeof(*image));
+	memcpy(image->name, name, strlen(name) + 1);
+	image->holders = 1;
+	if (resolver_table_add(&store->images, store->account, hash, &image->node)) {
+		resolver_store_give(store, image, size_of(name));
+		return NULL;
+	}
+	return image;
+}
+
+struct resolver_image *resolver_image_of_mmap(struct resolver_store *store, const struct sideband_mmap *mmap)
+{
+	struct resolver_image image = {
+		.major = mmap->major,
+		.minor = mmap->minor,
+		.inode = mmap->inode,
+		.generation = mmap->generation,
+		.build_id_size = mmap->build_id_size,
+	};
+
+	memcpy(image.build_id, mmap->build_id, mmap->build_id_size);
+	return keep(store, &image, mmap->name);
+}
+
+struct resolver_image *resolver_image_of_module(struct resolver_store *store,
+						const struct sideband_module *module)
+{
+	struct resolver_image image = { .build_id_size = module->build_id_size };
+
+	memcpy(image.build_id, module->build_id, module->build_id_size);
+	return keep(store, &image, module->name);
+}
+
+void resolver_image_release(struct resolver_store *store, struct resolver_image *image)
+{
+	if (!image || --image->holders)
+		return;
+	resolver_table_remove(&store->images, &image->node);
+	resolver_store_give(store, image, size_of(image->name));
+}

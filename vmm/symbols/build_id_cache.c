@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/symbols/build_id_cache.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/error.h"
+#include "vmm/symbols/build_id_cache_files.h"
+#include "vmm/symbols/kcore.h"
+
+/* The names of its entries in perf. */
+#define KALLSYMS_ENTRY "/[kernel.kallsyms]/"
+#define KCORE_ENTRY    "/[kernel.kcore]/"
+
+/* Stands in the boots that we made; the code of others is not ours to remove. */
+#define OUR_MARK ".kvmscope"
+
+static void add_line(struct bytes *to, uint64_t address, char type, const char *name, const char *module)
+{
+	char start[32];
+
+	bytes_add(to, start, (size_t)snprintf(start, sizeof(start), "%016" PRIx64 " %c ", address, type));
+	bytes_add(to, name, strlen(name));
+	if (module) {
+		bytes_add(to, "\t[", 2);
+		bytes_add(to, module, strlen(module));
+		bytes_add(to, "]", 1);
+	}
+	bytes_add(to, "\n", 1);
+}
+
+static bool in_modules(const struct kernel_image *image, uint64_t address)
+{
+	for (size_t i = 0; i < image->module_count; i++)
+		if (address - image->modules[i].start < image->modules[i].size &&
+		    !(image->shared && image->shared[i]))
+			return true;
+	return false;
+}
+
+/* Functions in the image, and the symbol that may end it: data is never sampled. */
+static bool belongs(const struct kernel_image *image, const struct symbol *symbol, bool with_modules)
+{
+	if (!build_id_cache_name_is_plain(symbol->name) || !strchr("tTwW", symbol->type))
+		return false;
+	if (!symbol->module)
+		return symbol->start - image->start <= image->end - image->start;
+	return with_modules && build_id_cache_name_is_plain(symbol->module) &&
+	       in_modules(image, symbol->start);
+}
+
+/* perf checks where _text lies, and finds the kernel's part of the code by _stext. */
+static void add_anchor(const struct kernel_image *image, struct bytes *to, const char *name)
+{
+	struct symbol symbol;
+
+	if (!symbols_find_name(image->symbols, name, &symbol) || symbol.start != image->start)
+		add_line(to, image->start, 'T', name, NULL);
+}
+
+static void add_symbols(const struct kernel_image *image, struct bytes *to, const struct symbols *symbols,
+			bool with_modules)
+{
+	size_t count = symbols_count(symbols);
+	struct symbol symbol;
+
+	for (size_t i = 0; i < count; i++) {
+		symbols_at(symbols, i, &symbol);
+		if (belongs(image, &symbol, with_modules))
+			add_line(to, symbol.start, symbol.type, symbol.name, symbol.module);
+	}
+}
+
+static int make_kallsyms(const struct kernel_image *image, bool with_modules, struct bytes *to)
+{
+	struct symbol symbol;
+
+	if (with_modules)
+		add_line(to, image->start, 'A', BUILD_ID_CACHE_ANCHOR, NULL);
+	add_anchor(image, to, "_text");
+	if (!symbols_find_name(image->symbols, "_stext", &symbol))
+		add_anchor(image, to, "_stext");
+	add_symbols(image, to, image->symbols, with_modules);
+	if (with_modules && image->unloaded)
+		add_symbols(image, to, image->unloaded, true);
+	return to->failed ? error_set(-ENOMEM, "no memory for the kernel's symbols") : 0;
+}
+
+/* In the form of /proc/modules, as far as perf reads it. */
+static int make_modules(const struct kernel_image *image, struct bytes *to)
+{
+	char line[160];
+
+	for (size_t i = 0; i < image->module_count; i++) {
+		const struct guest_module *module = &image->modules[i];
+
+		if (!build_id_cache_name_is_plain(module->name))
+			continue;
+		bytes_add(to, line,
+			  (size_t)snprintf(line, sizeof(line), "%s %" PRIu64 " 0 - Live 0x%016" PRIx64 "\n",
+					   module->name, module->size, module->start));
+	}
+	return to->failed ? error_set(-ENOMEM, "no memory for the kernel's modules") : 0;
+}
+
+int build_id_cache_add_kernel(const char *directory, const struct kernel_image *image)
+{
+	char id[41], place[PATH_MAX];
+	struct bytes kallsyms = { 0 };
+	int error;
+
+	cache_id_text(image, id);
+	error = cache_path(place, directory, KALLSYMS_ENTRY, id, NULL);
+	if (!error)
+		error = cache_make_directory(place);
+	if (!error && !cache_file_exists(place, "kallsyms")) {
+		error = make_kallsyms(image, false, &kallsyms);
+		if (!error)
+			error = cache_write_file(place, "kallsyms", CACHE_MODE_PUBLIC, &kallsyms);
+		free(kallsyms.data);
+	}
+	return error ? error : cache_link_build(directory, "[kernel.kallsyms]", id);
+}
+
+/* perf's own name for it, the time in hundredths; the first that nobody has. */
+static int make_boot_directory(const char *entry, char path[PATH_MAX])
+{
+	struct timespec moment;
+	struct tm calendar;
+	char name[32];
+	int error;
+
+	for (unsigned int attempt = 0; attempt < 1000; attempt++) {
+		clock_gettime(CLOCK_REALTIME, &moment);
+		localtime_r(&moment.tv_sec, &calendar);
+		strftime(name, sizeof(name), "%Y%m%d%H%M%S", &calendar);
+		snprintf(name + strlen(name), 3, "%02u", (unsigned int)(moment.tv_nsec / 10000000) % 100);
+		error = cache_path(path, entry, "/", name, NULL);
+		if (error)
+			return error;
+		if (!mkdir(path, 0755))
+			return cache_write_file(path, OUR_MARK, CACHE_MODE_OF_BOOT, &(struct bytes){ 0 });
+		if (errno != EEXIST)
+			return error_set(-errno, "can't make the directory %s: %s", path, strerror(errno));
+		usleep(2000);
+	}
+	return error_set(-EEXIST, "can't make a directory in %s: too many at a time", entry);
+}
+
+static int visible(const struct dirent *entry)
+{
+	return entry->d_name[0] != '.';
+}
+
+/*
+ * A boot that is complete and just like this one serves as well: guests
+ * without KASLR, or one that is profiled twice. Not one that lacks its code:
+ * somebody may be about to write it.
+ */
+static bool find_complete_boot(const char *entry, const struct bytes *kallsyms, const struct bytes *modules,
+			       char path[PATH_MAX])
+{
+	struct dirent **names;
+	int count = scandir(entry, &names, visible, alphasort);
+	bool found = false;
+
+	for (int i = 0; i < count; i++) {
+		char candidate[PATH_MAX];
+
+		if (!found && !cache_path(candidate, entry, "/", names[i]->d_name, NULL) &&
+		    cache_file_exists(candidate, "kcore") && cache_file_is(candidate, "modules", modules) &&
+		    cache_file_is(candidate, "kallsyms", kallsyms)) {
+			found = true;
+			memcpy(path, candidate, sizeof(candidate));
+		}
+		free(names[i]);
+	}
+	if (count >= 0)
+		free(names);
+	return found;
+}
+
+/* The symbols before the modules: when modules fit, perf takes it that the symbols do. */
+static int write_boot(const struct bytes *kallsyms, const struct bytes *modules,
+		      const struct build_id_cache_boot *boot)
+{
+	int error = cache_write_file(boot->path, "kallsyms", CACHE_MODE_OF_BOOT, kallsyms);
+
+	return error ? error : cache_write_file(boot->path, "modules", CACHE_MODE_OF_BOOT, modules);
+}
+
+static int place_boot(const char *entry, const struct bytes *kallsyms, const struct bytes *modules,
+		      struct build_id_cache_boot *boot)
+{
+	int error = 0;
+
+	if (*boot->path && cache_file_is(boot->path, "modules", modules) &&
+	    cache_file_is(boot->path, "kallsyms", kallsyms))
+		return 0;
+	if (boot->complete) { /* another's, and no longer like ours */
+		*boot->path = '\0';
+		boot->complete = false;
+	}
+	if (!*boot->path && find_complete_boot(entry, kallsyms, modules, boot->path)) {
+		boot->complete = true;
+		return 0;
+	}
+	if (*boot->path) /* ours, if nobody removed it meanwhile */
+		error = cache_make_directory(boot->path);
+	else
+		error = make_boot_directory(entry, boot->path);
+	if (error)
+		*boot->path = '\0';
+	return error ? error : write_boot(kallsyms, modules, boot);
+}
+
+static int boot_entry(const char *directory, const struct kernel_image *image, char entry[PATH_MAX])
+{
+	char id[41];
+
+	cache_id_text(image, id);
+	return cache_path(entry, directory, KCORE_ENTRY, id, NULL);
+}
+
+int build_id_cache_add_boot(const char *directory, const struct kernel_image *image,
+			    struct build_id_cache_boot *boot)
+{
+	struct bytes kallsyms = { 0 }, modules = { 0 };
+	char entry[PATH_MAX];
+	int error = boot_entry(directory, image, entry);
+
+	if (!error)
+		error = cache_make_directory(entry);
+	if (!error)
+		error = make_kallsyms(image, true, &kallsyms);
+	if (!error)
+		error = make_modules(image, &modules);
+	if (!error)
+		error = place_boot(entry, &kallsyms, &modules, boot);
+	free(kallsyms.data);
+	free(modules.data);
+	return error;
+}
+
+int build_id_cache_link_guest(const char *mount, int pid, const struct build_id_cache_boot *boot)
+{
+	char name[16], directory[PATH_MAX], place[PATH_MAX];
+	int error;
+
+	snprintf(name, sizeof(name), "/%d", pid);
+	error = cache_path(directory, mount, name, NULL);
+	if (!error)
+		error = cache_make_directory(directory);
+	if (!error)
+		error = cache_path(place, directory, "/proc", NULL);
+	if (error)
+		return error;
+	unlink(place);
+	if (symlink(boot->path, place))
+		return error_set(-errno, "can't make the link %s: %s", place, strerror(errno));
+	return 0;
+}
+
+static void remove_file(const char *boot, const char *name)
+{
+	char path[PATH_MAX];
+
+	if (!cache_path(path, boot, "/", name, NULL))
+		unlink(path);
+}
+
+/* Only a boot of ours: others put theirs there to be kept. */
+static bool is_ours(const char *boot)
+{
+	char mark[PATH_MAX];
+
+	return !cache_path(mark, boot, "/" OUR_MARK, NULL) && !access(mark, F_OK);
+}
+
+/* First a boot loses its code, which is most of its bytes, and later its names. */
+static void age_boot(const char *boot, int newer)
+{
+	if (newer >= BUILD_ID_CACHE_CODE_KEPT)
+		remove_file(boot, "kcore");
+	if (newer < BUILD_ID_CACHE_BOOTS_KEPT)
+		return;
+	remove_file(boot, "modules");
+	remove_file(boot, "kallsyms");
+	remove_file(boot, OUR_MARK);
+	rmdir(boot);
+}
+
+static void remove_old_boots(const char *entry)
+{
+	struct dirent **names;
+	int count = scandir(entry, &names, visible, alphasort), newer = 0;
+
+	for (int i = count - 1; i >= 0; i--) {
+		char boot[PATH_MAX];
+
+		if (!cache_path(boot, entry, "/", names[i]->d_name, NULL) && is_ours(boot))
+			age_boot(boot, newer++);
+		free(names[i]);
+	}
+	if (count >= 0)
+		free(names);
+}
+
+bool cache_shares_places(const struct kernel_image *image)
+{
+	for (size_t i = 0; i < image->module_count; i++)
+		if (image->shared && image->shared[i])
+			return true;
+	return false;
+}
+
+static int write_code(const struct kernel_image *image, const struct guest_view *view,
+		      const struct guest_paging *paging, struct build_id_cache_boot *boot)
+{
+	struct cache_file file;
+	int error = cache_file_begin(&file, boot->path, "kcore", CACHE_MODE_OF_BOOT);
+
+	if (!error)
+		error = cache_file_end(&file, kcore_write(file.fd, image, view, paging));
+	boot->complete = !error;
+	return error;
+}
+
+int build_id_cache_add_code(const char *directory, const struct kernel_image *image,
+			    const struct guest_view *view, const struct guest_paging *paging,
+			    struct build_id_cache_boot *boot)
+{
+	char entry[PATH_MAX];
+	int error;
+
+	if (boot->complete || !*boot->path)
+		return 0;
+	error = cache_shares_places(image) ? 0 : write_code(image, view, paging, boot);
+	if (!error)
+		error = boot_entry(directory, image, entry);
+	if (!error)
+		remove_old_boots(entry);
+	return error;
+}

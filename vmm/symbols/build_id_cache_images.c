@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shared/clock_ns.h"
+#include "vmm/symbols/build_id_cache.h"
+#include "vmm/symbols/build_id_cache_files.h"
+#include "vmm/symbols/bytes_file.h"
+#include "vmm/symbols/elf_file.h"
+#include "vmm/symbols/elf_symbols.h"
+
+struct place {
+	char id[41];
+	char directory[PATH_MAX]; /* of the file */
+	char link[PATH_MAX];
+};
+
+static int find_place(const char *directory, const uint8_t *build_id, size_t build_id_size,
+		      struct place *place)
+{
+	char prefix[3];
+	int error;
+
+	cache_id_text(&(struct kernel_image){ .build_id = build_id, .build_id_size = build_id_size },
+		      place->id);
+	snprintf(prefix, sizeof(prefix), "%.2s", place->id);
+	error = cache_path(place->directory, directory, "/" BUILD_ID_CACHE_IMAGES "/", place->id, NULL);
+	return error ? error
+		     : cache_path(place->link, directory, "/.build-id/", prefix, "/", place->id + 2, NULL);
+}
+
+/* Does the link lead to the place's own directory? */
+static bool is_ours(const struct place *place)
+{
+	struct stat own, linked;
+
+	return !stat(place->directory, &own) && !stat(place->link, &linked) && own.st_dev == linked.st_dev &&
+	       own.st_ino == linked.st_ino;
+}
+
+/* Is what is there of our own, and of an earlier version, which may have written wrong names? */
+static bool is_outdated(const struct place *place)
+{
+	return is_ours(place) && cache_file_is_outdated(place->directory, "elf");
+}
+
+bool build_id_cache_has_image(const char *directory, const uint8_t *build_id, size_t build_id_size)
+{
+	struct place place;
+
+	return !find_place(directory, build_id, build_id_size, &place) &&
+	       cache_file_exists(place.link, "elf") && !is_outdated(&place);
+}
+
+/* Is it the file itself, and not names alone that were made a file? Then nobody has more. */
+static bool has_its_bytes(const char *path)
+{
+	struct elf_segments segments;
+	struct elf_file file;
+	struct stat status;
+	bool has;
+
+	if (elf_file_open(&file, path))
+		return false;
+	elf_file_segments(&file, &segments);
+	has = segments.count && !fstat(file.fd, &status);
+	for (size_t i = 0; has && i < segments.count; i++)
+		has = segments.loaded[i].p_filesz <= (uint64_t)status.st_size &&
+		      segments.loaded[i].p_offset <= (uint64_t)status.st_size - segments.loaded[i].p_filesz;
+	elf_file_close(&file);
+	return has;
+}
+
+bool build_id_cache_has_whole_image(const char *directory, const uint8_t *build_id, size_t build_id_size)
+{
+	struct place place;
+	struct elf_kind kind;
+	char path[PATH_MAX];
+
+	return !find_place(directory, build_id, build_id_size, &place) &&
+	       !cache_path(path, place.link, "/elf", NULL) && !is_outdated(&place) &&
+	       ((elf_kind_of(path, &kind) && kind.all) || has_its_bytes(path));
+}
+
+void build_id_cache_touch(const char *directory, const uint8_t *build_id, size_t build_id_size)
+{
+	struct place place;
+
+	if (!find_place(directory, build_id, build_id_size, &place))
+		utimensat(AT_FDCWD, place.link, NULL, 0);
+}
+
+bool build_id_cache_image_is_stripped(const char *directory, const uint8_t *build_id, size_t build_id_size,
+				      bool *ours)
+{
+	struct place place;
+	struct elf_kind kind;
+	char path[PATH_MAX];
+
+	if (find_place(directory, build_id, build_id_size, &place) ||
+	    cache_path(path, place.link, "/elf", NULL) || !elf_kind_of(path, &kind) || kind.all)
+		return false;
+	*ours = is_ours(&place);
+	return true;
+}
+
+bool build_id_cache_image_is_exhausted(const char *directory, const uint8_t *build_id, size_t build_id_size,
+				       time_t seconds)
+{
+	struct place place;
+	struct stat status;
+	struct elf_kind kind;
+	char path[PATH_MAX];
+
+	return !find_place(directory, build_id, build_id_size, &place) &&
+	       !cache_path(path, place.link, "/elf", NULL) && !is_outdated(&place) &&
+	       elf_kind_of(path, &kind) && kind.note.exhausted && !stat(path, &status) &&
+	       time(NULL) - status.st_mtim.tv_sec < seconds;
+}
+
+/* One that takes the inode of another that is gone was made later. */
+uint64_t build_id_cache_image_stamp(const char *directory, const uint8_t *build_id, size_t build_id_size)
+{
+	struct place place;
+	struct stat status;
+	char path[PATH_MAX];
+
+	if (find_place(directory, build_id, build_id_size, &place) ||
+	    cache_path(path, place.directory, "/elf", NULL) || stat(path, &status))
+		return 0;
+	return (uint64_t)status.st_ino ^
+	       ((uint64_t)status.st_mtim.tv_sec * NS_PER_S + (uint64_t)status.st_mtim.tv_nsec) << 8;
+}
+
+static size_t count_symbols(const char *path)
+{
+	struct symbols *symbols;
+	size_t count;
+
+	if (elf_symbols_load(&symbols, path, ELF_FILE_OFFSETS, NULL, 0))
+		return 0;
+	count = symbols_count(symbols);
+	symbols_free(symbols);
+	return count;
+}
+
+/* Would FILE, in place of what is there, take names away? */
+static bool has_fewer_symbols(const struct bytes *file, const struct place *place)
+{
+	char there[PATH_MAX], path[BYTES_FILE_PATH];
+	size_t count = cache_path(there, place->link, "/elf", NULL) ? 0 : count_symbols(there);
+	int fd = count ? bytes_file_open(file, path) : -1;
+	bool fewer = count && (fd < 0 || count_symbols(path) < count);
+
+	if (fd >= 0)
+		close(fd);
+	return fewer;
+}
+
+static int put(const char *directory, const struct place *place, const struct bytes *file)
+{
+	int error = cache_make_directory(place->directory);
+
+	if (!error)
+		error = cache_write_file(place->directory, "elf", CACHE_MODE_OF_BOOT, file);
+	if (!error)
+		error = cache_link_build(directory, BUILD_ID_CACHE_IMAGES, place->id);
+	return error ? error : 1;
+}
+
+int build_id_cache_add_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
+			     const struct bytes *file)
+{
+	struct place place;
+	int error = find_place(directory, build_id, build_id_size, &place);
+
+	if (error || (cache_file_exists(place.link, "elf") && !is_outdated(&place)))
+		return error;
+	return put(directory, &place, file);
+}
+
+int build_id_cache_replace_image(const char *directory, const uint8_t *build_id, size_t build_id_size,
+				 const struct bytes *file)
+{
+	struct place place;
+	int error = find_place(directory, build_id, build_id_size, &place);
+
+	if (error || (cache_file_exists(place.link, "elf") && !is_outdated(&place) &&
+		      (!is_ours(&place) || has_fewer_symbols(file, &place))))
+		return error;
+	return put(directory, &place, file);
+}
+
+/* The link is ours only if it leads to what is removed: behind that it leads nowhere. */
+void build_id_cache_remove_image(const char *directory, const uint8_t *build_id, size_t build_id_size)
+{
+	char path[PATH_MAX];
+	struct place place;
+
+	if (find_place(directory, build_id, build_id_size, &place) ||
+	    cache_path(path, place.directory, "/elf", NULL))
+		return;
+	unlink(path);
+	rmdir(place.directory);
+	if (access(place.link, F_OK))
+		unlink(place.link);
+}

@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/symbols/dwarf_inlines.h"
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <elfutils/libdwelf.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shared/error.h"
+#include "vmm/symbols/debuginfod.h"
+#include "vmm/symbols/elf_file.h"
+#include "vmm/symbols/symbol_paths.h"
+
+/* Far more than compilers nest. */
+#define NESTED_MAX 512
+/* Of one function: far more than compilers make of it. */
+#define RANGES_MAX 4096
+/* Addresses of units, functions and inlined ones, in all. Of a whole kernel there are some 2 million. */
+#define TOTAL_MAX (1u << 24)
+
+/* Addresses of a function that was inlined; outer ones stand before those in them. */
+struct inlined {
+	uint64_t low, high;
+	Dwarf_Off die;
+};
+
+/* Addresses of a function, and what was inlined there. */
+struct function {
+	uint64_t low, high;
+	Dwarf_Off die;
+	uint32_t first, count; /* of the unit's inlined ones */
+};
+
+struct unit {
+	Dwarf_Die die;
+	bool read;
+	struct function *functions; /* by address */
+	size_t function_count;
+	struct inlined *inlined;
+	size_t inlined_count;
+};
+
+struct unit_range {
+	uint64_t low, high;
+	uint32_t unit;
+};
+
+struct dwarf_inlines {
+	struct elf_file file;
+	Dwarf *dwarf;
+	struct elf_file shared_file; /* what dwz took out; where SHARED is NULL there is none */
+	Dwarf *shared;
+	struct unit *units;
+	size_t unit_count;
+	struct unit_range *ranges; /* by address */
+	size_t range_count;
+	size_t total; /* members of these and of the units' arrays of addresses */
+};
+
+/* BLOCK of COUNT members with room for one more, which is returned; NULL without memory. */
+static void *add(void **block, size_t *count, size_t size)
+{
+	void *grown = *block;
+
+	if (!(*count & (*count - 1)))
+		grown = realloc(*block, (*count ? 2 * *count : 1) * size);
+	if (!grown)
+		return NULL;
+	*block = grown;
+	return (char *)grown + (*count)++ * size;
+}
+
+/* A member with addresses; NULL without memory, and where a file has so many that it must be hostile. */
+static void *add_addresses(struct dwarf_inlines *inlines, void **block, size_t *count, size_t size)
+{
+	void *added = inlines->total < TOTAL_MAX ? add(block, count, size) : NULL;
+
+	inlines->total += added != NULL;
+	return added;
+}
+
+/* The next addresses of DIE that code can have; linkers leave 0 of functions that they dropped. */
+static ptrdiff_t next_range(const Dwarf_Die *die, ptrdiff_t at, uint64_t *low, uint64_t *high)
+{
+	Dwarf_Addr base, start, end;
+
+	do
+		at = dwarf_ranges((Dwarf_Die *)die, at, &base, &start, &end);
+	while (at > 0 && (!start || end <= start));
+	*low = start;
+	*high = end;
+	return at;
+}
+
+static int add_unit_ranges(struct dwarf_inlines *inlines, const Dwarf_Die *die, uint32_t unit)
+{
+	uint64_t low, high;
+	ptrdiff_t at = 0;
+
+	for (unsigned int i = 0; i < 1u << 20 && (at = next_range(die, at, &low, &high)) > 0; i++) {
+		struct unit_range *range = add_addresses(inlines, (void **)&inlines->ranges,
+							 &inlines->range_count, sizeof(*range));
+
+		if (!range)
+			return -ENOMEM;
+		*range = (struct unit_range){ .low = low, .high = high, .unit = unit };
+	}
+	return 0;
+}
+
+/* Not .debug_aranges: not all compilers make it. */
+static int find_units(struct dwarf_inlines *inlines)
+{
+	Dwarf_CU *at = NULL;
+	Dwarf_Die die;
+	uint8_t type;
+	int error = 0;
+
+	while (!error && !dwarf_get_units(inlines->dwarf, at, &at, NULL, &type, &die, NULL)) {
+		struct unit *unit;
+
+		if (type != DW_UT_compile)
+			continue;
+		unit = add((void **)&inlines->units, &inlines->unit_count, sizeof(*unit));
+		if (!unit)
+			return -ENOMEM;
+		*unit = (struct unit){ .die = die };
+		error = add_unit_ranges(inlines, &die, (uint32_t)(inlines->unit_count - 1));
+	}
+	return error;
+}
+
+static bool open_shared(struct dwarf_inlines *inlines, const char *path, const uint8_t *build_id, size_t size)
+{
+	if (inlines->shared || elf_file_open(&inlines->shared_file, path))
+		return inlines->shared;
+	if (!elf_file_check(&inlines->shared_file, build_id, size))
+		inlines->shared = dwarf_begin_elf(inlines->shared_file.elf, DWARF_C_READ, NULL);
+	if (!inlines->shared)
+		elf_file_close(&inlines->shared_file);
+	return inlines->shared;
+}
+
+/* NAME is relative to the file, or not. */
+static void path_beside(char *path, const char *file, const char *name)
+{
+	const char *slash = strrchr(file, '/');
+	int directory = slash && *name != '/' ? (int)(slash + 1 - file) : 0;
+
+	if (snprintf(path, SYMBOL_PATH_MAX, "%.*s%s", directory, file, name) >= SYMBOL_PATH_MAX)
+		*path = '\0';
+}
+
+/*
+ * libdw would open any file that this one names, at any time. Here it is opened now, and is a regular ELF
+ * file of the build that is named, wherever that is; it is read only. False: something is missing. What
+ * refers to it would have no names, or no part of what is inlined.
+ */
+static bool find_shared(struct dwarf_inlines *inlines, const struct symbol_sources *sources)
+{
+	char path[SYMBOL_PATH_MAX];
+	const char *name;
+	const void *id;
+	ssize_t size = dwelf_dwarf_gnu_debugaltlink(inlines->dwarf, &name, &id);
+
+	if (!size)
+		return true;
+	if (size < 0 || size > ELF_BUILD_ID_MAX)
+		return false;
+	for (size_t i = 0; symbol_paths_debug(i, path, sources, id, (size_t)size); i++)
+		open_shared(inlines, path, id, (size_t)size);
+	path_beside(path, inlines->file.path, name);
+	if (!open_shared(inlines, path, id, (size_t)size) &&
+	    !debuginfod_find(sources->debuginfod, DEBUGINFOD_DEBUGINFO, path, id, (size_t)size))
+		return false;
+	if (!open_shared(inlines, path, id, (size_t)size))
+		return false;
+	dwarf_setalt(inlines->dwarf, inlines->shared);
+	return true;
+}
+
+static int read_dwarf(struct dwarf_inlines *inlines, const struct symbol_sources *sources)
+{
+	inlines->dwarf = dwarf_begin_elf(inlines->file.elf, DWARF_C_READ, NULL);
+	if (inlines->dwarf && !find_shared(inlines, sources))
+		return error_set(-ENODATA, "the file that %s shares its DWARF with others by was not found",
+				 inlines->file.path);
+	if (inlines->dwarf && find_units(inlines))
+		return error_set(-ENOMEM, "there is too much DWARF in %s, or no memory for it",
+				 inlines->file.path);
+	return inlines->range_count ? 0 : error_set(-ENODATA, "there is no DWARF in %s", inlines->file.path);
+}
+
+static int by_address(const void *left, const void *right)
+{
+	const struct unit_range *a = left, *b = right;
+
+	return (a->low > b->low) - (a->low < b->low);
+}
+
+static int functions_by_address(const void *left, const void *right)
+{
+	const struct function *a = left, *b = right;
+
+	return (a->low > b->low) - (a->low < b->low);
+}
+
+int dwarf_inlines_open(struct dwarf_inlines **opened, const char *path, const uint8_t *build_id,
+		       size_t build_id_size, const struct symbol_sources *sources)
+{
+	struct dwarf_inlines *inlines = calloc(1, sizeof(*inlines));
+	int error = inlines ? elf_file_open(&inlines->file, path) : -ENOMEM;
+
+	if (error) {
+		free(inlines);
+		return error == -ENOMEM ? error_set(error, "no memory for inlined functions") : error;
+	}
+	error = elf_file_check(&inlines->file, build_id, build_id_size);
+	if (!error)
+		error = read_dwarf(inlines, sources);
+	if (error) {
+		dwarf_inlines_close(inlines);
+		return error;
+	}
+	qsort(inlines->ranges, inlines->range_count, sizeof(*inlines->ranges), by_address);
+	*opened = inlines;
+	return 0;
+}
+
+void dwarf_inlines_close(struct dwarf_inlines *inlines)
+{
+	if (!inlines)
+		return;
+	for (size_t i = 0; i < inlines->unit_count; i++) {
+		free(inlines->units[i].functions);
+		free(inlines->units[i].inlined);
+	}
+	free(inlines->units);
+	free(inlines->ranges);
+	if (inlines->dwarf)
+		dwarf_end(inlines->dwarf);
+	if (inlines->shared) {
+		dwarf_end(inlines->shared);
+		elf_file_close(&inlines->shared_file);
+	}
+	elf_file_close(&inlines->file);
+	free(inlines);
+}
+
+/* --- a unit's functions ------------------------------------------------------- */
+
+struct walk {
+	struct dwarf_inlines *inlines;
+	struct unit *unit;
+	unsigned int nested;
+	int error;
+};
+
+static void walk_children(struct walk *walk, const Dwarf_Die *parent);
+
+static void take_inlined(struct walk *walk, Dwarf_Die *die)
+{
+	uint64_t low, high;
+	ptrdiff_t at = 0;
+
+	for (unsigned int i = 0; i < RANGES_MAX && (at = next_range(die, at, &low, &high)) > 0; i++) {
+		struct inlined *inlined = add_addresses(walk->inlines, (void **)&walk->unit->inlined,
+							&walk->unit->inlined_count, sizeof(*inlined));
+
+		if (!inlined) {
+			walk->error = -ENOMEM;
+			return;
+		}
+		*inlined = (struct inlined){ .low = low, .high = high, .die = dwarf_dieoffset(die) };
+	}
+}
+
+/* Behind its children: it is to know what is in it. */
+static void take_function(struct walk *walk, Dwarf_Die *die, size_t first)
+{
+	uint64_t low, high;
+	ptrdiff_t at = 0;
+
+	for (unsigned int i = 0; i < RANGES_MAX && (at = next_range(die, at, &low, &high)) > 0; i++) {
+		struct function *function = add_addresses(walk->inlines, (void **)&walk->unit->functions,
+							  &walk->unit->function_count, sizeof(*function));
+
+		if (!function) {
+			walk->error = -ENOMEM;
+			return;
+		}
+		*function = (struct function){ .low = low,
+					       .high = high,
+					       .die = dwarf_dieoffset(die),
+					       .first = (uint32_t)first,
+					       .count = (uint32_t)(walk->unit->inlined_count - first) };
+	}
+}
+
+static void take(struct walk *walk, Dwarf_Die *die)
+{
+	size_t first = walk->unit->inlined_count;
+
+	switch (dwarf_tag(die)) {
+	case DW_TAG_subprogram:
+		walk_children(walk, die);
+		take_function(walk, die, first);
+		return;
+	case DW_TAG_inlined_subroutine:
+		take_inlined(walk, die);
+		walk_children(walk, die);
+		return;
+	case DW_TAG_lexical_block:
+	case DW_TAG_try_block:
+	case DW_TAG_catch_block:
+	case DW_TAG_namespace:
+	case DW_TAG_module:
+	case DW_TAG_class_type:
+	case DW_TAG_structure_type:
+	case DW_TAG_union_type:
+		walk_children(walk, die);
+		return;
+	default:
+		return;
+	}
+}
+
+/* A hostile file's children may lead back: they are followed forward only. */
+static void walk_children(struct walk *walk, const Dwarf_Die *parent)
+{
+	Dwarf_Off before = dwarf_dieoffset((Dwarf_Die *)parent);
+	Dwarf_Die die;
+
+	if (walk->nested == NESTED_MAX || dwarf_child((Dwarf_Die *)parent, &die))
+		return;
+	walk->nested++;
+	while (!walk->error && dwarf_dieoffset(&die) > before) {
+		before = dwarf_dieoffset(&die);
+		take(walk, &die);
+		if (dwarf_siblingof(&die, &die))
+			break;
+	}
+	walk->nested--;
+}
+
+/* What could be read of it serves, also without memory for more. */
+static void read_unit(struct dwarf_inlines *inlines, struct unit *unit)
+{
+	struct walk walk = { .inlines = inlines, .unit = unit };
+
+	unit->read = true;
+	walk_children(&walk, &unit->die);
+	if (unit->function_count)
+		qsort(unit->functions, unit->function_count, sizeof(*unit->functions), functions_by_address);
+}
+
+/* --- an address --------------------------------------------------------------- */
+
+/* Where in an array of members that begin with their lowest address ADDRESS would be; NULL: before all of
+ * them. */
+static const void *find_last(const void *array, size_t count, size_t size, uint64_t address)
+{
+	size_t first = 0, end = count;
+
+	while (first < end) {
+		size_t middle = first + (end - first) / 2;
+
+		if (*(const uint64_t *)((const char *)array + middle * size) <= address)
+			first = middle + 1;
+		else
+			end = middle;
+	}
+	return first ? (const char *)array + (first - 1) * size : NULL;
+}
+
+static struct unit *unit_of(struct dwarf_inlines *inlines, uint64_t address)
+{
+	const struct unit_range *range =
+		find_last(inlines->ranges, inlines->range_count, sizeof(*range), address);
+	struct unit *unit = range && address < range->high ? &inlines->units[range->unit] : NULL;
+
+	if (unit && !unit->read)
+		read_unit(inlines, unit);
+	return unit;
+}
+
+static const struct function *function_of(const struct unit *unit, uint64_t address)
+{
+	const struct function *function =
+		find_last(unit->functions, unit->function_count, sizeof(*function), address);
+
+	return function && address < function->high ? function : NULL;
+}
+
+static Dwarf_Die *die_at(const struct unit *unit, Dwarf_Off offset, Dwarf_Die *die)
+{
+	return dwarf_offdie(dwarf_cu_getdwarf(unit->die.cu), offset, die);
+}
+
+/* What is called so in the symbol table, else what it is called in the source. */
+static const char *name_of(Dwarf_Die *die)
+{
+	static const unsigned int names[] = { DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name };
+	Dwarf_Attribute attribute;
+	const char *name = NULL;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !name; i++)
+		name = dwarf_formstring(dwarf_attr_integrate(die, names[i], &attribute));
+	return name && *name ? name : NULL;
+}
+
+/* The caller's line, of a function that was inlined. */
+static void find_call(struct unit *unit, Dwarf_Die *die, struct dwarf_function *caller)
+{
+	Dwarf_Attribute attribute;
+	Dwarf_Files *files;
+	Dwarf_Word number, line;
+	size_t count;
+
+	if (!dwarf_formudata(dwarf_attr(die, DW_AT_call_line, &attribute), &line))
+		caller->line = (unsigned int)line;
+	if (!dwarf_formudata(dwarf_attr(die, DW_AT_call_file, &attribute), &number) &&
+	    !dwarf_getsrcfiles(&unit->die, &files, &count) && number < count)
+		caller->file = dwarf_filesrc(files, number, NULL, NULL);
+}
+
+static void find_line(struct unit *unit, uint64_t address, struct dwarf_function *function)
+{
+	Dwarf_Line *line = dwarf_getsrc_die(&unit->die, address);
+	int number;
+
+	if (!line || dwarf_lineno(line, &number))
+		return;
+	function->file = dwarf_linesrc(line, NULL, NULL);
+	function->line = (unsigned int)number;
+}
+
+/* The entries of the inlined functions that have ADDRESS, the outermost first; at most MAX, of the innermost.
+ */
+static size_t find_inlined(const struct unit *unit, const struct function *function, uint64_t address,
+			   Dwarf_Off *dies, size_t max)
+{
+	size_t count = 0;
+
+	for (uint32_t i = function->first; i < function->first + function->count; i++) {
+		const struct inlined *inlined = &unit->inlined[i];
+
+		if (address < inlined->low || address >= inlined->high ||
+		    (count && dies[count - 1] == inlined->die))
+			continue;
+		if (count == max)
+			memmove(dies, dies + 1, --count * sizeof(*dies));
+		dies[count++] = inlined->die;
+	}
+	return count;
+}
+
+size_t dwarf_inlines_find(struct dwarf_inlines *inlines, uint64_t address, bool lines,
+			  struct dwarf_function *functions)
+{
+	struct unit *unit = unit_of(inlines, address);
+	const struct function *function = unit ? function_of(unit, address) : NULL;
+	Dwarf_Off dies[DWARF_INLINES_MAX - 1];
+	size_t inlined, count = 0;
+	Dwarf_Die die;
+
+	if (!function)
+		return 0;
+	inlined = find_inlined(unit, function, address, dies, DWARF_INLINES_MAX - 1);
+	functions[0] = (struct dwarf_function){ 0 };
+	if (lines)
+		find_line(unit, address, &functions[0]);
+	while (inlined) {
+		if (!die_at(unit, dies[--inlined], &die))
+			return 0;
+		functions[count].name = name_of(&die);
+		functions[++count] = (struct dwarf_function){ 0 };
+		if (lines)
+			find_call(unit, &die, &functions[count]);
+	}
+	if (!die_at(unit, function->die, &die))
+		return 0;
+	functions[count].name = name_of(&die);
+	return count + 1;
+}

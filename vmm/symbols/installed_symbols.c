@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "vmm/symbols/installed_symbols.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "vmm/symbols/elf_symbols.h"
+#include "vmm/symbols/image_table.h"
+#include "vmm/symbols/symbol_paths.h"
+
+static int read_file(void *context, uint64_t offset, void *to, size_t size)
+{
+	return offset <= INT64_MAX && pread(*(int *)context, to, size, (off_t)offset) == (ssize_t)size
+		       ? 0
+		       : -EFAULT;
+}
+
+static bool is_build(const char *path, const uint8_t *build_id, size_t build_id_size)
+{
+	uint8_t found[ELF_BUILD_ID_MAX];
+
+	return elf_build_id(path, found) == (int)build_id_size && !memcmp(found, build_id, build_id_size);
+}
+
+/* -1: there is none of that build. */
+static int open_separate(const char *root, const uint8_t *build_id, size_t build_id_size)
+{
+	char path[SYMBOL_PATH_MAX];
+
+	if (!symbol_paths_installed_debug(path, root, build_id, build_id_size) ||
+	    !is_build(path, build_id, build_id_size))
+		return -1;
+	return open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+}
+
+/* Where in the other file addresses lie a separate one does not know: TABLE does. */
+static bool take_segments(struct elf_tables *tables, struct span table)
+{
+	struct agent_symbols head;
+
+	if (!span_copy(table, 0, &head, sizeof(head)) || head.segments > AGENT_SEGMENTS_MAX)
+		return false;
+	tables->head.segments = head.segments;
+	return span_copy(table, sizeof(head), tables->segments, head.segments * sizeof(tables->segments[0]));
+}
+
+/* Nor where its stubs are, whose code it has not. */
+static void take_stubs(struct elf_stubs *stubs, struct span table)
+{
+	uint64_t offset = sizeof(struct agent_symbols);
+	struct agent_symbols head;
+	struct span symbols, strings;
+	Elf64_Sym symbol;
+	int error = 0;
+
+	if (!span_copy(table, 0, &head, sizeof(head)))
+		return;
+	offset += head.segments * sizeof(Elf64_Phdr);
+	if (!span_part(table, offset, head.symbols, &symbols) ||
+	    !span_part(table, offset + head.symbols, head.strings, &strings))
+		return;
+	for (offset = 0; !error && span_copy(symbols, offset, &symbol, sizeof(symbol));
+	     offset += sizeof(symbol)) {
+		const char *name;
+
+		if (symbol.st_shndx != ELF_STUBS_SECTION)
+			continue;
+		name = span_string(strings, symbol.st_name);
+		error = name ? elf_stubs_add(stubs, symbol.st_value, symbol.st_size, name) : -EINVAL;
+	}
+}
+
+static bool is_stripped(struct span table)
+{
+	struct agent_symbols head;
+
+	return span_copy(table, 0, &head, sizeof(head)) && head.section == AGENT_SYMBOLS_DYNSYM;
+}
+
+bool installed_symbols_exist(const char *root, const uint8_t *build_id, size_t build_id_size)
+{
+	char path[SYMBOL_PATH_MAX];
+	struct elf_kind kind;
+
+	return symbol_paths_installed_debug(path, root, build_id, build_id_size) &&
+	       is_build(path, build_id, build_id_size) && elf_kind_of(path, &kind) && kind.all;
+}
+
+/* All that the separate FILE has, and of TABLE what that has not. */
+static bool add_separate(struct bytes *all, struct span table, const struct elf_source *file)
+{
+	struct elf_stubs stubs = { 0 };
+	struct elf_tables tables;
+	bool added;
+
+	take_stubs(&stubs, table);
+	added = !elf_tables_find(file, &tables) && tables.head.section == AGENT_SYMBOLS_SYMTAB &&
+		take_segments(&tables, table) && !image_table_read(all, file, &tables, &stubs);
+	elf_stubs_free(&stubs);
+	return added;
+}
+
+bool installed_symbols_add(struct bytes *all, struct span table, const char *root, const uint8_t *build_id,
+			   size_t build_id_size)
+{
+	int fd = is_stripped(table) ? open_separate(root, build_id, build_id_size) : -1;
+	const struct elf_source file = { .read = read_file, .context = &fd };
+	bool added;
+
+	*all = (struct bytes){ 0 };
+	if (fd < 0)
+		return false;
+	added = add_separate(all, table, &file);
+	close(fd);
+	return added;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vmm/symbols/symbol_paths.h"
+
+#include <elf.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "shared/span.h"
+#include "vmm/symbols/build_id_cache.h"
+
+/* perf's fields have 20 bytes; ids of fewer are padded with zeroes, which are no part of a file's name. */
+static size_t unpadded(const uint8_t *build_id, size_t size)
+{
+	static const uint8_t zeroes[4];
+
+	return size == 20 && !memcmp(build_id + 16, zeroes, sizeof(zeroes)) ? 16 : size;
+}
+
+const char *symbol_paths_hex(char *text, const uint8_t *build_id, size_t build_id_size)
+{
+	size_t size = unpadded(build_id, build_id_size);
+
+	*text = '\0';
+	for (size_t i = 0; i < size && 2 * i + 2 < BUILD_ID_HEX_MAX; i++)
+		sprintf(text + 2 * i, "%02x", build_id[i]);
+	return text;
+}
+
+/* DIRECTORY/.build-id/ab/cdef.../KIND */
+static bool cache_path(char *path, const char *directory, const uint8_t *build_id, size_t build_id_size,
+		       const char *kind)
+{
+	char hex[BUILD_ID_HEX_MAX], standard[SYMBOL_PATH_MAX];
+	int length;
+
+	if (!build_id_size || (!directory && build_id_cache_directory(standard, sizeof(standard))))
+		return false;
+	symbol_paths_hex(hex, build_id, build_id_size);
+	length = snprintf(path, SYMBOL_PATH_MAX, "%s/.build-id/%.2s/%s/%s", directory ? directory : standard,
+			  hex, hex + 2, kind);
+	return length < SYMBOL_PATH_MAX;
+}
+
+bool symbol_paths_boots(char *path, const char *directory, const uint8_t *build_id, size_t build_id_size)
+{
+	char hex[BUILD_ID_HEX_MAX], standard[SYMBOL_PATH_MAX];
+
+	if (!build_id_size || (!directory && build_id_cache_directory(standard, sizeof(standard))))
+		return false;
+	symbol_paths_hex(hex, build_id, build_id_size);
+	return snprintf(path, SYMBOL_PATH_MAX, "%s/[kernel.kcore]/%s", directory ? directory : standard,
+			hex) < SYMBOL_PATH_MAX;
+}
+
+bool symbol_paths_cached(char *path, const char *directory, const uint8_t *build_id, size_t build_id_size,
+			  const char *kind)
+{
+	return cache_path(path, directory, build_id, build_id_size, kind) && !access(path, R_OK);
+}
+
+bool symbol_paths_installed_debug(char *path, const char *root, const uint8_t *build_id,
+				   size_t build_id_size)
+{
+	char hex[BUILD_ID_HEX_MAX];
+
+	symbol_paths_hex(hex, build_id, build_id_size);
+	return snprintf(path, SYMBOL_PATH_MAX, "%s/usr/lib/debug/.build-id/%.2s/%s.debug", root, hex,
+			hex + 2) < SYMBOL_PATH_MAX;
+}
+
+bool symbol_paths_debug(size_t index, char *path, const struct symbol_sources *sources,
+			 const uint8_t *build_id, size_t build_id_size)
+{
+	if (!sources->symfs)
+		index++;
+	switch (index) {
+	case 0:
+		return symbol_paths_installed_debug(path, sources->symfs, build_id, build_id_size);
+	case 1:
+		return symbol_paths_installed_debug(path, "", build_id, build_id_size);
+	case 2:
+		return cache_path(path, sources->buildid_dir, build_id, build_id_size, "debug");
+	default:
+		return false;
+	}
+}
+
+/* "/a/../b" is no path that a kernel gives. */
+static bool climbs(const char *path)
+{
+	for (const char *part = path; (part = strstr(part, "/..")); part += 3)
+		if (!part[3] || part[3] == '/')
+			return true;
+	return false;
+}
+
+bool symbol_paths_symfs(char *path, const char *symfs, const char *recorded)
+{
+	return symfs && *recorded == '/' && !climbs(recorded) &&
+	       snprintf(path, SYMBOL_PATH_MAX, "%s%s", symfs, recorded) < SYMBOL_PATH_MAX;
+}
+
+bool symbol_paths_elf(size_t index, char *path, const struct symbol_sources *sources,
+		       const char *recorded, const uint8_t *build_id, size_t build_id_size)
+{
+	if (!sources->symfs)
+		index++;
+	switch (index) {
+	case 0:
+		/* A name that can be none there is looked for in the next place, twice. */
+		if (symbol_paths_symfs(path, sources->symfs, recorded))
+			return true;
+		/* fallthrough */
+	case 1:
+		return cache_path(path, sources->buildid_dir, build_id, build_id_size,
+				  strcmp(recorded, "[vdso]") ? "elf" : "vdso");
+	case 2:
+		return snprintf(path, SYMBOL_PATH_MAX, "%s", recorded) < SYMBOL_PATH_MAX;
+	default:
+		return false;
+	}
+}
+
+bool symbol_paths_vmlinux(size_t index, char *path, const struct symbol_sources *sources,
+			   const uint8_t *build_id, size_t build_id_size)
+{
+	static const char *const forms[] = { "/boot/vmlinux-%s", "/usr/lib/debug/boot/vmlinux-%s",
+					     "/lib/modules/%s/build/vmlinux",
+					     "/usr/lib/debug/lib/modules/%s/vmlinux" };
+	struct utsname name;
+
+	if (index == 0)
+		return cache_path(path, sources->buildid_dir, build_id, build_id_size, "elf");
+	if (index == 1)
+		return symbol_paths_installed_debug(path, "", build_id, build_id_size);
+	if (index - 2 >= sizeof(forms) / sizeof(forms[0]) || uname(&name))
+		return false;
+	snprintf(path, SYMBOL_PATH_MAX, forms[index - 2], name.release);
+	return true;
+}
+
+/* The build id among the notes of NOTES; 0 without one. */
+static size_t build_id_in_notes(struct span notes, const uint8_t **build_id)
+{
+	Elf64_Nhdr header;
+	uint64_t offset = 0, name, description;
+
+	while (span_copy(notes, offset, &header, sizeof(header))) {
+		name = offset + sizeof(header);
+		description = name + ((uint64_t)header.n_namesz + 3) / 4 * 4;
+		offset = description + ((uint64_t)header.n_descsz + 3) / 4 * 4;
+		if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 &&
+		    span_contains(notes, description, header.n_descsz) &&
+		    !memcmp(notes.data + name, "GNU", 4)) {
+			*build_id = notes.data + description;
+			return header.n_descsz;
+		}
+	}
+	return 0;
+}
+
+bool symbol_paths_is_running_kernel(const uint8_t *build_id, size_t build_id_size)
+{
+	uint8_t bytes[4096];
+	const uint8_t *running = NULL;
+	FILE *file = fopen("/sys/kernel/notes", "re");
+	size_t size = file ? fread(bytes, 1, sizeof(bytes), file) : 0;
+
+	if (file)
+		fclose(file);
+	size = build_id_in_notes(span_of(bytes, size), &running);
+	return size && size == unpadded(build_id, build_id_size) && !memcmp(running, build_id, size);
+}
